@@ -1,0 +1,83 @@
+//! The one place where tasks are spawned: each has a name, all stop together.
+
+use std::future::Future;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::Instrument;
+
+/// A group of named tasks with one shutdown signal. Cloning shares the group.
+#[derive(Clone, Debug, Default)]
+pub struct Tasks {
+    stop: CancellationToken,
+    tracker: TaskTracker,
+}
+
+impl Tasks {
+    /// An empty group.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Runs `task` until it ends or the group stops, whichever is first.
+    pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop.clone();
+        let span = tracing::debug_span!("task", name);
+        self.tracker.spawn(
+            async move {
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = task => tracing::debug!("task ended"),
+                }
+            }
+            .instrument(span),
+        );
+    }
+
+    /// Runs `task` to its end even while the group stops: for work that must be finished, such as a drain.
+    /// The task is expected to watch [`Tasks::stopping`] itself.
+    pub fn spawn_to_end(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        self.tracker.spawn(task.instrument(tracing::debug_span!("task", name)));
+    }
+
+    /// A group that stops with this one, and can be stopped before it.
+    pub fn child(&self) -> Self {
+        Self { stop: self.stop.child_token(), tracker: self.tracker.clone() }
+    }
+
+    /// Ends when the group is told to stop.
+    pub async fn stopping(&self) {
+        self.stop.cancelled().await;
+    }
+
+    /// Whether the group was told to stop.
+    pub fn is_stopping(&self) -> bool {
+        self.stop.is_cancelled()
+    }
+
+    /// Tells every task to stop, without waiting.
+    pub fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// Tells every task to stop and waits for all of them. For the root group.
+    pub async fn stop_and_wait(&self) {
+        self.stop.cancel();
+        self.tracker.close();
+        self.tracker.wait().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn stopping_ends_every_task() {
+        let tasks = Tasks::new();
+        tasks.spawn("forever", std::future::pending());
+        tasks.child().spawn("child", std::future::pending());
+        tasks.stop_and_wait().await;
+        assert!(tasks.is_stopping());
+    }
+}

@@ -1,0 +1,91 @@
+//! CRI v1: the seam between kubelet and container runtime.
+//!
+//! The message types are upstream's, generated ([`v1`]). [`RuntimeService`] and [`ImageService`] are the calls;
+//! the built-in runtime implements them in-process, a gRPC client and server put them on a unix socket.
+//! Streaming calls (exec, attach, port-forward) hand out byte streams in-process instead of a URL.
+
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+
+/// Generated from `k8s.io/cri-api/pkg/apis/runtime/v1/api.proto` by `cargo xtask codegen`.
+#[allow(missing_docs, clippy::all, clippy::pedantic)]
+#[path = "generated/v1.rs"]
+pub mod v1;
+
+/// A CRI call's failure, with gRPC's code names.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum CriError {
+    /// The sandbox, container or image does not exist.
+    #[error("{0}")]
+    NotFound(String),
+    /// The request cannot be carried out as given.
+    #[error("{0}")]
+    InvalidArgument(String),
+    /// The object is in the wrong state for this.
+    #[error("{0}")]
+    FailedPrecondition(String),
+    /// The call took longer than its timeout.
+    #[error("{0}")]
+    DeadlineExceeded(String),
+    /// The runtime does not have this call.
+    #[error("{0}")]
+    Unimplemented(String),
+    /// Anything else.
+    #[error("{0}")]
+    Internal(String),
+}
+
+/// The result of a CRI call.
+pub type CriResult<T> = Result<T, CriError>;
+
+/// The far end of an exec, attach or port-forward.
+pub struct Streams {
+    /// What the client sends. `None` if stdin was not asked for.
+    pub stdin: Option<Box<dyn tokio::io::AsyncWrite + Send + Unpin>>,
+    /// What the container prints; with a TTY, everything.
+    pub stdout: Option<Box<dyn tokio::io::AsyncRead + Send + Unpin>>,
+    /// `None` with a TTY.
+    pub stderr: Option<Box<dyn tokio::io::AsyncRead + Send + Unpin>>,
+    /// Takes terminal sizes (columns, rows) while a TTY lives.
+    pub resize: Option<tokio::sync::mpsc::Sender<(u16, u16)>>,
+    /// The exit code, when the process ends. Never resolves to a value for port-forward.
+    pub exit: tokio::sync::oneshot::Receiver<i32>,
+}
+
+/// Source: `service RuntimeService`.
+#[async_trait]
+#[allow(missing_docs)]
+pub trait RuntimeService: Send + Sync + 'static {
+    async fn version(&self, request: v1::VersionRequest) -> CriResult<v1::VersionResponse>;
+    async fn run_pod_sandbox(&self, request: v1::RunPodSandboxRequest) -> CriResult<v1::RunPodSandboxResponse>;
+    async fn stop_pod_sandbox(&self, request: v1::StopPodSandboxRequest) -> CriResult<v1::StopPodSandboxResponse>;
+    async fn remove_pod_sandbox(&self, request: v1::RemovePodSandboxRequest) -> CriResult<v1::RemovePodSandboxResponse>;
+    async fn pod_sandbox_status(&self, request: v1::PodSandboxStatusRequest) -> CriResult<v1::PodSandboxStatusResponse>;
+    async fn list_pod_sandbox(&self, request: v1::ListPodSandboxRequest) -> CriResult<v1::ListPodSandboxResponse>;
+    async fn create_container(&self, request: v1::CreateContainerRequest) -> CriResult<v1::CreateContainerResponse>;
+    async fn start_container(&self, request: v1::StartContainerRequest) -> CriResult<v1::StartContainerResponse>;
+    async fn stop_container(&self, request: v1::StopContainerRequest) -> CriResult<v1::StopContainerResponse>;
+    async fn remove_container(&self, request: v1::RemoveContainerRequest) -> CriResult<v1::RemoveContainerResponse>;
+    async fn list_containers(&self, request: v1::ListContainersRequest) -> CriResult<v1::ListContainersResponse>;
+    async fn container_status(&self, request: v1::ContainerStatusRequest) -> CriResult<v1::ContainerStatusResponse>;
+    async fn reopen_container_log(&self, request: v1::ReopenContainerLogRequest) -> CriResult<v1::ReopenContainerLogResponse>;
+    async fn exec_sync(&self, request: v1::ExecSyncRequest) -> CriResult<v1::ExecSyncResponse>;
+    async fn exec(&self, request: v1::ExecRequest) -> CriResult<Streams>;
+    async fn attach(&self, request: v1::AttachRequest) -> CriResult<Streams>;
+    async fn container_stats(&self, request: v1::ContainerStatsRequest) -> CriResult<v1::ContainerStatsResponse>;
+    async fn update_runtime_config(&self, request: v1::UpdateRuntimeConfigRequest) -> CriResult<v1::UpdateRuntimeConfigResponse>;
+    async fn status(&self, request: v1::StatusRequest) -> CriResult<v1::StatusResponse>;
+    /// Container and sandbox starts, stops and deletions as they happen: what wakes the kubelet.
+    async fn get_container_events(&self, request: v1::GetEventsRequest) -> CriResult<BoxStream<'static, CriResult<v1::ContainerEventResponse>>>;
+}
+
+/// Source: `service ImageService`.
+#[async_trait]
+#[allow(missing_docs)]
+pub trait ImageService: Send + Sync + 'static {
+    async fn list_images(&self, request: v1::ListImagesRequest) -> CriResult<v1::ListImagesResponse>;
+    async fn image_status(&self, request: v1::ImageStatusRequest) -> CriResult<v1::ImageStatusResponse>;
+    async fn pull_image(&self, request: v1::PullImageRequest) -> CriResult<v1::PullImageResponse>;
+    async fn remove_image(&self, request: v1::RemoveImageRequest) -> CriResult<v1::RemoveImageResponse>;
+    async fn image_fs_info(&self, request: v1::ImageFsInfoRequest) -> CriResult<v1::ImageFsInfoResponse>;
+}

@@ -1,0 +1,170 @@
+//! Revisions, ranges, watch, compaction, expiry: bytes only.
+//!
+//! One trait, two implementations (embedded here; etcd later), one suite ([`suite`]) that both pass.
+//! Nothing here knows what a key or a value means. Invariants: revisions rise by one per committed write;
+//! an acknowledged durable write is on disk; a watch delivers every revision in order or ends with
+//! [`StoreError::Compacted`], it never skips.
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+
+/// The store's counter. 0 is before the first write.
+pub type Revision = u64;
+
+/// One compare-and-write.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// `/registry/<resource>/<namespace>/<name>`
+    pub key: String,
+    /// What must hold for the write to happen.
+    pub expect: Expect,
+    /// What to write.
+    pub change: Change,
+    /// When to acknowledge.
+    pub durability: Durability,
+    /// Beside the value, never in it: what caused this revision. Opaque here.
+    pub cause: Bytes,
+}
+
+/// The condition of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// The key does not exist.
+    Absent,
+    /// The key's last change is this revision.
+    Revision(Revision),
+}
+
+/// What a write does.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// Sets the value; it expires after `ttl_seconds` if given.
+    Put {
+        /// The object's encoded form.
+        value: Bytes,
+        /// Time to live; upstream gives Events one hour.
+        ttl_seconds: Option<u32>,
+    },
+    /// Removes the key.
+    Delete,
+}
+
+/// When a write is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// After it is on disk.
+    Synced,
+    /// When it is visible; it reaches the disk with the next synced write or within a bounded time
+    /// (Leases, Events).
+    Relaxed,
+}
+
+/// A key's value at some revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The key.
+    pub key: String,
+    /// The value.
+    pub value: Bytes,
+    /// When the key came to be.
+    pub create_revision: Revision,
+    /// When it last changed.
+    pub revision: Revision,
+    /// What caused that change.
+    pub cause: Bytes,
+}
+
+/// Part of the key space at one revision.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// In key order.
+    pub entries: Vec<Entry>,
+    /// The revision that this is a picture of.
+    pub revision: Revision,
+    /// Keys in the range after the last entry.
+    pub remaining: u64,
+}
+
+/// One committed change, as a watch delivers it.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// The revision that the change made.
+    pub revision: Revision,
+    /// The key.
+    pub key: String,
+    /// The new entry; `None` for a deletion.
+    pub entry: Option<Entry>,
+    /// What was there before.
+    pub previous: Option<Entry>,
+    /// What caused the change.
+    pub cause: Bytes,
+}
+
+/// Why the store could not do it.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The condition of a write did not hold.
+    #[error("the key's state is not the expected one")]
+    Conflict {
+        /// What is there instead.
+        current: Option<Entry>,
+    },
+    /// The revision asked for is gone.
+    #[error("revision {requested} was compacted, the oldest is {oldest}")]
+    Compacted {
+        /// What was asked for.
+        requested: Revision,
+        /// What can be had.
+        oldest: Revision,
+    },
+    /// The revision asked for has not happened yet.
+    #[error("revision {requested} is in the future, the newest is {newest}")]
+    Future {
+        /// What was asked for.
+        requested: Revision,
+        /// What can be had.
+        newest: Revision,
+    },
+    /// Disk full, or the map's bound is reached.
+    #[error("no space is left for the store")]
+    NoSpace,
+    /// The engine failed; nothing is acknowledged any more from this state.
+    #[error("the store failed: {0}")]
+    Failed(String),
+}
+
+/// What the API server stands on.
+pub trait Store: Send + Sync + 'static {
+    /// Commits one write under a new revision.
+    fn commit(&self, write: Write) -> BoxFuture<'_, Result<Revision, StoreError>>;
+
+    /// The entry of `key` now.
+    fn get(&self, key: &str) -> BoxFuture<'_, Result<Option<Entry>, StoreError>>;
+
+    /// Entries in `[start, end)` at `at` (now, if `None`), at most `limit` (0: all).
+    fn range(
+        &self,
+        start: &str,
+        end: &str,
+        at: Option<Revision>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Page, StoreError>>;
+
+    /// The newest revision.
+    fn revision(&self) -> Revision;
+
+    /// Every change after `after` to keys that start with `prefix`, in order.
+    fn watch(&self, prefix: &str, after: Revision) -> BoxFuture<'_, Result<Watch, StoreError>>;
+
+    /// Forgets what is older than `revision`.
+    fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<(), StoreError>>;
+}
+
+/// The receiving end of a watch: batches of events in revision order.
+///
+/// The channel is bounded; when the reader falls behind, the store reads on from its log, so nothing is lost.
+/// It ends with `Err(Compacted)` if what comes next was compacted meanwhile, or with `None` at shutdown.
+pub struct Watch {
+    /// The next batch; never empty.
+    pub batches: tokio::sync::mpsc::Receiver<Result<Vec<Event>, StoreError>>,
+}
