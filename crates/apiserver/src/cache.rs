@@ -12,6 +12,7 @@ pub mod resource;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use parking_lot::RwLock;
@@ -31,12 +32,13 @@ pub struct Cache {
     store: Arc<dyn Store>,
     resources: RwLock<HashMap<String, Arc<ResourceCache>>>,
     progress: watch::Sender<Revision>,
+    loaded: AtomicBool,
 }
 
 impl Cache {
     /// An empty cache over `store`; [`feed::load`] fills it.
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, resources: RwLock::default(), progress: watch::Sender::new(0) }
+        Self { store, resources: RwLock::default(), progress: watch::Sender::new(0), loaded: AtomicBool::new(false) }
     }
 
     /// The cache of the objects under `prefix` (`/registry/pods/`), made on first use.
@@ -90,6 +92,11 @@ impl Cache {
             Ok(Ok(now)) => Ok(*now),
             _ => Err(Error::too_large(revision, self.revision())),
         }
+    }
+
+    /// Whether the store was read.
+    pub fn is_loaded(&self) -> bool {
+        self.loaded.load(std::sync::atomic::Ordering::Acquire)
     }
 
     fn advance(&self, revision: Revision) {

@@ -145,8 +145,5 @@ fn object_of(entry: &Entry) -> Option<Arc<CachedObject>> {
 
 /// Leases and Events need not be on disk before they are acknowledged.
 fn durability(kind: &Kind) -> Durability {
-    match kind.resource() {
-        "leases" | "events" => Durability::Relaxed,
-        _ => Durability::Synced,
-    }
+    if kind.is_relaxed() { Durability::Relaxed } else { Durability::Synced }
 }

@@ -37,6 +37,7 @@ pub async fn load(cache: &Cache, store: &dyn Store) -> Result<(), StoreError> {
         resource.reset(by_resource.remove(resource.prefix()).unwrap_or_default(), revision);
     }
     cache.advance(revision);
+    cache.loaded.store(true, std::sync::atomic::Ordering::Release);
     info!(revision, "watch cache loaded");
     Ok(())
 }

@@ -95,6 +95,12 @@ impl Filter {
                 "metadata.name" => Cow::Borrowed(object.name()),
                 "metadata.namespace" => Cow::Borrowed(self.namespace_of(object)),
                 _ => {
+                    // The cached fields are those of the kind in whose form the object is stored.
+                    if self.kind.is_converted() {
+                        let fields = self.kind.fields(&object.value());
+                        let found = fields.into_iter().find(|(field, _)| field == name);
+                        return Cow::Owned(found.map(|(_, value)| value).unwrap_or_default());
+                    }
                     let fields = object.fields(|value: &Value| self.kind.fields(value));
                     let found = fields.iter().find(|(field, _)| field == name);
                     Cow::Borrowed(found.map_or("", |(_, value)| value.as_str()))

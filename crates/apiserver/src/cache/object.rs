@@ -78,6 +78,21 @@ impl CachedObject {
         self.protobuf.get_or_init(|| encode(&self.value())).as_ref()
     }
 
+    /// The same object under another revision: the last state of one that left a watcher's sight.
+    #[must_use]
+    pub fn at_revision(&self, revision: Revision) -> Self {
+        let stored = encode_stored(&self.value()).ok();
+        let moved = stored.and_then(|stored| Self::from_stored(Arc::clone(&self.key), &stored, revision));
+        moved.unwrap_or_else(|| Self {
+            key: Arc::clone(&self.key),
+            revision,
+            json: self.json.clone(),
+            labels: OnceLock::new(),
+            fields: OnceLock::new(),
+            protobuf: OnceLock::new(),
+        })
+    }
+
     /// `metadata.name`, read off the key.
     pub fn name(&self) -> &str {
         self.key.rsplit('/').next().unwrap_or_default()
