@@ -13,6 +13,8 @@ mod scale;
 mod sets;
 mod status;
 mod strategy;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

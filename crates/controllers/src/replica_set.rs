@@ -7,6 +7,8 @@
 mod names;
 mod rank;
 mod status;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
