@@ -1,0 +1,1 @@
+//! nftables: tables, chains, sets, maps and rules over netlink.
