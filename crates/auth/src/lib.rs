@@ -2,6 +2,10 @@
 //!
 //! Knows neither HTTP nor the store. `apiserver` hands in certificates, tokens and the cached RBAC objects.
 
+pub mod pki;
+pub mod token;
+pub mod x509;
+
 use std::collections::BTreeMap;
 
 /// Who makes a request. Source: `user.Info`, `authentication.k8s.io/v1.UserInfo`.

@@ -177,6 +177,17 @@ impl Socket {
         if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
+    pub(crate) fn set_receive_timeout(&self, seconds: libc::time_t) -> io::Result<()> {
+        let value = libc::timeval { tv_sec: seconds, tv_usec: 0 };
+        let length = size_of::<libc::timeval>() as libc::socklen_t;
+        let (level, option) = (libc::SOL_SOCKET, libc::SO_RCVTIMEO);
+        // SAFETY: the option's value is a timeval, and its length is given.
+        let set = unsafe {
+            libc::setsockopt(self.fd.as_raw_fd(), level, option, (&raw const value).cast(), length)
+        };
+        if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
     /// Sends one request and waits for its acknowledgement.
     pub(crate) fn call(&mut self, request: Encoder, doing: impl Fn() -> String) -> Result<()> {
         self.request(request, ACK, doing).map(drop)
