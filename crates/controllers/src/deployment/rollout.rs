@@ -82,10 +82,6 @@ impl<'a> Rollout<'a> {
         total(indices.iter().filter_map(|index| self.sets.get(*index)), |set| set.replicas)
     }
 
-    pub(crate) fn warn(&mut self, reason: &str, message: String) {
-        self.events.push(Action::event(self.deployment, EventType::Warning, reason, message));
-    }
-
     pub(crate) fn inform(&mut self, reason: &str, message: String) {
         self.events.push(Action::event(self.deployment, EventType::Normal, reason, message));
     }
