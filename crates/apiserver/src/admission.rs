@@ -64,7 +64,14 @@ impl Context<'_> {
     }
 
     /// The cached object of another kind, as a value.
-    pub fn lookup(&self, group: &str, version: &str, resource: &str, namespace: &str, name: &str) -> Option<Value> {
+    pub fn lookup(
+        &self,
+        group: &str,
+        version: &str,
+        resource: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Option<Value> {
         let kind = Kind::find(group, version, resource)?;
         let object = kind.cache(self.api).get(&kind.key(namespace, name))?;
         Some(kind.value(&object))
@@ -245,7 +252,10 @@ pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
 }
 
 /// The object under `field`, made if absent.
-pub(crate) fn child<'a>(object: &'a mut Value, field: &str) -> Option<&'a mut serde_json::Map<String, Value>> {
+pub(crate) fn child<'a>(
+    object: &'a mut Value,
+    field: &str,
+) -> Option<&'a mut serde_json::Map<String, Value>> {
     object
         .as_object_mut()?
         .entry(field.to_owned())

@@ -54,8 +54,16 @@ fn priority_classes() -> [Value; 2] {
         })
     };
     [
-        class("system-cluster-critical", 2_000_000_000, "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary."),
-        class("system-node-critical", 2_000_001_000, "Used for system critical pods that must not be moved from their current node."),
+        class(
+            "system-cluster-critical",
+            2_000_000_000,
+            "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+        ),
+        class(
+            "system-node-critical",
+            2_000_001_000,
+            "Used for system critical pods that must not be moved from their current node.",
+        ),
     ]
 }
 
@@ -94,8 +102,16 @@ async fn kubernetes_service(api: &Api) -> Result<()> {
 }
 
 /// Creates an object unless it is there.
-async fn ensure(api: &Api, group: &str, version: &str, resource: &str, namespace: &str, object: Value) -> Result<()> {
-    let Some((request, object)) = request(api, (group, version, resource), namespace, object, Verb::Create) else {
+async fn ensure(
+    api: &Api,
+    group: &str,
+    version: &str,
+    resource: &str,
+    namespace: &str,
+    object: Value,
+) -> Result<()> {
+    let Some((request, object)) = request(api, (group, version, resource), namespace, object, Verb::Create)
+    else {
         return Ok(());
     };
     let key = request.kind.key(namespace, Metadata::of(&object).name());
@@ -114,9 +130,17 @@ async fn ensure(api: &Api, group: &str, version: &str, resource: &str, namespace
 }
 
 /// Creates an object, or replaces all of it but its metadata.
-async fn put(api: &Api, group: &str, version: &str, resource: &str, namespace: &str, object: Value) -> Result<()> {
+async fn put(
+    api: &Api,
+    group: &str,
+    version: &str,
+    resource: &str,
+    namespace: &str,
+    object: Value,
+) -> Result<()> {
     ensure(api, group, version, resource, namespace, object.clone()).await?;
-    let Some((request, wanted)) = request(api, (group, version, resource), namespace, object, Verb::Update) else {
+    let Some((request, wanted)) = request(api, (group, version, resource), namespace, object, Verb::Update)
+    else {
         return Ok(());
     };
     api.cache.fresh().await?;

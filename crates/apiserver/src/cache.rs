@@ -38,7 +38,12 @@ pub struct Cache {
 impl Cache {
     /// An empty cache over `store`; [`feed::load`] fills it.
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, resources: RwLock::default(), progress: watch::Sender::new(0), loaded: AtomicBool::new(false) }
+        Self {
+            store,
+            resources: RwLock::default(),
+            progress: watch::Sender::new(0),
+            loaded: AtomicBool::new(false),
+        }
     }
 
     /// The cache of the objects under `prefix` (`/registry/pods/`), made on first use.
@@ -87,7 +92,8 @@ impl Cache {
             return Ok(now);
         }
         let mut progress = self.progress.subscribe();
-        let reached = tokio::time::timeout(FRESHNESS_TIMEOUT, progress.wait_for(|now| *now >= revision)).await;
+        let reached =
+            tokio::time::timeout(FRESHNESS_TIMEOUT, progress.wait_for(|now| *now >= revision)).await;
         match reached {
             Ok(Ok(now)) => Ok(*now),
             _ => Err(Error::too_large(revision, self.revision())),

@@ -14,14 +14,12 @@ use crate::verbs::patch::Patch;
 /// 400 when it cannot be parsed.
 pub fn decode(format: Format, body: &[u8]) -> Result<Value> {
     match format {
-        Format::Json => serde_json::from_slice(body).map_err(|failure| {
-            Error::bad_request(format!("error decoding the body as JSON: {failure}"))
-        }),
+        Format::Json => serde_json::from_slice(body)
+            .map_err(|failure| Error::bad_request(format!("error decoding the body as JSON: {failure}"))),
         Format::Yaml => {
             let text = std::str::from_utf8(body).map_err(|_| Error::bad_request("the body is no UTF-8"))?;
-            serde_saphyr::from_str(text).map_err(|failure| {
-                Error::bad_request(format!("error decoding the body as YAML: {failure}"))
-            })
+            serde_saphyr::from_str(text)
+                .map_err(|failure| Error::bad_request(format!("error decoding the body as YAML: {failure}")))
         }
         Format::Protobuf => Err(Error::unsupported_media_type("application/json, application/yaml")),
     }

@@ -82,7 +82,11 @@ fn wanted_aggregated(headers: &HeaderMap) -> Option<usize> {
     })
 }
 
-fn aggregated_response(documents: &[(Value, String); 2], index: usize, headers: &HeaderMap) -> Response<Body> {
+fn aggregated_response(
+    documents: &[(Value, String); 2],
+    index: usize,
+    headers: &HeaderMap,
+) -> Response<Body> {
     let [newest, older] = documents;
     let ((value, etag), version) = if index == 0 { (newest, "v2") } else { (older, "v2beta1") };
     let is_known = headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == etag.as_bytes());
@@ -91,8 +95,7 @@ fn aggregated_response(documents: &[(Value, String); 2], index: usize, headers: 
     } else {
         json(StatusCode::OK, value)
     };
-    let content_type =
-        format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList");
+    let content_type = format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList");
     let header_map = response.headers_mut();
     if let Ok(value) = HeaderValue::from_str(&content_type) {
         header_map.insert(CONTENT_TYPE, value);
@@ -129,7 +132,8 @@ fn versions(group: &str) -> Vec<&'static str> {
 /// Stable before beta before alpha, and newer first. Source: `k8s.io/apimachinery/pkg/version`.
 fn priority(version: &str) -> (u8, u32, u32) {
     let rest = version.strip_prefix('v').unwrap_or(version);
-    let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0);
+    let digits =
+        |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0);
     let major: u32 = digits(rest);
     let minor = |word: &str| rest.split_once(word).map_or(0, |(_, tail)| digits(tail));
     match rest {
@@ -211,7 +215,8 @@ fn aggregated_group(group: &str) -> Value {
     let versions: Vec<Value> = versions(group)
         .iter()
         .map(|version| {
-            let resources: Vec<Value> = kinds_of(group, version).iter().map(|kind| aggregated_resource(*kind)).collect();
+            let resources: Vec<Value> =
+                kinds_of(group, version).iter().map(|kind| aggregated_resource(*kind)).collect();
             json!({"version": version, "freshness": "Current", "resources": resources})
         })
         .collect();

@@ -22,7 +22,8 @@ pub async fn evict(api: &Api, request: &Request) -> Result<Answer> {
     let eviction = decode::body_of(request, "policy/v1", "Eviction")?;
     let pod = request.kind.value(&*current(api, request, &request.key()).await?);
     let phase = text(&pod, "/status/phase");
-    let is_finished = matches!(phase, "Succeeded" | "Failed" | "Pending") || Metadata::of(&pod).is_terminating();
+    let is_finished =
+        matches!(phase, "Succeeded" | "Failed" | "Pending") || Metadata::of(&pod).is_terminating();
     if !is_finished {
         check_budgets(api, request, &pod)?;
     }
@@ -42,7 +43,9 @@ fn check_budgets(api: &Api, request: &Request, pod: &Value) -> Result<()> {
     let namespace = &request.resource.namespace;
     let budgets = kind.cache(api).list(&kind.collection(namespace), 0);
     for budget in budgets.objects.iter().map(|object| served(kind, object)) {
-        let Ok(selector) = labels::Selector::from_label_selector(budget.pointer("/spec/selector")) else { continue };
+        let Ok(selector) = labels::Selector::from_label_selector(budget.pointer("/spec/selector")) else {
+            continue;
+        };
         if !selector.matches(Metadata::of(pod).labels()) {
             continue;
         }

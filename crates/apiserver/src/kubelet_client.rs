@@ -83,7 +83,9 @@ fn tls(config: &Config) -> std::result::Result<TlsConnector, String> {
 pub fn is_stream(resource: &ResourceInfo) -> bool {
     let is_core = resource.group.is_empty();
     match resource.resource.as_str() {
-        "pods" => is_core && matches!(resource.subresource.as_str(), "log" | "exec" | "attach" | "portforward"),
+        "pods" => {
+            is_core && matches!(resource.subresource.as_str(), "log" | "exec" | "attach" | "portforward")
+        }
         "nodes" => is_core && resource.subresource == "proxy",
         _ => false,
     }
@@ -109,7 +111,10 @@ pub async fn stream(api: &Api, request: &Request, client: OnUpgrade) -> Result<R
     }
     let object = request.kind.value(&*current(api, request, &request.key()).await?);
     let (node, path) = if request.resource.resource == "nodes" {
-        (request.resource.name.clone(), format!("/{}{}", request.resource.rest, query_of(&request.info.raw_query)))
+        (
+            request.resource.name.clone(),
+            format!("/{}{}", request.resource.rest, query_of(&request.info.raw_query)),
+        )
     } else {
         let node = text(&object, "/spec/nodeName").to_owned();
         if node.is_empty() {
@@ -175,8 +180,10 @@ fn container(pod: &Value, pod_name: &str, wanted: Option<&str>) -> Result<String
     match main.as_slice() {
         [one] => Ok(one.clone()),
         _ => {
-            let mut text =
-                format!("a container name must be specified for pod {pod_name}, choose one of: [{}]", main.join(" "));
+            let mut text = format!(
+                "a container name must be specified for pod {pod_name}, choose one of: [{}]",
+                main.join(" ")
+            );
             if !init.is_empty() {
                 text.push_str(&format!(" or one of the init containers: [{}]", init.join(" ")));
             }
@@ -191,9 +198,15 @@ fn address(api: &Api, node: &str) -> Result<(String, u16)> {
     let object =
         kind.cache(api).get(&kind.key("", node)).ok_or_else(|| Error::not_found(kind.subject(), node))?;
     let object = kind.value(&object);
-    let addresses = object.pointer("/status/addresses").and_then(Value::as_array).cloned().unwrap_or_default();
+    let addresses =
+        object.pointer("/status/addresses").and_then(Value::as_array).cloned().unwrap_or_default();
     let of_type = |wanted: &str| {
-        addresses.iter().find(|a| a.get("type").is_some_and(|t| t == wanted))?.get("address")?.as_str().map(str::to_owned)
+        addresses
+            .iter()
+            .find(|a| a.get("type").is_some_and(|t| t == wanted))?
+            .get("address")?
+            .as_str()
+            .map(str::to_owned)
     };
     let host = of_type("InternalIP").or_else(|| of_type("ExternalIP")).or_else(|| of_type("Hostname"));
     let port = object.pointer("/status/daemonEndpoints/kubeletEndpoint/Port").and_then(Value::as_u64);
@@ -208,15 +221,16 @@ async fn send(
     port: u16,
     path: &str,
 ) -> Result<Response<hyper::body::Incoming>> {
-    let failed = |failure: &dyn std::fmt::Display| {
-        Error::internal(format!("error dialing backend: {failure}"))
-    };
-    let connector = api.kubelets.connector.as_ref().ok_or_else(|| Error::unavailable("no streams to kubelets"))?;
+    let failed =
+        |failure: &dyn std::fmt::Display| Error::internal(format!("error dialing backend: {failure}"));
+    let connector =
+        api.kubelets.connector.as_ref().ok_or_else(|| Error::unavailable("no streams to kubelets"))?;
     let stream = TcpStream::connect((host, port)).await.map_err(|failure| failed(&failure))?;
     let name = ServerName::try_from(host.to_owned()).map_err(|failure| failed(&failure))?;
     let stream = connector.connect(name, stream).await.map_err(|failure| failed(&failure))?;
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|failure| failed(&failure))?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|failure| failed(&failure))?;
     api.tasks.spawn("kubelet-connection", async move {
         if let Err(failure) = connection.with_upgrades().await {
             debug!(%failure, "connection to a kubelet ended");

@@ -9,18 +9,18 @@ pub mod api;
 pub mod server;
 pub mod service;
 
-pub mod request_info;
 pub mod negotiate;
+pub mod request_info;
 pub mod security;
 pub mod status;
 
-pub mod verbs;
-pub mod kinds;
-pub mod codec;
 pub mod admission;
-pub mod door;
 pub mod cache;
+pub mod codec;
+pub mod door;
+pub mod kinds;
 pub mod respond;
+pub mod verbs;
 
 pub mod eviction;
 pub mod kubelet_client;

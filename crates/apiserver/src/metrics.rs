@@ -41,7 +41,7 @@ pub struct Metrics {
     /// `apiserver_request_total`
     pub requests: Family<RequestLabels, Counter>,
     /// `apiserver_request_duration_seconds`
-    pub durations: Family<VerbLabels, Histogram>,
+    pub durations: Family<VerbLabels, Histogram, fn() -> Histogram>,
     /// `apiserver_current_inflight_requests`
     pub in_flight: Gauge<i64, AtomicI64>,
     /// `apiserver_longrunning_requests`
@@ -52,9 +52,10 @@ impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::default();
         let requests = Family::default();
-        let durations = Family::new_with_constructor(|| {
-            Histogram::new([0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0])
-        });
+        let durations: Family<VerbLabels, Histogram, fn() -> Histogram> =
+            Family::new_with_constructor(|| {
+                Histogram::new([0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0])
+            });
         let (in_flight, long_running) = (Gauge::default(), Gauge::default());
         registry.register("apiserver_request", "Requests by verb, resource and code", requests.clone());
         registry.register("apiserver_request_duration_seconds", "Latency in seconds", durations.clone());

@@ -10,6 +10,11 @@ use crate::status::{Error, Result};
 ///
 /// # Errors
 /// 404 for what is not served.
-pub fn document(_version: &str, _path: &str, _info: &RequestInfo, _headers: &HeaderMap) -> Result<Response<Body>> {
+pub fn document(
+    _version: &str,
+    _path: &str,
+    _info: &RequestInfo,
+    _headers: &HeaderMap,
+) -> Result<Response<Body>> {
     Err(Error::unknown_path())
 }

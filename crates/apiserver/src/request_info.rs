@@ -87,9 +87,9 @@ impl Query {
     /// 400 if it is none.
     pub fn number(&self, name: &str) -> Result<Option<i64>> {
         let Some(text) = self.get(name) else { return Ok(None) };
-        text.parse().map(Some).map_err(|_| {
-            Error::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))
-        })
+        text.parse()
+            .map(Some)
+            .map_err(|_| Error::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))
     }
 }
 
@@ -232,7 +232,14 @@ mod tests {
         let shown = info.resource.map_or("-".to_owned(), |r| {
             format!(
                 "{} g={} v={} ns={} r={} n={} s={} rest={}",
-                r.verb.as_str(), r.group, r.version, r.namespace, r.resource, r.name, r.subresource, r.rest
+                r.verb.as_str(),
+                r.group,
+                r.version,
+                r.namespace,
+                r.resource,
+                r.name,
+                r.subresource,
+                r.rest
             )
         });
         assert_eq!(shown, expect, "{method} {uri}");
@@ -244,7 +251,11 @@ mod tests {
         check(Method::GET, "/api/v1/pods?watch=True", "watch g= v=v1 ns= r=pods n= s= rest=");
         check(Method::GET, "/api/v1/namespaces", "list g= v=v1 ns= r=namespaces n= s= rest=");
         check(Method::GET, "/api/v1/namespaces/a", "get g= v=v1 ns=a r=namespaces n=a s= rest=");
-        check(Method::PUT, "/api/v1/namespaces/a/finalize", "update g= v=v1 ns=a r=namespaces n=a s=finalize rest=");
+        check(
+            Method::PUT,
+            "/api/v1/namespaces/a/finalize",
+            "update g= v=v1 ns=a r=namespaces n=a s=finalize rest=",
+        );
         check(Method::POST, "/api/v1/namespaces/a/pods", "create g= v=v1 ns=a r=pods n= s= rest=");
         check(
             Method::PATCH,

@@ -187,7 +187,9 @@ pub fn watch_response(
     let mut response = Response::new(BodyExt::boxed_unsync(body));
     *response.status_mut() = code;
     let content_type = match request.accept.format {
-        Format::Protobuf if request.accept.view == View::Object => "application/vnd.kubernetes.protobuf;stream=watch",
+        Format::Protobuf if request.accept.view == View::Object => {
+            "application/vnd.kubernetes.protobuf;stream=watch"
+        }
         Format::Yaml | Format::Json | Format::Protobuf => JSON,
     };
     let headers = response.headers_mut();

@@ -35,9 +35,13 @@ pub async fn review(api: &Api, request: &Request, mut object: Value) -> Result<A
 }
 
 fn access(api: &Api, user: &UserInfo, object: &Value) -> Result<Value> {
-    let attributes = match (object.pointer("/spec/resourceAttributes"), object.pointer("/spec/nonResourceAttributes")) {
+    let attributes = match (
+        object.pointer("/spec/resourceAttributes"),
+        object.pointer("/spec/nonResourceAttributes"),
+    ) {
         (Some(resource), None) => {
-            let field = |name: &str| resource.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+            let field =
+                |name: &str| resource.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
             Attributes {
                 verb: field("verb"),
                 group: field("group"),
@@ -77,7 +81,13 @@ fn with_reason(mut status: Value, reason: &str) -> Value {
 
 fn subject(object: &Value) -> UserInfo {
     let list = |value: Option<&Value>| -> Vec<String> {
-        value.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+        value
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect()
     };
     let extra = object.pointer("/spec/extra").and_then(Value::as_object);
     UserInfo {

@@ -38,7 +38,12 @@ impl Security {
     ///
     /// # Errors
     /// 401 when what was presented is not valid.
-    pub fn authenticate(&self, _api: &Api, _headers: &HeaderMap, _peer: Option<&Peer>) -> Result<Option<UserInfo>> {
+    pub fn authenticate(
+        &self,
+        _api: &Api,
+        _headers: &HeaderMap,
+        _peer: Option<&Peer>,
+    ) -> Result<Option<UserInfo>> {
         Ok(None)
     }
 
@@ -150,7 +155,11 @@ pub fn forbidden(user: &UserInfo, attributes: &Attributes, why: &str) -> Error {
         "User {:?} cannot {} resource {resource:?} in API group {:?} {scope}{why}",
         user.name, attributes.verb, attributes.group
     );
-    Error::forbidden(Subject { group: &attributes.group, resource: &attributes.resource }, &attributes.name, &text)
+    Error::forbidden(
+        Subject { group: &attributes.group, resource: &attributes.resource },
+        &attributes.name,
+        &text,
+    )
 }
 
 /// The default RBAC objects: resource and object.

@@ -212,8 +212,13 @@ async fn connection(
     );
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(Duration::from_secs(30));
-    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(1000).keep_alive_interval(Duration::from_secs(30));
-    let serving = builder.serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(service));
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(1000)
+        .keep_alive_interval(Duration::from_secs(30));
+    let serving =
+        builder.serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(service));
     let serving = watcher.watch(serving.into_owned());
     tokio::select! {
         served = serving => {

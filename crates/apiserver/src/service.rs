@@ -10,10 +10,11 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use auth::UserInfo;
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{HeaderMap, Method, Request as HttpRequest, Response, StatusCode};
+use http_body::Body as _;
 use http_body_util::BodyExt;
 use tower::Service;
 use tracing::error;
@@ -71,14 +72,22 @@ where
                 .map_frame(|frame| frame.map_data(|mut data| data.copy_to_bytes(data.remaining())))
                 .boxed_unsync()
         });
-        Box::pin(async move {
-            let answered = AssertUnwindSafe(answer(&api, request)).catch_unwind().await;
-            Ok(answered.unwrap_or_else(|_| {
-                error!("a request panicked");
-                respond::error(&Error::internal("the request could not be handled"), None)
-            }))
-        })
+        answer_or_recover(api, request)
     }
+}
+
+/// Answers, also when a handler panics.
+fn answer_or_recover(
+    api: Arc<Api>,
+    request: HttpRequest<RequestBody>,
+) -> BoxFuture<'static, std::result::Result<Response<Body>, Infallible>> {
+    Box::pin(async move {
+        let answered = AssertUnwindSafe(answer(&api, request)).catch_unwind().await;
+        Ok(answered.unwrap_or_else(|_| {
+            error!("a request panicked");
+            respond::error(&Error::internal("the request could not be handled"), None)
+        }))
+    })
 }
 
 /// Everything that happens to a request, with its metrics.
@@ -231,9 +240,20 @@ fn kind_of_resource(text: &str) -> Option<Kind> {
 }
 
 fn root_paths() -> serde_json::Value {
-    let mut paths: Vec<String> = ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
-        .map(str::to_owned)
-        .to_vec();
+    let mut paths: Vec<String> = [
+        "/api",
+        "/api/v1",
+        "/apis",
+        "/healthz",
+        "/livez",
+        "/metrics",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/readyz",
+        "/version",
+    ]
+    .map(str::to_owned)
+    .to_vec();
     for kind in Kind::all().filter(|kind| !kind.group().is_empty()) {
         let path = format!("/apis/{}", kind.api_version());
         if !paths.contains(&path) {
@@ -249,12 +269,18 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 /// Reads a body up to [`BODY_BYTES_MAX`].
-async fn read(body: RequestBody) -> Result<Bytes> {
-    match http_body_util::Limited::new(body, BODY_BYTES_MAX).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(failure) if failure.is::<http_body_util::LengthLimitError>() => {
-            Err(Error::too_large_body(BODY_BYTES_MAX))
+async fn read(mut body: RequestBody) -> Result<Bytes> {
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Error::bad_request("the body of the request broke off"))?;
+        let Ok(data) = frame.into_data() else { continue };
+        if whole.len() + data.len() > BODY_BYTES_MAX {
+            return Err(Error::too_large_body(BODY_BYTES_MAX));
         }
-        Err(_) => Err(Error::bad_request("the body of the request broke off")),
+        if whole.is_empty() && body.is_end_stream() {
+            return Ok(data);
+        }
+        whole.extend_from_slice(&data);
     }
+    Ok(whole.freeze())
 }

@@ -75,11 +75,8 @@ impl Error {
 
     /// 404 for a path or resource type that is not served.
     pub fn unknown_path() -> Self {
-        let mut error = Self::new(
-            StatusCode::NOT_FOUND,
-            "NotFound",
-            "the server could not find the requested resource",
-        );
+        let mut error =
+            Self::new(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource");
         error.details = json!({});
         error
     }
@@ -119,8 +116,7 @@ impl Error {
             many => format!("[{}]", many.join(", ")),
         };
         let message = format!("{} {name:?} is invalid: {joined}", kind.qualified());
-        let mut error =
-            Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).about(kind, name);
+        let mut error = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).about(kind, name);
         error.details["causes"] = errors
             .iter()
             .map(|e| {
@@ -175,8 +171,9 @@ impl Error {
 
     /// 415; `accepted` is the list of media types.
     pub fn unsupported_media_type(accepted: &str) -> Self {
-        let text =
-            format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
+        let text = format!(
+            "the body of the request was in an unknown format - accepted media types include: {accepted}"
+        );
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", text)
     }
 
@@ -293,7 +290,9 @@ mod tests {
     fn a_missing_object_is_named_with_its_group() {
         check(
             &Error::not_found(Subject { group: "apps", resource: "deployments" }, "web"),
-            expect![[r#"{"apiVersion":"v1","code":404,"details":{"group":"apps","kind":"deployments","name":"web"},"kind":"Status","message":"deployments.apps \"web\" not found","metadata":{},"reason":"NotFound","status":"Failure"}"#]],
+            expect![[
+                r#"{"apiVersion":"v1","code":404,"details":{"group":"apps","kind":"deployments","name":"web"},"kind":"Status","message":"deployments.apps \"web\" not found","metadata":{},"reason":"NotFound","status":"Failure"}"#
+            ]],
         );
     }
 
@@ -307,7 +306,9 @@ mod tests {
         let errors = vec![field("a", "Required value"), field("b", "Required value")];
         check(
             &Error::invalid(Subject { group: "", resource: "Pod" }, "x", &errors),
-            expect![[r#"{"apiVersion":"v1","code":422,"details":{"causes":[{"field":"spec.a","message":"Required value","reason":"FieldValueRequired"},{"field":"spec.b","message":"Required value","reason":"FieldValueRequired"}],"kind":"Pod","name":"x"},"kind":"Status","message":"Pod \"x\" is invalid: [spec.a: Required value, spec.b: Required value]","metadata":{},"reason":"Invalid","status":"Failure"}"#]],
+            expect![[
+                r#"{"apiVersion":"v1","code":422,"details":{"causes":[{"field":"spec.a","message":"Required value","reason":"FieldValueRequired"},{"field":"spec.b","message":"Required value","reason":"FieldValueRequired"}],"kind":"Pod","name":"x"},"kind":"Status","message":"Pod \"x\" is invalid: [spec.a: Required value, spec.b: Required value]","metadata":{},"reason":"Invalid","status":"Failure"}"#
+            ]],
         );
     }
 }

@@ -136,7 +136,11 @@ impl Trace {
         let name = query.get("name").unwrap_or_default();
         let key = prefix.map(|prefix| {
             let prefix = prefix.strip_prefix("/registry/").unwrap_or(prefix);
-            if namespace.is_empty() { format!("{prefix}{name}") } else { format!("{prefix}{namespace}/{name}") }
+            if namespace.is_empty() {
+                format!("{prefix}{name}")
+            } else {
+                format!("{prefix}{namespace}/{name}")
+            }
         });
         let (commits, spans) = chain(commits.iter(), spans.iter(), key.as_deref(), since);
         Ok(json!({"commits": commits, "spans": spans}))
@@ -192,7 +196,8 @@ mod tests {
 
     #[test]
     fn a_chain_holds_what_follows_from_its_root() {
-        let commits = [commit(1, 0, "a"), commit(2, 0, "b"), commit(3, 1, "c"), commit(4, 3, "d"), commit(5, 2, "e")];
+        let commits =
+            [commit(1, 0, "a"), commit(2, 0, "b"), commit(3, 1, "c"), commit(4, 3, "d"), commit(5, 2, "e")];
         let (chosen, _) = chain(commits.iter(), [].iter(), Some("a"), 0);
         assert_eq!(chosen.iter().map(|c| c.revision).collect::<Vec<_>>(), [1, 3, 4]);
     }

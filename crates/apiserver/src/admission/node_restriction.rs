@@ -33,7 +33,9 @@ fn pod(context: &Context<'_>, pod: &Value, node: &str) -> Result<()> {
     let bound = text(context.old.unwrap_or(pod), "/spec/nodeName");
     if context.operation == Operation::Create {
         if Metadata::of(pod).annotation("kubernetes.io/config.mirror").is_none() {
-            let why = format!("pod does not have \"kubernetes.io/config.mirror\" annotation, node {node:?} can only create mirror pods");
+            let why = format!(
+                "pod does not have \"kubernetes.io/config.mirror\" annotation, node {node:?} can only create mirror pods"
+            );
             return Err(context.forbidden(name, &why));
         }
     }
@@ -53,14 +55,9 @@ fn node_object(context: &Context<'_>, object: &Value, node: &str) -> Result<()> 
         return Err(context.forbidden(name, &format!("node {node:?} is not allowed to delete itself")));
     }
     let label = |object: &Value, key: &str| Metadata::of(object).label(key).map(str::to_owned);
-    let changed = Metadata::of(object)
-        .labels()
-        .into_iter()
-        .flat_map(|labels| labels.keys())
-        .find(|key| {
-            key.contains(PROTECTED_LABEL)
-                && context.old.is_none_or(|old| label(old, key) != label(object, key))
-        });
+    let changed = Metadata::of(object).labels().into_iter().flat_map(|labels| labels.keys()).find(|key| {
+        key.contains(PROTECTED_LABEL) && context.old.is_none_or(|old| label(old, key) != label(object, key))
+    });
     if let Some(key) = changed {
         let why = format!("is not allowed to set the following labels: {key}");
         return Err(context.forbidden(name, &why));
@@ -80,7 +77,10 @@ fn lease(context: &Context<'_>, lease: &Value, node: &str) -> Result<()> {
         return Err(context.forbidden(metadata.name(), why));
     }
     if metadata.name() != node {
-        return Err(context.forbidden(metadata.name(), "can only access node lease with the same name as the requesting node"));
+        return Err(context.forbidden(
+            metadata.name(),
+            "can only access node lease with the same name as the requesting node",
+        ));
     }
     Ok(())
 }

@@ -18,7 +18,8 @@ pub(super) fn mutate(context: &Context<'_>, node: &mut Value) -> Result<()> {
     let taints = spec.entry("taints").or_insert_with(|| json!([]));
     let Some(taints) = taints.as_array_mut() else { return Ok(()) };
     let is_there = taints.iter().any(|taint| {
-        taint.get("key").is_some_and(|k| k == NOT_READY) && taint.get("effect").is_some_and(|e| e == "NoSchedule")
+        taint.get("key").is_some_and(|k| k == NOT_READY)
+            && taint.get("effect").is_some_and(|e| e == "NoSchedule")
     });
     if !is_there {
         taints.push(json!({"key": NOT_READY, "effect": "NoSchedule"}));

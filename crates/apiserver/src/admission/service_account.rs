@@ -46,9 +46,8 @@ pub(super) fn mutate(context: &Context<'_>, pod: &mut Value) -> Result<()> {
     }
     let namespace = Metadata::of(pod).namespace().to_owned();
     let Some(account) = context.lookup("", "v1", "serviceaccounts", &namespace, &name) else {
-        let why = format!(
-            "error looking up service account {namespace}/{name}: serviceaccount {name:?} not found"
-        );
+        let why =
+            format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");
         return Err(context.forbidden(Metadata::of(pod).name(), &why));
     };
     if wants_token(pod, &account) {
@@ -57,7 +56,8 @@ pub(super) fn mutate(context: &Context<'_>, pod: &mut Value) -> Result<()> {
     let has_pull_secrets =
         pod.pointer("/spec/imagePullSecrets").and_then(Value::as_array).is_some_and(|list| !list.is_empty());
     if !has_pull_secrets
-        && let Some(secrets) = account.get("imagePullSecrets").filter(|s| s.as_array().is_some_and(|s| !s.is_empty()))
+        && let Some(secrets) =
+            account.get("imagePullSecrets").filter(|s| s.as_array().is_some_and(|s| !s.is_empty()))
         && let Some(spec) = child(pod, "spec")
     {
         spec.insert("imagePullSecrets".to_owned(), secrets.clone());
@@ -82,7 +82,11 @@ fn wants_token(pod: &Value, account: &Value) -> bool {
 
 fn mount_token(context: &Context<'_>, pod: &mut Value) {
     let existing = pod.pointer("/spec/volumes").and_then(Value::as_array).and_then(|volumes| {
-        volumes.iter().filter_map(|v| v.get("name")?.as_str()).find(|n| n.starts_with("kube-api-access-")).map(str::to_owned)
+        volumes
+            .iter()
+            .filter_map(|v| v.get("name")?.as_str())
+            .find(|n| n.starts_with("kube-api-access-"))
+            .map(str::to_owned)
     });
     let is_new = existing.is_none();
     let name = existing.unwrap_or_else(|| format!("kube-api-access-{}", context.api.random.name_suffix(5)));

@@ -93,9 +93,9 @@ pub fn held(service: &Value) -> Vec<Held> {
         }
     }
     let ports = service.pointer("/spec/ports").and_then(Value::as_array).into_iter().flatten();
-    let numbers = ports.filter_map(|p| p.get("nodePort")?.as_u64()).chain(
-        service.pointer("/spec/healthCheckNodePort").and_then(Value::as_u64),
-    );
+    let numbers = ports
+        .filter_map(|p| p.get("nodePort")?.as_u64())
+        .chain(service.pointer("/spec/healthCheckNodePort").and_then(Value::as_u64));
     items.extend(numbers.filter(|n| *n > 0).filter_map(|n| u16::try_from(n).ok()).map(Held::Port));
     items
 }
@@ -107,7 +107,10 @@ pub fn held(service: &Value) -> Vec<Held> {
 pub(super) fn allocate(context: &Context<'_>, service: &mut Value) -> Result<Vec<Held>> {
     let kind = &context.request.kind;
     let is_service = kind.group().is_empty() && kind.resource() == "services";
-    if !is_service || context.operation == Operation::Delete || !context.request.resource.subresource.is_empty() {
+    if !is_service
+        || context.operation == Operation::Delete
+        || !context.request.resource.subresource.is_empty()
+    {
         return Ok(Vec::new());
     }
     let mut taken = Vec::new();
@@ -148,7 +151,9 @@ fn allocate_address(context: &Context<'_>, service: &mut Value, taken: &mut Vec<
     }
     let old_address = context.old.map(|old| text(old, "/spec/clusterIP").to_owned()).unwrap_or_default();
     let wanted = match text(service, "/spec/clusterIP") {
-        "" => service.pointer("/spec/clusterIPs/0").and_then(Value::as_str).unwrap_or(&old_address).to_owned(),
+        "" => {
+            service.pointer("/spec/clusterIPs/0").and_then(Value::as_str).unwrap_or(&old_address).to_owned()
+        }
         given => given.to_owned(),
     };
     let address = match wanted.as_str() {
@@ -164,7 +169,12 @@ fn allocate_address(context: &Context<'_>, service: &mut Value, taken: &mut Vec<
     Ok(())
 }
 
-fn take_address(context: &Context<'_>, service: &Value, given: &str, taken: &mut Vec<Held>) -> Result<String> {
+fn take_address(
+    context: &Context<'_>,
+    service: &Value,
+    given: &str,
+    taken: &mut Vec<Held>,
+) -> Result<String> {
     let path = Path::new("spec").child("clusterIPs").index(0);
     let Ok(address) = given.parse::<Ipv4Addr>() else {
         let why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
@@ -222,7 +232,9 @@ fn allocate_ports(context: &Context<'_>, service: &mut Value, taken: &mut Vec<He
             Some(number) => take_port(context, service, index, number, taken)?,
             None => next_port(context, service, index, taken)?,
         };
-        if let Some(port) = service.pointer_mut(&format!("/spec/ports/{index}")).and_then(Value::as_object_mut) {
+        if let Some(port) =
+            service.pointer_mut(&format!("/spec/ports/{index}")).and_then(Value::as_object_mut)
+        {
             port.insert("nodePort".to_owned(), number.into());
         }
     }
@@ -232,9 +244,9 @@ fn allocate_ports(context: &Context<'_>, service: &mut Value, taken: &mut Vec<He
 /// The node port that the same port had before.
 fn old_port(context: &Context<'_>, port: &Value) -> Option<u64> {
     let ports = context.old?.pointer("/spec/ports")?.as_array()?;
-    let same = ports.iter().find(|old| {
-        old.get("port") == port.get("port") && old.get("protocol") == port.get("protocol")
-    })?;
+    let same = ports
+        .iter()
+        .find(|old| old.get("port") == port.get("port") && old.get("protocol") == port.get("protocol"))?;
     same.get("nodePort")?.as_u64().filter(|n| *n > 0)
 }
 

@@ -31,5 +31,6 @@ pub(super) fn mutate(context: &Context<'_>, pod: &mut Value) -> Result<()> {
 
 fn covers(toleration: &Value, taint: &str) -> bool {
     let text = |name: &str| toleration.get(name).and_then(Value::as_str).unwrap_or_default();
-    (text("key") == taint || text("key").is_empty()) && (text("effect") == "NoExecute" || text("effect").is_empty())
+    (text("key") == taint || text("key").is_empty())
+        && (text("effect") == "NoExecute" || text("effect").is_empty())
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use store::{Event, Store, StoreError};
 use tracing::{error, info, warn};
 
+use super::Cache;
 use super::object::CachedObject;
 use super::resource::ResourceCache;
-use super::Cache;
 use crate::trace::Trace;
 
 /// What all keys begin with.

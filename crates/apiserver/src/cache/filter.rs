@@ -45,7 +45,9 @@ impl Filter {
         let name = Some(info.name.as_str()).filter(|name| !name.is_empty());
         let name = name.or_else(|| fields.required("metadata.name"));
         let exact_key = match name {
-            Some(name) if !kind.is_namespaced() || !info.namespace.is_empty() => Some(format!("{prefix}{name}")),
+            Some(name) if !kind.is_namespaced() || !info.namespace.is_empty() => {
+                Some(format!("{prefix}{name}"))
+            }
             _ => None,
         };
         Ok(Self { kind, prefix, labels, fields, exact_key })

@@ -64,7 +64,10 @@ impl CachedObject {
                 #[serde(default)]
                 labels: Option<BTreeMap<String, String>>,
             }
-            serde_json::from_slice::<Head>(&self.json).ok().and_then(|h| h.metadata.labels).unwrap_or_default()
+            serde_json::from_slice::<Head>(&self.json)
+                .ok()
+                .and_then(|h| h.metadata.labels)
+                .unwrap_or_default()
         })
     }
 
@@ -162,7 +165,10 @@ mod tests {
 
     #[test]
     fn the_revision_is_spliced_in() {
-        check(br#"{"metadata":{"name":"b"},"kind":"Pod"}"#, r#"{"metadata":{"resourceVersion":"7","name":"b"},"kind":"Pod"}"#);
+        check(
+            br#"{"metadata":{"name":"b"},"kind":"Pod"}"#,
+            r#"{"metadata":{"resourceVersion":"7","name":"b"},"kind":"Pod"}"#,
+        );
         check(br#"{"metadata":{},"kind":"Pod"}"#, r#"{"metadata":{"resourceVersion":"7"},"kind":"Pod"}"#);
         check(
             br#"{"kind":"Pod","metadata":{"name":"b","resourceVersion":"3"}}"#,
@@ -172,7 +178,8 @@ mod tests {
 
     #[test]
     fn labels_come_from_the_bytes() {
-        let object = CachedObject::from_stored("k".into(), br#"{"metadata":{"labels":{"a":"b"}},"x":1}"#, 1).unwrap();
+        let object =
+            CachedObject::from_stored("k".into(), br#"{"metadata":{"labels":{"a":"b"}},"x":1}"#, 1).unwrap();
         assert_eq!(object.labels().get("a").map(String::as_str), Some("b"));
     }
 }

@@ -154,7 +154,13 @@ impl ResourceCache {
     }
 
     /// Takes one change. `new` is `None` for a deletion, whose last state is `last`.
-    pub(super) fn apply(&self, key: &str, revision: Revision, new: Option<Arc<CachedObject>>, last: Last<'_>) {
+    pub(super) fn apply(
+        &self,
+        key: &str,
+        revision: Revision,
+        new: Option<Arc<CachedObject>>,
+        last: Last<'_>,
+    ) {
         let mut state = self.state.write();
         if revision <= state.revision {
             return;

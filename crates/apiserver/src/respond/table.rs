@@ -46,7 +46,8 @@ pub fn many(request: &Request, listed: &Listed, metadata: Value, now: jiff::Time
 
 /// A Table with these rows; `with_columns` says whether the columns are described.
 pub fn table(kind: Kind, rows: Vec<Value>, metadata: Value, with_columns: bool) -> Value {
-    let columns: Vec<Value> = if with_columns { kind.row().columns.iter().map(column).collect() } else { Vec::new() };
+    let columns: Vec<Value> =
+        if with_columns { kind.row().columns.iter().map(column).collect() } else { Vec::new() };
     json!({
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",

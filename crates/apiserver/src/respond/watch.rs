@@ -58,7 +58,8 @@ impl Encoder {
                 json_event(event_type.as_str(), partial(self.kind.value(object)).to_string().as_bytes())
             }
             View::Table => {
-                let row = table::row(self.kind, self.kind.value(object), self.include, jiff::Timestamp::now());
+                let row =
+                    table::row(self.kind, self.kind.value(object), self.include, jiff::Timestamp::now());
                 json_event(event_type.as_str(), self.table(vec![row], object.revision).to_string().as_bytes())
             }
         }

@@ -42,7 +42,8 @@ pub async fn create_object(
     mut object: Value,
 ) -> Result<(Committed, Vec<String>)> {
     take_identity(request, &mut object)?;
-    let is_generated = Metadata::of(&object).name().is_empty() && !Metadata::of(&object).generate_name().is_empty();
+    let is_generated =
+        Metadata::of(&object).name().is_empty() && !Metadata::of(&object).generate_name().is_empty();
     if !Metadata::of(&object).resource_version().is_empty() {
         return Err(Error::bad_request("resourceVersion should not be set on objects to be created"));
     }
@@ -53,7 +54,8 @@ pub async fn create_object(
             generate_name(api, &mut candidate);
         }
         match create_once(api, request, candidate).await {
-            Err(error) if is_generated && error.reason == "AlreadyExists" && attempt < GENERATED_NAME_TRIES => {}
+            Err(error)
+                if is_generated && error.reason == "AlreadyExists" && attempt < GENERATED_NAME_TRIES => {}
             other => return other,
         }
     }
@@ -90,10 +92,7 @@ async fn create_once(api: &Api, request: &Request, mut object: Value) -> Result<
 }
 
 fn already_exists(request: &Request, name: &str) -> Error {
-    Error::already_exists(
-        Subject { group: request.kind.group(), resource: request.kind.resource() },
-        name,
-    )
+    Error::already_exists(Subject { group: request.kind.group(), resource: request.kind.resource() }, name)
 }
 
 /// Namespace and name come from the URL; the body must agree.

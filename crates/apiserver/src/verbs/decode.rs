@@ -73,7 +73,12 @@ pub fn options_body(request: &Request) -> Result<Value> {
 ///
 /// # Errors
 /// 400 with every field that is wrong.
-pub fn typed(request: &Request, kind: Kind, mut value: Value, validation: FieldValidation) -> Result<Decoded> {
+pub fn typed(
+    request: &Request,
+    kind: Kind,
+    mut value: Value,
+    validation: FieldValidation,
+) -> Result<Decoded> {
     let Some(map) = value.as_object_mut() else {
         return Err(Error::bad_request("the body of the request is no object"));
     };
@@ -94,7 +99,9 @@ pub fn typed(request: &Request, kind: Kind, mut value: Value, validation: FieldV
         if map.get("metadata").is_some_and(|metadata| !metadata.is_null()) {
             return Err(Error::bad_request(format!(
                 "{} in version {:?} cannot be handled as a {}: json: cannot unmarshal into Go struct field .metadata of type v1.ObjectMeta",
-                kind.kind(), kind.row().version, kind.kind()
+                kind.kind(),
+                kind.row().version,
+                kind.kind()
             )));
         }
         map.insert("metadata".to_owned(), Value::Object(Default::default()));

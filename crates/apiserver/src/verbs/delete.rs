@@ -134,7 +134,11 @@ pub fn decide(object: &Value, options: &DeleteOptions, strategy: &Strategy, now:
             (Some(at), Some(pending)) => at - SignedDuration::from_secs(pending),
             _ => now,
         };
-        let end = if meta.is_terminating() { (start + SignedDuration::from_secs(grace)).max(now) } else { now + SignedDuration::from_secs(grace) };
+        let end = if meta.is_terminating() {
+            (start + SignedDuration::from_secs(grace)).max(now)
+        } else {
+            now + SignedDuration::from_secs(grace)
+        };
         metadata::set(&mut marked, "deletionTimestamp", metadata::time(end));
         metadata::set(&mut marked, "deletionGracePeriodSeconds", grace);
         let generation = meta.generation();

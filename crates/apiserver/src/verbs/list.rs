@@ -85,9 +85,7 @@ async fn first_source(api: &Api, request: &Request, filter: &Filter) -> Result<L
 
 async fn page_source(api: &Api, request: &Request, filter: &Filter, token: &Continue) -> Result<Listing> {
     if request.info.query.get("resourceVersion").is_some_and(|version| version != "0") {
-        return Err(Error::bad_request(
-            "specifying resource version is not allowed when using continue",
-        ));
+        return Err(Error::bad_request("specifying resource version is not allowed when using continue"));
     }
     let cache = request.kind.cache(api);
     let Ok(revision) = u64::try_from(token.rv) else {
@@ -159,7 +157,9 @@ fn decode_token(text: &str) -> Result<Continue> {
 /// 400 if it is no number.
 pub fn parse_revision(text: &str) -> Result<u64> {
     text.parse().map_err(|_| {
-        Error::bad_request(format!("Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"))
+        Error::bad_request(format!(
+            "Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+        ))
     })
 }
 

@@ -83,8 +83,10 @@ pub async fn patch_part(api: &Api, request: &Request, part: Part) -> Result<Answ
     let mut warnings = Vec::new();
     let committed = change(api, request, part, |old| {
         let mut patched = patch.apply(request, old)?;
-        let (old_version, new_version) =
-            (Metadata::of(old).resource_version().to_owned(), Metadata::of(&patched).resource_version().to_owned());
+        let (old_version, new_version) = (
+            Metadata::of(old).resource_version().to_owned(),
+            Metadata::of(&patched).resource_version().to_owned(),
+        );
         // Only a revision that the patch itself names is a precondition.
         if old_version == new_version {
             machinery::metadata::remove(&mut patched, "resourceVersion");

@@ -89,7 +89,8 @@ pub fn scale_of(object: &Value) -> Value {
 /// The selector as text; ReplicationControllers have a plain map.
 fn selector_text(selector: Option<&Value>) -> Option<String> {
     let selector = selector?;
-    let is_label_selector = selector.get("matchLabels").is_some() || selector.get("matchExpressions").is_some();
+    let is_label_selector =
+        selector.get("matchLabels").is_some() || selector.get("matchExpressions").is_some();
     if is_label_selector {
         return labels::Selector::from_label_selector(Some(selector)).ok().map(|s| s.to_string());
     }

@@ -103,7 +103,8 @@ fn bind(
     if !uid.is_empty() && uid != meta.uid() {
         return Err(super::options::precondition_failed(request, name, "UID", uid, meta.uid()));
     }
-    let conflict = |why: &str| Error::conflict(status::Subject { group: "", resource: "pods/binding" }, name, why);
+    let conflict =
+        |why: &str| Error::conflict(status::Subject { group: "", resource: "pods/binding" }, name, why);
     if meta.is_terminating() {
         return Err(conflict(&format!("pod {name} is being deleted, cannot be assigned to a host")));
     }

@@ -59,7 +59,9 @@ pub async fn replace(api: &Api, request: &Request, part: Part) -> Result<Answer>
     }
     let outcome = change(api, request, part, |_| Ok(object.clone())).await;
     match outcome {
-        Err(error) if error.reason == "NotFound" && strategy.allow_create_on_update && part == Part::Object => {
+        Err(error)
+            if error.reason == "NotFound" && strategy.allow_create_on_update && part == Part::Object =>
+        {
             let mut object = object;
             metadata::remove(&mut object, "resourceVersion");
             let (committed, warnings) = super::create::create_object(api, request, object).await?;
@@ -154,10 +156,7 @@ fn is_ready_to_go(request: &Request, object: &Value) -> bool {
         return false;
     }
     if request.kind.strategy().deletion == resources::Deletion::Namespace {
-        return object
-            .pointer("/spec/finalizers")
-            .and_then(Value::as_array)
-            .is_none_or(Vec::is_empty);
+        return object.pointer("/spec/finalizers").and_then(Value::as_array).is_none_or(Vec::is_empty);
     }
     metadata.deletion_grace_period_seconds().unwrap_or(0) == 0
 }

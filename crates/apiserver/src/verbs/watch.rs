@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{Answer, Request};
 use crate::api::Api;
-use crate::cache::{CacheEvent, Cache, CachedObject, EventType, Filter, Watcher};
+use crate::cache::{Cache, CacheEvent, CachedObject, EventType, Filter, Watcher};
 use crate::respond::watch::Encoder;
 use crate::respond::{BoxError, watch_response};
 use crate::status::{Error, Result};
