@@ -11,13 +11,16 @@
 pub mod cause;
 pub mod engine;
 pub mod informer;
-pub mod lease;
+
 pub mod plan;
 pub mod record;
 pub mod resource_ref;
 pub mod trace;
 pub mod workqueue;
 
+pub use engine::{Controller, Engine, Hands, Source};
+pub use informer::{Change, Changes, Informer, Informers, Kind, PartialObject, Scope};
 pub use plan::{Action, EventType, Patch, Plan, Propagation};
 
+pub use record::Recorder;
 pub use resource_ref::ResourceRef;

@@ -87,7 +87,7 @@ pub struct ApiRequest {
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// POST; `AlreadyExists` counts as done when the name was given.
+    /// POST. `AlreadyExists` fails the plan: the next run sees what is there.
     Create,
     /// PUT.
     Update,
