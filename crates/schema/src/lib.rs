@@ -25,6 +25,7 @@ mod scalar;
 
 pub mod arena;
 pub mod patch;
+pub mod proto;
 pub mod walk;
 
 pub use arena::{SchemaRef, Shape, TypeRef, builtin};
