@@ -79,7 +79,7 @@ impl Worker {
             }
             Outcome::Started(name, ended, result) => self.started(name, ended, result, now),
             Outcome::Killed(status) => {
-                for (status, sandbox_id) in status {
+                if let Some((status, sandbox_id)) = status {
                     merge::container(&mut self.snapshot, &status, &sandbox_id);
                 }
                 merge::read_last_words(&self.context.config, &mut self.snapshot);
