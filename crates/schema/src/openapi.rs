@@ -42,7 +42,7 @@ pub struct Subresource<'a> {
     pub group: &'a str,
     /// The version of the kind.
     pub version: &'a str,
-    /// The kind.
+    /// The kind; if it is empty, group, version and kind are the resource's.
     pub kind: &'a str,
     /// The verbs as discovery lists them.
     pub verbs: &'a [&'a str],

@@ -118,7 +118,7 @@ pub(super) fn of<'a>(schemas: &Schemas, resource: &Resource<'a>) -> Vec<Operatio
     for sub in subresources {
         let path = format!("{item}/{}", sub.name);
         let name = format!("{kind}{}", camel(sub.name));
-        let gvk = (sub.group, sub.version, sub.kind);
+        let gvk = if sub.kind.is_empty() { gvk } else { (sub.group, sub.version, sub.kind) };
         let object = self::message(schemas, gvk);
         let create = COLLECTION.iter().filter(|verb| verb.0 == "create");
         for verb in ITEM.iter().chain(create).filter(|verb| sub.verbs.contains(&verb.0)) {
