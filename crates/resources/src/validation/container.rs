@@ -175,8 +175,7 @@ pub(super) fn resources(resources: &At<'_>, errors: &mut FieldErrors) {
         let limit = limits.get(name);
         let (Ok(asked), Ok(most)) = (request.text().parse::<Quantity>(), limit.text().parse::<Quantity>())
         else {
-            let is_overcommittable = is_native(name) && !name.starts_with("hugepages-");
-            if !is_overcommittable && !limit.is_set() {
+            if !is_overcommittable(name) && !limit.is_set() {
                 let at = &limits.path;
                 errors.push(FieldError::required(at, "Limit must be set for non overcommitable resources"));
             }
@@ -188,7 +187,7 @@ pub(super) fn resources(resources: &At<'_>, errors: &mut FieldErrors) {
                 asked.to_string(),
                 &format!("must be less than or equal to {name} limit of {most}"),
             ));
-        } else if asked != most && !(is_native(name) && !name.starts_with("hugepages-")) {
+        } else if asked != most && !is_overcommittable(name) {
             errors.push(FieldError::invalid(
                 &requests.path,
                 asked.to_string(),
@@ -196,6 +195,11 @@ pub(super) fn resources(resources: &At<'_>, errors: &mut FieldErrors) {
             ));
         }
     }
+}
+
+/// Whether a limit may be above the request.
+fn is_overcommittable(name: &str) -> bool {
+    is_native(name) && !name.starts_with("hugepages-")
 }
 
 fn is_native(name: &str) -> bool {

@@ -46,10 +46,8 @@ fn check(kind: &str, source: &At<'_>, errors: &mut FieldErrors) {
         }
     };
     match kind {
-        "emptyDir" => {
-            if source.get("sizeLimit").is_set() {
-                container::quantity(&source.get("sizeLimit"), "storage", errors);
-            }
+        "emptyDir" if source.get("sizeLimit").is_set() => {
+            container::quantity(&source.get("sizeLimit"), "storage", errors);
         }
         "hostPath" => {
             must_have("path", errors);
