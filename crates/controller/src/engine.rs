@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::informer::{Change, Informers, Kind, PartialObject};
+use crate::informer::{Change, Informers, Kind, PartialObject, Scope};
 use crate::plan::Plan;
 use crate::record::Recorder;
 use crate::resource_ref::ResourceRef;
@@ -43,9 +43,15 @@ pub struct Source {
 impl Source {
     /// Changes of `K`, mapped to the keys that they wake.
     pub fn of<K: Kind>(keys: fn(&Change<K>, &Informers) -> Vec<String>) -> Self {
+        Self::scoped(Scope::default(), keys)
+    }
+
+    /// Changes of some `K`, mapped to the keys that they wake.
+    pub fn scoped<K: Kind>(scope: Scope, keys: fn(&Change<K>, &Informers) -> Vec<String>) -> Self {
+        let of = scope.clone();
         Self {
             start: Box::new(move |informers, queue| {
-                let mut changes = informers.informer::<K>().subscribe();
+                let mut changes = informers.scoped::<K>(scope).subscribe();
                 let known = informers.clone();
                 informers.tasks().spawn("source", async move {
                     loop {
@@ -57,8 +63,8 @@ impl Source {
                     }
                 });
             }),
-            synced: Box::new(|informers| {
-                let informer = informers.informer::<K>();
+            synced: Box::new(move |informers| {
+                let informer = informers.scoped::<K>(of);
                 Box::pin(async move { informer.synced().await })
             }),
         }
@@ -212,7 +218,7 @@ impl Hands {
     /// # Errors
     /// What the API server answered, as text for the log.
     pub async fn carry_out(&self, action: Action) -> Result<(), String> {
-        let done = self.0.carry_out(Plan { steps: vec![vec![action]], requeue_after: None }).await;
+        let done = self.0.carry_out(Plan { steps: vec![vec![action]], ..Plan::default() }).await;
         done.failure.map_or(Ok(()), Err)
     }
 }

@@ -4,13 +4,21 @@
 //! through things in a fixed order. The engine (`controller`) carries plans out. No controller knows another:
 //! they meet in the API only.
 
+mod backends;
 mod claim;
+mod names;
 mod object;
 mod pod;
 mod selector;
 
 pub mod deployment;
 pub mod replica_set;
+
+pub mod endpoint_slice;
+pub mod endpoints;
+
+pub mod root_ca;
+pub mod service_account;
 
 #[cfg(test)]
 mod fixture;
@@ -19,5 +27,12 @@ use controller::Controller;
 
 /// Every controller, in the order of the chain.
 pub fn all() -> &'static [Controller] {
-    &[deployment::CONTROLLER, replica_set::CONTROLLER]
+    &[
+        deployment::CONTROLLER,
+        replica_set::CONTROLLER,
+        endpoint_slice::CONTROLLER,
+        endpoints::CONTROLLER,
+        service_account::CONTROLLER,
+        root_ca::CONTROLLER,
+    ]
 }

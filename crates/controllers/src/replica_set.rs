@@ -4,7 +4,6 @@
 //! many in order of what is lost least. New Pods get their names here, from what was seen, and not from the API
 //! server: so a request that is repeated because its answer was lost finds its Pod there and makes no second one.
 
-mod names;
 mod rank;
 mod status;
 #[cfg(test)]
@@ -19,6 +18,7 @@ use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::claim::claim;
+use crate::names::{generate_name, names};
 use crate::object::{controller_of, controller_reference, is_deleting, key, name, namespace, uid};
 use crate::pod::{is_active, is_terminating};
 use crate::selector;
@@ -91,15 +91,17 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     plan.push_step(claims.actions);
     let wanted = usize::try_from(spec.replicas.unwrap_or(1)).unwrap_or(0);
     let existing = claims.owned.len();
+    let (status, look_again) = status::status(replica_set, spec, &claims.owned, terminating, now);
     if is_deleting(&replica_set.metadata) || existing == wanted {
-        let (status, look_again) = status::status(replica_set, spec, &claims.owned, terminating, now);
         plan.push_step(status::write(replica_set, &status).into_iter().collect());
         plan.requeue_after = look_again;
     } else if existing < wanted {
         create(&mut plan, snapshot, spec, (wanted - existing).min(BURST_PODS_MAX));
+        plan.on_failure = status::failed(replica_set, status, "FailedCreate", "Error creating", now);
     } else {
         let surplus = (existing - wanted).min(BURST_PODS_MAX);
         delete(&mut plan, replica_set, rank::choose(claims.owned, &snapshot.related, surplus, now));
+        plan.on_failure = status::failed(replica_set, status, "FailedDelete", "Error deleting", now);
     }
     // When Pods come or go, they wake this key again, and the status is written once, then.
     plan
@@ -109,7 +111,8 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
 fn create(plan: &mut Plan, snapshot: &Snapshot, spec: &ReplicaSetSpec, count: usize) {
     let replica_set = &*snapshot.replica_set;
     let template = spec.template.clone().unwrap_or_default();
-    let mut names = names::names(replica_set, &snapshot.pods, snapshot.revision, count).into_iter();
+    let taken = snapshot.pods.iter().map(|pod| name(&pod.metadata).to_owned()).collect();
+    let mut names = names(&replica_set.metadata, taken, snapshot.revision).take(count);
     let (mut batch, mut told) = (1, Vec::new());
     loop {
         let chosen: Vec<String> = names.by_ref().take(batch).collect();
@@ -145,7 +148,7 @@ fn pod(replica_set: &ReplicaSet, template: &PodTemplateSpec, name: String) -> Po
     let meta = template.metadata.clone().unwrap_or_default();
     Pod {
         metadata: ObjectMeta {
-            generate_name: Some(format!("{}-", crate::object::name(&replica_set.metadata))),
+            generate_name: Some(generate_name(&replica_set.metadata)),
             name: Some(name),
             namespace: replica_set.metadata.namespace.clone(),
             labels: meta.labels,

@@ -1,13 +1,11 @@
-//! Names of new Pods: what the API server would generate, but decided here.
+//! Names of new objects: what the API server would generate, but decided here.
 //!
-//! A name follows from the ReplicaSet, from the newest revision seen and from a counter. The same decision made
+//! A name follows from the owner, from the newest revision seen and from a counter. The same decision made
 //! twice on the same picture gives the same names; once anything changed, the names are new ones.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
-use k8s_openapi::api::apps::v1::ReplicaSet;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use sha2::{Digest, Sha256};
 
 use crate::object::{name, uid};
@@ -17,13 +15,21 @@ const BASE_CHARS_MAX: usize = 58;
 const SUFFIX_CHARS: usize = 5;
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// `count` names that none of `pods` has.
-pub(super) fn names(replica_set: &ReplicaSet, pods: &[Arc<Pod>], revision: u64, count: usize) -> Vec<String> {
-    let base: String = format!("{}-", name(&replica_set.metadata)).chars().take(BASE_CHARS_MAX).collect();
-    let mut taken: HashSet<String> = pods.iter().map(|pod| name(&pod.metadata).to_owned()).collect();
-    let candidates =
-        (0u64..).map(|counter| format!("{base}{}", suffix(uid(&replica_set.metadata), revision, counter)));
-    candidates.filter(|name| taken.insert(name.clone())).take(count).collect()
+/// As many names as are wanted, none of which is in `taken`, for what `owner` makes.
+pub(crate) fn names(
+    owner: &ObjectMeta,
+    mut taken: HashSet<String>,
+    revision: u64,
+) -> impl Iterator<Item = String> {
+    let base: String = generate_name(owner).chars().take(BASE_CHARS_MAX).collect();
+    let uid = uid(owner).to_owned();
+    let candidates = (0u64..).map(move |counter| format!("{base}{}", suffix(&uid, revision, counter)));
+    candidates.filter(move |name| taken.insert(name.clone()))
+}
+
+/// `metadata.generateName` of what `owner` makes.
+pub(crate) fn generate_name(owner: &ObjectMeta) -> String {
+    format!("{}-", name(owner))
 }
 
 fn suffix(uid: &str, revision: u64, counter: u64) -> String {
@@ -42,8 +48,8 @@ mod tests {
     use crate::fixture::parse;
 
     fn check(name: &str, revision: u64, count: usize) -> Vec<String> {
-        let set = format!("{{metadata: {{name: {name}, uid: u1}}, spec: {{selector: {{}}}}}}");
-        names(&parse(&set), &[], revision, count)
+        let owner: ObjectMeta = parse(&format!("{{name: {name}, uid: u1}}"));
+        names(&owner, HashSet::new(), revision).take(count).collect()
     }
 
     #[test]

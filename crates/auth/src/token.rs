@@ -1,0 +1,366 @@
+//! Bound ServiceAccount tokens: JWTs signed by the cluster's own key (ES256).
+//!
+//! Source: KEP-1205, `pkg/serviceaccount/claims.go`. Whether the account and the object that a token is bound to
+//! still exist is asked of [`Lookup`]: a token dies with them.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jiff::Timestamp;
+use ring::rand::SystemRandom;
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair, UnparsedPublicKey,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::UserInfo;
+
+/// Clocks may differ by this much.
+const LEEWAY_SECONDS: i64 = 10;
+/// A token is never longer than this.
+const TOKEN_BYTES_MAX: usize = 16 << 10;
+
+/// Why a token is not good.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// The key is not a P-256 key.
+    #[error("the ServiceAccount key is not an ECDSA P-256 key")]
+    Key,
+    /// It is not one of ours: another form, another issuer, another signature.
+    #[error("the token is not a ServiceAccount token of this cluster")]
+    NotOurs,
+    /// Its time is over or has not come.
+    #[error("the token has expired or is not valid yet")]
+    Time,
+    /// It is meant for somebody else.
+    #[error("the token's audiences {audiences:?} are not accepted here")]
+    Audience {
+        /// Whom it is meant for.
+        audiences: Vec<String>,
+    },
+    /// What it is bound to is gone.
+    #[error("the token's {what} does not exist any more")]
+    Gone {
+        /// `service account`, `pod`, `secret` or `node`.
+        what: &'static str,
+    },
+    /// It could not be signed.
+    #[error("sign a token")]
+    Sign,
+}
+
+/// A reference inside a token.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reference {
+    /// `metadata.name`
+    pub name: String,
+    /// `metadata.uid`
+    pub uid: String,
+}
+
+/// The `kubernetes.io` claim.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Private {
+    /// The account's namespace.
+    pub namespace: String,
+    /// The account.
+    pub serviceaccount: Reference,
+    /// The Pod that the token dies with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<Reference>,
+    /// The Secret that the token dies with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<Reference>,
+    /// The Node that the Pod runs on, or that the token dies with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<Reference>,
+}
+
+/// A token's content.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claims {
+    /// Whom it is meant for.
+    pub aud: Vec<String>,
+    /// Unix seconds.
+    pub exp: i64,
+    /// Unix seconds.
+    pub iat: i64,
+    /// The issuer's URL.
+    pub iss: String,
+    /// A unique id; becomes the credential id.
+    pub jti: String,
+    /// Who it is for and what it is bound to.
+    #[serde(rename = "kubernetes.io")]
+    pub private: Private,
+    /// Unix seconds.
+    pub nbf: i64,
+    /// `system:serviceaccount:<namespace>:<name>`
+    pub sub: String,
+}
+
+/// What a token asks of the cluster's state.
+pub trait Lookup {
+    /// The uid of a ServiceAccount that is not being deleted.
+    fn service_account_uid(&self, namespace: &str, name: &str) -> Option<String>;
+    /// The uid of a Pod.
+    fn pod_uid(&self, namespace: &str, name: &str) -> Option<String>;
+    /// The uid of a Secret.
+    fn secret_uid(&self, namespace: &str, name: &str) -> Option<String>;
+    /// The uid of a Node.
+    fn node_uid(&self, name: &str) -> Option<String>;
+}
+
+/// Signs and verifies the tokens of one cluster.
+pub struct Tokens {
+    key: EcdsaKeyPair,
+    key_id: String,
+    issuer: String,
+    audiences: Vec<String>,
+    random: SystemRandom,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    alg: String,
+    #[serde(default)]
+    kid: String,
+}
+
+impl Tokens {
+    /// `key` is what [`crate::pki::service_account_key`] returns; tokens for the API server itself are meant for
+    /// `audiences`, of which the first is the default.
+    ///
+    /// # Errors
+    /// If the key is of another kind.
+    pub fn new(key: &[u8], issuer: &str, audiences: Vec<String>) -> Result<Self, TokenError> {
+        let random = SystemRandom::new();
+        let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, key, &random)
+            .map_err(|_| TokenError::Key)?;
+        let digest = ring::digest::digest(&ring::digest::SHA256, key.public_key().as_ref());
+        let key_id = URL_SAFE_NO_PAD.encode(digest.as_ref());
+        Ok(Self { key, key_id, issuer: issuer.to_owned(), audiences, random })
+    }
+
+    /// The audiences that mean the API server.
+    pub fn audiences(&self) -> &[String] {
+        &self.audiences
+    }
+
+    /// Signs a token for an account.
+    ///
+    /// # Errors
+    /// If signing fails.
+    pub fn issue(
+        &self,
+        private: Private,
+        audiences: &[String],
+        lifetime_seconds: i64,
+        (now, id): (Timestamp, String),
+    ) -> Result<String, TokenError> {
+        let now = now.as_second();
+        let claims = Claims {
+            aud: if audiences.is_empty() { self.audiences.clone() } else { audiences.to_vec() },
+            exp: now + lifetime_seconds,
+            iat: now,
+            iss: self.issuer.clone(),
+            jti: id,
+            sub: format!("system:serviceaccount:{}:{}", private.namespace, private.serviceaccount.name),
+            private,
+            nbf: now,
+        };
+        let header = Header { alg: "ES256".to_owned(), kid: self.key_id.clone() };
+        let encode = |json: serde_json::Result<Vec<u8>>| {
+            json.map(|json| URL_SAFE_NO_PAD.encode(json)).map_err(|_| TokenError::Sign)
+        };
+        let head = encode(serde_json::to_vec(&header))?;
+        let body = encode(serde_json::to_vec(&claims))?;
+        let signed = format!("{head}.{body}");
+        let signature = self.key.sign(&self.random, signed.as_bytes()).map_err(|_| TokenError::Sign)?;
+        Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref())))
+    }
+
+    /// Verifies a token that was sent to somebody who goes by `audiences` (the API server's own, if empty).
+    ///
+    /// # Errors
+    /// Which rule it breaks.
+    pub fn verify(
+        &self,
+        token: &str,
+        audiences: &[String],
+        now: Timestamp,
+        lookup: &dyn Lookup,
+    ) -> Result<(UserInfo, Claims), TokenError> {
+        let claims = self.verify_signature(token)?;
+        let now = now.as_second();
+        if claims.exp + LEEWAY_SECONDS < now || claims.nbf - LEEWAY_SECONDS > now {
+            return Err(TokenError::Time);
+        }
+        let accepted = if audiences.is_empty() { &self.audiences } else { audiences };
+        if !claims.aud.iter().any(|audience| accepted.contains(audience)) {
+            return Err(TokenError::Audience { audiences: claims.aud });
+        }
+        verify_bindings(&claims.private, lookup)?;
+        Ok((user_of(&claims), claims))
+    }
+
+    /// The public key as a JSON Web Key Set, for `/openid/v1/jwks`.
+    pub fn jwks(&self) -> serde_json::Value {
+        // An uncompressed point: 0x04, then x and y of 32 bytes each.
+        let point = self.key.public_key().as_ref();
+        let half = |from: usize| point.get(from..from + 32).map(|half| URL_SAFE_NO_PAD.encode(half));
+        serde_json::json!({ "keys": [{
+            "use": "sig", "kty": "EC", "kid": self.key_id, "alg": "ES256", "crv": "P-256",
+            "x": half(1), "y": half(33),
+        }]})
+    }
+
+    fn verify_signature(&self, token: &str) -> Result<Claims, TokenError> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(TokenError::NotOurs);
+        }
+        let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::NotOurs)?;
+        let (head, body) = signed.split_once('.').ok_or(TokenError::NotOurs)?;
+        let decode = |text: &str| URL_SAFE_NO_PAD.decode(text).map_err(|_| TokenError::NotOurs);
+        let header: Header = serde_json::from_slice(&decode(head)?).map_err(|_| TokenError::NotOurs)?;
+        if header.alg != "ES256" {
+            return Err(TokenError::NotOurs);
+        }
+        UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, self.key.public_key().as_ref())
+            .verify(signed.as_bytes(), &decode(signature)?)
+            .map_err(|_| TokenError::NotOurs)?;
+        let claims: Claims = serde_json::from_slice(&decode(body)?).map_err(|_| TokenError::NotOurs)?;
+        if claims.iss == self.issuer { Ok(claims) } else { Err(TokenError::NotOurs) }
+    }
+}
+
+fn verify_bindings(private: &Private, lookup: &dyn Lookup) -> Result<(), TokenError> {
+    let namespace = &private.namespace;
+    let account = &private.serviceaccount;
+    let check = |what, expected: &Reference, found: Option<String>| {
+        if found.as_ref() == Some(&expected.uid) { Ok(()) } else { Err(TokenError::Gone { what }) }
+    };
+    check("service account", account, lookup.service_account_uid(namespace, &account.name))?;
+    if let Some(pod) = &private.pod {
+        return check("pod", pod, lookup.pod_uid(namespace, &pod.name));
+    }
+    if let Some(secret) = &private.secret {
+        return check("secret", secret, lookup.secret_uid(namespace, &secret.name));
+    }
+    // Beside a Pod the Node is information; alone it is what the token is bound to.
+    private.node.as_ref().map_or(Ok(()), |node| check("node", node, lookup.node_uid(&node.name)))
+}
+
+fn user_of(claims: &Claims) -> UserInfo {
+    let private = &claims.private;
+    let mut user = UserInfo {
+        name: claims.sub.clone(),
+        uid: private.serviceaccount.uid.clone(),
+        groups: vec![
+            "system:serviceaccounts".to_owned(),
+            format!("system:serviceaccounts:{}", private.namespace),
+            "system:authenticated".to_owned(),
+        ],
+        ..UserInfo::default()
+    };
+    let mut extra = |name: &str, value: &str| {
+        user.extra.insert(format!("authentication.kubernetes.io/{name}"), vec![value.to_owned()]);
+    };
+    extra("credential-id", &format!("JTI={}", claims.jti));
+    if let Some(pod) = &private.pod {
+        extra("pod-name", &pod.name);
+        extra("pod-uid", &pod.uid);
+    }
+    if let Some(node) = &private.node {
+        extra("node-name", &node.name);
+        extra("node-uid", &node.uid);
+    }
+    user
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Cluster {
+        pod: Option<&'static str>,
+    }
+
+    impl Lookup for Cluster {
+        fn service_account_uid(&self, _: &str, name: &str) -> Option<String> {
+            (name == "default").then(|| "sa-uid".to_owned())
+        }
+        fn pod_uid(&self, _: &str, _: &str) -> Option<String> {
+            self.pod.map(str::to_owned)
+        }
+        fn secret_uid(&self, _: &str, _: &str) -> Option<String> {
+            None
+        }
+        fn node_uid(&self, _: &str) -> Option<String> {
+            None
+        }
+    }
+
+    const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+
+    fn tokens() -> Tokens {
+        let dir = tempfile::tempdir().expect("a folder");
+        let key = crate::pki::service_account_key(dir.path()).expect("a key");
+        Tokens::new(&key, ISSUER, vec![ISSUER.to_owned()]).expect("a P-256 key")
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + second).expect("a time")
+    }
+
+    fn issue(tokens: &Tokens, audiences: &[String]) -> String {
+        let private = Private {
+            namespace: "ns".into(),
+            serviceaccount: Reference { name: "default".into(), uid: "sa-uid".into() },
+            pod: Some(Reference { name: "web".into(), uid: "pod-uid".into() }),
+            ..Private::default()
+        };
+        tokens.issue(private, audiences, 600, (at(0), "id-1".into())).expect("a token")
+    }
+
+    #[test]
+    fn a_token_names_its_account_and_its_pod() {
+        let tokens = tokens();
+        let (user, _) =
+            tokens.verify(&issue(&tokens, &[]), &[], at(1), &Cluster { pod: Some("pod-uid") }).expect("good");
+        assert_eq!(user.name, "system:serviceaccount:ns:default");
+        assert_eq!(user.groups[1], "system:serviceaccounts:ns");
+        assert_eq!(user.extra["authentication.kubernetes.io/pod-name"], ["web"]);
+    }
+
+    #[test]
+    fn a_token_that_breaks_a_rule_is_refused() {
+        let tokens = tokens();
+        let good = issue(&tokens, &[]);
+        let alive = Cluster { pod: Some("pod-uid") };
+        let tampered = good.replacen('.', ".A", 1);
+        let vault = vec!["vault".to_owned()];
+        let cases = [
+            ("too late", &good, at(700), &alive, TokenError::Time),
+            ("too early", &good, at(-60), &alive, TokenError::Time),
+            ("tampered", &tampered, at(1), &alive, TokenError::NotOurs),
+            (
+                "the pod is another",
+                &good,
+                at(1),
+                &Cluster { pod: Some("other") },
+                TokenError::Gone { what: "pod" },
+            ),
+            ("the pod is gone", &good, at(1), &Cluster { pod: None }, TokenError::Gone { what: "pod" }),
+            (
+                "for another audience",
+                &issue(&tokens, &vault),
+                at(1),
+                &alive,
+                TokenError::Audience { audiences: vault.clone() },
+            ),
+            ("of another cluster", &issue(&self::tokens(), &[]), at(1), &alive, TokenError::NotOurs),
+        ];
+        for (name, token, now, cluster, expected) in cases {
+            assert_eq!(tokens.verify(token, &[], now, cluster).expect_err(name), expected, "{name}");
+        }
+    }
+}
