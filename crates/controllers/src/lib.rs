@@ -6,6 +6,7 @@
 
 mod backends;
 mod claim;
+mod kinds;
 mod names;
 mod object;
 mod pod;
@@ -17,6 +18,8 @@ pub mod replica_set;
 pub mod endpoint_slice;
 pub mod endpoints;
 
+pub mod garbage_collector;
+pub mod namespace;
 pub mod root_ca;
 pub mod service_account;
 
@@ -34,5 +37,7 @@ pub fn all() -> &'static [Controller] {
         endpoints::CONTROLLER,
         service_account::CONTROLLER,
         root_ca::CONTROLLER,
+        garbage_collector::CONTROLLER,
+        namespace::CONTROLLER,
     ]
 }
