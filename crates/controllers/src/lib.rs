@@ -20,8 +20,11 @@ pub mod endpoints;
 
 pub mod garbage_collector;
 pub mod namespace;
+pub mod node_lifecycle;
+pub mod pod_gc;
 pub mod root_ca;
 pub mod service_account;
+pub mod taint_eviction;
 
 #[cfg(test)]
 mod fixture;
@@ -39,5 +42,8 @@ pub fn all() -> &'static [Controller] {
         root_ca::CONTROLLER,
         garbage_collector::CONTROLLER,
         namespace::CONTROLLER,
+        node_lifecycle::CONTROLLER,
+        taint_eviction::CONTROLLER,
+        pod_gc::CONTROLLER,
     ]
 }
