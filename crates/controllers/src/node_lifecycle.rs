@@ -130,20 +130,19 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     } else {
         plan.requeue(GRACE.saturating_sub(silence));
     }
+    // A status patch moves the resourceVersion, and wakes this key again: then it is the taints' turn.
+    let is_settled = plan.is_empty();
     let status =
         conditions.iter().find(|condition| condition.type_ == "Ready").map(|ready| ready.status.as_str());
-    if status != Some("True") {
+    if status == Some("Unknown") {
         mark_pods(&mut plan, snapshot, now);
     }
     let evicts = if snapshot.has_ready_peer { taints::Eviction::Allowed } else { taints::Eviction::Withheld };
-    if let Some(taints) = taints::changed(node, &conditions, evicts, now) {
+    if is_settled && let Some(taints) = taints::changed(node, &conditions, evicts, now) {
         let meta = &node.metadata;
         let metadata = json!({"uid": uid(meta), "resourceVersion": meta.resource_version});
-        // The status patch comes first and moves the resourceVersion: then taints wait for the next look.
-        if plan.is_empty() {
-            let patch = Patch::Merge(json!({"metadata": metadata, "spec": {"taints": taints}}));
-            plan.push(Action::patch::<Node>("", name(meta), patch));
-        }
+        let patch = Patch::Merge(json!({"metadata": metadata, "spec": {"taints": taints}}));
+        plan.push(Action::patch::<Node>("", name(meta), patch));
     }
     plan
 }
@@ -179,7 +178,7 @@ fn doubt(conditions: &mut Vec<NodeCondition>, now: Timestamp) -> Vec<Value> {
     changed
 }
 
-/// Pods on a node that is not ready are not ready either, whatever their kubelet said last.
+/// Pods on a node that is not heard of are not ready either, whatever their kubelet said last.
 fn mark_pods(plan: &mut Plan, snapshot: &Snapshot, now: Timestamp) {
     let (mut patches, mut events) = (Vec::new(), Vec::new());
     for pod in snapshot.pods.iter().filter(|pod| is_ready(pod) && !is_finished(pod)) {

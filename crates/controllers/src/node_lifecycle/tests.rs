@@ -74,11 +74,13 @@ fn an_unknown_node_is_tainted() {
         "11:00:00",
         PEER,
         &expect![[r#"
-        step
-          patch pods/status a {"metadata":{"uid":"p1"},"status":{"conditions":[{"lastTransitionTime":"2026-01-01T12:00:00Z","status":"False","type":"Ready"}]}}
-        step
-          Warning NodeNotReady: Node is not ready
-    "#]],
+            step
+              patch pods/status a {"metadata":{"uid":"p1"},"status":{"conditions":[{"lastTransitionTime":"2026-01-01T12:00:00Z","status":"False","type":"Ready"}]}}
+            step
+              Warning NodeNotReady: Node is not ready
+            step
+              patch nodes one {"metadata":{"resourceVersion":"5","uid":"n1"},"spec":{"taints":[{"effect":"NoSchedule","key":"mine"},{"effect":"NoSchedule","key":"node.kubernetes.io/unreachable","timeAdded":"2026-01-01T12:00:00Z"},{"effect":"NoExecute","key":"node.kubernetes.io/unreachable","timeAdded":"2026-01-01T12:00:00Z"}]}}
+        "#]],
     );
     check(
         marked,
@@ -86,11 +88,13 @@ fn an_unknown_node_is_tainted() {
         "11:00:00",
         ALONE,
         &expect![[r#"
-        step
-          patch pods/status a {"metadata":{"uid":"p1"},"status":{"conditions":[{"lastTransitionTime":"2026-01-01T12:00:00Z","status":"False","type":"Ready"}]}}
-        step
-          Warning NodeNotReady: Node is not ready
-    "#]],
+            step
+              patch pods/status a {"metadata":{"uid":"p1"},"status":{"conditions":[{"lastTransitionTime":"2026-01-01T12:00:00Z","status":"False","type":"Ready"}]}}
+            step
+              Warning NodeNotReady: Node is not ready
+            step
+              patch nodes one {"metadata":{"resourceVersion":"5","uid":"n1"},"spec":{"taints":[{"effect":"NoSchedule","key":"mine"},{"effect":"NoSchedule","key":"node.kubernetes.io/unreachable","timeAdded":"2026-01-01T12:00:00Z"}]}}
+        "#]],
     );
 }
 
