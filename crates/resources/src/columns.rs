@@ -1,12 +1,31 @@
 //! What `kubectl get` shows: the columns of a Table, per kind.
 //!
-//! Names, order, formats and priorities are upstream's.
+//! Names, order, formats and priorities are upstream's. A cell is a pure function of the object and the time.
 //! Source: `k8s.io/kubernetes/pkg/printers/internalversion`.
+
+mod apps;
+mod core;
+mod networking;
+mod node;
+mod pod;
+mod rbac;
+mod rest;
+mod storage;
 
 use jiff::Timestamp;
 use machinery::duration;
+use machinery::labels::Selector;
 use machinery::metadata::Metadata;
-use serde_json::Value;
+use serde_json::{Map, Value};
+
+pub use apps::*;
+pub use core::*;
+pub use networking::*;
+pub use node::NODE;
+pub use pod::POD;
+pub use rbac::*;
+pub use rest::*;
+pub use storage::*;
 
 /// One column of a Table.
 #[derive(Clone, Copy, Debug)]
@@ -25,122 +44,136 @@ pub struct Column {
     pub cell: fn(&Value, Timestamp) -> Value,
 }
 
+/// Kinds without columns of their own.
+pub const GENERIC: &[Column] = &[NAME, AGE];
+
+/// Kinds that show when they were made instead of how long ago.
+pub const CREATED_AT: &[Column] = &[NAME, Column { r#type: "date", ..column("Created At", created_at) }];
+
 const fn column(name: &'static str, cell: fn(&Value, Timestamp) -> Value) -> Column {
     Column { name, r#type: "string", format: "", priority: 0, description: "", cell }
 }
 
-const NAME: Column = Column { format: "name", ..column("Name", name) };
-const AGE: Column = column("Age", age);
-
-fn name(object: &Value, _: Timestamp) -> Value {
-    Metadata::of(object).name().into()
+/// A column that only `-o wide` shows.
+const fn wide(name: &'static str, cell: fn(&Value, Timestamp) -> Value) -> Column {
+    Column { priority: 1, ..column(name, cell) }
 }
 
-fn age(object: &Value, now: Timestamp) -> Value {
-    duration::age(Metadata::of(object).creation_timestamp(), now).into()
+/// A column of whole numbers.
+const fn integer(name: &'static str, cell: fn(&Value, Timestamp) -> Value) -> Column {
+    Column { r#type: "integer", ..column(name, cell) }
 }
 
-/// Kinds without columns of their own.
-pub const GENERIC: &[Column] = &[NAME, AGE];
-/// Columns of the kind.
-pub const COMPONENT_STATUS: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const CONFIG_MAP: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const ENDPOINTS: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const EVENT: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const CREATED_AT: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const NAMESPACE: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const NODE: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const PERSISTENT_VOLUME_CLAIM: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const PERSISTENT_VOLUME: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const POD: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const POD_TEMPLATE: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const REPLICATION_CONTROLLER: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const RESOURCE_QUOTA: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const SECRET: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const SERVICE_ACCOUNT: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const SERVICE: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const HORIZONTAL_POD_AUTOSCALER: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const CONTROLLER_REVISION: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const DAEMON_SET: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const DEPLOYMENT: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const REPLICA_SET: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const STATEFUL_SET: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const CRON_JOB: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const JOB: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const CERTIFICATE_SIGNING_REQUEST: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const ROLE_BINDING: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const ADMISSION_POLICY: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const ADMISSION_POLICY_BINDING: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const VALIDATING_ADMISSION_POLICY: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const API_SERVICE: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const WEBHOOK_CONFIGURATION: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const POD_DISRUPTION_BUDGET: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const PRIORITY_CLASS: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const LEASE: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const FLOW_SCHEMA: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const PRIORITY_LEVEL_CONFIGURATION: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const RUNTIME_CLASS: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const IP_ADDRESS: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const SERVICE_CIDR: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const ENDPOINT_SLICE: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const INGRESS_CLASS: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const INGRESS: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const NETWORK_POLICY: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const VOLUME_ATTRIBUTES_CLASS: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const RESOURCE_CLAIM: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const RESOURCE_SLICE: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const CSI_DRIVER: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const CSI_NODE: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const CSI_STORAGE_CAPACITY: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const STORAGE_CLASS: &[Column] = GENERIC;
-/// Columns of the kind.
-pub const VOLUME_ATTACHMENT: &[Column] = GENERIC;
+const NAME: Column = Column {
+    format: "name",
+    description: "The object's name, unique in its namespace.",
+    ..column("Name", |o, _| Metadata::of(o).name().into())
+};
+const AGE: Column = Column {
+    description: "How long ago the object was made.",
+    ..column("Age", |o, now| duration::age(Metadata::of(o).creation_timestamp(), now).into())
+};
+
+fn created_at(object: &Value, _: Timestamp) -> Value {
+    Metadata::of(object).text("creationTimestamp").into()
+}
+
+/// The text at `pointer`, or empty.
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The text at `pointer`, or `otherwise` when it is absent or empty.
+fn text_or<'a>(object: &'a Value, pointer: &str, otherwise: &'a str) -> &'a str {
+    match text(object, pointer) {
+        "" => otherwise,
+        text => text,
+    }
+}
+
+/// The number at `pointer`, or 0.
+fn number(object: &Value, pointer: &str) -> i64 {
+    object.pointer(pointer).and_then(Value::as_i64).unwrap_or_default()
+}
+
+/// The flag at `pointer`, or false.
+fn flag(object: &Value, pointer: &str) -> bool {
+    object.pointer(pointer).and_then(Value::as_bool).unwrap_or_default()
+}
+
+/// The list at `pointer`, or an empty one.
+fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
+    object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn map<'a>(object: &'a Value, pointer: &str) -> Option<&'a Map<String, Value>> {
+    object.pointer(pointer).and_then(Value::as_object)
+}
+
+fn len(object: &Value, pointer: &str) -> usize {
+    match object.pointer(pointer) {
+        Some(Value::Object(map)) => map.len(),
+        Some(Value::Array(list)) => list.len(),
+        _ => 0,
+    }
+}
+
+/// How long ago the time at `pointer` was.
+fn since(object: &Value, pointer: &str, now: Timestamp) -> String {
+    duration::age(text(object, pointer).parse().ok(), now)
+}
+
+/// Joined by commas; `otherwise` for nothing.
+fn joined<'a>(texts: impl IntoIterator<Item = &'a str>, otherwise: &str) -> String {
+    let texts: Vec<_> = texts.into_iter().collect();
+    if texts.is_empty() { otherwise.to_owned() } else { texts.join(",") }
+}
+
+/// The first three, and how many more there are.
+fn first_three(texts: &[String], otherwise: &str) -> String {
+    const SHOWN: usize = 3;
+    if texts.is_empty() {
+        return otherwise.to_owned();
+    }
+    let shown: Vec<_> = texts.iter().take(SHOWN).map(String::as_str).collect();
+    match texts.len().checked_sub(SHOWN) {
+        Some(more) if more > 0 => format!("{} + {more} more...", shown.join(",")),
+        _ => shown.join(","),
+    }
+}
+
+/// `a=b,c=d`, or `<none>`.
+fn labels(map: Option<&Map<String, Value>>) -> String {
+    let pairs: Vec<_> = map
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    if pairs.is_empty() { "<none>".to_owned() } else { pairs.join(",") }
+}
+
+/// A `LabelSelector` in query form.
+fn selector(object: &Value, pointer: &str) -> String {
+    match Selector::from_label_selector(object.pointer(pointer)) {
+        Ok(selector) if selector.is_everything() || selector.requirements().is_empty() => "<none>".to_owned(),
+        Ok(selector) => selector.to_string(),
+        Err(_) => "<error>".to_owned(),
+    }
+}
+
+/// The status of the condition `kind`: `True`, `False`, `Unknown`, or empty without one.
+fn condition<'a>(object: &'a Value, kind: &str) -> &'a str {
+    let condition = list(object, "/status/conditions").iter().find(|c| text(c, "/type") == kind);
+    condition.map_or("", |c| text(c, "/status"))
+}
+
+fn template_texts(object: &Value, field: &str) -> Value {
+    joined(list(object, "/spec/template/spec/containers").iter().map(|c| text(c, field)), "").into()
+}
+
+const CONTAINERS: Column = wide("Containers", |o, _| template_texts(o, "/name"));
+const IMAGES: Column = wide("Images", |o, _| template_texts(o, "/image"));
+const SELECTOR: Column = wide("Selector", |o, _| selector(o, "/spec/selector").into());
+
+#[cfg(test)]
+mod tests;

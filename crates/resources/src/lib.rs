@@ -8,6 +8,7 @@ pub mod table;
 
 pub mod columns;
 pub mod conversion;
+pub mod defaults;
 pub mod fields;
 pub mod rows;
 pub mod strategies;

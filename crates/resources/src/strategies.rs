@@ -1,5 +1,9 @@
 //! The strategies of the kinds that have rules of their own.
 
+mod prepare;
+
+pub use prepare::qos_class;
+
 use crate::resource::{Deletion, Generation, NameRule, Propagation};
 use crate::strategy::{GENERIC, SPEC_AND_STATUS, STATUS_ONLY, Strategy};
 
@@ -18,16 +22,42 @@ pub const EVENT: Strategy = Strategy { allow_create_on_update: true, ..GENERIC }
 pub const LEASE: Strategy =
     Strategy { allow_create_on_update: true, allow_unconditional_update: false, ..GENERIC };
 /// Namespaces.
-pub const NAMESPACE: Strategy =
-    Strategy { name_rule: NameRule::Label, deletion: Deletion::Namespace, ..STATUS_ONLY };
+pub const NAMESPACE: Strategy = Strategy {
+    name_rule: NameRule::Label,
+    deletion: Deletion::Namespace,
+    prepare_for_create: prepare::namespace_create,
+    prepare_for_update: prepare::namespace_update,
+    ..STATUS_ONLY
+};
 /// Nodes.
-pub const NODE: Strategy = STATUS_ONLY;
+pub const NODE: Strategy = Strategy { creates_with_status: true, ..STATUS_ONLY };
 /// PersistentVolumeClaims.
-pub const PERSISTENT_VOLUME_CLAIM: Strategy = STATUS_ONLY;
+pub const PERSISTENT_VOLUME_CLAIM: Strategy =
+    Strategy { prepare_for_create: prepare::pending, ..STATUS_ONLY };
 /// PersistentVolumes.
-pub const PERSISTENT_VOLUME: Strategy = STATUS_ONLY;
+pub const PERSISTENT_VOLUME: Strategy = Strategy { prepare_for_create: prepare::pending, ..STATUS_ONLY };
 /// Pods.
-pub const POD: Strategy = Strategy { deletion: Deletion::PodGrace, ..SPEC_AND_STATUS };
+pub const POD: Strategy = Strategy {
+    deletion: Deletion::PodGrace,
+    grace_period: pod_grace_period,
+    prepare_for_create: prepare::pod_create,
+    prepare_for_status_update: prepare::pod_status_update,
+    ..SPEC_AND_STATUS
+};
+
+/// What was asked for, or the Pod's own; 0 at once for a Pod that no node runs or that has ended.
+fn pod_grace_period(pod: &serde_json::Value, asked: Option<i64>) -> i64 {
+    let text = |pointer: &str| pod.pointer(pointer).and_then(serde_json::Value::as_str).unwrap_or_default();
+    if text("/spec/nodeName").is_empty() || matches!(text("/status/phase"), "Succeeded" | "Failed") {
+        return 0;
+    }
+    let own = pod.pointer("/spec/terminationGracePeriodSeconds").and_then(serde_json::Value::as_i64);
+    match asked.or(own).unwrap_or(30) {
+        // Negative values stand for "as fast as possible without forcing".
+        seconds if seconds < 0 => 1,
+        seconds => seconds,
+    }
+}
 /// PodTemplates.
 pub const POD_TEMPLATE: Strategy = Strategy { generation: Generation::Content, ..GENERIC };
 /// ReplicationControllers.
@@ -38,7 +68,12 @@ pub const SECRET: Strategy = GENERIC;
 /// ServiceAccounts.
 pub const SERVICE_ACCOUNT: Strategy = GENERIC;
 /// Services.
-pub const SERVICE: Strategy = Strategy { name_rule: NameRule::Label1035, ..STATUS_ONLY };
+pub const SERVICE: Strategy = Strategy {
+    name_rule: NameRule::Label1035,
+    prepare_for_create: prepare::service_create,
+    prepare_for_update: prepare::service_update,
+    ..STATUS_ONLY
+};
 
 /// DaemonSets.
 pub const DAEMON_SET: Strategy = SPEC_AND_STATUS;
@@ -51,7 +86,11 @@ pub const STATEFUL_SET: Strategy = SPEC_AND_STATUS;
 /// CronJobs.
 pub const CRON_JOB: Strategy = SPEC_AND_STATUS;
 /// Jobs.
-pub const JOB: Strategy = Strategy { default_propagation: Propagation::Orphan, ..SPEC_AND_STATUS };
+pub const JOB: Strategy = Strategy {
+    default_propagation: Propagation::Orphan,
+    prepare_for_create: prepare::job_create,
+    ..SPEC_AND_STATUS
+};
 
 /// Roles.
 pub const ROLE: Strategy =

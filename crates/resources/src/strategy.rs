@@ -28,6 +28,8 @@ pub struct Strategy {
     pub allow_unconditional_update: bool,
     /// Whether a write of the whole object keeps the stored `status`. Only for kinds with that subresource.
     pub keeps_status: bool,
+    /// Whether a create may bring a `status`; Nodes are registered with theirs.
+    pub creates_with_status: bool,
     /// Changes what the caller may not set in a new object.
     pub prepare_for_create: fn(&mut Value),
     /// Changes what the caller may not set in an update: `(new, old)`.
@@ -75,6 +77,7 @@ pub const GENERIC: Strategy = Strategy {
     allow_create_on_update: false,
     allow_unconditional_update: true,
     keeps_status: false,
+    creates_with_status: false,
     prepare_for_create: nothing,
     prepare_for_update: nothing_on_update,
     prepare_for_status_update: nothing_on_update,
@@ -105,7 +108,9 @@ impl Strategy {
         if self.keeps_status
             && let Some(map) = object.as_object_mut()
         {
-            map.remove("status");
+            if !self.creates_with_status {
+                map.insert("status".to_owned(), Value::Object(Map::new()));
+            }
         }
         metadata::remove(object, "deletionTimestamp");
         metadata::remove(object, "deletionGracePeriodSeconds");
@@ -208,11 +213,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_object_starts_at_generation_one_without_status() {
+    fn a_new_object_starts_at_generation_one_with_an_empty_status() {
         let mut object =
             json!({"metadata": {"name": "a", "deletionTimestamp": "x"}, "spec": {}, "status": {"a": 1}});
         SPEC_AND_STATUS.begin_create(&mut object);
-        assert_eq!(object, json!({"metadata": {"name": "a", "generation": 1}, "spec": {}}));
+        assert_eq!(object, json!({"metadata": {"name": "a", "generation": 1}, "spec": {}, "status": {}}));
     }
 
     #[test]

@@ -1,9 +1,13 @@
 //! Revisions, ranges, watch, compaction, expiry: bytes only.
 //!
 //! One trait, two implementations (embedded here; etcd later), one suite ([`suite`]) that both pass.
-//! Nothing here knows what a key or a value means. Invariants: revisions rise by one per committed write;
+//! Nothing here knows what a key or a value means. Invariants: revisions rise by one per committed write (over a crash
+//! they may leap, they never come back);
 //! an acknowledged durable write is on disk; a watch delivers every revision in order or ends with
 //! [`StoreError::Compacted`], it never skips.
+
+pub mod embedded;
+pub mod suite;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;

@@ -1,0 +1,339 @@
+//! The embedded store: LMDB below, one writer thread, group commit.
+//!
+//! Invariants: a synced write is acknowledged after its group's flush; relaxed writes are a tail of the same log
+//! that only a crash can cut off, never out of its middle; revisions are never given out twice, also over a crash
+//! (what may have been lost answers [`StoreError::Compacted`], so that watchers list again); reads see whole
+//! revisions only. What can block does so in a blocking task or in the writer's thread.
+
+mod fanout;
+mod overlay;
+mod record;
+mod stage;
+mod tables;
+mod view;
+mod writer;
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use base::{Clock, Tasks};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot, watch as cell};
+
+use self::overlay::Overlay;
+use self::tables::{Counter, Gap, Tables};
+use self::view::View;
+use self::writer::{Op, RESERVE, Start, Writer};
+use crate::{Entry, Page, Revision, Store, StoreError, Watch, Write};
+
+/// Writes that wait for the writer.
+const QUEUE_MAX: usize = 1024;
+/// Room beyond [`Options::bytes_max`] in which removals and compaction still work.
+const HEADROOM_BYTES: u64 = 32 << 20;
+
+/// How to open an embedded store.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Writes are refused with [`StoreError::NoSpace`] when the data takes more than this.
+    pub bytes_max: u64,
+    /// Relaxed writes reach the disk within this time, if no synced one takes them along before.
+    pub relaxed_flush: Duration,
+    /// Decides when keys expire.
+    pub clock: Clock,
+}
+
+impl Default for Options {
+    /// 8 GiB, which upstream recommends as etcd's largest quota; five minutes.
+    fn default() -> Self {
+        Self { bytes_max: 8 << 30, relaxed_flush: Duration::from_secs(300), clock: Clock::system() }
+    }
+}
+
+/// Why the store could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process, or another part of this one, has it open.
+    #[error("the data directory {} is in use by another process", .0.display())]
+    Locked(PathBuf),
+    /// A newer or foreign layout.
+    #[error("the data has format {found}, this version knows {known}")]
+    Format {
+        /// In the file.
+        found: u64,
+        /// Known here.
+        known: u64,
+    },
+    /// The directory cannot be used.
+    #[error("cannot use the data directory {}", path.display())]
+    Directory {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The engine refused.
+    #[error("cannot open the data file")]
+    Engine(#[from] heed::Error),
+}
+
+/// What the writer, readers and watches share.
+struct Core {
+    tables: Tables,
+    shared: Mutex<Shared>,
+    newest: AtomicU64,
+    failed: OnceLock<String>,
+    /// As found when it was opened.
+    gaps: Vec<Gap>,
+    /// Held for as long as anybody can touch the tables.
+    _lock: File,
+}
+
+struct Shared {
+    overlay: Arc<Overlay>,
+    published: Revision,
+    subscribers: fanout::Subscribers,
+}
+
+impl Core {
+    /// The newest picture.
+    fn view(&self) -> Result<View<'_>, StoreError> {
+        let (overlay, published) = {
+            let shared = self.shared.lock();
+            (Arc::clone(&shared.overlay), shared.published)
+        };
+        View::open(&self.tables, overlay, published)
+    }
+
+    /// Whether history from `revision` on can be had.
+    fn check(&self, revision: Revision, view: &View<'_>) -> Result<(), StoreError> {
+        if revision > view.revision {
+            return Err(StoreError::Future { requested: revision, newest: view.revision });
+        }
+        if revision < view.compacted {
+            return Err(StoreError::Compacted { requested: revision, oldest: view.compacted });
+        }
+        match self.gaps.iter().find(|gap| gap.from < revision && revision <= gap.to) {
+            Some(gap) => Err(StoreError::Compacted { requested: revision, oldest: gap.to + 1 }),
+            None => Ok(()),
+        }
+    }
+
+    fn range(&self, start: &str, end: &str, at: Option<Revision>, limit: usize) -> Result<Page, StoreError> {
+        loop {
+            let view = self.view()?;
+            let Some(at) = at else {
+                // Compaction may have overtaken the picture between its two halves.
+                if view.revision < view.compacted {
+                    continue;
+                }
+                return view.range(start, end, view.revision, limit);
+            };
+            self.check(at, &view)?;
+            return view.range(start, end, at, limit);
+        }
+    }
+}
+
+/// The embedded store. Dropping it writes out what is not yet on disk.
+pub struct Embedded {
+    core: Arc<Core>,
+    queue: Option<mpsc::Sender<Op>>,
+    writer: Option<JoinHandle<()>>,
+    tasks: Tasks,
+}
+
+impl Embedded {
+    /// Opens the store in `dir`, which is made (mode 0700) if it is not there. To be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// If somebody else has it open, if its format is unknown, if disk or engine refuse.
+    pub fn open(dir: &Path, options: Options) -> Result<Self, OpenError> {
+        let lock = lock(dir)?;
+        let map = options.bytes_max.saturating_add(options.bytes_max / 16).saturating_add(HEADROOM_BYTES);
+        let tables = Tables::open(dir, usize::try_from(map & !0xffff).unwrap_or(usize::MAX & !0xffff))?;
+        let (start, gaps) = recover(&tables)?;
+        let shared = Shared {
+            overlay: Arc::default(),
+            published: start.last,
+            subscribers: fanout::Subscribers::default(),
+        };
+        let core = Arc::new(Core {
+            tables,
+            shared: Mutex::new(shared),
+            newest: AtomicU64::new(start.last),
+            failed: OnceLock::new(),
+            gaps,
+            _lock: lock,
+        });
+        let (queue, queued) = mpsc::channel(QUEUE_MAX);
+        let writer = Writer::new(Arc::clone(&core), queued, &options, &start);
+        let tasks = Tasks::new();
+        tasks.spawn("store timer", wake(writer.due.subscribe(), queue.downgrade(), options.clock));
+        let thread = std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || writer.run());
+        let writer = thread.map_err(|source| OpenError::Directory { path: dir.to_owned(), source })?;
+        Ok(Self { core, queue: Some(queue), writer: Some(writer), tasks })
+    }
+
+    /// Writes out what is not yet on disk and ends all watches; later writes answer `Failed`.
+    ///
+    /// # Errors
+    /// If the last flush failed.
+    pub async fn close(&self) -> Result<(), StoreError> {
+        self.core.shared.lock().subscribers.close();
+        let result = self.ask(Op::Close).await;
+        self.tasks.stop_and_wait().await;
+        result
+    }
+
+    /// Bytes that the data takes.
+    ///
+    /// # Errors
+    /// If the engine cannot tell.
+    pub fn used_bytes(&self) -> Result<u64, StoreError> {
+        self.core.tables.used_bytes().map_err(tables::engine)
+    }
+
+    async fn ask<T>(
+        &self,
+        op: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Op,
+    ) -> Result<T, StoreError> {
+        let why = || self.core.failed.get().cloned().unwrap_or_else(|| "it is closed".to_owned());
+        let closed = || StoreError::Failed(why());
+        let (reply, answer) = oneshot::channel();
+        let queue = self.queue.as_ref().ok_or_else(closed)?;
+        queue.send(op(reply)).await.map_err(|_| closed())?;
+        answer.await.map_err(|_| closed())?
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        self.core.shared.lock().subscribers.close();
+        self.tasks.stop();
+        drop(self.queue.take());
+        if self.writer.take().is_some_and(|writer| writer.join().is_err()) {
+            tracing::error!("the store's writer panicked");
+        }
+    }
+}
+
+impl Store for Embedded {
+    fn commit(&self, write: Write) -> BoxFuture<'_, Result<Revision, StoreError>> {
+        self.ask(|reply| Op::Write(write, reply)).boxed()
+    }
+
+    fn get(&self, key: &str) -> BoxFuture<'_, Result<Option<Entry>, StoreError>> {
+        let entry = loop {
+            match self.core.view() {
+                Ok(view) if view.revision < view.compacted => {}
+                Ok(view) => break if key.is_empty() { Ok(None) } else { view.get(key) },
+                Err(error) => break Err(error),
+            }
+        };
+        futures::future::ready(entry).boxed()
+    }
+
+    fn range(
+        &self,
+        start: &str,
+        end: &str,
+        at: Option<Revision>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Page, StoreError>> {
+        let (core, start, end) = (Arc::clone(&self.core), start.to_owned(), end.to_owned());
+        async move {
+            tokio::task::spawn_blocking(move || core.range(&start, &end, at, limit))
+                .await
+                .map_err(|stopped| StoreError::Failed(stopped.to_string()))?
+        }
+        .boxed()
+    }
+
+    fn revision(&self) -> Revision {
+        self.core.newest.load(Ordering::Acquire)
+    }
+
+    fn watch(&self, prefix: &str, after: Revision) -> BoxFuture<'_, Result<Watch, StoreError>> {
+        let start = self.core.view().and_then(|view| self.core.check(after, &view));
+        let watch = start.map(|()| {
+            let (sender, batches) = mpsc::channel(fanout::BATCHES_MAX);
+            let follow = fanout::follow(Arc::clone(&self.core), prefix.to_owned(), after, sender);
+            self.tasks.spawn("store watch", follow);
+            Watch { batches }
+        });
+        futures::future::ready(watch).boxed()
+    }
+
+    fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.ask(move |reply| Op::Compact(revision, reply)).boxed()
+    }
+}
+
+/// Makes `dir` and takes its lock, which goes with the process.
+fn lock(dir: &Path) -> Result<File, OpenError> {
+    let refused = |source| OpenError::Directory { path: dir.to_owned(), source };
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(refused)?;
+    let mut options = OpenOptions::new();
+    let file = options.create(true).truncate(false).write(true).mode(0o600).open(dir.join("lock"));
+    let file = file.map_err(refused)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(OpenError::Locked(dir.to_owned())),
+        Err(TryLockError::Error(source)) => Err(refused(source)),
+    }
+}
+
+/// Where to go on: above everything that may have been given out, with a gap noted if a tail was lost.
+///
+/// A fresh store starts at revision 1, as etcd's does, so that no list ever has the resource version 0.
+fn recover(tables: &Tables) -> Result<(Start, Vec<Gap>), heed::Error> {
+    let mut txn = tables.env.write_txn()?;
+    let (last, reserved) = (tables.counter(&txn, Counter::Last)?, tables.counter(&txn, Counter::Reserved)?);
+    let compacted = tables.counter(&txn, Counter::Compacted)?;
+    let swept = tables.counter(&txn, Counter::Swept)?;
+    let newest = if reserved > last { reserved + 1 } else { last.max(1) };
+    if reserved > last {
+        tracing::info!(last, resumed_at = newest, "the store was not closed: relaxed writes may be lost");
+        tables.add_gap(&mut txn, Gap { from: last, to: reserved })?;
+    }
+    tables.set(&mut txn, Counter::Last, newest)?;
+    tables.set(&mut txn, Counter::Reserved, newest + RESERVE)?;
+    let gaps = tables.gaps(&txn)?;
+    txn.commit()?;
+    Ok((Start { last: newest, reserved: newest + RESERVE, compacted, swept }, gaps))
+}
+
+/// Wakes the writer when it wants to be woken.
+async fn wake(mut due: cell::Receiver<Option<i64>>, queue: mpsc::WeakSender<Op>, clock: Clock) {
+    loop {
+        let at = *due.borrow_and_update();
+        let changed = match at {
+            None => due.changed().await,
+            Some(at) => {
+                let wait = u64::try_from(at.saturating_sub(clock.now().as_microsecond())).unwrap_or(0);
+                tokio::select! {
+                    changed = due.changed() => changed,
+                    () = tokio::time::sleep(Duration::from_micros(wait)) => {
+                        let Some(queue) = queue.upgrade() else { return };
+                        if queue.send(Op::Tick).await.is_err() {
+                            return;
+                        }
+                        drop(queue);
+                        due.changed().await
+                    }
+                }
+            }
+        };
+        if changed.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Who watches: live readers are told by the writer, slow ones read the log until they have caught up.
+//!
+//! A reader is in exactly one of two states. *Live*: it stands in [`Subscribers`] and has been sent everything
+//! published. *Behind*: its own task reads the log for it. It becomes live under the lock that publishing takes,
+//! and only when nothing was published since it read; so no revision is skipped and none is sent twice.
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::Core;
+use crate::{Event, Revision, StoreError};
+
+/// Batches that a reader may be late before it falls behind.
+pub(super) const BATCHES_MAX: usize = 64;
+
+type Batch = Result<Vec<Event>, StoreError>;
+
+struct Subscriber {
+    id: u64,
+    prefix: String,
+    batches: mpsc::Sender<Batch>,
+    /// Told the last revision that was sent, when the channel is full.
+    behind: oneshot::Sender<Revision>,
+}
+
+/// The live readers.
+#[derive(Default)]
+pub(super) struct Subscribers {
+    live: Vec<Subscriber>,
+    next_id: u64,
+    is_closed: bool,
+}
+
+impl Subscribers {
+    /// Hands `events` to every live reader whose prefix matches; drops those that cannot take them.
+    pub(super) fn send(&mut self, events: &[Event]) {
+        if events.is_empty() {
+            return;
+        }
+        let mut kept = Vec::with_capacity(self.live.len());
+        for subscriber in self.live.drain(..) {
+            let matching = |event: &&Event| event.key.starts_with(&subscriber.prefix);
+            let batch: Vec<Event> = events.iter().filter(matching).cloned().collect();
+            let Some(first) = batch.first().map(|event| event.revision) else {
+                kept.push(subscriber);
+                continue;
+            };
+            match subscriber.batches.try_send(Ok(batch)) {
+                Ok(()) => kept.push(subscriber),
+                Err(mpsc::error::TrySendError::Full(_)) => {
+                    let reader_is_gone = subscriber.behind.send(first - 1).is_err();
+                    tracing::debug!(prefix = subscriber.prefix, reader_is_gone, "a watch fell behind");
+                }
+                Err(mpsc::error::TrySendError::Closed(_)) => {}
+            }
+        }
+        self.live = kept;
+    }
+
+    fn add(&mut self, prefix: &str, batches: &mpsc::Sender<Batch>) -> (u64, oneshot::Receiver<Revision>) {
+        let (behind, fell_behind) = oneshot::channel();
+        self.next_id += 1;
+        if !self.is_closed {
+            let (prefix, batches) = (prefix.to_owned(), batches.clone());
+            self.live.push(Subscriber { id: self.next_id, prefix, batches, behind });
+        }
+        (self.next_id, fell_behind)
+    }
+
+    fn remove(&mut self, id: u64) {
+        self.live.retain(|subscriber| subscriber.id != id);
+    }
+
+    /// Ends all watches, those to come included.
+    pub(super) fn close(&mut self) {
+        self.is_closed = true;
+        self.live.clear();
+    }
+}
+
+/// Serves one watch from `after` on, until its reader or the store goes away.
+pub(super) async fn follow(core: Arc<Core>, prefix: String, after: Revision, batches: mpsc::Sender<Batch>) {
+    let mut cursor = after;
+    while let Some((id, fell_behind)) = catch_up(&core, &prefix, &mut cursor, &batches).await {
+        tokio::select! {
+            last = fell_behind => match last {
+                Ok(last) => cursor = last,
+                Err(_) => return,
+            },
+            () = batches.closed() => {
+                core.shared.lock().subscribers.remove(id);
+                return;
+            }
+        }
+    }
+}
+
+/// Sends from the log until nothing newer is there, then becomes live.
+async fn catch_up(
+    core: &Arc<Core>,
+    prefix: &str,
+    cursor: &mut Revision,
+    batches: &mpsc::Sender<Batch>,
+) -> Option<(u64, oneshot::Receiver<Revision>)> {
+    loop {
+        {
+            let mut shared = core.shared.lock();
+            if shared.published <= *cursor {
+                return Some(shared.subscribers.add(prefix, batches));
+            }
+        }
+        let (reader, wanted, after) = (Arc::clone(core), prefix.to_owned(), *cursor);
+        let read = move || {
+            let view = reader.view()?;
+            if after < view.compacted {
+                return Err(StoreError::Compacted { requested: after, oldest: view.compacted });
+            }
+            view.events(&wanted, after)
+        };
+        let chunk = match tokio::task::spawn_blocking(read).await {
+            Ok(chunk) => chunk,
+            Err(stopped) => Err(StoreError::Failed(stopped.to_string())),
+        };
+        let batch = match chunk {
+            Ok(chunk) => {
+                *cursor = chunk.upto;
+                Ok(chunk.events)
+            }
+            Err(error) => Err(error),
+        };
+        let is_last = batch.is_err();
+        let is_empty = batch.as_ref().is_ok_and(Vec::is_empty);
+        if (!is_empty && batches.send(batch).await.is_err()) || is_last {
+            return None;
+        }
+    }
+}

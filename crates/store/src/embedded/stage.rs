@@ -1,0 +1,157 @@
+//! The writes of one group, decided in order, each against what those before it left.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use super::record::Record;
+use super::tables::KEY_BYTES_MAX;
+use super::view::View;
+use super::writer::answer;
+use crate::{Change, Durability, Entry, Expect, Revision, StoreError, Write};
+
+/// Expiry is rounded up to whole seconds, so that what was written together expires together.
+const EXPIRY_STEP_US: i64 = 1_000_000;
+
+/// A write that will happen.
+pub(super) struct Staged {
+    pub(super) record: Arc<Record>,
+    pub(super) previous: Option<Entry>,
+    /// Nobody waits for an expiry.
+    pub(super) reply: Option<oneshot::Sender<Result<Revision, StoreError>>>,
+}
+
+/// The group so far.
+pub(super) struct Stage {
+    pub(super) items: Vec<Staged>,
+    /// Whether one of them must be on disk before it is acknowledged.
+    pub(super) is_synced: bool,
+    /// The revision that the next write gets.
+    pub(super) next: Revision,
+    /// How far expiry has come, if it has.
+    pub(super) expired: Option<(i64, Revision)>,
+    newest: HashMap<String, usize>,
+    is_full: bool,
+    now_us: i64,
+    /// Nothing new expires before this.
+    expiry_floor_us: i64,
+}
+
+/// A key's state before a write.
+struct Before {
+    /// Of its newest record, removals included; 0 if there is none.
+    revision: Revision,
+    entry: Option<Entry>,
+}
+
+/// About what a write adds to a group.
+pub(super) fn write_bytes(write: &Write) -> usize {
+    match &write.change {
+        Change::Put { value, .. } => value.len() + write.key.len() + write.cause.len(),
+        Change::Delete => write.key.len() + write.cause.len(),
+    }
+}
+
+impl Stage {
+    pub(super) fn new(last: Revision, is_full: bool, now_us: i64, expiry_floor_us: i64) -> Self {
+        Self {
+            items: Vec::new(),
+            is_synced: false,
+            next: last + 1,
+            expired: None,
+            newest: HashMap::new(),
+            is_full,
+            now_us,
+            expiry_floor_us,
+        }
+    }
+
+    /// Stages `write`, or answers why not.
+    pub(super) fn write(
+        &mut self,
+        view: &View<'_>,
+        write: Write,
+        reply: oneshot::Sender<Result<Revision, StoreError>>,
+    ) -> Result<(), StoreError> {
+        if write.key.is_empty() || write.key.len() > KEY_BYTES_MAX {
+            let why = format!("a key must have 1 to {KEY_BYTES_MAX} bytes, this one has {}", write.key.len());
+            answer(reply, Err(StoreError::Failed(why)));
+            return Ok(());
+        }
+        let before = self.before(view, &write.key)?;
+        let is_met = match (write.expect, &before.entry) {
+            (Expect::Absent, None) => matches!(write.change, Change::Put { .. }),
+            (Expect::Revision(revision), Some(entry)) => entry.revision == revision,
+            _ => false,
+        };
+        if !is_met {
+            answer(reply, Err(StoreError::Conflict { current: before.entry }));
+            return Ok(());
+        }
+        let (value, expires_us) = match write.change {
+            Change::Delete => (None, 0),
+            Change::Put { .. } if self.is_full => {
+                answer(reply, Err(StoreError::NoSpace));
+                return Ok(());
+            }
+            Change::Put { value, ttl_seconds } => {
+                (Some(value), ttl_seconds.map_or(0, |s| self.expires_us(s)))
+            }
+        };
+        self.is_synced |= write.durability == Durability::Synced;
+        self.push(write.key, before, value, (expires_us, write.cause), Some(reply));
+        Ok(())
+    }
+
+    /// Stages the removal of what `row` of the expiry table is about, if it is still the newest.
+    pub(super) fn expire(
+        &mut self,
+        view: &View<'_>,
+        row: (i64, Revision),
+        key: &str,
+    ) -> Result<(), StoreError> {
+        let before = self.before(view, key)?;
+        if before.revision == row.1 && before.entry.is_some() {
+            self.push(key.to_owned(), before, None, (0, Bytes::new()), None);
+        }
+        self.expired = Some(row);
+        Ok(())
+    }
+
+    fn expires_us(&self, ttl_seconds: u32) -> i64 {
+        let at = self.now_us.saturating_add(i64::from(ttl_seconds) * 1_000_000);
+        let at = at.saturating_add(EXPIRY_STEP_US - 1) / EXPIRY_STEP_US * EXPIRY_STEP_US;
+        at.max(self.expiry_floor_us.saturating_add(1))
+    }
+
+    fn before(&self, view: &View<'_>, key: &str) -> Result<Before, StoreError> {
+        if let Some(item) = self.newest.get(key).and_then(|index| self.items.get(*index)) {
+            return Ok(Before { revision: item.record.revision, entry: item.record.entry() });
+        }
+        let Some(pointer) = view.pointer(key)? else { return Ok(Before { revision: 0, entry: None }) };
+        let entry = match pointer.is_tombstone {
+            true => None,
+            false => view.record(pointer.revision)?.and_then(|record| record.entry()),
+        };
+        Ok(Before { revision: pointer.revision, entry })
+    }
+
+    fn push(
+        &mut self,
+        key: String,
+        before: Before,
+        value: Option<Bytes>,
+        (expires_us, cause): (i64, Bytes),
+        reply: Option<oneshot::Sender<Result<Revision, StoreError>>>,
+    ) {
+        let revision = self.next;
+        self.next += 1;
+        let create_revision = before.entry.as_ref().map_or(revision, |entry| entry.create_revision);
+        self.newest.insert(key.clone(), self.items.len());
+        let record =
+            Record { revision, key, value, create_revision, before: before.revision, expires_us, cause };
+        self.items.push(Staged { record: Arc::new(record), previous: before.entry, reply });
+    }
+}

@@ -1,0 +1,436 @@
+//! The one writer: takes all that is queued, decides each write against the newest state, commits the group.
+//!
+//! A group with a synced write in it goes to disk in one transaction, with one flush, together with the overlay
+//! before it; a group of relaxed writes goes into the overlay. Revisions are given out here only. A revision that
+//! is visible before it is on disk stays below `Reserved`, which is on disk: after a crash counting goes on above
+//! it, so no revision is ever given out twice. After a failed flush nothing is acknowledged any more.
+
+use std::sync::Arc;
+
+use base::Clock;
+use tokio::sync::mpsc::error::TryRecvError;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::Core;
+use super::overlay::Overlay;
+use super::record::Record;
+use super::stage::{Stage, Staged, write_bytes};
+use super::tables::{Counter, Gap, Tables, engine};
+use crate::{Entry, Event, Revision, StoreError, Write};
+
+/// Writes in one group.
+const GROUP_MAX: usize = 256;
+/// Bytes of values in one group.
+const GROUP_BYTES_MAX: usize = 4 << 20;
+/// Revisions that may be visible before they are on disk.
+pub(super) const RESERVE: u64 = 10_000;
+/// Log records that compaction goes through in one group.
+const SWEEP_RECORDS: usize = 500;
+/// Keys that expire in one group.
+const EXPIRE_MAX: usize = 500;
+
+type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+
+/// What the writer is asked to do.
+pub(super) enum Op {
+    Write(Write, Reply<Revision>),
+    Compact(Revision, Reply<()>),
+    /// The time that the writer asked to be woken at has come.
+    Tick,
+    Close(Reply<()>),
+}
+
+/// Compaction under way.
+struct Sweep {
+    target: Revision,
+    swept: Revision,
+    replies: Vec<Reply<()>>,
+}
+
+/// The writer's own state; its thread is the only owner.
+pub(super) struct Writer {
+    pub(super) core: Arc<Core>,
+    pub(super) queue: mpsc::Receiver<Op>,
+    /// When to be woken, in microseconds since the epoch.
+    pub(super) due: watch::Sender<Option<i64>>,
+    pub(super) clock: Clock,
+    pub(super) relaxed_flush_us: i64,
+    /// A `put` is refused when more than this is used.
+    pub(super) used_bytes_max: u64,
+    state: State,
+}
+
+struct State {
+    last: Revision,
+    reserved: Revision,
+    compacted: Revision,
+    /// Expiry up to here is done.
+    expired: (i64, Revision),
+    /// The expiry table begins after this.
+    expired_on_disk: (i64, Revision),
+    next_expiry: Option<i64>,
+    flush_at: Option<i64>,
+    sweep: Option<Sweep>,
+    is_full: bool,
+}
+
+/// The counters that a writer starts from.
+pub(super) struct Start {
+    pub(super) last: Revision,
+    pub(super) reserved: Revision,
+    pub(super) compacted: Revision,
+    pub(super) swept: Revision,
+}
+
+/// What one round took from the queue, beside the writes.
+#[derive(Default)]
+struct Round {
+    writes: Vec<(Write, Reply<Revision>)>,
+    compactions: Vec<(Revision, Reply<()>)>,
+    is_tick: bool,
+    closing: Vec<Reply<()>>,
+    is_over: bool,
+}
+
+impl Round {
+    fn add(&mut self, op: Op) {
+        match op {
+            Op::Write(write, reply) => self.writes.push((write, reply)),
+            Op::Compact(revision, reply) => self.compactions.push((revision, reply)),
+            Op::Tick => self.is_tick = true,
+            Op::Close(reply) => {
+                self.closing.push(reply);
+                self.is_over = true;
+            }
+        }
+    }
+}
+
+impl Writer {
+    pub(super) fn new(
+        core: Arc<Core>,
+        queue: mpsc::Receiver<Op>,
+        options: &super::Options,
+        start: &Start,
+    ) -> Self {
+        let sweep = (start.swept < start.compacted).then(|| Sweep {
+            target: start.compacted,
+            swept: start.swept,
+            replies: Vec::new(),
+        });
+        let state = State {
+            last: start.last,
+            reserved: start.reserved,
+            compacted: start.compacted,
+            expired: (0, 0),
+            expired_on_disk: (0, 0),
+            next_expiry: Some(0),
+            flush_at: None,
+            sweep,
+            is_full: false,
+        };
+        Self {
+            core,
+            queue,
+            due: watch::Sender::new(Some(0)),
+            clock: options.clock.clone(),
+            relaxed_flush_us: i64::try_from(options.relaxed_flush.as_micros()).unwrap_or(i64::MAX / 4),
+            used_bytes_max: options.bytes_max,
+            state,
+        }
+    }
+
+    /// Works until the queue closes or a failure.
+    pub(super) fn run(mut self) {
+        loop {
+            let round = self.take();
+            let is_over = round.is_over;
+            self.step(round);
+            if is_over {
+                return;
+            }
+        }
+    }
+
+    fn take(&mut self) -> Round {
+        let mut round = Round::default();
+        if self.state.sweep.is_none() || self.core.failed.get().is_some() {
+            match self.queue.blocking_recv() {
+                Some(op) => round.add(op),
+                None => round.is_over = true,
+            }
+        }
+        let mut bytes = 0;
+        while !round.is_over && round.writes.len() < GROUP_MAX && bytes < GROUP_BYTES_MAX {
+            match self.queue.try_recv() {
+                Ok(op) => {
+                    round.add(op);
+                    bytes += round.writes.last().map_or(0, |(write, _)| write_bytes(write));
+                }
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => round.is_over = true,
+            }
+        }
+        round
+    }
+
+    /// One round: decide, commit, publish, answer.
+    fn step(&mut self, mut round: Round) {
+        if let Some(why) = self.core.failed.get() {
+            let failed = || StoreError::Failed(why.clone());
+            round.writes.into_iter().for_each(|(_, reply)| answer(reply, Err(failed())));
+            round.compactions.into_iter().for_each(|(_, reply)| answer(reply, Err(failed())));
+            round.closing.into_iter().for_each(|reply| answer(reply, Err(failed())));
+            return;
+        }
+        let now_us = self.clock.now().as_microsecond();
+        self.begin_sweep(std::mem::take(&mut round.compactions));
+        let stage = match self.stage(&mut round, now_us) {
+            Ok(stage) => stage,
+            Err(error) => return self.fail(error, round),
+        };
+        let must_sync = stage.is_synced
+            || round.is_over
+            || self.state.sweep.is_some()
+            || stage.next - 1 > self.state.reserved
+            || self.state.flush_at.is_some_and(|at| at <= now_us)
+            || self.core.shared.lock().overlay.is_full(stage.items.len());
+        let done = if must_sync { self.commit(&stage, round.is_over) } else { Ok(()) };
+        let closing = std::mem::take(&mut round.closing);
+        match done {
+            Ok(()) => {
+                self.publish(stage, must_sync, now_us);
+                closing.into_iter().for_each(|reply| answer(reply, Ok(())));
+                self.plan_wake(round.is_tick, now_us);
+            }
+            Err(StoreError::NoSpace) => {
+                self.refuse(stage, now_us);
+                closing.into_iter().for_each(|reply| answer(reply, Err(StoreError::NoSpace)));
+                self.plan_wake(round.is_tick, now_us);
+            }
+            Err(error) => {
+                let why = self.note_failure(error);
+                stage.items.into_iter().filter_map(|item| item.reply).for_each(|reply| {
+                    answer(reply, Err(StoreError::Failed(why.clone())));
+                });
+                closing.into_iter().for_each(|reply| answer(reply, Err(StoreError::Failed(why.clone()))));
+            }
+        }
+    }
+
+    /// Decides all writes of the round against the newest state; conflicts are answered at once.
+    fn stage(&mut self, round: &mut Round, now_us: i64) -> Result<Stage, StoreError> {
+        let view = self.core.view()?;
+        let mut stage = Stage::new(self.state.last, self.state.is_full, now_us, self.state.expired.0);
+        for (write, reply) in std::mem::take(&mut round.writes) {
+            stage.write(&view, write, reply)?;
+        }
+        if round.is_tick {
+            for (at, revision, key) in view.expiring(self.state.expired, EXPIRE_MAX)? {
+                if at > now_us {
+                    break;
+                }
+                stage.expire(&view, (at, revision), &key)?;
+            }
+        }
+        Ok(stage)
+    }
+
+    fn begin_sweep(&mut self, compactions: Vec<(Revision, Reply<()>)>) {
+        for (target, reply) in compactions {
+            if target > self.state.last {
+                answer(reply, Err(StoreError::Future { requested: target, newest: self.state.last }));
+                continue;
+            }
+            if target <= self.state.compacted && self.state.sweep.is_none() {
+                answer(reply, Ok(()));
+                continue;
+            }
+            let compacted = self.state.compacted;
+            let fresh = || Sweep { target, swept: compacted, replies: Vec::new() };
+            let sweep = self.state.sweep.get_or_insert_with(fresh);
+            sweep.target = sweep.target.max(target);
+            sweep.replies.push(reply);
+        }
+    }
+
+    /// Writes the overlay and the stage to disk, with a step of compaction if one is under way.
+    fn commit(&mut self, stage: &Stage, is_over: bool) -> Result<(), StoreError> {
+        let tables = &self.core.tables;
+        let overlay = Arc::clone(&self.core.shared.lock().overlay);
+        let expired = stage.expired.unwrap_or(self.state.expired);
+        let last = stage.next - 1;
+        let reserved = match is_over {
+            true => last,
+            false if self.state.reserved < last + RESERVE / 2 => last + RESERVE,
+            false => self.state.reserved,
+        };
+        let mut txn = tables.env.write_txn().map_err(engine)?;
+        for record in overlay.records.values().chain(stage.items.iter().map(|item| &item.record)) {
+            tables.put(&mut txn, record).map_err(engine)?;
+        }
+        if expired > self.state.expired_on_disk {
+            tables.expired(&mut txn, expired).map_err(engine)?;
+        }
+        tables.set(&mut txn, Counter::Last, last).map_err(engine)?;
+        tables.set(&mut txn, Counter::Reserved, reserved).map_err(engine)?;
+        let swept = match &self.state.sweep {
+            Some(sweep) => Some(sweep_step(tables, &mut txn, sweep)?),
+            None => None,
+        };
+        txn.commit().map_err(engine)?;
+        (self.state.reserved, self.state.expired_on_disk) = (reserved, expired);
+        self.end_sweep(swept);
+        let high_water = self.core.tables.high_water_bytes();
+        self.state.is_full = high_water > self.used_bytes_max
+            && self.core.tables.used_bytes().map_err(engine)? > self.used_bytes_max;
+        Ok(())
+    }
+
+    fn end_sweep(&mut self, swept: Option<Revision>) {
+        let (Some(swept), Some(sweep)) = (swept, &mut self.state.sweep) else { return };
+        sweep.swept = swept;
+        self.state.compacted = sweep.target;
+        if swept >= sweep.target
+            && let Some(sweep) = self.state.sweep.take()
+        {
+            sweep.replies.into_iter().for_each(|reply| answer(reply, Ok(())));
+        }
+    }
+
+    /// Makes the stage visible, tells the watchers, then the callers.
+    fn publish(&mut self, stage: Stage, is_on_disk: bool, now_us: i64) {
+        self.state.last = stage.next - 1;
+        self.state.expired = stage.expired.unwrap_or(self.state.expired);
+        let mut replies = Vec::with_capacity(stage.items.len());
+        let mut events = Vec::with_capacity(stage.items.len());
+        let mut shared = self.core.shared.lock();
+        match is_on_disk {
+            true => {
+                self.state.flush_at = None;
+                if !shared.overlay.is_empty() {
+                    shared.overlay = Arc::new(Overlay::default());
+                }
+            }
+            false if stage.items.is_empty() => {}
+            false => {
+                self.state.flush_at.get_or_insert(now_us.saturating_add(self.relaxed_flush_us));
+            }
+        }
+        for Staged { record, previous, reply } in stage.items {
+            events.push(event(&record, previous));
+            replies.extend(reply.map(|reply| (reply, record.revision)));
+            if record.expires_us > 0 {
+                let soonest =
+                    self.state.next_expiry.map_or(record.expires_us, |at| at.min(record.expires_us));
+                self.state.next_expiry = Some(soonest);
+            }
+            if !is_on_disk {
+                Arc::make_mut(&mut shared.overlay).push(record);
+            }
+        }
+        shared.published = self.state.last;
+        self.core.newest.store(self.state.last, std::sync::atomic::Ordering::Release);
+        shared.subscribers.send(&events);
+        drop(shared);
+        replies.into_iter().for_each(|(reply, revision)| answer(reply, Ok(revision)));
+    }
+
+    /// There was no room: nothing of the group happened.
+    fn refuse(&mut self, stage: Stage, now_us: i64) {
+        tracing::warn!("the store is full: writes are refused, reads go on");
+        self.state.is_full = true;
+        if self.state.flush_at.is_some() {
+            self.state.flush_at = Some(now_us.saturating_add(self.relaxed_flush_us));
+        }
+        stage.items.into_iter().filter_map(|item| item.reply).for_each(|reply| {
+            answer(reply, Err(StoreError::NoSpace));
+        });
+        for reply in self.state.sweep.take().into_iter().flat_map(|sweep| sweep.replies) {
+            answer(reply, Err(StoreError::NoSpace));
+        }
+    }
+
+    fn fail(&mut self, error: StoreError, round: Round) {
+        let why = self.note_failure(error);
+        round.closing.into_iter().for_each(|reply| answer(reply, Err(StoreError::Failed(why.clone()))));
+    }
+
+    fn note_failure(&mut self, error: StoreError) -> String {
+        let why = match error {
+            StoreError::Failed(why) => why,
+            other => other.to_string(),
+        };
+        tracing::error!(error = why, "the store failed: nothing is acknowledged any more");
+        let why = self.core.failed.get_or_init(|| why).clone();
+        for reply in self.state.sweep.take().into_iter().flat_map(|sweep| sweep.replies) {
+            answer(reply, Err(StoreError::Failed(why.clone())));
+        }
+        why
+    }
+
+    /// Asks to be woken for what comes next; `is_tick` says that the last wish was used up.
+    fn plan_wake(&mut self, is_tick: bool, now_us: i64) {
+        if is_tick {
+            let next = self.core.view().and_then(|view| view.expiring(self.state.expired, 1));
+            self.state.next_expiry = match next {
+                Ok(rows) => rows.first().map(|row| row.0),
+                Err(_) => Some(now_us.saturating_add(self.relaxed_flush_us)),
+            };
+        }
+        let soonest = [self.state.next_expiry, self.state.flush_at].into_iter().flatten().min();
+        self.due.send_if_modified(|due| {
+            let is_sooner = soonest.is_some_and(|at| due.is_none_or(|due| at < due));
+            if is_tick || is_sooner {
+                *due = soonest;
+            }
+            is_tick || is_sooner
+        });
+    }
+}
+
+/// Clears a part of the log below the target: what a record replaced, and removals themselves.
+fn sweep_step(tables: &Tables, txn: &mut heed::RwTxn<'_>, sweep: &Sweep) -> Result<Revision, StoreError> {
+    let mut rows = Vec::new();
+    for row in tables.log(txn, sweep.swept, sweep.target)?.take(SWEEP_RECORDS) {
+        let (revision, head) = row?;
+        rows.push((revision, head.before, head.is_tombstone.then(|| head.key.to_owned())));
+    }
+    let swept = match rows.last() {
+        Some((revision, ..)) if rows.len() == SWEEP_RECORDS => *revision,
+        _ => sweep.target,
+    };
+    for (revision, before, removed) in rows {
+        if before > 0 {
+            tables.forget(txn, before).map_err(engine)?;
+        }
+        if let Some(key) = removed {
+            tables.forget(txn, revision).map_err(engine)?;
+            tables.forget_key(txn, &key, revision)?;
+        }
+    }
+    let passed = |gap: &Gap| gap.to <= sweep.target;
+    for gap in tables.gaps(txn).map_err(engine)?.into_iter().filter(passed) {
+        tables.drop_gap(txn, gap).map_err(engine)?;
+    }
+    tables.set(txn, Counter::Compacted, sweep.target).map_err(engine)?;
+    tables.set(txn, Counter::Swept, swept).map_err(engine)?;
+    Ok(swept)
+}
+
+fn event(record: &Record, previous: Option<Entry>) -> Event {
+    Event {
+        revision: record.revision,
+        key: record.key.clone(),
+        entry: record.entry(),
+        previous,
+        cause: record.cause.clone(),
+    }
+}
+
+/// Answers a caller; one that has gone away does not want to know.
+pub(super) fn answer<T>(reply: Reply<T>, result: Result<T, StoreError>) {
+    if reply.send(result).is_err() {
+        tracing::trace!("a caller did not wait for its answer");
+    }
+}
