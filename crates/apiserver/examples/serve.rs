@@ -43,7 +43,8 @@ async fn main() -> Result<(), Failure> {
     };
     let tasks = Tasks::new();
     let server =
-        apiserver::start(config, Arc::new(store), tasks.clone(), Clock::system(), Random::from_system()).await?;
+        apiserver::start(config, Arc::new(store), tasks.clone(), Clock::system(), Random::from_system())
+            .await?;
     let address = server.address().ok_or("not listening")?;
     let text = kubeconfig(&format!("https://{address}"), authority.certificate_pem(), "admin", &admin);
     std::fs::write(dir.join("kubeconfig"), text)?;

@@ -54,7 +54,12 @@ impl Security {
     ///
     /// # Errors
     /// 401 when what was presented is not valid.
-    pub fn authenticate(&self, api: &Api, headers: &HeaderMap, peer: Option<&Peer>) -> Result<Option<UserInfo>> {
+    pub fn authenticate(
+        &self,
+        api: &Api,
+        headers: &HeaderMap,
+        peer: Option<&Peer>,
+    ) -> Result<Option<UserInfo>> {
         let certificate = peer.and_then(|peer| peer.certificate.as_ref());
         if let Some(mut user) = certificate.and_then(|certificate| auth::x509::user_of(certificate)) {
             join(&mut user, "system:authenticated");
@@ -101,12 +106,18 @@ impl Security {
                 }
             }
         }
-        let mut target = UserInfo { name, groups, uid: text("impersonate-uid").unwrap_or_default(), ..UserInfo::default() };
+        let mut target = UserInfo {
+            name,
+            groups,
+            uid: text("impersonate-uid").unwrap_or_default(),
+            ..UserInfo::default()
+        };
         if let Some(rest) = target.name.strip_prefix("system:serviceaccount:")
             && target.groups.is_empty()
             && let Some((namespace, _)) = rest.split_once(':')
         {
-            target.groups = vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
+            target.groups =
+                vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
         }
         join(&mut target, "system:authenticated");
         Ok(target)
@@ -174,10 +185,11 @@ fn join(user: &mut UserInfo, group: &str) {
 
 fn impersonation(name: &str) -> Attributes {
     let is_account = name.starts_with("system:serviceaccount:");
-    let (namespace, name, resource) = match name.strip_prefix("system:serviceaccount:").and_then(|n| n.split_once(':')) {
-        Some((namespace, account)) if is_account => (namespace, account, "serviceaccounts"),
-        _ => ("", name, "users"),
-    };
+    let (namespace, name, resource) =
+        match name.strip_prefix("system:serviceaccount:").and_then(|n| n.split_once(':')) {
+            Some((namespace, account)) if is_account => (namespace, account, "serviceaccounts"),
+            _ => ("", name, "users"),
+        };
     Attributes {
         verb: "impersonate".to_owned(),
         version: "v1".to_owned(),

@@ -11,7 +11,12 @@ use server::{TestServer, start};
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 /// `method path body -> code`, and fields of the answer as JSON pointers.
-async fn check(server: &TestServer, request: (&str, &str, &str), code: u16, fields: &[(&str, Value)]) -> Value {
+async fn check(
+    server: &TestServer,
+    request: (&str, &str, &str),
+    code: u16,
+    fields: &[(&str, Value)],
+) -> Value {
     let (method, path, body) = request;
     let answer = server.call(method, path, body).await;
     assert_eq!(answer.code.as_u16(), code, "{method} {path}: {}", answer.body);
@@ -52,11 +57,32 @@ async fn an_object_lives_through_all_verbs() {
         &[("/reason", json!("Conflict"))],
     )
     .await;
-    let put = check(&server, ("PUT", &one, "{metadata: {name: one}, data: {k: w}}"), 200, &[("/data/k", json!("w"))]).await;
+    let put = check(
+        &server,
+        ("PUT", &one, "{metadata: {name: one}, data: {k: w}}"),
+        200,
+        &[("/data/k", json!("w"))],
+    )
+    .await;
     let again = check(&server, ("PUT", &one, "{metadata: {name: one}, data: {k: w}}"), 200, &[]).await;
-    assert_eq!(put["metadata"]["resourceVersion"], again["metadata"]["resourceVersion"], "no change, no write");
-    check(&server, ("PATCH", &one, "{\"data\": {\"x\": \"y\", \"k\": null}}"), 200, &[("/data", json!({"x": "y"}))]).await;
-    check(&server, ("DELETE", &one, ""), 200, &[("/status", json!("Success")), ("/details/name", json!("one"))]).await;
+    assert_eq!(
+        put["metadata"]["resourceVersion"], again["metadata"]["resourceVersion"],
+        "no change, no write"
+    );
+    check(
+        &server,
+        ("PATCH", &one, "{\"data\": {\"x\": \"y\", \"k\": null}}"),
+        200,
+        &[("/data", json!({"x": "y"}))],
+    )
+    .await;
+    check(
+        &server,
+        ("DELETE", &one, ""),
+        200,
+        &[("/status", json!("Success")), ("/details/name", json!("one"))],
+    )
+    .await;
     check(&server, ("GET", &one, ""), 404, &[("/message", json!("configmaps \"one\" not found"))]).await;
     server.stop().await;
 }
@@ -65,17 +91,56 @@ async fn an_object_lives_through_all_verbs() {
 async fn bad_requests_are_told_what_is_wrong() {
     let server = start(None).await;
     let rows: &[(&str, (&str, &str, &str), u16, &str)] = &[
-        ("unknown resource", ("GET", "/api/v1/nonsense", ""), 404, "the server could not find the requested resource"),
-        ("unknown namespace", ("POST", "/api/v1/namespaces/none/configmaps", "{metadata: {name: a}}"), 404, "namespaces \"none\" not found"),
-        ("other namespace", ("POST", CONFIG_MAPS, "{metadata: {name: a, namespace: b}}"), 400, "the namespace of the provided object does not match the namespace sent on the request"),
-        ("other name", ("PUT", "/api/v1/namespaces/default/configmaps/x", "{metadata: {name: a}}"), 400, "the name of the object (a) does not match the name on the URL (x)"),
-        ("immortal", ("DELETE", "/api/v1/namespaces/default", ""), 403, "namespaces \"default\" is forbidden: this namespace may not be deleted"),
-        ("method", ("POST", "/api/v1/componentstatuses", "{}"), 405, "the server does not allow this method on the requested resource"),
-        ("version", ("GET", "/api/v1/namespaces/default/configmaps?resourceVersion=x", ""), 400, "Invalid value: \"x\": strconv.ParseUint: parsing \"x\": invalid syntax"),
+        (
+            "unknown resource",
+            ("GET", "/api/v1/nonsense", ""),
+            404,
+            "the server could not find the requested resource",
+        ),
+        (
+            "unknown namespace",
+            ("POST", "/api/v1/namespaces/none/configmaps", "{metadata: {name: a}}"),
+            404,
+            "namespaces \"none\" not found",
+        ),
+        (
+            "other namespace",
+            ("POST", CONFIG_MAPS, "{metadata: {name: a, namespace: b}}"),
+            400,
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ),
+        (
+            "other name",
+            ("PUT", "/api/v1/namespaces/default/configmaps/x", "{metadata: {name: a}}"),
+            400,
+            "the name of the object (a) does not match the name on the URL (x)",
+        ),
+        (
+            "immortal",
+            ("DELETE", "/api/v1/namespaces/default", ""),
+            403,
+            "namespaces \"default\" is forbidden: this namespace may not be deleted",
+        ),
+        (
+            "method",
+            ("POST", "/api/v1/componentstatuses", "{}"),
+            405,
+            "the server does not allow this method on the requested resource",
+        ),
+        (
+            "version",
+            ("GET", "/api/v1/namespaces/default/configmaps?resourceVersion=x", ""),
+            400,
+            "Invalid value: \"x\": strconv.ParseUint: parsing \"x\": invalid syntax",
+        ),
     ];
     for (name, (method, path, body), code, message) in rows {
         let answer = server.call(method, path, body).await;
-        assert_eq!((answer.code.as_u16(), answer.body["message"].as_str().unwrap_or_default()), (*code, *message), "{name}");
+        assert_eq!(
+            (answer.code.as_u16(), answer.body["message"].as_str().unwrap_or_default()),
+            (*code, *message),
+            "{name}"
+        );
     }
     server.stop().await;
 }
@@ -84,7 +149,13 @@ async fn bad_requests_are_told_what_is_wrong() {
 async fn lists_come_in_pages_of_one_revision() {
     let server = start(None).await;
     for name in ["a", "b", "c"] {
-        check(&server, ("POST", "/api/v1/namespaces/kube-public/secrets", &format!("{{metadata: {{name: {name}}}}}")), 201, &[]).await;
+        check(
+            &server,
+            ("POST", "/api/v1/namespaces/kube-public/secrets", &format!("{{metadata: {{name: {name}}}}}")),
+            201,
+            &[],
+        )
+        .await;
     }
     let path = "/api/v1/namespaces/kube-public/secrets?limit=2";
     let first = check(&server, ("GET", path, ""), 200, &[("/metadata/remainingItemCount", json!(1))]).await;
@@ -94,7 +165,10 @@ async fn lists_come_in_pages_of_one_revision() {
         &server,
         ("GET", &format!("{path}&continue={token}"), ""),
         200,
-        &[("/items/0/metadata/name", json!("c")), ("/metadata/resourceVersion", first["metadata"]["resourceVersion"].clone())],
+        &[
+            ("/items/0/metadata/name", json!("c")),
+            ("/metadata/resourceVersion", first["metadata"]["resourceVersion"].clone()),
+        ],
     )
     .await;
     assert!(rest["metadata"].get("continue").is_none());
@@ -135,8 +209,11 @@ async fn initial_events_end_with_a_bookmark() {
     let path = "/api/v1/namespaces?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
     let response = server::send(server.server.service(), Some(server::admin()), "GET", path, &[], "").await;
     let frame = response.into_body().frame().await.unwrap().unwrap().into_data().unwrap();
-    let events: Vec<Value> =
-        frame.split(|b| *b == b'\n').filter(|l| !l.is_empty()).map(|l| serde_json::from_slice(l).unwrap()).collect();
+    let events: Vec<Value> = frame
+        .split(|b| *b == b'\n')
+        .filter(|l| !l.is_empty())
+        .map(|l| serde_json::from_slice(l).unwrap())
+        .collect();
     assert_eq!(events.len(), 5);
     let last = events.last().unwrap();
     assert_eq!(last["type"], "BOOKMARK");
@@ -148,7 +225,8 @@ async fn initial_events_end_with_a_bookmark() {
 async fn finalizers_hold_an_object_until_they_are_gone() {
     let server = start(None).await;
     let one = format!("{CONFIG_MAPS}/one");
-    check(&server, ("POST", CONFIG_MAPS, "{metadata: {name: one, finalizers: [example.com/a]}}"), 201, &[]).await;
+    check(&server, ("POST", CONFIG_MAPS, "{metadata: {name: one, finalizers: [example.com/a]}}"), 201, &[])
+        .await;
     let held = check(&server, ("DELETE", &one, ""), 200, &[("/kind", json!("ConfigMap"))]).await;
     assert!(held["metadata"]["deletionTimestamp"].is_string());
     check(&server, ("PATCH", &one, "{\"metadata\": {\"finalizers\": null}}"), 200, &[]).await;
@@ -159,7 +237,13 @@ async fn finalizers_hold_an_object_until_they_are_gone() {
 #[tokio::test]
 async fn pods_are_bound_scaled_objects_scale_and_services_get_addresses() {
     let server = start(None).await;
-    check(&server, ("POST", "/api/v1/namespaces/default/serviceaccounts", "{metadata: {name: default}}"), 201, &[]).await;
+    check(
+        &server,
+        ("POST", "/api/v1/namespaces/default/serviceaccounts", "{metadata: {name: default}}"),
+        201,
+        &[],
+    )
+    .await;
     let pods = "/api/v1/namespaces/default/pods";
     let pod = check(
         &server,
@@ -177,26 +261,52 @@ async fn pods_are_bound_scaled_objects_scale_and_services_get_addresses() {
     let name = pod["metadata"]["name"].as_str().unwrap();
     assert_eq!(name.len(), "web-".len() + 5);
     let binding = format!("{pods}/{name}/binding");
-    check(&server, ("POST", &binding, "{target: {kind: Node, name: n1}}"), 201, &[("/status", json!("Success"))]).await;
+    check(
+        &server,
+        ("POST", &binding, "{target: {kind: Node, name: n1}}"),
+        201,
+        &[("/status", json!("Success"))],
+    )
+    .await;
     check(&server, ("POST", &binding, "{target: {kind: Node, name: n2}}"), 409, &[]).await;
-    let bound = check(&server, ("GET", &format!("{pods}/{name}"), ""), 200, &[("/spec/nodeName", json!("n1"))]).await;
+    let bound =
+        check(&server, ("GET", &format!("{pods}/{name}"), ""), 200, &[("/spec/nodeName", json!("n1"))]).await;
     assert_eq!(bound["status"]["conditions"][0]["type"], "PodScheduled");
-    check(&server, ("DELETE", &format!("{pods}/{name}"), ""), 200, &[("/metadata/deletionGracePeriodSeconds", json!(30))]).await;
+    check(
+        &server,
+        ("DELETE", &format!("{pods}/{name}"), ""),
+        200,
+        &[("/metadata/deletionGracePeriodSeconds", json!(30))],
+    )
+    .await;
     check(&server, ("DELETE", &format!("{pods}/{name}?gracePeriodSeconds=0"), ""), 200, &[]).await;
     check(&server, ("GET", &format!("{pods}/{name}"), ""), 404, &[]).await;
 
     let deployments = "/apis/apps/v1/namespaces/default/deployments";
     let template = "{metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: b}]}}";
-    let deployment =
-        format!("{{metadata: {{name: web}}, spec: {{replicas: 2, selector: {{matchLabels: {{a: b}}}}, template: {template}}}}}");
+    let deployment = format!(
+        "{{metadata: {{name: web}}, spec: {{replicas: 2, selector: {{matchLabels: {{a: b}}}}, template: {template}}}}}"
+    );
     check(&server, ("POST", deployments, &deployment), 201, &[("/metadata/generation", json!(1))]).await;
     let scale = format!("{deployments}/web/scale");
-    check(&server, ("GET", &scale, ""), 200, &[("/spec/replicas", json!(2)), ("/status/selector", json!("a=b"))]).await;
-    check(&server, ("PATCH", &scale, "{\"spec\": {\"replicas\": 5}}"), 200, &[("/spec/replicas", json!(5))]).await;
-    check(&server, ("GET", &format!("{deployments}/web"), ""), 200, &[("/metadata/generation", json!(2))]).await;
     check(
         &server,
-        ("PATCH", &format!("{deployments}/web/status"), "{\"status\": {\"replicas\": 5}, \"spec\": {\"replicas\": 1}}"),
+        ("GET", &scale, ""),
+        200,
+        &[("/spec/replicas", json!(2)), ("/status/selector", json!("a=b"))],
+    )
+    .await;
+    check(&server, ("PATCH", &scale, "{\"spec\": {\"replicas\": 5}}"), 200, &[("/spec/replicas", json!(5))])
+        .await;
+    check(&server, ("GET", &format!("{deployments}/web"), ""), 200, &[("/metadata/generation", json!(2))])
+        .await;
+    check(
+        &server,
+        (
+            "PATCH",
+            &format!("{deployments}/web/status"),
+            "{\"status\": {\"replicas\": 5}, \"spec\": {\"replicas\": 1}}",
+        ),
         200,
         &[("/status/replicas", json!(5)), ("/spec/replicas", json!(5)), ("/metadata/generation", json!(2))],
     )
@@ -213,7 +323,8 @@ async fn pods_are_bound_scaled_objects_scale_and_services_get_addresses() {
     let address = service["spec"]["clusterIP"].as_str().unwrap();
     assert!(address.starts_with("10.43."), "{address}");
     assert!(service["spec"]["ports"][0]["nodePort"].as_u64().unwrap() >= 30000);
-    let taken = format!("{{metadata: {{name: other}}, spec: {{clusterIP: {address}, ports: [{{port: 80}}]}}}}");
+    let taken =
+        format!("{{metadata: {{name: other}}, spec: {{clusterIP: {address}, ports: [{{port: 80}}]}}}}");
     check(&server, ("POST", services, &taken), 422, &[]).await;
     check(&server, ("DELETE", &format!("{services}/web"), ""), 200, &[]).await;
     check(&server, ("POST", services, &taken), 201, &[]).await;
@@ -223,7 +334,13 @@ async fn pods_are_bound_scaled_objects_scale_and_services_get_addresses() {
 #[tokio::test]
 async fn a_token_is_issued_and_authenticates() {
     let server = start(None).await;
-    check(&server, ("POST", "/api/v1/namespaces/default/serviceaccounts", "{metadata: {name: robot}}"), 201, &[]).await;
+    check(
+        &server,
+        ("POST", "/api/v1/namespaces/default/serviceaccounts", "{metadata: {name: robot}}"),
+        201,
+        &[],
+    )
+    .await;
     let token = check(
         &server,
         ("POST", "/api/v1/namespaces/default/serviceaccounts/robot/token", "{spec: {}}"),
