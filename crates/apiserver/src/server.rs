@@ -122,7 +122,10 @@ pub async fn start(
     api.services.load(&api);
     tasks.spawn("watch-cache", feed::follow(cache, store, trace, security));
     let bootstrap = Arc::clone(&api);
-    tasks.spawn("bootstrap", async move { crate::bootstrap::run_until_done(&bootstrap).await });
+    tasks.spawn("bootstrap", async move {
+        crate::bootstrap::run_until_done(&bootstrap).await;
+        crate::bootstrap::follow(&bootstrap).await;
+    });
     let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
     if let (Some(listener), Some(acceptor)) = (listener, acceptor) {
         info!(address = %address.map(|a| a.to_string()).unwrap_or_default(), "serving");

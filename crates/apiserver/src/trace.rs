@@ -54,6 +54,9 @@ pub struct Span {
     pub component: String,
     /// What was done.
     pub name: String,
+    /// On what, such as `pods/default/web-1`.
+    #[serde(default)]
+    pub object: String,
     /// Unix microseconds.
     pub start_us: i64,
     /// Unix microseconds.
