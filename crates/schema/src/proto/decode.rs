@@ -36,7 +36,6 @@ impl Walk<'_> {
         let schema = self.schemas.at(index).ok_or(ProtoError::Malformed("unknown message"))?;
         let mut object = Object::new();
         self.deeper()?.fields(schema, &mut Vec::new(), bytes, &mut object)?;
-        object.retain(|name, value| !schema.field(name).is_some_and(Field::omits_zero) || !is_zero(value));
         complete(schema, &mut object);
         Ok(Value::Object(object))
     }
@@ -55,7 +54,7 @@ impl Walk<'_> {
             if let Some(field) = schema.fields().iter().find(here) {
                 let slot = object.entry(&*field.name).or_insert(Value::Null);
                 self.field(field.ty, wire, slot).map_err(|error| named(field, error))?;
-                if slot.is_null() {
+                if slot.is_null() || field.omits_zero() && is_zero(slot) {
                     object.remove(&*field.name);
                 }
                 continue;
