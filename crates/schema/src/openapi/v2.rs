@@ -9,10 +9,11 @@ use crate::Object;
 use crate::rows::Schemas;
 use serde_json::{Value, json};
 
-/// The media type by which clients ask for the protobuf form.
-pub const PROTOBUF_ACCEPT: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-/// The media type of an answer in protobuf; `@` is not allowed in one, and clients parse it.
-pub const PROTOBUF_CONTENT_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+/// The media type of the protobuf form in an answer.
+///
+/// Clients ask for it with `@` in place of the second dot, which no media type may have, and which they could
+/// not parse in the answer.
+pub const PROTOBUF_MEDIA_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// The document.
 pub fn document(schemas: &Schemas, resources: &[Resource<'_>]) -> Value {
