@@ -238,11 +238,9 @@ impl Inner {
             not_running_is_fine(shim.ask(Call::Delete { container: container.id.clone() }, Vec::new()).await)?;
         }
         let dir = self.container_dir(&container);
-        let this = Arc::clone(self);
         let cgroup = container.record.cgroup.clone();
         blocking(move || {
-            this.cgroups.remove(&cgroup).map_err(internal)?;
-            this.prune_cgroup(&cgroup);
+            crate::cgroups::remove_tree(&cgroup).map_err(internal)?;
             sys::mount::detach(&dir.join("rootfs")).map_err(internal)?;
             std::fs::remove_dir_all(&dir).map_err(internal)
         })

@@ -90,10 +90,7 @@ impl Runtime {
         }
         let inner = Arc::clone(inner);
         let removed = tokio::task::spawn_blocking(move || {
-            remove_remains(&inner.config.data_dir, &inner.config.cgroup_root, &inner.cgroups)?;
-            inner.prune_cgroup(&format!("{}/shims", inner.config.cgroup_root));
-            inner.prune_cgroup(&inner.config.cgroup_root);
-            Ok(())
+            remove_remains(&inner.config.data_dir, &inner.config.cgroup_root, &inner.cgroups)
         });
         removed.await.unwrap_or_else(|error| Err(io::Error::other(error)).map_err(directory_error(Path::new(""))))
     }
@@ -108,9 +105,7 @@ pub fn remove_remains(data_dir: &Path, cgroup_root: &str, cgroups: &sys::cgroup:
         cgroups.kill(cgroup_root, KILL_TIMEOUT)?;
     }
     sys::mount::detach_below(&data_dir.canonicalize().unwrap_or_else(|_| data_dir.to_owned()))?;
-    if !cgroup_root.trim_matches('/').is_empty() {
-        cgroups.remove(cgroup_root)?;
-    }
+    crate::cgroups::remove_tree(cgroup_root).map_err(directory_error(Path::new(cgroup_root)))?;
     for dir in ["sandboxes", "images"] {
         let path = data_dir.join(dir);
         if path.exists() {

@@ -239,9 +239,8 @@ impl Inner {
         }
         let dir = self.sandbox_dir(&sandbox.id);
         let parent = self.cgroup_parent(&sandbox);
-        let this = Arc::clone(self);
         blocking(move || {
-            this.prune_cgroup(&parent);
+            crate::cgroups::remove_if_empty(&parent);
             std::fs::remove_dir_all(&dir).map_err(internal)
         })
         .await?;
@@ -254,17 +253,6 @@ impl Inner {
     pub(crate) fn cgroup_parent(&self, sandbox: &Sandbox) -> String {
         let parent = sandbox.config.linux.as_ref().map(|linux| linux.cgroup_parent.as_str()).unwrap_or_default();
         if parent.is_empty() { self.config.cgroup_root.clone() } else { parent.to_owned() }
-    }
-
-    /// Removes the cgroup if it is empty; controllers that only libcontainer uses have it too.
-    pub(crate) fn prune_cgroup(&self, path: &str) {
-        let mounts = sys::mount::mounts().unwrap_or_default();
-        for mount in mounts.iter().filter(|mount| mount.fs_type.starts_with("cgroup")) {
-            let dir = mount.target.join(path.trim_start_matches('/'));
-            if let Err(error) = std::fs::remove_dir(&dir) {
-                tracing::trace!(cgroup = %dir.display(), %error, "cgroup kept");
-            }
-        }
     }
 
     pub(crate) fn pod_sandbox_status(&self, sandbox: &Sandbox) -> v1::PodSandboxStatus {

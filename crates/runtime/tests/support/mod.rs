@@ -169,6 +169,9 @@ fn busybox_tar() -> Vec<u8> {
         header.set_entry_type(kind);
         header.set_mode(mode);
         header.set_size(data.len() as u64);
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_mtime(0);
         if link.is_empty() {
             tar.append_data(&mut header, path, data).unwrap();
         } else {
