@@ -21,7 +21,10 @@ use crate::state::{Inner, Sandbox, SandboxRecord, Status, blocking, internal};
 const SHM_BYTES: u64 = 64 << 20;
 
 impl Inner {
-    pub(crate) async fn run_pod_sandbox(self: &Arc<Self>, request: v1::RunPodSandboxRequest) -> CriResult<String> {
+    pub(crate) async fn run_pod_sandbox(
+        self: &Arc<Self>,
+        request: v1::RunPodSandboxRequest,
+    ) -> CriResult<String> {
         let config = request.config.ok_or_else(|| CriError::InvalidArgument("config must be set".into()))?;
         if config.metadata.is_none() {
             return Err(CriError::InvalidArgument("config.metadata must be set".into()));
@@ -88,7 +91,10 @@ impl Inner {
         }
         let hostname = self.hostname(sandbox);
         let host = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
-        std::fs::write(dir.join("resolv.conf"), files::resolv_conf(sandbox.config.dns_config.as_ref(), &host))?;
+        std::fs::write(
+            dir.join("resolv.conf"),
+            files::resolv_conf(sandbox.config.dns_config.as_ref(), &host),
+        )?;
         std::fs::write(dir.join("hostname"), format!("{hostname}\n"))?;
         std::fs::copy("/etc/hosts", dir.join("hosts")).or_else(|_| {
             std::fs::write(dir.join("hosts"), "127.0.0.1 localhost\n::1 localhost\n").map(|()| 0)
@@ -122,8 +128,11 @@ impl Inner {
     fn spawn_shim(&self, sandbox: &Sandbox, listener: OwnedFd) -> io::Result<ShimClient> {
         let dir = self.sandbox_dir(&sandbox.id);
         let log = std::fs::File::create(dir.join(layout::SHIM_LOG))?;
-        let (program, arguments) =
-            self.config.shim_command.split_first().ok_or_else(|| io::Error::other("no shim command is configured"))?;
+        let (program, arguments) = self
+            .config
+            .shim_command
+            .split_first()
+            .ok_or_else(|| io::Error::other("no shim command is configured"))?;
         let mut child = tokio::process::Command::new(program)
             .args(arguments)
             .arg(&dir)
@@ -251,7 +260,8 @@ impl Inner {
     }
 
     pub(crate) fn cgroup_parent(&self, sandbox: &Sandbox) -> String {
-        let parent = sandbox.config.linux.as_ref().map(|linux| linux.cgroup_parent.as_str()).unwrap_or_default();
+        let parent =
+            sandbox.config.linux.as_ref().map(|linux| linux.cgroup_parent.as_str()).unwrap_or_default();
         if parent.is_empty() { self.config.cgroup_root.clone() } else { parent.to_owned() }
     }
 
@@ -263,7 +273,10 @@ impl Inner {
             metadata: sandbox.config.metadata.clone(),
             state: sandbox_state(sandbox).into(),
             created_at: sandbox.record.created_at,
-            network: Some(v1::PodSandboxNetworkStatus { ip: first.cloned().unwrap_or_default(), additional_ips }),
+            network: Some(v1::PodSandboxNetworkStatus {
+                ip: first.cloned().unwrap_or_default(),
+                additional_ips,
+            }),
             linux: Some(v1::LinuxPodSandboxStatus {
                 namespaces: Some(v1::Namespace { options: Some(sandbox.namespaces()) }),
             }),
