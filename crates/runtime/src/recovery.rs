@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use crate::images::import::Hints;
 use crate::images::{Image, ImageError, ImageStore, builtin, import};
+use crate::sandboxes::end_shim;
 use crate::shim::layout::{self, Exited, Started};
 use crate::shim::protocol::{Call, Done};
 use crate::state::{
@@ -32,7 +33,8 @@ impl Runtime {
         let inner = Inner::new(config, images, cgroups, host_capabilities());
         for id in names_in(&sandboxes_dir(&inner.config.data_dir)) {
             match load_sandbox(&inner, &id) {
-                Ok(Some(sandbox)) => inner.take_up(sandbox).await,
+                Ok(Some(sandbox)) if sandbox.record.is_made => inner.take_up(sandbox).await,
+                Ok(Some(sandbox)) => inner.take_back(sandbox).await,
                 Ok(None) => discard(&inner, &id),
                 Err(error) => tracing::warn!(sandbox = %id, %error, "cannot read a sandbox"),
             }
@@ -209,6 +211,18 @@ fn discard(inner: &Inner, id: &str) {
 }
 
 impl Inner {
+    /// Undoes a sandbox whose making a crash interrupted: nobody was told of it.
+    async fn take_back(self: &Arc<Self>, sandbox: Sandbox) {
+        if let Ok(shim) = self.shim_client(&sandbox.id, &self.sandbox_dir(&sandbox.id)) {
+            if let Err(error) = end_shim(&shim).await {
+                tracing::warn!(sandbox = %sandbox.id, %error, "cannot end the shim of a half-made sandbox");
+            }
+        }
+        if let Err(error) = self.take_down(&sandbox).await {
+            tracing::warn!(sandbox = %sandbox.id, %error, "cannot take back a half-made sandbox");
+        }
+    }
+
     /// Connects to the sandbox's shim, or finds that it is gone.
     async fn take_up(self: &Arc<Self>, mut sandbox: Sandbox) {
         let id = sandbox.id.clone();

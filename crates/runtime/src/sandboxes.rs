@@ -66,15 +66,22 @@ impl Inner {
         })
         .await?;
         let shim = self.spawn_shim(&sandbox, listener).map_err(internal)?;
-        let ips = self.connect(&sandbox).await?;
-        let alive = shim.ask(Call::State, Vec::new()).await;
-        if let Err(error) = alive {
-            return Err(self.shim_failure(&sandbox.id, &error));
+        let connected = self.connect(&sandbox).await;
+        let alive =
+            shim.ask(Call::State, Vec::new()).await.map_err(|error| self.shim_failure(&sandbox.id, &error));
+        match connected.and_then(|ips| alive.map(|_| ips)) {
+            Ok(ips) => {
+                sandbox.record.ips = ips;
+                sandbox.record.is_made = true;
+                self.save(&sandbox).map_err(internal)?;
+                sandbox.shim = Some(shim);
+                Ok(sandbox)
+            }
+            Err(error) => {
+                end_shim(&shim).await?;
+                Err(error)
+            }
         }
-        sandbox.record.ips = ips;
-        self.save(&sandbox).map_err(internal)?;
-        sandbox.shim = Some(shim);
-        Ok(sandbox)
     }
 
     /// Directory, files, namespace and the shim's socket.
@@ -206,10 +213,7 @@ impl Inner {
         // Before the shim ends, so that its end surprises nobody.
         self.tables.lock().sandboxes.insert(stopped.id.clone(), stopped);
         if let Some(shim) = &sandbox.shim {
-            match shim.ask(Call::Shutdown, Vec::new()).await {
-                Ok(_) | Err(ShimError::Gone) => {}
-                Err(error) => return Err(error.into()),
-            }
+            end_shim(shim).await?;
         }
         self.take_down(&sandbox).await?;
         self.emit(&sandbox.id, &sandbox.id, v1::ContainerEventType::ContainerStoppedEvent);
@@ -217,7 +221,7 @@ impl Inner {
     }
 
     /// Network, namespace and mounts; the directory stays. May be repeated.
-    async fn take_down(self: &Arc<Self>, sandbox: &Sandbox) -> CriResult<()> {
+    pub(crate) async fn take_down(self: &Arc<Self>, sandbox: &Sandbox) -> CriResult<()> {
         if let (Some(network), Some(attachment)) = (&self.config.network, self.network_of(sandbox)) {
             network.remove(&attachment).await.map_err(|error| {
                 CriError::Internal(format!("failed to destroy network for sandbox {:?}: {error}", sandbox.id))
@@ -309,6 +313,14 @@ impl Inner {
             }
             this.emit(&id, &id, v1::ContainerEventType::ContainerStoppedEvent);
         });
+    }
+}
+
+/// Has the shim kill what it has and end. No error if it is gone.
+pub(crate) async fn end_shim(shim: &ShimClient) -> CriResult<()> {
+    match shim.ask(Call::Shutdown, Vec::new()).await {
+        Ok(_) | Err(ShimError::Gone) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -102,6 +102,8 @@ pub(crate) struct SandboxRecord {
     pub(crate) netns: Option<PathBuf>,
     pub(crate) handler: String,
     pub(crate) is_stopped: bool,
+    /// False while it is being made: a crash then leaves something to take back.
+    pub(crate) is_made: bool,
 }
 
 #[derive(Clone)]
