@@ -2,7 +2,7 @@
 //!
 //! Following is woken by the kernel when the file grows and by the runtime when the container ends.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -149,23 +149,18 @@ async fn copy(mut reader: LogReader, mut sender: mpsc::Sender<Bytes>) -> std::io
 /// An inotify instance that tokio can wait for.
 struct Watch(Inotify);
 
-impl AsFd for Watch {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
 impl AsRawFd for Watch {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_fd().as_raw_fd()
     }
 }
 
+#[expect(deprecated, reason = "the replacement is unsafe code, and the descriptor is the inotify's own")]
 fn watch(path: &Path) -> std::io::Result<AsyncFd<Watch>> {
     let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
     let events = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_MOVE_SELF | AddWatchFlags::IN_DELETE_SELF;
     inotify.add_watch(path, events)?;
-    AsyncFd::register(Watch(inotify)).map_err(Into::into)
+    AsyncFd::new(Watch(inotify))
 }
 
 /// What has happened to a file.
