@@ -29,10 +29,12 @@ pub struct Config {
     pub client_ca_pem: Vec<u8>,
     /// Who signs the serving certificate, PEM: what Pods get as `kube-root-ca.crt`.
     pub root_ca_pem: Vec<u8>,
-    /// Signs and checks service account tokens, PEM.
-    pub service_account_key_pem: Vec<u8>,
+    /// Signs and checks service account tokens: PKCS#8, ECDSA P-256 (`auth::pki::service_account_key`).
+    pub service_account_key: Vec<u8>,
     /// `iss` of service account tokens.
     pub service_account_issuer: String,
+    /// The audiences that mean this server; the first is the default of new tokens.
+    pub service_account_audiences: Vec<String>,
     /// The client certificate for kubelets, PEM.
     pub kubelet_client_certificate_pem: Vec<u8>,
     /// Its key, PEM.

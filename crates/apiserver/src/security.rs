@@ -2,12 +2,17 @@
 
 use std::sync::Arc;
 
+use auth::token::{Lookup, Tokens};
 use auth::{Attributes, Decision, UserInfo};
 use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use machinery::metadata::Metadata;
 use rustls_pki_types::CertificateDer;
 use serde_json::Value;
+use tracing::debug;
 
 use crate::api::{Api, Config};
+use crate::kinds::Kind;
 use crate::request_info::RequestInfo;
 use crate::status::{Error, Result, Subject};
 use crate::verbs::Request;
@@ -22,37 +27,89 @@ pub struct Peer {
 }
 
 /// Authenticators and authorizers.
-#[derive(Default)]
-pub struct Security {}
+pub struct Security {
+    tokens: Tokens,
+}
 
 impl Security {
     /// Reads the configured keys.
     ///
     /// # Errors
     /// What cannot be used.
-    pub fn new(_config: &Config) -> std::result::Result<Self, String> {
-        Ok(Self {})
+    pub fn new(config: &Config) -> std::result::Result<Self, String> {
+        let tokens = Tokens::new(
+            &config.service_account_key,
+            &config.service_account_issuer,
+            config.service_account_audiences.clone(),
+        );
+        Ok(Self { tokens: tokens.map_err(|failure| failure.to_string())? })
+    }
+
+    /// Signs and checks service account tokens.
+    pub fn tokens(&self) -> &Tokens {
+        &self.tokens
     }
 
     /// The user behind a certificate or a token; `None` if there is neither.
     ///
     /// # Errors
     /// 401 when what was presented is not valid.
-    pub fn authenticate(
-        &self,
-        _api: &Api,
-        _headers: &HeaderMap,
-        _peer: Option<&Peer>,
-    ) -> Result<Option<UserInfo>> {
-        Ok(None)
+    pub fn authenticate(&self, api: &Api, headers: &HeaderMap, peer: Option<&Peer>) -> Result<Option<UserInfo>> {
+        let certificate = peer.and_then(|peer| peer.certificate.as_ref());
+        if let Some(mut user) = certificate.and_then(|certificate| auth::x509::user_of(certificate)) {
+            join(&mut user, "system:authenticated");
+            return Ok(Some(user));
+        }
+        let Some(header) = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()) else {
+            return Ok(None);
+        };
+        let Some(token) = header.strip_prefix("Bearer ").or_else(|| header.strip_prefix("bearer ")) else {
+            return Ok(None);
+        };
+        let (mut user, _) = self
+            .check_token(api, token.trim(), &[])
+            .inspect_err(|why| debug!(%why, "a token was refused"))
+            .map_err(|_| Error::unauthorized())?;
+        join(&mut user, "system:authenticated");
+        Ok(Some(user))
     }
 
-    /// The user that an authenticated one may act as.
+    /// The user that an authenticated one acts as: `Impersonate-User` and its kin.
     ///
     /// # Errors
     /// 403 when they may not.
-    pub fn impersonate(&self, _api: &Api, user: UserInfo, _headers: &HeaderMap) -> Result<UserInfo> {
-        Ok(user)
+    pub fn impersonate(&self, api: &Api, user: UserInfo, headers: &HeaderMap) -> Result<UserInfo> {
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let Some(name) = text("impersonate-user") else { return Ok(user) };
+        let groups: Vec<String> = headers
+            .get_all("impersonate-group")
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .map(str::to_owned)
+            .collect();
+        let mut wanted = vec![impersonation(&name)];
+        wanted.extend(groups.iter().map(|group| Attributes {
+            resource: "groups".to_owned(),
+            name: group.clone(),
+            ..impersonation("")
+        }));
+        for attributes in &wanted {
+            match self.decide(api, &user, attributes) {
+                Decision::Allow(_) => {}
+                Decision::NoOpinion(why) | Decision::Deny(why) => {
+                    return Err(forbidden(&user, attributes, &why));
+                }
+            }
+        }
+        let mut target = UserInfo { name, groups, uid: text("impersonate-uid").unwrap_or_default(), ..UserInfo::default() };
+        if let Some(rest) = target.name.strip_prefix("system:serviceaccount:")
+            && target.groups.is_empty()
+            && let Some((namespace, _)) = rest.split_once(':')
+        {
+            target.groups = vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
+        }
+        join(&mut target, "system:authenticated");
+        Ok(target)
     }
 
     /// Lets a request pass, or not.
@@ -89,11 +146,15 @@ impl Security {
     /// Why it is not valid.
     pub fn check_token(
         &self,
-        _api: &Api,
-        _token: &str,
-        _audiences: &[String],
+        api: &Api,
+        token: &str,
+        audiences: &[String],
     ) -> std::result::Result<(UserInfo, Vec<String>), String> {
-        Err("invalid bearer token".to_owned())
+        let verified = self.tokens.verify(token, audiences, api.clock.now(), &Existing(api));
+        let (user, claims) = verified.map_err(|failure| failure.to_string())?;
+        let accepted = if audiences.is_empty() { self.tokens.audiences() } else { audiences };
+        let shared = claims.aud.into_iter().filter(|audience| accepted.contains(audience)).collect();
+        Ok((user, shared))
     }
 
     /// Whether the user may grant what a role or binding grants.
@@ -102,6 +163,63 @@ impl Security {
     /// Upstream's text of what is missing.
     pub fn may_grant(&self, _request: &Request, _object: &Value) -> std::result::Result<(), String> {
         Ok(())
+    }
+}
+
+fn join(user: &mut UserInfo, group: &str) {
+    if !user.groups.iter().any(|known| known == group) {
+        user.groups.push(group.to_owned());
+    }
+}
+
+fn impersonation(name: &str) -> Attributes {
+    let is_account = name.starts_with("system:serviceaccount:");
+    let (namespace, name, resource) = match name.strip_prefix("system:serviceaccount:").and_then(|n| n.split_once(':')) {
+        Some((namespace, account)) if is_account => (namespace, account, "serviceaccounts"),
+        _ => ("", name, "users"),
+    };
+    Attributes {
+        verb: "impersonate".to_owned(),
+        version: "v1".to_owned(),
+        resource: resource.to_owned(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        is_resource: true,
+        ..Attributes::default()
+    }
+}
+
+/// Whether what a token is bound to is still there.
+struct Existing<'a>(&'a Api);
+
+impl Existing<'_> {
+    fn object(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
+        let kind = Kind::find("", "v1", resource)?;
+        kind.cache(self.0).get(&kind.key(namespace, name)).map(|object| object.value())
+    }
+
+    fn uid(&self, resource: &str, namespace: &str, name: &str) -> Option<String> {
+        self.object(resource, namespace, name).map(|object| Metadata::of(&object).uid().to_owned())
+    }
+}
+
+impl Lookup for Existing<'_> {
+    fn service_account_uid(&self, namespace: &str, name: &str) -> Option<String> {
+        let account = self.object("serviceaccounts", namespace, name)?;
+        let metadata = Metadata::of(&account);
+        (!metadata.is_terminating()).then(|| metadata.uid().to_owned())
+    }
+
+    fn pod_uid(&self, namespace: &str, name: &str) -> Option<String> {
+        self.uid("pods", namespace, name)
+    }
+
+    fn secret_uid(&self, namespace: &str, name: &str) -> Option<String> {
+        self.uid("secrets", namespace, name)
+    }
+
+    fn node_uid(&self, name: &str) -> Option<String> {
+        self.uid("nodes", "", name)
     }
 }
 

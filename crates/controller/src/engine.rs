@@ -135,11 +135,17 @@ impl Engine {
         Self { informers, recorder }
     }
 
-    /// Starts a controller; it begins to decide when its sources have synced.
+    /// Starts a controller that writes through the informers' client.
     pub fn start(&self, controller: Controller) {
+        self.start_as(controller, self.informers.client().clone());
+    }
+
+    /// Starts a controller that writes through a client of its own, so that it has no more rights than it needs.
+    /// It begins to decide when its sources have synced.
+    pub fn start_as(&self, controller: Controller, client: kube::Client) {
         let queue = Arc::new(WorkQueue::new());
         let informers = self.informers.clone();
-        let executor = Executor::new(informers.clone(), self.recorder.clone());
+        let executor = Executor::new(informers.clone(), client, self.recorder.clone());
         let tasks = informers.tasks().clone();
         self.informers.tasks().spawn(controller.name, async move {
             let mut synced = Vec::new();
@@ -210,7 +216,8 @@ pub struct Hands(Executor);
 impl Hands {
     /// Hands that use the informers' client.
     pub fn new(informers: Informers, recorder: Recorder) -> Self {
-        Self(Executor::new(informers, recorder))
+        let client = informers.client().clone();
+        Self(Executor::new(informers, client, recorder))
     }
 
     /// Carries out one action.

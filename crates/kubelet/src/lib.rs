@@ -145,3 +145,6 @@ async fn listen(server: &mut ServerConfig) -> Result<tokio::net::TcpListener, Er
     };
     bound.await.map_err(|source| Error::Listen { address, source })
 }
+
+#[cfg(test)]
+mod tests;

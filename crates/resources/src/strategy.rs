@@ -105,12 +105,9 @@ impl Strategy {
     /// Prepares a decoded and defaulted new object, in place. System metadata (uid, creationTimestamp) is the
     /// caller's to fill.
     pub fn begin_create(&self, object: &mut Value) {
-        if self.keeps_status
-            && let Some(map) = object.as_object_mut()
-        {
-            if !self.creates_with_status {
-                map.insert("status".to_owned(), Value::Object(Map::new()));
-            }
+        let drops_status = self.keeps_status && !self.creates_with_status;
+        if drops_status && let Some(map) = object.as_object_mut() {
+            map.insert("status".to_owned(), Value::Object(Map::new()));
         }
         metadata::remove(object, "deletionTimestamp");
         metadata::remove(object, "deletionGracePeriodSeconds");

@@ -6,7 +6,7 @@
 
 mod decode;
 mod encode;
-mod wire;
+pub(crate) mod wire;
 
 use crate::arena::SchemaRef;
 use crate::walk::decode::{FieldValidation, from_json};

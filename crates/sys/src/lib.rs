@@ -5,10 +5,13 @@
 #![allow(unsafe_code)]
 
 pub mod cgroup;
+pub mod descriptors;
 pub mod mount;
 pub mod netlink;
 pub mod netns;
 pub mod nftables;
+pub mod overlayfs;
+pub mod payload;
 pub mod process;
 
 use std::io;

@@ -27,8 +27,15 @@ pub fn body(request: &Request) -> Result<Decoded> {
     if request.body.is_empty() {
         return Err(Error::bad_request("the body of the request was empty"));
     }
-    let value = codec::decode(format, &request.body)?;
-    typed(request, request.kind, value, FieldValidation::of(request)?)
+    let validation = FieldValidation::of(request)?;
+    match codec::decode_kind(request.kind, format, &request.body, validation) {
+        Ok((object, warnings)) => check_kind(request, request.kind, object, warnings),
+        // An object of another kind may well have the wrong types; what it claims to be says more.
+        Err(failure) => match codec::decode(format, &request.body) {
+            Ok(object) => check_kind(request, request.kind, object, Vec::new()).and(Err(failure)),
+            Err(_) => Err(failure),
+        },
+    }
 }
 
 /// Decodes the body as an object of some other kind: the options and requests that subresources take.
@@ -49,8 +56,8 @@ pub fn body_of(request: &Request, api_version: &str, kind: &str) -> Result<Value
             map.insert(name.to_owned(), expect.into());
         }
     }
-    codec::check_types(&format!("{api_version}/{kind}"), &value)?;
-    Ok(value)
+    let sent = value.get("apiVersion").and_then(Value::as_str).unwrap_or(api_version).to_owned();
+    codec::check_types(&sent, kind, value)
 }
 
 /// The body of a DELETE, if there is one.
@@ -69,22 +76,23 @@ pub fn options_body(request: &Request) -> Result<Value> {
     Ok(value)
 }
 
-/// Checks that a value is an object of `kind` and knows no other fields.
+/// Checks that a parsed value is an object of `kind` and knows no other fields.
 ///
 /// # Errors
 /// 400 with every field that is wrong.
-pub fn typed(
-    request: &Request,
-    kind: Kind,
-    mut value: Value,
-    validation: FieldValidation,
-) -> Result<Decoded> {
-    let Some(map) = value.as_object_mut() else {
+pub fn typed(request: &Request, kind: Kind, value: Value, validation: FieldValidation) -> Result<Decoded> {
+    let (object, warnings) = codec::typed(kind, value, validation)?;
+    check_kind(request, kind, object, warnings)
+}
+
+/// The object must be what the URL says it is; what it does not say is filled in.
+fn check_kind(request: &Request, kind: Kind, mut object: Value, warnings: Vec<String>) -> Result<Decoded> {
+    let Some(map) = object.as_object_mut() else {
         return Err(Error::bad_request("the body of the request is no object"));
     };
     let api_version = kind.api_version();
-    let sent = map.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let sent_kind = map.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text = |name: &str| map.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (sent, sent_kind) = (text("apiVersion"), text("kind"));
     if !sent_kind.is_empty() && sent_kind != kind.kind() {
         return Err(wrong_kind(request, kind, &sent, &sent_kind));
     }
@@ -95,19 +103,10 @@ pub fn typed(
     }
     map.insert("apiVersion".to_owned(), api_version.into());
     map.insert("kind".to_owned(), kind.kind().into());
-    if !map.get("metadata").is_some_and(Value::is_object) {
-        if map.get("metadata").is_some_and(|metadata| !metadata.is_null()) {
-            return Err(Error::bad_request(format!(
-                "{} in version {:?} cannot be handled as a {}: json: cannot unmarshal into Go struct field .metadata of type v1.ObjectMeta",
-                kind.kind(),
-                kind.row().version,
-                kind.kind()
-            )));
-        }
+    if map.get("metadata").is_none_or(Value::is_null) {
         map.insert("metadata".to_owned(), Value::Object(Default::default()));
     }
-    let warnings = codec::typed(kind, &mut value, validation)?;
-    Ok(Decoded { object: value, warnings })
+    Ok(Decoded { object, warnings })
 }
 
 fn wrong_kind(request: &Request, kind: Kind, sent_version: &str, sent_kind: &str) -> Error {

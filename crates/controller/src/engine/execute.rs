@@ -18,6 +18,7 @@ const CONCURRENT_REQUESTS_MAX: usize = 64;
 #[derive(Clone)]
 pub(super) struct Executor {
     informers: Informers,
+    client: kube::Client,
     recorder: Recorder,
 }
 
@@ -53,8 +54,8 @@ enum Seen {
 }
 
 impl Executor {
-    pub(super) fn new(informers: Informers, recorder: Recorder) -> Self {
-        Self { informers, recorder }
+    pub(super) fn new(informers: Informers, client: kube::Client, recorder: Recorder) -> Self {
+        Self { informers, client, recorder }
     }
 
     pub(super) async fn carry_out(&self, plan: Plan) -> Done {
@@ -119,8 +120,7 @@ impl Executor {
             message: what.to_string(),
         };
         let http = request.to_http().map_err(|error| describe(&error))?;
-        let response =
-            self.informers.client().send(http.map(Body::from)).await.map_err(|error| describe(&error))?;
+        let response = self.client.send(http.map(Body::from)).await.map_err(|error| describe(&error))?;
         let status = response.status();
         let body = body_of(response).await.map_err(|error| describe(&error))?;
         if status.is_success() {

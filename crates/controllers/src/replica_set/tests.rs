@@ -159,7 +159,7 @@ fn a_refusal_is_told_once() {
         step
           Warning FailedCreate: Error creating: no quota
     "#]]
-        .assert_eq(&told(&format!("replicas: 0, observedGeneration: 1, terminatingReplicas: 0, {known}")));
+    .assert_eq(&told(&format!("replicas: 0, observedGeneration: 1, terminatingReplicas: 0, {known}")));
 }
 
 /// Which of `rows` goes when all but one stay.

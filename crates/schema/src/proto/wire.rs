@@ -113,7 +113,7 @@ fn put_tag(out: &mut Vec<u8>, number: u16, kind: u64) {
 
 /// Writes a number.
 #[expect(clippy::cast_sign_loss, reason = "protobuf's int64 is the two's complement of a varint")]
-pub(super) fn int(out: &mut Vec<u8>, number: u16, value: i64) {
+pub(crate) fn int(out: &mut Vec<u8>, number: u16, value: i64) {
     put_tag(out, number, 0);
     put_varint(out, value as u64);
 }
@@ -125,14 +125,14 @@ pub(super) fn double(out: &mut Vec<u8>, number: u16, value: f64) {
 }
 
 /// Writes bytes, a text or a message that is encoded already.
-pub(super) fn bytes(out: &mut Vec<u8>, number: u16, value: &[u8]) {
+pub(crate) fn bytes(out: &mut Vec<u8>, number: u16, value: &[u8]) {
     put_tag(out, number, 2);
     put_varint(out, value.len() as u64);
     out.extend_from_slice(value);
 }
 
 /// Writes a message in place; its length is put before it when it is known.
-pub(super) fn nested<R>(out: &mut Vec<u8>, number: u16, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+pub(crate) fn nested<R>(out: &mut Vec<u8>, number: u16, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     put_tag(out, number, 2);
     let start = out.len();
     let result = write(out);
