@@ -34,6 +34,7 @@ pub struct Peer {
 /// Authenticators and authorizers.
 pub struct Security {
     tokens: Tokens,
+    issuer: String,
     authorizer: RwLock<Authorizer>,
 }
 
@@ -50,6 +51,7 @@ impl Security {
         );
         Ok(Self {
             tokens: tokens.map_err(|failure| failure.to_string())?,
+            issuer: config.service_account_issuer.clone(),
             authorizer: RwLock::new(Authorizer::new()),
         })
     }
@@ -57,6 +59,17 @@ impl Security {
     /// Signs and checks service account tokens.
     pub fn tokens(&self) -> &Tokens {
         &self.tokens
+    }
+
+    /// `/.well-known/openid-configuration`: where the keys of tokens are.
+    pub fn openid_configuration(&self) -> Value {
+        json!({
+            "issuer": self.issuer,
+            "jwks_uri": format!("{}/openid/v1/jwks", self.issuer),
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": ["ES256"],
+        })
     }
 
     /// The user behind a certificate or a token; `None` if there is neither.

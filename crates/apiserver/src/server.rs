@@ -94,7 +94,7 @@ pub async fn start(
         cache.resource(kind.row().storage_prefix);
     }
     feed::load(&cache, store.as_ref()).await?;
-    let trace = Arc::new(Trace::default());
+    let trace = Arc::new(Trace::new(clock.clone()));
     let security = Arc::new(Security::new(&config).map_err(StartError::Tls)?);
     security.load(&cache);
     let listener = match config.bind {
