@@ -98,6 +98,8 @@ pub enum Verb {
     Update,
     /// PATCH with this content type.
     Patch(&'static str),
+    /// GET, which fails the plan if the object is there with the uid of the body's preconditions.
+    RequireAbsent,
     /// DELETE; `NotFound` counts as done, and so does a failed precondition on the uid.
     Delete,
 }
@@ -252,6 +254,12 @@ impl Action {
         Self::request(Verb::Delete, resource, namespace, name, "", body)
     }
 
+    /// Lets the plan go on only if the server has no such object with `uid`, whatever the informers know.
+    pub fn require_absent(resource: ResourceRef, namespace: &str, name: &str, uid: &str) -> Self {
+        let body = json!({"preconditions": {"uid": uid}});
+        Self::request(Verb::RequireAbsent, resource, namespace, name, "", body)
+    }
+
     /// Deletes every object of a resource in a namespace.
     pub fn delete_collection(resource: ResourceRef, namespace: &str, propagation: Propagation) -> Self {
         Self::delete_ref(resource, namespace, "", None, propagation, None)
@@ -340,6 +348,7 @@ impl ApiRequest {
             Verb::Create => ("POST", "application/json"),
             Verb::Update => ("PUT", "application/json"),
             Verb::Patch(content_type) => ("PATCH", content_type),
+            Verb::RequireAbsent => ("GET", "application/json"),
             Verb::Delete => ("DELETE", "application/json"),
         };
         http::Request::builder()
@@ -347,7 +356,11 @@ impl ApiRequest {
             .uri(path)
             .header("content-type", content_type)
             .header("accept", "application/json")
-            .body(self.body.to_string().into_bytes())
+            .body(if self.verb == Verb::RequireAbsent {
+                Vec::new()
+            } else {
+                self.body.to_string().into_bytes()
+            })
     }
 }
 

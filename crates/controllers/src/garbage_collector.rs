@@ -4,8 +4,8 @@
 //! - Foreground: the owner stays, with a finalizer, until no dependent blocks it any more.
 //! - Orphan: the owner stays, with a finalizer, until its dependents have forgotten it.
 //!
-//! It knows metadata only, of every stored resource. An owner counts as gone only when its informer is known to be
-//! as new as the dependent: the watches of two resources do not wait for each other.
+//! It knows metadata only, of every stored resource. The watches of two resources do not wait for each other, so
+//! an owner counts as gone only when its informer is as new as the dependent; otherwise the server is asked.
 
 #[cfg(test)]
 mod tests;
@@ -63,7 +63,7 @@ pub enum Owner {
     Waiting,
     /// It is not there, nor will it appear.
     Gone,
-    /// It is not there yet, as far as is known.
+    /// It was not seen, but may have been made too recently: the server has to be asked.
     NotSeen,
 }
 
@@ -165,7 +165,7 @@ fn woken(change: &Change<PartialObject>, resource: &ResourceRef, informers: &Inf
 }
 
 /// Decides what to do about one object.
-pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
+pub fn plan(snapshot: &Snapshot, _: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     let item = &snapshot.item;
     let meta = item.meta();
@@ -185,10 +185,13 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     if snapshot.owners.is_empty() {
         return plan;
     }
-    if snapshot.owners.contains(&Owner::NotSeen) {
-        plan.requeue(LAG_MAX.saturating_sub(since_until(created(meta), now)) + Duration::from_secs(1));
-        return plan;
-    }
+    let references = meta.owner_references.iter().flatten().zip(&snapshot.owners);
+    let unseen = references.filter(|(_, state)| **state == Owner::NotSeen).filter_map(|(owner, _)| {
+        let resource = resource_of(owner)?.clone();
+        let namespace = if resource.namespaced { namespace(meta) } else { "" };
+        Some(Action::require_absent(resource, namespace, &owner.name, &owner.uid))
+    });
+    plan.push_step(unseen.collect());
     if snapshot.owners.contains(&Owner::Solid) {
         let references = meta.owner_references.iter().flatten().zip(&snapshot.owners);
         let stale: Vec<&str> = references

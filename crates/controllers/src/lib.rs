@@ -18,6 +18,7 @@ pub mod replica_set;
 pub mod endpoint_slice;
 pub mod endpoints;
 
+pub mod cluster_role;
 pub mod garbage_collector;
 pub mod namespace;
 pub mod node_lifecycle;
@@ -45,5 +46,6 @@ pub fn all() -> &'static [Controller] {
         node_lifecycle::CONTROLLER,
         taint_eviction::CONTROLLER,
         pod_gc::CONTROLLER,
+        cluster_role::CONTROLLER,
     ]
 }

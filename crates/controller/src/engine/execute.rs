@@ -123,6 +123,11 @@ impl Executor {
         let response = self.client.send(http.map(Body::from)).await.map_err(|error| describe(&error))?;
         let status = response.status();
         let body = body_of(response).await.map_err(|error| describe(&error))?;
+        if status.is_success() && request.verb == Verb::RequireAbsent {
+            let found: PartialObject = serde_json::from_slice(&body).unwrap_or_default();
+            let is_same = found.metadata.uid.as_deref() == expected_uid(&request);
+            return if is_same { Err(describe(&"it is still there")) } else { Ok(None) };
+        }
         if status.is_success() {
             return Ok(own_write(&request, &body));
         }
@@ -145,8 +150,13 @@ fn is_harmless(request: &ApiRequest, status: StatusCode) -> bool {
             let by_uid = request.body.get("preconditions").is_some();
             status == StatusCode::NOT_FOUND || (by_uid && status == StatusCode::CONFLICT)
         }
+        Verb::RequireAbsent => status == StatusCode::NOT_FOUND,
         _ => false,
     }
+}
+
+fn expected_uid(request: &ApiRequest) -> Option<&str> {
+    request.body.pointer("/preconditions/uid").and_then(|uid| uid.as_str())
 }
 
 fn own_write(request: &ApiRequest, body: &[u8]) -> Option<OwnWrite> {
@@ -155,7 +165,7 @@ fn own_write(request: &ApiRequest, body: &[u8]) -> Option<OwnWrite> {
         if request.name.is_empty() {
             return None;
         }
-        let uid = request.body.pointer("/preconditions/uid").and_then(|uid| uid.as_str()).map(str::to_owned);
+        let uid = expected_uid(request).map(str::to_owned);
         let key = key_of(Some(&request.namespace), &request.name);
         return Some(OwnWrite { resource, seen: Seen::Going { key, uid } });
     }
