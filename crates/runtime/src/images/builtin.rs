@@ -80,10 +80,10 @@ fn fill(root: &Path, libraries: &[PathBuf]) -> io::Result<u64> {
     for library in libraries {
         size += place(root, library)?;
     }
-    if let Some(interpreter) = interpreter(Path::new("/proc/self/exe"))? {
-        if !inside(root, &interpreter).exists() {
-            size += place(root, &interpreter)?;
-        }
+    if let Some(interpreter) = interpreter(Path::new("/proc/self/exe"))?
+        && !inside(root, &interpreter).exists()
+    {
+        size += place(root, &interpreter)?;
     }
     for dir in ["tmp", "etc", "proc", "sys", "dev"] {
         fs::create_dir_all(root.join(dir))?;
