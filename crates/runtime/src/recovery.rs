@@ -70,7 +70,7 @@ impl Runtime {
     /// The disk failed.
     pub async fn ensure_builtin_images(&self) -> Result<Image, ImageError> {
         let inner = Arc::clone(&self.0);
-        on_thread(move || builtin::ensure(&inner.images, &inner.config.random)).await
+        on_thread(move || builtin::ensure(&inner.images, &inner.images_in_use(), &inner.config.random)).await
     }
 
     /// The images.
