@@ -44,7 +44,7 @@ impl Progress {
     }
 
     /// A line beside the steps.
-    pub fn note(&mut self, text: &str) {
+    pub fn note(&self, text: &str) {
         self.line(text);
     }
 

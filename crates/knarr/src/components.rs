@@ -6,6 +6,8 @@
 mod control_plane;
 mod identity;
 mod node;
+mod pod_network;
+mod remains;
 mod settings;
 
 use std::io::Write;
@@ -14,6 +16,7 @@ pub(crate) use control_plane::control_plane;
 pub(crate) use control_plane::{start_controllers, start_scheduler};
 pub(crate) use identity::prepare;
 pub(crate) use node::{node, start_kubelet_alone};
+pub(crate) use remains::{remove_network, remove_pods};
 pub(crate) use settings::Settings;
 
 /// What a cluster is ready to do; each is one line on the server's standard output.

@@ -56,6 +56,11 @@ impl Layout {
         self.root.join("runtime")
     }
 
+    /// The runtime's images.
+    pub(crate) fn images(&self) -> PathBuf {
+        self.runtime().join("images")
+    }
+
     /// Addresses and attachments of Pods.
     pub(crate) fn cni(&self) -> PathBuf {
         self.root.join("cni")

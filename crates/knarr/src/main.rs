@@ -19,7 +19,7 @@ use cli::{Cli, Command};
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     match arguments.next().as_deref() {
-        Some("shim") => return runtime::shim::main(arguments.collect()),
+        Some("shim") => return runtime::shim::main(arguments.map(Into::into)),
         Some("hello-server") => return hello::serve(),
         _ => {}
     }

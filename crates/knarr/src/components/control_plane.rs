@@ -103,14 +103,16 @@ fn api_server_config(settings: &Settings) -> Result<apiserver::Config> {
     let read = |name: &str| std::fs::read(Path::new("tls").join(name)).with_context(|| format!("read tls/{name}"));
     let authority = read("ca.crt")?;
     let args = &settings.args;
+    let issuer = format!("https://kubernetes.default.svc.{}", args.cluster_domain);
     Ok(apiserver::Config {
         bind: Some(SocketAddr::new(args.bind_address, args.https_listen_port)),
         certificate_pem: read("apiserver.crt")?,
         key_pem: read("apiserver.key")?,
         client_ca_pem: authority.clone(),
         root_ca_pem: authority.clone(),
-        service_account_key_pem: read("service-account.key")?,
-        service_account_issuer: format!("https://kubernetes.default.svc.{}", args.cluster_domain),
+        service_account_key: auth::pki::service_account_key(Path::new("tls"))?,
+        service_account_audiences: vec![issuer.clone()],
+        service_account_issuer: issuer,
         kubelet_client_certificate_pem: read("apiserver-kubelet-client.crt")?,
         kubelet_client_key_pem: read("apiserver-kubelet-client.key")?,
         kubelet_ca_pem: authority,

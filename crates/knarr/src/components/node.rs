@@ -16,6 +16,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::pod_network::CniPodNetwork;
 use super::{Ready, Settings};
 use crate::commands::trace;
 use crate::host;
@@ -41,14 +42,14 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
     let tasks = Tasks::new();
     let (clock, random) = (Clock::system(), Random::from_system());
     let place = Place::of(settings)?;
-    let container_runtime = open_runtime(layout, &place, &tasks)?;
+    let container_runtime = open_runtime(layout, &place, &tasks).await?;
     let kubelet_client = trace::client(&layout.agent_kubeconfig()).await?;
     let reporter = Reporter::start(kubelet_client.clone(), &tasks);
     let proxy_client = trace::client(&layout.proxy_kubeconfig()).await?;
     let informers = Informers::new(proxy_client, tasks.clone(), clock.clone(), random.clone());
     start_proxy(&informers, &place, layout, reporter.clone(), &tasks).await?;
     Ready::Proxy.announce();
-    start_dns(&informers, settings, reporter.clone(), &tasks).await?;
+    start_dns(&informers, settings, &tasks).await?;
     Ready::Dns.announce();
     let informers = Informers::new(kubelet_client, tasks.clone(), clock, random);
     let config = kubelet_config(&place, layout, Some(server_config(layout, settings.node_ip)?));
@@ -62,7 +63,7 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
 /// Where this Node stands in its cluster.
 struct Place {
     node_name: String,
-    node_ip: IpAddr,
+    node_ip: Ipv4Addr,
     pod_cidr: (Ipv4Addr, u8),
     cluster_cidr: (Ipv4Addr, u8),
     service_cidr: (Ipv4Addr, u8),
@@ -76,7 +77,7 @@ impl Place {
         let cluster_cidr = parse_cidr(&args.cluster_cidr)?;
         Ok(Self {
             node_name: settings.node_name.clone(),
-            node_ip: settings.node_ip,
+            node_ip: ipv4(settings.node_ip)?,
             // One Node: the first /24 of the cluster's range is its own.
             pod_cidr: (cluster_cidr.0, cluster_cidr.1.max(24)),
             cluster_cidr,
@@ -87,12 +88,20 @@ impl Place {
     }
 }
 
+/// The Pod network is IPv4.
+fn ipv4(ip: IpAddr) -> Result<Ipv4Addr> {
+    match ip {
+        IpAddr::V4(ip) => Ok(ip),
+        IpAddr::V6(ip) => anyhow::bail!("the node's address must be an IPv4 address, not {ip}"),
+    }
+}
+
 fn parse_cidr(text: &str) -> Result<(Ipv4Addr, u8)> {
     let cidr: apiserver::Cidr = text.parse()?;
     Ok((cidr.address, cidr.bits))
 }
 
-fn open_runtime(layout: &Layout, place: &Place, tasks: &Tasks) -> Result<Runtime> {
+async fn open_runtime(layout: &Layout, place: &Place, tasks: &Tasks) -> Result<Runtime> {
     let id = layout.cluster_id();
     let builtin = cni::BuiltinConfig {
         cluster_id: id.clone(),
@@ -104,8 +113,10 @@ fn open_runtime(layout: &Layout, place: &Place, tasks: &Tasks) -> Result<Runtime
     };
     let network = cni::Network::load(&layout.cni().join("net.d"), builtin)?;
     let mut config = runtime::Config::new(layout.runtime(), format!("/knarr-{id}"), tasks.clone());
-    config.network = Some(Arc::new(runtime::CniNetwork::new(network)));
-    Runtime::open(config).context("open the container runtime")
+    config.network = Some(Arc::new(CniPodNetwork::new(network)));
+    let runtime = Runtime::open(config).await.context("open the container runtime")?;
+    runtime.ensure_builtin_images().await.context("make the built-in image")?;
+    Ok(runtime)
 }
 
 async fn start_proxy(
@@ -121,23 +132,31 @@ async fn start_proxy(
         node_ip: place.node_ip,
         cluster_cidr: place.cluster_cidr,
         service_cidr: place.service_cidr,
-        cluster_dns: Some(place.cluster_dns),
+        local_addresses: vec![ipv4(place.cluster_dns)?],
     };
-    proxy::start(config, informers.clone(), reporter, tasks.clone()).await?;
+    let mut commits = proxy::run(informers, config, reporter, tasks);
+    commits.wait_for(|commits| *commits > 0).await.context("the proxy ended before it had begun")?;
     Ok(())
 }
 
 /// Puts the cluster's DNS address on the loopback interface and listens there.
-async fn start_dns(informers: &Informers, settings: &Settings, reporter: Reporter, tasks: &Tasks) -> Result<()> {
+async fn start_dns(informers: &Informers, settings: &Settings, tasks: &Tasks) -> Result<()> {
     let ip = settings.args.cluster_dns;
     tokio::task::spawn_blocking(move || own_address(ip)).await??;
     let config = dns::Config {
-        listen: vec![SocketAddr::new(ip, 53)],
+        bind: vec![SocketAddr::new(ip, 53)],
         domain: settings.args.cluster_domain.clone(),
-        resolvers: host::resolvers(ip),
+        upstreams: dns::upstreams(&std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default(), &[ip]),
+        reverse_cidrs: vec![reverse_cidr(&settings.args.cluster_cidr)?, reverse_cidr(&settings.args.service_cidr)?],
     };
-    dns::serve(config, informers.clone(), reporter, tasks).await?;
+    let mut running = dns::run(informers, config, tasks).await?;
+    running.ready.wait_for(|ready| *ready).await.context("DNS ended before it had begun")?;
     Ok(())
+}
+
+fn reverse_cidr(text: &str) -> Result<(IpAddr, u8)> {
+    let (address, bits) = parse_cidr(text)?;
+    Ok((address.into(), bits))
 }
 
 fn own_address(ip: IpAddr) -> Result<()> {
@@ -212,7 +231,7 @@ pub(crate) async fn start_kubelet_alone(args: &KubeletArgs, informers: Informers
     let pod_cidr = parse_cidr(&args.pod_cidr)?;
     let place = Place {
         node_name: args.node_name.clone().map_or_else(host::node_name, Ok)?,
-        node_ip: args.node_ip.map_or_else(host::node_ip, Ok)?,
+        node_ip: ipv4(args.node_ip.map_or_else(host::node_ip, Ok)?)?,
         pod_cidr,
         cluster_cidr: pod_cidr,
         service_cidr: pod_cidr,
@@ -220,7 +239,7 @@ pub(crate) async fn start_kubelet_alone(args: &KubeletArgs, informers: Informers
         cluster_domain: args.cluster_domain.clone(),
     };
     let tasks = informers.tasks().clone();
-    let container_runtime = open_runtime(&layout, &place, &tasks)?;
+    let container_runtime = open_runtime(&layout, &place, &tasks).await?;
     let config = kubelet_config(&place, &layout, None);
     start_kubelet(config, informers, container_runtime, Reporter::disabled(), &tasks).await
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use base::{Clock, Random, Tasks};
 use cli::Progress;
+use cli::trace::Printer;
 use controller::{Informer, Informers};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Pod, Service};
@@ -43,10 +44,8 @@ impl Story {
     async fn tell(&self, progress: &mut Progress) -> Result<()> {
         progress.section(&format!("kubectl create deployment web --image=knarr.local/hello --replicas={}", self.replicas));
         let service = self.create().await?;
-        let pods = self.ready(|_| true).await.context("the Pods did not become Ready")?;
+        let pods = self.ready_with_chain(progress).await.context("the Pods did not become Ready")?;
         progress.done(&format!("{} Pods are Ready", pods.len()));
-        progress.section("The chain, from one POST to Ready Pods");
-        trace::print(&self.client, "deployment", "default", "web").await?;
         progress.section("Every Pod answers");
         self.ask(&pods, &service, progress).await?;
         progress.section("A container's process is killed");
@@ -102,6 +101,27 @@ impl Story {
         match tokio::time::timeout(WAIT_MAX, wait).await {
             Ok(pods) => Ok(pods),
             Err(_) => bail!("after {} s: {}", WAIT_MAX.as_secs(), describe(&self.web_pods())),
+        }
+    }
+
+    /// As [`Story::ready`], and prints each step of the chain when the Pods' changes show that there are new ones.
+    async fn ready_with_chain(&self, progress: &Progress) -> Result<Vec<Arc<Pod>>> {
+        let mut printer = Printer::default();
+        let mut changes = self.pods.subscribe();
+        let ready = self.ready(|_| true);
+        let mut ready = std::pin::pin!(ready);
+        loop {
+            let pods = tokio::select! {
+                pods = &mut ready => Some(pods?),
+                _ = changes.next() => None,
+            };
+            let chain = trace::fetch(&self.client, "deployments", "default", "web").await?;
+            for line in printer.lines(&chain) {
+                progress.note(&line);
+            }
+            if let Some(pods) = pods {
+                return Ok(pods);
+            }
         }
     }
 

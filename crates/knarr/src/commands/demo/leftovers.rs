@@ -26,8 +26,8 @@ impl Leftovers {
         for link in sys::netlink::Route::open()?.links()? {
             found.insert(format!("link {}", link.name));
         }
-        for table in sys::nftables::tables()? {
-            found.insert(format!("nft table {}", table.name));
+        for table in sys::nftables::table_names()? {
+            found.insert(format!("nft table {table}"));
         }
         found.extend(cgroups(&id));
         if layout.root().exists() {
