@@ -134,7 +134,7 @@ pub struct Api {
     /// Where writes go.
     pub door: Door,
     /// Who is it, may they.
-    pub security: Security,
+    pub security: Arc<Security>,
     /// Cluster IPs and node ports.
     pub services: Allocator,
     /// Streams to kubelets.

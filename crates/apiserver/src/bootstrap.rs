@@ -2,8 +2,11 @@
 //!
 //! Everything is created through the verbs, as `system:apiserver`; what is there already is left alone.
 
+mod rbac;
+
 use auth::UserInfo;
 use bytes::Bytes;
+use futures::future::try_join_all;
 use http::HeaderMap;
 use machinery::metadata::Metadata;
 use serde_json::{Value, json};
@@ -23,16 +26,11 @@ const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-no
 /// # Errors
 /// When the store or the cache fail.
 pub async fn run(api: &Api) -> Result<()> {
-    for name in NAMESPACES {
-        ensure(api, "", "v1", "namespaces", "", json!({"metadata": {"name": name}})).await?;
-    }
-    for class in priority_classes() {
-        ensure(api, "scheduling.k8s.io", "v1", "priorityclasses", "", class).await?;
-    }
-    for (resource, object) in crate::security::default_rbac() {
-        let namespace = Metadata::of(&object).namespace().to_owned();
-        ensure(api, "rbac.authorization.k8s.io", "v1", resource, &namespace, object).await?;
-    }
+    let namespaces = NAMESPACES.map(|name| ensure(api, "", "v1", "namespaces", "", json!({"metadata": {"name": name}})));
+    try_join_all(namespaces).await?;
+    let classes = priority_classes().map(|class| ensure(api, "scheduling.k8s.io", "v1", "priorityclasses", "", class));
+    try_join_all(classes).await?;
+    try_join_all(rbac::defaults()?.into_iter().map(|wanted| rbac::reconcile(api, wanted))).await?;
     kubernetes_service(api).await?;
     let ca = String::from_utf8_lossy(&api.config.client_ca_pem).into_owned();
     let authentication = json!({

@@ -1,11 +1,15 @@
 //! Between bytes and objects, and what the schema does to objects: the only file that names `schema`.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use schema::SchemaRef;
+use bytes::Bytes;
+use schema::patch::PatchError;
 use schema::walk::decode::{self, DecodeError};
 use schema::walk::default::Defaults;
+use schema::{SchemaRef, proto};
 use serde_json::Value;
+use tracing::warn;
 
 use crate::kinds::Kind;
 use crate::negotiate::Format;
@@ -108,58 +112,89 @@ pub fn default(kind: Kind, value: &mut Value) {
     }
 }
 
-fn decode_protobuf(_body: &[u8]) -> Result<Value> {
-    Err(Error::unsupported_media_type("application/json, application/yaml"))
+/// The schema of any type by `apiVersion` and kind; options, Status and tables are of every group.
+fn schema_named(api_version: &str, kind: &str) -> Option<SchemaRef<'static>> {
+    let (group, version) = machinery::group::split_api_version(api_version)?;
+    let schemas = schema::builtin();
+    schemas
+        .kind(group, version, kind)
+        .or_else(|| schemas.message(&format!("io.k8s.apimachinery.pkg.apis.meta.v1.{kind}")))
+}
+
+fn decode_protobuf(body: &[u8]) -> Result<Value> {
+    let refused = |failure: proto::ProtoError| Error::bad_request(failure.to_string());
+    let envelope = proto::open(body).map_err(refused)?;
+    let Some(schema) = schema_named(envelope.api_version, envelope.kind) else {
+        return Err(Error::bad_request(format!(
+            "no kind {:?} is registered for version {:?}",
+            envelope.kind, envelope.api_version
+        )));
+    };
+    proto::decode(schema, &envelope).map_err(refused)
+}
+
+/// An object in protobuf, in its envelope; `None` if its type has no such form.
+pub fn encode_protobuf(value: &Value) -> Option<Bytes> {
+    let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
+    let schema = schema_named(text("apiVersion"), text("kind"))?;
+    logged(proto::encode(schema, value))
+}
+
+/// A stored object's message, without the envelope, in the form of `kind`.
+pub fn encode_protobuf_message(kind: Kind, stored: &Value) -> Option<Bytes> {
+    let value = kind.to_served(Cow::Borrowed(stored));
+    logged(proto::encode_message(schema_of(kind).ok()?, &value))
+}
+
+/// A list of messages in the envelope of the kind's list.
+pub fn protobuf_list(kind: Kind, metadata: &Value, items: &[Bytes]) -> Option<Bytes> {
+    let items = items.iter().map(|item| item.as_ref());
+    logged(proto::list(&kind.api_version(), kind.row().list_kind, metadata, items))
+}
+
+/// A message in the envelope of its kind.
+pub fn protobuf_envelope(kind: Kind, message: &[u8]) -> Bytes {
+    Bytes::from(proto::seal(&kind.api_version(), kind.kind(), message))
+}
+
+/// A frame of a watch around an object in its envelope.
+pub fn protobuf_watch_event(event_type: &str, object: &[u8]) -> Bytes {
+    Bytes::from(proto::watch_event(event_type, object))
+}
+
+fn logged(encoded: std::result::Result<Vec<u8>, proto::ProtoError>) -> Option<Bytes> {
+    encoded.map(Bytes::from).inspect_err(|failure| warn!(%failure, "an object has no protobuf form")).ok()
 }
 
 /// Applies a patch to a served object.
 ///
 /// # Errors
-/// 400 or 422 when it does not fit.
-pub fn patch(_kind: Kind, patch: &Patch, object: &Value) -> Result<Value> {
-    patch_untyped(patch, object)
+/// 400, 413 or 422 when it does not fit.
+pub fn patch(kind: Kind, patch: &Patch, object: &Value) -> Result<Value> {
+    match patch {
+        Patch::Strategic(patch) => {
+            schema::patch::strategic(schema_of(kind)?, object.clone(), patch.clone()).map_err(unfit)
+        }
+        _ => patch_untyped(patch, object),
+    }
 }
 
-/// Applies a patch to an object without a schema.
+/// Applies a patch to an object without a schema; strategic is plain merge there.
 ///
 /// # Errors
 /// As [`patch`].
 pub fn patch_untyped(patch: &Patch, object: &Value) -> Result<Value> {
     match patch {
-        Patch::Merge(patch) | Patch::Strategic(patch) => {
-            let mut new = object.clone();
-            merge(&mut new, patch);
-            Ok(new)
-        }
-        Patch::Json(_) => Err(Error::bad_request("JSON patch is not there yet")),
+        Patch::Json(operations) => schema::patch::json(object.clone(), operations),
+        Patch::Merge(patch) | Patch::Strategic(patch) => schema::patch::merge(object.clone(), patch),
     }
+    .map_err(unfit)
 }
 
-/// RFC 7386.
-fn merge(object: &mut Value, patch: &Value) {
-    let Some(patch) = patch.as_object() else {
-        *object = patch.clone();
-        return;
-    };
-    if !object.is_object() {
-        *object = Value::Object(Default::default());
+fn unfit(failure: PatchError) -> Error {
+    match failure {
+        PatchError::Malformed(text) => Error::bad_request(text),
+        PatchError::Invalid(text) => Error::unprocessable(text),
+        PatchError::TooLarge(text) => Error::entity_too_large(text),
     }
-    let Some(object) = object.as_object_mut() else { return };
-    for (name, value) in patch {
-        if value.is_null() {
-            object.remove(name);
-        } else {
-            merge(object.entry(name.clone()).or_insert(Value::Null), value);
-        }
-    }
-}
-
-/// An object in protobuf, in its envelope; `None` if its type has no such form.
-pub fn encode_protobuf(_value: &Value) -> Option<bytes::Bytes> {
-    None
-}
-
-/// A stored object's message, without the envelope, in the form of `kind`.
-pub fn encode_protobuf_message(_kind: Kind, _stored: &Value) -> Option<bytes::Bytes> {
-    None
 }

@@ -21,6 +21,7 @@ use crate::verbs::{Answer, Request, current, decode, delete};
 pub async fn evict(api: &Api, request: &Request) -> Result<Answer> {
     let eviction = decode::body_of(request, "policy/v1", "Eviction")?;
     let pod = request.kind.value(&*current(api, request, &request.key()).await?);
+    crate::admission::node_restriction::validate_posted(request, &eviction, Some(&pod))?;
     let phase = text(&pod, "/status/phase");
     let is_finished =
         matches!(phase, "Succeeded" | "Failed" | "Pending") || Metadata::of(&pod).is_terminating();

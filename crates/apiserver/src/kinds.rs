@@ -128,14 +128,14 @@ impl Kind {
 
     /// Every broken rule of a new object.
     pub fn validate_create(&self, object: &Value) -> FieldErrors {
-        (self.row.strategy.validate_create)(object)
+        self.row.validate_create(object)
     }
 
     /// Every broken rule of a changed object.
     pub fn validate_update(&self, new: &Value, old: &Value, part: Part) -> FieldErrors {
         match part {
-            Part::Object => (self.row.strategy.validate_update)(new, old),
-            Part::Status => (self.row.strategy.validate_status_update)(new, old),
+            Part::Object => self.row.validate_update(new, old),
+            Part::Status => self.row.validate_status_update(new, old),
             Part::Raw => Vec::new(),
         }
     }

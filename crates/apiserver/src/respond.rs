@@ -65,6 +65,10 @@ pub fn answer(request: &Request, answer: Answer, now: jiff::Timestamp) -> Respon
             let kind = request.kind;
             let response = match accept.view {
                 View::Object if accept.format == Format::Json => text(code, JSON, kind.json(&object)),
+                View::Object if accept.format == Format::Protobuf => match protobuf::object(kind, &object) {
+                    Some(bytes) => text(code, PROTOBUF, bytes),
+                    None => text(code, JSON, kind.json(&object)),
+                },
                 View::Object => serialised(code, accept.format, &kind.value(&object)),
                 View::Table => {
                     let table = table::one(request, &kind.value(&object), now);
@@ -108,7 +112,7 @@ fn list(request: &Request, listed: &Listed, now: jiff::Timestamp) -> Response<Bo
     let metadata = list_metadata(listed);
     match (request.accept.view, request.accept.format) {
         (View::Object, Format::Json) => text(StatusCode::OK, JSON, list_json(kind, listed, &metadata)),
-        (View::Object, Format::Protobuf) => match protobuf::list(kind, listed) {
+        (View::Object, Format::Protobuf) => match protobuf::list(kind, listed, &metadata) {
             Some(bytes) => text(StatusCode::OK, PROTOBUF, bytes),
             None => text(StatusCode::OK, JSON, list_json(kind, listed, &metadata)),
         },

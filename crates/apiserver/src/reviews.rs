@@ -21,7 +21,7 @@ pub async fn review(api: &Api, request: &Request, mut object: Value) -> Result<A
         "SubjectAccessReview" | "LocalSubjectAccessReview" => access(api, &subject(&object), &object)?,
         "SelfSubjectRulesReview" => {
             let namespace = text(&object, "/spec/namespace");
-            api.security.rules(api, &request.user, namespace)
+            api.security.rules(&request.user, namespace)
         }
         "SelfSubjectReview" => json!({"userInfo": user_info(&request.user)}),
         "TokenReview" => token(api, &object),
@@ -65,7 +65,7 @@ fn access(api: &Api, user: &UserInfo, object: &Value) -> Result<Value> {
             ));
         }
     };
-    Ok(match api.security.decide(api, user, &attributes) {
+    Ok(match api.security.decide(user, &attributes) {
         Decision::Allow(reason) => with_reason(json!({"allowed": true}), &reason),
         Decision::NoOpinion(reason) => with_reason(json!({"allowed": false}), &reason),
         Decision::Deny(reason) => with_reason(json!({"allowed": false, "denied": true}), &reason),

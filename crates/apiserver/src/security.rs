@@ -1,17 +1,23 @@
 //! Who is it, and may they: joins `auth` to requests and to the cached RBAC objects.
 
+mod index;
+
 use std::sync::Arc;
 
+use auth::authorizer::{Authorizer, forbidden_message};
 use auth::token::{Lookup, Tokens};
-use auth::{Attributes, Decision, UserInfo};
+use auth::{Attributes, Decision, UserInfo, escalation};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use machinery::metadata::Metadata;
+use parking_lot::RwLock;
 use rustls_pki_types::CertificateDer;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tracing::debug;
 
 use crate::api::{Api, Config};
+use crate::cache::{Cache, CacheEvent};
 use crate::kinds::Kind;
 use crate::request_info::RequestInfo;
 use crate::status::{Error, Result, Subject};
@@ -29,6 +35,7 @@ pub struct Peer {
 /// Authenticators and authorizers.
 pub struct Security {
     tokens: Tokens,
+    authorizer: RwLock<Authorizer>,
 }
 
 impl Security {
@@ -42,7 +49,10 @@ impl Security {
             &config.service_account_issuer,
             config.service_account_audiences.clone(),
         );
-        Ok(Self { tokens: tokens.map_err(|failure| failure.to_string())? })
+        Ok(Self {
+            tokens: tokens.map_err(|failure| failure.to_string())?,
+            authorizer: RwLock::new(Authorizer::new()),
+        })
     }
 
     /// Signs and checks service account tokens.
@@ -54,7 +64,12 @@ impl Security {
     ///
     /// # Errors
     /// 401 when what was presented is not valid.
-    pub fn authenticate(&self, api: &Api, headers: &HeaderMap, peer: Option<&Peer>) -> Result<Option<UserInfo>> {
+    pub fn authenticate(
+        &self,
+        api: &Api,
+        headers: &HeaderMap,
+        peer: Option<&Peer>,
+    ) -> Result<Option<UserInfo>> {
         let certificate = peer.and_then(|peer| peer.certificate.as_ref());
         if let Some(mut user) = certificate.and_then(|certificate| auth::x509::user_of(certificate)) {
             join(&mut user, "system:authenticated");
@@ -78,7 +93,7 @@ impl Security {
     ///
     /// # Errors
     /// 403 when they may not.
-    pub fn impersonate(&self, api: &Api, user: UserInfo, headers: &HeaderMap) -> Result<UserInfo> {
+    pub fn impersonate(&self, user: UserInfo, headers: &HeaderMap) -> Result<UserInfo> {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let Some(name) = text("impersonate-user") else { return Ok(user) };
         let groups: Vec<String> = headers
@@ -94,19 +109,25 @@ impl Security {
             ..impersonation("")
         }));
         for attributes in &wanted {
-            match self.decide(api, &user, attributes) {
+            match self.decide(&user, attributes) {
                 Decision::Allow(_) => {}
                 Decision::NoOpinion(why) | Decision::Deny(why) => {
                     return Err(forbidden(&user, attributes, &why));
                 }
             }
         }
-        let mut target = UserInfo { name, groups, uid: text("impersonate-uid").unwrap_or_default(), ..UserInfo::default() };
+        let mut target = UserInfo {
+            name,
+            groups,
+            uid: text("impersonate-uid").unwrap_or_default(),
+            ..UserInfo::default()
+        };
         if let Some(rest) = target.name.strip_prefix("system:serviceaccount:")
             && target.groups.is_empty()
             && let Some((namespace, _)) = rest.split_once(':')
         {
-            target.groups = vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
+            target.groups =
+                vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
         }
         join(&mut target, "system:authenticated");
         Ok(target)
@@ -116,28 +137,44 @@ impl Security {
     ///
     /// # Errors
     /// 403 with upstream's text.
-    pub fn authorize(&self, api: &Api, user: &UserInfo, info: &RequestInfo) -> Result<()> {
+    pub fn authorize(&self, user: &UserInfo, info: &RequestInfo) -> Result<()> {
         if user.groups.iter().any(|group| group == "system:masters") || crate::service::is_public(info) {
             return Ok(());
         }
         let attributes = attributes(info);
-        match self.decide(api, user, &attributes) {
+        match self.decide(user, &attributes) {
             Decision::Allow(_) => Ok(()),
             Decision::NoOpinion(why) | Decision::Deny(why) => Err(forbidden(user, &attributes, &why)),
         }
     }
 
     /// What the authorizers say.
-    pub fn decide(&self, _api: &Api, user: &UserInfo, _attributes: &Attributes) -> Decision {
-        if user.groups.iter().any(|group| group == "system:masters") {
-            return Decision::Allow(String::new());
-        }
-        Decision::NoOpinion(String::new())
+    pub fn decide(&self, user: &UserInfo, attributes: &Attributes) -> Decision {
+        self.authorizer.read().authorize(user, attributes)
     }
 
     /// The rules that a user has in a namespace: the status of a SelfSubjectRulesReview.
-    pub fn rules(&self, _api: &Api, _user: &UserInfo, _namespace: &str) -> Value {
-        serde_json::json!({"resourceRules": [], "nonResourceRules": [], "incomplete": false})
+    pub fn rules(&self, user: &UserInfo, namespace: &str) -> Value {
+        let found = self.authorizer.read().rbac().rules_for(user, namespace);
+        let (mut resources, mut others) = (Vec::new(), Vec::new());
+        for rule in &found.rules {
+            if rule.non_resource_urls.as_ref().is_some_and(|urls| !urls.is_empty()) {
+                others.push(json!({"verbs": rule.verbs, "nonResourceURLs": rule.non_resource_urls}));
+            } else {
+                resources.push(json!({
+                    "verbs": rule.verbs,
+                    "apiGroups": rule.api_groups,
+                    "resources": rule.resources,
+                    "resourceNames": rule.resource_names,
+                }));
+            }
+        }
+        let mut status =
+            json!({"resourceRules": resources, "nonResourceRules": others, "incomplete": !found.errors.is_empty()});
+        if !found.errors.is_empty() {
+            status["evaluationError"] = found.errors.join(", ").into();
+        }
+        status
     }
 
     /// The user behind a service account token and the audiences it is valid for.
@@ -161,8 +198,38 @@ impl Security {
     ///
     /// # Errors
     /// Upstream's text of what is missing.
-    pub fn may_grant(&self, _request: &Request, _object: &Value) -> std::result::Result<(), String> {
-        Ok(())
+    pub fn may_grant(&self, user: &UserInfo, resource: &str, object: &Value) -> std::result::Result<(), String> {
+        let metadata = Metadata::of(object);
+        let authorizer = self.authorizer.read();
+        let read = |field: &str| object.get(field).cloned().unwrap_or_default();
+        let checked = if resource.ends_with("bindings") {
+            let Ok(role) = serde_json::from_value(read("roleRef")) else { return Ok(()) };
+            escalation::check_binding(&authorizer, user, metadata.namespace(), &role)
+        } else {
+            if object.get("aggregationRule").is_some_and(|rule| !rule.is_null()) {
+                escalation::check_aggregation(&authorizer, user, metadata.name()).map_err(|why| why.to_string())?;
+            }
+            let rules: Option<Vec<PolicyRule>> = serde_json::from_value(read("rules")).unwrap_or_default();
+            let rules = rules.unwrap_or_default();
+            escalation::check_role(&authorizer, user, metadata.namespace(), metadata.name(), &rules)
+        };
+        checked.map_err(|why| why.to_string())
+    }
+
+    /// Takes over what the cache holds.
+    pub fn load(&self, cache: &Cache) {
+        for prefix in index::PREFIXES {
+            for object in cache.resource(prefix).list(prefix, 0).objects {
+                index::insert(&mut self.authorizer.write(), prefix, &object);
+            }
+        }
+    }
+
+    /// Takes note of a change, so that decisions are never behind the cache.
+    pub fn observe(&self, prefix: &str, event: &CacheEvent) {
+        if index::is_relevant(prefix, event) {
+            index::apply(&mut self.authorizer.write(), prefix, event);
+        }
     }
 }
 
@@ -174,10 +241,11 @@ fn join(user: &mut UserInfo, group: &str) {
 
 fn impersonation(name: &str) -> Attributes {
     let is_account = name.starts_with("system:serviceaccount:");
-    let (namespace, name, resource) = match name.strip_prefix("system:serviceaccount:").and_then(|n| n.split_once(':')) {
-        Some((namespace, account)) if is_account => (namespace, account, "serviceaccounts"),
-        _ => ("", name, "users"),
-    };
+    let (namespace, name, resource) =
+        match name.strip_prefix("system:serviceaccount:").and_then(|n| n.split_once(':')) {
+            Some((namespace, account)) if is_account => (namespace, account, "serviceaccounts"),
+            _ => ("", name, "users"),
+        };
     Attributes {
         verb: "impersonate".to_owned(),
         version: "v1".to_owned(),
@@ -252,35 +320,9 @@ pub fn attributes(info: &RequestInfo) -> Attributes {
 
 /// Upstream's 403.
 pub fn forbidden(user: &UserInfo, attributes: &Attributes, why: &str) -> Error {
-    let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+    let text = forbidden_message(user, attributes, why);
     if !attributes.is_resource {
-        return Error::forbidden_path(&format!(
-            "User {:?} cannot {} path {:?}{why}",
-            user.name, attributes.verb, attributes.path
-        ));
+        return Error::forbidden_path(&text);
     }
-    let resource = if attributes.subresource.is_empty() {
-        attributes.resource.clone()
-    } else {
-        format!("{}/{}", attributes.resource, attributes.subresource)
-    };
-    let scope = if attributes.namespace.is_empty() {
-        "at the cluster scope".to_owned()
-    } else {
-        format!("in the namespace {:?}", attributes.namespace)
-    };
-    let text = format!(
-        "User {:?} cannot {} resource {resource:?} in API group {:?} {scope}{why}",
-        user.name, attributes.verb, attributes.group
-    );
-    Error::forbidden(
-        Subject { group: &attributes.group, resource: &attributes.resource },
-        &attributes.name,
-        &text,
-    )
-}
-
-/// The default RBAC objects: resource and object.
-pub fn default_rbac() -> Vec<(&'static str, Value)> {
-    Vec::new()
+    Error::forbidden(Subject { group: &attributes.group, resource: &attributes.resource }, &attributes.name, &text)
 }

@@ -95,6 +95,8 @@ pub async fn start(
     }
     feed::load(&cache, store.as_ref()).await?;
     let trace = Arc::new(Trace::default());
+    let security = Arc::new(Security::new(&config).map_err(StartError::Tls)?);
+    security.load(&cache);
     let listener = match config.bind {
         Some(address) => {
             let listener = TcpListener::bind(address).await;
@@ -106,7 +108,7 @@ pub async fn start(
     let api = Arc::new(Api {
         services: Allocator::new(config.service_cidr, config.node_ports),
         kubelets: KubeletClient::new(&config),
-        security: Security::new(&config).map_err(StartError::Tls)?,
+        security: Arc::clone(&security),
         door: Door::new(Arc::clone(&store)),
         metrics: Metrics::default(),
         state: crate::api::State::new(config.requests_in_flight_max),
@@ -118,7 +120,7 @@ pub async fn start(
         random,
     });
     api.services.load(&api);
-    tasks.spawn("watch-cache", feed::follow(cache, store, trace));
+    tasks.spawn("watch-cache", feed::follow(cache, store, trace, security));
     let bootstrap = Arc::clone(&api);
     tasks.spawn("bootstrap", async move { crate::bootstrap::run_until_done(&bootstrap).await });
     let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());

@@ -136,7 +136,7 @@ async fn handle(
     let user = authenticate(api, &mut http, &info)?;
     let is_long = is_long_running(&info);
     let _place = if is_long { None } else { Some(api.place()?) };
-    api.security.authorize(api, &user, &info)?;
+    api.security.authorize(&user, &info)?;
     let Some(resource) = info.resource.clone() else {
         return other(api, http, &info).await;
     };
@@ -174,12 +174,8 @@ fn authenticate(api: &Api, http: &mut HttpRequest<RequestBody>, info: &RequestIn
         _ => api.security.authenticate(api, http.headers(), peer.as_ref())?,
     };
     match user {
-        Some(user) => api.security.impersonate(api, user, http.headers()),
-        None if is_public(info) => Ok(UserInfo {
-            name: "system:anonymous".to_owned(),
-            groups: vec!["system:unauthenticated".to_owned()],
-            ..UserInfo::default()
-        }),
+        Some(user) => api.security.impersonate(user, http.headers()),
+        None if is_public(info) => Ok(UserInfo::anonymous()),
         None => Err(Error::unauthorized()),
     }
 }

@@ -219,6 +219,18 @@ impl Error {
         )
     }
 
+    /// 413 with a text of one's own.
+    pub fn entity_too_large(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
+    }
+
+    /// 422 without causes: a patch that does not fit.
+    pub fn unprocessable(message: impl Into<String>) -> Self {
+        let text =
+            format!("the server rejected our request due to an error in our request: {}", message.into());
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", text)
+    }
+
     /// 500; `message` is shown, so it says nothing of the inside.
     pub fn internal(message: impl std::fmt::Display) -> Self {
         Self::new(

@@ -38,11 +38,12 @@ pub async fn request_token(api: &Api, request: &Request) -> Result<Answer> {
         .map(str::to_owned)
         .collect();
     let namespace = request.resource.namespace.clone();
-    let mut private = Private {
-        namespace: namespace.clone(),
-        serviceaccount: reference(&account),
-        ..Private::default()
-    };
+    let pod = (text(&object, "/spec/boundObjectRef/kind") == "Pod")
+        .then(|| find(api, "pods", &namespace, text(&object, "/spec/boundObjectRef/name")).ok())
+        .flatten();
+    crate::admission::node_restriction::validate_posted(request, &object, pod.as_ref())?;
+    let mut private =
+        Private { namespace: namespace.clone(), serviceaccount: reference(&account), ..Private::default() };
     bind(api, &object, &namespace, &mut private)?;
     let now = api.clock.now();
     let tokens = api.security.tokens();

@@ -147,7 +147,7 @@ fn woken(change: &Change<PartialObject>, resource: &ResourceRef, informers: &Inf
     {
         keys.push(key_of(resource, &change.key));
     }
-    let is_replaced = new.map(|meta| uid(meta)) != old.map(|meta| uid(meta));
+    let is_replaced = new.map(uid) != old.map(uid);
     let gone = old.filter(|_| is_replaced);
     let going = new.filter(|meta| is_deleting(meta));
     for meta in [gone, going].into_iter().flatten() {

@@ -1,341 +1,291 @@
-//! What a question gets: a pure function of the zone.
+//! One question, one decision. Names below the cluster's domain are answered here and never forwarded.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::zone::{NamedPort, ServiceNames, Zone};
+use hickory_proto::op::ResponseCode;
+use hickory_proto::rr::rdata::{CNAME, NS, PTR, SOA, SRV, TXT};
+use hickory_proto::rr::{Name, RData, Record, RecordType};
 
-/// The kinds of records that the zone knows; a question for another kind gets no data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QueryType {
-    /// An IPv4 address.
-    A,
-    /// An IPv6 address.
-    Aaaa,
-    /// Port and target.
-    Srv,
-    /// The name of an address.
-    Ptr,
-    /// The version of the schema, at `dns-version`.
-    Txt,
-    /// The canonical name.
-    Cname,
-    /// Anything else.
-    Other,
+use crate::TTL_SECONDS;
+use crate::zone::{Endpoint, Entry, Port, Zone};
+
+/// Version of the specification, which `dns-version` tells.
+const SPECIFICATION: &str = "1.1.0";
+
+/// What to do about a question.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decision {
+    /// Send this.
+    Answer(Answer),
+    /// Send this alias with what its target, outside the cluster, resolves to.
+    Chase(Answer, Name),
+    /// Ask someone else: the name is not the cluster's.
+    Forward,
 }
 
-/// A record's content.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Data {
-    /// A or AAAA.
-    Address(IpAddr),
-    /// Priority 0.
-    Srv {
-        /// Equal shares of 100.
-        weight: u16,
-        /// The port.
-        port: u16,
-        /// Whose port it is.
-        target: String,
-    },
-    /// A name.
-    Ptr(String),
-    /// A name.
-    Cname(String),
-    /// A text.
-    Txt(String),
+/// An authoritative answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// `NoError` also if the name exists without such records.
+    pub code: ResponseCode,
+    /// What was asked for.
+    pub answers: Vec<Record>,
+    /// Where the targets of the answers are.
+    pub additionals: Vec<Record>,
+    /// With empty answers: how long they hold.
+    pub soa: Option<Record>,
 }
 
-/// A record; the name has no dot at the end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// Whose record it is.
-    pub name: String,
-    /// What it says.
-    pub data: Data,
+/// What is known about a name.
+enum Found {
+    /// Nothing: it does not exist.
+    Nothing,
+    /// It exists and has these records, of whatever type.
+    Records(Vec<RData>, Vec<Record>),
+    /// It is an alias.
+    Alias(String),
 }
 
-/// The answer to one question.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// Records, and further ones that the asker will want next.
-    Records(Vec<Record>, Vec<Record>),
-    /// The name exists, but has no record of this kind.
-    NoData,
-    /// There is no such name.
-    NoSuchName,
-    /// The name is outside of the zone.
-    NotOurs,
-}
-
-/// The version of the schema. Source: Kubernetes DNS-based service discovery.
-const SCHEMA_VERSION: &str = "1.1.0";
-
-/// Answers a question for `name` (in lower case, without a dot at the end).
-pub fn answer(zone: &Zone, name: &str, query_type: QueryType) -> Answer {
-    if let Some(address) = reverse_address(name) {
-        return answer_reverse(zone, name, address, query_type);
+/// Answers `name` and `kind` from the zone.
+pub fn answer(zone: &Zone, name: &Name, kind: RecordType) -> Decision {
+    let labels: Vec<String> =
+        name.iter().map(|label| String::from_utf8_lossy(label).to_ascii_lowercase()).collect();
+    let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+    if let Some(ip) = reverse_ip(&labels) {
+        return answer_reverse(zone, name, kind, ip);
     }
-    let Some(relative) = name.strip_suffix(&zone.domain) else { return Answer::NotOurs };
-    if relative.is_empty() {
-        return Answer::NoData;
-    }
-    let Some(relative) = relative.strip_suffix('.') else { return Answer::NotOurs };
-    let labels: Vec<&str> = relative.split('.').collect();
-    match labels.as_slice() {
-        ["dns-version"] => {
-            select(vec![record(name, Data::Txt(SCHEMA_VERSION.to_owned()))], Vec::new(), query_type)
+    let Some(below) = below_domain(zone, &labels) else { return Decision::Forward };
+    match find(zone, below) {
+        Found::Nothing => Decision::Answer(negative(zone, ResponseCode::NXDomain)),
+        Found::Records(records, additionals) => {
+            Decision::Answer(positive(zone, name, kind, records, additionals))
         }
-        ["svc" | "pod"] => Answer::NoData,
-        [namespace, "svc" | "pod"] => exists(zone.namespaces.contains_key(*namespace)),
-        [dashed, _, "pod"] => answer_pod(name, dashed, query_type),
-        [rest @ .., namespace, "svc"] => answer_service(zone, name, rest, namespace, query_type),
-        _ => Answer::NoSuchName,
+        Found::Alias(target) => answer_alias(zone, name, kind, &target),
     }
 }
 
-fn exists(exists: bool) -> Answer {
-    if exists { Answer::NoData } else { Answer::NoSuchName }
+/// The labels in front of the cluster's domain.
+fn below_domain<'a>(zone: &Zone, labels: &'a [&'a str]) -> Option<&'a [&'a str]> {
+    let at = labels.len().checked_sub(zone.domain.len())?;
+    let (below, domain) = labels.split_at(at);
+    domain.iter().zip(&zone.domain).all(|(a, b)| a == b).then_some(below)
 }
 
-/// `10-42-0-7.default.pod`: the address that is in the name.
-fn answer_pod(name: &str, dashed: &str, query_type: QueryType) -> Answer {
-    let address = dashed.replace('-', ".").parse::<Ipv4Addr>().map(IpAddr::V4);
-    let address = address.or_else(|_| dashed.replace('-', ":").parse::<Ipv6Addr>().map(IpAddr::V6));
-    match address {
-        Ok(address) => select(vec![record(name, Data::Address(address))], Vec::new(), query_type),
-        Err(_) => Answer::NoSuchName,
-    }
-}
-
-fn answer_service(zone: &Zone, name: &str, rest: &[&str], namespace: &str, query_type: QueryType) -> Answer {
-    let Some(services) = zone.namespaces.get(namespace) else { return Answer::NoSuchName };
-    match rest {
-        [service] => match services.get(*service) {
-            Some(names) => select(addresses_of(name, names), Vec::new(), query_type),
-            None => Answer::NoSuchName,
-        },
-        [port, protocol, service] if port.starts_with('_') && protocol.starts_with('_') => {
-            let Some(names) = services.get(*service) else { return Answer::NoSuchName };
-            let wanted = (port.trim_start_matches('_'), protocol.trim_start_matches('_'));
-            answer_srv(name, &zone.service_name(namespace, service), names, wanted, query_type)
+fn find(zone: &Zone, below: &[&str]) -> Found {
+    match below {
+        [] => {
+            let apex = vec![soa_data(zone), RData::NS(NS(in_domain(zone, "ns.dns")))];
+            Found::Records(apex, Vec::new())
         }
-        [host, service] => match services.get(*service).and_then(|names| names.hosts.get(*host)) {
-            Some(host) => {
-                let addresses = host.addresses.iter().map(|address| record(name, Data::Address(*address)));
-                select(addresses.collect(), Vec::new(), query_type)
-            }
-            None => Answer::NoSuchName,
-        },
-        _ => Answer::NoSuchName,
-    }
-}
-
-fn addresses_of(name: &str, names: &ServiceNames) -> Vec<Record> {
-    if let Some(target) = &names.external_name {
-        return vec![record(name, Data::Cname(target.trim_end_matches('.').to_lowercase()))];
-    }
-    let of_hosts = names.hosts.values().flat_map(|host| host.addresses.iter());
-    names.addresses.iter().chain(of_hosts).map(|address| record(name, Data::Address(*address))).collect()
-}
-
-fn answer_srv(
-    name: &str,
-    service_name: &str,
-    names: &ServiceNames,
-    wanted: (&str, &str),
-    query_type: QueryType,
-) -> Answer {
-    let is_wanted = |port: &&NamedPort| port.name == wanted.0 && port.protocol == wanted.1;
-    let mut targets: Vec<(u16, String, Vec<IpAddr>)> = Vec::new();
-    for port in names.ports.iter().filter(is_wanted).filter(|_| !names.addresses.is_empty()) {
-        targets.push((port.port, service_name.to_owned(), names.addresses.clone()));
-    }
-    for (host_name, host) in &names.hosts {
-        for port in host.ports.iter().filter(is_wanted) {
-            let addresses = host.addresses.iter().copied().collect();
-            targets.push((port.port, format!("{host_name}.{service_name}"), addresses));
+        ["dns-version"] => exists(vec![RData::TXT(TXT::new(vec![SPECIFICATION.to_owned()]))]),
+        ["svc" | "pod"] => exists(Vec::new()),
+        [namespace, "svc" | "pod"] if zone.namespaces.contains(*namespace) => exists(Vec::new()),
+        [ip, _, "pod"] => parse_dashed(ip).map_or(Found::Nothing, |ip| exists(vec![address(ip)])),
+        [rest @ .., service, namespace, "svc"] => {
+            let key = ((*namespace).to_owned(), (*service).to_owned());
+            let below = format!("{service}.{namespace}.svc");
+            zone.services.get(&key).map_or(Found::Nothing, |entry| find_in_service(zone, entry, &below, rest))
         }
-    }
-    if targets.is_empty() {
-        return Answer::NoSuchName;
-    }
-    let weight = u16::try_from(100 / targets.len()).unwrap_or(1).max(1);
-    let mut further = Vec::new();
-    let mut records = Vec::new();
-    for (port, target, addresses) in targets {
-        further.extend(addresses.into_iter().map(|address| record(&target, Data::Address(address))));
-        records.push(record(name, Data::Srv { weight, port, target }));
-    }
-    select(records, further, query_type)
-}
-
-/// An address of ours has a name; others are not ours to deny.
-fn answer_reverse(zone: &Zone, name: &str, address: IpAddr, query_type: QueryType) -> Answer {
-    match zone.reverse.get(&address) {
-        Some(names) => {
-            let records = names.iter().map(|target| record(name, Data::Ptr(target.clone()))).collect();
-            select(records, Vec::new(), query_type)
-        }
-        None => Answer::NotOurs,
+        _ => Found::Nothing,
     }
 }
 
-/// `7.0.42.10.in-addr.arpa` and `...ip6.arpa`.
-fn reverse_address(name: &str) -> Option<IpAddr> {
-    if let Some(octets) = name.strip_suffix(".in-addr.arpa") {
-        let octets: Vec<&str> = octets.rsplit('.').collect();
-        return octets.join(".").parse::<Ipv4Addr>().ok().map(IpAddr::V4);
-    }
-    let nibbles: String = name.strip_suffix(".ip6.arpa")?.rsplit('.').collect();
-    let bits = u128::from_str_radix(&nibbles, 16).ok().filter(|_| nibbles.len() == 32)?;
-    Some(IpAddr::V6(Ipv6Addr::from_bits(bits)))
+fn exists(records: Vec<RData>) -> Found {
+    Found::Records(records, Vec::new())
 }
 
-fn record(name: &str, data: Data) -> Record {
-    Record { name: name.to_owned(), data }
-}
-
-/// The records of the kind that was asked for; a CNAME answers every question.
-fn select(records: Vec<Record>, further: Vec<Record>, query_type: QueryType) -> Answer {
-    let is_kind = |record: &Record| {
-        matches!(
-            (&record.data, query_type),
-            (Data::Address(IpAddr::V4(_)), QueryType::A)
-                | (Data::Address(IpAddr::V6(_)), QueryType::Aaaa)
-                | (Data::Srv { .. }, QueryType::Srv)
-                | (Data::Ptr(_), QueryType::Ptr)
-                | (Data::Txt(_), QueryType::Txt)
-                | (Data::Cname(_), _)
-        )
+/// `rest` is what stands in front of the Service's name.
+fn find_in_service(zone: &Zone, entry: &Entry, below: &str, rest: &[&str]) -> Found {
+    let (cluster_ips, ports, endpoints) = match entry {
+        Entry::External(target) if rest.is_empty() => return Found::Alias(target.clone()),
+        Entry::External(_) => return Found::Nothing,
+        Entry::Local { cluster_ips, ports, endpoints } => (cluster_ips, ports, endpoints),
     };
-    let records: Vec<Record> = records.into_iter().filter(is_kind).collect();
-    if records.is_empty() { Answer::NoData } else { Answer::Records(records, further) }
+    match rest {
+        [] if !cluster_ips.is_empty() => exists(cluster_ips.iter().map(|ip| address(*ip)).collect()),
+        [] if endpoints.is_empty() => Found::Nothing,
+        [] => exists(endpoints.iter().map(|endpoint| address(endpoint.ip)).collect()),
+        [label] if label.starts_with('_') => {
+            let has_one = ports.iter().any(|port| label.strip_prefix('_') == Some(&port.protocol));
+            if has_one { exists(Vec::new()) } else { Found::Nothing }
+        }
+        [port, protocol] => match (port.strip_prefix('_'), protocol.strip_prefix('_')) {
+            (Some(port), Some(protocol)) if cluster_ips.is_empty() => {
+                srv_of_endpoints(zone, below, (port, protocol), endpoints)
+            }
+            (Some(port), Some(protocol)) => srv_of_service(zone, below, (port, protocol), ports, cluster_ips),
+            _ => Found::Nothing,
+        },
+        [hostname] => {
+            let named = endpoints.iter().filter(|endpoint| endpoint.hostname == *hostname);
+            let records: Vec<RData> = named.map(|endpoint| address(endpoint.ip)).collect();
+            if records.is_empty() { Found::Nothing } else { exists(records) }
+        }
+        _ => Found::Nothing,
+    }
+}
+
+fn is_asked(port: &Port, (name, protocol): (&str, &str)) -> bool {
+    !name.is_empty() && port.name == name && port.protocol == protocol
+}
+
+fn srv_of_service(zone: &Zone, below: &str, asked: (&str, &str), ports: &[Port], ips: &[IpAddr]) -> Found {
+    let target = in_domain(zone, below);
+    let records: Vec<RData> = ports
+        .iter()
+        .filter(|port| is_asked(port, asked))
+        .map(|port| RData::SRV(SRV::new(0, 100, port.number, target.clone())))
+        .collect();
+    if records.is_empty() {
+        return Found::Nothing;
+    }
+    Found::Records(records, ips.iter().map(|ip| record(target.clone(), address(*ip))).collect())
+}
+
+fn srv_of_endpoints(zone: &Zone, below: &str, asked: (&str, &str), endpoints: &[Endpoint]) -> Found {
+    let (mut records, mut additionals) = (Vec::new(), Vec::new());
+    for endpoint in endpoints {
+        let target = in_domain(zone, &format!("{}.{below}", endpoint.hostname));
+        for port in endpoint.ports.iter().filter(|port| is_asked(port, asked)) {
+            records.push(RData::SRV(SRV::new(0, 100, port.number, target.clone())));
+            additionals.push(record(target.clone(), address(endpoint.ip)));
+        }
+    }
+    if records.is_empty() { Found::Nothing } else { Found::Records(records, additionals) }
+}
+
+fn positive(
+    zone: &Zone,
+    name: &Name,
+    kind: RecordType,
+    records: Vec<RData>,
+    additionals: Vec<Record>,
+) -> Answer {
+    let answers: Vec<Record> = records
+        .into_iter()
+        .filter(|data| data.record_type() == kind)
+        .map(|data| record(name.clone(), data))
+        .collect();
+    if answers.is_empty() {
+        return negative(zone, ResponseCode::NoError);
+    }
+    let additionals = if kind == RecordType::SRV { additionals } else { Vec::new() };
+    Answer { code: ResponseCode::NoError, answers, additionals, soa: None }
+}
+
+fn negative(zone: &Zone, code: ResponseCode) -> Answer {
+    let soa = Some(record(in_domain(zone, ""), soa_data(zone)));
+    Answer { code, answers: Vec::new(), additionals: Vec::new(), soa }
+}
+
+/// An alias within the cluster is followed once: a chain of aliases has an end.
+fn answer_alias(zone: &Zone, name: &Name, kind: RecordType, target: &str) -> Decision {
+    let Some(target) = absolute(target) else {
+        return Decision::Answer(negative(zone, ResponseCode::NoError));
+    };
+    let alias = record(name.clone(), RData::CNAME(CNAME(target.clone())));
+    let alone =
+        Answer { code: ResponseCode::NoError, answers: vec![alias], additionals: Vec::new(), soa: None };
+    if kind == RecordType::CNAME {
+        return Decision::Answer(alone);
+    }
+    let labels: Vec<String> =
+        target.iter().map(|label| String::from_utf8_lossy(label).to_ascii_lowercase()).collect();
+    let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+    let Some(below) = below_domain(zone, &labels) else { return Decision::Chase(alone, target) };
+    let mut answer = alone;
+    if let Found::Records(records, _) = find(zone, below) {
+        answer.answers.extend(positive(zone, &target, kind, records, Vec::new()).answers);
+    }
+    Decision::Answer(answer)
+}
+
+fn absolute(name: &str) -> Option<Name> {
+    let mut name = Name::from_ascii(name).ok()?;
+    name.set_fqdn(true);
+    Some(name)
+}
+
+fn answer_reverse(zone: &Zone, name: &Name, kind: RecordType, ip: IpAddr) -> Decision {
+    match zone.reverse.get(&ip) {
+        Some(names) => {
+            let records = names.iter().map(|below| RData::PTR(PTR(in_domain(zone, below)))).collect();
+            Decision::Answer(positive(zone, name, kind, records, Vec::new()))
+        }
+        None if zone.reverse_cidrs.iter().any(|cidr| contains(*cidr, ip)) => {
+            Decision::Answer(negative(zone, ResponseCode::NXDomain))
+        }
+        None => Decision::Forward,
+    }
+}
+
+fn contains((network, prefix): (IpAddr, u8), ip: IpAddr) -> bool {
+    match (network, ip) {
+        (IpAddr::V4(network), IpAddr::V4(ip)) => {
+            let shift = 32 - u32::from(prefix.min(32));
+            u32::from(network).checked_shr(shift) == u32::from(ip).checked_shr(shift)
+        }
+        (IpAddr::V6(network), IpAddr::V6(ip)) => {
+            let shift = 128 - u32::from(prefix.min(128));
+            u128::from(network).checked_shr(shift) == u128::from(ip).checked_shr(shift)
+        }
+        _ => false,
+    }
+}
+
+/// The address that a name below `in-addr.arpa` or `ip6.arpa` means.
+fn reverse_ip(labels: &[&str]) -> Option<IpAddr> {
+    match labels {
+        [d, c, b, a, "in-addr", "arpa"] => {
+            let octets = [a, b, c, d].map(|label| label.parse::<u8>().ok());
+            let [Some(a), Some(b), Some(c), Some(d)] = octets else { return None };
+            Some(Ipv4Addr::new(a, b, c, d).into())
+        }
+        [nibbles @ .., "ip6", "arpa"] if nibbles.len() == 32 => {
+            let mut bits = 0u128;
+            for nibble in nibbles.iter().rev() {
+                bits = bits << 4
+                    | u128::from(u8::from_str_radix(nibble, 16).ok().filter(|_| nibble.len() == 1)?);
+            }
+            Some(Ipv6Addr::from(bits).into())
+        }
+        _ => None,
+    }
+}
+
+fn parse_dashed(label: &str) -> Option<IpAddr> {
+    let v4: Option<Ipv4Addr> = label.replace('-', ".").parse().ok();
+    v4.map(IpAddr::from).or_else(|| label.replace('-', ":").parse::<Ipv6Addr>().ok().map(IpAddr::from))
+}
+
+fn address(ip: IpAddr) -> RData {
+    match ip {
+        IpAddr::V4(ip) => RData::A(ip.into()),
+        IpAddr::V6(ip) => RData::AAAA(ip.into()),
+    }
+}
+
+fn record(name: Name, data: RData) -> Record {
+    Record::from_rdata(name, TTL_SECONDS, data)
+}
+
+/// A name below the cluster's domain. What cannot be a name (a label too long) becomes the root.
+fn in_domain(zone: &Zone, below: &str) -> Name {
+    let labels = below.split('.').filter(|label| !label.is_empty());
+    let labels = labels.chain(zone.domain.iter().map(String::as_str)).map(str::as_bytes);
+    Name::from_labels(labels).unwrap_or_else(|_| Name::root())
+}
+
+fn soa_data(zone: &Zone) -> RData {
+    const REFRESH: i32 = 7200;
+    const RETRY: i32 = 1800;
+    const EXPIRE: i32 = 86_400;
+    let (server, person) = (in_domain(zone, "ns.dns"), in_domain(zone, "hostmaster"));
+    RData::SOA(SOA::new(server, person, zone.serial, REFRESH, RETRY, EXPIRE, TTL_SECONDS))
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
+mod tests;
 
-    use super::*;
-    use expect_test::{Expect, expect};
-    use k8s_openapi::api::core::v1::Service;
-    use k8s_openapi::api::discovery::v1::EndpointSlice;
-
-    fn zone() -> Zone {
-        let services: Vec<Service> = [
-            "{metadata: {namespace: default, name: web}, spec: {clusterIP: 10.43.0.7, clusterIPs: [10.43.0.7], ports: [{name: http, port: 80}, {port: 81}]}}",
-            "{metadata: {namespace: default, name: db}, spec: {clusterIP: None, clusterIPs: [None], ports: [{name: sql, port: 5432}]}}",
-            "{metadata: {namespace: default, name: ext}, spec: {type: ExternalName, externalName: Example.COM}}",
-        ]
-        .map(|yaml| serde_saphyr::from_str(yaml).expect("a service"))
-        .to_vec();
-        let slice: EndpointSlice = serde_saphyr::from_str("{metadata: {namespace: default, name: db-1, labels: {kubernetes.io/service-name: db}}, addressType: IPv4, ports: [{name: sql, port: 5432}], endpoints: [{addresses: [10.42.0.5], hostname: db-0, conditions: {ready: true}}, {addresses: [10.42.0.6]}, {addresses: [10.42.0.9], conditions: {ready: false}}]}").expect("a slice");
-        let services: Vec<_> = services.into_iter().map(Arc::new).collect();
-        Zone::build("cluster.local", &services, &[Arc::new(slice)])
-    }
-
-    fn check(name: &str, query_type: QueryType, expected: Expect) {
-        let text = match answer(&zone(), name, query_type) {
-            Answer::Records(records, further) => {
-                let line = |record: &Record| format!("{} {:?}", record.name, record.data);
-                let mut lines: Vec<String> = records.iter().map(line).collect();
-                lines.extend(further.iter().map(|record| format!("+ {}", line(record))));
-                lines.join("\n")
-            }
-            other => format!("{other:?}"),
-        };
-        expected.assert_eq(&text);
-    }
-
-    #[test]
-    fn a_service_has_its_cluster_address() {
-        check(
-            "web.default.svc.cluster.local",
-            QueryType::A,
-            expect!["web.default.svc.cluster.local Address(10.43.0.7)"],
-        );
-        check("web.default.svc.cluster.local", QueryType::Aaaa, expect!["NoData"]);
-        check("no.default.svc.cluster.local", QueryType::A, expect!["NoSuchName"]);
-        check("web.other.svc.cluster.local", QueryType::A, expect!["NoSuchName"]);
-        check("default.svc.cluster.local", QueryType::A, expect!["NoData"]);
-    }
-
-    #[test]
-    fn a_headless_service_has_its_ready_endpoints() {
-        check(
-            "db.default.svc.cluster.local",
-            QueryType::A,
-            expect![[r#"
-            db.default.svc.cluster.local Address(10.42.0.6)
-            db.default.svc.cluster.local Address(10.42.0.5)"#]],
-        );
-        check(
-            "db-0.db.default.svc.cluster.local",
-            QueryType::A,
-            expect!["db-0.db.default.svc.cluster.local Address(10.42.0.5)"],
-        );
-        check(
-            "10-42-0-6.db.default.svc.cluster.local",
-            QueryType::A,
-            expect!["10-42-0-6.db.default.svc.cluster.local Address(10.42.0.6)"],
-        );
-    }
-
-    #[test]
-    fn named_ports_have_srv_records() {
-        check(
-            "_http._tcp.web.default.svc.cluster.local",
-            QueryType::Srv,
-            expect![[r#"
-            _http._tcp.web.default.svc.cluster.local Srv { weight: 100, port: 80, target: "web.default.svc.cluster.local" }
-            + web.default.svc.cluster.local Address(10.43.0.7)"#]],
-        );
-        check(
-            "_sql._tcp.db.default.svc.cluster.local",
-            QueryType::Srv,
-            expect![[r#"
-            _sql._tcp.db.default.svc.cluster.local Srv { weight: 50, port: 5432, target: "10-42-0-6.db.default.svc.cluster.local" }
-            _sql._tcp.db.default.svc.cluster.local Srv { weight: 50, port: 5432, target: "db-0.db.default.svc.cluster.local" }
-            + 10-42-0-6.db.default.svc.cluster.local Address(10.42.0.6)
-            + db-0.db.default.svc.cluster.local Address(10.42.0.5)"#]],
-        );
-        check("_http._udp.web.default.svc.cluster.local", QueryType::Srv, expect!["NoSuchName"]);
-    }
-
-    #[test]
-    fn addresses_have_names() {
-        check(
-            "7.0.43.10.in-addr.arpa",
-            QueryType::Ptr,
-            expect![[r#"7.0.43.10.in-addr.arpa Ptr("web.default.svc.cluster.local")"#]],
-        );
-        check(
-            "5.0.42.10.in-addr.arpa",
-            QueryType::Ptr,
-            expect![[r#"5.0.42.10.in-addr.arpa Ptr("db-0.db.default.svc.cluster.local")"#]],
-        );
-        check("1.1.1.1.in-addr.arpa", QueryType::Ptr, expect!["NotOurs"]);
-    }
-
-    #[test]
-    fn other_names() {
-        check(
-            "ext.default.svc.cluster.local",
-            QueryType::A,
-            expect![[r#"ext.default.svc.cluster.local Cname("example.com")"#]],
-        );
-        check(
-            "10-42-0-5.default.pod.cluster.local",
-            QueryType::A,
-            expect!["10-42-0-5.default.pod.cluster.local Address(10.42.0.5)"],
-        );
-        check(
-            "dns-version.cluster.local",
-            QueryType::Txt,
-            expect![[r#"dns-version.cluster.local Txt("1.1.0")"#]],
-        );
-        check("example.com", QueryType::A, expect!["NotOurs"]);
-        check("notcluster.local", QueryType::A, expect!["NotOurs"]);
-        check("x.cluster.local", QueryType::A, expect!["NoSuchName"]);
-    }
-}
+#[cfg(test)]
+pub(crate) use tests::zone as tests_zone;

@@ -1,260 +1,231 @@
-//! The listening side: questions in, answers out, and the task that keeps the zone fresh.
+//! The server: sockets, the current zone, and the task that keeps the zone up to date.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use base::Tasks;
 use controller::Informers;
-use controller::trace::Reporter;
-use hickory_proto::op::{Metadata, OpCode, ResponseCode};
-use hickory_proto::rr::rdata::{A, AAAA, CNAME, PTR, SOA, SRV, TXT};
-use hickory_proto::rr::{Name, RData, Record as WireRecord, RecordType};
+use hickory_proto::op::{Edns, Message, MessageType, Metadata, OpCode, Query, ResponseCode};
+use hickory_proto::rr::{DNSClass, Record};
+use hickory_server::Server;
 use hickory_server::net::runtime::Time;
 use hickory_server::server::{Request, RequestHandler, ResponseHandler, ResponseInfo};
 use hickory_server::zone_handler::MessageResponseBuilder;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use std::sync::{PoisonError, RwLock};
 use tokio::net::{TcpListener, UdpSocket};
+use tokio::sync::watch;
 
-use crate::answer::{Answer, Data, QueryType, Record, answer};
-use crate::forward;
-use crate::zone::Zone;
+use crate::forward::{ForwardError, Forwarder};
+use crate::{Answer, Config, Decision, Zone, answer};
 
-/// How long clients may keep an answer. Source: CoreDNS' kubernetes plugin.
-const TTL_SECONDS: u32 = 5;
-/// A TCP client that says nothing for this long is cut off.
 const TCP_IDLE_MAX: Duration = Duration::from_secs(10);
-const TCP_BACKLOG_ANSWERS_MAX: usize = 64;
+const TCP_RESPONSES_MAX: usize = 64;
+/// Fits into one packet on every usual network. Source: DNS Flag Day 2020.
+const UDP_PAYLOAD_MAX: u16 = 1232;
 
-/// How the server is set up.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Where it listens, for UDP and TCP.
-    pub listen: Vec<SocketAddr>,
-    /// `cluster.local`
-    pub domain: String,
-    /// Where other names are asked; if there is none they are refused.
-    pub resolvers: Vec<SocketAddr>,
-}
-
-/// Why the server could not start.
+/// Why the server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum DnsError {
-    /// The address is taken, or not one of this host's.
-    #[error("listen for DNS on {address}")]
-    Listen {
-        /// Which address.
+    /// The address is not there or taken.
+    #[error("cannot listen for DNS on {address}")]
+    Bind {
+        /// Where.
         address: SocketAddr,
-        /// Why not.
+        /// Why.
         #[source]
         source: std::io::Error,
     },
 }
 
-/// A server that listens.
+/// A server that runs until its tasks stop.
 #[derive(Debug)]
-pub struct Server {
-    /// The addresses it got, as `Config::listen` has them.
+pub struct Running {
+    /// Where it listens.
     pub addresses: Vec<SocketAddr>,
+    /// True as soon as cluster names are answered.
+    pub ready: watch::Receiver<bool>,
 }
 
-/// Starts the server; returns when it listens and knows the cluster's Services.
-///
-/// # Errors
-/// If an address cannot be listened on.
-pub async fn serve(
-    config: Config,
-    informers: Informers,
-    reporter: Reporter,
-    tasks: &Tasks,
-) -> Result<Server, DnsError> {
-    let zone = Arc::new(RwLock::new(Arc::new(Zone { domain: config.domain.clone(), ..Zone::default() })));
-    let handler = Handler { zone: zone.clone(), resolvers: config.resolvers.clone() };
-    let mut server = hickory_server::Server::new(handler);
-    let mut addresses = Vec::new();
-    for address in config.listen {
-        let failed = |source| DnsError::Listen { address, source };
-        let socket = UdpSocket::bind(address).await.map_err(failed)?;
-        let bound = socket.local_addr().map_err(failed)?;
-        let listener = TcpListener::bind(bound).await.map_err(failed)?;
-        server.register_socket(socket);
-        server.register_listener(listener, TCP_IDLE_MAX, TCP_BACKLOG_ANSWERS_MAX);
-        addresses.push(bound);
-    }
-    tasks.spawn("dns", async move {
-        if let Err(error) = server.block_until_done().await {
-            tracing::error!(%error, "the DNS server ended");
+/// The zone that is served; `None` until it is known.
+type Current = Arc<RwLock<Option<Arc<Zone>>>>;
+
+/// Starts the server. Until the cluster's names are known, questions for them fail at once.
+pub async fn run(informers: &Informers, config: Config, tasks: &Tasks) -> Result<Running, DnsError> {
+    let current = Current::default();
+    let addresses = serve(&config, current.clone(), tasks).await?;
+    let (ready_now, ready) = watch::channel(false);
+    let informers = informers.clone();
+    tasks.spawn("dns zone", async move {
+        let services = informers.informer::<Service>();
+        let slices = informers.informer::<EndpointSlice>();
+        services.synced().await;
+        slices.synced().await;
+        let (mut service_changes, mut slice_changes) = (services.subscribe(), slices.subscribe());
+        let mut serial = 0u32;
+        loop {
+            serial = serial.wrapping_add(1);
+            let zone = Zone::new(&services.list(), &slices.list(), &config.domain, serial);
+            let zone = zone.with_reverse_cidrs(&config.reverse_cidrs);
+            *current.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(zone));
+            ready_now.send_replace(true);
+            tokio::select! {
+                _ = service_changes.next() => {}
+                _ = slice_changes.next() => {}
+            }
         }
     });
-    informers.informer::<Service>().synced().await;
-    informers.informer::<EndpointSlice>().synced().await;
-    refresh(&config.domain, &informers, &zone);
-    tasks.spawn("dns zone", keep_fresh(config.domain, informers, zone, reporter));
-    Ok(Server { addresses })
+    Ok(Running { addresses, ready })
 }
 
-async fn keep_fresh(domain: String, informers: Informers, zone: Arc<RwLock<Arc<Zone>>>, reporter: Reporter) {
-    let mut services = informers.informer::<Service>().subscribe();
-    let mut slices = informers.informer::<EndpointSlice>().subscribe();
-    loop {
-        let cause = tokio::select! {
-            changes = services.next() => changes.iter().map(|change| change.revision).max(),
-            changes = slices.next() => changes.iter().map(|change| change.revision).max(),
-        };
-        let start = informers.clock().now();
-        refresh(&domain, &informers, &zone);
-        let times = (start, informers.clock().now());
-        reporter.span(cause.unwrap_or(0), ("dns", "zone refreshed"), "", times, "");
+async fn serve(config: &Config, current: Current, tasks: &Tasks) -> Result<Vec<SocketAddr>, DnsError> {
+    let forwarder = Forwarder::new(config.upstreams.clone());
+    let mut server = Server::new(Handler { current, forwarder });
+    let mut addresses = Vec::with_capacity(config.bind.len());
+    for &wanted in &config.bind {
+        let bind_error = |source| DnsError::Bind { address: wanted, source };
+        let socket = UdpSocket::bind(wanted).await.map_err(bind_error)?;
+        let address = socket.local_addr().map_err(bind_error)?;
+        let listener = TcpListener::bind(address).await.map_err(bind_error)?;
+        server.register_socket(socket);
+        server.register_listener(listener, TCP_IDLE_MAX, TCP_RESPONSES_MAX);
+        addresses.push(address);
     }
-}
-
-fn refresh(domain: &str, informers: &Informers, zone: &RwLock<Arc<Zone>>) {
-    let services = informers.informer::<Service>().list();
-    let slices = informers.informer::<EndpointSlice>().list();
-    let fresh = Arc::new(Zone::build(domain, &services, &slices));
-    *zone.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+    tasks.spawn("dns server", async move {
+        if let Err(error) = server.block_until_done().await {
+            tracing::error!(%error, "dns server ended");
+        }
+    });
+    Ok(addresses)
 }
 
 struct Handler {
-    zone: Arc<RwLock<Arc<Zone>>>,
-    resolvers: Vec<SocketAddr>,
+    current: Current,
+    forwarder: Forwarder,
 }
 
-/// A response before it is put on the wire.
-struct Response {
-    code: ResponseCode,
+/// What goes back, before it has a header.
+#[derive(Default)]
+struct Reply {
+    code: Option<ResponseCode>,
     authoritative: bool,
-    answers: Vec<WireRecord>,
-    soa: Vec<WireRecord>,
-    additionals: Vec<WireRecord>,
+    answers: Vec<Record>,
+    authorities: Vec<Record>,
+    additionals: Vec<Record>,
 }
 
-impl Response {
-    fn empty(code: ResponseCode) -> Self {
-        Self { code, authoritative: false, answers: Vec::new(), soa: Vec::new(), additionals: Vec::new() }
+impl Reply {
+    fn failed(code: ResponseCode) -> Self {
+        Self { code: Some(code), ..Self::default() }
+    }
+
+    fn of(answer: Answer) -> Self {
+        Self {
+            code: Some(answer.code),
+            authoritative: true,
+            answers: answer.answers,
+            authorities: answer.soa.into_iter().collect(),
+            additionals: answer.additionals,
+        }
     }
 }
 
-#[async_trait::async_trait]
+#[async_trait]
 impl RequestHandler for Handler {
     async fn handle_request<R: ResponseHandler, T: Time>(
         &self,
         request: &Request,
-        mut out: R,
+        mut to: R,
     ) -> ResponseInfo {
-        let response = self.respond(request).await;
+        let mut reply = self.reply(request).await;
+        // Clients take the first address: let each come first in turn.
+        let turn = usize::from(request.metadata.id) % reply.answers.len().max(1);
+        if reply
+            .answers
+            .iter()
+            .all(|record| Some(&record.name) == reply.answers.first().map(|first| &first.name))
+        {
+            reply.answers.rotate_left(turn);
+        }
         let mut metadata = Metadata::response_from_request(&request.metadata);
-        metadata.response_code = response.code;
-        metadata.authoritative = response.authoritative;
+        metadata.response_code = reply.code.unwrap_or(ResponseCode::NoError);
+        metadata.authoritative = reply.authoritative;
         metadata.recursion_available = true;
-        let message = MessageResponseBuilder::from_message_request(request).build(
-            metadata,
-            response.answers.iter(),
-            [].iter(),
-            response.soa.iter(),
-            response.additionals.iter(),
-        );
-        match out.send_response(message).await {
+        let edns = request.edns.as_ref().map(|asked| {
+            let mut edns = Edns::new();
+            edns.set_max_payload(asked.max_payload().clamp(512, UDP_PAYLOAD_MAX));
+            edns
+        });
+        let mut builder = MessageResponseBuilder::from_message_request(request);
+        if let Some(edns) = &edns {
+            builder.edns(edns);
+        }
+        let none: [Record; 0] = [];
+        let response = builder.build(metadata, &reply.answers, &reply.authorities, &none, &reply.additionals);
+        match to.send_response(response).await {
             Ok(info) => info,
             Err(error) => {
-                tracing::debug!(%error, client = %request.src(), "an answer was not sent");
-                hickory_proto::op::Header { metadata, counts: hickory_proto::op::HeaderCounts::default() }
-                    .into()
+                tracing::debug!(%error, client = %request.src(), "cannot send a dns response");
+                failed_info(request)
             }
         }
     }
 }
 
+fn failed_info(request: &Request) -> ResponseInfo {
+    let mut metadata = Metadata::response_from_request(&request.metadata);
+    metadata.response_code = ResponseCode::ServFail;
+    ResponseInfo::from(hickory_proto::op::Header { metadata, counts: Default::default() })
+}
+
 impl Handler {
-    async fn respond(&self, request: &Request) -> Response {
-        if request.metadata.op_code != OpCode::Query {
-            return Response::empty(ResponseCode::NotImp);
+    async fn reply(&self, request: &Request) -> Reply {
+        let metadata = &request.metadata;
+        if metadata.message_type != MessageType::Query || metadata.op_code != OpCode::Query {
+            return Reply::failed(ResponseCode::NotImp);
         }
-        let Ok(info) = request.request_info() else { return Response::empty(ResponseCode::FormErr) };
-        let name = info.query.name().to_string();
-        let name = name.trim_end_matches('.');
-        let zone = self.zone.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let found = answer(&zone, name, query_type(info.query.query_type()));
-        let (code, records, further) = match found {
-            Answer::NotOurs => return self.forward(request).await,
-            Answer::Records(records, further) => (ResponseCode::NoError, records, further),
-            Answer::NoData => (ResponseCode::NoError, Vec::new(), Vec::new()),
-            Answer::NoSuchName => (ResponseCode::NXDomain, Vec::new(), Vec::new()),
-        };
-        let mut answers: Vec<WireRecord> = records.iter().filter_map(wire).collect();
-        let soa =
-            if answers.is_empty() { start_of_authority(&zone).into_iter().collect() } else { Vec::new() };
-        if let [Record { data: Data::Cname(target), .. }] = records.as_slice() {
-            answers.extend(self.chase(target, info.query.query_type()).await);
+        let [query] = request.queries.queries() else { return Reply::failed(ResponseCode::FormErr) };
+        let query = query.original();
+        if query.query_class() != DNSClass::IN {
+            return Reply::failed(ResponseCode::Refused);
         }
-        let additionals = further.iter().filter_map(wire).collect();
-        Response { code, authoritative: true, answers, soa, additionals }
+        let zone = self.current.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(zone) = zone else { return Reply::failed(ResponseCode::ServFail) };
+        match answer(&zone, query.name(), query.query_type()) {
+            Decision::Answer(answer) => Reply::of(answer),
+            Decision::Forward => self.forward(query.clone()).await,
+            Decision::Chase(answer, target) => {
+                let mut reply = Reply::of(answer);
+                // The alias itself is true whether or not its target can be found now.
+                reply.answers.extend(self.forward(Query::query(target, query.query_type())).await.answers);
+                reply
+            }
+        }
     }
 
-    async fn forward(&self, request: &Request) -> Response {
-        if self.resolvers.is_empty() {
-            return Response::empty(ResponseCode::Refused);
-        }
-        match forward::ask(&self.resolvers, request.as_slice()).await {
-            None => Response::empty(ResponseCode::ServFail),
-            Some(message) => Response {
-                code: message.metadata.response_code,
+    async fn forward(&self, query: Query) -> Reply {
+        let mut question = Message::query();
+        question.metadata.recursion_desired = true;
+        question.add_query(query);
+        match self.forwarder.ask(&question).await {
+            Ok(answer) => Reply {
+                code: Some(answer.metadata.response_code),
                 authoritative: false,
-                answers: message.answers,
-                soa: message.authorities,
-                additionals: message.additionals,
+                answers: answer.answers,
+                authorities: answer.authorities,
+                additionals: answer.additionals,
             },
+            Err(ForwardError::Nobody) => Reply::failed(ResponseCode::Refused),
+            Err(error) => {
+                tracing::debug!(%error, "cannot forward a question");
+                Reply::failed(ResponseCode::ServFail)
+            }
         }
     }
-
-    /// The records of an ExternalName's target, so that clients need not ask again.
-    async fn chase(&self, target: &str, record_type: RecordType) -> Vec<WireRecord> {
-        if self.resolvers.is_empty() || record_type == RecordType::CNAME {
-            return Vec::new();
-        }
-        let Ok(name) = Name::from_ascii(format!("{target}.")) else { return Vec::new() };
-        let mut query = hickory_proto::op::Message::query();
-        query.add_query(hickory_proto::op::Query::query(name, record_type));
-        query.metadata.recursion_desired = true;
-        let Ok(bytes) = query.to_vec() else { return Vec::new() };
-        forward::ask(&self.resolvers, &bytes).await.map(|message| message.answers).unwrap_or_default()
-    }
 }
 
-fn query_type(record_type: RecordType) -> QueryType {
-    match record_type {
-        RecordType::A => QueryType::A,
-        RecordType::AAAA => QueryType::Aaaa,
-        RecordType::SRV => QueryType::Srv,
-        RecordType::PTR => QueryType::Ptr,
-        RecordType::TXT => QueryType::Txt,
-        RecordType::CNAME => QueryType::Cname,
-        _ => QueryType::Other,
-    }
-}
-
-/// `None` for a name that does not fit on the wire, which the API's validation keeps out.
-fn wire(record: &Record) -> Option<WireRecord> {
-    let name = |name: &str| Name::from_ascii(format!("{name}.")).ok();
-    let data = match &record.data {
-        Data::Address(std::net::IpAddr::V4(ip)) => RData::A(A(*ip)),
-        Data::Address(std::net::IpAddr::V6(ip)) => RData::AAAA(AAAA(*ip)),
-        Data::Srv { weight, port, target } => RData::SRV(SRV::new(0, *weight, *port, name(target)?)),
-        Data::Ptr(target) => RData::PTR(PTR(name(target)?)),
-        Data::Cname(target) => RData::CNAME(CNAME(name(target)?)),
-        Data::Txt(text) => RData::TXT(TXT::new(vec![text.clone()])),
-    };
-    Some(WireRecord::from_rdata(name(&record.name)?, TTL_SECONDS, data))
-}
-
-/// What says how long a negative answer may be kept.
-fn start_of_authority(zone: &Zone) -> Option<WireRecord> {
-    let name = |name: String| Name::from_ascii(name).ok();
-    let of = name(format!("{}.", zone.domain))?;
-    let server = name(format!("ns.dns.{}.", zone.domain))?;
-    let mailbox = name(format!("hostmaster.{}.", zone.domain))?;
-    let soa = SOA::new(server, mailbox, 1, 7200, 1800, 86400, TTL_SECONDS);
-    Some(WireRecord::from_rdata(of, TTL_SECONDS, RData::SOA(soa)))
-}
+#[cfg(test)]
+#[path = "server/tests.rs"]
+mod tests;

@@ -1,6 +1,6 @@
-//! The zone: what the Services and EndpointSlices of the cluster mean to DNS.
+//! What can be asked for: Services and their endpoints, indexed by name and by address.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -9,133 +9,151 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 
 const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 
-/// All names of one cluster, as of one moment.
+/// A snapshot of the cluster's names. Labels are lowercase.
 #[derive(Clone, Debug, Default)]
 pub struct Zone {
-    /// `cluster.local`, in lower case, without a dot at the end.
-    pub domain: String,
-    pub(crate) namespaces: BTreeMap<String, BTreeMap<String, ServiceNames>>,
-    pub(crate) reverse: HashMap<IpAddr, Vec<String>>,
+    /// The cluster's domain, as labels.
+    pub(crate) domain: Vec<String>,
+    /// Rises with every change.
+    pub(crate) serial: u32,
+    /// By namespace and name.
+    pub(crate) services: BTreeMap<(String, String), Entry>,
+    /// Namespaces that have Services.
+    pub(crate) namespaces: BTreeSet<String>,
+    /// Names below the domain, by address.
+    pub(crate) reverse: BTreeMap<IpAddr, BTreeSet<String>>,
+    pub(crate) reverse_cidrs: Vec<(IpAddr, u8)>,
 }
 
-/// What one Service's name leads to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ServiceNames {
-    /// Cluster addresses; none for a headless Service.
-    pub(crate) addresses: Vec<IpAddr>,
-    /// The target of an ExternalName Service.
-    pub(crate) external_name: Option<String>,
-    /// Named ports of a Service with cluster addresses.
-    pub(crate) ports: Vec<NamedPort>,
-    /// Endpoints of a headless Service, by host name.
-    pub(crate) hosts: BTreeMap<String, Host>,
-}
-
-/// One endpoint of a headless Service.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Host {
-    pub(crate) addresses: BTreeSet<IpAddr>,
-    pub(crate) ports: Vec<NamedPort>,
-}
-
-/// A port that has SRV records.
+/// A Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NamedPort {
+pub(crate) enum Entry {
+    /// Leads elsewhere.
+    External(String),
+    /// Has addresses of its own, or (headless) those of its endpoints.
+    Local {
+        /// Empty if headless.
+        cluster_ips: Vec<IpAddr>,
+        ports: Vec<Port>,
+        endpoints: Vec<Endpoint>,
+    },
+}
+
+/// A named port.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Port {
     pub(crate) name: String,
-    /// In lower case.
+    /// `tcp`, `udp` or `sctp`.
     pub(crate) protocol: String,
-    pub(crate) port: u16,
+    pub(crate) number: u16,
+}
+
+/// A ready endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Endpoint {
+    /// The Pod's hostname, or its address with dashes.
+    pub(crate) hostname: String,
+    pub(crate) ip: IpAddr,
+    pub(crate) ports: Vec<Port>,
 }
 
 impl Zone {
-    /// Builds the zone.
-    pub fn build(domain: &str, services: &[Arc<Service>], slices: &[Arc<EndpointSlice>]) -> Self {
-        let mut zone = Self { domain: domain.trim_end_matches('.').to_lowercase(), ..Self::default() };
-        for service in services {
-            zone.add_service(service);
-        }
+    /// The names that these objects give.
+    pub fn new(services: &[Arc<Service>], slices: &[Arc<EndpointSlice>], domain: &str, serial: u32) -> Self {
+        let mut endpoints: BTreeMap<(&str, &str), Vec<Endpoint>> = BTreeMap::new();
         for slice in slices {
-            zone.add_slice(slice);
+            let service = slice.metadata.labels.as_ref().and_then(|labels| labels.get(SERVICE_NAME_LABEL));
+            if let (Some(namespace), Some(service)) = (slice.metadata.namespace.as_deref(), service) {
+                endpoints.entry((namespace, service)).or_default().extend(ready_endpoints(slice));
+            }
+        }
+        let domain = domain.trim_end_matches('.').split('.').map(str::to_ascii_lowercase).collect();
+        let mut zone = Self { domain, serial, ..Self::default() };
+        for service in services {
+            let (Some(namespace), Some(name)) =
+                (service.metadata.namespace.as_deref(), service.metadata.name.as_deref())
+            else {
+                continue;
+            };
+            let mut endpoints = endpoints.remove(&(namespace, name)).unwrap_or_default();
+            endpoints.sort();
+            endpoints.dedup();
+            if let Some(entry) = entry(service, endpoints) {
+                zone.insert(namespace, name, entry);
+            }
         }
         zone
     }
 
-    /// The full name of something in a namespace's Services.
-    pub(crate) fn service_name(&self, namespace: &str, name: &str) -> String {
-        format!("{name}.{namespace}.svc.{}", self.domain)
+    /// Networks whose reverse names belong to this zone whether they exist or not.
+    #[must_use]
+    pub fn with_reverse_cidrs(mut self, cidrs: &[(IpAddr, u8)]) -> Self {
+        self.reverse_cidrs = cidrs.to_vec();
+        self
     }
 
-    fn add_service(&mut self, service: &Service) {
-        let (Some(namespace), Some(name)) = (&service.metadata.namespace, &service.metadata.name) else {
-            return;
-        };
-        let Some(spec) = &service.spec else { return };
-        let mut names = ServiceNames::default();
-        if spec.type_.as_deref() == Some("ExternalName") {
-            names.external_name = spec.external_name.clone();
-        } else {
-            let ips = spec.cluster_ips.clone().or_else(|| spec.cluster_ip.clone().map(|ip| vec![ip]));
-            // "None" and "" are no addresses: such a Service is headless.
-            names.addresses = ips.iter().flatten().filter_map(|ip| ip.parse().ok()).collect();
-            names.ports = spec
-                .ports
-                .iter()
-                .flatten()
-                .filter_map(|port| {
-                    named_port(port.name.as_deref(), port.protocol.as_deref(), Some(port.port))
-                })
-                .collect();
-        }
-        let full_name = self.service_name(namespace, name);
-        for address in &names.addresses {
-            self.reverse.entry(*address).or_default().push(full_name.clone());
-        }
-        self.namespaces.entry(namespace.clone()).or_default().insert(name.clone(), names);
-    }
-
-    fn add_slice(&mut self, slice: &EndpointSlice) {
-        let meta = &slice.metadata;
-        let service = meta.labels.as_ref().and_then(|labels| labels.get(SERVICE_NAME_LABEL));
-        let (Some(namespace), Some(service)) = (&meta.namespace, service) else { return };
-        let Some(names) = self.namespaces.get_mut(namespace).and_then(|names| names.get_mut(service)) else {
-            return;
-        };
-        if !names.addresses.is_empty() || names.external_name.is_some() {
-            return;
-        }
-        let ports: Vec<NamedPort> = slice
-            .ports
-            .iter()
-            .flatten()
-            .filter_map(|port| named_port(port.name.as_deref(), port.protocol.as_deref(), port.port))
-            .collect();
-        let mut found = Vec::new();
-        for endpoint in &slice.endpoints {
-            if endpoint.conditions.as_ref().is_some_and(|conditions| conditions.ready == Some(false)) {
-                continue;
+    fn insert(&mut self, namespace: &str, name: &str, entry: Entry) {
+        if let Entry::Local { cluster_ips, endpoints, .. } = &entry {
+            for ip in cluster_ips {
+                self.reverse.entry(*ip).or_default().insert(format!("{name}.{namespace}.svc"));
             }
-            for address in endpoint.addresses.iter().filter_map(|address| address.parse::<IpAddr>().ok()) {
-                let host_name = endpoint.hostname.clone().unwrap_or_else(|| dashed(address));
-                let host = names.hosts.entry(host_name.clone()).or_default();
-                host.addresses.insert(address);
-                host.ports.clone_from(&ports);
-                found.push((address, format!("{host_name}.{service}")));
+            for endpoint in endpoints {
+                let full = format!("{}.{name}.{namespace}.svc", endpoint.hostname);
+                self.reverse.entry(endpoint.ip).or_default().insert(full);
             }
         }
-        for (address, name) in found {
-            let full_name = self.service_name(namespace, &name);
-            self.reverse.entry(address).or_default().push(full_name);
-        }
+        self.namespaces.insert(namespace.to_owned());
+        self.services.insert((namespace.to_owned(), name.to_owned()), entry);
     }
 }
 
-fn named_port(name: Option<&str>, protocol: Option<&str>, port: Option<i32>) -> Option<NamedPort> {
-    let name = name.filter(|name| !name.is_empty())?.to_owned();
-    let protocol = protocol.unwrap_or("TCP").to_lowercase();
-    Some(NamedPort { name, protocol, port: port?.try_into().ok()? })
+fn entry(service: &Service, endpoints: Vec<Endpoint>) -> Option<Entry> {
+    let spec = service.spec.as_ref()?;
+    if spec.type_.as_deref() == Some("ExternalName") {
+        return spec.external_name.clone().map(Entry::External);
+    }
+    let ips = spec.cluster_ips.iter().flatten().chain(&spec.cluster_ip);
+    let mut cluster_ips: Vec<IpAddr> = ips.filter_map(|ip| ip.parse().ok()).collect();
+    cluster_ips.sort_unstable();
+    cluster_ips.dedup();
+    let ports = spec
+        .ports
+        .iter()
+        .flatten()
+        .filter_map(|port| port_of(port.name.as_deref(), port.protocol.as_deref(), port.port));
+    Some(Entry::Local { cluster_ips, ports: ports.collect(), endpoints })
 }
 
-/// `10-42-0-7`: the host name of an endpoint that has none.
-pub(crate) fn dashed(address: IpAddr) -> String {
-    address.to_string().replace(['.', ':'], "-")
+fn port_of(name: Option<&str>, protocol: Option<&str>, number: i32) -> Option<Port> {
+    Some(Port {
+        name: name.unwrap_or_default().to_ascii_lowercase(),
+        protocol: protocol.unwrap_or("TCP").to_ascii_lowercase(),
+        number: u16::try_from(number).ok()?,
+    })
+}
+
+fn ready_endpoints(slice: &EndpointSlice) -> impl Iterator<Item = Endpoint> {
+    let ports: Vec<Port> = slice
+        .ports
+        .iter()
+        .flatten()
+        .filter_map(|port| port_of(port.name.as_deref(), port.protocol.as_deref(), port.port?))
+        .collect();
+    let is_ready = |endpoint: &&k8s_openapi::api::discovery::v1::Endpoint| {
+        endpoint.conditions.as_ref().and_then(|conditions| conditions.ready).unwrap_or(true)
+    };
+    slice.endpoints.iter().filter(is_ready).flat_map(move |endpoint| {
+        let ports = ports.clone();
+        let hostname = endpoint.hostname.clone();
+        endpoint.addresses.iter().filter_map(move |address| {
+            let ip: IpAddr = address.parse().ok()?;
+            let hostname = hostname.clone().unwrap_or_else(|| dashed(ip)).to_ascii_lowercase();
+            Some(Endpoint { hostname, ip, ports: ports.clone() })
+        })
+    })
+}
+
+/// An address as one label.
+fn dashed(ip: IpAddr) -> String {
+    ip.to_string().replace(['.', ':'], "-")
 }

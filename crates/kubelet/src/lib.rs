@@ -28,6 +28,7 @@ mod pods;
 mod probes;
 mod pull;
 mod quantity;
+mod server;
 mod volumes;
 mod worker;
 
@@ -59,6 +60,15 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// The server's address cannot be had.
+    #[error("listen on {address}")]
+    Listen {
+        /// Which.
+        address: std::net::SocketAddr,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
 }
 
 /// What a kubelet is made of beside its configuration.
@@ -85,11 +95,15 @@ pub struct Parts {
 ///
 /// # Errors
 /// The runtime does not answer, or a directory cannot be made.
-pub async fn run(config: Config, parts: Parts) -> Result<(), Error> {
+pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
     for path in [config.root_dir.join("pods"), config.pod_logs_dir.clone()] {
         std::fs::create_dir_all(&path)
             .map_err(|source| Error::Directory { path: path.display().to_string(), source })?;
     }
+    let listener = match &mut config.server {
+        Some(server) => Some(listen(server).await?),
+        None => None,
+    };
     let request = v1::VersionRequest { version: "v1".into() };
     let version = parts.runtime.version(request).await.map_err(Error::Runtime)?;
     let machine = Arc::new(node::read_machine(&config, &version));
@@ -112,7 +126,25 @@ pub async fn run(config: Config, parts: Parts) -> Result<(), Error> {
     });
     context.tasks.spawn("node status", node::run(context.clone(), machine));
     let pods = pods::informer(&context);
+    if let (Some(server), Some(listener)) = (context.config.server.clone(), listener) {
+        let handler = Arc::new(server::Server { context: context.clone(), pods: pods.clone() });
+        context.tasks.spawn("kubelet server", server::serve(handler, listener, server));
+    }
     context.tasks.spawn("pods", pods::run(context.clone(), pods));
     context.tasks.stopping().await;
     Ok(())
 }
+
+/// Listens, and notes the port in the configuration, so that the Node tells it.
+async fn listen(server: &mut ServerConfig) -> Result<tokio::net::TcpListener, Error> {
+    let address = server.listen;
+    let bound = async {
+        let listener = tokio::net::TcpListener::bind(address).await?;
+        server.listen = listener.local_addr()?;
+        Ok(listener)
+    };
+    bound.await.map_err(|source| Error::Listen { address, source })
+}
+
+#[cfg(test)]
+mod tests;

@@ -29,50 +29,47 @@ const UNREADY_PERIOD: Duration = Duration::from_millis(100);
 pub(crate) async fn run(context: Arc<Context>, machine: Arc<Machine>) {
     context.tasks.spawn("node lease", lease::keep(context.clone()));
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(7), 0.2);
-    while let Err(error) = register(&context, &machine).await {
-        tracing::warn!(%error, node = context.config.node_name, "the node was not registered");
+    let recorded = loop {
+        match register(&context, &machine).await {
+            Ok(recorded) => break recorded,
+            Err(error) => {
+                tracing::warn!(%error, node = context.config.node_name, "the node was not registered");
+            }
+        }
         tokio::time::sleep(backoff.next(&context.random)).await;
-    }
-    keep_status(&context, &machine).await;
+    };
+    keep_status(&context, &machine, recorded).await;
 }
 
-/// Creates the Node with its status, or brings an existing one's labels up to date.
-async fn register(context: &Context, machine: &Machine) -> Result<(), kube::Error> {
+/// Creates the Node with its status, or brings an existing one's labels up to date. Gives the conditions that
+/// the API server has.
+async fn register(context: &Context, machine: &Machine) -> Result<Vec<NodeCondition>, kube::Error> {
     let api: Api<Node> = Api::all(context.client.clone());
-    let node = object::node(&context.config, machine);
+    let mut node = object::node(&context.config, machine);
+    let problem = runtime_problem(context).await;
+    node.status = Some(status(context, machine, problem.as_deref(), &[]).await);
+    let conditions = |node: Node| node.status.and_then(|s| s.conditions).unwrap_or_default();
     match api.create(&PostParams::default(), &node).await {
-        Ok(_) => {
+        Ok(node) => {
             tracing::info!(node = context.config.node_name, "registered the node");
-            Ok(())
+            Ok(conditions(node))
         }
         Err(kube::Error::Api(status)) if status.code == 409 => {
             let patch = json!({"metadata": {"labels": node.metadata.labels}});
             api.patch(&context.config.node_name, &PatchParams::default(), &Patch::Merge(&patch))
                 .await
-                .map(drop)
+                .map(conditions)
         }
         Err(error) => Err(error),
     }
 }
 
-async fn keep_status(context: &Context, machine: &Machine) {
+async fn keep_status(context: &Context, machine: &Machine, mut recorded: Vec<NodeCondition>) {
     let api: Api<Node> = Api::all(context.client.clone());
     let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10), 0.2);
-    let mut recorded: Option<Vec<NodeCondition>> = None;
     loop {
-        let before = match recorded.take() {
-            Some(conditions) => conditions,
-            None => match api.get(&context.config.node_name).await {
-                Ok(node) => node.status.and_then(|s| s.conditions).unwrap_or_default(),
-                Err(error) => {
-                    tracing::warn!(%error, "the node was not read");
-                    tokio::time::sleep(backoff.next(&context.random)).await;
-                    continue;
-                }
-            },
-        };
         let problem = runtime_problem(context).await;
-        let status = status(context, machine, problem.as_deref(), &before).await;
+        let status = status(context, machine, problem.as_deref(), &recorded).await;
         let patch = json!({"status": patch_of(&status)});
         let pause = match api
             .patch_status(&context.config.node_name, &PatchParams::default(), &Patch::Strategic(&patch))
@@ -80,7 +77,7 @@ async fn keep_status(context: &Context, machine: &Machine) {
         {
             Ok(_) => {
                 backoff.reset();
-                recorded = status.conditions;
+                recorded = status.conditions.unwrap_or_default();
                 if problem.is_some() { UNREADY_PERIOD } else { STATUS_PERIOD }
             }
             Err(error) => {

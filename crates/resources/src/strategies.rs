@@ -18,7 +18,26 @@ pub const CONFIG_MAP: Strategy = Strategy {
     ..GENERIC
 };
 /// Endpoints.
-pub const ENDPOINTS: Strategy = GENERIC;
+pub const ENDPOINTS: Strategy = Strategy { allow_create_on_update: true, ..GENERIC };
+/// LimitRanges.
+pub const LIMIT_RANGE: Strategy = Strategy { allow_create_on_update: true, ..GENERIC };
+/// PodDisruptionBudgets.
+pub const POD_DISRUPTION_BUDGET: Strategy = Strategy {
+    allow_unconditional_update: false,
+    status_counts: &["currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"],
+    ..SPEC_AND_STATUS
+};
+/// HorizontalPodAutoscalers.
+pub const HORIZONTAL_POD_AUTOSCALER: Strategy =
+    Strategy { status_counts: &["currentReplicas", "desiredReplicas"], ..STATUS_ONLY };
+/// VolumeAttachments.
+pub const VOLUME_ATTACHMENT: Strategy =
+    Strategy { allow_unconditional_update: false, prepare_for_create: prepare::not_attached, ..STATUS_ONLY };
+/// CustomResourceDefinitions.
+pub const CUSTOM_RESOURCE_DEFINITION: Strategy =
+    Strategy { allow_unconditional_update: false, ..SPEC_AND_STATUS };
+/// Webhook configurations.
+pub const WEBHOOK_CONFIGURATION: Strategy = Strategy { allow_unconditional_update: false, ..CONTENT };
 /// EndpointSlices.
 pub const ENDPOINT_SLICE: Strategy = Strategy {
     validate_create: v::endpoint_slice::check,
@@ -87,6 +106,7 @@ fn pod_grace_period(pod: &serde_json::Value, asked: Option<i64>) -> i64 {
 pub const POD_TEMPLATE: Strategy = Strategy { generation: Generation::Content, ..GENERIC };
 /// ReplicationControllers.
 pub const REPLICATION_CONTROLLER: Strategy = Strategy {
+    status_counts: &["replicas"],
     validate_create: v::apps::replication_controller,
     validate_update: v::apps::replication_controller_update,
     default_propagation: Propagation::Orphan,
@@ -99,6 +119,7 @@ pub const SECRET: Strategy =
 pub const SERVICE_ACCOUNT: Strategy = GENERIC;
 /// Services.
 pub const SERVICE: Strategy = Strategy {
+    allow_create_on_update: true,
     validate_create: v::service::check,
     validate_update: v::service::update,
     name_rule: NameRule::Label1035,
@@ -109,6 +130,7 @@ pub const SERVICE: Strategy = Strategy {
 
 /// DaemonSets.
 pub const DAEMON_SET: Strategy = Strategy {
+    status_counts: &["currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady"],
     validate_create: v::apps::daemon_set,
     validate_update: v::apps::daemon_set_update,
     ..SPEC_AND_STATUS
@@ -121,12 +143,14 @@ pub const DEPLOYMENT: Strategy = Strategy {
 };
 /// ReplicaSets.
 pub const REPLICA_SET: Strategy = Strategy {
+    status_counts: &["replicas"],
     validate_create: v::apps::replica_set,
     validate_update: v::apps::replica_set_update,
     ..SPEC_AND_STATUS
 };
 /// StatefulSets.
 pub const STATEFUL_SET: Strategy = Strategy {
+    status_counts: &["availableReplicas", "replicas"],
     validate_create: v::apps::stateful_set,
     validate_update: v::apps::stateful_set_update,
     ..SPEC_AND_STATUS

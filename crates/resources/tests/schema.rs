@@ -1,5 +1,7 @@
 //! The table, the defaults and the schema name the same things.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use resources::{defaults, find, table};
 use schema::walk::default::Defaults;
 use serde_json::Value;

@@ -51,19 +51,18 @@ pub(crate) struct ShimClient {
 
 impl ShimClient {
     /// Connects to the shim of the sandbox that lives in `dir`.
-    pub(crate) fn connect(socket: &Path, sandbox: String, runtime: Weak<Inner>, tasks: &base::Tasks) -> io::Result<Self> {
+    pub(crate) fn connect(
+        socket: &Path,
+        sandbox: String,
+        runtime: Weak<Inner>,
+        tasks: &base::Tasks,
+    ) -> io::Result<Self> {
         let fd = descriptors::connect_to(socket).map_err(io::Error::other)?;
         descriptors::set_nonblocking(&fd).map_err(io::Error::other)?;
         let fd = crate::client::watched(fd)?;
         let (requests, receiver) = mpsc::channel(REQUESTS_MAX);
-        let connection = Connection {
-            fd,
-            next: 0,
-            answers: HashMap::new(),
-            exits: HashMap::new(),
-            sandbox,
-            runtime,
-        };
+        let connection =
+            Connection { fd, next: 0, answers: HashMap::new(), exits: HashMap::new(), sandbox, runtime };
         tasks.spawn("shim connection", connection.run(receiver));
         Ok(Self { requests })
     }
@@ -84,7 +83,12 @@ impl ShimClient {
         answer.map(|(_, descriptors)| (id, descriptors, exit))
     }
 
-    async fn send(&self, call: Call, descriptors: Vec<OwnedFd>, exit: Option<oneshot::Sender<i32>>) -> (u64, Answer) {
+    async fn send(
+        &self,
+        call: Call,
+        descriptors: Vec<OwnedFd>,
+        exit: Option<oneshot::Sender<i32>>,
+    ) -> (u64, Answer) {
         let (answer, receiver) = oneshot::channel();
         if self.requests.send(Outgoing { call, descriptors, answer, exit }).await.is_err() {
             return (0, Err(ShimError::Gone));

@@ -28,7 +28,10 @@ const START_ERROR_CODE: i32 = 128;
 const LOST_CODE: i32 = 255;
 
 impl Inner {
-    pub(crate) async fn create_container(self: &Arc<Self>, request: v1::CreateContainerRequest) -> CriResult<String> {
+    pub(crate) async fn create_container(
+        self: &Arc<Self>,
+        request: v1::CreateContainerRequest,
+    ) -> CriResult<String> {
         let config = request.config.ok_or_else(|| CriError::InvalidArgument("config must be set".into()))?;
         if config.metadata.is_none() {
             return Err(CriError::InvalidArgument("config.metadata must be set".into()));
@@ -38,8 +41,10 @@ impl Inner {
             return Err(CriError::FailedPrecondition(format!("pod sandbox {} is not ready", sandbox.id)));
         }
         let name = config.image.as_ref().map(|image| image.image.clone()).unwrap_or_default();
-        let image =
-            self.images.find(&name).ok_or_else(|| CriError::NotFound(format!("image {name:?} is not present")))?;
+        let image = self
+            .images
+            .find(&name)
+            .ok_or_else(|| CriError::NotFound(format!("image {name:?} is not present")))?;
         let this = Arc::clone(self);
         let id = self.new_id();
         let container = blocking(move || {
@@ -151,7 +156,10 @@ impl Inner {
             NamespaceMode::Target => {
                 let target = self.container(&options.target_id)?;
                 let Status::Running(pid, _) = *target.status.borrow() else {
-                    return Err(CriError::FailedPrecondition(format!("container {} is not running", target.id)));
+                    return Err(CriError::FailedPrecondition(format!(
+                        "container {} is not running",
+                        target.id
+                    )));
                 };
                 (PidNamespace::Path(PathBuf::from(format!("/proc/{pid}/ns/pid"))), true)
             }
@@ -164,8 +172,10 @@ impl Inner {
             NamespaceMode::Node => PathBuf::from("/dev/shm"),
             _ => dir.join("shm"),
         };
-        let files = [("/etc/hosts", "hosts"), ("/etc/hostname", "hostname"), ("/etc/resolv.conf", "resolv.conf")];
-        let mut files: Vec<_> = files.iter().map(|(path, name)| ((*path).to_owned(), dir.join(name))).collect();
+        let files =
+            [("/etc/hosts", "hosts"), ("/etc/hostname", "hostname"), ("/etc/resolv.conf", "resolv.conf")];
+        let mut files: Vec<_> =
+            files.iter().map(|(path, name)| ((*path).to_owned(), dir.join(name))).collect();
         files.push(("/dev/shm".to_owned(), shm));
         files
     }
@@ -174,7 +184,10 @@ impl Inner {
         let container = self.container(id)?;
         if *container.status.borrow() != Status::Created {
             let state = container.status.borrow().cri().as_str_name();
-            return Err(CriError::FailedPrecondition(format!("container {} is in state {state}", container.id)));
+            return Err(CriError::FailedPrecondition(format!(
+                "container {} is in state {state}",
+                container.id
+            )));
         }
         let shim = self.shim_of(&container)?;
         match shim.ask(Call::Start { container: container.id.clone() }, Vec::new()).await {
@@ -235,14 +248,14 @@ impl Inner {
         let Ok(container) = self.container(id) else { return Ok(()) };
         self.stop_container(&container.id, 0).await?;
         if let Ok(shim) = self.shim_of(&container) {
-            not_running_is_fine(shim.ask(Call::Delete { container: container.id.clone() }, Vec::new()).await)?;
+            not_running_is_fine(
+                shim.ask(Call::Delete { container: container.id.clone() }, Vec::new()).await,
+            )?;
         }
         let dir = self.container_dir(&container);
-        let this = Arc::clone(self);
         let cgroup = container.record.cgroup.clone();
         blocking(move || {
-            this.cgroups.remove(&cgroup).map_err(internal)?;
-            this.prune_cgroup(&cgroup);
+            crate::cgroups::remove_tree(&cgroup).map_err(internal)?;
             sys::mount::detach(&dir.join("rootfs")).map_err(internal)?;
             std::fs::remove_dir_all(&dir).map_err(internal)
         })
@@ -285,7 +298,9 @@ impl Inner {
         });
         match exited.await {
             Ok(exited) => self.container_exited(&container.id, exited),
-            Err(error) => tracing::warn!(container = %container.id, %error, "cannot end an orphaned container"),
+            Err(error) => {
+                tracing::warn!(container = %container.id, %error, "cannot end an orphaned container")
+            }
         }
     }
 
@@ -396,7 +411,18 @@ fn devices(config: &v1::ContainerConfig, privileged: bool) -> Result<Vec<HostDev
     if privileged {
         let entries = std::fs::read_dir("/dev").map_err(|error| format!("cannot list /dev: {error}"))?;
         let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
-        let known = ["/dev/console", "/dev/ptmx", "/dev/tty", "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+        // A link such as /dev/stdin is no device of its own.
+        let paths = paths.filter(|path| path.symlink_metadata().is_ok_and(|metadata| !metadata.is_symlink()));
+        let known = [
+            "/dev/console",
+            "/dev/ptmx",
+            "/dev/tty",
+            "/dev/null",
+            "/dev/zero",
+            "/dev/full",
+            "/dev/random",
+            "/dev/urandom",
+        ];
         let others = paths.filter(|path| !known.iter().any(|known| path == Path::new(known)));
         devices.extend(others.filter_map(|path| device(&path, &path.to_string_lossy(), "rwm")));
     }

@@ -4,7 +4,8 @@ use cri::v1::DnsConfig;
 
 /// `/etc/resolv.conf` of a Pod; `host` is what it is without a configuration.
 pub(crate) fn resolv_conf(dns: Option<&DnsConfig>, host: &str) -> String {
-    let Some(dns) = dns.filter(|dns| !(dns.servers.is_empty() && dns.searches.is_empty() && dns.options.is_empty()))
+    let Some(dns) =
+        dns.filter(|dns| !(dns.servers.is_empty() && dns.searches.is_empty() && dns.options.is_empty()))
     else {
         return host.to_owned();
     };

@@ -106,7 +106,8 @@ impl ImageStore {
         }
         let index = root.join("index.json");
         let images: Vec<Image> = match fs::read(&index) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|e| ImageError::io("read the image index")(e.into()))?,
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .map_err(|e| ImageError::io("read the image index")(e.into()))?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(ImageError::io("read the image index")(error)),
         };
@@ -176,12 +177,17 @@ impl ImageStore {
         }
         self.write_index(&changed)?;
         *images = changed;
-        let mut needed: BTreeSet<String> = images.values().flat_map(|image| image.layers.iter().cloned()).collect();
+        let mut needed: BTreeSet<String> =
+            images.values().flat_map(|image| image.layers.iter().cloned()).collect();
         if in_use.contains(&image.id) {
             needed.extend(image.layers.iter().cloned());
         }
         drop(images);
-        image.layers.iter().filter(|layer| !needed.contains(*layer)).try_for_each(|layer| self.remove_layer(layer))
+        image
+            .layers
+            .iter()
+            .filter(|layer| !needed.contains(*layer))
+            .try_for_each(|layer| self.remove_layer(layer))
     }
 
     /// The directory of the store.
@@ -201,7 +207,9 @@ impl ImageStore {
         let target = self.layer_dir(digest);
         match fs::rename(unpacked, &target) {
             // Somebody else unpacked the same layer meanwhile.
-            Err(_) if target.exists() => fs::remove_dir_all(unpacked).map_err(ImageError::io("remove a spare layer")),
+            Err(_) if target.exists() => {
+                fs::remove_dir_all(unpacked).map_err(ImageError::io("remove a spare layer"))
+            }
             other => other.map_err(ImageError::io("keep a layer")),
         }
     }
@@ -218,14 +226,18 @@ impl ImageStore {
 
     fn remove_layer(&self, digest: &str) -> Result<(), ImageError> {
         match fs::remove_dir_all(self.layer_dir(digest)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(ImageError::io("remove a layer")(error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(ImageError::io("remove a layer")(error))
+            }
             _ => Ok(()),
         }
     }
 
     fn clear_temporary(&self) -> Result<(), ImageError> {
         let tmp = self.root.join("tmp");
-        fs::remove_dir_all(&tmp).and_then(|()| fs::create_dir(&tmp)).map_err(ImageError::io("clear temporary files"))
+        fs::remove_dir_all(&tmp)
+            .and_then(|()| fs::create_dir(&tmp))
+            .map_err(ImageError::io("clear temporary files"))
     }
 
     fn write_index(&self, images: &BTreeMap<String, Image>) -> Result<(), ImageError> {

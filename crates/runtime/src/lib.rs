@@ -10,6 +10,7 @@ pub mod oci;
 pub mod seccomp;
 pub mod shim;
 
+mod cgroups;
 mod client;
 mod containers;
 mod files;

@@ -141,7 +141,7 @@ fn process(input: &Input<'_>, user: &User, security: &Security) -> Result<Value,
         "terminal": config.tty,
         "user": { "uid": user.uid, "gid": user.gid, "additionalGids": user.groups },
         "args": args,
-        "env": env(input),
+        "env": env(input, &user.home),
         "cwd": cwd,
         "capabilities": { "bounding": way_there, "effective": way_there, "permitted": way_there },
         "noNewPrivileges": security_context(config).no_new_privs,
@@ -158,7 +158,7 @@ fn args(config: &v1::ContainerConfig, image: &ImageConfig) -> Vec<String> {
 }
 
 /// The image's environment with CRI's on top.
-fn env(input: &Input<'_>) -> Vec<String> {
+fn env(input: &Input<'_>, home: &str) -> Vec<String> {
     let mut env: Vec<(String, String)> = vec![("PATH".to_owned(), DEFAULT_PATH.to_owned())];
     if !input.hostname.is_empty() {
         env.push(("HOSTNAME".to_owned(), input.hostname.to_owned()));
@@ -173,6 +173,9 @@ fn env(input: &Input<'_>) -> Vec<String> {
             Some((_, known)) => value.clone_into(known),
             None => env.push((key.to_owned(), value.to_owned())),
         }
+    }
+    if !env.iter().any(|(key, _)| key == "HOME") {
+        env.push(("HOME".to_owned(), home.to_owned()));
     }
     env.into_iter().map(|(key, value)| format!("{key}={value}")).collect()
 }

@@ -12,10 +12,12 @@ use tokio::sync::watch;
 
 use crate::images::import::Hints;
 use crate::images::{Image, ImageError, ImageStore, builtin, import};
+use crate::sandboxes::end_shim;
 use crate::shim::layout::{self, Exited, Started};
 use crate::shim::protocol::{Call, Done};
 use crate::state::{
-    Config, Container, ContainerRecord, Inner, OpenError, Runtime, Sandbox, SandboxRecord, Status, sandboxes_dir,
+    Config, Container, ContainerRecord, Inner, OpenError, Runtime, Sandbox, SandboxRecord, Status,
+    sandboxes_dir,
 };
 
 /// How long processes may take to die when everything is removed.
@@ -31,7 +33,8 @@ impl Runtime {
         let inner = Inner::new(config, images, cgroups, host_capabilities());
         for id in names_in(&sandboxes_dir(&inner.config.data_dir)) {
             match load_sandbox(&inner, &id) {
-                Ok(Some(sandbox)) => inner.take_up(sandbox).await,
+                Ok(Some(sandbox)) if sandbox.record.is_made => inner.take_up(sandbox).await,
+                Ok(Some(sandbox)) => inner.take_back(sandbox).await,
                 Ok(None) => discard(&inner, &id),
                 Err(error) => tracing::warn!(sandbox = %id, %error, "cannot read a sandbox"),
             }
@@ -90,12 +93,11 @@ impl Runtime {
         }
         let inner = Arc::clone(inner);
         let removed = tokio::task::spawn_blocking(move || {
-            remove_remains(&inner.config.data_dir, &inner.config.cgroup_root, &inner.cgroups)?;
-            inner.prune_cgroup(&format!("{}/shims", inner.config.cgroup_root));
-            inner.prune_cgroup(&inner.config.cgroup_root);
-            Ok(())
+            remove_remains(&inner.config.data_dir, &inner.config.cgroup_root, &inner.cgroups)
         });
-        removed.await.unwrap_or_else(|error| Err(io::Error::other(error)).map_err(directory_error(Path::new(""))))
+        removed
+            .await
+            .unwrap_or_else(|error| Err(io::Error::other(error)).map_err(directory_error(Path::new(""))))
     }
 }
 
@@ -103,14 +105,16 @@ impl Runtime {
 ///
 /// # Errors
 /// The first thing that could not be removed.
-pub fn remove_remains(data_dir: &Path, cgroup_root: &str, cgroups: &sys::cgroup::Cgroups) -> Result<(), OpenError> {
+pub fn remove_remains(
+    data_dir: &Path,
+    cgroup_root: &str,
+    cgroups: &sys::cgroup::Cgroups,
+) -> Result<(), OpenError> {
     if !cgroup_root.trim_matches('/').is_empty() {
         cgroups.kill(cgroup_root, KILL_TIMEOUT)?;
     }
     sys::mount::detach_below(&data_dir.canonicalize().unwrap_or_else(|_| data_dir.to_owned()))?;
-    if !cgroup_root.trim_matches('/').is_empty() {
-        cgroups.remove(cgroup_root)?;
-    }
+    crate::cgroups::remove_tree(cgroup_root).map_err(directory_error(Path::new(cgroup_root)))?;
     for dir in ["sandboxes", "images"] {
         let path = data_dir.join(dir);
         if path.exists() {
@@ -153,7 +157,8 @@ fn host_capabilities() -> Vec<String> {
 
 fn names_in(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort_unstable();
     names
 }
@@ -161,19 +166,25 @@ fn names_in(dir: &Path) -> Vec<String> {
 /// `None` if it was being made when the last runtime ended.
 fn load_sandbox(inner: &Inner, id: &str) -> io::Result<Option<Sandbox>> {
     let dir = inner.sandbox_dir(id);
-    let Some(record) = layout::read_json::<SandboxRecord>(&dir.join("sandbox.json"))? else { return Ok(None) };
+    let Some(record) = layout::read_json::<SandboxRecord>(&dir.join("sandbox.json"))? else {
+        return Ok(None);
+    };
     let Some(config) = read_message::<v1::PodSandboxConfig>(&dir.join("config.pb"))? else { return Ok(None) };
     Ok(Some(Sandbox { id: id.to_owned(), config, record, shim: None }))
 }
 
 fn load_container(inner: &Inner, sandbox: &str, id: &str) -> io::Result<Option<Container>> {
     let dir = layout::container_dir(&inner.sandbox_dir(sandbox), id);
-    let Some(record) = layout::read_json::<ContainerRecord>(&dir.join("container.json"))? else { return Ok(None) };
+    let Some(record) = layout::read_json::<ContainerRecord>(&dir.join("container.json"))? else {
+        return Ok(None);
+    };
     let Some(config) = read_message::<v1::ContainerConfig>(&dir.join("config.pb"))? else { return Ok(None) };
     let started: Option<Started> = layout::read_json(&dir.join(layout::STARTED))?;
     let exited: Option<Exited> = layout::read_json(&dir.join(layout::EXITED))?;
     let status = match (started, exited) {
-        (started, Some(exited)) => Status::Exited { started_at: started.map_or(0, |started| started.at), exited },
+        (started, Some(exited)) => {
+            Status::Exited { started_at: started.map_or(0, |started| started.at), exited }
+        }
         (Some(started), None) => Status::running(&started),
         (None, None) => Status::Created,
     };
@@ -192,13 +203,26 @@ fn read_message<T: Message + Default>(path: &Path) -> io::Result<Option<T>> {
 /// Removes a directory that a crash left half-made.
 fn discard(inner: &Inner, id: &str) {
     let dir = inner.sandbox_dir(id);
-    let removed = sys::mount::detach_below(&dir).map_err(io::Error::other).and_then(|_| std::fs::remove_dir_all(&dir));
+    let removed =
+        sys::mount::detach_below(&dir).map_err(io::Error::other).and_then(|_| std::fs::remove_dir_all(&dir));
     if let Err(error) = removed {
         tracing::warn!(sandbox = %id, %error, "cannot remove a half-made sandbox");
     }
 }
 
 impl Inner {
+    /// Undoes a sandbox whose making a crash interrupted: nobody was told of it.
+    async fn take_back(self: &Arc<Self>, sandbox: Sandbox) {
+        if let Ok(shim) = self.shim_client(&sandbox.id, &self.sandbox_dir(&sandbox.id)) {
+            if let Err(error) = end_shim(&shim).await {
+                tracing::warn!(sandbox = %sandbox.id, %error, "cannot end the shim of a half-made sandbox");
+            }
+        }
+        if let Err(error) = self.take_down(&sandbox).await {
+            tracing::warn!(sandbox = %sandbox.id, %error, "cannot take back a half-made sandbox");
+        }
+    }
+
     /// Connects to the sandbox's shim, or finds that it is gone.
     async fn take_up(self: &Arc<Self>, mut sandbox: Sandbox) {
         let id = sandbox.id.clone();
@@ -225,7 +249,8 @@ impl Inner {
             tables.containers.extend(containers.clone());
         }
         for container in containers.values() {
-            let is_lost = matches!(*container.status.borrow(), Status::Running(..)) && !running.contains(&container.id);
+            let is_lost =
+                matches!(*container.status.borrow(), Status::Running(..)) && !running.contains(&container.id);
             if is_lost {
                 self.kill_orphan(container).await;
             }
@@ -235,7 +260,8 @@ impl Inner {
 
 fn discard_container(inner: &Inner, sandbox: &str, id: &str) {
     let dir = layout::container_dir(&inner.sandbox_dir(sandbox), id);
-    let removed = sys::mount::detach_below(&dir).map_err(io::Error::other).and_then(|_| std::fs::remove_dir_all(&dir));
+    let removed =
+        sys::mount::detach_below(&dir).map_err(io::Error::other).and_then(|_| std::fs::remove_dir_all(&dir));
     if let Err(error) = removed {
         tracing::warn!(container = %id, %error, "cannot remove a half-made container");
     }

@@ -21,7 +21,10 @@ use crate::state::{Inner, Sandbox, SandboxRecord, Status, blocking, internal};
 const SHM_BYTES: u64 = 64 << 20;
 
 impl Inner {
-    pub(crate) async fn run_pod_sandbox(self: &Arc<Self>, request: v1::RunPodSandboxRequest) -> CriResult<String> {
+    pub(crate) async fn run_pod_sandbox(
+        self: &Arc<Self>,
+        request: v1::RunPodSandboxRequest,
+    ) -> CriResult<String> {
         let config = request.config.ok_or_else(|| CriError::InvalidArgument("config must be set".into()))?;
         if config.metadata.is_none() {
             return Err(CriError::InvalidArgument("config.metadata must be set".into()));
@@ -63,15 +66,22 @@ impl Inner {
         })
         .await?;
         let shim = self.spawn_shim(&sandbox, listener).map_err(internal)?;
-        let ips = self.connect(&sandbox).await?;
-        let alive = shim.ask(Call::State, Vec::new()).await;
-        if let Err(error) = alive {
-            return Err(self.shim_failure(&sandbox.id, &error));
+        let connected = self.connect(&sandbox).await;
+        let alive =
+            shim.ask(Call::State, Vec::new()).await.map_err(|error| self.shim_failure(&sandbox.id, &error));
+        match connected.and_then(|ips| alive.map(|_| ips)) {
+            Ok(ips) => {
+                sandbox.record.ips = ips;
+                sandbox.record.is_made = true;
+                self.save(&sandbox).map_err(internal)?;
+                sandbox.shim = Some(shim);
+                Ok(sandbox)
+            }
+            Err(error) => {
+                end_shim(&shim).await?;
+                Err(error)
+            }
         }
-        sandbox.record.ips = ips;
-        self.save(&sandbox).map_err(internal)?;
-        sandbox.shim = Some(shim);
-        Ok(sandbox)
     }
 
     /// Directory, files, namespace and the shim's socket.
@@ -88,7 +98,10 @@ impl Inner {
         }
         let hostname = self.hostname(sandbox);
         let host = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
-        std::fs::write(dir.join("resolv.conf"), files::resolv_conf(sandbox.config.dns_config.as_ref(), &host))?;
+        std::fs::write(
+            dir.join("resolv.conf"),
+            files::resolv_conf(sandbox.config.dns_config.as_ref(), &host),
+        )?;
         std::fs::write(dir.join("hostname"), format!("{hostname}\n"))?;
         std::fs::copy("/etc/hosts", dir.join("hosts")).or_else(|_| {
             std::fs::write(dir.join("hosts"), "127.0.0.1 localhost\n::1 localhost\n").map(|()| 0)
@@ -122,8 +135,11 @@ impl Inner {
     fn spawn_shim(&self, sandbox: &Sandbox, listener: OwnedFd) -> io::Result<ShimClient> {
         let dir = self.sandbox_dir(&sandbox.id);
         let log = std::fs::File::create(dir.join(layout::SHIM_LOG))?;
-        let (program, arguments) =
-            self.config.shim_command.split_first().ok_or_else(|| io::Error::other("no shim command is configured"))?;
+        let (program, arguments) = self
+            .config
+            .shim_command
+            .split_first()
+            .ok_or_else(|| io::Error::other("no shim command is configured"))?;
         let mut child = tokio::process::Command::new(program)
             .args(arguments)
             .arg(&dir)
@@ -197,10 +213,7 @@ impl Inner {
         // Before the shim ends, so that its end surprises nobody.
         self.tables.lock().sandboxes.insert(stopped.id.clone(), stopped);
         if let Some(shim) = &sandbox.shim {
-            match shim.ask(Call::Shutdown, Vec::new()).await {
-                Ok(_) | Err(ShimError::Gone) => {}
-                Err(error) => return Err(error.into()),
-            }
+            end_shim(shim).await?;
         }
         self.take_down(&sandbox).await?;
         self.emit(&sandbox.id, &sandbox.id, v1::ContainerEventType::ContainerStoppedEvent);
@@ -208,7 +221,7 @@ impl Inner {
     }
 
     /// Network, namespace and mounts; the directory stays. May be repeated.
-    async fn take_down(self: &Arc<Self>, sandbox: &Sandbox) -> CriResult<()> {
+    pub(crate) async fn take_down(self: &Arc<Self>, sandbox: &Sandbox) -> CriResult<()> {
         if let (Some(network), Some(attachment)) = (&self.config.network, self.network_of(sandbox)) {
             network.remove(&attachment).await.map_err(|error| {
                 CriError::Internal(format!("failed to destroy network for sandbox {:?}: {error}", sandbox.id))
@@ -239,9 +252,8 @@ impl Inner {
         }
         let dir = self.sandbox_dir(&sandbox.id);
         let parent = self.cgroup_parent(&sandbox);
-        let this = Arc::clone(self);
         blocking(move || {
-            this.prune_cgroup(&parent);
+            crate::cgroups::remove_if_empty(&parent);
             std::fs::remove_dir_all(&dir).map_err(internal)
         })
         .await?;
@@ -252,19 +264,9 @@ impl Inner {
     }
 
     pub(crate) fn cgroup_parent(&self, sandbox: &Sandbox) -> String {
-        let parent = sandbox.config.linux.as_ref().map(|linux| linux.cgroup_parent.as_str()).unwrap_or_default();
+        let parent =
+            sandbox.config.linux.as_ref().map(|linux| linux.cgroup_parent.as_str()).unwrap_or_default();
         if parent.is_empty() { self.config.cgroup_root.clone() } else { parent.to_owned() }
-    }
-
-    /// Removes the cgroup if it is empty; controllers that only libcontainer uses have it too.
-    pub(crate) fn prune_cgroup(&self, path: &str) {
-        let mounts = sys::mount::mounts().unwrap_or_default();
-        for mount in mounts.iter().filter(|mount| mount.fs_type.starts_with("cgroup")) {
-            let dir = mount.target.join(path.trim_start_matches('/'));
-            if let Err(error) = std::fs::remove_dir(&dir) {
-                tracing::trace!(cgroup = %dir.display(), %error, "cgroup kept");
-            }
-        }
     }
 
     pub(crate) fn pod_sandbox_status(&self, sandbox: &Sandbox) -> v1::PodSandboxStatus {
@@ -275,7 +277,10 @@ impl Inner {
             metadata: sandbox.config.metadata.clone(),
             state: sandbox_state(sandbox).into(),
             created_at: sandbox.record.created_at,
-            network: Some(v1::PodSandboxNetworkStatus { ip: first.cloned().unwrap_or_default(), additional_ips }),
+            network: Some(v1::PodSandboxNetworkStatus {
+                ip: first.cloned().unwrap_or_default(),
+                additional_ips,
+            }),
             linux: Some(v1::LinuxPodSandboxStatus {
                 namespaces: Some(v1::Namespace { options: Some(sandbox.namespaces()) }),
             }),
@@ -308,6 +313,14 @@ impl Inner {
             }
             this.emit(&id, &id, v1::ContainerEventType::ContainerStoppedEvent);
         });
+    }
+}
+
+/// Has the shim kill what it has and end. No error if it is gone.
+pub(crate) async fn end_shim(shim: &ShimClient) -> CriResult<()> {
+    match shim.ask(Call::Shutdown, Vec::new()).await {
+        Ok(_) | Err(ShimError::Gone) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -34,7 +34,10 @@ impl Inner {
             container_event_type: kind.into(),
             created_at: self.now(),
             pod_sandbox_status,
-            containers_statuses: containers.iter().map(|container| self.container_status(container)).collect(),
+            containers_statuses: containers
+                .iter()
+                .map(|container| self.container_status(container))
+                .collect(),
         }
     }
 
@@ -55,12 +58,18 @@ impl RuntimeService for Runtime {
         })
     }
 
-    async fn run_pod_sandbox(&self, request: v1::RunPodSandboxRequest) -> CriResult<v1::RunPodSandboxResponse> {
+    async fn run_pod_sandbox(
+        &self,
+        request: v1::RunPodSandboxRequest,
+    ) -> CriResult<v1::RunPodSandboxResponse> {
         let pod_sandbox_id = self.0.run_pod_sandbox(request).await?;
         Ok(v1::RunPodSandboxResponse { pod_sandbox_id })
     }
 
-    async fn stop_pod_sandbox(&self, request: v1::StopPodSandboxRequest) -> CriResult<v1::StopPodSandboxResponse> {
+    async fn stop_pod_sandbox(
+        &self,
+        request: v1::StopPodSandboxRequest,
+    ) -> CriResult<v1::StopPodSandboxResponse> {
         self.0.stop_pod_sandbox(&request.pod_sandbox_id).await?;
         Ok(v1::StopPodSandboxResponse {})
     }
@@ -82,12 +91,18 @@ impl RuntimeService for Runtime {
         Ok(v1::PodSandboxStatusResponse {
             status: Some(self.0.pod_sandbox_status(&sandbox)),
             info: HashMap::new(),
-            containers_statuses: containers.iter().map(|container| self.0.container_status(container)).collect(),
+            containers_statuses: containers
+                .iter()
+                .map(|container| self.0.container_status(container))
+                .collect(),
             timestamp: self.0.now(),
         })
     }
 
-    async fn list_pod_sandbox(&self, request: v1::ListPodSandboxRequest) -> CriResult<v1::ListPodSandboxResponse> {
+    async fn list_pod_sandbox(
+        &self,
+        request: v1::ListPodSandboxRequest,
+    ) -> CriResult<v1::ListPodSandboxResponse> {
         let filter = request.filter.unwrap_or_default();
         let tables = self.0.tables.lock();
         let items = tables.sandboxes.values().map(|sandbox| v1::PodSandbox {
@@ -107,27 +122,42 @@ impl RuntimeService for Runtime {
         Ok(v1::ListPodSandboxResponse { items: items.collect() })
     }
 
-    async fn create_container(&self, request: v1::CreateContainerRequest) -> CriResult<v1::CreateContainerResponse> {
+    async fn create_container(
+        &self,
+        request: v1::CreateContainerRequest,
+    ) -> CriResult<v1::CreateContainerResponse> {
         let container_id = self.0.create_container(request).await?;
         Ok(v1::CreateContainerResponse { container_id })
     }
 
-    async fn start_container(&self, request: v1::StartContainerRequest) -> CriResult<v1::StartContainerResponse> {
+    async fn start_container(
+        &self,
+        request: v1::StartContainerRequest,
+    ) -> CriResult<v1::StartContainerResponse> {
         self.0.start_container(&request.container_id).await?;
         Ok(v1::StartContainerResponse {})
     }
 
-    async fn stop_container(&self, request: v1::StopContainerRequest) -> CriResult<v1::StopContainerResponse> {
+    async fn stop_container(
+        &self,
+        request: v1::StopContainerRequest,
+    ) -> CriResult<v1::StopContainerResponse> {
         self.0.stop_container(&request.container_id, request.timeout).await?;
         Ok(v1::StopContainerResponse {})
     }
 
-    async fn remove_container(&self, request: v1::RemoveContainerRequest) -> CriResult<v1::RemoveContainerResponse> {
+    async fn remove_container(
+        &self,
+        request: v1::RemoveContainerRequest,
+    ) -> CriResult<v1::RemoveContainerResponse> {
         self.0.remove_container(&request.container_id).await?;
         Ok(v1::RemoveContainerResponse {})
     }
 
-    async fn list_containers(&self, request: v1::ListContainersRequest) -> CriResult<v1::ListContainersResponse> {
+    async fn list_containers(
+        &self,
+        request: v1::ListContainersRequest,
+    ) -> CriResult<v1::ListContainersResponse> {
         let filter = request.filter.unwrap_or_default();
         let tables = self.0.tables.lock();
         let containers = tables.containers.values().map(listed).filter(|item| {
@@ -139,7 +169,10 @@ impl RuntimeService for Runtime {
         Ok(v1::ListContainersResponse { containers: containers.collect() })
     }
 
-    async fn container_status(&self, request: v1::ContainerStatusRequest) -> CriResult<v1::ContainerStatusResponse> {
+    async fn container_status(
+        &self,
+        request: v1::ContainerStatusRequest,
+    ) -> CriResult<v1::ContainerStatusResponse> {
         let container = self.0.container(&request.container_id)?;
         let status = Some(self.0.container_status(&container));
         Ok(v1::ContainerStatusResponse { status, info: HashMap::new() })
@@ -167,7 +200,10 @@ impl RuntimeService for Runtime {
         self.0.attach(request).await
     }
 
-    async fn container_stats(&self, request: v1::ContainerStatsRequest) -> CriResult<v1::ContainerStatsResponse> {
+    async fn container_stats(
+        &self,
+        request: v1::ContainerStatsRequest,
+    ) -> CriResult<v1::ContainerStatsResponse> {
         let container = self.0.container(&request.container_id)?;
         let this = Arc::clone(&self.0);
         let stats = blocking(move || Ok(stats(&this, &container))).await?;
@@ -192,13 +228,17 @@ impl RuntimeService for Runtime {
             reason: if problem.is_none() { String::new() } else { "NetworkPluginNotReady".into() },
             message: problem.unwrap_or_default(),
         };
-        let runtime = v1::RuntimeCondition { r#type: "RuntimeReady".into(), status: true, ..Default::default() };
+        let runtime =
+            v1::RuntimeCondition { r#type: "RuntimeReady".into(), status: true, ..Default::default() };
         Ok(v1::StatusResponse {
             status: Some(v1::RuntimeStatus { conditions: vec![runtime, network] }),
             info: HashMap::new(),
             runtime_handlers: vec![v1::RuntimeHandler {
                 name: String::new(),
-                features: Some(v1::RuntimeHandlerFeatures { recursive_read_only_mounts: true, user_namespaces: false }),
+                features: Some(v1::RuntimeHandlerFeatures {
+                    recursive_read_only_mounts: true,
+                    user_namespaces: false,
+                }),
             }],
             features: Some(v1::RuntimeFeatures { supplemental_groups_policy: true }),
         })
@@ -274,7 +314,8 @@ fn stats(inner: &Inner, container: &Container) -> v1::ContainerStats {
 #[async_trait]
 impl ImageService for Runtime {
     async fn list_images(&self, request: v1::ListImagesRequest) -> CriResult<v1::ListImagesResponse> {
-        let wanted = request.filter.and_then(|filter| filter.image).map(|image| image.image).unwrap_or_default();
+        let wanted =
+            request.filter.and_then(|filter| filter.image).map(|image| image.image).unwrap_or_default();
         let images = match wanted.as_str() {
             "" => self.0.images.list(),
             name => self.0.images.find(name).into_iter().collect(),
@@ -323,7 +364,10 @@ impl ImageService for Runtime {
             used_bytes: Some(v1::UInt64Value { value: used_bytes }),
             inodes_used: None,
         };
-        Ok(v1::ImageFsInfoResponse { image_filesystems: vec![usage.clone()], container_filesystems: vec![usage] })
+        Ok(v1::ImageFsInfoResponse {
+            image_filesystems: vec![usage.clone()],
+            container_filesystems: vec![usage],
+        })
     }
 }
 

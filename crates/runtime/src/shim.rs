@@ -14,6 +14,7 @@ pub mod logs;
 mod pause;
 pub mod protocol;
 mod server;
+mod trace;
 
 pub(crate) use executor::WAY_THERE;
 

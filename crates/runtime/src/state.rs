@@ -102,6 +102,8 @@ pub(crate) struct SandboxRecord {
     pub(crate) netns: Option<PathBuf>,
     pub(crate) handler: String,
     pub(crate) is_stopped: bool,
+    /// False while it is being made: a crash then leaves something to take back.
+    pub(crate) is_made: bool,
 }
 
 #[derive(Clone)]
@@ -226,7 +228,9 @@ impl Inner {
     pub(crate) fn shim_of(&self, container: &Container) -> Result<ShimClient, CriError> {
         let tables = self.tables.lock();
         let shim = tables.sandboxes.get(&container.sandbox).and_then(|sandbox| sandbox.shim.clone());
-        shim.ok_or_else(|| CriError::FailedPrecondition(format!("pod sandbox {} is not ready", container.sandbox)))
+        shim.ok_or_else(|| {
+            CriError::FailedPrecondition(format!("pod sandbox {} is not ready", container.sandbox))
+        })
     }
 
     pub(crate) fn containers_of(&self, sandbox: &str) -> Vec<Container> {
@@ -239,7 +243,8 @@ fn by_prefix<'a, T>(table: &'a BTreeMap<String, T>, id: &str) -> Option<&'a T> {
     if let Some(found) = table.get(id) {
         return Some(found);
     }
-    let mut matching = table.range(id.to_owned()..).take_while(|(known, _)| !id.is_empty() && known.starts_with(id));
+    let mut matching =
+        table.range(id.to_owned()..).take_while(|(known, _)| !id.is_empty() && known.starts_with(id));
     let found = matching.next()?.1;
     matching.next().is_none().then_some(found)
 }

@@ -28,19 +28,28 @@ const SIZES_MAX: usize = 8;
 
 impl Inner {
     /// Writes the process document of an exec next to the container's files.
-    async fn exec_file(self: &Arc<Self>, container: &Container, command: &[String], tty: bool) -> CriResult<PathBuf> {
+    async fn exec_file(
+        self: &Arc<Self>,
+        container: &Container,
+        command: &[String],
+        tty: bool,
+    ) -> CriResult<PathBuf> {
         if command.is_empty() {
             return Err(CriError::InvalidArgument("command must be set".into()));
         }
         if !matches!(*container.status.borrow(), Status::Running(..)) {
             let state = container.status.borrow().cri().as_str_name();
-            return Err(CriError::FailedPrecondition(format!("container {} is in state {state}", container.id)));
+            return Err(CriError::FailedPrecondition(format!(
+                "container {} is in state {state}",
+                container.id
+            )));
         }
         let dir = self.container_dir(container);
         let path = dir.join(format!("exec-{}.json", self.config.random.name_suffix(10)));
         let (command, file) = (command.to_vec(), path.clone());
         blocking(move || {
-            let spec: Option<serde_json::Value> = layout::read_json(&dir.join(layout::SPEC)).map_err(internal)?;
+            let spec: Option<serde_json::Value> =
+                layout::read_json(&dir.join(layout::SPEC)).map_err(internal)?;
             let spec = spec.unwrap_or_default();
             let process = crate::oci::exec_process(&spec["process"], &command, tty);
             layout::write_json(&file, &process).map_err(internal)
@@ -49,14 +58,18 @@ impl Inner {
         Ok(path)
     }
 
-    pub(crate) async fn exec_sync(self: &Arc<Self>, request: v1::ExecSyncRequest) -> CriResult<v1::ExecSyncResponse> {
+    pub(crate) async fn exec_sync(
+        self: &Arc<Self>,
+        request: v1::ExecSyncRequest,
+    ) -> CriResult<v1::ExecSyncResponse> {
         let container = self.container(&request.container_id)?;
         let file = self.exec_file(&container, &request.cmd, false).await?;
         let shim = self.shim_of(&container)?;
         let (stdout, stdout_in) = output_pipe()?;
         let (stderr, stderr_in) = output_pipe()?;
         let id = container.id.clone();
-        let call = Call::Exec { container: id, process: file.clone(), tty: false, streams: [false, true, true] };
+        let call =
+            Call::Exec { container: id, process: file.clone(), tty: false, streams: [false, true, true] };
         let started = shim.exec(call, vec![stdout_in, stderr_in]).await;
         tokio::fs::remove_file(&file).await.map_err(internal)?;
         let (number, _, exit) = started?;
@@ -76,7 +89,11 @@ impl Inner {
             )));
         };
         let exit_code = exit_code.ok_or_else(|| CriError::Internal("the pod's shim is gone".into()))?;
-        Ok(v1::ExecSyncResponse { stdout: stdout.map_err(internal)?, stderr: stderr.map_err(internal)?, exit_code })
+        Ok(v1::ExecSyncResponse {
+            stdout: stdout.map_err(internal)?,
+            stderr: stderr.map_err(internal)?,
+            exit_code,
+        })
     }
 
     pub(crate) async fn exec(self: &Arc<Self>, request: v1::ExecRequest) -> CriResult<Streams> {
@@ -88,11 +105,14 @@ impl Inner {
         if !request.tty {
             if request.stdin {
                 let (reader, writer) = io::pipe().map_err(internal)?;
-                let writer = pipe::Sender::from_owned_fd_unchecked(nonblocking(writer.into())?).map_err(internal)?;
+                let writer =
+                    pipe::Sender::from_owned_fd_unchecked(nonblocking(writer.into())?).map_err(internal)?;
                 streams.stdin = Some(Box::new(writer));
                 theirs.push(reader.into());
             }
-            for (wanted, slot) in [(request.stdout, &mut streams.stdout), (request.stderr, &mut streams.stderr)] {
+            for (wanted, slot) in
+                [(request.stdout, &mut streams.stdout), (request.stderr, &mut streams.stderr)]
+            {
                 if wanted {
                     let (reader, writer) = output_pipe()?;
                     *slot = Some(Box::new(reader));
@@ -140,7 +160,8 @@ impl Inner {
             Some(stdin) if request.stdin => {
                 let sender = pipe::Sender::from_owned_fd_unchecked(nonblocking(stdin)?).map_err(internal)?;
                 let once = container.config.stdin_once.then(|| (shim.clone(), container.id.clone()));
-                streams.stdin = Some(Box::new(ContainerStdin { sender, once, tasks: self.config.tasks.clone() }));
+                streams.stdin =
+                    Some(Box::new(ContainerStdin { sender, once, tasks: self.config.tasks.clone() }));
             }
             _ => {}
         }
@@ -232,7 +253,11 @@ async fn collect(mut reader: pipe::Receiver, mut exited: watch::Receiver<bool>) 
 struct Terminal(Arc<AsyncFd<OwnedFd>>);
 
 impl AsyncRead for Terminal {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         loop {
             let mut guard = ready!(self.0.poll_read_ready(cx))?;
             let unfilled = buffer.initialize_unfilled();

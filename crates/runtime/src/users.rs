@@ -12,6 +12,8 @@ pub(crate) struct User {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) groups: Vec<u32>,
+    /// From the passwd file; `/` for who is not in there.
+    pub(crate) home: String,
 }
 
 /// Who was asked for. Source: CRI's `LinuxContainerSecurityContext` and the image's `User`.
@@ -51,7 +53,8 @@ fn resolve_in(passwd: &str, group: &str, wanted: &Wanted<'_>) -> Result<User, St
     }
     groups.sort_unstable();
     groups.dedup();
-    Ok(User { uid, gid, groups })
+    let home = entry.and_then(|entry| entry.get(5).copied()).filter(|home| !home.is_empty()).unwrap_or("/");
+    Ok(User { uid, gid, groups, home: home.to_owned() })
 }
 
 fn find_group(file: &str, name: &str) -> Result<u32, String> {
@@ -62,7 +65,9 @@ fn find_group(file: &str, name: &str) -> Result<u32, String> {
 
 fn groups_of<'a>(file: &'a str, user: &'a str) -> impl Iterator<Item = u32> + 'a {
     fields(file)
-        .filter(move |entry| entry.get(3).is_some_and(|members| members.split(',').any(|member| member == user)))
+        .filter(move |entry| {
+            entry.get(3).is_some_and(|members| members.split(',').any(|member| member == user))
+        })
         .filter_map(|entry| entry.get(2)?.parse().ok())
 }
 
@@ -91,7 +96,8 @@ mod tests {
         let check = |user: &str, expect: Result<(u32, u32, &[u32]), &str>| {
             let wanted = Wanted { user, merge_image_groups: true, ..Wanted::default() };
             let found = resolve_in(passwd, group, &wanted);
-            let expect = expect.map(|(uid, gid, groups)| User { uid, gid, groups: groups.to_vec() });
+            let found = found.map(|user| (user.uid, user.gid, user.groups));
+            let expect = expect.map(|(uid, gid, groups)| (uid, gid, groups.to_vec()));
             assert_eq!(found, expect.map_err(str::to_owned), "{user}");
         };
         check("", Ok((0, 0, &[0])));

@@ -10,8 +10,8 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::socket::{
-    AddressFamily, Backlog, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, accept4,
-    bind, connect, listen, recvmsg, sendmsg, socket,
+    AddressFamily, Backlog, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr,
+    accept4, bind, connect, listen, recvmsg, sendmsg, socket,
 };
 use nix::sys::stat::Mode;
 
@@ -45,7 +45,8 @@ pub fn listen_stream_at(path: &Path) -> Result<OwnedFd> {
 /// Connects to a listener of [`listen_at`].
 pub fn connect_to(path: &Path) -> Result<OwnedFd> {
     let fd = packet_socket(SockType::SeqPacket)?;
-    with_short_path(path, |address| connect(fd.as_raw_fd(), address)).doing(|| format!("connect to {}", path.display()))?;
+    with_short_path(path, |address| connect(fd.as_raw_fd(), address))
+        .doing(|| format!("connect to {}", path.display()))?;
     Ok(fd)
 }
 
@@ -125,7 +126,8 @@ pub fn set_nonblocking(fd: impl AsFd) -> Result<()> {
 pub fn open_in_root(root: &Path, path: &Path) -> Result<std::fs::File> {
     use nix::fcntl::{OpenHow, ResolveFlag, openat2};
     let doing = || format!("open {} in {}", path.display(), root.display());
-    let dir = open(root, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()).doing(doing)?;
+    let dir =
+        open(root, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()).doing(doing)?;
     let how = OpenHow::new()
         .flags(OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)
         .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
@@ -137,7 +139,8 @@ pub fn open_in_root(root: &Path, path: &Path) -> Result<std::fs::File> {
 pub fn set_terminal_size(terminal: impl AsFd, columns: u16, rows: u16) -> Result<()> {
     let size = nix::libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: the request takes a pointer to a winsize, which lives on this frame.
-    let set = unsafe { nix::libc::ioctl(terminal.as_fd().as_raw_fd(), nix::libc::TIOCSWINSZ, &raw const size) };
+    let set =
+        unsafe { nix::libc::ioctl(terminal.as_fd().as_raw_fd(), nix::libc::TIOCSWINSZ, &raw const size) };
     Errno::result(set).map(drop).doing(|| format!("set a terminal's size to {columns}x{rows}"))
 }
 

@@ -14,7 +14,8 @@ use crate::{Doing, Result};
 
 /// Hides what the layers below have at `path`.
 pub fn whiteout(path: &Path) -> Result<()> {
-    mknod(path, SFlag::S_IFCHR, Mode::empty(), makedev(0, 0)).doing(|| format!("make a whiteout at {}", path.display()))
+    mknod(path, SFlag::S_IFCHR, Mode::empty(), makedev(0, 0))
+        .doing(|| format!("make a whiteout at {}", path.display()))
 }
 
 /// Hides what the layers below have in the directory `path`.

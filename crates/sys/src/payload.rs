@@ -3,17 +3,26 @@
 //! For a process with one thread that is about to exec.
 
 use nix::libc;
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, SigmaskHow, sigaction, sigprocmask};
+use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 
 use crate::{Doing, Error, Result};
 
 /// Gives every signal its default action and blocks none: what a shim ignores or blocks is no business of its
 /// containers (Rust ignores `SIGPIPE` from the start).
+///
+/// By system call, since the C library keeps two signals for itself and refuses to change them.
 pub fn reset_signals() -> Result<()> {
-    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
-    for signal in Signal::iterator().filter(|signal| !matches!(signal, Signal::SIGKILL | Signal::SIGSTOP)) {
-        // SAFETY: the default action runs no code of ours.
-        unsafe { sigaction(signal, &default) }.doing(|| format!("reset {signal}"))?;
+    const SIGNALS: std::ops::RangeInclusive<i32> = 1..=64;
+    /// At least as large as every architecture's `struct sigaction` in the kernel; all zero is the default action.
+    type Action = [u64; 8];
+    const MASK_BYTES: usize = 8;
+    let default: Action = [0; 8];
+    for signal in SIGNALS.filter(|signal| !matches!(*signal, libc::SIGKILL | libc::SIGSTOP)) {
+        let none = std::ptr::null_mut::<Action>();
+        // SAFETY: the kernel reads one sigaction from `default` and writes nothing; no code of ours becomes a handler.
+        let reset =
+            unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), none, MASK_BYTES) };
+        nix::errno::Errno::result(reset).doing(|| format!("reset signal {signal}"))?;
     }
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None).doing(|| "unblock all signals".into())
 }
@@ -46,7 +55,8 @@ pub fn install_seccomp(filter: &[Instruction]) -> Result<()> {
         .map_err(|_| Error::other("install a seccomp filter", "it has more than 65,535 instructions"))?;
     let program = Program { len, filter: filter.as_ptr() };
     // SAFETY: the kernel copies `len` instructions, whose layout is sock_filter's, before it returns.
-    let installed = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) };
+    let installed =
+        unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) };
     if installed == 0 {
         return Ok(());
     }

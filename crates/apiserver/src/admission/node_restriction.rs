@@ -1,86 +1,42 @@
 //! A kubelet changes its own node and the Pods on it, nothing else.
 //!
+//! The rules are `auth`'s; this finds the objects they are about.
 //! Source: `plugin/pkg/admission/noderestriction`.
 
+use auth::node_restriction::{Objects, check};
 use machinery::metadata::Metadata;
 use serde_json::Value;
 
-use super::{Context, Operation, text};
-use crate::status::Result;
-
-const USER_PREFIX: &str = "system:node:";
-const GROUP: &str = "system:nodes";
-const PROTECTED_LABEL: &str = "node-restriction.kubernetes.io/";
+use super::{Context, Operation};
+use crate::security::attributes;
+use crate::status::{Error, Result};
+use crate::verbs::Request;
 
 /// Refuses what is none of the node's business.
 pub(super) fn validate(context: &Context<'_>, object: &Value) -> Result<()> {
-    let user = &context.request.user;
-    let Some(node) = user.name.strip_prefix(USER_PREFIX) else { return Ok(()) };
-    if !user.groups.iter().any(|group| group == GROUP) {
-        return Ok(());
-    }
-    let kind = &context.request.kind;
-    match (kind.group(), kind.resource()) {
-        ("", "pods") => pod(context, object, node),
-        ("", "nodes") => node_object(context, object, node),
-        ("coordination.k8s.io", "leases") => lease(context, object, node),
-        _ => Ok(()),
-    }
+    let is_pod = context.request.kind.group().is_empty() && context.request.kind.resource() == "pods";
+    let is_delete = context.operation == Operation::Delete;
+    let stored = if is_delete { Some(object) } else { context.old };
+    let objects = Objects {
+        new: (!is_delete).then_some(object),
+        old: stored,
+        pod: stored.filter(|_| is_pod),
+    };
+    refuse(context.request, objects, Metadata::of(object).name())
 }
 
-fn pod(context: &Context<'_>, pod: &Value, node: &str) -> Result<()> {
-    let name = Metadata::of(pod).name();
-    let bound = text(context.old.unwrap_or(pod), "/spec/nodeName");
-    if context.operation == Operation::Create {
-        if Metadata::of(pod).annotation("kubernetes.io/config.mirror").is_none() {
-            let why = format!(
-                "pod does not have \"kubernetes.io/config.mirror\" annotation, node {node:?} can only create mirror pods"
-            );
-            return Err(context.forbidden(name, &why));
-        }
-    }
-    if bound != node {
-        let why = format!("node {node:?} can only change pods with spec.nodeName set to itself");
-        return Err(context.forbidden(name, &why));
-    }
-    Ok(())
+/// The same for what is posted below an object: evictions and token requests.
+///
+/// # Errors
+/// 403 with upstream's text.
+pub fn validate_posted(request: &Request, posted: &Value, pod: Option<&Value>) -> Result<()> {
+    refuse(request, Objects { new: Some(posted), old: None, pod }, &request.resource.name)
 }
 
-fn node_object(context: &Context<'_>, object: &Value, node: &str) -> Result<()> {
-    let name = Metadata::of(object).name();
-    if name != node {
-        return Err(context.forbidden(name, &format!("node {node:?} is not allowed to modify node {name:?}")));
+fn refuse(request: &Request, objects: Objects<'_>, name: &str) -> Result<()> {
+    let mut attributes = attributes(&request.info);
+    if attributes.name.is_empty() {
+        attributes.name = name.to_owned();
     }
-    if context.operation == Operation::Delete {
-        return Err(context.forbidden(name, &format!("node {node:?} is not allowed to delete itself")));
-    }
-    let label = |object: &Value, key: &str| Metadata::of(object).label(key).map(str::to_owned);
-    let changed = Metadata::of(object).labels().into_iter().flat_map(|labels| labels.keys()).find(|key| {
-        key.contains(PROTECTED_LABEL) && context.old.is_none_or(|old| label(old, key) != label(object, key))
-    });
-    if let Some(key) = changed {
-        let why = format!("is not allowed to set the following labels: {key}");
-        return Err(context.forbidden(name, &why));
-    }
-    if let Some(old) = context.old
-        && old.pointer("/spec/taints") != object.pointer("/spec/taints")
-    {
-        return Err(context.forbidden(name, &format!("node {node:?} is not allowed to modify taints")));
-    }
-    Ok(())
-}
-
-fn lease(context: &Context<'_>, lease: &Value, node: &str) -> Result<()> {
-    let metadata = Metadata::of(lease);
-    if metadata.namespace() != "kube-node-lease" {
-        let why = "can only access leases in the \"kube-node-lease\" system namespace";
-        return Err(context.forbidden(metadata.name(), why));
-    }
-    if metadata.name() != node {
-        return Err(context.forbidden(
-            metadata.name(),
-            "can only access node lease with the same name as the requesting node",
-        ));
-    }
-    Ok(())
+    check(&request.user, &attributes, objects).map_err(|why| Error::forbidden(request.subject(), name, &why))
 }

@@ -24,6 +24,6 @@ pub(super) fn validate(context: &Context<'_>, object: &Value) -> Result<()> {
     }
     let security = &context.api.security;
     security
-        .may_grant(context.request, object)
+        .may_grant(&context.request.user, kind.resource(), object)
         .map_err(|why| context.forbidden(Metadata::of(object).name(), &why))
 }

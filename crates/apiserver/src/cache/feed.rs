@@ -8,7 +8,8 @@ use tracing::{error, info, warn};
 
 use super::Cache;
 use super::object::CachedObject;
-use super::resource::ResourceCache;
+use super::resource::{CacheEvent, ResourceCache};
+use crate::security::Security;
 use crate::trace::Trace;
 
 /// What all keys begin with.
@@ -43,7 +44,7 @@ pub async fn load(cache: &Cache, store: &dyn Store) -> Result<(), StoreError> {
 }
 
 /// Follows the store for ever; starts over when the store forgot what comes next.
-pub async fn follow(cache: Arc<Cache>, store: Arc<dyn Store>, trace: Arc<Trace>) {
+pub async fn follow(cache: Arc<Cache>, store: Arc<dyn Store>, trace: Arc<Trace>, security: Arc<Security>) {
     loop {
         let mut watch = match store.watch(ROOT, cache.revision()).await {
             Ok(watch) => watch,
@@ -58,7 +59,7 @@ pub async fn follow(cache: Arc<Cache>, store: Arc<dyn Store>, trace: Arc<Trace>)
         };
         loop {
             match watch.batches.recv().await {
-                Some(Ok(events)) => take(&cache, &trace, &events),
+                Some(Ok(events)) => take(&cache, &trace, &security, &events),
                 Some(Err(failure)) => {
                     warn!(%failure, "the store's watch ended");
                     if let Err(failure) = load(&cache, store.as_ref()).await {
@@ -73,12 +74,14 @@ pub async fn follow(cache: Arc<Cache>, store: Arc<dyn Store>, trace: Arc<Trace>)
     }
 }
 
-fn take(cache: &Cache, trace: &Trace, events: &[Event]) {
+fn take(cache: &Cache, trace: &Trace, security: &Security, events: &[Event]) {
     let mut touched: Vec<Arc<ResourceCache>> = Vec::new();
     for event in events {
         trace.committed(event);
         let Some(resource) = cache.of_key(&event.key) else { continue };
-        apply(&resource, event);
+        if let Some(change) = apply(&resource, event) {
+            security.observe(resource.prefix(), &change);
+        }
         if !touched.iter().any(|seen| Arc::ptr_eq(seen, &resource)) {
             touched.push(resource);
         }
@@ -91,7 +94,7 @@ fn take(cache: &Cache, trace: &Trace, events: &[Event]) {
     }
 }
 
-fn apply(resource: &ResourceCache, event: &Event) {
+fn apply(resource: &ResourceCache, event: &Event) -> Option<CacheEvent> {
     let make = |value: &[u8]| {
         let made = CachedObject::from_stored(event.key.as_str().into(), value, event.revision).map(Arc::new);
         if made.is_none() {
@@ -100,14 +103,13 @@ fn apply(resource: &ResourceCache, event: &Event) {
         made
     };
     match &event.entry {
-        Some(entry) => {
-            let Some(object) = make(&entry.value) else { return };
-            resource.apply(&event.key, event.revision, Some(object), &|_| None);
+        Some(entry) => resource.apply(&event.key, event.revision, Some(make(&entry.value)?), &|_| None),
+        None => {
+            resource.apply(&event.key, event.revision, None, &|held| match (&event.previous, held) {
+                (Some(previous), _) => make(&previous.value),
+                (None, Some(held)) => make(&held.json),
+                (None, None) => None,
+            })
         }
-        None => resource.apply(&event.key, event.revision, None, &|held| match (&event.previous, held) {
-            (Some(previous), _) => make(&previous.value),
-            (None, Some(held)) => make(&held.json),
-            (None, None) => None,
-        }),
     }
 }

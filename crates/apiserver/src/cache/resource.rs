@@ -153,17 +153,17 @@ impl ResourceCache {
         self.changed.send_replace(revision);
     }
 
-    /// Takes one change. `new` is `None` for a deletion, whose last state is `last`.
+    /// Takes one change and answers it. `new` is `None` for a deletion, whose last state `last` makes.
     pub(super) fn apply(
         &self,
         key: &str,
         revision: Revision,
         new: Option<Arc<CachedObject>>,
         last: Last<'_>,
-    ) {
+    ) -> Option<CacheEvent> {
         let mut state = self.state.write();
         if revision <= state.revision {
-            return;
+            return None;
         }
         let event = match new {
             Some(object) => {
@@ -173,7 +173,7 @@ impl ResourceCache {
             }
             None => {
                 let previous = state.objects.remove(key);
-                let Some(object) = last(previous.as_deref()) else { return };
+                let object = last(previous.as_deref())?;
                 CacheEvent { revision, event_type: EventType::Deleted, object, previous }
             }
         };
@@ -183,7 +183,8 @@ impl ResourceCache {
         {
             state.oldest = dropped.revision;
         }
-        state.ring.push_back(event);
+        state.ring.push_back(event.clone());
+        Some(event)
     }
 
     /// Wakes the watchers.

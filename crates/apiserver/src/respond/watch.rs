@@ -47,10 +47,9 @@ impl Encoder {
             object
         };
         if self.is_protobuf
-            && let Some(message) = object.protobuf(|value| codec::encode_protobuf_message(self.kind, value))
+            && let Some(body) = protobuf::object(self.kind, object)
         {
-            let wrapped = protobuf::envelope(&self.kind.api_version(), self.kind.kind(), message);
-            return protobuf::watch_event(event_type.as_str(), &wrapped);
+            return codec::protobuf_watch_event(event_type.as_str(), &body);
         }
         match self.view {
             View::Object => json_event(event_type.as_str(), &self.kind.json(object)),
@@ -95,9 +94,9 @@ impl Encoder {
 
     fn encode(&self, event_type: &str, object: &Value) -> Bytes {
         if self.is_protobuf
-            && let Some(bytes) = protobuf::object(object)
+            && let Some(bytes) = codec::encode_protobuf(object)
         {
-            return protobuf::watch_event(event_type, &bytes);
+            return codec::protobuf_watch_event(event_type, &bytes);
         }
         json_event(event_type, object.to_string().as_bytes())
     }

@@ -2,6 +2,7 @@
 //!
 //! Server-side apply is refused with 415 until field ownership is kept.
 
+use bytes::Bytes;
 use http::StatusCode;
 use machinery::metadata::Metadata;
 use serde_json::Value;
@@ -25,7 +26,7 @@ const STRATEGIC_PATCH: &str = "application/strategic-merge-patch+json";
 #[derive(Clone, Debug)]
 pub enum Patch {
     /// A list of operations.
-    Json(Value),
+    Json(Bytes),
     /// A partial object; null removes.
     Merge(Value),
     /// A partial object with directives, merged by the schema.
@@ -41,7 +42,7 @@ impl Patch {
         let media_type = media_type(&request.headers);
         let parse = || codec::decode(crate::negotiate::Format::Json, &request.body);
         match media_type {
-            JSON_PATCH => Ok(Self::Json(parse()?)),
+            JSON_PATCH => Ok(Self::Json(request.body.clone())),
             MERGE_PATCH => Ok(Self::Merge(parse()?)),
             STRATEGIC_PATCH => Ok(Self::Strategic(parse()?)),
             _ => Err(Error::unsupported_media_type(&[JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH].join(", "))),

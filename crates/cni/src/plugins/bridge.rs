@@ -227,7 +227,10 @@ impl Bridge {
         match route.link(&name)? {
             Some(link) if link.is_up && link.master == Some(bridge) => {}
             Some(_) => {
-                return Err(CniError::Check(format!("link {name} is not an up port of {}", self.conf.bridge)));
+                return Err(CniError::Check(format!(
+                    "link {name} is not an up port of {}",
+                    self.conf.bridge
+                )));
             }
             None => return Err(CniError::Check(format!("link {name} is missing"))),
         }

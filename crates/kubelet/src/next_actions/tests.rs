@@ -39,7 +39,12 @@ fn at(second: i64) -> Timestamp {
 fn snapshot(pod: &str, containers: &[&str]) -> PodSnapshot {
     PodSnapshot {
         pod: Arc::new(serde_saphyr::from_str(pod).unwrap()),
-        sandboxes: vec![Sandbox { id: "sb".into(), is_ready: true, ips: vec!["10.42.0.2".into()], attempt: 0 }],
+        sandboxes: vec![Sandbox {
+            id: "sb".into(),
+            is_ready: true,
+            ips: vec!["10.42.0.2".into()],
+            attempt: 0,
+        }],
         containers: containers.iter().map(|text| container(text)).collect(),
         volumes: Step::Ready(String::new()),
         images: BTreeMap::from([("img".to_owned(), Step::Ready("ref".into()))]),
@@ -65,7 +70,8 @@ const TWO: &str = "{metadata: {uid: u}, spec: {containers: [{name: a, image: img
 const INIT: &str = "{metadata: {uid: u}, spec: {initContainers: [{name: i, image: img}, {name: s, image: img, restartPolicy: Always}],
     containers: [{name: a, image: img}]}}";
 const ONCE: &str = "{metadata: {uid: u}, spec: {restartPolicy: Never, containers: [{name: a, image: img}]}}";
-const GONE: &str = "{metadata: {uid: u, deletionTimestamp: '2026-01-01T00:00:00Z', deletionGracePeriodSeconds: 5},
+const GONE: &str =
+    "{metadata: {uid: u, deletionTimestamp: '2026-01-01T00:00:00Z', deletionGracePeriodSeconds: 5},
     spec: {initContainers: [{name: s, restartPolicy: Always}], containers: [{name: a}]}}";
 
 #[test]
@@ -117,7 +123,8 @@ fn a_lost_sandbox_is_replaced_after_its_containers_are_gone() {
 #[test]
 fn failed_probes_and_new_definitions_kill() {
     let mut dead = snapshot(ONE, &["a 0 running"]);
-    let results = ProbeResults { container_id: "a-0".into(), liveness: Some(false), ..ProbeResults::default() };
+    let results =
+        ProbeResults { container_id: "a-0".into(), liveness: Some(false), ..ProbeResults::default() };
     dead.probes.insert("a".into(), results);
     check("liveness", &dead, &["kill/a-0/30"]);
     let mut changed = snapshot(ONE, &["a 0 running"]);

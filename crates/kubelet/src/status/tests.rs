@@ -34,7 +34,12 @@ fn with_container(pod: &str, state: ContainerState) -> PodSnapshot {
         user: None,
     };
     PodSnapshot {
-        sandboxes: vec![Sandbox { id: "sb".into(), is_ready: true, ips: vec!["10.42.0.2".into()], attempt: 0 }],
+        sandboxes: vec![Sandbox {
+            id: "sb".into(),
+            is_ready: true,
+            ips: vec!["10.42.0.2".into()],
+            attempt: 0,
+        }],
         volumes: Step::Ready(String::new()),
         containers: vec![container],
         ..snapshot(pod)
@@ -49,7 +54,14 @@ fn check(snapshot: &PodSnapshot, expect: &Expect) {
         .conditions
         .iter()
         .flatten()
-        .map(|c| format!("{}={}{}", c.type_, c.status, c.reason.as_ref().map(|r| format!(" {r}")).unwrap_or_default()))
+        .map(|c| {
+            format!(
+                "{}={}{}",
+                c.type_,
+                c.status,
+                c.reason.as_ref().map(|r| format!(" {r}")).unwrap_or_default()
+            )
+        })
         .collect();
     let state = serde_json::to_string(&container.state).unwrap();
     let text = format!(
@@ -64,25 +76,32 @@ fn check(snapshot: &PodSnapshot, expect: &Expect) {
 
 #[test]
 fn a_fresh_pod_is_pending() {
-    check(&snapshot(POD), &expect![[r#"
+    check(
+        &snapshot(POD),
+        &expect![[r#"
         Pending restarts=0 ready=false
         {"waiting":{"reason":"ContainerCreating"}}
         PodReadyToStartContainers=False, Initialized=True, Ready=False ContainersNotReady, ContainersReady=False ContainersNotReady, PodScheduled=True
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn a_running_container_is_ready_when_its_probe_says_so() {
     let running = ContainerState::Running { started_at: at(1_600_000_000) };
-    check(&with_container(POD, running.clone()), &expect![[r#"
+    check(
+        &with_container(POD, running.clone()),
+        &expect![[r#"
         Running restarts=1 ready=true
         {"running":{"startedAt":"2020-09-13T12:26:40Z"}}
         PodReadyToStartContainers=True, Initialized=True, Ready=True, ContainersReady=True, PodScheduled=True
-    "#]]);
+    "#]],
+    );
     let probed = "{metadata: {name: web, namespace: shop, uid: u1}, spec: {containers: [{name: a, readinessProbe: {}}]}}";
     let mut snapshot = with_container(probed, running);
     assert!(!pod_status(&snapshot, &node(), at(0)).container_statuses.unwrap()[0].ready);
-    let results = ProbeResults { container_id: "c1".into(), readiness: Some(true), ..ProbeResults::default() };
+    let results =
+        ProbeResults { container_id: "c1".into(), readiness: Some(true), ..ProbeResults::default() };
     snapshot.probes.insert("a".into(), results);
     assert!(pod_status(&snapshot, &node(), at(0)).container_statuses.unwrap()[0].ready);
 }
@@ -94,16 +113,20 @@ fn a_crashing_container_backs_off() {
     let mut backoff = CrashBackoff::default();
     backoff.restarted(at(1_699_999_990), at(1_699_999_990));
     snapshot.crashes.insert("a".into(), backoff);
-    check(&snapshot, &expect![[r#"
+    check(
+        &snapshot,
+        &expect![[r#"
         Running restarts=1 ready=false
         {"waiting":{"message":"back-off 10s restarting failed container=a pod=web_shop(u1)","reason":"CrashLoopBackOff"}}
         PodReadyToStartContainers=True, Initialized=True, Ready=False ContainersNotReady, ContainersReady=False ContainersNotReady, PodScheduled=True
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn a_pod_that_ran_once_succeeds_or_fails() {
-    let once = "{metadata: {name: web, uid: u1}, spec: {restartPolicy: Never, containers: [{name: a, image: img}]}}";
+    let once =
+        "{metadata: {name: web, uid: u1}, spec: {restartPolicy: Never, containers: [{name: a, image: img}]}}";
     for (code, phase, reason) in [(0, "Succeeded", "Completed"), (3, "Failed", "Error")] {
         let exit = Exit { code, ..Exit::default() };
         let status = pod_status(&with_container(once, ContainerState::Exited(exit)), &node(), at(0));

@@ -47,7 +47,8 @@ pub fn ensure(store: &ImageStore, random: &base::Random) -> Result<Image, ImageE
 
 /// Files that are mapped into this process and are not the program: its libraries and the interpreter.
 fn libraries(maps: &str, program: &Path) -> Vec<PathBuf> {
-    let mapped = maps.lines().filter_map(|line| line.split_whitespace().nth(5)).filter(|path| path.starts_with('/'));
+    let mapped =
+        maps.lines().filter_map(|line| line.split_whitespace().nth(5)).filter(|path| path.starts_with('/'));
     let paths: BTreeSet<PathBuf> = mapped.map(PathBuf::from).collect();
     paths.into_iter().filter(|path| path != program && is_library(path)).collect()
 }
@@ -63,7 +64,13 @@ fn identity(libraries: &[PathBuf]) -> io::Result<String> {
     let program = PathBuf::from("/proc/self/exe");
     for path in libraries.iter().chain([&program]) {
         let metadata = fs::metadata(path)?;
-        hash.update(format!("{} {} {}.{}\n", path.display(), metadata.len(), metadata.mtime(), metadata.mtime_nsec()));
+        hash.update(format!(
+            "{} {} {}.{}\n",
+            path.display(),
+            metadata.len(),
+            metadata.mtime(),
+            metadata.mtime_nsec()
+        ));
     }
     Ok(hex(&hash.finalize()))
 }

@@ -99,8 +99,13 @@ impl Source {
             let kind = entry.header().entry_type();
             if kind.is_file() {
                 entries.insert(name, (entry.raw_file_position(), entry.size()));
-            } else if let Some(target) = entry.link_name().map_err(broken)?.filter(|_| kind.is_symlink() || kind.is_hard_link()) {
-                links.push((name.clone(), if kind.is_symlink() { beside(&name, &target) } else { clean(&target) }));
+            } else if let Some(target) =
+                entry.link_name().map_err(broken)?.filter(|_| kind.is_symlink() || kind.is_hard_link())
+            {
+                links.push((
+                    name.clone(),
+                    if kind.is_symlink() { beside(&name, &target) } else { clean(&target) },
+                ));
             }
         }
         for (name, target) in links {
@@ -272,7 +277,8 @@ fn oci_layout(
             None => continue,
         };
         let config = source.blob(&manifest.config.digest)?;
-        let layers = manifest.layers.iter().map(|layer| blob_path(&layer.digest)).collect::<Result<Vec<_>, _>>()?;
+        let layers =
+            manifest.layers.iter().map(|layer| blob_path(&layer.digest)).collect::<Result<Vec<_>, _>>()?;
         // A bare tag as ref.name is no name by itself.
         let said = annotation.filter(|name| name.contains(['/', ':'])).into_iter().collect();
         images.push(assemble(store, source, &config, &layers, names(hints, said)?, hints, random)?);
@@ -284,7 +290,11 @@ fn oci_layout(
 }
 
 /// The manifest for this platform, through nested indexes.
-fn find_manifest(source: &Source, descriptor: &Descriptor, depth: usize) -> Result<Option<OciManifest>, ImageError> {
+fn find_manifest(
+    source: &Source,
+    descriptor: &Descriptor,
+    depth: usize,
+) -> Result<Option<OciManifest>, ImageError> {
     if depth > INDEX_DEPTH_MAX {
         return Err(ImageError::Invalid("indexes nested too deeply".into()));
     }
@@ -315,7 +325,8 @@ fn architecture() -> &'static str {
 fn names(hints: &Hints, said: Vec<String>) -> Result<BTreeSet<String>, ImageError> {
     let said = hints.name.clone().map_or(said, |name| vec![name]);
     let full = |name: &String| {
-        reference::normalize(name).ok_or_else(|| ImageError::Invalid(format!("{name:?} is no image reference")))
+        reference::normalize(name)
+            .ok_or_else(|| ImageError::Invalid(format!("{name:?} is no image reference")))
     };
     said.iter().map(full).collect()
 }

@@ -37,7 +37,8 @@ mod tests {
 
     #[test]
     fn references_get_registry_and_tag() {
-        let check = |name: &str, expect: Option<&str>| assert_eq!(normalize(name).as_deref(), expect, "{name}");
+        let check =
+            |name: &str, expect: Option<&str>| assert_eq!(normalize(name).as_deref(), expect, "{name}");
         check("busybox", Some("docker.io/library/busybox:latest"));
         check("busybox:1.36", Some("docker.io/library/busybox:1.36"));
         check("a/b", Some("docker.io/a/b:latest"));

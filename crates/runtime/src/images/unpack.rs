@@ -80,7 +80,9 @@ fn unpack_entry<R: Read>(
         return Ok(());
     }
     let header = entry.header().clone();
-    let number = |result: io::Result<u64>| u32::try_from(result.map_err(broken)?).map_err(|_| invalid("an id too large"));
+    let number = |result: io::Result<u64>| {
+        u32::try_from(result.map_err(broken)?).map_err(|_| invalid("an id too large"))
+    };
     let (uid, gid) = (number(header.uid())?, number(header.gid())?);
     let doing = || format!("unpack {}", path.display());
     lchown(&target, Some(uid), Some(gid)).map_err(ImageError::io(doing()))?;
@@ -100,10 +102,21 @@ fn unpack_entry<R: Read>(
 }
 
 /// Makes the entry; false if there is nothing more to set on it.
-fn make<R: Read>(entry: &mut Entry<'_, R>, kind: EntryType, root: &Path, target: &Path) -> Result<bool, ImageError> {
+fn make<R: Read>(
+    entry: &mut Entry<'_, R>,
+    kind: EntryType,
+    root: &Path,
+    target: &Path,
+) -> Result<bool, ImageError> {
     use nix::sys::stat::{Mode, SFlag, makedev, mknod};
     let doing = || format!("unpack {}", target.strip_prefix(root).unwrap_or(target).display());
-    let link = || entry.link_name().map_err(broken)?.map(|it| it.into_owned()).ok_or_else(|| invalid("a link to nothing"));
+    let link = || {
+        entry
+            .link_name()
+            .map_err(broken)?
+            .map(|it| it.into_owned())
+            .ok_or_else(|| invalid("a link to nothing"))
+    };
     let node = |flag: SFlag, header: &tar::Header| -> Result<(), ImageError> {
         let major = header.device_major().map_err(broken)?.unwrap_or_default();
         let minor = header.device_minor().map_err(broken)?.unwrap_or_default();
@@ -143,7 +156,9 @@ fn place(root: &Path, path: &Path) -> Result<Option<PathBuf>, ImageError> {
     for component in path.components() {
         match component {
             Component::Normal(part) => parts.push(part),
-            Component::ParentDir => return Err(invalid(&format!("the path {} leaves the layer", path.display()))),
+            Component::ParentDir => {
+                return Err(invalid(&format!("the path {} leaves the layer", path.display())));
+            }
             _ => {}
         }
     }

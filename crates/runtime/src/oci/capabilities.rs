@@ -26,7 +26,10 @@ pub const DEFAULT_CAPABILITIES: [&str; 14] = [
 ///
 /// # Errors
 /// Names a capability that nobody knows. Source: CRI's `Capability`, names with or without `CAP_`.
-pub fn capabilities(context: &v1::LinuxContainerSecurityContext, all: &[String]) -> Result<Vec<String>, String> {
+pub fn capabilities(
+    context: &v1::LinuxContainerSecurityContext,
+    all: &[String],
+) -> Result<Vec<String>, String> {
     if context.privileged {
         return Ok(sorted(all.to_vec()));
     }

@@ -21,7 +21,12 @@ fn defaults(input: &Input<'_>) -> Vec<Value> {
         mount("/sys", "sysfs", "sysfs", &["nosuid", "noexec", "nodev", sys]),
     ];
     if input.is_cgroup_v2 {
-        mounts.push(mount("/sys/fs/cgroup", "cgroup", "cgroup", &["nosuid", "noexec", "nodev", "relatime", sys]));
+        mounts.push(mount(
+            "/sys/fs/cgroup",
+            "cgroup",
+            "cgroup",
+            &["nosuid", "noexec", "nodev", "relatime", sys],
+        ));
     }
     mounts
 }
@@ -29,8 +34,10 @@ fn defaults(input: &Input<'_>) -> Vec<Value> {
 /// All mounts in the order in which they are made: shorter paths first, so that none hides another.
 pub(super) fn mounts(input: &Input<'_>) -> Result<Vec<Value>, String> {
     let asked = |path: &str| input.config.mounts.iter().any(|mount| same_path(&mount.container_path, path));
-    let mut mounts: Vec<Value> =
-        defaults(input).into_iter().filter(|mount| !asked(mount["destination"].as_str().unwrap_or_default())).collect();
+    let mut mounts: Vec<Value> = defaults(input)
+        .into_iter()
+        .filter(|mount| !asked(mount["destination"].as_str().unwrap_or_default()))
+        .collect();
     for (path, source) in input.sandbox_files.iter().filter(|(path, _)| !asked(path)) {
         let source = source.to_string_lossy();
         mounts.push(mount(path, "bind", &source, &["rbind", "rprivate", "rw"]));

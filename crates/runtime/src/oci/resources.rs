@@ -17,7 +17,9 @@ pub(super) fn resources(input: &Input<'_>) -> Value {
 /// Only what is set is written: 0 is CRI's "not set".
 fn limits(wanted: &v1::LinuxContainerResources, resources: &mut Map<String, Value>) {
     let mut cpu = Map::new();
-    for (name, value) in [("shares", wanted.cpu_shares), ("quota", wanted.cpu_quota), ("period", wanted.cpu_period)] {
+    for (name, value) in
+        [("shares", wanted.cpu_shares), ("quota", wanted.cpu_quota), ("period", wanted.cpu_period)]
+    {
         if value != 0 {
             cpu.insert(name.into(), json!(value));
         }
@@ -28,7 +30,9 @@ fn limits(wanted: &v1::LinuxContainerResources, resources: &mut Map<String, Valu
         }
     }
     let mut memory = Map::new();
-    for (name, value) in [("limit", wanted.memory_limit_in_bytes), ("swap", wanted.memory_swap_limit_in_bytes)] {
+    for (name, value) in
+        [("limit", wanted.memory_limit_in_bytes), ("swap", wanted.memory_swap_limit_in_bytes)]
+    {
         if value != 0 {
             memory.insert(name.into(), json!(value));
         }

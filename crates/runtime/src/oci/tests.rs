@@ -6,7 +6,11 @@ fn strings(list: &[&str]) -> Vec<String> {
 
 #[test]
 fn commands_and_arguments_follow_the_kubernetes_table() {
-    let image = ImageConfig { entrypoint: strings(&["/entry"]), cmd: strings(&["default"]), ..ImageConfig::default() };
+    let image = ImageConfig {
+        entrypoint: strings(&["/entry"]),
+        cmd: strings(&["default"]),
+        ..ImageConfig::default()
+    };
     let check = |command: &[&str], arguments: &[&str], expect: &[&str]| {
         let config =
             v1::ContainerConfig { command: strings(command), args: strings(arguments), ..Default::default() };

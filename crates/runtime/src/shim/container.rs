@@ -61,7 +61,9 @@ pub(super) enum StartError {
     Payload(String),
 }
 
-fn prepare<E: Into<Box<dyn std::error::Error + Send + Sync>>>(what: &'static str) -> impl FnOnce(E) -> StartError {
+fn prepare<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+    what: &'static str,
+) -> impl FnOnce(E) -> StartError {
     move |source| StartError::Prepare { what, source: source.into() }
 }
 
@@ -83,10 +85,8 @@ impl Container {
         let mut container =
             Self { pid: 0, plan, outputs: Vec::new(), stdin: None, terminal: None, exited: false, log };
         let (failure, failure_in) = io::pipe().map_err(prepare("pipe"))?;
-        let payload = Payload {
-            security: container.plan.security.clone(),
-            failure: Some(Arc::new(failure_in.into())),
-        };
+        let payload =
+            Payload { security: container.plan.security.clone(), failure: Some(Arc::new(failure_in.into())) };
         let root = sandbox.join(layout::LIBCONTAINER);
         let mut builder = ContainerBuilder::new(id.to_owned(), SyscallType::default())
             .with_executor(payload)
@@ -99,7 +99,8 @@ impl Container {
             Some(listener)
         } else {
             let streams = container.pipes().map_err(prepare("pipes"))?;
-            builder = builder.with_stdin(streams.stdin).with_stdout(streams.stdout).with_stderr(streams.stderr);
+            builder =
+                builder.with_stdin(streams.stdin).with_stdout(streams.stdout).with_stderr(streams.stderr);
             None
         };
         let built = builder.as_init(&dir).with_systemd(false).with_detach(true).build();
@@ -174,7 +175,9 @@ impl Container {
             let mut chunk = vec![0; READ_BYTES];
             loop {
                 match nix::unistd::read(&output.fd, &mut chunk) {
-                    Ok(len) if len > 0 => output.accept(chunk.get(..len).unwrap_or_default(), now, &mut records),
+                    Ok(len) if len > 0 => {
+                        output.accept(chunk.get(..len).unwrap_or_default(), now, &mut records)
+                    }
                     Err(nix::errno::Errno::EINTR) => {}
                     Err(nix::errno::Errno::EAGAIN) => return true,
                     _ => {
@@ -200,7 +203,8 @@ impl Container {
         self.terminal = None;
         let cgroups = sys::cgroup::Cgroups::detect();
         let oom_killed = cgroups.is_ok_and(|cgroups| cgroups.stats(&self.plan.cgroup).oom_kills > 0);
-        let exited = Exited { code, at: now_nanos(), oom_killed: oom_killed && code != 0, message: String::new() };
+        let exited =
+            Exited { code, at: now_nanos(), oom_killed: oom_killed && code != 0, message: String::new() };
         let path = layout::container_dir(sandbox, id).join(layout::EXITED);
         if let Err(error) = layout::write_json(&path, &exited) {
             eprintln!("shim: cannot record the exit of container {id}: {error}");
@@ -297,7 +301,8 @@ pub(super) fn exec(
         }
         None => {
             let path = process.with_extension("sock");
-            console = Some((descriptors::listen_stream_at(&path).map_err(prepare("terminal"))?, path.clone()));
+            console =
+                Some((descriptors::listen_stream_at(&path).map_err(prepare("terminal"))?, path.clone()));
             builder = builder.with_console_socket(Some(path));
         }
     }

@@ -6,8 +6,8 @@
 
 use std::collections::HashSet;
 use std::ffi::CString;
-use std::os::unix::fs::PermissionsExt;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -125,7 +125,8 @@ fn drop_to(keep: &HashSet<Capability>, is_root: bool) -> Result<(), caps::errors
 }
 
 fn capabilities(names: &[String]) -> Result<HashSet<Capability>, ExecutorError> {
-    let parse = |name: &String| name.parse().map_err(|_| ExecutorError::Other(format!("unknown capability {name}")));
+    let parse =
+        |name: &String| name.parse().map_err(|_| ExecutorError::Other(format!("unknown capability {name}")));
     names.iter().map(parse).collect()
 }
 

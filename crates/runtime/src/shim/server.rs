@@ -17,6 +17,7 @@ use super::container::{self, Container, Containers, ExecStreams};
 use super::layout::{self, PodPlan};
 use super::logs::Stream;
 use super::protocol::{Call, Done, Message, PACKET_BYTES_MAX, Refused, Request};
+use super::trace;
 
 /// How long ended containers may take to leave their cgroup when the shim ends.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -64,6 +65,7 @@ pub(super) fn run(sandbox: &Path) -> Result<(), Error> {
     let plan: PodPlan = layout::read_json(&sandbox.join(layout::POD_PLAN))
         .and_then(|plan| plan.ok_or_else(|| io::ErrorKind::NotFound.into()))
         .map_err(system("read the pod's plan"))?;
+    trace::install().map_err(system("keep a log"))?;
     detach(&plan)?;
     let pause = enter_namespaces(sandbox, &plan)?;
     let mut mask = SigSet::empty();
@@ -85,7 +87,7 @@ pub(super) fn run(sandbox: &Path) -> Result<(), Error> {
     while !server.is_ending {
         server.turn()?;
     }
-    server.end()
+    Ok(())
 }
 
 /// Leaves the session and the cgroup of the node process, so that its end is not ours.
@@ -134,7 +136,8 @@ fn enter_namespaces(sandbox: &Path, plan: &PodPlan) -> Result<Option<Child>, Err
     // Containers enter the Pod's PID namespace by path; what else the shim starts stays in the host's.
     setns(home, CloneFlags::CLONE_NEWPID).map_err(system("return to the host's PID namespace"))?;
     let namespace = format!("/proc/{}/ns/pid", pause.id());
-    std::os::unix::fs::symlink(namespace, sandbox.join(layout::PID_NAMESPACE)).map_err(system("name the PID namespace"))?;
+    std::os::unix::fs::symlink(namespace, sandbox.join(layout::PID_NAMESPACE))
+        .map_err(system("name the PID namespace"))?;
     Ok(Some(pause))
 }
 
@@ -261,8 +264,12 @@ impl Server {
     ) -> Result<Done, Refused> {
         match request.call {
             Call::Start { container } => {
+                let log = self.sandbox.join(layout::SHIM_LOG);
+                let mark = trace::mark(&log);
                 let started = Container::start(&self.sandbox, &container);
-                let (it, started) = started.map_err(|error| self.failed_start(&container, &error))?;
+                let because = || trace::first_since(&log, mark);
+                let (it, started) =
+                    started.map_err(|error| self.failed_start(&container, &error, because()))?;
                 self.containers.insert(container, it);
                 Ok(Done::Started { pid: started.pid, at: started.at })
             }
@@ -304,17 +311,28 @@ impl Server {
             }
             Call::Shutdown => {
                 self.is_ending = true;
+                // Before the answer: whoever asked removes our directory next.
+                self.end().map_err(refused)?;
                 Ok(Done::Ok)
             }
         }
     }
 
     /// Takes back what a failed start left.
-    fn failed_start(&mut self, container: &str, error: &container::StartError) -> Refused {
+    fn failed_start(
+        &mut self,
+        container: &str,
+        error: &container::StartError,
+        because: Option<String>,
+    ) -> Refused {
         if let Err(error) = container::delete(&self.sandbox, container) {
             eprintln!("shim: {}", crate::error_chain(&error));
         }
-        refused(error)
+        let mut refused = refused(error);
+        if let Some(because) = because.filter(|_| !matches!(error, container::StartError::Payload(_))) {
+            refused.message = format!("{}: {because}", refused.message);
+        }
+        refused
     }
 
     fn kill(&self, id: &str, signal: i32, everyone: bool) -> Result<Done, Refused> {
@@ -359,7 +377,7 @@ impl Server {
     }
 
     /// Kills what is left.
-    fn end(mut self) -> Result<(), Error> {
+    fn end(&mut self) -> Result<(), Error> {
         for (id, it) in &self.containers {
             kill_cgroup(&it.plan.cgroup);
             if let Err(error) = container::delete(&self.sandbox, id) {
@@ -374,10 +392,10 @@ impl Server {
 }
 
 fn running<'a>(containers: &'a Containers, id: &str) -> Result<&'a Container, Refused> {
-    containers.get(id).filter(|it| !it.exited).ok_or_else(|| Refused {
-        not_found: true,
-        message: format!("container {id} is not running"),
-    })
+    containers
+        .get(id)
+        .filter(|it| !it.exited)
+        .ok_or_else(|| Refused { not_found: true, message: format!("container {id} is not running") })
 }
 
 fn exec_streams(wanted: [bool; 3], received: Vec<OwnedFd>) -> ExecStreams {

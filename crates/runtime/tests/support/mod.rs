@@ -1,4 +1,5 @@
 //! What the container tests stand on: a host with a runtime, a Pod, and a small test runner.
+#![allow(unreachable_pub)]
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -43,13 +44,16 @@ pub fn run(args: Vec<OsString>, tests: &[Test]) -> ExitCode {
     let filters: Vec<&String> = args.iter().filter(|arg| !arg.starts_with('-')).collect();
     let selected = |name: &str| {
         filters.is_empty()
-            || filters.iter().any(|filter| if has("--exact") { *filter == name } else { name.contains(*filter) })
+            || filters
+                .iter()
+                .any(|filter| if has("--exact") { *filter == name } else { name.contains(*filter) })
     };
     let mut failed = false;
     for (name, test) in tests.iter().filter(|(name, _)| selected(name)) {
         let started = Instant::now();
         let ran = std::panic::catch_unwind(|| {
-            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+            let runtime =
+                tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
             let local = tokio::task::LocalSet::new();
             local.block_on(&runtime, async {
                 let host = Host::new().await;
@@ -127,7 +131,8 @@ impl Host {
             let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };
             let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
             if String::from_utf8_lossy(&command).contains(&format!("sandboxes/{sandbox}")) {
-                nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL).unwrap();
+                nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL)
+                    .unwrap();
                 return;
             }
         }
@@ -169,6 +174,9 @@ fn busybox_tar() -> Vec<u8> {
         header.set_entry_type(kind);
         header.set_mode(mode);
         header.set_size(data.len() as u64);
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_mtime(0);
         if link.is_empty() {
             tar.append_data(&mut header, path, data).unwrap();
         } else {
@@ -179,11 +187,12 @@ fn busybox_tar() -> Vec<u8> {
     for (dir, mode) in [("bin", 0o755), ("etc", 0o755), ("tmp", 0o1777), ("root", 0o700)] {
         add(dir, Directory, mode, &[], "");
     }
-    let busybox = ["/bin/busybox", "/usr/bin/busybox"].iter().find_map(|path| std::fs::read(path).ok()).unwrap();
+    let busybox =
+        ["/bin/busybox", "/usr/bin/busybox"].iter().find_map(|path| std::fs::read(path).ok()).unwrap();
     add("bin/busybox", Regular, 0o755, &busybox, "");
     for applet in [
-        "sh", "sleep", "echo", "cat", "id", "touch", "grep", "cut", "sort", "wc", "ls", "tail", "head", "hostname",
-        "readlink", "tr", "unshare", "true", "date", "stty", "tty", "ps", "mount", "pwd",
+        "sh", "sleep", "echo", "cat", "id", "touch", "grep", "cut", "sort", "wc", "ls", "tail", "head",
+        "hostname", "readlink", "tr", "unshare", "true", "date", "stty", "tty", "ps", "mount", "pwd",
     ] {
         add(&format!("bin/{applet}"), Symlink, 0o777, &[], "busybox");
     }
@@ -203,7 +212,11 @@ pub fn container(name: &str, command: &[&str]) -> Wanted {
         command: command.iter().map(|it| (*it).to_owned()).collect(),
         log_path: format!("{name}.log"),
         linux: Some(v1::LinuxContainerConfig {
-            resources: Some(v1::LinuxContainerResources { oom_score_adj: -500, cpu_shares: 100, ..Default::default() }),
+            resources: Some(v1::LinuxContainerResources {
+                oom_score_adj: -500,
+                cpu_shares: 100,
+                ..Default::default()
+            }),
             security_context: Some(v1::LinuxContainerSecurityContext {
                 namespace_options: Some(v1::NamespaceOption {
                     pid: v1::NamespaceMode::Container as i32,

@@ -9,8 +9,11 @@ use crate::Object;
 use crate::rows::Schemas;
 use serde_json::{Value, json};
 
-/// The media type of the protobuf form.
-pub const PROTOBUF_MEDIA_TYPE: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+/// The media type of the protobuf form in an answer.
+///
+/// Clients ask for it with `@` in place of the second dot, which no media type may have, and which they could
+/// not parse in the answer.
+pub const PROTOBUF_MEDIA_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// The document.
 pub fn document(schemas: &Schemas, resources: &[Resource<'_>]) -> Value {

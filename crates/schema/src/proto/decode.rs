@@ -36,7 +36,6 @@ impl Walk<'_> {
         let schema = self.schemas.at(index).ok_or(ProtoError::Malformed("unknown message"))?;
         let mut object = Object::new();
         self.deeper()?.fields(schema, &mut Vec::new(), bytes, &mut object)?;
-        object.retain(|name, value| !schema.field(name).is_some_and(Field::omits_zero) || !is_zero(value));
         complete(schema, &mut object);
         Ok(Value::Object(object))
     }
@@ -55,7 +54,7 @@ impl Walk<'_> {
             if let Some(field) = schema.fields().iter().find(here) {
                 let slot = object.entry(&*field.name).or_insert(Value::Null);
                 self.field(field.ty, wire, slot).map_err(|error| named(field, error))?;
-                if slot.is_null() {
+                if slot.is_null() || field.omits_zero() && is_zero(slot) {
                     object.remove(&*field.name);
                 }
                 continue;
@@ -272,7 +271,10 @@ fn time(ty: Type, bytes: &[u8]) -> Result<Value, ProtoError> {
         return Ok(Value::Null);
     }
     let [seconds, nanos] = numbers(bytes)?;
+    // The years 1 to 9999, which is what RFC 3339 can write.
+    const SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
     let nanos = i32::try_from(nanos).ok().filter(|nanos| (0..1_000_000_000).contains(nanos));
+    let nanos = nanos.filter(|_| SECONDS.contains(&seconds));
     let time = nanos.and_then(|nanos| Timestamp::new(seconds, if ty == Type::Time { 0 } else { nanos }).ok());
     let time = time.ok_or(ProtoError::Malformed("time out of range"))?;
     Ok(if ty == Type::Time { scalar::format_time(time) } else { scalar::format_micro_time(time) }.into())

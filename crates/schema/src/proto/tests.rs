@@ -158,3 +158,31 @@ fn deep_nesting_is_refused() {
     assert!(decode_message(props, &nested(100)).is_ok());
     assert!(decode_message(props, &nested(10_000)).is_err());
 }
+
+#[test]
+fn flipped_bytes_never_panic() {
+    let schema = crate::builtin().kind("", "v1", "Pod").expect("a kind");
+    let pod = json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "a", "creationTimestamp": "2024-01-02T03:04:05Z", "labels": {"x": "y"},
+            "managedFields": [{"manager": "m", "fieldsV1": {"f:spec": {}}}]},
+        "spec": {"priority": -5, "containers": [{"name": "c", "resources": {"limits": {"cpu": "100m"}},
+            "livenessProbe": {"httpGet": {"port": 80}}}], "volumes": [{"name": "v", "emptyDir": {}}]}});
+    let bytes = encode(schema, &pod).expect("encodes");
+    let mut seed = 0x9e37_79b9_7f4a_7c15u64;
+    for _ in 0..20_000 {
+        let mut broken = bytes.clone();
+        for _ in 0..3 {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            let at = usize::try_from(seed >> 16).unwrap_or(0) % broken.len();
+            broken[at] = seed.to_le_bytes()[0];
+        }
+        let decoded = open(&broken).and_then(|envelope| decode(schema, &envelope));
+        if let Ok(value) = decoded {
+            // What decodes has the schema's types.
+            let again = crate::walk::decode::from_value(schema, value.clone(), FieldValidation::Strict);
+            assert_eq!(again.map(|decoded| decoded.value), Ok(value), "seed {seed}");
+        }
+    }
+}

@@ -135,9 +135,17 @@ pub(crate) fn bytes(out: &mut Vec<u8>, number: u16, value: &[u8]) {
 pub(crate) fn nested<R>(out: &mut Vec<u8>, number: u16, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     put_tag(out, number, 2);
     let start = out.len();
+    // One byte is enough for most messages; longer ones move.
+    out.push(0);
     let result = write(out);
-    let mut length = Vec::with_capacity(5);
-    put_varint(&mut length, (out.len() - start) as u64);
-    out.splice(start..start, length);
+    let length = out.len() - start - 1;
+    match (u8::try_from(length), out.get_mut(start)) {
+        (Ok(short @ 0..0x80), Some(byte)) => *byte = short,
+        _ => {
+            let mut bytes = Vec::with_capacity(5);
+            put_varint(&mut bytes, length as u64);
+            out.splice(start..=start, bytes);
+        }
+    }
     result
 }
