@@ -212,6 +212,7 @@ async fn check_after_kill(dir: &Path, given: &BTreeMap<Revision, (String, String
     let key = format!("/after/{}", store.revision());
     let revision = store.commit(put(&key, Expect::Absent, "v")).await.unwrap();
     assert_eq!(events(&mut watch, 1).await[0].revision, revision);
+    store.close().await.unwrap();
 }
 
 #[tokio::test]
