@@ -1,2 +1,23 @@
-//! Automation.
-fn main() {}
+//! Automation: `cargo xtask <command>`.
+
+mod bench;
+mod ci;
+mod codegen;
+mod tidy;
+
+const USAGE: &str = "cargo xtask <command>
+
+  ci        what CI runs: install what tests need, format, lint, tidy, tests, whole-cluster tests
+  tidy      rules that no compiler checks: layers, file length, module docs
+  codegen   make the generated tables again from their public sources
+  bench     measure a release build";
+
+fn main() -> anyhow::Result<()> {
+    match std::env::args().nth(1).as_deref() {
+        Some("ci") => ci::run(),
+        Some("tidy") => tidy::run(),
+        Some("codegen") => codegen::run(),
+        Some("bench") => bench::run(),
+        _ => anyhow::bail!("usage: {USAGE}"),
+    }
+}

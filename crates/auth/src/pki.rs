@@ -1,451 +1,353 @@
-//! The cluster's certificates: one authority, leaves made when absent and renewed before they expire.
+//! The cluster's keys: one authority, and the certificates it signs, made when absent and renewed when they end.
 //!
-//! A file is replaced as a whole (written beside, flushed, renamed); keys have mode 0600. Keys are ECDSA P-256.
-//! Nothing here waits for a time: `now` comes in, and [`Pair::renew_at`] says when to call again.
+//! A certificate is two files, `<name>.crt` and `<name>.key` (0600), in PEM. Nothing secret is readable by
+//! others, and a half-written file is never seen: each is written aside and renamed.
 
+use std::fs;
 use std::io::Write;
 use std::net::IpAddr;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair, KeyUsagePurpose, SanType,
 };
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject;
-use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-use crate::token::SigningKey;
-
-/// How long the authority lives. Source: kubeadm's `CACertificateValidityPeriod`.
+/// The authority lives this long; the same as kubeadm's.
 const AUTHORITY_DAYS: i64 = 3650;
-/// How long a leaf lives. Source: kubeadm's `CertificateValidityPeriod`.
+/// Every other certificate lives this long; the same as kubeadm's.
 const LEAF_DAYS: i64 = 365;
-/// A leaf with less than this left is renewed.
-const RENEW_BEFORE_DAYS: i64 = 120;
-/// Certificates begin this long ago, for clocks that lag.
-const BACKDATE_SECONDS: i64 = 3600;
+/// A certificate that ends sooner than this is made anew.
+const RENEW_BEFORE_DAYS: i64 = 90;
+/// Clocks may differ by this much.
+const BACKDATE_SECONDS: i64 = 300;
+const DAY_SECONDS: i64 = 24 * 3600;
 
-/// Why the certificates cannot be had.
+/// Why a key or a certificate could not be had.
 #[derive(Debug, thiserror::Error)]
 pub enum PkiError {
-    /// A file cannot be read or written.
-    #[error("cannot use {}", path.display())]
+    /// A file could not be read or written.
+    #[error("access {path}")]
     File {
-        /// Which.
+        /// Which file.
         path: PathBuf,
         /// Why.
         #[source]
         source: std::io::Error,
     },
-    /// A certificate cannot be made.
-    #[error("cannot make the certificate of {name}")]
-    Make {
-        /// Whose.
+    /// A certificate could not be made or understood.
+    #[error("make the certificate {name}")]
+    Certificate {
+        /// Which one.
         name: String,
         /// Why.
         #[source]
         source: rcgen::Error,
     },
-    /// The authority's files do not fit together or cannot be read.
-    #[error("the certificate authority in {} is broken: {why}", dir.display())]
-    Authority {
-        /// Where.
-        dir: PathBuf,
-        /// What is wrong.
-        why: String,
+    /// A file does not hold what its name says.
+    #[error("{path} is not a PEM certificate")]
+    NotPem {
+        /// Which file.
+        path: PathBuf,
     },
 }
 
 /// What a certificate is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Usage {
-    /// Shown by a server.
-    Server,
-    /// Shown by a client.
-    Client,
-}
-
-/// What a leaf certificate is to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leaf {
-    /// The user name of a client.
+pub struct Subject {
+    /// The file name, without `.crt`.
+    pub name: String,
+    /// The user, for a client.
     pub common_name: String,
-    /// The groups of a client.
-    pub organizations: Vec<String>,
-    /// Names under which a server is reached.
+    /// The group, for a client: `rcgen` writes at most one organization.
+    pub organization: Option<String>,
+    /// DNS names of a server.
     pub dns_names: Vec<String>,
-    /// Addresses under which a server is reached.
-    pub addresses: Vec<IpAddr>,
-    /// What for.
+    /// Addresses of a server.
+    pub ips: Vec<IpAddr>,
+    /// For which side of a connection.
     pub usage: Usage,
 }
 
-impl Leaf {
-    /// A client: user and groups.
-    pub fn client(user: &str, groups: &[&str]) -> Self {
+/// Which side of a TLS connection a certificate is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Usage {
+    /// Proves who the client is.
+    Client,
+    /// Proves who the server is.
+    Server,
+}
+
+impl Subject {
+    /// A client's certificate.
+    pub fn client(name: &str, user: &str, group: &str) -> Self {
         Self {
+            name: name.to_owned(),
             common_name: user.to_owned(),
-            organizations: groups.iter().map(|group| (*group).to_owned()).collect(),
+            organization: Some(group.to_owned()),
             dns_names: Vec::new(),
-            addresses: Vec::new(),
+            ips: Vec::new(),
             usage: Usage::Client,
         }
     }
 
-    /// A cluster administrator, in `system:masters`.
-    pub fn admin() -> Self {
-        Self::client("kubernetes-admin", &[crate::MASTERS])
+    /// A server's certificate.
+    pub fn server(name: &str, common_name: &str, dns_names: Vec<String>, ips: Vec<IpAddr>) -> Self {
+        Self {
+            name: name.to_owned(),
+            common_name: common_name.to_owned(),
+            organization: None,
+            dns_names,
+            ips,
+            usage: Usage::Server,
+        }
     }
 
-    /// The kubelet of `node` as a client.
-    pub fn kubelet_client(node: &str) -> Self {
-        Self::client(&format!("{}{node}", crate::NODE_USER_PREFIX), &[crate::NODES])
-    }
-
-    /// The kubelet of `node` as a server.
-    pub fn kubelet_server(node: &str, addresses: &[IpAddr]) -> Self {
-        let mut leaf = Self::kubelet_client(node);
-        leaf.usage = Usage::Server;
-        leaf.dns_names = vec![node.to_owned(), "localhost".to_owned()];
-        leaf.addresses = addresses.to_vec();
-        leaf
-    }
-
-    /// The API server: its names in the cluster, its Service address, its own addresses, and loopback.
-    pub fn api_server(domain: &str, service_ip: IpAddr, names: &[&str], addresses: &[IpAddr]) -> Self {
-        let in_cluster =
-            ["kubernetes", "kubernetes.default", "kubernetes.default.svc"].into_iter().map(str::to_owned);
-        let mut dns_names: Vec<String> = in_cluster.collect();
-        dns_names.push(format!("kubernetes.default.svc.{domain}"));
-        dns_names.push("localhost".to_owned());
-        dns_names.extend(names.iter().map(|name| (*name).to_owned()));
-        let mut all = vec![service_ip, IpAddr::from([127, 0, 0, 1]), std::net::Ipv6Addr::LOCALHOST.into()];
-        all.extend(addresses);
-        dns_names.dedup();
-        all.dedup();
-        let common_name = "kube-apiserver".to_owned();
-        Self { common_name, organizations: Vec::new(), dns_names, addresses: all, usage: Usage::Server }
+    /// The API server's certificate: every name that clients inside and outside use for it.
+    pub fn api_server(cluster_domain: &str, ips: Vec<IpAddr>) -> Self {
+        let mut dns_names: Vec<String> =
+            ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"]
+                .map(str::to_owned)
+                .to_vec();
+        dns_names.push(format!("kubernetes.default.svc.{cluster_domain}"));
+        Self::server("apiserver", "kube-apiserver", dns_names, ips)
     }
 }
 
-/// A certificate and its key, PEM.
+/// A certificate and its key, in PEM.
 #[derive(Clone)]
-pub struct Pair {
-    /// The chain: leaf first.
+pub struct Identity {
+    /// `-----BEGIN CERTIFICATE-----`
     pub certificate_pem: String,
-    /// PKCS #8.
+    /// `-----BEGIN PRIVATE KEY-----` (PKCS#8, ECDSA P-256)
     pub key_pem: String,
-    /// When [`Authority::ensure`] would make a new one.
-    pub renew_at: Timestamp,
 }
 
-impl std::fmt::Debug for Pair {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pair").field("renew_at", &self.renew_at).finish_non_exhaustive()
-    }
-}
-
-/// The certificate authority.
+/// The authority of one cluster.
 pub struct Authority {
-    certificate_pem: String,
-    certificate: CertificateDer<'static>,
+    identity: Identity,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl Authority {
-    /// Loads `<name>.crt` and `<name>.key` from `dir`, or makes them. An expired certificate is made anew with
-    /// the same key, so that what it signed stays valid.
+    /// Reads `ca.crt` and `ca.key` in `dir`, or makes them.
     ///
     /// # Errors
-    /// If a file cannot be used, or only one of the two can be read.
-    pub fn ensure(dir: &Path, name: &str, now: Timestamp) -> Result<Self, PkiError> {
-        make_dir(dir)?;
-        let (crt, key) = (dir.join(format!("{name}.crt")), dir.join(format!("{name}.key")));
-        let broken = |why: String| PkiError::Authority { dir: dir.to_owned(), why };
-        let key_pair = match read(&key)? {
-            Some(pem) => KeyPair::from_pem(&pem).map_err(|error| broken(error.to_string()))?,
-            None if read(&crt)?.is_some() => return Err(broken(format!("{name}.key is missing"))),
+    /// If the files cannot be read, understood or written.
+    pub fn load_or_create(dir: &Path, now: Timestamp) -> Result<Self, PkiError> {
+        let identity = match read_identity(dir, "ca")? {
+            Some(identity) => identity,
             None => {
-                let made = KeyPair::generate().map_err(make_error(name))?;
-                write(&key, made.serialize_pem().as_bytes(), 0o600)?;
-                made
+                let identity = new_authority(now).map_err(named("ca"))?;
+                write_identity(dir, "ca", &identity)?;
+                identity
             }
         };
-        if let Some(pem) = read(&crt)? {
-            let der =
-                CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|error| broken(error.to_string()))?;
-            let facts = Facts::read(&der).ok_or_else(|| broken(format!("{name}.crt is no certificate")))?;
-            if facts.public_key != key_pair.public_key_raw() {
-                return Err(broken(format!("{name}.crt and {name}.key do not fit together")));
-            }
-            if facts.not_after > now {
-                return Self::from_parts(pem, der, key_pair, name);
-            }
-        }
-        let made = authority_params(name, now).self_signed(&key_pair).map_err(make_error(name))?;
-        write(&crt, made.pem().as_bytes(), 0o644)?;
-        Self::from_parts(made.pem(), made.der().clone(), key_pair, name)
+        let key = KeyPair::from_pem(&identity.key_pem).map_err(named("ca"))?;
+        let issuer = Issuer::from_ca_cert_pem(&identity.certificate_pem, key).map_err(named("ca"))?;
+        Ok(Self { identity, issuer })
     }
 
-    fn from_parts(
-        pem: String,
-        der: CertificateDer<'static>,
-        key: KeyPair,
-        name: &str,
-    ) -> Result<Self, PkiError> {
-        let issuer = Issuer::from_ca_cert_der(&der, key).map_err(make_error(name))?;
-        Ok(Self { certificate_pem: pem, certificate: der, issuer })
-    }
-
-    /// What others trust.
+    /// The certificate that clients trust.
     pub fn certificate_pem(&self) -> &str {
-        &self.certificate_pem
+        &self.identity.certificate_pem
     }
 
-    /// What others trust.
-    pub fn certificate(&self) -> &CertificateDer<'static> {
-        &self.certificate
-    }
-
-    /// Loads `<name>.crt` and `<name>.key` from `dir`; makes new ones if they are absent, broken, not this
-    /// authority's, near their end, or do not say what `leaf` says.
+    /// The certificate of `subject` in `dir`; made anew if it is absent, ends soon, was signed by another
+    /// authority or is for other names.
     ///
     /// # Errors
-    /// If a file cannot be used.
-    pub fn ensure_leaf(&self, dir: &Path, name: &str, leaf: &Leaf, now: Timestamp) -> Result<Pair, PkiError> {
-        make_dir(dir)?;
-        let (crt, key) = (dir.join(format!("{name}.crt")), dir.join(format!("{name}.key")));
-        if let (Some(certificate_pem), Some(key_pem)) = (read(&crt)?, read(&key)?)
-            && let Some(renew_at) = self.renew_at(&certificate_pem, &key_pem, leaf)
-            && renew_at > now
-        {
-            return Ok(Pair { certificate_pem, key_pem, renew_at });
+    /// If the files cannot be read or written.
+    pub fn issue(&self, dir: &Path, subject: &Subject, now: Timestamp) -> Result<Identity, PkiError> {
+        let request = dir.join(format!("{}.subject", subject.name));
+        let wanted = format!("{subject:?}\n{}", self.identity.certificate_pem);
+        if let Some(identity) = read_identity(dir, &subject.name)? {
+            let is_same = fs::read_to_string(&request).is_ok_and(|known| known == wanted);
+            if is_same && ends_at(&identity.certificate_pem).is_some_and(|end| is_fresh(end, now)) {
+                return Ok(identity);
+            }
         }
-        let pair = self.issue(leaf, now)?;
-        write(&key, pair.key_pem.as_bytes(), 0o600)?;
-        write(&crt, pair.certificate_pem.as_bytes(), 0o644)?;
-        Ok(pair)
+        let identity = self.sign(subject, now).map_err(named(&subject.name))?;
+        write_identity(dir, &subject.name, &identity)?;
+        write_file(&request, wanted.as_bytes(), 0o600)?;
+        Ok(identity)
     }
 
-    /// Makes a certificate that is kept nowhere.
-    ///
-    /// # Errors
-    /// If a name is not a valid DNS name, or the system has no randomness.
-    pub fn issue(&self, leaf: &Leaf, now: Timestamp) -> Result<Pair, PkiError> {
-        let failed = make_error(&leaf.common_name);
-        let key = KeyPair::generate().map_err(&failed)?;
-        let params = leaf_params(leaf, now).map_err(&failed)?;
-        let made = params.signed_by(&key, &self.issuer).map_err(&failed)?;
-        let renew_at = days(now, LEAF_DAYS - RENEW_BEFORE_DAYS);
-        Ok(Pair { certificate_pem: made.pem(), key_pem: key.serialize_pem(), renew_at })
-    }
-
-    /// When these must be renewed; `None`: at once.
-    fn renew_at(&self, certificate_pem: &str, key_pem: &str, leaf: &Leaf) -> Option<Timestamp> {
-        let der = CertificateDer::from_pem_slice(certificate_pem.as_bytes()).ok()?;
-        let facts = Facts::read(&der)?;
-        let key = KeyPair::from_pem(key_pem).ok()?;
-        let (_, parsed) = X509Certificate::from_der(&der).ok()?;
-        let (_, authority) = X509Certificate::from_der(&self.certificate).ok()?;
-        let is_ours = parsed.issuer() == authority.subject()
-            && is_signed_by(&parsed, self.issuer.key().public_key_raw());
-        let says_it = facts.common_name == leaf.common_name
-            && facts.organizations == leaf.organizations
-            && leaf.dns_names.iter().all(|name| facts.dns_names.contains(name))
-            && leaf.addresses.iter().all(|address| facts.addresses.contains(address));
-        let is_good = is_ours && says_it && facts.public_key == key.public_key_raw();
-        is_good.then(|| days(facts.not_after, -RENEW_BEFORE_DAYS))
+    fn sign(&self, subject: &Subject, now: Timestamp) -> Result<Identity, rcgen::Error> {
+        let key = KeyPair::generate()?;
+        let mut params = CertificateParams::new(subject.dns_names.clone())?;
+        params.subject_alt_names.extend(subject.ips.iter().copied().map(SanType::IpAddress));
+        params.distinguished_name = distinguished_name(&subject.common_name, subject.organization.as_deref());
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
+        params.extended_key_usages = match subject.usage {
+            Usage::Client => vec![ExtendedKeyUsagePurpose::ClientAuth],
+            Usage::Server => vec![ExtendedKeyUsagePurpose::ServerAuth],
+        };
+        set_lifetime(&mut params, now, LEAF_DAYS);
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        Ok(Identity { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
     }
 }
 
-/// Loads the key that signs ServiceAccount tokens from `sa.key` in `dir`, or makes it.
+/// The key that signs ServiceAccount tokens, `service-account.key` in `dir`: PKCS#8, ECDSA P-256.
 ///
 /// # Errors
-/// If the file cannot be used or holds no such key.
-pub fn ensure_service_account_key(dir: &Path) -> Result<SigningKey, PkiError> {
-    make_dir(dir)?;
-    let path = dir.join("sa.key");
-    let broken = |why: String| PkiError::Authority { dir: dir.to_owned(), why };
-    let key = match read(&path)? {
-        Some(pem) => KeyPair::from_pem(&pem).map_err(|error| broken(format!("sa.key: {error}")))?,
+/// If it cannot be read, made or written.
+pub fn service_account_key(dir: &Path) -> Result<Vec<u8>, PkiError> {
+    let path = dir.join("service-account.key");
+    let key = match read_optional(&path)? {
+        Some(pem) => KeyPair::from_pem(&pem).map_err(named("service-account"))?,
         None => {
-            let made = KeyPair::generate().map_err(make_error("sa.key"))?;
-            write(&path, made.serialize_pem().as_bytes(), 0o600)?;
-            made
+            let key = KeyPair::generate().map_err(named("service-account"))?;
+            write_file(&path, key.serialize_pem().as_bytes(), 0o600)?;
+            key
         }
     };
-    SigningKey::from_pkcs8(key.serialized_der()).map_err(|error| broken(format!("sa.key: {error}")))
+    Ok(key.serialize_der())
 }
 
 /// A kubeconfig with everything in it.
-///
-/// `server` is a URL; `user` only names the entry.
-pub fn kubeconfig(cluster: &str, server: &str, ca_pem: &str, user: &str, pair: &Pair) -> String {
-    let (ca, crt, key) =
-        (STANDARD.encode(ca_pem), STANDARD.encode(&pair.certificate_pem), STANDARD.encode(&pair.key_pem));
+pub fn kubeconfig(server: &str, authority_pem: &str, user: &str, identity: &Identity) -> String {
+    use base64::Engine;
+    let encode = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
     format!(
-        "apiVersion: v1\nkind: Config\nclusters:\n- name: {cluster}\n  cluster:\n    server: {server}\n    \
-         certificate-authority-data: {ca}\nusers:\n- name: {user}\n  user:\n    client-certificate-data: {crt}\n    \
-         client-key-data: {key}\ncontexts:\n- name: {cluster}\n  context:\n    cluster: {cluster}\n    \
-         user: {user}\ncurrent-context: {cluster}\npreferences: {{}}\n"
+        "apiVersion: v1\nkind: Config\nclusters:\n- name: knarr\n  cluster:\n    server: {server}\n    \
+         certificate-authority-data: {}\nusers:\n- name: {user}\n  user:\n    client-certificate-data: {}\n    \
+         client-key-data: {}\ncontexts:\n- name: knarr\n  context:\n    cluster: knarr\n    user: {user}\n\
+         current-context: knarr\n",
+        encode(authority_pem),
+        encode(&identity.certificate_pem),
+        encode(&identity.key_pem),
     )
 }
 
-/// Writes a file that only its owner may read, as a whole.
+/// Writes a file that appears whole or not at all.
 ///
 /// # Errors
-/// If the file system refuses.
-pub fn write_private(path: &Path, content: &str) -> Result<(), PkiError> {
-    write(path, content.as_bytes(), 0o600)
-}
-
-/// What is read back out of a certificate.
-struct Facts {
-    common_name: String,
-    organizations: Vec<String>,
-    dns_names: Vec<String>,
-    addresses: Vec<IpAddr>,
-    public_key: Vec<u8>,
-    not_after: Timestamp,
-}
-
-impl Facts {
-    fn read(der: &CertificateDer<'_>) -> Option<Self> {
-        let (_, parsed) = X509Certificate::from_der(der).ok()?;
-        let (mut dns_names, mut addresses) = (Vec::new(), Vec::new());
-        if let Ok(Some(san)) = parsed.subject_alternative_name() {
-            for name in &san.value.general_names {
-                match name {
-                    GeneralName::DNSName(name) => dns_names.push((*name).to_owned()),
-                    GeneralName::IPAddress(bytes) => addresses.extend(address(bytes)),
-                    _ => {}
-                }
-            }
+/// If it cannot be written.
+pub fn write_file(path: &Path, content: &[u8], mode: u32) -> Result<(), PkiError> {
+    let new = path.with_added_extension("new");
+    let write = || {
+        if let Some(dir) = path.parent() {
+            fs::create_dir_all(dir)?;
         }
-        let subject = crate::x509::Subject::of(&parsed);
-        Some(Self {
-            common_name: subject.common_name,
-            organizations: subject.organizations,
-            dns_names,
-            addresses,
-            public_key: parsed.public_key().subject_public_key.data.to_vec(),
-            not_after: Timestamp::from_second(parsed.validity().not_after.timestamp()).ok()?,
-        })
-    }
+        if new.exists() {
+            fs::remove_file(&new)?;
+        }
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        fs::rename(&new, path)
+    };
+    write().map_err(|source| PkiError::File { path: path.to_owned(), source })
 }
 
-fn address(bytes: &[u8]) -> Option<IpAddr> {
-    if let Ok(v4) = <[u8; 4]>::try_from(bytes) {
-        return Some(v4.into());
-    }
-    <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from)
-}
-
-/// Whether the P-256 key `public_key` signed this certificate.
-fn is_signed_by(certificate: &X509Certificate<'_>, public_key: &[u8]) -> bool {
-    let key = ring::signature::UnparsedPublicKey::new(&ring::signature::ECDSA_P256_SHA256_ASN1, public_key);
-    key.verify(certificate.tbs_certificate.as_ref(), &certificate.signature_value.data).is_ok()
-}
-
-fn authority_params(name: &str, now: Timestamp) -> CertificateParams {
+fn new_authority(now: Timestamp) -> Result<Identity, rcgen::Error> {
+    let key = KeyPair::generate()?;
     let mut params = CertificateParams::default();
-    let mut subject = DistinguishedName::new();
-    subject.push(DnType::CommonName, format!("knarr-{name}"));
-    params.distinguished_name = subject;
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![
-        KeyUsagePurpose::DigitalSignature,
-        KeyUsagePurpose::KeyEncipherment,
-        KeyUsagePurpose::KeyCertSign,
-        KeyUsagePurpose::CrlSign,
-    ];
-    set_validity(&mut params, now, AUTHORITY_DAYS);
-    params
+    params.distinguished_name = distinguished_name("knarr-ca", None);
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages =
+        vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+    set_lifetime(&mut params, now, AUTHORITY_DAYS);
+    let certificate = params.self_signed(&key)?;
+    Ok(Identity { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
 }
 
-fn leaf_params(leaf: &Leaf, now: Timestamp) -> Result<CertificateParams, rcgen::Error> {
-    let mut params = CertificateParams::default();
-    let mut subject = DistinguishedName::new();
-    for organization in &leaf.organizations {
-        subject.push(DnType::OrganizationName, organization.as_str());
+fn distinguished_name(common_name: &str, organization: Option<&str>) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    if let Some(organization) = organization {
+        name.push(DnType::OrganizationName, organization);
     }
-    subject.push(DnType::CommonName, leaf.common_name.as_str());
-    params.distinguished_name = subject;
-    for name in &leaf.dns_names {
-        params.subject_alt_names.push(SanType::DnsName(name.as_str().try_into()?));
+    name.push(DnType::CommonName, common_name);
+    name
+}
+
+fn set_lifetime(params: &mut CertificateParams, now: Timestamp, days: i64) {
+    let at = |seconds| time::OffsetDateTime::from_unix_timestamp(seconds);
+    if let (Ok(start), Ok(end)) =
+        (at(now.as_second() - BACKDATE_SECONDS), at(now.as_second() + days * DAY_SECONDS))
+    {
+        params.not_before = start;
+        params.not_after = end;
     }
-    params.subject_alt_names.extend(leaf.addresses.iter().copied().map(SanType::IpAddress));
-    params.is_ca = IsCa::ExplicitNoCa;
-    params.use_authority_key_identifier_extension = true;
-    params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
-    params.extended_key_usages = vec![match leaf.usage {
-        Usage::Server => ExtendedKeyUsagePurpose::ServerAuth,
-        Usage::Client => ExtendedKeyUsagePurpose::ClientAuth,
-    }];
-    set_validity(&mut params, now, LEAF_DAYS);
-    Ok(params)
 }
 
-fn set_validity(params: &mut CertificateParams, now: Timestamp, lifetime_days: i64) {
-    let epoch = rcgen::date_time_ymd(1970, 1, 1);
-    let at = |seconds: i64| epoch + Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
-    params.not_before = at(now.as_second() - BACKDATE_SECONDS);
-    params.not_after = at(days(now, lifetime_days).as_second());
+fn is_fresh(end_second: i64, now: Timestamp) -> bool {
+    end_second - now.as_second() > RENEW_BEFORE_DAYS * DAY_SECONDS
 }
 
-fn days(from: Timestamp, days: i64) -> Timestamp {
-    from.checked_add(SignedDuration::from_hours(24 * days)).unwrap_or(Timestamp::MAX)
+/// When a certificate ends, in Unix seconds.
+fn ends_at(certificate_pem: &str) -> Option<i64> {
+    let (_, pem) = x509_parser::pem::parse_x509_pem(certificate_pem.as_bytes()).ok()?;
+    Some(pem.parse_x509().ok()?.validity().not_after.timestamp())
 }
 
-fn make_error(name: &str) -> impl Fn(rcgen::Error) -> PkiError {
-    let name = name.to_owned();
-    move |source| PkiError::Make { name: name.clone(), source }
+fn read_identity(dir: &Path, name: &str) -> Result<Option<Identity>, PkiError> {
+    let path = dir.join(format!("{name}.crt"));
+    let certificate = read_optional(&path)?;
+    let key = read_optional(&dir.join(format!("{name}.key")))?;
+    let (Some(certificate_pem), Some(key_pem)) = (certificate, key) else { return Ok(None) };
+    if ends_at(&certificate_pem).is_none() {
+        return Err(PkiError::NotPem { path });
+    }
+    Ok(Some(Identity { certificate_pem, key_pem }))
 }
 
-fn file_error(path: &Path) -> impl Fn(std::io::Error) -> PkiError {
-    let path = path.to_owned();
-    move |source| PkiError::File { path: path.clone(), source }
+fn write_identity(dir: &Path, name: &str, identity: &Identity) -> Result<(), PkiError> {
+    write_file(&dir.join(format!("{name}.key")), identity.key_pem.as_bytes(), 0o600)?;
+    write_file(&dir.join(format!("{name}.crt")), identity.certificate_pem.as_bytes(), 0o644)
 }
 
-fn make_dir(dir: &Path) -> Result<(), PkiError> {
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(file_error(dir))
-}
-
-fn read(path: &Path) -> Result<Option<String>, PkiError> {
-    match std::fs::read(path) {
-        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+fn read_optional(path: &Path) -> Result<Option<String>, PkiError> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(file_error(path)(error)),
+        Err(source) => Err(PkiError::File { path: path.to_owned(), source }),
     }
 }
 
-/// Beside, flushed, renamed: a reader sees the old or the new file, whole.
-fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), PkiError> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let beside = PathBuf::from(beside);
-    let failed = file_error(path);
-    match std::fs::remove_file(&beside) {
-        Ok(()) => {}
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => return Err(failed(error)),
-    }
-    let mut file =
-        std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside).map_err(&failed)?;
-    file.write_all(content).and_then(|()| file.sync_all()).map_err(&failed)?;
-    std::fs::rename(&beside, path).map_err(&failed)?;
-    match path.parent() {
-        Some(dir) => std::fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(&failed),
-        None => Ok(()),
-    }
+fn named(name: &str) -> impl Fn(rcgen::Error) -> PkiError {
+    let name = name.to_owned();
+    move |source| PkiError::Certificate { name: name.clone(), source }
 }
 
 #[cfg(test)]
-#[path = "pki/tests.rs"]
-mod tests;
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn at(day: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + day * DAY_SECONDS).expect("a time")
+    }
+
+    #[test]
+    fn certificates_are_kept_until_they_end_soon_or_change() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let authority = Authority::load_or_create(dir.path(), at(0)).expect("an authority");
+        let again = Authority::load_or_create(dir.path(), at(1)).expect("the same authority");
+        assert_eq!(authority.certificate_pem(), again.certificate_pem());
+        let subject = Subject::client("admin", "admin", "system:masters");
+        let issue = |subject: &Subject, day| {
+            authority.issue(dir.path(), subject, at(day)).expect("a certificate").certificate_pem
+        };
+        let first = issue(&subject, 0);
+        assert_eq!(issue(&subject, 200), first, "still good");
+        assert_ne!(issue(&subject, 300), first, "ends in 65 days");
+        let other = Subject { organization: Some("other".into()), ..subject };
+        assert_ne!(issue(&other, 301), issue(&Subject::client("admin", "admin", "system:masters"), 301));
+    }
+
+    #[test]
+    fn keys_are_readable_by_their_owner_only() {
+        let dir = tempfile::tempdir().expect("a folder");
+        Authority::load_or_create(dir.path(), at(0)).expect("an authority");
+        service_account_key(dir.path()).expect("a key");
+        for name in ["ca.key", "service-account.key"] {
+            let mode = fs::metadata(dir.path().join(name)).expect("a file").permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{name}");
+        }
+    }
+}

@@ -1,14 +1,12 @@
-//! ServiceAccount tokens: signed, bound to an audience, a time and an object; checked on every use.
+//! Bound ServiceAccount tokens: JWTs signed by the cluster's own key (ES256).
 //!
-//! ES256 only: the header's algorithm is not a choice of the bearer. What a token is bound to must still be
-//! there; the caller says so through [`Lookup`]. Source: `serviceaccount.Claims`, KEP-1205.
-
-use std::collections::BTreeMap;
+//! Source: KEP-1205, `pkg/serviceaccount/claims.go`. Whether the account and the object that a token is bound to
+//! still exist is asked of [`Lookup`]: a token dies with them.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use jiff::{SignedDuration, Timestamp};
-use ring::rand::{SecureRandom, SystemRandom};
+use jiff::Timestamp;
+use ring::rand::SystemRandom;
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair, UnparsedPublicKey,
 };
@@ -16,420 +14,353 @@ use serde::{Deserialize, Serialize};
 
 use crate::UserInfo;
 
-/// The `extra` key that names the credential.
-pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
-/// How long after its deletion began a bound object's token still works. Source: upstream's validator.
-const DELETION_GRACE_SECONDS: i64 = 60;
-/// The longest token that is looked at.
+/// Clocks may differ by this much.
+const LEEWAY_SECONDS: i64 = 10;
+/// A token is never longer than this.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
-/// The ASN.1 before an uncompressed P-256 point in a SubjectPublicKeyInfo.
-const SPKI_PREFIX: [u8; 26] = [
-    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86,
-    0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
-];
 
-/// Why a token is not accepted.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+/// Why a token is not good.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// Not a token of this cluster at all: others may know it.
-    #[error("the token is not one of this cluster")]
-    NotOurs,
-    /// The signature does not fit.
-    #[error("the token's signature is wrong")]
-    Signature,
-    /// The text inside is not what we write.
-    #[error("the token's claims cannot be read")]
-    Claims,
-    /// Its time is over.
-    #[error("service account token has expired")]
-    Expired,
-    /// Its time has not come.
-    #[error("service account token is not valid yet")]
-    NotYet,
-    /// It is for somebody else.
-    #[error("token audiences {found:?} is invalid for the target audiences {wanted:?}")]
-    Audience {
-        /// In the token.
-        found: Vec<String>,
-        /// Accepted here.
-        wanted: Vec<String>,
-    },
-    /// What it is bound to is gone or another one.
-    #[error("service account token has been invalidated: the {kind} {name:?} is gone")]
-    Invalidated {
-        /// `serviceaccount`, `pod`, `secret` or `node`.
-        kind: &'static str,
-        /// Its name.
-        name: String,
-    },
-    /// The key is unusable, or the system has no randomness.
-    #[error("the signing key cannot be used")]
+    /// The key is not a P-256 key.
+    #[error("the ServiceAccount key is not an ECDSA P-256 key")]
     Key,
+    /// It is not one of ours: another form, another issuer, another signature.
+    #[error("the token is not a ServiceAccount token of this cluster")]
+    NotOurs,
+    /// Its time is over or has not come.
+    #[error("the token has expired or is not valid yet")]
+    Time,
+    /// It is meant for somebody else.
+    #[error("the token's audiences {audiences:?} are not accepted here")]
+    Audience {
+        /// Whom it is meant for.
+        audiences: Vec<String>,
+    },
+    /// What it is bound to is gone.
+    #[error("the token's {what} does not exist any more")]
+    Gone {
+        /// `service account`, `pod`, `secret` or `node`.
+        what: &'static str,
+    },
+    /// It could not be signed.
+    #[error("sign a token")]
+    Sign,
 }
 
-/// An object as a claim names it.
+/// A reference inside a token.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reference {
     /// `metadata.name`
     pub name: String,
     /// `metadata.uid`
-    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub uid: String,
 }
 
-/// The claim `kubernetes.io`.
+/// The `kubernetes.io` claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kubernetes {
-    /// Of the ServiceAccount, Pod and Secret.
+pub struct Private {
+    /// The account's namespace.
     pub namespace: String,
-    /// Where the Pod runs, or what the token is bound to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<Reference>,
-    /// What the token is bound to.
+    /// The account.
+    pub serviceaccount: Reference,
+    /// The Pod that the token dies with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<Reference>,
-    /// What the token is bound to.
+    /// The Secret that the token dies with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<Reference>,
-    /// Whose token it is.
-    pub serviceaccount: Reference,
-    /// When a client should have renewed it, in seconds since the epoch.
+    /// The Node that the Pod runs on, or that the token dies with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub warnafter: Option<i64>,
+    pub node: Option<Reference>,
 }
 
-/// All claims, in the order in which they are written.
+/// A token's content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claims {
-    /// Who it is for.
-    #[serde(deserialize_with = "one_or_many")]
+    /// Whom it is meant for.
     pub aud: Vec<String>,
-    /// Seconds since the epoch.
+    /// Unix seconds.
     pub exp: i64,
-    /// Seconds since the epoch.
+    /// Unix seconds.
     pub iat: i64,
     /// The issuer's URL.
     pub iss: String,
-    /// Unique.
-    #[serde(default)]
+    /// A unique id; becomes the credential id.
     pub jti: String,
-    /// What it is bound to.
+    /// Who it is for and what it is bound to.
     #[serde(rename = "kubernetes.io")]
-    pub kubernetes: Kubernetes,
-    /// Seconds since the epoch.
+    pub private: Private,
+    /// Unix seconds.
     pub nbf: i64,
-    /// The user name.
+    /// `system:serviceaccount:<namespace>:<name>`
     pub sub: String,
 }
 
-/// What is asked for in a TokenRequest, with the objects looked up.
-#[derive(Clone, Debug, Default)]
-pub struct Request {
-    /// Empty for the API server's own.
-    pub audiences: Vec<String>,
-    /// How long it lives, in seconds.
-    pub expiration_seconds: i64,
-    /// Namespace, account and binding.
-    pub bound: Kubernetes,
-}
-
-/// A new token.
-#[derive(Clone)]
-pub struct Issued {
-    /// The JWT. Secret.
-    pub token: String,
-    /// `status.expirationTimestamp`
-    pub expires: Timestamp,
-    /// `JTI=...`, for the audit log.
-    pub credential_id: String,
-}
-
-/// An object that a token may be bound to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// `metadata.uid`
-    pub uid: String,
-    /// `metadata.deletionTimestamp`
-    pub deletion: Option<Timestamp>,
-    /// A Pod's node.
-    pub node_name: Option<String>,
-}
-
-/// What is there now.
+/// What a token asks of the cluster's state.
 pub trait Lookup {
-    /// A ServiceAccount.
-    fn service_account(&self, namespace: &str, name: &str) -> Option<Found>;
-    /// A Pod.
-    fn pod(&self, namespace: &str, name: &str) -> Option<Found>;
-    /// A Secret.
-    fn secret(&self, namespace: &str, name: &str) -> Option<Found>;
-    /// A Node.
-    fn node(&self, name: &str) -> Option<Found>;
+    /// The uid of a ServiceAccount that is not being deleted.
+    fn service_account_uid(&self, namespace: &str, name: &str) -> Option<String>;
+    /// The uid of a Pod.
+    fn pod_uid(&self, namespace: &str, name: &str) -> Option<String>;
+    /// The uid of a Secret.
+    fn secret_uid(&self, namespace: &str, name: &str) -> Option<String>;
+    /// The uid of a Node.
+    fn node_uid(&self, name: &str) -> Option<String>;
 }
 
-/// A token that was accepted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verified {
-    /// Who bears it.
-    pub user: UserInfo,
-    /// Those of its audiences that were asked about.
-    pub audiences: Vec<String>,
-    /// All that it says.
-    pub claims: Claims,
-}
-
-/// The key pair.
-pub struct SigningKey {
-    pair: EcdsaKeyPair,
-    id: String,
-}
-
-impl SigningKey {
-    /// Reads a P-256 key in PKCS #8, DER.
-    ///
-    /// # Errors
-    /// If it is another kind of key.
-    pub fn from_pkcs8(der: &[u8]) -> Result<Self, TokenError> {
-        let random = SystemRandom::new();
-        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der, &random)
-            .map_err(|_| TokenError::Key)?;
-        let mut spki = SPKI_PREFIX.to_vec();
-        spki.extend_from_slice(pair.public_key().as_ref());
-        let id = URL_SAFE_NO_PAD.encode(ring::digest::digest(&ring::digest::SHA256, &spki));
-        Ok(Self { pair, id })
-    }
-}
-
-/// Issues and verifies the tokens of one issuer.
+/// Signs and verifies the tokens of one cluster.
 pub struct Tokens {
-    key: SigningKey,
+    key: EcdsaKeyPair,
+    key_id: String,
     issuer: String,
     audiences: Vec<String>,
+    random: SystemRandom,
 }
 
 #[derive(Serialize, Deserialize)]
 struct Header {
     alg: String,
+    #[serde(default)]
     kid: String,
 }
 
 impl Tokens {
-    /// `issuer` is a URL; `audiences` are the API server's own (empty: the issuer).
-    pub fn new(key: SigningKey, issuer: &str, audiences: &[&str]) -> Self {
-        let mut audiences: Vec<String> = audiences.iter().map(|audience| (*audience).to_owned()).collect();
-        if audiences.is_empty() {
-            audiences.push(issuer.to_owned());
-        }
-        Self { key, issuer: issuer.to_owned(), audiences }
+    /// `key` is what [`crate::pki::service_account_key`] returns; tokens for the API server itself are meant for
+    /// `audiences`, of which the first is the default.
+    ///
+    /// # Errors
+    /// If the key is of another kind.
+    pub fn new(key: &[u8], issuer: &str, audiences: Vec<String>) -> Result<Self, TokenError> {
+        let random = SystemRandom::new();
+        let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, key, &random)
+            .map_err(|_| TokenError::Key)?;
+        let digest = ring::digest::digest(&ring::digest::SHA256, key.public_key().as_ref());
+        let key_id = URL_SAFE_NO_PAD.encode(digest.as_ref());
+        Ok(Self { key, key_id, issuer: issuer.to_owned(), audiences, random })
     }
 
-    /// The API server's own audiences.
+    /// The audiences that mean the API server.
     pub fn audiences(&self) -> &[String] {
         &self.audiences
     }
 
-    /// Signs a token.
+    /// Signs a token for an account.
     ///
     /// # Errors
-    /// If the system has no randomness.
-    pub fn issue(&self, request: &Request, now: Timestamp) -> Result<Issued, TokenError> {
-        let bound = request.bound.clone();
-        let lifetime = SignedDuration::from_secs(request.expiration_seconds);
-        let expires = now.checked_add(lifetime).unwrap_or(Timestamp::MAX).as_second();
-        let aud = match request.audiences.is_empty() {
-            true => self.audiences.clone(),
-            false => request.audiences.clone(),
-        };
+    /// If signing fails.
+    pub fn issue(
+        &self,
+        private: Private,
+        audiences: &[String],
+        lifetime_seconds: i64,
+        (now, id): (Timestamp, String),
+    ) -> Result<String, TokenError> {
+        let now = now.as_second();
         let claims = Claims {
-            aud,
-            exp: expires,
-            iat: now.as_second(),
+            aud: if audiences.is_empty() { self.audiences.clone() } else { audiences.to_vec() },
+            exp: now + lifetime_seconds,
+            iat: now,
             iss: self.issuer.clone(),
-            jti: uuid()?,
-            nbf: now.as_second(),
-            sub: format!(
-                "{}{}:{}",
-                crate::SERVICE_ACCOUNT_PREFIX,
-                bound.namespace,
-                bound.serviceaccount.name
-            ),
-            kubernetes: bound,
+            jti: id,
+            sub: format!("system:serviceaccount:{}:{}", private.namespace, private.serviceaccount.name),
+            private,
+            nbf: now,
         };
-        let header = Header { alg: "ES256".to_owned(), kid: self.key.id.clone() };
-        let signed = format!("{}.{}", part(&header)?, part(&claims)?);
-        let signature =
-            self.key.pair.sign(&SystemRandom::new(), signed.as_bytes()).map_err(|_| TokenError::Key)?;
-        Ok(Issued {
-            token: format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature)),
-            expires: Timestamp::from_second(expires).unwrap_or(Timestamp::MAX),
-            credential_id: format!("JTI={}", claims.jti),
-        })
+        let header = Header { alg: "ES256".to_owned(), kid: self.key_id.clone() };
+        let encode = |json: serde_json::Result<Vec<u8>>| {
+            json.map(|json| URL_SAFE_NO_PAD.encode(json)).map_err(|_| TokenError::Sign)
+        };
+        let head = encode(serde_json::to_vec(&header))?;
+        let body = encode(serde_json::to_vec(&claims))?;
+        let signed = format!("{head}.{body}");
+        let signature = self.key.sign(&self.random, signed.as_bytes()).map_err(|_| TokenError::Sign)?;
+        Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref())))
     }
 
-    /// Checks a token for `audiences` (empty: the API server's own).
+    /// Verifies a token that was sent to somebody who goes by `audiences` (the API server's own, if empty).
     ///
     /// # Errors
-    /// [`TokenError::NotOurs`] if another authenticator may try it, else what is wrong with it.
+    /// Which rule it breaks.
     pub fn verify(
         &self,
         token: &str,
         audiences: &[String],
         now: Timestamp,
         lookup: &dyn Lookup,
-    ) -> Result<Verified, TokenError> {
-        let claims = self.open(token)?;
-        let wanted = if audiences.is_empty() { &self.audiences } else { audiences };
-        let meant: Vec<String> = wanted.iter().filter(|one| claims.aud.contains(one)).cloned().collect();
-        if meant.is_empty() {
-            return Err(TokenError::Audience { found: claims.aud, wanted: wanted.to_vec() });
+    ) -> Result<(UserInfo, Claims), TokenError> {
+        let claims = self.verify_signature(token)?;
+        let now = now.as_second();
+        if claims.exp + LEEWAY_SECONDS < now || claims.nbf - LEEWAY_SECONDS > now {
+            return Err(TokenError::Time);
         }
-        if now.as_second() >= claims.exp {
-            return Err(TokenError::Expired);
+        let accepted = if audiences.is_empty() { &self.audiences } else { audiences };
+        if !claims.aud.iter().any(|audience| accepted.contains(audience)) {
+            return Err(TokenError::Audience { audiences: claims.aud });
         }
-        if now.as_second() < claims.nbf {
-            return Err(TokenError::NotYet);
-        }
-        let node_name = check_bound(&claims.kubernetes, now, lookup)?;
-        let user = user(&claims, node_name);
-        if user.name != claims.sub {
-            return Err(TokenError::Claims);
-        }
-        Ok(Verified { user, audiences: meant, claims })
+        verify_bindings(&claims.private, lookup)?;
+        Ok((user_of(&claims), claims))
     }
 
-    fn open(&self, token: &str) -> Result<Claims, TokenError> {
+    /// The public key as a JSON Web Key Set, for `/openid/v1/jwks`.
+    pub fn jwks(&self) -> serde_json::Value {
+        // An uncompressed point: 0x04, then x and y of 32 bytes each.
+        let point = self.key.public_key().as_ref();
+        let half = |from: usize| point.get(from..from + 32).map(|half| URL_SAFE_NO_PAD.encode(half));
+        serde_json::json!({ "keys": [{
+            "use": "sig", "kty": "EC", "kid": self.key_id, "alg": "ES256", "crv": "P-256",
+            "x": half(1), "y": half(33),
+        }]})
+    }
+
+    fn verify_signature(&self, token: &str) -> Result<Claims, TokenError> {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(TokenError::NotOurs);
         }
         let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::NotOurs)?;
-        let (header, claims) = signed.split_once('.').ok_or(TokenError::NotOurs)?;
-        let header: Header = read(header).ok_or(TokenError::NotOurs)?;
-        let claims = URL_SAFE_NO_PAD.decode(claims).map_err(|_| TokenError::NotOurs)?;
-        let issuer: serde_json::Value = serde_json::from_slice(&claims).map_err(|_| TokenError::NotOurs)?;
-        if issuer.get("iss").and_then(serde_json::Value::as_str) != Some(&self.issuer) {
+        let (head, body) = signed.split_once('.').ok_or(TokenError::NotOurs)?;
+        let decode = |text: &str| URL_SAFE_NO_PAD.decode(text).map_err(|_| TokenError::NotOurs);
+        let header: Header = serde_json::from_slice(&decode(head)?).map_err(|_| TokenError::NotOurs)?;
+        if header.alg != "ES256" {
             return Err(TokenError::NotOurs);
         }
-        if header.alg != "ES256" || header.kid != self.key.id {
-            return Err(TokenError::Signature);
-        }
-        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| TokenError::Signature)?;
-        UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, self.key.pair.public_key().as_ref())
-            .verify(signed.as_bytes(), &signature)
-            .map_err(|_| TokenError::Signature)?;
-        serde_json::from_slice(&claims).map_err(|_| TokenError::Claims)
-    }
-
-    /// The document at `/.well-known/openid-configuration`.
-    pub fn openid_configuration(&self, jwks_uri: &str) -> serde_json::Value {
-        serde_json::json!({
-            "issuer": self.issuer,
-            "jwks_uri": jwks_uri,
-            "response_types_supported": ["id_token"],
-            "subject_types_supported": ["public"],
-            "id_token_signing_alg_values_supported": ["ES256"],
-        })
-    }
-
-    /// The document at `/openid/v1/jwks`.
-    pub fn key_set(&self) -> serde_json::Value {
-        let point = self.key.pair.public_key().as_ref();
-        let coordinates = point.get(1..).unwrap_or_default();
-        let (x, y) = coordinates.split_at_checked(32).unwrap_or_default();
-        let (x, y) = (URL_SAFE_NO_PAD.encode(x), URL_SAFE_NO_PAD.encode(y));
-        let key = serde_json::json!({
-            "use": "sig", "kty": "EC", "kid": self.key.id, "crv": "P-256", "alg": "ES256", "x": x, "y": y,
-        });
-        serde_json::json!({"keys": [key]})
+        UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, self.key.public_key().as_ref())
+            .verify(signed.as_bytes(), &decode(signature)?)
+            .map_err(|_| TokenError::NotOurs)?;
+        let claims: Claims = serde_json::from_slice(&decode(body)?).map_err(|_| TokenError::NotOurs)?;
+        if claims.iss == self.issuer { Ok(claims) } else { Err(TokenError::NotOurs) }
     }
 }
 
-/// Checks that everything the token is bound to is still there; tells the Pod's node.
-fn check_bound(
-    bound: &Kubernetes,
-    now: Timestamp,
-    lookup: &dyn Lookup,
-) -> Result<Option<String>, TokenError> {
-    let namespace = &bound.namespace;
-    let check = |kind: &'static str, wanted: &Reference, found: Option<Found>| {
-        let is_going = |deletion: Timestamp| now.as_second() > deletion.as_second() + DELETION_GRACE_SECONDS;
-        found
-            .filter(|found| found.uid == wanted.uid && !found.deletion.is_some_and(is_going))
-            .ok_or_else(|| TokenError::Invalidated { kind, name: wanted.name.clone() })
+fn verify_bindings(private: &Private, lookup: &dyn Lookup) -> Result<(), TokenError> {
+    let namespace = &private.namespace;
+    let account = &private.serviceaccount;
+    let check = |what, expected: &Reference, found: Option<String>| {
+        if found.as_ref() == Some(&expected.uid) { Ok(()) } else { Err(TokenError::Gone { what }) }
     };
-    let account = &bound.serviceaccount;
-    check("serviceaccount", account, lookup.service_account(namespace, &account.name))?;
-    if let Some(secret) = &bound.secret {
-        check("secret", secret, lookup.secret(namespace, &secret.name))?;
+    check("service account", account, lookup.service_account_uid(namespace, &account.name))?;
+    if let Some(pod) = &private.pod {
+        return check("pod", pod, lookup.pod_uid(namespace, &pod.name));
     }
-    if let Some(pod) = &bound.pod {
-        return Ok(check("pod", pod, lookup.pod(namespace, &pod.name))?.node_name);
+    if let Some(secret) = &private.secret {
+        return check("secret", secret, lookup.secret_uid(namespace, &secret.name));
     }
-    // With a Pod, the node only says where that Pod was; alone, it is what the token is bound to.
-    if let Some(node) = &bound.node {
-        check("node", node, lookup.node(&node.name))?;
-    }
-    Ok(None)
+    // Beside a Pod the Node is information; alone it is what the token is bound to.
+    private.node.as_ref().map_or(Ok(()), |node| check("node", node, lookup.node_uid(&node.name)))
 }
 
-fn user(claims: &Claims, pod_node: Option<String>) -> UserInfo {
-    let bound = &claims.kubernetes;
-    let mut user =
-        UserInfo::service_account(&bound.namespace, &bound.serviceaccount.name, &bound.serviceaccount.uid);
-    let mut extra = BTreeMap::new();
-    let mut set = |key: &str, value: &str| {
-        if !value.is_empty() {
-            extra.insert(format!("authentication.kubernetes.io/{key}"), vec![value.to_owned()]);
-        }
+fn user_of(claims: &Claims) -> UserInfo {
+    let private = &claims.private;
+    let mut user = UserInfo {
+        name: claims.sub.clone(),
+        uid: private.serviceaccount.uid.clone(),
+        groups: vec![
+            "system:serviceaccounts".to_owned(),
+            format!("system:serviceaccounts:{}", private.namespace),
+            "system:authenticated".to_owned(),
+        ],
+        ..UserInfo::default()
     };
-    if let Some(pod) = &bound.pod {
-        set("pod-name", &pod.name);
-        set("pod-uid", &pod.uid);
+    let mut extra = |name: &str, value: &str| {
+        user.extra.insert(format!("authentication.kubernetes.io/{name}"), vec![value.to_owned()]);
+    };
+    extra("credential-id", &format!("JTI={}", claims.jti));
+    if let Some(pod) = &private.pod {
+        extra("pod-name", &pod.name);
+        extra("pod-uid", &pod.uid);
     }
-    match &bound.node {
-        Some(node) => {
-            set("node-name", &node.name);
-            set("node-uid", &node.uid);
-        }
-        None => set("node-name", &pod_node.unwrap_or_default()),
+    if let Some(node) = &private.node {
+        extra("node-name", &node.name);
+        extra("node-uid", &node.uid);
     }
-    if !claims.jti.is_empty() {
-        set("credential-id", &format!("JTI={}", claims.jti));
-    }
-    user.extra = extra;
     user
 }
 
-fn part(value: &impl Serialize) -> Result<String, TokenError> {
-    serde_json::to_vec(value).map(|bytes| URL_SAFE_NO_PAD.encode(bytes)).map_err(|_| TokenError::Claims)
-}
-
-fn read<T: serde::de::DeserializeOwned>(part: &str) -> Option<T> {
-    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).ok()?).ok()
-}
-
-/// A random version 4 UUID from the operating system.
-fn uuid() -> Result<String, TokenError> {
-    let mut bytes = [0; 16];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| TokenError::Key)?;
-    let bits = u128::from_be_bytes(bytes);
-    let bits = (bits & !(0xf << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62);
-    let hex = format!("{bits:032x}");
-    Ok(format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]))
-}
-
-fn one_or_many<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum OneOrMany {
-        One(String),
-        Many(Vec<String>),
-    }
-    Ok(match OneOrMany::deserialize(deserializer)? {
-        OneOrMany::One(one) => vec![one],
-        OneOrMany::Many(many) => many,
-    })
-}
-
 #[cfg(test)]
-#[path = "token/tests.rs"]
-mod tests;
+mod tests {
+    use super::*;
+
+    struct Cluster {
+        pod: Option<&'static str>,
+    }
+
+    impl Lookup for Cluster {
+        fn service_account_uid(&self, _: &str, name: &str) -> Option<String> {
+            (name == "default").then(|| "sa-uid".to_owned())
+        }
+        fn pod_uid(&self, _: &str, _: &str) -> Option<String> {
+            self.pod.map(str::to_owned)
+        }
+        fn secret_uid(&self, _: &str, _: &str) -> Option<String> {
+            None
+        }
+        fn node_uid(&self, _: &str) -> Option<String> {
+            None
+        }
+    }
+
+    const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+
+    fn tokens() -> Tokens {
+        let dir = tempfile::tempdir().expect("a folder");
+        let key = crate::pki::service_account_key(dir.path()).expect("a key");
+        Tokens::new(&key, ISSUER, vec![ISSUER.to_owned()]).expect("a P-256 key")
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + second).expect("a time")
+    }
+
+    fn issue(tokens: &Tokens, audiences: &[String]) -> String {
+        let private = Private {
+            namespace: "ns".into(),
+            serviceaccount: Reference { name: "default".into(), uid: "sa-uid".into() },
+            pod: Some(Reference { name: "web".into(), uid: "pod-uid".into() }),
+            ..Private::default()
+        };
+        tokens.issue(private, audiences, 600, (at(0), "id-1".into())).expect("a token")
+    }
+
+    #[test]
+    fn a_token_names_its_account_and_its_pod() {
+        let tokens = tokens();
+        let (user, _) =
+            tokens.verify(&issue(&tokens, &[]), &[], at(1), &Cluster { pod: Some("pod-uid") }).expect("good");
+        assert_eq!(user.name, "system:serviceaccount:ns:default");
+        assert_eq!(user.groups[1], "system:serviceaccounts:ns");
+        assert_eq!(user.extra["authentication.kubernetes.io/pod-name"], ["web"]);
+    }
+
+    #[test]
+    fn a_token_that_breaks_a_rule_is_refused() {
+        let tokens = tokens();
+        let good = issue(&tokens, &[]);
+        let alive = Cluster { pod: Some("pod-uid") };
+        let tampered = good.replacen('.', ".A", 1);
+        let vault = vec!["vault".to_owned()];
+        let cases = [
+            ("too late", &good, at(700), &alive, TokenError::Time),
+            ("too early", &good, at(-60), &alive, TokenError::Time),
+            ("tampered", &tampered, at(1), &alive, TokenError::NotOurs),
+            (
+                "the pod is another",
+                &good,
+                at(1),
+                &Cluster { pod: Some("other") },
+                TokenError::Gone { what: "pod" },
+            ),
+            ("the pod is gone", &good, at(1), &Cluster { pod: None }, TokenError::Gone { what: "pod" }),
+            (
+                "for another audience",
+                &issue(&tokens, &vault),
+                at(1),
+                &alive,
+                TokenError::Audience { audiences: vault.clone() },
+            ),
+            ("of another cluster", &issue(&self::tokens(), &[]), at(1), &alive, TokenError::NotOurs),
+        ];
+        for (name, token, now, cluster, expected) in cases {
+            assert_eq!(tokens.verify(token, &[], now, cluster).expect_err(name), expected, "{name}");
+        }
+    }
+}

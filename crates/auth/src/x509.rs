@@ -1,69 +1,37 @@
-//! Who a client certificate says its holder is: common name to user, organizations to groups.
+//! Client certificates: the common name is the user, the organizations are its groups.
 //!
-//! The chain was verified in the TLS handshake; nothing is verified here.
-//! Source: `x509.CommonNameUserConversion`.
+//! Source: upstream's `request/x509`. The chain has been verified by TLS already.
 
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::UserInfo;
 
-/// A certificate that names nobody.
-#[derive(Debug, thiserror::Error)]
-pub enum CertificateError {
-    /// Not X.509.
-    #[error("the client certificate cannot be read")]
-    Unreadable,
-    /// No common name.
-    #[error("the client certificate has no common name")]
-    Nameless,
-}
-
-/// What a subject says.
-pub(crate) struct Subject {
-    pub(crate) common_name: String,
-    pub(crate) organizations: Vec<String>,
-}
-
-impl Subject {
-    /// The last common name, and all organizations in order.
-    pub(crate) fn of(certificate: &X509Certificate<'_>) -> Self {
-        let text = |attribute: &x509_parser::x509::AttributeTypeAndValue<'_>| {
-            attribute.as_str().map(str::to_owned).unwrap_or_default()
-        };
-        let subject = certificate.subject();
-        Self {
-            common_name: subject.iter_common_name().last().map(text).unwrap_or_default(),
-            organizations: subject.iter_organization().map(text).collect(),
-        }
-    }
-}
-
-/// The user that the leaf certificate names; always in `system:authenticated`.
-///
-/// # Errors
-/// If it cannot be read or has no common name.
-pub fn user(leaf: &[u8]) -> Result<UserInfo, CertificateError> {
-    let (_, certificate) = X509Certificate::from_der(leaf).map_err(|_| CertificateError::Unreadable)?;
-    let subject = Subject::of(&certificate);
-    if subject.common_name.is_empty() {
-        return Err(CertificateError::Nameless);
-    }
-    let groups: Vec<&str> = subject.organizations.iter().map(String::as_str).collect();
-    let mut user = UserInfo::new(&subject.common_name, &groups);
-    let fingerprint = ring::digest::digest(&ring::digest::SHA256, leaf);
-    let id = fingerprint.as_ref().iter().fold("X509SHA256=".to_owned(), |id, byte| format!("{id}{byte:02x}"));
-    user.extra.insert(crate::token::CREDENTIAL_ID.to_owned(), vec![id]);
-    Ok(user)
+/// The user whom a verified client certificate (DER) names; `None` if it names nobody.
+pub fn user_of(certificate: &[u8]) -> Option<UserInfo> {
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    let subject = certificate.subject();
+    let name = subject.iter_common_name().next()?.as_str().ok()?.to_owned();
+    let groups =
+        subject.iter_organization().filter_map(|group| group.as_str().ok()).map(str::to_owned).collect();
+    (!name.is_empty()).then(|| UserInfo { name, groups, ..UserInfo::default() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pki::{Authority, Subject};
+    use jiff::Timestamp;
 
     #[test]
-    fn what_is_no_certificate_names_nobody() {
-        for bytes in [&b""[..], b"x", &[0x30, 0x82, 0xff, 0xff]] {
-            assert!(matches!(user(bytes), Err(CertificateError::Unreadable)));
-        }
+    fn a_certificate_names_its_user_and_groups() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let now = Timestamp::from_second(1_800_000_000).expect("a time");
+        let authority = Authority::load_or_create(dir.path(), now).expect("an authority");
+        let subject = Subject::client("kubelet", "system:node:a", "system:nodes");
+        let identity = authority.issue(dir.path(), &subject, now).expect("a certificate");
+        let (_, pem) = x509_parser::pem::parse_x509_pem(identity.certificate_pem.as_bytes()).expect("PEM");
+        let user = user_of(&pem.contents).expect("a user");
+        assert_eq!((user.name.as_str(), user.groups), ("system:node:a", vec!["system:nodes".into()]));
+        assert_eq!(user_of(b"not a certificate"), None);
     }
 }

@@ -1,1 +1,26 @@
-//! controller
+//! The engine under every controller, and the client side that scheduler, kubelet, proxy and DNS share:
+//! informers, workqueues, plans and their execution, events, leader leases, causes.
+//!
+//! A controller is a row ([`Controller`]): which objects wake which keys, and a pure function from what the
+//! informers know to a [`Plan`]. The engine carries plans out with retries and rate limits, and runs a key again
+//! only after its informers have seen what the last run wrote.
+//!
+//! This crate must not know any particular controller, and must not reach the store: all it holds is a
+//! `kube::Client`.
+
+pub mod cause;
+pub mod engine;
+pub mod informer;
+
+pub mod plan;
+pub mod record;
+pub mod resource_ref;
+pub mod trace;
+pub mod workqueue;
+
+pub use engine::{Controller, Engine, Hands, Source};
+pub use informer::{Change, Changes, Informer, Informers, Kind, PartialObject, Scope};
+pub use plan::{Action, EventType, Patch, Plan, Propagation};
+
+pub use record::Recorder;
+pub use resource_ref::ResourceRef;

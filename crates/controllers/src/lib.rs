@@ -1,1 +1,49 @@
-//! controllers
+//! The controllers: one module per controller, each a row and a pure `plan()`.
+//!
+//! A plan is decided from what the informers hold and from nothing else; it reads no clock, does no I/O and goes
+//! through things in a fixed order. The engine (`controller`) carries plans out. No controller knows another:
+//! they meet in the API only.
+
+mod backends;
+mod claim;
+mod kinds;
+mod names;
+mod object;
+mod pod;
+mod selector;
+
+pub mod deployment;
+pub mod replica_set;
+
+pub mod endpoint_slice;
+pub mod endpoints;
+
+pub mod garbage_collector;
+pub mod namespace;
+pub mod node_lifecycle;
+pub mod pod_gc;
+pub mod root_ca;
+pub mod service_account;
+pub mod taint_eviction;
+
+#[cfg(test)]
+mod fixture;
+
+use controller::Controller;
+
+/// Every controller, in the order of the chain.
+pub fn all() -> &'static [Controller] {
+    &[
+        deployment::CONTROLLER,
+        replica_set::CONTROLLER,
+        endpoint_slice::CONTROLLER,
+        endpoints::CONTROLLER,
+        service_account::CONTROLLER,
+        root_ca::CONTROLLER,
+        garbage_collector::CONTROLLER,
+        namespace::CONTROLLER,
+        node_lifecycle::CONTROLLER,
+        taint_eviction::CONTROLLER,
+        pod_gc::CONTROLLER,
+    ]
+}

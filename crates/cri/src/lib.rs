@@ -2,6 +2,11 @@
 //!
 //! The message types are upstream's, generated ([`v1`]). [`RuntimeService`] and [`ImageService`] are the calls;
 //! the built-in runtime implements them in-process, a gRPC client and server put them on a unix socket.
+//!
+//! The types come from `api.proto` as the package `k8s-cri` 0.11 on crates.io ships it: `protox` compiles it (no
+//! `protoc` needed), `prost-build` writes the messages with comments disabled and no services, and the result is
+//! committed as `generated/v1.rs`.
+//!
 //! Streaming calls (exec, attach, port-forward) hand out byte streams in-process instead of a URL.
 
 use async_trait::async_trait;
@@ -57,26 +62,69 @@ pub struct Streams {
 #[allow(missing_docs)]
 pub trait RuntimeService: Send + Sync + 'static {
     async fn version(&self, request: v1::VersionRequest) -> CriResult<v1::VersionResponse>;
-    async fn run_pod_sandbox(&self, request: v1::RunPodSandboxRequest) -> CriResult<v1::RunPodSandboxResponse>;
-    async fn stop_pod_sandbox(&self, request: v1::StopPodSandboxRequest) -> CriResult<v1::StopPodSandboxResponse>;
-    async fn remove_pod_sandbox(&self, request: v1::RemovePodSandboxRequest) -> CriResult<v1::RemovePodSandboxResponse>;
-    async fn pod_sandbox_status(&self, request: v1::PodSandboxStatusRequest) -> CriResult<v1::PodSandboxStatusResponse>;
-    async fn list_pod_sandbox(&self, request: v1::ListPodSandboxRequest) -> CriResult<v1::ListPodSandboxResponse>;
-    async fn create_container(&self, request: v1::CreateContainerRequest) -> CriResult<v1::CreateContainerResponse>;
-    async fn start_container(&self, request: v1::StartContainerRequest) -> CriResult<v1::StartContainerResponse>;
-    async fn stop_container(&self, request: v1::StopContainerRequest) -> CriResult<v1::StopContainerResponse>;
-    async fn remove_container(&self, request: v1::RemoveContainerRequest) -> CriResult<v1::RemoveContainerResponse>;
-    async fn list_containers(&self, request: v1::ListContainersRequest) -> CriResult<v1::ListContainersResponse>;
-    async fn container_status(&self, request: v1::ContainerStatusRequest) -> CriResult<v1::ContainerStatusResponse>;
-    async fn reopen_container_log(&self, request: v1::ReopenContainerLogRequest) -> CriResult<v1::ReopenContainerLogResponse>;
+    async fn run_pod_sandbox(
+        &self,
+        request: v1::RunPodSandboxRequest,
+    ) -> CriResult<v1::RunPodSandboxResponse>;
+    async fn stop_pod_sandbox(
+        &self,
+        request: v1::StopPodSandboxRequest,
+    ) -> CriResult<v1::StopPodSandboxResponse>;
+    async fn remove_pod_sandbox(
+        &self,
+        request: v1::RemovePodSandboxRequest,
+    ) -> CriResult<v1::RemovePodSandboxResponse>;
+    async fn pod_sandbox_status(
+        &self,
+        request: v1::PodSandboxStatusRequest,
+    ) -> CriResult<v1::PodSandboxStatusResponse>;
+    async fn list_pod_sandbox(
+        &self,
+        request: v1::ListPodSandboxRequest,
+    ) -> CriResult<v1::ListPodSandboxResponse>;
+    async fn create_container(
+        &self,
+        request: v1::CreateContainerRequest,
+    ) -> CriResult<v1::CreateContainerResponse>;
+    async fn start_container(
+        &self,
+        request: v1::StartContainerRequest,
+    ) -> CriResult<v1::StartContainerResponse>;
+    async fn stop_container(&self, request: v1::StopContainerRequest)
+    -> CriResult<v1::StopContainerResponse>;
+    async fn remove_container(
+        &self,
+        request: v1::RemoveContainerRequest,
+    ) -> CriResult<v1::RemoveContainerResponse>;
+    async fn list_containers(
+        &self,
+        request: v1::ListContainersRequest,
+    ) -> CriResult<v1::ListContainersResponse>;
+    async fn container_status(
+        &self,
+        request: v1::ContainerStatusRequest,
+    ) -> CriResult<v1::ContainerStatusResponse>;
+    async fn reopen_container_log(
+        &self,
+        request: v1::ReopenContainerLogRequest,
+    ) -> CriResult<v1::ReopenContainerLogResponse>;
     async fn exec_sync(&self, request: v1::ExecSyncRequest) -> CriResult<v1::ExecSyncResponse>;
     async fn exec(&self, request: v1::ExecRequest) -> CriResult<Streams>;
     async fn attach(&self, request: v1::AttachRequest) -> CriResult<Streams>;
-    async fn container_stats(&self, request: v1::ContainerStatsRequest) -> CriResult<v1::ContainerStatsResponse>;
-    async fn update_runtime_config(&self, request: v1::UpdateRuntimeConfigRequest) -> CriResult<v1::UpdateRuntimeConfigResponse>;
+    async fn container_stats(
+        &self,
+        request: v1::ContainerStatsRequest,
+    ) -> CriResult<v1::ContainerStatsResponse>;
+    async fn update_runtime_config(
+        &self,
+        request: v1::UpdateRuntimeConfigRequest,
+    ) -> CriResult<v1::UpdateRuntimeConfigResponse>;
     async fn status(&self, request: v1::StatusRequest) -> CriResult<v1::StatusResponse>;
     /// Container and sandbox starts, stops and deletions as they happen: what wakes the kubelet.
-    async fn get_container_events(&self, request: v1::GetEventsRequest) -> CriResult<BoxStream<'static, CriResult<v1::ContainerEventResponse>>>;
+    async fn get_container_events(
+        &self,
+        request: v1::GetEventsRequest,
+    ) -> CriResult<BoxStream<'static, CriResult<v1::ContainerEventResponse>>>;
 }
 
 /// Source: `service ImageService`.

@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use serde_json::Value;
+
 /// A path to a field, such as `spec.containers[0].name`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Path(String);
@@ -81,5 +83,199 @@ impl fmt::Display for FieldError {
     }
 }
 
+impl Reason {
+    /// The reason of a `Status` cause, such as `FieldValueInvalid`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Required => "FieldValueRequired",
+            Self::Invalid => "FieldValueInvalid",
+            Self::NotSupported => "FieldValueNotSupported",
+            Self::Forbidden => "FieldValueForbidden",
+            Self::Duplicate => "FieldValueDuplicate",
+            Self::NotFound => "FieldValueNotFound",
+            Self::TooLong => "FieldValueTooLong",
+            Self::TooMany => "FieldValueTooMany",
+            Self::TypeInvalid => "FieldValueTypeInvalid",
+            Self::Internal => "InternalError",
+        }
+    }
+}
+
+/// What was found at a broken field, in the form in which it is printed: strings quoted, the rest as JSON.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shown(String);
+
+impl From<&str> for Shown {
+    fn from(text: &str) -> Self {
+        Self(quote(text))
+    }
+}
+
+impl From<&String> for Shown {
+    fn from(text: &String) -> Self {
+        Self(quote(text))
+    }
+}
+
+impl From<String> for Shown {
+    fn from(text: String) -> Self {
+        Self(quote(&text))
+    }
+}
+
+impl From<i64> for Shown {
+    fn from(number: i64) -> Self {
+        Self(number.to_string())
+    }
+}
+
+impl From<bool> for Shown {
+    fn from(flag: bool) -> Self {
+        Self(flag.to_string())
+    }
+}
+
+impl From<&Value> for Shown {
+    fn from(value: &Value) -> Self {
+        match value {
+            Value::String(text) => Self(quote(text)),
+            other => Self(other.to_string()),
+        }
+    }
+}
+
+impl From<Option<&Value>> for Shown {
+    fn from(value: Option<&Value>) -> Self {
+        value.map_or_else(|| Self("null".to_owned()), Self::from)
+    }
+}
+
+/// `text` in double quotes, escaped as Go's `%q` does for what names and labels can hold.
+pub fn quote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            '\r' => out.push_str("\\r"),
+            c if c.is_control() && u32::from(c) < 0x80 => out.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+impl FieldError {
+    /// `Required value: detail`; `detail` may be empty.
+    pub fn required(path: &Path, detail: &str) -> Self {
+        Self::of(path, Reason::Required, joined("Required value".to_owned(), detail))
+    }
+
+    /// `Invalid value: "x": detail`.
+    pub fn invalid(path: &Path, value: impl Into<Shown>, detail: &str) -> Self {
+        Self::of(path, Reason::Invalid, joined(format!("Invalid value: {}", value.into().0), detail))
+    }
+
+    /// `Invalid value: "x": detail` for a value of the wrong type.
+    pub fn type_invalid(path: &Path, value: impl Into<Shown>, detail: &str) -> Self {
+        Self::of(path, Reason::TypeInvalid, joined(format!("Invalid value: {}", value.into().0), detail))
+    }
+
+    /// `Unsupported value: "x": supported values: "A", "B"`, in the given order.
+    pub fn not_supported(path: &Path, value: impl Into<Shown>, supported: &[&str]) -> Self {
+        let quoted: Vec<_> = supported.iter().map(|s| quote(s)).collect();
+        let detail = if quoted.is_empty() {
+            String::new()
+        } else {
+            format!("supported values: {}", quoted.join(", "))
+        };
+        Self::of(
+            path,
+            Reason::NotSupported,
+            joined(format!("Unsupported value: {}", value.into().0), &detail),
+        )
+    }
+
+    /// `Forbidden: detail`.
+    pub fn forbidden(path: &Path, detail: &str) -> Self {
+        Self::of(path, Reason::Forbidden, joined("Forbidden".to_owned(), detail))
+    }
+
+    /// `Duplicate value: "x"`.
+    pub fn duplicate(path: &Path, value: impl Into<Shown>) -> Self {
+        Self::of(path, Reason::Duplicate, format!("Duplicate value: {}", value.into().0))
+    }
+
+    /// `Not found: "x"`.
+    pub fn not_found(path: &Path, value: impl Into<Shown>) -> Self {
+        Self::of(path, Reason::NotFound, format!("Not found: {}", value.into().0))
+    }
+
+    /// `Too long: may not be more than N bytes`.
+    pub fn too_long(path: &Path, bytes_max: usize) -> Self {
+        Self::of(path, Reason::TooLong, format!("Too long: may not be more than {bytes_max} bytes"))
+    }
+
+    /// `Too many: N: must have at most M items`.
+    pub fn too_many(path: &Path, items: usize, items_max: usize) -> Self {
+        let noun = if items_max == 1 { "item" } else { "items" };
+        Self::of(path, Reason::TooMany, format!("Too many: {items}: must have at most {items_max} {noun}"))
+    }
+
+    /// `Internal error: detail`.
+    pub fn internal(path: &Path, detail: &str) -> Self {
+        Self::of(path, Reason::Internal, joined("Internal error".to_owned(), detail))
+    }
+
+    fn of(path: &Path, reason: Reason, message: String) -> Self {
+        Self { path: path.clone(), reason, message }
+    }
+}
+
+fn joined(head: String, detail: &str) -> String {
+    if detail.is_empty() { head } else { format!("{head}: {detail}") }
+}
+
 /// Every broken rule of one object, in the order in which upstream reports them.
 pub type FieldErrors = Vec<FieldError>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_read_as_upstream_prints_them() {
+        let path = Path::new("spec").child("containers").index(0).child("name");
+        let cases = [
+            (
+                FieldError::invalid(&path, "A\"b", "must be lower case"),
+                r#"spec.containers[0].name: Invalid value: "A\"b": must be lower case"#,
+            ),
+            (
+                FieldError::invalid(&path, -1, "must be greater than or equal to 0"),
+                "spec.containers[0].name: Invalid value: -1: must be greater than or equal to 0",
+            ),
+            (FieldError::required(&path, ""), "spec.containers[0].name: Required value"),
+            (
+                FieldError::not_supported(&path, "x", &["A", "B"]),
+                r#"spec.containers[0].name: Unsupported value: "x": supported values: "A", "B""#,
+            ),
+            (FieldError::duplicate(&path, "x"), r#"spec.containers[0].name: Duplicate value: "x""#),
+            (
+                FieldError::too_long(&path, 63),
+                "spec.containers[0].name: Too long: may not be more than 63 bytes",
+            ),
+            (
+                FieldError::invalid(&path, &serde_json::json!({"a": 1}), "field is immutable"),
+                r#"spec.containers[0].name: Invalid value: {"a":1}: field is immutable"#,
+            ),
+        ];
+        for (error, text) in cases {
+            assert_eq!(error.to_string(), text);
+        }
+    }
+}

@@ -1,3 +1,17 @@
 //! What all kinds share: metadata, names, selectors, quantities, field errors, patches.
+//!
+//! Nothing here knows a kind by name, does I/O, or reads a clock.
 
 pub mod field;
+pub mod metadata;
+pub mod names;
+
+pub mod fields;
+pub mod labels;
+pub mod taints;
+
+pub mod duration;
+pub mod int_or_string;
+pub mod quantity;
+
+pub mod group;

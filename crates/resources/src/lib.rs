@@ -1,1 +1,20 @@
-//! resources
+//! The table of resources: one row per served group, version and resource, and what differs between kinds.
+//!
+//! The API server's verbs name no kind: they look a row up and call what its strategy says. Everything here is a
+//! pure function of objects; nothing does I/O or reads a clock.
+
+pub mod resource;
+pub mod table;
+
+pub mod columns;
+pub mod conversion;
+pub mod defaults;
+pub mod fields;
+pub mod rows;
+pub mod strategies;
+pub mod strategy;
+pub mod validation;
+
+pub use resource::{Deletion, Generation, NameRule, Propagation, Resource, Scope, Subresource};
+pub use strategy::Strategy;
+pub use table::{by_kind, find, storage_version, table};

@@ -1,1 +1,41 @@
-//! runtime
+//! The built-in container runtime: CRI in-process, containers by libcontainer in a shim per Pod.
+//!
+//! What a call does to the host is written down in the data directory before it is done, so that a restart finds
+//! it, and [`Runtime::remove_everything`] takes it back. The runtime knows CRI and nothing of API objects. It forks
+//! nothing itself: it starts shims ([`shim`]) and talks to them.
+
+pub mod images;
+pub mod network;
+pub mod oci;
+pub mod seccomp;
+pub mod shim;
+
+mod cgroups;
+mod client;
+mod containers;
+mod files;
+mod recovery;
+mod sandboxes;
+mod service;
+mod state;
+mod streams;
+mod users;
+
+pub use network::{PodNetwork, SandboxNetwork};
+pub use recovery::remove_remains;
+pub use state::{Config, OpenError, Runtime};
+
+/// An error and what caused it, for a message: `a: b: c`. A cause that its effect repeats is not said twice.
+pub fn error_chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let cause = error.to_string();
+        if !text.ends_with(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+        source = error.source();
+    }
+    text
+}

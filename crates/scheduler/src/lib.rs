@@ -1,1 +1,16 @@
-//! scheduler
+//! Puts Pods on Nodes: snapshot, queue, filter and score plugins, one pure [`decide`], and the loop around it.
+//!
+//! The scheduler is a client like any other: it sees Pods and Nodes through informers and binds through
+//! `pods/binding`, so it also schedules for a stock API server. Deciding is a function of a snapshot; chance
+//! (among equally good nodes) comes in as an argument.
+
+pub mod decide;
+pub mod node_info;
+pub mod plugins;
+pub mod queue;
+pub mod resource;
+pub mod run;
+
+pub use decide::{Decision, decide};
+pub use node_info::{NodeInfo, Snapshot};
+pub use run::{Config, run};

@@ -1,0 +1,90 @@
+//! Creates the default roles and bindings, and gives back what was taken from them.
+//!
+//! Rules and subjects that administrators added stay.
+
+use auth::bootstrap as defaults;
+use k8s_openapi::api::rbac::v1::{PolicyRule, Subject};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use machinery::metadata::{self, Metadata};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{ensure, request};
+use crate::api::Api;
+use crate::request_info::Verb;
+use crate::status::{Error, Result};
+use crate::verbs::update::{Part, change};
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// A default object and the resource it is of.
+pub(super) type Wanted = (&'static str, Value);
+
+/// Every default object.
+///
+/// # Errors
+/// 500 if one cannot be encoded.
+pub(super) fn defaults() -> Result<Vec<Wanted>> {
+    let mut all = Vec::new();
+    add(&mut all, "clusterroles", defaults::cluster_roles())?;
+    add(&mut all, "clusterrolebindings", defaults::cluster_role_bindings())?;
+    add(&mut all, "roles", defaults::roles())?;
+    add(&mut all, "rolebindings", defaults::role_bindings())?;
+    Ok(all)
+}
+
+fn add<K: Serialize>(all: &mut Vec<Wanted>, resource: &'static str, objects: Vec<K>) -> Result<()> {
+    for object in objects {
+        all.push((resource, serde_json::to_value(object).map_err(Error::internal)?));
+    }
+    Ok(())
+}
+
+/// Creates an object, or adds what it lacks.
+pub(super) async fn reconcile(api: &Api, (resource, wanted): Wanted) -> Result<()> {
+    let namespace = Metadata::of(&wanted).namespace().to_owned();
+    let Some((request, wanted)) =
+        request(api, (GROUP, "v1", resource), &namespace, wanted, Verb::Update)
+    else {
+        return Ok(());
+    };
+    let Some(existing) = request.kind.cache(api).get(&request.key()) else {
+        return ensure(api, GROUP, "v1", resource, &namespace, wanted).await;
+    };
+    if merged(resource, &existing.value(), &wanted).is_none() {
+        return Ok(());
+    }
+    change(api, &request, Part::Object, |old| {
+        let mut new = merged(resource, old, &wanted).unwrap_or_else(|| old.clone());
+        metadata::remove(&mut new, "resourceVersion");
+        Ok(new)
+    })
+    .await?;
+    Ok(())
+}
+
+/// The existing object with what it lacks; `None` if it lacks nothing.
+fn merged(resource: &str, existing: &Value, wanted: &Value) -> Option<Value> {
+    let read_metadata = |object: &Value| -> ObjectMeta {
+        serde_json::from_value(object.get("metadata").cloned().unwrap_or_default()).unwrap_or_default()
+    };
+    let (old, new) = (read_metadata(existing), read_metadata(wanted));
+    let (object_metadata, field, list) = if resource.ends_with("bindings") {
+        let list = |object: &Value| -> Vec<Subject> { items(object, "subjects") };
+        let (metadata, subjects) =
+            defaults::reconcile_subjects((&old, &list(existing)), (&new, &list(wanted)))?;
+        (metadata, "subjects", json!(subjects))
+    } else {
+        let list = |object: &Value| -> Vec<PolicyRule> { items(object, "rules") };
+        let (metadata, rules) = defaults::reconcile_role((&old, &list(existing)), (&new, &list(wanted)))?;
+        (metadata, "rules", json!(rules))
+    };
+    let mut merged = existing.clone();
+    merged.as_object_mut()?.insert("metadata".to_owned(), serde_json::to_value(object_metadata).ok()?);
+    merged.as_object_mut()?.insert(field.to_owned(), list);
+    Some(merged)
+}
+
+fn items<T: serde::de::DeserializeOwned>(object: &Value, field: &str) -> Vec<T> {
+    serde_json::from_value(object.get(field).cloned().unwrap_or_else(|| json!([]))).unwrap_or_default()
+}

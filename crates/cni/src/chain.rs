@@ -1,0 +1,118 @@
+//! The plugins of a network in order: ADD forwards, DEL backwards, each given the result so far.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::exec::ExecPlugin;
+use crate::network::{Attachment, BuiltinConfig};
+use crate::plugins::Builtin;
+use crate::types::{CniError, CniResult, NetworkConfigList};
+
+/// A network's plugins, ready to run.
+#[derive(Debug)]
+pub(crate) struct Chain {
+    name: String,
+    cni_version: String,
+    disable_check: bool,
+    plugins: Vec<Plugin>,
+}
+
+#[derive(Debug)]
+enum Plugin {
+    Builtin(Builtin),
+    Exec(ExecPlugin),
+}
+
+impl Chain {
+    pub(crate) fn new(conflist: NetworkConfigList, config: &BuiltinConfig) -> Result<Self, CniError> {
+        let mut plugins = Vec::with_capacity(conflist.plugins.len());
+        for conf in &conflist.plugins {
+            plugins.push(Plugin::find(&conflist, conf, config)?);
+        }
+        let NetworkConfigList { name, cni_version, disable_check, .. } = conflist;
+        Ok(Self { name, cni_version, disable_check, plugins })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn add(&self, attachment: &Attachment) -> Result<CniResult, CniError> {
+        let mut result = None;
+        for plugin in &self.plugins {
+            let mut added = match plugin {
+                Plugin::Builtin(plugin) => plugin.add(attachment, result)?,
+                Plugin::Exec(plugin) => plugin.add(attachment, result)?,
+            };
+            added.cni_version.clone_from(&self.cni_version);
+            result = Some(added);
+        }
+        Ok(result.unwrap_or_default())
+    }
+
+    /// Every plugin is asked, also after one failed; the first failure is returned.
+    pub(crate) fn del(&self, attachment: &Attachment, previous: Option<&CniResult>) -> Result<(), CniError> {
+        let mut outcome = Ok(());
+        for plugin in self.plugins.iter().rev() {
+            let deleted = match plugin {
+                Plugin::Builtin(plugin) => plugin.del(attachment),
+                Plugin::Exec(plugin) => plugin.del(attachment, previous),
+            };
+            outcome = outcome.and(deleted);
+        }
+        outcome
+    }
+
+    pub(crate) fn check(&self, attachment: &Attachment, previous: &CniResult) -> Result<(), CniError> {
+        if self.disable_check {
+            return Ok(());
+        }
+        self.plugins.iter().try_for_each(|plugin| match plugin {
+            Plugin::Builtin(plugin) => plugin.check(attachment, previous),
+            Plugin::Exec(plugin) => plugin.check(attachment, previous),
+        })
+    }
+
+    /// Tells built-in plugins what is attached, after a start.
+    pub(crate) fn restore<'a>(
+        &self,
+        kept: impl Iterator<Item = (&'a Attachment, &'a CniResult)> + Clone,
+    ) -> Result<(), CniError> {
+        self.plugins.iter().try_for_each(|plugin| match plugin {
+            Plugin::Builtin(plugin) => plugin.restore(kept.clone()),
+            Plugin::Exec(_) => Ok(()),
+        })
+    }
+
+    pub(crate) fn retain(&self, container_ids: &BTreeSet<String>) -> Result<(), CniError> {
+        self.plugins.iter().try_for_each(|plugin| match plugin {
+            Plugin::Builtin(plugin) => plugin.retain(container_ids),
+            Plugin::Exec(_) => Ok(()),
+        })
+    }
+}
+
+impl Plugin {
+    /// The configuration that knarr wrote itself runs in-process; others as binaries if they are installed.
+    fn find(conflist: &NetworkConfigList, conf: &Value, config: &BuiltinConfig) -> Result<Self, CniError> {
+        let invalid =
+            |reason: &str| CniError::Config { path: conflist.name.clone().into(), reason: reason.into() };
+        let kind =
+            conf.get("type").and_then(Value::as_str).ok_or_else(|| invalid("plugin without a type"))?;
+        if kind.is_empty() || kind.contains('/') {
+            return Err(invalid("plugin type must be a file name"));
+        }
+        let is_own = *conflist == config.conflist();
+        if let Some(exec) = ExecPlugin::find(conflist, conf, kind, &config.bin_dirs).filter(|_| !is_own) {
+            return Ok(Self::Exec(exec));
+        }
+        match Builtin::new(conflist, conf, kind, config)? {
+            Some(builtin) => Ok(Self::Builtin(builtin)),
+            None => {
+                let (plugin, searched) = (kind.to_owned(), config.bin_dirs.clone());
+                Err(CniError::PluginMissing { plugin, searched })
+            }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Taking back everything that the Pod network made on the host.
+
+use std::fs;
+use std::path::Path;
+
+use sys::netlink::Route;
+use sys::netns::set_sysctl;
+use sys::nftables;
+
+use crate::network::remove_if_there;
+use crate::plugins::VETH_PREFIX;
+use crate::types::CniError;
+
+/// File that keeps the host's `ip_forward` as it was before.
+pub(crate) const IP_FORWARD_BEFORE: &str = "ip_forward.before";
+
+/// What of the cluster's Pod network is in this network namespace: `link NAME`, `nftables table NAME`.
+pub fn leftovers(cluster_id: &str) -> Result<Vec<String>, CniError> {
+    let mut found: Vec<String> = links(&mut Route::open()?, cluster_id)?;
+    found.iter_mut().for_each(|name| name.insert_str(0, "link "));
+    let table = crate::table_name(cluster_id);
+    if nftables::table_names()?.contains(&table) {
+        found.push(format!("nftables table {table}"));
+    }
+    Ok(found)
+}
+
+/// Removes the cluster's links, table and state, and sets `ip_forward` back. Returns what was there.
+pub fn cleanup(cluster_id: &str, state_dir: &Path) -> Result<Vec<String>, CniError> {
+    let found = leftovers(cluster_id)?;
+    let mut route = Route::open()?;
+    for name in links(&mut route, cluster_id)? {
+        route.delete_link(&name)?;
+    }
+    nftables::delete_table(&crate::table_name(cluster_id))?;
+    let before = state_dir.join(IP_FORWARD_BEFORE);
+    if let Ok(value) = fs::read_to_string(&before) {
+        set_sysctl("net/ipv4/ip_forward", value.trim())?;
+        remove_if_there(&before)?;
+    }
+    for dir in ["results", "networks"] {
+        let path = state_dir.join(dir);
+        match fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(CniError::state(path)(error));
+            }
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+/// The bridge last, so that a cleanup that was cut off finds the ports again.
+fn links(route: &mut Route, cluster_id: &str) -> Result<Vec<String>, CniError> {
+    let bridge = crate::bridge_name(cluster_id);
+    let all = route.links()?;
+    let Some(index) = all.iter().find(|link| link.name == bridge).map(|link| link.index) else {
+        return Ok(Vec::new());
+    };
+    let ports =
+        all.into_iter().filter(|link| link.master == Some(index) && link.name.starts_with(VETH_PREFIX));
+    Ok(ports.map(|link| link.name).chain([bridge]).collect())
+}

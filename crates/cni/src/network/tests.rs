@@ -1,0 +1,186 @@
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use sys::netns::{NetNs, delete};
+
+use super::*;
+
+/// A host and its network, each in a namespace and directory of its own.
+struct Host {
+    ns: NetNs,
+    dir: tempfile::TempDir,
+    config: BuiltinConfig,
+}
+
+impl Host {
+    fn new() -> Self {
+        assert!(nix_is_root(), "this test makes network namespaces: run it as root");
+        let dir = tempfile::tempdir().unwrap();
+        let config = BuiltinConfig {
+            cluster_id: "test".into(),
+            pod_cidr: (Ipv4Addr::new(10, 42, 0, 0), 24),
+            cluster_cidr: (Ipv4Addr::new(10, 42, 0, 0), 16),
+            mtu: None,
+            state_dir: dir.path().join("cni"),
+            bin_dirs: vec![dir.path().join("bin")],
+        };
+        Self { ns: NetNs::anonymous().unwrap(), dir, config }
+    }
+
+    fn on<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
+        self.ns.run(|| Ok(f())).unwrap()
+    }
+
+    fn load(&self) -> Network {
+        self.on(|| Network::load(&self.dir.path().join("net.d"), self.config.clone()).unwrap())
+    }
+
+    fn pod(&self, id: &str) -> Attachment {
+        let netns_path = self.dir.path().join(id);
+        NetNs::create(&netns_path).unwrap();
+        Attachment { container_id: id.into(), netns_path, ifname: "eth0".into(), ..Attachment::default() }
+    }
+}
+
+fn nix_is_root() -> bool {
+    std::fs::metadata("/proc/self")
+        .map(|meta| std::os::unix::fs::MetadataExt::uid(&meta))
+        .is_ok_and(|uid| uid == 0)
+}
+
+fn inside<T: Send>(attachment: &Attachment, f: impl FnOnce() -> T + Send) -> T {
+    NetNs::open(&attachment.netns_path).unwrap().run(|| Ok(f())).unwrap()
+}
+
+/// Serves one connection after the other with the peer's address.
+fn serve(attachment: &Attachment, port: u16) {
+    let listener = inside(attachment, || TcpListener::bind(("0.0.0.0", port)).unwrap());
+    std::thread::spawn(move || {
+        while let Ok((mut stream, peer)) = listener.accept() {
+            write!(stream, "{}", peer.ip()).unwrap();
+        }
+    });
+}
+
+fn ask(to: &str) -> String {
+    let to: SocketAddr = to.parse().unwrap();
+    let mut answer = String::new();
+    match TcpStream::connect_timeout(&to, Duration::from_secs(3)) {
+        Ok(mut stream) => stream.read_to_string(&mut answer).unwrap(),
+        Err(error) => return error.kind().to_string(),
+    };
+    answer
+}
+
+#[test]
+fn pods_reach_each_other_the_host_and_a_host_port_and_leave_nothing() {
+    let host = Host::new();
+    let network = host.load();
+    let a = host.pod("a");
+    let mut b = host.pod("b");
+    b.port_mappings = vec![PortMapping {
+        host_port: 8080,
+        container_port: 80,
+        protocol: "TCP".into(),
+        host_ip: String::new(),
+    }];
+    let (first, second) = host.on(|| (network.add(&a).unwrap(), network.add(&b).unwrap()));
+    assert_eq!(first.pod_ips(), [IpAddr::from([10, 42, 0, 2])]);
+    assert_eq!(second.pod_ips(), [IpAddr::from([10, 42, 0, 3])]);
+    serve(&b, 80);
+    assert_eq!(inside(&a, || ask("10.42.0.3:80")), "10.42.0.2");
+    assert_eq!(host.on(|| ask("10.42.0.3:80")), "10.42.0.1");
+    assert_eq!(inside(&a, || ask("10.42.0.1:8080")), "10.42.0.2", "a host port, from another Pod");
+    assert_eq!(inside(&b, || ask("10.42.0.1:8080")), "10.42.0.1", "a host port, from the Pod itself");
+    assert_eq!(host.on(|| ask("10.42.0.1:8080")), "10.42.0.1");
+
+    host.on(|| network.check(&a).unwrap());
+    inside(&a, || {
+        let mut route = sys::netlink::Route::open().unwrap();
+        route.set_down("eth0").unwrap();
+    });
+    assert!(host.on(|| network.check(&a)).unwrap_err().to_string().starts_with("default route is missing"));
+
+    // After a restart the host port is still there, and goes with DEL.
+    drop(network);
+    let network = host.load();
+    assert_eq!(inside(&a, || ask("10.42.0.1:8080")), "network unreachable", "its interface is down");
+    assert_eq!(host.on(|| ask("10.42.0.1:8080")), "10.42.0.1");
+    delete(&b.netns_path).unwrap();
+    let nameless = Attachment { port_mappings: Vec::new(), ..b.clone() };
+    host.on(|| {
+        network.del(&nameless).unwrap();
+        network.del(&nameless).unwrap();
+        assert_eq!(ask("10.42.0.1:8080"), "connection refused");
+        let detached = network.retain(&BTreeSet::new()).unwrap();
+        assert_eq!(detached, ["a"]);
+        let id = &host.config.cluster_id;
+        assert_eq!(crate::leftovers(id).unwrap(), ["link kn-test", "nftables table knarr-test-cni"]);
+        crate::cleanup(id, &host.config.state_dir).unwrap();
+        assert_eq!(crate::leftovers(id).unwrap(), Vec::<String>::new());
+        assert_eq!(sys::netns::sysctl("net/ipv4/ip_forward").unwrap(), "0");
+    });
+    delete(&a.netns_path).unwrap();
+}
+
+#[test]
+fn attaching_takes_about_a_millisecond_and_can_be_repeated() {
+    let host = Host::new();
+    let network = host.load();
+    let pods: Vec<Attachment> = (0..20).map(|n| host.pod(&format!("p{n}"))).collect();
+    host.on(|| {
+        let start = std::time::Instant::now();
+        for pod in &pods {
+            network.add(pod).unwrap();
+        }
+        println!("{:?} per ADD", start.elapsed() / 20);
+        let again = network.add(&pods[0]).unwrap();
+        assert_eq!(again, network.result("p0", "eth0").unwrap().unwrap());
+        for pod in &pods {
+            network.del(pod).unwrap();
+        }
+    });
+    pods.iter().for_each(|pod| delete(&pod.netns_path).unwrap());
+}
+
+#[test]
+fn a_conflist_in_the_configuration_directory_wins_and_its_binaries_are_run() {
+    let host = Host::new();
+    let path = |name: &str| host.dir.path().join(name);
+    fs::create_dir(path("net.d")).unwrap();
+    fs::create_dir(path("bin")).unwrap();
+    let conflist = json!({ "cniVersion": "1.0.0", "name": "other", "plugins": [
+        { "type": "fake", "capabilities": { "portMappings": true } },
+    ]});
+    fs::write(path("net.d/10-other.conflist"), conflist.to_string()).unwrap();
+    let missing = Network::load(&path("net.d"), host.config.clone()).unwrap_err();
+    assert!(missing.to_string().starts_with("failed to find plugin \"fake\" in path"), "{missing}");
+
+    let log = path("log");
+    let script = format!(
+        "#!/bin/sh\nconf=$(cat)\necho \"$CNI_COMMAND $CNI_CONTAINERID $CNI_IFNAME $CNI_ARGS $conf\" >> {}\n\
+         case $CNI_CONTAINERID in bad) echo '{{\"code\": 7, \"msg\": \"no way\"}}'; exit 1;; esac\n\
+         echo '{{\"cniVersion\": \"1.0.0\", \"ips\": [{{\"address\": \"10.9.0.5/24\"}}]}}'\n",
+        log.display()
+    );
+    fs::write(path("bin/fake"), script).unwrap();
+    fs::set_permissions(path("bin/fake"), fs::Permissions::from_mode(0o755)).unwrap();
+    let network = Network::load(&path("net.d"), host.config.clone()).unwrap();
+    assert_eq!(network.name(), "other");
+    let mut pod = Attachment { container_id: "c1".into(), ifname: "eth0".into(), ..Attachment::default() };
+    pod.pod_name = "web".into();
+    assert_eq!(network.add(&pod).unwrap().pod_ips(), [IpAddr::from([10, 9, 0, 5])]);
+    network.del(&pod).unwrap();
+    let bad = Attachment { container_id: "bad".into(), ..pod };
+    assert_eq!(network.add(&bad).unwrap_err().to_string(), "plugin type=\"fake\" failed (ADD): no way");
+    let log = fs::read_to_string(log).unwrap();
+    assert!(log.starts_with("ADD c1 eth0 IgnoreUnknown=1;"), "{log}");
+    assert!(
+        log.contains("DEL c1") && log.contains("\"prevResult\"") && log.contains("K8S_POD_NAME=web"),
+        "{log}"
+    );
+}
+
+use std::net::IpAddr;

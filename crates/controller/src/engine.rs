@@ -1,0 +1,231 @@
+//! Runs controllers: wakes keys, calls their pure `reconcile`, carries the plan out.
+//!
+//! A key's run ends only when the informers of this process have seen what the run wrote, so that the next run
+//! of that key decides on its own writes and never acts twice on a stale picture.
+
+mod execute;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::informer::{Change, Informers, Kind, PartialObject, Scope};
+use crate::plan::Plan;
+use crate::record::Recorder;
+use crate::resource_ref::ResourceRef;
+use crate::workqueue::WorkQueue;
+use crate::{cause, plan::Action};
+use execute::Executor;
+
+/// Runs of one controller at a time. Source: upstream's `--concurrent-*-syncs` defaults are 5 to 20.
+const WORKERS_PER_CONTROLLER: usize = 8;
+/// How long a run waits for its informers to see what it wrote, before it gives up waiting.
+const OWN_WRITES_MAX: Duration = Duration::from_secs(5);
+
+/// A controller as a row.
+#[derive(Clone, Copy, Debug)]
+pub struct Controller {
+    /// Upstream's name, such as `deployment-controller`.
+    pub name: &'static str,
+    /// What wakes it.
+    pub sources: fn(&Informers) -> Vec<Source>,
+    /// What it decides for a key: a pure function of what the informers hold and of `now`.
+    pub reconcile: fn(&Informers, &str, Timestamp) -> Plan,
+}
+
+/// One thing that wakes keys.
+pub struct Source {
+    start: Box<dyn FnOnce(Informers, Arc<WorkQueue>) + Send>,
+    synced: Box<dyn FnOnce(Informers) -> futures::future::BoxFuture<'static, ()> + Send>,
+}
+
+impl Source {
+    /// Changes of `K`, mapped to the keys that they wake.
+    pub fn of<K: Kind>(keys: fn(&Change<K>, &Informers) -> Vec<String>) -> Self {
+        Self::scoped(Scope::default(), keys)
+    }
+
+    /// Changes of some `K`, mapped to the keys that they wake.
+    pub fn scoped<K: Kind>(scope: Scope, keys: fn(&Change<K>, &Informers) -> Vec<String>) -> Self {
+        let of = scope.clone();
+        Self {
+            start: Box::new(move |informers, queue| {
+                let mut changes = informers.scoped::<K>(scope).subscribe();
+                let known = informers.clone();
+                informers.tasks().spawn("source", async move {
+                    loop {
+                        for change in changes.next().await {
+                            for key in keys(&change, &known) {
+                                queue.add(key, change.revision);
+                            }
+                        }
+                    }
+                });
+            }),
+            synced: Box::new(move |informers| {
+                let informer = informers.scoped::<K>(of);
+                Box::pin(async move { informer.synced().await })
+            }),
+        }
+    }
+
+    /// Changes of `K` that wake the object itself.
+    pub fn itself<K: Kind>() -> Self {
+        Self::of::<K>(|change, _| vec![change.key.clone()])
+    }
+
+    /// Changes of `K` that wake its controller owner if that is an `Owner`.
+    pub fn owned_by<K: Kind, Owner: Kind>() -> Self {
+        Self::of::<K>(|change, _| {
+            let both = [change.old.as_deref(), change.new.as_deref()];
+            both.into_iter().flatten().filter_map(|object| owner_key::<Owner>(object.metadata())).collect()
+        })
+    }
+
+    /// Changes of the metadata of any object of `resource`.
+    pub fn metadata_of(
+        resource: ResourceRef,
+        keys: fn(&Change<PartialObject>, &ResourceRef, &Informers) -> Vec<String>,
+    ) -> Self {
+        let of = resource.clone();
+        Self {
+            start: Box::new(move |informers, queue| {
+                let mut changes = informers.metadata(&resource).subscribe();
+                let known = informers.clone();
+                informers.tasks().spawn("source", async move {
+                    loop {
+                        for change in changes.next().await {
+                            for key in keys(&change, &resource, &known) {
+                                queue.add(key, change.revision);
+                            }
+                        }
+                    }
+                });
+            }),
+            synced: Box::new(move |informers| {
+                let informer = informers.metadata(&of);
+                Box::pin(async move { informer.synced().await })
+            }),
+        }
+    }
+}
+
+/// The key of the controller owner, if its kind is `Owner`.
+pub fn owner_key<Owner: Kind>(
+    meta: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
+) -> Option<String> {
+    let owners = meta.owner_references.as_deref().unwrap_or_default();
+    let owner = owners.iter().find(|owner| owner.controller == Some(true))?;
+    let is_kind = owner.kind == Owner::KIND
+        && owner.api_version.split('/').next() == Owner::API_VERSION.split('/').next();
+    is_kind.then(|| crate::resource_ref::key_of(meta.namespace.as_deref(), &owner.name))
+}
+
+/// Runs controllers over one set of informers.
+pub struct Engine {
+    informers: Informers,
+    recorder: Recorder,
+}
+
+impl Engine {
+    /// An engine that writes through the informers' client; `component` is the source of its events.
+    pub fn new(informers: Informers, component: &'static str) -> Self {
+        let recorder = Recorder::start(&informers, component);
+        Self { informers, recorder }
+    }
+
+    /// Starts a controller that writes through the informers' client.
+    pub fn start(&self, controller: Controller) {
+        self.start_as(controller, self.informers.client().clone());
+    }
+
+    /// Starts a controller that writes through a client of its own, so that it has no more rights than it needs.
+    /// It begins to decide when its sources have synced.
+    pub fn start_as(&self, controller: Controller, client: kube::Client) {
+        let queue = Arc::new(WorkQueue::new());
+        let informers = self.informers.clone();
+        let executor = Executor::new(informers.clone(), client, self.recorder.clone());
+        let tasks = informers.tasks().clone();
+        self.informers.tasks().spawn(controller.name, async move {
+            let mut synced = Vec::new();
+            for source in (controller.sources)(&informers) {
+                (source.start)(informers.clone(), queue.clone());
+                synced.push((source.synced)(informers.clone()));
+            }
+            futures::future::join_all(synced).await;
+            for _ in 0..WORKERS_PER_CONTROLLER {
+                let worker = Worker {
+                    controller,
+                    queue: queue.clone(),
+                    informers: informers.clone(),
+                    executor: executor.clone(),
+                };
+                tasks.spawn(controller.name, worker.run());
+            }
+        });
+    }
+}
+
+struct Worker {
+    controller: Controller,
+    queue: Arc<WorkQueue>,
+    informers: Informers,
+    executor: Executor,
+}
+
+impl Worker {
+    async fn run(self) {
+        loop {
+            let (key, woken_by) = self.queue.next().await;
+            cause::with(woken_by, self.run_key(&key, woken_by)).await;
+            self.queue.done(&key);
+        }
+    }
+
+    async fn run_key(&self, key: &str, woken_by: u64) {
+        let plan = (self.controller.reconcile)(&self.informers, key, self.informers.clock().now());
+        let requeue_after = plan.requeue_after;
+        let done = self.executor.carry_out(plan).await;
+        let seen = tokio::time::timeout(OWN_WRITES_MAX, self.executor.own_writes_seen(&done.writes)).await;
+        if seen.is_err() {
+            tracing::warn!(
+                controller = self.controller.name,
+                key,
+                "the informers did not see a write in time"
+            );
+        }
+        match done.failure {
+            None => self.queue.forget(key),
+            Some(failure) => {
+                let random = self.informers.random();
+                let delay = self.queue.add_rate_limited(key.to_owned(), woken_by, random);
+                tracing::info!(controller = self.controller.name, key, ?delay, error = %failure, "plan failed");
+            }
+        }
+        if let Some(delay) = requeue_after {
+            self.queue.add_after(key.to_owned(), woken_by, delay);
+        }
+    }
+}
+
+/// Carries out single actions for those who decide outside of a controller row (the scheduler).
+#[derive(Clone)]
+pub struct Hands(Executor);
+
+impl Hands {
+    /// Hands that use the informers' client.
+    pub fn new(informers: Informers, recorder: Recorder) -> Self {
+        let client = informers.client().clone();
+        Self(Executor::new(informers, client, recorder))
+    }
+
+    /// Carries out one action.
+    ///
+    /// # Errors
+    /// What the API server answered, as text for the log.
+    pub async fn carry_out(&self, action: Action) -> Result<(), String> {
+        let done = self.0.carry_out(Plan { steps: vec![vec![action]], ..Plan::default() }).await;
+        done.failure.map_or(Ok(()), Err)
+    }
+}

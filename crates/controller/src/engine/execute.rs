@@ -1,0 +1,165 @@
+//! Carries plans out: sends the requests of a step concurrently, stops at the first step that fails.
+
+use futures::StreamExt;
+use futures::stream;
+use http::{Response, StatusCode};
+use http_body_util::BodyExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
+use kube::client::Body;
+
+use crate::informer::{Informers, PartialObject};
+use crate::plan::{Action, ApiRequest, Plan, Verb};
+use crate::record::Recorder;
+use crate::resource_ref::{ResourceRef, key_of};
+
+/// Requests of one plan that are under way at once.
+const CONCURRENT_REQUESTS_MAX: usize = 64;
+
+#[derive(Clone)]
+pub(super) struct Executor {
+    informers: Informers,
+    client: kube::Client,
+    recorder: Recorder,
+}
+
+/// What a run wrote, and why it stopped if it did.
+#[derive(Default)]
+pub(super) struct Done {
+    pub(super) writes: Vec<OwnWrite>,
+    pub(super) failure: Option<String>,
+}
+
+/// A write that the informers will show.
+pub(super) struct OwnWrite {
+    resource: ResourceRef,
+    seen: Seen,
+}
+
+/// Why a request was not done.
+struct Failure {
+    request: String,
+    /// What the server said.
+    message: String,
+}
+
+impl Failure {
+    fn text(&self) -> String {
+        format!("{}: {}", self.request, self.message)
+    }
+}
+
+enum Seen {
+    AtRevision(u64),
+    Going { key: String, uid: Option<String> },
+}
+
+impl Executor {
+    pub(super) fn new(informers: Informers, client: kube::Client, recorder: Recorder) -> Self {
+        Self { informers, client, recorder }
+    }
+
+    pub(super) async fn carry_out(&self, plan: Plan) -> Done {
+        let mut done = Done::default();
+        for step in plan.steps {
+            let Err(failure) = self.carry_out_step(step, &mut done).await else { continue };
+            let told = plan.on_failure.into_iter().map(|action| action.about_failure(&failure.message));
+            // The first failure is the one to report; that it could not be told is in the log.
+            if let Err(second) = self.carry_out_step(told.collect(), &mut done).await {
+                tracing::info!(error = %second.text(), "telling of a failure failed");
+            }
+            done.failure = Some(failure.text());
+            break;
+        }
+        done
+    }
+
+    async fn carry_out_step(&self, step: Vec<Action>, done: &mut Done) -> Result<(), Failure> {
+        let mut failure = None;
+        let mut results = stream::iter(step).map(|action| self.act(action)).buffered(CONCURRENT_REQUESTS_MAX);
+        while let Some(result) = results.next().await {
+            match result {
+                Ok(write) => done.writes.extend(write),
+                Err(refused) => failure = failure.or(Some(refused)),
+            }
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Waits until every informer that holds a written object shows it as written.
+    pub(super) async fn own_writes_seen(&self, writes: &[OwnWrite]) {
+        for write in writes {
+            for informer in self.informers.progress_of(&write.resource) {
+                let mut revisions = informer.revisions();
+                match &write.seen {
+                    Seen::AtRevision(revision) => {
+                        while *revisions.borrow_and_update() < *revision && revisions.changed().await.is_ok()
+                        {
+                        }
+                    }
+                    Seen::Going { key, uid } => {
+                        while !informer.is_going(key, uid.as_deref()) && revisions.changed().await.is_ok() {}
+                    }
+                }
+            }
+        }
+    }
+
+    async fn act(&self, action: Action) -> Result<Option<OwnWrite>, Failure> {
+        match action {
+            Action::Event(event) => {
+                self.recorder.record(*event);
+                Ok(None)
+            }
+            Action::Request(request) => self.send(*request).await,
+        }
+    }
+
+    async fn send(&self, request: ApiRequest) -> Result<Option<OwnWrite>, Failure> {
+        let describe = |what: &dyn std::fmt::Display| Failure {
+            request: format!("{:?} {} {}", request.verb, request.resource.plural, request.key()),
+            message: what.to_string(),
+        };
+        let http = request.to_http().map_err(|error| describe(&error))?;
+        let response = self.client.send(http.map(Body::from)).await.map_err(|error| describe(&error))?;
+        let status = response.status();
+        let body = body_of(response).await.map_err(|error| describe(&error))?;
+        if status.is_success() {
+            return Ok(own_write(&request, &body));
+        }
+        if is_harmless(&request, status) {
+            return Ok(None);
+        }
+        let refusal: Status = serde_json::from_slice(&body).unwrap_or_default();
+        Err(describe(&refusal.message.unwrap_or_else(|| status.to_string())))
+    }
+}
+
+async fn body_of(response: Response<Body>) -> Result<bytes::Bytes, kube::Error> {
+    Ok(response.into_body().collect().await?.to_bytes())
+}
+
+/// What was to be done is done, by someone else or by an earlier run.
+fn is_harmless(request: &ApiRequest, status: StatusCode) -> bool {
+    match request.verb {
+        Verb::Delete => {
+            let by_uid = request.body.get("preconditions").is_some();
+            status == StatusCode::NOT_FOUND || (by_uid && status == StatusCode::CONFLICT)
+        }
+        _ => false,
+    }
+}
+
+fn own_write(request: &ApiRequest, body: &[u8]) -> Option<OwnWrite> {
+    let resource = request.resource.clone();
+    if request.verb == Verb::Delete {
+        if request.name.is_empty() {
+            return None;
+        }
+        let uid = request.body.pointer("/preconditions/uid").and_then(|uid| uid.as_str()).map(str::to_owned);
+        let key = key_of(Some(&request.namespace), &request.name);
+        return Some(OwnWrite { resource, seen: Seen::Going { key, uid } });
+    }
+    let written: PartialObject = serde_json::from_slice(body).ok()?;
+    let revision = written.metadata.resource_version?.parse().ok()?;
+    Some(OwnWrite { resource, seen: Seen::AtRevision(revision) })
+}

@@ -1,0 +1,244 @@
+//! Shared informers: one LIST and one WATCH per resource, scope and process, whoever asks.
+//!
+//! An informer holds every object as an `Arc`, an index by controller owner, and the newest revision it has
+//! seen. Subscribers get changes coalesced per key, so a slow one costs memory per object, never per event.
+//! Invariant: what `get` and `list` show and what subscribers are told move together, in revision order.
+
+mod reflector;
+mod shared;
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use base::{Clock, Random, Tasks};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::{ClusterResourceScope, Metadata, Resource};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::resource_ref::ResourceRef;
+use reflector::{Form, Reflector};
+use shared::Shared;
+pub use shared::{Change, Changes};
+
+/// A type that an informer can hold.
+pub trait Kind:
+    Resource<Scope: 'static> + Metadata<Ty = ObjectMeta> + DeserializeOwned + Send + Sync + 'static
+{
+}
+impl<K> Kind for K where
+    K: Resource<Scope: 'static> + Metadata<Ty = ObjectMeta> + DeserializeOwned + Send + Sync + 'static
+{
+}
+
+/// An object of any resource, of which only the metadata is known.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct PartialObject {
+    /// The metadata.
+    #[serde(default)]
+    pub metadata: ObjectMeta,
+}
+
+impl Resource for PartialObject {
+    const API_VERSION: &'static str = "meta.k8s.io/v1";
+    const GROUP: &'static str = "meta.k8s.io";
+    const KIND: &'static str = "PartialObjectMetadata";
+    const VERSION: &'static str = "v1";
+    const URL_PATH_SEGMENT: &'static str = "";
+    type Scope = ClusterResourceScope;
+}
+
+impl Metadata for PartialObject {
+    type Ty = ObjectMeta;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn metadata_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+/// Which part of a collection an informer sees.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Scope {
+    /// One namespace; all if `None`.
+    pub namespace: Option<String>,
+    /// For example `spec.nodeName=a`.
+    pub field_selector: Option<String>,
+    /// For example `app=web`.
+    pub label_selector: Option<String>,
+}
+
+/// The informers of one process and identity. Cloning shares them.
+#[derive(Clone)]
+pub struct Informers(Arc<Factory>);
+
+struct Factory {
+    client: kube::Client,
+    tasks: Tasks,
+    clock: Clock,
+    random: Random,
+    running: Mutex<HashMap<(TypeId, ResourceRef, Scope), Running>>,
+}
+
+struct Running {
+    informer: Arc<dyn Any + Send + Sync>,
+    progress: Arc<dyn Progress>,
+    whole: bool,
+}
+
+/// What the engine asks of an informer without knowing its type.
+pub(crate) trait Progress: Send + Sync {
+    /// The newest revision seen, as a channel that tells of each step.
+    fn revisions(&self) -> tokio::sync::watch::Receiver<u64>;
+    /// Whether the object `uid` under `key` is gone or on its way out.
+    fn is_going(&self, key: &str, uid: Option<&str>) -> bool;
+}
+
+impl Informers {
+    /// An empty set; informers start when they are first asked for.
+    pub fn new(client: kube::Client, tasks: Tasks, clock: Clock, random: Random) -> Self {
+        Self(Arc::new(Factory { client, tasks, clock, random, running: Mutex::default() }))
+    }
+
+    /// The client that the informers use.
+    pub fn client(&self) -> &kube::Client {
+        &self.0.client
+    }
+
+    /// The tasks that the informers run in.
+    pub fn tasks(&self) -> &Tasks {
+        &self.0.tasks
+    }
+
+    /// The clock that deciders see.
+    pub fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
+    /// The randomness behind retries.
+    pub fn random(&self) -> &Random {
+        &self.0.random
+    }
+
+    /// The informer of every `K` in the cluster.
+    pub fn informer<K: Kind>(&self) -> Informer<K> {
+        self.scoped(Scope::default())
+    }
+
+    /// The informer of some `K`.
+    pub fn scoped<K: Kind>(&self, scope: Scope) -> Informer<K> {
+        self.start(ResourceRef::of::<K>(), scope, Form::Whole)
+    }
+
+    /// The informer of the metadata of every object of `resource`.
+    pub fn metadata(&self, resource: &ResourceRef) -> Informer<PartialObject> {
+        self.start(resource.clone(), Scope::default(), Form::MetadataOnly)
+    }
+
+    /// The progress of the whole-cluster informers that hold `resource`.
+    pub(crate) fn progress_of(&self, resource: &ResourceRef) -> Vec<Arc<dyn Progress>> {
+        let running = self.0.running.lock();
+        running
+            .iter()
+            .filter(|((_, of, _), running)| running.whole && of == resource)
+            .map(|(_, running)| running.progress.clone())
+            .collect()
+    }
+
+    fn start<K: Kind>(&self, resource: ResourceRef, scope: Scope, form: Form) -> Informer<K> {
+        let mut running = self.0.running.lock();
+        let id = (TypeId::of::<K>(), resource.clone(), scope.clone());
+        if let Some(found) = running.get(&id).and_then(|r| r.informer.clone().downcast::<Shared<K>>().ok()) {
+            return Informer { shared: found };
+        }
+        let shared = Arc::new(Shared::<K>::new());
+        let whole = scope == Scope::default();
+        let reflector = Reflector::new(self.0.client.clone(), resource, &scope, form, shared.clone());
+        self.0.tasks.spawn("informer", reflector.run(self.0.random.clone()));
+        running.insert(id, Running { informer: shared.clone(), progress: shared.clone(), whole });
+        Informer { shared }
+    }
+}
+
+/// A view of one informer. Cloning shares it.
+pub struct Informer<K> {
+    shared: Arc<Shared<K>>,
+}
+
+impl<K> Clone for Informer<K> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone() }
+    }
+}
+
+impl<K: Kind> Informer<K> {
+    /// An informer over fixed objects, for tests of what stands on informers.
+    pub fn fixed(objects: Vec<K>) -> Self {
+        let shared = Arc::new(Shared::new());
+        shared.replace(objects, 1);
+        Self { shared }
+    }
+
+    /// The object under `namespace/name` or `name`.
+    pub fn get(&self, key: &str) -> Option<Arc<K>> {
+        self.shared.get(key)
+    }
+
+    /// Every object, in key order.
+    pub fn list(&self) -> Vec<Arc<K>> {
+        self.shared.list()
+    }
+
+    /// Every object of a namespace, in key order.
+    pub fn in_namespace(&self, namespace: &str) -> Vec<Arc<K>> {
+        self.shared.in_namespace(namespace)
+    }
+
+    /// Every object whose controller owner has this uid, in key order.
+    pub fn owned_by(&self, uid: &str) -> Vec<Arc<K>> {
+        self.shared.owned_by(uid)
+    }
+
+    /// Every object that has an owner with this uid, its controller or not, in key order.
+    pub fn dependents_of(&self, uid: &str) -> Vec<Arc<K>> {
+        self.shared.dependents_of(uid)
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.shared.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The newest revision seen; 0 before the first list.
+    pub fn revision(&self) -> u64 {
+        *self.shared.revisions().borrow()
+    }
+
+    /// Waits until the first list is complete.
+    pub async fn synced(&self) {
+        self.reached(1).await;
+    }
+
+    /// Waits until the informer has seen `revision`.
+    pub async fn reached(&self, revision: u64) {
+        if self.shared.revisions().wait_for(|seen| *seen >= revision).await.is_err() {
+            // The sender lives in `shared`, which this borrows: it cannot be gone.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Changes from now on, coalesced per key; starts with everything that is there.
+    pub fn subscribe(&self) -> Changes<K> {
+        Shared::subscribe(&self.shared)
+    }
+}

@@ -1,0 +1,251 @@
+//! The loop behind an informer: LIST once, then WATCH from there, again from where it broke off, and a new LIST
+//! only when the server says that the place is gone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Backoff, Random};
+use http::{Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
+use kube::client::Body;
+
+use super::Scope;
+use crate::resource_ref::ResourceRef;
+
+const RETRY_FIRST: Duration = Duration::from_millis(50);
+const RETRY_MAX: Duration = Duration::from_secs(10);
+/// The server ends a watch after this long; asking for it spreads reconnects.
+const WATCH_SECONDS_MIN: u64 = 300;
+/// One watch event: an object of 3 MiB at most, and its frame.
+const LINE_BYTES_MAX: usize = 8 << 20;
+
+/// How much of each object the informer wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Whole,
+    MetadataOnly,
+}
+
+impl Form {
+    fn accept(self, collection: bool) -> &'static str {
+        match (self, collection) {
+            (Self::Whole, _) => "application/json",
+            (Self::MetadataOnly, true) => {
+                "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+            }
+            (Self::MetadataOnly, false) => {
+                "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+            }
+        }
+    }
+}
+
+/// Where decoded objects go.
+pub(super) trait Sink: Send + Sync {
+    /// Takes the body of a LIST; returns its revision.
+    fn take_list(&self, body: &[u8]) -> Result<u64, SinkError>;
+    /// Takes one event of a WATCH.
+    fn take_event(&self, line: &[u8]) -> Result<WatchStep, SinkError>;
+}
+
+/// What one watch event meant.
+#[derive(Debug)]
+pub(super) enum WatchStep {
+    /// Everything up to this revision is known now.
+    Seen(u64),
+    /// The server ends the watch for this reason.
+    Refused(Status),
+}
+
+/// Why a body could not be taken in.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SinkError {
+    #[error("decode an object")]
+    Decode(#[from] serde_json::Error),
+    #[error("the list has no resourceVersion")]
+    NoRevision,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum ReflectError {
+    #[error("send the request")]
+    Send(#[from] kube::Error),
+    #[error("build the request")]
+    Build(#[from] http::Error),
+    #[error("the server answered {0}")]
+    Refused(StatusCode),
+    #[error("the watch ended with {0}")]
+    Ended(String),
+    #[error("an event is longer than {LINE_BYTES_MAX} bytes")]
+    TooLong,
+    #[error(transparent)]
+    Sink(#[from] SinkError),
+    #[error("the place to watch from is gone")]
+    Gone,
+}
+
+pub(super) struct Reflector {
+    client: kube::Client,
+    path: String,
+    query: String,
+    form: Form,
+    sink: Arc<dyn Sink>,
+}
+
+impl Reflector {
+    pub(super) fn new(
+        client: kube::Client,
+        resource: ResourceRef,
+        scope: &Scope,
+        form: Form,
+        sink: Arc<dyn Sink>,
+    ) -> Self {
+        let path = resource.collection_path(scope.namespace.as_deref().unwrap_or_default());
+        let mut query = String::new();
+        for (name, value) in
+            [("fieldSelector", &scope.field_selector), ("labelSelector", &scope.label_selector)]
+        {
+            if let Some(value) = value {
+                query.push_str(&format!("&{name}={}", encode(value)));
+            }
+        }
+        Self { client, path, query, form, sink }
+    }
+
+    /// Runs until its task is dropped.
+    pub(super) async fn run(self, random: Random) {
+        let mut backoff = Backoff::new(RETRY_FIRST, RETRY_MAX, 0.2);
+        let mut from = None;
+        loop {
+            let start = match from {
+                Some(revision) => Ok(revision),
+                None => self.list().await,
+            };
+            let end = match start {
+                Ok(revision) => self.watch(revision, &mut from, &mut backoff, &random).await,
+                Err(error) => Err(error),
+            };
+            let Err(error) = end else { continue };
+            if matches!(error, ReflectError::Gone) {
+                from = None;
+                continue;
+            }
+            let delay = backoff.next(&random);
+            tracing::debug!(path = %self.path, ?error, ?delay, "watch again later");
+            tokio::time::sleep(delay).await;
+        }
+    }
+
+    async fn list(&self) -> Result<u64, ReflectError> {
+        let uri = format!("{}?resourceVersion=0{}", self.path, self.query);
+        let response = self.get(uri, true).await?;
+        let body = response.into_body().collect().await?.to_bytes();
+        Ok(self.sink.take_list(&body)?)
+    }
+
+    async fn watch(
+        &self,
+        revision: u64,
+        from: &mut Option<u64>,
+        backoff: &mut Backoff,
+        random: &Random,
+    ) -> Result<(), ReflectError> {
+        *from = Some(revision);
+        let seconds = WATCH_SECONDS_MIN + random.below(WATCH_SECONDS_MIN);
+        let uri = format!(
+            "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion={revision}{}",
+            self.path, self.query
+        );
+        let mut body = self.get(uri, false).await?.into_body();
+        let mut lines = Lines::default();
+        while let Some(frame) = body.frame().await {
+            let Ok(data) = frame?.into_data() else { continue };
+            lines.push(&data)?;
+            while let Some(line) = lines.next() {
+                match self.sink.take_event(&line)? {
+                    WatchStep::Seen(revision) => *from = Some(revision),
+                    WatchStep::Refused(status) if status.code == Some(410) => return Err(ReflectError::Gone),
+                    WatchStep::Refused(status) => {
+                        return Err(ReflectError::Ended(status.message.unwrap_or_default()));
+                    }
+                }
+                backoff.reset();
+            }
+        }
+        Ok(())
+    }
+
+    async fn get(&self, uri: String, collection: bool) -> Result<Response<Body>, ReflectError> {
+        let request = Request::get(uri).header("accept", self.form.accept(collection)).body(Body::empty())?;
+        let response = self.client.send(request).await?;
+        match response.status() {
+            status if status.is_success() => Ok(response),
+            StatusCode::GONE => Err(ReflectError::Gone),
+            status => Err(ReflectError::Refused(status)),
+        }
+    }
+}
+
+/// Cuts a stream of chunks into lines.
+#[derive(Default)]
+struct Lines {
+    buffer: bytes::BytesMut,
+    searched: usize,
+}
+
+impl Lines {
+    fn push(&mut self, data: &[u8]) -> Result<(), ReflectError> {
+        if self.buffer.len() + data.len() > LINE_BYTES_MAX && !self.buffer[self.searched..].contains(&b'\n') {
+            return Err(ReflectError::TooLong);
+        }
+        self.buffer.extend_from_slice(data);
+        Ok(())
+    }
+
+    fn next(&mut self) -> Option<bytes::Bytes> {
+        let found = self.buffer[self.searched..].iter().position(|&byte| byte == b'\n');
+        let Some(offset) = found else {
+            self.searched = self.buffer.len();
+            return None;
+        };
+        let line = self.buffer.split_to(self.searched + offset + 1).freeze();
+        self.searched = 0;
+        Some(line)
+    }
+}
+
+/// Percent-encodes a query value.
+fn encode(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(char::from(byte)),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_cut_wherever_chunks_end() {
+        let mut lines = Lines::default();
+        let mut seen = Vec::new();
+        for chunk in ["{\"a\"", ":1}\n{", "}\n"] {
+            lines.push(chunk.as_bytes()).expect("within the bound");
+            while let Some(line) = lines.next() {
+                seen.push(String::from_utf8_lossy(&line).into_owned());
+            }
+        }
+        assert_eq!(seen, ["{\"a\":1}\n", "{}\n"]);
+    }
+
+    #[test]
+    fn selectors_are_percent_encoded() {
+        assert_eq!(encode("spec.nodeName=a"), "spec.nodeName%3Da");
+    }
+}

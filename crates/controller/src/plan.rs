@@ -1,0 +1,433 @@
+//! What a decider wants done, as data.
+//!
+//! A [`Plan`] is a list of steps; the actions of a step run concurrently, and a failed step stops the plan, after
+//! which the key is tried again. So slow start is a plan whose steps grow, and order is one action per step.
+//! Acting twice on a plan does no harm: creates have names or are guarded by informers, deletes and patches carry
+//! preconditions.
+
+use std::time::Duration;
+
+use k8s_openapi::Metadata;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::resource_ref::{ResourceRef, key_of};
+
+/// A decision: steps in order, and when to look again if nothing happens before.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// Run one after the other; within a step, concurrently.
+    pub steps: Vec<Vec<Action>>,
+    /// Run the key again after this long.
+    pub requeue_after: Option<Duration>,
+    /// Done once when a step fails; [`FAILURE`] in their texts becomes what the server said.
+    pub on_failure: Vec<Action>,
+}
+
+/// Stands for the server's message in the texts of [`Plan::on_failure`].
+pub const FAILURE: &str = "{failure}";
+
+impl Plan {
+    /// Nothing to do.
+    pub fn nothing() -> Self {
+        Self::default()
+    }
+
+    /// Adds a step of one action.
+    pub fn push(&mut self, action: Action) {
+        self.steps.push(vec![action]);
+    }
+
+    /// Adds a step whose actions run concurrently; an empty one is left out.
+    pub fn push_step(&mut self, actions: Vec<Action>) {
+        if !actions.is_empty() {
+            self.steps.push(actions);
+        }
+    }
+
+    /// Asks to run again after `delay`, or sooner if that was asked for already.
+    pub fn requeue(&mut self, delay: Duration) {
+        self.requeue_after = Some(self.requeue_after.map_or(delay, |earlier| earlier.min(delay)));
+    }
+
+    /// Whether there is nothing to do now.
+    pub fn is_empty(&self) -> bool {
+        self.steps.iter().all(Vec::is_empty)
+    }
+
+    /// All actions in order.
+    pub fn actions(&self) -> impl Iterator<Item = &Action> {
+        self.steps.iter().flatten()
+    }
+}
+
+/// One request to make, or one event to record.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// A request to the API.
+    Request(Box<ApiRequest>),
+    /// An Event; recorded at best effort, it never fails a plan.
+    Event(Box<EventAction>),
+}
+
+/// A request, ready to be sent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApiRequest {
+    /// What the request does.
+    pub verb: Verb,
+    /// On which resource.
+    pub resource: ResourceRef,
+    /// Empty for cluster scope.
+    pub namespace: String,
+    /// Empty when the server chooses it (`generateName`); a DELETE without a name is of the whole collection.
+    pub name: String,
+    /// Empty if none.
+    pub subresource: &'static str,
+    /// The body; JSON.
+    pub body: Value,
+}
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// POST. `AlreadyExists` fails the plan: the next run sees what is there.
+    Create,
+    /// PUT.
+    Update,
+    /// PATCH with this content type.
+    Patch(&'static str),
+    /// DELETE; `NotFound` counts as done, and so does a failed precondition on the uid.
+    Delete,
+}
+
+/// An Event to record.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EventAction {
+    /// What the event is about.
+    pub regarding: ObjectReference,
+    /// Normal or Warning.
+    pub event_type: EventType,
+    /// CamelCase, for machines.
+    pub reason: String,
+    /// A sentence, for people.
+    pub message: String,
+}
+
+/// Source: `core/v1.Event.type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventType {
+    /// Information only.
+    Normal,
+    /// Something may be wrong.
+    Warning,
+}
+
+impl EventType {
+    /// As the API writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+/// The body of a patch.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Patch {
+    /// RFC 7386.
+    Merge(Value),
+    /// Strategic merge patch.
+    Strategic(Value),
+    /// RFC 6902.
+    Json(Value),
+}
+
+/// Source: `DeleteOptions.propagationPolicy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Propagation {
+    /// Dependents go after the owner.
+    Background,
+    /// The owner goes after its dependents.
+    Foreground,
+    /// Dependents stay.
+    Orphan,
+}
+
+impl Propagation {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Background => "Background",
+            Self::Foreground => "Foreground",
+            Self::Orphan => "Orphan",
+        }
+    }
+}
+
+impl Action {
+    /// Creates `object`.
+    pub fn create<K: Object>(object: &K) -> Self {
+        Self::of(Verb::Create, object, "")
+    }
+
+    /// Creates a `subresource` of the object that `object` is named after, such as `pods/binding`.
+    pub fn create_subresource<P: Object>(
+        namespace: &str,
+        name: &str,
+        subresource: &'static str,
+        body: Value,
+    ) -> Self {
+        Self::request(Verb::Create, ResourceRef::of::<P>(), namespace, name, subresource, body)
+    }
+
+    /// Replaces `object`, guarded by its resourceVersion.
+    pub fn update<K: Object>(object: &K) -> Self {
+        Self::of(Verb::Update, object, "")
+    }
+
+    /// Replaces the status of `object`, guarded by its resourceVersion.
+    pub fn update_status<K: Object>(object: &K) -> Self {
+        Self::of(Verb::Update, object, "status")
+    }
+
+    /// Patches an object.
+    pub fn patch<K: Object>(namespace: &str, name: &str, patch: Patch) -> Self {
+        Self::patch_ref(ResourceRef::of::<K>(), namespace, name, "", patch)
+    }
+
+    /// Patches an object's status.
+    pub fn patch_status<K: Object>(namespace: &str, name: &str, patch: Patch) -> Self {
+        Self::patch_ref(ResourceRef::of::<K>(), namespace, name, "status", patch)
+    }
+
+    /// Patches an object of a resource that is known only at run time.
+    pub fn patch_ref(
+        resource: ResourceRef,
+        namespace: &str,
+        name: &str,
+        subresource: &'static str,
+        patch: Patch,
+    ) -> Self {
+        let (content_type, body) = match patch {
+            Patch::Merge(body) => ("application/merge-patch+json", body),
+            Patch::Strategic(body) => ("application/strategic-merge-patch+json", body),
+            Patch::Json(body) => ("application/json-patch+json", body),
+        };
+        Self::request(Verb::Patch(content_type), resource, namespace, name, subresource, body)
+    }
+
+    /// Deletes an object, but only the one with `uid` if given.
+    pub fn delete<K: Object>(
+        namespace: &str,
+        name: &str,
+        uid: Option<&str>,
+        propagation: Propagation,
+        grace_period_seconds: Option<i64>,
+    ) -> Self {
+        Self::delete_ref(ResourceRef::of::<K>(), namespace, name, uid, propagation, grace_period_seconds)
+    }
+
+    /// Deletes an object of a resource that is known only at run time.
+    pub fn delete_ref(
+        resource: ResourceRef,
+        namespace: &str,
+        name: &str,
+        uid: Option<&str>,
+        propagation: Propagation,
+        grace_period_seconds: Option<i64>,
+    ) -> Self {
+        let mut body = json!({
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "propagationPolicy": propagation.as_str(),
+        });
+        if let Some(uid) = uid {
+            body["preconditions"] = json!({ "uid": uid });
+        }
+        if let Some(seconds) = grace_period_seconds {
+            body["gracePeriodSeconds"] = json!(seconds);
+        }
+        Self::request(Verb::Delete, resource, namespace, name, "", body)
+    }
+
+    /// Deletes every object of a resource in a namespace.
+    pub fn delete_collection(resource: ResourceRef, namespace: &str, propagation: Propagation) -> Self {
+        Self::delete_ref(resource, namespace, "", None, propagation, None)
+    }
+
+    /// Records an event about `regarding`.
+    pub fn event<K: Object>(
+        regarding: &K,
+        event_type: EventType,
+        reason: &str,
+        message: impl Into<String>,
+    ) -> Self {
+        Self::Event(Box::new(EventAction {
+            regarding: reference_to(regarding),
+            event_type,
+            reason: reason.to_owned(),
+            message: message.into(),
+        }))
+    }
+
+    /// The same action with [`FAILURE`] in its texts replaced by `message`.
+    #[must_use]
+    pub fn about_failure(mut self, message: &str) -> Self {
+        match &mut self {
+            Self::Request(request) => replace_failure(&mut request.body, message),
+            Self::Event(event) => event.message = event.message.replace(FAILURE, message),
+        }
+        self
+    }
+
+    fn of<K: Object>(verb: Verb, object: &K, subresource: &'static str) -> Self {
+        let meta = object.metadata();
+        Self::request(
+            verb,
+            ResourceRef::of::<K>(),
+            meta.namespace.as_deref().unwrap_or_default(),
+            meta.name.as_deref().unwrap_or_default(),
+            subresource,
+            serde_json::to_value(object).unwrap_or_default(),
+        )
+    }
+
+    fn request(
+        verb: Verb,
+        resource: ResourceRef,
+        namespace: &str,
+        name: &str,
+        subresource: &'static str,
+        body: Value,
+    ) -> Self {
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        Self::Request(Box::new(ApiRequest { verb, resource, namespace, name, subresource, body }))
+    }
+}
+
+fn replace_failure(value: &mut Value, message: &str) {
+    match value {
+        Value::String(text) if text.contains(FAILURE) => *text = text.replace(FAILURE, message),
+        Value::Array(items) => items.iter_mut().for_each(|item| replace_failure(item, message)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| replace_failure(field, message)),
+        _ => {}
+    }
+}
+
+impl ApiRequest {
+    /// `namespace/name`.
+    pub fn key(&self) -> String {
+        key_of(Some(&self.namespace), &self.name)
+    }
+
+    /// The HTTP request.
+    ///
+    /// # Errors
+    /// If a name cannot stand in a URL.
+    pub fn to_http(&self) -> Result<http::Request<Vec<u8>>, http::Error> {
+        let mut path = match (self.verb, self.subresource) {
+            (Verb::Create, "") => self.resource.collection_path(&self.namespace),
+            (Verb::Delete, "") if self.name.is_empty() => self.resource.collection_path(&self.namespace),
+            _ => self.resource.object_path(&self.namespace, &self.name),
+        };
+        if !self.subresource.is_empty() {
+            path.push('/');
+            path.push_str(self.subresource);
+        }
+        let (method, content_type) = match self.verb {
+            Verb::Create => ("POST", "application/json"),
+            Verb::Update => ("PUT", "application/json"),
+            Verb::Patch(content_type) => ("PATCH", content_type),
+            Verb::Delete => ("DELETE", "application/json"),
+        };
+        http::Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", content_type)
+            .header("accept", "application/json")
+            .body(self.body.to_string().into_bytes())
+    }
+}
+
+/// A typed object with the usual metadata.
+pub trait Object: Metadata<Ty = ObjectMeta, Scope: 'static> + Serialize {}
+impl<K: Metadata<Ty = ObjectMeta, Scope: 'static> + Serialize> Object for K {}
+
+/// The reference that events carry.
+pub fn reference_to<K: Object>(object: &K) -> ObjectReference {
+    let meta = object.metadata();
+    ObjectReference {
+        api_version: Some(K::API_VERSION.to_owned()),
+        kind: Some(K::KIND.to_owned()),
+        name: meta.name.clone(),
+        namespace: meta.namespace.clone(),
+        uid: meta.uid.clone(),
+        resource_version: meta.resource_version.clone(),
+        field_path: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::Pod;
+
+    fn pod() -> Pod {
+        let metadata = ObjectMeta {
+            name: Some("web".into()),
+            namespace: Some("default".into()),
+            uid: Some("u1".into()),
+            ..ObjectMeta::default()
+        };
+        Pod { metadata, ..Pod::default() }
+    }
+
+    fn http_of(action: &Action) -> String {
+        let Action::Request(request) = action else { return "no request".into() };
+        let http = request.to_http().expect("a valid request");
+        format!("{} {}", http.method(), http.uri())
+    }
+
+    #[test]
+    fn actions_become_the_requests_that_clients_make() {
+        let cases = [
+            (Action::create(&pod()), "POST /api/v1/namespaces/default/pods"),
+            (Action::update(&pod()), "PUT /api/v1/namespaces/default/pods/web"),
+            (Action::update_status(&pod()), "PUT /api/v1/namespaces/default/pods/web/status"),
+            (
+                Action::patch_status::<Pod>("default", "web", Patch::Merge(json!({}))),
+                "PATCH /api/v1/namespaces/default/pods/web/status",
+            ),
+            (
+                Action::delete::<Pod>("default", "web", Some("u1"), Propagation::Background, None),
+                "DELETE /api/v1/namespaces/default/pods/web",
+            ),
+            (
+                Action::create_subresource::<Pod>("default", "web", "binding", json!({})),
+                "POST /api/v1/namespaces/default/pods/web/binding",
+            ),
+        ];
+        for (action, expected) in &cases {
+            assert_eq!(http_of(action), *expected);
+        }
+    }
+
+    #[test]
+    fn a_failure_is_quoted_in_what_tells_of_it() {
+        let patch = Patch::Merge(json!({"status": {"conditions": [{"message": FAILURE}]}}));
+        let told = Action::patch_status::<Pod>("default", "web", patch).about_failure("no quota");
+        let Action::Request(request) = told else { panic!("no request") };
+        assert_eq!(request.body, json!({"status": {"conditions": [{"message": "no quota"}]}}));
+    }
+
+    #[test]
+    fn the_earlier_requeue_wins() {
+        let mut plan = Plan::nothing();
+        plan.requeue(Duration::from_secs(5));
+        plan.requeue(Duration::from_secs(9));
+        assert_eq!(plan.requeue_after, Some(Duration::from_secs(5)));
+        assert!(plan.is_empty());
+    }
+}

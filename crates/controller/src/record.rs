@@ -1,0 +1,162 @@
+//! Records Events: equal ones are counted instead of repeated, and recording never holds anyone up.
+//!
+//! Source: `k8s.io/client-go/tools/record`: events are core/v1 objects named `<object>.<suffix>`; an event with
+//! the same object, reason and message as one of the last few minutes raises that one's `count`.
+
+use std::collections::HashMap;
+
+use http::Request;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::client::Body;
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use crate::cause;
+use crate::informer::Informers;
+use crate::plan::{EventAction, EventType};
+
+/// Events that wait to be written; more are dropped, and the drop is logged.
+const QUEUE_MAX: usize = 1024;
+/// Distinct events whose counts are remembered.
+const REMEMBERED_MAX: usize = 4096;
+
+/// Takes events and writes them in the background. Cloning shares it.
+#[derive(Clone)]
+pub struct Recorder {
+    queue: mpsc::Sender<(EventAction, u64)>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Same {
+    uid: String,
+    key: String,
+    event_type: &'static str,
+    field_path: String,
+    reason: String,
+    message: String,
+}
+
+struct Written {
+    name: String,
+    namespace: String,
+    count: u64,
+}
+
+struct Writer {
+    informers: Informers,
+    component: &'static str,
+    remembered: HashMap<Same, Written>,
+}
+
+impl Recorder {
+    /// A recorder whose events come from `component`.
+    pub fn start(informers: &Informers, component: &'static str) -> Self {
+        let (queue, mut events) = mpsc::channel(QUEUE_MAX);
+        let mut writer = Writer { informers: informers.clone(), component, remembered: HashMap::new() };
+        informers.tasks().spawn("event recorder", async move {
+            while let Some((event, woken_by)) = events.recv().await {
+                cause::with(woken_by, writer.write(event)).await;
+            }
+        });
+        Self { queue }
+    }
+
+    /// Records an event about the referenced object.
+    pub fn event(&self, regarding: ObjectReference, event_type: EventType, reason: &str, message: String) {
+        self.record(EventAction { regarding, event_type, reason: reason.to_owned(), message });
+    }
+
+    pub(crate) fn record(&self, event: EventAction) {
+        if let Err(error) = self.queue.try_send((event, cause::current().unwrap_or(0))) {
+            tracing::warn!(%error, "an event was dropped");
+        }
+    }
+}
+
+impl Writer {
+    async fn write(&mut self, event: EventAction) {
+        let now = self.informers.clock().now();
+        let same = Same {
+            uid: event.regarding.uid.clone().unwrap_or_default(),
+            key: format!("{:?}/{:?}", event.regarding.namespace, event.regarding.name),
+            event_type: event.event_type.as_str(),
+            field_path: event.regarding.field_path.clone().unwrap_or_default(),
+            reason: event.reason.clone(),
+            message: event.message.clone(),
+        };
+        if let Some(written) = self.remembered.get_mut(&same) {
+            written.count += 1;
+            let request = count_request(written, now);
+            if self.send(request).await {
+                return;
+            }
+        }
+        let (request, written) = self.create_request(&event, now);
+        if self.send(request).await {
+            if self.remembered.len() >= REMEMBERED_MAX {
+                self.remembered.clear();
+            }
+            self.remembered.insert(same, written);
+        }
+    }
+
+    fn create_request(
+        &self,
+        event: &EventAction,
+        now: Timestamp,
+    ) -> (Result<Request<Body>, http::Error>, Written) {
+        let object = event.regarding.name.as_deref().unwrap_or_default();
+        let namespace = event.regarding.namespace.clone().unwrap_or_else(|| "default".to_owned());
+        let name = format!("{object}.{:016x}", self.informers.random().below(u64::MAX));
+        let at = second(now);
+        let body = json!({
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": { "name": name, "namespace": namespace },
+            "involvedObject": event.regarding,
+            "type": event.event_type.as_str(),
+            "reason": event.reason,
+            "message": event.message,
+            "source": { "component": self.component },
+            "reportingComponent": self.component,
+            "firstTimestamp": at,
+            "lastTimestamp": at,
+            "count": 1,
+        });
+        let request = Request::post(format!("/api/v1/namespaces/{namespace}/events"))
+            .header("content-type", "application/json")
+            .body(Body::from(body.to_string().into_bytes()));
+        (request, Written { name, namespace, count: 1 })
+    }
+
+    async fn send(&self, request: Result<Request<Body>, http::Error>) -> bool {
+        let answer = match request {
+            Ok(request) => self.informers.client().send(request).await.map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        match answer {
+            Ok(response) if response.status().is_success() => true,
+            Ok(response) => {
+                tracing::debug!(status = %response.status(), "an event was refused");
+                false
+            }
+            Err(error) => {
+                tracing::debug!(error, "an event was not written");
+                false
+            }
+        }
+    }
+}
+
+fn count_request(written: &Written, now: Timestamp) -> Result<Request<Body>, http::Error> {
+    let body = json!({ "count": written.count, "lastTimestamp": second(now) });
+    Request::patch(format!("/api/v1/namespaces/{}/events/{}", written.namespace, written.name))
+        .header("content-type", "application/merge-patch+json")
+        .body(Body::from(body.to_string().into_bytes()))
+}
+
+/// `metav1.Time` has seconds only.
+fn second(now: Timestamp) -> String {
+    now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}

@@ -1,0 +1,91 @@
+//! Which resource of the API is meant: enough to build its URLs.
+
+use std::any::TypeId;
+
+use k8s_openapi::{ClusterResourceScope, Resource};
+
+/// A resource's group, version, plural and scope.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ResourceRef {
+    /// Empty for the core group.
+    pub group: String,
+    /// For example `v1`.
+    pub version: String,
+    /// For example `Deployment`.
+    pub kind: String,
+    /// For example `deployments`.
+    pub plural: String,
+    /// Whether objects live in a namespace.
+    pub namespaced: bool,
+}
+
+impl ResourceRef {
+    /// The resource that a typed object belongs to.
+    pub fn of<K: Resource>() -> Self
+    where
+        K::Scope: 'static,
+    {
+        Self {
+            group: K::GROUP.to_owned(),
+            version: K::VERSION.to_owned(),
+            kind: K::KIND.to_owned(),
+            plural: K::URL_PATH_SEGMENT.to_owned(),
+            namespaced: TypeId::of::<K::Scope>() != TypeId::of::<ClusterResourceScope>(),
+        }
+    }
+
+    /// `v1` or `apps/v1`.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// The URL path of the collection; of all namespaces if `namespace` is empty.
+    pub fn collection_path(&self, namespace: &str) -> String {
+        let root = if self.group.is_empty() {
+            format!("/api/{}", self.version)
+        } else {
+            format!("/apis/{}/{}", self.group, self.version)
+        };
+        if self.namespaced && !namespace.is_empty() {
+            format!("{root}/namespaces/{namespace}/{}", self.plural)
+        } else {
+            format!("{root}/{}", self.plural)
+        }
+    }
+
+    /// The URL path of one object.
+    pub fn object_path(&self, namespace: &str, name: &str) -> String {
+        format!("{}/{name}", self.collection_path(namespace))
+    }
+}
+
+/// `namespace/name`, or `name` where there is no namespace.
+pub fn key_of(namespace: Option<&str>, name: &str) -> String {
+    match namespace {
+        Some(namespace) if !namespace.is_empty() => format!("{namespace}/{name}"),
+        _ => name.to_owned(),
+    }
+}
+
+/// Takes a key apart again; the namespace is empty where there is none.
+pub fn split_key(key: &str) -> (&str, &str) {
+    key.split_once('/').unwrap_or(("", key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::apps::v1::Deployment;
+    use k8s_openapi::api::core::v1::{Node, Pod};
+
+    #[test]
+    fn paths_are_those_of_the_api() {
+        assert_eq!(
+            ResourceRef::of::<Pod>().object_path("default", "web"),
+            "/api/v1/namespaces/default/pods/web"
+        );
+        assert_eq!(ResourceRef::of::<Deployment>().collection_path(""), "/apis/apps/v1/deployments");
+        assert_eq!(ResourceRef::of::<Node>().object_path("", "a"), "/api/v1/nodes/a");
+        assert!(!ResourceRef::of::<Node>().namespaced);
+    }
+}

@@ -1,0 +1,181 @@
+//! The queue between what happens and what is decided: deduplicating, delayed, rate-limited.
+//!
+//! A key is never processed by two workers at once; a key that is added while it is processed runs again
+//! afterwards. Memory is bounded by the number of keys. Source: `k8s.io/client-go/util/workqueue`.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::time::Duration;
+
+use base::Random;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// First delay after a failure; doubles with each further one.
+const RETRY_FIRST: Duration = Duration::from_millis(5);
+/// Longest delay between retries of one key.
+const RETRY_MAX: Duration = Duration::from_secs(60);
+
+/// A queue of keys, each with the revision that last woke it.
+#[derive(Debug, Default)]
+pub struct WorkQueue {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    ready: VecDeque<String>,
+    /// Keys that are in `ready`, or wait for their run to end; with the newest cause.
+    dirty: HashMap<String, u64>,
+    processing: HashSet<String>,
+    delayed: BTreeMap<(Instant, String), u64>,
+    failures: HashMap<String, u32>,
+}
+
+impl WorkQueue {
+    /// An empty queue.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds `key`, woken by `cause` (0: unknown).
+    pub fn add(&self, key: String, cause: u64) {
+        self.state.lock().add(key, cause);
+        self.changed.notify_one();
+    }
+
+    /// Adds `key` after `delay`.
+    pub fn add_after(&self, key: String, cause: u64, delay: Duration) {
+        self.state.lock().delayed.insert((Instant::now() + delay, key), cause);
+        self.changed.notify_one();
+    }
+
+    /// Adds `key` after a delay that grows with each failure; returns the delay.
+    pub fn add_rate_limited(&self, key: String, cause: u64, random: &Random) -> Duration {
+        let failures = {
+            let mut state = self.state.lock();
+            let failures = state.failures.entry(key.clone()).or_default();
+            *failures += 1;
+            *failures
+        };
+        let doubled = RETRY_FIRST.saturating_mul(1_u32.checked_shl(failures - 1).unwrap_or(u32::MAX));
+        let delay = doubled.min(RETRY_MAX).mul_f64(1.0 + 0.1 * random.unit());
+        self.add_after(key, cause, delay);
+        delay
+    }
+
+    /// Forgets the failures of `key`.
+    pub fn forget(&self, key: &str) {
+        self.state.lock().failures.remove(key);
+    }
+
+    /// Waits for a key and takes it; [`WorkQueue::done`] must follow.
+    pub async fn next(&self) -> (String, u64) {
+        loop {
+            let changed = self.changed.notified();
+            let due = {
+                let mut state = self.state.lock();
+                state.promote(Instant::now());
+                if let Some(taken) = state.take() {
+                    if !state.ready.is_empty() {
+                        self.changed.notify_one();
+                    }
+                    return taken;
+                }
+                state.delayed.first_key_value().map(|((due, _), _)| *due)
+            };
+            match due {
+                Some(due) => tokio::select! {
+                    () = changed => {}
+                    () = tokio::time::sleep_until(due) => {}
+                },
+                None => changed.await,
+            }
+        }
+    }
+
+    /// Ends the run of `key`; if it was added meanwhile, it is ready again.
+    pub fn done(&self, key: &str) {
+        let mut state = self.state.lock();
+        state.processing.remove(key);
+        if state.dirty.contains_key(key) {
+            state.ready.push_back(key.to_owned());
+            self.changed.notify_one();
+        }
+    }
+
+    /// Keys that wait to be processed.
+    pub fn depth(&self) -> usize {
+        self.state.lock().dirty.len()
+    }
+}
+
+impl State {
+    fn add(&mut self, key: String, cause: u64) {
+        match self.dirty.get_mut(&key) {
+            Some(newest) => *newest = cause.max(*newest),
+            None => {
+                self.dirty.insert(key.clone(), cause);
+                if !self.processing.contains(&key) {
+                    self.ready.push_back(key);
+                }
+            }
+        }
+    }
+
+    fn promote(&mut self, now: Instant) {
+        while let Some(entry) = self.delayed.first_entry() {
+            if entry.key().0 > now {
+                return;
+            }
+            let ((_, key), cause) = entry.remove_entry();
+            self.add(key, cause);
+        }
+    }
+
+    fn take(&mut self) -> Option<(String, u64)> {
+        let key = self.ready.pop_front()?;
+        let cause = self.dirty.remove(&key).unwrap_or_default();
+        self.processing.insert(key.clone());
+        Some((key, cause))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_key_added_twice_runs_once_with_the_newest_cause() {
+        let queue = WorkQueue::new();
+        queue.add("a".into(), 1);
+        queue.add("a".into(), 4);
+        assert_eq!(queue.next().await, ("a".into(), 4));
+        assert_eq!(queue.depth(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_key_added_during_its_run_runs_again_after_it() {
+        let queue = WorkQueue::new();
+        queue.add("a".into(), 1);
+        queue.next().await;
+        queue.add("a".into(), 2);
+        queue.add("b".into(), 3);
+        assert_eq!(queue.next().await.0, "b");
+        queue.done("a");
+        assert_eq!(queue.next().await, ("a".into(), 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn delays_double_with_failures_and_end_when_forgotten() {
+        let (queue, random) = (WorkQueue::new(), Random::seeded(1));
+        let first = queue.add_rate_limited("a".into(), 1, &random);
+        queue.next().await;
+        queue.done("a");
+        let second = queue.add_rate_limited("a".into(), 1, &random);
+        assert!(second > first, "{second:?} after {first:?}");
+        queue.forget("a");
+        assert!(queue.add_rate_limited("a".into(), 1, &random) < second);
+    }
+}

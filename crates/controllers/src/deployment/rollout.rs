@@ -1,0 +1,129 @@
+//! The decision in the making: the ReplicaSets, the conditions and the events of one Deployment.
+
+use controller::{Action, EventType, Patch, Plan};
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{
+    Deployment, DeploymentCondition, DeploymentSpec, DeploymentStatus, ReplicaSet,
+};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::deployment::bounds::Bounds;
+use crate::deployment::revision::REVISION;
+use crate::deployment::sets::{Set, total};
+use crate::deployment::{Snapshot, status};
+use crate::object::{annotation, name, namespace, uid};
+
+/// One Deployment on its way from what is to what is decided.
+pub(crate) struct Rollout<'a> {
+    pub(crate) deployment: &'a Deployment,
+    pub(crate) spec: &'a DeploymentSpec,
+    pub(crate) namesake: Option<&'a ReplicaSet>,
+    pub(crate) now: Timestamp,
+    pub(crate) bounds: Bounds,
+    /// Oldest first.
+    pub(crate) sets: Vec<Set>,
+    /// Which of `sets` has the Deployment's template.
+    pub(crate) new: Option<usize>,
+    /// The decided `deployment.kubernetes.io/revision`.
+    pub(crate) revision: Option<String>,
+    pub(crate) conditions: Vec<DeploymentCondition>,
+    pub(crate) collision_count: Option<i32>,
+    pub(crate) events: Vec<Action>,
+    pub(crate) deletes: Vec<Action>,
+    pub(crate) on_failure: Vec<Action>,
+    pub(crate) requeue_after: Option<Duration>,
+}
+
+impl<'a> Rollout<'a> {
+    pub(crate) fn new(
+        snapshot: &'a Snapshot,
+        spec: &'a DeploymentSpec,
+        owned: Vec<Arc<ReplicaSet>>,
+        now: Timestamp,
+    ) -> Self {
+        let deployment = &*snapshot.deployment;
+        let status = deployment.status.as_ref();
+        let mut sets: Vec<Set> = owned.into_iter().map(Set::of).collect();
+        sets.sort_by(|a, b| (a.created(), a.name()).cmp(&(b.created(), b.name())));
+        Self {
+            new: sets.iter().position(|set| set.has_template(&spec.template)),
+            deployment,
+            spec,
+            namesake: snapshot.namesake.as_deref(),
+            now,
+            bounds: Bounds::of(spec),
+            sets,
+            revision: annotation(&deployment.metadata, REVISION).map(str::to_owned),
+            conditions: status.and_then(|status| status.conditions.clone()).unwrap_or_default(),
+            collision_count: status.and_then(|status| status.collision_count),
+            events: Vec::new(),
+            deletes: Vec::new(),
+            on_failure: Vec::new(),
+            requeue_after: None,
+        }
+    }
+
+    /// The status before this decision.
+    pub(crate) fn old_status(&self) -> DeploymentStatus {
+        self.deployment.status.clone().unwrap_or_default()
+    }
+
+    pub(crate) fn new_set(&self) -> Option<&Set> {
+        self.sets.get(self.new?)
+    }
+
+    /// Indices of the sets that do not have the Deployment's template, oldest first.
+    pub(crate) fn old(&self) -> Vec<usize> {
+        (0..self.sets.len()).filter(|index| Some(*index) != self.new).collect()
+    }
+
+    /// `spec.replicas` of the sets at `indices`, added up.
+    pub(crate) fn replicas_of(&self, indices: &[usize]) -> i32 {
+        total(indices.iter().filter_map(|index| self.sets.get(*index)), |set| set.replicas)
+    }
+
+    pub(crate) fn inform(&mut self, reason: &str, message: String) {
+        self.events.push(Action::event(self.deployment, EventType::Normal, reason, message));
+    }
+
+    /// Turns the decision into a plan: adoptions, then ReplicaSets, then what tells about them.
+    pub(crate) fn finish(self, claims: Vec<Action>) -> Plan {
+        let mut plan = Plan::nothing();
+        plan.push_step(claims);
+        plan.push_step(self.set_actions());
+        let mut report: Vec<Action> = status::write(self.deployment, &self.status()).into_iter().collect();
+        report.extend(self.revision_patch());
+        report.extend(self.events);
+        plan.push_step(report);
+        plan.on_failure = self.on_failure;
+        plan.requeue_after = self.requeue_after;
+        plan
+    }
+
+    fn set_actions(&self) -> Vec<Action> {
+        let mut actions = Vec::new();
+        for set in &self.sets {
+            if set.is_to_create {
+                actions.push(Action::create(&set.to_create()));
+            } else if let Some(mut patch) = set.patch() {
+                let meta = &set.object.metadata;
+                patch["metadata"]["uid"] = json!(uid(meta));
+                actions.push(Action::patch::<ReplicaSet>(namespace(meta), name(meta), Patch::Merge(patch)));
+            }
+        }
+        actions.extend(self.deletes.iter().cloned());
+        actions
+    }
+
+    fn revision_patch(&self) -> Option<Action> {
+        let revision = self.revision.as_deref()?;
+        let meta = &self.deployment.metadata;
+        if annotation(meta, REVISION) == Some(revision) {
+            return None;
+        }
+        let patch = json!({"metadata": {"uid": uid(meta), "annotations": {REVISION: revision}}});
+        Some(Action::patch::<Deployment>(namespace(meta), name(meta), Patch::Merge(patch)))
+    }
+}

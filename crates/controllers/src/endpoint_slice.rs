@@ -1,0 +1,227 @@
+//! The EndpointSlice controller: publishes which Pods stand behind each Service, a hundred to a slice.
+//!
+//! A change touches as few slices as it can: an endpoint stays in the slice that it is in. A Service always has
+//! a slice, so that who waits for one knows that it was looked at.
+
+mod fill;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use controller::{Action, Change, Controller, Informers, Patch, Plan, Propagation, Source};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod, Service};
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Map, Value, json};
+
+use crate::backends::{self, Backing, HEADLESS, TRIGGER_TIME};
+use crate::names::{generate_name, names};
+use crate::object::{controller_reference, is_deleting, label, name, namespace, uid};
+use crate::pod::{is_finished, is_ready, node_name};
+use fill::fill;
+
+/// Endpoints in one slice. Source: `--max-endpoints-per-slice`.
+const ENDPOINTS_MAX: usize = 100;
+/// Names the Service of a slice. Source: discovery/v1.
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+/// Names who keeps a slice. Source: discovery/v1.
+const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+const MANAGER: &str = "endpointslice-controller.k8s.io";
+
+/// The controller's row.
+pub const CONTROLLER: Controller = Controller {
+    name: "endpointslice-controller",
+    sources: |_| {
+        vec![
+            Source::itself::<Service>(),
+            Source::of::<EndpointSlice>(service_of_slice),
+            Source::of::<Pod>(backends::services_of_pod),
+            Source::of::<Node>(backends::services_of_node),
+        ]
+    },
+    reconcile: |informers, key, now| {
+        gather(informers, key).map_or_else(Plan::nothing, |seen| plan(&seen, now))
+    },
+};
+
+/// What a decision about one Service's slices is made from.
+pub struct Snapshot {
+    /// The Service and its Pods.
+    pub backing: Backing,
+    /// The slices of the Service that this controller keeps, in key order.
+    pub slices: Vec<Arc<EndpointSlice>>,
+}
+
+fn gather(informers: &Informers, key: &str) -> Option<Snapshot> {
+    let backing = Backing::gather(informers, key)?;
+    let mut slices = informers.informer::<EndpointSlice>().owned_by(uid(&backing.service.metadata));
+    slices.retain(|slice| label(&slice.metadata, MANAGED_BY) == Some(MANAGER));
+    Some(Snapshot { backing, slices })
+}
+
+fn service_of_slice(change: &Change<EndpointSlice>, _: &Informers) -> Vec<String> {
+    let key = |slice: &Arc<EndpointSlice>| {
+        let meta = &slice.metadata;
+        let is_own = label(meta, MANAGED_BY) == Some(MANAGER);
+        label(meta, SERVICE_NAME).filter(|_| is_own).map(|service| format!("{}/{service}", namespace(meta)))
+    };
+    let mut keys: Vec<String> = [&change.old, &change.new].into_iter().flatten().filter_map(key).collect();
+    keys.dedup();
+    keys
+}
+
+/// Ports as a slice has them; slices hold endpoints that have all their ports in common.
+pub(crate) type Ports = Vec<EndpointPort>;
+
+/// What one slice shall be.
+pub(crate) struct Wanted {
+    /// The slice that becomes so; a new one if none.
+    pub(crate) slice: Option<Arc<EndpointSlice>>,
+    pub(crate) ports: Ports,
+    pub(crate) endpoints: Vec<Endpoint>,
+}
+
+/// Decides what to do about one Service's slices.
+pub fn plan(snapshot: &Snapshot, _: Timestamp) -> Plan {
+    let service = &*snapshot.backing.service;
+    let mut plan = Plan::nothing();
+    if is_deleting(&service.metadata) {
+        return plan;
+    }
+    let families = backends::families(service);
+    let (slices, obsolete): (Vec<_>, Vec<_>) =
+        snapshot.slices.iter().cloned().partition(|slice| families.contains(&slice.address_type.as_str()));
+    let taken = snapshot.slices.iter().map(|slice| name(&slice.metadata).to_owned()).collect();
+    let mut names = names(&service.metadata, taken, snapshot.backing.revision);
+    let mut actions = Vec::new();
+    for family in families {
+        let groups = endpoints_by_ports(&snapshot.backing, family);
+        let own = slices.iter().filter(|slice| slice.address_type == family).cloned().collect();
+        let (wanted, surplus) = fill(groups, own, ENDPOINTS_MAX);
+        actions.extend(wanted.into_iter().filter_map(|wanted| match &wanted.slice {
+            Some(slice) => change(&snapshot.backing, slice, &wanted),
+            None => Some(create(&snapshot.backing, family, wanted, names.next()?)),
+        }));
+        actions.extend(surplus.iter().map(delete));
+    }
+    actions.extend(obsolete.iter().map(delete));
+    plan.push_step(actions);
+    plan
+}
+
+/// The endpoints of one address type, grouped by the ports that their Pods really have.
+fn endpoints_by_ports(backing: &Backing, family: &str) -> Vec<(Ports, Vec<Endpoint>)> {
+    let mut groups: Vec<(Ports, Vec<Endpoint>)> = Vec::new();
+    for pod in backing.pods.iter().filter(|pod| !is_finished(pod)) {
+        let Some(endpoint) = endpoint(backing, pod, family) else { continue };
+        let ports = resolved_ports(&backing.service, pod);
+        match groups.iter_mut().find(|(known, _)| *known == ports) {
+            Some((_, endpoints)) => endpoints.push(endpoint),
+            None => groups.push((ports, vec![endpoint])),
+        }
+    }
+    groups
+}
+
+fn endpoint(backing: &Backing, pod: &Pod, family: &str) -> Option<Endpoint> {
+    let addresses: Vec<String> = backends::addresses(pod)
+        .iter()
+        .filter(|address| backends::family(address) == family)
+        .map(ToString::to_string)
+        .collect();
+    if addresses.is_empty() {
+        return None;
+    }
+    let (is_serving, is_terminating) = (is_ready(pod), is_deleting(&pod.metadata));
+    let node = node_name(pod);
+    Some(Endpoint {
+        addresses,
+        conditions: Some(EndpointConditions {
+            ready: Some(backends::publishes_not_ready(&backing.service) || (is_serving && !is_terminating)),
+            serving: Some(is_serving),
+            terminating: Some(is_terminating),
+        }),
+        hostname: backends::hostname(&backing.service, pod),
+        node_name: (!node.is_empty()).then(|| node.to_owned()),
+        target_ref: Some(backends::target(pod)),
+        zone: backing.zones.get(node).cloned(),
+        ..Endpoint::default()
+    })
+}
+
+fn resolved_ports(service: &Service, pod: &Pod) -> Ports {
+    let resolved = backends::ports(service).iter().filter_map(|port| {
+        Some(EndpointPort {
+            name: Some(port.name.clone().unwrap_or_default()),
+            port: Some(backends::resolve(port, pod)?),
+            protocol: Some(backends::protocol(port).to_owned()),
+            app_protocol: port.app_protocol.clone(),
+        })
+    });
+    resolved.collect()
+}
+
+fn labels(service: &Service) -> BTreeMap<String, String> {
+    let mut labels = backends::copied_labels(service);
+    labels.insert(SERVICE_NAME.to_owned(), name(&service.metadata).to_owned());
+    labels.insert(MANAGED_BY.to_owned(), MANAGER.to_owned());
+    labels
+}
+
+fn create(backing: &Backing, family: &str, wanted: Wanted, name: String) -> Action {
+    let service = &*backing.service;
+    Action::create(&EndpointSlice {
+        metadata: ObjectMeta {
+            name: Some(name),
+            generate_name: Some(generate_name(&service.metadata)),
+            namespace: service.metadata.namespace.clone(),
+            labels: Some(labels(service)),
+            annotations: Some([(TRIGGER_TIME.to_owned(), backing.trigger_time())].into()),
+            owner_references: Some(vec![controller_reference(service)]),
+            ..ObjectMeta::default()
+        },
+        address_type: family.to_owned(),
+        endpoints: wanted.endpoints,
+        ports: Some(wanted.ports),
+    })
+}
+
+/// The patch that makes `slice` what is wanted, or nothing when it is so already.
+fn change(backing: &Backing, slice: &EndpointSlice, wanted: &Wanted) -> Option<Action> {
+    let mut patch = Map::new();
+    if slice.endpoints != wanted.endpoints {
+        patch.insert("endpoints".to_owned(), json!(wanted.endpoints));
+    }
+    if slice.ports.as_deref().unwrap_or_default() != wanted.ports {
+        patch.insert("ports".to_owned(), json!(wanted.ports));
+    }
+    let labels = changed_labels(slice, labels(&backing.service));
+    if patch.is_empty() && labels.is_empty() {
+        return None;
+    }
+    let mut metadata =
+        json!({"uid": uid(&slice.metadata), "annotations": {TRIGGER_TIME: backing.trigger_time()}});
+    if !labels.is_empty() {
+        metadata["labels"] = Value::Object(labels);
+    }
+    patch.insert("metadata".to_owned(), metadata);
+    let (namespace, name) = (namespace(&slice.metadata), name(&slice.metadata));
+    Some(Action::patch::<EndpointSlice>(namespace, name, Patch::Merge(Value::Object(patch))))
+}
+
+fn changed_labels(slice: &EndpointSlice, wanted: BTreeMap<String, String>) -> Map<String, Value> {
+    let has_headless = label(&slice.metadata, HEADLESS).is_some();
+    let gone = (has_headless && !wanted.contains_key(HEADLESS)).then(|| (HEADLESS.to_owned(), Value::Null));
+    let changed =
+        wanted.into_iter().filter(|(key, value)| label(&slice.metadata, key) != Some(value.as_str()));
+    changed.map(|(key, value)| (key, Value::String(value))).chain(gone).collect()
+}
+
+fn delete(slice: &Arc<EndpointSlice>) -> Action {
+    let meta = &slice.metadata;
+    let (namespace, name, uid) = (namespace(meta), name(meta), uid(meta));
+    Action::delete::<EndpointSlice>(namespace, name, Some(uid), Propagation::Background, None)
+}

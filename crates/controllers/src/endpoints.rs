@@ -1,0 +1,218 @@
+//! The Endpoints controller: the older form of EndpointSlices, one object per Service.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use controller::{Action, Controller, Informers, Patch, Plan, Propagation, Source};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Pod, Service};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Map, Value, json};
+
+use crate::backends::{self, Backing, HEADLESS, TRIGGER_TIME};
+use crate::object::{is_deleting, label, name, namespace, split_key, uid};
+use crate::pod::{is_finished, is_ready, node_name};
+
+/// Addresses in one object; more are left out, which an annotation says. Source: core/v1.
+const ADDRESSES_MAX: usize = 1_000;
+const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
+const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
+const MANAGER: &str = "endpoint-controller";
+
+/// The controller's row.
+pub const CONTROLLER: Controller = Controller {
+    name: "endpoints-controller",
+    sources: |_| {
+        vec![
+            Source::itself::<Service>(),
+            Source::itself::<Endpoints>(),
+            Source::of::<Pod>(backends::services_of_pod),
+        ]
+    },
+    reconcile: |informers, key, now| plan(&gather(informers, key), key, now),
+};
+
+/// What a decision about one Service's Endpoints is made from.
+pub struct Snapshot {
+    /// The Service and its Pods; none if there is no such Service, or its endpoints are not made here.
+    pub backing: Option<Backing>,
+    /// Whether there is a Service of that name at all.
+    pub has_service: bool,
+    /// The object as it is.
+    pub endpoints: Option<Arc<Endpoints>>,
+}
+
+fn gather(informers: &Informers, key: &str) -> Snapshot {
+    Snapshot {
+        backing: Backing::gather(informers, key),
+        has_service: informers.informer::<Service>().get(key).is_some(),
+        endpoints: informers.informer::<Endpoints>().get(key),
+    }
+}
+
+/// Decides what to do about the Endpoints under `key`.
+pub fn plan(snapshot: &Snapshot, key: &str, _: Timestamp) -> Plan {
+    let mut plan = Plan::nothing();
+    let existing = snapshot.endpoints.as_deref();
+    let Some(backing) = &snapshot.backing else {
+        if let Some(left) = existing.filter(|_| !snapshot.has_service)
+            && label(&left.metadata, MANAGED_BY) == Some(MANAGER)
+        {
+            let ((namespace, name), uid) = (split_key(key), uid(&left.metadata));
+            plan.push(Action::delete::<Endpoints>(namespace, name, Some(uid), Propagation::Background, None));
+        }
+        return plan;
+    };
+    if is_deleting(&backing.service.metadata) {
+        return plan;
+    }
+    let wanted = endpoints(backing);
+    match existing {
+        None => plan.push(Action::create(&wanted)),
+        Some(existing) => plan.push_step(change(existing, wanted).into_iter().collect()),
+    }
+    plan
+}
+
+fn endpoints(backing: &Backing) -> Endpoints {
+    let service = &*backing.service;
+    let (subsets, is_truncated) = truncate(subsets(backing), ADDRESSES_MAX);
+    let mut labels = backends::copied_labels(service);
+    labels.insert(MANAGED_BY.to_owned(), MANAGER.to_owned());
+    let mut annotations = backends::copied_annotations(service);
+    annotations.insert(TRIGGER_TIME.to_owned(), backing.trigger_time());
+    if is_truncated {
+        annotations.insert(OVER_CAPACITY.to_owned(), "truncated".to_owned());
+    }
+    Endpoints {
+        metadata: ObjectMeta {
+            name: service.metadata.name.clone(),
+            namespace: service.metadata.namespace.clone(),
+            labels: Some(labels),
+            annotations: Some(annotations),
+            ..ObjectMeta::default()
+        },
+        subsets: (!subsets.is_empty()).then_some(subsets),
+    }
+}
+
+/// Pods with the same ports form a subset.
+fn subsets(backing: &Backing) -> Vec<EndpointSubset> {
+    let service = &*backing.service;
+    let takes_unready = backends::publishes_not_ready(service);
+    let mut subsets: Vec<EndpointSubset> = Vec::new();
+    for pod in backing.pods.iter().filter(|pod| !is_finished(pod)) {
+        let Some(address) = address(service, pod).filter(|_| takes_unready || !is_deleting(&pod.metadata))
+        else {
+            continue;
+        };
+        let ports = resolved_ports(service, pod);
+        if ports.is_empty() && !backends::ports(service).is_empty() {
+            continue;
+        }
+        let ports = (!ports.is_empty()).then_some(ports);
+        let index = subsets.iter().position(|subset| subset.ports == ports).unwrap_or_else(|| {
+            subsets.push(EndpointSubset { ports, ..EndpointSubset::default() });
+            subsets.len() - 1
+        });
+        let Some(subset) = subsets.get_mut(index) else { continue };
+        let list = if takes_unready || is_ready(pod) {
+            &mut subset.addresses
+        } else {
+            &mut subset.not_ready_addresses
+        };
+        list.get_or_insert_default().push(address);
+    }
+    for subset in &mut subsets {
+        for list in [&mut subset.addresses, &mut subset.not_ready_addresses].into_iter().flatten() {
+            list.sort_by_key(|address| address.ip.parse::<IpAddr>().ok());
+        }
+    }
+    subsets
+}
+
+fn address(service: &Service, pod: &Pod) -> Option<EndpointAddress> {
+    let families = backends::families(service);
+    let found =
+        backends::addresses(pod).into_iter().find(|ip| families.first() == Some(&backends::family(ip)))?;
+    let node = node_name(pod);
+    Some(EndpointAddress {
+        ip: found.to_string(),
+        hostname: backends::hostname(service, pod),
+        node_name: (!node.is_empty()).then(|| node.to_owned()),
+        target_ref: Some(backends::target(pod)),
+    })
+}
+
+fn resolved_ports(service: &Service, pod: &Pod) -> Vec<EndpointPort> {
+    let resolved = backends::ports(service).iter().filter_map(|port| {
+        Some(EndpointPort {
+            name: port.name.clone().filter(|name| !name.is_empty()),
+            port: backends::resolve(port, pod)?,
+            protocol: Some(backends::protocol(port).to_owned()),
+            app_protocol: port.app_protocol.clone(),
+        })
+    });
+    resolved.collect()
+}
+
+/// Keeps at most `most` addresses, ready ones before others. Says whether any were left out.
+fn truncate(mut subsets: Vec<EndpointSubset>, most: usize) -> (Vec<EndpointSubset>, bool) {
+    let (mut room, mut is_truncated) = (most, false);
+    let mut keep = |list: &mut Option<Vec<EndpointAddress>>| {
+        let Some(addresses) = list else { return };
+        is_truncated |= addresses.len() > room;
+        addresses.truncate(room);
+        room -= addresses.len();
+        if addresses.is_empty() {
+            *list = None;
+        }
+    };
+    subsets.iter_mut().for_each(|subset| keep(&mut subset.addresses));
+    subsets.iter_mut().for_each(|subset| keep(&mut subset.not_ready_addresses));
+    subsets.retain(|subset| subset.addresses.is_some() || subset.not_ready_addresses.is_some());
+    (subsets, is_truncated)
+}
+
+/// The patch that makes `existing` what is wanted, or nothing when it is so already. When it changed is no
+/// reason to change it.
+fn change(existing: &Endpoints, wanted: Endpoints) -> Option<Action> {
+    let meta = &existing.metadata;
+    let is_subset_same =
+        existing.subsets.as_deref().unwrap_or_default() == wanted.subsets.as_deref().unwrap_or_default();
+    let labels = difference(meta.labels.as_ref(), wanted.metadata.labels.unwrap_or_default(), &[HEADLESS]);
+    let all = wanted.metadata.annotations.unwrap_or_default();
+    let annotations = difference(meta.annotations.as_ref(), all, &[OVER_CAPACITY]);
+    let is_annotation_same = annotations.keys().all(|key| key == TRIGGER_TIME);
+    if is_subset_same && labels.is_empty() && is_annotation_same {
+        return None;
+    }
+    let mut patch = json!({"metadata": {"uid": uid(meta)}});
+    if !is_subset_same {
+        patch["subsets"] = json!(wanted.subsets.unwrap_or_default());
+    }
+    if !labels.is_empty() {
+        patch["metadata"]["labels"] = Value::Object(labels);
+    }
+    if !annotations.is_empty() {
+        patch["metadata"]["annotations"] = Value::Object(annotations);
+    }
+    Some(Action::patch::<Endpoints>(namespace(meta), name(meta), Patch::Merge(patch)))
+}
+
+/// What to merge into `is` to get `wanted`; of what is there beyond that, only `own` keys are taken away.
+fn difference(
+    is: Option<&BTreeMap<String, String>>,
+    wanted: BTreeMap<String, String>,
+    own: &[&str],
+) -> Map<String, Value> {
+    let has = |key: &str| is.and_then(|is| is.get(key));
+    let gone = own.iter().filter(|key| has(key).is_some() && !wanted.contains_key(**key));
+    let gone: Vec<(String, Value)> = gone.map(|key| ((*key).to_owned(), Value::Null)).collect();
+    let changed = wanted.into_iter().filter(|(key, value)| has(key) != Some(value));
+    changed.map(|(key, value)| (key, Value::String(value))).chain(gone).collect()
+}

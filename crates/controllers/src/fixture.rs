@@ -1,0 +1,59 @@
+//! YAML fixtures for the table tests: minimal objects in, a plan as text out.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use controller::plan::{ApiRequest, Verb};
+use controller::{Action, Plan};
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+
+/// Reads one YAML value.
+pub(crate) fn parse<T: DeserializeOwned>(yaml: &str) -> T {
+    let value: serde_json::Value = serde_saphyr::from_str(yaml).unwrap();
+    serde_json::from_value(value).unwrap()
+}
+
+/// Reads a YAML list of objects.
+pub(crate) fn list<T: DeserializeOwned>(yaml: &str) -> Vec<Arc<T>> {
+    parse::<Vec<T>>(yaml).into_iter().map(Arc::new).collect()
+}
+
+/// Noon of a day long ago.
+pub(crate) fn noon() -> Timestamp {
+    "2026-01-01T12:00:00Z".parse().unwrap()
+}
+
+/// A plan as text: a block of lines per step.
+pub(crate) fn render(plan: &Plan) -> String {
+    let mut text = String::new();
+    for step in &plan.steps {
+        text.push_str("step\n");
+        for action in step {
+            match action {
+                Action::Request(request) => writeln!(text, "  {}", line(request)).unwrap(),
+                Action::Event(event) => {
+                    writeln!(text, "  {} {}: {}", event.event_type.as_str(), event.reason, event.message)
+                        .unwrap();
+                }
+            }
+        }
+    }
+    if let Some(delay) = plan.requeue_after {
+        writeln!(text, "again after {delay:?}").unwrap();
+    }
+    text
+}
+
+fn line(request: &ApiRequest) -> String {
+    let (verb, shows_body) = match request.verb {
+        Verb::Create => ("create", false),
+        Verb::Update => ("update", true),
+        Verb::Patch(_) => ("patch", true),
+        Verb::Delete => ("delete", false),
+    };
+    let slash = if request.subresource.is_empty() { "" } else { "/" };
+    let name = if request.name.is_empty() { "(generated)" } else { &request.name };
+    let body = if shows_body { format!(" {}", request.body) } else { String::new() };
+    format!("{verb} {}{slash}{} {name}{body}", request.resource.plural, request.subresource)
+}

@@ -1,0 +1,67 @@
+//! Names of new objects: what the API server would generate, but decided here.
+//!
+//! A name follows from the owner, from the newest revision seen and from a counter. The same decision made
+//! twice on the same picture gives the same names; once anything changed, the names are new ones.
+
+use std::collections::HashSet;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use sha2::{Digest, Sha256};
+
+use crate::object::{name, uid};
+
+/// Source: `k8s.io/apiserver/pkg/storage/names`: 63 characters less the suffix.
+const BASE_CHARS_MAX: usize = 58;
+const SUFFIX_CHARS: usize = 5;
+const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// As many names as are wanted, none of which is in `taken`, for what `owner` makes.
+pub(crate) fn names(
+    owner: &ObjectMeta,
+    mut taken: HashSet<String>,
+    revision: u64,
+) -> impl Iterator<Item = String> {
+    let base: String = generate_name(owner).chars().take(BASE_CHARS_MAX).collect();
+    let uid = uid(owner).to_owned();
+    let candidates = (0u64..).map(move |counter| format!("{base}{}", suffix(&uid, revision, counter)));
+    candidates.filter(move |name| taken.insert(name.clone()))
+}
+
+/// `metadata.generateName` of what `owner` makes.
+pub(crate) fn generate_name(owner: &ObjectMeta) -> String {
+    format!("{}-", name(owner))
+}
+
+fn suffix(uid: &str, revision: u64, counter: u64) -> String {
+    let mut hash = Sha256::new();
+    hash.update(uid);
+    hash.update(revision.to_le_bytes());
+    hash.update(counter.to_le_bytes());
+    let digest = hash.finalize();
+    let letters = digest.iter().filter_map(|byte| ALPHABET.get(usize::from(*byte) % ALPHABET.len()));
+    letters.take(SUFFIX_CHARS).map(|&letter| char::from(letter)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::parse;
+
+    fn check(name: &str, revision: u64, count: usize) -> Vec<String> {
+        let owner: ObjectMeta = parse(&format!("{{name: {name}, uid: u1}}"));
+        names(&owner, HashSet::new(), revision).take(count).collect()
+    }
+
+    #[test]
+    fn names_are_distinct_and_repeat_only_for_the_same_picture() {
+        let many = check("web", 7, 5_000);
+        assert_eq!(many.iter().collect::<HashSet<_>>().len(), 5_000);
+        assert_eq!(check("web", 7, 3), many[..3]);
+        assert_ne!(check("web", 8, 3), many[..3]);
+    }
+
+    #[test]
+    fn a_long_name_is_cut_as_the_api_server_does() {
+        assert_eq!(check(&"a".repeat(80), 1, 1)[0].len(), BASE_CHARS_MAX + SUFFIX_CHARS);
+    }
+}

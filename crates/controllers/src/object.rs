@@ -1,0 +1,122 @@
+//! What every controller reads from an object's metadata: keys, owners, conditions' times, status patches.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use k8s_openapi::{Metadata, Resource};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+/// `namespace/name`, or `name` where there is no namespace.
+pub(crate) fn key(meta: &ObjectMeta) -> String {
+    let name = meta.name.as_deref().unwrap_or_default();
+    match meta.namespace.as_deref() {
+        Some(namespace) if !namespace.is_empty() => format!("{namespace}/{name}"),
+        _ => name.to_owned(),
+    }
+}
+
+/// Namespace and name of `key`; the namespace is empty for what has none.
+pub(crate) fn split_key(key: &str) -> (&str, &str) {
+    key.split_once('/').unwrap_or(("", key))
+}
+
+/// `metadata.name`, empty when it has none yet.
+pub(crate) fn name(meta: &ObjectMeta) -> &str {
+    meta.name.as_deref().unwrap_or_default()
+}
+
+/// `metadata.namespace`, empty for what has none.
+pub(crate) fn namespace(meta: &ObjectMeta) -> &str {
+    meta.namespace.as_deref().unwrap_or_default()
+}
+
+/// `metadata.uid`, empty when it has none yet.
+pub(crate) fn uid(meta: &ObjectMeta) -> &str {
+    meta.uid.as_deref().unwrap_or_default()
+}
+
+/// The annotation `key`.
+pub(crate) fn annotation<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    meta.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+/// The label `key`.
+pub(crate) fn label<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    meta.labels.as_ref()?.get(key).map(String::as_str)
+}
+
+/// Whether deletion was asked for.
+pub(crate) fn is_deleting(meta: &ObjectMeta) -> bool {
+    meta.deletion_timestamp.is_some()
+}
+
+/// The owner that manages this object, if there is one.
+pub(crate) fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
+    meta.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
+}
+
+/// When the object was made; the epoch when it was not made yet.
+pub(crate) fn created(meta: &ObjectMeta) -> Timestamp {
+    meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)
+}
+
+/// A reference that makes `owner` the controller of what carries it.
+pub(crate) fn controller_reference<K>(owner: &K) -> OwnerReference
+where
+    K: Resource + Metadata<Ty = ObjectMeta>,
+{
+    OwnerReference {
+        api_version: K::API_VERSION.to_owned(),
+        kind: K::KIND.to_owned(),
+        name: name(owner.metadata()).to_owned(),
+        uid: uid(owner.metadata()).to_owned(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }
+}
+
+/// `now` as the API writes it: whole seconds.
+pub(crate) fn time(now: Timestamp) -> Time {
+    Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
+}
+
+/// A merge patch that makes `{"status": old}` into `{"status": new}`, or nothing when they are equal.
+///
+/// Fields that vanish are set to null, lists are replaced: the patch says only what changes, so a status is
+/// written without reading the object again and without touching what others own.
+pub(crate) fn status_patch<S: Serialize>(old: &S, new: &S) -> Option<Value> {
+    let old = serde_json::to_value(old).unwrap_or_default();
+    let new = serde_json::to_value(new).unwrap_or_default();
+    let diff = merge_diff(&old, &new)?;
+    Some(json!({ "status": diff }))
+}
+
+fn merge_diff(old: &Value, new: &Value) -> Option<Value> {
+    let (Value::Object(before), Value::Object(after)) = (old, new) else {
+        return (old != new).then(|| new.clone());
+    };
+    let gone = before.keys().filter(|key| !after.contains_key(*key)).map(|key| (key.clone(), Value::Null));
+    let changed = after.iter().filter_map(|(key, value)| {
+        let diff = before.get(key).map_or(Some(value.clone()), |was| merge_diff(was, value))?;
+        Some((key.clone(), diff))
+    });
+    let diff: Map<String, Value> = gone.chain(changed).collect();
+    (!diff.is_empty()).then_some(Value::Object(diff))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(old: Value, new: Value, expect: Option<Value>) {
+        assert_eq!(merge_diff(&old, &new), expect);
+    }
+
+    #[test]
+    fn a_status_patch_says_only_what_changes() {
+        check(json!({"a": 1, "b": 2}), json!({"a": 1, "b": 2}), None);
+        check(json!({"a": 1, "b": 2}), json!({"a": 1, "c": 3}), Some(json!({"b": null, "c": 3})));
+        check(json!({"a": {"x": 1, "y": 1}}), json!({"a": {"x": 2, "y": 1}}), Some(json!({"a": {"x": 2}})));
+        check(json!({"a": [1]}), json!({"a": [2]}), Some(json!({"a": [2]})));
+    }
+}

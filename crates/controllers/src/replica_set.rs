@@ -1,0 +1,183 @@
+//! The ReplicaSet controller: keeps as many Pods as `spec.replicas` says.
+//!
+//! It counts the active Pods that it controls, creates what is missing in growing batches and deletes what is too
+//! many in order of what is lost least. New Pods get their names here, from what was seen, and not from the API
+//! server: so a request that is repeated because its answer was lost finds its Pod there and makes no second one.
+
+mod rank;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use controller::{Action, Change, Controller, EventType, Informers, Plan, Propagation, Source};
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetSpec};
+use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::claim::claim;
+use crate::names::{generate_name, names};
+use crate::object::{controller_of, controller_reference, is_deleting, key, name, namespace, uid};
+use crate::pod::{is_active, is_terminating};
+use crate::selector;
+
+/// Pods created or deleted by one plan. Source: upstream's `BurstReplicas` is 500; a plan is cheaper than that.
+const BURST_PODS_MAX: usize = 2_000;
+/// Pods created in one step, once the first steps went well.
+const STEP_PODS_MAX: usize = 500;
+
+/// The controller's row.
+pub const CONTROLLER: Controller = Controller {
+    name: "replicaset-controller",
+    sources: |_| vec![Source::itself::<ReplicaSet>(), Source::of::<Pod>(replica_sets_of_pod)],
+    reconcile: |informers, key, now| {
+        gather(informers, key).map_or_else(Plan::nothing, |seen| plan(&seen, now))
+    },
+};
+
+/// What a decision about one ReplicaSet is made from.
+pub struct Snapshot {
+    /// The ReplicaSet.
+    pub replica_set: Arc<ReplicaSet>,
+    /// The Pods that it controls, and those of its namespace that nobody controls.
+    pub pods: Vec<Arc<Pod>>,
+    /// The Pods of all ReplicaSets of the same Deployment; only needed when some are to be deleted.
+    pub related: Vec<Arc<Pod>>,
+    /// The newest revision of any Pod seen: new names follow from it.
+    pub revision: u64,
+}
+
+fn gather(informers: &Informers, key: &str) -> Option<Snapshot> {
+    let replica_set = informers.informer::<ReplicaSet>().get(key)?;
+    let informer = informers.informer::<Pod>();
+    let revision = informer.revision();
+    let mut pods = informer.owned_by(uid(&replica_set.metadata));
+    let all = informer.in_namespace(namespace(&replica_set.metadata));
+    pods.extend(all.into_iter().filter(|pod| controller_of(&pod.metadata).is_none()));
+    let wanted = replica_set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+    let is_shrinking = pods.len() > usize::try_from(wanted).unwrap_or(0);
+    let related = if is_shrinking { related(informers, &replica_set) } else { Vec::new() };
+    Some(Snapshot { replica_set, pods, related, revision })
+}
+
+/// The Pods of every ReplicaSet that has the same controller.
+fn related(informers: &Informers, replica_set: &ReplicaSet) -> Vec<Arc<Pod>> {
+    let pods = informers.informer::<Pod>();
+    match controller_of(&replica_set.metadata) {
+        Some(owner) => {
+            let siblings = informers.informer::<ReplicaSet>().owned_by(&owner.uid);
+            siblings.iter().flat_map(|sibling| pods.owned_by(uid(&sibling.metadata))).collect()
+        }
+        None => pods.owned_by(uid(&replica_set.metadata)),
+    }
+}
+
+/// Decides what to do about one ReplicaSet.
+pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
+    let replica_set = &*snapshot.replica_set;
+    let Some(spec) = &replica_set.spec else { return Plan::nothing() };
+    if selector::is_empty(&spec.selector) {
+        return Plan::nothing();
+    }
+    let own = uid(&replica_set.metadata);
+    let is_own = |pod: &Pod| controller_of(&pod.metadata).is_some_and(|owner| owner.uid == own);
+    let terminating = snapshot.pods.iter().filter(|pod| is_terminating(pod) && is_own(pod)).count();
+    let active = snapshot.pods.iter().filter(|pod| is_active(pod)).cloned();
+    let claims = claim(replica_set, &spec.selector, active);
+
+    let mut plan = Plan::nothing();
+    plan.push_step(claims.actions);
+    let wanted = usize::try_from(spec.replicas.unwrap_or(1)).unwrap_or(0);
+    let existing = claims.owned.len();
+    let (status, look_again) = status::status(replica_set, spec, &claims.owned, terminating, now);
+    if is_deleting(&replica_set.metadata) || existing == wanted {
+        plan.push_step(status::write(replica_set, &status).into_iter().collect());
+        plan.requeue_after = look_again;
+    } else if existing < wanted {
+        create(&mut plan, snapshot, spec, (wanted - existing).min(BURST_PODS_MAX));
+        plan.on_failure = status::failed(replica_set, status, "FailedCreate", "Error creating", now);
+    } else {
+        let surplus = (existing - wanted).min(BURST_PODS_MAX);
+        delete(&mut plan, replica_set, rank::choose(claims.owned, &snapshot.related, surplus, now));
+        plan.on_failure = status::failed(replica_set, status, "FailedDelete", "Error deleting", now);
+    }
+    // When Pods come or go, they wake this key again, and the status is written once, then.
+    plan
+}
+
+/// Steps of 1, 2, 4, ... Pods: where the first is refused (no quota, bad template), no flood follows.
+fn create(plan: &mut Plan, snapshot: &Snapshot, spec: &ReplicaSetSpec, count: usize) {
+    let replica_set = &*snapshot.replica_set;
+    let template = spec.template.clone().unwrap_or_default();
+    let taken = snapshot.pods.iter().map(|pod| name(&pod.metadata).to_owned()).collect();
+    let mut names = names(&replica_set.metadata, taken, snapshot.revision).take(count);
+    let (mut batch, mut told) = (1, Vec::new());
+    loop {
+        let chosen: Vec<String> = names.by_ref().take(batch).collect();
+        let mut step = std::mem::take(&mut told);
+        let is_last = chosen.is_empty();
+        for name in chosen {
+            let message = format!("Created pod: {name}");
+            told.push(Action::event(replica_set, EventType::Normal, "SuccessfulCreate", message));
+            step.push(Action::create(&pod(replica_set, &template, name)));
+        }
+        plan.push_step(step);
+        if is_last {
+            return;
+        }
+        batch = (batch * 2).min(STEP_PODS_MAX);
+    }
+}
+
+fn delete(plan: &mut Plan, replica_set: &ReplicaSet, pods: Vec<Arc<Pod>>) {
+    let (mut deletes, mut told) = (Vec::with_capacity(pods.len()), Vec::with_capacity(pods.len()));
+    for pod in pods {
+        let meta = &pod.metadata;
+        let (namespace, name, uid) = (namespace(meta), name(meta), uid(meta));
+        deletes.push(Action::delete::<Pod>(namespace, name, Some(uid), Propagation::Background, None));
+        let message = format!("Deleted pod: {name}");
+        told.push(Action::event(replica_set, EventType::Normal, "SuccessfulDelete", message));
+    }
+    plan.push_step(deletes);
+    plan.push_step(told);
+}
+
+fn pod(replica_set: &ReplicaSet, template: &PodTemplateSpec, name: String) -> Pod {
+    let meta = template.metadata.clone().unwrap_or_default();
+    Pod {
+        metadata: ObjectMeta {
+            generate_name: Some(generate_name(&replica_set.metadata)),
+            name: Some(name),
+            namespace: replica_set.metadata.namespace.clone(),
+            labels: meta.labels,
+            annotations: meta.annotations,
+            finalizers: meta.finalizers,
+            owner_references: Some(vec![controller_reference(replica_set)]),
+            ..ObjectMeta::default()
+        },
+        spec: template.spec.clone(),
+        status: None,
+    }
+}
+
+/// A Pod wakes the ReplicaSet that controls it; one without a controller wakes all that may adopt it.
+fn replica_sets_of_pod(change: &Change<Pod>, informers: &Informers) -> Vec<String> {
+    let owner = |pod: &Arc<Pod>| controller::engine::owner_key::<ReplicaSet>(&pod.metadata);
+    let mut keys: Vec<String> = [&change.old, &change.new].into_iter().flatten().filter_map(owner).collect();
+    if let Some(pod) = &change.new
+        && controller_of(&pod.metadata).is_none()
+    {
+        let labels = pod.metadata.labels.as_ref();
+        let selects = |set: &Arc<ReplicaSet>| {
+            set.spec.as_ref().is_some_and(|spec| {
+                !selector::is_empty(&spec.selector) && selector::selects(&spec.selector, labels)
+            })
+        };
+        let all = informers.informer::<ReplicaSet>().in_namespace(namespace(&pod.metadata));
+        keys.extend(all.iter().filter(|set| selects(set)).map(|set| key(&set.metadata)));
+    }
+    keys.dedup();
+    keys
+}

@@ -1,0 +1,66 @@
+//! Label selectors over typed objects.
+//!
+//! An empty selector selects everything; a requirement with an unknown operator selects nothing.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+
+/// The labels of an object.
+pub(crate) type Labels = BTreeMap<String, String>;
+
+/// Whether `labels` satisfy every requirement of `selector`. Source: `LabelSelector`, meta/v1.
+pub(crate) fn selects(selector: &LabelSelector, labels: Option<&Labels>) -> bool {
+    let empty = Labels::new();
+    let labels = labels.unwrap_or(&empty);
+    selector.match_labels.as_ref().is_none_or(|wanted| contains(labels, wanted))
+        && selector.match_expressions.iter().flatten().all(|requirement| satisfies(requirement, labels))
+}
+
+/// Whether `selector` has no requirement at all, and so selects everything.
+pub(crate) fn is_empty(selector: &LabelSelector) -> bool {
+    selector.match_labels.as_ref().is_none_or(Labels::is_empty)
+        && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
+}
+
+/// Whether `labels` hold every pair of `wanted`. Source: `ServiceSpec.selector`, core/v1.
+pub(crate) fn contains(labels: &Labels, wanted: &Labels) -> bool {
+    wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
+}
+
+fn satisfies(requirement: &LabelSelectorRequirement, labels: &Labels) -> bool {
+    let value = labels.get(&requirement.key);
+    let listed = || value.is_some_and(|value| requirement.values.iter().flatten().any(|v| v == value));
+    match requirement.operator.as_str() {
+        "In" => listed(),
+        "NotIn" => !listed(),
+        "Exists" => value.is_some(),
+        "DoesNotExist" => value.is_none(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::parse;
+
+    fn check(selector: &str, labels: &str, expect: bool) {
+        let labels: Labels = parse(labels);
+        assert_eq!(selects(&parse(selector), Some(&labels)), expect, "{selector} on {labels:?}");
+    }
+
+    #[test]
+    fn every_operator_selects_as_upstream() {
+        check("{}", "{a: b}", true);
+        check("{matchLabels: {a: b}}", "{a: b, c: d}", true);
+        check("{matchLabels: {a: b}}", "{a: c}", false);
+        check("{matchExpressions: [{key: a, operator: In, values: [b, c]}]}", "{a: c}", true);
+        check("{matchExpressions: [{key: a, operator: In, values: [b, c]}]}", "{}", false);
+        check("{matchExpressions: [{key: a, operator: NotIn, values: [b]}]}", "{}", true);
+        check("{matchExpressions: [{key: a, operator: NotIn, values: [b]}]}", "{a: b}", false);
+        check("{matchExpressions: [{key: a, operator: Exists}]}", "{a: b}", true);
+        check("{matchExpressions: [{key: a, operator: DoesNotExist}]}", "{a: b}", false);
+        check("{matchExpressions: [{key: a, operator: Gt, values: ['1']}]}", "{a: '2'}", false);
+    }
+}

@@ -1,0 +1,400 @@
+//! Label selectors: parsing the query form, reading `LabelSelector` objects, matching.
+//!
+//! Source: `k8s.io/apimachinery/pkg/labels` and `meta/v1.LabelSelector`.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use crate::names;
+
+/// A conjunction of requirements; the empty one matches everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selector {
+    requirements: Vec<Requirement>,
+    is_nothing: bool,
+}
+
+/// One rule on one label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requirement {
+    /// The label's key.
+    pub key: String,
+    /// How the label's value is judged.
+    pub operator: Operator,
+}
+
+/// How a label's value is judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operator {
+    /// `key in (a,b)`; also `key=a`.
+    In(Vec<String>),
+    /// `key notin (a,b)`; also `key!=a`. A missing label matches.
+    NotIn(Vec<String>),
+    /// `key`.
+    Exists,
+    /// `!key`.
+    DoesNotExist,
+    /// `key>5`.
+    GreaterThan(i64),
+    /// `key<5`.
+    LessThan(i64),
+}
+
+/// A selector that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unable to parse requirement: {0}")]
+pub struct ParseError(String);
+
+impl Selector {
+    /// Matches everything.
+    pub fn everything() -> Self {
+        Self::default()
+    }
+
+    /// Matches nothing.
+    pub fn nothing() -> Self {
+        Self { requirements: Vec::new(), is_nothing: true }
+    }
+
+    /// Reads the query form, such as `app=web,tier in (a,b),!legacy`.
+    ///
+    /// # Errors
+    /// Names the first place that cannot be read, or the first key or value that breaks a rule.
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
+        let mut requirements = Parser { tokens: lex(text), next: 0 }.requirements()?;
+        for requirement in &requirements {
+            check(requirement)?;
+        }
+        requirements.sort_by(|a, b| a.key.cmp(&b.key));
+        Ok(Self { requirements, is_nothing: false })
+    }
+
+    /// The selector that a `LabelSelector` object stands for: an absent one matches nothing, an empty one everything.
+    ///
+    /// # Errors
+    /// When an operator is not one of `In`, `NotIn`, `Exists`, `DoesNotExist`.
+    pub fn from_label_selector(selector: Option<&Value>) -> Result<Self, ParseError> {
+        let Some(selector) = selector.and_then(Value::as_object) else { return Ok(Self::nothing()) };
+        let mut requirements = match selector.get("matchLabels").and_then(Value::as_object) {
+            Some(labels) => Self::from_labels(labels).requirements,
+            None => Vec::new(),
+        };
+        for expression in selector.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
+            requirements.push(expression_requirement(expression)?);
+        }
+        Ok(Self { requirements, is_nothing: false })
+    }
+
+    /// The selector that asks for exactly each of `labels`, such as a Service's.
+    pub fn from_labels(labels: &Map<String, Value>) -> Self {
+        let requirements = labels.iter().map(|(key, value)| Requirement {
+            key: key.clone(),
+            operator: Operator::In(vec![value.as_str().unwrap_or_default().to_owned()]),
+        });
+        Self { requirements: requirements.collect(), is_nothing: false }
+    }
+
+    /// The selector that asks for exactly each of the pairs.
+    pub fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let requirements = pairs.into_iter().map(|(key, value)| Requirement {
+            key: key.to_owned(),
+            operator: Operator::In(vec![value.to_owned()]),
+        });
+        Self { requirements: requirements.collect(), is_nothing: false }
+    }
+
+    /// The selector with these requirements.
+    pub fn from_requirements(requirements: Vec<Requirement>) -> Self {
+        Self { requirements, is_nothing: false }
+    }
+
+    /// What is asked for.
+    pub fn requirements(&self) -> &[Requirement] {
+        &self.requirements
+    }
+
+    /// Whether everything matches.
+    pub fn is_everything(&self) -> bool {
+        !self.is_nothing && self.requirements.is_empty()
+    }
+
+    /// Whether the labels of an object's JSON form fulfil every requirement.
+    pub fn matches(&self, labels: Option<&Map<String, Value>>) -> bool {
+        self.matches_with(|key| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str))
+    }
+
+    /// Whether labels, read by `get`, fulfil every requirement.
+    pub fn matches_with<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
+        !self.is_nothing && self.requirements.iter().all(|r| r.operator.matches(get(&r.key)))
+    }
+}
+
+impl Operator {
+    /// Whether a label with this value, or none, passes.
+    pub fn matches(&self, value: Option<&str>) -> bool {
+        match self {
+            Self::In(values) => value.is_some_and(|v| values.iter().any(|x| x == v)),
+            Self::NotIn(values) => !value.is_some_and(|v| values.iter().any(|x| x == v)),
+            Self::Exists => value.is_some(),
+            Self::DoesNotExist => value.is_none(),
+            Self::GreaterThan(bound) => number(value).is_some_and(|n| n > *bound),
+            Self::LessThan(bound) => number(value).is_some_and(|n| n < *bound),
+        }
+    }
+}
+
+fn number(value: Option<&str>) -> Option<i64> {
+    value?.parse().ok()
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, Requirement { key, operator }) in self.requirements.iter().enumerate() {
+            if i > 0 {
+                f.write_str(",")?;
+            }
+            match operator {
+                Operator::In(values) if values.len() == 1 => write!(f, "{key}={}", values.concat())?,
+                Operator::In(values) => write!(f, "{key} in ({})", values.join(","))?,
+                Operator::NotIn(values) if values.len() == 1 => write!(f, "{key}!={}", values.concat())?,
+                Operator::NotIn(values) => write!(f, "{key} notin ({})", values.join(","))?,
+                Operator::Exists => f.write_str(key)?,
+                Operator::DoesNotExist => write!(f, "!{key}")?,
+                Operator::GreaterThan(n) => write!(f, "{key}>{n}")?,
+                Operator::LessThan(n) => write!(f, "{key}<{n}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn expression_requirement(expression: &Value) -> Result<Requirement, ParseError> {
+    let key = expression.get("key").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let values = || {
+        let list = expression.get("values").and_then(Value::as_array);
+        let mut values: Vec<_> =
+            list.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+        values.sort();
+        values
+    };
+    let operator = match expression.get("operator").and_then(Value::as_str).unwrap_or_default() {
+        "In" => Operator::In(values()),
+        "NotIn" => Operator::NotIn(values()),
+        "Exists" => Operator::Exists,
+        "DoesNotExist" => Operator::DoesNotExist,
+        other => return Err(ParseError(format!("\"{other}\" is not a valid label selector operator"))),
+    };
+    Ok(Requirement { key, operator })
+}
+
+fn check(requirement: &Requirement) -> Result<(), ParseError> {
+    let key = &requirement.key;
+    if let Some(error) = names::qualified_name(key).first() {
+        return Err(ParseError(format!("key: Invalid value: {}: {error}", crate::field::quote(key))));
+    }
+    if let Operator::In(values) | Operator::NotIn(values) = &requirement.operator {
+        for (i, value) in values.iter().enumerate() {
+            if let Some(error) = names::label_value(value).first() {
+                let value = crate::field::quote(value);
+                return Err(ParseError(format!("values[{i}][{key}]: Invalid value: {value}: {error}")));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn lex(text: &str) -> Vec<String> {
+    const SYMBOLS: &str = "()!,=<>";
+    let mut tokens: Vec<String> = Vec::new();
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        if c.is_whitespace() {
+            continue;
+        }
+        let mut token = String::from(c);
+        if SYMBOLS.contains(c) {
+            if matches!(c, '=' | '!') && chars.peek() == Some(&'=') {
+                token.extend(chars.next());
+            }
+        } else {
+            while let Some(c) = chars.next_if(|c| !c.is_whitespace() && !SYMBOLS.contains(*c)) {
+                token.push(c);
+            }
+        }
+        tokens.push(token);
+    }
+    tokens
+}
+
+struct Parser {
+    tokens: Vec<String>,
+    next: usize,
+}
+
+impl Parser {
+    fn peek(&self) -> &str {
+        self.tokens.get(self.next).map_or("", String::as_str)
+    }
+
+    fn take(&mut self) -> String {
+        let token = self.peek().to_owned();
+        self.next += 1;
+        token
+    }
+
+    fn is_identifier(token: &str) -> bool {
+        !token.is_empty() && !token.starts_with(['(', ')', '!', ',', '=', '<', '>'])
+    }
+
+    fn requirements(&mut self) -> Result<Vec<Requirement>, ParseError> {
+        let mut requirements = Vec::new();
+        while self.next < self.tokens.len() {
+            let start = self.peek();
+            if start != "!" && !Self::is_identifier(start) {
+                return Err(ParseError(format!(
+                    "found '{start}', expected: !, identifier, or 'end of string'"
+                )));
+            }
+            requirements.push(self.requirement()?);
+            match self.take().as_str() {
+                "" => break,
+                "," if Self::is_identifier(self.peek()) || self.peek() == "!" => {}
+                "," => {
+                    return Err(ParseError(format!(
+                        "found '{}', expected: identifier after ','",
+                        self.peek()
+                    )));
+                }
+                other => {
+                    return Err(ParseError(format!("found '{other}', expected: ',' or 'end of string'")));
+                }
+            }
+        }
+        Ok(requirements)
+    }
+
+    fn requirement(&mut self) -> Result<Requirement, ParseError> {
+        let is_negated = self.peek() == "!";
+        if is_negated {
+            self.take();
+        }
+        let key = self.take();
+        if !Self::is_identifier(&key) {
+            return Err(ParseError(format!("found '{key}', expected: identifier")));
+        }
+        if is_negated {
+            return Ok(Requirement { key, operator: Operator::DoesNotExist });
+        }
+        if matches!(self.peek(), "" | ",") {
+            return Ok(Requirement { key, operator: Operator::Exists });
+        }
+        let operator = match self.take().as_str() {
+            "in" => Operator::In(self.values()?),
+            "notin" => Operator::NotIn(self.values()?),
+            "=" | "==" => Operator::In(vec![self.exact_value()?]),
+            "!=" => Operator::NotIn(vec![self.exact_value()?]),
+            ">" => Operator::GreaterThan(self.bound(&key)?),
+            "<" => Operator::LessThan(self.bound(&key)?),
+            other => {
+                return Err(ParseError(format!("found '{other}', expected: in, notin, =, ==, !=, gt, lt")));
+            }
+        };
+        Ok(Requirement { key, operator })
+    }
+
+    fn exact_value(&mut self) -> Result<String, ParseError> {
+        match self.peek() {
+            "" | "," => Ok(String::new()),
+            token if Self::is_identifier(token) => Ok(self.take()),
+            token => Err(ParseError(format!("found '{token}', expected: identifier"))),
+        }
+    }
+
+    fn bound(&mut self, key: &str) -> Result<i64, ParseError> {
+        let value = self.exact_value()?;
+        value.parse().map_err(|_| {
+            ParseError(format!(
+                "values[0][{key}]: Invalid value: \"{value}\": for 'Gt', 'Lt' operators, the value must be an integer"
+            ))
+        })
+    }
+
+    fn values(&mut self) -> Result<Vec<String>, ParseError> {
+        let open = self.take();
+        if open != "(" {
+            return Err(ParseError(format!("found '{open}' expected: '('")));
+        }
+        let mut values = Vec::new();
+        loop {
+            if Self::is_identifier(self.peek()) {
+                values.push(self.take());
+            } else if matches!(self.peek(), "," | ")") {
+                // A missing value stands for the empty one, also upstream.
+                values.push(String::new());
+            }
+            match self.take().as_str() {
+                "," => {}
+                ")" => break,
+                other => {
+                    return Err(ParseError(format!("found '{other}', expected: ',', ')' or identifier")));
+                }
+            }
+        }
+        values.sort();
+        values.dedup();
+        Ok(values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(selector: &str, labels: Value, expect: bool) {
+        let parsed = Selector::parse(selector).unwrap();
+        assert_eq!(parsed.matches(labels.as_object()), expect, "{selector} on {labels}");
+    }
+
+    #[test]
+    fn each_operator_judges_the_label_it_names() {
+        check("", json!({}), true);
+        check("app=web", json!({"app": "web"}), true);
+        check("app==web,tier!=x", json!({"app": "web"}), true);
+        check("app in (a, b)", json!({"app": "b"}), true);
+        check("app notin (a,b)", json!({}), true);
+        check("app notin (a,b)", json!({"app": "a"}), false);
+        check("app", json!({"app": ""}), true);
+        check("!app", json!({"app": ""}), false);
+        check("n>3,n<5", json!({"n": "4"}), true);
+        check("app=", json!({"app": ""}), true);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        for (text, error) in [
+            ("a=b=c", "unable to parse requirement: found '=', expected: ',' or 'end of string'"),
+            ("a,", "unable to parse requirement: found '', expected: identifier after ','"),
+            ("=a", "unable to parse requirement: found '=', expected: !, identifier, or 'end of string'"),
+        ] {
+            assert_eq!(Selector::parse(text).unwrap_err().to_string(), error);
+        }
+        assert!(Selector::parse("a b").is_err());
+        assert!(Selector::parse("a in b").is_err());
+        assert!(Selector::parse("a in (b").is_err());
+        assert!(Selector::parse("-a=b").is_err());
+    }
+
+    #[test]
+    fn a_label_selector_joins_labels_and_expressions() {
+        let selector =
+            json!({"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "c", "operator": "Exists"}]});
+        let selector = Selector::from_label_selector(Some(&selector)).unwrap();
+        assert_eq!(selector.to_string(), "a=b,c");
+        assert!(selector.matches(json!({"a": "b", "c": ""}).as_object()));
+        assert!(!Selector::from_label_selector(None).unwrap().matches(None));
+        assert!(Selector::from_label_selector(Some(&json!({}))).unwrap().matches(None));
+    }
+}

@@ -1,0 +1,324 @@
+//! Resource quantities: `100m`, `1.5Gi`, `1e3`.
+//!
+//! A quantity is a whole number of nano units and the family of suffixes it was written in; its text is canonical:
+//! no fraction, the largest suffix that needs none.
+//! Source: `k8s.io/apimachinery/pkg/api/resource`.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::str::FromStr;
+
+const NANO: i128 = 1_000_000_000;
+/// Larger amounts are capped, as upstream does at 2^63 - 1.
+const UNITS_MAX: i128 = i64::MAX as i128;
+
+/// The family of suffixes a quantity is printed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Format {
+    /// `n u m k M G T P E`.
+    #[default]
+    DecimalSi,
+    /// `Ki Mi Gi Ti Pi Ei`.
+    BinarySi,
+    /// `e3`, `e6`, ...
+    DecimalExponent,
+}
+
+/// An amount of a resource.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Quantity {
+    nanos: i128,
+    format: Format,
+}
+
+/// A text that is no quantity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// The text has not the right shape.
+    #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
+    Format,
+    /// The suffix is unknown.
+    #[error("unable to parse quantity's suffix")]
+    Suffix,
+}
+
+impl Quantity {
+    /// `units` whole units.
+    pub fn new(units: i64, format: Format) -> Self {
+        Self { nanos: i128::from(units) * NANO, format }
+    }
+
+    /// `milli` thousandths.
+    pub fn from_milli(milli: i64) -> Self {
+        Self { nanos: i128::from(milli) * (NANO / 1000), format: Format::DecimalSi }
+    }
+
+    /// Whole units, rounded up.
+    pub fn value(self) -> i64 {
+        self.scaled(NANO)
+    }
+
+    /// Thousandths, rounded up.
+    pub fn milli_value(self) -> i64 {
+        self.scaled(NANO / 1000)
+    }
+
+    fn scaled(self, step: i128) -> i64 {
+        let up = self.nanos.div_euclid(step) + i128::from(self.nanos.rem_euclid(step) != 0);
+        i64::try_from(up).unwrap_or(if up < 0 { i64::MIN } else { i64::MAX })
+    }
+
+    /// -1, 0 or 1.
+    pub fn signum(self) -> i32 {
+        match self.nanos.cmp(&0) {
+            Ordering::Less => -1,
+            Ordering::Equal => 0,
+            Ordering::Greater => 1,
+        }
+    }
+
+    /// Whether it is nothing.
+    pub fn is_zero(self) -> bool {
+        self.nanos == 0
+    }
+
+    /// Whether it is a whole number of units.
+    pub fn is_whole(self) -> bool {
+        self.nanos % NANO == 0
+    }
+
+    /// The sum; printed like `self` unless that is zero.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let format = if self.is_zero() { other.format } else { self.format };
+        Self { nanos: self.nanos + other.nanos, format }
+    }
+
+    /// The difference; printed like `self` unless that is zero.
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        let format = if self.is_zero() { other.format } else { self.format };
+        Self { nanos: self.nanos - other.nanos, format }
+    }
+}
+
+impl PartialEq for Quantity {
+    fn eq(&self, other: &Self) -> bool {
+        self.nanos == other.nanos
+    }
+}
+
+impl Eq for Quantity {}
+
+impl PartialOrd for Quantity {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Quantity {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.nanos.cmp(&other.nanos)
+    }
+}
+
+impl FromStr for Quantity {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+        let number_len = unsigned.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
+        let (number, suffix) = unsigned.split_at(number_len);
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if fraction.contains('.') || (whole.is_empty() && fraction.is_empty()) {
+            return Err(ParseError::Format);
+        }
+        let scale = scale_of(suffix)?;
+        let nanos = nanos_of(whole, fraction, scale).min(UNITS_MAX * NANO);
+        let nanos = if text.starts_with('-') { -nanos } else { nanos };
+        Ok(Self { nanos, format: scale.format })
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Scale {
+    binary_shift: u32,
+    decimal_exponent: i32,
+    format: Format,
+}
+
+fn scale_of(suffix: &str) -> Result<Scale, ParseError> {
+    let decimal = |decimal_exponent| Scale { binary_shift: 0, decimal_exponent, format: Format::DecimalSi };
+    let binary = |binary_shift| Scale { binary_shift, decimal_exponent: 0, format: Format::BinarySi };
+    Ok(match suffix {
+        "n" => decimal(-9),
+        "u" => decimal(-6),
+        "m" => decimal(-3),
+        "" => decimal(0),
+        "k" => decimal(3),
+        "M" => decimal(6),
+        "G" => decimal(9),
+        "T" => decimal(12),
+        "P" => decimal(15),
+        "E" => decimal(18),
+        "Ki" => binary(10),
+        "Mi" => binary(20),
+        "Gi" => binary(30),
+        "Ti" => binary(40),
+        "Pi" => binary(50),
+        "Ei" => binary(60),
+        other => {
+            let Some(exponent) = other.strip_prefix(['e', 'E']) else {
+                let known = |c: char| "eEinumkKMGTP+-0123456789".contains(c);
+                return Err(if other.chars().all(known) { ParseError::Suffix } else { ParseError::Format });
+            };
+            let decimal_exponent = exponent.parse().map_err(|_| ParseError::Suffix)?;
+            Scale { binary_shift: 0, decimal_exponent, format: Format::DecimalExponent }
+        }
+    })
+}
+
+/// The amount in nano units, rounded up, capped far above what is kept.
+fn nanos_of(whole: &str, fraction: &str, scale: Scale) -> i128 {
+    const CAP: i128 = UNITS_MAX * NANO;
+    let digits = whole.bytes().chain(fraction.bytes()).map(|b| i128::from(b - b'0'));
+    // Digits beyond 2^63 units times 10^9 only need to be known to be many, or to be more than nothing.
+    let mut mantissa: i128 = 0;
+    let mut exponent = scale.decimal_exponent.saturating_add(9);
+    exponent = exponent.saturating_sub(i32::try_from(fraction.len()).unwrap_or(i32::MAX));
+    let mut has_rest = false;
+    for digit in digits {
+        if mantissa > CAP * 100 {
+            exponent = exponent.saturating_add(1);
+            has_rest |= digit != 0;
+        } else {
+            mantissa = mantissa * 10 + digit;
+        }
+    }
+    if mantissa == 0 {
+        return 0;
+    }
+    mantissa = match shifted(mantissa, scale.binary_shift) {
+        Some(mantissa) => mantissa,
+        None => return CAP,
+    };
+    while exponent > 0 {
+        mantissa = match mantissa.checked_mul(10) {
+            Some(m) if m < CAP * 10_000 || exponent < 9 => m,
+            _ => return CAP,
+        };
+        exponent -= 1;
+    }
+    while exponent < 0 && mantissa > 1 {
+        has_rest |= mantissa % 10 != 0;
+        mantissa /= 10;
+        exponent += 1;
+        if mantissa == 0 {
+            return 1;
+        }
+    }
+    if exponent < 0 {
+        return 1;
+    }
+    mantissa + i128::from(has_rest)
+}
+
+fn shifted(mantissa: i128, shift: u32) -> Option<i128> {
+    mantissa.checked_mul(1_i128.checked_shl(shift)?)
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
+        const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+        if self.nanos == 0 {
+            return f.write_str("0");
+        }
+        let is_binary = self.format == Format::BinarySi && self.is_whole() && self.nanos.abs() >= 1024 * NANO;
+        if is_binary {
+            let (amount, steps) = reduced(self.nanos / NANO, 1024, BINARY.len() - 1);
+            return write!(f, "{amount}{}", BINARY.get(steps).copied().unwrap_or_default());
+        }
+        let (amount, steps) = reduced(self.nanos, 1000, DECIMAL.len() - 1);
+        if self.format == Format::DecimalExponent && steps != 3 {
+            let exponent = i64::try_from(steps).unwrap_or_default() * 3 - 9;
+            return write!(f, "{amount}e{exponent}");
+        }
+        write!(f, "{amount}{}", DECIMAL.get(steps).copied().unwrap_or_default())
+    }
+}
+
+/// `amount` without its factors `base`, and how many were taken out.
+fn reduced(mut amount: i128, base: i128, steps_max: usize) -> (i128, usize) {
+    let mut steps = 0;
+    while steps < steps_max && amount % base == 0 {
+        amount /= base;
+        steps += 1;
+    }
+    (amount, steps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_become_canonical() {
+        let cases = [
+            ("100m", "100m"),
+            ("0.1", "100m"),
+            ("1000m", "1"),
+            ("1500m", "1500m"),
+            ("1.5", "1500m"),
+            ("1024Ki", "1Mi"),
+            ("1.5Gi", "1536Mi"),
+            ("1000Ki", "1000Ki"),
+            ("512", "512"),
+            ("0.5Ki", "512"),
+            ("1e3", "1e3"),
+            ("1E3", "1e3"),
+            ("12e6", "12e6"),
+            ("1000", "1k"),
+            ("128974848", "128974848"),
+            ("129M", "129M"),
+            ("0", "0"),
+            ("0Gi", "0"),
+            ("-1", "-1"),
+            ("+5", "5"),
+            (".5", "500m"),
+            ("5.", "5"),
+            ("0.0000000001", "1n"),
+            ("1E", "1E"),
+            ("100E", "9223372036854775807"),
+        ];
+        for (text, canonical) in cases {
+            assert_eq!(text.parse::<Quantity>().unwrap().to_string(), canonical, "{text}");
+        }
+    }
+
+    #[test]
+    fn bad_texts_are_refused() {
+        for text in ["", "a", "1.2.3", "1x", "1Kii", "- 1", "1 Gi", "1e", ".", "--1"] {
+            assert!(text.parse::<Quantity>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn amounts_compare_and_add_across_formats() {
+        let q = |text: &str| text.parse::<Quantity>().unwrap();
+        assert!(q("1Gi") > q("1G"));
+        assert_eq!(q("1000m"), q("1"));
+        assert_eq!(q("1Gi").plus(q("1Gi")).to_string(), "2Gi");
+        assert_eq!(q("1").minus(q("100m")).milli_value(), 900);
+        assert_eq!(q("100m").value(), 1);
+        assert_eq!(q("1Ki").value(), 1024);
+    }
+
+    #[test]
+    fn hostile_lengths_take_bounded_time() {
+        let digits = "9".repeat(100_000);
+        assert_eq!(digits.parse::<Quantity>().unwrap().value(), i64::MAX);
+        assert_eq!("1e2147483647".parse::<Quantity>().unwrap().value(), i64::MAX);
+        assert_eq!("1e-2147483648".parse::<Quantity>().unwrap().to_string(), "1e-9");
+    }
+}

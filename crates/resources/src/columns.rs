@@ -1,0 +1,179 @@
+//! What `kubectl get` shows: the columns of a Table, per kind.
+//!
+//! Names, order, formats and priorities are upstream's. A cell is a pure function of the object and the time.
+//! Source: `k8s.io/kubernetes/pkg/printers/internalversion`.
+
+mod apps;
+mod core;
+mod networking;
+mod node;
+mod pod;
+mod rbac;
+mod rest;
+mod storage;
+
+use jiff::Timestamp;
+use machinery::duration;
+use machinery::labels::Selector;
+use machinery::metadata::Metadata;
+use serde_json::{Map, Value};
+
+pub use apps::*;
+pub use core::*;
+pub use networking::*;
+pub use node::NODE;
+pub use pod::POD;
+pub use rbac::*;
+pub use rest::*;
+pub use storage::*;
+
+/// One column of a Table.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// The heading.
+    pub name: &'static str,
+    /// OpenAPI type of the cells: `string`, `integer`, `number`, `boolean`, `date`.
+    pub r#type: &'static str,
+    /// OpenAPI format; `name` for the column that names the object.
+    pub format: &'static str,
+    /// 0 for always, 1 for `-o wide` only.
+    pub priority: i32,
+    /// What the column tells.
+    pub description: &'static str,
+    /// The cell of an object.
+    pub cell: fn(&Value, Timestamp) -> Value,
+}
+
+/// Kinds without columns of their own.
+pub const GENERIC: &[Column] = &[NAME, AGE];
+
+/// Kinds that show when they were made instead of how long ago.
+pub const CREATED_AT: &[Column] = &[NAME, Column { r#type: "date", ..column("Created At", created_at) }];
+
+const fn column(name: &'static str, cell: fn(&Value, Timestamp) -> Value) -> Column {
+    Column { name, r#type: "string", format: "", priority: 0, description: "", cell }
+}
+
+/// A column that only `-o wide` shows.
+const fn wide(name: &'static str, cell: fn(&Value, Timestamp) -> Value) -> Column {
+    Column { priority: 1, ..column(name, cell) }
+}
+
+/// A column of whole numbers.
+const fn integer(name: &'static str, cell: fn(&Value, Timestamp) -> Value) -> Column {
+    Column { r#type: "integer", ..column(name, cell) }
+}
+
+const NAME: Column = Column {
+    format: "name",
+    description: "The object's name, unique in its namespace.",
+    ..column("Name", |o, _| Metadata::of(o).name().into())
+};
+const AGE: Column = Column {
+    description: "How long ago the object was made.",
+    ..column("Age", |o, now| duration::age(Metadata::of(o).creation_timestamp(), now).into())
+};
+
+fn created_at(object: &Value, _: Timestamp) -> Value {
+    Metadata::of(object).text("creationTimestamp").into()
+}
+
+/// The text at `pointer`, or empty.
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The text at `pointer`, or `otherwise` when it is absent or empty.
+fn text_or<'a>(object: &'a Value, pointer: &str, otherwise: &'a str) -> &'a str {
+    match text(object, pointer) {
+        "" => otherwise,
+        text => text,
+    }
+}
+
+/// The number at `pointer`, or 0.
+fn number(object: &Value, pointer: &str) -> i64 {
+    object.pointer(pointer).and_then(Value::as_i64).unwrap_or_default()
+}
+
+/// The flag at `pointer`, or false.
+fn flag(object: &Value, pointer: &str) -> bool {
+    object.pointer(pointer).and_then(Value::as_bool).unwrap_or_default()
+}
+
+/// The list at `pointer`, or an empty one.
+fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
+    object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn map<'a>(object: &'a Value, pointer: &str) -> Option<&'a Map<String, Value>> {
+    object.pointer(pointer).and_then(Value::as_object)
+}
+
+fn len(object: &Value, pointer: &str) -> usize {
+    match object.pointer(pointer) {
+        Some(Value::Object(map)) => map.len(),
+        Some(Value::Array(list)) => list.len(),
+        _ => 0,
+    }
+}
+
+/// How long ago the time at `pointer` was.
+fn since(object: &Value, pointer: &str, now: Timestamp) -> String {
+    duration::age(text(object, pointer).parse().ok(), now)
+}
+
+/// Joined by commas; `otherwise` for nothing.
+fn joined<'a>(texts: impl IntoIterator<Item = &'a str>, otherwise: &str) -> String {
+    let texts: Vec<_> = texts.into_iter().collect();
+    if texts.is_empty() { otherwise.to_owned() } else { texts.join(",") }
+}
+
+/// The first three, and how many more there are.
+fn first_three(texts: &[String], otherwise: &str) -> String {
+    const SHOWN: usize = 3;
+    if texts.is_empty() {
+        return otherwise.to_owned();
+    }
+    let shown: Vec<_> = texts.iter().take(SHOWN).map(String::as_str).collect();
+    match texts.len().checked_sub(SHOWN) {
+        Some(more) if more > 0 => format!("{} + {more} more...", shown.join(",")),
+        _ => shown.join(","),
+    }
+}
+
+/// `a=b,c=d`, or `<none>`.
+fn labels(map: Option<&Map<String, Value>>) -> String {
+    let pairs: Vec<_> = map
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    if pairs.is_empty() { "<none>".to_owned() } else { pairs.join(",") }
+}
+
+/// A `LabelSelector` in query form.
+fn selector(object: &Value, pointer: &str) -> String {
+    match Selector::from_label_selector(object.pointer(pointer)) {
+        Ok(selector) if selector.is_everything() || selector.requirements().is_empty() => "<none>".to_owned(),
+        Ok(selector) => selector.to_string(),
+        Err(_) => "<error>".to_owned(),
+    }
+}
+
+/// The status of the condition `kind`: `True`, `False`, `Unknown`, or empty without one.
+fn condition<'a>(object: &'a Value, kind: &str) -> &'a str {
+    let condition = list(object, "/status/conditions").iter().find(|c| text(c, "/type") == kind);
+    condition.map_or("", |c| text(c, "/status"))
+}
+
+fn template_texts(object: &Value, field: &str) -> Value {
+    joined(list(object, "/spec/template/spec/containers").iter().map(|c| text(c, field)), "").into()
+}
+
+const CONTAINERS: Column = wide("Containers", |o, _| template_texts(o, "/name"));
+const IMAGES: Column = wide("Images", |o, _| template_texts(o, "/image"));
+const SELECTOR: Column = wide("Selector", |o, _| selector(o, "/spec/selector").into());
+
+#[cfg(test)]
+mod tests;

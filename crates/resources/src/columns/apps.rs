@@ -1,0 +1,189 @@
+//! Workloads: `apps`, `batch`, `autoscaling`.
+
+use jiff::Timestamp;
+use machinery::duration;
+use machinery::metadata::Metadata;
+use serde_json::Value;
+
+use super::{
+    AGE, CONTAINERS, Column, IMAGES, NAME, SELECTOR, column, condition, flag, integer, labels, len, list,
+    map, number, since, text, text_or,
+};
+
+fn ready(object: &Value, _: Timestamp) -> Value {
+    format!("{}/{}", number(object, "/status/readyReplicas"), number(object, "/spec/replicas")).into()
+}
+
+/// Deployments.
+pub const DEPLOYMENT: &[Column] = &[
+    NAME,
+    column("Ready", ready),
+    column("Up-to-date", |o, _| number(o, "/status/updatedReplicas").into()),
+    column("Available", |o, _| number(o, "/status/availableReplicas").into()),
+    AGE,
+    CONTAINERS,
+    IMAGES,
+    SELECTOR,
+];
+
+/// ReplicaSets.
+pub const REPLICA_SET: &[Column] = &[
+    NAME,
+    integer("Desired", |o, _| number(o, "/spec/replicas").into()),
+    integer("Current", |o, _| number(o, "/status/replicas").into()),
+    integer("Ready", |o, _| number(o, "/status/readyReplicas").into()),
+    AGE,
+    CONTAINERS,
+    IMAGES,
+    SELECTOR,
+];
+
+/// StatefulSets.
+pub const STATEFUL_SET: &[Column] = &[NAME, column("Ready", ready), AGE, CONTAINERS, IMAGES];
+
+/// DaemonSets.
+pub const DAEMON_SET: &[Column] = &[
+    NAME,
+    integer("Desired", |o, _| number(o, "/status/desiredNumberScheduled").into()),
+    integer("Current", |o, _| number(o, "/status/currentNumberScheduled").into()),
+    integer("Ready", |o, _| number(o, "/status/numberReady").into()),
+    integer("Up-to-date", |o, _| number(o, "/status/updatedNumberScheduled").into()),
+    integer("Available", |o, _| number(o, "/status/numberAvailable").into()),
+    column("Node Selector", |o, _| labels(map(o, "/spec/template/spec/nodeSelector")).into()),
+    AGE,
+    CONTAINERS,
+    IMAGES,
+    SELECTOR,
+];
+
+/// ControllerRevisions.
+pub const CONTROLLER_REVISION: &[Column] = &[
+    NAME,
+    column("Controller", |o, _| controller(o).into()),
+    integer("Revision", |o, _| number(o, "/revision").into()),
+    AGE,
+];
+
+fn controller(object: &Value) -> String {
+    let Some(owner) = Metadata::of(object).controller() else { return "<none>".to_owned() };
+    let kind = owner.kind.to_lowercase();
+    match owner.api_version.split_once('/') {
+        Some((group, _)) => format!("{kind}.{group}/{}", owner.name),
+        None => format!("{kind}/{}", owner.name),
+    }
+}
+
+/// Jobs.
+pub const JOB: &[Column] = &[
+    NAME,
+    column("Status", |o, _| job_status(o).into()),
+    column("Completions", |o, _| completions(o).into()),
+    column("Duration", |o, now| job_duration(o, now).into()),
+    AGE,
+    CONTAINERS,
+    IMAGES,
+    SELECTOR,
+];
+
+fn job_status(job: &Value) -> &'static str {
+    let is = |kind: &str| condition(job, kind) == "True";
+    if is("Complete") {
+        return "Complete";
+    }
+    if is("Failed") {
+        return "Failed";
+    }
+    if Metadata::of(job).is_terminating() {
+        return "Terminating";
+    }
+    ["Suspended", "FailureTarget", "SuccessCriteriaMet"]
+        .into_iter()
+        .find(|kind| is(kind))
+        .unwrap_or("Running")
+}
+
+fn completions(job: &Value) -> String {
+    let succeeded = number(job, "/status/succeeded");
+    let wanted = job.pointer("/spec/completions").and_then(Value::as_i64);
+    match (wanted, number(job, "/spec/parallelism")) {
+        (Some(wanted), _) => format!("{succeeded}/{wanted}"),
+        (None, parallelism) if parallelism > 1 => format!("{succeeded}/1 of {parallelism}"),
+        (None, _) => format!("{succeeded}/1"),
+    }
+}
+
+fn job_duration(job: &Value, now: Timestamp) -> String {
+    let at = |pointer: &str| text(job, pointer).parse::<Timestamp>().ok();
+    match (at("/status/startTime"), at("/status/completionTime")) {
+        (None, _) => String::new(),
+        (start, end) => duration::age(start, end.unwrap_or(now)),
+    }
+}
+
+/// CronJobs.
+pub const CRON_JOB: &[Column] = &[
+    NAME,
+    column("Schedule", |o, _| text(o, "/spec/schedule").into()),
+    column("Timezone", |o, _| text_or(o, "/spec/timeZone", "<none>").into()),
+    column("Suspend", |o, _| if flag(o, "/spec/suspend") { "True" } else { "False" }.into()),
+    integer("Active", |o, _| len(o, "/status/active").into()),
+    column("Last Schedule", |o, now| match text(o, "/status/lastScheduleTime") {
+        "" => "<none>".into(),
+        _ => since(o, "/status/lastScheduleTime", now).into(),
+    }),
+    AGE,
+    super::wide("Containers", |o, _| cron_texts(o, "/name")),
+    super::wide("Images", |o, _| cron_texts(o, "/image")),
+    super::wide("Selector", |o, _| super::selector(o, "/spec/jobTemplate/spec/selector").into()),
+];
+
+fn cron_texts(job: &Value, field: &str) -> Value {
+    let containers = list(job, "/spec/jobTemplate/spec/template/spec/containers");
+    super::joined(containers.iter().map(|c| text(c, field)), "").into()
+}
+
+/// HorizontalPodAutoscalers of both versions.
+pub const HORIZONTAL_POD_AUTOSCALER: &[Column] = &[
+    NAME,
+    column("Reference", |o, _| {
+        format!("{}/{}", text(o, "/spec/scaleTargetRef/kind"), text(o, "/spec/scaleTargetRef/name")).into()
+    }),
+    column("Targets", |o, _| targets(o).into()),
+    column("MinPods", |o, _| match o.pointer("/spec/minReplicas").and_then(Value::as_i64) {
+        Some(min) => min.to_string().into(),
+        None => "<unset>".into(),
+    }),
+    column("MaxPods", |o, _| number(o, "/spec/maxReplicas").into()),
+    column("Replicas", |o, _| number(o, "/status/currentReplicas").into()),
+    AGE,
+];
+
+fn targets(autoscaler: &Value) -> String {
+    let percent =
+        |n: Option<&Value>| n.and_then(Value::as_i64).map_or("<unknown>".to_owned(), |n| format!("{n}%"));
+    if let Some(target) = autoscaler.pointer("/spec/targetCPUUtilizationPercentage") {
+        let current = autoscaler.pointer("/status/currentCPUUtilizationPercentage");
+        return format!("cpu: {}/{}", percent(current), percent(Some(target)));
+    }
+    let metrics = list(autoscaler, "/spec/metrics");
+    let shown: Vec<_> = metrics
+        .iter()
+        .enumerate()
+        .map(|(i, metric)| {
+            let current = autoscaler
+                .pointer(&format!("/status/currentMetrics/{i}/resource/current/averageUtilization"));
+            match text(metric, "/type") {
+                "Resource" => {
+                    let target = metric.pointer("/resource/target/averageUtilization");
+                    format!("{}: {}/{}", text(metric, "/resource/name"), percent(current), percent(target))
+                }
+                _ => "<unknown>".to_owned(),
+            }
+        })
+        .collect();
+    match shown.len() {
+        0 => "<none>".to_owned(),
+        1 | 2 => shown.join(", "),
+        n => format!("{} + {} more...", shown.get(..2).unwrap_or_default().join(", "), n - 2),
+    }
+}

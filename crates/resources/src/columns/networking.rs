@@ -1,0 +1,91 @@
+//! `networking` and `discovery`.
+
+use serde_json::Value;
+
+use super::{AGE, Column, NAME, column, first_three, joined, len, list, selector, text, text_or};
+
+/// EndpointSlices.
+pub const ENDPOINT_SLICE: &[Column] = &[
+    NAME,
+    column("AddressType", |o, _| text(o, "/addressType").into()),
+    column("Ports", |o, _| {
+        let port =
+            |p: &Value| p.get("port").and_then(Value::as_i64).map_or("*".to_owned(), |n| n.to_string());
+        first_three(&list(o, "/ports").iter().map(port).collect::<Vec<_>>(), "<unset>").into()
+    }),
+    column("Endpoints", |o, _| {
+        let addresses = list(o, "/endpoints").iter().flat_map(|e| list(e, "/addresses"));
+        let texts: Vec<_> = addresses.filter_map(Value::as_str).map(str::to_owned).collect();
+        first_three(&texts, "<unset>").into()
+    }),
+    AGE,
+];
+
+/// Ingresses.
+pub const INGRESS: &[Column] = &[
+    NAME,
+    column("Class", |o, _| {
+        let annotation = text_or(o, "/metadata/annotations/kubernetes.io~1ingress.class", "<none>");
+        text_or(o, "/spec/ingressClassName", annotation).into()
+    }),
+    column("Hosts", |o, _| {
+        let hosts: Vec<_> = list(o, "/spec/rules")
+            .iter()
+            .map(|r| text(r, "/host").to_owned())
+            .filter(|h| !h.is_empty())
+            .collect();
+        first_three(&hosts, "*").into()
+    }),
+    column("Address", |o, _| {
+        let ingress = list(o, "/status/loadBalancer/ingress").iter();
+        joined(ingress.map(|i| text_or(i, "/ip", text(i, "/hostname"))).filter(|t| !t.is_empty()), "").into()
+    }),
+    column("Ports", |o, _| if len(o, "/spec/tls") > 0 { "80, 443" } else { "80" }.into()),
+    AGE,
+];
+
+/// IngressClasses.
+pub const INGRESS_CLASS: &[Column] = &[
+    NAME,
+    column("Controller", |o, _| text(o, "/spec/controller").into()),
+    column("Parameters", |o, _| parameters(o).into()),
+    AGE,
+];
+
+fn parameters(class: &Value) -> String {
+    let (kind, name) = (text(class, "/spec/parameters/kind"), text(class, "/spec/parameters/name"));
+    match text(class, "/spec/parameters/apiGroup") {
+        _ if kind.is_empty() => "<none>".to_owned(),
+        "" => format!("{kind}/{name}"),
+        group => format!("{kind}.{group}/{name}"),
+    }
+}
+
+/// NetworkPolicies.
+pub const NETWORK_POLICY: &[Column] =
+    &[NAME, column("Pod-Selector", |o, _| selector(o, "/spec/podSelector").into()), AGE];
+
+/// IPAddresses.
+pub const IP_ADDRESS: &[Column] = &[
+    NAME,
+    column("ParentRef", |o, _| {
+        let part = |field: &str| text(o, &format!("/spec/parentRef/{field}"));
+        let parts = ["resource", "group", "namespace", "name"].map(part);
+        let [resource, group, namespace, name] = parts;
+        let resource = machinery::group::group_resource(group, resource);
+        if namespace.is_empty() {
+            format!("{resource}/{name}")
+        } else {
+            format!("{resource}/{namespace}/{name}")
+        }
+        .into()
+    }),
+    AGE,
+];
+
+/// ServiceCIDRs.
+pub const SERVICE_CIDR: &[Column] = &[
+    NAME,
+    column("CIDRs", |o, _| joined(list(o, "/spec/cidrs").iter().filter_map(Value::as_str), "").into()),
+    AGE,
+];

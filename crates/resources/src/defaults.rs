@@ -1,0 +1,189 @@
+//! Defaults, per message type, of the built-in kinds.
+//!
+//! The schema's walk calls a row's function on every object of that type, wherever it stands: a container in a Pod
+//! and one in a Deployment's template get the same. Each function only fills what is absent (or zero, where
+//! upstream does not tell the two apart) and is a no-op when run again.
+//! Source: `k8s.io/kubernetes/pkg/apis/*/v1/defaults.go`, and `+default` markers of `k8s.io/api`.
+
+mod apps;
+mod core;
+mod pod;
+mod rest;
+mod service;
+
+use std::sync::LazyLock;
+
+use machinery::quantity::Quantity;
+use serde_json::{Map, Value};
+
+/// Type name and the function that fills in its defaults.
+pub type Row = (&'static str, fn(&mut Map<String, Value>));
+
+static ROWS: LazyLock<Vec<Row>> =
+    LazyLock::new(|| [pod::ROWS, core::ROWS, service::ROWS, apps::ROWS, rest::ROWS].concat());
+
+/// Every row.
+pub fn rows() -> &'static [Row] {
+    &ROWS
+}
+
+/// Sets a pointer field: only where it is absent.
+fn absent(map: &mut Map<String, Value>, name: &str, value: impl Into<Value>) {
+    if map.get(name).is_none_or(Value::is_null) {
+        map.insert(name.to_owned(), value.into());
+    }
+}
+
+/// Sets a plain field: also where it is `""` or 0, which upstream's types cannot tell from absent.
+fn unset(map: &mut Map<String, Value>, name: &str, value: impl Into<Value>) {
+    let is_unset = match map.get(name) {
+        None | Some(Value::Null) => true,
+        Some(Value::String(text)) => text.is_empty(),
+        Some(Value::Number(number)) => number.as_i64() == Some(0),
+        Some(_) => false,
+    };
+    if is_unset {
+        map.insert(name.to_owned(), value.into());
+    }
+}
+
+/// The object under `name`, made if absent.
+fn object<'a>(map: &'a mut Map<String, Value>, name: &str) -> Option<&'a mut Map<String, Value>> {
+    absent(map, name, Map::new());
+    map.get_mut(name)?.as_object_mut()
+}
+
+fn text<'a>(map: &'a Map<String, Value>, name: &str) -> &'a str {
+    map.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn objects<'a>(
+    map: &'a mut Map<String, Value>,
+    name: &str,
+) -> impl Iterator<Item = &'a mut Map<String, Value>> {
+    map.get_mut(name).and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut)
+}
+
+/// Brings the quantity under `name` into its canonical form; one that cannot be read is left for validation.
+fn quantity(map: &mut Map<String, Value>, name: &str) {
+    if let Some(value) = map.get_mut(name) {
+        canonical(value);
+    }
+}
+
+/// Brings every quantity of the resource list under `name` into its canonical form.
+fn quantities(map: &mut Map<String, Value>, name: &str) {
+    let list = map.get_mut(name).and_then(Value::as_object_mut);
+    list.into_iter().flatten().for_each(|(_, value)| canonical(value));
+}
+
+fn canonical(value: &mut Value) {
+    let written = match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        _ => return,
+    };
+    if let Ok(quantity) = written.parse::<Quantity>() {
+        *value = quantity.to_string().into();
+    }
+}
+
+/// Copies entries of the resource list `from` that `to` has not.
+fn fill_resources(map: &mut Map<String, Value>, from: &str, to: &str) {
+    let Some(source) = map.get(from).and_then(Value::as_object).cloned() else { return };
+    let Some(target) = object(map, to) else { return };
+    for (name, amount) in source {
+        target.entry(name).or_insert(amount);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(message: &str, object: Value, expect: Expect) {
+        let mut object = object;
+        let (_, fill) = rows().iter().find(|(name, _)| *name == message).unwrap();
+        fill(object.as_object_mut().unwrap());
+        let once = object.clone();
+        fill(object.as_object_mut().unwrap());
+        assert_eq!(once, object, "a second run changes nothing");
+        expect.assert_eq(&object.to_string());
+    }
+
+    #[test]
+    fn no_message_has_two_rows() {
+        let names: std::collections::BTreeSet<_> = rows().iter().map(|(name, _)| name).collect();
+        assert_eq!(names.len(), rows().len());
+    }
+
+    #[test]
+    fn the_pull_policy_follows_the_tag() {
+        for (image, policy) in [
+            ("nginx", "Always"),
+            ("nginx:latest", "Always"),
+            ("nginx:1.2", "IfNotPresent"),
+            ("r:5000/nginx", "Always"),
+            ("nginx@sha256:abc", "IfNotPresent"),
+        ] {
+            let mut container = json!({"image": image});
+            let (_, fill) = rows().iter().find(|(name, _)| *name == "io.k8s.api.core.v1.Container").unwrap();
+            fill(container.as_object_mut().unwrap());
+            assert_eq!(container["imagePullPolicy"], policy, "{image}");
+        }
+    }
+
+    #[test]
+    fn a_pod_takes_requests_from_limits() {
+        check(
+            "io.k8s.api.core.v1.Pod",
+            json!({"spec": {"containers": [{"resources": {"limits": {"cpu": "0.5"}, "requests": {"memory": 1}}}]}}),
+            expect![[
+                r#"{"spec":{"containers":[{"resources":{"limits":{"cpu":"0.5"},"requests":{"cpu":"0.5","memory":1}}}],"enableServiceLinks":true}}"#
+            ]],
+        );
+    }
+
+    #[test]
+    fn quantities_become_canonical() {
+        check(
+            "io.k8s.api.core.v1.ResourceRequirements",
+            json!({"limits": {"cpu": "0.5", "memory": 1_000, "x": "bad!"}}),
+            expect![[r#"{"limits":{"cpu":"500m","memory":"1k","x":"bad!"}}"#]],
+        );
+    }
+
+    #[test]
+    fn a_deployment_rolls_by_quarters() {
+        check(
+            "io.k8s.api.apps.v1.Deployment",
+            json!({"spec": {}}),
+            expect![[
+                r#"{"spec":{"progressDeadlineSeconds":600,"replicas":1,"revisionHistoryLimit":10,"strategy":{"rollingUpdate":{"maxSurge":"25%","maxUnavailable":"25%"},"type":"RollingUpdate"}}}"#
+            ]],
+        );
+    }
+
+    #[test]
+    fn a_service_port_targets_itself() {
+        check(
+            "io.k8s.api.core.v1.Service",
+            json!({"spec": {"ports": [{"port": 80}]}}),
+            expect![[
+                r#"{"spec":{"internalTrafficPolicy":"Cluster","ports":[{"port":80,"protocol":"TCP","targetPort":80}],"sessionAffinity":"None","type":"ClusterIP"}}"#
+            ]],
+        );
+    }
+
+    #[test]
+    fn string_data_of_a_secret_becomes_data() {
+        check(
+            "io.k8s.api.core.v1.Secret",
+            json!({"data": {"a": "eA=="}, "stringData": {"a": "y", "b": "z"}}),
+            expect![[r#"{"data":{"a":"eQ==","b":"eg=="},"type":"Opaque"}"#]],
+        );
+    }
+}

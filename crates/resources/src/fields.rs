@@ -1,0 +1,150 @@
+//! What field selectors may name, per kind.
+//!
+//! `metadata.name` and (for namespaced kinds) `metadata.namespace` are offered by every kind and stand in no row.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use crate::resource::Resource;
+
+/// A field that a selector may name.
+#[derive(Clone, Copy, Debug)]
+pub struct SelectableField {
+    /// The field's label in a selector.
+    pub label: &'static str,
+    /// Where its value is, as a JSON pointer.
+    pub pointer: &'static str,
+    /// The value of an object that has none.
+    pub absent: &'static str,
+}
+
+const fn field(label: &'static str, pointer: &'static str) -> SelectableField {
+    SelectableField { label, pointer, absent: "" }
+}
+
+const fn or(label: &'static str, pointer: &'static str, absent: &'static str) -> SelectableField {
+    SelectableField { label, pointer, absent }
+}
+
+impl Resource {
+    /// Whether a field selector on this resource may name `label`.
+    pub fn is_selectable(&self, label: &str) -> bool {
+        label == "metadata.name"
+            || (label == "metadata.namespace" && self.is_namespaced())
+            || self.selectable_fields.iter().any(|f| f.label == label)
+    }
+
+    /// The value of the selectable field `label` of `object`; empty when there is none.
+    pub fn field_value<'a>(&self, object: &'a Value, label: &str) -> Cow<'a, str> {
+        match label {
+            "metadata.name" => return text(object.pointer("/metadata/name"), ""),
+            "metadata.namespace" => return text(object.pointer("/metadata/namespace"), ""),
+            _ => {}
+        }
+        let Some(field) = self.selectable_fields.iter().find(|f| f.label == label) else {
+            return Cow::Borrowed("");
+        };
+        text(object.pointer(field.pointer), field.absent)
+    }
+
+    /// What upstream answers to a selector that names another field.
+    pub fn unsupported_field(&self, label: &str) -> String {
+        match (self.group, self.kind) {
+            ("", _) if !self.selectable_fields.is_empty() => format!("field label not supported: {label}"),
+            _ => format!(
+                "\"{label}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+            ),
+        }
+    }
+}
+
+fn text<'a>(value: Option<&'a Value>, absent: &'static str) -> Cow<'a, str> {
+    match value {
+        None | Some(Value::Null) => Cow::Borrowed(absent),
+        Some(Value::String(text)) => Cow::Borrowed(text),
+        Some(other) => Cow::Owned(other.to_string()),
+    }
+}
+
+/// Pods.
+pub const POD: &[SelectableField] = &[
+    field("spec.nodeName", "/spec/nodeName"),
+    field("spec.restartPolicy", "/spec/restartPolicy"),
+    field("spec.schedulerName", "/spec/schedulerName"),
+    field("spec.serviceAccountName", "/spec/serviceAccountName"),
+    or("spec.hostNetwork", "/spec/hostNetwork", "false"),
+    field("status.phase", "/status/phase"),
+    field("status.podIP", "/status/podIP"),
+    field("status.podIPs", "/status/podIP"),
+    field("status.nominatedNodeName", "/status/nominatedNodeName"),
+];
+
+/// Nodes.
+pub const NODE: &[SelectableField] = &[or("spec.unschedulable", "/spec/unschedulable", "false")];
+
+/// Namespaces.
+pub const NAMESPACE: &[SelectableField] =
+    &[field("status.phase", "/status/phase"), field("name", "/metadata/name")];
+
+/// Secrets.
+pub const SECRET: &[SelectableField] = &[field("type", "/type")];
+
+/// Services.
+pub const SERVICE: &[SelectableField] =
+    &[field("spec.clusterIP", "/spec/clusterIP"), field("spec.type", "/spec/type")];
+
+/// ReplicaSets and ReplicationControllers.
+pub const REPLICAS: &[SelectableField] = &[or("status.replicas", "/status/replicas", "0")];
+
+/// Jobs.
+pub const JOB: &[SelectableField] = &[or("status.successful", "/status/succeeded", "0")];
+
+/// PersistentVolumes.
+pub const PERSISTENT_VOLUME: &[SelectableField] = &[field("name", "/metadata/name")];
+
+/// PersistentVolumeClaims.
+pub const PERSISTENT_VOLUME_CLAIM: &[SelectableField] = &[field("name", "/metadata/name")];
+
+/// CertificateSigningRequests.
+pub const CERTIFICATE_SIGNING_REQUEST: &[SelectableField] = &[field("spec.signerName", "/spec/signerName")];
+
+/// ClusterTrustBundles and PodCertificateRequests.
+pub const SIGNER: &[SelectableField] =
+    &[field("spec.signerName", "/spec/signerName"), field("spec.nodeName", "/spec/nodeName")];
+
+/// ResourceSlices.
+pub const RESOURCE_SLICE: &[SelectableField] =
+    &[field("spec.nodeName", "/spec/nodeName"), field("spec.driver", "/spec/driver")];
+
+/// CustomResourceDefinitions.
+pub const CUSTOM_RESOURCE_DEFINITION: &[SelectableField] = &[];
+
+/// core/v1 Events.
+pub const EVENT: &[SelectableField] = &[
+    field("involvedObject.kind", "/involvedObject/kind"),
+    field("involvedObject.namespace", "/involvedObject/namespace"),
+    field("involvedObject.name", "/involvedObject/name"),
+    field("involvedObject.uid", "/involvedObject/uid"),
+    field("involvedObject.apiVersion", "/involvedObject/apiVersion"),
+    field("involvedObject.resourceVersion", "/involvedObject/resourceVersion"),
+    field("involvedObject.fieldPath", "/involvedObject/fieldPath"),
+    field("reason", "/reason"),
+    field("reportingComponent", "/reportingComponent"),
+    field("source", "/source/component"),
+    field("type", "/type"),
+];
+
+/// events.k8s.io/v1 Events.
+pub const EVENT_V1: &[SelectableField] = &[
+    field("regarding.kind", "/regarding/kind"),
+    field("regarding.namespace", "/regarding/namespace"),
+    field("regarding.name", "/regarding/name"),
+    field("regarding.uid", "/regarding/uid"),
+    field("regarding.apiVersion", "/regarding/apiVersion"),
+    field("regarding.resourceVersion", "/regarding/resourceVersion"),
+    field("regarding.fieldPath", "/regarding/fieldPath"),
+    field("reason", "/reason"),
+    field("reportingController", "/reportingController"),
+    field("type", "/type"),
+];

@@ -1,0 +1,329 @@
+//! What a row of the table says about one resource of one group and version.
+
+use crate::columns::Column;
+use crate::conversion::Conversion;
+use crate::fields::SelectableField;
+use crate::strategy::{GENERIC, Strategy};
+
+/// Where objects of a kind live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// In a namespace.
+    Namespaced,
+    /// In the cluster.
+    Cluster,
+}
+
+/// Which rule `metadata.name` follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameRule {
+    /// DNS-1123 subdomain; most kinds.
+    Subdomain,
+    /// DNS-1123 label; namespaces.
+    Label,
+    /// DNS-1035 label; services.
+    Label1035,
+    /// One segment of a URL path; RBAC kinds.
+    PathSegment,
+    /// Any text: the object is never stored.
+    Any,
+}
+
+/// When `metadata.generation` rises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Generation {
+    /// The kind has none.
+    None,
+    /// When `spec` changes.
+    Spec,
+    /// When anything but `metadata` and `status` changes.
+    Content,
+}
+
+/// What a DELETE does besides removing the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deletion {
+    /// The object goes at once (finalizers apart).
+    Immediate,
+    /// Pods: `deletionTimestamp` is set and the node's kubelet deletes again with grace 0.
+    PodGrace,
+    /// Namespaces: `status.phase` becomes `Terminating` until `spec.finalizers` is empty.
+    Namespace,
+}
+
+/// What happens to dependents when a DELETE does not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Propagation {
+    /// Dependents are deleted afterwards.
+    Background,
+    /// Dependents lose their owner reference and stay.
+    Orphan,
+}
+
+/// One resource of one group and version. Rows are constants; custom resources make theirs at run time.
+#[derive(Clone, Copy, Debug)]
+pub struct Resource {
+    /// API group, empty for core.
+    pub group: &'static str,
+    /// API version.
+    pub version: &'static str,
+    /// The name in URLs.
+    pub plural: &'static str,
+    /// The lower-case singular.
+    pub singular: &'static str,
+    /// The kind of one object.
+    pub kind: &'static str,
+    /// The kind of a list of them.
+    pub list_kind: &'static str,
+    /// The type's name in OpenAPI, such as `io.k8s.api.apps.v1.Deployment`.
+    pub message: &'static str,
+    /// kubectl's abbreviations.
+    pub short_names: &'static [&'static str],
+    /// Groups of resources, such as `all`.
+    pub categories: &'static [&'static str],
+    /// Where objects live.
+    pub scope: Scope,
+    /// What can be done, in discovery's order.
+    pub verbs: &'static [&'static str],
+    /// The storage key in front of `<namespace>/<name>`, with a slash at its end; empty for kinds never stored.
+    pub storage_prefix: &'static str,
+    /// The `apiVersion` in which objects are stored: the version of its own group, or of another that shares them.
+    pub storage_api_version: &'static str,
+    /// To and from the stored form, where it differs from the served one in more than `apiVersion`.
+    pub conversion: Option<&'static Conversion>,
+    /// What is served below an object.
+    pub subresources: &'static [Subresource],
+    /// What is special about the kind when it is written.
+    pub strategy: &'static Strategy,
+    /// What `kubectl get` shows.
+    pub columns: &'static [Column],
+    /// What a field selector may name besides `metadata.name` and `metadata.namespace`.
+    pub selectable_fields: &'static [SelectableField],
+    /// Seconds until an object expires, 0 for never.
+    pub ttl_seconds: u32,
+    /// A write may be acknowledged before it is on disk: its loss in a crash does no harm.
+    pub is_relaxed: bool,
+    /// Whether it is on by default.
+    pub is_served: bool,
+    /// The warning that every request gets, empty for none.
+    pub deprecation: &'static str,
+}
+
+/// Something served below an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subresource {
+    /// The path's last segment.
+    pub name: &'static str,
+    /// Group of the kind that is sent and returned; that of the row's resource if empty and `kind` is its kind.
+    pub group: &'static str,
+    /// Version of that kind.
+    pub version: &'static str,
+    /// The kind that is sent and returned.
+    pub kind: &'static str,
+    /// What can be done, in discovery's order.
+    pub verbs: &'static [&'static str],
+}
+
+/// `status` of the row's own kind; group, version and kind are the row's.
+pub const STATUS: Subresource =
+    Subresource { name: "status", group: "", version: "", kind: "", verbs: &["get", "patch", "update"] };
+
+/// `scale`, an `autoscaling/v1` `Scale`.
+pub const SCALE: Subresource = Subresource {
+    name: "scale",
+    group: "autoscaling",
+    version: "v1",
+    kind: "Scale",
+    verbs: &["get", "patch", "update"],
+};
+
+/// Every verb of a stored resource.
+pub const ALL_VERBS: &[&str] =
+    &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+const CREATE_ONLY: &[&str] = &["create"];
+
+impl Resource {
+    /// A row for a stored kind; `message`, and `list_kind` where empty, are filled in by the table.
+    pub const fn new(
+        api: (&'static str, &'static str),
+        plural: &'static str,
+        singular: &'static str,
+        kind: &'static str,
+        scope: Scope,
+    ) -> Self {
+        Self {
+            group: api.0,
+            version: api.1,
+            plural,
+            singular,
+            kind,
+            list_kind: "",
+            message: "",
+            short_names: &[],
+            categories: &[],
+            scope,
+            verbs: ALL_VERBS,
+            storage_prefix: "",
+            storage_api_version: "",
+            conversion: None,
+            subresources: &[],
+            strategy: &GENERIC,
+            columns: crate::columns::GENERIC,
+            selectable_fields: &[],
+            ttl_seconds: 0,
+            is_relaxed: false,
+            is_served: true,
+            deprecation: "",
+        }
+    }
+
+    /// kubectl's abbreviations.
+    #[must_use]
+    pub const fn short(mut self, names: &'static [&'static str]) -> Self {
+        self.short_names = names;
+        self
+    }
+
+    /// Part of `kubectl get all`.
+    #[must_use]
+    pub const fn in_all(mut self) -> Self {
+        self.categories = &["all"];
+        self
+    }
+
+    /// Part of these groups of resources.
+    #[must_use]
+    pub const fn categories(mut self, names: &'static [&'static str]) -> Self {
+        self.categories = names;
+        self
+    }
+
+    /// What is served below an object.
+    #[must_use]
+    pub const fn sub(mut self, subresources: &'static [Subresource]) -> Self {
+        self.subresources = subresources;
+        self
+    }
+
+    /// What is special when it is written.
+    #[must_use]
+    pub const fn strategy(mut self, strategy: &'static Strategy) -> Self {
+        self.strategy = strategy;
+        self
+    }
+
+    /// What `kubectl get` shows.
+    #[must_use]
+    pub const fn columns(mut self, columns: &'static [Column]) -> Self {
+        self.columns = columns;
+        self
+    }
+
+    /// What a field selector may name.
+    #[must_use]
+    pub const fn fields(mut self, fields: &'static [SelectableField]) -> Self {
+        self.selectable_fields = fields;
+        self
+    }
+
+    /// A storage prefix other than `/registry/<plural>/`.
+    #[must_use]
+    pub const fn stored_at(mut self, prefix: &'static str) -> Self {
+        self.storage_prefix = prefix;
+        self
+    }
+
+    /// Stored in the form of another group or version.
+    #[must_use]
+    pub const fn stored_as(
+        mut self,
+        api_version: &'static str,
+        conversion: Option<&'static Conversion>,
+    ) -> Self {
+        self.storage_api_version = api_version;
+        self.conversion = conversion;
+        self
+    }
+
+    /// Seconds until an object expires.
+    #[must_use]
+    pub const fn ttl(mut self, seconds: u32) -> Self {
+        self.ttl_seconds = seconds;
+        self
+    }
+
+    /// A write may be acknowledged before it is on disk.
+    #[must_use]
+    pub const fn relaxed(mut self) -> Self {
+        self.is_relaxed = true;
+        self
+    }
+
+    /// Every request is answered with this warning.
+    #[must_use]
+    pub const fn deprecated(mut self, warning: &'static str) -> Self {
+        self.deprecation = warning;
+        self
+    }
+
+    /// Known, but not served by default.
+    #[must_use]
+    pub const fn off(mut self) -> Self {
+        self.is_served = false;
+        self
+    }
+
+    /// A kind that can only be posted and is never stored.
+    #[must_use]
+    pub const fn virtual_kind(mut self) -> Self {
+        self.verbs = CREATE_ONLY;
+        self.strategy = &crate::strategy::VIRTUAL;
+        self
+    }
+
+    /// Only these verbs.
+    #[must_use]
+    pub const fn verbs(mut self, verbs: &'static [&'static str]) -> Self {
+        self.verbs = verbs;
+        self
+    }
+
+    /// `v1` or `apps/v1`.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            return self.version.to_owned();
+        }
+        format!("{}/{}", self.group, self.version)
+    }
+
+    /// `deployments.apps`, as messages name it.
+    pub fn group_resource(&self) -> String {
+        machinery::group::group_resource(self.group, self.plural)
+    }
+
+    /// Whether objects live in a namespace.
+    pub fn is_namespaced(&self) -> bool {
+        self.scope == Scope::Namespaced
+    }
+
+    /// Whether objects are stored at all.
+    pub fn is_stored(&self) -> bool {
+        !self.storage_prefix.is_empty()
+    }
+
+    /// The subresource `name`.
+    pub fn subresource(&self, name: &str) -> Option<&'static Subresource> {
+        self.subresources.iter().find(|s| s.name == name)
+    }
+
+    /// Whether `status` is written through its own subresource only.
+    pub fn has_status(&self) -> bool {
+        self.subresource("status").is_some()
+    }
+
+    /// Whether `verb` can be done on the resource itself.
+    pub fn allows(&self, verb: &str) -> bool {
+        self.verbs.contains(&verb)
+    }
+}

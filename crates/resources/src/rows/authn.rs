@@ -1,0 +1,95 @@
+//! Who is it and may they: `authentication`, `authorization`, `rbac`, `certificates`.
+
+use crate::columns as c;
+use crate::fields;
+use crate::resource::{Resource, STATUS, Scope, Subresource};
+use crate::strategies as s;
+use crate::strategy::{GENERIC, STATUS_ONLY};
+
+const AUTHENTICATION: (&str, &str) = ("authentication.k8s.io", "v1");
+const AUTHORIZATION: (&str, &str) = ("authorization.k8s.io", "v1");
+const RBAC: (&str, &str) = ("rbac.authorization.k8s.io", "v1");
+
+const fn cluster(
+    api: (&'static str, &'static str),
+    plural: &'static str,
+    singular: &'static str,
+    kind: &'static str,
+) -> Resource {
+    Resource::new(api, plural, singular, kind, Scope::Cluster)
+}
+
+const fn namespaced(
+    api: (&'static str, &'static str),
+    plural: &'static str,
+    singular: &'static str,
+    kind: &'static str,
+) -> Resource {
+    Resource::new(api, plural, singular, kind, Scope::Namespaced)
+}
+
+const fn certificates(version: &'static str) -> (&'static str, &'static str) {
+    ("certificates.k8s.io", version)
+}
+
+const APPROVAL: Subresource =
+    Subresource { name: "approval", group: "", version: "", kind: "", verbs: &["get", "patch", "update"] };
+
+/// The rows of this file.
+pub(super) const ROWS: &[Resource] = &[
+    cluster(AUTHENTICATION, "selfsubjectreviews", "selfsubjectreview", "SelfSubjectReview").virtual_kind(),
+    cluster(AUTHENTICATION, "tokenreviews", "tokenreview", "TokenReview").virtual_kind(),
+    namespaced(
+        AUTHORIZATION,
+        "localsubjectaccessreviews",
+        "localsubjectaccessreview",
+        "LocalSubjectAccessReview",
+    )
+    .virtual_kind(),
+    cluster(AUTHORIZATION, "selfsubjectaccessreviews", "selfsubjectaccessreview", "SelfSubjectAccessReview")
+        .virtual_kind(),
+    cluster(AUTHORIZATION, "selfsubjectrulesreviews", "selfsubjectrulesreview", "SelfSubjectRulesReview")
+        .virtual_kind(),
+    cluster(AUTHORIZATION, "subjectaccessreviews", "subjectaccessreview", "SubjectAccessReview")
+        .virtual_kind(),
+    cluster(
+        certificates("v1"),
+        "certificatesigningrequests",
+        "certificatesigningrequest",
+        "CertificateSigningRequest",
+    )
+    .short(&["csr"])
+    .sub(&[APPROVAL, STATUS])
+    .fields(fields::CERTIFICATE_SIGNING_REQUEST)
+    .strategy(&STATUS_ONLY)
+    .columns(c::CERTIFICATE_SIGNING_REQUEST),
+    cluster(certificates("v1beta1"), "clustertrustbundles", "clustertrustbundle", "ClusterTrustBundle")
+        .fields(fields::SIGNER)
+        .strategy(&GENERIC)
+        .off(),
+    cluster(certificates("v1alpha1"), "clustertrustbundles", "clustertrustbundle", "ClusterTrustBundle")
+        .stored_as("certificates.k8s.io/v1beta1", None)
+        .fields(fields::SIGNER)
+        .strategy(&GENERIC)
+        .off(),
+    namespaced(
+        certificates("v1beta1"),
+        "podcertificaterequests",
+        "podcertificaterequest",
+        "PodCertificateRequest",
+    )
+    .sub(&[STATUS])
+    .fields(fields::SIGNER)
+    .strategy(&STATUS_ONLY)
+    .off(),
+    cluster(RBAC, "clusterrolebindings", "clusterrolebinding", "ClusterRoleBinding")
+        .strategy(&s::CLUSTER_ROLE_BINDING)
+        .columns(c::ROLE_BINDING),
+    cluster(RBAC, "clusterroles", "clusterrole", "ClusterRole")
+        .strategy(&s::CLUSTER_ROLE)
+        .columns(c::CREATED_AT),
+    namespaced(RBAC, "rolebindings", "rolebinding", "RoleBinding")
+        .strategy(&s::ROLE_BINDING)
+        .columns(c::ROLE_BINDING),
+    namespaced(RBAC, "roles", "role", "Role").strategy(&s::ROLE).columns(c::CREATED_AT),
+];

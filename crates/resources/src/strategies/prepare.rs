@@ -1,0 +1,273 @@
+//! What callers may not set, and what the server sets, per kind.
+
+use machinery::quantity::Quantity;
+use serde_json::{Map, Value, json};
+
+fn child<'a>(object: &'a mut Value, name: &str) -> Option<&'a mut Map<String, Value>> {
+    object.as_object_mut()?.entry(name).or_insert_with(|| json!({})).as_object_mut()
+}
+
+/// A new Pod is pending and has its quality of service.
+pub(super) fn pod_create(pod: &mut Value) {
+    let class = qos_class(pod);
+    if let Some(map) = pod.as_object_mut() {
+        map.insert("status".to_owned(), json!({"phase": "Pending", "qosClass": class}));
+    }
+}
+
+/// The quality of service never changes, nor is it lost by a writer that leaves it out.
+pub(super) fn pod_status_update(new: &mut Value, old: &Value) {
+    let kept = old.pointer("/status/qosClass").cloned();
+    if let Some(status) = child(new, "status") {
+        if !status.contains_key("qosClass")
+            && let Some(class) = kept
+        {
+            status.insert("qosClass".to_owned(), class);
+        }
+        if let Some(ip) =
+            status.get("podIP").and_then(Value::as_str).filter(|ip| !ip.is_empty()).map(str::to_owned)
+        {
+            status.entry("podIPs").or_insert_with(|| json!([{"ip": ip}]));
+        }
+        if let Some(ip) =
+            status.get("hostIP").and_then(Value::as_str).filter(|ip| !ip.is_empty()).map(str::to_owned)
+        {
+            status.entry("hostIPs").or_insert_with(|| json!([{"ip": ip}]));
+        }
+    }
+}
+
+/// `Guaranteed`, `Burstable` or `BestEffort`.
+///
+/// Source: `k8s.io/kubernetes/pkg/apis/core/helper/qos`.
+pub fn qos_class(pod: &Value) -> &'static str {
+    let spec = &pod["spec"];
+    let pod_level =
+        spec.get("resources").filter(|r| r.get("limits").is_some() || r.get("requests").is_some());
+    let containers: Vec<&Value> = match pod_level {
+        Some(_) => vec![spec],
+        None => ["containers", "initContainers"]
+            .into_iter()
+            .filter_map(|list| spec.get(list)?.as_array())
+            .flatten()
+            .collect(),
+    };
+    let (mut any, mut all_guaranteed) = (false, true);
+    for container in containers {
+        for name in ["cpu", "memory"] {
+            let amount = |list: &str| {
+                let value = container.pointer(&format!("/resources/{list}/{name}"));
+                value
+                    .and_then(Value::as_str)
+                    .and_then(|text| text.parse::<Quantity>().ok())
+                    .filter(|q| !q.is_zero())
+            };
+            let (limit, request) = (amount("limits"), amount("requests"));
+            any |= limit.is_some() || request.is_some();
+            all_guaranteed &= limit.is_some() && request.is_none_or(|r| Some(r) == limit);
+        }
+    }
+    match (any, all_guaranteed) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
+}
+
+/// A new namespace is active, and the namespace controller must let go of it before it ends.
+pub(super) fn namespace_create(namespace: &mut Value) {
+    if let Some(map) = namespace.as_object_mut() {
+        map.insert("status".to_owned(), json!({"phase": "Active"}));
+    }
+    let Some(spec) = child(namespace, "spec") else { return };
+    let finalizers = spec.entry("finalizers").or_insert_with(|| json!([]));
+    if let Some(list) = finalizers.as_array_mut()
+        && !list.iter().any(|f| f == "kubernetes")
+    {
+        list.push("kubernetes".into());
+    }
+}
+
+/// `spec.finalizers` changes through `/finalize` only.
+pub(super) fn namespace_update(new: &mut Value, old: &Value) {
+    let kept = old.pointer("/spec/finalizers").cloned();
+    if let Some(spec) = child(new, "spec") {
+        match kept {
+            Some(list) => spec.insert("finalizers".to_owned(), list),
+            None => spec.remove("finalizers"),
+        };
+    }
+}
+
+/// A new Service has no load balancer yet, and its address family follows from its address.
+pub(super) fn service_create(service: &mut Value) {
+    if let Some(map) = service.as_object_mut() {
+        map.insert("status".to_owned(), json!({"loadBalancer": {}}));
+    }
+    mirror_cluster_ips(service);
+    let Some(spec) = child(service, "spec") else { return };
+    if spec.get("type").and_then(Value::as_str) == Some("ExternalName") {
+        return;
+    }
+    let is_v6 = spec.get("clusterIP").and_then(Value::as_str).is_some_and(|ip| ip.contains(':'));
+    spec.entry("ipFamilies").or_insert_with(|| json!([if is_v6 { "IPv6" } else { "IPv4" }]));
+    spec.entry("ipFamilyPolicy").or_insert_with(|| json!("SingleStack"));
+}
+
+/// What was given out stays, unless the Service's type no longer has it.
+pub(super) fn service_update(new: &mut Value, old: &Value) {
+    let Some(spec) = child(new, "spec") else { return };
+    let kind = spec.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let is_set = |v: Option<&Value>| v.and_then(Value::as_str).is_some_and(|t| !t.is_empty());
+    if kind == "ExternalName" {
+        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+            if spec.get(field) == old["spec"].get(field) {
+                spec.remove(field);
+            }
+        }
+        return;
+    }
+    let was_external_name = old["spec"]["type"] == "ExternalName";
+    if !is_set(spec.get("clusterIP")) && !was_external_name {
+        for field in ["clusterIP", "clusterIPs"] {
+            if let Some(value) = old["spec"].get(field) {
+                spec.insert(field.to_owned(), value.clone());
+            }
+        }
+    }
+    for field in ["ipFamilies", "ipFamilyPolicy"] {
+        if !spec.contains_key(field)
+            && let Some(value) = old["spec"].get(field)
+        {
+            spec.insert(field.to_owned(), value.clone());
+        }
+    }
+    keep_node_ports(spec, &kind, &old["spec"]);
+    mirror_cluster_ips(new);
+}
+
+/// A port without a node port keeps the one that was given out for the same port.
+fn keep_node_ports(spec: &mut Map<String, Value>, kind: &str, old_spec: &Value) {
+    let has_node_ports = matches!(kind, "NodePort" | "LoadBalancer");
+    let old_ports = old_spec.get("ports").and_then(Value::as_array);
+    for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+        let same = |old: &&Value| {
+            let is_same = |field: &str| old.get(field) == port.get(field);
+            is_same("port") && is_same("protocol")
+        };
+        let old_port =
+            old_ports.into_iter().flatten().find(same).and_then(|old| old.get("nodePort")).cloned();
+        let Some(map) = port.as_object_mut() else { continue };
+        let current = map.get("nodePort").and_then(Value::as_i64).unwrap_or_default();
+        match old_port {
+            Some(number) if has_node_ports && current == 0 => {
+                map.insert("nodePort".to_owned(), number);
+            }
+            Some(number) if !has_node_ports && Some(current) == number.as_i64() => {
+                map.remove("nodePort");
+            }
+            _ => {}
+        }
+    }
+}
+
+fn mirror_cluster_ips(service: &mut Value) {
+    let Some(spec) = child(service, "spec") else { return };
+    let first = spec.get("clusterIPs").and_then(|l| l.get(0)).cloned();
+    let single = spec.get("clusterIP").filter(|v| v.as_str().is_some_and(|t| !t.is_empty())).cloned();
+    match (single, first) {
+        (Some(ip), None) => spec.insert("clusterIPs".to_owned(), json!([ip])),
+        (None, Some(ip)) => spec.insert("clusterIP".to_owned(), ip),
+        _ => None,
+    };
+}
+
+/// A new PersistentVolume or claim is pending.
+pub(super) fn pending(object: &mut Value) {
+    if let Some(map) = object.as_object_mut() {
+        map.insert("status".to_owned(), json!({"phase": "Pending"}));
+    }
+}
+
+/// A new VolumeAttachment is not attached.
+pub(super) fn not_attached(object: &mut Value) {
+    if let Some(map) = object.as_object_mut() {
+        map.insert("status".to_owned(), json!({"attached": false}));
+    }
+}
+
+/// The label and selector by which a Job knows its Pods, unless the caller manages them.
+pub(super) fn job_create(job: &mut Value) {
+    let uid = job.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let name = job.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let is_manual = job.pointer("/spec/manualSelector").and_then(Value::as_bool) == Some(true);
+    if is_manual || uid.is_empty() {
+        return;
+    }
+    let Some(spec) = child(job, "spec") else { return };
+    let selector = spec.entry("selector").or_insert_with(|| json!({}));
+    set_in(selector, "matchLabels", "batch.kubernetes.io/controller-uid", &uid);
+    let template = spec.entry("template").or_insert_with(|| json!({}));
+    let Some(template) = template.as_object_mut() else { return };
+    let metadata = template.entry("metadata").or_insert_with(|| json!({}));
+    for (key, value) in [
+        ("batch.kubernetes.io/controller-uid", &uid),
+        ("controller-uid", &uid),
+        ("batch.kubernetes.io/job-name", &name),
+        ("job-name", &name),
+    ] {
+        set_in(metadata, "labels", key, value);
+    }
+}
+
+fn set_in(object: &mut Value, map: &str, key: &str, value: &str) {
+    if let Some(map) = child(object, map) {
+        map.insert(key.to_owned(), value.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quality_of_service_follows_requests_and_limits() {
+        let pod = |resources: Value| json!({"spec": {"containers": [{"resources": resources}]}});
+        let both = json!({"cpu": "1", "memory": "1Gi"});
+        for (resources, class) in [
+            (json!({}), "BestEffort"),
+            (json!({"requests": {"cpu": "1"}}), "Burstable"),
+            (json!({"requests": both, "limits": both}), "Guaranteed"),
+            (json!({"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": both}), "Burstable"),
+            (json!({"limits": {"cpu": "0"}}), "BestEffort"),
+        ] {
+            assert_eq!(qos_class(&pod(resources.clone())), class, "{resources}");
+        }
+    }
+
+    #[test]
+    fn a_service_keeps_what_it_was_given() {
+        let old = json!({"spec": {"type": "NodePort", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"],
+            "ports": [{"port": 80, "protocol": "TCP", "nodePort": 30000}]}});
+        let mut new = json!({"spec": {"type": "NodePort", "ports": [{"port": 80, "protocol": "TCP"}]}});
+        service_update(&mut new, &old);
+        assert_eq!(new["spec"], old["spec"]);
+    }
+
+    #[test]
+    fn a_namespace_keeps_its_finalizers_through_updates() {
+        let mut namespace = json!({});
+        namespace_create(&mut namespace);
+        let mut new = json!({"spec": {}});
+        namespace_update(&mut new, &namespace);
+        assert_eq!(new["spec"], json!({"finalizers": ["kubernetes"]}));
+    }
+
+    #[test]
+    fn a_job_selects_its_pods_by_its_uid() {
+        let mut job = json!({"metadata": {"name": "j", "uid": "u"}, "spec": {"template": {"spec": {}}}});
+        job_create(&mut job);
+        assert_eq!(job["spec"]["selector"]["matchLabels"]["batch.kubernetes.io/controller-uid"], "u");
+        assert_eq!(job["spec"]["template"]["metadata"]["labels"]["job-name"], "j");
+    }
+}

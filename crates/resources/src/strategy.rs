@@ -1,0 +1,248 @@
+//! What is special about a kind when it is created, updated or deleted.
+//!
+//! The verbs call, in this order, `prepare_*` (drop what the caller may not set), `validate_*`, `warnings`. What all
+//! kinds share (system metadata, generation, status kept from a spec write and spec from a status write) is done by
+//! [`Strategy::begin_create`], [`Strategy::begin_update`] and [`Strategy::begin_status_update`], which call them.
+//! Source: `k8s.io/apiserver/pkg/registry/rest`.
+
+use machinery::field::FieldErrors;
+use machinery::metadata::{self, Metadata};
+use serde_json::{Map, Value};
+
+use crate::resource::{Deletion, Generation, NameRule, Propagation};
+
+/// The functions and flags of one kind. All functions are pure.
+#[derive(Clone, Copy, Debug)]
+pub struct Strategy {
+    /// Which rule `metadata.name` follows.
+    pub name_rule: NameRule,
+    /// When `metadata.generation` rises.
+    pub generation: Generation,
+    /// What a DELETE does besides removing the object.
+    pub deletion: Deletion,
+    /// What happens to dependents when a DELETE does not say.
+    pub default_propagation: Propagation,
+    /// A PUT to a name that does not exist creates the object.
+    pub allow_create_on_update: bool,
+    /// A PUT without `resourceVersion` overwrites.
+    pub allow_unconditional_update: bool,
+    /// Whether a write of the whole object keeps the stored `status`. Only for kinds with that subresource.
+    pub keeps_status: bool,
+    /// Whether a create may bring a `status`; Nodes are registered with theirs.
+    pub creates_with_status: bool,
+    /// Numbers that the status always has, 0 at first.
+    pub status_counts: &'static [&'static str],
+    /// Changes what the caller may not set in a new object.
+    pub prepare_for_create: fn(&mut Value),
+    /// Changes what the caller may not set in an update: `(new, old)`.
+    pub prepare_for_update: fn(&mut Value, &Value),
+    /// Changes what the caller may not set through `/status`: `(new, old)`; after spec and metadata were restored.
+    pub prepare_for_status_update: fn(&mut Value, &Value),
+    /// The broken rules of a new object, metadata apart.
+    pub validate_create: fn(&Value) -> FieldErrors,
+    /// The broken rules of an update, metadata apart: `(new, old)`.
+    pub validate_update: fn(&Value, &Value) -> FieldErrors,
+    /// The broken rules of a status update, metadata apart: `(new, old)`.
+    pub validate_status_update: fn(&Value, &Value) -> FieldErrors,
+    /// Warnings for the caller of a create.
+    pub warnings: fn(&Value) -> Vec<String>,
+    /// The grace period of a deletion in seconds, asked for or not; only called for [`Deletion::PodGrace`].
+    pub grace_period: fn(&Value, Option<i64>) -> i64,
+}
+
+fn nothing(_: &mut Value) {}
+
+fn nothing_on_update(_: &mut Value, _: &Value) {}
+
+fn valid(_: &Value) -> FieldErrors {
+    Vec::new()
+}
+
+fn valid_update(_: &Value, _: &Value) -> FieldErrors {
+    Vec::new()
+}
+
+fn no_warnings(_: &Value) -> Vec<String> {
+    Vec::new()
+}
+
+fn no_grace(_: &Value, _: Option<i64>) -> i64 {
+    0
+}
+
+/// A kind without a generation, rules of its own or a status.
+pub const GENERIC: Strategy = Strategy {
+    name_rule: NameRule::Subdomain,
+    generation: Generation::None,
+    deletion: Deletion::Immediate,
+    default_propagation: Propagation::Background,
+    allow_create_on_update: false,
+    allow_unconditional_update: true,
+    keeps_status: false,
+    creates_with_status: false,
+    status_counts: &[],
+    prepare_for_create: nothing,
+    prepare_for_update: nothing_on_update,
+    prepare_for_status_update: nothing_on_update,
+    validate_create: valid,
+    validate_update: valid_update,
+    validate_status_update: valid_update,
+    warnings: no_warnings,
+    grace_period: no_grace,
+};
+
+/// A kind with `spec`, `status` and a generation, without rules of its own.
+pub const SPEC_AND_STATUS: Strategy =
+    Strategy { generation: Generation::Spec, keeps_status: true, ..GENERIC };
+
+/// A kind with `spec` and a generation but no status.
+pub const SPEC: Strategy = Strategy { generation: Generation::Spec, ..GENERIC };
+
+/// A kind with `status`, without a generation.
+pub const STATUS_ONLY: Strategy = Strategy { keeps_status: true, ..GENERIC };
+
+/// A kind that is never stored.
+pub const VIRTUAL: Strategy = Strategy { name_rule: NameRule::Any, ..GENERIC };
+
+impl Strategy {
+    /// Prepares a decoded and defaulted new object, in place. System metadata (uid, creationTimestamp) is the
+    /// caller's to fill.
+    pub fn begin_create(&self, object: &mut Value) {
+        let drops_status = self.keeps_status && !self.creates_with_status;
+        if drops_status && let Some(map) = object.as_object_mut() {
+            let counts = self.status_counts.iter().map(|name| ((*name).to_owned(), Value::from(0)));
+            map.insert("status".to_owned(), Value::Object(counts.collect()));
+        }
+        metadata::remove(object, "deletionTimestamp");
+        metadata::remove(object, "deletionGracePeriodSeconds");
+        metadata::remove(object, "selfLink");
+        if self.generation == Generation::None {
+            metadata::remove(object, "generation");
+        } else {
+            metadata::set(object, "generation", 1);
+        }
+        (self.prepare_for_create)(object);
+    }
+
+    /// Prepares an update of the whole object, in place.
+    pub fn begin_update(&self, new: &mut Value, old: &Value) {
+        if self.keeps_status {
+            restore(new, old, "status");
+        }
+        restore_system_metadata(new, old);
+        (self.prepare_for_update)(new, old);
+        let is_bumped = match self.generation {
+            Generation::None => return,
+            Generation::Spec => new.get("spec") != old.get("spec"),
+            Generation::Content => content(new).ne(content(old)),
+        };
+        let generation = Metadata::of(old).generation() + i64::from(is_bumped);
+        if generation != 0 {
+            metadata::set(new, "generation", generation);
+        }
+    }
+
+    /// Prepares a write to `/status`, in place: everything but `status` and managed fields is as it was.
+    pub fn begin_status_update(&self, new: &mut Value, old: &Value) {
+        let Some(new_map) = new.as_object_mut() else { return };
+        let status = new_map.remove("status");
+        let managed_fields =
+            new_map.get_mut("metadata").and_then(|m| m.get_mut("managedFields")).map(Value::take);
+        let resource_version = Metadata::of(new).get("resourceVersion").cloned();
+        *new = old.clone();
+        if let Some(map) = new.as_object_mut() {
+            match status {
+                Some(status) => map.insert("status".to_owned(), status),
+                None => map.remove("status"),
+            };
+        }
+        if let Some(managed_fields) = managed_fields {
+            metadata::set(new, "managedFields", managed_fields);
+        }
+        if let Some(resource_version) = resource_version {
+            metadata::set(new, "resourceVersion", resource_version);
+        }
+        (self.prepare_for_status_update)(new, old);
+    }
+}
+
+/// Everything but identity, metadata and status.
+fn content(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    const APART: [&str; 4] = ["apiVersion", "kind", "metadata", "status"];
+    object.as_object().into_iter().flatten().filter(|(name, _)| !APART.contains(&name.as_str()))
+}
+
+fn restore(new: &mut Value, old: &Value, field: &str) {
+    let Some(map) = new.as_object_mut() else { return };
+    match old.get(field) {
+        Some(value) => map.insert(field.to_owned(), value.clone()),
+        None => map.remove(field),
+    };
+}
+
+/// What only the server sets. An absent uid, namespace or creationTimestamp is filled in; a different one is left
+/// for the metadata's validation to refuse.
+fn restore_system_metadata(new: &mut Value, old: &Value) {
+    const FILLED: [&str; 4] = ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"];
+    let empty = Map::new();
+    let old_metadata = old.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
+    let Some(map) = metadata::metadata_mut(new) else { return };
+    map.remove("selfLink");
+    match old_metadata.get("generation") {
+        Some(generation) => map.insert("generation".to_owned(), generation.clone()),
+        None => map.remove("generation"),
+    };
+    for field in FILLED {
+        let is_absent = map.get(field).is_none_or(Value::is_null);
+        if is_absent && let Some(value) = old_metadata.get(field) {
+            map.insert(field.to_owned(), value.clone());
+        }
+    }
+    // A caller can neither set nor move a deletion.
+    for field in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        match old_metadata.get(field) {
+            Some(value) => map.insert(field.to_owned(), value.clone()),
+            None => map.remove(field),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_new_object_starts_at_generation_one_with_an_empty_status() {
+        let mut object =
+            json!({"metadata": {"name": "a", "deletionTimestamp": "x"}, "spec": {}, "status": {"a": 1}});
+        SPEC_AND_STATUS.begin_create(&mut object);
+        assert_eq!(object, json!({"metadata": {"name": "a", "generation": 1}, "spec": {}, "status": {}}));
+    }
+
+    #[test]
+    fn an_update_keeps_status_and_bumps_the_generation_with_the_spec() {
+        let old = json!({"metadata": {"name": "a", "uid": "u", "generation": 3}, "spec": {"a": 1}, "status": {"s": 1}});
+        let mut new =
+            json!({"metadata": {"name": "a", "labels": {"x": "y"}}, "spec": {"a": 1}, "status": {"s": 2}});
+        SPEC_AND_STATUS.begin_update(&mut new, &old);
+        assert_eq!(new["metadata"]["generation"], 3);
+        assert_eq!(new["metadata"]["uid"], "u");
+        assert_eq!(new["status"], json!({"s": 1}));
+        new["spec"]["a"] = json!(2);
+        SPEC_AND_STATUS.begin_update(&mut new, &old);
+        assert_eq!(new["metadata"]["generation"], 4);
+    }
+
+    #[test]
+    fn a_status_update_changes_nothing_else() {
+        let old = json!({"metadata": {"name": "a"}, "spec": {"a": 1}, "status": {"s": 1}});
+        let mut new = json!({"metadata": {"name": "a", "labels": {"x": "y"}, "resourceVersion": "5"}, "spec": {"a": 2}, "status": {"s": 2}});
+        SPEC_AND_STATUS.begin_status_update(&mut new, &old);
+        assert_eq!(
+            new,
+            json!({"metadata": {"name": "a", "resourceVersion": "5"}, "spec": {"a": 1}, "status": {"s": 2}})
+        );
+    }
+}

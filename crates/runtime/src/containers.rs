@@ -1,0 +1,469 @@
+//! Containers: create, start, stop, remove, status.
+
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cri::{CriError, CriResult, v1};
+use nix::sys::signal::Signal;
+use prost::Message;
+use tokio::sync::watch;
+use v1::NamespaceMode;
+
+use crate::client::ShimError;
+use crate::images::Image;
+use crate::oci::{self, HostDevice, PidNamespace};
+use crate::shim::layout::{self, ContainerPlan, Exited, Started};
+use crate::shim::protocol::{Call, Done};
+use crate::state::{Container, ContainerRecord, Inner, Sandbox, Status, blocking, internal};
+use crate::users;
+
+/// How long a killed container may take to end: longer means that the kernel does not let it.
+const KILL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Exit code of a container that could not be started, as containerd's.
+const START_ERROR_CODE: i32 = 128;
+/// Exit code of a container whose end nobody saw.
+const LOST_CODE: i32 = 255;
+
+impl Inner {
+    pub(crate) async fn create_container(
+        self: &Arc<Self>,
+        request: v1::CreateContainerRequest,
+    ) -> CriResult<String> {
+        let config = request.config.ok_or_else(|| CriError::InvalidArgument("config must be set".into()))?;
+        if config.metadata.is_none() {
+            return Err(CriError::InvalidArgument("config.metadata must be set".into()));
+        }
+        let sandbox = self.sandbox(&request.pod_sandbox_id)?;
+        if sandbox.shim.is_none() {
+            return Err(CriError::FailedPrecondition(format!("pod sandbox {} is not ready", sandbox.id)));
+        }
+        let name = config.image.as_ref().map(|image| image.image.clone()).unwrap_or_default();
+        let image = self
+            .images
+            .find(&name)
+            .ok_or_else(|| CriError::NotFound(format!("image {name:?} is not present")))?;
+        let this = Arc::clone(self);
+        let id = self.new_id();
+        let container = blocking(move || {
+            let dir = layout::container_dir(&this.sandbox_dir(&sandbox.id), &id);
+            this.make_container(&sandbox, config, &image, id).inspect_err(|_| discard(&dir))
+        })
+        .await?;
+        let (id, sandbox) = (container.id.clone(), container.sandbox.clone());
+        self.tables.lock().containers.insert(id.clone(), container);
+        self.emit(&sandbox, &id, v1::ContainerEventType::ContainerCreatedEvent);
+        Ok(id)
+    }
+
+    fn make_container(
+        &self,
+        sandbox: &Sandbox,
+        config: v1::ContainerConfig,
+        image: &Image,
+        id: String,
+    ) -> CriResult<Container> {
+        let dir = layout::container_dir(&self.sandbox_dir(&sandbox.id), &id);
+        let rootfs = dir.join("rootfs");
+        self.mount_rootfs(&dir, &rootfs, image).map_err(internal)?;
+        let context = oci::security_context(&config);
+        let user = resolve_user(&rootfs, &context, image).map_err(CriError::InvalidArgument)?;
+        let cgroup = format!("{}/{id}", self.cgroup_parent(sandbox).trim_end_matches('/'));
+        let (pid_namespace, shared_pid) = self.pid_namespace(sandbox, &context)?;
+        let devices = devices(&config, context.privileged).map_err(CriError::InvalidArgument)?;
+        let output = oci::spec(
+            &oci::Input {
+                config: &config,
+                image: &image.config,
+                rootfs: &rootfs,
+                cgroup: &cgroup,
+                hostname: &self.hostname(sandbox),
+                sandbox_files: &self.sandbox_files(sandbox),
+                pid_namespace,
+                is_cgroup_v2: self.cgroups.version() == sys::cgroup::Version::V2,
+                all_capabilities: &self.capabilities,
+                devices: &devices,
+            },
+            &user,
+        )
+        .map_err(CriError::InvalidArgument)?;
+        let cwd = output.spec["process"]["cwd"].as_str().unwrap_or("/");
+        make_dir_in(&rootfs, Path::new(cwd)).map_err(internal)?;
+        let log_path = log_path(sandbox, &config);
+        if let Some(parent) = log_path.as_deref().and_then(Path::parent) {
+            std::fs::create_dir_all(parent).map_err(internal)?;
+        }
+        let resources = config.linux.as_ref().and_then(|linux| linux.resources.as_ref());
+        let plan = ContainerPlan {
+            log_path: log_path.clone(),
+            tty: config.tty,
+            stdin: config.stdin,
+            cgroup: cgroup.clone(),
+            oom_score_adj: resources.and_then(|resources| i32::try_from(resources.oom_score_adj).ok()),
+            security: output.security,
+            shared_pid,
+        };
+        let record = ContainerRecord {
+            created_at: self.now(),
+            image_id: image.id.clone(),
+            image_name: image.names.first().cloned().unwrap_or_else(|| image.id.clone()),
+            stop_signal: image.config.stop_signal.clone(),
+            cgroup,
+            log_path: log_path.map(|path| path.to_string_lossy().into_owned()).unwrap_or_default(),
+            uid: user.uid,
+            gid: user.gid,
+            groups: user.groups,
+        };
+        let write = || -> io::Result<()> {
+            layout::write_json(&dir.join(layout::SPEC), &output.spec)?;
+            layout::write_json(&dir.join(layout::CONTAINER_PLAN), &plan)?;
+            layout::write_whole(&dir.join("config.pb"), &config.encode_to_vec())?;
+            layout::write_json(&dir.join("container.json"), &record)
+        };
+        write().map_err(internal)?;
+        let status = watch::Sender::new(Status::Created);
+        Ok(Container { id, sandbox: sandbox.id.clone(), config, record, status })
+    }
+
+    fn mount_rootfs(&self, dir: &Path, rootfs: &Path, image: &Image) -> io::Result<()> {
+        std::fs::create_dir(dir)?;
+        for name in ["rootfs", "upper", "work"] {
+            std::fs::create_dir(dir.join(name))?;
+        }
+        // The root directory is the upper one's: overlayfs takes its owner and mode from there.
+        std::fs::set_permissions(dir.join("upper"), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+        let upper = (dir.join("upper"), dir.join("work"));
+        sys::mount::overlay(&self.images.lower_dirs(image), Some((&upper.0, &upper.1)), rootfs)
+            .map_err(io::Error::other)
+    }
+
+    fn pid_namespace(
+        &self,
+        sandbox: &Sandbox,
+        context: &v1::LinuxContainerSecurityContext,
+    ) -> CriResult<(PidNamespace, bool)> {
+        let options = context.namespace_options.clone().unwrap_or_else(|| sandbox.namespaces());
+        Ok(match options.pid() {
+            NamespaceMode::Node => (PidNamespace::Host, true),
+            NamespaceMode::Container => (PidNamespace::Own, false),
+            // A Pod-wide namespace exists only if the sandbox was made with one.
+            NamespaceMode::Pod if sandbox.namespaces().pid() == NamespaceMode::Pod => {
+                (PidNamespace::Path(self.sandbox_dir(&sandbox.id).join(layout::PID_NAMESPACE)), true)
+            }
+            NamespaceMode::Pod => (PidNamespace::Own, false),
+            NamespaceMode::Target => {
+                let target = self.container(&options.target_id)?;
+                let Status::Running(pid, _) = *target.status.borrow() else {
+                    return Err(CriError::FailedPrecondition(format!(
+                        "container {} is not running",
+                        target.id
+                    )));
+                };
+                (PidNamespace::Path(PathBuf::from(format!("/proc/{pid}/ns/pid"))), true)
+            }
+        })
+    }
+
+    fn sandbox_files(&self, sandbox: &Sandbox) -> Vec<(String, PathBuf)> {
+        let dir = self.sandbox_dir(&sandbox.id);
+        let shm = match sandbox.namespaces().ipc() {
+            NamespaceMode::Node => PathBuf::from("/dev/shm"),
+            _ => dir.join("shm"),
+        };
+        let files =
+            [("/etc/hosts", "hosts"), ("/etc/hostname", "hostname"), ("/etc/resolv.conf", "resolv.conf")];
+        let mut files: Vec<_> =
+            files.iter().map(|(path, name)| ((*path).to_owned(), dir.join(name))).collect();
+        files.push(("/dev/shm".to_owned(), shm));
+        files
+    }
+
+    pub(crate) async fn start_container(self: &Arc<Self>, id: &str) -> CriResult<()> {
+        let container = self.container(id)?;
+        if *container.status.borrow() != Status::Created {
+            let state = container.status.borrow().cri().as_str_name();
+            return Err(CriError::FailedPrecondition(format!(
+                "container {} is in state {state}",
+                container.id
+            )));
+        }
+        let shim = self.shim_of(&container)?;
+        match shim.ask(Call::Start { container: container.id.clone() }, Vec::new()).await {
+            Ok((Done::Started { pid, at }, _)) => {
+                container.status.send_if_modified(|status| {
+                    // Its end may have been heard of before this.
+                    let is_new = *status == Status::Created;
+                    if is_new {
+                        *status = Status::running(&Started { pid, at });
+                    }
+                    is_new
+                });
+                self.emit(&container.sandbox, &container.id, v1::ContainerEventType::ContainerStartedEvent);
+                Ok(())
+            }
+            Ok(_) => Err(CriError::Internal("the shim gave an answer to another question".into())),
+            Err(error) => {
+                let message = error.to_string();
+                let exited = Exited { code: START_ERROR_CODE, at: self.now(), oom_killed: false, message };
+                let path = self.container_dir(&container).join(layout::EXITED);
+                layout::write_json(&path, &exited).map_err(internal)?;
+                container.status.send_replace(Status::Exited { started_at: 0, exited });
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Asks the container to end and kills it `timeout` seconds later. No error if it does not run.
+    pub(crate) async fn stop_container(self: &Arc<Self>, id: &str, timeout: i64) -> CriResult<()> {
+        let Ok(container) = self.container(id) else { return Ok(()) };
+        let mut status = container.status.subscribe();
+        if !matches!(*status.borrow_and_update(), Status::Running(..)) {
+            return Ok(());
+        }
+        let shim = self.shim_of(&container)?;
+        let ended = |status: &Status| matches!(status, Status::Exited { .. });
+        let kill = |signal: Signal, everyone: bool| Call::Kill {
+            container: container.id.clone(),
+            signal: signal as i32,
+            everyone,
+        };
+        if let Some(timeout) = u64::try_from(timeout).ok().filter(|timeout| *timeout > 0) {
+            not_running_is_fine(shim.ask(kill(stop_signal(&container), false), Vec::new()).await)?;
+            let waiting = tokio::time::timeout(Duration::from_secs(timeout), status.wait_for(ended));
+            if waiting.await.is_ok() {
+                return Ok(());
+            }
+        }
+        not_running_is_fine(shim.ask(kill(Signal::SIGKILL, true), Vec::new()).await)?;
+        match tokio::time::timeout(KILL_TIMEOUT, status.wait_for(ended)).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(CriError::DeadlineExceeded(format!("container {} does not die", container.id))),
+        }
+    }
+
+    /// Kills the container if it runs and forgets it. No error if there is no such container.
+    pub(crate) async fn remove_container(self: &Arc<Self>, id: &str) -> CriResult<()> {
+        let Ok(container) = self.container(id) else { return Ok(()) };
+        self.stop_container(&container.id, 0).await?;
+        if let Ok(shim) = self.shim_of(&container) {
+            not_running_is_fine(
+                shim.ask(Call::Delete { container: container.id.clone() }, Vec::new()).await,
+            )?;
+        }
+        let dir = self.container_dir(&container);
+        let cgroup = container.record.cgroup.clone();
+        blocking(move || {
+            crate::cgroups::remove_tree(&cgroup).map_err(internal)?;
+            sys::mount::detach(&dir.join("rootfs")).map_err(internal)?;
+            std::fs::remove_dir_all(&dir).map_err(internal)
+        })
+        .await?;
+        self.tables.lock().containers.remove(&container.id);
+        self.emit(&container.sandbox, &container.id, v1::ContainerEventType::ContainerDeletedEvent);
+        Ok(())
+    }
+
+    /// A shim saw the container end.
+    pub(crate) fn container_exited(&self, id: &str, exited: Exited) {
+        let Ok(container) = self.container(id) else { return };
+        container.status.send_if_modified(|status| {
+            let started_at = match status {
+                Status::Running(_, at) => *at,
+                Status::Created => exited.at,
+                Status::Exited { .. } => return false,
+            };
+            *status = Status::Exited { started_at, exited: exited.clone() };
+            true
+        });
+        self.emit(&container.sandbox, &container.id, v1::ContainerEventType::ContainerStoppedEvent);
+    }
+
+    /// Ends a container that no shim looks after and writes down that it ended.
+    pub(crate) async fn kill_orphan(self: &Arc<Self>, container: &Container) {
+        let dir = self.container_dir(container);
+        let this = Arc::clone(self);
+        let cgroup = container.record.cgroup.clone();
+        let at = self.now();
+        let exited = blocking(move || {
+            if let Some(exited) = layout::read_json(&dir.join(layout::EXITED)).map_err(internal)? {
+                return Ok(exited);
+            }
+            this.cgroups.kill(&cgroup, KILL_TIMEOUT).map_err(internal)?;
+            let message = "the pod's shim ended before the container".to_owned();
+            let exited = Exited { code: LOST_CODE, at, oom_killed: false, message };
+            layout::write_json(&dir.join(layout::EXITED), &exited).map_err(internal)?;
+            Ok(exited)
+        });
+        match exited.await {
+            Ok(exited) => self.container_exited(&container.id, exited),
+            Err(error) => {
+                tracing::warn!(container = %container.id, %error, "cannot end an orphaned container")
+            }
+        }
+    }
+
+    pub(crate) fn container_status(&self, container: &Container) -> v1::ContainerStatus {
+        let status = container.status.borrow().clone();
+        let mut cri = v1::ContainerStatus {
+            id: container.id.clone(),
+            metadata: container.config.metadata.clone(),
+            state: status.cri().into(),
+            created_at: container.record.created_at,
+            image: container.config.image.clone().map(|mut image| {
+                image.image.clone_from(&container.record.image_name);
+                image
+            }),
+            image_ref: container.record.image_id.clone(),
+            image_id: container.record.image_id.clone(),
+            labels: container.config.labels.clone(),
+            annotations: container.config.annotations.clone(),
+            mounts: container.config.mounts.clone(),
+            log_path: container.record.log_path.clone(),
+            resources: Some(v1::ContainerResources {
+                linux: container.config.linux.as_ref().and_then(|linux| linux.resources.clone()),
+                windows: None,
+            }),
+            user: Some(v1::ContainerUser {
+                linux: Some(v1::LinuxContainerUser {
+                    uid: i64::from(container.record.uid),
+                    gid: i64::from(container.record.gid),
+                    supplemental_groups: container.record.groups.iter().map(|gid| i64::from(*gid)).collect(),
+                }),
+            }),
+            ..Default::default()
+        };
+        match status {
+            Status::Created => {}
+            Status::Running(_, at) => cri.started_at = at,
+            Status::Exited { started_at, exited } => {
+                cri.started_at = started_at;
+                cri.finished_at = exited.at;
+                cri.exit_code = exited.code;
+                cri.reason = reason(started_at, &exited).to_owned();
+                cri.message = exited.message;
+            }
+        }
+        cri
+    }
+}
+
+fn reason(started_at: i64, exited: &Exited) -> &'static str {
+    match exited.code {
+        _ if exited.oom_killed => "OOMKilled",
+        0 => "Completed",
+        START_ERROR_CODE if started_at == 0 => "StartError",
+        LOST_CODE if !exited.message.is_empty() => "Unknown",
+        _ => "Error",
+    }
+}
+
+/// What ended meanwhile need not be killed.
+fn not_running_is_fine(answer: crate::client::Answer) -> CriResult<()> {
+    match answer {
+        Ok(_) | Err(ShimError::NotFound(_) | ShimError::Gone) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn stop_signal(container: &Container) -> Signal {
+    let name = container.record.stop_signal.as_str();
+    let by_number = name.parse::<i32>().ok().and_then(|number| Signal::try_from(number).ok());
+    let full = if name.starts_with("SIG") { name.to_owned() } else { format!("SIG{name}") };
+    by_number.or_else(|| full.parse().ok()).unwrap_or(Signal::SIGTERM)
+}
+
+fn resolve_user(
+    rootfs: &Path,
+    context: &v1::LinuxContainerSecurityContext,
+    image: &Image,
+) -> Result<users::User, String> {
+    let uid = context.run_as_user.as_ref().map(|uid| uid.value.to_string());
+    let user = match &uid {
+        Some(uid) => uid.as_str(),
+        None if !context.run_as_username.is_empty() => context.run_as_username.as_str(),
+        None => image.config.user.as_str(),
+    };
+    let group = context.run_as_group.as_ref().and_then(|gid| u32::try_from(gid.value).ok());
+    let wanted = users::Wanted {
+        user,
+        group,
+        supplemental: &context.supplemental_groups,
+        merge_image_groups: context.supplemental_groups_policy() == v1::SupplementalGroupsPolicy::Merge,
+    };
+    users::resolve(rootfs, &wanted)
+}
+
+fn log_path(sandbox: &Sandbox, config: &v1::ContainerConfig) -> Option<PathBuf> {
+    let (dir, file) = (&sandbox.config.log_directory, &config.log_path);
+    (!dir.is_empty() && !file.is_empty()).then(|| Path::new(dir).join(file))
+}
+
+/// The devices that are asked for; for a privileged container all of the host.
+fn devices(config: &v1::ContainerConfig, privileged: bool) -> Result<Vec<HostDevice>, String> {
+    let mut devices = Vec::new();
+    for wanted in &config.devices {
+        let device = device(Path::new(&wanted.host_path), &wanted.container_path, &wanted.permissions);
+        let missing = || format!("{} is not a device", wanted.host_path);
+        devices.push(device.ok_or_else(missing)?);
+    }
+    if privileged {
+        let entries = std::fs::read_dir("/dev").map_err(|error| format!("cannot list /dev: {error}"))?;
+        let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
+        // A link such as /dev/stdin is no device of its own.
+        let paths = paths.filter(|path| path.symlink_metadata().is_ok_and(|metadata| !metadata.is_symlink()));
+        let known = [
+            "/dev/console",
+            "/dev/ptmx",
+            "/dev/tty",
+            "/dev/null",
+            "/dev/zero",
+            "/dev/full",
+            "/dev/random",
+            "/dev/urandom",
+        ];
+        let others = paths.filter(|path| !known.iter().any(|known| path == Path::new(known)));
+        devices.extend(others.filter_map(|path| device(&path, &path.to_string_lossy(), "rwm")));
+    }
+    Ok(devices)
+}
+
+fn device(path: &Path, container_path: &str, access: &str) -> Option<HostDevice> {
+    let metadata = std::fs::metadata(path).ok()?;
+    let kind = metadata.file_type();
+    (kind.is_block_device() || kind.is_char_device()).then(|| HostDevice {
+        path: container_path.to_owned(),
+        is_block: kind.is_block_device(),
+        major: nix::sys::stat::major(metadata.rdev()),
+        minor: nix::sys::stat::minor(metadata.rdev()),
+        mode: metadata.mode() & 0o777,
+        access: if access.is_empty() { "rwm".to_owned() } else { access.to_owned() },
+    })
+}
+
+/// Makes `path` and what leads to it below `root`, without leaving `root`.
+fn make_dir_in(root: &Path, path: &Path) -> io::Result<()> {
+    use nix::sys::stat::{Mode, mkdirat};
+    let mut at = PathBuf::from("/");
+    for part in path.components() {
+        let std::path::Component::Normal(name) = part else { continue };
+        let parent = sys::descriptors::open_in_root(root, &at).map_err(io::Error::other)?;
+        at.push(name);
+        match mkdirat(&parent, name, Mode::from_bits_truncate(0o755)) {
+            Ok(()) | Err(nix::errno::Errno::EEXIST) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Takes back a container that could not be made.
+fn discard(dir: &Path) {
+    let removed = sys::mount::detach(&dir.join("rootfs"))
+        .map_err(io::Error::other)
+        .and_then(|()| if dir.exists() { std::fs::remove_dir_all(dir) } else { Ok(()) });
+    if let Err(error) = removed {
+        tracing::warn!(dir = %dir.display(), %error, "cannot take back a container that could not be made");
+    }
+}

@@ -1,0 +1,258 @@
+//! Images on disk: layers unpacked once each, and one index of what there is.
+//!
+//! A layer is a directory named after the digest of its uncompressed tar. Everything is made under a temporary
+//! name and renamed when it is whole and on disk; the index, renamed last, names only what is there. A crash leaves
+//! temporary files, which the next start removes.
+
+pub mod builtin;
+pub mod import;
+pub mod reference;
+pub mod unpack;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+/// What an image says about its process. Source: OCI image configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct ImageConfig {
+    /// `user[:group]`, names or numbers.
+    pub user: String,
+    /// `NAME=value`.
+    #[serde(deserialize_with = "null_is_empty")]
+    pub env: Vec<String>,
+    /// What is run.
+    #[serde(deserialize_with = "null_is_empty")]
+    pub entrypoint: Vec<String>,
+    /// Its default arguments.
+    #[serde(deserialize_with = "null_is_empty")]
+    pub cmd: Vec<String>,
+    /// Where it is run.
+    pub working_dir: String,
+    /// How it is asked to end.
+    pub stop_signal: String,
+}
+
+fn null_is_empty<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// One image in the index.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    /// `sha256:` and the digest of its configuration.
+    pub id: String,
+    /// Full references, `registry/path:tag`.
+    pub names: BTreeSet<String>,
+    /// Digests of its layers' uncompressed tars, hexadecimal, lowest first.
+    pub layers: Vec<String>,
+    /// What its process is.
+    pub config: ImageConfig,
+    /// Unpacked size.
+    pub size_bytes: u64,
+    /// Whether garbage collection leaves it alone.
+    pub is_pinned: bool,
+}
+
+/// Why an image could not be stored or read.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// What was given is no image, or a broken one.
+    #[error("invalid image: {0}")]
+    Invalid(String),
+    /// It is larger than what is accepted.
+    #[error("the image is larger than {0} bytes")]
+    TooLarge(u64),
+    /// The host failed.
+    #[error("cannot {doing}")]
+    Io {
+        /// What was attempted.
+        doing: String,
+        /// The reason.
+        source: io::Error,
+    },
+}
+
+impl ImageError {
+    pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let doing = doing.into();
+        move |source| Self::Io { doing, source }
+    }
+}
+
+impl From<sys::Error> for ImageError {
+    fn from(error: sys::Error) -> Self {
+        Self::Io { doing: "unpack a layer".into(), source: io::Error::other(error) }
+    }
+}
+
+/// All images of a data directory.
+#[derive(Debug)]
+pub struct ImageStore {
+    root: PathBuf,
+    images: Mutex<BTreeMap<String, Image>>,
+}
+
+impl ImageStore {
+    /// Opens the store below `root`, which is made if it is not there, and removes what a crash left.
+    pub fn open(root: &Path) -> Result<Self, ImageError> {
+        for dir in ["layers", "tmp"] {
+            fs::create_dir_all(root.join(dir)).map_err(ImageError::io("create the image store"))?;
+        }
+        let index = root.join("index.json");
+        let images: Vec<Image> = match fs::read(&index) {
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .map_err(|e| ImageError::io("read the image index")(e.into()))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(ImageError::io("read the image index")(error)),
+        };
+        let images = images.into_iter().map(|image| (image.id.clone(), image)).collect();
+        let store = Self { root: root.to_owned(), images: Mutex::new(images) };
+        store.clear_temporary()?;
+        Ok(store)
+    }
+
+    /// The image that an id, an id's beginning (12 digits at least) or a name in any of its forms means.
+    pub fn find(&self, name: &str) -> Option<Image> {
+        let images = self.images.lock();
+        let digits = name.strip_prefix("sha256:").unwrap_or(name);
+        if digits.len() >= 12 && digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+            let by_id = |image: &&Image| image.id.trim_start_matches("sha256:").starts_with(digits);
+            if let Some(image) = images.values().find(by_id) {
+                return Some(image.clone());
+            }
+        }
+        let full = reference::normalize(name)?;
+        images.values().find(|image| image.names.contains(&full)).cloned()
+    }
+
+    /// Every image, by id.
+    pub fn list(&self) -> Vec<Image> {
+        self.images.lock().values().cloned().collect()
+    }
+
+    /// Where an image's layers are, topmost first, as an overlay wants them.
+    pub fn lower_dirs(&self, image: &Image) -> Vec<PathBuf> {
+        image.layers.iter().rev().map(|layer| self.layer_dir(layer)).collect()
+    }
+
+    /// Adds an image whose layers are there. Its names are taken from the images that had them.
+    pub fn add(&self, mut image: Image) -> Result<Image, ImageError> {
+        let mut images = self.images.lock();
+        let mut changed = images.clone();
+        for other in changed.values_mut() {
+            other.names.retain(|name| !image.names.contains(name));
+        }
+        if let Some(known) = changed.get(&image.id) {
+            image.names.extend(known.names.iter().cloned());
+            image.is_pinned |= known.is_pinned;
+        }
+        changed.insert(image.id.clone(), image.clone());
+        self.write_index(&changed)?;
+        *images = changed;
+        Ok(image)
+    }
+
+    /// Removes a name, or the image if it is given by id or that was its last name; layers that nobody needs go too.
+    /// No error if it is not there. Layers of `in_use` images (ids) stay until their containers are gone.
+    pub fn remove(&self, name: &str, in_use: &BTreeSet<String>) -> Result<(), ImageError> {
+        let Some(image) = self.find(name) else { return Ok(()) };
+        let mut images = self.images.lock();
+        let mut changed = images.clone();
+        let full = reference::normalize(name).filter(|full| image.names.contains(full));
+        let is_last = match (&full, changed.get_mut(&image.id)) {
+            (Some(full), Some(known)) => {
+                known.names.remove(full);
+                known.names.is_empty()
+            }
+            _ => true,
+        };
+        if is_last {
+            changed.remove(&image.id);
+        }
+        self.write_index(&changed)?;
+        *images = changed;
+        let mut needed: BTreeSet<String> =
+            images.values().flat_map(|image| image.layers.iter().cloned()).collect();
+        if in_use.contains(&image.id) {
+            needed.extend(image.layers.iter().cloned());
+        }
+        drop(images);
+        image
+            .layers
+            .iter()
+            .filter(|layer| !needed.contains(*layer))
+            .try_for_each(|layer| self.remove_layer(layer))
+    }
+
+    /// The directory of the store.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Whether a layer is there.
+    pub(crate) fn has_layer(&self, digest: &str) -> bool {
+        self.layer_dir(digest).exists()
+    }
+
+    /// Keeps an unpacked directory as the layer `digest`.
+    pub(crate) fn adopt_layer(&self, unpacked: &Path, digest: &str) -> Result<(), ImageError> {
+        let file = fs::File::open(unpacked).map_err(ImageError::io("open an unpacked layer"))?;
+        nix::unistd::syncfs(&file).map_err(|errno| ImageError::io("sync a layer")(errno.into()))?;
+        let target = self.layer_dir(digest);
+        match fs::rename(unpacked, &target) {
+            // Somebody else unpacked the same layer meanwhile.
+            Err(_) if target.exists() => {
+                fs::remove_dir_all(unpacked).map_err(ImageError::io("remove a spare layer"))
+            }
+            other => other.map_err(ImageError::io("keep a layer")),
+        }
+    }
+
+    /// A fresh path for something that is not whole yet.
+    pub(crate) fn temporary(&self, random: &base::Random) -> PathBuf {
+        self.root.join("tmp").join(random.uuid())
+    }
+
+    /// Short, since an overlay's options have 4,096 bytes: half of the digest is plenty.
+    fn layer_dir(&self, digest: &str) -> PathBuf {
+        self.root.join("layers").join(digest.get(..32).unwrap_or(digest))
+    }
+
+    fn remove_layer(&self, digest: &str) -> Result<(), ImageError> {
+        match fs::remove_dir_all(self.layer_dir(digest)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(ImageError::io("remove a layer")(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn clear_temporary(&self) -> Result<(), ImageError> {
+        let tmp = self.root.join("tmp");
+        fs::remove_dir_all(&tmp)
+            .and_then(|()| fs::create_dir(&tmp))
+            .map_err(ImageError::io("clear temporary files"))
+    }
+
+    fn write_index(&self, images: &BTreeMap<String, Image>) -> Result<(), ImageError> {
+        let list: Vec<&Image> = images.values().collect();
+        let write = || {
+            let bytes = serde_json::to_vec(&list)?;
+            let temporary = self.root.join("tmp").join("index.json");
+            fs::write(&temporary, bytes)?;
+            fs::File::open(&temporary)?.sync_all()?;
+            fs::rename(&temporary, self.root.join("index.json"))?;
+            fs::File::open(&self.root)?.sync_all()
+        };
+        write().map_err(ImageError::io("write the image index"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,232 @@
+use std::io::Cursor;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+
+use sha2::{Digest, Sha256};
+
+use super::import::{Hints, import, import_dir};
+use super::unpack::{hex, unpack};
+use super::*;
+
+type Row<'a> = (&'a str, tar::EntryType, u32, &'a str);
+
+/// A tar of rows: path, kind, mode, contents or link target. Paths are written as they are, also bad ones.
+fn archive(rows: &[Row<'_>]) -> Vec<u8> {
+    let mut builder = tar::Builder::new(Vec::new());
+    for (path, kind, mode, text) in rows {
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(*kind);
+        header.set_mode(*mode);
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_mtime(1_000);
+        header.as_gnu_mut().unwrap().name[..path.len()].copy_from_slice(path.as_bytes());
+        let is_link = kind.is_symlink() || kind.is_hard_link();
+        if is_link {
+            header.as_gnu_mut().unwrap().linkname[..text.len()].copy_from_slice(text.as_bytes());
+        }
+        let data = if is_link { &[][..] } else { text.as_bytes() };
+        header.set_size(data.len() as u64);
+        header.set_cksum();
+        builder.append(&header, data).unwrap();
+    }
+    builder.into_inner().unwrap()
+}
+
+use tar::EntryType as T;
+
+fn unpacked(rows: &[Row<'_>]) -> (tempfile::TempDir, Result<unpack::Unpacked, ImageError>) {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    unpack::make_root(&root).unwrap();
+    let result = unpack(Cursor::new(archive(rows)), &root);
+    (dir, result)
+}
+
+#[test]
+fn modes_times_and_links_are_kept() {
+    let (dir, result) = unpacked(&[
+        ("d/", T::Directory, 0o1777, ""),
+        ("d/file", T::Regular, 0o4755, "text"),
+        ("d/hard", T::Link, 0o644, "d/file"),
+        ("soft", T::Symlink, 0o777, "/d/file"),
+        ("implied/parent/file", T::Regular, 0o600, "x"),
+    ]);
+    assert_eq!(result.unwrap().size_bytes, 5);
+    let root = dir.path().join("root");
+    let file = root.join("d/file").metadata().unwrap();
+    assert_eq!((file.permissions().mode() & 0o7777, file.mtime(), file.nlink()), (0o4755, 1_000, 2));
+    let d = root.join("d").metadata().unwrap();
+    assert_eq!((d.permissions().mode() & 0o7777, d.mtime()), (0o1777, 1_000));
+    assert_eq!(fs::read_link(root.join("soft")).unwrap(), Path::new("/d/file"));
+    assert!(root.join("implied/parent/file").exists());
+}
+
+#[test]
+fn nothing_leaves_the_layer() {
+    let outside = tempfile::tempdir().unwrap();
+    let target = outside.path().to_str().unwrap();
+    for rows in [
+        &[("../evil", T::Regular, 0o644, "x")][..],
+        &[("a/../../evil", T::Regular, 0o644, "x")][..],
+        &[("hard", T::Link, 0o644, "../../etc/passwd")][..],
+        &[("f", T::Regular, 0o644, "x"), ("f/evil", T::Regular, 0o644, "x")][..],
+        &[("l", T::Symlink, 0o777, "l"), ("l/evil", T::Regular, 0o644, "x")][..],
+    ] {
+        let (dir, result) = unpacked(rows);
+        assert!(
+            matches!(result, Err(ImageError::Invalid(_) | ImageError::Io { .. })),
+            "{rows:?}: {result:?}"
+        );
+        assert!(!dir.path().join("evil").exists());
+    }
+    // A link outwards is followed inside.
+    let (dir, result) = unpacked(&[
+        ("out", T::Symlink, 0o777, target),
+        ("out/evil", T::Regular, 0o644, "x"),
+        ("/abs", T::Regular, 0o644, "y"),
+    ]);
+    result.unwrap();
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+    assert!(dir.path().join("root").join(target.trim_start_matches('/')).join("evil").exists());
+    assert!(dir.path().join("root/abs").exists());
+}
+
+#[test]
+fn whiteouts_become_what_overlayfs_reads() {
+    let (dir, result) = unpacked(&[
+        ("d/", T::Directory, 0o755, ""),
+        ("d/.wh.gone", T::Regular, 0o644, ""),
+        ("d/.wh..wh..opq", T::Regular, 0o644, ""),
+    ]);
+    result.unwrap();
+    let gone = dir.path().join("root/d/gone").metadata().unwrap();
+    assert!(gone.file_type().is_char_device() && gone.rdev() == 0);
+    assert!(!dir.path().join("root/d/.wh.gone").exists());
+}
+
+fn store() -> (tempfile::TempDir, ImageStore, base::Random) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = ImageStore::open(dir.path()).unwrap();
+    (dir, store, base::Random::seeded(1))
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    use std::io::Write;
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn digest(bytes: &[u8]) -> String {
+    format!("sha256:{}", hex(&Sha256::digest(bytes)))
+}
+
+fn config_of(layer: &[u8]) -> String {
+    serde_json::json!({
+        "config": { "Cmd": ["/bin/x"], "Env": null, "User": "7" },
+        "rootfs": { "type": "layers", "diff_ids": [digest(layer)] },
+    })
+    .to_string()
+}
+
+#[test]
+fn a_docker_archive_becomes_an_image_that_survives_reopening() {
+    let (dir, store, random) = store();
+    let layer = archive(&[("bin/x", T::Regular, 0o755, "program")]);
+    let layer_text = text(&layer);
+    let config = config_of(&layer);
+    let manifest = r#"[{"Config":"c.json","RepoTags":["a/b:1"],"Layers":["l/layer.tar"]}]"#;
+    let tar = archive(&[
+        ("l/layer.tar", T::Regular, 0o644, &layer_text),
+        ("c.json", T::Regular, 0o644, &config),
+        ("manifest.json", T::Regular, 0o644, manifest),
+    ]);
+    let images = import(&store, Cursor::new(gzip(&tar)), &Hints::default(), &random).unwrap();
+    assert_eq!(images[0].config.cmd, ["/bin/x"]);
+    assert_eq!(images[0].id, digest(config.as_bytes()));
+    drop(store);
+    let store = ImageStore::open(dir.path()).unwrap();
+    let image = store.find("a/b:1").unwrap();
+    assert_eq!(image, images[0]);
+    assert_eq!(store.find(&image.id).unwrap(), image);
+    assert_eq!(store.find(&image.id[7..19]).unwrap(), image);
+    assert!(store.lower_dirs(&image)[0].join("bin/x").exists());
+    store.remove("a/b:1", &BTreeSet::from([image.id.clone()])).unwrap();
+    assert!(store.find("a/b:1").is_none());
+    assert!(store.lower_dirs(&image)[0].exists(), "a container still needs it");
+    store.add(image.clone()).unwrap();
+    store.remove(&image.id, &BTreeSet::new()).unwrap();
+    assert!(!store.lower_dirs(&image)[0].exists());
+    store.remove("a/b:1", &BTreeSet::new()).unwrap();
+}
+
+#[test]
+fn an_oci_layout_is_read_from_directory_and_tar_for_this_platform() {
+    let layer = gzip(&archive(&[("x", T::Regular, 0o644, "y")]));
+    let config = config_of(&archive(&[("x", T::Regular, 0o644, "y")]));
+    let (layer_digest, config_digest) = (digest(&layer), digest(config.as_bytes()));
+    let manifest = serde_json::json!({
+        "config": { "digest": config_digest }, "layers": [{ "digest": layer_digest }]
+    })
+    .to_string();
+    let index = serde_json::json!({ "manifests": [
+        { "digest": digest(b"none"), "platform": { "os": "windows", "architecture": "amd64" } },
+        { "digest": digest(manifest.as_bytes()), "mediaType": "application/vnd.oci.image.manifest.v1+json",
+          "annotations": { "org.opencontainers.image.ref.name": "example.com/x:2" } },
+    ]})
+    .to_string();
+    let (dir, store, random) = store();
+    let layout = dir.path().join("layout");
+    fs::create_dir_all(layout.join("blobs/sha256")).unwrap();
+    fs::write(layout.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#).unwrap();
+    fs::write(layout.join("index.json"), &index).unwrap();
+    for blob in [layer.as_slice(), config.as_bytes(), manifest.as_bytes()] {
+        fs::write(layout.join("blobs/sha256").join(&digest(blob)[7..]), blob).unwrap();
+    }
+    let images = import_dir(&store, &layout, &Hints::default(), &random).unwrap();
+    assert!(images[0].names.contains("example.com/x:2"));
+    let mut tar = tar::Builder::new(Vec::new());
+    tar.append_dir_all(".", &layout).unwrap();
+    let again = import(&store, Cursor::new(tar.into_inner().unwrap()), &Hints::default(), &random).unwrap();
+    assert_eq!(again[0].id, images[0].id);
+    // A blob that is not what its name says.
+    fs::write(layout.join("blobs/sha256").join(&config_digest[7..]), "{}").unwrap();
+    let error = import_dir(&store, &layout, &Hints::default(), &random).unwrap_err().to_string();
+    assert_eq!(error, format!("invalid image: the blob {config_digest} is damaged"));
+}
+
+#[test]
+fn broken_archives_are_invalid_and_leave_nothing() {
+    let (dir, store, random) = store();
+    let named = Hints { name: Some("x".into()), ..Hints::default() };
+    let bad_layer = r#"[{"Config":"c.json","RepoTags":["a:1"],"Layers":["l.tar"]}]"#;
+    let config = config_of(b"another layer");
+    for (name, bytes, hints) in [
+        ("text", b"no tar at all".to_vec(), &named),
+        ("gzip of nothing", vec![0x1f, 0x8b, 0], &named),
+        ("no name", archive(&[("x", T::Regular, 0o644, "y")]), &Hints::default()),
+        ("bad manifest", archive(&[("manifest.json", T::Regular, 0o644, "{")]), &named),
+        (
+            "wrong digest",
+            archive(&[
+                ("manifest.json", T::Regular, 0o644, bad_layer),
+                ("c.json", T::Regular, 0o644, &config),
+                ("l.tar", T::Regular, 0o644, ""),
+            ]),
+            &named,
+        ),
+    ] {
+        let result = import(&store, Cursor::new(bytes), hints, &random);
+        assert!(result.is_err(), "{name}");
+    }
+    assert!(store.list().is_empty());
+    drop(store);
+    ImageStore::open(dir.path()).unwrap();
+    assert_eq!(fs::read_dir(dir.path().join("tmp")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(dir.path().join("layers")).unwrap().count(), 0);
+}
+
+/// Tars in tests hold zeros and ASCII only.
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}

@@ -1,0 +1,41 @@
+//! The seam to the Pod network: who gives a sandbox its addresses.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use cri::v1;
+
+/// What a network needs to know of a sandbox.
+#[derive(Clone, Debug)]
+pub struct SandboxNetwork {
+    /// The sandbox's id, CNI's container id.
+    pub id: String,
+    /// The network namespace.
+    pub netns: PathBuf,
+    /// The Pod's name, namespace and uid.
+    pub metadata: v1::PodSandboxMetadata,
+    /// Ports of the host that lead to the Pod.
+    pub port_mappings: Vec<v1::PortMapping>,
+    /// The Pod's annotations.
+    pub annotations: std::collections::HashMap<String, String>,
+}
+
+/// Gives sandboxes their network. Every call may be repeated. Source: CNI's ADD, DEL and CHECK.
+#[async_trait]
+pub trait PodNetwork: Send + Sync + 'static {
+    /// Connects a sandbox and returns its addresses, the primary one first.
+    ///
+    /// # Errors
+    /// A message for people; what was done is taken back by [`PodNetwork::remove`].
+    async fn add(&self, sandbox: &SandboxNetwork) -> Result<Vec<IpAddr>, String>;
+
+    /// Disconnects a sandbox; no error if it is not connected.
+    ///
+    /// # Errors
+    /// A message for people.
+    async fn remove(&self, sandbox: &SandboxNetwork) -> Result<(), String>;
+
+    /// Why the network cannot connect sandboxes now, if so. Source: CRI's `NetworkReady` condition.
+    async fn not_ready(&self) -> Option<String>;
+}

@@ -1,0 +1,228 @@
+//! The OCI runtime configuration of a container, made from CRI's configuration and the image's.
+//!
+//! Pure: what depends on the host comes in with [`Input`].
+
+mod capabilities;
+mod mounts;
+mod resources;
+
+use std::path::{Path, PathBuf};
+
+use cri::v1;
+use serde_json::{Value, json};
+
+pub use capabilities::{DEFAULT_CAPABILITIES, capabilities};
+
+use crate::images::ImageConfig;
+use crate::shim::layout::{SeccompProfile, Security};
+use crate::users::User;
+
+/// `PATH` of containers whose image sets none, as containerd's.
+pub const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The PID namespace of a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PidNamespace {
+    /// A new one.
+    Own,
+    /// The host's.
+    Host,
+    /// The one at this path.
+    Path(PathBuf),
+}
+
+/// A device node of the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostDevice {
+    /// Where the container has it.
+    pub path: String,
+    /// Block instead of character.
+    pub is_block: bool,
+    /// Major number.
+    pub major: u64,
+    /// Minor number.
+    pub minor: u64,
+    /// Permission bits.
+    pub mode: u32,
+    /// What the container may do: `r`, `w`, `m`.
+    pub access: String,
+}
+
+/// All that a container's configuration is made from.
+#[derive(Debug)]
+pub struct Input<'a> {
+    /// CRI's configuration.
+    pub config: &'a v1::ContainerConfig,
+    /// The image's configuration.
+    pub image: &'a ImageConfig,
+    /// The root file system.
+    pub rootfs: &'a Path,
+    /// From the root of the hierarchies.
+    pub cgroup: &'a str,
+    /// The Pod's host name.
+    pub hostname: &'a str,
+    /// Files and directories of the sandbox: where the container has them, where they are.
+    pub sandbox_files: &'a [(String, PathBuf)],
+    /// The PID namespace.
+    pub pid_namespace: PidNamespace,
+    /// Whether the host's controllers have the v2 interface.
+    pub is_cgroup_v2: bool,
+    /// Every capability of this process, `CAP_` names.
+    pub all_capabilities: &'a [String],
+    /// Devices asked for, or all of the host for a privileged container.
+    pub devices: &'a [HostDevice],
+}
+
+/// A container's configuration and what the shim does beside it.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// The OCI document.
+    pub spec: Value,
+    /// What the shim applies itself.
+    pub security: Security,
+}
+
+/// Makes the configuration for a process of `user`.
+///
+/// # Errors
+/// A message for people, about a request that cannot be carried out.
+pub(crate) fn spec(input: &Input<'_>, user: &User) -> Result<Output, String> {
+    let security = security(input)?;
+    let process = process(input, user, &security)?;
+    let context = security_context(input.config);
+    let privileged = context.privileged;
+    let mounts = mounts::mounts(input)?;
+    let propagation = mounts::rootfs_propagation(input.config);
+    let mut linux = json!({
+        "cgroupsPath": input.cgroup,
+        "namespaces": namespaces(input),
+        "resources": resources::resources(input),
+        "devices": input.devices.iter().map(device).collect::<Vec<_>>(),
+        "maskedPaths": if privileged { &[][..] } else { &context.masked_paths[..] },
+        "readonlyPaths": if privileged { &[][..] } else { &context.readonly_paths[..] },
+    });
+    if let Some(propagation) = propagation {
+        linux["rootfsPropagation"] = json!(propagation);
+    }
+    let spec = json!({
+        "ociVersion": "1.2.0",
+        "root": { "path": input.rootfs, "readonly": context.readonly_rootfs },
+        "process": process,
+        "mounts": mounts,
+        "linux": linux,
+    });
+    Ok(Output { spec, security })
+}
+
+/// The OCI process of an exec in a container whose process was `process`.
+pub fn exec_process(process: &Value, command: &[String], tty: bool) -> Value {
+    let mut process = process.clone();
+    process["args"] = json!(command);
+    process["terminal"] = json!(tty);
+    let env = process["env"].as_array().cloned().unwrap_or_default();
+    let mut env: Vec<Value> = env.into_iter().filter(|var| tty || var != "TERM=xterm").collect();
+    if tty && !env.iter().any(|var| var.as_str().is_some_and(|var| var.starts_with("TERM="))) {
+        env.push(json!("TERM=xterm"));
+    }
+    process["env"] = json!(env);
+    process
+}
+
+fn process(input: &Input<'_>, user: &User, security: &Security) -> Result<Value, String> {
+    let config = input.config;
+    let args = args(config, input.image);
+    if args.is_empty() {
+        return Err("no command specified".to_owned());
+    }
+    let cwd = [config.working_dir.as_str(), input.image.working_dir.as_str(), "/"];
+    let cwd = cwd.into_iter().find(|cwd| !cwd.is_empty()).unwrap_or("/");
+    let way_there = capabilities::with_way_there(&security.capabilities);
+    Ok(json!({
+        "terminal": config.tty,
+        "user": { "uid": user.uid, "gid": user.gid, "additionalGids": user.groups },
+        "args": args,
+        "env": env(input, &user.home),
+        "cwd": cwd,
+        "capabilities": { "bounding": way_there, "effective": way_there, "permitted": way_there },
+        "noNewPrivileges": security_context(config).no_new_privs,
+    }))
+}
+
+/// Command and arguments: CRI's command replaces the image's entrypoint and its command both.
+fn args(config: &v1::ContainerConfig, image: &ImageConfig) -> Vec<String> {
+    if !config.command.is_empty() {
+        return [config.command.as_slice(), &config.args].concat();
+    }
+    let arguments = if config.args.is_empty() { &image.cmd } else { &config.args };
+    [image.entrypoint.as_slice(), arguments].concat()
+}
+
+/// The image's environment with CRI's on top.
+fn env(input: &Input<'_>, home: &str) -> Vec<String> {
+    let mut env: Vec<(String, String)> = vec![("PATH".to_owned(), DEFAULT_PATH.to_owned())];
+    if !input.hostname.is_empty() {
+        env.push(("HOSTNAME".to_owned(), input.hostname.to_owned()));
+    }
+    if input.config.tty {
+        env.push(("TERM".to_owned(), "xterm".to_owned()));
+    }
+    let from_image = input.image.env.iter().filter_map(|var| var.split_once('='));
+    let from_cri = input.config.envs.iter().map(|var| (var.key.as_str(), var.value.as_str()));
+    for (key, value) in from_image.chain(from_cri) {
+        match env.iter_mut().find(|(known, _)| known == key) {
+            Some((_, known)) => value.clone_into(known),
+            None => env.push((key.to_owned(), value.to_owned())),
+        }
+    }
+    if !env.iter().any(|(key, _)| key == "HOME") {
+        env.push(("HOME".to_owned(), home.to_owned()));
+    }
+    env.into_iter().map(|(key, value)| format!("{key}={value}")).collect()
+}
+
+/// Network, IPC and UTS namespaces come from the shim, which is in them.
+fn namespaces(input: &Input<'_>) -> Vec<Value> {
+    let mut namespaces = vec![json!({ "type": "mount" })];
+    match &input.pid_namespace {
+        PidNamespace::Own => namespaces.push(json!({ "type": "pid" })),
+        PidNamespace::Path(path) => namespaces.push(json!({ "type": "pid", "path": path })),
+        PidNamespace::Host => {}
+    }
+    if input.is_cgroup_v2 && !security_context(input.config).privileged {
+        namespaces.push(json!({ "type": "cgroup" }));
+    }
+    namespaces
+}
+
+fn device(device: &HostDevice) -> Value {
+    json!({
+        "path": device.path,
+        "type": if device.is_block { "b" } else { "c" },
+        "major": device.major,
+        "minor": device.minor,
+        "fileMode": device.mode,
+    })
+}
+
+fn security(input: &Input<'_>) -> Result<Security, String> {
+    use v1::security_profile::ProfileType;
+    let context = security_context(input.config);
+    let profile = context.seccomp.as_ref().map_or(ProfileType::Unconfined, v1::SecurityProfile::profile_type);
+    let seccomp = match profile {
+        _ if context.privileged => SeccompProfile::Unconfined,
+        ProfileType::Unconfined => SeccompProfile::Unconfined,
+        ProfileType::RuntimeDefault => SeccompProfile::RuntimeDefault,
+        ProfileType::Localhost => {
+            return Err("seccomp profiles of type Localhost are not supported by this runtime".to_owned());
+        }
+    };
+    let capabilities = capabilities::capabilities(&context, input.all_capabilities)?;
+    Ok(Security { capabilities, seccomp })
+}
+
+pub(crate) fn security_context(config: &v1::ContainerConfig) -> v1::LinuxContainerSecurityContext {
+    config.linux.as_ref().and_then(|linux| linux.security_context.clone()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

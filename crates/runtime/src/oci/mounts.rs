@@ -1,0 +1,88 @@
+//! What a container sees beside its root file system.
+
+use cri::v1::{self, MountPropagation};
+use serde_json::{Value, json};
+
+use super::Input;
+
+/// The file systems that every container has.
+fn defaults(input: &Input<'_>) -> Vec<Value> {
+    let sys = if super::security_context(input.config).privileged { "rw" } else { "ro" };
+    let mut mounts = vec![
+        mount("/proc", "proc", "proc", &["nosuid", "noexec", "nodev"]),
+        mount("/dev", "tmpfs", "tmpfs", &["nosuid", "strictatime", "mode=755", "size=65536k"]),
+        mount(
+            "/dev/pts",
+            "devpts",
+            "devpts",
+            &["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"],
+        ),
+        mount("/dev/mqueue", "mqueue", "mqueue", &["nosuid", "noexec", "nodev"]),
+        mount("/sys", "sysfs", "sysfs", &["nosuid", "noexec", "nodev", sys]),
+    ];
+    if input.is_cgroup_v2 {
+        mounts.push(mount(
+            "/sys/fs/cgroup",
+            "cgroup",
+            "cgroup",
+            &["nosuid", "noexec", "nodev", "relatime", sys],
+        ));
+    }
+    mounts
+}
+
+/// All mounts in the order in which they are made: shorter paths first, so that none hides another.
+pub(super) fn mounts(input: &Input<'_>) -> Result<Vec<Value>, String> {
+    let asked = |path: &str| input.config.mounts.iter().any(|mount| same_path(&mount.container_path, path));
+    let mut mounts: Vec<Value> = defaults(input)
+        .into_iter()
+        .filter(|mount| !asked(mount["destination"].as_str().unwrap_or_default()))
+        .collect();
+    for (path, source) in input.sandbox_files.iter().filter(|(path, _)| !asked(path)) {
+        let source = source.to_string_lossy();
+        mounts.push(mount(path, "bind", &source, &["rbind", "rprivate", "rw"]));
+    }
+    let mut wanted: Vec<&v1::Mount> = input.config.mounts.iter().collect();
+    wanted.sort_by_key(|mount| mount.container_path.split('/').filter(|part| !part.is_empty()).count());
+    for wanted in wanted {
+        mounts.push(bind(wanted)?);
+    }
+    Ok(mounts)
+}
+
+fn bind(wanted: &v1::Mount) -> Result<Value, String> {
+    if !wanted.container_path.starts_with('/') {
+        return Err(format!("mount path {:?} must be absolute", wanted.container_path));
+    }
+    if wanted.host_path.is_empty() {
+        return Err(format!("mount at {} has no source on the host", wanted.container_path));
+    }
+    let propagation = match wanted.propagation() {
+        MountPropagation::PropagationPrivate => "rprivate",
+        MountPropagation::PropagationHostToContainer => "rslave",
+        MountPropagation::PropagationBidirectional => "rshared",
+    };
+    let access = match (wanted.readonly, wanted.recursive_read_only) {
+        (true, true) => "rro",
+        (true, false) => "ro",
+        (false, _) => "rw",
+    };
+    Ok(mount(&wanted.container_path, "bind", &wanted.host_path, &["rbind", propagation, access]))
+}
+
+/// Mounts reach a container, or the host from it, only if the root does not hold them back.
+pub(super) fn rootfs_propagation(config: &v1::ContainerConfig) -> Option<&'static str> {
+    let wanted = config.mounts.iter().map(v1::Mount::propagation);
+    if wanted.clone().any(|it| it == MountPropagation::PropagationBidirectional) {
+        return Some("shared");
+    }
+    wanted.clone().any(|it| it == MountPropagation::PropagationHostToContainer).then_some("slave")
+}
+
+fn mount(destination: &str, kind: &str, source: &str, options: &[&str]) -> Value {
+    json!({ "destination": destination, "type": kind, "source": source, "options": options })
+}
+
+fn same_path(a: &str, b: &str) -> bool {
+    a.trim_end_matches('/') == b.trim_end_matches('/')
+}

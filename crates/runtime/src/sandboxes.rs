@@ -1,0 +1,333 @@
+//! Pod sandboxes: run, stop, remove, status.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+
+use cri::{CriError, CriResult, v1};
+use prost::Message;
+use v1::NamespaceMode;
+
+use crate::client::{ShimClient, ShimError};
+use crate::files;
+use crate::network::SandboxNetwork;
+use crate::shim::layout::{self, PodPlan};
+use crate::shim::protocol::Call;
+use crate::state::{Inner, Sandbox, SandboxRecord, Status, blocking, internal};
+
+/// Size of a Pod's `/dev/shm`.
+const SHM_BYTES: u64 = 64 << 20;
+
+impl Inner {
+    pub(crate) async fn run_pod_sandbox(
+        self: &Arc<Self>,
+        request: v1::RunPodSandboxRequest,
+    ) -> CriResult<String> {
+        let config = request.config.ok_or_else(|| CriError::InvalidArgument("config must be set".into()))?;
+        if config.metadata.is_none() {
+            return Err(CriError::InvalidArgument("config.metadata must be set".into()));
+        }
+        if !request.runtime_handler.is_empty() {
+            let handler = request.runtime_handler;
+            return Err(CriError::InvalidArgument(format!("no runtime for {handler:?} is configured")));
+        }
+        let id = self.new_id();
+        let sandbox = Sandbox {
+            id: id.clone(),
+            config,
+            record: SandboxRecord { created_at: self.now(), ..SandboxRecord::default() },
+            shim: None,
+        };
+        let made = self.make(sandbox.clone()).await;
+        match made {
+            Ok(sandbox) => {
+                self.tables.lock().sandboxes.insert(id.clone(), sandbox);
+                self.emit(&id, &id, v1::ContainerEventType::ContainerStartedEvent);
+                Ok(id)
+            }
+            Err(error) => {
+                if let Err(error) = self.take_down(&sandbox).await {
+                    tracing::warn!(sandbox = %id, %error, "cannot take back a failed sandbox");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Namespace and shim first; the network is connected while the shim starts.
+    async fn make(self: &Arc<Self>, sandbox: Sandbox) -> CriResult<Sandbox> {
+        let this = Arc::clone(self);
+        let (mut sandbox, listener) = blocking(move || {
+            let mut sandbox = sandbox;
+            let listener = this.prepare(&mut sandbox).map_err(internal)?;
+            Ok((sandbox, listener))
+        })
+        .await?;
+        let shim = self.spawn_shim(&sandbox, listener).map_err(internal)?;
+        let connected = self.connect(&sandbox).await;
+        let alive =
+            shim.ask(Call::State, Vec::new()).await.map_err(|error| self.shim_failure(&sandbox.id, &error));
+        match connected.and_then(|ips| alive.map(|_| ips)) {
+            Ok(ips) => {
+                sandbox.record.ips = ips;
+                sandbox.record.is_made = true;
+                self.save(&sandbox).map_err(internal)?;
+                sandbox.shim = Some(shim);
+                Ok(sandbox)
+            }
+            Err(error) => {
+                end_shim(&shim).await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Directory, files, namespace and the shim's socket.
+    fn prepare(&self, sandbox: &mut Sandbox) -> io::Result<OwnedFd> {
+        let dir = self.sandbox_dir(&sandbox.id);
+        std::fs::create_dir_all(dir.join("containers"))?;
+        std::fs::create_dir(dir.join(layout::LIBCONTAINER))?;
+        layout::write_whole(&dir.join("config.pb"), &sandbox.config.encode_to_vec())?;
+        let own_network = sandbox.namespaces().network() != NamespaceMode::Node;
+        sandbox.record.netns = own_network.then(|| dir.join("netns"));
+        self.save(sandbox)?;
+        if let Some(netns) = &sandbox.record.netns {
+            sys::netns::NetNs::create(netns).map_err(io::Error::other)?;
+        }
+        let hostname = self.hostname(sandbox);
+        let host = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+        std::fs::write(
+            dir.join("resolv.conf"),
+            files::resolv_conf(sandbox.config.dns_config.as_ref(), &host),
+        )?;
+        std::fs::write(dir.join("hostname"), format!("{hostname}\n"))?;
+        std::fs::copy("/etc/hosts", dir.join("hosts")).or_else(|_| {
+            std::fs::write(dir.join("hosts"), "127.0.0.1 localhost\n::1 localhost\n").map(|()| 0)
+        })?;
+        let own_ipc = sandbox.namespaces().ipc() != NamespaceMode::Node;
+        if own_ipc {
+            std::fs::create_dir(dir.join("shm"))?;
+            sys::mount::tmpfs(&dir.join("shm"), Some(SHM_BYTES), 0o1777).map_err(io::Error::other)?;
+        }
+        let sysctls = sandbox.config.linux.as_ref().map(|linux| linux.sysctls.clone()).unwrap_or_default();
+        let plan = PodPlan {
+            netns: sandbox.record.netns.clone(),
+            hostname: own_network.then_some(hostname),
+            own_ipc,
+            shared_pid: sandbox.namespaces().pid() == NamespaceMode::Pod,
+            shim_cgroup: format!("{}/shims", self.config.cgroup_root),
+            sysctls: sysctls.into_iter().collect(),
+        };
+        layout::write_json(&dir.join(layout::POD_PLAN), &plan)?;
+        sys::descriptors::listen_at(&dir.join(layout::SOCKET)).map_err(io::Error::other)
+    }
+
+    /// The Pod's host name: what is asked for, or the host's.
+    pub(crate) fn hostname(&self, sandbox: &Sandbox) -> String {
+        if !sandbox.config.hostname.is_empty() {
+            return sandbox.config.hostname.clone();
+        }
+        nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+
+    fn spawn_shim(&self, sandbox: &Sandbox, listener: OwnedFd) -> io::Result<ShimClient> {
+        let dir = self.sandbox_dir(&sandbox.id);
+        let log = std::fs::File::create(dir.join(layout::SHIM_LOG))?;
+        let (program, arguments) = self
+            .config
+            .shim_command
+            .split_first()
+            .ok_or_else(|| io::Error::other("no shim command is configured"))?;
+        let mut child = tokio::process::Command::new(program)
+            .args(arguments)
+            .arg(&dir)
+            .env_clear()
+            .stdin(Stdio::from(listener))
+            .stdout(Stdio::null())
+            .stderr(Stdio::from(log))
+            .kill_on_drop(false)
+            .spawn()?;
+        self.config.tasks.spawn("shim", async move {
+            if let Err(error) = child.wait().await {
+                tracing::warn!(%error, "cannot wait for a shim");
+            }
+        });
+        self.shim_client(&sandbox.id, &dir)
+    }
+
+    pub(crate) fn shim_client(&self, id: &str, dir: &Path) -> io::Result<ShimClient> {
+        ShimClient::connect(&dir.join(layout::SOCKET), id.to_owned(), self.weak.clone(), &self.config.tasks)
+    }
+
+    /// What a shim that ended said last.
+    fn shim_failure(&self, id: &str, error: &ShimError) -> CriError {
+        let log = std::fs::read_to_string(self.sandbox_dir(id).join(layout::SHIM_LOG)).unwrap_or_default();
+        match log.trim().lines().last() {
+            Some(line) => CriError::Internal(line.to_owned()),
+            None => CriError::Internal(error.to_string()),
+        }
+    }
+
+    fn network_of(&self, sandbox: &Sandbox) -> Option<SandboxNetwork> {
+        let metadata = sandbox.metadata();
+        // Derived, since the record of a sandbox that failed half-way has none.
+        let netns = self.sandbox_dir(&sandbox.id).join("netns");
+        (sandbox.namespaces().network() != NamespaceMode::Node).then(|| SandboxNetwork {
+            id: sandbox.id.clone(),
+            netns,
+            metadata,
+            port_mappings: sandbox.config.port_mappings.clone(),
+            annotations: sandbox.config.annotations.clone(),
+        })
+    }
+
+    async fn connect(&self, sandbox: &Sandbox) -> CriResult<Vec<String>> {
+        let (Some(network), Some(attachment)) = (&self.config.network, self.network_of(sandbox)) else {
+            return Ok(Vec::new());
+        };
+        let addresses = network.add(&attachment).await.map_err(|error| {
+            CriError::Internal(format!("failed to setup network for sandbox {:?}: {error}", sandbox.id))
+        })?;
+        Ok(addresses.iter().map(ToString::to_string).collect())
+    }
+
+    pub(crate) fn save(&self, sandbox: &Sandbox) -> io::Result<()> {
+        layout::write_json(&self.sandbox_dir(&sandbox.id).join("sandbox.json"), &sandbox.record)
+    }
+
+    /// Stops every container and disconnects the network. May be repeated; no error if there is no such sandbox.
+    pub(crate) async fn stop_pod_sandbox(self: &Arc<Self>, id: &str) -> CriResult<()> {
+        let Ok(sandbox) = self.sandbox(id) else { return Ok(()) };
+        if sandbox.record.is_stopped {
+            return Ok(());
+        }
+        for container in self.containers_of(&sandbox.id) {
+            self.stop_container(&container.id, 0).await?;
+        }
+        let mut stopped = sandbox.clone();
+        stopped.record.is_stopped = true;
+        stopped.shim = None;
+        self.save(&stopped).map_err(internal)?;
+        // Before the shim ends, so that its end surprises nobody.
+        self.tables.lock().sandboxes.insert(stopped.id.clone(), stopped);
+        if let Some(shim) = &sandbox.shim {
+            end_shim(shim).await?;
+        }
+        self.take_down(&sandbox).await?;
+        self.emit(&sandbox.id, &sandbox.id, v1::ContainerEventType::ContainerStoppedEvent);
+        Ok(())
+    }
+
+    /// Network, namespace and mounts; the directory stays. May be repeated.
+    pub(crate) async fn take_down(self: &Arc<Self>, sandbox: &Sandbox) -> CriResult<()> {
+        if let (Some(network), Some(attachment)) = (&self.config.network, self.network_of(sandbox)) {
+            network.remove(&attachment).await.map_err(|error| {
+                CriError::Internal(format!("failed to destroy network for sandbox {:?}: {error}", sandbox.id))
+            })?;
+        }
+        let dir = self.sandbox_dir(&sandbox.id);
+        let is_known = self.tables.lock().sandboxes.contains_key(&sandbox.id);
+        blocking(move || {
+            let unmount = || {
+                sys::netns::delete(&dir.join("netns"))?;
+                sys::mount::detach(&dir.join("shm"))
+            };
+            unmount().map_err(internal)?;
+            if !is_known && dir.exists() {
+                std::fs::remove_dir_all(&dir).map_err(internal)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Stops the sandbox if need be and forgets it with its containers.
+    pub(crate) async fn remove_pod_sandbox(self: &Arc<Self>, id: &str) -> CriResult<()> {
+        let Ok(sandbox) = self.sandbox(id) else { return Ok(()) };
+        self.stop_pod_sandbox(&sandbox.id).await?;
+        for container in self.containers_of(&sandbox.id) {
+            self.remove_container(&container.id).await?;
+        }
+        let dir = self.sandbox_dir(&sandbox.id);
+        let parent = self.cgroup_parent(&sandbox);
+        blocking(move || {
+            crate::cgroups::remove_if_empty(&parent);
+            std::fs::remove_dir_all(&dir).map_err(internal)
+        })
+        .await?;
+        let event = self.event(&sandbox.id, &sandbox.id, v1::ContainerEventType::ContainerDeletedEvent);
+        self.tables.lock().sandboxes.remove(&sandbox.id);
+        self.publish(event);
+        Ok(())
+    }
+
+    pub(crate) fn cgroup_parent(&self, sandbox: &Sandbox) -> String {
+        let parent =
+            sandbox.config.linux.as_ref().map(|linux| linux.cgroup_parent.as_str()).unwrap_or_default();
+        if parent.is_empty() { self.config.cgroup_root.clone() } else { parent.to_owned() }
+    }
+
+    pub(crate) fn pod_sandbox_status(&self, sandbox: &Sandbox) -> v1::PodSandboxStatus {
+        let (first, rest) = sandbox.record.ips.split_first().map_or((None, &[][..]), |(a, b)| (Some(a), b));
+        let additional_ips = rest.iter().map(|ip| v1::PodIp { ip: ip.clone() }).collect();
+        v1::PodSandboxStatus {
+            id: sandbox.id.clone(),
+            metadata: sandbox.config.metadata.clone(),
+            state: sandbox_state(sandbox).into(),
+            created_at: sandbox.record.created_at,
+            network: Some(v1::PodSandboxNetworkStatus {
+                ip: first.cloned().unwrap_or_default(),
+                additional_ips,
+            }),
+            linux: Some(v1::LinuxPodSandboxStatus {
+                namespaces: Some(v1::Namespace { options: Some(sandbox.namespaces()) }),
+            }),
+            labels: sandbox.config.labels.clone(),
+            annotations: sandbox.config.annotations.clone(),
+            runtime_handler: sandbox.record.handler.clone(),
+        }
+    }
+
+    /// A shim ended without being told to: its containers have nobody who would tell of their end.
+    pub(crate) fn shim_lost(&self, id: &str) {
+        let Some(this) = self.weak.upgrade() else { return };
+        if self.config.tasks.is_stopping() {
+            return;
+        }
+        let was_ready = {
+            let mut tables = self.tables.lock();
+            tables.sandboxes.get_mut(id).is_some_and(|sandbox| sandbox.shim.take().is_some())
+        };
+        if !was_ready {
+            return;
+        }
+        tracing::warn!(sandbox = %id, "the pod's shim ended; killing what it left");
+        let id = id.to_owned();
+        self.config.tasks.spawn("lost shim", async move {
+            for container in this.containers_of(&id) {
+                if matches!(*container.status.borrow(), Status::Running(..)) {
+                    this.kill_orphan(&container).await;
+                }
+            }
+            this.emit(&id, &id, v1::ContainerEventType::ContainerStoppedEvent);
+        });
+    }
+}
+
+/// Has the shim kill what it has and end. No error if it is gone.
+pub(crate) async fn end_shim(shim: &ShimClient) -> CriResult<()> {
+    match shim.ask(Call::Shutdown, Vec::new()).await {
+        Ok(_) | Err(ShimError::Gone) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+pub(crate) fn sandbox_state(sandbox: &Sandbox) -> v1::PodSandboxState {
+    if sandbox.shim.is_some() {
+        v1::PodSandboxState::SandboxReady
+    } else {
+        v1::PodSandboxState::SandboxNotready
+    }
+}

@@ -1,0 +1,376 @@
+//! One container in the shim: created and started by libcontainer, its output pumped, its end recorded.
+//!
+//! Creation and start are one step (containerd does the same): a process that is created but not started would hold
+//! copies of every descriptor that the shim has.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use libcontainer::container::builder::ContainerBuilder;
+use libcontainer::syscall::syscall::SyscallType;
+use sys::descriptors;
+
+use super::executor::Payload;
+use super::layout::{self, ContainerPlan, Exited, Started};
+use super::logs::{Lines, Log, Stream};
+
+/// Most bytes read from an output at once.
+const READ_BYTES: usize = 16 << 10;
+
+/// A container that was started.
+pub(super) struct Container {
+    pub(super) pid: i32,
+    pub(super) plan: ContainerPlan,
+    pub(super) outputs: Vec<Output>,
+    /// The writing end of the container's stdin.
+    pub(super) stdin: Option<OwnedFd>,
+    /// The controlling end of the container's terminal.
+    pub(super) terminal: Option<OwnedFd>,
+    pub(super) exited: bool,
+    log: Option<Log>,
+}
+
+/// One stream of output on its way to the log and to whoever is attached.
+pub(super) struct Output {
+    pub(super) fd: OwnedFd,
+    pub(super) attachments: Vec<Attachment>,
+    stream: Stream,
+    lines: Lines,
+}
+
+/// A copy of an output. While it has bytes pending the output is not read: what an attached client does not take
+/// holds the container up, as its terminal would.
+pub(super) struct Attachment {
+    pub(super) fd: OwnedFd,
+    pub(super) pending: Vec<u8>,
+}
+
+/// Why a container or an exec could not be started; `Display` is for people.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StartError {
+    #[error("cannot prepare the container's {what}")]
+    Prepare { what: &'static str, source: Box<dyn std::error::Error + Send + Sync> },
+    #[error("cannot create the container: {0}")]
+    Create(String),
+    #[error("{0}")]
+    Payload(String),
+}
+
+fn prepare<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+    what: &'static str,
+) -> impl FnOnce(E) -> StartError {
+    move |source| StartError::Prepare { what, source: source.into() }
+}
+
+/// The container's ends of its standard streams.
+struct Streams {
+    stdin: OwnedFd,
+    stdout: OwnedFd,
+    stderr: OwnedFd,
+}
+
+impl Container {
+    /// Creates and starts the container whose plan and specification are in its directory.
+    pub(super) fn start(sandbox: &Path, id: &str) -> Result<(Self, Started), StartError> {
+        let dir = layout::container_dir(sandbox, id);
+        let plan: ContainerPlan = layout::read_json(&dir.join(layout::CONTAINER_PLAN))
+            .and_then(|plan| plan.ok_or_else(|| io::ErrorKind::NotFound.into()))
+            .map_err(prepare("plan"))?;
+        let log = plan.log_path.as_deref().map(Log::open).transpose().map_err(prepare("log"))?;
+        let mut container =
+            Self { pid: 0, plan, outputs: Vec::new(), stdin: None, terminal: None, exited: false, log };
+        let (failure, failure_in) = io::pipe().map_err(prepare("pipe"))?;
+        let payload =
+            Payload { security: container.plan.security.clone(), failure: Some(Arc::new(failure_in.into())) };
+        let root = sandbox.join(layout::LIBCONTAINER);
+        let mut builder = ContainerBuilder::new(id.to_owned(), SyscallType::default())
+            .with_executor(payload)
+            .with_root_path(root)
+            .map_err(create_error)?;
+        let console = if container.plan.tty {
+            let path = dir.join("console.sock");
+            let listener = descriptors::listen_stream_at(&path).map_err(prepare("terminal"))?;
+            builder = builder.with_console_socket(Some(path));
+            Some(listener)
+        } else {
+            let streams = container.pipes().map_err(prepare("pipes"))?;
+            builder =
+                builder.with_stdin(streams.stdin).with_stdout(streams.stdout).with_stderr(streams.stderr);
+            None
+        };
+        let built = builder.as_init(&dir).with_systemd(false).with_detach(true).build();
+        let mut built = built.map_err(create_error)?;
+        container.pid = built.pid().map(nix_pid).unwrap_or_default();
+        if let Some(listener) = console {
+            container.take_terminal(&listener, &dir.join("console.sock")).map_err(prepare("terminal"))?;
+        }
+        adjust_oom_score(container.pid, container.plan.oom_score_adj);
+        built.start().map_err(create_error)?;
+        wait_for_exec(failure.into())?;
+        let started = Started { pid: container.pid, at: now_nanos() };
+        layout::write_json(&dir.join(layout::STARTED), &started).map_err(prepare("state"))?;
+        Ok((container, started))
+    }
+
+    /// Makes the container's pipes; the shim's ends stay in `self`.
+    fn pipes(&mut self) -> io::Result<Streams> {
+        let (stdout, stdout_in) = io::pipe()?;
+        let (stderr, stderr_in) = io::pipe()?;
+        let stdin = if self.plan.stdin {
+            let (stdin, stdin_in) = io::pipe()?;
+            self.stdin = Some(stdin_in.into());
+            stdin.into()
+        } else {
+            OwnedFd::from(File::open("/dev/null")?)
+        };
+        self.add_output(stdout.into(), Stream::Stdout)?;
+        self.add_output(stderr.into(), Stream::Stderr)?;
+        Ok(Streams { stdin, stdout: stdout_in.into(), stderr: stderr_in.into() })
+    }
+
+    fn take_terminal(&mut self, listener: &OwnedFd, path: &Path) -> io::Result<()> {
+        let terminal = receive_terminal(listener, path)?;
+        self.add_output(terminal.try_clone()?, Stream::Stdout)?;
+        self.terminal = Some(terminal);
+        Ok(())
+    }
+
+    fn add_output(&mut self, fd: OwnedFd, stream: Stream) -> io::Result<()> {
+        descriptors::set_nonblocking(&fd).map_err(io::Error::other)?;
+        self.outputs.push(Output { fd, attachments: Vec::new(), stream, lines: Lines::new(stream) });
+        Ok(())
+    }
+
+    /// Copies output from now on to `fd`.
+    pub(super) fn attach(&mut self, fd: OwnedFd, stream: Stream) -> io::Result<()> {
+        descriptors::set_nonblocking(&fd).map_err(io::Error::other)?;
+        if let Some(output) = self.outputs.iter_mut().find(|output| output.stream == stream) {
+            output.attachments.push(Attachment { fd, pending: Vec::new() });
+        }
+        Ok(())
+    }
+
+    /// Moves what output `index` has to log and attachments; an output that ended is dropped.
+    pub(super) fn pump(&mut self, index: usize) {
+        let Some(output) = self.outputs.get_mut(index) else { return };
+        let mut records = Vec::new();
+        let open = output.read_once(&mut records);
+        if !open {
+            output.lines.finish(Timestamp::now(), &mut records);
+            self.outputs.remove(index);
+        }
+        self.write_log(&records);
+    }
+
+    /// Moves everything that is there, without waiting for more.
+    pub(super) fn drain(&mut self) {
+        let mut records = Vec::new();
+        let now = Timestamp::now();
+        self.outputs.retain_mut(|output| {
+            let mut chunk = vec![0; READ_BYTES];
+            loop {
+                match nix::unistd::read(&output.fd, &mut chunk) {
+                    Ok(len) if len > 0 => {
+                        output.accept(chunk.get(..len).unwrap_or_default(), now, &mut records)
+                    }
+                    Err(nix::errno::Errno::EINTR) => {}
+                    Err(nix::errno::Errno::EAGAIN) => return true,
+                    _ => {
+                        output.lines.finish(now, &mut records);
+                        return output.attachments.iter().any(|attachment| !attachment.pending.is_empty());
+                    }
+                }
+            }
+        });
+        self.write_log(&records);
+    }
+
+    /// Opens the log file anew.
+    pub(super) fn reopen_log(&mut self) -> io::Result<()> {
+        self.log.as_mut().map_or(Ok(()), Log::reopen)
+    }
+
+    /// Writes down how the container ended.
+    pub(super) fn record_exit(&mut self, sandbox: &Path, id: &str, code: i32) -> Exited {
+        self.drain();
+        self.exited = true;
+        self.stdin = None;
+        self.terminal = None;
+        let cgroups = sys::cgroup::Cgroups::detect();
+        let oom_killed = cgroups.is_ok_and(|cgroups| cgroups.stats(&self.plan.cgroup).oom_kills > 0);
+        let exited =
+            Exited { code, at: now_nanos(), oom_killed: oom_killed && code != 0, message: String::new() };
+        let path = layout::container_dir(sandbox, id).join(layout::EXITED);
+        if let Err(error) = layout::write_json(&path, &exited) {
+            eprintln!("shim: cannot record the exit of container {id}: {error}");
+        }
+        exited
+    }
+
+    fn write_log(&mut self, records: &[u8]) {
+        let Some(log) = self.log.as_mut().filter(|_| !records.is_empty()) else { return };
+        if let Err(error) = log.write(records) {
+            eprintln!("shim: cannot write a container's log: {error}");
+        }
+    }
+}
+
+impl Output {
+    /// Reads once; false if the output ended.
+    fn read_once(&mut self, records: &mut Vec<u8>) -> bool {
+        let mut chunk = vec![0; READ_BYTES];
+        match nix::unistd::read(&self.fd, &mut chunk) {
+            Ok(len) if len > 0 => {
+                self.accept(chunk.get(..len).unwrap_or_default(), Timestamp::now(), records);
+                true
+            }
+            Err(nix::errno::Errno::EAGAIN | nix::errno::Errno::EINTR) => true,
+            // A terminal whose other end is closed says EIO.
+            _ => false,
+        }
+    }
+
+    fn accept(&mut self, bytes: &[u8], now: Timestamp, records: &mut Vec<u8>) {
+        self.lines.push(bytes, now, records);
+        for attachment in &mut self.attachments {
+            attachment.pending.extend_from_slice(bytes);
+        }
+        self.flush();
+    }
+
+    /// Whether every attachment took what it was given.
+    pub(super) fn is_flushed(&self) -> bool {
+        self.attachments.iter().all(|attachment| attachment.pending.is_empty())
+    }
+
+    /// Gives attachments what they can take; those that are gone are dropped.
+    pub(super) fn flush(&mut self) {
+        self.attachments.retain_mut(Attachment::flush);
+    }
+}
+
+impl Attachment {
+    fn flush(&mut self) -> bool {
+        while !self.pending.is_empty() {
+            match nix::unistd::write(&self.fd, &self.pending) {
+                Ok(len) => drop(self.pending.drain(..len)),
+                Err(nix::errno::Errno::EINTR) => {}
+                Err(nix::errno::Errno::EAGAIN) => return true,
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+}
+
+/// What an exec was started with.
+pub(super) struct ExecStreams {
+    pub(super) stdin: Option<OwnedFd>,
+    pub(super) stdout: Option<OwnedFd>,
+    pub(super) stderr: Option<OwnedFd>,
+}
+
+/// Runs one more process in a container; returns its pid and, if asked for, its terminal.
+pub(super) fn exec(
+    sandbox: &Path,
+    id: &str,
+    container: &Container,
+    process: &Path,
+    streams: Option<ExecStreams>,
+) -> Result<(i32, Option<OwnedFd>), StartError> {
+    let payload = Payload { security: container.plan.security.clone(), failure: None };
+    let mut builder = ContainerBuilder::new(id.to_owned(), SyscallType::default())
+        .with_executor(payload)
+        .with_root_path(sandbox.join(layout::LIBCONTAINER))
+        .map_err(create_error)?;
+    let mut console = None;
+    match streams {
+        Some(streams) => {
+            let null = || File::open("/dev/null").map(OwnedFd::from);
+            let sink = || File::options().write(true).open("/dev/null").map(OwnedFd::from);
+            let or = |fd: Option<OwnedFd>, other: &dyn Fn() -> io::Result<OwnedFd>| fd.map_or_else(other, Ok);
+            builder = builder
+                .with_stdin(or(streams.stdin, &null).map_err(prepare("stdin"))?)
+                .with_stdout(or(streams.stdout, &sink).map_err(prepare("stdout"))?)
+                .with_stderr(or(streams.stderr, &sink).map_err(prepare("stderr"))?);
+        }
+        None => {
+            let path = process.with_extension("sock");
+            console =
+                Some((descriptors::listen_stream_at(&path).map_err(prepare("terminal"))?, path.clone()));
+            builder = builder.with_console_socket(Some(path));
+        }
+    }
+    let built = builder.as_tenant().with_detach(true).with_process(Some(process)).build();
+    let link = sandbox.join(layout::LIBCONTAINER).join(id).join("console-socket");
+    remove_if_there(&link).map_err(prepare("terminal"))?;
+    let pid = built.map_err(create_error)?;
+    let terminal = console.map(|(listener, path)| receive_terminal(&listener, &path)).transpose();
+    Ok((nix_pid(pid), terminal.map_err(prepare("terminal"))?))
+}
+
+fn receive_terminal(listener: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
+    let connection = descriptors::accept(listener.as_fd()).map_err(io::Error::other)?;
+    remove_if_there(path)?;
+    let (_, mut received) = descriptors::receive(connection.as_fd(), &mut [0; 64])?;
+    let terminal = received.pop().ok_or_else(|| io::Error::other("no terminal came from the container"))?;
+    descriptors::set_nonblocking(&terminal).map_err(io::Error::other)?;
+    Ok(terminal)
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The payload says on the pipe why it could not be run; the pipe closes when it runs.
+fn wait_for_exec(pipe: OwnedFd) -> Result<(), StartError> {
+    let mut failure = String::new();
+    File::from(pipe).read_to_string(&mut failure).map_err(prepare("start"))?;
+    if failure.is_empty() { Ok(()) } else { Err(StartError::Payload(failure)) }
+}
+
+/// Sets how soon the kernel kills this process for lack of memory. A value below the shim's own may be refused
+/// without `CAP_SYS_RESOURCE`; then the shim's own stays.
+fn adjust_oom_score(pid: i32, score: Option<i32>) {
+    let Some(score) = score else { return };
+    let path = format!("/proc/{pid}/oom_score_adj");
+    if let Err(error) = std::fs::write(&path, score.clamp(-1000, 1000).to_string()) {
+        if !matches!(error.raw_os_error(), Some(nix::libc::EACCES | nix::libc::EPERM)) {
+            eprintln!("shim: cannot set {path} to {score}: {error}");
+        }
+    }
+}
+
+/// Forgets an ended container: libcontainer's state and its cgroups.
+pub(super) fn delete(sandbox: &Path, id: &str) -> Result<(), StartError> {
+    let root = sandbox.join(layout::LIBCONTAINER).join(id);
+    if !root.exists() {
+        return Ok(());
+    }
+    libcontainer::container::Container::load(root).and_then(|mut it| it.delete(true)).map_err(create_error)
+}
+
+/// libcontainer's innermost reason: the outer ones only say that something failed.
+fn create_error(error: libcontainer::error::LibcontainerError) -> StartError {
+    StartError::Create(crate::error_chain(&error))
+}
+
+fn nix_pid(pid: impl Into<i32>) -> i32 {
+    pid.into()
+}
+
+/// Unix nanoseconds now.
+pub(super) fn now_nanos() -> i64 {
+    i64::try_from(Timestamp::now().as_nanosecond()).unwrap_or(i64::MAX)
+}
+
+/// The containers of the Pod by id.
+pub(super) type Containers = BTreeMap<String, Container>;

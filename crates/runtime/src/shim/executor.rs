@@ -1,0 +1,139 @@
+//! What the container's first process does between libcontainer's work and the payload.
+//!
+//! libcontainer drops to the capabilities of its specification before it calls us. Installing seccomp needs
+//! `CAP_SYS_ADMIN` unless `no_new_privs` is set, so the specification has that and `CAP_SETPCAP` added
+//! ([`WAY_THERE`]); here the filter is installed, then the capabilities come down to what was asked for.
+
+use std::collections::HashSet;
+use std::ffi::CString;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use caps::{CapSet, Capability};
+use libcontainer::oci_spec::runtime::Spec;
+use libcontainer::workload::{Executor, ExecutorError, ExecutorValidationError};
+
+use super::layout::{SeccompProfile, Security};
+
+/// What a process needs to install seccomp and to lower its own bounding set.
+pub(crate) const WAY_THERE: [&str; 2] = ["CAP_SYS_ADMIN", "CAP_SETPCAP"];
+
+/// Runs the payload of a container or of an exec in it.
+#[derive(Clone)]
+pub(super) struct Payload {
+    pub(super) security: Security,
+    /// Where to say why the payload could not be run; closes by itself when it runs.
+    pub(super) failure: Option<Arc<OwnedFd>>,
+}
+
+impl Executor for Payload {
+    fn exec(&self, spec: &Spec) -> Result<(), ExecutorError> {
+        let Err(error) = self.become_payload(spec) else { return Ok(()) };
+        if let Some(pipe) = &self.failure {
+            nix::unistd::write(pipe, error.to_string().as_bytes())
+                .map_err(|errno| ExecutorError::Other(format!("{error}; cannot report it: {errno}")))?;
+        }
+        Err(error)
+    }
+
+    fn validate(&self, spec: &Spec) -> Result<(), ExecutorValidationError> {
+        find(spec).map(drop).map_err(ExecutorValidationError::ArgValidationError)
+    }
+}
+
+impl Payload {
+    fn become_payload(&self, spec: &Spec) -> Result<(), ExecutorError> {
+        let process = spec.process().as_ref().ok_or(ExecutorError::InvalidArg)?;
+        let args = process.args().as_ref().ok_or(ExecutorError::InvalidArg)?;
+        let program = find(spec).map_err(ExecutorError::Other)?;
+        let program = c_string(program.to_string_lossy().as_bytes())?;
+        let args = args.iter().map(|arg| c_string(arg.as_bytes())).collect::<Result<Vec<_>, _>>()?;
+        sys::payload::reset_signals().map_err(boxed)?;
+        let keep = capabilities(&self.security.capabilities)?;
+        let filter = match self.security.seccomp {
+            SeccompProfile::Unconfined => Vec::new(),
+            SeccompProfile::RuntimeDefault => crate::seccomp::default_filter(&keep),
+        };
+        let no_new_privileges = process.no_new_privileges().unwrap_or(false);
+        if !no_new_privileges && !filter.is_empty() {
+            sys::payload::install_seccomp(&filter).map_err(boxed)?;
+        }
+        drop_to(&keep, process.user().uid() == 0).map_err(boxed)?;
+        if no_new_privileges && !filter.is_empty() {
+            sys::payload::install_seccomp(&filter).map_err(boxed)?;
+        }
+        let Err(errno) = nix::unistd::execv(&program, &args);
+        Err(ExecutorError::Other(format!("exec: {program:?}: {}", errno.desc().to_lowercase())))
+    }
+}
+
+/// The payload's program, found as a shell would in the container's `PATH`.
+fn find(spec: &Spec) -> Result<PathBuf, String> {
+    let process = spec.process().as_ref();
+    let program = process.and_then(|p| p.args().as_ref()).and_then(|args| args.first());
+    let Some(program) = program.filter(|program| !program.is_empty()) else {
+        return Err("no command specified".to_owned());
+    };
+    if program.contains('/') {
+        return is_program(Path::new(program))
+            .map(|()| PathBuf::from(program))
+            .map_err(|error| format!("exec: {program:?}: stat {program}: {error}"));
+    }
+    let env = process.and_then(|p| p.env().as_ref()).map(Vec::as_slice).unwrap_or_default();
+    let path = env.iter().rev().find_map(|var| var.strip_prefix("PATH=")).unwrap_or(crate::oci::DEFAULT_PATH);
+    let found = path.split(':').map(|dir| Path::new(if dir.is_empty() { "." } else { dir }).join(program));
+    let mut denied = false;
+    for candidate in found {
+        match is_program(&candidate) {
+            Ok(()) => return Ok(candidate),
+            Err(error) => denied |= error == "permission denied",
+        }
+    }
+    let reason = if denied { "permission denied" } else { "executable file not found in $PATH" };
+    Err(format!("exec: {program:?}: {reason}"))
+}
+
+fn is_program(path: &Path) -> Result<(), &'static str> {
+    let Ok(metadata) = path.metadata() else {
+        return Err("no such file or directory");
+    };
+    if metadata.is_dir() {
+        return Err("is a directory");
+    }
+    if metadata.permissions().mode() & 0o111 == 0 {
+        return Err("permission denied");
+    }
+    Ok(())
+}
+
+/// Lowers all sets to `keep`. What is not root gets nothing that is in force, as execve(2) would have it; the
+/// bounding set still bounds what set-uid programs can give.
+fn drop_to(keep: &HashSet<Capability>, is_root: bool) -> Result<(), caps::errors::CapsError> {
+    let bounding = caps::read(None, CapSet::Bounding)?;
+    for capability in bounding.difference(keep) {
+        caps::drop(None, CapSet::Bounding, *capability)?;
+    }
+    caps::clear(None, CapSet::Inheritable)?;
+    let none = HashSet::new();
+    let held = if is_root { keep } else { &none };
+    let permitted = caps::read(None, CapSet::Permitted)?;
+    let held: HashSet<_> = held.intersection(&permitted).copied().collect();
+    caps::set(None, CapSet::Effective, &held)?;
+    caps::set(None, CapSet::Permitted, &held)
+}
+
+fn capabilities(names: &[String]) -> Result<HashSet<Capability>, ExecutorError> {
+    let parse =
+        |name: &String| name.parse().map_err(|_| ExecutorError::Other(format!("unknown capability {name}")));
+    names.iter().map(parse).collect()
+}
+
+fn c_string(bytes: &[u8]) -> Result<CString, ExecutorError> {
+    CString::new(bytes).map_err(|_| ExecutorError::InvalidArg)
+}
+
+fn boxed(error: impl std::error::Error + Send + Sync + 'static) -> ExecutorError {
+    ExecutorError::Other(crate::error_chain(&error))
+}

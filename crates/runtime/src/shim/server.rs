@@ -1,0 +1,430 @@
+//! The shim's loop: children that ended, output to pump, requests to answer. One thread, no timers.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use sys::descriptors;
+
+use super::container::{self, Container, Containers, ExecStreams};
+use super::layout::{self, PodPlan};
+use super::logs::Stream;
+use super::protocol::{Call, Done, Message, PACKET_BYTES_MAX, Refused, Request};
+use super::trace;
+
+/// How long ended containers may take to leave their cgroup when the shim ends.
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why a shim could not start or go on.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    #[error("cannot {doing}")]
+    System { doing: &'static str, source: Box<dyn std::error::Error + Send + Sync> },
+}
+
+fn system<E: Into<Box<dyn std::error::Error + Send + Sync>>>(doing: &'static str) -> impl FnOnce(E) -> Error {
+    move |source| Error::System { doing, source: source.into() }
+}
+
+struct Server {
+    sandbox: PathBuf,
+    listener: OwnedFd,
+    signals: SignalFd,
+    connections: BTreeMap<u64, OwnedFd>,
+    next_connection: u64,
+    containers: Containers,
+    /// By pid: the connection and request that an exec belongs to.
+    execs: BTreeMap<i32, (u64, u64)>,
+    pause: Option<Child>,
+    is_ending: bool,
+}
+
+/// What a poll entry stands for.
+enum Source {
+    Signals,
+    Listener,
+    Connection(u64),
+    Output(String, usize),
+    Attachments(String, usize),
+}
+
+/// Sets the Pod's namespaces up and serves until told to end.
+///
+/// The listening socket is handed over as stdin: the node process can connect and ask before the shim is ready.
+pub(super) fn run(sandbox: &Path) -> Result<(), Error> {
+    let listener = io::stdin().as_fd().try_clone_to_owned().map_err(system("take the listening socket"))?;
+    let null = std::fs::File::open("/dev/null").map_err(system("open /dev/null"))?;
+    nix::unistd::dup2_stdin(&null).map_err(system("release stdin"))?;
+    let plan: PodPlan = layout::read_json(&sandbox.join(layout::POD_PLAN))
+        .and_then(|plan| plan.ok_or_else(|| io::ErrorKind::NotFound.into()))
+        .map_err(system("read the pod's plan"))?;
+    trace::install().map_err(system("keep a log"))?;
+    detach(&plan)?;
+    let pause = enter_namespaces(sandbox, &plan)?;
+    let mut mask = SigSet::empty();
+    mask.add(Signal::SIGCHLD);
+    mask.thread_block().map_err(system("block SIGCHLD"))?;
+    let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+    let signals = SignalFd::with_flags(&mask, flags).map_err(system("watch children"))?;
+    let mut server = Server {
+        sandbox: sandbox.to_owned(),
+        listener,
+        signals,
+        connections: BTreeMap::new(),
+        next_connection: 0,
+        containers: Containers::new(),
+        execs: BTreeMap::new(),
+        pause,
+        is_ending: false,
+    };
+    while !server.is_ending {
+        server.turn()?;
+    }
+    Ok(())
+}
+
+/// Leaves the session and the cgroup of the node process, so that its end is not ours.
+fn detach(plan: &PodPlan) -> Result<(), Error> {
+    // Fails only for a process that leads its group already; then it has no terminal to lose either.
+    if let Err(error) = nix::unistd::setsid() {
+        eprintln!("shim: keeps its session: {error}");
+    }
+    sys::process::become_subreaper().map_err(system("become a subreaper"))?;
+    if !plan.shim_cgroup.is_empty() {
+        let cgroups = sys::cgroup::Cgroups::detect().map_err(system("find the cgroups"))?;
+        cgroups.create(&plan.shim_cgroup).map_err(system("create the shim's cgroup"))?;
+        let pid = i32::try_from(std::process::id()).unwrap_or_default();
+        cgroups.add_process(&plan.shim_cgroup, pid).map_err(system("enter the shim's cgroup"))?;
+    }
+    std::env::set_current_dir("/").map_err(system("leave the working directory"))
+}
+
+fn enter_namespaces(sandbox: &Path, plan: &PodPlan) -> Result<Option<Child>, Error> {
+    if let Some(path) = &plan.netns {
+        let file = std::fs::File::open(path).map_err(system("open the pod's network namespace"))?;
+        setns(file, CloneFlags::CLONE_NEWNET).map_err(system("enter the pod's network namespace"))?;
+    }
+    if plan.own_ipc {
+        unshare(CloneFlags::CLONE_NEWIPC).map_err(system("make an IPC namespace"))?;
+    }
+    if let Some(hostname) = &plan.hostname {
+        unshare(CloneFlags::CLONE_NEWUTS).map_err(system("make a UTS namespace"))?;
+        nix::unistd::sethostname(hostname).map_err(system("set the pod's host name"))?;
+    }
+    for (name, value) in &plan.sysctls {
+        sys::netns::set_sysctl(&name.replace('.', "/"), value).map_err(system("set the pod's sysctls"))?;
+    }
+    if !plan.shared_pid {
+        return Ok(None);
+    }
+    let home = std::fs::File::open("/proc/self/ns/pid").map_err(system("open the PID namespace"))?;
+    unshare(CloneFlags::CLONE_NEWPID).map_err(system("make a PID namespace"))?;
+    let pause = Command::new("/proc/self/exe")
+        .args(["shim", "pause"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(system("start the pause process"))?;
+    // Containers enter the Pod's PID namespace by path; what else the shim starts stays in the host's.
+    setns(home, CloneFlags::CLONE_NEWPID).map_err(system("return to the host's PID namespace"))?;
+    let namespace = format!("/proc/{}/ns/pid", pause.id());
+    std::os::unix::fs::symlink(namespace, sandbox.join(layout::PID_NAMESPACE))
+        .map_err(system("name the PID namespace"))?;
+    Ok(Some(pause))
+}
+
+impl Server {
+    /// Waits for something to happen and deals with all that has.
+    fn turn(&mut self) -> Result<(), Error> {
+        for source in self.wait()? {
+            match source {
+                Source::Signals => self.reap()?,
+                Source::Listener => self.accept(),
+                Source::Connection(id) => self.serve(id),
+                Source::Output(id, index) => {
+                    if let Some(container) = self.containers.get_mut(&id) {
+                        container.pump(index);
+                    }
+                }
+                Source::Attachments(id, index) => {
+                    let output = self.containers.get_mut(&id).and_then(|c| c.outputs.get_mut(index));
+                    if let Some(output) = output {
+                        output.flush();
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&self) -> Result<Vec<Source>, Error> {
+        let mut sources = vec![Source::Signals, Source::Listener];
+        let mut fds = vec![
+            PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.listener.as_fd(), PollFlags::POLLIN),
+        ];
+        for (id, fd) in &self.connections {
+            sources.push(Source::Connection(*id));
+            fds.push(PollFd::new(fd.as_fd(), PollFlags::POLLIN));
+        }
+        for (id, container) in &self.containers {
+            for (index, output) in container.outputs.iter().enumerate().rev() {
+                if output.is_flushed() {
+                    sources.push(Source::Output(id.clone(), index));
+                    fds.push(PollFd::new(output.fd.as_fd(), PollFlags::POLLIN));
+                    continue;
+                }
+                for attachment in output.attachments.iter().filter(|a| !a.pending.is_empty()) {
+                    sources.push(Source::Attachments(id.clone(), index));
+                    fds.push(PollFd::new(attachment.fd.as_fd(), PollFlags::POLLOUT));
+                }
+            }
+        }
+        match poll(&mut fds, PollTimeout::NONE) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Err(error) => return Err(system("wait for events")(error)),
+        }
+        let ready = fds.iter().map(|fd| fd.revents().is_some_and(|events| !events.is_empty()));
+        Ok(sources.into_iter().zip(ready).filter(|(_, ready)| *ready).map(|(source, _)| source).collect())
+    }
+
+    fn accept(&mut self) {
+        match descriptors::accept(self.listener.as_fd()) {
+            Ok(fd) => {
+                self.connections.insert(self.next_connection, fd);
+                self.next_connection += 1;
+            }
+            Err(error) => eprintln!("shim: {}", crate::error_chain(&error)),
+        }
+    }
+
+    /// Collects children that ended; tells everyone who cares.
+    fn reap(&mut self) -> Result<(), Error> {
+        while self.signals.read_signal().map_err(system("read a signal"))?.is_some() {}
+        for (pid, status) in sys::process::reap() {
+            let code = exit_code(status);
+            if let Some((connection, exec)) = self.execs.remove(&pid) {
+                self.tell(connection, &Message::ExecExited { exec, code }, &[]);
+                continue;
+            }
+            let ended = self.containers.iter_mut().find(|(_, it)| it.pid == pid && !it.exited);
+            let Some((id, ended)) = ended else { continue };
+            let exited = ended.record_exit(&self.sandbox, id, code);
+            let (id, cgroup, shared) = (id.clone(), ended.plan.cgroup.clone(), ended.plan.shared_pid);
+            if shared {
+                kill_cgroup(&cgroup);
+            }
+            let message = Message::ContainerExited { container: id, exited };
+            let everyone: Vec<u64> = self.connections.keys().copied().collect();
+            everyone.into_iter().for_each(|connection| self.tell(connection, &message, &[]));
+        }
+        Ok(())
+    }
+
+    fn serve(&mut self, connection: u64) {
+        let mut buffer = vec![0; PACKET_BYTES_MAX];
+        let Some(fd) = self.connections.get(&connection) else { return };
+        let (len, received) = match descriptors::receive(fd.as_fd(), &mut buffer) {
+            Ok((len, received)) if len > 0 => (len, received),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            _ => {
+                self.connections.remove(&connection);
+                return;
+            }
+        };
+        let request: Request = match serde_json::from_slice(buffer.get(..len).unwrap_or_default()) {
+            Ok(request) => request,
+            Err(error) => {
+                eprintln!("shim: a request that cannot be read: {error}");
+                self.connections.remove(&connection);
+                return;
+            }
+        };
+        let mut reply = Vec::new();
+        let id = request.id;
+        let result = self.answer(connection, request, received, &mut reply);
+        let reply: Vec<BorrowedFd<'_>> = reply.iter().map(AsFd::as_fd).collect();
+        self.tell(connection, &Message::Answer { id, result }, &reply);
+    }
+
+    fn answer(
+        &mut self,
+        connection: u64,
+        request: Request,
+        received: Vec<OwnedFd>,
+        reply: &mut Vec<OwnedFd>,
+    ) -> Result<Done, Refused> {
+        match request.call {
+            Call::Start { container } => {
+                let log = self.sandbox.join(layout::SHIM_LOG);
+                let mark = trace::mark(&log);
+                let started = Container::start(&self.sandbox, &container);
+                let because = || trace::first_since(&log, mark);
+                let (it, started) =
+                    started.map_err(|error| self.failed_start(&container, &error, because()))?;
+                self.containers.insert(container, it);
+                Ok(Done::Started { pid: started.pid, at: started.at })
+            }
+            Call::Kill { container, signal, everyone } => self.kill(&container, signal, everyone),
+            Call::Delete { container } => {
+                self.containers.remove(&container);
+                container::delete(&self.sandbox, &container).map_err(refused)?;
+                Ok(Done::Ok)
+            }
+            Call::Exec { container, process, tty, streams } => {
+                let it = running(&self.containers, &container)?;
+                let streams = (!tty).then(|| exec_streams(streams, received));
+                let (pid, terminal) =
+                    container::exec(&self.sandbox, &container, it, &process, streams).map_err(refused)?;
+                self.execs.insert(pid, (connection, request.id));
+                reply.extend(terminal);
+                Ok(Done::Started { pid, at: container::now_nanos() })
+            }
+            Call::KillExec { exec, signal } => {
+                let pid = self.execs.iter().find(|(_, it)| **it == (connection, exec)).map(|(pid, _)| *pid);
+                pid.map_or(Ok(Done::Ok), |pid| send_signal(pid, signal))
+            }
+            Call::Attach { container, streams } => self.attach(&container, streams, received, reply),
+            Call::CloseStdin { container } => {
+                if let Some(it) = self.containers.get_mut(&container) {
+                    it.stdin = None;
+                }
+                Ok(Done::Ok)
+            }
+            Call::ReopenLog { container } => {
+                running(&self.containers, &container)?;
+                let it = self.containers.get_mut(&container);
+                it.map_or(Ok(()), Container::reopen_log).map_err(refused)?;
+                Ok(Done::Ok)
+            }
+            Call::State => {
+                let running = self.containers.iter().filter(|(_, it)| !it.exited);
+                Ok(Done::Running(running.map(|(id, _)| id.clone()).collect()))
+            }
+            Call::Shutdown => {
+                self.is_ending = true;
+                // Before the answer: whoever asked removes our directory next.
+                self.end().map_err(refused)?;
+                Ok(Done::Ok)
+            }
+        }
+    }
+
+    /// Takes back what a failed start left.
+    fn failed_start(
+        &mut self,
+        container: &str,
+        error: &container::StartError,
+        because: Option<String>,
+    ) -> Refused {
+        if let Err(error) = container::delete(&self.sandbox, container) {
+            eprintln!("shim: {}", crate::error_chain(&error));
+        }
+        let mut refused = refused(error);
+        if let Some(because) = because.filter(|_| !matches!(error, container::StartError::Payload(_))) {
+            refused.message = format!("{}: {because}", refused.message);
+        }
+        refused
+    }
+
+    fn kill(&self, id: &str, signal: i32, everyone: bool) -> Result<Done, Refused> {
+        let it = running(&self.containers, id)?;
+        if everyone && it.plan.shared_pid {
+            kill_cgroup(&it.plan.cgroup);
+            return Ok(Done::Ok);
+        }
+        send_signal(it.pid, signal)
+    }
+
+    fn attach(
+        &mut self,
+        id: &str,
+        streams: [bool; 2],
+        received: Vec<OwnedFd>,
+        reply: &mut Vec<OwnedFd>,
+    ) -> Result<Done, Refused> {
+        running(&self.containers, id)?;
+        let Some(it) = self.containers.get_mut(id) else { return Ok(Done::Ok) };
+        let mut received = received.into_iter();
+        let wanted = [(streams[0], Stream::Stdout), (streams[1], Stream::Stderr)];
+        for (_, stream) in wanted.into_iter().filter(|(wanted, _)| *wanted) {
+            if let Some(fd) = received.next() {
+                it.attach(fd, stream).map_err(refused)?;
+            }
+        }
+        let input = it.terminal.as_ref().or(it.stdin.as_ref());
+        reply.extend(input.map(OwnedFd::try_clone).transpose().map_err(refused)?);
+        Ok(Done::Ok)
+    }
+
+    /// A client that does not take its messages is dropped: it finds the state when it connects again.
+    fn tell(&mut self, connection: u64, message: &Message, descriptors: &[BorrowedFd<'_>]) {
+        let Some(fd) = self.connections.get(&connection) else { return };
+        let sent = serde_json::to_vec(message)
+            .map_err(io::Error::from)
+            .and_then(|bytes| descriptors::send(fd.as_fd(), &bytes, descriptors));
+        if sent.is_err() {
+            self.connections.remove(&connection);
+        }
+    }
+
+    /// Kills what is left.
+    fn end(&mut self) -> Result<(), Error> {
+        for (id, it) in &self.containers {
+            kill_cgroup(&it.plan.cgroup);
+            if let Err(error) = container::delete(&self.sandbox, id) {
+                eprintln!("shim: {}", crate::error_chain(&error));
+            }
+        }
+        if let Some(pause) = &mut self.pause {
+            pause.kill().and_then(|()| pause.wait()).map_err(system("end the pause process"))?;
+        }
+        Ok(())
+    }
+}
+
+fn running<'a>(containers: &'a Containers, id: &str) -> Result<&'a Container, Refused> {
+    containers
+        .get(id)
+        .filter(|it| !it.exited)
+        .ok_or_else(|| Refused { not_found: true, message: format!("container {id} is not running") })
+}
+
+fn exec_streams(wanted: [bool; 3], received: Vec<OwnedFd>) -> ExecStreams {
+    let mut received = received.into_iter();
+    let [stdin, stdout, stderr] = wanted.map(|wanted| wanted.then(|| received.next()).flatten());
+    ExecStreams { stdin, stdout, stderr }
+}
+
+fn send_signal(pid: i32, signal: i32) -> Result<Done, Refused> {
+    let signal = Signal::try_from(signal).map_err(refused)?;
+    match nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal) {
+        Ok(()) | Err(nix::errno::Errno::ESRCH) => Ok(Done::Ok),
+        Err(error) => Err(refused(error)),
+    }
+}
+
+fn kill_cgroup(path: &str) {
+    let killed = sys::cgroup::Cgroups::detect().and_then(|cgroups| cgroups.kill(path, KILL_TIMEOUT));
+    if let Err(error) = killed {
+        eprintln!("shim: {}", crate::error_chain(&error));
+    }
+}
+
+fn refused(error: impl std::error::Error) -> Refused {
+    Refused { not_found: false, message: crate::error_chain(&error) }
+}
+
+/// A wait status as a shell would say it.
+fn exit_code(status: i32) -> i32 {
+    let signal = status & 0x7f;
+    if signal == 0 { (status >> 8) & 0xff } else { 128 + signal }
+}

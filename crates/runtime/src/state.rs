@@ -1,0 +1,274 @@
+//! What the runtime knows: sandboxes, containers, images, and where they are.
+//!
+//! Memory mirrors the data directory; [`crate::recovery`] reads it back. One lock, never held across a wait.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+use cri::{CriError, v1};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{broadcast, watch};
+
+use crate::client::{ShimClient, ShimError};
+use crate::images::{ImageError, ImageStore};
+use crate::network::PodNetwork;
+use crate::shim::layout::{Exited, Started};
+
+/// Events that a slow listener may be behind.
+const EVENTS_MAX: usize = 4096;
+
+/// Where and how a runtime works.
+#[derive(Clone)]
+pub struct Config {
+    /// Everything that it writes is below.
+    pub data_dir: PathBuf,
+    /// The cgroup of sandboxes without a parent and of the shims, such as `/knarr-1a2b3c4d`.
+    pub cgroup_root: String,
+    /// The command that runs [`crate::shim::main`]; the sandbox's directory is added to it.
+    pub shim_command: Vec<OsString>,
+    /// Connects sandboxes; without it they have a loopback interface only.
+    pub network: Option<Arc<dyn PodNetwork>>,
+    /// Where tasks run.
+    pub tasks: base::Tasks,
+    /// Wall clock.
+    pub clock: base::Clock,
+    /// For ids.
+    pub random: base::Random,
+}
+
+impl Config {
+    /// A runtime in `data_dir` whose shims are this program again, called as `shim`.
+    pub fn new(data_dir: PathBuf, cgroup_root: String, tasks: base::Tasks) -> Self {
+        Self {
+            data_dir,
+            cgroup_root,
+            shim_command: vec!["/proc/self/exe".into(), "shim".into()],
+            network: None,
+            tasks,
+            clock: base::Clock::system(),
+            random: base::Random::from_system(),
+        }
+    }
+}
+
+/// Why a runtime cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The data directory cannot be used.
+    #[error("cannot use the runtime's directory {}", .path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The image store cannot be used.
+    #[error("cannot open the image store")]
+    Images(#[from] ImageError),
+    /// The host lacks something.
+    #[error("cannot run containers on this host")]
+    Host(#[from] sys::Error),
+}
+
+/// The built-in container runtime. Cloning shares it.
+#[derive(Clone)]
+pub struct Runtime(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) config: Config,
+    pub(crate) images: ImageStore,
+    pub(crate) cgroups: sys::cgroup::Cgroups,
+    pub(crate) capabilities: Vec<String>,
+    pub(crate) tables: Mutex<Tables>,
+    pub(crate) events: broadcast::Sender<v1::ContainerEventResponse>,
+    pub(crate) weak: Weak<Inner>,
+}
+
+#[derive(Default)]
+pub(crate) struct Tables {
+    pub(crate) sandboxes: BTreeMap<String, Sandbox>,
+    pub(crate) containers: BTreeMap<String, Container>,
+}
+
+/// What is written down of a sandbox beside its configuration.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct SandboxRecord {
+    pub(crate) created_at: i64,
+    pub(crate) ips: Vec<String>,
+    pub(crate) netns: Option<PathBuf>,
+    pub(crate) handler: String,
+    pub(crate) is_stopped: bool,
+    /// False while it is being made: a crash then leaves something to take back.
+    pub(crate) is_made: bool,
+}
+
+#[derive(Clone)]
+pub(crate) struct Sandbox {
+    pub(crate) id: String,
+    pub(crate) config: v1::PodSandboxConfig,
+    pub(crate) record: SandboxRecord,
+    /// `None` once it is stopped or lost.
+    pub(crate) shim: Option<ShimClient>,
+}
+
+impl Sandbox {
+    pub(crate) fn metadata(&self) -> v1::PodSandboxMetadata {
+        self.config.metadata.clone().unwrap_or_default()
+    }
+
+    pub(crate) fn namespaces(&self) -> v1::NamespaceOption {
+        let context = self.config.linux.as_ref().and_then(|linux| linux.security_context.as_ref());
+        context.and_then(|context| context.namespace_options.clone()).unwrap_or_default()
+    }
+}
+
+/// What is written down of a container beside its configuration.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct ContainerRecord {
+    pub(crate) created_at: i64,
+    pub(crate) image_id: String,
+    pub(crate) image_name: String,
+    pub(crate) stop_signal: String,
+    pub(crate) cgroup: String,
+    pub(crate) log_path: String,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) groups: Vec<u32>,
+}
+
+#[derive(Clone)]
+pub(crate) struct Container {
+    pub(crate) id: String,
+    pub(crate) sandbox: String,
+    pub(crate) config: v1::ContainerConfig,
+    pub(crate) record: ContainerRecord,
+    pub(crate) status: watch::Sender<Status>,
+}
+
+/// Where a container is in its life.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Status {
+    /// Made, never started.
+    Created,
+    /// Its first process runs.
+    Running(i32, i64),
+    /// It ended, or could not be started (`started_at` 0).
+    Exited { started_at: i64, exited: Exited },
+}
+
+impl Status {
+    pub(crate) fn running(started: &Started) -> Self {
+        Self::Running(started.pid, started.at)
+    }
+
+    pub(crate) fn cri(&self) -> v1::ContainerState {
+        match self {
+            Self::Created => v1::ContainerState::ContainerCreated,
+            Self::Running(..) => v1::ContainerState::ContainerRunning,
+            Self::Exited { .. } => v1::ContainerState::ContainerExited,
+        }
+    }
+}
+
+impl Inner {
+    pub(crate) fn new(
+        config: Config,
+        images: ImageStore,
+        cgroups: sys::cgroup::Cgroups,
+        capabilities: Vec<String>,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|weak| Self {
+            config,
+            images,
+            cgroups,
+            capabilities,
+            tables: Mutex::default(),
+            events: broadcast::Sender::new(EVENTS_MAX),
+            weak: weak.clone(),
+        })
+    }
+
+    pub(crate) fn sandbox_dir(&self, id: &str) -> PathBuf {
+        sandboxes_dir(&self.config.data_dir).join(id)
+    }
+
+    pub(crate) fn container_dir(&self, container: &Container) -> PathBuf {
+        crate::shim::layout::container_dir(&self.sandbox_dir(&container.sandbox), &container.id)
+    }
+
+    /// 64 hexadecimal digits, as other runtimes have them.
+    pub(crate) fn new_id(&self) -> String {
+        let uuids = [self.config.random.uuid(), self.config.random.uuid()];
+        uuids.concat().replace('-', "")
+    }
+
+    pub(crate) fn now(&self) -> i64 {
+        i64::try_from(self.config.clock.now().as_nanosecond()).unwrap_or(i64::MAX)
+    }
+
+    /// The sandbox by its id or an unambiguous beginning of it.
+    pub(crate) fn sandbox(&self, id: &str) -> Result<Sandbox, CriError> {
+        let tables = self.tables.lock();
+        let found = by_prefix(&tables.sandboxes, id).cloned();
+        found.ok_or_else(|| CriError::NotFound(format!("pod sandbox {id} is not found")))
+    }
+
+    /// The container by its id or an unambiguous beginning of it.
+    pub(crate) fn container(&self, id: &str) -> Result<Container, CriError> {
+        let tables = self.tables.lock();
+        let found = by_prefix(&tables.containers, id).cloned();
+        found.ok_or_else(|| CriError::NotFound(format!("container {id} is not found")))
+    }
+
+    /// The shim of a container's sandbox.
+    pub(crate) fn shim_of(&self, container: &Container) -> Result<ShimClient, CriError> {
+        let tables = self.tables.lock();
+        let shim = tables.sandboxes.get(&container.sandbox).and_then(|sandbox| sandbox.shim.clone());
+        shim.ok_or_else(|| {
+            CriError::FailedPrecondition(format!("pod sandbox {} is not ready", container.sandbox))
+        })
+    }
+
+    pub(crate) fn containers_of(&self, sandbox: &str) -> Vec<Container> {
+        let tables = self.tables.lock();
+        tables.containers.values().filter(|container| container.sandbox == sandbox).cloned().collect()
+    }
+}
+
+fn by_prefix<'a, T>(table: &'a BTreeMap<String, T>, id: &str) -> Option<&'a T> {
+    if let Some(found) = table.get(id) {
+        return Some(found);
+    }
+    let mut matching =
+        table.range(id.to_owned()..).take_while(|(known, _)| !id.is_empty() && known.starts_with(id));
+    let found = matching.next()?.1;
+    matching.next().is_none().then_some(found)
+}
+
+pub(crate) fn sandboxes_dir(data_dir: &Path) -> PathBuf {
+    data_dir.join("sandboxes")
+}
+
+pub(crate) fn internal(error: impl std::error::Error) -> CriError {
+    CriError::Internal(crate::error_chain(&error))
+}
+
+impl From<ShimError> for CriError {
+    fn from(error: ShimError) -> Self {
+        match error {
+            ShimError::NotFound(message) => Self::NotFound(message),
+            other => Self::Internal(other.to_string()),
+        }
+    }
+}
+
+/// Runs what blocks on a thread for it.
+pub(crate) async fn blocking<T: Send + 'static>(
+    f: impl FnOnce() -> Result<T, CriError> + Send + 'static,
+) -> Result<T, CriError> {
+    tokio::task::spawn_blocking(f).await.unwrap_or_else(|error| Err(internal(error)))
+}

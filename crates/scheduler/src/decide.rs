@@ -1,0 +1,146 @@
+//! Which Node a Pod goes to, or why none: a pure function of the snapshot and of one number of chance.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::node_info::{NodeInfo, PodNeed, Snapshot};
+use crate::plugins::{Candidate, FILTERS, Reasons, SCORES, normalize};
+
+/// The answer for one Pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// The Node to bind to.
+    Bind(String),
+    /// No Node can take it; the text is what users read in the event and the condition.
+    Unschedulable(String),
+}
+
+/// Chooses a Node for `pod`. Among equally good Nodes `chance` (any number) picks one.
+pub fn decide(pod: &Pod, snapshot: &Snapshot, chance: u64) -> Decision {
+    if snapshot.is_empty() {
+        return Decision::Unschedulable("no nodes available to schedule pods".to_owned());
+    }
+    let candidate = Candidate { pod, need: PodNeed::of(pod) };
+    let mut feasible = Vec::new();
+    let mut refusals: BTreeMap<String, usize> = BTreeMap::new();
+    for node in snapshot.nodes() {
+        let reasons = filter(&candidate, node);
+        if reasons.is_empty() {
+            feasible.push(node);
+        }
+        for reason in reasons {
+            *refusals.entry(reason).or_default() += 1;
+        }
+    }
+    match best(&candidate, &feasible, snapshot, chance) {
+        Some(node) => Decision::Bind(node.name().to_owned()),
+        None => Decision::Unschedulable(explain(snapshot.len(), &refusals)),
+    }
+}
+
+/// The first filter that refuses says why.
+fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Reasons {
+    FILTERS
+        .iter()
+        .map(|plugin| (plugin.filter)(candidate, node))
+        .find(|reasons| !reasons.is_empty())
+        .unwrap_or_default()
+}
+
+fn best<'a>(
+    candidate: &Candidate<'_>,
+    feasible: &[&'a NodeInfo],
+    snapshot: &Snapshot,
+    chance: u64,
+) -> Option<&'a NodeInfo> {
+    if let [only] = feasible {
+        return Some(only);
+    }
+    let mut totals = vec![0; feasible.len()];
+    for plugin in SCORES {
+        let mut scores: Vec<i64> =
+            feasible.iter().map(|node| (plugin.score)(candidate, node, snapshot)).collect();
+        normalize(&mut scores, plugin.normalize);
+        for (total, score) in totals.iter_mut().zip(scores) {
+            *total += score * plugin.weight;
+        }
+    }
+    let top = totals.iter().copied().max()?;
+    let winners: Vec<_> = feasible.iter().zip(totals).filter(|(_, total)| *total == top).collect();
+    let pick = usize::try_from(chance % u64::try_from(winners.len()).ok()?).ok()?;
+    winners.get(pick).map(|(node, _)| **node)
+}
+
+/// `0/3 nodes are available: 1 Insufficient cpu, 2 node(s) were unschedulable.`
+fn explain(nodes: usize, refusals: &BTreeMap<String, usize>) -> String {
+    let mut reasons: Vec<String> = refusals.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    reasons.sort();
+    format!("0/{nodes} nodes are available: {}.", reasons.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use expect_test::{Expect, expect};
+    use k8s_openapi::api::core::v1::Node;
+
+    /// `nodes` and `pod` in YAML; Pods in `placed` are on a Node already.
+    fn check(nodes: &[&str], placed: &[(&str, &str)], pod: &str, expected: Expect) {
+        let mut snapshot = Snapshot::default();
+        for node in nodes {
+            snapshot.set_node(Arc::new(serde_saphyr::from_str::<Node>(node).expect("a node")));
+        }
+        for (index, (node, pod)) in placed.iter().enumerate() {
+            let pod: Pod = serde_saphyr::from_str(pod).expect("a pod");
+            snapshot.place(&index.to_string(), node, PodNeed::of(&pod));
+        }
+        let pod: Pod = serde_saphyr::from_str(pod).expect("a pod");
+        expected.assert_eq(&format!("{:?}", decide(&pod, &snapshot, 0)));
+    }
+
+    const A: &str = "{metadata: {name: a, labels: {zone: x}}, status: {allocatable: {cpu: '2', memory: 4Gi, pods: 2}}}";
+    const B: &str = "{metadata: {name: b, labels: {zone: y, ssd: 'true'}}, status: {allocatable: {cpu: '4', memory: 4Gi, pods: 2}}}";
+    const CORDONED: &str = "{metadata: {name: c}, spec: {unschedulable: true}, status: {allocatable: {cpu: '4', memory: 4Gi, pods: 9}}}";
+    const TAINTED: &str = "{metadata: {name: t}, spec: {taints: [{key: gpu, value: 'yes', effect: NoSchedule}]}, status: {allocatable: {cpu: '4', memory: 4Gi, pods: 9}}}";
+    const ONE_CPU: &str = "{metadata: {name: p}, spec: {containers: [{name: c, resources: {requests: {cpu: '1'}}}]}}";
+    const NINE_CPUS: &str = "{metadata: {name: p}, spec: {containers: [{name: c, resources: {requests: {cpu: '9'}}}]}}";
+
+    #[test]
+    fn the_emptier_node_is_chosen() {
+        check(&[A, B], &[], ONE_CPU, expect![[r#"Bind("b")"#]]);
+        check(&[A, B], &[("b", ONE_CPU), ("b", ONE_CPU)], ONE_CPU, expect![[r#"Bind("a")"#]]);
+    }
+
+    #[test]
+    fn every_reason_is_counted() {
+        check(&[A, B, CORDONED, TAINTED], &[], NINE_CPUS, expect![[r#"Unschedulable("0/4 nodes are available: 1 node(s) had untolerated taint {gpu: yes}, 1 node(s) were unschedulable, 2 Insufficient cpu.")"#]]);
+        check(&[], &[], ONE_CPU, expect![[r#"Unschedulable("no nodes available to schedule pods")"#]]);
+    }
+
+    #[test]
+    fn a_full_node_takes_no_more_pods() {
+        let empty = "{metadata: {name: p}, spec: {containers: [{name: c}]}}";
+        check(&[A], &[("a", empty), ("a", empty)], empty, expect![[r#"Unschedulable("0/1 nodes are available: 1 Too many pods.")"#]]);
+    }
+
+    #[test]
+    fn selectors_affinity_and_tolerations_are_honoured() {
+        let zone_x = "{metadata: {name: p}, spec: {nodeSelector: {zone: x}, containers: [{name: c}]}}";
+        check(&[A, B], &[], zone_x, expect![[r#"Bind("a")"#]]);
+        let no_ssd = "{metadata: {name: p}, spec: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: ssd, operator: DoesNotExist}]}]}}}, containers: [{name: c}]}}";
+        check(&[A, B], &[], no_ssd, expect![[r#"Bind("a")"#]]);
+        let nowhere = "{metadata: {name: p}, spec: {nodeSelector: {zone: z}, containers: [{name: c}]}}";
+        check(&[A, B], &[], nowhere, expect![[r#"Unschedulable("0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector.")"#]]);
+        let tolerant = "{metadata: {name: p}, spec: {tolerations: [{key: gpu, operator: Exists}], containers: [{name: c}]}}";
+        check(&[TAINTED], &[], tolerant, expect![[r#"Bind("t")"#]]);
+    }
+
+    #[test]
+    fn a_host_port_is_taken_once() {
+        let port = "{metadata: {name: p}, spec: {containers: [{name: c, ports: [{containerPort: 80, hostPort: 80}]}]}}";
+        check(&[A], &[("a", port)], port, expect![[r#"Unschedulable("0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports.")"#]]);
+    }
+}

@@ -1,0 +1,193 @@
+//! A Node with what runs on it, summed up; and the snapshot of all of them that decisions are made on.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
+
+use crate::resource::{Resources, pod_requests, pod_requests_non_zero};
+
+/// A host port in use: address, protocol, port.
+pub type HostPort = (String, String, i32);
+
+/// A Node and the sum of its Pods.
+#[derive(Clone, Debug)]
+pub struct NodeInfo {
+    /// The Node object.
+    pub node: Arc<Node>,
+    /// What Pods may use.
+    pub allocatable: Resources,
+    /// What Pods have asked for; `pods` counts them.
+    pub requested: Resources,
+    /// The same with a floor per container, for scores.
+    pub requested_non_zero: Resources,
+    /// Host ports in use.
+    pub ports: BTreeSet<HostPort>,
+    /// Bytes per image name.
+    pub images: HashMap<String, i64>,
+}
+
+impl NodeInfo {
+    /// A Node with nothing on it.
+    pub fn new(node: Arc<Node>) -> Self {
+        let status = node.status.as_ref();
+        let allocatable = Resources::from_list(status.and_then(|status| status.allocatable.as_ref()));
+        let mut images = HashMap::new();
+        for image in status.and_then(|status| status.images.as_deref()).unwrap_or_default() {
+            for name in image.names.iter().flatten() {
+                images.insert(name.clone(), image.size_bytes.unwrap_or(0));
+            }
+        }
+        Self {
+            node,
+            allocatable,
+            requested: Resources::default(),
+            requested_non_zero: Resources::default(),
+            ports: BTreeSet::new(),
+            images,
+        }
+    }
+
+    /// The Node's name.
+    pub fn name(&self) -> &str {
+        self.node.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// Counts a Pod in.
+    pub fn add(&mut self, need: &PodNeed) {
+        self.requested.add(&need.requests);
+        self.requested.pods += 1;
+        self.requested_non_zero.add(&need.requests_non_zero);
+        self.ports.extend(need.ports.iter().cloned());
+    }
+
+    /// Counts a Pod out.
+    pub fn remove(&mut self, need: &PodNeed) {
+        self.requested.subtract(&need.requests);
+        self.requested.pods -= 1;
+        self.requested_non_zero.subtract(&need.requests_non_zero);
+        for port in &need.ports {
+            self.ports.remove(port);
+        }
+    }
+}
+
+/// What a Pod takes up on a Node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodNeed {
+    /// Requests at the Pod's peak.
+    pub requests: Resources,
+    /// The same with a floor per container.
+    pub requests_non_zero: Resources,
+    /// Host ports.
+    pub ports: Vec<HostPort>,
+}
+
+impl PodNeed {
+    /// Sums up a Pod.
+    pub fn of(pod: &Pod) -> Self {
+        let Some(spec) = &pod.spec else { return Self::default() };
+        Self {
+            requests: pod_requests(spec),
+            requests_non_zero: pod_requests_non_zero(spec),
+            ports: host_ports(spec),
+        }
+    }
+}
+
+fn host_ports(spec: &PodSpec) -> Vec<HostPort> {
+    let sidecars = spec.init_containers.iter().flatten().filter(|c| c.restart_policy.as_deref() == Some("Always"));
+    let containers = spec.containers.iter().chain(sidecars);
+    containers
+        .flat_map(|container| container.ports.iter().flatten())
+        .filter_map(|port| {
+            let number = port.host_port.filter(|number| *number != 0)?;
+            let address = port.host_ip.clone().filter(|ip| !ip.is_empty()).unwrap_or_else(|| "0.0.0.0".to_owned());
+            Some((address, port.protocol.clone().unwrap_or_else(|| "TCP".to_owned()), number))
+        })
+        .collect()
+}
+
+/// All Nodes, with the Pods that are bound or assumed to be.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    nodes: BTreeMap<String, NodeInfo>,
+    placed: HashMap<String, (String, PodNeed)>,
+}
+
+impl Snapshot {
+    /// The Nodes in name order.
+    pub fn nodes(&self) -> impl Iterator<Item = &NodeInfo> {
+        self.nodes.values()
+    }
+
+    /// How many Nodes there are.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether there is no Node.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Adds or replaces a Node; Pods that were placed on it are counted in again.
+    pub fn set_node(&mut self, node: Arc<Node>) {
+        let mut info = NodeInfo::new(node);
+        let name = info.name().to_owned();
+        for (on, need) in self.placed.values() {
+            if *on == name {
+                info.add(need);
+            }
+        }
+        self.nodes.insert(name, info);
+    }
+
+    /// Removes a Node.
+    pub fn remove_node(&mut self, name: &str) {
+        self.nodes.remove(name);
+    }
+
+    /// Places the Pod `uid` on a Node: bound already, or assumed to be soon.
+    pub fn place(&mut self, uid: &str, node: &str, need: PodNeed) {
+        if self.placed.get(uid).is_some_and(|(on, known)| on == node && *known == need) {
+            return;
+        }
+        self.remove(uid);
+        if let Some(info) = self.nodes.get_mut(node) {
+            info.add(&need);
+        }
+        self.placed.insert(uid.to_owned(), (node.to_owned(), need));
+    }
+
+    /// Takes the Pod `uid` away; returns whether it was placed.
+    pub fn remove(&mut self, uid: &str) -> bool {
+        let Some((node, need)) = self.placed.remove(uid) else { return false };
+        if let Some(info) = self.nodes.get_mut(&node) {
+            info.remove(&need);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placing_twice_counts_once_and_removing_frees() {
+        let node: Node = serde_saphyr::from_str("metadata: {name: a}\nstatus: {allocatable: {cpu: '4'}}").expect("a node");
+        let pod: Pod =
+            serde_saphyr::from_str("metadata: {name: p}\nspec: {containers: [{name: c, resources: {requests: {cpu: '1'}}, ports: [{containerPort: 80, hostPort: 80}]}]}").expect("a pod");
+        let mut snapshot = Snapshot::default();
+        snapshot.place("u", "a", PodNeed::of(&pod));
+        snapshot.set_node(Arc::new(node));
+        snapshot.place("u", "a", PodNeed::of(&pod));
+        let used = |snapshot: &Snapshot| {
+            snapshot.nodes().map(|n| (n.requested.milli_cpu, n.requested.pods, n.ports.len())).collect::<Vec<_>>()
+        };
+        assert_eq!(used(&snapshot), [(1000, 1, 1)]);
+        assert!(snapshot.remove("u"));
+        assert_eq!(used(&snapshot), [(0, 0, 0)]);
+    }
+}

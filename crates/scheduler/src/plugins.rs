@@ -1,0 +1,115 @@
+//! The plugins as rows, in the order in which they run. Source: upstream's default plugin set and weights.
+
+mod balanced_allocation;
+mod image_locality;
+mod node_affinity;
+mod node_name;
+mod node_ports;
+mod node_resources_fit;
+mod node_unschedulable;
+mod taint_toleration;
+
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::node_info::{NodeInfo, PodNeed, Snapshot};
+
+/// The best score that a plugin can give.
+pub const SCORE_MAX: i64 = 100;
+
+/// The Pod that wants a Node, with what it needs summed up once.
+#[derive(Clone, Debug)]
+pub struct Candidate<'a> {
+    /// The Pod.
+    pub pod: &'a Pod,
+    /// Its requests and ports.
+    pub need: PodNeed,
+}
+
+/// Why a Node cannot take a Pod; several where upstream reports several.
+pub type Reasons = Vec<String>;
+
+/// A plugin that rules Nodes out.
+#[derive(Clone, Copy, Debug)]
+pub struct Filter {
+    /// Upstream's plugin name.
+    pub name: &'static str,
+    /// Empty if the Node can take the Pod.
+    pub filter: fn(&Candidate<'_>, &NodeInfo) -> Reasons,
+}
+
+/// A plugin that ranks Nodes.
+#[derive(Clone, Copy, Debug)]
+pub struct Score {
+    /// Upstream's plugin name.
+    pub name: &'static str,
+    /// How much it counts.
+    pub weight: i64,
+    /// A Node's raw score.
+    pub score: fn(&Candidate<'_>, &NodeInfo, &Snapshot) -> i64,
+    /// How raw scores become `0..=SCORE_MAX`.
+    pub normalize: Normalize,
+}
+
+/// How raw scores become comparable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Normalize {
+    /// They are already.
+    AsIs,
+    /// The largest becomes [`SCORE_MAX`].
+    ByMax,
+    /// The largest becomes 0, and 0 becomes [`SCORE_MAX`].
+    ByMaxReversed,
+}
+
+/// Cheap and most telling first.
+pub const FILTERS: &[Filter] = &[
+    Filter { name: "NodeUnschedulable", filter: node_unschedulable::filter },
+    Filter { name: "NodeName", filter: node_name::filter },
+    Filter { name: "TaintToleration", filter: taint_toleration::filter },
+    Filter { name: "NodeAffinity", filter: node_affinity::filter },
+    Filter { name: "NodePorts", filter: node_ports::filter },
+    Filter { name: "NodeResourcesFit", filter: node_resources_fit::filter },
+];
+
+/// Weights are upstream's.
+pub const SCORES: &[Score] = &[
+    Score {
+        name: "TaintToleration",
+        weight: 3,
+        score: |pod, node, _| taint_toleration::score(pod, node),
+        normalize: Normalize::ByMaxReversed,
+    },
+    Score {
+        name: "NodeAffinity",
+        weight: 2,
+        score: |pod, node, _| node_affinity::score(pod, node),
+        normalize: Normalize::ByMax,
+    },
+    Score {
+        name: "NodeResourcesFit",
+        weight: 1,
+        score: |pod, node, _| node_resources_fit::score(pod, node),
+        normalize: Normalize::AsIs,
+    },
+    Score {
+        name: "NodeResourcesBalancedAllocation",
+        weight: 1,
+        score: |pod, node, _| balanced_allocation::score(pod, node),
+        normalize: Normalize::AsIs,
+    },
+    Score { name: "ImageLocality", weight: 1, score: image_locality::score, normalize: Normalize::AsIs },
+];
+
+/// Scales one plugin's scores in place.
+pub fn normalize(scores: &mut [i64], how: Normalize) {
+    let max = scores.iter().copied().max().unwrap_or(0);
+    match how {
+        Normalize::AsIs => {}
+        Normalize::ByMax if max == 0 => {}
+        Normalize::ByMax => scores.iter_mut().for_each(|score| *score = *score * SCORE_MAX / max),
+        Normalize::ByMaxReversed if max == 0 => scores.fill(SCORE_MAX),
+        Normalize::ByMaxReversed => {
+            scores.iter_mut().for_each(|score| *score = SCORE_MAX - *score * SCORE_MAX / max);
+        }
+    }
+}

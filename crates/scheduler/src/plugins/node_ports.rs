@@ -1,0 +1,15 @@
+//! A host port is taken once per address.
+
+use super::{Candidate, Reasons};
+use crate::node_info::{HostPort, NodeInfo};
+
+const ANY: &str = "0.0.0.0";
+
+pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Reasons {
+    let clash = candidate.need.ports.iter().any(|wanted| node.ports.iter().any(|used| conflicts(wanted, used)));
+    if clash { vec!["node(s) didn't have free ports for the requested pod ports".to_owned()] } else { Vec::new() }
+}
+
+fn conflicts(a: &HostPort, b: &HostPort) -> bool {
+    a.1 == b.1 && a.2 == b.2 && (a.0 == b.0 || a.0 == ANY || b.0 == ANY)
+}

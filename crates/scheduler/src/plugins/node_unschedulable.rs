@@ -1,0 +1,22 @@
+//! Cordoned Nodes take only Pods that tolerate it.
+
+use k8s_openapi::api::core::v1::Taint;
+
+use super::taint_toleration::tolerates;
+use super::{Candidate, Reasons};
+use crate::node_info::NodeInfo;
+
+pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Reasons {
+    if !node.node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true)) {
+        return Vec::new();
+    }
+    let taint = Taint {
+        key: "node.kubernetes.io/unschedulable".to_owned(),
+        effect: "NoSchedule".to_owned(),
+        ..Taint::default()
+    };
+    if tolerates(candidate.pod, &taint) {
+        return Vec::new();
+    }
+    vec!["node(s) were unschedulable".to_owned()]
+}

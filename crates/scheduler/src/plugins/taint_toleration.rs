@@ -1,0 +1,45 @@
+//! Taints keep Pods away that do not tolerate them. Source: `core/v1.Toleration`.
+
+use k8s_openapi::api::core::v1::{Pod, Taint, Toleration};
+
+use super::{Candidate, Reasons};
+use crate::node_info::NodeInfo;
+
+pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Reasons {
+    let untolerated = taints(node)
+        .filter(|taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute"))
+        .find(|taint| !tolerates(candidate.pod, taint));
+    let Some(taint) = untolerated else { return Vec::new() };
+    vec![format!(
+        "node(s) had untolerated taint {{{}: {}}}",
+        taint.key,
+        taint.value.as_deref().unwrap_or_default()
+    )]
+}
+
+/// How many soft taints the Pod does not tolerate.
+pub(super) fn score(candidate: &Candidate<'_>, node: &NodeInfo) -> i64 {
+    let soft = taints(node).filter(|taint| taint.effect == "PreferNoSchedule");
+    soft.filter(|taint| !tolerates(candidate.pod, taint)).count().try_into().unwrap_or(i64::MAX)
+}
+
+fn taints(node: &NodeInfo) -> impl Iterator<Item = &Taint> {
+    node.node.spec.iter().flat_map(|spec| spec.taints.iter().flatten())
+}
+
+/// Whether any toleration of the Pod covers the taint.
+pub(super) fn tolerates(pod: &Pod, taint: &Taint) -> bool {
+    let tolerations = pod.spec.iter().flat_map(|spec| spec.tolerations.iter().flatten());
+    tolerations.into_iter().any(|toleration| covers(toleration, taint))
+}
+
+fn covers(toleration: &Toleration, taint: &Taint) -> bool {
+    let is_for = |mine: &Option<String>, theirs: &str| mine.as_deref().is_none_or(|m| m.is_empty() || m == theirs);
+    if !is_for(&toleration.effect, &taint.effect) || !is_for(&toleration.key, &taint.key) {
+        return false;
+    }
+    match toleration.operator.as_deref() {
+        Some("Exists") => true,
+        _ => toleration.value.as_deref().unwrap_or_default() == taint.value.as_deref().unwrap_or_default(),
+    }
+}

@@ -1,0 +1,318 @@
+//! The loop: changes in, one decision at a time, bindings out concurrently.
+//!
+//! A chosen Pod is *assumed* on its Node at once, so that the next decision counts it in, and bound in the
+//! background; if the binding fails, the assumption is taken back and the Pod is tried again.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use base::{Clock, Random, Tasks};
+use controller::informer::{Change, Changes};
+use controller::trace::Reporter;
+use controller::{Action, EventType, Hands, Informers, Patch, Recorder, cause};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use crate::decide::{Decision, decide};
+use crate::node_info::{PodNeed, Snapshot};
+use crate::queue::Queue;
+
+/// Bindings under way at once; deciding waits when there are more.
+const BINDINGS_MAX: usize = 256;
+
+/// How a scheduler is set up.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Which Pods are ours: those whose `spec.schedulerName` is this.
+    pub name: String,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { name: "default-scheduler".to_owned() }
+    }
+}
+
+/// Runs a scheduler until its task is dropped.
+pub async fn run(config: Config, informers: Informers, reporter: Reporter, tasks: Tasks) {
+    let (pods, nodes) = (informers.informer::<Pod>(), informers.informer::<Node>());
+    let (mut pod_changes, mut node_changes) = (pods.subscribe(), nodes.subscribe());
+    pods.synced().await;
+    nodes.synced().await;
+    let (finished, mut outcomes) = mpsc::channel(BINDINGS_MAX);
+    let recorder = Recorder::start(&informers, "default-scheduler");
+    let mut scheduler = Scheduler {
+        config,
+        hands: Hands::new(informers.clone(), recorder),
+        clock: informers.clock().clone(),
+        random: informers.random().clone(),
+        reporter,
+        tasks,
+        snapshot: Snapshot::default(),
+        queue: Queue::default(),
+        pods: HashMap::new(),
+        binding: BTreeMap::new(),
+        finished,
+    };
+    take_in(&mut scheduler, &mut node_changes, &mut pod_changes).await;
+    loop {
+        scheduler.schedule_all(&mut outcomes).await;
+        let due = scheduler.queue.next_due();
+        tokio::select! {
+            biased;
+            changes = node_changes.next() => scheduler.nodes_changed(changes),
+            changes = pod_changes.next() => scheduler.pods_changed(changes),
+            Some(outcome) = outcomes.recv() => scheduler.bound(outcome),
+            () = sleep_until(due, &scheduler.clock) => {}
+        }
+    }
+}
+
+/// Nodes first, so that Pods that are bound already find theirs.
+async fn take_in(scheduler: &mut Scheduler, nodes: &mut Changes<Node>, pods: &mut Changes<Pod>) {
+    let now = std::future::ready(());
+    tokio::select! { biased; changes = nodes.next() => scheduler.nodes_changed(changes), () = now => {} }
+    let now = std::future::ready(());
+    tokio::select! { biased; changes = pods.next() => scheduler.pods_changed(changes), () = now => {} }
+}
+
+async fn sleep_until(due: Option<Timestamp>, clock: &Clock) {
+    match due {
+        None => std::future::pending().await,
+        Some(due) => {
+            let wait = due.duration_since(clock.now());
+            tokio::time::sleep(wait.try_into().unwrap_or_default()).await;
+        }
+    }
+}
+
+struct Scheduler {
+    config: Config,
+    hands: Hands,
+    clock: Clock,
+    random: Random,
+    reporter: Reporter,
+    tasks: Tasks,
+    snapshot: Snapshot,
+    queue: Queue,
+    /// Pods that want a Node, with the revision that we saw them at.
+    pods: HashMap<String, (Arc<Pod>, u64)>,
+    /// Pods that are assumed and being bound: key to uid.
+    binding: BTreeMap<String, String>,
+    finished: mpsc::Sender<Outcome>,
+}
+
+struct Outcome {
+    key: String,
+    uid: String,
+    failure: Option<String>,
+}
+
+impl Scheduler {
+    fn nodes_changed(&mut self, changes: Vec<Change<Node>>) {
+        let mut helps = false;
+        for change in changes {
+            match change.new {
+                Some(node) => {
+                    helps |= change.old.is_none_or(|old| matters(&old, &node));
+                    self.snapshot.set_node(node);
+                }
+                None => self.snapshot.remove_node(&change.key),
+            }
+        }
+        if helps {
+            self.queue.cluster_changed(self.clock.now());
+        }
+    }
+
+    fn pods_changed(&mut self, changes: Vec<Change<Pod>>) {
+        let mut freed = false;
+        for change in changes {
+            freed |= self.pod_changed(change);
+        }
+        if freed {
+            self.queue.cluster_changed(self.clock.now());
+        }
+    }
+
+    /// Returns whether room was made on a Node.
+    fn pod_changed(&mut self, change: Change<Pod>) -> bool {
+        let mut freed = false;
+        let replaced = change.old.as_ref().filter(|old| {
+            change.new.as_ref().is_none_or(|new| new.metadata.uid != old.metadata.uid)
+        });
+        if let Some(old) = replaced {
+            freed |= self.snapshot.remove(uid(old));
+            self.forget(&change.key);
+        }
+        let Some(pod) = change.new else { return freed };
+        if is_finished(&pod) {
+            self.forget(&change.key);
+            return self.snapshot.remove(uid(&pod)) || freed;
+        }
+        match node_name(&pod) {
+            Some(node) => {
+                self.forget(&change.key);
+                self.snapshot.place(uid(&pod), node, PodNeed::of(&pod));
+            }
+            None => self.wants_node(change.key, change.old.as_deref(), pod, change.revision),
+        }
+        freed
+    }
+
+    fn wants_node(&mut self, key: String, old: Option<&Pod>, pod: Arc<Pod>, revision: u64) {
+        let spec = pod.spec.as_ref();
+        let is_ours = spec.and_then(|spec| spec.scheduler_name.as_deref()).unwrap_or("default-scheduler")
+            == self.config.name;
+        let is_gated = spec.is_some_and(|spec| spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty()));
+        if !is_ours || is_gated || pod.metadata.deletion_timestamp.is_some() {
+            self.forget(&key);
+            return;
+        }
+        let is_news = old.is_none_or(|old| old.spec != pod.spec || old.metadata.labels != pod.metadata.labels);
+        let priority = spec.and_then(|spec| spec.priority).unwrap_or(0);
+        self.pods.insert(key.clone(), (pod, revision));
+        let is_known = self.queue.contains(&key) || self.binding.contains_key(&key);
+        if (is_news || !is_known) && !self.binding.contains_key(&key) {
+            self.queue.add(&key, priority);
+        }
+    }
+
+    fn forget(&mut self, key: &str) {
+        self.queue.remove(key);
+        self.pods.remove(key);
+    }
+
+    async fn schedule_all(&mut self, outcomes: &mut mpsc::Receiver<Outcome>) {
+        while let Some(key) = self.queue.pop(self.clock.now()) {
+            while self.binding.len() >= BINDINGS_MAX {
+                let Some(outcome) = outcomes.recv().await else { return };
+                self.bound(outcome);
+            }
+            self.schedule(&key);
+        }
+    }
+
+    fn schedule(&mut self, key: &str) {
+        let Some((pod, revision)) = self.pods.get(key).cloned() else { return };
+        let start = self.clock.now();
+        let decision = decide(&pod, &self.snapshot, self.random.below(u64::MAX));
+        let detail = match &decision {
+            Decision::Bind(node) => node,
+            Decision::Unschedulable(why) => why,
+        };
+        let object = format!("pods/{key}");
+        self.reporter.span(revision, ("scheduler", "decide"), &object, (start, self.clock.now()), detail);
+        match decision {
+            Decision::Bind(node) => self.bind(key, &pod, revision, node),
+            Decision::Unschedulable(why) => {
+                self.queue.unschedulable(key, start);
+                self.say_why(&pod, revision, why);
+            }
+        }
+    }
+
+    fn bind(&mut self, key: &str, pod: &Pod, revision: u64, node: String) {
+        self.snapshot.place(uid(pod), &node, PodNeed::of(pod));
+        self.binding.insert(key.to_owned(), uid(pod).to_owned());
+        let (binding, event) = (binding(pod, &node), scheduled_event(pod, key, &node));
+        let (hands, finished) = (self.hands.clone(), self.finished.clone());
+        let (key, uid) = (key.to_owned(), uid(pod).to_owned());
+        self.tasks.spawn("bind", async move {
+            let failure = cause::with(revision, hands.carry_out(binding)).await.err();
+            if failure.is_none()
+                && let Err(error) = cause::with(revision, hands.carry_out(event)).await
+            {
+                tracing::debug!(error, "the Scheduled event was not recorded");
+            }
+            if finished.send(Outcome { key, uid, failure }).await.is_err() {
+                tracing::debug!("the scheduler stopped during a binding");
+            }
+        });
+    }
+
+    fn bound(&mut self, outcome: Outcome) {
+        self.binding.remove(&outcome.key);
+        let Some(failure) = outcome.failure else { return };
+        tracing::info!(pod = outcome.key, error = failure, "binding failed");
+        let is_waiting = self.pods.get(&outcome.key).is_some_and(|(pod, _)| uid(pod) == outcome.uid);
+        if is_waiting {
+            self.snapshot.remove(&outcome.uid);
+            self.queue.back_off(&outcome.key, self.clock.now());
+        }
+    }
+
+    fn say_why(&self, pod: &Arc<Pod>, revision: u64, why: String) {
+        let (hands, pod, now) = (self.hands.clone(), pod.clone(), self.clock.now());
+        self.tasks.spawn("explain", async move {
+            for action in explanations(&pod, why, now) {
+                if let Err(error) = cause::with(revision, hands.carry_out(action)).await {
+                    tracing::info!(error, "could not say why a pod is unschedulable");
+                }
+            }
+        });
+    }
+}
+
+fn uid(pod: &Pod) -> &str {
+    pod.metadata.uid.as_deref().unwrap_or_default()
+}
+
+fn node_name(pod: &Pod) -> Option<&str> {
+    pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
+}
+
+fn is_finished(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+/// Whether a Node's change can make room; heartbeats cannot.
+fn matters(old: &Node, new: &Node) -> bool {
+    let allocatable = |node: &Node| node.status.as_ref().and_then(|status| status.allocatable.clone());
+    old.spec != new.spec || old.metadata.labels != new.metadata.labels || allocatable(old) != allocatable(new)
+}
+
+fn binding(pod: &Pod, node: &str) -> Action {
+    let (namespace, name) = names(pod);
+    let body = json!({
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": { "name": name, "namespace": namespace, "uid": uid(pod) },
+        "target": { "apiVersion": "v1", "kind": "Node", "name": node },
+    });
+    Action::create_subresource::<Pod>(namespace, name, "binding", body)
+}
+
+fn scheduled_event(pod: &Pod, key: &str, node: &str) -> Action {
+    Action::event(pod, EventType::Normal, "Scheduled", format!("Successfully assigned {key} to {node}"))
+}
+
+/// The event and the condition; the condition only if it says something new.
+fn explanations(pod: &Pod, why: String, now: Timestamp) -> Vec<Action> {
+    let mut actions = vec![Action::event(pod, EventType::Warning, "FailedScheduling", why.clone())];
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let known = conditions.iter().find(|condition| condition.type_ == "PodScheduled");
+    if known.is_some_and(|known| known.status == "False" && known.message.as_deref() == Some(&why)) {
+        return actions;
+    }
+    let since = known.filter(|known| known.status == "False").and_then(|known| known.last_transition_time.clone());
+    let since = since.map_or(now, |time| time.0).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let condition = json!({
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": why,
+        "lastTransitionTime": since,
+    });
+    let patch = Patch::Strategic(json!({ "status": { "conditions": [condition] } }));
+    let (namespace, name) = names(pod);
+    actions.push(Action::patch_status::<Pod>(namespace, name, patch));
+    actions
+}
+
+fn names(pod: &Pod) -> (&str, &str) {
+    (pod.metadata.namespace.as_deref().unwrap_or_default(), pod.metadata.name.as_deref().unwrap_or_default())
+}

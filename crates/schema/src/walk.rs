@@ -1,0 +1,5 @@
+//! Walks over a value by its schema.
+
+pub mod decode;
+pub mod default;
+pub mod visit;

@@ -1,0 +1,420 @@
+//! Strict decoding: bytes or a parsed value in, a value of the schema's shape out.
+//!
+//! One pass. What the schema does not know is pruned and, as asked, ignored, warned about or refused, like
+//! duplicate keys. A value of the wrong type is always refused, with Go's text. The result is what Go would
+//! write after reading the same: nulls are dropped, empty values where Go omits them, and objects that Go holds
+//! by value are there. Nesting is bounded by the parser (128 levels).
+
+use crate::Object;
+use crate::arena::SchemaRef;
+use crate::rows::{Field, Message, Schemas, Type};
+use crate::scalar;
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Number, Value};
+use std::cell::RefCell;
+use std::fmt;
+
+/// What to do about unknown and duplicate fields (`fieldValidation`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldValidation {
+    /// Say nothing.
+    Ignore,
+    /// Warn.
+    Warn,
+    /// Refuse.
+    Strict,
+}
+
+/// A decoded value and what is to be warned about.
+#[derive(Clone, Debug)]
+pub struct Decoded {
+    /// The value: only fields that the schema has, of the right types.
+    pub value: Value,
+    /// One line per unknown or duplicate field; empty unless [`FieldValidation::Warn`].
+    pub warnings: Vec<String>,
+}
+
+/// Why a body cannot be decoded. The texts are upstream's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// The body is not JSON, or nested too deeply.
+    #[error("{0}")]
+    Syntax(String),
+    /// A field holds the wrong type.
+    #[error("{0}")]
+    Type(String),
+    /// There are unknown or duplicate fields.
+    #[error("strict decoding error: {}", .0.join(", "))]
+    Strict(Vec<String>),
+}
+
+/// How many unknown and duplicate fields are reported.
+const STRICT_ERRORS_MAX: usize = 100;
+
+/// Decodes JSON bytes.
+///
+/// # Errors
+/// If the bytes are not JSON, hold a value of the wrong type, or, when strict, an unknown or duplicate field.
+pub fn from_json(
+    schema: SchemaRef<'_>,
+    bytes: &[u8],
+    validation: FieldValidation,
+) -> Result<Decoded, DecodeError> {
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let state = State::new(schema.schemas, validation);
+    let seed =
+        Seed { state: &state, ty: Type::Message(schema.index), owner: schema.message, path: &Path::Root };
+    let result = seed.deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
+    state.finish(result.map_err(|error| error.to_string()))
+}
+
+/// Decodes a value that is parsed already, such as the result of a patch.
+///
+/// # Errors
+/// Like [`from_json`].
+pub fn from_value(
+    schema: SchemaRef<'_>,
+    value: Value,
+    validation: FieldValidation,
+) -> Result<Decoded, DecodeError> {
+    let state = State::new(schema.schemas, validation);
+    let seed =
+        Seed { state: &state, ty: Type::Message(schema.index), owner: schema.message, path: &Path::Root };
+    let result = seed.deserialize(value);
+    state.finish(result.map_err(|error| error.to_string()))
+}
+
+struct State<'a> {
+    schemas: &'a Schemas,
+    validation: FieldValidation,
+    strict: RefCell<Vec<String>>,
+    /// The first wrong type; it ends the walk.
+    wrong: RefCell<Option<String>>,
+}
+
+impl<'a> State<'a> {
+    fn new(schemas: &'a Schemas, validation: FieldValidation) -> Self {
+        Self { schemas, validation, strict: RefCell::default(), wrong: RefCell::default() }
+    }
+
+    fn report(&self, problem: &str, path: &Path<'_>, name: &str) {
+        if self.validation == FieldValidation::Ignore {
+            return;
+        }
+        let mut strict = self.strict.borrow_mut();
+        if strict.len() < STRICT_ERRORS_MAX {
+            let dot = if matches!(path, Path::Root) { "" } else { "." };
+            strict.push(format!("{problem} field \"{}{dot}{name}\"", path.to_text(Indexes::Shown)));
+        }
+    }
+
+    fn finish(self, result: Result<Value, String>) -> Result<Decoded, DecodeError> {
+        if let Some(wrong) = self.wrong.into_inner() {
+            return Err(DecodeError::Type(wrong));
+        }
+        let value = result.map_err(DecodeError::Syntax)?;
+        let strict = self.strict.into_inner();
+        if self.validation == FieldValidation::Strict && !strict.is_empty() {
+            return Err(DecodeError::Strict(strict));
+        }
+        Ok(Decoded { value, warnings: strict })
+    }
+}
+
+/// Where the walk is; lives on the stack, so that good input costs no allocation.
+enum Path<'p> {
+    Root,
+    Field(&'p Path<'p>, &'p str),
+    Index(&'p Path<'p>, usize),
+}
+
+#[derive(Clone, Copy)]
+enum Indexes {
+    Shown,
+    Hidden,
+}
+
+impl Path<'_> {
+    fn to_text(&self, indexes: Indexes) -> String {
+        match self {
+            Path::Root => String::new(),
+            Path::Field(Path::Root, name) => (*name).to_owned(),
+            Path::Field(parent, name) => format!("{}.{name}", parent.to_text(indexes)),
+            Path::Index(parent, index) => match indexes {
+                Indexes::Shown => format!("{}[{index}]", parent.to_text(indexes)),
+                Indexes::Hidden => parent.to_text(indexes),
+            },
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Seed<'a> {
+    state: &'a State<'a>,
+    ty: Type,
+    /// The message that holds the value, for Go's texts.
+    owner: &'a Message,
+    path: &'a Path<'a>,
+}
+
+impl<'a> Seed<'a> {
+    fn wrong<E: de::Error>(&self, found: &str) -> E {
+        let ty = self.state.schemas.go_type(self.ty);
+        self.refuse(match self.path.to_text(Indexes::Hidden) {
+            path if path.is_empty() => format!("json: cannot unmarshal {found} into Go value of type {ty}"),
+            path => {
+                let owner = self.owner.short_name();
+                format!("json: cannot unmarshal {found} into Go struct field {owner}.{path} of type {ty}")
+            }
+        })
+    }
+
+    fn refuse<E: de::Error>(&self, text: String) -> E {
+        *self.state.wrong.borrow_mut() = Some(text);
+        E::custom("")
+    }
+
+    fn with(&self, ty: Type) -> Self {
+        Self { ty, ..*self }
+    }
+
+    fn text<E: de::Error>(&self, text: &str) -> Result<Value, E> {
+        match self.ty {
+            Type::String | Type::Json | Type::IntOrString => Ok(Value::String(text.to_owned())),
+            Type::Bytes => match scalar::from_base64(text) {
+                Ok(_) if text.contains(['\n', '\r']) => Ok(text.replace(['\n', '\r'], "").into()),
+                Ok(_) => Ok(text.into()),
+                Err(error) => Err(self.refuse(error)),
+            },
+            Type::Quantity => match scalar::check_quantity(text.trim()) {
+                Ok(()) => Ok(text.trim().into()),
+                Err(error) => Err(self.refuse(error.to_owned())),
+            },
+            Type::Time | Type::MicroTime => match scalar::parse_time(text) {
+                Some(time) if self.ty == Type::Time => Ok(scalar::format_time(time).into()),
+                Some(time) => Ok(scalar::format_micro_time(time).into()),
+                None => Err(self.refuse(scalar::time_error(text))),
+            },
+            Type::Duration => match scalar::parse_duration(text) {
+                Some(duration) => Ok(scalar::format_duration(duration).into()),
+                None => Err(self.refuse(format!("time: invalid duration {text:?}"))),
+            },
+            _ => Err(self.wrong("string")),
+        }
+    }
+
+    fn whole<E: de::Error>(&self, number: i128, value: Number) -> Result<Value, E> {
+        let fits = match self.ty {
+            Type::Int32 | Type::IntOrString => i32::try_from(number).is_ok(),
+            Type::Int64 => i64::try_from(number).is_ok(),
+            Type::Double | Type::Json => true,
+            Type::Quantity => return Ok(number.to_string().into()),
+            _ => return Err(self.wrong("number")),
+        };
+        if fits { Ok(Value::Number(value)) } else { Err(self.wrong(&format!("number {number}"))) }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a JSON value")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Value, E> {
+        match self.ty {
+            Type::Bool | Type::Json | Type::PropsOrBool => Ok(Value::Bool(value)),
+            _ => Err(self.wrong("bool")),
+        }
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Value, E> {
+        self.whole(value.into(), value.into())
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Value, E> {
+        self.whole(value.into(), value.into())
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
+        match (self.ty, Number::from_f64(value)) {
+            (Type::Double | Type::Json, Some(number)) => Ok(Value::Number(number)),
+            (Type::Quantity, _) => Ok(value.to_string().into()),
+            _ => Err(self.wrong(&format!("number {value}"))),
+        }
+    }
+
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<Value, E> {
+        self.text(value)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let ty = match self.ty {
+            Type::List(index) | Type::Wrapped(index) => self.state.schemas.item(index),
+            Type::Json => Type::Json,
+            Type::PropsOrStrings => Type::String,
+            Type::PropsOrArray => props(self.state.schemas),
+            _ => return Err(self.wrong("array")),
+        };
+        let mut values = Vec::new();
+        loop {
+            let path = Path::Index(self.path, values.len());
+            let seed = Seed { ty, path: &path, state: self.state, owner: self.owner };
+            let Some(value) = items.next_element_seed(seed)? else { break };
+            values.push(if value.is_null() { self.zero(ty) } else { value });
+        }
+        Ok(Value::Array(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<Value, A::Error> {
+        match self.ty {
+            Type::Message(index) => match self.state.schemas.at(index) {
+                Some(schema) => self.object(schema, entries),
+                None => Err(self.wrong("object")),
+            },
+            Type::PropsOrArray | Type::PropsOrBool | Type::PropsOrStrings => {
+                self.with(props(self.state.schemas)).visit_map(entries)
+            }
+            Type::Map(index) => self.map(self.state.schemas.map(index), entries),
+            Type::Json | Type::FieldsV1 => self.map(Type::Json, entries),
+            _ => Err(self.wrong("object")),
+        }
+    }
+}
+
+impl<'a> Seed<'a> {
+    /// What Go has in a list or map where JSON has null.
+    fn zero(&self, ty: Type) -> Value {
+        match ty {
+            Type::String => Value::String(String::new()),
+            Type::Message(_) => Value::Object(Object::new()),
+            _ => Value::Null,
+        }
+    }
+
+    fn map<'de, A: MapAccess<'de>>(self, ty: Type, mut entries: A) -> Result<Value, A::Error> {
+        let mut object = Object::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            let path = Path::Field(self.path, &key);
+            let seed = Seed { ty, path: &path, state: self.state, owner: self.owner };
+            let value = entries.next_value_seed(seed)?;
+            if object.contains_key(&key) {
+                self.state.report("duplicate", self.path, &key);
+            }
+            let value = if value.is_null() { self.zero(ty) } else { value };
+            object.insert(key, value);
+        }
+        Ok(Value::Object(object))
+    }
+
+    fn object<'de, A: MapAccess<'de>>(
+        self,
+        schema: SchemaRef<'a>,
+        mut entries: A,
+    ) -> Result<Value, A::Error> {
+        let message = schema.message;
+        let mut object = Object::new();
+        let mut seen = 0u128;
+        while let Some(key) = entries.next_key_seed(KeySeed(message))? {
+            let (index, field) = match key {
+                Key::Known(index, field) => (index, field),
+                Key::Unknown(name) => {
+                    self.state.report("unknown", self.path, &name);
+                    entries.next_value::<de::IgnoredAny>()?;
+                    continue;
+                }
+            };
+            let bit = u32::try_from(index).ok().and_then(|index| 1u128.checked_shl(index)).unwrap_or(0);
+            if seen & bit != 0 {
+                self.state.report("duplicate", self.path, &field.name);
+            }
+            seen |= bit;
+            let path = Path::Field(self.path, &field.name);
+            let seed = Seed { ty: field.ty, path: &path, state: self.state, owner: message };
+            let value = entries.next_value_seed(seed)?;
+            if !(value.is_null() || field.omits_zero() && is_zero(&value)) {
+                object.insert(field.name.clone().into_owned(), value);
+            }
+        }
+        complete(schema, &mut object);
+        Ok(Value::Object(object))
+    }
+}
+
+/// Adds the objects that Go holds by value.
+pub(crate) fn complete(schema: SchemaRef<'_>, object: &mut Object) {
+    for field in schema.fields().iter().filter(|field| field.is_by_value()) {
+        if let Type::Message(index) = field.ty
+            && !object.contains_key(&*field.name)
+            && let Some(inner) = schema.schemas.at(index)
+        {
+            let mut value = Object::new();
+            complete(inner, &mut value);
+            object.insert(field.name.clone().into_owned(), Value::Object(value));
+        }
+    }
+}
+
+/// Whether Go's `omitempty` leaves the value out.
+pub(crate) fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(value) => !value,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(object) => object.is_empty(),
+    }
+}
+
+fn props(schemas: &Schemas) -> Type {
+    let name = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
+    schemas.message(name).map_or(Type::Json, |schema| Type::Message(schema.index))
+}
+
+enum Key<'a> {
+    Known(usize, &'a Field),
+    Unknown(String),
+}
+
+/// Finds the field of a key without making a string of it.
+struct KeySeed<'a>(&'a Message);
+
+impl<'de, 'a> DeserializeSeed<'de> for KeySeed<'a> {
+    type Value = Key<'a>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Key<'a>, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'a> Visitor<'_> for KeySeed<'a> {
+    type Value = Key<'a>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a field name")
+    }
+
+    fn visit_str<E: de::Error>(self, name: &str) -> Result<Key<'a>, E> {
+        Ok(match self.0.field(name) {
+            Some((index, field)) => Key::Known(index, field),
+            None => Key::Unknown(name.to_owned()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+use super::*;
+use expect_test::{Expect, expect};
+
+fn check(kind: (&str, &str, &str), input: &str, validation: FieldValidation, expect: &Expect) {
+    let schema = crate::builtin().kind(kind.0, kind.1, kind.2).expect("a kind");
+    let text = match from_json(schema, input.as_bytes(), validation) {
+        Ok(decoded) => {
+            let warnings: String = decoded.warnings.iter().map(|line| format!("\nwarning: {line}")).collect();
+            format!("{}{warnings}", decoded.value)
+        }
+        Err(error) => format!("error: {error}"),
+    };
+    expect.assert_eq(&text);
+}
+
+const POD: (&str, &str, &str) = ("", "v1", "Pod");
+const DEPLOYMENT: (&str, &str, &str) = ("apps", "v1", "Deployment");
+
+#[test]
+fn unknown_and_duplicate_fields_are_refused_when_strict() {
+    check(
+        DEPLOYMENT,
+        r#"{"spec": {"foo": 1, "replicas": 1, "replicas": 2, "template": {"spec": {"containers": [{"bar": 1}]}}}}"#,
+        FieldValidation::Strict,
+        &expect![[
+            r#"error: strict decoding error: unknown field "spec.foo", duplicate field "spec.replicas", unknown field "spec.template.spec.containers[0].bar""#
+        ]],
+    );
+}
+
+#[test]
+fn unknown_fields_are_pruned_with_a_warning() {
+    check(
+        ("", "v1", "ConfigMap"),
+        r#"{"data": {"a": "b", "a": "c"}, "foo": {"bar": [1]}}"#,
+        FieldValidation::Warn,
+        &expect![[r#"
+            {"data":{"a":"c"},"metadata":{}}
+            warning: duplicate field "data.a"
+            warning: unknown field "foo""#]],
+    );
+}
+
+#[test]
+fn wrong_types_are_told_as_go_tells_them() {
+    let cases: &[(&str, Expect)] = &[
+        (
+            r#"{"spec": {"replicas": "a"}}"#,
+            expect![
+                "error: json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32"
+            ],
+        ),
+        (
+            r#"{"spec": {"replicas": 3000000000}}"#,
+            expect![
+                "error: json: cannot unmarshal number 3000000000 into Go struct field DeploymentSpec.spec.replicas of type int32"
+            ],
+        ),
+        (
+            r#"{"spec": []}"#,
+            expect![
+                "error: json: cannot unmarshal array into Go struct field Deployment.spec of type v1.DeploymentSpec"
+            ],
+        ),
+        (
+            r#"{"spec": {"template": {"spec": {"containers": [{"name": 1}]}}}}"#,
+            expect![
+                "error: json: cannot unmarshal number into Go struct field Container.spec.template.spec.containers.name of type string"
+            ],
+        ),
+        (
+            r#"{"metadata": {"labels": {"a": true}}}"#,
+            expect![
+                "error: json: cannot unmarshal bool into Go struct field ObjectMeta.metadata.labels.a of type string"
+            ],
+        ),
+        (r#"[]"#, expect!["error: json: cannot unmarshal array into Go value of type v1.Deployment"]),
+        (
+            r#"{"metadata": {"creationTimestamp": "soon"}}"#,
+            expect![[
+                r#"error: parsing time "soon" as "2006-01-02T15:04:05Z07:00": cannot parse "soon" as "2006""#
+            ]],
+        ),
+    ];
+    for (input, expect) in cases {
+        check(DEPLOYMENT, input, FieldValidation::Ignore, expect);
+    }
+}
+
+#[test]
+fn scalars_with_a_notation_are_checked() {
+    let cases: &[(&str, Expect)] = &[
+        (
+            r#"{"spec": {"containers": [{"resources": {"limits": {"cpu": 1, "memory": "1Gi"}}}]}}"#,
+            expect![[
+                r#"{"metadata":{},"spec":{"containers":[{"resources":{"limits":{"cpu":"1","memory":"1Gi"}}}]},"status":{}}"#
+            ]],
+        ),
+        (
+            r#"{"spec": {"containers": [{"resources": {"limits": {"cpu": "1x"}}}]}}"#,
+            expect![
+                "error: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+            ],
+        ),
+        (
+            r#"{"metadata": {"creationTimestamp": "2024-01-02T03:04:05.5+01:00"}}"#,
+            expect![[r#"{"metadata":{"creationTimestamp":"2024-01-02T02:04:05Z"},"spec":{},"status":{}}"#]],
+        ),
+    ];
+    for (input, expect) in cases {
+        check(POD, input, FieldValidation::Ignore, expect);
+    }
+    check(
+        ("", "v1", "Secret"),
+        r#"{"data": {"a": "aG!k"}}"#,
+        FieldValidation::Ignore,
+        &expect!["error: illegal base64 data at input byte 2"],
+    );
+}
+
+#[test]
+fn the_result_is_what_go_would_write() {
+    check(
+        POD,
+        r#"{"metadata": {"creationTimestamp": null, "labels": {}}, "spec": {"hostNetwork": false,
+            "enableServiceLinks": false, "volumes": [{"name": "a", "emptyDir": {}}], "nodeName": ""}}"#,
+        FieldValidation::Strict,
+        &expect![[
+            r#"{"metadata":{},"spec":{"enableServiceLinks":false,"volumes":[{"emptyDir":{},"name":"a"}]},"status":{}}"#
+        ]],
+    );
+}
+
+#[test]
+fn deep_nesting_and_garbage_are_refused() {
+    let deep = format!("{{\"data\": {}", "[".repeat(100_000));
+    check(
+        ("apps", "v1", "ControllerRevision"),
+        &deep,
+        FieldValidation::Ignore,
+        &expect!["error: recursion limit exceeded at line 1 column 136"],
+    );
+    check(
+        POD,
+        "{",
+        FieldValidation::Ignore,
+        &expect!["error: EOF while parsing an object at line 1 column 1"],
+    );
+    check(POD, "{} {}", FieldValidation::Ignore, &expect!["error: trailing characters at line 1 column 4"]);
+}
+
+#[test]
+fn custom_resource_definitions_keep_their_unions() {
+    check(
+        ("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
+        r#"{"spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": {"type": "object",
+            "properties": {"a": {"type": "array", "items": {"type": "string", "default": {"x": [1]}}}},
+            "additionalProperties": true}}}]}}"#,
+        FieldValidation::Strict,
+        &expect![[
+            r#"{"metadata":{},"spec":{"names":{},"versions":[{"name":"v1","schema":{"openAPIV3Schema":{"additionalProperties":true,"properties":{"a":{"items":{"default":{"x":[1]},"type":"string"},"type":"array"}},"type":"object"}}}]},"status":{"acceptedNames":{}}}"#
+        ]],
+    );
+}
+
+#[test]
+fn every_kind_decodes_an_empty_object() {
+    for (kind, schema) in crate::builtin().kinds() {
+        let decoded = from_json(schema, b"{}", FieldValidation::Strict);
+        assert!(decoded.is_ok(), "{}/{} {}", kind.group, kind.version, kind.kind);
+    }
+}

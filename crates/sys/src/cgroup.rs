@@ -1,0 +1,382 @@
+//! Cgroups, v2 and v1 (also hybrid) behind one set of calls.
+//!
+//! A cgroup is named by its path from the root, such as `/knarr-1a2b/pod-x/container-y`; on v1 the same path is made
+//! in each hierarchy that has a controller used here. A controller that the host lacks is skipped: a limit that
+//! cannot be set is reported by [`Cgroups::set_limits`], the group exists all the same.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::libc;
+
+use crate::process::PidFd;
+use crate::{Doing, Error, Result};
+
+/// Controllers used here, each of which may live in a v1 hierarchy of its own.
+const CONTROLLERS: [&str; 7] = ["cpu", "cpuacct", "cpuset", "memory", "pids", "freezer", "devices"];
+
+/// Which interface the host's controllers have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// One hierarchy per controller (or several together).
+    V1,
+    /// One hierarchy for all.
+    V2,
+}
+
+/// The host's cgroup hierarchies.
+#[derive(Clone, Debug)]
+pub struct Cgroups {
+    version: Version,
+    hierarchies: Vec<Hierarchy>,
+}
+
+#[derive(Clone, Debug)]
+struct Hierarchy {
+    mount: PathBuf,
+    controllers: Vec<String>,
+}
+
+/// What a cgroup may use. `None` leaves a limit as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Relative weight in v1's unit (1024 is one CPU); turned into v2's weight.
+    pub cpu_shares: Option<u64>,
+    /// CPU time per period in microseconds; `-1` is no limit.
+    pub cpu_quota_us: Option<i64>,
+    /// Length of the period in microseconds; 100,000 if `None`.
+    pub cpu_period_us: Option<u64>,
+    /// Memory in bytes; `-1` is no limit.
+    pub memory_max_bytes: Option<i64>,
+    /// Number of tasks; `-1` is no limit.
+    pub pids_max: Option<i64>,
+}
+
+/// What a cgroup uses. 0 where the host lacks the controller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// CPU time since the group was made.
+    pub cpu_usage_ns: u64,
+    /// Memory charged, including page cache.
+    pub memory_usage_bytes: u64,
+    /// Memory charged, less inactive page cache.
+    pub memory_working_set_bytes: u64,
+    /// Anonymous memory.
+    pub memory_rss_bytes: u64,
+    /// Tasks.
+    pub pids: u64,
+    /// How often the kernel killed in this group for lack of memory.
+    pub oom_kills: u64,
+}
+
+impl Cgroups {
+    /// Finds the hierarchies of this host.
+    pub fn detect() -> Result<Self> {
+        let mounts = crate::mount::mounts()?;
+        let v1: Vec<Hierarchy> = mounts
+            .iter()
+            .filter(|mount| mount.fs_type == "cgroup")
+            .map(|mount| Hierarchy {
+                mount: mount.target.clone(),
+                controllers: CONTROLLERS
+                    .iter()
+                    .filter(|name| mount.super_options.split(',').any(|option| option == **name))
+                    .map(|name| (*name).to_owned())
+                    .collect(),
+            })
+            .filter(|hierarchy| !hierarchy.controllers.is_empty())
+            .collect();
+        if !v1.is_empty() {
+            return Ok(Self { version: Version::V1, hierarchies: v1 });
+        }
+        let unified = mounts.iter().find(|mount| mount.fs_type == "cgroup2");
+        let mount = unified
+            .ok_or_else(|| Error::other("find the cgroup hierarchies", "no cgroup file system is mounted"))?
+            .target
+            .clone();
+        let controllers = fs::read_to_string(mount.join("cgroup.controllers"))
+            .doing(|| "read the cgroup controllers".into())?
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect();
+        Ok(Self { version: Version::V2, hierarchies: vec![Hierarchy { mount, controllers }] })
+    }
+
+    /// Which interface the host has.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Whether the host has this controller (`cpu`, `memory`, `pids`, ...).
+    pub fn has(&self, controller: &str) -> bool {
+        self.hierarchies.iter().any(|hierarchy| hierarchy.controllers.iter().any(|name| name == controller))
+    }
+
+    /// Makes the cgroup and its parents. No error if it exists.
+    pub fn create(&self, path: &str) -> Result<()> {
+        for hierarchy in &self.hierarchies {
+            let dir = hierarchy.dir(path);
+            fs::create_dir_all(&dir).doing(|| format!("create cgroup {}", dir.display()))?;
+            match self.version {
+                Version::V2 => hierarchy.enable_controllers(path),
+                Version::V1 => hierarchy.inherit_cpuset(path)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the limits that are given and returns the names of those that this host cannot set.
+    pub fn set_limits(&self, path: &str, limits: &Limits) -> Result<Vec<&'static str>> {
+        let mut unavailable = Vec::new();
+        for (controller, file, value) in limits.settings(self.version) {
+            let Some(dir) = self.dir_of(controller, path) else {
+                unavailable.push(controller);
+                continue;
+            };
+            match write(&dir.join(file), &value) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => unavailable.push(controller),
+                other => other.doing(|| format!("set {file} of cgroup {path} to {value}"))?,
+            }
+        }
+        unavailable.dedup();
+        Ok(unavailable)
+    }
+
+    /// Moves a process into the cgroup, in every hierarchy.
+    pub fn add_process(&self, path: &str, pid: i32) -> Result<()> {
+        for hierarchy in &self.hierarchies {
+            write(&hierarchy.dir(path).join("cgroup.procs"), &pid.to_string())
+                .doing(|| format!("move process {pid} to cgroup {path}"))?;
+        }
+        Ok(())
+    }
+
+    /// Every process in the cgroup and below it; empty if there is no such cgroup.
+    pub fn processes(&self, path: &str) -> Vec<i32> {
+        let mut pids: Vec<i32> = Vec::new();
+        for hierarchy in &self.hierarchies {
+            collect_processes(&hierarchy.dir(path), &mut pids);
+        }
+        pids.sort_unstable();
+        pids.dedup();
+        pids
+    }
+
+    /// Names of the cgroups directly below this one.
+    pub fn children(&self, path: &str) -> Vec<String> {
+        let mut names: Vec<String> =
+            self.hierarchies.iter().flat_map(|hierarchy| child_names(&hierarchy.dir(path))).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// Whether the cgroup exists in any hierarchy.
+    pub fn exists(&self, path: &str) -> bool {
+        self.hierarchies.iter().any(|hierarchy| hierarchy.dir(path).exists())
+    }
+
+    /// What the cgroup uses now.
+    pub fn stats(&self, path: &str) -> Stats {
+        let number = |controller: &str, file: &str| {
+            self.read(controller, path, file).and_then(|t| t.trim().parse().ok())
+        };
+        let field = |controller: &str, file: &str, key: &str| {
+            self.read(controller, path, file).and_then(|text| flat_key(&text, key)).unwrap_or(0)
+        };
+        let pids = number("pids", "pids.current").unwrap_or(0);
+        match self.version {
+            Version::V2 => {
+                let usage = number("memory", "memory.current").unwrap_or(0);
+                Stats {
+                    cpu_usage_ns: field("cpu", "cpu.stat", "usage_usec") * 1000,
+                    memory_usage_bytes: usage,
+                    memory_working_set_bytes: usage.saturating_sub(field(
+                        "memory",
+                        "memory.stat",
+                        "inactive_file",
+                    )),
+                    memory_rss_bytes: field("memory", "memory.stat", "anon"),
+                    pids,
+                    oom_kills: field("memory", "memory.events", "oom_kill"),
+                }
+            }
+            Version::V1 => {
+                let usage = number("memory", "memory.usage_in_bytes").unwrap_or(0);
+                let inactive = field("memory", "memory.stat", "total_inactive_file");
+                Stats {
+                    cpu_usage_ns: number("cpuacct", "cpuacct.usage").unwrap_or(0),
+                    memory_usage_bytes: usage,
+                    memory_working_set_bytes: usage.saturating_sub(inactive),
+                    memory_rss_bytes: field("memory", "memory.stat", "total_rss"),
+                    pids,
+                    oom_kills: field("memory", "memory.oom_control", "oom_kill"),
+                }
+            }
+        }
+    }
+
+    /// Kills every process in the cgroup and below, and blocks until they ended or `timeout` passed.
+    pub fn kill(&self, path: &str, timeout: Duration) -> Result<()> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let pids = self.processes(path);
+            if pids.is_empty() {
+                return Ok(());
+            }
+            let mut handles = Vec::with_capacity(pids.len());
+            for pid in pids {
+                match PidFd::open(pid) {
+                    Ok(handle) => handles.push(handle),
+                    Err(error) if error.is_not_found() => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            handles.iter().try_for_each(|handle| handle.signal(libc::SIGKILL))?;
+            for handle in &handles {
+                if !handle.wait(deadline.saturating_duration_since(Instant::now()))? {
+                    return Err(Error::new(
+                        format!("kill the processes of cgroup {path}"),
+                        io::ErrorKind::TimedOut,
+                    ));
+                }
+            }
+        }
+    }
+
+    /// Removes the cgroup and those below it, which must hold no process. No error if it is gone.
+    pub fn remove(&self, path: &str) -> Result<()> {
+        self.hierarchies.iter().try_for_each(|hierarchy| remove_tree(&hierarchy.dir(path)))
+    }
+
+    /// The directory of the cgroup in the hierarchy that has this controller, for settings not covered here.
+    pub fn dir_of(&self, controller: &str, path: &str) -> Option<PathBuf> {
+        let hierarchy =
+            self.hierarchies.iter().find(|h| h.controllers.iter().any(|name| name == controller))?;
+        Some(hierarchy.dir(path))
+    }
+
+    fn read(&self, controller: &str, path: &str, file: &str) -> Option<String> {
+        fs::read_to_string(self.dir_of(controller, path)?.join(file)).ok()
+    }
+}
+
+impl Hierarchy {
+    fn dir(&self, path: &str) -> PathBuf {
+        self.mount.join(path.trim_start_matches('/'))
+    }
+
+    /// v2: hands the controllers down to the group's parents' children. A refused one is simply not there, which
+    /// `set_limits` reports.
+    fn enable_controllers(&self, path: &str) {
+        let mut dir = self.mount.clone();
+        for part in path.split('/').filter(|part| !part.is_empty()) {
+            for controller in self.controllers.iter().filter(|name| CONTROLLERS.contains(&name.as_str())) {
+                if let Err(error) = write(&dir.join("cgroup.subtree_control"), &format!("+{controller}")) {
+                    tracing::debug!(dir = %dir.display(), controller, %error, "controller not handed down");
+                }
+            }
+            dir.push(part);
+        }
+    }
+
+    /// v1: a new cpuset is empty and takes no process until it has CPUs and memory nodes.
+    fn inherit_cpuset(&self, path: &str) -> Result<()> {
+        if !self.controllers.iter().any(|name| name == "cpuset") {
+            return Ok(());
+        }
+        let mut dir = self.mount.clone();
+        for part in path.split('/').filter(|part| !part.is_empty()) {
+            let parent = dir.clone();
+            dir.push(part);
+            for file in ["cpuset.cpus", "cpuset.mems"] {
+                let doing = || format!("set {file} of {}", dir.display());
+                let Ok(own) = fs::read_to_string(dir.join(file)) else { continue };
+                if own.trim().is_empty() {
+                    let inherited = fs::read_to_string(parent.join(file)).doing(doing)?;
+                    write(&dir.join(file), inherited.trim()).doing(doing)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Limits {
+    /// Controller, file and text of every limit that is given.
+    fn settings(&self, version: Version) -> Vec<(&'static str, &'static str, String)> {
+        let mut settings = Vec::new();
+        let or_max = |value: i64| if value < 0 { "max".to_owned() } else { value.to_string() };
+        let period = self.cpu_period_us.unwrap_or(100_000);
+        match version {
+            Version::V2 => {
+                settings
+                    .extend(self.cpu_shares.map(|s| ("cpu", "cpu.weight", weight_of_shares(s).to_string())));
+                settings
+                    .extend(self.cpu_quota_us.map(|q| ("cpu", "cpu.max", format!("{} {period}", or_max(q)))));
+                settings.extend(self.memory_max_bytes.map(|m| ("memory", "memory.max", or_max(m))));
+            }
+            Version::V1 => {
+                settings.extend(self.cpu_shares.map(|s| ("cpu", "cpu.shares", s.max(2).to_string())));
+                settings.extend(self.cpu_period_us.map(|p| ("cpu", "cpu.cfs_period_us", p.to_string())));
+                settings.extend(self.cpu_quota_us.map(|q| ("cpu", "cpu.cfs_quota_us", q.to_string())));
+                settings.extend(
+                    self.memory_max_bytes.map(|m| ("memory", "memory.limit_in_bytes", m.to_string())),
+                );
+            }
+        }
+        settings.extend(self.pids_max.map(|p| ("pids", "pids.max", or_max(p))));
+        settings
+    }
+}
+
+/// v1's 2..262144 on v2's 1..10000. Source: KEP-2254.
+fn weight_of_shares(shares: u64) -> u64 {
+    1 + (shares.clamp(2, 262_144) - 2) * 9999 / 262_142
+}
+
+fn flat_key(text: &str, key: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
+}
+
+fn child_names(dir: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
+    entries
+        .filter_map(std::result::Result::ok)
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect()
+}
+
+fn collect_processes(dir: &Path, pids: &mut Vec<i32>) {
+    if let Ok(text) = fs::read_to_string(dir.join("cgroup.procs")) {
+        pids.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid > 0));
+    }
+    for name in child_names(dir) {
+        collect_processes(&dir.join(name), pids);
+    }
+}
+
+fn remove_tree(dir: &Path) -> Result<()> {
+    for name in child_names(dir) {
+        remove_tree(&dir.join(name))?;
+    }
+    match fs::remove_dir(dir) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).doing(|| format!("remove cgroup {}", dir.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// One write call without creating the file: what the cgroup file system wants.
+fn write(path: &Path, value: &str) -> io::Result<()> {
+    use std::io::Write;
+    fs::OpenOptions::new().write(true).open(path)?.write_all(value.as_bytes())
+}
+
+#[cfg(test)]
+#[path = "cgroup/tests.rs"]
+mod tests;

@@ -1,0 +1,289 @@
+//! Mounts: bind, overlay, tmpfs, read-only, propagation, and the list of what is mounted.
+//!
+//! Paths are taken as they are: who calls has made the targets. Unmounting what is not mounted is no error.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+
+use crate::{Doing, Error, Result};
+
+/// How a bind mount is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BindOptions {
+    /// Also what is mounted below the source (`MS_REC`).
+    pub recursive: bool,
+    /// Nobody can write through this mount.
+    pub read_only: bool,
+    /// Neither set-uid programs nor devices work through this mount.
+    pub no_suid_no_dev: bool,
+}
+
+/// What of mounts made later crosses into and out of a mount. Source: mount_namespaces(7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Propagation {
+    /// Both ways.
+    Shared,
+    /// Inwards only.
+    Slave,
+    /// Not at all.
+    Private,
+}
+
+/// One line of `/proc/self/mountinfo`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountEntry {
+    /// The mount's number.
+    pub id: u32,
+    /// Where it is mounted.
+    pub target: PathBuf,
+    /// What of the file system is mounted there.
+    pub root: PathBuf,
+    /// Mount options, comma-separated.
+    pub options: String,
+    /// Whether it is in a peer group.
+    pub is_shared: bool,
+    /// File system type.
+    pub fs_type: String,
+    /// The mounted device or name.
+    pub source: String,
+    /// Options of the file system, comma-separated.
+    pub super_options: String,
+}
+
+/// Mounts `source` (a file or directory) at `target`.
+pub fn bind(source: &Path, target: &Path, options: BindOptions) -> Result<()> {
+    let mut flags = MsFlags::MS_BIND;
+    if options.recursive {
+        flags |= MsFlags::MS_REC;
+    }
+    mount(Some(source), target, None::<&str>, flags, None::<&str>)
+        .doing(|| format!("bind {} at {}", source.display(), target.display()))?;
+    let mut extra = MsFlags::empty();
+    if options.read_only {
+        extra |= MsFlags::MS_RDONLY;
+    }
+    if options.no_suid_no_dev {
+        extra |= MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    }
+    if extra.is_empty() { Ok(()) } else { remount_bind(target, extra) }
+}
+
+/// Mounts an overlay: `lower` is listed topmost first. Without `upper` (a writable directory and its work directory
+/// on one file system) it is read-only.
+pub fn overlay(lower: &[PathBuf], upper: Option<(&Path, &Path)>, target: &Path) -> Result<()> {
+    let doing = || format!("mount an overlay at {}", target.display());
+    let mut options = String::from("lowerdir=");
+    for (n, layer) in lower.iter().enumerate() {
+        if n > 0 {
+            options.push(':');
+        }
+        options.push_str(&escape_overlay(layer)?);
+    }
+    if let Some((upper, work)) = upper {
+        options.push_str(&format!(",upperdir={},workdir={}", escape_overlay(upper)?, escape_overlay(work)?));
+    }
+    if options.len() >= 4096 {
+        return Err(Error::other(doing(), "too many layers: the option text is longer than a page"));
+    }
+    mount(Some("overlay"), target, Some("overlay"), MsFlags::empty(), Some(options.as_str())).doing(doing)
+}
+
+fn escape_overlay(path: &Path) -> Result<String> {
+    let text = path.to_str().ok_or_else(|| {
+        Error::other(format!("mount overlay layer {}", path.display()), "path is not UTF-8")
+    })?;
+    Ok(text.replace('\\', "\\\\").replace(':', "\\:").replace(',', "\\,"))
+}
+
+/// Mounts a tmpfs with `nosuid,nodev`; without `size_bytes` the kernel's default (half of the memory) holds.
+pub fn tmpfs(target: &Path, size_bytes: Option<u64>, mode: u32) -> Result<()> {
+    let mut options = format!("mode={mode:o}");
+    if let Some(size) = size_bytes {
+        options.push_str(&format!(",size={size}"));
+    }
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    mount(Some("tmpfs"), target, Some("tmpfs"), flags, Some(options.as_str()))
+        .doing(|| format!("mount a tmpfs at {}", target.display()))
+}
+
+/// Makes what is mounted at `target` read-only for everyone who comes through this mount.
+pub fn remount_read_only(target: &Path) -> Result<()> {
+    remount_bind(target, MsFlags::MS_RDONLY)
+}
+
+/// Adds flags to a bind mount, keeping those that it has: dropping a locked one is refused by the kernel.
+fn remount_bind(target: &Path, extra: MsFlags) -> Result<()> {
+    let doing = || format!("remount {}", target.display());
+    let kept = nix::sys::statvfs::statvfs(target).doing(doing)?.flags();
+    let mut flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | extra;
+    for (bit, flag) in [
+        (nix::libc::ST_NOSUID, MsFlags::MS_NOSUID),
+        (nix::libc::ST_NODEV, MsFlags::MS_NODEV),
+        (nix::libc::ST_NOEXEC, MsFlags::MS_NOEXEC),
+        (nix::libc::ST_RDONLY, MsFlags::MS_RDONLY),
+        (nix::libc::ST_NOATIME, MsFlags::MS_NOATIME),
+        (nix::libc::ST_RELATIME, MsFlags::MS_RELATIME),
+    ] {
+        if kept.bits() & bit != 0 {
+            flags |= flag;
+        }
+    }
+    mount(None::<&str>, target, None::<&str>, flags, None::<&str>).doing(doing)
+}
+
+/// Sets how later mounts cross `target`, also for what is mounted below it when `recursive`.
+pub fn set_propagation(target: &Path, propagation: Propagation, recursive: bool) -> Result<()> {
+    let mut flags = match propagation {
+        Propagation::Shared => MsFlags::MS_SHARED,
+        Propagation::Slave => MsFlags::MS_SLAVE,
+        Propagation::Private => MsFlags::MS_PRIVATE,
+    };
+    if recursive {
+        flags |= MsFlags::MS_REC;
+    }
+    mount(None::<&str>, target, None::<&str>, flags, None::<&str>)
+        .doing(|| format!("set the propagation of {}", target.display()))
+}
+
+/// Unmounts `target`; fails with `EBUSY` while it is used.
+pub fn unmount(target: &Path) -> Result<()> {
+    unmount_with(target, MntFlags::UMOUNT_NOFOLLOW)
+}
+
+/// Takes `target` out of the tree at once; the kernel frees it when its last user is gone.
+pub fn detach(target: &Path) -> Result<()> {
+    unmount_with(target, MntFlags::UMOUNT_NOFOLLOW | MntFlags::MNT_DETACH)
+}
+
+fn unmount_with(target: &Path, flags: MntFlags) -> Result<()> {
+    match umount2(target, flags) {
+        Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => Ok(()),
+        Err(error) => Err(error).doing(|| format!("unmount {}", target.display())),
+    }
+}
+
+/// Everything mounted in this process's mount namespace, in mount order.
+pub fn mounts() -> Result<Vec<MountEntry>> {
+    let text = fs::read_to_string("/proc/self/mountinfo").doing(|| "read /proc/self/mountinfo".into())?;
+    Ok(text.lines().filter_map(parse_mountinfo_line).collect())
+}
+
+/// Whether something is mounted exactly at `target` (an absolute path without links).
+pub fn is_mounted(target: &Path) -> Result<bool> {
+    Ok(mounts()?.iter().any(|mount| mount.target == target))
+}
+
+/// Detaches everything mounted at or below `prefix`, newest first, and returns what it was.
+pub fn detach_below(prefix: &Path) -> Result<Vec<PathBuf>> {
+    let mut found: Vec<PathBuf> =
+        mounts()?.into_iter().map(|mount| mount.target).filter(|target| target.starts_with(prefix)).collect();
+    found.reverse();
+    for target in &found {
+        detach(target)?;
+    }
+    Ok(found)
+}
+
+/// Gives this process a mount namespace of its own whose mounts reach containers made from it (recursively shared).
+///
+/// For a process with one thread: the other threads would stay in the old namespace.
+pub fn own_namespace() -> Result<()> {
+    nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).doing(|| "make a mount namespace".into())?;
+    set_propagation(Path::new("/"), Propagation::Slave, true)?;
+    set_propagation(Path::new("/"), Propagation::Shared, true)
+}
+
+fn parse_mountinfo_line(line: &str) -> Option<MountEntry> {
+    let (head, tail) = line.split_once(" - ")?;
+    let mut head = head.split(' ');
+    let id = head.next()?.parse().ok()?;
+    let mut head = head.skip(2);
+    let root = unescape(head.next()?);
+    let target = unescape(head.next()?);
+    let options = head.next()?.to_owned();
+    let is_shared = head.any(|tag| tag.starts_with("shared:"));
+    let mut tail = tail.split(' ');
+    Some(MountEntry {
+        id,
+        target: target.into(),
+        root: root.into(),
+        options,
+        is_shared,
+        fs_type: tail.next()?.to_owned(),
+        source: unescape(tail.next()?),
+        super_options: tail.next().unwrap_or_default().to_owned(),
+    })
+}
+
+/// Undoes the kernel's octal escapes (`\040` for a space).
+fn unescape(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let octal = after.get(..3).filter(|_| first == b'\\').and_then(|digits| {
+            let digits = std::str::from_utf8(digits).ok()?;
+            u8::from_str_radix(digits, 8).ok()
+        });
+        match octal {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = after.get(3..).unwrap_or_default();
+            }
+            None => {
+                bytes.push(first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mountinfo_line_is_read_with_its_escapes_and_its_peer_group() {
+        let line =
+            r"36 35 98:0 /mnt1 /mnt\0402 rw,noatime master:1 shared:7 - ext3 /dev/root rw,errors=continue";
+        let mount = parse_mountinfo_line(line).unwrap();
+        assert_eq!(mount.target, Path::new("/mnt 2"));
+        assert_eq!(mount.root, Path::new("/mnt1"));
+        assert_eq!((mount.fs_type.as_str(), mount.source.as_str()), ("ext3", "/dev/root"));
+        assert!(mount.is_shared);
+    }
+
+    #[test]
+    fn commas_and_colons_in_layer_paths_are_escaped() {
+        assert_eq!(escape_overlay(Path::new("/a:b,c")).unwrap(), r"/a\:b\,c");
+    }
+
+    #[test]
+    fn an_overlay_shows_both_layers_and_is_gone_after_detach() {
+        assert!(nix::unistd::geteuid().is_root(), "this test mounts: run it as root");
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| {
+            let path = dir.path().join(name);
+            fs::create_dir_all(&path).unwrap();
+            path
+        };
+        let (ram, merged) = (path("ram"), path("merged"));
+        tmpfs(&ram, Some(1 << 20), 0o700).unwrap();
+        let (a, b, upper, work) = (path("ram/a"), path("ram/b"), path("ram/upper"), path("ram/work"));
+        fs::write(a.join("top"), "a").unwrap();
+        fs::write(b.join("bottom"), "b").unwrap();
+        overlay(&[a, b], Some((&upper, &work)), &merged).unwrap();
+        assert_eq!(fs::read_to_string(merged.join("top")).unwrap(), "a");
+        assert_eq!(fs::read_to_string(merged.join("bottom")).unwrap(), "b");
+        let view = path("view");
+        bind(&merged, &view, BindOptions { read_only: true, ..BindOptions::default() }).unwrap();
+        assert!(fs::write(view.join("x"), "").is_err());
+        assert!(is_mounted(&view).unwrap());
+        assert_eq!(detach_below(dir.path()).unwrap().len(), 3);
+        assert!(!is_mounted(&merged).unwrap());
+        unmount(&merged).unwrap();
+    }
+}

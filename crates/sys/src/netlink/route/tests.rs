@@ -1,0 +1,98 @@
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use super::*;
+use crate::netns::NetNs;
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+#[test]
+fn two_namespaces_joined_by_a_bridge_talk_tcp() {
+    assert!(nix::unistd::geteuid().is_root(), "this test makes network namespaces: run it as root");
+    let host = NetNs::anonymous().unwrap();
+    let pods = [NetNs::anonymous().unwrap(), NetNs::anonymous().unwrap()];
+    host.run(|| {
+        let mut route = Route::open()?;
+        route.create_bridge("br")?;
+        assert!(route.create_bridge("br").unwrap_err().is_exists());
+        route.set_up("br")?;
+        let bridge = route.index("br")?;
+        route.add_address(Address { link: bridge, ip: ip("10.9.0.1"), prefix: 24 })?;
+        for (n, pod) in pods.iter().enumerate() {
+            let name = format!("v{n}");
+            let mac = Some([2, 0, 10, 9, 0, n as u8]);
+            route.create_veth(
+                &name,
+                Some(1400),
+                Some(bridge),
+                &VethPeer { name: "eth0", namespace: pod.as_fd(), mac },
+            )?;
+            route.set_up_hairpin_port(&name)?;
+            let hairpin = std::fs::read_to_string(format!("/sys/class/net/{name}/brport/hairpin_mode"));
+            assert!(hairpin.is_err() || hairpin.is_ok_and(|mode| mode == "1\n"));
+        }
+        let links = route.links()?;
+        let ports: Vec<_> = links.iter().filter(|link| link.master == Some(bridge)).collect();
+        assert_eq!(ports.len(), 2);
+        assert!(ports.iter().all(|port| port.kind == "veth" && port.is_up && port.mtu == 1400));
+        Ok(())
+    })
+    .unwrap();
+    for (n, pod) in pods.iter().enumerate() {
+        pod.run(|| {
+            let mut route = Route::open()?;
+            let link = route.index("eth0")?;
+            route.set_up("eth0")?;
+            route.add_address(Address { link, ip: ip(&format!("10.9.0.{}", n + 2)), prefix: 24 })?;
+            let default = NewRoute { gateway: Some(ip("10.9.0.1")), link: Some(link), ..NewRoute::default() };
+            route.add_route(&default)?;
+            route.add_route(&default)?;
+            assert!(route.routes()?.iter().any(|entry| entry.gateway == default.gateway));
+            Ok(())
+        })
+        .unwrap();
+    }
+    let listener = pods[0].run(|| Ok(TcpListener::bind("10.9.0.2:80").unwrap())).unwrap();
+    pods[1]
+        .run(|| {
+            let to = listener.local_addr().unwrap();
+            assert!(TcpStream::connect_timeout(&to, Duration::from_secs(5)).is_ok());
+            Ok(())
+        })
+        .unwrap();
+    host.run(|| {
+        let mut route = Route::open()?;
+        route.delete_link("v0")?;
+        route.delete_link("v0")?;
+        assert_eq!(route.link("v0")?, None);
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(pods[0].run(|| Route::open()?.link("eth0")).unwrap(), None);
+}
+
+#[test]
+fn an_unreachable_route_can_be_added_listed_and_deleted() {
+    assert!(nix::unistd::geteuid().is_root(), "this test makes network namespaces: run it as root");
+    let unreachable = NewRoute {
+        kind: RouteKind::Unreachable,
+        destination: Some((ip("10.43.0.0"), 16)),
+        ..NewRoute::default()
+    };
+    let host = NetNs::anonymous().unwrap();
+    host.run(|| {
+        let mut route = Route::open()?;
+        route.add_route(&unreachable)?;
+        let routes = route.routes()?;
+        assert_eq!(routes[0].destination, unreachable.destination);
+        assert_eq!(routes[0].kind, Some(RouteKind::Unreachable));
+        route.delete_route(&unreachable)?;
+        route.delete_route(&unreachable)?;
+        assert!(route.routes()?.is_empty());
+        Ok(())
+    })
+    .unwrap();
+}

@@ -1,0 +1,124 @@
+//! Expressions: the steps of a rule, and the few combinations of them that rules are written with.
+
+use std::net::Ipv4Addr;
+
+use super::{Key, Verdict};
+
+/// A register of four bytes; longer values take the following ones too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reg(pub(crate) u32);
+
+impl Reg {
+    /// Registers in order: a concatenation is loaded into neighbours.
+    pub const R0: Self = Self(8);
+    /// The second.
+    pub const R1: Self = Self(9);
+    /// The third.
+    pub const R2: Self = Self(10);
+    /// The fourth.
+    pub const R3: Self = Self(11);
+}
+
+/// How a value is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compare {
+    /// Goes on if equal.
+    Equal,
+    /// Goes on if not equal.
+    NotEqual,
+}
+
+/// One step of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expr {
+    /// Loads the source address.
+    SourceIp(Reg),
+    /// Loads the destination address.
+    DestinationIp(Reg),
+    /// Loads the transport protocol's number.
+    L4Protocol(Reg),
+    /// Loads the destination port.
+    DestinationPort(Reg),
+    /// Loads the packet mark.
+    Mark(Reg),
+    /// Sets the packet mark.
+    SetMark(Reg),
+    /// Loads the input interface's name (16 bytes: all four registers).
+    InputName(Reg),
+    /// Loads the output interface's name (16 bytes: all four registers).
+    OutputName(Reg),
+    /// Loads what kind of address the destination is for this host; see [`Expr::LOCAL`].
+    DestinationKind(Reg),
+    /// Loads the status bits of the tracked connection; see [`Expr::DNATED`].
+    ConnectionStatus(Reg),
+    /// Loads a constant.
+    Load(Reg, Vec<u8>),
+    /// Compares a register with a constant.
+    Compare(Reg, Compare, Vec<u8>),
+    /// `register = register & mask ^ xor`.
+    Bitwise(Reg, Vec<u8>, Vec<u8>),
+    /// Loads a random number below this.
+    Random(Reg, u32),
+    /// Goes on if the key that starts in the register is in the set.
+    In(String, Reg),
+    /// Goes on if it is not.
+    NotIn(String, Reg),
+    /// Loads what the key (first register) maps to into the second; goes on if there is one.
+    Map(String, Reg, Reg),
+    /// Acts on the verdict that the key maps to, if any.
+    VerdictMap(String, Reg),
+    /// Puts the key into a set with a timeout, or starts its time anew.
+    Update(String, Reg),
+    /// Counts packets and bytes.
+    Counter,
+    /// Acts.
+    Verdict(Verdict),
+    /// Rewrites the destination to the address and port in these registers.
+    Dnat(Reg, Option<Reg>),
+    /// Rewrites the source to the address of the outgoing link.
+    Masquerade,
+    /// Tells the sender that the port is unreachable.
+    RejectPortUnreachable,
+    /// Tells the sender that there is no such connection.
+    RejectTcpReset,
+}
+
+impl Expr {
+    /// [`Expr::DestinationKind`] of an address of this host (`RTN_LOCAL`).
+    pub const LOCAL: u32 = 2;
+    /// Bit of [`Expr::ConnectionStatus`]: the destination was rewritten (`IPS_DST_NAT`).
+    pub const DNATED: u32 = 1 << 5;
+}
+
+/// Goes on if the source is in a network.
+pub fn source_in(network: Ipv4Addr, prefix: u8, compare: Compare) -> Vec<Expr> {
+    in_network(Expr::SourceIp(Reg::R0), network, prefix, compare)
+}
+
+/// Goes on if the destination is in a network.
+pub fn destination_in(network: Ipv4Addr, prefix: u8, compare: Compare) -> Vec<Expr> {
+    in_network(Expr::DestinationIp(Reg::R0), network, prefix, compare)
+}
+
+fn in_network(load: Expr, network: Ipv4Addr, prefix: u8, compare: Compare) -> Vec<Expr> {
+    let mask = u32::MAX.checked_shl(32 - u32::from(prefix.min(32))).unwrap_or(0);
+    let network = u32::from(network) & mask;
+    let mask = Expr::Bitwise(Reg::R0, mask.to_be_bytes().to_vec(), vec![0; 4]);
+    vec![load, mask, Expr::Compare(Reg::R0, compare, network.to_be_bytes().to_vec())]
+}
+
+/// Goes on if the transport protocol is this one.
+pub fn l4_protocol(protocol: u8) -> Vec<Expr> {
+    vec![Expr::L4Protocol(Reg::R0), Expr::Compare(Reg::R0, Compare::Equal, vec![protocol])]
+}
+
+/// Goes on if a number loaded by `load` (into the first register), masked with `mask`, compares with `value`.
+pub fn when(load: Expr, mask: u32, compare: Compare, value: u32) -> Vec<Expr> {
+    let masked = Expr::Bitwise(Reg::R0, mask.to_ne_bytes().to_vec(), vec![0; 4]);
+    vec![load, masked, Expr::Compare(Reg::R0, compare, value.to_ne_bytes().to_vec())]
+}
+
+/// Loads a constant key.
+pub fn load(to: Reg, key: &Key) -> Expr {
+    Expr::Load(to, key.0.clone())
+}

@@ -1,0 +1,156 @@
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::process::Command;
+use std::time::Duration;
+
+use super::*;
+use crate::netns::NetNs;
+
+const TCP: u8 = 6;
+
+/// A table that sends 10.43.0.1:80 to one of the ports on loopback, and remembers clients.
+fn table(ports: &[u16]) -> Table {
+    let mut table = Table::new("t");
+    table.base_chain("output", ChainKind::Nat, Hook::Output, -100);
+    table.base_chain("filter-output", ChainKind::Filter, Hook::Output, 0);
+    table.set("services", &[Field::Ipv4, Field::Protocol, Field::Port], SetValue::Verdict);
+    table.dynamic_set("clients", &[Field::Ipv4], Duration::from_secs(60));
+    table.rule(
+        "output",
+        vec![
+            Expr::DestinationIp(Reg::R0),
+            Expr::L4Protocol(Reg::R1),
+            Expr::DestinationPort(Reg::R2),
+            Expr::VerdictMap("services".into(), Reg::R0),
+        ],
+    );
+    let mut reject = destination_in(Ipv4Addr::new(10, 43, 0, 0), 16, Compare::Equal);
+    reject.extend(l4_protocol(TCP));
+    reject.extend([Expr::Counter, Expr::RejectTcpReset]);
+    table.rule("filter-output", reject);
+    if ports.is_empty() {
+        return table;
+    }
+    table.set("endpoints", &[Field::Index], SetValue::Fields(vec![Field::Ipv4, Field::Port]));
+    for (n, port) in ports.iter().enumerate() {
+        let to = Key::new().ip(Ipv4Addr::LOCALHOST).port(*port);
+        table.element("endpoints", Key::new().index(n as u32), Data::Value(to));
+    }
+    table.rule(
+        "svc",
+        vec![
+            Expr::SourceIp(Reg::R0),
+            Expr::Update("clients".into(), Reg::R0),
+            Expr::Random(Reg::R0, ports.len() as u32),
+            Expr::Map("endpoints".into(), Reg::R0, Reg::R1),
+            Expr::Dnat(Reg::R1, Some(Reg::R2)),
+        ],
+    );
+    let service = Key::new().ip(Ipv4Addr::new(10, 43, 0, 1)).protocol(TCP).port(80);
+    table.element("services", service, Data::Verdict(Verdict::Goto("svc".into())));
+    table
+}
+
+fn listing() -> String {
+    String::from_utf8(Command::new("nft").args(["list", "ruleset"]).output().unwrap().stdout).unwrap()
+}
+
+/// What the service answers with: the accepting port, or the error.
+fn ask() -> String {
+    let to = "10.43.0.1:80".parse().unwrap();
+    let mut answer = String::new();
+    match TcpStream::connect_timeout(&to, Duration::from_secs(5)) {
+        Ok(mut stream) => {
+            stream.read_to_string(&mut answer).unwrap();
+            answer
+        }
+        Err(error) => error.kind().to_string(),
+    }
+}
+
+fn answer_with_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            write!(stream.unwrap(), "{port}").unwrap();
+        }
+    });
+    port
+}
+
+#[test]
+fn connections_follow_the_table_that_was_applied_last() {
+    assert!(nix::unistd::geteuid().is_root(), "this test makes network namespaces: run it as root");
+    let ns = NetNs::anonymous().unwrap();
+    ns.run(|| {
+        let mut route = crate::netlink::Route::open()?;
+        let link = route.index("lo")?;
+        let destination = Some(("10.43.0.0".parse().unwrap(), 16));
+        let source = Some("127.0.0.1".parse().unwrap());
+        route.add_route(&crate::netlink::NewRoute {
+            destination,
+            source,
+            link: Some(link),
+            ..Default::default()
+        })?;
+        let (a, b) = (answer_with_port(), answer_with_port());
+        let (empty, one, two) = (table(&[]), table(&[a]), table(&[a, b]));
+
+        apply(None, &one)?;
+        assert_eq!(ask(), a.to_string());
+        assert_eq!(table_names()?, ["t"]);
+        apply(Some(&one), &two)?;
+        let answers: Vec<String> = (0..40).map(|_| ask()).collect();
+        assert!(answers.contains(&a.to_string()) && answers.contains(&b.to_string()), "{answers:?}");
+        assert!(listing().contains("127.0.0.1 expires"), "the client is remembered: {}", listing());
+
+        apply(Some(&two), &empty)?;
+        assert_eq!(ask(), "connection refused");
+        assert!(listing().contains("127.0.0.1 expires"), "a change keeps what the packet path stored");
+        assert!(!listing().contains("svc") && !listing().contains("endpoints"), "{}", listing());
+
+        // The kernel does not have what we say it has: replaced whole.
+        apply(Some(&two), &one)?;
+        assert_eq!(ask(), a.to_string());
+
+        delete_table("t")?;
+        delete_table("t")?;
+        assert_eq!(listing(), "");
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_thousand_services_are_replaced_in_one_batch() {
+    assert!(nix::unistd::geteuid().is_root(), "this test makes network namespaces: run it as root");
+    let mut table = table(&[1]);
+    for n in 0..1000u16 {
+        let service = Key::new().ip(Ipv4Addr::from(0x0a2b_0000 + u32::from(n))).protocol(TCP).port(443);
+        let (chain, map) = (format!("svc-{n}"), format!("endpoints-{n}"));
+        table.set(&map, &[Field::Index], SetValue::Fields(vec![Field::Ipv4, Field::Port]));
+        for index in 0..3 {
+            let to = Key::new().ip(Ipv4Addr::new(10, 42, 0, index as u8)).port(n);
+            table.element(&map, Key::new().index(index), Data::Value(to));
+        }
+        table.rule(
+            &chain,
+            vec![
+                Expr::Random(Reg::R0, 3),
+                Expr::Map(map, Reg::R0, Reg::R1),
+                Expr::Dnat(Reg::R1, Some(Reg::R2)),
+            ],
+        );
+        table.element("services", service, Data::Verdict(Verdict::Goto(chain)));
+    }
+    NetNs::anonymous()
+        .unwrap()
+        .run(|| {
+            apply(None, &table)?;
+            apply(None, &table)?;
+            apply(Some(&table), &super::Table::new("t"))?;
+            delete_table("t")
+        })
+        .unwrap();
+}

@@ -1,0 +1,64 @@
+//! The last steps of a process before it becomes a container's payload.
+//!
+//! For a process with one thread that is about to exec.
+
+use nix::libc;
+use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
+
+use crate::{Doing, Error, Result};
+
+/// Gives every signal its default action and blocks none: what a shim ignores or blocks is no business of its
+/// containers (Rust ignores `SIGPIPE` from the start).
+///
+/// By system call, since the C library keeps two signals for itself and refuses to change them.
+pub fn reset_signals() -> Result<()> {
+    const SIGNALS: std::ops::RangeInclusive<i32> = 1..=64;
+    /// At least as large as every architecture's `struct sigaction` in the kernel; all zero is the default action.
+    type Action = [u64; 8];
+    const MASK_BYTES: usize = 8;
+    let default: Action = [0; 8];
+    for signal in SIGNALS.filter(|signal| !matches!(*signal, libc::SIGKILL | libc::SIGSTOP)) {
+        let none = std::ptr::null_mut::<Action>();
+        // SAFETY: the kernel reads one sigaction from `default` and writes nothing; no code of ours becomes a handler.
+        let reset =
+            unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), none, MASK_BYTES) };
+        nix::errno::Errno::result(reset).doing(|| format!("reset signal {signal}"))?;
+    }
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None).doing(|| "unblock all signals".into())
+}
+
+/// One instruction of classic BPF. Source: linux/filter.h.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instruction {
+    /// Operation code.
+    pub code: u16,
+    /// Instructions to skip if true.
+    pub jump_true: u8,
+    /// Instructions to skip if false.
+    pub jump_false: u8,
+    /// Operand.
+    pub operand: u32,
+}
+
+/// Installs a seccomp filter for this process and all that it becomes.
+///
+/// # Errors
+/// `EACCES` unless the process has `CAP_SYS_ADMIN` or `no_new_privs`.
+pub fn install_seccomp(filter: &[Instruction]) -> Result<()> {
+    #[repr(C)]
+    struct Program {
+        len: libc::c_ushort,
+        filter: *const Instruction,
+    }
+    let len = u16::try_from(filter.len())
+        .map_err(|_| Error::other("install a seccomp filter", "it has more than 65,535 instructions"))?;
+    let program = Program { len, filter: filter.as_ptr() };
+    // SAFETY: the kernel copies `len` instructions, whose layout is sock_filter's, before it returns.
+    let installed =
+        unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) };
+    if installed == 0 {
+        return Ok(());
+    }
+    Err(std::io::Error::last_os_error()).doing(|| "install a seccomp filter".into())
+}

@@ -1,0 +1,274 @@
+//! Processes: handles that cannot be confused by a reused pid, privileges, reaping, and the size of file systems.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::{Doing, Result};
+
+/// A handle on one process, whatever later gets its pid. Readable (poll, epoll, tokio's `AsyncFd`) once it ended.
+#[derive(Debug)]
+pub struct PidFd(OwnedFd);
+
+impl PidFd {
+    /// Opens the process with this pid.
+    ///
+    /// # Errors
+    /// `ESRCH` if there is none.
+    pub fn open(pid: i32) -> Result<Self> {
+        // SAFETY: the call takes two integers and returns a new descriptor or -1.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        let fd = check(fd).doing(|| format!("open process {pid}"))?;
+        // SAFETY: the kernel just made this descriptor for us; nobody else owns it.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
+    }
+
+    /// Sends a signal; no error if the process ended already.
+    pub fn signal(&self, signal: i32) -> Result<()> {
+        let no_info = std::ptr::null::<libc::siginfo_t>();
+        // SAFETY: a null siginfo is allowed and means what kill(2) would send.
+        let sent =
+            unsafe { libc::syscall(libc::SYS_pidfd_send_signal, self.0.as_raw_fd(), signal, no_info, 0) };
+        match check(sent) {
+            Err(error) if error.raw_os_error() != Some(libc::ESRCH) => {
+                Err(error).doing(|| format!("send signal {signal}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Blocks until the process ended; false if `timeout` passed first.
+    pub fn wait(&self, timeout: Duration) -> Result<bool> {
+        let millis = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
+        let mut fds = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
+        loop {
+            match poll(&mut fds, millis) {
+                Err(Errno::EINTR) => {}
+                other => return other.map(|ready| ready > 0).doing(|| "wait for a process".into()),
+            }
+        }
+    }
+
+    /// The wait status of a process that ended and was reaped by whoever its parent is (kernel 6.15 and newer).
+    ///
+    /// `None` while it runs or is not reaped. Source: pidfd_open(2), `PIDFD_GET_INFO` with `PIDFD_INFO_EXIT`.
+    pub fn exit_status(&self) -> Result<Option<i32>> {
+        /// `struct pidfd_info`, first version.
+        #[repr(C)]
+        #[derive(Default)]
+        struct Info {
+            mask: u64,
+            cgroup_id: u64,
+            ids: [u32; 11],
+            exit_code: i32,
+        }
+        const INFO_EXIT: u64 = 1 << 3;
+        const GET_INFO: libc::c_ulong = (3 << 30) | (64 << 16) | (0xff << 8) | 11;
+        let mut info = Info { mask: INFO_EXIT, ..Info::default() };
+        // SAFETY: the request's size field says 64 bytes, which is the size of `Info`; the kernel writes no more.
+        let got = unsafe { libc::ioctl(self.0.as_raw_fd(), GET_INFO as _, &raw mut info) };
+        match check(libc::c_long::from(got)) {
+            Ok(_) => Ok((info.mask & INFO_EXIT != 0).then_some(info.exit_code)),
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
+            Err(error) => Err(error).doing(|| "read a process's exit status".into()),
+        }
+    }
+}
+
+impl AsFd for PidFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for PidFd {
+    fn as_raw_fd(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+}
+
+/// Makes this process the one that orphaned descendants are handed to.
+pub fn become_subreaper() -> Result<()> {
+    prctl(libc::PR_SET_CHILD_SUBREAPER, 1).doing(|| "become a subreaper".into())
+}
+
+/// Has the kernel send `signal` to this process when the thread that started it ends.
+pub fn die_with_parent(signal: i32) -> Result<()> {
+    prctl(libc::PR_SET_PDEATHSIG, signal as libc::c_ulong).doing(|| "tie this process to its parent".into())
+}
+
+/// What a child does between fork and exec.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ChildSetup {
+    /// The signal that the child gets when the thread that started it ends.
+    pub parent_death_signal: Option<i32>,
+    /// Starts a session of its own: no terminal, and no signals meant for the parent's group.
+    pub new_session: bool,
+    /// Runs as this user and group, without capabilities, without supplementary groups and without a way back.
+    pub user: Option<(u32, u32)>,
+}
+
+/// Arranges `setup` for when `command` is spawned.
+pub fn set_up_child(command: &mut Command, setup: ChildSetup) {
+    let parent = std::process::id();
+    // SAFETY: the closure runs between fork and exec and makes only system calls: no allocation, no locks.
+    unsafe {
+        command.pre_exec(move || {
+            if setup.new_session {
+                check(libc::c_long::from(libc::setsid()))?;
+            }
+            if let Some((uid, gid)) = setup.user {
+                drop_privileges_raw(uid, gid)?;
+            }
+            // After the change of user, which clears it.
+            if let Some(signal) = setup.parent_death_signal {
+                prctl(libc::PR_SET_PDEATHSIG, signal as libc::c_ulong)?;
+                if libc::getppid() as u32 != parent {
+                    return Err(io::Error::from_raw_os_error(libc::ESRCH));
+                }
+            }
+            Ok(())
+        });
+    }
+}
+
+/// Becomes `uid` and `gid` for good: no supplementary groups, no capabilities, nothing to gain by exec.
+///
+/// For a process with one thread.
+pub fn drop_privileges(uid: u32, gid: u32) -> Result<()> {
+    drop_privileges_raw(uid, gid).doing(|| format!("become user {uid} and group {gid}"))
+}
+
+fn drop_privileges_raw(uid: u32, gid: u32) -> io::Result<()> {
+    const LAST_CAPABILITY: libc::c_ulong = 63;
+    for capability in 0..=LAST_CAPABILITY {
+        match prctl(libc::PR_CAPBSET_DROP, capability) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => break,
+            other => other?,
+        }
+    }
+    // SAFETY: plain system calls with integers; a count of 0 makes the null pointer fine.
+    unsafe {
+        check(libc::c_long::from(libc::setgroups(0, std::ptr::null())))?;
+        check(libc::c_long::from(libc::setresgid(gid, gid, gid)))?;
+        check(libc::c_long::from(libc::setresuid(uid, uid, uid)))?;
+    }
+    clear_capabilities()?;
+    prctl(libc::PR_SET_NO_NEW_PRIVS, 1)
+}
+
+fn clear_capabilities() -> io::Result<()> {
+    #[repr(C)]
+    struct Header {
+        version: u32,
+        pid: i32,
+    }
+    const VERSION_3: u32 = 0x2008_0522;
+    let header = Header { version: VERSION_3, pid: 0 };
+    let none = [[0u32; 3]; 2];
+    // SAFETY: version 3 takes this header and two triples of u32, which is what is passed.
+    check(unsafe { libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()) })?;
+    Ok(())
+}
+
+/// Reaps every child that ended: pid and wait status of each. Never blocks.
+pub fn reap() -> Vec<(i32, i32)> {
+    let mut reaped = Vec::new();
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` is a valid place for the result.
+        let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) };
+        if pid <= 0 {
+            return reaped;
+        }
+        reaped.push((pid, status));
+    }
+}
+
+/// Closes every descriptor from `first` on: what a long-lived child must not inherit.
+pub fn close_from(first: u32) -> Result<()> {
+    // SAFETY: the caller says that nobody in this process uses these descriptors any more; the kernel checks the rest.
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) };
+    check(closed).map(drop).doing(|| format!("close descriptors from {first} on"))
+}
+
+/// Room on the file system that holds a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FsStats {
+    /// Size.
+    pub capacity_bytes: u64,
+    /// What an unprivileged process can still write.
+    pub available_bytes: u64,
+    /// Inodes, 0 if the file system does not count them.
+    pub inodes: u64,
+    /// Free inodes.
+    pub inodes_free: u64,
+}
+
+/// Room on the file system that holds `path`.
+pub fn fs_stats(path: &Path) -> Result<FsStats> {
+    let stats = nix::sys::statvfs::statvfs(path).doing(|| format!("read the size of {}", path.display()))?;
+    let block = stats.fragment_size();
+    Ok(FsStats {
+        capacity_bytes: stats.blocks() * block,
+        available_bytes: stats.blocks_available() * block,
+        inodes: stats.files(),
+        inodes_free: stats.files_free(),
+    })
+}
+
+fn prctl(option: i32, value: libc::c_ulong) -> io::Result<()> {
+    let zero: libc::c_ulong = 0;
+    // SAFETY: only options that take integers are passed.
+    check(libc::c_long::from(unsafe { libc::prctl(option, value, zero, zero, zero) })).map(drop)
+}
+
+fn check(result: libc::c_long) -> io::Result<libc::c_long> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_killed_process_is_seen_through_its_handle() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let handle = PidFd::open(child.id() as i32).unwrap();
+        assert!(!handle.wait(Duration::ZERO).unwrap());
+        handle.signal(libc::SIGKILL).unwrap();
+        assert!(handle.wait(Duration::from_secs(10)).unwrap());
+        child.wait().unwrap();
+        handle.signal(libc::SIGKILL).unwrap();
+    }
+
+    #[test]
+    fn a_child_set_up_as_another_user_has_no_capabilities_left() {
+        assert!(nix::unistd::geteuid().is_root(), "this test changes users: run it as root");
+        let mut command = Command::new("cat");
+        command.arg("/proc/self/status");
+        let parent_death_signal = Some(libc::SIGKILL);
+        set_up_child(
+            &mut command,
+            ChildSetup { user: Some((65534, 65534)), new_session: true, parent_death_signal },
+        );
+        let status = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        let field = |name: &str| {
+            let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+            line.split_once(':').unwrap().1.trim().to_owned()
+        };
+        assert_eq!(field("Uid"), "65534\t65534\t65534\t65534");
+        assert_eq!(field("Groups"), "");
+        for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+            assert_eq!(field(set), "0000000000000000", "{set}");
+        }
+        assert_eq!(field("NoNewPrivs"), "1");
+    }
+}
