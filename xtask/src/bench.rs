@@ -2,4 +2,6 @@
 
 use anyhow::Result;
 
-pub(crate) fn run() -> Result<()> { anyhow::bail!("not yet") }
+pub(crate) fn run() -> Result<()> {
+    anyhow::bail!("not yet")
+}

@@ -8,8 +8,14 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 /// Program, and the Debian package that has it.
-const NEEDED: &[(&str, &str)] =
-    &[("nft", "nftables"), ("ip", "iproute2"), ("busybox", "busybox-static"), ("unshare", "util-linux")];
+const NEEDED: &[(&str, &str)] = &[
+    ("busybox", "busybox-static"),
+    ("nsenter", "util-linux"),
+    ("script", "bsdutils"),
+    ("curl", "curl"),
+    ("npm", "npm"),
+    ("unzip", "unzip"),
+];
 
 pub(crate) fn run() -> Result<()> {
     install_needed()?;
@@ -23,13 +29,13 @@ pub(crate) fn run() -> Result<()> {
 fn install_needed() -> Result<()> {
     let missing: Vec<&str> =
         NEEDED.iter().filter(|(program, _)| !has(program)).map(|(_, package)| *package).collect();
-    if missing.is_empty() {
-        return Ok(());
+    if !missing.is_empty() {
+        step("apt-get", &["update", "--quiet"])?;
+        let mut arguments = vec!["install", "--yes", "--quiet", "--no-install-recommends"];
+        arguments.extend(missing);
+        step("apt-get", &arguments)?;
     }
-    step("apt-get", &["update", "--quiet"])?;
-    let mut arguments = vec!["install", "--yes", "--quiet", "--no-install-recommends"];
-    arguments.extend(missing);
-    step("apt-get", &arguments)
+    crate::clients::run()
 }
 
 fn has(program: &str) -> bool {

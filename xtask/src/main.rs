@@ -2,12 +2,14 @@
 
 mod bench;
 mod ci;
+mod clients;
 mod codegen;
 mod tidy;
 
 const USAGE: &str = "cargo xtask <command>
 
   ci        what CI runs: install what tests need, format, lint, tidy, tests, whole-cluster tests
+  clients   fetch the kubectl and helm binaries that whole-cluster tests drive
   tidy      rules that no compiler checks: layers, file length, module docs
   codegen   make the generated tables again from their public sources
   bench     measure a release build";
@@ -15,6 +17,7 @@ const USAGE: &str = "cargo xtask <command>
 fn main() -> anyhow::Result<()> {
     match std::env::args().nth(1).as_deref() {
         Some("ci") => ci::run(),
+        Some("clients") => clients::run(),
         Some("tidy") => tidy::run(),
         Some("codegen") => codegen::run(),
         Some("bench") => bench::run(),

@@ -85,7 +85,10 @@ fn check_graph(root: &Path, breaches: &mut Vec<String>) -> Result<()> {
             continue;
         };
         if known.edges != *edges {
-            breaches.push(format!("{GOLDEN}: {name} depends on {edges:?}, the golden graph says {:?}", known.edges));
+            breaches.push(format!(
+                "{GOLDEN}: {name} depends on {edges:?}, the golden graph says {:?}",
+                known.edges
+            ));
         }
         for edge in edges {
             if golden.get(edge).is_some_and(|below| below.layer >= known.layer) {
@@ -124,7 +127,8 @@ fn read_real() -> Result<BTreeMap<String, Vec<String>>> {
         .args(["metadata", "--format-version=1", "--no-deps", "--offline"])
         .output()
         .context("run cargo metadata")?;
-    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).context("read cargo metadata")?;
+    let metadata: serde_json::Value =
+        serde_json::from_slice(&output.stdout).context("read cargo metadata")?;
     let packages = metadata["packages"].as_array().context("no packages")?;
     let mut crates = BTreeMap::new();
     for package in packages {
@@ -147,7 +151,9 @@ mod tests {
 
     #[test]
     fn the_golden_graph_is_read() {
-        let golden = read_golden("# layers\nbase = { layer = 0, edges = [] }\nstore = { layer = 1, edges = [\"base\"] }\n");
+        let golden = read_golden(
+            "# layers\nbase = { layer = 0, edges = [] }\nstore = { layer = 1, edges = [\"base\"] }\n",
+        );
         let golden = golden.expect("valid");
         assert_eq!(golden["store"], Golden { layer: 1, edges: vec!["base".into()] });
     }
@@ -157,7 +163,11 @@ mod tests {
         let mut breaches = Vec::new();
         check_file("crates/a/src/lib.rs", "fn f() {}\n", &mut breaches);
         check_file("crates/a/src/b.rs", &format!("//! B\n{}", "x\n".repeat(900)), &mut breaches);
-        check_file("crates/a/src/c.rs", &format!("//! C\n#[cfg(test)]\n{}", "x\n".repeat(900)), &mut breaches);
+        check_file(
+            "crates/a/src/c.rs",
+            &format!("//! C\n#[cfg(test)]\n{}", "x\n".repeat(900)),
+            &mut breaches,
+        );
         assert_eq!(breaches.len(), 2, "{breaches:?}");
     }
 }

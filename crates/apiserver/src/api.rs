@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use base::{Clock, Random, Tasks};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -15,6 +17,11 @@ use crate::metrics::Metrics;
 use crate::security::Security;
 use crate::status::{Error, Result};
 use crate::trace::Trace;
+
+/// How many requests may wait for a place.
+const WAITING_MAX: usize = 4096;
+/// How long a request waits for a place.
+const WAITING_TIME_MAX: Duration = Duration::from_secs(15);
 
 /// How an API server is set up.
 #[derive(Clone, Debug)]
@@ -156,6 +163,7 @@ pub struct Api {
 /// What changes while a server runs.
 pub struct State {
     places: Arc<Semaphore>,
+    waiting: AtomicUsize,
     bootstrapped: watch::Sender<bool>,
 }
 
@@ -163,19 +171,32 @@ impl State {
     /// A server that is not bootstrapped, with room for so many requests.
     pub fn new(requests_in_flight_max: usize) -> Self {
         let places = Arc::new(Semaphore::new(requests_in_flight_max));
-        Self { places, bootstrapped: watch::Sender::new(false) }
+        Self { places, waiting: AtomicUsize::new(0), bootstrapped: watch::Sender::new(false) }
     }
 }
 
 impl Api {
-    /// A place among the requests under way; it is given back when dropped.
+    /// A place among the requests under way; it is given back when dropped. Waits for one in a bounded queue.
     ///
     /// # Errors
-    /// 429 when there is none.
-    pub fn place(&self) -> Result<OwnedSemaphorePermit> {
-        Arc::clone(&self.state.places)
-            .try_acquire_owned()
-            .map_err(|_| Error::too_many_requests("Too many requests, please try again later.", 1))
+    /// 429 when the queue is full or none becomes free in time.
+    pub async fn place(&self) -> Result<OwnedSemaphorePermit> {
+        let refused = || Error::too_many_requests("Too many requests, please try again later.", 1);
+        let places = Arc::clone(&self.state.places);
+        if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
+            return Ok(place);
+        }
+        let waiting = self.state.waiting.fetch_add(1, Ordering::Relaxed);
+        let place = if waiting < WAITING_MAX {
+            tokio::time::timeout(WAITING_TIME_MAX, places.acquire_owned())
+                .await
+                .ok()
+                .and_then(|place| place.ok())
+        } else {
+            None
+        };
+        self.state.waiting.fetch_sub(1, Ordering::Relaxed);
+        place.ok_or_else(refused)
     }
 
     /// Says that the bootstrap objects are there.

@@ -26,9 +26,11 @@ const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-no
 /// # Errors
 /// When the store or the cache fail.
 pub async fn run(api: &Api) -> Result<()> {
-    let namespaces = NAMESPACES.map(|name| ensure(api, "", "v1", "namespaces", "", json!({"metadata": {"name": name}})));
+    let namespaces =
+        NAMESPACES.map(|name| ensure(api, "", "v1", "namespaces", "", json!({"metadata": {"name": name}})));
     try_join_all(namespaces).await?;
-    let classes = priority_classes().map(|class| ensure(api, "scheduling.k8s.io", "v1", "priorityclasses", "", class));
+    let classes =
+        priority_classes().map(|class| ensure(api, "scheduling.k8s.io", "v1", "priorityclasses", "", class));
     try_join_all(classes).await?;
     try_join_all(rbac::defaults()?.into_iter().map(|wanted| rbac::reconcile(api, wanted))).await?;
     kubernetes_service(api).await?;
@@ -206,6 +208,11 @@ pub fn system_user() -> UserInfo {
         groups: vec!["system:masters".to_owned(), "system:authenticated".to_owned()],
         ..UserInfo::default()
     }
+}
+
+/// Keeps what must follow other objects level with them, for ever.
+pub async fn follow(api: &Api) {
+    rbac::aggregate(api).await;
 }
 
 /// Waits for bootstrap to succeed, with backoff, and says so once.

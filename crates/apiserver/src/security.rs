@@ -21,7 +21,6 @@ use crate::cache::{Cache, CacheEvent};
 use crate::kinds::Kind;
 use crate::request_info::RequestInfo;
 use crate::status::{Error, Result, Subject};
-use crate::verbs::Request;
 
 /// The other end of a TLS connection. Only the listener makes one.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +34,7 @@ pub struct Peer {
 /// Authenticators and authorizers.
 pub struct Security {
     tokens: Tokens,
+    issuer: String,
     authorizer: RwLock<Authorizer>,
 }
 
@@ -51,6 +51,7 @@ impl Security {
         );
         Ok(Self {
             tokens: tokens.map_err(|failure| failure.to_string())?,
+            issuer: config.service_account_issuer.clone(),
             authorizer: RwLock::new(Authorizer::new()),
         })
     }
@@ -58,6 +59,17 @@ impl Security {
     /// Signs and checks service account tokens.
     pub fn tokens(&self) -> &Tokens {
         &self.tokens
+    }
+
+    /// `/.well-known/openid-configuration`: where the keys of tokens are.
+    pub fn openid_configuration(&self) -> Value {
+        json!({
+            "issuer": self.issuer,
+            "jwks_uri": format!("{}/openid/v1/jwks", self.issuer),
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": ["ES256"],
+        })
     }
 
     /// The user behind a certificate or a token; `None` if there is neither.
@@ -169,8 +181,7 @@ impl Security {
                 }));
             }
         }
-        let mut status =
-            json!({"resourceRules": resources, "nonResourceRules": others, "incomplete": !found.errors.is_empty()});
+        let mut status = json!({"resourceRules": resources, "nonResourceRules": others, "incomplete": !found.errors.is_empty()});
         if !found.errors.is_empty() {
             status["evaluationError"] = found.errors.join(", ").into();
         }
@@ -198,7 +209,12 @@ impl Security {
     ///
     /// # Errors
     /// Upstream's text of what is missing.
-    pub fn may_grant(&self, user: &UserInfo, resource: &str, object: &Value) -> std::result::Result<(), String> {
+    pub fn may_grant(
+        &self,
+        user: &UserInfo,
+        resource: &str,
+        object: &Value,
+    ) -> std::result::Result<(), String> {
         let metadata = Metadata::of(object);
         let authorizer = self.authorizer.read();
         let read = |field: &str| object.get(field).cloned().unwrap_or_default();
@@ -207,7 +223,8 @@ impl Security {
             escalation::check_binding(&authorizer, user, metadata.namespace(), &role)
         } else {
             if object.get("aggregationRule").is_some_and(|rule| !rule.is_null()) {
-                escalation::check_aggregation(&authorizer, user, metadata.name()).map_err(|why| why.to_string())?;
+                escalation::check_aggregation(&authorizer, user, metadata.name())
+                    .map_err(|why| why.to_string())?;
             }
             let rules: Option<Vec<PolicyRule>> = serde_json::from_value(read("rules")).unwrap_or_default();
             let rules = rules.unwrap_or_default();
@@ -324,5 +341,9 @@ pub fn forbidden(user: &UserInfo, attributes: &Attributes, why: &str) -> Error {
     if !attributes.is_resource {
         return Error::forbidden_path(&text);
     }
-    Error::forbidden(Subject { group: &attributes.group, resource: &attributes.resource }, &attributes.name, &text)
+    Error::forbidden(
+        Subject { group: &attributes.group, resource: &attributes.resource },
+        &attributes.name,
+        &text,
+    )
 }

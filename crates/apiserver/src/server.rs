@@ -94,7 +94,7 @@ pub async fn start(
         cache.resource(kind.row().storage_prefix);
     }
     feed::load(&cache, store.as_ref()).await?;
-    let trace = Arc::new(Trace::default());
+    let trace = Arc::new(Trace::new(clock.clone()));
     let security = Arc::new(Security::new(&config).map_err(StartError::Tls)?);
     security.load(&cache);
     let listener = match config.bind {
@@ -122,7 +122,10 @@ pub async fn start(
     api.services.load(&api);
     tasks.spawn("watch-cache", feed::follow(cache, store, trace, security));
     let bootstrap = Arc::clone(&api);
-    tasks.spawn("bootstrap", async move { crate::bootstrap::run_until_done(&bootstrap).await });
+    tasks.spawn("bootstrap", async move {
+        crate::bootstrap::run_until_done(&bootstrap).await;
+        crate::bootstrap::follow(&bootstrap).await;
+    });
     let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
     if let (Some(listener), Some(acceptor)) = (listener, acceptor) {
         info!(address = %address.map(|a| a.to_string()).unwrap_or_default(), "serving");

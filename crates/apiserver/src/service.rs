@@ -135,7 +135,7 @@ async fn handle(
 ) -> Result<Response<Body>> {
     let user = authenticate(api, &mut http, &info)?;
     let is_long = is_long_running(&info);
-    let _place = if is_long { None } else { Some(api.place()?) };
+    let _place = if is_long { None } else { Some(api.place().await?) };
     api.security.authorize(&user, &info)?;
     let Some(resource) = info.resource.clone() else {
         return other(api, http, &info).await;
@@ -208,6 +208,12 @@ async fn other(api: &Api, http: HttpRequest<RequestBody>, info: &RequestInfo) ->
             Ok(respond::text(StatusCode::OK, content_type, api.metrics.render()))
         }
         ("openapi", Some(version), _) => openapi::document(version, path, info, http.headers()),
+        (".well-known", Some("openid-configuration"), None) => {
+            Ok(respond::json(StatusCode::OK, &api.security.openid_configuration()))
+        }
+        ("openid", Some("v1"), Some("jwks")) => {
+            Ok(respond::json(StatusCode::OK, &api.security.tokens().jwks()))
+        }
         ("debug", Some("knarr"), Some("trace")) => {
             let kind = info.query.get("resource").and_then(kind_of_resource);
             Ok(respond::json(

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use base::Clock;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -54,6 +55,9 @@ pub struct Span {
     pub component: String,
     /// What was done.
     pub name: String,
+    /// On what, such as `pods/default/web-1`.
+    #[serde(default)]
+    pub object: String,
     /// Unix microseconds.
     pub start_us: i64,
     /// Unix microseconds.
@@ -64,8 +68,9 @@ pub struct Span {
 }
 
 /// The two rings.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Trace {
+    clock: Clock,
     commits: Mutex<VecDeque<Commit>>,
     spans: Mutex<VecDeque<Span>>,
 }
@@ -82,6 +87,11 @@ struct Cause {
 }
 
 impl Trace {
+    /// Two empty rings.
+    pub fn new(clock: Clock) -> Self {
+        Self { clock, commits: Mutex::default(), spans: Mutex::default() }
+    }
+
     /// Takes note of a commit.
     pub fn committed(&self, event: &Event) {
         let cause: Cause = serde_json::from_slice(&event.cause).unwrap_or_default();
@@ -94,7 +104,7 @@ impl Trace {
             component: cause.component,
             user: cause.user,
             at_us: cause.at_us,
-            committed_us: jiff::Timestamp::now().as_microsecond(),
+            committed_us: self.clock.now().as_microsecond(),
             is_deletion: event.entry.is_none(),
         };
         push(&mut self.commits.lock(), commit, COMMITS_MAX);

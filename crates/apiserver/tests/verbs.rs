@@ -361,3 +361,120 @@ async fn a_token_is_issued_and_authenticates() {
     assert_eq!(health.status(), 200);
     server.stop().await;
 }
+
+#[tokio::test]
+async fn bad_input_is_refused_in_bounded_time() {
+    let server = start(None).await;
+    let deep = format!("{{\"data\": {}{}}}", "[".repeat(100_000), "]".repeat(100_000));
+    let big = "x".repeat(4 * 1024 * 1024);
+    let bomb = "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n\
+                d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: [*e,*e,*e,*e,*e,*e,*e,*e,*e]\n";
+    let (json, yaml, protobuf) =
+        ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf");
+    let rows: &[(&str, &str, &str, &str, u16)] = &[
+        ("too large", json, CONFIG_MAPS, &big, 413),
+        ("too deep", json, CONFIG_MAPS, &deep, 400),
+        ("no JSON", json, CONFIG_MAPS, "{", 400),
+        ("empty", json, CONFIG_MAPS, "", 400),
+        ("a list", json, CONFIG_MAPS, "[]", 400),
+        ("a YAML bomb", yaml, CONFIG_MAPS, bomb, 400),
+        ("no protobuf", protobuf, CONFIG_MAPS, "nonsense", 400),
+        ("cut protobuf", protobuf, CONFIG_MAPS, "k8s\0\n\u{7f}", 400),
+        ("unknown type", "image/png", CONFIG_MAPS, "x", 415),
+        ("wrong type", json, CONFIG_MAPS, r#"{"metadata": {"name": 5}}"#, 400),
+        (
+            "wrong kind",
+            json,
+            CONFIG_MAPS,
+            r#"{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a"}}"#,
+            400,
+        ),
+        ("no name", json, CONFIG_MAPS, "{}", 422),
+        ("bad name", json, CONFIG_MAPS, r#"{"metadata": {"name": "A_b"}}"#, 422),
+        (
+            "unknown field",
+            json,
+            "/api/v1/namespaces/default/configmaps?fieldValidation=Strict",
+            r#"{"metadata": {"name": "a"}, "bogus": 1}"#,
+            400,
+        ),
+        (
+            "bad dry run",
+            json,
+            "/api/v1/namespaces/default/configmaps?dryRun=yes",
+            r#"{"metadata": {"name": "a"}}"#,
+            400,
+        ),
+    ];
+    for (name, content_type, path, body, code) in rows {
+        let answer = server.call_with("POST", path, &[("content-type", content_type)], body).await;
+        assert_eq!(answer.code.as_u16(), *code, "{name}: {}", answer.body);
+        assert_eq!(answer.body["kind"], "Status", "{name}");
+    }
+    let unacceptable = server.call_with("GET", CONFIG_MAPS, &[("accept", "image/png")], "").await;
+    assert_eq!(unacceptable.code, 406);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_dry_run_stores_nothing() {
+    let server = start(None).await;
+    let path = format!("{CONFIG_MAPS}?dryRun=All");
+    let made =
+        check(&server, ("POST", &path, "{metadata: {name: one}}"), 201, &[("/metadata/name", json!("one"))])
+            .await;
+    assert!(made["metadata"].get("resourceVersion").is_none());
+    check(&server, ("GET", &format!("{CONFIG_MAPS}/one"), ""), 404, &[]).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn objects_come_as_tables_metadata_yaml_and_protobuf() {
+    let server = start(None).await;
+    let path = "/api/v1/namespaces";
+    let accept = |text| [("accept", text)];
+    let table =
+        server.call_with("GET", path, &accept("application/json;as=Table;v=v1;g=meta.k8s.io"), "").await;
+    assert_eq!(table.body["kind"], "Table");
+    assert_eq!(table.body["rows"][0]["cells"][0], "default");
+    let partial = server
+        .call_with(
+            "GET",
+            path,
+            &accept("application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"),
+            "",
+        )
+        .await;
+    assert_eq!(partial.body["kind"], "PartialObjectMetadataList");
+    assert!(partial.body["items"][0].get("spec").is_none());
+    let yaml = server.call_with("GET", "/api/v1/namespaces/default", &accept("application/yaml"), "").await;
+    assert!(yaml.body.as_str().unwrap().contains("kind: Namespace"), "{}", yaml.body);
+    for path in ["/api/v1/namespaces/default", "/api/v1/namespaces", "/api/v1/namespaces/none"] {
+        let accept = [("accept", "application/vnd.kubernetes.protobuf")];
+        let response =
+            server::send(server.server.service(), Some(server::admin()), "GET", path, &accept, "").await;
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        assert!(bytes.starts_with(b"k8s\0"), "{path}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_chain_of_causes_can_be_asked_for() {
+    let server = start(None).await;
+    let made = server.call("POST", CONFIG_MAPS, "{metadata: {name: one}}").await.body;
+    let version = made["metadata"]["resourceVersion"].as_str().unwrap();
+    let headers = [("knarr-cause", version), ("user-agent", "tester/1.0 x")];
+    server.call_with("POST", CONFIG_MAPS, &headers, r#"{"metadata": {"name": "two"}}"#).await;
+    let span = format!(
+        r#"[{{"cause": {version}, "component": "c", "name": "n", "object": "o", "start_us": 1, "end_us": 2}}]"#
+    );
+    assert_eq!(server.call_with("POST", "/debug/knarr/spans", &[], &span).await.code, 200);
+    let chain =
+        server.call("GET", "/debug/knarr/trace?resource=cm&namespace=default&name=one", "").await.body;
+    assert_eq!(chain["commits"][0]["key"], "configmaps/default/one");
+    assert_eq!(chain["commits"][1]["key"], "configmaps/default/two");
+    assert_eq!(chain["commits"][1]["component"], "tester");
+    assert_eq!(chain["spans"][0]["name"], "n");
+    server.stop().await;
+}

@@ -13,12 +13,15 @@ use k8s_openapi::api::rbac::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 
 use crate::escalation::uncovered;
-use crate::rbac::GROUP;
+use crate::rbac::{GROUP, aggregated_rules};
 
 /// Marks what the bootstrap made.
 pub const BOOTSTRAPPING_LABEL: (&str, &str) = ("kubernetes.io/bootstrapping", "rbac-defaults");
 /// `false` here keeps the bootstrap's hands off an object.
 pub const AUTOUPDATE_ANNOTATION: &str = "rbac.authorization.kubernetes.io/autoupdate";
+
+/// How deep the default roles unite each other.
+const AGGREGATION_DEPTH: usize = 3;
 
 /// A rule in short: words are separated by spaces; `core` is the group without a name.
 struct Rule {
@@ -122,18 +125,24 @@ pub fn node_rules() -> Vec<PolicyRule> {
     rules(tables::NODE_RULES)
 }
 
-/// The default ClusterRoles, those of the controllers included.
+/// The default ClusterRoles, those of the controllers included. Those that unite others have their rules already,
+/// so that they are right before a controller has seen them.
 pub fn cluster_roles() -> Vec<ClusterRole> {
+    let others = tables::CLUSTER_ROLES.iter().map(|row| cluster_role(row.name, row));
     let controllers = controllers::CONTROLLERS
         .iter()
-        .map(|row| (format!("system:controller:{}", row.name), RoleRow { ..role(row.name, row.rules) }));
-    let others = tables::CLUSTER_ROLES.iter().map(|row| {
-        (
-            row.name.to_owned(),
-            RoleRow { labels: row.labels, aggregates: row.aggregates, ..role(row.name, row.rules) },
-        )
-    });
-    others.chain(controllers).map(|(name, row)| cluster_role(&name, &row)).collect()
+        .map(|row| cluster_role(&format!("system:controller:{}", row.name), row));
+    let mut roles: Vec<ClusterRole> = others.chain(controllers).collect();
+    // admin unites edit, which unites view: as many rounds as they are deep.
+    for _ in 0..AGGREGATION_DEPTH {
+        let before = roles.clone();
+        for role in &mut roles {
+            if let Some(rules) = aggregated_rules(role, &before) {
+                role.rules = Some(rules);
+            }
+        }
+    }
+    roles
 }
 
 fn cluster_role(name: &str, row: &RoleRow) -> ClusterRole {

@@ -1,5 +1,3 @@
-// NOTE from the architect, 06:33: I write pki.rs, x509.rs and token.rs (+ kubeconfig) myself, on main, by 06:50;
-// `git merge main` then. You do: rbac.rs, bootstrap.rs, node.rs, node_restriction.rs, authorizer.rs. Remove this note.
 //! Who is it, and may they: authentication and authorization as functions of what is already in memory.
 //!
 //! Knows neither HTTP nor the store. `apiserver` hands in certificates, tokens and the cached RBAC objects.

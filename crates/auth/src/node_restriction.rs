@@ -10,7 +10,7 @@ use crate::{Attributes, UserInfo};
 
 /// Labels that a kubelet may set on its Node, of those under `kubernetes.io` and `k8s.io`.
 /// Source: `pkg/kubelet/apis`.
-const OWN_LABELS: [&str; 13] = [
+const OWN_LABELS: [&str; 11] = [
     "kubernetes.io/hostname",
     "kubernetes.io/arch",
     "kubernetes.io/os",
@@ -22,8 +22,6 @@ const OWN_LABELS: [&str; 13] = [
     "beta.kubernetes.io/instance-type",
     "beta.kubernetes.io/os",
     "beta.kubernetes.io/arch",
-    "node.kubernetes.io/windows-build",
-    "kubernetes.io/os.version",
 ];
 /// Namespaces of labels that are a kubelet's.
 const OWN_LABEL_NAMESPACES: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];

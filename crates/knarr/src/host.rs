@@ -52,10 +52,3 @@ pub(crate) fn node_ip() -> Result<IpAddr> {
     let found = addresses.into_iter().map(|address| address.ip).find(usable);
     found.context("this host has no address besides its loopback one; add one, or give it with --node-ip")
 }
-
-/// The resolvers of this host, besides our own address.
-pub(crate) fn resolvers(own: IpAddr) -> Vec<std::net::SocketAddr> {
-    let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
-    let addresses = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver")?.trim().parse().ok());
-    addresses.filter(|ip| *ip != own).map(|ip: IpAddr| std::net::SocketAddr::new(ip, 53)).collect()
-}

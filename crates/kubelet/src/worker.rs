@@ -148,6 +148,7 @@ impl Worker {
                 // Labels and annotations may be shown in files.
                 self.is_volume_update_due |= pod.metadata.labels != self.snapshot.pod.metadata.labels
                     || pod.metadata.annotations != self.snapshot.pod.metadata.annotations;
+                merge::forget_changed(&mut self.snapshot, &pod);
                 self.snapshot.pod = pod;
             }
             self.cause = revision;

@@ -195,16 +195,26 @@ impl ImageStore {
         &self.root
     }
 
-    /// Whether a layer is there.
-    pub(crate) fn has_layer(&self, digest: &str) -> bool {
-        self.layer_dir(digest).exists()
+    /// Unpacked size of a layer, if it is there.
+    pub(crate) fn layer_size(&self, digest: &str) -> Option<u64> {
+        let dir = self.layer_dir(digest);
+        let size = fs::read_to_string(dir.with_extension("size")).ok()?.parse().ok()?;
+        dir.exists().then_some(size)
     }
 
-    /// Keeps an unpacked directory as the layer `digest`.
-    pub(crate) fn adopt_layer(&self, unpacked: &Path, digest: &str) -> Result<(), ImageError> {
-        let file = fs::File::open(unpacked).map_err(ImageError::io("open an unpacked layer"))?;
-        nix::unistd::syncfs(&file).map_err(|errno| ImageError::io("sync a layer")(errno.into()))?;
+    /// Keeps an unpacked directory, all of which is on disk, as the layer `digest`.
+    pub(crate) fn adopt_layer(
+        &self,
+        unpacked: &Path,
+        digest: &str,
+        size_bytes: u64,
+    ) -> Result<(), ImageError> {
         let target = self.layer_dir(digest);
+        let temporary = unpacked.with_extension("size");
+        fs::write(&temporary, size_bytes.to_string())
+            .and_then(|()| fs::File::open(&temporary)?.sync_all())
+            .and_then(|()| fs::rename(&temporary, target.with_extension("size")))
+            .map_err(ImageError::io("keep a layer's size"))?;
         match fs::rename(unpacked, &target) {
             // Somebody else unpacked the same layer meanwhile.
             Err(_) if target.exists() => {

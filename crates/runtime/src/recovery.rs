@@ -70,7 +70,7 @@ impl Runtime {
     /// The disk failed.
     pub async fn ensure_builtin_images(&self) -> Result<Image, ImageError> {
         let inner = Arc::clone(&self.0);
-        on_thread(move || builtin::ensure(&inner.images, &inner.config.random)).await
+        on_thread(move || builtin::ensure(&inner.images, &inner.images_in_use(), &inner.config.random)).await
     }
 
     /// The images.
@@ -213,10 +213,10 @@ fn discard(inner: &Inner, id: &str) {
 impl Inner {
     /// Undoes a sandbox whose making a crash interrupted: nobody was told of it.
     async fn take_back(self: &Arc<Self>, sandbox: Sandbox) {
-        if let Ok(shim) = self.shim_client(&sandbox.id, &self.sandbox_dir(&sandbox.id)) {
-            if let Err(error) = end_shim(&shim).await {
-                tracing::warn!(sandbox = %sandbox.id, %error, "cannot end the shim of a half-made sandbox");
-            }
+        if let Ok(shim) = self.shim_client(&sandbox.id, &self.sandbox_dir(&sandbox.id))
+            && let Err(error) = end_shim(&shim).await
+        {
+            tracing::warn!(sandbox = %sandbox.id, %error, "cannot end the shim of a half-made sandbox");
         }
         if let Err(error) = self.take_down(&sandbox).await {
             tracing::warn!(sandbox = %sandbox.id, %error, "cannot take back a half-made sandbox");
@@ -235,13 +235,12 @@ impl Inner {
             }
         }
         let mut running = Vec::new();
-        if !sandbox.record.is_stopped {
-            if let Ok(shim) = self.shim_client(&id, &self.sandbox_dir(&id)) {
-                if let Ok((Done::Running(ids), _)) = shim.ask(Call::State, Vec::new()).await {
-                    running = ids;
-                    sandbox.shim = Some(shim);
-                }
-            }
+        if !sandbox.record.is_stopped
+            && let Ok(shim) = self.shim_client(&id, &self.sandbox_dir(&id))
+            && let Ok((Done::Running(ids), _)) = shim.ask(Call::State, Vec::new()).await
+        {
+            running = ids;
+            sandbox.shim = Some(shim);
         }
         {
             let mut tables = self.tables.lock();

@@ -1,6 +1,6 @@
 //! The runtime as CRI: each call handed to the module that does it, lists and events made here.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -344,11 +344,7 @@ impl ImageService for Runtime {
         let name = request.image.map(|image| image.image).unwrap_or_default();
         let this = Arc::clone(&self.0);
         blocking(move || {
-            let tables = this.tables.lock();
-            let in_use: BTreeSet<String> =
-                tables.containers.values().map(|container| container.record.image_id.clone()).collect();
-            drop(tables);
-            this.images.remove(&name, &in_use).map_err(|error: ImageError| internal(error))
+            this.images.remove(&name, &this.images_in_use()).map_err(|error: ImageError| internal(error))
         })
         .await?;
         Ok(v1::RemoveImageResponse {})

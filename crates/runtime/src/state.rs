@@ -2,7 +2,7 @@
 //!
 //! Memory mirrors the data directory; [`crate::recovery`] reads it back. One lock, never held across a wait.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -231,6 +231,11 @@ impl Inner {
         shim.ok_or_else(|| {
             CriError::FailedPrecondition(format!("pod sandbox {} is not ready", container.sandbox))
         })
+    }
+
+    /// Ids of the images that containers were made from.
+    pub(crate) fn images_in_use(&self) -> BTreeSet<String> {
+        self.tables.lock().containers.values().map(|container| container.record.image_id.clone()).collect()
     }
 
     pub(crate) fn containers_of(&self, sandbox: &str) -> Vec<Container> {

@@ -2,6 +2,7 @@
 //!
 //! Has its own `main`, since the shims are this program again. Each test takes a data directory and cgroup of its
 //! own, and checks in the end that nothing is left.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 
@@ -17,6 +18,11 @@ fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1).peekable();
     if args.peek().is_some_and(|arg| arg == "shim") {
         return runtime::shim::main(args.skip(1));
+    }
+    // The built-in image is made of this program too.
+    if args.peek().is_some_and(|arg| arg == "hello-server") {
+        println!("hello from {}", std::env::current_exe().unwrap().display());
+        return ExitCode::SUCCESS;
     }
     support::run(args.collect::<Vec<OsString>>(), TESTS)
 }
@@ -38,6 +44,7 @@ const TESTS: &[support::Test] = &[
     ("a_shared_pid_namespace_ends_with_its_container", |host| Box::pin(shared_pid(host))),
     ("a_lost_shim_is_noticed", |host| Box::pin(lost_shim(host))),
     ("the_log_is_reopened_after_rotation", |host| Box::pin(rotation(host))),
+    ("the_builtin_image_runs_without_any_other", |host| Box::pin(builtin(host))),
     ("a_missing_image_says_so", |host| Box::pin(missing_image(host))),
 ];
 
@@ -334,6 +341,7 @@ async fn shared_pid(host: Host) {
 async fn lost_shim(host: Host) {
     let pod = Pod::run(&host).await;
     let id = pod.start(container("main", &["sleep", "1000"])).await;
+    eprintln!("{}", host.shim_memory(&pod.id));
     let mut events = host.events().await;
     host.kill_shim(&pod.id);
     support::next_event(&mut events, &id, v1::ContainerEventType::ContainerStoppedEvent).await;
@@ -358,6 +366,17 @@ async fn rotation(host: Host) {
     pod.wait_exit(&id).await;
     assert!(pod.log("main").ends_with("stdout F two\n"));
     assert!(!pod.log("main").contains("one"));
+    pod.remove().await;
+}
+
+async fn builtin(host: Host) {
+    host.runtime().ensure_builtin_images().await.unwrap();
+    let pod = Pod::run(&host).await;
+    let id = pod.start(container("main", &[]).image("knarr.local/hello").seccomp().user(65534)).await;
+    assert_eq!(pod.wait_exit(&id).await.exit_code, 0, "{}", pod.log("main"));
+    assert!(pod.log("main").contains("hello from /knarr"));
+    let status = pod.status(&id).await;
+    assert_eq!(status.image.unwrap().image, "knarr.local/hello:latest");
     pod.remove().await;
 }
 

@@ -17,11 +17,8 @@ pub(super) fn validate(context: &Context<'_>, object: &Value) -> Result<()> {
     let is_pod = context.request.kind.group().is_empty() && context.request.kind.resource() == "pods";
     let is_delete = context.operation == Operation::Delete;
     let stored = if is_delete { Some(object) } else { context.old };
-    let objects = Objects {
-        new: (!is_delete).then_some(object),
-        old: stored,
-        pod: stored.filter(|_| is_pod),
-    };
+    let objects =
+        Objects { new: (!is_delete).then_some(object), old: stored, pod: stored.filter(|_| is_pod) };
     refuse(context.request, objects, Metadata::of(object).name())
 }
 

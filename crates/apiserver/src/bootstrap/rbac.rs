@@ -3,7 +3,8 @@
 //! Rules and subjects that administrators added stay.
 
 use auth::bootstrap as defaults;
-use k8s_openapi::api::rbac::v1::{PolicyRule, Subject};
+use auth::rbac::aggregated_rules;
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use machinery::metadata::{self, Metadata};
 use serde::Serialize;
@@ -11,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::{ensure, request};
 use crate::api::Api;
+use crate::kinds::Kind;
 use crate::request_info::Verb;
 use crate::status::{Error, Result};
 use crate::verbs::update::{Part, change};
@@ -30,7 +32,76 @@ pub(super) fn defaults() -> Result<Vec<Wanted>> {
     add(&mut all, "clusterrolebindings", defaults::cluster_role_bindings())?;
     add(&mut all, "roles", defaults::roles())?;
     add(&mut all, "rolebindings", defaults::role_bindings())?;
+    all.extend(span_reporters());
     Ok(all)
+}
+
+/// Who may report spans to `/debug/knarr/spans`: the parts that make steps of the chain.
+fn span_reporters() -> [Wanted; 2] {
+    const NAME: &str = "system:knarr-span-reporter";
+    let users = ["system:kube-scheduler", "system:kube-controller-manager", "system:kube-proxy"];
+    let mut subjects: Vec<Value> =
+        users.iter().map(|user| json!({"kind": "User", "apiGroup": GROUP, "name": user})).collect();
+    subjects.push(json!({"kind": "Group", "apiGroup": GROUP, "name": auth::NODES}));
+    [
+        (
+            "clusterroles",
+            json!({
+                "metadata": {"name": NAME},
+                "rules": [{"verbs": ["post"], "nonResourceURLs": ["/debug/knarr/spans"]}],
+            }),
+        ),
+        (
+            "clusterrolebindings",
+            json!({
+                "metadata": {"name": NAME},
+                "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": NAME},
+                "subjects": subjects,
+            }),
+        ),
+    ]
+}
+
+/// Keeps the rules of ClusterRoles that aggregate others level with them, for ever.
+///
+/// Source: the ClusterRole aggregation controller, which must work before any controller may.
+pub(super) async fn aggregate(api: &Api) {
+    let Some(kind) = Kind::find(GROUP, "v1", "clusterroles") else { return };
+    let cache = kind.cache(api);
+    let mut watcher = cache.watch(api.cache.revision());
+    loop {
+        let listing = cache.list(kind.row().storage_prefix, watcher.cursor());
+        let roles: Vec<ClusterRole> =
+            listing.objects.iter().filter_map(|object| serde_json::from_slice(&object.json).ok()).collect();
+        for role in &roles {
+            let Some(rules) = aggregated_rules(role, &roles) else { continue };
+            if role.rules.as_deref().unwrap_or_default() != rules {
+                set_rules(api, role, &rules).await;
+            }
+        }
+        if watcher.next().await.is_err() {
+            watcher = cache.watch(api.cache.revision());
+        }
+    }
+}
+
+async fn set_rules(api: &Api, role: &ClusterRole, rules: &[PolicyRule]) {
+    let name = role.metadata.name.clone().unwrap_or_default();
+    let object = json!({"metadata": {"name": name}});
+    let Some((request, _)) = request(api, (GROUP, "v1", "clusterroles"), "", object, Verb::Update) else {
+        return;
+    };
+    let changed = change(api, &request, Part::Object, |old| {
+        let mut new = old.clone();
+        metadata::remove(&mut new, "resourceVersion");
+        if let Some(map) = new.as_object_mut() {
+            map.insert("rules".to_owned(), json!(rules));
+        }
+        Ok(new)
+    });
+    if let Err(error) = changed.await {
+        tracing::warn!(name, %error, "cannot aggregate the rules of a ClusterRole");
+    }
 }
 
 fn add<K: Serialize>(all: &mut Vec<Wanted>, resource: &'static str, objects: Vec<K>) -> Result<()> {
@@ -43,8 +114,7 @@ fn add<K: Serialize>(all: &mut Vec<Wanted>, resource: &'static str, objects: Vec
 /// Creates an object, or adds what it lacks.
 pub(super) async fn reconcile(api: &Api, (resource, wanted): Wanted) -> Result<()> {
     let namespace = Metadata::of(&wanted).namespace().to_owned();
-    let Some((request, wanted)) =
-        request(api, (GROUP, "v1", resource), &namespace, wanted, Verb::Update)
+    let Some((request, wanted)) = request(api, (GROUP, "v1", resource), &namespace, wanted, Verb::Update)
     else {
         return Ok(());
     };

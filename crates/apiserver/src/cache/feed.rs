@@ -104,12 +104,10 @@ fn apply(resource: &ResourceCache, event: &Event) -> Option<CacheEvent> {
     };
     match &event.entry {
         Some(entry) => resource.apply(&event.key, event.revision, Some(make(&entry.value)?), &|_| None),
-        None => {
-            resource.apply(&event.key, event.revision, None, &|held| match (&event.previous, held) {
-                (Some(previous), _) => make(&previous.value),
-                (None, Some(held)) => make(&held.json),
-                (None, None) => None,
-            })
-        }
+        None => resource.apply(&event.key, event.revision, None, &|held| match (&event.previous, held) {
+            (Some(previous), _) => make(&previous.value),
+            (None, Some(held)) => make(&held.json),
+            (None, None) => None,
+        }),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use base::Clock;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Value, json};
 
@@ -21,14 +22,17 @@ pub struct Encoder {
     view: View,
     is_protobuf: bool,
     include: Include,
+    /// Ages in tables are since creation.
+    clock: Clock,
     /// Columns are described once per watch.
     columns_sent: AtomicBool,
 }
 
 impl Encoder {
     /// The encoder that a request asks for.
-    pub fn new(request: &Request) -> Self {
+    pub fn new(request: &Request, clock: Clock) -> Self {
         Self {
+            clock,
             kind: request.kind,
             view: request.accept.view,
             is_protobuf: request.accept.format == Format::Protobuf && request.accept.view == View::Object,
@@ -57,8 +61,7 @@ impl Encoder {
                 json_event(event_type.as_str(), partial(self.kind.value(object)).to_string().as_bytes())
             }
             View::Table => {
-                let row =
-                    table::row(self.kind, self.kind.value(object), self.include, jiff::Timestamp::now());
+                let row = table::row(self.kind, self.kind.value(object), self.include, self.clock.now());
                 json_event(event_type.as_str(), self.table(vec![row], object.revision).to_string().as_bytes())
             }
         }

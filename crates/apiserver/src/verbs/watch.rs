@@ -36,7 +36,7 @@ pub async fn watch(api: &Api, request: &Request) -> Result<Answer> {
     let send_initial = initial_events(request)?;
     let version = query.get("resourceVersion").unwrap_or_default();
     let cache = request.kind.cache(api);
-    let encoder = Encoder::new(request);
+    let encoder = Encoder::new(request, api.clock.clone());
 
     let mut pending = VecDeque::new();
     let watcher = match (send_initial, version) {

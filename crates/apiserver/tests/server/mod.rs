@@ -1,5 +1,7 @@
 //! A server on the embedded store, driven in-process.
 
+#![allow(dead_code, unreachable_pub, reason = "every test file uses a part of it")]
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 

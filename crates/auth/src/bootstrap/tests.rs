@@ -1,20 +1,10 @@
 use super::*;
-use crate::rbac::{Rbac, aggregated_rules};
+use crate::rbac::Rbac;
 use crate::{Attributes, Decision, UserInfo};
 
-/// The index after bootstrap and aggregation (which takes as many rounds as roles are nested).
 fn index() -> Rbac {
-    let mut roles = cluster_roles();
-    for _ in 0..3 {
-        let before = roles.clone();
-        for role in &mut roles {
-            if let Some(rules) = aggregated_rules(role, &before) {
-                role.rules = Some(rules);
-            }
-        }
-    }
     let mut rbac = Rbac::new();
-    roles.iter().for_each(|role| rbac.insert_cluster_role(role));
+    cluster_roles().iter().for_each(|role| rbac.insert_cluster_role(role));
     cluster_role_bindings().iter().for_each(|binding| rbac.insert_cluster_role_binding(binding));
     super::roles().iter().for_each(|role| rbac.insert_role(role));
     role_bindings().iter().for_each(|binding| rbac.insert_role_binding(binding));

@@ -49,7 +49,7 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
     let informers = Informers::new(proxy_client, tasks.clone(), clock.clone(), random.clone());
     start_proxy(&informers, &place, layout, reporter.clone(), &tasks).await?;
     Ready::Proxy.announce();
-    start_dns(&informers, settings, reporter.clone(), &tasks).await?;
+    start_dns(&informers, settings, &tasks).await?;
     Ready::Dns.announce();
     let informers = Informers::new(kubelet_client, tasks.clone(), clock, random);
     let config = kubelet_config(&place, layout, Some(server_config(layout, settings.node_ip)?));
@@ -140,16 +140,23 @@ async fn start_proxy(
 }
 
 /// Puts the cluster's DNS address on the loopback interface and listens there.
-async fn start_dns(informers: &Informers, settings: &Settings, reporter: Reporter, tasks: &Tasks) -> Result<()> {
+async fn start_dns(informers: &Informers, settings: &Settings, tasks: &Tasks) -> Result<()> {
     let ip = settings.args.cluster_dns;
     tokio::task::spawn_blocking(move || own_address(ip)).await??;
     let config = dns::Config {
-        listen: vec![SocketAddr::new(ip, 53)],
+        bind: vec![SocketAddr::new(ip, 53)],
         domain: settings.args.cluster_domain.clone(),
-        resolvers: host::resolvers(ip),
+        upstreams: dns::upstreams(&std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default(), &[ip]),
+        reverse_cidrs: vec![reverse_cidr(&settings.args.cluster_cidr)?, reverse_cidr(&settings.args.service_cidr)?],
     };
-    dns::serve(config, informers.clone(), reporter, tasks).await?;
+    let mut running = dns::run(informers, config, tasks).await?;
+    running.ready.wait_for(|ready| *ready).await.context("DNS ended before it had begun")?;
     Ok(())
+}
+
+fn reverse_cidr(text: &str) -> Result<(IpAddr, u8)> {
+    let (address, bits) = parse_cidr(text)?;
+    Ok((address.into(), bits))
 }
 
 fn own_address(ip: IpAddr) -> Result<()> {

@@ -3,12 +3,14 @@
 //! Reports may arrive late and twice: a container never goes back to an earlier state, and one that the
 //! snapshot does not know yet is added in the order of its attempt.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom};
 
 use cri::v1;
+use k8s_openapi::api::core::v1::Pod;
 
 use crate::config::Config;
-use crate::container_config::identity;
+use crate::container_config::{identity, spec_hash};
 use crate::probes::ProbeKind;
 use crate::snapshot::{Container, ContainerState, PodSnapshot, ProbeResults, Sandbox};
 use crate::volumes::mounts::termination_log;
@@ -26,6 +28,22 @@ fn rank(state: &ContainerState) -> u8 {
         ContainerState::Running { .. } => 1,
         ContainerState::Unknown => 2,
         ContainerState::Exited(_) => 3,
+    }
+}
+
+/// A container whose definition is another one now has not failed yet: it is tried at once.
+pub(super) fn forget_changed(snapshot: &mut PodSnapshot, new: &Pod) {
+    let hashes = |pod: &Pod| -> BTreeMap<String, String> {
+        let spec =
+            pod.spec.iter().flat_map(|s| s.containers.iter().chain(s.init_containers.iter().flatten()));
+        spec.map(|c| (c.name.clone(), spec_hash(c))).collect()
+    };
+    let old = hashes(&snapshot.pod);
+    for (name, hash) in hashes(new) {
+        if old.get(&name) != Some(&hash) {
+            snapshot.crashes.remove(&name);
+            snapshot.failures.remove(&name);
+        }
     }
 }
 

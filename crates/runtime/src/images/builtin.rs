@@ -16,22 +16,31 @@ use super::{Image, ImageConfig, ImageError, ImageStore};
 /// The name of the built-in image.
 pub const HELLO: &str = "knarr.local/hello";
 
-/// Makes the image if it is not there yet.
-pub fn ensure(store: &ImageStore, random: &base::Random) -> Result<Image, ImageError> {
+/// Makes the image if it is not there yet. `in_use` are the ids of images that containers have.
+pub fn ensure(
+    store: &ImageStore,
+    in_use: &BTreeSet<String>,
+    random: &base::Random,
+) -> Result<Image, ImageError> {
     let doing = || "make the built-in image".to_owned();
     let program = fs::canonicalize("/proc/self/exe").unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
     let maps = fs::read_to_string("/proc/self/maps").map_err(ImageError::io(doing()))?;
     let libraries = libraries(&maps, &program);
     let digest = identity(&libraries).map_err(ImageError::io(doing()))?;
-    let mut size_bytes = 0;
-    if !store.has_layer(&digest) {
-        let root = store.temporary(random);
-        make_root(&root)?;
-        size_bytes = fill(&root, &libraries).map_err(ImageError::io(doing()))?;
-        store.adopt_layer(&root, &digest)?;
-    } else if let Some(image) = store.find(HELLO).filter(|image| image.layers == [digest.clone()]) {
+    let old = store.find(HELLO);
+    if let Some(image) = old.clone().filter(|image| image.layers == [digest.clone()]) {
         return Ok(image);
     }
+    let size_bytes = match store.layer_size(&digest) {
+        Some(size) => size,
+        None => {
+            let root = store.temporary(random);
+            make_root(&root)?;
+            let size = fill(&root, &libraries).map_err(ImageError::io(doing()))?;
+            store.adopt_layer(&root, &digest, size)?;
+            size
+        }
+    };
     let hints = Hints {
         config: ImageConfig {
             entrypoint: vec!["/knarr".into(), "hello-server".into()],
@@ -42,7 +51,12 @@ pub fn ensure(store: &ImageStore, random: &base::Random) -> Result<Image, ImageE
         ..Hints::default()
     };
     let names = BTreeSet::from([format!("{HELLO}:latest")]);
-    add_single_layer(store, digest, size_bytes, names, &hints)
+    let image = add_single_layer(store, digest, size_bytes, names, &hints)?;
+    // What an earlier build left; it has no name any more.
+    if let Some(old) = old {
+        store.remove(&old.id, in_use)?;
+    }
+    Ok(image)
 }
 
 /// Files that are mapped into this process and are not the program: its libraries and the interpreter.
@@ -76,20 +90,27 @@ fn identity(libraries: &[PathBuf]) -> io::Result<String> {
 }
 
 fn fill(root: &Path, libraries: &[PathBuf]) -> io::Result<u64> {
-    let mut size = fs::copy("/proc/self/exe", root.join("knarr"))?;
+    let mut size = copy(Path::new("/proc/self/exe"), &root.join("knarr"))?;
     for library in libraries {
         size += place(root, library)?;
     }
-    if let Some(interpreter) = interpreter(Path::new("/proc/self/exe"))? {
-        if !inside(root, &interpreter).exists() {
-            size += place(root, &interpreter)?;
-        }
+    if let Some(interpreter) = interpreter(Path::new("/proc/self/exe"))?
+        && !inside(root, &interpreter).exists()
+    {
+        size += place(root, &interpreter)?;
     }
     for dir in ["tmp", "etc", "proc", "sys", "dev"] {
         fs::create_dir_all(root.join(dir))?;
     }
     fs::write(root.join("etc/passwd"), "root:x:0:0:root:/:/knarr\nnobody:x:65534:65534:nobody:/:/knarr\n")?;
     fs::write(root.join("etc/group"), "root:x:0:\nnogroup:x:65534:\n")?;
+    Ok(size)
+}
+
+/// Copies a file and brings it to disk.
+fn copy(from: &Path, to: &Path) -> io::Result<u64> {
+    let size = fs::copy(from, to)?;
+    fs::File::open(to)?.sync_all()?;
     Ok(size)
 }
 
@@ -101,7 +122,7 @@ fn inside(root: &Path, path: &Path) -> PathBuf {
 fn place(root: &Path, library: &Path) -> io::Result<u64> {
     let target = inside(root, library);
     fs::create_dir_all(target.parent().unwrap_or(root))?;
-    let size = fs::copy(library, &target)?;
+    let size = copy(library, &target)?;
     // On hosts with a merged /usr the maps say /usr/lib, while the interpreter is asked for as /lib64.
     if let Some(other) = library.to_str().and_then(|path| path.strip_prefix("/usr/")) {
         let link = root.join(other);
@@ -142,8 +163,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = ImageStore::open(dir.path()).unwrap();
         let random = base::Random::seeded(1);
-        let image = ensure(&store, &random).unwrap();
-        assert_eq!(ensure(&store, &random).unwrap(), image);
+        let image = ensure(&store, &BTreeSet::new(), &random).unwrap();
+        assert_eq!(ensure(&store, &BTreeSet::new(), &random).unwrap(), image);
         let root = store.lower_dirs(&image).remove(0);
         assert!(root.join("knarr").exists());
         if let Some(interpreter) = interpreter(Path::new("/proc/self/exe")).unwrap() {

@@ -349,7 +349,8 @@ fn assemble(
     }
     let mut size_bytes = 0;
     for (digest, layer) in digests.iter().zip(layers) {
-        if store.has_layer(digest) {
+        if let Some(size) = store.layer_size(digest) {
+            size_bytes += size;
             continue;
         }
         let root = store.temporary(random);
@@ -360,7 +361,8 @@ fn assemble(
             return Err(ImageError::Invalid(format!("the layer {layer} is damaged")));
         }
         size_bytes += unpacked.size_bytes;
-        store.adopt_layer(&root, digest)?;
+        sync(&root)?;
+        store.adopt_layer(&root, digest, unpacked.size_bytes)?;
     }
     store.add(Image {
         id: format!("sha256:{}", hex(&Sha256::digest(config))),
@@ -370,6 +372,12 @@ fn assemble(
         size_bytes,
         is_pinned: hints.is_pinned,
     })
+}
+
+/// Brings an unpacked layer to disk: its whole file system at once, since layers have thousands of files.
+fn sync(root: &Path) -> Result<(), ImageError> {
+    let file = fs::File::open(root).map_err(ImageError::io("open an unpacked layer"))?;
+    nix::unistd::syncfs(&file).map_err(|errno| ImageError::io("sync a layer")(errno.into()))
 }
 
 /// A tar that is the root file system itself: one layer, and the configuration from the hints.
@@ -387,7 +395,8 @@ fn root_file_system(
     make_root(&root)?;
     let file = fs::File::open(path).map_err(ImageError::io("open an archive"))?;
     let unpacked = unpack(io::BufReader::new(file), &root)?;
-    store.adopt_layer(&root, &unpacked.digest)?;
+    sync(&root)?;
+    store.adopt_layer(&root, &unpacked.digest, unpacked.size_bytes)?;
     add_single_layer(store, unpacked.digest, unpacked.size_bytes, names, hints)
 }
 

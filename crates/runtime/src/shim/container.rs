@@ -342,10 +342,10 @@ fn wait_for_exec(pipe: OwnedFd) -> Result<(), StartError> {
 fn adjust_oom_score(pid: i32, score: Option<i32>) {
     let Some(score) = score else { return };
     let path = format!("/proc/{pid}/oom_score_adj");
-    if let Err(error) = std::fs::write(&path, score.clamp(-1000, 1000).to_string()) {
-        if !matches!(error.raw_os_error(), Some(nix::libc::EACCES | nix::libc::EPERM)) {
-            eprintln!("shim: cannot set {path} to {score}: {error}");
-        }
+    if let Err(error) = std::fs::write(&path, score.clamp(-1000, 1000).to_string())
+        && !matches!(error.raw_os_error(), Some(nix::libc::EACCES | nix::libc::EPERM))
+    {
+        eprintln!("shim: cannot set {path} to {score}: {error}");
     }
 }
 

@@ -1,5 +1,5 @@
 //! What the container tests stand on: a host with a runtime, a Pod, and a small test runner.
-#![allow(unreachable_pub)]
+#![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -125,6 +125,16 @@ impl Host {
         self.container_file(sandbox, id, "rootfs")
     }
 
+    pub fn shim_memory(&self, sandbox: &str) -> String {
+        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+            let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            if String::from_utf8_lossy(&command).contains(&format!("sandboxes/{sandbox}")) {
+                return std::fs::read_to_string(entry.path().join("smaps_rollup")).unwrap_or_default();
+            }
+        }
+        String::new()
+    }
+
     /// Kills the shim of a sandbox, found by its command line.
     pub fn kill_shim(&self, sandbox: &str) {
         for entry in std::fs::read_dir("/proc").unwrap().flatten() {
@@ -243,6 +253,11 @@ impl Wanted {
 
     pub fn env(mut self, key: &str, value: &str) -> Self {
         self.0.envs.push(v1::KeyValue { key: key.into(), value: value.into() });
+        self
+    }
+
+    pub fn image(mut self, name: &str) -> Self {
+        self.0.image.as_mut().unwrap().image = name.into();
         self
     }
 
