@@ -1,1 +1,39 @@
-//! apiserver
+//! HTTP in, `Status` out: the API server.
+//!
+//! A request moves through `service` (who, may they, is there room), `verbs` (what), `admission` (may this object
+//! be), `door` (commit), `cache` (everyone is told) and `respond` (in which form). Each stage takes the type that
+//! the one before it makes. Verbs name no kind: where kinds differ, their row in `resources` says so. Reads come
+//! from the watch cache; only `door` writes to the store, and only what `admission` let through.
+
+pub mod api;
+pub mod server;
+pub mod service;
+
+pub mod negotiate;
+pub mod request_info;
+pub mod security;
+pub mod status;
+
+pub mod admission;
+pub mod cache;
+pub mod codec;
+pub mod door;
+pub mod kinds;
+pub mod respond;
+pub mod verbs;
+
+pub mod eviction;
+pub mod kubelet_client;
+pub mod reviews;
+pub mod tokens;
+
+pub mod bootstrap;
+pub mod discovery;
+pub mod health;
+pub mod metrics;
+pub mod openapi;
+pub mod trace;
+
+pub use api::{Cidr, Config, PortRange};
+pub use server::{ApiServer, StartError, start};
+pub use service::ApiService;

@@ -1,1 +1,10 @@
-//! cli
+//! The command line: commands and flags as data, progress, and what `trace` prints.
+//!
+//! Nothing here starts anything: `knarr` reads [`args::Cli`] and acts.
+
+pub mod args;
+pub mod progress;
+pub mod trace;
+
+pub use args::{Cli, Command};
+pub use progress::Progress;

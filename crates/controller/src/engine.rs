@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::informer::{Change, Informers, Kind, PartialObject};
+use crate::informer::{Change, Informers, Kind, PartialObject, Scope};
 use crate::plan::Plan;
 use crate::record::Recorder;
 use crate::resource_ref::ResourceRef;
@@ -43,9 +43,15 @@ pub struct Source {
 impl Source {
     /// Changes of `K`, mapped to the keys that they wake.
     pub fn of<K: Kind>(keys: fn(&Change<K>, &Informers) -> Vec<String>) -> Self {
+        Self::scoped(Scope::default(), keys)
+    }
+
+    /// Changes of some `K`, mapped to the keys that they wake.
+    pub fn scoped<K: Kind>(scope: Scope, keys: fn(&Change<K>, &Informers) -> Vec<String>) -> Self {
+        let of = scope.clone();
         Self {
             start: Box::new(move |informers, queue| {
-                let mut changes = informers.informer::<K>().subscribe();
+                let mut changes = informers.scoped::<K>(scope).subscribe();
                 let known = informers.clone();
                 informers.tasks().spawn("source", async move {
                     loop {
@@ -57,8 +63,8 @@ impl Source {
                     }
                 });
             }),
-            synced: Box::new(|informers| {
-                let informer = informers.informer::<K>();
+            synced: Box::new(move |informers| {
+                let informer = informers.scoped::<K>(of);
                 Box::pin(async move { informer.synced().await })
             }),
         }
@@ -129,11 +135,17 @@ impl Engine {
         Self { informers, recorder }
     }
 
-    /// Starts a controller; it begins to decide when its sources have synced.
+    /// Starts a controller that writes through the informers' client.
     pub fn start(&self, controller: Controller) {
+        self.start_as(controller, self.informers.client().clone());
+    }
+
+    /// Starts a controller that writes through a client of its own, so that it has no more rights than it needs.
+    /// It begins to decide when its sources have synced.
+    pub fn start_as(&self, controller: Controller, client: kube::Client) {
         let queue = Arc::new(WorkQueue::new());
         let informers = self.informers.clone();
-        let executor = Executor::new(informers.clone(), self.recorder.clone());
+        let executor = Executor::new(informers.clone(), client, self.recorder.clone());
         let tasks = informers.tasks().clone();
         self.informers.tasks().spawn(controller.name, async move {
             let mut synced = Vec::new();
@@ -204,7 +216,8 @@ pub struct Hands(Executor);
 impl Hands {
     /// Hands that use the informers' client.
     pub fn new(informers: Informers, recorder: Recorder) -> Self {
-        Self(Executor::new(informers, recorder))
+        let client = informers.client().clone();
+        Self(Executor::new(informers, client, recorder))
     }
 
     /// Carries out one action.
@@ -212,7 +225,7 @@ impl Hands {
     /// # Errors
     /// What the API server answered, as text for the log.
     pub async fn carry_out(&self, action: Action) -> Result<(), String> {
-        let done = self.0.carry_out(Plan { steps: vec![vec![action]], requeue_after: None }).await;
+        let done = self.0.carry_out(Plan { steps: vec![vec![action]], ..Plan::default() }).await;
         done.failure.map_or(Ok(()), Err)
     }
 }

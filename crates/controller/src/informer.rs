@@ -204,6 +204,11 @@ impl<K: Kind> Informer<K> {
         self.shared.owned_by(uid)
     }
 
+    /// Every object that has an owner with this uid, its controller or not, in key order.
+    pub fn dependents_of(&self, uid: &str) -> Vec<Arc<K>> {
+        self.shared.dependents_of(uid)
+    }
+
     /// How many objects there are.
     pub fn len(&self) -> usize {
         self.shared.len()

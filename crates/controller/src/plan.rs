@@ -22,7 +22,12 @@ pub struct Plan {
     pub steps: Vec<Vec<Action>>,
     /// Run the key again after this long.
     pub requeue_after: Option<Duration>,
+    /// Done once when a step fails; [`FAILURE`] in their texts becomes what the server said.
+    pub on_failure: Vec<Action>,
 }
+
+/// Stands for the server's message in the texts of [`Plan::on_failure`].
+pub const FAILURE: &str = "{failure}";
 
 impl Plan {
     /// Nothing to do.
@@ -76,7 +81,7 @@ pub struct ApiRequest {
     pub resource: ResourceRef,
     /// Empty for cluster scope.
     pub namespace: String,
-    /// Empty when the server chooses it (`generateName`).
+    /// Empty when the server chooses it (`generateName`); a DELETE without a name is of the whole collection.
     pub name: String,
     /// Empty if none.
     pub subresource: &'static str,
@@ -93,6 +98,8 @@ pub enum Verb {
     Update,
     /// PATCH with this content type.
     Patch(&'static str),
+    /// GET, which fails the plan if the object is there with the uid of the body's preconditions.
+    RequireAbsent,
     /// DELETE; `NotFound` counts as done, and so does a failed precondition on the uid.
     Delete,
 }
@@ -247,6 +254,17 @@ impl Action {
         Self::request(Verb::Delete, resource, namespace, name, "", body)
     }
 
+    /// Lets the plan go on only if the server has no such object with `uid`, whatever the informers know.
+    pub fn require_absent(resource: ResourceRef, namespace: &str, name: &str, uid: &str) -> Self {
+        let body = json!({"preconditions": {"uid": uid}});
+        Self::request(Verb::RequireAbsent, resource, namespace, name, "", body)
+    }
+
+    /// Deletes every object of a resource in a namespace.
+    pub fn delete_collection(resource: ResourceRef, namespace: &str, propagation: Propagation) -> Self {
+        Self::delete_ref(resource, namespace, "", None, propagation, None)
+    }
+
     /// Records an event about `regarding`.
     pub fn event<K: Object>(
         regarding: &K,
@@ -260,6 +278,16 @@ impl Action {
             reason: reason.to_owned(),
             message: message.into(),
         }))
+    }
+
+    /// The same action with [`FAILURE`] in its texts replaced by `message`.
+    #[must_use]
+    pub fn about_failure(mut self, message: &str) -> Self {
+        match &mut self {
+            Self::Request(request) => replace_failure(&mut request.body, message),
+            Self::Event(event) => event.message = event.message.replace(FAILURE, message),
+        }
+        self
     }
 
     fn of<K: Object>(verb: Verb, object: &K, subresource: &'static str) -> Self {
@@ -287,6 +315,15 @@ impl Action {
     }
 }
 
+fn replace_failure(value: &mut Value, message: &str) {
+    match value {
+        Value::String(text) if text.contains(FAILURE) => *text = text.replace(FAILURE, message),
+        Value::Array(items) => items.iter_mut().for_each(|item| replace_failure(item, message)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| replace_failure(field, message)),
+        _ => {}
+    }
+}
+
 impl ApiRequest {
     /// `namespace/name`.
     pub fn key(&self) -> String {
@@ -300,6 +337,7 @@ impl ApiRequest {
     pub fn to_http(&self) -> Result<http::Request<Vec<u8>>, http::Error> {
         let mut path = match (self.verb, self.subresource) {
             (Verb::Create, "") => self.resource.collection_path(&self.namespace),
+            (Verb::Delete, "") if self.name.is_empty() => self.resource.collection_path(&self.namespace),
             _ => self.resource.object_path(&self.namespace, &self.name),
         };
         if !self.subresource.is_empty() {
@@ -310,6 +348,7 @@ impl ApiRequest {
             Verb::Create => ("POST", "application/json"),
             Verb::Update => ("PUT", "application/json"),
             Verb::Patch(content_type) => ("PATCH", content_type),
+            Verb::RequireAbsent => ("GET", "application/json"),
             Verb::Delete => ("DELETE", "application/json"),
         };
         http::Request::builder()
@@ -317,7 +356,11 @@ impl ApiRequest {
             .uri(path)
             .header("content-type", content_type)
             .header("accept", "application/json")
-            .body(self.body.to_string().into_bytes())
+            .body(if self.verb == Verb::RequireAbsent {
+                Vec::new()
+            } else {
+                self.body.to_string().into_bytes()
+            })
     }
 }
 
@@ -382,6 +425,14 @@ mod tests {
         for (action, expected) in &cases {
             assert_eq!(http_of(action), *expected);
         }
+    }
+
+    #[test]
+    fn a_failure_is_quoted_in_what_tells_of_it() {
+        let patch = Patch::Merge(json!({"status": {"conditions": [{"message": FAILURE}]}}));
+        let told = Action::patch_status::<Pod>("default", "web", patch).about_failure("no quota");
+        let Action::Request(request) = told else { panic!("no request") };
+        assert_eq!(request.body, json!({"status": {"conditions": [{"message": "no quota"}]}}));
     }
 
     #[test]

@@ -18,7 +18,6 @@ const BATCH_MAX: usize = 256;
 
 /// One step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub struct Span {
     /// The revision that caused the step.
     pub cause: u64,

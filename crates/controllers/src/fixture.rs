@@ -50,6 +50,7 @@ fn line(request: &ApiRequest) -> String {
         Verb::Create => ("create", false),
         Verb::Update => ("update", true),
         Verb::Patch(_) => ("patch", true),
+        Verb::RequireAbsent => ("require no", false),
         Verb::Delete => ("delete", false),
     };
     let slash = if request.subresource.is_empty() { "" } else { "/" };

@@ -6,6 +6,7 @@
 
 mod backends;
 mod claim;
+mod kinds;
 mod names;
 mod object;
 mod pod;
@@ -17,8 +18,14 @@ pub mod replica_set;
 pub mod endpoint_slice;
 pub mod endpoints;
 
+pub mod cluster_role;
+pub mod garbage_collector;
+pub mod namespace;
+pub mod node_lifecycle;
+pub mod pod_gc;
 pub mod root_ca;
 pub mod service_account;
+pub mod taint_eviction;
 
 #[cfg(test)]
 mod fixture;
@@ -34,5 +41,11 @@ pub fn all() -> &'static [Controller] {
         endpoints::CONTROLLER,
         service_account::CONTROLLER,
         root_ca::CONTROLLER,
+        garbage_collector::CONTROLLER,
+        namespace::CONTROLLER,
+        node_lifecycle::CONTROLLER,
+        taint_eviction::CONTROLLER,
+        pod_gc::CONTROLLER,
+        cluster_role::CONTROLLER,
     ]
 }

@@ -91,15 +91,17 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     plan.push_step(claims.actions);
     let wanted = usize::try_from(spec.replicas.unwrap_or(1)).unwrap_or(0);
     let existing = claims.owned.len();
+    let (status, look_again) = status::status(replica_set, spec, &claims.owned, terminating, now);
     if is_deleting(&replica_set.metadata) || existing == wanted {
-        let (status, look_again) = status::status(replica_set, spec, &claims.owned, terminating, now);
         plan.push_step(status::write(replica_set, &status).into_iter().collect());
         plan.requeue_after = look_again;
     } else if existing < wanted {
         create(&mut plan, snapshot, spec, (wanted - existing).min(BURST_PODS_MAX));
+        plan.on_failure = status::failed(replica_set, status, "FailedCreate", "Error creating", now);
     } else {
         let surplus = (existing - wanted).min(BURST_PODS_MAX);
         delete(&mut plan, replica_set, rank::choose(claims.owned, &snapshot.related, surplus, now));
+        plan.on_failure = status::failed(replica_set, status, "FailedDelete", "Error deleting", now);
     }
     // When Pods come or go, they wake this key again, and the status is written once, then.
     plan

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use controller::{Action, Controller, Patch, Plan, Source};
+use controller::{Action, Controller, Patch, Plan, Scope, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -33,9 +33,8 @@ pub const CONTROLLER: Controller = Controller {
     sources: |_| {
         vec![
             Source::itself::<Namespace>(),
-            Source::of::<ConfigMap>(|change, _| {
-                let object = change.object().map(|map| &map.metadata).filter(|meta| name(meta) == CONFIG_MAP);
-                object.map(|meta| namespace(meta).to_owned()).into_iter().collect()
+            Source::scoped::<ConfigMap>(scope(), |change, _| {
+                change.object().map(|map| namespace(&map.metadata).to_owned()).into_iter().collect()
             }),
         ]
     },
@@ -44,10 +43,15 @@ pub const CONTROLLER: Controller = Controller {
         else {
             return Plan::nothing();
         };
-        let published = informers.informer::<ConfigMap>().get(&format!("{key}/{CONFIG_MAP}"));
+        let published = informers.scoped::<ConfigMap>(scope()).get(&format!("{key}/{CONFIG_MAP}"));
         plan(&Snapshot { namespace, published, bundle: bundle.clone() }, now)
     },
 };
+
+/// Only the ConfigMaps of that name: a cluster has many others.
+fn scope() -> Scope {
+    Scope { field_selector: Some(format!("metadata.name={CONFIG_MAP}")), ..Scope::default() }
+}
 
 /// What a decision about one namespace is made from.
 pub struct Snapshot {

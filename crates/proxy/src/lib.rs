@@ -1,1 +1,57 @@
-//! proxy
+//! The Service proxy: Services and EndpointSlices become one nftables table.
+//!
+//! [`render`] is pure: everything that Services say, as a [`sys::nftables::Table`]. [`run`] applies it, one commit for
+//! all changes that are due: what changes during a commit is in the next one. The Service addresses lead to a link
+//! of the cluster's own without ports, so that no packet for them leaves the host whether there is a rule or not.
+//! Only IPv4 is programmed.
+
+mod host;
+mod render;
+mod run;
+mod service_port;
+mod stale;
+
+use std::net::Ipv4Addr;
+
+pub use host::{cleanup, leftovers, prepare};
+pub use render::render;
+pub use run::run;
+
+/// What the proxy must know of its cluster and node.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The cluster's short id: table and link are named after it.
+    pub cluster_id: String,
+    /// The node's name: endpoints on it are local.
+    pub node_name: String,
+    /// The node's address: the source of what the host itself sends to Services.
+    pub node_ip: Ipv4Addr,
+    /// The addresses of Services.
+    pub service_cidr: (Ipv4Addr, u8),
+    /// The addresses of Pods: what comes from elsewhere is masqueraded.
+    pub cluster_cidr: (Ipv4Addr, u8),
+    /// Service addresses that this host answers at itself: the cluster's DNS.
+    pub local_addresses: Vec<Ipv4Addr>,
+}
+
+impl Config {
+    /// The nftables table of the cluster's Services.
+    pub fn table_name(&self) -> String {
+        table_name(&self.cluster_id)
+    }
+
+    /// The link that the Service addresses lead to.
+    pub fn link_name(&self) -> String {
+        link_name(&self.cluster_id)
+    }
+}
+
+fn table_name(cluster_id: &str) -> String {
+    format!("knarr-{cluster_id}-services")
+}
+
+fn link_name(cluster_id: &str) -> String {
+    let mut name = format!("ks-{cluster_id}");
+    name.truncate(15);
+    name
+}

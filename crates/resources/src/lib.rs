@@ -13,6 +13,7 @@ pub mod fields;
 pub mod rows;
 pub mod strategies;
 pub mod strategy;
+pub mod validation;
 
 pub use resource::{Deletion, Generation, NameRule, Propagation, Resource, Scope, Subresource};
 pub use strategy::Strategy;

@@ -105,6 +105,8 @@ pub struct Resource {
     pub is_relaxed: bool,
     /// Whether it is on by default.
     pub is_served: bool,
+    /// The warning that every request gets, empty for none.
+    pub deprecation: &'static str,
 }
 
 /// Something served below an object.
@@ -172,6 +174,7 @@ impl Resource {
             ttl_seconds: 0,
             is_relaxed: false,
             is_served: true,
+            deprecation: "",
         }
     }
 
@@ -254,6 +257,13 @@ impl Resource {
     #[must_use]
     pub const fn relaxed(mut self) -> Self {
         self.is_relaxed = true;
+        self
+    }
+
+    /// Every request is answered with this warning.
+    #[must_use]
+    pub const fn deprecated(mut self, warning: &'static str) -> Self {
+        self.deprecation = warning;
         self
     }
 

@@ -6,23 +6,59 @@ pub use prepare::qos_class;
 
 use crate::resource::{Deletion, Generation, NameRule, Propagation};
 use crate::strategy::{GENERIC, SPEC_AND_STATUS, STATUS_ONLY, Strategy};
+use crate::validation as v;
 
 /// Kinds without `spec` whose whole content counts for the generation.
 pub const CONTENT: Strategy = Strategy { generation: Generation::Content, ..GENERIC };
 
 /// ConfigMaps.
-pub const CONFIG_MAP: Strategy = GENERIC;
+pub const CONFIG_MAP: Strategy = Strategy {
+    validate_create: v::config::config_map,
+    validate_update: v::config::config_map_update,
+    ..GENERIC
+};
 /// Endpoints.
-pub const ENDPOINTS: Strategy = GENERIC;
+pub const ENDPOINTS: Strategy = Strategy { allow_create_on_update: true, ..GENERIC };
+/// LimitRanges.
+pub const LIMIT_RANGE: Strategy = Strategy { allow_create_on_update: true, ..GENERIC };
+/// PodDisruptionBudgets.
+pub const POD_DISRUPTION_BUDGET: Strategy = Strategy {
+    allow_unconditional_update: false,
+    status_counts: &["currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"],
+    ..SPEC_AND_STATUS
+};
+/// HorizontalPodAutoscalers.
+pub const HORIZONTAL_POD_AUTOSCALER: Strategy =
+    Strategy { status_counts: &["currentReplicas", "desiredReplicas"], ..STATUS_ONLY };
+/// VolumeAttachments.
+pub const VOLUME_ATTACHMENT: Strategy =
+    Strategy { allow_unconditional_update: false, prepare_for_create: prepare::not_attached, ..STATUS_ONLY };
+/// CustomResourceDefinitions.
+pub const CUSTOM_RESOURCE_DEFINITION: Strategy =
+    Strategy { allow_unconditional_update: false, ..SPEC_AND_STATUS };
+/// Webhook configurations.
+pub const WEBHOOK_CONFIGURATION: Strategy = Strategy { allow_unconditional_update: false, ..CONTENT };
 /// EndpointSlices.
-pub const ENDPOINT_SLICE: Strategy = Strategy { generation: Generation::Content, ..GENERIC };
+pub const ENDPOINT_SLICE: Strategy = Strategy {
+    validate_create: v::endpoint_slice::check,
+    validate_update: v::endpoint_slice::update,
+    generation: Generation::Content,
+    ..GENERIC
+};
 /// Events; a PUT creates, since the old one may have expired.
 pub const EVENT: Strategy = Strategy { allow_create_on_update: true, ..GENERIC };
 /// Leases.
-pub const LEASE: Strategy =
-    Strategy { allow_create_on_update: true, allow_unconditional_update: false, ..GENERIC };
+pub const LEASE: Strategy = Strategy {
+    validate_create: v::lease::check,
+    validate_update: v::lease::update,
+    allow_create_on_update: true,
+    allow_unconditional_update: false,
+    ..GENERIC
+};
 /// Namespaces.
 pub const NAMESPACE: Strategy = Strategy {
+    validate_create: v::namespace::check,
+    validate_status_update: v::namespace::status_update,
     name_rule: NameRule::Label,
     deletion: Deletion::Namespace,
     prepare_for_create: prepare::namespace_create,
@@ -30,7 +66,12 @@ pub const NAMESPACE: Strategy = Strategy {
     ..STATUS_ONLY
 };
 /// Nodes.
-pub const NODE: Strategy = Strategy { creates_with_status: true, ..STATUS_ONLY };
+pub const NODE: Strategy = Strategy {
+    validate_create: v::node::check,
+    validate_update: v::node::update,
+    creates_with_status: true,
+    ..STATUS_ONLY
+};
 /// PersistentVolumeClaims.
 pub const PERSISTENT_VOLUME_CLAIM: Strategy =
     Strategy { prepare_for_create: prepare::pending, ..STATUS_ONLY };
@@ -38,6 +79,9 @@ pub const PERSISTENT_VOLUME_CLAIM: Strategy =
 pub const PERSISTENT_VOLUME: Strategy = Strategy { prepare_for_create: prepare::pending, ..STATUS_ONLY };
 /// Pods.
 pub const POD: Strategy = Strategy {
+    validate_create: v::pod::create,
+    validate_update: v::pod_update::update,
+    validate_status_update: v::pod_update::status_update,
     deletion: Deletion::PodGrace,
     grace_period: pod_grace_period,
     prepare_for_create: prepare::pod_create,
@@ -61,14 +105,23 @@ fn pod_grace_period(pod: &serde_json::Value, asked: Option<i64>) -> i64 {
 /// PodTemplates.
 pub const POD_TEMPLATE: Strategy = Strategy { generation: Generation::Content, ..GENERIC };
 /// ReplicationControllers.
-pub const REPLICATION_CONTROLLER: Strategy =
-    Strategy { default_propagation: Propagation::Orphan, ..SPEC_AND_STATUS };
+pub const REPLICATION_CONTROLLER: Strategy = Strategy {
+    status_counts: &["replicas"],
+    validate_create: v::apps::replication_controller,
+    validate_update: v::apps::replication_controller_update,
+    default_propagation: Propagation::Orphan,
+    ..SPEC_AND_STATUS
+};
 /// Secrets.
-pub const SECRET: Strategy = GENERIC;
+pub const SECRET: Strategy =
+    Strategy { validate_create: v::secret::check, validate_update: v::secret::update, ..GENERIC };
 /// ServiceAccounts.
 pub const SERVICE_ACCOUNT: Strategy = GENERIC;
 /// Services.
 pub const SERVICE: Strategy = Strategy {
+    allow_create_on_update: true,
+    validate_create: v::service::check,
+    validate_update: v::service::update,
     name_rule: NameRule::Label1035,
     prepare_for_create: prepare::service_create,
     prepare_for_update: prepare::service_update,
@@ -76,26 +129,70 @@ pub const SERVICE: Strategy = Strategy {
 };
 
 /// DaemonSets.
-pub const DAEMON_SET: Strategy = SPEC_AND_STATUS;
+pub const DAEMON_SET: Strategy = Strategy {
+    status_counts: &["currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady"],
+    validate_create: v::apps::daemon_set,
+    validate_update: v::apps::daemon_set_update,
+    ..SPEC_AND_STATUS
+};
 /// Deployments.
-pub const DEPLOYMENT: Strategy = SPEC_AND_STATUS;
+pub const DEPLOYMENT: Strategy = Strategy {
+    validate_create: v::apps::deployment,
+    validate_update: v::apps::deployment_update,
+    ..SPEC_AND_STATUS
+};
 /// ReplicaSets.
-pub const REPLICA_SET: Strategy = SPEC_AND_STATUS;
+pub const REPLICA_SET: Strategy = Strategy {
+    status_counts: &["replicas"],
+    validate_create: v::apps::replica_set,
+    validate_update: v::apps::replica_set_update,
+    ..SPEC_AND_STATUS
+};
 /// StatefulSets.
-pub const STATEFUL_SET: Strategy = SPEC_AND_STATUS;
+pub const STATEFUL_SET: Strategy = Strategy {
+    status_counts: &["availableReplicas", "replicas"],
+    validate_create: v::apps::stateful_set,
+    validate_update: v::apps::stateful_set_update,
+    ..SPEC_AND_STATUS
+};
 /// CronJobs.
-pub const CRON_JOB: Strategy = SPEC_AND_STATUS;
+pub const CRON_JOB: Strategy = Strategy {
+    validate_create: v::batch::cron_job,
+    validate_update: v::batch::cron_job_update,
+    ..SPEC_AND_STATUS
+};
 /// Jobs.
 pub const JOB: Strategy = Strategy {
+    validate_create: v::batch::job,
+    validate_update: v::batch::job_update,
     default_propagation: Propagation::Orphan,
     prepare_for_create: prepare::job_create,
     ..SPEC_AND_STATUS
 };
 
 /// Roles.
-pub const ROLE: Strategy =
-    Strategy { name_rule: NameRule::PathSegment, allow_create_on_update: true, ..GENERIC };
+pub const ROLE: Strategy = Strategy {
+    name_rule: NameRule::PathSegment,
+    allow_create_on_update: true,
+    validate_create: v::rbac::role,
+    validate_update: v::rbac::role_update,
+    ..GENERIC
+};
 /// ClusterRoles.
-pub const CLUSTER_ROLE: Strategy = ROLE;
-/// RoleBindings and ClusterRoleBindings.
-pub const ROLE_BINDING: Strategy = ROLE;
+pub const CLUSTER_ROLE: Strategy = Strategy {
+    validate_create: v::rbac::cluster_role,
+    validate_update: v::rbac::cluster_role_update,
+    ..ROLE
+};
+/// RoleBindings.
+pub const ROLE_BINDING: Strategy = Strategy {
+    validate_create: v::rbac::role_binding,
+    validate_update: v::rbac::role_binding_update,
+    ..ROLE
+};
+/// ClusterRoleBindings.
+pub const CLUSTER_ROLE_BINDING: Strategy = Strategy {
+    validate_create: v::rbac::cluster_role_binding,
+    validate_update: v::rbac::cluster_role_binding_update,
+    ..ROLE
+};

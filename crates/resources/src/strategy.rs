@@ -30,6 +30,8 @@ pub struct Strategy {
     pub keeps_status: bool,
     /// Whether a create may bring a `status`; Nodes are registered with theirs.
     pub creates_with_status: bool,
+    /// Numbers that the status always has, 0 at first.
+    pub status_counts: &'static [&'static str],
     /// Changes what the caller may not set in a new object.
     pub prepare_for_create: fn(&mut Value),
     /// Changes what the caller may not set in an update: `(new, old)`.
@@ -78,6 +80,7 @@ pub const GENERIC: Strategy = Strategy {
     allow_unconditional_update: true,
     keeps_status: false,
     creates_with_status: false,
+    status_counts: &[],
     prepare_for_create: nothing,
     prepare_for_update: nothing_on_update,
     prepare_for_status_update: nothing_on_update,
@@ -105,12 +108,10 @@ impl Strategy {
     /// Prepares a decoded and defaulted new object, in place. System metadata (uid, creationTimestamp) is the
     /// caller's to fill.
     pub fn begin_create(&self, object: &mut Value) {
-        if self.keeps_status
-            && let Some(map) = object.as_object_mut()
-        {
-            if !self.creates_with_status {
-                map.insert("status".to_owned(), Value::Object(Map::new()));
-            }
+        let drops_status = self.keeps_status && !self.creates_with_status;
+        if drops_status && let Some(map) = object.as_object_mut() {
+            let counts = self.status_counts.iter().map(|name| ((*name).to_owned(), Value::from(0)));
+            map.insert("status".to_owned(), Value::Object(counts.collect()));
         }
         metadata::remove(object, "deletionTimestamp");
         metadata::remove(object, "deletionGracePeriodSeconds");

@@ -24,7 +24,9 @@ mod rows;
 mod scalar;
 
 pub mod arena;
+pub mod openapi;
 pub mod patch;
+pub mod proto;
 pub mod walk;
 
 pub use arena::{SchemaRef, Shape, TypeRef, builtin};

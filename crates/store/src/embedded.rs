@@ -92,8 +92,6 @@ struct Core {
     failed: OnceLock<String>,
     /// As found when it was opened.
     gaps: Vec<Gap>,
-    /// Held for as long as anybody can touch the tables.
-    _lock: File,
 }
 
 struct Shared {
@@ -142,12 +140,15 @@ impl Core {
     }
 }
 
-/// The embedded store. Dropping it writes out what is not yet on disk.
+/// The embedded store. Dropping it writes out what is not yet on disk; to open the directory again within the same
+/// process, [`Embedded::close`] it before, which also waits for its watches.
 pub struct Embedded {
     core: Arc<Core>,
     queue: Option<mpsc::Sender<Op>>,
     writer: Option<JoinHandle<()>>,
     tasks: Tasks,
+    /// Held until the writer has ended. A watch that ends later only reads, which harms no one.
+    _lock: File,
 }
 
 impl Embedded {
@@ -171,7 +172,6 @@ impl Embedded {
             newest: AtomicU64::new(start.last),
             failed: OnceLock::new(),
             gaps,
-            _lock: lock,
         });
         let (queue, queued) = mpsc::channel(QUEUE_MAX);
         let writer = Writer::new(Arc::clone(&core), queued, &options, &start);
@@ -179,7 +179,7 @@ impl Embedded {
         tasks.spawn("store timer", wake(writer.due.subscribe(), queue.downgrade(), options.clock));
         let thread = std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || writer.run());
         let writer = thread.map_err(|source| OpenError::Directory { path: dir.to_owned(), source })?;
-        Ok(Self { core, queue: Some(queue), writer: Some(writer), tasks })
+        Ok(Self { core, queue: Some(queue), writer: Some(writer), tasks, _lock: lock })
     }
 
     /// Writes out what is not yet on disk and ends all watches; later writes answer `Failed`.

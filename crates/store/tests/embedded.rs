@@ -1,5 +1,7 @@
 //! The embedded store keeps the trait's promises, over restarts, kills and a full disk too.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::Path;
@@ -141,7 +143,7 @@ async fn child_that_writes_until_it_is_killed() {
             for i in 0.. {
                 let key = format!("/{start}/{n}/{i}");
                 let write = put(&key, Expect::Absent, &key);
-                let is_relaxed = (n + i) % 3 == 0;
+                let is_relaxed = (n + i).is_multiple_of(3);
                 let revision = store.commit(if is_relaxed { relaxed(write) } else { write }).await.unwrap();
                 let kind = if is_relaxed { "relaxed" } else { "synced" };
                 writeln!(std::io::stdout().lock(), "ack {kind} {revision} {key}").unwrap();
@@ -210,6 +212,7 @@ async fn check_after_kill(dir: &Path, given: &BTreeMap<Revision, (String, String
     let key = format!("/after/{}", store.revision());
     let revision = store.commit(put(&key, Expect::Absent, "v")).await.unwrap();
     assert_eq!(events(&mut watch, 1).await[0].revision, revision);
+    store.close().await.unwrap();
 }
 
 #[tokio::test]

@@ -1,1 +1,14 @@
-//! testkit
+//! What whole-cluster tests stand on: a throw-away cluster in a network namespace of its own, scripted sessions of
+//! real clients with golden output, and images made from files of this machine.
+//!
+//! Invariants: no packet leaves the machine (the namespace has no route to the outside), only processes that a test
+//! started are ended, and a test that ends leaves nothing behind or fails.
+
+pub mod clients;
+pub mod cluster;
+pub mod image;
+mod leftovers;
+pub mod session;
+
+pub use cluster::Cluster;
+pub use session::Session;

@@ -162,11 +162,9 @@ impl Bridge {
             }
             made => made?,
         }
-        if self.conf.hairpin_mode && !self.conf.routed {
-            let port = route.index(host_name)?;
-            route.set_hairpin(port)?;
-        }
-        Ok(route.set_up(host_name)?)
+        // Also when routed: with `br_netfilter`, a Pod's packet to itself is translated and sent back by the bridge.
+        let up = if self.conf.hairpin_mode { Route::set_up_hairpin_port } else { Route::set_up };
+        Ok(up(&mut route, host_name)?)
     }
 
     fn set_up_inside(&self, ifname: &str, ip: Ipv4Addr) -> sys::Result<()> {
@@ -229,7 +227,10 @@ impl Bridge {
         match route.link(&name)? {
             Some(link) if link.is_up && link.master == Some(bridge) => {}
             Some(_) => {
-                return Err(CniError::Check(format!("link {name} is not an up port of {}", self.conf.bridge)));
+                return Err(CniError::Check(format!(
+                    "link {name} is not an up port of {}",
+                    self.conf.bridge
+                )));
             }
             None => return Err(CniError::Check(format!("link {name} is missing"))),
         }

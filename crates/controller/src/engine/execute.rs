@@ -18,6 +18,7 @@ const CONCURRENT_REQUESTS_MAX: usize = 64;
 #[derive(Clone)]
 pub(super) struct Executor {
     informers: Informers,
+    client: kube::Client,
     recorder: Recorder,
 }
 
@@ -34,32 +35,54 @@ pub(super) struct OwnWrite {
     seen: Seen,
 }
 
+/// Why a request was not done.
+struct Failure {
+    request: String,
+    /// What the server said.
+    message: String,
+}
+
+impl Failure {
+    fn text(&self) -> String {
+        format!("{}: {}", self.request, self.message)
+    }
+}
+
 enum Seen {
     AtRevision(u64),
     Going { key: String, uid: Option<String> },
 }
 
 impl Executor {
-    pub(super) fn new(informers: Informers, recorder: Recorder) -> Self {
-        Self { informers, recorder }
+    pub(super) fn new(informers: Informers, client: kube::Client, recorder: Recorder) -> Self {
+        Self { informers, client, recorder }
     }
 
     pub(super) async fn carry_out(&self, plan: Plan) -> Done {
         let mut done = Done::default();
         for step in plan.steps {
-            let mut results =
-                stream::iter(step).map(|action| self.act(action)).buffered(CONCURRENT_REQUESTS_MAX);
-            while let Some(result) = results.next().await {
-                match result {
-                    Ok(write) => done.writes.extend(write),
-                    Err(failure) => done.failure = done.failure.or(Some(failure)),
-                }
+            let Err(failure) = self.carry_out_step(step, &mut done).await else { continue };
+            let told = plan.on_failure.into_iter().map(|action| action.about_failure(&failure.message));
+            // The first failure is the one to report; that it could not be told is in the log.
+            if let Err(second) = self.carry_out_step(told.collect(), &mut done).await {
+                tracing::info!(error = %second.text(), "telling of a failure failed");
             }
-            if done.failure.is_some() {
-                break;
-            }
+            done.failure = Some(failure.text());
+            break;
         }
         done
+    }
+
+    async fn carry_out_step(&self, step: Vec<Action>, done: &mut Done) -> Result<(), Failure> {
+        let mut failure = None;
+        let mut results = stream::iter(step).map(|action| self.act(action)).buffered(CONCURRENT_REQUESTS_MAX);
+        while let Some(result) = results.next().await {
+            match result {
+                Ok(write) => done.writes.extend(write),
+                Err(refused) => failure = failure.or(Some(refused)),
+            }
+        }
+        failure.map_or(Ok(()), Err)
     }
 
     /// Waits until every informer that holds a written object shows it as written.
@@ -81,7 +104,7 @@ impl Executor {
         }
     }
 
-    async fn act(&self, action: Action) -> Result<Option<OwnWrite>, String> {
+    async fn act(&self, action: Action) -> Result<Option<OwnWrite>, Failure> {
         match action {
             Action::Event(event) => {
                 self.recorder.record(*event);
@@ -91,15 +114,20 @@ impl Executor {
         }
     }
 
-    async fn send(&self, request: ApiRequest) -> Result<Option<OwnWrite>, String> {
-        let describe = |what: &dyn std::fmt::Display| {
-            format!("{:?} {} {}: {what}", request.verb, request.resource.plural, request.key())
+    async fn send(&self, request: ApiRequest) -> Result<Option<OwnWrite>, Failure> {
+        let describe = |what: &dyn std::fmt::Display| Failure {
+            request: format!("{:?} {} {}", request.verb, request.resource.plural, request.key()),
+            message: what.to_string(),
         };
         let http = request.to_http().map_err(|error| describe(&error))?;
-        let response =
-            self.informers.client().send(http.map(Body::from)).await.map_err(|error| describe(&error))?;
+        let response = self.client.send(http.map(Body::from)).await.map_err(|error| describe(&error))?;
         let status = response.status();
         let body = body_of(response).await.map_err(|error| describe(&error))?;
+        if status.is_success() && request.verb == Verb::RequireAbsent {
+            let found: PartialObject = serde_json::from_slice(&body).unwrap_or_default();
+            let is_same = found.metadata.uid.as_deref() == expected_uid(&request);
+            return if is_same { Err(describe(&"it is still there")) } else { Ok(None) };
+        }
         if status.is_success() {
             return Ok(own_write(&request, &body));
         }
@@ -122,14 +150,22 @@ fn is_harmless(request: &ApiRequest, status: StatusCode) -> bool {
             let by_uid = request.body.get("preconditions").is_some();
             status == StatusCode::NOT_FOUND || (by_uid && status == StatusCode::CONFLICT)
         }
+        Verb::RequireAbsent => status == StatusCode::NOT_FOUND,
         _ => false,
     }
+}
+
+fn expected_uid(request: &ApiRequest) -> Option<&str> {
+    request.body.pointer("/preconditions/uid").and_then(|uid| uid.as_str())
 }
 
 fn own_write(request: &ApiRequest, body: &[u8]) -> Option<OwnWrite> {
     let resource = request.resource.clone();
     if request.verb == Verb::Delete {
-        let uid = request.body.pointer("/preconditions/uid").and_then(|uid| uid.as_str()).map(str::to_owned);
+        if request.name.is_empty() {
+            return None;
+        }
+        let uid = expected_uid(request).map(str::to_owned);
         let key = key_of(Some(&request.namespace), &request.name);
         return Some(OwnWrite { resource, seen: Seen::Going { key, uid } });
     }

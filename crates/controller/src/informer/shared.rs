@@ -82,6 +82,7 @@ pub(super) struct Shared<K> {
 
 struct State<K> {
     objects: BTreeMap<String, Arc<K>>,
+    /// Keys of the objects that have an owner with this uid.
     owned: HashMap<String, BTreeSet<String>>,
     inboxes: Vec<Weak<Inbox<K>>>,
 }
@@ -107,6 +108,12 @@ impl<K: Kind> Shared<K> {
     }
 
     pub(super) fn owned_by(&self, uid: &str) -> Vec<Arc<K>> {
+        let mut owned = self.dependents_of(uid);
+        owned.retain(|object| controller_uid(object.metadata()) == Some(uid));
+        owned
+    }
+
+    pub(super) fn dependents_of(&self, uid: &str) -> Vec<Arc<K>> {
         let state = self.state.read();
         let keys = state.owned.get(uid).into_iter().flatten();
         keys.filter_map(|key| state.objects.get(key).cloned()).collect()
@@ -183,20 +190,20 @@ impl<K: Kind> State<K> {
     }
 
     fn reindex(&mut self, key: &str, old: Option<&K>, new: Option<&K>) {
-        let before = old.and_then(|object| controller_uid(object.metadata()));
-        let after = new.and_then(|object| controller_uid(object.metadata()));
+        let before: Vec<&str> = old.map(|object| owner_uids(object.metadata())).unwrap_or_default();
+        let after: Vec<&str> = new.map(|object| owner_uids(object.metadata())).unwrap_or_default();
         if before == after {
             return;
         }
-        if let Some(uid) = before
-            && let Some(keys) = self.owned.get_mut(uid)
-        {
-            keys.remove(key);
-            if keys.is_empty() {
-                self.owned.remove(uid);
+        for uid in before {
+            if let Some(keys) = self.owned.get_mut(uid) {
+                keys.remove(key);
+                if keys.is_empty() {
+                    self.owned.remove(uid);
+                }
             }
         }
-        if let Some(uid) = after {
+        for uid in after {
             self.owned.entry(uid.to_owned()).or_default().insert(key.to_owned());
         }
     }
@@ -259,6 +266,10 @@ fn key_of_object(meta: &ObjectMeta) -> String {
 
 fn revision_of(meta: &ObjectMeta) -> u64 {
     meta.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+fn owner_uids(meta: &ObjectMeta) -> Vec<&str> {
+    meta.owner_references.iter().flatten().map(|owner| owner.uid.as_str()).collect()
 }
 
 fn controller_uid(meta: &ObjectMeta) -> Option<&str> {

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use controller::Action;
 use k8s_openapi::api::apps::v1::{DeploymentCondition, DeploymentStatus};
 
 use crate::deployment::bounds::limit;
 use crate::deployment::rollout::Rollout;
-use crate::deployment::status::{find, remove, set};
+use crate::deployment::status::{find, remove, set, write};
 use crate::object::{name, time};
 use crate::pod::since_until;
 
@@ -40,6 +41,15 @@ impl Rollout<'_> {
         if self.deadline().is_some() {
             self.note("True", "NewReplicaSetCreated", message);
         }
+    }
+
+    /// The status patch that says why there is no progress, if progress is watched at all.
+    pub(crate) fn failure_status(&self, reason: &str, message: String) -> Option<Action> {
+        self.deadline()?;
+        let mut status = self.old_status();
+        let conditions = status.conditions.get_or_insert_default();
+        set(conditions, PROGRESSING, "False", reason, message, self.now);
+        write(self.deployment, &status)
     }
 
     /// Says `reason` if nothing was said about progress yet.

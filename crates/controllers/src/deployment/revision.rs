@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use controller::{Action, Propagation};
+use controller::plan::FAILURE;
+use controller::{Action, EventType, Propagation};
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 
@@ -78,7 +79,16 @@ impl Rollout<'_> {
             self.inform("ScalingReplicaSet", format!("Scaled up replica set {name} from 0 to {replicas}"));
         }
         self.revision = Some(revision.to_string());
+        self.tell_if_not_created(&name);
         self.note_created(format!("Created new replica set \"{name}\""));
+    }
+
+    /// What is said if the API server refuses the new ReplicaSet.
+    fn tell_if_not_created(&mut self, name: &str) {
+        const REASON: &str = "ReplicaSetCreateError";
+        let message = format!("Failed to create new replica set \"{name}\": {FAILURE}");
+        self.on_failure.extend(self.failure_status(REASON, message.clone()));
+        self.on_failure.push(Action::event(self.deployment, EventType::Warning, REASON, message));
     }
 
     /// Removes the oldest ReplicaSets that are empty and beyond `revisionHistoryLimit`.

@@ -32,6 +32,7 @@ pub(crate) struct Rollout<'a> {
     pub(crate) collision_count: Option<i32>,
     pub(crate) events: Vec<Action>,
     pub(crate) deletes: Vec<Action>,
+    pub(crate) on_failure: Vec<Action>,
     pub(crate) requeue_after: Option<Duration>,
 }
 
@@ -59,6 +60,7 @@ impl<'a> Rollout<'a> {
             collision_count: status.and_then(|status| status.collision_count),
             events: Vec::new(),
             deletes: Vec::new(),
+            on_failure: Vec::new(),
             requeue_after: None,
         }
     }
@@ -95,6 +97,7 @@ impl<'a> Rollout<'a> {
         report.extend(self.revision_patch());
         report.extend(self.events);
         plan.push_step(report);
+        plan.on_failure = self.on_failure;
         plan.requeue_after = self.requeue_after;
         plan
     }

@@ -3,14 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::{Action, Patch};
+use controller::plan::FAILURE;
+use controller::{Action, EventType, Patch};
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
+use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus};
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::object::{name, namespace, status_patch};
+use crate::object::{name, namespace, status_patch, time};
 use crate::pod::{Availability, availability, is_ready};
 use crate::selector::{Labels, contains};
+
+const REPLICA_FAILURE: &str = "ReplicaFailure";
 
 /// The status that follows from the `active` Pods, and after how long a ready Pod becomes available by itself.
 pub(super) fn status(
@@ -35,7 +38,7 @@ pub(super) fn status(
     }
     let failures_over =
         replica_set.status.as_ref().and_then(|status| status.conditions.clone()).map(|mut all| {
-            all.retain(|condition| condition.type_ != "ReplicaFailure");
+            all.retain(|condition| condition.type_ != REPLICA_FAILURE);
             all
         });
     let status = ReplicaSetStatus {
@@ -59,6 +62,31 @@ pub(super) fn write(replica_set: &ReplicaSet, status: &ReplicaSetStatus) -> Opti
     };
     let meta = &replica_set.metadata;
     Some(Action::patch_status::<ReplicaSet>(namespace(meta), name(meta), Patch::Merge(patch)))
+}
+
+/// What tells that Pods could not be made or removed: an event, and `status` with the condition ReplicaFailure.
+pub(super) fn failed(
+    replica_set: &ReplicaSet,
+    mut status: ReplicaSetStatus,
+    reason: &str,
+    what: &str,
+    now: Timestamp,
+) -> Vec<Action> {
+    let known = replica_set.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
+    let conditions = status.conditions.get_or_insert_default();
+    match known.into_iter().find(|condition| condition.type_ == REPLICA_FAILURE) {
+        // The first failure is kept, so that retries do not write again and again.
+        Some(known) => conditions.push(known),
+        None => conditions.push(ReplicaSetCondition {
+            type_: REPLICA_FAILURE.to_owned(),
+            status: "True".to_owned(),
+            reason: Some(reason.to_owned()),
+            message: Some(FAILURE.to_owned()),
+            last_transition_time: Some(time(now)),
+        }),
+    }
+    let event = Action::event(replica_set, EventType::Warning, reason, format!("{what}: {FAILURE}"));
+    write(replica_set, &status).into_iter().chain([event]).collect()
 }
 
 /// Zero is left out, as upstream does.

@@ -131,6 +131,37 @@ fn a_status_that_falls_to_zero_is_written_as_such() {
     );
 }
 
+#[test]
+fn a_refusal_is_told_once() {
+    let told = |status: &str| {
+        let set = format!(
+            "{{metadata: {{name: web, namespace: default, uid: r1, generation: 1}}, \
+             spec: {{replicas: 1, selector: {{matchLabels: {{app: web}}}}}}, status: {{{status}}}}}"
+        );
+        let snapshot = Snapshot {
+            replica_set: Arc::new(parse(&set)),
+            pods: Vec::new(),
+            related: Vec::new(),
+            revision: 1,
+        };
+        let mut failed = plan(&snapshot, noon());
+        failed.steps = vec![failed.on_failure.iter().map(|a| a.clone().about_failure("no quota")).collect()];
+        render(&failed)
+    };
+    expect![[r#"
+        step
+          patch replicasets/status web {"status":{"conditions":[{"lastTransitionTime":"2026-01-01T12:00:00Z","message":"no quota","reason":"FailedCreate","status":"True","type":"ReplicaFailure"}]}}
+          Warning FailedCreate: Error creating: no quota
+    "#]].assert_eq(&told("replicas: 0, observedGeneration: 1, terminatingReplicas: 0"));
+    let known =
+        "conditions: [{type: ReplicaFailure, status: 'True', reason: FailedCreate, message: no quota}]";
+    expect![[r#"
+        step
+          Warning FailedCreate: Error creating: no quota
+    "#]]
+    .assert_eq(&told(&format!("replicas: 0, observedGeneration: 1, terminatingReplicas: 0, {known}")));
+}
+
 /// Which of `rows` goes when all but one stay.
 fn check_first(rows: &[&str], expect: &str) {
     let set = format!(

@@ -10,6 +10,12 @@ pub(super) const ROWS: &[Row] = &[
     ("io.k8s.api.apps.v1.ReplicaSet", |m| with_spec(m, |spec| absent(spec, "replicas", 1))),
     ("io.k8s.api.apps.v1.StatefulSet", |m| with_spec(m, stateful_set)),
     ("io.k8s.api.apps.v1.DaemonSet", |m| with_spec(m, daemon_set)),
+    ("io.k8s.api.apps.v1.ReplicaSetStatus", |m| counts(m, crate::strategies::REPLICA_SET.status_counts)),
+    ("io.k8s.api.apps.v1.StatefulSetStatus", |m| counts(m, crate::strategies::STATEFUL_SET.status_counts)),
+    ("io.k8s.api.apps.v1.DaemonSetStatus", |m| counts(m, crate::strategies::DAEMON_SET.status_counts)),
+    ("io.k8s.api.policy.v1.PodDisruptionBudgetStatus", |m| {
+        counts(m, crate::strategies::POD_DISRUPTION_BUDGET.status_counts);
+    }),
     ("io.k8s.api.batch.v1.Job", job),
     ("io.k8s.api.batch.v1.CronJob", |m| with_spec(m, cron_job)),
     ("io.k8s.api.batch.v1.PodFailurePolicyOnPodConditionsPattern", |m| unset(m, "status", "True")),
@@ -23,6 +29,11 @@ fn with_spec(map: &mut Map<String, Value>, fill: impl FnOnce(&mut Map<String, Va
     if let Some(spec) = object(map, "spec") {
         fill(spec);
     }
+}
+
+/// Numbers that clients expect to be there.
+fn counts(status: &mut Map<String, Value>, names: &[&str]) {
+    names.iter().for_each(|name| absent(status, name, 0));
 }
 
 fn deployment(spec: &mut Map<String, Value>) {

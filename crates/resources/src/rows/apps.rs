@@ -5,7 +5,6 @@ use crate::conversion;
 use crate::fields;
 use crate::resource::{Resource, SCALE, STATUS, Scope};
 use crate::strategies as s;
-use crate::strategy::STATUS_ONLY;
 
 const APPS: (&str, &str) = ("apps", "v1");
 const BATCH: (&str, &str) = ("batch", "v1");
@@ -29,7 +28,7 @@ const fn autoscaler(version: &'static str) -> Resource {
     .short(&["hpa"])
     .in_all()
     .sub(&[STATUS])
-    .strategy(&STATUS_ONLY)
+    .strategy(&s::HORIZONTAL_POD_AUTOSCALER)
     .columns(c::HORIZONTAL_POD_AUTOSCALER)
 }
 

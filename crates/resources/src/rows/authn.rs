@@ -83,7 +83,7 @@ pub(super) const ROWS: &[Resource] = &[
     .strategy(&STATUS_ONLY)
     .off(),
     cluster(RBAC, "clusterrolebindings", "clusterrolebinding", "ClusterRoleBinding")
-        .strategy(&s::ROLE_BINDING)
+        .strategy(&s::CLUSTER_ROLE_BINDING)
         .columns(c::ROLE_BINDING),
     cluster(RBAC, "clusterroles", "clusterrole", "ClusterRole")
         .strategy(&s::CLUSTER_ROLE)

@@ -49,6 +49,7 @@ pub(super) const ROWS: &[Resource] = &[
     namespaced("bindings", "binding", "Binding").virtual_kind(),
     cluster("componentstatuses", "componentstatus", "ComponentStatus")
         .short(&["cs"])
+        .deprecated("v1 ComponentStatus is deprecated in v1.19+")
         .verbs(&["get", "list"])
         .columns(c::COMPONENT_STATUS),
     namespaced("configmaps", "configmap", "ConfigMap")
@@ -57,6 +58,7 @@ pub(super) const ROWS: &[Resource] = &[
         .columns(c::CONFIG_MAP),
     namespaced("endpoints", "endpoints", "Endpoints")
         .short(&["ep"])
+        .deprecated("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
         .stored_at("/registry/services/endpoints/")
         .strategy(&s::ENDPOINTS)
         .columns(c::ENDPOINTS),
@@ -67,7 +69,10 @@ pub(super) const ROWS: &[Resource] = &[
         .relaxed()
         .strategy(&s::EVENT)
         .columns(c::EVENT),
-    namespaced("limitranges", "limitrange", "LimitRange").short(&["limits"]).columns(c::CREATED_AT),
+    namespaced("limitranges", "limitrange", "LimitRange")
+        .short(&["limits"])
+        .strategy(&s::LIMIT_RANGE)
+        .columns(c::CREATED_AT),
     cluster("namespaces", "namespace", "Namespace")
         .short(&["ns"])
         .verbs(&["create", "delete", "get", "list", "patch", "update", "watch"])

@@ -56,7 +56,7 @@ pub(super) const ROWS: &[Resource] = &[
         "MutatingWebhookConfiguration",
     )
     .categories(&["api-extensions"])
-    .strategy(&s::CONTENT)
+    .strategy(&s::WEBHOOK_CONFIGURATION)
     .columns(c::WEBHOOK_CONFIGURATION),
     row(
         admission("v1"),
@@ -84,7 +84,7 @@ pub(super) const ROWS: &[Resource] = &[
         "ValidatingWebhookConfiguration",
     )
     .categories(&["api-extensions"])
-    .strategy(&s::CONTENT)
+    .strategy(&s::WEBHOOK_CONFIGURATION)
     .columns(c::WEBHOOK_CONFIGURATION),
     mutating_policy("v1beta1"),
     mutating_binding("v1beta1"),
@@ -100,7 +100,7 @@ pub(super) const ROWS: &[Resource] = &[
     .categories(&["api-extensions"])
     .stored_at("/registry/apiextensions.k8s.io/customresourcedefinitions/")
     .sub(&[STATUS])
-    .strategy(&SPEC_AND_STATUS)
+    .strategy(&s::CUSTOM_RESOURCE_DEFINITION)
     .columns(c::CREATED_AT),
     row(("internal.apiserver.k8s.io", "v1alpha1"), "storageversions", "storageversion", "StorageVersion")
         .sub(&[STATUS])

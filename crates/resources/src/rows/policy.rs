@@ -38,7 +38,7 @@ pub(super) const ROWS: &[Resource] = &[
     namespaced(("policy", "v1"), "poddisruptionbudgets", "poddisruptionbudget", "PodDisruptionBudget")
         .short(&["pdb"])
         .sub(&[STATUS])
-        .strategy(&SPEC_AND_STATUS)
+        .strategy(&s::POD_DISRUPTION_BUDGET)
         .columns(c::POD_DISRUPTION_BUDGET),
     cluster(("scheduling.k8s.io", "v1"), "priorityclasses", "priorityclass", "PriorityClass")
         .short(&["pc"])

@@ -77,7 +77,7 @@ pub(super) const ROWS: &[Resource] = &[
     cluster("storageclasses", "storageclass", "StorageClass").short(&["sc"]).columns(c::STORAGE_CLASS),
     cluster("volumeattachments", "volumeattachment", "VolumeAttachment")
         .sub(&[STATUS])
-        .strategy(&STATUS_ONLY)
+        .strategy(&crate::strategies::VOLUME_ATTACHMENT)
         .columns(c::VOLUME_ATTACHMENT),
     attributes_class("v1"),
     attributes_class("v1beta1").off(),

@@ -189,6 +189,13 @@ pub(super) fn pending(object: &mut Value) {
     }
 }
 
+/// A new VolumeAttachment is not attached.
+pub(super) fn not_attached(object: &mut Value) {
+    if let Some(map) = object.as_object_mut() {
+        map.insert("status".to_owned(), json!({"attached": false}));
+    }
+}
+
 /// The label and selector by which a Job knows its Pods, unless the caller manages them.
 pub(super) fn job_create(job: &mut Value) {
     let uid = job.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default().to_owned();

@@ -345,7 +345,7 @@ impl<'a> Seed<'a> {
             let path = Path::Field(self.path, &field.name);
             let seed = Seed { ty: field.ty, path: &path, state: self.state, owner: message };
             let value = entries.next_value_seed(seed)?;
-            if !value.is_null() && !(field.omits_zero() && is_zero(&value)) {
+            if !(value.is_null() || field.omits_zero() && is_zero(&value)) {
                 object.insert(field.name.clone().into_owned(), value);
             }
         }

@@ -108,8 +108,8 @@ impl Tables {
     pub(super) fn open(dir: &Path, map_bytes: usize) -> Result<Self, OpenError> {
         let mut options = EnvOpenOptions::new().read_txn_without_tls();
         options.map_size(map_bytes).max_dbs(8).max_readers(READERS_MAX);
-        // SAFETY: the map stays valid while nobody else changes the file. The directory is ours (mode 0700), its
-        // lock is held by this process for as long as the environment lives, and nothing here truncates the file.
+        // SAFETY: the map stays valid while nobody else changes the file but through LMDB. The directory is ours
+        // (mode 0700), its lock is held by this process until its last write, and nothing here truncates the file.
         #[expect(unsafe_code, reason = "LMDB maps a file, which the type system cannot guard")]
         let env = unsafe { options.open(dir) }?;
         env.clear_stale_readers()?;

@@ -13,6 +13,8 @@ use crate::{Error, Result};
 const LINK_HEADER_BYTES: usize = 16;
 const VETH_INFO_PEER: u16 = 1;
 const BRIDGE_PORT_MODE: u16 = 4;
+const LINK_INFO_PORT_KIND: u16 = 4;
+const LINK_INFO_PORT_DATA: u16 = 5;
 /// `RTNH_F_ONLINK`.
 const NEXT_HOP_ON_LINK: u32 = 4;
 const REPLACE: u16 = libc::NLM_F_REPLACE as u16;
@@ -232,13 +234,19 @@ impl Route {
         self.0.call(request, || format!("make {name} a port of link {master}"))
     }
 
-    /// Lets a bridge send a packet back out of the port it came from.
-    pub fn set_hairpin(&mut self, port: u32) -> Result<()> {
-        let mut request = Encoder::message(libc::RTM_SETLINK, 0);
-        request.raw(&link_header(libc::AF_BRIDGE, port, 0, 0)).nest(libc::IFLA_PROTINFO, |info| {
-            info.u8(BRIDGE_PORT_MODE, 1);
-        });
-        self.0.call(request, || format!("set hairpin mode of port {port}"))
+    /// Sets a bridge's port up and lets the bridge send a packet back out of the port it came from.
+    pub fn set_up_hairpin_port(&mut self, name: &str) -> Result<()> {
+        let mut request = Encoder::message(libc::RTM_NEWLINK, 0);
+        let up = libc::IFF_UP as u32;
+        request.raw(&link_header(libc::AF_UNSPEC, 0, up, up)).str(libc::IFLA_IFNAME, name).nest(
+            libc::IFLA_LINKINFO,
+            |info| {
+                info.str(LINK_INFO_PORT_KIND, "bridge").nest(LINK_INFO_PORT_DATA, |data| {
+                    data.u8(BRIDGE_PORT_MODE, 1);
+                });
+            },
+        );
+        self.0.call(request, || format!("set bridge port {name} up"))
     }
 
     /// Deletes a link; a veth's peer goes with it. No error if there is none.

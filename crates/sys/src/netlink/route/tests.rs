@@ -30,9 +30,9 @@ fn two_namespaces_joined_by_a_bridge_talk_tcp() {
                 Some(bridge),
                 &VethPeer { name: "eth0", namespace: pod.as_fd(), mac },
             )?;
-            let port = route.index(&name)?;
-            route.set_hairpin(port)?;
-            route.set_up(&name)?;
+            route.set_up_hairpin_port(&name)?;
+            let hairpin = std::fs::read_to_string(format!("/sys/class/net/{name}/brport/hairpin_mode"));
+            assert!(hairpin.is_err() || hairpin.is_ok_and(|mode| mode == "1\n"));
         }
         let links = route.links()?;
         let ports: Vec<_> = links.iter().filter(|link| link.master == Some(bridge)).collect();

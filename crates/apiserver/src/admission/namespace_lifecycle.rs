@@ -1,0 +1,76 @@
+//! Objects live in namespaces that exist and are not going; the first namespaces stay.
+
+use machinery::metadata::Metadata;
+use serde_json::{Value, json};
+
+use super::{Context, Operation, child};
+use crate::api::Api;
+use crate::kinds::Kind;
+use crate::status::{Error, Result, Subject};
+use crate::verbs::Request;
+
+const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
+
+/// Gives new namespaces the finalizer and the label that upstream's registry gives them.
+pub(super) fn mutate(context: &Context<'_>, object: &mut Value) -> Result<()> {
+    if !context.is_core("namespaces") {
+        return Ok(());
+    }
+    let name = Metadata::of(object).name().to_owned();
+    if context.operation == Operation::Create {
+        if let Some(spec) = child(object, "spec") {
+            spec.entry("finalizers").or_insert_with(|| json!(["kubernetes"]));
+        }
+    }
+    if !name.is_empty()
+        && let Some(metadata) = machinery::metadata::metadata_mut(object)
+    {
+        let labels = metadata.entry("labels").or_insert_with(|| json!({}));
+        if let Some(labels) = labels.as_object_mut() {
+            labels.insert("kubernetes.io/metadata.name".to_owned(), name.into());
+        }
+    }
+    Ok(())
+}
+
+/// Refuses creates in namespaces that are absent or going, and deletes of the first namespaces.
+pub(super) fn validate(context: &Context<'_>, object: &Value) -> Result<()> {
+    let name = Metadata::of(object).name();
+    if context.operation == Operation::Delete && context.is_core("namespaces") && IMMORTAL.contains(&name) {
+        return Err(context.forbidden(name, "this namespace may not be deleted"));
+    }
+    if context.operation != Operation::Create || !context.request.kind.is_namespaced() {
+        return Ok(());
+    }
+    let namespace = Metadata::of(object).namespace();
+    let Some(found) = context.lookup("", "v1", "namespaces", "", namespace) else {
+        return Err(missing(namespace));
+    };
+    if !Metadata::of(&found).is_terminating() {
+        return Ok(());
+    }
+    let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+    let mut error = context.forbidden(name, &why);
+    error.details["causes"] = json!([{
+        "reason": "NamespaceTerminating",
+        "message": format!("namespace {namespace} is being terminated"),
+        "field": "metadata.namespace",
+    }]);
+    Err(error)
+}
+
+/// Waits until the cache has what was committed before, if it does not know the namespace yet.
+pub(super) async fn wait(api: &Api, request: &Request) -> Result<()> {
+    if !request.kind.is_namespaced() {
+        return Ok(());
+    }
+    let Some(kind) = Kind::find("", "v1", "namespaces") else { return Ok(()) };
+    if kind.cache(api).get(&kind.key("", &request.resource.namespace)).is_none() {
+        api.cache.fresh().await?;
+    }
+    Ok(())
+}
+
+fn missing(namespace: &str) -> Error {
+    Error::not_found(Subject { group: "", resource: "namespaces" }, namespace)
+}

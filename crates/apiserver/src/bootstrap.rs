@@ -1,0 +1,233 @@
+//! What a new cluster has from the start: namespaces, priority classes, the `kubernetes` Service, RBAC defaults.
+//!
+//! Everything is created through the verbs, as `system:apiserver`; what is there already is left alone.
+
+mod rbac;
+
+use auth::UserInfo;
+use bytes::Bytes;
+use futures::future::try_join_all;
+use http::HeaderMap;
+use machinery::metadata::Metadata;
+use serde_json::{Value, json};
+use tracing::{info, warn};
+
+use crate::api::Api;
+use crate::kinds::Kind;
+use crate::negotiate::Accept;
+use crate::request_info::{Query, RequestInfo, ResourceInfo, Verb};
+use crate::status::{Error, Result};
+use crate::verbs::{Request, create, update};
+
+const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+
+/// Creates what is missing.
+///
+/// # Errors
+/// When the store or the cache fail.
+pub async fn run(api: &Api) -> Result<()> {
+    let namespaces =
+        NAMESPACES.map(|name| ensure(api, "", "v1", "namespaces", "", json!({"metadata": {"name": name}})));
+    try_join_all(namespaces).await?;
+    let classes =
+        priority_classes().map(|class| ensure(api, "scheduling.k8s.io", "v1", "priorityclasses", "", class));
+    try_join_all(classes).await?;
+    try_join_all(rbac::defaults()?.into_iter().map(|wanted| rbac::reconcile(api, wanted))).await?;
+    kubernetes_service(api).await?;
+    let ca = String::from_utf8_lossy(&api.config.client_ca_pem).into_owned();
+    let authentication = json!({
+        "metadata": {"name": "extension-apiserver-authentication"},
+        "data": {"client-ca-file": ca},
+    });
+    ensure(api, "", "v1", "configmaps", "kube-system", authentication).await?;
+    api.bootstrapped();
+    info!("bootstrap objects are there");
+    Ok(())
+}
+
+fn priority_classes() -> [Value; 2] {
+    let class = |name: &str, value: i64, description: &str| {
+        json!({
+            "metadata": {"name": name},
+            "value": value,
+            "description": description,
+        })
+    };
+    [
+        class(
+            "system-cluster-critical",
+            2_000_000_000,
+            "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+        ),
+        class(
+            "system-node-critical",
+            2_000_001_000,
+            "Used for system critical pods that must not be moved from their current node.",
+        ),
+    ]
+}
+
+/// The `kubernetes` Service at the first address of the range, and where it leads.
+async fn kubernetes_service(api: &Api) -> Result<()> {
+    let address = api.config.service_cidr.nth(1).map(|address| address.to_string()).unwrap_or_default();
+    let endpoint = api.config.advertise_address;
+    let labels = json!({"component": "apiserver", "provider": "kubernetes"});
+    let service = json!({
+        "metadata": {"name": "kubernetes", "labels": labels},
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": address,
+            "clusterIPs": [address],
+            "ipFamilies": ["IPv4"],
+            "ipFamilyPolicy": "SingleStack",
+            "sessionAffinity": "None",
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": endpoint.port()}],
+        },
+    });
+    ensure(api, "", "v1", "services", "default", service).await?;
+    let ports = json!([{"name": "https", "port": endpoint.port(), "protocol": "TCP"}]);
+    let skip = json!({"endpointslice.kubernetes.io/skip-mirror": "true"});
+    let endpoints = json!({
+        "metadata": {"name": "kubernetes", "labels": skip},
+        "subsets": [{"addresses": [{"ip": endpoint.ip().to_string()}], "ports": ports}],
+    });
+    put(api, "", "v1", "endpoints", "default", endpoints).await?;
+    let slice = json!({
+        "metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [endpoint.ip().to_string()], "conditions": {"ready": true}}],
+        "ports": ports,
+    });
+    put(api, "discovery.k8s.io", "v1", "endpointslices", "default", slice).await
+}
+
+/// Creates an object unless it is there.
+async fn ensure(
+    api: &Api,
+    group: &str,
+    version: &str,
+    resource: &str,
+    namespace: &str,
+    object: Value,
+) -> Result<()> {
+    let Some((request, object)) = request(api, (group, version, resource), namespace, object, Verb::Create)
+    else {
+        return Ok(());
+    };
+    let key = request.kind.key(namespace, Metadata::of(&object).name());
+    api.cache.fresh().await?;
+    if request.kind.cache(api).get(&key).is_some() {
+        return Ok(());
+    }
+    match create::create_object(api, &request, object).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.reason == "AlreadyExists" => Ok(()),
+        Err(error) => {
+            warn!(key, %error, "a bootstrap object was refused");
+            Err(error)
+        }
+    }
+}
+
+/// Creates an object, or replaces all of it but its metadata.
+async fn put(
+    api: &Api,
+    group: &str,
+    version: &str,
+    resource: &str,
+    namespace: &str,
+    object: Value,
+) -> Result<()> {
+    ensure(api, group, version, resource, namespace, object.clone()).await?;
+    let Some((request, wanted)) = request(api, (group, version, resource), namespace, object, Verb::Update)
+    else {
+        return Ok(());
+    };
+    api.cache.fresh().await?;
+    update::change(api, &request, update::Part::Object, |old| {
+        let mut new = wanted.clone();
+        if let (Some(new), Some(old)) = (new.as_object_mut(), old.as_object()) {
+            new.insert("metadata".to_owned(), old.get("metadata").cloned().unwrap_or_default());
+        }
+        Ok(new)
+    })
+    .await?;
+    Ok(())
+}
+
+/// A request of the API server to itself.
+fn request(
+    api: &Api,
+    (group, version, resource): (&str, &str, &str),
+    namespace: &str,
+    mut object: Value,
+    verb: Verb,
+) -> Option<(Request, Value)> {
+    let kind = Kind::find(group, version, resource)?;
+    let map = object.as_object_mut()?;
+    map.insert("apiVersion".to_owned(), kind.api_version().into());
+    map.insert("kind".to_owned(), kind.kind().into());
+    let name = if verb == Verb::Create { String::new() } else { Metadata::of(&object).name().to_owned() };
+    let resource = ResourceInfo {
+        verb,
+        group: group.to_owned(),
+        version: version.to_owned(),
+        namespace: namespace.to_owned(),
+        resource: resource.to_owned(),
+        subresource: String::new(),
+        name,
+        rest: String::new(),
+    };
+    let info = RequestInfo {
+        method: http::Method::POST,
+        path: String::new(),
+        raw_query: String::new(),
+        query: Query::default(),
+        resource: Some(resource.clone()),
+    };
+    let mut headers = HeaderMap::new();
+    headers.insert(http::header::USER_AGENT, http::HeaderValue::from_static("apiserver"));
+    let request = Request {
+        info,
+        resource,
+        kind,
+        user: system_user(),
+        headers,
+        accept: Accept::JSON,
+        body: Bytes::new(),
+        received_us: api.clock.now().as_microsecond(),
+        cause: 0,
+    };
+    Some((request, object))
+}
+
+/// The API server's own identity.
+pub fn system_user() -> UserInfo {
+    UserInfo {
+        name: "system:apiserver".to_owned(),
+        groups: vec!["system:masters".to_owned(), "system:authenticated".to_owned()],
+        ..UserInfo::default()
+    }
+}
+
+/// Keeps what must follow other objects level with them, for ever.
+pub async fn follow(api: &Api) {
+    rbac::aggregate(api).await;
+}
+
+/// Waits for bootstrap to succeed, with backoff, and says so once.
+pub async fn run_until_done(api: &Api) {
+    let mut backoff =
+        base::Backoff::new(std::time::Duration::from_millis(50), std::time::Duration::from_secs(5), 0.1);
+    loop {
+        match run(api).await {
+            Ok(()) => return,
+            Err(error) => report(&error),
+        }
+        tokio::time::sleep(backoff.next(&api.random)).await;
+    }
+}
+
+fn report(error: &Error) {
+    warn!(%error, "bootstrap failed; it is tried again");
+}

@@ -1,0 +1,160 @@
+//! Creates the default roles and bindings, and gives back what was taken from them.
+//!
+//! Rules and subjects that administrators added stay.
+
+use auth::bootstrap as defaults;
+use auth::rbac::aggregated_rules;
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Subject};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use machinery::metadata::{self, Metadata};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{ensure, request};
+use crate::api::Api;
+use crate::kinds::Kind;
+use crate::request_info::Verb;
+use crate::status::{Error, Result};
+use crate::verbs::update::{Part, change};
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// A default object and the resource it is of.
+pub(super) type Wanted = (&'static str, Value);
+
+/// Every default object.
+///
+/// # Errors
+/// 500 if one cannot be encoded.
+pub(super) fn defaults() -> Result<Vec<Wanted>> {
+    let mut all = Vec::new();
+    add(&mut all, "clusterroles", defaults::cluster_roles())?;
+    add(&mut all, "clusterrolebindings", defaults::cluster_role_bindings())?;
+    add(&mut all, "roles", defaults::roles())?;
+    add(&mut all, "rolebindings", defaults::role_bindings())?;
+    all.extend(span_reporters());
+    Ok(all)
+}
+
+/// Who may report spans to `/debug/knarr/spans`: the parts that make steps of the chain.
+fn span_reporters() -> [Wanted; 2] {
+    const NAME: &str = "system:knarr-span-reporter";
+    let users = ["system:kube-scheduler", "system:kube-controller-manager", "system:kube-proxy"];
+    let mut subjects: Vec<Value> =
+        users.iter().map(|user| json!({"kind": "User", "apiGroup": GROUP, "name": user})).collect();
+    subjects.push(json!({"kind": "Group", "apiGroup": GROUP, "name": auth::NODES}));
+    [
+        (
+            "clusterroles",
+            json!({
+                "metadata": {"name": NAME},
+                "rules": [{"verbs": ["post"], "nonResourceURLs": ["/debug/knarr/spans"]}],
+            }),
+        ),
+        (
+            "clusterrolebindings",
+            json!({
+                "metadata": {"name": NAME},
+                "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": NAME},
+                "subjects": subjects,
+            }),
+        ),
+    ]
+}
+
+/// Keeps the rules of ClusterRoles that aggregate others level with them, for ever.
+///
+/// Source: the ClusterRole aggregation controller, which must work before any controller may.
+pub(super) async fn aggregate(api: &Api) {
+    let Some(kind) = Kind::find(GROUP, "v1", "clusterroles") else { return };
+    let cache = kind.cache(api);
+    let mut watcher = cache.watch(api.cache.revision());
+    loop {
+        let listing = cache.list(kind.row().storage_prefix, watcher.cursor());
+        let roles: Vec<ClusterRole> =
+            listing.objects.iter().filter_map(|object| serde_json::from_slice(&object.json).ok()).collect();
+        for role in &roles {
+            let Some(rules) = aggregated_rules(role, &roles) else { continue };
+            if role.rules.as_deref().unwrap_or_default() != rules {
+                set_rules(api, role, &rules).await;
+            }
+        }
+        if watcher.next().await.is_err() {
+            watcher = cache.watch(api.cache.revision());
+        }
+    }
+}
+
+async fn set_rules(api: &Api, role: &ClusterRole, rules: &[PolicyRule]) {
+    let name = role.metadata.name.clone().unwrap_or_default();
+    let object = json!({"metadata": {"name": name}});
+    let Some((request, _)) = request(api, (GROUP, "v1", "clusterroles"), "", object, Verb::Update) else {
+        return;
+    };
+    let changed = change(api, &request, Part::Object, |old| {
+        let mut new = old.clone();
+        metadata::remove(&mut new, "resourceVersion");
+        if let Some(map) = new.as_object_mut() {
+            map.insert("rules".to_owned(), json!(rules));
+        }
+        Ok(new)
+    });
+    if let Err(error) = changed.await {
+        tracing::warn!(name, %error, "cannot aggregate the rules of a ClusterRole");
+    }
+}
+
+fn add<K: Serialize>(all: &mut Vec<Wanted>, resource: &'static str, objects: Vec<K>) -> Result<()> {
+    for object in objects {
+        all.push((resource, serde_json::to_value(object).map_err(Error::internal)?));
+    }
+    Ok(())
+}
+
+/// Creates an object, or adds what it lacks.
+pub(super) async fn reconcile(api: &Api, (resource, wanted): Wanted) -> Result<()> {
+    let namespace = Metadata::of(&wanted).namespace().to_owned();
+    let Some((request, wanted)) = request(api, (GROUP, "v1", resource), &namespace, wanted, Verb::Update)
+    else {
+        return Ok(());
+    };
+    let Some(existing) = request.kind.cache(api).get(&request.key()) else {
+        return ensure(api, GROUP, "v1", resource, &namespace, wanted).await;
+    };
+    if merged(resource, &existing.value(), &wanted).is_none() {
+        return Ok(());
+    }
+    change(api, &request, Part::Object, |old| {
+        let mut new = merged(resource, old, &wanted).unwrap_or_else(|| old.clone());
+        metadata::remove(&mut new, "resourceVersion");
+        Ok(new)
+    })
+    .await?;
+    Ok(())
+}
+
+/// The existing object with what it lacks; `None` if it lacks nothing.
+fn merged(resource: &str, existing: &Value, wanted: &Value) -> Option<Value> {
+    let read_metadata = |object: &Value| -> ObjectMeta {
+        serde_json::from_value(object.get("metadata").cloned().unwrap_or_default()).unwrap_or_default()
+    };
+    let (old, new) = (read_metadata(existing), read_metadata(wanted));
+    let (object_metadata, field, list) = if resource.ends_with("bindings") {
+        let list = |object: &Value| -> Vec<Subject> { items(object, "subjects") };
+        let (metadata, subjects) =
+            defaults::reconcile_subjects((&old, &list(existing)), (&new, &list(wanted)))?;
+        (metadata, "subjects", json!(subjects))
+    } else {
+        let list = |object: &Value| -> Vec<PolicyRule> { items(object, "rules") };
+        let (metadata, rules) = defaults::reconcile_role((&old, &list(existing)), (&new, &list(wanted)))?;
+        (metadata, "rules", json!(rules))
+    };
+    let mut merged = existing.clone();
+    merged.as_object_mut()?.insert("metadata".to_owned(), serde_json::to_value(object_metadata).ok()?);
+    merged.as_object_mut()?.insert(field.to_owned(), list);
+    Some(merged)
+}
+
+fn items<T: serde::de::DeserializeOwned>(object: &Value, field: &str) -> Vec<T> {
+    serde_json::from_value(object.get(field).cloned().unwrap_or_else(|| json!([]))).unwrap_or_default()
+}

@@ -1,0 +1,119 @@
+//! The watch cache: one watch of the store feeds a cache per resource, and every GET, LIST and WATCH is served
+//! from there.
+//!
+//! Invariants: a resource's state at revision R holds every event up to R; a watcher sees every event after its
+//! cursor in order, or ends with `Expired`; a watcher has no queue of its own, it is a cursor into the bounded
+//! ring of recent events, so a slow one holds nothing up and costs nothing. Bytes are encoded once and shared.
+
+pub mod feed;
+pub mod filter;
+pub mod object;
+pub mod resource;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use store::{Revision, Store};
+use tokio::sync::watch;
+
+use crate::status::{Error, Result};
+pub use filter::Filter;
+pub use object::CachedObject;
+pub use resource::{CacheEvent, EventType, Listing, ResourceCache, Watcher};
+
+/// How long a read waits for the cache to reach the revision it needs.
+pub const FRESHNESS_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// All resources' caches and how far they are.
+pub struct Cache {
+    store: Arc<dyn Store>,
+    resources: RwLock<HashMap<String, Arc<ResourceCache>>>,
+    progress: watch::Sender<Revision>,
+    loaded: AtomicBool,
+}
+
+impl Cache {
+    /// An empty cache over `store`; [`feed::load`] fills it.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            resources: RwLock::default(),
+            progress: watch::Sender::new(0),
+            loaded: AtomicBool::new(false),
+        }
+    }
+
+    /// The cache of the objects under `prefix` (`/registry/pods/`), made on first use.
+    pub fn resource(&self, prefix: &str) -> Arc<ResourceCache> {
+        if let Some(found) = self.resources.read().get(prefix) {
+            return Arc::clone(found);
+        }
+        let mut resources = self.resources.write();
+        let made = resources
+            .entry(prefix.to_owned())
+            .or_insert_with(|| Arc::new(ResourceCache::new(prefix, *self.progress.borrow())));
+        Arc::clone(made)
+    }
+
+    /// The cache that `key` belongs to: rows' prefixes have two or three segments.
+    fn of_key(&self, key: &str) -> Option<Arc<ResourceCache>> {
+        let resources = self.resources.read();
+        let mut ends = key.match_indices('/').map(|(at, _)| at + 1).skip(2).take(2);
+        let (short, long) = (ends.next(), ends.next());
+        [long, short]
+            .into_iter()
+            .flatten()
+            .find_map(|end| key.get(..end).and_then(|prefix| resources.get(prefix)).map(Arc::clone))
+    }
+
+    /// The revision up to which every resource is complete.
+    pub fn revision(&self) -> Revision {
+        *self.progress.borrow()
+    }
+
+    /// Waits until everything that was committed before this call is here.
+    ///
+    /// # Errors
+    /// 504 after [`FRESHNESS_TIMEOUT`].
+    pub async fn fresh(&self) -> Result<Revision> {
+        self.reached(self.store.revision()).await
+    }
+
+    /// Waits until the cache has reached `revision`.
+    ///
+    /// # Errors
+    /// 504 after [`FRESHNESS_TIMEOUT`]: the revision has not happened yet, or the cache lags.
+    pub async fn reached(&self, revision: Revision) -> Result<Revision> {
+        let now = self.revision();
+        if now >= revision {
+            return Ok(now);
+        }
+        let mut progress = self.progress.subscribe();
+        let reached =
+            tokio::time::timeout(FRESHNESS_TIMEOUT, progress.wait_for(|now| *now >= revision)).await;
+        match reached {
+            Ok(Ok(now)) => Ok(*now),
+            _ => Err(Error::too_large(revision, self.revision())),
+        }
+    }
+
+    /// Whether the store was read.
+    pub fn is_loaded(&self) -> bool {
+        self.loaded.load(std::sync::atomic::Ordering::Acquire)
+    }
+
+    fn advance(&self, revision: Revision) {
+        self.progress.send_if_modified(|now| {
+            let rises = revision > *now;
+            *now = revision.max(*now);
+            rises
+        });
+    }
+
+    fn all(&self) -> Vec<Arc<ResourceCache>> {
+        self.resources.read().values().cloned().collect()
+    }
+}

@@ -1,0 +1,121 @@
+//! Which objects of a resource a request sees: place in the key space, label selector, field selector.
+
+use std::borrow::Cow;
+
+use machinery::{fields, labels};
+use serde_json::Value;
+
+use super::object::CachedObject;
+use crate::kinds::Kind;
+use crate::request_info::{Query, ResourceInfo};
+use crate::status::{Error, Result};
+
+/// The filter of a LIST, WATCH or DELETE of a collection.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    kind: Kind,
+    /// What keys begin with.
+    pub prefix: String,
+    labels: labels::Selector,
+    fields: fields::Selector,
+    exact_key: Option<String>,
+}
+
+impl Filter {
+    /// Reads the selectors of a request.
+    ///
+    /// # Errors
+    /// 400 when a selector cannot be read or names a field that the kind does not offer.
+    pub fn of(kind: Kind, info: &ResourceInfo, query: &Query) -> Result<Self> {
+        let labels = labels::Selector::parse(query.get("labelSelector").unwrap_or_default())
+            .map_err(|failure| Error::bad_request(format!("unable to parse requirement: {failure}")))?;
+        let field_text = query.get("fieldSelector").unwrap_or_default();
+        let fields = fields::Selector::parse(field_text)
+            .map_err(|failure| Error::bad_request(format!("invalid selector: {field_text:?}; {failure}")))?;
+        for field in fields.terms.iter().map(|term| term.field.as_str()) {
+            if !kind.is_selectable(field) {
+                return Err(Error::bad_request(format!(
+                    "Unable to find {:?} that match label selector {:?}, field selector {field_text:?}: field label not supported: {field}",
+                    kind.api_version_kind(),
+                    query.get("labelSelector").unwrap_or_default(),
+                )));
+            }
+        }
+        let prefix = kind.collection(&info.namespace);
+        let name = Some(info.name.as_str()).filter(|name| !name.is_empty());
+        let name = name.or_else(|| fields.required("metadata.name"));
+        let exact_key = match name {
+            Some(name) if !kind.is_namespaced() || !info.namespace.is_empty() => {
+                Some(format!("{prefix}{name}"))
+            }
+            _ => None,
+        };
+        Ok(Self { kind, prefix, labels, fields, exact_key })
+    }
+
+    /// Everything of a kind in a namespace, or everywhere if that is empty.
+    pub fn collection(kind: Kind, namespace: &str) -> Self {
+        Self {
+            prefix: kind.collection(namespace),
+            kind,
+            labels: labels::Selector::everything(),
+            fields: fields::Selector::default(),
+            exact_key: None,
+        }
+    }
+
+    /// The only key that can match, if there is one.
+    pub fn exact_key(&self) -> Option<&str> {
+        self.exact_key.as_deref()
+    }
+
+    /// Whether selectors leave something out.
+    pub fn is_selective(&self) -> bool {
+        !self.labels.is_everything() || !self.fields.is_everything()
+    }
+
+    /// Whether an object is seen.
+    pub fn matches(&self, object: &CachedObject) -> bool {
+        if let Some(key) = &self.exact_key
+            && **key != *object.key
+        {
+            return false;
+        }
+        object.key.starts_with(&self.prefix)
+            && (self.labels.is_everything() || self.matches_labels(object))
+            && (self.fields.is_everything() || self.matches_fields(object))
+    }
+
+    fn matches_labels(&self, object: &CachedObject) -> bool {
+        let labels = object.labels();
+        self.labels.matches_with(|name| labels.get(name).map(String::as_str))
+    }
+
+    fn matches_fields(&self, object: &CachedObject) -> bool {
+        let read = |name: &str| -> Cow<'_, str> {
+            match name {
+                "metadata.name" => Cow::Borrowed(object.name()),
+                "metadata.namespace" => Cow::Borrowed(self.namespace_of(object)),
+                _ => {
+                    // The cached fields are those of the kind in whose form the object is stored.
+                    if self.kind.is_converted() {
+                        let fields = self.kind.fields(&object.value());
+                        let found = fields.into_iter().find(|(field, _)| field == name);
+                        return Cow::Owned(found.map(|(_, value)| value).unwrap_or_default());
+                    }
+                    let fields = object.fields(|value: &Value| self.kind.fields(value));
+                    let found = fields.iter().find(|(field, _)| field == name);
+                    Cow::Borrowed(found.map_or("", |(_, value)| value.as_str()))
+                }
+            }
+        };
+        self.fields.matches(read)
+    }
+
+    fn namespace_of<'a>(&self, object: &'a CachedObject) -> &'a str {
+        if !self.kind.is_namespaced() {
+            return "";
+        }
+        object.key.rsplit('/').nth(1).unwrap_or_default()
+    }
+}

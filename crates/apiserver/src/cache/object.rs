@@ -1,0 +1,185 @@
+//! An object as the cache keeps it: its final JSON bytes, encoded once, and what is derived from them on demand.
+//!
+//! Stored bytes have no `metadata.resourceVersion`; it is spliced in here, at a fixed place, because the revision
+//! is known only after the commit. Bytes in any other order are parsed and encoded again.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde::Deserialize;
+use serde_json::Value;
+use store::Revision;
+
+/// How every value that knarr stores begins.
+const HEAD: &[u8] = br#"{"metadata":{"#;
+
+/// What selectors and columns may ask of an object's fields: name to value.
+pub type Fields = Vec<(String, String)>;
+
+/// One object at one revision.
+#[derive(Debug)]
+pub struct CachedObject {
+    /// The store's key.
+    pub key: Arc<str>,
+    /// What `metadata.resourceVersion` says.
+    pub revision: Revision,
+    /// The final JSON.
+    pub json: Bytes,
+    labels: OnceLock<BTreeMap<String, String>>,
+    fields: OnceLock<Fields>,
+    protobuf: OnceLock<Option<Bytes>>,
+}
+
+impl CachedObject {
+    /// Makes the final bytes out of the stored ones.
+    ///
+    /// `None` if the stored bytes are no JSON object.
+    pub fn from_stored(key: Arc<str>, stored: &[u8], revision: Revision) -> Option<Self> {
+        let json = splice(stored, revision)?;
+        Some(Self {
+            key,
+            revision,
+            json,
+            labels: OnceLock::new(),
+            fields: OnceLock::new(),
+            protobuf: OnceLock::new(),
+        })
+    }
+
+    /// The parsed object.
+    pub fn value(&self) -> Value {
+        serde_json::from_slice(&self.json).unwrap_or_default()
+    }
+
+    /// The labels, parsed once.
+    pub fn labels(&self) -> &BTreeMap<String, String> {
+        self.labels.get_or_init(|| {
+            #[derive(Deserialize)]
+            struct Head {
+                metadata: Metadata,
+            }
+            #[derive(Deserialize)]
+            struct Metadata {
+                #[serde(default)]
+                labels: Option<BTreeMap<String, String>>,
+            }
+            serde_json::from_slice::<Head>(&self.json)
+                .ok()
+                .and_then(|h| h.metadata.labels)
+                .unwrap_or_default()
+        })
+    }
+
+    /// The selectable fields, extracted once.
+    pub fn fields(&self, extract: impl FnOnce(&Value) -> Fields) -> &Fields {
+        self.fields.get_or_init(|| extract(&self.value()))
+    }
+
+    /// The protobuf form, made once; `None` if the kind has none.
+    pub fn protobuf(&self, encode: impl FnOnce(&Value) -> Option<Bytes>) -> Option<&Bytes> {
+        self.protobuf.get_or_init(|| encode(&self.value())).as_ref()
+    }
+
+    /// The same object under another revision: the last state of one that left a watcher's sight.
+    #[must_use]
+    pub fn at_revision(&self, revision: Revision) -> Self {
+        let stored = encode_stored(&self.value()).ok();
+        let moved = stored.and_then(|stored| Self::from_stored(Arc::clone(&self.key), &stored, revision));
+        moved.unwrap_or_else(|| Self {
+            key: Arc::clone(&self.key),
+            revision,
+            json: self.json.clone(),
+            labels: OnceLock::new(),
+            fields: OnceLock::new(),
+            protobuf: OnceLock::new(),
+        })
+    }
+
+    /// `metadata.name`, read off the key.
+    pub fn name(&self) -> &str {
+        self.key.rsplit('/').next().unwrap_or_default()
+    }
+}
+
+/// Encodes an object for the store: `metadata` first and no resourceVersion in it.
+///
+/// # Errors
+/// Never for values that came from JSON.
+pub fn encode_stored(object: &Value) -> Result<Bytes, serde_json::Error> {
+    let mut out = Vec::with_capacity(1024);
+    out.extend_from_slice(HEAD);
+    let mut first = true;
+    let none = serde_json::Map::new();
+    let metadata = object.get("metadata").and_then(Value::as_object).unwrap_or(&none);
+    for (name, value) in metadata.iter().filter(|(name, _)| *name != "resourceVersion") {
+        field(&mut out, &mut first, name, value)?;
+    }
+    out.push(b'}');
+    first = false;
+    for (name, value) in object.as_object().unwrap_or(&none).iter().filter(|(name, _)| *name != "metadata") {
+        field(&mut out, &mut first, name, value)?;
+    }
+    out.push(b'}');
+    Ok(Bytes::from(out))
+}
+
+fn field(out: &mut Vec<u8>, first: &mut bool, name: &str, value: &Value) -> Result<(), serde_json::Error> {
+    if !std::mem::take(first) {
+        out.push(b',');
+    }
+    serde_json::to_writer(&mut *out, name)?;
+    out.push(b':');
+    serde_json::to_writer(&mut *out, value)
+}
+
+fn splice(stored: &[u8], revision: Revision) -> Option<Bytes> {
+    let again;
+    let tail = match stored.strip_prefix(HEAD) {
+        Some(tail) => tail,
+        None => {
+            let mut value: Value = serde_json::from_slice(stored).ok()?;
+            value.as_object_mut()?.entry("metadata").or_insert_with(|| Value::Object(Default::default()));
+            again = encode_stored(&value).ok()?;
+            again.strip_prefix(HEAD)?
+        }
+    };
+    let revision = revision.to_string();
+    let mut json = BytesMut::with_capacity(HEAD.len() + tail.len() + revision.len() + 24);
+    json.put_slice(HEAD);
+    json.put_slice(br#""resourceVersion":""#);
+    json.put_slice(revision.as_bytes());
+    json.put_slice(if tail.first() == Some(&b'}') { b"\"" } else { b"\"," });
+    json.put_slice(tail);
+    Some(json.freeze())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(stored: &[u8], expect: &str) {
+        let object = CachedObject::from_stored("/registry/pods/a/b".into(), stored, 7).unwrap();
+        assert_eq!(std::str::from_utf8(&object.json).unwrap(), expect);
+    }
+
+    #[test]
+    fn the_revision_is_spliced_in() {
+        check(
+            br#"{"metadata":{"name":"b"},"kind":"Pod"}"#,
+            r#"{"metadata":{"resourceVersion":"7","name":"b"},"kind":"Pod"}"#,
+        );
+        check(br#"{"metadata":{},"kind":"Pod"}"#, r#"{"metadata":{"resourceVersion":"7"},"kind":"Pod"}"#);
+        check(
+            br#"{"kind":"Pod","metadata":{"name":"b","resourceVersion":"3"}}"#,
+            r#"{"metadata":{"resourceVersion":"7","name":"b"},"kind":"Pod"}"#,
+        );
+    }
+
+    #[test]
+    fn labels_come_from_the_bytes() {
+        let object =
+            CachedObject::from_stored("k".into(), br#"{"metadata":{"labels":{"a":"b"}},"x":1}"#, 1).unwrap();
+        assert_eq!(object.labels().get("a").map(String::as_str), Some("b"));
+    }
+}

@@ -1,0 +1,265 @@
+//! Which resources there are: `/api`, `/apis`, per group and version, and aggregated.
+//!
+//! Made once from the table; the aggregated form carries an ETag.
+//! Source: KEP-3352 (aggregated discovery), `metav1.APIResourceList`.
+
+use std::sync::LazyLock;
+
+use http::header::{ACCEPT, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use ring::digest::{SHA256, digest};
+use serde_json::{Value, json};
+
+use crate::kinds::Kind;
+use crate::respond::{Body, json, text};
+
+struct Documents {
+    core_versions: Value,
+    groups: Value,
+    aggregated_core: [(Value, String); 2],
+    aggregated_groups: [(Value, String); 2],
+}
+
+/// The versions of the aggregated form, newest first.
+const AGGREGATED: [&str; 2] = ["v2", "v2beta1"];
+
+static DOCUMENTS: LazyLock<Documents> = LazyLock::new(|| {
+    let with_etag = |value: Value| {
+        let hash = digest(&SHA256, value.to_string().as_bytes());
+        let hex: String = hash.as_ref().iter().map(|byte| format!("{byte:02X}")).collect();
+        (value, format!("\"{hex}\""))
+    };
+    Documents {
+        core_versions: json!({
+            "kind": "APIVersions",
+            "versions": ["v1"],
+            "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}],
+        }),
+        groups: json!({
+            "kind": "APIGroupList",
+            "apiVersion": "v1",
+            "groups": group_names().iter().map(|group| group_document(group)).collect::<Vec<_>>(),
+        }),
+        aggregated_core: AGGREGATED.map(|version| with_etag(aggregated(&[""], version))),
+        aggregated_groups: AGGREGATED.map(|version| with_etag(aggregated(&group_names(), version))),
+    }
+});
+
+/// Answers a discovery path; `None` if it is none.
+pub fn discover(path: &str, headers: &HeaderMap) -> Option<Response<Body>> {
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let documents = &*DOCUMENTS;
+    let value = match parts.as_slice() {
+        ["api"] => match wanted_aggregated(headers) {
+            Some(index) => return Some(aggregated_response(&documents.aggregated_core, index, headers)),
+            None => documents.core_versions.clone(),
+        },
+        ["apis"] => match wanted_aggregated(headers) {
+            Some(index) => return Some(aggregated_response(&documents.aggregated_groups, index, headers)),
+            None => documents.groups.clone(),
+        },
+        ["api", version] => resource_list("", version)?,
+        ["apis", group] => {
+            let mut document = Some(group_document(group)).filter(|d| d["versions"] != json!([]))?;
+            document["kind"] = "APIGroup".into();
+            document["apiVersion"] = "v1".into();
+            document
+        }
+        ["apis", group, version] => resource_list(group, version)?,
+        _ => return None,
+    };
+    Some(json(StatusCode::OK, &value))
+}
+
+fn wanted_aggregated(headers: &HeaderMap) -> Option<usize> {
+    let accept = headers.get(ACCEPT)?.to_str().ok()?;
+    accept.split(',').find_map(|clause| {
+        if !clause.contains("as=APIGroupDiscoveryList") {
+            return None;
+        }
+        let parameters: Vec<&str> = clause.split(';').map(str::trim).collect();
+        AGGREGATED.iter().position(|version| parameters.contains(&format!("v={version}").as_str()))
+    })
+}
+
+fn aggregated_response(
+    documents: &[(Value, String); 2],
+    index: usize,
+    headers: &HeaderMap,
+) -> Response<Body> {
+    let [newest, older] = documents;
+    let ((value, etag), version) = if index == 0 { (newest, "v2") } else { (older, "v2beta1") };
+    let is_known = headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == etag.as_bytes());
+    let mut response = if is_known {
+        text(StatusCode::NOT_MODIFIED, "application/json", "")
+    } else {
+        json(StatusCode::OK, value)
+    };
+    let content_type = format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList");
+    let header_map = response.headers_mut();
+    if let Ok(value) = HeaderValue::from_str(&content_type) {
+        header_map.insert(CONTENT_TYPE, value);
+    }
+    if let Ok(value) = HeaderValue::from_str(etag) {
+        header_map.insert(ETAG, value);
+    }
+    header_map.insert(VARY, HeaderValue::from_static("Accept"));
+    response
+}
+
+/// The groups apart from core, in the table's order.
+fn group_names() -> Vec<&'static str> {
+    let mut names: Vec<&'static str> = Vec::new();
+    for kind in Kind::all().filter(|kind| !kind.group().is_empty()) {
+        if !names.contains(&kind.group()) {
+            names.push(kind.group());
+        }
+    }
+    names
+}
+
+fn versions(group: &str) -> Vec<&'static str> {
+    let mut versions: Vec<&'static str> = Vec::new();
+    for kind in Kind::all().filter(|kind| kind.group() == group) {
+        if !versions.contains(&kind.row().version) {
+            versions.push(kind.row().version);
+        }
+    }
+    versions.sort_by_key(|version| std::cmp::Reverse(priority(version)));
+    versions
+}
+
+/// Stable before beta before alpha, and newer first. Source: `k8s.io/apimachinery/pkg/version`.
+fn priority(version: &str) -> (u8, u32, u32) {
+    let rest = version.strip_prefix('v').unwrap_or(version);
+    let digits =
+        |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0);
+    let major: u32 = digits(rest);
+    let minor = |word: &str| rest.split_once(word).map_or(0, |(_, tail)| digits(tail));
+    match rest {
+        _ if rest.contains("alpha") => (0, major, minor("alpha")),
+        _ if rest.contains("beta") => (1, major, minor("beta")),
+        _ => (2, major, 0),
+    }
+}
+
+fn group_document(group: &str) -> Value {
+    let entries: Vec<Value> = versions(group)
+        .iter()
+        .map(|version| json!({"groupVersion": format!("{group}/{version}"), "version": version}))
+        .collect();
+    json!({"name": group, "preferredVersion": entries.first().cloned().unwrap_or_default(), "versions": entries})
+}
+
+fn kinds_of(group: &str, version: &str) -> Vec<Kind> {
+    Kind::all().filter(|kind| kind.group() == group && kind.row().version == version).collect()
+}
+
+fn resource_list(group: &str, version: &str) -> Option<Value> {
+    let kinds = kinds_of(group, version);
+    if kinds.is_empty() {
+        return None;
+    }
+    let mut resources: Vec<Value> = Vec::new();
+    for kind in &kinds {
+        let row = kind.row();
+        let mut resource = json!({
+            "name": row.plural,
+            "singularName": row.singular,
+            "namespaced": kind.is_namespaced(),
+            "kind": row.kind,
+            "verbs": row.verbs,
+        });
+        if !row.short_names.is_empty() {
+            resource["shortNames"] = json!(row.short_names);
+        }
+        if !row.categories.is_empty() {
+            resource["categories"] = json!(row.categories);
+        }
+        resources.push(resource);
+        for sub in row.subresources {
+            let mut resource = json!({
+                "name": format!("{}/{}", row.plural, sub.name),
+                "singularName": "",
+                "namespaced": kind.is_namespaced(),
+                "kind": if sub.kind.is_empty() { row.kind } else { sub.kind },
+                "verbs": sub.verbs,
+            });
+            if !sub.kind.is_empty() && (sub.group != row.group || sub.version != row.version) {
+                resource["group"] = sub.group.into();
+                resource["version"] = sub.version.into();
+            }
+            resources.push(resource);
+        }
+    }
+    let group_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    Some(json!({
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": group_version,
+        "resources": resources,
+    }))
+}
+
+fn aggregated(groups: &[&str], version: &str) -> Value {
+    let items: Vec<Value> = groups.iter().map(|group| aggregated_group(group)).collect();
+    json!({
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": format!("apidiscovery.k8s.io/{version}"),
+        "metadata": {},
+        "items": items,
+    })
+}
+
+fn aggregated_group(group: &str) -> Value {
+    let versions: Vec<Value> = versions(group)
+        .iter()
+        .map(|version| {
+            let resources: Vec<Value> =
+                kinds_of(group, version).iter().map(|kind| aggregated_resource(*kind)).collect();
+            json!({"version": version, "freshness": "Current", "resources": resources})
+        })
+        .collect();
+    let mut metadata = json!({"creationTimestamp": null});
+    if !group.is_empty() {
+        metadata["name"] = group.into();
+    }
+    json!({"metadata": metadata, "versions": versions})
+}
+
+fn aggregated_resource(kind: Kind) -> Value {
+    let row = kind.row();
+    let subresources: Vec<Value> = row
+        .subresources
+        .iter()
+        .map(|sub| {
+            let (group, version, kind) = if sub.kind.is_empty() {
+                (row.group, row.version, row.kind)
+            } else {
+                (sub.group, sub.version, sub.kind)
+            };
+            json!({
+                "subresource": sub.name,
+                "responseKind": {"group": group, "version": version, "kind": kind},
+                "verbs": sub.verbs,
+            })
+        })
+        .collect();
+    let mut resource = json!({
+        "resource": row.plural,
+        "responseKind": {"group": row.group, "version": row.version, "kind": row.kind},
+        "scope": if kind.is_namespaced() { "Namespaced" } else { "Cluster" },
+        "singularResource": row.singular,
+        "verbs": row.verbs,
+    });
+    if !row.short_names.is_empty() {
+        resource["shortNames"] = json!(row.short_names);
+    }
+    if !row.categories.is_empty() {
+        resource["categories"] = json!(row.categories);
+    }
+    if !subresources.is_empty() {
+        resource["subresources"] = json!(subresources);
+    }
+    resource
+}

@@ -1,0 +1,149 @@
+//! The one door to the data: the only file that writes to the store. It takes nothing but [`Admitted`] objects,
+//! and only `admission::admit` makes one.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use store::{Change, Durability, Entry, Expect, Revision, Store, StoreError, Write};
+use tracing::error;
+
+use crate::admission::Admitted;
+use crate::cache::CachedObject;
+use crate::cache::object::encode_stored;
+use crate::kinds::Kind;
+use crate::status::Error;
+
+/// Writes admitted objects.
+pub struct Door {
+    store: Arc<dyn Store>,
+}
+
+/// What was written, as readers will see it.
+#[derive(Clone, Debug)]
+pub struct Committed {
+    /// The new revision.
+    pub revision: Revision,
+    /// The object at that revision.
+    pub object: Arc<CachedObject>,
+}
+
+/// Why nothing was written.
+#[derive(Debug)]
+pub enum Refusal {
+    /// Somebody else wrote first; what is there now, if anything.
+    Conflict(Option<Arc<CachedObject>>),
+    /// The store failed, or the value could not be encoded.
+    Failed(Error),
+}
+
+impl Door {
+    /// A door to `store`.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self { store }
+    }
+
+    /// Makes an object that must not exist.
+    ///
+    /// # Errors
+    /// As [`Refusal`].
+    pub async fn create(&self, admitted: &Admitted, cause: Bytes) -> Result<Committed, Refusal> {
+        self.put(admitted, Expect::Absent, cause).await
+    }
+
+    /// Replaces an object whose last change was `revision`. If nothing changes, nothing is written.
+    ///
+    /// # Errors
+    /// As [`Refusal`].
+    pub async fn replace(
+        &self,
+        admitted: &Admitted,
+        current: &Arc<CachedObject>,
+        cause: Bytes,
+    ) -> Result<Committed, Refusal> {
+        let value = encode(admitted)?;
+        let as_is = CachedObject::from_stored(Arc::clone(&current.key), &value, current.revision);
+        if as_is.is_some_and(|same| same.json == current.json) {
+            return Ok(Committed { revision: current.revision, object: Arc::clone(current) });
+        }
+        self.write(admitted, value, Expect::Revision(current.revision), cause).await
+    }
+
+    /// Removes an object whose last change was `revision`; answers its last state.
+    ///
+    /// # Errors
+    /// As [`Refusal`].
+    pub async fn remove(
+        &self,
+        admitted: &Admitted,
+        revision: Revision,
+        cause: Bytes,
+    ) -> Result<Committed, Refusal> {
+        let value = encode(admitted)?;
+        let write = Write {
+            key: admitted.key().to_owned(),
+            expect: Expect::Revision(revision),
+            change: Change::Delete,
+            durability: durability(admitted.kind()),
+            cause,
+        };
+        let revision = self.commit(write).await?;
+        committed(admitted, &value, revision)
+    }
+
+    async fn put(&self, admitted: &Admitted, expect: Expect, cause: Bytes) -> Result<Committed, Refusal> {
+        let value = encode(admitted)?;
+        self.write(admitted, value, expect, cause).await
+    }
+
+    async fn write(
+        &self,
+        admitted: &Admitted,
+        value: Bytes,
+        expect: Expect,
+        cause: Bytes,
+    ) -> Result<Committed, Refusal> {
+        let write = Write {
+            key: admitted.key().to_owned(),
+            expect,
+            change: Change::Put { value: value.clone(), ttl_seconds: admitted.kind().ttl_seconds() },
+            durability: durability(admitted.kind()),
+            cause,
+        };
+        let revision = self.commit(write).await?;
+        committed(admitted, &value, revision)
+    }
+
+    async fn commit(&self, write: Write) -> Result<Revision, Refusal> {
+        let key = write.key.clone();
+        self.store.commit(write).await.map_err(|failure| match failure {
+            StoreError::Conflict { current } => Refusal::Conflict(current.as_ref().and_then(object_of)),
+            StoreError::NoSpace => {
+                error!(key, "no space is left for the store");
+                Refusal::Failed(Error::unavailable("the store has no space left"))
+            }
+            failure => {
+                error!(key, %failure, "commit failed");
+                Refusal::Failed(Error::internal("the store could not commit the change"))
+            }
+        })
+    }
+}
+
+fn encode(admitted: &Admitted) -> Result<Bytes, Refusal> {
+    encode_stored(admitted.object()).map_err(|failure| Refusal::Failed(Error::internal(failure)))
+}
+
+fn committed(admitted: &Admitted, value: &[u8], revision: Revision) -> Result<Committed, Refusal> {
+    CachedObject::from_stored(admitted.key().into(), value, revision)
+        .map(|object| Committed { revision, object: Arc::new(object) })
+        .ok_or_else(|| Refusal::Failed(Error::internal("the object could not be encoded")))
+}
+
+fn object_of(entry: &Entry) -> Option<Arc<CachedObject>> {
+    CachedObject::from_stored(entry.key.as_str().into(), &entry.value, entry.revision).map(Arc::new)
+}
+
+/// Leases and Events need not be on disk before they are acknowledged.
+fn durability(kind: &Kind) -> Durability {
+    if kind.is_relaxed() { Durability::Relaxed } else { Durability::Synced }
+}

@@ -1,0 +1,212 @@
+//! A served kind, as the verbs see it: a row of the resource table and its schema, behind one handle.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use machinery::field::FieldErrors;
+use resources::{Resource, Scope, Strategy};
+use serde_json::{Map, Value};
+
+use crate::api::Api;
+use crate::cache::object::{Fields, encode_stored};
+use crate::cache::{CachedObject, ResourceCache};
+use crate::request_info::Verb;
+use crate::status::Subject;
+use crate::verbs::update::Part;
+
+/// A handle to a row; cheap to copy about.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    row: &'static Resource,
+}
+
+impl Kind {
+    /// The kind of a row.
+    pub fn of(row: &'static Resource) -> Self {
+        Self { row }
+    }
+
+    /// The kind behind a URL, if it is served.
+    pub fn find(group: &str, version: &str, plural: &str) -> Option<Self> {
+        resources::find(group, version, plural).filter(|row| row.is_served).map(Self::of)
+    }
+
+    /// Every served kind, in discovery's order.
+    pub fn all() -> impl Iterator<Item = Self> {
+        resources::table().iter().filter(|row| row.is_served).map(Self::of)
+    }
+
+    /// The row.
+    pub fn row(&self) -> &'static Resource {
+        self.row
+    }
+
+    /// What is special when the kind is written.
+    pub fn strategy(&self) -> &'static Strategy {
+        self.row.strategy
+    }
+
+    /// The group; empty for core.
+    pub fn group(&self) -> &'static str {
+        self.row.group
+    }
+
+    /// The plural.
+    pub fn resource(&self) -> &'static str {
+        self.row.plural
+    }
+
+    /// The kind's name.
+    pub fn kind(&self) -> &'static str {
+        self.row.kind
+    }
+
+    /// `v1` or `apps/v1`.
+    pub fn api_version(&self) -> String {
+        self.row.api_version()
+    }
+
+    /// `/v1, Kind=Pod`, as some errors print it.
+    pub fn api_version_kind(&self) -> String {
+        format!("{}/{}, Kind={}", self.row.group, self.row.version, self.row.kind)
+    }
+
+    /// The resource, as errors about objects name it.
+    pub fn subject(&self) -> Subject<'static> {
+        Subject { group: self.row.group, resource: self.row.plural }
+    }
+
+    /// The kind, as errors about invalid objects name it.
+    pub fn kind_subject(&self) -> Subject<'static> {
+        Subject { group: self.row.group, resource: self.row.kind }
+    }
+
+    /// Whether objects live in namespaces.
+    pub fn is_namespaced(&self) -> bool {
+        self.row.scope == Scope::Namespaced
+    }
+
+    /// Whether the verb can be done on the resource itself.
+    pub fn has_verb(&self, verb: Verb) -> bool {
+        self.row.allows(verb.as_str())
+    }
+
+    /// What keys of objects in `namespace` (all, if empty) begin with.
+    pub fn collection(&self, namespace: &str) -> String {
+        if self.is_namespaced() && !namespace.is_empty() {
+            format!("{}{namespace}/", self.row.storage_prefix)
+        } else {
+            self.row.storage_prefix.to_owned()
+        }
+    }
+
+    /// The store's key of an object.
+    pub fn key(&self, namespace: &str, name: &str) -> String {
+        format!("{}{name}", self.collection(namespace))
+    }
+
+    /// The cache of the kind's objects.
+    pub fn cache(&self, api: &Api) -> Arc<ResourceCache> {
+        api.cache.resource(self.row.storage_prefix)
+    }
+
+    /// Whether a field selector may name `field`.
+    pub fn is_selectable(&self, field: &str) -> bool {
+        self.row.is_selectable(field)
+    }
+
+    /// The selectable fields of a stored object.
+    pub fn fields(&self, stored: &Value) -> Fields {
+        let object = self.to_served(Cow::Borrowed(stored));
+        self.row
+            .selectable_fields
+            .iter()
+            .map(|field| (field.label.to_owned(), self.row.field_value(&object, field.label).into_owned()))
+            .collect()
+    }
+
+    /// Every broken rule of a new object.
+    pub fn validate_create(&self, object: &Value) -> FieldErrors {
+        self.row.validate_create(object)
+    }
+
+    /// Every broken rule of a changed object.
+    pub fn validate_update(&self, new: &Value, old: &Value, part: Part) -> FieldErrors {
+        match part {
+            Part::Object => self.row.validate_update(new, old),
+            Part::Status => self.row.validate_status_update(new, old),
+            Part::Raw => Vec::new(),
+        }
+    }
+
+    /// How long objects live, if not for ever.
+    pub fn ttl_seconds(&self) -> Option<u32> {
+        (self.row.ttl_seconds > 0).then_some(self.row.ttl_seconds)
+    }
+
+    /// Whether a write may be acknowledged before it is on disk.
+    pub fn is_relaxed(&self) -> bool {
+        self.row.is_relaxed
+    }
+
+    /// Whether objects are stored in another form than they are served in.
+    pub fn is_converted(&self) -> bool {
+        self.row.storage_api_version != self.row.api_version()
+    }
+
+    /// The served form of a stored object.
+    pub fn to_served<'a>(&self, stored: Cow<'a, Value>) -> Cow<'a, Value> {
+        if !self.is_converted() {
+            return stored;
+        }
+        let mut object = stored.into_owned();
+        if let Some(map) = object.as_object_mut() {
+            self.convert(map, &self.row.api_version(), self.row.conversion.map(|c| c.from_storage));
+        }
+        Cow::Owned(object)
+    }
+
+    /// The stored form of a served object.
+    pub fn to_stored(&self, mut served: Value) -> Value {
+        if self.is_converted()
+            && let Some(map) = served.as_object_mut()
+        {
+            self.convert(map, self.row.storage_api_version, self.row.conversion.map(|c| c.to_storage));
+        }
+        served
+    }
+
+    fn convert(
+        &self,
+        map: &mut Map<String, Value>,
+        api_version: &str,
+        change: Option<fn(&mut Map<String, Value>)>,
+    ) {
+        if map.get("apiVersion").and_then(Value::as_str) == Some(api_version) {
+            return;
+        }
+        if let Some(change) = change {
+            change(map);
+        }
+        map.insert("apiVersion".to_owned(), api_version.into());
+    }
+
+    /// The parsed, served form of a cached object.
+    pub fn value(&self, object: &CachedObject) -> Value {
+        self.to_served(Cow::Owned(object.value())).into_owned()
+    }
+
+    /// The served JSON bytes of a cached object; shared unless the kind is stored in another form.
+    pub fn json(&self, object: &CachedObject) -> Bytes {
+        if !self.is_converted() {
+            return object.json.clone();
+        }
+        let value = self.value(object);
+        let revision = object.revision;
+        encode_stored(&value)
+            .ok()
+            .and_then(|stored| CachedObject::from_stored(Arc::clone(&object.key), &stored, revision))
+            .map_or_else(|| object.json.clone(), |object| object.json)
+    }
+}

@@ -1,0 +1,132 @@
+//! `/openapi/v3` per group-version, `/openapi/v2` whole, made once from the schema and the table.
+
+use std::collections::BTreeMap;
+use std::sync::{LazyLock, OnceLock};
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CACHE_CONTROL, ETAG, IF_NONE_MATCH};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use schema::openapi::{Resource, Subresource, root_path, v2, v3};
+
+use crate::kinds::Kind;
+use crate::negotiate::JSON;
+use crate::request_info::RequestInfo;
+use crate::respond::{Body, text};
+use crate::status::{Error, Result};
+
+struct Document {
+    group: &'static str,
+    version: &'static str,
+    hash: String,
+    bytes: OnceLock<Bytes>,
+}
+
+static V3: LazyLock<BTreeMap<String, Document>> = LazyLock::new(|| {
+    let mut documents = BTreeMap::new();
+    for kind in Kind::all() {
+        let (group, version) = (kind.group(), kind.row().version);
+        documents.entry(root_path(group, version)).or_insert_with(|| {
+            let hash =
+                with_resources(Some((group, version)), |resources| v3::hash(group, version, resources));
+            Document { group, version, hash, bytes: OnceLock::new() }
+        });
+    }
+    documents
+});
+
+static V2_JSON: OnceLock<Bytes> = OnceLock::new();
+static V2_PROTOBUF: OnceLock<Bytes> = OnceLock::new();
+
+/// Calls `make` with the rows of a group-version, or with all of them.
+fn with_resources<T>(group_version: Option<(&str, &str)>, make: impl FnOnce(&[Resource<'_>]) -> T) -> T {
+    let kinds: Vec<Kind> = Kind::all()
+        .filter(|kind| {
+            group_version
+                .is_none_or(|(group, version)| kind.group() == group && kind.row().version == version)
+        })
+        .collect();
+    let subresources: Vec<Vec<Subresource<'_>>> = kinds
+        .iter()
+        .map(|kind| {
+            let rows = kind.row().subresources.iter();
+            rows.map(|sub| Subresource {
+                name: sub.name,
+                group: sub.group,
+                version: sub.version,
+                kind: sub.kind,
+                verbs: sub.verbs,
+            })
+            .collect()
+        })
+        .collect();
+    let resources: Vec<Resource<'_>> = kinds
+        .iter()
+        .zip(&subresources)
+        .map(|(kind, subresources)| Resource {
+            group: kind.group(),
+            version: kind.row().version,
+            kind: kind.kind(),
+            plural: kind.resource(),
+            namespaced: kind.is_namespaced(),
+            verbs: kind.row().verbs,
+            subresources,
+        })
+        .collect();
+    make(&resources)
+}
+
+/// Answers a path below `/openapi`.
+///
+/// # Errors
+/// 404 for what is not served.
+pub fn document(
+    version: &str,
+    path: &str,
+    info: &RequestInfo,
+    headers: &HeaderMap,
+) -> Result<Response<Body>> {
+    match version {
+        "v2" => Ok(second(headers)),
+        "v3" => third(path, info, headers),
+        _ => Err(Error::unknown_path()),
+    }
+}
+
+fn third(path: &str, info: &RequestInfo, headers: &HeaderMap) -> Result<Response<Body>> {
+    let rest = path.trim_start_matches("/openapi/v3").trim_start_matches('/');
+    if rest.is_empty() {
+        let documents = V3.iter().map(|(path, document)| (path.as_str(), document.hash.as_str()));
+        return Ok(text(StatusCode::OK, JSON, v3::index(documents)));
+    }
+    let document = V3.get(rest).ok_or_else(Error::unknown_path)?;
+    let etag = format!("\"{}\"", document.hash);
+    if headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == etag.as_bytes()) {
+        return Ok(text(StatusCode::NOT_MODIFIED, JSON, Bytes::new()));
+    }
+    let bytes = document.bytes.get_or_init(|| {
+        let (group, version) = (document.group, document.version);
+        with_resources(Some((group, version)), |resources| {
+            Bytes::from(v3::document(schema::builtin(), group, version, resources))
+        })
+    });
+    let mut response = text(StatusCode::OK, JSON, bytes.clone());
+    if let Ok(value) = HeaderValue::from_str(&etag) {
+        response.headers_mut().insert(ETAG, value);
+    }
+    if info.query.get("hash") == Some(document.hash.as_str()) {
+        let forever = HeaderValue::from_static("public, immutable");
+        response.headers_mut().insert(CACHE_CONTROL, forever);
+    }
+    Ok(response)
+}
+
+fn second(headers: &HeaderMap) -> Response<Body> {
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let value = || with_resources(None, |resources| v2::document(schema::builtin(), resources));
+    if accept.contains("proto-openapi") {
+        let bytes = V2_PROTOBUF.get_or_init(|| Bytes::from(v2::to_protobuf(&value())));
+        return text(StatusCode::OK, v2::PROTOBUF_MEDIA_TYPE, bytes.clone());
+    }
+    let bytes = V2_JSON.get_or_init(|| Bytes::from(value().to_string()));
+    text(StatusCode::OK, JSON, bytes.clone())
+}

@@ -1,0 +1,78 @@
+//! `meta.k8s.io/v1 Table`: what `kubectl get` prints.
+
+use machinery::metadata::Metadata;
+use serde_json::{Value, json};
+
+use super::partial;
+use crate::kinds::Kind;
+use crate::verbs::Request;
+use crate::verbs::list::Listed;
+
+/// What a row carries beside its cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Include {
+    /// Nothing.
+    None,
+    /// The metadata; the default.
+    Metadata,
+    /// The whole object.
+    Object,
+}
+
+impl Include {
+    /// Reads `includeObject`.
+    pub fn of(request: &Request) -> Self {
+        match request.info.query.get("includeObject") {
+            Some("None") => Self::None,
+            Some("Object") => Self::Object,
+            _ => Self::Metadata,
+        }
+    }
+}
+
+/// The Table of one object.
+pub fn one(request: &Request, object: &Value, now: jiff::Timestamp) -> Value {
+    let metadata = json!({"resourceVersion": Metadata::of(object).resource_version()});
+    table(request.kind, vec![row(request.kind, object.clone(), Include::of(request), now)], metadata, true)
+}
+
+/// The Table of a collection.
+pub fn many(request: &Request, listed: &Listed, metadata: Value, now: jiff::Timestamp) -> Value {
+    let include = Include::of(request);
+    let kind = request.kind;
+    let rows = listed.objects.iter().map(|object| row(kind, kind.value(object), include, now)).collect();
+    table(kind, rows, metadata, true)
+}
+
+/// A Table with these rows; `with_columns` says whether the columns are described.
+pub fn table(kind: Kind, rows: Vec<Value>, metadata: Value, with_columns: bool) -> Value {
+    let columns: Vec<Value> =
+        if with_columns { kind.row().columns.iter().map(column).collect() } else { Vec::new() };
+    json!({
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": metadata,
+        "columnDefinitions": columns,
+        "rows": rows,
+    })
+}
+
+fn column(column: &resources::columns::Column) -> Value {
+    json!({
+        "name": column.name,
+        "type": column.r#type,
+        "format": column.format,
+        "description": column.description,
+        "priority": column.priority,
+    })
+}
+
+/// One row of a Table.
+pub fn row(kind: Kind, object: Value, include: Include, now: jiff::Timestamp) -> Value {
+    let cells: Vec<Value> = kind.row().columns.iter().map(|column| (column.cell)(&object, now)).collect();
+    match include {
+        Include::None => json!({"cells": cells}),
+        Include::Metadata => json!({"cells": cells, "object": partial(object)}),
+        Include::Object => json!({"cells": cells, "object": object}),
+    }
+}

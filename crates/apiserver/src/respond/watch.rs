@@ -1,0 +1,121 @@
+//! Events of a watch in the form the client asked for.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use base::Clock;
+use bytes::{BufMut, Bytes, BytesMut};
+use serde_json::{Value, json};
+
+use super::table::{self, Include};
+use super::{partial, protobuf};
+use crate::cache::{CachedObject, EventType};
+use crate::codec;
+use crate::kinds::Kind;
+use crate::negotiate::{Format, View};
+use crate::status::Error;
+use crate::verbs::Request;
+
+/// Turns events into frames.
+#[derive(Debug)]
+pub struct Encoder {
+    kind: Kind,
+    view: View,
+    is_protobuf: bool,
+    include: Include,
+    /// Ages in tables are since creation.
+    clock: Clock,
+    /// Columns are described once per watch.
+    columns_sent: AtomicBool,
+}
+
+impl Encoder {
+    /// The encoder that a request asks for.
+    pub fn new(request: &Request, clock: Clock) -> Self {
+        Self {
+            clock,
+            kind: request.kind,
+            view: request.accept.view,
+            is_protobuf: request.accept.format == Format::Protobuf && request.accept.view == View::Object,
+            include: Include::of(request),
+            columns_sent: AtomicBool::new(false),
+        }
+    }
+
+    /// One event. A DELETED that a selector makes carries the event's revision.
+    pub fn event(&self, event_type: EventType, object: &CachedObject, revision: u64) -> Bytes {
+        let moved;
+        let object = if event_type == EventType::Deleted && object.revision != revision {
+            moved = object.at_revision(revision);
+            &moved
+        } else {
+            object
+        };
+        if self.is_protobuf
+            && let Some(body) = protobuf::object(self.kind, object)
+        {
+            return codec::protobuf_watch_event(event_type.as_str(), &body);
+        }
+        match self.view {
+            View::Object => json_event(event_type.as_str(), &self.kind.json(object)),
+            View::Metadata => {
+                json_event(event_type.as_str(), partial(self.kind.value(object)).to_string().as_bytes())
+            }
+            View::Table => {
+                let row = table::row(self.kind, self.kind.value(object), self.include, self.clock.now());
+                json_event(event_type.as_str(), self.table(vec![row], object.revision).to_string().as_bytes())
+            }
+        }
+    }
+
+    /// A bookmark: everything up to `revision` was delivered.
+    pub fn bookmark(&self, revision: u64, ends_initial_events: bool) -> Bytes {
+        let mut metadata = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
+        if ends_initial_events {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let object = match self.view {
+            View::Object => {
+                json!({"kind": self.kind.kind(), "apiVersion": self.kind.api_version(), "metadata": metadata})
+            }
+            View::Metadata => {
+                json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+            }
+            View::Table => {
+                let object = json!({
+                    "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
+                });
+                self.table(vec![json!({"cells": [], "object": object})], revision)
+            }
+        };
+        self.encode("BOOKMARK", &object)
+    }
+
+    /// The end of the stream, with its reason.
+    pub fn error(&self, error: &Error) -> Bytes {
+        self.encode("ERROR", &error.status())
+    }
+
+    fn encode(&self, event_type: &str, object: &Value) -> Bytes {
+        if self.is_protobuf
+            && let Some(bytes) = codec::encode_protobuf(object)
+        {
+            return codec::protobuf_watch_event(event_type, &bytes);
+        }
+        json_event(event_type, object.to_string().as_bytes())
+    }
+
+    fn table(&self, rows: Vec<Value>, revision: u64) -> Value {
+        let is_first = !self.columns_sent.swap(true, Ordering::Relaxed);
+        table::table(self.kind, rows, json!({"resourceVersion": revision.to_string()}), is_first)
+    }
+}
+
+fn json_event(event_type: &str, object: &[u8]) -> Bytes {
+    let mut out = BytesMut::with_capacity(object.len() + 40);
+    out.put_slice(br#"{"type":""#);
+    out.put_slice(event_type.as_bytes());
+    out.put_slice(br#"","object":"#);
+    out.put_slice(object);
+    out.put_slice(b"}\n");
+    out.freeze()
+}

@@ -1,0 +1,242 @@
+//! Starts an API server: loads the cache, listens, serves, drains.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Clock, Random, Tasks};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use rustls::RootCertStore;
+use rustls::server::WebPkiClientVerifier;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use store::{Store, StoreError};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tower::ServiceExt;
+use tracing::{debug, info, warn};
+
+use crate::admission::service_addresses::Allocator;
+use crate::api::{Api, Config};
+use crate::cache::{Cache, feed};
+use crate::door::Door;
+use crate::kinds::Kind;
+use crate::kubelet_client::KubeletClient;
+use crate::metrics::Metrics;
+use crate::security::{Peer, Security};
+use crate::service::ApiService;
+use crate::trace::Trace;
+
+/// How long a handshake may take.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long connections get to finish at shutdown.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why a server did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The store could not be read.
+    #[error("cannot read the store")]
+    Store(#[from] StoreError),
+    /// The address could not be taken.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// Which address.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Certificates or keys are not usable.
+    #[error("cannot set up TLS: {0}")]
+    Tls(String),
+}
+
+/// A running API server.
+pub struct ApiServer {
+    api: Arc<Api>,
+    address: Option<SocketAddr>,
+}
+
+impl ApiServer {
+    /// The in-process entrance; put an [`auth::UserInfo`] into the requests' extensions.
+    pub fn service(&self) -> ApiService {
+        ApiService::new(Arc::clone(&self.api))
+    }
+
+    /// Where it listens, if it does.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// Waits until the bootstrap objects are there.
+    pub async fn ready(&self) {
+        self.api.wait_bootstrapped().await;
+    }
+}
+
+/// Starts a server; it runs in `tasks` until these stop.
+///
+/// # Errors
+/// As [`StartError`].
+pub async fn start(
+    config: Config,
+    store: Arc<dyn Store>,
+    tasks: Tasks,
+    clock: Clock,
+    random: Random,
+) -> Result<ApiServer, StartError> {
+    let cache = Arc::new(Cache::new(Arc::clone(&store)));
+    for kind in Kind::all().filter(|kind| kind.row().is_stored()) {
+        cache.resource(kind.row().storage_prefix);
+    }
+    feed::load(&cache, store.as_ref()).await?;
+    let trace = Arc::new(Trace::new(clock.clone()));
+    let security = Arc::new(Security::new(&config).map_err(StartError::Tls)?);
+    security.load(&cache);
+    let listener = match config.bind {
+        Some(address) => {
+            let listener = TcpListener::bind(address).await;
+            Some(listener.map_err(|source| StartError::Listen { address, source })?)
+        }
+        None => None,
+    };
+    let acceptor = if listener.is_some() { Some(acceptor(&config)?) } else { None };
+    let api = Arc::new(Api {
+        services: Allocator::new(config.service_cidr, config.node_ports),
+        kubelets: KubeletClient::new(&config),
+        security: Arc::clone(&security),
+        door: Door::new(Arc::clone(&store)),
+        metrics: Metrics::default(),
+        state: crate::api::State::new(config.requests_in_flight_max),
+        cache: Arc::clone(&cache),
+        trace: Arc::clone(&trace),
+        tasks: tasks.clone(),
+        config,
+        clock,
+        random,
+    });
+    api.services.load(&api);
+    tasks.spawn("watch-cache", feed::follow(cache, store, trace, security));
+    let bootstrap = Arc::clone(&api);
+    tasks.spawn("bootstrap", async move {
+        crate::bootstrap::run_until_done(&bootstrap).await;
+        crate::bootstrap::follow(&bootstrap).await;
+    });
+    let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
+    if let (Some(listener), Some(acceptor)) = (listener, acceptor) {
+        info!(address = %address.map(|a| a.to_string()).unwrap_or_default(), "serving");
+        tasks.spawn_to_end("listener", listen(Arc::clone(&api), listener, acceptor));
+    }
+    Ok(ApiServer { api, address })
+}
+
+fn acceptor(config: &Config) -> Result<TlsAcceptor, StartError> {
+    let failed = |failure: &dyn std::fmt::Display| StartError::Tls(failure.to_string());
+    let chain = CertificateDer::pem_slice_iter(&config.certificate_pem)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|failure| failed(&failure))?;
+    let key = PrivateKeyDer::from_pem_slice(&config.key_pem).map_err(|failure| failed(&failure))?;
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(&config.client_ca_pem) {
+        let certificate = certificate.map_err(|failure| failed(&failure))?;
+        roots.add(certificate).map_err(|failure| failed(&failure))?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+        .allow_unauthenticated()
+        .build()
+        .map_err(|failure| failed(&failure))?;
+    let mut server = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|failure| failed(&failure))?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(chain, key)
+        .map_err(|failure| failed(&failure))?;
+    server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(server)))
+}
+
+/// Accepts connections until the tasks stop, then lets those under way finish.
+async fn listen(api: Arc<Api>, listener: TcpListener, acceptor: TlsAcceptor) {
+    let graceful = GracefulShutdown::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = api.tasks.stopping() => break,
+        };
+        match accepted {
+            Ok((stream, address)) => {
+                let watcher = graceful.watcher();
+                let (api, acceptor) = (Arc::clone(&api), acceptor.clone());
+                let tasks = api.tasks.clone();
+                tasks.spawn_to_end("connection", connection(api, stream, address, acceptor, watcher));
+            }
+            Err(failure) => {
+                warn!(%failure, "cannot accept a connection");
+                // Out of descriptors, most likely: give others the time to end.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+    drop(listener);
+    if tokio::time::timeout(DRAIN_TIMEOUT, graceful.shutdown()).await.is_err() {
+        warn!("connections were cut at shutdown");
+    }
+}
+
+async fn connection(
+    api: Arc<Api>,
+    stream: TcpStream,
+    address: SocketAddr,
+    acceptor: TlsAcceptor,
+    watcher: hyper_util::server::graceful::Watcher,
+) {
+    if let Err(failure) = stream.set_nodelay(true) {
+        debug!(%failure, "cannot set TCP_NODELAY");
+    }
+    let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream));
+    let stream = match handshake.await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(failure)) => return debug!(%failure, %address, "TLS handshake failed"),
+        Err(_) => return debug!(%address, "TLS handshake took too long"),
+    };
+    let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+    let peer = Peer {
+        certificate: certificate.map(|certificate| Arc::new(certificate.clone().into_owned())),
+        address: Some(address),
+    };
+    let service = ApiService::new(Arc::clone(&api)).map_request(
+        move |mut request: http::Request<hyper::body::Incoming>| {
+            request.extensions_mut().insert(peer.clone());
+            request
+        },
+    );
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(Duration::from_secs(30));
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(1000)
+        .keep_alive_interval(Duration::from_secs(30));
+    let serving =
+        builder.serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(service));
+    let serving = watcher.watch(serving.into_owned());
+    tokio::select! {
+        served = serving => {
+            if let Err(failure) = served {
+                debug!(%failure, %address, "connection ended");
+            }
+        }
+        () = cut(&api.tasks) => debug!(%address, "connection cut"),
+    }
+}
+
+/// Ends when the drain's time is over.
+async fn cut(tasks: &Tasks) {
+    tasks.stopping().await;
+    tokio::time::sleep(DRAIN_TIMEOUT).await;
+}

@@ -1,0 +1,288 @@
+//! The API as one tower service: what hyper serves over TLS, and what in-process clients call.
+//!
+//! In-process callers put an [`auth::UserInfo`] into the request's extensions; the server never copies extensions
+//! from the wire, so nobody outside can.
+
+use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use auth::UserInfo;
+use bytes::{Buf, Bytes, BytesMut};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::{HeaderMap, Method, Request as HttpRequest, Response, StatusCode};
+use http_body::Body as _;
+use http_body_util::BodyExt;
+use tower::Service;
+use tracing::error;
+
+use crate::api::Api;
+use crate::kinds::Kind;
+use crate::metrics::{RequestLabels, VerbLabels};
+use crate::negotiate::Accept;
+use crate::request_info::{RequestInfo, Verb};
+use crate::respond::{self, Body, BoxError};
+use crate::security::Peer;
+use crate::status::{Error, Result};
+use crate::verbs::{self, Request};
+use crate::{discovery, health, openapi};
+
+/// The longest body that is read, in bytes.
+pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+/// Names the revision that made a client act.
+pub const CAUSE_HEADER: &str = "knarr-cause";
+
+/// A request's body, whatever it came from.
+type RequestBody = Body;
+
+/// The service. Cloning shares the server.
+#[derive(Clone)]
+pub struct ApiService {
+    api: Arc<Api>,
+}
+
+impl ApiService {
+    /// The service of a server.
+    pub fn new(api: Arc<Api>) -> Self {
+        Self { api }
+    }
+}
+
+impl<B> Service<HttpRequest<B>> for ApiService
+where
+    B: http_body::Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, std::result::Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<std::result::Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: HttpRequest<B>) -> Self::Future {
+        let api = Arc::clone(&self.api);
+        let request = request.map(|body| {
+            body.map_err(Into::into)
+                .map_frame(|frame| frame.map_data(|mut data| data.copy_to_bytes(data.remaining())))
+                .boxed_unsync()
+        });
+        answer_or_recover(api, request)
+    }
+}
+
+/// Answers, also when a handler panics.
+fn answer_or_recover(
+    api: Arc<Api>,
+    request: HttpRequest<RequestBody>,
+) -> BoxFuture<'static, std::result::Result<Response<Body>, Infallible>> {
+    Box::pin(async move {
+        let answered = AssertUnwindSafe(answer(&api, request)).catch_unwind().await;
+        Ok(answered.unwrap_or_else(|_| {
+            error!("a request panicked");
+            respond::error(&Error::internal("the request could not be handled"), None)
+        }))
+    })
+}
+
+/// Everything that happens to a request, with its metrics.
+async fn answer(api: &Api, http: HttpRequest<RequestBody>) -> Response<Body> {
+    let start = Instant::now();
+    let info = RequestInfo::parse(http.method(), http.uri().path(), http.uri().query());
+    let accept = Accept::of(http.headers());
+    let found = info.resource.as_ref().and_then(|r| Kind::find(&r.group, &r.version, &r.resource));
+    let verb = info.resource.as_ref().map(|r| r.verb);
+    let response = match handle(api, http, info, found).await {
+        Ok(response) => response,
+        Err(failure) => respond::error(&failure, accept.ok()),
+    };
+    let labels = RequestLabels {
+        verb: verb.map_or("OTHER", metric_verb),
+        group: found.map_or("", |kind| kind.group()),
+        version: found.map_or("", |kind| kind.row().version),
+        resource: found.map_or("", |kind| kind.resource()),
+        code: response.status().as_u16(),
+    };
+    let verb_labels = VerbLabels { verb: labels.verb, resource: labels.resource };
+    api.metrics.requests.get_or_create(&labels).inc();
+    api.metrics.durations.get_or_create(&verb_labels).observe(start.elapsed().as_secs_f64());
+    response
+}
+
+fn metric_verb(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Get => "GET",
+        Verb::List => "LIST",
+        Verb::Watch => "WATCH",
+        Verb::Create => "POST",
+        Verb::Update => "PUT",
+        Verb::Patch => "PATCH",
+        Verb::Delete => "DELETE",
+        Verb::DeleteCollection => "DELETECOLLECTION",
+    }
+}
+
+async fn handle(
+    api: &Api,
+    mut http: HttpRequest<RequestBody>,
+    info: RequestInfo,
+    kind: Option<Kind>,
+) -> Result<Response<Body>> {
+    let user = authenticate(api, &mut http, &info)?;
+    let is_long = is_long_running(&info);
+    let _place = if is_long { None } else { Some(api.place().await?) };
+    api.security.authorize(&user, &info)?;
+    let Some(resource) = info.resource.clone() else {
+        return other(api, http, &info).await;
+    };
+    let Some(kind) = kind else { return Err(Error::unknown_path()) };
+    let accept = Accept::of(http.headers())?;
+    let cause = header(http.headers(), CAUSE_HEADER).and_then(|text| text.parse().ok()).unwrap_or(0);
+    let is_stream = crate::kubelet_client::is_stream(&resource);
+    let upgrade = is_stream.then(|| hyper::upgrade::on(&mut http));
+    let (parts, body) = http.into_parts();
+    let body = if resource.verb.is_write() && !is_stream { read(body).await? } else { Bytes::new() };
+    let request = Request {
+        info,
+        resource,
+        kind,
+        user,
+        headers: parts.headers,
+        accept,
+        body,
+        received_us: api.clock.now().as_microsecond(),
+        cause,
+    };
+    if let Some(upgrade) = upgrade {
+        return crate::kubelet_client::stream(api, &request, upgrade).await;
+    }
+    let answer = verbs::run(api, &request).await?;
+    Ok(respond::answer(&request, answer, api.clock.now()))
+}
+
+/// Who asks: an in-process identity, a client certificate, a token, or nobody.
+fn authenticate(api: &Api, http: &mut HttpRequest<RequestBody>, info: &RequestInfo) -> Result<UserInfo> {
+    let peer = http.extensions().get::<Peer>().cloned();
+    let user = match http.extensions_mut().remove::<UserInfo>() {
+        // Connections from outside carry a `Peer`; what they bring in extensions counts for nothing.
+        Some(user) if peer.is_none() => Some(user),
+        _ => api.security.authenticate(api, http.headers(), peer.as_ref())?,
+    };
+    match user {
+        Some(user) => api.security.impersonate(user, http.headers()),
+        None if is_public(info) => Ok(UserInfo::anonymous()),
+        None => Err(Error::unauthorized()),
+    }
+}
+
+/// Paths that anybody may see.
+pub fn is_public(info: &RequestInfo) -> bool {
+    let path = info.path.trim_end_matches('/');
+    let first = path.split('/').nth(1).unwrap_or_default();
+    info.method == Method::GET && matches!(first, "healthz" | "livez" | "readyz" | "version")
+}
+
+fn is_long_running(info: &RequestInfo) -> bool {
+    let Some(resource) = &info.resource else { return false };
+    resource.verb == Verb::Watch || crate::kubelet_client::is_stream(resource)
+}
+
+/// What is no resource: health, discovery, schemas, metrics, traces.
+async fn other(api: &Api, http: HttpRequest<RequestBody>, info: &RequestInfo) -> Result<Response<Body>> {
+    let path = info.path.trim_end_matches('/');
+    let mut parts = path.split('/').skip(1);
+    let (first, second, third) = (parts.next(), parts.next(), parts.next());
+    match (first.unwrap_or_default(), second, third) {
+        (endpoint @ ("healthz" | "livez" | "readyz"), _, _) => {
+            let rest = path.splitn(3, '/').nth(2).unwrap_or_default();
+            Ok(health::health(api, info, endpoint, rest))
+        }
+        ("version", None, _) => Ok(health::version()),
+        ("metrics", None, _) => {
+            let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            Ok(respond::text(StatusCode::OK, content_type, api.metrics.render()))
+        }
+        ("openapi", Some(version), _) => openapi::document(version, path, info, http.headers()),
+        (".well-known", Some("openid-configuration"), None) => {
+            Ok(respond::json(StatusCode::OK, &api.security.openid_configuration()))
+        }
+        ("openid", Some("v1"), Some("jwks")) => {
+            Ok(respond::json(StatusCode::OK, &api.security.tokens().jwks()))
+        }
+        ("debug", Some("knarr"), Some("trace")) => {
+            let kind = info.query.get("resource").and_then(kind_of_resource);
+            Ok(respond::json(
+                StatusCode::OK,
+                &api.trace.chain(&info.query, kind.map(|kind| kind.row().storage_prefix))?,
+            ))
+        }
+        ("debug", Some("knarr"), Some("spans")) if info.method == Method::POST => {
+            api.trace.report(&read(http.into_body()).await?)?;
+            Ok(respond::json(StatusCode::OK, &crate::status::success(serde_json::Value::Null)))
+        }
+        ("", None, _) => Ok(respond::json(StatusCode::OK, &root_paths())),
+        _ => discovery::discover(&info.path, http.headers()).ok_or_else(Error::unknown_path),
+    }
+}
+
+/// A kind by plural, singular, short name or `plural.group`.
+fn kind_of_resource(text: &str) -> Option<Kind> {
+    Kind::all().find(|kind| {
+        let row = kind.row();
+        row.plural == text
+            || row.singular == text
+            || row.short_names.contains(&text)
+            || row.group_resource() == text
+    })
+}
+
+fn root_paths() -> serde_json::Value {
+    let mut paths: Vec<String> = [
+        "/api",
+        "/api/v1",
+        "/apis",
+        "/healthz",
+        "/livez",
+        "/metrics",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/readyz",
+        "/version",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    for kind in Kind::all().filter(|kind| !kind.group().is_empty()) {
+        let path = format!("/apis/{}", kind.api_version());
+        if !paths.contains(&path) {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    serde_json::json!({ "paths": paths })
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+/// Reads a body up to [`BODY_BYTES_MAX`].
+async fn read(mut body: RequestBody) -> Result<Bytes> {
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Error::bad_request("the body of the request broke off"))?;
+        let Ok(data) = frame.into_data() else { continue };
+        if whole.len() + data.len() > BODY_BYTES_MAX {
+            return Err(Error::too_large_body(BODY_BYTES_MAX));
+        }
+        if whole.is_empty() && body.is_end_stream() {
+            return Ok(data);
+        }
+        whole.extend_from_slice(&data);
+    }
+    Ok(whole.freeze())
+}

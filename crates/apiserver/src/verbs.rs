@@ -1,0 +1,188 @@
+//! The verbs: one file each, and none of them names a kind. Where kinds differ, their row says so.
+//!
+//! A verb takes an authorised [`Request`] and gives an [`Answer`]; `respond` turns that into bytes.
+
+pub mod create;
+pub mod delete;
+pub mod delete_collection;
+pub mod get;
+pub mod list;
+pub mod patch;
+pub mod update;
+pub mod watch;
+
+pub mod decode;
+pub mod options;
+pub mod scale;
+pub mod subresources;
+
+use std::sync::Arc;
+
+use auth::UserInfo;
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use serde_json::{Value, json};
+
+use crate::api::Api;
+use crate::cache::CachedObject;
+use crate::door::{Committed, Refusal};
+use crate::kinds::Kind;
+use crate::negotiate::Accept;
+use crate::request_info::{RequestInfo, ResourceInfo, Verb};
+use crate::respond::Body;
+use crate::status::{Error, Result, Subject};
+
+/// How often a write is tried again when somebody else wrote in between.
+pub const CONFLICT_RETRIES_MAX: usize = 16;
+
+/// An authenticated and authorised request for a resource.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Method, path and query.
+    pub info: RequestInfo,
+    /// The resource part.
+    pub resource: ResourceInfo,
+    /// The kind's row.
+    pub kind: Kind,
+    /// Who.
+    pub user: UserInfo,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// What the client wants.
+    pub accept: Accept,
+    /// The body; empty for reads.
+    pub body: Bytes,
+    /// Unix time of arrival in microseconds.
+    pub received_us: i64,
+    /// The revision that made the client act; 0 if unknown.
+    pub cause: u64,
+}
+
+impl Request {
+    /// The resource, as errors name it.
+    pub fn subject(&self) -> Subject<'_> {
+        self.kind.subject()
+    }
+
+    /// The store's key of the object that the request names.
+    pub fn key(&self) -> String {
+        self.kind.key(&self.resource.namespace, &self.resource.name)
+    }
+
+    /// Whether nothing may be stored.
+    pub fn is_dry_run(&self) -> bool {
+        self.info.query.get("dryRun") == Some("All")
+    }
+
+    /// The first token of `User-Agent`: which component it is.
+    pub fn component(&self) -> &str {
+        let agent = self.headers.get(http::header::USER_AGENT).and_then(|value| value.to_str().ok());
+        agent.unwrap_or_default().split([' ', '/']).next().unwrap_or_default()
+    }
+
+    /// What is stored beside the revision that this request makes.
+    pub fn cause_bytes(&self) -> Bytes {
+        let cause = json!({
+            "parent": self.cause,
+            "component": self.component(),
+            "user": self.user.name,
+            "verb": self.resource.verb.as_str(),
+            "subresource": self.resource.subresource,
+            "at_us": self.received_us,
+        });
+        Bytes::from(cause.to_string())
+    }
+
+    /// The same client asking for something else, for what one request does on behalf of another.
+    #[must_use]
+    pub fn with_resource(&self, kind: Kind, resource: ResourceInfo) -> Self {
+        Self { kind, resource, ..self.clone() }
+    }
+}
+
+/// What a verb answers.
+pub enum Answer {
+    /// One stored object.
+    Object {
+        /// 200 or 201.
+        code: StatusCode,
+        /// The object.
+        object: Arc<CachedObject>,
+        /// For `Warning` headers.
+        warnings: Vec<String>,
+    },
+    /// Something that is not stored: a dry run's result, a Status, a Scale, a review.
+    Value {
+        /// The HTTP status.
+        code: StatusCode,
+        /// The object.
+        value: Value,
+        /// For `Warning` headers.
+        warnings: Vec<String>,
+    },
+    /// A collection.
+    List(list::Listed),
+    /// A finished response: watches, streams.
+    Response(http::Response<Body>),
+}
+
+impl Answer {
+    /// 200 with a value.
+    pub fn value(value: Value) -> Self {
+        Self::Value { code: StatusCode::OK, value, warnings: Vec::new() }
+    }
+}
+
+/// Runs the verb of a request.
+///
+/// # Errors
+/// What the client is told.
+pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
+    if let Some(invalid) = request.info.query.get("dryRun").filter(|value| *value != "All") {
+        return Err(Error::bad_request(format!(
+            "Invalid value: [{invalid:?}]: dryRun: Unsupported value: {invalid:?}: supported values: \"All\""
+        )));
+    }
+    if !request.resource.subresource.is_empty() {
+        return subresources::run(api, request).await;
+    }
+    if !request.kind.has_verb(request.resource.verb) {
+        return Err(Error::method_not_allowed());
+    }
+    match request.resource.verb {
+        Verb::Get => get::get(api, request).await,
+        Verb::List => list::list(api, request).await,
+        Verb::Watch => watch::watch(api, request).await,
+        Verb::Create => create::create(api, request).await,
+        Verb::Update => update::update(api, request).await,
+        Verb::Patch => patch::patch(api, request).await,
+        Verb::Delete => delete::delete(api, request).await,
+        Verb::DeleteCollection => delete_collection::delete_collection(api, request).await,
+    }
+}
+
+/// The object under `key`, as of now.
+///
+/// # Errors
+/// 404, or 504 when the cache lags.
+pub async fn current(api: &Api, request: &Request, key: &str) -> Result<Arc<CachedObject>> {
+    api.cache.fresh().await?;
+    request
+        .kind
+        .cache(api)
+        .get(key)
+        .ok_or_else(|| Error::not_found(request.subject(), &request.resource.name))
+}
+
+/// Answers with what was committed.
+pub fn answer(code: StatusCode, committed: Committed, warnings: Vec<String>) -> Answer {
+    Answer::Object { code, object: committed.object, warnings }
+}
+
+/// Turns a refusal that is not tried again into an error.
+pub fn refused(refusal: Refusal, subject: Subject<'_>, name: &str) -> Error {
+    match refusal {
+        Refusal::Conflict(_) => Error::modified(subject, name),
+        Refusal::Failed(error) => error,
+    }
+}

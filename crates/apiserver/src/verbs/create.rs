@@ -1,0 +1,158 @@
+//! POST: a new object.
+
+use http::StatusCode;
+use machinery::metadata::{self, Metadata};
+use serde_json::Value;
+
+use super::{Answer, Request, answer, decode, refused};
+use crate::admission::{self, Operation};
+use crate::api::Api;
+use crate::door::{Committed, Refusal};
+use crate::status::{Error, Result, Subject};
+
+/// The longest prefix of a generated name; the rest is chance.
+const GENERATED_PREFIX_BYTES_MAX: usize = 58;
+/// How many characters of chance a generated name ends with.
+const GENERATED_SUFFIX_LEN: usize = 5;
+/// How often another generated name is tried.
+const GENERATED_NAME_TRIES: usize = 8;
+
+/// Creates the object in the body.
+///
+/// # Errors
+/// What the client is told.
+pub async fn create(api: &Api, request: &Request) -> Result<Answer> {
+    let decoded = decode::body(request)?;
+    let mut warnings = decoded.warnings;
+    if !request.kind.row().is_stored() {
+        return crate::reviews::review(api, request, decoded.object).await;
+    }
+    let (committed, mut more) = create_object(api, request, decoded.object).await?;
+    warnings.append(&mut more);
+    Ok(answer(StatusCode::CREATED, committed, warnings))
+}
+
+/// Creates an object, through admission; answers it with the strategy's warnings.
+///
+/// # Errors
+/// What the client is told.
+pub async fn create_object(
+    api: &Api,
+    request: &Request,
+    mut object: Value,
+) -> Result<(Committed, Vec<String>)> {
+    take_identity(request, &mut object)?;
+    let is_generated =
+        Metadata::of(&object).name().is_empty() && !Metadata::of(&object).generate_name().is_empty();
+    if !Metadata::of(&object).resource_version().is_empty() {
+        return Err(Error::bad_request("resourceVersion should not be set on objects to be created"));
+    }
+    admission::wait_for_prerequisites(api, request, &object).await?;
+    for attempt in 1.. {
+        let mut candidate = object.clone();
+        if is_generated {
+            generate_name(api, &mut candidate);
+        }
+        match create_once(api, request, candidate).await {
+            Err(error)
+                if is_generated && error.reason == "AlreadyExists" && attempt < GENERATED_NAME_TRIES => {}
+            other => return other,
+        }
+    }
+    Err(Error::internal("no name could be generated"))
+}
+
+async fn create_once(api: &Api, request: &Request, mut object: Value) -> Result<(Committed, Vec<String>)> {
+    let strategy = request.kind.strategy();
+    crate::codec::default(request.kind, &mut object);
+    let mut object = admission::mutate(api, request, Operation::Create, object, None)?;
+    crate::codec::default(request.kind, &mut object);
+    strategy.begin_create(&mut object);
+    fill_system_metadata(api, &mut object);
+    let warnings = (strategy.warnings)(&object);
+    let admitted = admission::admit(api, request, Operation::Create, object, None)?;
+    let name = admitted.name().to_owned();
+    if request.is_dry_run() {
+        if request.kind.cache(api).get(admitted.key()).is_some() {
+            return Err(already_exists(request, &name));
+        }
+        return Ok((admitted.as_if_committed(0)?, warnings));
+    }
+    match api.door.create(&admitted, request.cause_bytes()).await {
+        Ok(committed) => Ok((committed, warnings)),
+        Err(Refusal::Conflict(_)) => {
+            admission::undo(api, &admitted);
+            Err(already_exists(request, &name))
+        }
+        Err(refusal) => {
+            admission::undo(api, &admitted);
+            Err(refused(refusal, request.subject(), &name))
+        }
+    }
+}
+
+fn already_exists(request: &Request, name: &str) -> Error {
+    Error::already_exists(Subject { group: request.kind.group(), resource: request.kind.resource() }, name)
+}
+
+/// Namespace and name come from the URL; the body must agree.
+fn take_identity(request: &Request, object: &mut Value) -> Result<()> {
+    take_namespace(request, object)?;
+    if !request.resource.name.is_empty() {
+        let name = Metadata::of(object).name();
+        if !name.is_empty() && name != request.resource.name {
+            return Err(name_mismatch(name, &request.resource.name));
+        }
+        metadata::set(object, "name", request.resource.name.as_str());
+    }
+    Ok(())
+}
+
+/// The namespace of the URL goes into the object.
+///
+/// # Errors
+/// 400 if the object says another one.
+pub fn take_namespace(request: &Request, object: &mut Value) -> Result<()> {
+    let sent = Metadata::of(object).namespace();
+    if !request.kind.is_namespaced() {
+        metadata::remove(object, "namespace");
+        return Ok(());
+    }
+    let namespace = request.resource.namespace.as_str();
+    if namespace.is_empty() {
+        return Err(Error::bad_request("an empty namespace may not be set during creation"));
+    }
+    if !sent.is_empty() && sent != namespace {
+        return Err(Error::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    metadata::set(object, "namespace", namespace);
+    Ok(())
+}
+
+/// 400: URL and body disagree about the name.
+pub fn name_mismatch(object: &str, url: &str) -> Error {
+    Error::bad_request(format!(
+        "the name of the object ({object}) does not match the name on the URL ({url})"
+    ))
+}
+
+fn generate_name(api: &Api, object: &mut Value) {
+    let mut base = Metadata::of(object).generate_name().to_owned();
+    let mut cut = base.len().min(GENERATED_PREFIX_BYTES_MAX);
+    while !base.is_char_boundary(cut) {
+        cut -= 1;
+    }
+    base.truncate(cut);
+    metadata::set(object, "name", format!("{base}{}", api.random.name_suffix(GENERATED_SUFFIX_LEN)));
+}
+
+fn fill_system_metadata(api: &Api, object: &mut Value) {
+    metadata::set(object, "uid", api.random.uuid());
+    metadata::set(object, "creationTimestamp", metadata::time(api.clock.now()));
+    for name in ["selfLink", "managedFields"] {
+        metadata::remove(object, name);
+    }
+    super::update::drop_empty_metadata(object);
+}

@@ -1,0 +1,31 @@
+//! GET of one object: the cache's bytes.
+
+use http::StatusCode;
+
+use super::{Answer, Request};
+use crate::api::Api;
+use crate::status::{Error, Result};
+
+/// Reads one object. `resourceVersion=0` takes what is there; N waits for N; nothing waits for everything that was
+/// committed before.
+///
+/// # Errors
+/// 404, or 504 when the revision asked for does not come.
+pub async fn get(api: &Api, request: &Request) -> Result<Answer> {
+    match request.info.query.get("resourceVersion") {
+        Some("0") => {}
+        Some(text) => {
+            let revision = super::list::parse_revision(text)?;
+            api.cache.reached(revision).await?;
+        }
+        None => {
+            api.cache.fresh().await?;
+        }
+    }
+    let object = request
+        .kind
+        .cache(api)
+        .get(&request.key())
+        .ok_or_else(|| Error::not_found(request.subject(), &request.resource.name))?;
+    Ok(Answer::Object { code: StatusCode::OK, object, warnings: Vec::new() })
+}

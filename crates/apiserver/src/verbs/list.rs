@@ -1,0 +1,176 @@
+//! LIST: a picture of a collection at one revision, whole or in pages.
+//!
+//! Pages after the first are taken from the same revision, by rolling today's state back; when that is no longer
+//! possible the client is told with 410 and gets a token to go on inconsistently, as upstream does.
+//! Source: `k8s.io/apiserver/pkg/storage` (`continue.go`), KEP-365, KEP-2340.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+
+use super::{Answer, Request};
+use crate::api::Api;
+use crate::cache::{CachedObject, Filter, Listing};
+use crate::status::{Error, Result};
+
+/// A collection, or a page of it.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// In key order.
+    pub objects: Vec<Arc<CachedObject>>,
+    /// The revision it is a picture of.
+    pub revision: u64,
+    /// Where the next page starts.
+    pub continue_token: Option<String>,
+    /// How many objects follow this page; unknown with selectors.
+    pub remaining: Option<usize>,
+}
+
+/// Upstream's continue token.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Continue {
+    v: String,
+    rv: i64,
+    start: String,
+}
+
+const TOKEN_VERSION: &str = "meta.k8s.io/v1";
+
+/// Reads a collection.
+///
+/// # Errors
+/// 400 for contradictory options, 410 for revisions that are gone, 504 for such that do not come.
+pub async fn list(api: &Api, request: &Request) -> Result<Answer> {
+    let query = &request.info.query;
+    let filter = Filter::of(request.kind.clone(), &request.resource, query)?;
+    let limit = usize::try_from(query.number("limit")?.unwrap_or(0)).unwrap_or(0);
+    let token = query.get("continue").map(decode_token).transpose()?;
+    let listing = match &token {
+        Some(token) => page_source(api, request, &filter, token).await?,
+        None => first_source(api, request, &filter).await?,
+    };
+    Ok(Answer::List(page(listing, &filter, limit, token.as_ref())))
+}
+
+async fn first_source(api: &Api, request: &Request, filter: &Filter) -> Result<Listing> {
+    let query = &request.info.query;
+    let version = query.get("resourceVersion");
+    let cache = request.kind.cache(api);
+    let exact = match (query.get("resourceVersionMatch"), version) {
+        (None | Some("NotOlderThan"), _) => false,
+        (Some("Exact"), Some(text)) if text != "0" => true,
+        (Some("Exact"), _) => {
+            return Err(Error::bad_request(
+                "resourceVersionMatch: Forbidden: resourceVersionMatch \"Exact\" is forbidden for resourceVersion \"0\" or unset",
+            ));
+        }
+        (Some(other), _) => {
+            return Err(Error::bad_request(format!(
+                "resourceVersionMatch: Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\""
+            )));
+        }
+    };
+    let complete = match version {
+        Some("0") => api.cache.revision(),
+        Some(text) => api.cache.reached(parse_revision(text)?).await?,
+        None => api.cache.fresh().await?,
+    };
+    match (exact, version) {
+        (true, Some(text)) => cache.list_at(&filter.prefix, parse_revision(text)?),
+        _ => Ok(cache.list(&filter.prefix, complete)),
+    }
+}
+
+async fn page_source(api: &Api, request: &Request, filter: &Filter, token: &Continue) -> Result<Listing> {
+    if request.info.query.get("resourceVersion").is_some_and(|version| version != "0") {
+        return Err(Error::bad_request("specifying resource version is not allowed when using continue"));
+    }
+    let cache = request.kind.cache(api);
+    let Ok(revision) = u64::try_from(token.rv) else {
+        let complete = api.cache.fresh().await?;
+        return Ok(cache.list(&filter.prefix, complete));
+    };
+    api.cache.reached(revision).await?;
+    cache.list_at(&filter.prefix, revision).map_err(|_| {
+        let mut error = Error::expired(
+            "The provided continue parameter is too old to display a consistent list result. You can start a new \
+             list without the continue parameter, or use the continue token in this response to retrieve the \
+             remainder of the results. Continuing with the provided token results in an inconsistent list - objects \
+             that were created, modified, or deleted between the time the first chunk was returned and now may show \
+             up in the list.",
+        );
+        let inconsistent = Continue { rv: -1, ..token.clone() };
+        error.details = serde_json::json!({ "continue": encode_token(&inconsistent) });
+        error
+    })
+}
+
+/// Filters, skips to where the token points, and cuts at the limit.
+fn page(listing: Listing, filter: &Filter, limit: usize, token: Option<&Continue>) -> Listed {
+    let start = token.map(|token| format!("{}{}", filter.prefix, token.start));
+    let revision = listing.revision;
+    let mut objects = listing.objects;
+    if let Some(start) = &start {
+        objects.retain(|object| *object.key >= **start);
+    }
+    if filter.is_selective() || filter.exact_key().is_some() {
+        objects.retain(|object| filter.matches(object));
+    }
+    if limit == 0 || objects.len() <= limit {
+        return Listed { objects, revision, continue_token: None, remaining: None };
+    }
+    let remaining = objects.len() - limit;
+    objects.truncate(limit);
+    let last = objects.last().map(|object| object.key.strip_prefix(&*filter.prefix).unwrap_or_default());
+    let next = Continue {
+        v: TOKEN_VERSION.to_owned(),
+        rv: i64::try_from(revision).unwrap_or(i64::MAX),
+        start: format!("{}\0", last.unwrap_or_default()),
+    };
+    Listed {
+        objects,
+        revision,
+        continue_token: Some(encode_token(&next)),
+        remaining: (!filter.is_selective()).then_some(remaining),
+    }
+}
+
+fn encode_token(token: &Continue) -> String {
+    URL_SAFE_NO_PAD.encode(serde_json::to_vec(token).unwrap_or_default())
+}
+
+fn decode_token(text: &str) -> Result<Continue> {
+    let invalid = || Error::bad_request("continue key is not valid: unable to decode the token");
+    let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|_| invalid())?;
+    let token: Continue = serde_json::from_slice(&bytes).map_err(|_| invalid())?;
+    if token.v != TOKEN_VERSION || token.start.is_empty() {
+        return Err(invalid());
+    }
+    Ok(token)
+}
+
+/// Reads a resourceVersion.
+///
+/// # Errors
+/// 400 if it is no number.
+pub fn parse_revision(text: &str) -> Result<u64> {
+    text.parse().map_err(|_| {
+        Error::bad_request(format!(
+            "Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_continue_token_survives_its_way_through_the_client() {
+        let token = Continue { v: TOKEN_VERSION.into(), rv: 12, start: "a/b\0".into() };
+        assert_eq!(decode_token(&encode_token(&token)).unwrap(), token);
+        assert_eq!(decode_token("!!").unwrap_err().code, http::StatusCode::BAD_REQUEST);
+    }
+}

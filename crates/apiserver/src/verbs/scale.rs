@@ -1,0 +1,98 @@
+//! The `scale` subresource: an `autoscaling/v1` Scale over `spec.replicas`.
+
+use http::StatusCode;
+use machinery::field::{FieldError, Path};
+use machinery::labels;
+use machinery::metadata::Metadata;
+use serde_json::{Value, json};
+
+use super::patch::Patch;
+use super::update::{Part, change};
+use super::{Answer, Request, current, decode};
+use crate::api::Api;
+use crate::request_info::Verb;
+use crate::status::{Error, Result, Subject};
+
+/// Reads or writes the scale of an object.
+///
+/// # Errors
+/// What the client is told.
+pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
+    match request.resource.verb {
+        Verb::Get => {
+            let object = current(api, request, &request.key()).await?;
+            Ok(Answer::value(scale_of(&request.kind.value(&object))))
+        }
+        Verb::Update => {
+            let wanted = decode::body_of(request, "autoscaling/v1", "Scale")?;
+            set(api, request, |_| Ok(wanted.clone())).await
+        }
+        Verb::Patch => {
+            let patch = Patch::of(request)?;
+            set(api, request, |scale| patch.apply_untyped(scale)).await
+        }
+        _ => Err(Error::method_not_allowed()),
+    }
+}
+
+async fn set(api: &Api, request: &Request, wanted: impl Fn(&Value) -> Result<Value>) -> Result<Answer> {
+    let committed = change(api, request, Part::Object, |old| {
+        let before = scale_of(old);
+        let scale = wanted(&before)?;
+        let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
+        if replicas < 0 {
+            let path = Path::new("spec").child("replicas");
+            let errors = vec![FieldError::invalid(&path, replicas, "must be greater than or equal to 0")];
+            let subject = Subject { group: "autoscaling", resource: "Scale" };
+            return Err(Error::invalid(subject, &request.resource.name, &errors));
+        }
+        let mut new = old.clone();
+        let version = Metadata::of(&scale).resource_version();
+        if version == Metadata::of(&before).resource_version() {
+            machinery::metadata::remove(&mut new, "resourceVersion");
+        } else {
+            machinery::metadata::set(&mut new, "resourceVersion", version);
+        }
+        if let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) {
+            spec.insert("replicas".to_owned(), replicas.into());
+        }
+        Ok(new)
+    })
+    .await?;
+    let value = scale_of(&request.kind.value(&committed.object));
+    Ok(Answer::Value { code: StatusCode::OK, value, warnings: Vec::new() })
+}
+
+/// The Scale of an object with `spec.replicas`, `spec.selector` and `status.replicas`.
+pub fn scale_of(object: &Value) -> Value {
+    let metadata = Metadata::of(object);
+    let replicas = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
+    let mut status = json!({"replicas": replicas("/status/replicas")});
+    if let Some(selector) = selector_text(object.pointer("/spec/selector")) {
+        status["selector"] = selector.into();
+    }
+    json!({
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {
+            "name": metadata.name(),
+            "namespace": metadata.namespace(),
+            "uid": metadata.uid(),
+            "resourceVersion": metadata.resource_version(),
+            "creationTimestamp": metadata.get("creationTimestamp").cloned().unwrap_or_default(),
+        },
+        "spec": {"replicas": replicas("/spec/replicas")},
+        "status": status,
+    })
+}
+
+/// The selector as text; ReplicationControllers have a plain map.
+fn selector_text(selector: Option<&Value>) -> Option<String> {
+    let selector = selector?;
+    let is_label_selector =
+        selector.get("matchLabels").is_some() || selector.get("matchExpressions").is_some();
+    if is_label_selector {
+        return labels::Selector::from_label_selector(Some(selector)).ok().map(|s| s.to_string());
+    }
+    Some(labels::Selector::from_labels(selector.as_object()?).to_string())
+}

@@ -1,0 +1,178 @@
+//! PUT: replaces an object. Also the loop that every change of an existing object runs through.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use machinery::metadata::{self, Metadata};
+use serde_json::Value;
+
+use super::options::precondition_failed;
+use super::{Answer, CONFLICT_RETRIES_MAX, Request, answer, current, decode};
+use crate::admission::{self, Operation};
+use crate::api::Api;
+use crate::cache::CachedObject;
+use crate::door::{Committed, Refusal};
+use crate::status::{Error, Result};
+
+/// Which part of the object a write may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Everything but what has a subresource of its own.
+    Object,
+    /// `status`.
+    Status,
+    /// What the subresource's own code changes; nothing is restored.
+    Raw,
+}
+
+/// Replaces the object with the body.
+///
+/// # Errors
+/// What the client is told.
+pub async fn update(api: &Api, request: &Request) -> Result<Answer> {
+    replace(api, request, Part::Object).await
+}
+
+/// Replaces `part` of the object with that of the body.
+///
+/// # Errors
+/// What the client is told.
+pub async fn replace(api: &Api, request: &Request, part: Part) -> Result<Answer> {
+    let decoded = decode::body(request)?;
+    let mut object = decoded.object;
+    super::create::take_namespace(request, &mut object)?;
+    let name = Metadata::of(&object).name().to_owned();
+    if name.is_empty() {
+        return Err(Error::bad_request(format!(
+            "the name of the object (based on the URL) was undeterminable: name must be provided"
+        )));
+    }
+    if name != request.resource.name {
+        return Err(super::create::name_mismatch(&name, &request.resource.name));
+    }
+    let strategy = request.kind.strategy();
+    if Metadata::of(&object).resource_version().is_empty() && !strategy.allow_unconditional_update {
+        let path = machinery::field::Path::new("metadata").child("resourceVersion");
+        let errors =
+            vec![machinery::field::FieldError::invalid(&path, 0_i64, "must be specified for an update")];
+        return Err(Error::invalid(request.kind.kind_subject(), &name, &errors));
+    }
+    let outcome = change(api, request, part, |_| Ok(object.clone())).await;
+    match outcome {
+        Err(error)
+            if error.reason == "NotFound" && strategy.allow_create_on_update && part == Part::Object =>
+        {
+            let mut object = object;
+            metadata::remove(&mut object, "resourceVersion");
+            let (committed, warnings) = super::create::create_object(api, request, object).await?;
+            Ok(answer(StatusCode::CREATED, committed, warnings))
+        }
+        other => Ok(answer(StatusCode::OK, other?, decoded.warnings)),
+    }
+}
+
+/// Changes an existing object: `transform` makes the new object out of the current one (served form), and is called
+/// again when somebody else wrote in between. A resourceVersion in its result is a precondition.
+///
+/// # Errors
+/// What `transform` or admission refuse; 404; 409.
+pub async fn change(
+    api: &Api,
+    request: &Request,
+    part: Part,
+    mut transform: impl FnMut(&Value) -> Result<Value>,
+) -> Result<Committed> {
+    let key = request.key();
+    let mut old = current(api, request, &key).await?;
+    for _ in 0..CONFLICT_RETRIES_MAX {
+        let old_value = request.kind.value(&old);
+        let new = transform(&old_value)?;
+        let is_conditional = check_preconditions(request, &new, &old_value)?;
+        match change_once(api, request, part, (&old, &old_value), new).await {
+            Ok(committed) => return Ok(committed),
+            Err(Refusal::Failed(error)) => return Err(error),
+            Err(Refusal::Conflict(None)) => {
+                return Err(Error::not_found(request.subject(), &request.resource.name));
+            }
+            Err(Refusal::Conflict(Some(_))) if is_conditional => {
+                return Err(Error::modified(request.subject(), &request.resource.name));
+            }
+            Err(Refusal::Conflict(Some(newer))) => old = newer,
+        }
+    }
+    Err(Error::modified(request.subject(), &request.resource.name))
+}
+
+/// Compares uid and resourceVersion of the new object with the old one's; says whether a revision was asked for.
+fn check_preconditions(request: &Request, new: &Value, old: &Value) -> Result<bool> {
+    let (new, old) = (Metadata::of(new), Metadata::of(old));
+    if !new.uid().is_empty() && new.uid() != old.uid() {
+        return Err(precondition_failed(request, old.name(), "UID", new.uid(), old.uid()));
+    }
+    let wanted = new.resource_version();
+    if !wanted.is_empty() && wanted != "0" && wanted != old.resource_version() {
+        return Err(Error::modified(request.subject(), old.name()));
+    }
+    Ok(!wanted.is_empty() && wanted != "0")
+}
+
+async fn change_once(
+    api: &Api,
+    request: &Request,
+    part: Part,
+    (old, old_value): (&Arc<CachedObject>, &Value),
+    mut new: Value,
+) -> Result<Committed, Refusal> {
+    let strategy = request.kind.strategy();
+    crate::codec::default(request.kind, &mut new);
+    let mut new = admission::mutate(api, request, Operation::Update(part), new, Some(old_value))
+        .map_err(Refusal::Failed)?;
+    match part {
+        Part::Object => strategy.begin_update(&mut new, old_value),
+        Part::Status => strategy.begin_status_update(&mut new, old_value),
+        Part::Raw => {}
+    }
+    metadata::set(&mut new, "resourceVersion", Metadata::of(old_value).resource_version());
+    metadata::remove(&mut new, "managedFields");
+    drop_empty_metadata(&mut new);
+    let is_gone = is_ready_to_go(request, &new);
+    let admitted = admission::admit(api, request, Operation::Update(part), new, Some(old_value))
+        .map_err(Refusal::Failed)?;
+    if request.is_dry_run() {
+        return admitted.as_if_committed(old.revision).map_err(Refusal::Failed);
+    }
+    if is_gone {
+        let committed = api.door.remove(&admitted, old.revision, request.cause_bytes()).await?;
+        admission::deleted(api, &request.kind, &committed.object);
+        return Ok(committed);
+    }
+    api.door.replace(&admitted, old, request.cause_bytes()).await
+}
+
+/// Whether a deletion that was asked for is complete with this change: no finalizer holds it any more.
+fn is_ready_to_go(request: &Request, object: &Value) -> bool {
+    let metadata = Metadata::of(object);
+    if !metadata.is_terminating() || !metadata.finalizers().is_empty() {
+        return false;
+    }
+    if request.kind.strategy().deletion == resources::Deletion::Namespace {
+        return object.pointer("/spec/finalizers").and_then(Value::as_array).is_none_or(Vec::is_empty);
+    }
+    metadata.deletion_grace_period_seconds().unwrap_or(0) == 0
+}
+
+/// Empty maps and lists in metadata are the same as none: upstream omits them.
+pub fn drop_empty_metadata(object: &mut Value) {
+    let Some(metadata) = metadata::metadata_mut(object) else { return };
+    for name in ["labels", "annotations", "finalizers", "ownerReferences"] {
+        let is_empty = match metadata.get(name) {
+            Some(Value::Object(map)) => map.is_empty(),
+            Some(Value::Array(list)) => list.is_empty(),
+            Some(Value::Null) => true,
+            _ => false,
+        };
+        if is_empty {
+            metadata.remove(name);
+        }
+    }
+}

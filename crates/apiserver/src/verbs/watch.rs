@@ -1,0 +1,191 @@
+//! WATCH: a cursor into the cache's events, as a body that never ends by itself.
+//!
+//! Every event after the cursor is delivered in order, or the stream ends with an ERROR event that says 410.
+//! An object that starts or stops to match the selectors appears as ADDED or DELETED.
+//! Source: KEP-956 (bookmarks), KEP-3157 (sendInitialEvents).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream::{self, Stream};
+use http::StatusCode;
+use tokio::time::{Instant, sleep_until};
+
+use super::{Answer, Request};
+use crate::api::Api;
+use crate::cache::{Cache, CacheEvent, CachedObject, EventType, Filter, Watcher};
+use crate::respond::watch::Encoder;
+use crate::respond::{BoxError, watch_response};
+use crate::status::{Error, Result};
+
+/// How often an idle watch is told how far it is, if it asked for bookmarks.
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+/// How long a watch lasts when the client does not say: upstream's minimum is half an hour, doubled by chance.
+const DURATION_DEFAULT: Duration = Duration::from_secs(30 * 60);
+
+/// Follows a collection.
+///
+/// # Errors
+/// 400 for contradictory options. A revision that is gone is told inside the stream.
+pub async fn watch(api: &Api, request: &Request) -> Result<Answer> {
+    let query = &request.info.query;
+    let filter = Filter::of(request.kind.clone(), &request.resource, query)?;
+    let bookmarks = query.flag("allowWatchBookmarks");
+    let send_initial = initial_events(request)?;
+    let version = query.get("resourceVersion").unwrap_or_default();
+    let cache = request.kind.cache(api);
+    let encoder = Encoder::new(request, api.clock.clone());
+
+    let mut pending = VecDeque::new();
+    let watcher = match (send_initial, version) {
+        (None, "" | "0") | (Some(true), _) => {
+            let complete = match version {
+                "0" => api.cache.revision(),
+                "" => api.cache.fresh().await?,
+                text => api.cache.reached(super::list::parse_revision(text)?).await?,
+            };
+            let listing = cache.list(&filter.prefix, complete);
+            for object in listing.objects.iter().filter(|object| filter.matches(object)) {
+                pending.push_back(encoder.event(EventType::Added, object, listing.revision));
+            }
+            if send_initial == Some(true) && bookmarks {
+                pending.push_back(encoder.bookmark(listing.revision, true));
+            }
+            cache.watch(listing.revision)
+        }
+        (Some(false), "" | "0") => cache.watch(api.cache.fresh().await?),
+        (_, text) => cache.watch(super::list::parse_revision(text)?),
+    };
+    let seconds = query.number("timeoutSeconds")?.and_then(|n| u64::try_from(n).ok()).filter(|n| *n > 0);
+    let chance = Duration::from_secs(api.random.below(DURATION_DEFAULT.as_secs()));
+    let duration = seconds.map_or(DURATION_DEFAULT + chance, Duration::from_secs);
+    let watching = Watching {
+        watcher,
+        filter,
+        encoder,
+        pending,
+        cache: Arc::clone(&api.cache),
+        next_bookmark: bookmarks.then(|| Instant::now() + BOOKMARK_INTERVAL),
+        bookmarked: 0,
+        end: Instant::now() + duration,
+        stopping: api.tasks.clone(),
+        ended: false,
+    };
+    Ok(Answer::Response(watch_response(request, StatusCode::OK, frames(watching))))
+}
+
+fn initial_events(request: &Request) -> Result<Option<bool>> {
+    let query = &request.info.query;
+    let matching = query.get("resourceVersionMatch");
+    let send = query.has("sendInitialEvents").then(|| query.flag("sendInitialEvents"));
+    match (send, matching) {
+        (Some(_), Some("NotOlderThan")) | (None, None) => Ok(send),
+        (Some(_), _) => Err(Error::bad_request(
+            "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        )),
+        (None, Some(_)) => Err(Error::bad_request(
+            "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+        )),
+    }
+}
+
+struct Watching {
+    watcher: Watcher,
+    filter: Filter,
+    encoder: Encoder,
+    pending: VecDeque<Bytes>,
+    cache: Arc<Cache>,
+    next_bookmark: Option<Instant>,
+    bookmarked: u64,
+    end: Instant,
+    stopping: base::Tasks,
+    ended: bool,
+}
+
+/// The body's frames. Each holds all events that were there when it was made.
+fn frames(watching: Watching) -> impl Stream<Item = Result<Bytes, BoxError>> + Send + 'static {
+    stream::unfold(watching, |mut watching| async move {
+        let frame = watching.next_frame().await?;
+        Some((Ok(frame), watching))
+    })
+}
+
+impl Watching {
+    async fn next_frame(&mut self) -> Option<Bytes> {
+        while self.pending.is_empty() {
+            if self.ended {
+                return None;
+            }
+            self.step().await?;
+        }
+        let mut frame = bytes::BytesMut::new();
+        for event in self.pending.drain(..) {
+            frame.extend_from_slice(&event);
+        }
+        Some(frame.freeze())
+    }
+
+    /// Waits for what comes first: events, the time of a bookmark, the end.
+    async fn step(&mut self) -> Option<()> {
+        let bookmark = self.next_bookmark.unwrap_or(self.end);
+        tokio::select! {
+            biased;
+            events = self.watcher.next() => self.take(events),
+            () = sleep_until(bookmark), if self.next_bookmark.is_some() => self.bookmark(),
+            () = sleep_until(self.end) => return None,
+            () = self.stopping.stopping() => return None,
+        }
+        Some(())
+    }
+
+    fn take(&mut self, events: Result<Vec<CacheEvent>>) {
+        match events {
+            Ok(events) => {
+                for event in &events {
+                    if let Some((event_type, object)) = seen(&self.filter, event) {
+                        self.pending.push_back(self.encoder.event(event_type, object, event.revision));
+                    }
+                }
+            }
+            Err(error) => {
+                self.pending.push_back(self.encoder.error(&error));
+                self.ended = true;
+            }
+        }
+    }
+
+    fn bookmark(&mut self) {
+        self.next_bookmark = Some(Instant::now() + BOOKMARK_INTERVAL);
+        let complete = self.cache.revision();
+        let events = self.watcher.take();
+        let up_to_date = events.as_ref().is_ok_and(Vec::is_empty);
+        self.take(events);
+        if up_to_date {
+            self.watcher.skip_to(complete);
+        }
+        if !self.ended && self.watcher.cursor() > self.bookmarked {
+            self.bookmarked = self.watcher.cursor();
+            self.pending.push_back(self.encoder.bookmark(self.bookmarked, false));
+        }
+    }
+}
+
+/// What a filter makes of an event: objects that enter or leave it are added or deleted.
+fn seen<'a>(filter: &Filter, event: &'a CacheEvent) -> Option<(EventType, &'a Arc<CachedObject>)> {
+    if !event.object.key.starts_with(&filter.prefix) {
+        return None;
+    }
+    let before = event.previous.as_ref().is_some_and(|previous| filter.matches(previous));
+    match event.event_type {
+        EventType::Deleted => before.then_some((EventType::Deleted, &event.object)),
+        EventType::Added | EventType::Modified => match (before, filter.matches(&event.object)) {
+            (true, true) => Some((EventType::Modified, &event.object)),
+            (false, true) => Some((EventType::Added, &event.object)),
+            // The object's new state does not match; upstream sends the old one under the new revision.
+            (true, false) => event.previous.as_ref().map(|previous| (EventType::Deleted, previous)),
+            (false, false) => None,
+        },
+    }
+}

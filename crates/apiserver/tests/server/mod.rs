@@ -1,0 +1,124 @@
+//! A server on the embedded store, driven in-process.
+
+#![allow(dead_code, unreachable_pub, reason = "every test file uses a part of it")]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use apiserver::{ApiServer, ApiService, Config, PortRange};
+use auth::UserInfo;
+use auth::pki::{Authority, Subject, service_account_key};
+use base::{Clock, Random, Tasks};
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use serde_json::Value;
+use store::embedded::{Embedded, Options};
+use tower::ServiceExt;
+
+/// A running server and the folder it lives in.
+pub struct TestServer {
+    pub server: ApiServer,
+    pub tasks: Tasks,
+    pub authority: Authority,
+    pub dir: tempfile::TempDir,
+}
+
+/// An answer: status and parsed body.
+pub struct Answer {
+    pub code: StatusCode,
+    pub body: Value,
+}
+
+pub fn now() -> jiff::Timestamp {
+    jiff::Timestamp::now()
+}
+
+/// Starts a server; `bind` makes it listen too.
+pub async fn start(bind: Option<SocketAddr>) -> TestServer {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Embedded::open(&dir.path().join("db"), Options::default()).unwrap();
+    let authority = Authority::load_or_create(dir.path(), now()).unwrap();
+    let serving = Subject::api_server("cluster.local", vec!["127.0.0.1".parse().unwrap()]);
+    let serving = authority.issue(dir.path(), &serving, now()).unwrap();
+    let kubelet = Subject::client("kubelet-client", "kube-apiserver-kubelet-client", "system:masters");
+    let kubelet = authority.issue(dir.path(), &kubelet, now()).unwrap();
+    let ca = authority.certificate_pem().as_bytes().to_vec();
+    let config = Config {
+        bind,
+        certificate_pem: serving.certificate_pem.into_bytes(),
+        key_pem: serving.key_pem.into_bytes(),
+        client_ca_pem: ca.clone(),
+        root_ca_pem: ca.clone(),
+        service_account_key: service_account_key(dir.path()).unwrap(),
+        service_account_issuer: "https://kubernetes.default.svc.cluster.local".into(),
+        service_account_audiences: vec!["https://kubernetes.default.svc.cluster.local".into()],
+        kubelet_client_certificate_pem: kubelet.certificate_pem.into_bytes(),
+        kubelet_client_key_pem: kubelet.key_pem.into_bytes(),
+        kubelet_ca_pem: ca,
+        advertise_address: "10.0.0.1:6443".parse().unwrap(),
+        service_cidr: "10.43.0.0/16".parse().unwrap(),
+        node_ports: PortRange { first: 30000, last: 32767 },
+        requests_in_flight_max: 400,
+    };
+    let tasks = Tasks::new();
+    let server = apiserver::start(config, Arc::new(store), tasks.clone(), Clock::system(), Random::seeded(1))
+        .await
+        .unwrap();
+    server.ready().await;
+    TestServer { server, tasks, authority, dir }
+}
+
+pub fn admin() -> UserInfo {
+    UserInfo {
+        name: "admin".into(),
+        groups: vec!["system:masters".into(), "system:authenticated".into()],
+        ..UserInfo::default()
+    }
+}
+
+/// Sends one request as `user`; the body may be YAML or JSON.
+pub async fn send(
+    service: ApiService,
+    user: Option<UserInfo>,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> http::Response<apiserver::respond::Body> {
+    let mut builder = Request::builder().method(method).uri(path);
+    for (name, value) in headers {
+        builder = builder.header(*name, *value);
+    }
+    let mut request = builder.body(Full::new(Bytes::from(body.to_owned()))).unwrap();
+    if let Some(user) = user {
+        request.extensions_mut().insert(user);
+    }
+    service.oneshot(request).await.unwrap()
+}
+
+impl TestServer {
+    /// Sends a request as administrator.
+    pub async fn call(&self, method: &str, path: &str, body: &str) -> Answer {
+        let content_type = match method {
+            "PATCH" => "application/merge-patch+json",
+            _ => "application/yaml",
+        };
+        self.call_with(method, path, &[("content-type", content_type)], body).await
+    }
+
+    /// Sends a request with headers as administrator.
+    pub async fn call_with(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        let response = send(self.server.service(), Some(admin()), method, path, headers, body).await;
+        let code = response.status();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        let body = serde_json::from_slice(&bytes)
+            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
+        Answer { code, body }
+    }
+
+    /// Stops everything.
+    pub async fn stop(self) {
+        self.tasks.stop_and_wait().await;
+    }
+}

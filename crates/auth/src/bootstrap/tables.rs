@@ -1,0 +1,389 @@
+//! The rows: users' roles, components' roles, bindings.
+
+use super::{ALL, BindingRow, EVENTS, READ, RoleRow, Rule, WRITE, named, paths, role, rule};
+
+/// What a kubelet may do; where its own Pods and Node matter, the Node authorizer looks closer.
+pub(super) const NODE_RULES: &[Rule] = &[
+    rule("create", "authentication.k8s.io", "tokenreviews"),
+    rule("create", "authorization.k8s.io", "localsubjectaccessreviews subjectaccessreviews"),
+    rule(READ, "core", "services"),
+    rule("create get list watch", "core", "nodes"),
+    rule("patch update", "core", "nodes/status"),
+    rule("patch update", "core", "nodes"),
+    EVENTS,
+    rule(READ, "core", "pods"),
+    rule("create delete", "core", "pods"),
+    rule("patch update", "core", "pods/status"),
+    rule("create", "core", "pods/eviction"),
+    rule("get list watch", "core", "configmaps secrets"),
+    rule("get", "core", "persistentvolumeclaims persistentvolumes"),
+    rule("get", "core", "endpoints"),
+    rule("create get list watch", "certificates.k8s.io", "certificatesigningrequests"),
+    rule("create delete get patch update", "coordination.k8s.io", "leases"),
+    rule("get", "storage.k8s.io", "volumeattachments"),
+    rule("create", "core", "serviceaccounts/token"),
+    rule("get patch update", "core", "persistentvolumeclaims/status"),
+    rule(READ, "storage.k8s.io", "csidrivers"),
+    rule("create delete get patch update", "storage.k8s.io", "csinodes"),
+    rule(READ, "node.k8s.io", "runtimeclasses"),
+    rule("get", "resource.k8s.io", "resourceclaims"),
+    rule("create deletecollection get list patch update watch", "resource.k8s.io", "resourceslices"),
+];
+
+const AGGREGATE_TO_ADMIN: &str = "rbac.authorization.k8s.io/aggregate-to-admin";
+const AGGREGATE_TO_EDIT: &str = "rbac.authorization.k8s.io/aggregate-to-edit";
+const AGGREGATE_TO_VIEW: &str = "rbac.authorization.k8s.io/aggregate-to-view";
+
+const fn aggregating(
+    name: &'static str,
+    aggregates: &'static str,
+    labels: &'static [&'static str],
+) -> RoleRow {
+    RoleRow { name, rules: &[], labels, aggregates }
+}
+
+const fn labelled(name: &'static str, labels: &'static [&'static str], rules: &'static [Rule]) -> RoleRow {
+    RoleRow { name, rules, labels, aggregates: "" }
+}
+
+const fn approver(name: &'static str, rules: &'static [Rule]) -> RoleRow {
+    role(name, rules)
+}
+
+const DISCOVERY: &str =
+    "/api /api/* /apis /apis/* /healthz /livez /openapi /openapi/* /readyz /version /version/";
+
+pub(super) const CLUSTER_ROLES: &[RoleRow] = &[
+    role("cluster-admin", &[rule("*", "*", "*"), paths("*", "*")]),
+    role("system:discovery", &[paths("get", DISCOVERY)]),
+    role(
+        "system:monitoring",
+        &[paths("get", "/healthz /healthz/* /livez /livez/* /metrics /metrics/slis /readyz /readyz/*")],
+    ),
+    role(
+        "system:basic-user",
+        &[
+            rule("create", "authorization.k8s.io", "selfsubjectaccessreviews selfsubjectrulesreviews"),
+            rule("create", "authentication.k8s.io", "selfsubjectreviews"),
+        ],
+    ),
+    role("system:public-info-viewer", &[paths("get", "/healthz /livez /readyz /version /version/")]),
+    aggregating("admin", AGGREGATE_TO_ADMIN, &[]),
+    aggregating("edit", AGGREGATE_TO_EDIT, &["rbac.authorization.k8s.io/aggregate-to-admin=true"]),
+    aggregating("view", AGGREGATE_TO_VIEW, &["rbac.authorization.k8s.io/aggregate-to-edit=true"]),
+    labelled(
+        "system:aggregate-to-admin",
+        &["rbac.authorization.k8s.io/aggregate-to-admin=true"],
+        &[
+            rule("create", "authorization.k8s.io", "localsubjectaccessreviews"),
+            rule(ALL, "rbac.authorization.k8s.io", "rolebindings roles"),
+        ],
+    ),
+    labelled("system:aggregate-to-edit", &["rbac.authorization.k8s.io/aggregate-to-edit=true"], EDIT),
+    labelled("system:aggregate-to-view", &["rbac.authorization.k8s.io/aggregate-to-view=true"], VIEW),
+    role(
+        "system:heapster",
+        &[rule(READ, "core", "events namespaces nodes pods"), rule(READ, "extensions", "deployments")],
+    ),
+    role("system:node", NODE_RULES),
+    role(
+        "system:node-problem-detector",
+        &[rule("get", "core", "nodes"), rule("patch", "core", "nodes/status"), EVENTS],
+    ),
+    role(
+        "system:kubelet-api-admin",
+        &[
+            rule("get list watch", "core", "nodes"),
+            rule("proxy", "core", "nodes"),
+            rule(
+                "*",
+                "core",
+                "nodes/configz nodes/healthz nodes/log nodes/metrics nodes/pods nodes/proxy nodes/stats",
+            ),
+        ],
+    ),
+    role(
+        "system:node-bootstrapper",
+        &[rule("create get list watch", "certificates.k8s.io", "certificatesigningrequests")],
+    ),
+    role(
+        "system:auth-delegator",
+        &[
+            rule("create", "authentication.k8s.io", "tokenreviews"),
+            rule("create", "authorization.k8s.io", "subjectaccessreviews"),
+        ],
+    ),
+    role("system:kube-aggregator", &[rule(READ, "core", "endpoints services")]),
+    role("system:kube-controller-manager", CONTROLLER_MANAGER),
+    role("system:kube-dns", &[rule("list watch", "core", "endpoints services")]),
+    role(
+        "system:persistent-volume-provisioner",
+        &[
+            rule("create delete get list watch", "core", "persistentvolumes"),
+            rule("get list update watch", "core", "persistentvolumeclaims"),
+            rule(READ, "storage.k8s.io", "storageclasses"),
+            rule("watch", "core", "events"),
+            EVENTS,
+        ],
+    ),
+    role(
+        "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
+        &[rule("create", "certificates.k8s.io", "certificatesigningrequests/nodeclient")],
+    ),
+    role(
+        "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
+        &[rule("create", "certificates.k8s.io", "certificatesigningrequests/selfnodeclient")],
+    ),
+    role(
+        "system:volume-scheduler",
+        &[
+            rule("get list patch update watch", "core", "persistentvolumes"),
+            rule(READ, "storage.k8s.io", "storageclasses"),
+            rule("get list patch update watch", "core", "persistentvolumeclaims"),
+        ],
+    ),
+    approver(
+        "system:certificates.k8s.io:legacy-unknown-approver",
+        &[named("approve", "certificates.k8s.io", "signers", "kubernetes.io/legacy-unknown")],
+    ),
+    approver(
+        "system:certificates.k8s.io:kubelet-serving-approver",
+        &[named("approve", "certificates.k8s.io", "signers", "kubernetes.io/kubelet-serving")],
+    ),
+    approver(
+        "system:certificates.k8s.io:kube-apiserver-client-approver",
+        &[named("approve", "certificates.k8s.io", "signers", "kubernetes.io/kube-apiserver-client")],
+    ),
+    approver(
+        "system:certificates.k8s.io:kube-apiserver-client-kubelet-approver",
+        &[named("approve", "certificates.k8s.io", "signers", "kubernetes.io/kube-apiserver-client-kubelet")],
+    ),
+    role("system:kube-scheduler", SCHEDULER),
+    role(
+        "system:node-proxier",
+        &[
+            rule("list watch", "core", "endpoints services"),
+            rule(READ, "core", "nodes"),
+            EVENTS,
+            rule("list watch", "discovery.k8s.io", "endpointslices"),
+            rule("list watch", "networking.k8s.io", "servicecidrs"),
+        ],
+    ),
+    role(
+        "system:service-account-issuer-discovery",
+        &[paths(
+            "get",
+            "/.well-known/openid-configuration /.well-known/openid-configuration/ /openid/v1/jwks /openid/v1/jwks/",
+        )],
+    ),
+];
+
+const EDIT: &[Rule] = &[
+    rule(READ, "core", "pods/attach pods/exec pods/portforward pods/proxy secrets services/proxy"),
+    rule("impersonate", "core", "serviceaccounts"),
+    rule(WRITE, "core", "pods pods/attach pods/exec pods/portforward pods/proxy"),
+    rule("create", "core", "pods/eviction"),
+    rule(
+        WRITE,
+        "core",
+        "configmaps events persistentvolumeclaims replicationcontrollers replicationcontrollers/scale secrets \
+         serviceaccounts services services/proxy",
+    ),
+    rule("create", "core", "serviceaccounts/token"),
+    rule(
+        WRITE,
+        "apps",
+        "daemonsets deployments deployments/rollback deployments/scale replicasets replicasets/scale statefulsets \
+         statefulsets/scale",
+    ),
+    rule(WRITE, "autoscaling", "horizontalpodautoscalers"),
+    rule(WRITE, "batch", "cronjobs jobs"),
+    rule(
+        WRITE,
+        "extensions",
+        "daemonsets deployments deployments/rollback deployments/scale ingresses networkpolicies replicasets \
+         replicasets/scale replicationcontrollers/scale",
+    ),
+    rule(WRITE, "policy", "poddisruptionbudgets"),
+    rule(WRITE, "networking.k8s.io", "ingresses networkpolicies"),
+    rule(ALL, "coordination.k8s.io", "leases"),
+    rule(WRITE, "resource.k8s.io", "resourceclaims resourceclaimtemplates"),
+];
+
+const VIEW: &[Rule] = &[
+    rule(
+        READ,
+        "core",
+        "configmaps endpoints persistentvolumeclaims persistentvolumeclaims/status pods replicationcontrollers \
+         replicationcontrollers/scale serviceaccounts services services/status",
+    ),
+    rule(
+        READ,
+        "core",
+        "bindings events limitranges namespaces/status pods/log pods/status replicationcontrollers/status \
+         resourcequotas resourcequotas/status",
+    ),
+    rule(READ, "core", "namespaces"),
+    rule(READ, "discovery.k8s.io", "endpointslices"),
+    rule(
+        READ,
+        "apps",
+        "controllerrevisions daemonsets daemonsets/status deployments deployments/scale deployments/status \
+         replicasets replicasets/scale replicasets/status statefulsets statefulsets/scale statefulsets/status",
+    ),
+    rule(READ, "autoscaling", "horizontalpodautoscalers horizontalpodautoscalers/status"),
+    rule(READ, "batch", "cronjobs cronjobs/status jobs jobs/status"),
+    rule(
+        READ,
+        "extensions",
+        "daemonsets daemonsets/status deployments deployments/scale deployments/status ingresses ingresses/status \
+         networkpolicies replicasets replicasets/scale replicasets/status replicationcontrollers/scale",
+    ),
+    rule(READ, "policy", "poddisruptionbudgets poddisruptionbudgets/status"),
+    rule(READ, "networking.k8s.io", "ingresses ingresses/status networkpolicies"),
+    rule(READ, "resource.k8s.io", "resourceclaims resourceclaims/status resourceclaimtemplates"),
+];
+
+const CONTROLLER_MANAGER: &[Rule] = &[
+    EVENTS,
+    rule("create", "coordination.k8s.io", "leases"),
+    named("get update", "coordination.k8s.io", "leases", "kube-controller-manager"),
+    rule("create", "core", "secrets serviceaccounts"),
+    rule("delete", "core", "secrets"),
+    rule("get", "core", "configmaps namespaces secrets serviceaccounts"),
+    rule("update", "core", "secrets serviceaccounts"),
+    rule("create", "authentication.k8s.io", "tokenreviews"),
+    rule("create", "authorization.k8s.io", "subjectaccessreviews"),
+    rule("list watch", "*", "*"),
+    rule("create", "core", "serviceaccounts/token"),
+];
+
+const SCHEDULER: &[Rule] = &[
+    EVENTS,
+    rule("create", "coordination.k8s.io", "leases"),
+    named("get list update watch", "coordination.k8s.io", "leases", "kube-scheduler"),
+    rule(READ, "core", "nodes"),
+    rule("delete get list watch", "core", "pods"),
+    rule("create", "core", "bindings pods/binding"),
+    rule("patch update", "core", "pods/status"),
+    rule(READ, "core", "replicationcontrollers services"),
+    rule(READ, "apps extensions", "replicasets"),
+    rule(READ, "apps", "statefulsets"),
+    rule(READ, "policy", "poddisruptionbudgets"),
+    rule(READ, "core", "persistentvolumeclaims persistentvolumes"),
+    rule("create", "authentication.k8s.io", "tokenreviews"),
+    rule("create", "authorization.k8s.io", "subjectaccessreviews"),
+    rule(READ, "storage.k8s.io", "csinodes"),
+    rule(READ, "core", "namespaces"),
+    rule(READ, "storage.k8s.io", "csidrivers"),
+    rule(READ, "storage.k8s.io", "csistoragecapacities"),
+    rule(READ, "storage.k8s.io", "volumeattachments"),
+    rule(READ, "resource.k8s.io", "deviceclasses resourceclaims resourceslices"),
+    rule("patch update", "resource.k8s.io", "resourceclaims resourceclaims/status"),
+];
+
+const fn binding(name: &'static str, role: &'static str, subjects: &'static [&'static str]) -> BindingRow {
+    BindingRow { name, role, subjects }
+}
+
+const fn bound(role: &'static str, subjects: &'static [&'static str]) -> BindingRow {
+    binding(role, role, subjects)
+}
+
+pub(super) const CLUSTER_ROLE_BINDINGS: &[BindingRow] = &[
+    bound("cluster-admin", &["group:system:masters"]),
+    bound("system:monitoring", &["group:system:monitoring"]),
+    bound("system:discovery", &["group:system:authenticated"]),
+    bound("system:basic-user", &["group:system:authenticated"]),
+    bound("system:public-info-viewer", &["group:system:authenticated", "group:system:unauthenticated"]),
+    bound("system:node-proxier", &["user:system:kube-proxy"]),
+    bound("system:kube-controller-manager", &["user:system:kube-controller-manager"]),
+    bound("system:kube-dns", &["account:kube-dns"]),
+    bound("system:kube-scheduler", &["user:system:kube-scheduler"]),
+    bound("system:volume-scheduler", &["user:system:kube-scheduler"]),
+    // Kubelets get their rules from the Node authorizer; the binding is there for those who bind it themselves.
+    bound("system:node", &[]),
+    bound("system:service-account-issuer-discovery", &["group:system:serviceaccounts"]),
+];
+
+const SYSTEM: &str = "kube-system";
+const PUBLIC: &str = "kube-public";
+
+pub(super) const ROLES: &[(&str, RoleRow)] = &[
+    (
+        SYSTEM,
+        role(
+            "extension-apiserver-authentication-reader",
+            &[named(READ, "core", "configmaps", "extension-apiserver-authentication")],
+        ),
+    ),
+    (SYSTEM, role("system:controller:bootstrap-signer", &[rule(READ, "core", "secrets")])),
+    (
+        SYSTEM,
+        role("system:controller:cloud-provider", &[rule("create get list watch", "core", "configmaps")]),
+    ),
+    (
+        SYSTEM,
+        role("system:controller:token-cleaner", &[rule("delete get list watch", "core", "secrets"), EVENTS]),
+    ),
+    (
+        SYSTEM,
+        role(
+            "system::leader-locking-kube-controller-manager",
+            &[
+                rule("watch", "core", "configmaps"),
+                named("get update", "core", "configmaps", "kube-controller-manager"),
+            ],
+        ),
+    ),
+    (
+        SYSTEM,
+        role(
+            "system::leader-locking-kube-scheduler",
+            &[
+                rule("watch", "core", "configmaps"),
+                named("get update", "core", "configmaps", "kube-scheduler"),
+            ],
+        ),
+    ),
+    (
+        PUBLIC,
+        role(
+            "system:controller:bootstrap-signer",
+            &[
+                rule(READ, "core", "configmaps"),
+                named("update", "core", "configmaps", "cluster-info"),
+                EVENTS,
+            ],
+        ),
+    ),
+];
+
+pub(super) const ROLE_BINDINGS: &[(&str, BindingRow)] = &[
+    (
+        SYSTEM,
+        binding(
+            "system::extension-apiserver-authentication-reader",
+            "extension-apiserver-authentication-reader",
+            &["user:system:kube-controller-manager", "user:system:kube-scheduler"],
+        ),
+    ),
+    (SYSTEM, bound("system:controller:bootstrap-signer", &["account:bootstrap-signer"])),
+    (SYSTEM, bound("system:controller:cloud-provider", &["account:cloud-provider"])),
+    (SYSTEM, bound("system:controller:token-cleaner", &["account:token-cleaner"])),
+    (
+        SYSTEM,
+        bound(
+            "system::leader-locking-kube-controller-manager",
+            &["user:system:kube-controller-manager", "account:kube-controller-manager"],
+        ),
+    ),
+    (
+        SYSTEM,
+        bound(
+            "system::leader-locking-kube-scheduler",
+            &["user:system:kube-scheduler", "account:kube-scheduler"],
+        ),
+    ),
+    (PUBLIC, bound("system:controller:bootstrap-signer", &["account:bootstrap-signer"])),
+];

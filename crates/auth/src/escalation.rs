@@ -1,0 +1,363 @@
+//! Nobody gives away what they do not have: the checks on writes of roles and bindings.
+//!
+//! Who may `escalate` a role, or `bind` it, is exempt; so is `system:masters`.
+//! Source: `pkg/registry/rbac/validation`, the policy-based storages of the RBAC kinds.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::rbac::v1::{PolicyRule, RoleRef};
+
+use crate::authorizer::Authorizer;
+use crate::rbac::{GROUP, aggregate, path_matches};
+use crate::{Attributes, Decision, MASTERS, UserInfo};
+
+/// Why the write is forbidden; the text is upstream's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Escalation {
+    /// The rules go beyond the user's own.
+    #[error("{0}")]
+    Beyond(String),
+    /// Only who may do everything may make a role whose rules grow on their own.
+    #[error("must have cluster-admin privileges to use an aggregationRule")]
+    Aggregation,
+    /// The role that a binding names is not there, so its rules cannot be compared.
+    #[error("{0}")]
+    NoRole(String),
+}
+
+/// Checks the write of a Role (`namespace` set) or ClusterRole (empty) with these rules.
+///
+/// # Errors
+/// If the user does not hold all of them and may not `escalate`.
+pub fn check_role(
+    authorizer: &Authorizer,
+    user: &UserInfo,
+    namespace: &str,
+    name: &str,
+    rules: &[PolicyRule],
+) -> Result<(), Escalation> {
+    let resource = if namespace.is_empty() { "clusterroles" } else { "roles" };
+    if is_exempt(authorizer, user, "escalate", (resource, namespace, name)) {
+        return Ok(());
+    }
+    check_rules(authorizer, user, namespace, rules)
+}
+
+/// Checks the write of a ClusterRole that has an `aggregationRule` (or had one, and changes it).
+///
+/// # Errors
+/// If the user may not do everything and may not `escalate`.
+pub fn check_aggregation(authorizer: &Authorizer, user: &UserInfo, name: &str) -> Result<(), Escalation> {
+    if is_exempt(authorizer, user, "escalate", ("clusterroles", "", name)) {
+        return Ok(());
+    }
+    let all = || Some(vec!["*".to_owned()]);
+    let everything = [
+        PolicyRule {
+            api_groups: all(),
+            resources: all(),
+            verbs: vec!["*".to_owned()],
+            ..PolicyRule::default()
+        },
+        PolicyRule { non_resource_urls: all(), verbs: vec!["*".to_owned()], ..PolicyRule::default() },
+    ];
+    check_rules(authorizer, user, "", &everything).map_err(|_| Escalation::Aggregation)
+}
+
+/// Checks the write of a RoleBinding (`namespace` set) or ClusterRoleBinding (empty) to `role`.
+///
+/// # Errors
+/// If the user does not hold all rules of the role and may not `bind` it.
+pub fn check_binding(
+    authorizer: &Authorizer,
+    user: &UserInfo,
+    namespace: &str,
+    role: &RoleRef,
+) -> Result<(), Escalation> {
+    let (resource, role_namespace) = match role.kind.as_str() {
+        "Role" => ("roles", namespace),
+        _ => ("clusterroles", ""),
+    };
+    // A RoleBinding to a ClusterRole gives it in one namespace only: `bind` is asked for there.
+    let bind_namespace = if namespace.is_empty() { role_namespace } else { namespace };
+    if is_exempt(authorizer, user, "bind", (resource, bind_namespace, &role.name)) {
+        return Ok(());
+    }
+    let rules = authorizer.rbac().rules_of(role, namespace).map_err(Escalation::NoRole)?;
+    check_rules(authorizer, user, namespace, &rules)
+}
+
+fn is_exempt(authorizer: &Authorizer, user: &UserInfo, verb: &str, object: (&str, &str, &str)) -> bool {
+    let (resource, namespace, name) = object;
+    let attributes = Attributes {
+        verb: verb.to_owned(),
+        group: GROUP.to_owned(),
+        version: "*".to_owned(),
+        resource: resource.to_owned(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        is_resource: true,
+        ..Attributes::default()
+    };
+    user.is_in(MASTERS) || matches!(authorizer.authorize(user, &attributes), Decision::Allow(_))
+}
+
+fn check_rules(
+    authorizer: &Authorizer,
+    user: &UserInfo,
+    namespace: &str,
+    rules: &[PolicyRule],
+) -> Result<(), Escalation> {
+    let own = authorizer.rbac().rules_for(user, namespace);
+    let missing = uncovered(&own.rules, rules);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let mut lines: Vec<String> = compact(missing).iter().map(describe).collect();
+    lines.sort();
+    lines.dedup();
+    let mut text = format!(
+        "user {:?} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
+        user.name,
+        quoted(&user.groups),
+        lines.join("\n")
+    );
+    if let Some(errors) = aggregate(&own.errors) {
+        text.push_str("; resolution errors: ");
+        text.push_str(&errors);
+    }
+    Err(Escalation::Beyond(text))
+}
+
+/// The parts of `wanted`, each with one verb on one thing, that no rule in `own` covers.
+pub fn uncovered(own: &[PolicyRule], wanted: &[PolicyRule]) -> Vec<PolicyRule> {
+    let parts = wanted.iter().flat_map(break_down);
+    parts.filter(|part| !own.iter().any(|rule| covers(rule, part))).collect()
+}
+
+fn break_down(rule: &PolicyRule) -> Vec<PolicyRule> {
+    let one = |value: &String| Some(vec![value.clone()]);
+    let mut parts = Vec::new();
+    for verb in &rule.verbs {
+        let verbs = vec![verb.clone()];
+        for url in rule.non_resource_urls.iter().flatten() {
+            let part =
+                PolicyRule { non_resource_urls: one(url), verbs: verbs.clone(), ..PolicyRule::default() };
+            parts.push(part);
+        }
+        for group in rule.api_groups.iter().flatten() {
+            for resource in rule.resources.iter().flatten() {
+                let part = PolicyRule {
+                    api_groups: one(group),
+                    resources: one(resource),
+                    verbs: verbs.clone(),
+                    ..PolicyRule::default()
+                };
+                match rule.resource_names.as_deref() {
+                    Some(names) if !names.is_empty() => {
+                        let named = |name| PolicyRule { resource_names: one(name), ..part.clone() };
+                        parts.extend(names.iter().map(named));
+                    }
+                    _ => parts.push(part),
+                }
+            }
+        }
+    }
+    parts
+}
+
+/// Whether one rule covers one part.
+fn covers(rule: &PolicyRule, part: &PolicyRule) -> bool {
+    let has = |own: &[String], wanted: &[String]| {
+        own.iter().any(|one| one == "*") || wanted.iter().all(|one| own.contains(one))
+    };
+    fn list(values: &Option<Vec<String>>) -> &[String] {
+        values.as_deref().unwrap_or_default()
+    }
+    if !has(&rule.verbs, &part.verbs) {
+        return false;
+    }
+    if let [url] = list(&part.non_resource_urls) {
+        return list(&rule.non_resource_urls).iter().any(|own| own == url || path_matches(own, url));
+    }
+    let resources = list(&rule.resources);
+    let has_resource = has(resources, list(&part.resources))
+        || list(&part.resources).iter().all(|wanted| match wanted.split_once('/') {
+            Some((_, sub)) => resources.contains(&format!("*/{sub}")),
+            None => false,
+        });
+    let names = list(&rule.resource_names);
+    let has_names = names.is_empty()
+        || (!list(&part.resource_names).is_empty()
+            && list(&part.resource_names).iter().all(|name| names.contains(name)));
+    has(list(&rule.api_groups), list(&part.api_groups)) && has_resource && has_names
+}
+
+/// Parts that differ in their verb only, as one rule.
+fn compact(parts: Vec<PolicyRule>) -> Vec<PolicyRule> {
+    type Thing = [Option<Vec<String>>; 4];
+    let mut by_thing: BTreeMap<Thing, Vec<String>> = BTreeMap::new();
+    for part in parts {
+        let thing = [part.api_groups, part.resources, part.non_resource_urls, part.resource_names];
+        let verbs = by_thing.entry(thing).or_default();
+        verbs.extend(part.verbs.into_iter().filter(|verb| !verbs.contains(verb)).collect::<Vec<_>>());
+    }
+    let whole = |([api_groups, resources, non_resource_urls, resource_names], verbs): (Thing, _)| {
+        PolicyRule { api_groups, resources, non_resource_urls, resource_names, verbs }
+    };
+    by_thing.into_iter().map(whole).collect()
+}
+
+/// Upstream's short form of a rule.
+fn describe(rule: &PolicyRule) -> String {
+    let mut parts = Vec::new();
+    let mut add = |name: &str, values: &[String]| {
+        if !values.is_empty() {
+            parts.push(format!("{name}:{}", quoted(values)));
+        }
+    };
+    add("APIGroups", rule.api_groups.as_deref().unwrap_or_default());
+    add("Resources", rule.resources.as_deref().unwrap_or_default());
+    add("NonResourceURLs", rule.non_resource_urls.as_deref().unwrap_or_default());
+    add("ResourceNames", rule.resource_names.as_deref().unwrap_or_default());
+    add("Verbs", &rule.verbs);
+    format!("{{{}}}", parts.join(", "))
+}
+
+/// Go's `%q` of a list.
+fn quoted(values: &[String]) -> String {
+    let values: Vec<String> = values.iter().map(|value| format!("{value:?}")).collect();
+    format!("[{}]", values.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::rbac::v1::{ClusterRole, RoleBinding};
+    use serde_json::json;
+
+    use super::*;
+    use crate::rbac::Rbac;
+
+    fn rules(text: serde_json::Value) -> Vec<PolicyRule> {
+        serde_json::from_value(text).unwrap()
+    }
+
+    fn authorizer() -> Authorizer {
+        let mut rbac = Rbac::new();
+        let role = |name: &str, rules: serde_json::Value| -> ClusterRole {
+            serde_json::from_value(json!({"metadata": {"name": name}, "rules": rules})).unwrap()
+        };
+        rbac.insert_cluster_role(&role(
+            "dev",
+            json!([
+                {"apiGroups": ["apps"], "resources": ["deployments", "*/scale"], "verbs": ["get", "create"]},
+                {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["a"], "verbs": ["*"]},
+            ]),
+        ));
+        rbac.insert_cluster_role(&role(
+            "binder",
+            json!([{"apiGroups": [GROUP], "resources": ["clusterroles"], "resourceNames": ["all"], "verbs": ["bind"]}]),
+        ));
+        rbac.insert_cluster_role(&role(
+            "all",
+            json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]),
+        ));
+        for (name, role) in [("dev", "dev"), ("binder", "binder")] {
+            let binding: RoleBinding = serde_json::from_value(json!({
+                "metadata": {"name": role, "namespace": "shop"},
+                "roleRef": {"kind": "ClusterRole", "name": role, "apiGroup": GROUP},
+                "subjects": [{"kind": "User", "name": name, "apiGroup": GROUP}],
+            }))
+            .unwrap();
+            rbac.insert_role_binding(&binding);
+        }
+        let mut authorizer = Authorizer::default();
+        *authorizer.rbac_mut() = rbac;
+        authorizer
+    }
+
+    #[test]
+    fn what_one_holds_one_may_give_and_nothing_else() {
+        let rows = [
+            ("held", json!([{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get"]}]), true),
+            ("any scale", json!([{"apiGroups": ["apps"], "resources": ["x/scale"], "verbs": ["get"]}]), true),
+            (
+                "named",
+                json!([{"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["a"], "verbs": ["get"]}]),
+                true,
+            ),
+            ("unnamed", json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]), false),
+            (
+                "another group",
+                json!([{"apiGroups": ["batch"], "resources": ["deployments"], "verbs": ["get"]}]),
+                false,
+            ),
+            (
+                "another verb",
+                json!([{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["delete"]}]),
+                false,
+            ),
+            (
+                "all verbs",
+                json!([{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["*"]}]),
+                false,
+            ),
+            ("a path", json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]), false),
+            ("nothing", json!([]), true),
+        ];
+        let authorizer = authorizer();
+        for (name, wanted, is_allowed) in rows {
+            let result =
+                check_role(&authorizer, &UserInfo::new("dev", &[]), "shop", "r", &rules(wanted.clone()));
+            assert_eq!(result.is_ok(), is_allowed, "{name}: {result:?}");
+            let elsewhere =
+                check_role(&authorizer, &UserInfo::new("dev", &[]), "other", "r", &rules(wanted.clone()));
+            assert_eq!(elsewhere.is_ok(), name == "nothing", "{name} elsewhere");
+            let root = UserInfo::new("root", &[MASTERS]);
+            assert!(check_role(&authorizer, &root, "shop", "r", &rules(wanted)).is_ok());
+        }
+    }
+
+    #[test]
+    fn the_message_is_upstreams() {
+        let wanted = json!([
+            {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "delete", "patch"]},
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
+        ]);
+        let error =
+            check_role(&authorizer(), &UserInfo::new("dev", &[]), "shop", "r", &rules(wanted)).unwrap_err();
+        let expected = "user \"dev\" (groups=[\"system:authenticated\"]) is attempting to grant RBAC permissions \
+                        not currently held:\n{APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"get\"]}\n\
+                        {APIGroups:[\"apps\"], Resources:[\"deployments\"], Verbs:[\"delete\" \"patch\"]}";
+        assert_eq!(error.to_string(), expected);
+    }
+
+    #[test]
+    fn a_binding_needs_the_roles_rules_or_the_verb_bind() {
+        let role = |kind: &str, name: &str| RoleRef {
+            api_group: GROUP.to_owned(),
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+        };
+        let rows = [
+            ("dev", "shop", role("ClusterRole", "dev"), true),
+            ("dev", "", role("ClusterRole", "dev"), false),
+            ("dev", "shop", role("ClusterRole", "all"), false),
+            ("binder", "shop", role("ClusterRole", "all"), true),
+            ("binder", "other", role("ClusterRole", "all"), false),
+            ("dev", "shop", role("Role", "missing"), false),
+        ];
+        let authorizer = authorizer();
+        for (user, namespace, role, is_allowed) in rows {
+            let result = check_binding(&authorizer, &UserInfo::new(user, &[]), namespace, &role);
+            assert_eq!(result.is_ok(), is_allowed, "{user} {namespace} {role:?}: {result:?}");
+        }
+    }
+
+    #[test]
+    fn aggregation_is_for_those_who_may_do_everything() {
+        let dev = UserInfo::new("dev", &[]);
+        assert_eq!(check_aggregation(&authorizer(), &dev, "r"), Err(Escalation::Aggregation));
+        assert!(check_aggregation(&authorizer(), &UserInfo::new("root", &[MASTERS]), "r").is_ok());
+    }
+}

@@ -1,0 +1,367 @@
+//! The Node authorizer: a kubelet may touch what the Pods bound to its node need, and its own objects.
+//!
+//! Kept up to date Pod by Pod. An object is reachable from a node through a Pod there; a PersistentVolume through
+//! the claim it is bound to. Source: `plugin/pkg/auth/authorizer/node`, KEP-4601.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use k8s_openapi::api::core::v1::{Container, PersistentVolume, Pod};
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use k8s_openapi::api::storage::v1::VolumeAttachment;
+use serde_json::Value;
+
+use crate::rbac::allows;
+use crate::{Attributes, Decision, UserInfo};
+
+/// Something that a Pod needs: a resource, and its key (`namespace/name`, or `name`).
+type Thing = (&'static str, String);
+
+/// Which node needs what.
+#[derive(Clone, Debug, Default)]
+pub struct NodeGraph {
+    /// Pod key to its node and what it needs, itself included.
+    pods: BTreeMap<String, (String, BTreeSet<Thing>)>,
+    /// What is needed, by which nodes, by how many Pods there.
+    needed: HashMap<Thing, BTreeMap<String, usize>>,
+    /// Volume name to the key of its claim and what it needs.
+    volumes: BTreeMap<String, (String, BTreeSet<Thing>)>,
+    /// Things that volumes need, by volume name.
+    of_volumes: HashMap<Thing, BTreeSet<String>>,
+    /// Attachment name to node.
+    attachments: BTreeMap<String, String>,
+    rules: NodeRules,
+}
+
+#[derive(Clone, Debug)]
+struct NodeRules(Vec<PolicyRule>);
+
+impl Default for NodeRules {
+    fn default() -> Self {
+        Self(crate::bootstrap::node_rules())
+    }
+}
+
+impl NodeGraph {
+    /// Adds a Pod, or replaces what was known of it.
+    pub fn insert_pod(&mut self, pod: &Pod) {
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let name = pod.metadata.name.as_deref().unwrap_or_default();
+        self.remove_pod(namespace, name);
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
+        if node.is_empty() {
+            return;
+        }
+        let key = format!("{namespace}/{name}");
+        let mut things = needs(pod, namespace, name);
+        things.insert(("pods", key.clone()));
+        for thing in &things {
+            *self.needed.entry(thing.clone()).or_default().entry(node.clone()).or_default() += 1;
+        }
+        self.pods.insert(key, (node, things));
+    }
+
+    /// Forgets a Pod.
+    pub fn remove_pod(&mut self, namespace: &str, name: &str) {
+        let Some((node, things)) = self.pods.remove(&format!("{namespace}/{name}")) else { return };
+        for thing in things {
+            let Some(nodes) = self.needed.get_mut(&thing) else { continue };
+            if let Some(count) = nodes.get_mut(&node) {
+                *count -= 1;
+                if *count == 0 {
+                    nodes.remove(&node);
+                }
+            }
+            if nodes.is_empty() {
+                self.needed.remove(&thing);
+            }
+        }
+    }
+
+    /// Adds a volume, or replaces what was known of it.
+    pub fn insert_volume(&mut self, volume: &PersistentVolume) {
+        let name = volume.metadata.name.clone().unwrap_or_default();
+        self.remove_volume(&name);
+        let Some(spec) = &volume.spec else { return };
+        let Some(claim) = &spec.claim_ref else { return };
+        let namespace = claim.namespace.clone().unwrap_or_default();
+        let key = format!("{namespace}/{}", claim.name.clone().unwrap_or_default());
+        let mut things = BTreeSet::new();
+        collect_secret_refs(&serde_json::to_value(spec).unwrap_or_default(), &namespace, &mut things);
+        for thing in &things {
+            self.of_volumes.entry(thing.clone()).or_default().insert(name.clone());
+        }
+        self.volumes.insert(name, (key, things));
+    }
+
+    /// Forgets a volume.
+    pub fn remove_volume(&mut self, name: &str) {
+        let Some((_, things)) = self.volumes.remove(name) else { return };
+        for thing in things {
+            if let Some(names) = self.of_volumes.get_mut(&thing) {
+                names.remove(name);
+                if names.is_empty() {
+                    self.of_volumes.remove(&thing);
+                }
+            }
+        }
+    }
+
+    /// Adds an attachment, or replaces what was known of it.
+    pub fn insert_attachment(&mut self, attachment: &VolumeAttachment) {
+        let name = attachment.metadata.name.clone().unwrap_or_default();
+        self.attachments.insert(name, attachment.spec.node_name.clone());
+    }
+
+    /// Forgets an attachment.
+    pub fn remove_attachment(&mut self, name: &str) {
+        self.attachments.remove(name);
+    }
+
+    /// Whether `node` has something to do with the object.
+    fn reaches(&self, node: &str, resource: &'static str, key: &str) -> bool {
+        if resource == "volumeattachments" {
+            return self.attachments.get(key).is_some_and(|own| own == node);
+        }
+        let is_needed = |thing: &Thing| self.needed.get(thing).is_some_and(|nodes| nodes.contains_key(node));
+        let through = |volume: &str| {
+            let claim = self.volumes.get(volume).map(|(claim, _)| claim.clone());
+            claim.is_some_and(|claim| is_needed(&("persistentvolumeclaims", claim)))
+        };
+        if resource == "persistentvolumes" {
+            return through(key);
+        }
+        let thing = (resource, key.to_owned());
+        is_needed(&thing) || self.of_volumes.get(&thing).into_iter().flatten().any(|volume| through(volume))
+    }
+
+    /// Decides for kubelets; has no opinion about anybody else, and never denies.
+    pub fn authorize(&self, user: &UserInfo, attributes: &Attributes) -> Decision {
+        let Some(node) = user.node() else {
+            let looks_like_one = user.is_in(crate::NODES);
+            let reason = format!("unknown node for user {:?}", user.name);
+            return Decision::NoOpinion(if looks_like_one { reason } else { String::new() });
+        };
+        let answer = match (attributes.is_resource, attributes.group.as_str(), attributes.resource.as_str()) {
+            (true, "", "secrets") => self.read(node, "secrets", attributes),
+            (true, "", "configmaps") => self.read(node, "configmaps", attributes),
+            (true, "", "persistentvolumeclaims") if attributes.subresource == "status" => {
+                self.update_status(node, attributes)
+            }
+            (true, "", "persistentvolumeclaims") => self.get(node, "persistentvolumeclaims", attributes),
+            (true, "", "persistentvolumes") => self.get(node, "persistentvolumes", attributes),
+            (true, "resource.k8s.io", "resourceclaims") => self.get(node, "resourceclaims", attributes),
+            (true, "storage.k8s.io", "volumeattachments") => self.get(node, "volumeattachments", attributes),
+            (true, "", "serviceaccounts") => self.token(node, attributes),
+            (true, "coordination.k8s.io", "leases") => lease(node, attributes),
+            (true, "storage.k8s.io", "csinodes") => csi_node(node, attributes),
+            (true, "", "nodes") => own_node(node, attributes),
+            (true, "", "pods") => self.pod(node, attributes),
+            _ => self.by_rules(attributes),
+        };
+        match answer {
+            Ok(()) => Decision::Allow(String::new()),
+            Err(reason) => Decision::NoOpinion(reason),
+        }
+    }
+
+    fn by_rules(&self, attributes: &Attributes) -> Result<(), String> {
+        match self.rules.0.iter().any(|rule| allows(rule, attributes)) {
+            true => Ok(()),
+            false => Err(String::new()),
+        }
+    }
+
+    fn related(&self, node: &str, resource: &'static str, attributes: &Attributes) -> Result<(), String> {
+        if attributes.name.is_empty() {
+            return Err("No Object name found".to_owned());
+        }
+        let key = match attributes.namespace.as_str() {
+            "" => attributes.name.clone(),
+            namespace => format!("{namespace}/{}", attributes.name),
+        };
+        match self.reaches(node, resource, &key) {
+            true => Ok(()),
+            false => Err(format!("no relationship found between node {node:?} and this object")),
+        }
+    }
+
+    fn read(&self, node: &str, resource: &'static str, attributes: &Attributes) -> Result<(), String> {
+        require(is_read(attributes), "can only read resources of this type")?;
+        require(attributes.subresource.is_empty(), "cannot read subresource")?;
+        require(!attributes.namespace.is_empty(), "can only read namespaced object of this type")?;
+        self.related(node, resource, attributes)
+    }
+
+    fn get(&self, node: &str, resource: &'static str, attributes: &Attributes) -> Result<(), String> {
+        require(attributes.verb == "get", "can only get individual resources of this type")?;
+        require(attributes.subresource.is_empty(), "cannot get subresource")?;
+        self.related(node, resource, attributes)
+    }
+
+    fn update_status(&self, node: &str, attributes: &Attributes) -> Result<(), String> {
+        let is_update = matches!(attributes.verb.as_str(), "update" | "patch");
+        require(is_update, "can only get/update/patch this type")?;
+        self.related(node, "persistentvolumeclaims", attributes)
+    }
+
+    fn token(&self, node: &str, attributes: &Attributes) -> Result<(), String> {
+        let is_one = attributes.verb == "create" && !attributes.name.is_empty();
+        require(is_one, "can only create tokens for individual service accounts")?;
+        let is_token = attributes.subresource == "token";
+        require(is_token, "can only create token subresource of serviceaccount")?;
+        self.related(node, "serviceaccounts", attributes)
+    }
+
+    fn pod(&self, node: &str, attributes: &Attributes) -> Result<(), String> {
+        match (attributes.subresource.as_str(), attributes.verb.as_str()) {
+            ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create") => Ok(()),
+            ("", "get") => self.related(node, "pods", attributes),
+            ("", "list" | "watch") => {
+                let is_own = selects(&attributes.field_selector, "spec.nodeName", node);
+                require(is_own, "can only list/watch pods with spec.nodeName field selector")
+            }
+            _ => Err(String::new()),
+        }
+    }
+}
+
+fn own_node(node: &str, attributes: &Attributes) -> Result<(), String> {
+    match (attributes.subresource.as_str(), attributes.verb.as_str()) {
+        ("", "create") | ("" | "status", "update" | "patch") => Ok(()),
+        ("", "get") if attributes.name == node => Ok(()),
+        ("", "get") => {
+            Err(format!("node {node:?} cannot read {:?}, only its own Node object", attributes.name))
+        }
+        ("", "list" | "watch") => {
+            let is_own =
+                attributes.name == node || selects(&attributes.field_selector, "metadata.name", node);
+            let reason = format!("node {node:?} cannot read all nodes, only its own Node object");
+            require(is_own, &reason)
+        }
+        _ => Err(String::new()),
+    }
+}
+
+fn lease(node: &str, attributes: &Attributes) -> Result<(), String> {
+    require(is_own_write(attributes), "can only get, create, update, patch, or delete a node lease")?;
+    let is_there = attributes.namespace == "kube-node-lease";
+    require(is_there, "can only access leases in the \"kube-node-lease\" system namespace")?;
+    let is_own = attributes.verb == "create" || attributes.name == node;
+    require(is_own, "can only access node lease with the same name as the requesting node")
+}
+
+fn csi_node(node: &str, attributes: &Attributes) -> Result<(), String> {
+    require(is_own_write(attributes), "can only get, create, update, patch, or delete a CSINode")?;
+    require(attributes.subresource.is_empty(), "cannot authorize CSINode subresources")?;
+    let is_own = attributes.verb == "create" || attributes.name == node;
+    require(is_own, "can only access CSINode with the same name as the requesting node")
+}
+
+fn require(holds: bool, reason: &str) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(reason.to_owned()) }
+}
+
+fn is_read(attributes: &Attributes) -> bool {
+    matches!(attributes.verb.as_str(), "get" | "list" | "watch")
+}
+
+fn is_own_write(attributes: &Attributes) -> bool {
+    matches!(attributes.verb.as_str(), "get" | "create" | "update" | "patch" | "delete")
+}
+
+/// Whether a field selector allows only objects whose `field` is `value`.
+fn selects(selector: &str, field: &str, value: &str) -> bool {
+    selector.split(',').any(|term| {
+        let (key, wanted) = term.split_once("==").or_else(|| term.split_once('=')).unwrap_or_default();
+        key.trim() == field && wanted.trim() == value
+    })
+}
+
+/// What a Pod needs. Mirror Pods need nothing: the node made them.
+fn needs(pod: &Pod, namespace: &str, name: &str) -> BTreeSet<Thing> {
+    let mut things = BTreeSet::new();
+    let is_mirror = pod.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(MIRROR_ANNOTATION));
+    let Some(spec) = pod.spec.as_ref().filter(|_| !is_mirror) else { return things };
+    let mut add = |resource: &'static str, name: &str| {
+        if !name.is_empty() {
+            things.insert((resource, format!("{namespace}/{name}")));
+        }
+    };
+    add("serviceaccounts", spec.service_account_name.as_deref().unwrap_or_default());
+    for secret in spec.image_pull_secrets.iter().flatten() {
+        add("secrets", &secret.name);
+    }
+    for container in spec.init_containers.iter().flatten().chain(&spec.containers) {
+        container_needs(container, &mut add);
+    }
+    for container in spec.ephemeral_containers.iter().flatten() {
+        let same = Container {
+            env: container.env.clone(),
+            env_from: container.env_from.clone(),
+            ..Container::default()
+        };
+        container_needs(&same, &mut add);
+    }
+    for claim in pod.status.iter().flat_map(|status| status.resource_claim_statuses.iter().flatten()) {
+        add("resourceclaims", claim.resource_claim_name.as_deref().unwrap_or_default());
+    }
+    for claim in spec.resource_claims.iter().flatten() {
+        add("resourceclaims", claim.resource_claim_name.as_deref().unwrap_or_default());
+    }
+    for volume in spec.volumes.iter().flatten() {
+        if volume.ephemeral.is_some() {
+            add("persistentvolumeclaims", &format!("{name}-{}", volume.name));
+        }
+        if let Some(claim) = &volume.persistent_volume_claim {
+            add("persistentvolumeclaims", &claim.claim_name);
+        }
+        if let Some(secret) = &volume.secret {
+            add("secrets", secret.secret_name.as_deref().unwrap_or_default());
+        }
+        if let Some(map) = &volume.config_map {
+            add("configmaps", &map.name);
+        }
+        for source in volume.projected.iter().flat_map(|projected| projected.sources.iter().flatten()) {
+            add("secrets", source.secret.as_ref().map_or("", |secret| &secret.name));
+            add("configmaps", source.config_map.as_ref().map_or("", |map| &map.name));
+        }
+    }
+    for volume in spec.volumes.iter().flatten() {
+        collect_secret_refs(&serde_json::to_value(volume).unwrap_or_default(), namespace, &mut things);
+    }
+    things
+}
+
+const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+
+fn container_needs(container: &Container, add: &mut impl FnMut(&'static str, &str)) {
+    for source in container.env_from.iter().flatten() {
+        add("secrets", source.secret_ref.as_ref().map_or("", |secret| &secret.name));
+        add("configmaps", source.config_map_ref.as_ref().map_or("", |map| &map.name));
+    }
+    for source in container.env.iter().flatten().filter_map(|env| env.value_from.as_ref()) {
+        add("secrets", source.secret_key_ref.as_ref().map_or("", |secret| &secret.name));
+        add("configmaps", source.config_map_key_ref.as_ref().map_or("", |map| &map.name));
+    }
+}
+
+/// Secrets that volume plugins name: every field of a source that ends in `secretRef`, and Azure's.
+fn collect_secret_refs(source: &Value, namespace: &str, things: &mut BTreeSet<Thing>) {
+    let Value::Object(fields) = source else { return };
+    for (field, value) in fields {
+        let name =
+            value.get("name").and_then(Value::as_str).filter(|_| field.to_lowercase().ends_with("secretref"));
+        let azure = value.as_str().filter(|_| field == "secretName");
+        if let Some(name) = name.or(azure) {
+            let own = if name == azure.unwrap_or_default() { source } else { value };
+            let other = own.get("namespace").or_else(|| own.get("secretNamespace")).and_then(Value::as_str);
+            things.insert(("secrets", format!("{}/{name}", other.unwrap_or(namespace))));
+        } else {
+            collect_secret_refs(value, namespace, things);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "node/tests.rs"]
+mod tests;

@@ -1,0 +1,173 @@
+use serde_json::json;
+
+use super::*;
+
+fn graph() -> NodeGraph {
+    let mut graph = NodeGraph::default();
+    let pod = json!({
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {
+            "nodeName": "a",
+            "serviceAccountName": "robot",
+            "imagePullSecrets": [{"name": "pull"}],
+            "containers": [{
+                "name": "c",
+                "env": [
+                    {"name": "A", "valueFrom": {"secretKeyRef": {"name": "env-secret", "key": "k"}}},
+                    {"name": "B", "valueFrom": {"configMapKeyRef": {"name": "env-map", "key": "k"}}},
+                ],
+                "envFrom": [{"configMapRef": {"name": "from-map"}}, {"secretRef": {"name": "from-secret"}}],
+            }],
+            "volumes": [
+                {"name": "s", "secret": {"secretName": "volume-secret"}},
+                {"name": "m", "configMap": {"name": "volume-map"}},
+                {"name": "p", "persistentVolumeClaim": {"claimName": "claim"}},
+                {"name": "e", "ephemeral": {}},
+                {"name": "x", "projected": {"sources": [
+                    {"configMap": {"name": "projected-map"}}, {"secret": {"name": "projected-secret"}},
+                ]}},
+                {"name": "i", "csi": {"driver": "d", "nodePublishSecretRef": {"name": "csi-secret"}}},
+            ],
+        },
+    });
+    graph.insert_pod(&serde_json::from_value(pod).unwrap());
+    let elsewhere = json!({
+        "metadata": {"name": "other", "namespace": "shop"},
+        "spec": {"nodeName": "b", "containers": [], "serviceAccountName": "other",
+            "imagePullSecrets": [{"name": "other-secret"}]},
+    });
+    graph.insert_pod(&serde_json::from_value(elsewhere).unwrap());
+    let volume = json!({
+        "metadata": {"name": "pv"},
+        "spec": {
+            "claimRef": {"namespace": "shop", "name": "claim"},
+            "csi": {"driver": "d", "volumeHandle": "h",
+                "nodeStageSecretRef": {"name": "stage", "namespace": "kube-system"}},
+        },
+    });
+    graph.insert_volume(&serde_json::from_value(volume).unwrap());
+    graph
+}
+
+fn ask(graph: &NodeGraph, node: &str, request: &str, selector: &str) -> Decision {
+    let words: Vec<&str> = request.split(' ').collect();
+    let mut parts = words[1].split('/').map(str::to_owned);
+    let attributes = Attributes {
+        verb: words[0].to_owned(),
+        group: parts.next().unwrap(),
+        resource: parts.next().unwrap(),
+        subresource: parts.next().unwrap_or_default(),
+        namespace: words[2].replace('-', ""),
+        name: words.get(3).copied().unwrap_or_default().to_owned(),
+        field_selector: selector.to_owned(),
+        is_resource: true,
+        ..Attributes::default()
+    };
+    let attributes = match words[2] {
+        "kube-system" | "kube-node-lease" => Attributes { namespace: words[2].to_owned(), ..attributes },
+        _ => attributes,
+    };
+    graph.authorize(&UserInfo::new(&format!("system:node:{node}"), &["system:nodes"]), &attributes)
+}
+
+#[test]
+fn a_node_reaches_what_its_pods_need_and_its_own_objects() {
+    let rows = [
+        ("get /secrets shop pull", "", true),
+        ("get /secrets shop env-secret", "", true),
+        ("get /secrets shop from-secret", "", true),
+        ("get /secrets shop volume-secret", "", true),
+        ("watch /secrets shop projected-secret", "", true),
+        ("get /secrets shop csi-secret", "", true),
+        ("get /secrets kube-system stage", "", true),
+        ("get /secrets shop other-secret", "", false),
+        ("list /secrets shop", "", false),
+        ("update /secrets shop pull", "", false),
+        ("get /configmaps shop env-map", "", true),
+        ("get /configmaps shop from-map", "", true),
+        ("get /configmaps shop volume-map", "", true),
+        ("list /configmaps shop projected-map", "", true),
+        ("get /configmaps shop nobody", "", false),
+        ("get /persistentvolumeclaims shop claim", "", true),
+        ("get /persistentvolumeclaims shop web-e", "", true),
+        ("patch /persistentvolumeclaims/status shop claim", "", true),
+        ("get /persistentvolumes - pv", "", true),
+        ("get /persistentvolumes - other", "", false),
+        ("create /serviceaccounts/token shop robot", "", true),
+        ("create /serviceaccounts/token shop other", "", false),
+        ("get /serviceaccounts shop robot", "", false),
+        ("get coordination.k8s.io/leases kube-node-lease a", "", true),
+        ("create coordination.k8s.io/leases kube-node-lease", "", true),
+        ("update coordination.k8s.io/leases kube-node-lease b", "", false),
+        ("get coordination.k8s.io/leases kube-system a", "", false),
+        ("list coordination.k8s.io/leases kube-node-lease", "", false),
+        ("get /nodes - a", "", true),
+        ("get /nodes - b", "", false),
+        ("list /nodes -", "", false),
+        ("watch /nodes -", "metadata.name=a", true),
+        ("watch /nodes -", "metadata.name=b", false),
+        ("patch /nodes/status - a", "", true),
+        ("create /nodes -", "", true),
+        ("list /pods -", "spec.nodeName=a", true),
+        ("list /pods -", "status.phase!=Failed,spec.nodeName=a", true),
+        ("list /pods -", "spec.nodeName!=a", false),
+        ("list /pods -", "", false),
+        ("get /pods shop web", "", true),
+        ("get /pods shop other", "", false),
+        ("patch /pods/status shop web", "", true),
+        ("create /pods/binding shop web", "", false),
+        ("create /pods/eviction shop web", "", true),
+        ("list /services -", "", true),
+        ("create /events shop", "", true),
+        ("patch events.k8s.io/events shop x", "", true),
+        ("create certificates.k8s.io/certificatesigningrequests -", "", true),
+        ("list node.k8s.io/runtimeclasses -", "", true),
+        ("get storage.k8s.io/csinodes - a", "", true),
+        ("get storage.k8s.io/csinodes - b", "", false),
+        ("create authentication.k8s.io/tokenreviews -", "", true),
+        ("create apps/deployments shop", "", false),
+        ("delete /nodes - a", "", false),
+    ];
+    let graph = graph();
+    for (request, selector, is_allowed) in rows {
+        let decision = ask(&graph, "a", request, selector);
+        assert_eq!(matches!(decision, Decision::Allow(_)), is_allowed, "{request} {selector}: {decision:?}");
+    }
+}
+
+#[test]
+fn what_no_pod_needs_any_more_is_out_of_reach() {
+    let mut graph = graph();
+    graph.remove_pod("shop", "web");
+    for request in ["get /secrets shop pull", "get /persistentvolumes - pv", "get /secrets kube-system stage"]
+    {
+        let reason = "no relationship found between node \"a\" and this object".to_owned();
+        assert_eq!(ask(&graph, "a", request, ""), Decision::NoOpinion(reason), "{request}");
+    }
+    assert!(matches!(ask(&graph, "b", "get /secrets shop other-secret", ""), Decision::Allow(_)));
+}
+
+#[test]
+fn mirror_pods_and_unbound_pods_give_no_reach() {
+    let mut graph = NodeGraph::default();
+    for (name, node, annotation) in [("mirror", "a", MIRROR_ANNOTATION), ("unbound", "", "x")] {
+        let pod = json!({
+            "metadata": {"name": name, "namespace": "shop", "annotations": {annotation: "y"}},
+            "spec": {"nodeName": node, "containers": [], "imagePullSecrets": [{"name": name}]},
+        });
+        graph.insert_pod(&serde_json::from_value(pod).unwrap());
+        assert!(matches!(ask(&graph, "a", &format!("get /secrets shop {name}"), ""), Decision::NoOpinion(_)));
+    }
+    assert!(matches!(ask(&graph, "a", "get /pods shop mirror", ""), Decision::Allow(_)));
+}
+
+#[test]
+fn others_are_not_its_business() {
+    let graph = graph();
+    let request = Attributes { verb: "get".to_owned(), is_resource: true, ..Attributes::default() };
+    let imposter = UserInfo::new("system:node:a", &[]);
+    assert_eq!(graph.authorize(&imposter, &request), Decision::NoOpinion(String::new()));
+    let nameless = UserInfo::new("x", &["system:nodes"]);
+    let reason = "unknown node for user \"x\"".to_owned();
+    assert_eq!(graph.authorize(&nameless, &request), Decision::NoOpinion(reason));
+}

@@ -1,0 +1,306 @@
+//! NodeRestriction: what a kubelet may write, beyond what the Node authorizer can see from the request line.
+//!
+//! Pure: the request's objects come in as they are. Source: `plugin/pkg/admission/noderestriction`.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::{Attributes, UserInfo};
+
+/// Labels that a kubelet may set on its Node, of those under `kubernetes.io` and `k8s.io`.
+/// Source: `pkg/kubelet/apis`.
+const OWN_LABELS: [&str; 11] = [
+    "kubernetes.io/hostname",
+    "kubernetes.io/arch",
+    "kubernetes.io/os",
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+    "node.kubernetes.io/instance-type",
+    "beta.kubernetes.io/instance-type",
+    "beta.kubernetes.io/os",
+    "beta.kubernetes.io/arch",
+];
+/// Namespaces of labels that are a kubelet's.
+const OWN_LABEL_NAMESPACES: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
+/// Labels that isolate nodes from each other: no kubelet sets them.
+const RESTRICTED_NAMESPACE: &str = "node-restriction.kubernetes.io";
+
+/// The objects of a write.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Objects<'a> {
+    /// What is to be stored, or the TokenRequest or Eviction posted; `None` for deletions.
+    pub new: Option<&'a Value>,
+    /// What is stored now.
+    pub old: Option<&'a Value>,
+    /// For Pods' subresources and token requests: the Pod that it is about, as stored.
+    pub pod: Option<&'a Value>,
+}
+
+/// Checks a write; who is no kubelet passes. `attributes.verb` is `create`, `update`, `patch` or `delete`.
+///
+/// # Errors
+/// The reason, as upstream words it, for `<resource> "<name>" is forbidden: <reason>`.
+pub fn check(user: &UserInfo, attributes: &Attributes, objects: Objects<'_>) -> Result<(), String> {
+    let Some(node) = user.node() else {
+        if user.is_in(crate::NODES) {
+            return Err(format!("could not determine node from user {:?}", user.name));
+        }
+        return Ok(());
+    };
+    let is_create = attributes.verb == "create";
+    match (attributes.group.as_str(), attributes.resource.as_str(), attributes.subresource.as_str()) {
+        ("", "pods", "") if is_create => create_pod(node, objects.new.unwrap_or(&Value::Null)),
+        ("", "pods", "") if attributes.verb == "delete" => match objects.old {
+            Some(pod) => own_pod(node, pod, "can only delete pods with spec.nodeName set to itself"),
+            None => Ok(()),
+        },
+        ("", "pods", "") => Err(format!(
+            "unexpected operation {:?}, node {node:?} can only create and delete mirror pods",
+            attributes.verb.to_uppercase()
+        )),
+        ("", "pods", "status") => pod_status(node, objects),
+        ("", "pods", "eviction") => match objects.pod {
+            Some(pod) => own_pod(node, pod, "can only evict pods with spec.nodeName set to itself"),
+            None => Ok(()),
+        },
+        ("", "pods", other) => {
+            Err(format!("unexpected pod subresource {other:?}, only 'status' and 'eviction' are allowed"))
+        }
+        ("", "nodes", _) => write_node(node, attributes, objects),
+        ("", "serviceaccounts", "token") if is_create => token(node, objects),
+        ("coordination.k8s.io", "leases", _) => lease(node, attributes, objects),
+        ("storage.k8s.io", "csinodes", _) => csi_node(node, attributes, objects),
+        _ => Ok(()),
+    }
+}
+
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn own_pod(node: &str, pod: &Value, rule: &str) -> Result<(), String> {
+    match text(pod, "/spec/nodeName") == node {
+        true => Ok(()),
+        false => Err(format!("node {node:?} {rule}")),
+    }
+}
+
+fn create_pod(node: &str, pod: &Value) -> Result<(), String> {
+    if text(pod, "/metadata/annotations/kubernetes.io~1config.mirror").is_empty() {
+        return Err(format!(
+            "pod does not have \"kubernetes.io/config.mirror\" annotation, node {node:?} can only create mirror pods"
+        ));
+    }
+    own_pod(node, pod, "can only create pods with spec.nodeName set to itself")?;
+    let owners = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    match owners.map(Vec::as_slice).unwrap_or_default() {
+        [owner] => mirror_owner(node, owner)?,
+        [] => {
+            return Err(format!("node {node:?} can only create pods with an owner reference set to itself"));
+        }
+        _ => {
+            return Err(format!(
+                "node {node:?} can only create pods with a single owner reference set to itself"
+            ));
+        }
+    }
+    if !text(pod, "/spec/serviceAccountName").is_empty() {
+        return Err(format!("node {node:?} can not create pods that reference a service account"));
+    }
+    match references(pod) {
+        Some(plural) => Err(format!("node {node:?} can not create pods that reference {plural}")),
+        None => Ok(()),
+    }
+}
+
+fn mirror_owner(node: &str, owner: &Value) -> Result<(), String> {
+    let is_node =
+        text(owner, "/apiVersion") == "v1" && text(owner, "/kind") == "Node" && text(owner, "/name") == node;
+    if !is_node {
+        return Err(format!("node {node:?} can only create pods with an owner reference set to itself"));
+    }
+    if owner.get("controller") != Some(&Value::Bool(true)) {
+        return Err(format!(
+            "node {node:?} can only create pods with a controller owner reference set to itself"
+        ));
+    }
+    if owner.get("blockOwnerDeletion") == Some(&Value::Bool(true)) {
+        return Err(format!("node {node:?} must not set blockOwnerDeletion on an owner reference"));
+    }
+    Ok(())
+}
+
+/// What a Pod refers to that a mirror Pod must not, in upstream's order.
+fn references(pod: &Value) -> Option<&'static str> {
+    let mut found = BTreeMap::new();
+    collect(pod.get("spec").unwrap_or(&Value::Null), &mut found);
+    ["secrets", "configmaps", "persistentvolumeclaims", "resourceclaims"]
+        .into_iter()
+        .find(|plural| found.contains_key(plural))
+}
+
+fn collect(value: &Value, found: &mut BTreeMap<&'static str, ()>) {
+    match value {
+        Value::Object(fields) => {
+            for (field, value) in fields {
+                let plural = match field.as_str() {
+                    "secretKeyRef" | "secretName" | "imagePullSecrets" | "secret" => Some("secrets"),
+                    "configMapKeyRef" | "configMapRef" | "configMap" => Some("configmaps"),
+                    "persistentVolumeClaim" | "ephemeral" => Some("persistentvolumeclaims"),
+                    "resourceClaims" => Some("resourceclaims"),
+                    other if other.to_lowercase().ends_with("secretref") => Some("secrets"),
+                    _ => None,
+                };
+                let is_empty = value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+                if let Some(plural) = plural.filter(|_| !is_empty) {
+                    found.insert(plural, ());
+                }
+                collect(value, found);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect(item, found)),
+        _ => {}
+    }
+}
+
+fn pod_status(node: &str, objects: Objects<'_>) -> Result<(), String> {
+    let (Some(old), Some(new)) = (objects.old, objects.new) else { return Ok(()) };
+    own_pod(node, old, "can only update pod status for pods with spec.nodeName set to itself")?;
+    if labels(old) != labels(new) {
+        return Err(format!("node {node:?} cannot update labels through pod status"));
+    }
+    let claims = |pod: &Value| pod.pointer("/status/resourceClaimStatuses").cloned();
+    if claims(old) != claims(new) {
+        return Err(format!("node {node:?} cannot update resource claim statuses"));
+    }
+    Ok(())
+}
+
+fn write_node(node: &str, attributes: &Attributes, objects: Objects<'_>) -> Result<(), String> {
+    let name = match (attributes.name.as_str(), objects.new) {
+        ("", Some(object)) => text(object, "/metadata/name"),
+        (name, _) => name,
+    };
+    if name != node {
+        return Err(format!("node {node:?} is not allowed to modify node {name:?}"));
+    }
+    let Some(new) = objects.new else { return Ok(()) };
+    let Some(old) = objects.old else {
+        if new.pointer("/spec/configSource").is_some_and(|source| !source.is_null()) {
+            return Err(format!("node {node:?} is not allowed to create pods with a non-nil configSource"));
+        }
+        let set: Vec<&String> = labels(new).into_keys().filter(|label| is_forbidden(label)).collect();
+        return refuse_labels(node, "set the following labels", &set);
+    };
+    if is_changed(old, new, "/spec/configSource") && new.pointer("/spec/configSource").is_some() {
+        return Err(format!(
+            "node {node:?} is not allowed to update configSource to a new non-nil configSource"
+        ));
+    }
+    if is_changed(old, new, "/spec/taints") {
+        return Err(format!("node {node:?} is not allowed to modify taints"));
+    }
+    if is_changed(old, new, "/metadata/ownerReferences") {
+        return Err(format!("node {node:?} is not allowed to modify ownerReferences"));
+    }
+    let (before, after) = (labels(old), labels(new));
+    let mut changed: Vec<&String> = before.keys().chain(after.keys()).copied().collect();
+    changed.retain(|label| before.get(label) != after.get(label) && is_forbidden(label));
+    changed.sort();
+    changed.dedup();
+    refuse_labels(node, "modify labels", &changed)
+}
+
+fn refuse_labels(node: &str, what: &str, labels: &[&String]) -> Result<(), String> {
+    if labels.is_empty() {
+        return Ok(());
+    }
+    let labels: Vec<&str> = labels.iter().map(|label| label.as_str()).collect();
+    let what = if what == "modify labels" { "modify labels:" } else { "set the following labels:" };
+    Err(format!("node {node:?} is not allowed to {what} {}", labels.join(", ")))
+}
+
+fn is_changed(old: &Value, new: &Value, pointer: &str) -> bool {
+    let value = |object: &Value| {
+        let value = object.pointer(pointer).cloned().unwrap_or_default();
+        if value.as_array().is_some_and(Vec::is_empty) { Value::Null } else { value }
+    };
+    value(old) != value(new)
+}
+
+fn labels(object: &Value) -> BTreeMap<&String, &Value> {
+    object.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten().collect()
+}
+
+/// Whether a label is not a kubelet's to change.
+fn is_forbidden(label: &str) -> bool {
+    let Some((namespace, _)) = label.split_once('/') else { return false };
+    let within = |domain: &str| namespace == domain || namespace.ends_with(&format!(".{domain}"));
+    if within(RESTRICTED_NAMESPACE) {
+        return true;
+    }
+    (within("kubernetes.io") || within("k8s.io"))
+        && !OWN_LABELS.contains(&label)
+        && !OWN_LABEL_NAMESPACES.iter().any(|own| within(own))
+}
+
+fn token(node: &str, objects: Objects<'_>) -> Result<(), String> {
+    let request = objects.new.unwrap_or(&Value::Null);
+    let bound = |field: &str| text(request, &format!("/spec/boundObjectRef/{field}"));
+    if bound("apiVersion") != "v1" || bound("kind") != "Pod" || bound("name").is_empty() {
+        return Err("node requested token not bound to a pod".to_owned());
+    }
+    if bound("uid").is_empty() {
+        return Err("node requested token with a pod binding without a uid".to_owned());
+    }
+    let Some(pod) = objects.pod else {
+        return Err(format!("pod {:?} not found", bound("name")));
+    };
+    let uid = text(pod, "/metadata/uid");
+    if uid != bound("uid") {
+        return Err(format!(
+            "the UID in the bound object reference ({}) does not match the UID in record. The object might have \
+             been deleted and then recreated",
+            bound("uid")
+        ));
+    }
+    match text(pod, "/spec/nodeName") == node {
+        true => Ok(()),
+        false => Err("node requested token bound to a pod scheduled on a different node".to_owned()),
+    }
+}
+
+fn lease(node: &str, attributes: &Attributes, objects: Objects<'_>) -> Result<(), String> {
+    if attributes.namespace != "kube-node-lease" {
+        let namespace = &attributes.namespace;
+        return Err(format!(
+            "can only access leases in the \"kube-node-lease\" system namespace, not {namespace:?}"
+        ));
+    }
+    own_name(
+        attributes,
+        objects,
+        node,
+        "can only access node lease with the same name as the requesting node",
+    )
+}
+
+fn csi_node(node: &str, attributes: &Attributes, objects: Objects<'_>) -> Result<(), String> {
+    own_name(attributes, objects, node, "can only access CSINode with the same name as the requesting node")
+}
+
+fn own_name(attributes: &Attributes, objects: Objects<'_>, node: &str, rule: &str) -> Result<(), String> {
+    let is_create = attributes.verb == "create";
+    let name = match objects.new.filter(|_| is_create) {
+        Some(object) => text(object, "/metadata/name"),
+        None => &attributes.name,
+    };
+    if name == node { Ok(()) } else { Err(rule.to_owned()) }
+}
+
+#[cfg(test)]
+#[path = "node_restriction/tests.rs"]
+mod tests;

@@ -1,0 +1,146 @@
+use serde_json::json;
+
+use super::*;
+
+fn from<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+fn binding(kind: &str, name: &str, namespace: &str) -> serde_json::Value {
+    json!({
+        "metadata": {"name": name, "namespace": namespace},
+        "roleRef": {"kind": kind, "name": name, "apiGroup": GROUP},
+        "subjects": [
+            {"kind": "User", "name": format!("{name}-user")},
+            {"kind": "Group", "name": format!("{name}-group")},
+            {"kind": "ServiceAccount", "name": "robot", "namespace": "bots"},
+        ],
+    })
+}
+
+fn index() -> Rbac {
+    let mut rbac = Rbac::new();
+    rbac.insert_cluster_role(&from(json!({"metadata": {"name": "reader"}, "rules": [
+        {"apiGroups": [""], "resources": ["pods", "pods/log", "*/status"], "verbs": ["get", "list"]},
+        {"nonResourceURLs": ["/healthz", "/metrics/*"], "verbs": ["get"]},
+    ]})));
+    rbac.insert_role(&from(json!({"metadata": {"name": "editor", "namespace": "shop"}, "rules": [
+        {"apiGroups": ["apps"], "resources": ["*"], "verbs": ["*"]},
+        {"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["mine"], "verbs": ["get"]},
+    ]})));
+    rbac.insert_cluster_role_binding(&from(binding("ClusterRole", "reader", "")));
+    rbac.insert_role_binding(&from(binding("Role", "editor", "shop")));
+    rbac
+}
+
+/// `verb group/resource/subresource namespace name`, or `verb /path`.
+fn attributes(text: &str) -> Attributes {
+    let words: Vec<&str> = text.split(' ').collect();
+    let verb = words[0].to_owned();
+    if words[1].starts_with('/') && words.len() == 2 {
+        return Attributes { verb, path: words[1].to_owned(), ..Attributes::default() };
+    }
+    let mut parts = words[1].split('/').map(str::to_owned);
+    Attributes {
+        verb,
+        group: parts.next().unwrap(),
+        resource: parts.next().unwrap(),
+        subresource: parts.next().unwrap_or_default(),
+        namespace: words.get(2).copied().unwrap_or_default().replace('-', ""),
+        name: words.get(3).copied().unwrap_or_default().to_owned(),
+        is_resource: true,
+        ..Attributes::default()
+    }
+}
+
+#[test]
+fn what_is_bound_is_allowed_and_nothing_else() {
+    let rows = [
+        ("reader-user", "get /pods shop x", true),
+        ("reader-user", "list /pods -", true),
+        ("reader-user", "get /pods/log shop x", true),
+        ("reader-user", "get /pods/exec shop x", false),
+        ("reader-user", "get /nodes/status - x", true),
+        ("reader-user", "get /nodes - x", false),
+        ("reader-user", "delete /pods shop x", false),
+        ("reader-user", "get apps/pods shop x", false),
+        ("reader-user", "get /healthz", true),
+        ("reader-user", "get /metrics/slis", true),
+        ("reader-user", "get /metrics", false),
+        ("editor-user", "create apps/deployments shop x", true),
+        ("editor-user", "update apps/deployments/scale shop x", true),
+        ("editor-user", "create apps/deployments other x", false),
+        ("editor-user", "list apps/deployments -", false),
+        ("editor-user", "get /secrets shop mine", true),
+        ("editor-user", "get /secrets shop other", false),
+        ("editor-user", "get /secrets shop", false),
+        ("editor-user", "get /healthz", false),
+        ("system:serviceaccount:bots:robot", "get /pods shop x", true),
+        ("system:serviceaccount:shop:robot", "get /pods shop x", false),
+        ("nobody", "get /pods shop x", false),
+    ];
+    let rbac = index();
+    for (user, request, is_allowed) in rows {
+        let decision = rbac.authorize(&UserInfo::new(user, &[]), &attributes(request));
+        assert_eq!(matches!(decision, Decision::Allow(_)), is_allowed, "{user}: {request}: {decision:?}");
+    }
+    let member = UserInfo::new("anyone", &["reader-group"]);
+    let reason =
+        "RBAC: allowed by ClusterRoleBinding \"reader\" of ClusterRole \"reader\" to Group \"reader-group\"";
+    assert_eq!(rbac.authorize(&member, &attributes("get /pods a b")), Decision::Allow(reason.to_owned()));
+    let member = UserInfo::new("anyone", &["editor-group"]);
+    let reason = "RBAC: allowed by RoleBinding \"editor/shop\" of Role \"editor\" to Group \"editor-group\"";
+    assert_eq!(rbac.authorize(&member, &attributes("get apps/x shop b")), Decision::Allow(reason.to_owned()));
+}
+
+#[test]
+fn what_is_taken_away_is_not_allowed_any_more() {
+    let user = UserInfo::new("editor-user", &[]);
+    let request = attributes("create apps/deployments shop x");
+    let mut rbac = index();
+    rbac.remove_role("shop", "editor");
+    let reason = "RBAC: roles.rbac.authorization.k8s.io \"editor\" not found";
+    assert_eq!(rbac.authorize(&user, &request), Decision::NoOpinion(reason.to_owned()));
+    let mut rbac = index();
+    rbac.remove_role_binding("shop", "editor");
+    assert_eq!(rbac.authorize(&user, &request), Decision::NoOpinion(String::new()));
+    let mut rbac = index();
+    rbac.insert_role_binding(&from(json!({
+        "metadata": {"name": "editor", "namespace": "shop"},
+        "roleRef": {"kind": "Role", "name": "editor", "apiGroup": GROUP},
+    })));
+    assert_eq!(rbac.authorize(&user, &request), Decision::NoOpinion(String::new()));
+    let mut rbac = index();
+    let reader = UserInfo::new("reader-user", &[]);
+    rbac.remove_cluster_role_binding("reader");
+    assert_eq!(rbac.authorize(&reader, &attributes("get /pods a b")), Decision::NoOpinion(String::new()));
+}
+
+#[test]
+fn rules_are_those_of_the_cluster_and_of_the_namespace() {
+    let robot = UserInfo::service_account("bots", "robot", "");
+    let rbac = index();
+    assert_eq!(rbac.rules_for(&robot, "shop").rules.len(), 4);
+    assert_eq!(rbac.rules_for(&robot, "other").rules.len(), 2);
+    assert_eq!(rbac.rules_for(&robot, "").rules.len(), 2);
+}
+
+#[test]
+fn aggregation_unites_what_the_selectors_match() {
+    let role = |name: &str, label: &str, resource: &str| -> ClusterRole {
+        from(json!({"metadata": {"name": name, "labels": {label: "true"}},
+            "rules": [{"apiGroups": [""], "resources": [resource], "verbs": ["get"]}]}))
+    };
+    let all = [
+        role("b", "to-view", "pods"),
+        role("a", "to-view", "nodes"),
+        role("c", "to-edit", "x"),
+        role("d", "to-view", "pods"),
+    ];
+    let view: ClusterRole = from(json!({"metadata": {"name": "view"},
+        "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"to-view": "true"}}]}}));
+    let rules = aggregated_rules(&view, &all).unwrap();
+    let resources: Vec<_> = rules.into_iter().flat_map(|rule| rule.resources.unwrap()).collect();
+    assert_eq!(resources, ["nodes", "pods"]);
+    assert_eq!(aggregated_rules(&all[0], &all), None);
+}

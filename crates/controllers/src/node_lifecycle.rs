@@ -1,0 +1,195 @@
+//! The Node lifecycle controller: a node that is not heard of is Unknown, and taints say what is wrong with nodes.
+//!
+//! Silence is measured from the later of the node's lease, its status, and the time since when this process
+//! listens. When no node at all is ready, nothing is evicted: then the fault is more likely here than there.
+
+mod taints;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use controller::{Action, Change, Controller, EventType, Informers, Patch, Plan, Scope, Source};
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod, PodCondition};
+use serde_json::{Value, json};
+
+use crate::object::{created, name, namespace, time, uid};
+use crate::pod::{condition as pod_condition, is_finished, is_ready, node_name, since_until};
+
+/// Silence after which a node is Unknown. Source: `leaseDurationSeconds` of a node's lease.
+const GRACE: Duration = Duration::from_secs(40);
+/// Where nodes renew their leases.
+const LEASES: &str = "kube-node-lease";
+/// The conditions that a kubelet reports.
+const REPORTED: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
+
+static LISTENING_SINCE: OnceLock<Timestamp> = OnceLock::new();
+
+/// The controller's row. Keys are nodes.
+pub const CONTROLLER: Controller = Controller {
+    name: "node-lifecycle-controller",
+    sources: |_| {
+        vec![
+            Source::of::<Node>(nodes_of_node),
+            // A renewed lease is read when the time is up; it wakes nobody.
+            Source::scoped::<Lease>(leases(), |_, _| Vec::new()),
+            Source::of::<Pod>(|_, _| Vec::new()),
+        ]
+    },
+    reconcile: |informers, key, now| {
+        gather(informers, key, now).map_or_else(Plan::nothing, |seen| plan(&seen, now))
+    },
+};
+
+fn leases() -> Scope {
+    Scope { namespace: Some(LEASES.to_owned()), ..Scope::default() }
+}
+
+/// What a decision about one node is made from.
+pub struct Snapshot {
+    /// The node.
+    pub node: Arc<Node>,
+    /// Its lease.
+    pub lease: Option<Arc<Lease>>,
+    /// Since when this process would have heard of the node.
+    pub listening_since: Timestamp,
+    /// Whether any other node is ready.
+    pub has_ready_peer: bool,
+    /// The Pods on the node; only filled in when it is not ready.
+    pub pods: Vec<Arc<Pod>>,
+}
+
+fn gather(informers: &Informers, key: &str, now: Timestamp) -> Option<Snapshot> {
+    let nodes = informers.informer::<Node>();
+    let node = nodes.get(key)?;
+    let listening_since = *LISTENING_SINCE.get_or_init(|| now);
+    let lease = informers.scoped::<Lease>(leases()).get(&format!("{LEASES}/{key}"));
+    let is_quiet = ready_status(&node) != Some("True")
+        || silence(&node, lease.as_deref(), listening_since, now) >= GRACE;
+    if !is_quiet {
+        return Some(Snapshot { node, lease, listening_since, has_ready_peer: true, pods: Vec::new() });
+    }
+    let is_ready_peer =
+        |other: &Arc<Node>| name(&other.metadata) != key && ready_status(other) == Some("True");
+    let has_ready_peer = nodes.list().iter().any(is_ready_peer);
+    let mut pods = informers.informer::<Pod>().list();
+    pods.retain(|pod| node_name(pod) == key);
+    Some(Snapshot { node, lease, listening_since, has_ready_peer, pods })
+}
+
+/// A node wakes itself; when it becomes ready or stops being it, all others too.
+fn nodes_of_node(change: &Change<Node>, informers: &Informers) -> Vec<String> {
+    let status = |node: &Option<Arc<Node>>| {
+        node.as_ref().and_then(|node| ready_status(node).map(|status| status == "True"))
+    };
+    if change.old.is_some() && status(&change.old) != status(&change.new) {
+        return informers
+            .informer::<Node>()
+            .list()
+            .iter()
+            .map(|node| name(&node.metadata).to_owned())
+            .collect();
+    }
+    vec![change.key.clone()]
+}
+
+fn condition<'a>(node: &'a Node, type_: &str) -> Option<&'a NodeCondition> {
+    node.status.as_ref()?.conditions.iter().flatten().find(|condition| condition.type_ == type_)
+}
+
+fn ready_status(node: &Node) -> Option<&str> {
+    condition(node, "Ready").map(|ready| ready.status.as_str())
+}
+
+/// How long nothing was heard of `node`.
+fn silence(node: &Node, lease: Option<&Lease>, listening_since: Timestamp, now: Timestamp) -> Duration {
+    let renewed = lease.and_then(|lease| lease.spec.as_ref()?.renew_time.as_ref()).map(|time| time.0);
+    let reported =
+        condition(node, "Ready").and_then(|ready| ready.last_heartbeat_time.as_ref()).map(|time| time.0);
+    let heard =
+        [renewed, reported, Some(created(&node.metadata)), Some(listening_since)].into_iter().flatten().max();
+    heard.map_or(Duration::ZERO, |heard| since_until(heard, now))
+}
+
+/// Decides what to do about one node.
+pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
+    let node = &*snapshot.node;
+    let silence = silence(node, snapshot.lease.as_deref(), snapshot.listening_since, now);
+    let mut plan = Plan::nothing();
+    let mut conditions: Vec<NodeCondition> =
+        node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
+    if silence >= GRACE {
+        let changed = doubt(&mut conditions, now);
+        if !changed.is_empty() {
+            let patch = Patch::Strategic(json!({"status": {"conditions": changed}}));
+            plan.push(Action::patch_status::<Node>("", name(&node.metadata), patch));
+        }
+    } else {
+        plan.requeue(GRACE.saturating_sub(silence));
+    }
+    // A status patch moves the resourceVersion, and wakes this key again: then it is the taints' turn.
+    let is_settled = plan.is_empty();
+    let status =
+        conditions.iter().find(|condition| condition.type_ == "Ready").map(|ready| ready.status.as_str());
+    if status == Some("Unknown") {
+        mark_pods(&mut plan, snapshot, now);
+    }
+    let evicts = if snapshot.has_ready_peer { taints::Eviction::Allowed } else { taints::Eviction::Withheld };
+    if is_settled && let Some(taints) = taints::changed(node, &conditions, evicts, now) {
+        let meta = &node.metadata;
+        let metadata = json!({"uid": uid(meta), "resourceVersion": meta.resource_version});
+        let patch = Patch::Merge(json!({"metadata": metadata, "spec": {"taints": taints}}));
+        plan.push(Action::patch::<Node>("", name(meta), patch));
+    }
+    plan
+}
+
+/// Makes every reported condition Unknown; returns those that were not.
+fn doubt(conditions: &mut Vec<NodeCondition>, now: Timestamp) -> Vec<Value> {
+    let mut changed = Vec::new();
+    for type_ in REPORTED {
+        let known = conditions.iter_mut().find(|condition| condition.type_ == type_);
+        let (reason, message, heartbeat) = match &known {
+            Some(condition) if condition.status == "Unknown" => continue,
+            Some(condition) => (
+                "NodeStatusUnknown",
+                "Kubelet stopped posting node status.",
+                condition.last_heartbeat_time.clone(),
+            ),
+            None => ("NodeStatusNeverUpdated", "Kubelet never posted node status.", None),
+        };
+        let doubtful = NodeCondition {
+            type_: type_.to_owned(),
+            status: "Unknown".to_owned(),
+            reason: Some(reason.to_owned()),
+            message: Some(message.to_owned()),
+            last_heartbeat_time: heartbeat,
+            last_transition_time: Some(time(now)),
+        };
+        changed.push(json!(doubtful));
+        match known {
+            Some(condition) => *condition = doubtful,
+            None => conditions.push(doubtful),
+        }
+    }
+    changed
+}
+
+/// Pods on a node that is not heard of are not ready either, whatever their kubelet said last.
+fn mark_pods(plan: &mut Plan, snapshot: &Snapshot, now: Timestamp) {
+    let (mut patches, mut events) = (Vec::new(), Vec::new());
+    for pod in snapshot.pods.iter().filter(|pod| is_ready(pod) && !is_finished(pod)) {
+        let known = pod_condition(pod, "Ready").cloned().unwrap_or_default();
+        let unready =
+            PodCondition { status: "False".to_owned(), last_transition_time: Some(time(now)), ..known };
+        let patch = json!({"metadata": {"uid": uid(&pod.metadata)}, "status": {"conditions": [unready]}});
+        let (namespace, name) = (namespace(&pod.metadata), name(&pod.metadata));
+        patches.push(Action::patch_status::<Pod>(namespace, name, Patch::Strategic(patch)));
+        events.push(Action::event(&**pod, EventType::Warning, "NodeNotReady", "Node is not ready"));
+    }
+    plan.push_step(patches);
+    plan.push_step(events);
+}

@@ -1,0 +1,315 @@
+use std::str::FromStr;
+use std::sync::Arc;
+
+use expect_test::{Expect, expect};
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+
+use super::*;
+
+const OBJECTS: &str = "
+- {metadata: {name: web}, spec: {clusterIP: 10.43.0.5, ports: [{name: http, port: 80}, {name: dns, port: 53, protocol: UDP}]}}
+- {metadata: {name: web}, ports: [{name: http, port: 8080}], endpoints: [{addresses: [10.42.0.2]}]}
+- {metadata: {name: db}, spec: {clusterIP: None, ports: [{name: sql, port: 5432}]}}
+- {metadata: {name: db}, ports: [{name: sql, port: 5432}], endpoints: [
+    {addresses: [10.42.0.3], hostname: db-0}, {addresses: [10.42.0.4]},
+    {addresses: [10.42.0.9], conditions: {ready: false}}]}
+- {metadata: {name: empty}, spec: {clusterIP: None}}
+- {metadata: {name: alias}, spec: {type: ExternalName, externalName: 10-7-7-7.x.pod.example.org}}
+- {metadata: {name: inside}, spec: {type: ExternalName, externalName: web.default.svc.cluster.local}}
+- {metadata: {name: many}, spec: {clusterIP: None}}
+";
+
+/// The zone of the tests of this crate.
+pub(crate) fn zone() -> Zone {
+    let objects: Vec<serde_json::Value> = serde_saphyr::from_str(OBJECTS).unwrap();
+    let (mut services, mut slices) = (Vec::new(), Vec::new());
+    for mut object in objects {
+        object["metadata"]["namespace"] = "default".into();
+        if object.get("endpoints").is_some() {
+            object["metadata"]["labels"] =
+                serde_json::json!({ "kubernetes.io/service-name": object["metadata"]["name"] });
+            object["addressType"] = "IPv4".into();
+            slices.push(serde_json::from_value::<EndpointSlice>(object).unwrap());
+        } else {
+            services.push(Arc::new(serde_json::from_value::<Service>(object).unwrap()));
+        }
+    }
+    let mut many = slices[0].clone();
+    many.metadata.labels = Some([("kubernetes.io/service-name".to_owned(), "many".to_owned())].into());
+    many.endpoints = (0..200)
+        .map(|n| k8s_openapi::api::discovery::v1::Endpoint {
+            addresses: vec![format!("10.42.9.{n}")],
+            ..Default::default()
+        })
+        .collect();
+    slices.push(many);
+    let slices: Vec<Arc<EndpointSlice>> = slices.into_iter().map(Arc::new).collect();
+    Zone::new(&services, &slices, "cluster.local", 7)
+        .with_reverse_cidrs(&[("10.42.0.0".parse().unwrap(), 15)])
+}
+
+fn check(question: &str, expected: Expect) {
+    let (name, kind) = question.split_once(' ').unwrap();
+    let lines =
+        |records: &[Record]| -> String { records.iter().map(|record| format!("{record}\n")).collect() };
+    let show = |answer: &Answer| {
+        let mut text = format!("{:?}\n{}", answer.code, lines(&answer.answers));
+        if !answer.additionals.is_empty() {
+            text += &format!("with {}", lines(&answer.additionals));
+        }
+        if let Some(soa) = &answer.soa {
+            text += &lines(std::slice::from_ref(soa));
+        }
+        text
+    };
+    let text = match answer(&zone(), &Name::from_ascii(name).unwrap(), RecordType::from_str(kind).unwrap()) {
+        Decision::Answer(answer) => show(&answer),
+        Decision::Chase(answer, target) => format!("{}then {target}\n", show(&answer)),
+        Decision::Forward => "forward\n".to_owned(),
+    };
+    expected.assert_eq(&text);
+}
+
+#[test]
+fn a_service_has_its_address() {
+    check(
+        "web.default.svc.cluster.local. A",
+        expect![[r#"
+        NoError
+        web.default.svc.cluster.local. 5 IN A 10.43.0.5
+    "#]],
+    );
+}
+
+#[test]
+fn a_service_without_ipv6_exists_all_the_same() {
+    check(
+        "web.default.svc.cluster.local. AAAA",
+        expect![[r#"
+        NoError
+        cluster.local. 5 IN SOA ns.dns.cluster.local. hostmaster.cluster.local. 7 7200 1800 86400 5
+    "#]],
+    );
+}
+
+#[test]
+fn a_headless_service_has_the_addresses_of_its_ready_endpoints() {
+    check(
+        "db.default.svc.cluster.local. A",
+        expect![[r#"
+        NoError
+        db.default.svc.cluster.local. 5 IN A 10.42.0.4
+        db.default.svc.cluster.local. 5 IN A 10.42.0.3
+    "#]],
+    );
+}
+
+#[test]
+fn a_headless_service_without_endpoints_does_not_exist() {
+    check(
+        "empty.default.svc.cluster.local. A",
+        expect![[r#"
+        NXDomain
+        cluster.local. 5 IN SOA ns.dns.cluster.local. hostmaster.cluster.local. 7 7200 1800 86400 5
+    "#]],
+    );
+}
+
+#[test]
+fn an_endpoint_is_found_by_hostname_or_by_its_dashed_address() {
+    check(
+        "db-0.db.default.svc.cluster.local. A",
+        expect![[r#"
+        NoError
+        db-0.db.default.svc.cluster.local. 5 IN A 10.42.0.3
+    "#]],
+    );
+    check(
+        "10-42-0-4.db.default.svc.cluster.local. A",
+        expect![[r#"
+        NoError
+        10-42-0-4.db.default.svc.cluster.local. 5 IN A 10.42.0.4
+    "#]],
+    );
+    check(
+        "db-1.db.default.svc.cluster.local. A",
+        expect![[r#"
+        NXDomain
+        cluster.local. 5 IN SOA ns.dns.cluster.local. hostmaster.cluster.local. 7 7200 1800 86400 5
+    "#]],
+    );
+}
+
+#[test]
+fn named_ports_have_srv_records() {
+    check(
+        "_http._tcp.web.default.svc.cluster.local. SRV",
+        expect![[r#"
+        NoError
+        _http._tcp.web.default.svc.cluster.local. 5 IN SRV 0 100 80 web.default.svc.cluster.local.
+        with web.default.svc.cluster.local. 5 IN A 10.43.0.5
+    "#]],
+    );
+    check(
+        "_sql._tcp.db.default.svc.cluster.local. SRV",
+        expect![[r#"
+        NoError
+        _sql._tcp.db.default.svc.cluster.local. 5 IN SRV 0 100 5432 10-42-0-4.db.default.svc.cluster.local.
+        _sql._tcp.db.default.svc.cluster.local. 5 IN SRV 0 100 5432 db-0.db.default.svc.cluster.local.
+        with 10-42-0-4.db.default.svc.cluster.local. 5 IN A 10.42.0.4
+        db-0.db.default.svc.cluster.local. 5 IN A 10.42.0.3
+    "#]],
+    );
+    check(
+        "_http._udp.web.default.svc.cluster.local. SRV",
+        expect![[r#"
+        NXDomain
+        cluster.local. 5 IN SOA ns.dns.cluster.local. hostmaster.cluster.local. 7 7200 1800 86400 5
+    "#]],
+    );
+    check(
+        "_tcp.web.default.svc.cluster.local. SRV",
+        expect![[r#"
+        NoError
+        cluster.local. 5 IN SOA ns.dns.cluster.local. hostmaster.cluster.local. 7 7200 1800 86400 5
+    "#]],
+    );
+}
+
+#[test]
+fn addresses_have_names() {
+    check(
+        "5.0.43.10.in-addr.arpa. PTR",
+        expect![[r#"
+        NoError
+        5.0.43.10.in-addr.arpa. 5 IN PTR web.default.svc.cluster.local.
+    "#]],
+    );
+    check(
+        "3.0.42.10.in-addr.arpa. PTR",
+        expect![[r#"
+        NoError
+        3.0.42.10.in-addr.arpa. 5 IN PTR db-0.db.default.svc.cluster.local.
+    "#]],
+    );
+    check(
+        "77.0.42.10.in-addr.arpa. PTR",
+        expect![[r#"
+        NXDomain
+        cluster.local. 5 IN SOA ns.dns.cluster.local. hostmaster.cluster.local. 7 7200 1800 86400 5
+    "#]],
+    );
+    check(
+        "1.1.1.1.in-addr.arpa. PTR",
+        expect![[r#"
+        forward
+    "#]],
+    );
+}
+
+#[test]
+fn external_names_are_aliases() {
+    check(
+        "alias.default.svc.cluster.local. A",
+        expect![[r#"
+        NoError
+        alias.default.svc.cluster.local. 5 IN CNAME 10-7-7-7.x.pod.example.org.
+        then 10-7-7-7.x.pod.example.org.
+    "#]],
+    );
+    check(
+        "inside.default.svc.cluster.local. A",
+        expect![[r#"
+        NoError
+        inside.default.svc.cluster.local. 5 IN CNAME web.default.svc.cluster.local.
+        web.default.svc.cluster.local. 5 IN A 10.43.0.5
+    "#]],
+    );
+}
+
+#[test]
+fn pods_have_names_made_of_their_address() {
+    check(
+        "10-42-0-5.default.pod.cluster.local. A",
+        expect![[r#"
+        NoError
+        10-42-0-5.default.pod.cluster.local. 5 IN A 10.42.0.5
+    "#]],
+    );
+    check(
+        "nonsense.default.pod.cluster.local. A",
+        expect![[r#"
+        NXDomain
+        cluster.local. 5 IN SOA ns.dns.cluster.local. hostmaster.cluster.local. 7 7200 1800 86400 5
+    "#]],
+    );
+}
+
+#[test]
+fn the_zone_has_an_apex_and_a_version() {
+    check(
+        "cluster.local. SOA",
+        expect![[r#"
+        NoError
+        cluster.local. 5 IN SOA ns.dns.cluster.local. hostmaster.cluster.local. 7 7200 1800 86400 5
+    "#]],
+    );
+    check(
+        "cluster.local. NS",
+        expect![[r#"
+        NoError
+        cluster.local. 5 IN NS ns.dns.cluster.local.
+    "#]],
+    );
+    check(
+        "dns-version.cluster.local. TXT",
+        expect![[r#"
+        NoError
+        dns-version.cluster.local. 5 IN TXT 1.1.0
+    "#]],
+    );
+    check(
+        "default.svc.cluster.local. A",
+        expect![[r#"
+        NoError
+        cluster.local. 5 IN SOA ns.dns.cluster.local. hostmaster.cluster.local. 7 7200 1800 86400 5
+    "#]],
+    );
+    check(
+        "other.svc.cluster.local. A",
+        expect![[r#"
+        NXDomain
+        cluster.local. 5 IN SOA ns.dns.cluster.local. hostmaster.cluster.local. 7 7200 1800 86400 5
+    "#]],
+    );
+}
+
+#[test]
+fn search_domains_end_quickly_and_other_names_are_forwarded() {
+    check(
+        "example.com.default.svc.cluster.local. A",
+        expect![[r#"
+        NXDomain
+        cluster.local. 5 IN SOA ns.dns.cluster.local. hostmaster.cluster.local. 7 7200 1800 86400 5
+    "#]],
+    );
+    check(
+        "example.com. A",
+        expect![[r#"
+        forward
+    "#]],
+    );
+    check(
+        "local. A",
+        expect![[r#"
+        forward
+    "#]],
+    );
+    check(
+        ". NS",
+        expect![[r#"
+        forward
+    "#]],
+    );
+}

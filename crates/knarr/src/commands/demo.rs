@@ -1,0 +1,112 @@
+//! `knarr demo`: the tour. A throw-away cluster, a Deployment and a Service, the chain of events as it happens,
+//! one container killed and one Pod deleted, then everything taken down and looked for.
+//!
+//! It runs in a network namespace of its own, so that nothing of it touches the host's network.
+
+mod checks;
+mod chain;
+mod leftovers;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use cli::Progress;
+use cli::args::{DemoArgs, ServerArgs};
+use nix::sched::CloneFlags;
+
+use crate::commands::{down, reset, up};
+use crate::host;
+use crate::layout::Layout;
+use leftovers::Leftovers;
+
+/// The host's address inside the demo's network namespace (RFC 5737: documentation only).
+const HOST_IP: &str = "192.0.2.1";
+const HOST_LINK: &str = "demo0";
+
+/// Runs the tour; fails if anything that it shows does not hold.
+pub(crate) fn run(args: &DemoArgs) -> Result<()> {
+    host::check()?;
+    if args.replicas == 0 || args.replicas > 50 {
+        bail!("--replicas must be between 1 and 50");
+    }
+    let data_dir = std::env::temp_dir().join(format!("knarr-demo-{}", std::process::id()));
+    let layout = Layout::new(&data_dir)?;
+    let mut progress = Progress::new();
+    progress.section("A cluster, in a network namespace of its own");
+    enter_namespace()?;
+    let before = Leftovers::look(&layout)?;
+    progress.done("network namespace");
+    let toured = tour(args, &layout, &mut progress);
+    if let Err(error) = &toured {
+        progress.failed(&format!("{error:#}"));
+        progress.note(&tail_of_log(&layout));
+    }
+    progress.section("Everything is taken down");
+    let cleaned = take_down(&layout, &before, &mut progress);
+    toured?;
+    cleaned?;
+    progress.section(&format!("All of it held, in {}.", cli::progress::duration(progress.elapsed())));
+    Ok(())
+}
+
+fn enter_namespace() -> Result<()> {
+    nix::sched::unshare(CloneFlags::CLONE_NEWNET).context("make a network namespace")?;
+    let mut route = sys::netlink::Route::open()?;
+    route.loopback_up()?;
+    route.create_bridge(HOST_LINK)?;
+    let link = route.index(HOST_LINK)?;
+    route.add_address(sys::netlink::Address { link, ip: HOST_IP.parse()?, prefix: 24 })?;
+    route.set_up(HOST_LINK)?;
+    Ok(())
+}
+
+fn tour(args: &DemoArgs, layout: &Layout, progress: &mut Progress) -> Result<()> {
+    std::fs::create_dir_all(layout.root()).with_context(|| format!("create {}", layout.root().display()))?;
+    let server = server_args(layout.root());
+    let child = up::start(&server, layout)?;
+    let pid = i32::try_from(child.id()).context("the server's process id")?;
+    let child = up::wait_until_ready(child, layout, true, &mut |step| progress.done(step))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let story = runtime.block_on(chain::tell(args.replicas, layout, progress));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    drop(child);
+    progress.section("Stop");
+    down::stop(pid)?;
+    progress.done("control plane and node stopped");
+    story
+}
+
+fn server_args(data_dir: &Path) -> ServerArgs {
+    use clap::Parser;
+    let arguments = ["knarr", "server", "--node-ip", HOST_IP, "--node-name", "demo", "--data-dir"];
+    let mut parsed = cli::Cli::parse_from(arguments.into_iter().map(PathBuf::from).chain([data_dir.to_owned()]));
+    match &mut parsed.command {
+        cli::Command::Server(args) => args.clone(),
+        _ => unreachable!("the arguments say `server`"),
+    }
+}
+
+fn take_down(layout: &Layout, before: &Leftovers, progress: &mut Progress) -> Result<()> {
+    if layout.lock().exists() {
+        if let Some(pid) = down::running_pid(layout)? {
+            down::stop(pid)?;
+        }
+        reset::remove_everything(layout, &mut |what| progress.done(&format!("removed {what}")))?;
+    } else if layout.root().exists() {
+        std::fs::remove_dir_all(layout.root())?;
+    }
+    let left = Leftovers::look(layout)?.beyond(before);
+    if !left.is_empty() {
+        bail!("something is left: {}", left.join("; "));
+    }
+    progress.done("no process, mount, link, nft rule, cgroup, netns or file is left");
+    Ok(())
+}
+
+fn tail_of_log(layout: &Layout) -> String {
+    let text = std::fs::read_to_string(layout.log()).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    let tail = lines.get(lines.len().saturating_sub(25)..).unwrap_or_default();
+    format!("the end of the cluster's log:\n{}", tail.join("\n"))
+}

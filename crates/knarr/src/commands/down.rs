@@ -1,0 +1,48 @@
+//! `knarr down`: stops the cluster. Its objects stay, and so do running containers: the next `up` finds them.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::Signal;
+
+use crate::layout::Layout;
+
+/// The supervisor waits this long for its parts, and a little more.
+const STOP_MAX: Duration = Duration::from_secs(25);
+
+/// Stops the cluster in `data_dir`; one that does not run is fine.
+pub(crate) fn run(data_dir: &Path) -> Result<()> {
+    let layout = Layout::new(data_dir)?;
+    if !layout.root().exists() {
+        bail!("there is no cluster in {}; `knarr up` makes one", layout.root().display());
+    }
+    match running_pid(&layout)? {
+        None => eprintln!("no cluster runs in {}", layout.root().display()),
+        Some(pid) => stop(pid)?,
+    }
+    Ok(())
+}
+
+/// The supervisor's process id, if it runs.
+pub(crate) fn running_pid(layout: &Layout) -> Result<Option<i32>> {
+    if !layout.lock().exists() || crate::supervisor::lock_is_free(layout)? {
+        return Ok(None);
+    }
+    let text = std::fs::read_to_string(layout.lock())?;
+    Ok(Some(text.trim().parse().context("read the process id of the running cluster")?))
+}
+
+/// Asks the supervisor to stop and waits until it has.
+pub(crate) fn stop(pid: i32) -> Result<()> {
+    let process = match sys::process::PidFd::open(pid) {
+        Ok(process) => process,
+        Err(error) if error.raw_os_error() == Some(nix::errno::Errno::ESRCH as i32) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    process.signal(Signal::SIGTERM as i32)?;
+    if !process.wait(STOP_MAX)? {
+        bail!("process {pid} did not stop within {} s; see its log", STOP_MAX.as_secs());
+    }
+    Ok(())
+}

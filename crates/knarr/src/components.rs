@@ -1,0 +1,67 @@
+//! The chain, in start order: what runs in the control plane's process and what runs in the node's.
+//!
+//! The only place, besides the simulation, that names more than one of API server, controllers, scheduler,
+//! kubelet, runtime, proxy and DNS.
+
+mod control_plane;
+mod identity;
+mod node;
+mod pod_network;
+mod remains;
+mod settings;
+
+use std::io::Write;
+
+pub(crate) use control_plane::control_plane;
+pub(crate) use control_plane::{start_controllers, start_scheduler};
+pub(crate) use identity::prepare;
+pub(crate) use node::{node, start_kubelet_alone};
+pub(crate) use remains::{remove_network, remove_pods};
+pub(crate) use settings::Settings;
+
+/// What a cluster is ready to do; each is one line on the server's standard output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ready {
+    /// Requests are answered.
+    ApiServer,
+    /// Services are programmed.
+    Proxy,
+    /// Names are answered.
+    Dns,
+    /// The Node is Ready: a Pod can run.
+    Node,
+}
+
+impl Ready {
+    /// All of them.
+    pub(crate) const ALL: [Self; 4] = [Self::ApiServer, Self::Proxy, Self::Dns, Self::Node];
+
+    /// For people.
+    pub(crate) fn describe(self) -> &'static str {
+        match self {
+            Self::ApiServer => "API server answers",
+            Self::Proxy => "Services are programmed",
+            Self::Dns => "DNS answers",
+            Self::Node => "Node is Ready",
+        }
+    }
+
+    /// Whether it belongs to the node part.
+    pub(crate) fn is_of_node(self) -> bool {
+        self != Self::ApiServer
+    }
+
+    /// Tells the supervisor, and through it `knarr up`.
+    pub(crate) fn announce(self) {
+        let mut stdout = std::io::stdout();
+        if let Err(error) = writeln!(stdout, "ready: {}", self.describe()).and_then(|()| stdout.flush()) {
+            tracing::debug!(%error, "nobody waits for readiness");
+        }
+    }
+
+    /// Reads what [`Ready::announce`] wrote.
+    pub(crate) fn parse(line: &str) -> Option<Self> {
+        let what = line.strip_prefix("ready: ")?;
+        Self::ALL.into_iter().find(|ready| ready.describe() == what)
+    }
+}

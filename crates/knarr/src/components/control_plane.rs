@@ -1,0 +1,130 @@
+//! The control plane's process: store, API server, controllers, scheduler.
+//!
+//! Its first act is to give up root. Controllers and scheduler reach the API server through its own service,
+//! without a socket, each as the user that upstream's roles are for.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use apiserver::{ApiServer, PortRange};
+use auth::UserInfo;
+use base::{Clock, Random, Tasks};
+use controller::cause::CauseLayer;
+use controller::trace::Reporter;
+use controller::{Engine, Informers};
+use nix::sys::signal::Signal;
+use store::embedded::{Embedded, Options};
+use tokio::signal::unix::{SignalKind, signal};
+use tower::ServiceExt;
+use tower::Layer;
+
+use super::identity::{CONTROL_PLANE_GID, CONTROL_PLANE_UID};
+use super::{Ready, Settings};
+use crate::layout::Layout;
+
+/// Node ports, as upstream has them.
+const NODE_PORTS: PortRange = PortRange { first: 30_000, last: 32_767 };
+/// Requests, watches apart, that may be under way: upstream's two limits together.
+const REQUESTS_IN_FLIGHT_MAX: usize = 600;
+
+/// Runs the control plane until it is told to stop.
+pub(crate) fn control_plane(layout: &Layout) -> Result<()> {
+    let settings = Settings::load(layout)?;
+    // From here on everything is relative to the server's folder: its parents may be closed to the new user.
+    std::env::set_current_dir(layout.server()).context("enter the control plane's folder")?;
+    sys::process::drop_privileges(CONTROL_PLANE_UID, CONTROL_PLANE_GID)?;
+    sys::process::die_with_parent(Signal::SIGKILL as i32)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("control-plane").build()?;
+    runtime.block_on(run(&settings))
+}
+
+async fn run(settings: &Settings) -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let (clock, random, tasks) = (Clock::system(), Random::from_system(), Tasks::new());
+    let options = Options { clock: clock.clone(), ..Options::default() };
+    let store = Arc::new(Embedded::open(Path::new("db"), options).context("open the store")?);
+    let config = api_server_config(settings)?;
+    let server = apiserver::start(config, store, tasks.clone(), clock.clone(), random.clone()).await?;
+    let informers_as = |user: &str| {
+        Informers::new(client_as(&server, user, &[]), tasks.clone(), clock.clone(), random.clone())
+    };
+    let authority = std::fs::read_to_string("tls/ca.crt").context("read the authority's certificate")?;
+    controllers::root_ca::configure(authority);
+    let informers = informers_as("system:kube-controller-manager");
+    let engine = Engine::new(informers, "controllermanager");
+    for controller in controllers::all() {
+        let account = format!("system:serviceaccount:kube-system:{}", controller.name);
+        let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system"];
+        engine.start_as(*controller, client_as(&server, &account, &groups));
+    }
+    let informers = informers_as("system:kube-scheduler");
+    let reporter = Reporter::start(client_as(&server, "system:kube-scheduler", &[]), &tasks);
+    start_scheduler(&informers, reporter);
+    server.ready().await;
+    Ready::ApiServer.announce();
+    tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+    tasks.stop_and_wait().await;
+    Ok(())
+}
+
+/// Starts every controller with the identity of `informers`: for `knarr controller-manager`.
+pub(crate) fn start_controllers(informers: &Informers) {
+    let engine = Engine::new(informers.clone(), "controllermanager");
+    for controller in controllers::all() {
+        engine.start(*controller);
+    }
+}
+
+/// Starts the scheduler.
+pub(crate) fn start_scheduler(informers: &Informers, reporter: Reporter) {
+    let tasks = informers.tasks().clone();
+    let run = scheduler::run(scheduler::Config::default(), informers.clone(), reporter, tasks.clone());
+    tasks.spawn("scheduler", run);
+}
+
+/// A client inside this process that is `user`.
+fn client_as(server: &ApiServer, user: &str, groups: &[&str]) -> kube::Client {
+    let groups = groups.iter().chain(&["system:authenticated"]).map(|&group| group.to_owned()).collect();
+    let identity = UserInfo { name: user.to_owned(), groups, ..UserInfo::default() };
+    let agent = user.rsplit(':').next().unwrap_or(user);
+    let agent = http::HeaderValue::from_str(agent).unwrap_or(http::HeaderValue::from_static("knarr"));
+    let service = server.service().map_request(move |mut request: http::Request<kube::client::Body>| {
+        request.extensions_mut().insert(identity.clone());
+        request.headers_mut().insert(http::header::USER_AGENT, agent.clone());
+        request
+    });
+    kube::Client::new(CauseLayer.layer(service), "default")
+}
+
+fn api_server_config(settings: &Settings) -> Result<apiserver::Config> {
+    let read = |name: &str| std::fs::read(Path::new("tls").join(name)).with_context(|| format!("read tls/{name}"));
+    let authority = read("ca.crt")?;
+    let args = &settings.args;
+    let issuer = format!("https://kubernetes.default.svc.{}", args.cluster_domain);
+    Ok(apiserver::Config {
+        bind: Some(SocketAddr::new(args.bind_address, args.https_listen_port)),
+        certificate_pem: read("apiserver.crt")?,
+        key_pem: read("apiserver.key")?,
+        client_ca_pem: authority.clone(),
+        root_ca_pem: authority.clone(),
+        service_account_key: auth::pki::service_account_key(Path::new("tls"))?,
+        service_account_audiences: vec![issuer.clone()],
+        service_account_issuer: issuer,
+        kubelet_client_certificate_pem: read("apiserver-kubelet-client.crt")?,
+        kubelet_client_key_pem: read("apiserver-kubelet-client.key")?,
+        kubelet_ca_pem: authority,
+        advertise_address: SocketAddr::new(advertised(settings), args.https_listen_port),
+        service_cidr: args.service_cidr.parse().context("--service-cidr")?,
+        node_ports: NODE_PORTS,
+        requests_in_flight_max: REQUESTS_IN_FLIGHT_MAX,
+    })
+}
+
+/// Where Pods and other Nodes find the API server.
+fn advertised(settings: &Settings) -> IpAddr {
+    let bound = settings.args.bind_address;
+    if bound.is_unspecified() { settings.node_ip } else { bound }
+}

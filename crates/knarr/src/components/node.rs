@@ -1,0 +1,273 @@
+//! The node's process: runtime, kubelet, proxy, DNS. Root, but an ordinary client of the API.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use base::{Clock, Random, Tasks};
+use cli::args::KubeletArgs;
+use controller::Informers;
+use controller::trace::Reporter;
+use nix::sys::signal::Signal;
+use runtime::Runtime;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::pod_network::CniPodNetwork;
+use super::{Ready, Settings};
+use crate::commands::trace;
+use crate::host;
+use crate::layout::Layout;
+
+/// The kubelet's port, as everywhere.
+const KUBELET_PORT: u16 = 10_250;
+/// The user that the API server is to its kubelets.
+const API_SERVER_USER: &str = "kube-apiserver-kubelet-client";
+
+/// Runs the node until it is told to stop.
+pub(crate) fn node(layout: &Layout) -> Result<()> {
+    sys::process::die_with_parent(Signal::SIGKILL as i32)?;
+    let settings = Settings::load(layout)?;
+    // Volumes that are mounted into containers need a mount tree of their own that propagates.
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("node").build()?;
+    runtime.block_on(run(&settings, layout))
+}
+
+async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let tasks = Tasks::new();
+    let (clock, random) = (Clock::system(), Random::from_system());
+    let place = Place::of(settings)?;
+    let container_runtime = open_runtime(layout, &place, &tasks).await?;
+    let kubelet_client = trace::client(&layout.agent_kubeconfig()).await?;
+    let reporter = Reporter::start(kubelet_client.clone(), &tasks);
+    let proxy_client = trace::client(&layout.proxy_kubeconfig()).await?;
+    let informers = Informers::new(proxy_client, tasks.clone(), clock.clone(), random.clone());
+    start_proxy(&informers, &place, layout, reporter.clone(), &tasks).await?;
+    Ready::Proxy.announce();
+    start_dns(&informers, settings, &tasks).await?;
+    Ready::Dns.announce();
+    let informers = Informers::new(kubelet_client, tasks.clone(), clock, random);
+    let config = kubelet_config(&place, layout, Some(server_config(layout, settings.node_ip)?));
+    start_kubelet(config, informers, container_runtime, reporter, &tasks).await?;
+    Ready::Node.announce();
+    tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+    tasks.stop_and_wait().await;
+    Ok(())
+}
+
+/// Where this Node stands in its cluster.
+struct Place {
+    node_name: String,
+    node_ip: Ipv4Addr,
+    pod_cidr: (Ipv4Addr, u8),
+    cluster_cidr: (Ipv4Addr, u8),
+    service_cidr: (Ipv4Addr, u8),
+    cluster_dns: IpAddr,
+    cluster_domain: String,
+}
+
+impl Place {
+    fn of(settings: &Settings) -> Result<Self> {
+        let args = &settings.args;
+        let cluster_cidr = parse_cidr(&args.cluster_cidr)?;
+        Ok(Self {
+            node_name: settings.node_name.clone(),
+            node_ip: ipv4(settings.node_ip)?,
+            // One Node: the first /24 of the cluster's range is its own.
+            pod_cidr: (cluster_cidr.0, cluster_cidr.1.max(24)),
+            cluster_cidr,
+            service_cidr: parse_cidr(&args.service_cidr)?,
+            cluster_dns: args.cluster_dns,
+            cluster_domain: args.cluster_domain.clone(),
+        })
+    }
+}
+
+/// The Pod network is IPv4.
+fn ipv4(ip: IpAddr) -> Result<Ipv4Addr> {
+    match ip {
+        IpAddr::V4(ip) => Ok(ip),
+        IpAddr::V6(ip) => anyhow::bail!("the node's address must be an IPv4 address, not {ip}"),
+    }
+}
+
+fn parse_cidr(text: &str) -> Result<(Ipv4Addr, u8)> {
+    let cidr: apiserver::Cidr = text.parse()?;
+    Ok((cidr.address, cidr.bits))
+}
+
+async fn open_runtime(layout: &Layout, place: &Place, tasks: &Tasks) -> Result<Runtime> {
+    let id = layout.cluster_id();
+    let builtin = cni::BuiltinConfig {
+        cluster_id: id.clone(),
+        pod_cidr: place.pod_cidr,
+        cluster_cidr: place.cluster_cidr,
+        mtu: None,
+        state_dir: layout.cni(),
+        bin_dirs: vec!["/opt/cni/bin".into(), "/usr/lib/cni".into()],
+    };
+    let network = cni::Network::load(&layout.cni().join("net.d"), builtin)?;
+    let mut config = runtime::Config::new(layout.runtime(), format!("/knarr-{id}"), tasks.clone());
+    config.network = Some(Arc::new(CniPodNetwork::new(network)));
+    let runtime = Runtime::open(config).await.context("open the container runtime")?;
+    runtime.ensure_builtin_images().await.context("make the built-in image")?;
+    Ok(runtime)
+}
+
+async fn start_proxy(
+    informers: &Informers,
+    place: &Place,
+    layout: &Layout,
+    reporter: Reporter,
+    tasks: &Tasks,
+) -> Result<()> {
+    let config = proxy::Config {
+        cluster_id: layout.cluster_id(),
+        node_name: place.node_name.clone(),
+        node_ip: place.node_ip,
+        cluster_cidr: place.cluster_cidr,
+        service_cidr: place.service_cidr,
+        local_addresses: vec![ipv4(place.cluster_dns)?],
+    };
+    let mut commits = proxy::run(informers, config, reporter, tasks);
+    commits.wait_for(|commits| *commits > 0).await.context("the proxy ended before it had begun")?;
+    Ok(())
+}
+
+/// Puts the cluster's DNS address on the loopback interface and listens there.
+async fn start_dns(informers: &Informers, settings: &Settings, tasks: &Tasks) -> Result<()> {
+    let ip = settings.args.cluster_dns;
+    tokio::task::spawn_blocking(move || own_address(ip)).await??;
+    let config = dns::Config {
+        bind: vec![SocketAddr::new(ip, 53)],
+        domain: settings.args.cluster_domain.clone(),
+        upstreams: dns::upstreams(&std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default(), &[ip]),
+        reverse_cidrs: vec![reverse_cidr(&settings.args.cluster_cidr)?, reverse_cidr(&settings.args.service_cidr)?],
+    };
+    let mut running = dns::run(informers, config, tasks).await?;
+    running.ready.wait_for(|ready| *ready).await.context("DNS ended before it had begun")?;
+    Ok(())
+}
+
+fn reverse_cidr(text: &str) -> Result<(IpAddr, u8)> {
+    let (address, bits) = parse_cidr(text)?;
+    Ok((address.into(), bits))
+}
+
+fn own_address(ip: IpAddr) -> Result<()> {
+    let mut route = sys::netlink::Route::open()?;
+    let link = route.index("lo")?;
+    if !route.addresses()?.iter().any(|address| address.ip == ip) {
+        route.add_address(sys::netlink::Address { link, ip, prefix: 32 })?;
+    }
+    Ok(())
+}
+
+fn kubelet_config(place: &Place, layout: &Layout, server: Option<kubelet::ServerConfig>) -> kubelet::Config {
+    kubelet::Config {
+        node_name: place.node_name.clone(),
+        node_ips: vec![place.node_ip.to_string()],
+        root_dir: layout.kubelet(),
+        pod_logs_dir: layout.kubelet().join("logs"),
+        cgroup_root: format!("/knarr-{}", layout.cluster_id()),
+        cluster_dns: vec![place.cluster_dns.to_string()],
+        cluster_domain: place.cluster_domain.clone(),
+        server,
+        ..kubelet::Config::default()
+    }
+}
+
+async fn start_kubelet(
+    config: kubelet::Config,
+    informers: Informers,
+    container_runtime: Runtime,
+    reporter: Reporter,
+    tasks: &Tasks,
+) -> Result<()> {
+    let runtime = Arc::new(container_runtime);
+    let node_name = config.node_name.clone();
+    let parts = kubelet::Parts {
+        client: informers.client().clone(),
+        informers: informers.clone(),
+        runtime: runtime.clone(),
+        images: runtime,
+        tasks: tasks.clone(),
+        clock: informers.clock().clone(),
+        random: informers.random().clone(),
+        reporter,
+    };
+    tasks.spawn("kubelet", async move {
+        if let Err(error) = kubelet::run(config, parts).await {
+            tracing::error!(error = %error, "the kubelet ended");
+        }
+    });
+    node_is_ready(&informers, &node_name).await;
+    Ok(())
+}
+
+/// Waits until the Node object says Ready.
+async fn node_is_ready(informers: &Informers, name: &str) {
+    let scope = controller::Scope { field_selector: Some(format!("metadata.name={name}")), ..Default::default() };
+    let nodes = informers.scoped::<k8s_openapi::api::core::v1::Node>(scope);
+    let mut changes = nodes.subscribe();
+    loop {
+        let conditions = nodes.get(name).and_then(|node| node.status.clone()).and_then(|status| status.conditions);
+        if conditions.iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True") {
+            return;
+        }
+        changes.next().await;
+    }
+}
+
+/// `knarr kubelet`: a kubelet with the built-in runtime and network, for any API server.
+pub(crate) async fn start_kubelet_alone(args: &KubeletArgs, informers: Informers) -> Result<()> {
+    host::check()?;
+    let layout = Layout::new(&args.data_dir)?;
+    let pod_cidr = parse_cidr(&args.pod_cidr)?;
+    let place = Place {
+        node_name: args.node_name.clone().map_or_else(host::node_name, Ok)?,
+        node_ip: ipv4(args.node_ip.map_or_else(host::node_ip, Ok)?)?,
+        pod_cidr,
+        cluster_cidr: pod_cidr,
+        service_cidr: pod_cidr,
+        cluster_dns: args.cluster_dns,
+        cluster_domain: args.cluster_domain.clone(),
+    };
+    let tasks = informers.tasks().clone();
+    let container_runtime = open_runtime(&layout, &place, &tasks).await?;
+    let config = kubelet_config(&place, &layout, None);
+    start_kubelet(config, informers, container_runtime, Reporter::disabled(), &tasks).await
+}
+
+/// TLS for the kubelet's port: only clients with a certificate of the cluster's authority.
+fn server_config(layout: &Layout, ip: IpAddr) -> Result<kubelet::ServerConfig> {
+    let tls = layout.agent().join("tls");
+    let chain = read_certificates(&tls.join("kubelet-server.crt"))?;
+    let key = PrivateKeyDer::from_pem_file(tls.join("kubelet-server.key")).context("read the kubelet's key")?;
+    let mut roots = rustls::RootCertStore::empty();
+    for certificate in read_certificates(&tls.join("ca.crt"))? {
+        roots.add(certificate)?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build()?;
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(chain, key)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(kubelet::ServerConfig {
+        listen: SocketAddr::new(ip, KUBELET_PORT),
+        tls: Arc::new(config),
+        allowed_users: vec![API_SERVER_USER.to_owned()],
+    })
+}
+
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let certificates = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+    certificates.with_context(|| format!("read {}", path.display()))
+}

@@ -1,0 +1,100 @@
+//! Where everything of one cluster lies: under its data directory, and named after it.
+
+use std::path::{Path, PathBuf};
+
+/// The paths of a cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    root: PathBuf,
+}
+
+impl Layout {
+    /// The layout of the cluster in `root`, which need not exist yet.
+    pub(crate) fn new(root: &Path) -> std::io::Result<Self> {
+        Ok(Self { root: std::path::absolute(root)? })
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Short, stable, different for each data directory: names links, cgroups and nft tables.
+    pub(crate) fn cluster_id(&self) -> String {
+        // FNV-1a: stable across builds, which `DefaultHasher` does not promise.
+        let bytes = self.root.as_os_str().as_encoded_bytes();
+        let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        format!("{:08x}", (hash >> 32) ^ (hash & 0xffff_ffff))
+    }
+
+    /// The control plane's folder: all that its unprivileged user may see.
+    pub(crate) fn server(&self) -> PathBuf {
+        self.root.join("server")
+    }
+
+    /// The Node's folder.
+    pub(crate) fn agent(&self) -> PathBuf {
+        self.root.join("agent")
+    }
+
+    pub(crate) fn agent_kubeconfig(&self) -> PathBuf {
+        self.agent().join("kubelet.kubeconfig")
+    }
+
+    pub(crate) fn proxy_kubeconfig(&self) -> PathBuf {
+        self.agent().join("kube-proxy.kubeconfig")
+    }
+
+    /// The kubelet's folder: Pods' volumes and logs.
+    pub(crate) fn kubelet(&self) -> PathBuf {
+        self.root.join("kubelet")
+    }
+
+    /// The container runtime's folder: sandboxes, containers, images.
+    pub(crate) fn runtime(&self) -> PathBuf {
+        self.root.join("runtime")
+    }
+
+    /// The runtime's images.
+    pub(crate) fn images(&self) -> PathBuf {
+        self.runtime().join("images")
+    }
+
+    /// Addresses and attachments of Pods.
+    pub(crate) fn cni(&self) -> PathBuf {
+        self.root.join("cni")
+    }
+
+    /// What the last `up` or `server` was told.
+    pub(crate) fn config(&self) -> PathBuf {
+        self.root.join("config.json")
+    }
+
+    /// Locked by the supervisor while it runs; holds its process id.
+    pub(crate) fn lock(&self) -> PathBuf {
+        self.root.join("knarr.pid")
+    }
+
+    pub(crate) fn log(&self) -> PathBuf {
+        self.root.join("knarr.log")
+    }
+
+    /// The administrator's kubeconfig.
+    pub(crate) fn admin_kubeconfig(&self) -> PathBuf {
+        self.root.join("admin.kubeconfig")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_clusters_have_two_ids() {
+        let id = |path: &str| Layout::new(Path::new(path)).map(|layout| layout.cluster_id()).ok();
+        assert_ne!(id("/a"), id("/b"));
+        assert_eq!(id("/a"), id("/a"));
+        assert_eq!(id("/a").map(|id| id.len()), Some(8));
+    }
+}

@@ -1,0 +1,65 @@
+//! Takes back what a Pod has on the node: containers, sandboxes, mounts, directories, logs, cgroups.
+
+use std::path::Path;
+
+use cri::{CriError, v1};
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::container_config::identity;
+use crate::context::Context;
+use crate::{qos, volumes};
+
+/// Removes everything; what is gone already counts as removed.
+///
+/// # Errors
+/// A text that says what is left.
+pub(crate) async fn clean(
+    context: &Context,
+    pod: &Pod,
+    containers: &[String],
+    sandboxes: &[String],
+) -> Result<(), String> {
+    for id in containers {
+        let request = v1::RemoveContainerRequest { container_id: id.clone() };
+        gone(context.runtime.remove_container(request).await)?;
+    }
+    for id in sandboxes {
+        let request = v1::StopPodSandboxRequest { pod_sandbox_id: id.clone() };
+        gone(context.runtime.stop_pod_sandbox(request).await)?;
+        let request = v1::RemovePodSandboxRequest { pod_sandbox_id: id.clone() };
+        gone(context.runtime.remove_pod_sandbox(request).await)?;
+    }
+    let (name, namespace, uid) = identity(pod);
+    let pod_dir = context.config.pod_dir(&uid);
+    let log_dir = context.config.log_dir(&namespace, &name, &uid);
+    let cgroup = qos::cgroup_parent(&context.config.cgroup_root, pod);
+    let cleaned = tokio::task::spawn_blocking(move || {
+        volumes::tear_down(&pod_dir)?;
+        volumes::tear_down(&log_dir)?;
+        remove_cgroup(Path::new("/sys/fs/cgroup"), &cgroup);
+        Ok(())
+    });
+    cleaned.await.map_err(|error| error.to_string())?
+}
+
+fn gone<T>(result: Result<T, CriError>) -> Result<(), String> {
+    match result {
+        Ok(_) | Err(CriError::NotFound(_)) => Ok(()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Removes the Pod's own cgroup where the runtime left it, in every hierarchy. An empty one costs nothing and
+/// one in use cannot be removed, so failures are only noted.
+fn remove_cgroup(root: &Path, cgroup: &str) {
+    let relative = cgroup.trim_start_matches('/');
+    let hierarchies = std::fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
+    for hierarchy in hierarchies.chain([root.to_path_buf()]) {
+        let path = hierarchy.join(relative);
+        if path.is_dir()
+            && let Err(error) = std::fs::remove_dir(&path)
+        {
+            tracing::debug!(path = %path.display(), %error, "a pod's cgroup was not removed");
+        }
+    }
+}

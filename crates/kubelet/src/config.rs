@@ -1,0 +1,83 @@
+//! What a kubelet is told at start.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A kubelet's settings, under upstream's names where it has them.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The Node's name, and who the kubelet is: `system:node:<name>`.
+    pub node_name: String,
+    /// The node's addresses, the primary one first.
+    pub node_ips: Vec<String>,
+    /// Extra labels for the Node.
+    pub node_labels: BTreeMap<String, String>,
+    /// Taints that the Node is registered with, as `key=value:Effect`.
+    pub register_with_taints: Vec<String>,
+    /// Pod directories are in `pods/` below.
+    pub root_dir: PathBuf,
+    /// Container logs are below: `<namespace>_<name>_<uid>/<container>/<restart count>.log`.
+    pub pod_logs_dir: PathBuf,
+    /// The cgroup under which `kubepods` is made; `/` for the host's root.
+    pub cgroup_root: String,
+    /// Addresses of the cluster's DNS.
+    pub cluster_dns: Vec<String>,
+    /// Such as `cluster.local`.
+    pub cluster_domain: String,
+    /// The host's resolver settings, for Pods that use them.
+    pub resolv_conf: PathBuf,
+    /// Most Pods on this node.
+    pub max_pods: u32,
+    /// Where the kubelet's HTTPS server listens; `None` for no server.
+    pub server: Option<ServerConfig>,
+    /// What `nodeInfo.kubeletVersion` says, such as `v1.35.0+knarr`.
+    pub version: String,
+    /// Containers without a seccomp profile get the runtime's.
+    pub seccomp_default: bool,
+}
+
+/// The kubelet's HTTPS server.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Address and port; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Certificate, and the CA that client certificates are checked against.
+    pub tls: Arc<rustls::ServerConfig>,
+    /// Common names of client certificates that may do everything here.
+    pub allowed_users: Vec<String>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            node_name: "localhost".into(),
+            node_ips: vec!["127.0.0.1".into()],
+            node_labels: BTreeMap::new(),
+            register_with_taints: Vec::new(),
+            root_dir: "/var/lib/kubelet".into(),
+            pod_logs_dir: "/var/log/pods".into(),
+            cgroup_root: "/".into(),
+            cluster_dns: Vec::new(),
+            cluster_domain: "cluster.local".into(),
+            resolv_conf: "/etc/resolv.conf".into(),
+            max_pods: 110,
+            server: None,
+            version: "v1.35.0+knarr".into(),
+            seccomp_default: true,
+        }
+    }
+}
+
+impl Config {
+    /// The directory of one Pod.
+    pub fn pod_dir(&self, uid: &str) -> PathBuf {
+        self.root_dir.join("pods").join(uid)
+    }
+
+    /// The directory of one Pod's logs.
+    pub fn log_dir(&self, namespace: &str, name: &str, uid: &str) -> PathBuf {
+        self.pod_logs_dir.join(format!("{namespace}_{name}_{uid}"))
+    }
+}

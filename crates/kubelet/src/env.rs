@@ -1,0 +1,159 @@
+//! A container's environment: from ConfigMaps, Secrets, fields, resources, literals and services.
+//!
+//! Pure: whatever has to be looked up is handed in. Order and precedence as upstream's
+//! `makeEnvironmentVariables`: services first, then `envFrom`, then `env`; a later name wins.
+
+pub(crate) mod expand;
+pub(crate) mod fields;
+mod services;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Container, EnvFromSource, EnvVar, Pod, Secret, Service};
+
+pub(crate) use services::service_variables;
+
+/// What the values are taken from.
+#[derive(Clone, Debug, Default)]
+pub struct EnvSources {
+    /// The Pod.
+    pub pod: Arc<Pod>,
+    /// Its addresses.
+    pub pod_ips: Vec<String>,
+    /// The node's addresses.
+    pub host_ips: Vec<String>,
+    /// Those of the Pod's namespace that its spec names; a missing one does not exist.
+    pub config_maps: BTreeMap<String, Arc<ConfigMap>>,
+    /// Those of the Pod's namespace that its spec names; a missing one does not exist.
+    pub secrets: BTreeMap<String, Arc<Secret>>,
+    /// Of the Pod's namespace, and `default/kubernetes`.
+    pub services: Vec<Arc<Service>>,
+    /// What the node can give: CPU in thousandths, memory in bytes; the default of limits.
+    pub allocatable: (i64, i64),
+}
+
+/// The environment of `container`, in order.
+///
+/// # Errors
+/// A text with upstream's words for the status: something that is not optional does not exist.
+pub fn environment(container: &Container, sources: &EnvSources) -> Result<Vec<(String, String)>, String> {
+    let services = service_variables(&sources.pod, &sources.services);
+    let mut result = Ordered::default();
+    for source in container.env_from.iter().flatten() {
+        env_from(source, sources, &mut result)?;
+    }
+    for variable in container.env.iter().flatten() {
+        if let Some(value) = env_value(container, variable, sources, &result, &services)? {
+            result.set(&variable.name, value);
+        }
+    }
+    for (name, value) in &services {
+        if result.get(name).is_none() {
+            result.set(name, value.clone());
+        }
+    }
+    Ok(result.entries)
+}
+
+#[derive(Default)]
+struct Ordered {
+    entries: Vec<(String, String)>,
+    index: BTreeMap<String, usize>,
+}
+
+impl Ordered {
+    fn get(&self, name: &str) -> Option<&str> {
+        self.index.get(name).and_then(|at| self.entries.get(*at)).map(|(_, value)| value.as_str())
+    }
+
+    fn set(&mut self, name: &str, value: String) {
+        if let Some(entry) = self.index.get(name).and_then(|at| self.entries.get_mut(*at)) {
+            entry.1 = value;
+            return;
+        }
+        self.index.insert(name.to_owned(), self.entries.len());
+        self.entries.push((name.to_owned(), value));
+    }
+}
+
+fn env_from(source: &EnvFromSource, sources: &EnvSources, result: &mut Ordered) -> Result<(), String> {
+    let prefix = source.prefix.as_deref().unwrap_or_default();
+    let mut add = |key: &str, value: String| result.set(&format!("{prefix}{key}"), value);
+    if let Some(reference) = &source.config_map_ref {
+        match sources.config_maps.get(&reference.name) {
+            Some(map) => map.data.iter().flatten().for_each(|(key, value)| add(key, value.clone())),
+            None if reference.optional == Some(true) => {}
+            None => return Err(format!("configmap \"{}\" not found", reference.name)),
+        }
+    }
+    if let Some(reference) = &source.secret_ref {
+        match sources.secrets.get(&reference.name) {
+            Some(secret) => {
+                let data = secret.data.iter().flatten();
+                data.for_each(|(key, value)| add(key, String::from_utf8_lossy(&value.0).into_owned()));
+            }
+            None if reference.optional == Some(true) => {}
+            None => return Err(format!("secret \"{}\" not found", reference.name)),
+        }
+    }
+    Ok(())
+}
+
+/// `None`: an optional source is missing, so there is no such variable.
+fn env_value(
+    container: &Container,
+    variable: &EnvVar,
+    sources: &EnvSources,
+    so_far: &Ordered,
+    services: &[(String, String)],
+) -> Result<Option<String>, String> {
+    let Some(from) = &variable.value_from else {
+        let lookup = |name: &str| {
+            let service = || services.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone());
+            so_far.get(name).map(str::to_owned).or_else(service)
+        };
+        return Ok(Some(expand::expand(variable.value.as_deref().unwrap_or_default(), &lookup)));
+    };
+    let namespace = sources.pod.metadata.namespace.as_deref().unwrap_or_default();
+    if let Some(reference) = &from.field_ref {
+        return fields::pod_field(sources, &reference.field_path).map(Some);
+    }
+    if let Some(reference) = &from.resource_field_ref {
+        return fields::resource_field(sources, &container.name, reference).map(Some);
+    }
+    if let Some(reference) = &from.config_map_key_ref {
+        let is_optional = reference.optional == Some(true);
+        return match sources.config_maps.get(&reference.name) {
+            None if is_optional => Ok(None),
+            None => Err(format!("configmap \"{}\" not found", reference.name)),
+            Some(map) => match map.data.as_ref().and_then(|d| d.get(&reference.key)) {
+                Some(value) => Ok(Some(value.clone())),
+                None if is_optional => Ok(None),
+                None => Err(format!(
+                    "couldn't find key {} in ConfigMap {namespace}/{}",
+                    reference.key, reference.name
+                )),
+            },
+        };
+    }
+    if let Some(reference) = &from.secret_key_ref {
+        let is_optional = reference.optional == Some(true);
+        return match sources.secrets.get(&reference.name) {
+            None if is_optional => Ok(None),
+            None => Err(format!("secret \"{}\" not found", reference.name)),
+            Some(secret) => match secret.data.as_ref().and_then(|d| d.get(&reference.key)) {
+                Some(value) => Ok(Some(String::from_utf8_lossy(&value.0).into_owned())),
+                None if is_optional => Ok(None),
+                None => Err(format!(
+                    "couldn't find key {} in Secret {namespace}/{}",
+                    reference.key, reference.name
+                )),
+            },
+        };
+    }
+    Ok(Some(String::new()))
+}
+
+#[cfg(test)]
+mod tests;

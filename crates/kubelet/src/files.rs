@@ -1,0 +1,178 @@
+//! Texts of the files that the kubelet makes for every Pod: `/etc/hosts` and the name server settings.
+//!
+//! Pure. Sources: `pkg/kubelet/kubelet_pods.go` (hosts) and `pkg/kubelet/network/dns` of upstream.
+
+use cri::v1::DnsConfig;
+use k8s_openapi::api::core::v1::{HostAlias, PodSpec};
+
+/// How many search domains a resolver is given at most.
+const SEARCHES_MAX: usize = 32;
+/// How many name servers a resolver is given at most.
+const NAMESERVERS_MAX: usize = 3;
+
+/// The host name and, with a subdomain, the full name of a Pod.
+pub fn names(
+    pod_name: &str,
+    namespace: &str,
+    spec: &PodSpec,
+    cluster_domain: &str,
+) -> (String, Option<String>) {
+    let hostname = spec.hostname.clone().unwrap_or_else(|| pod_name.chars().take(63).collect::<String>());
+    let hostname = hostname.trim_end_matches(['-', '.']).to_owned();
+    let subdomain = spec.subdomain.as_deref().filter(|s| !s.is_empty());
+    let full = subdomain.map(|subdomain| format!("{hostname}.{subdomain}.{namespace}.svc.{cluster_domain}"));
+    (hostname, full)
+}
+
+/// `/etc/hosts` of a Pod with its own network.
+pub fn hosts(ips: &[String], hostname: &str, full_name: Option<&str>, aliases: &[HostAlias]) -> String {
+    let mut text = String::from(
+        "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nfe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n",
+    );
+    for ip in ips {
+        match full_name {
+            Some(full) => text.push_str(&format!("{ip}\t{full}\t{hostname}\n")),
+            None => text.push_str(&format!("{ip}\t{hostname}\n")),
+        }
+    }
+    text + &alias_lines(aliases)
+}
+
+/// `/etc/hosts` of a Pod on the host's network: the host's, and the aliases.
+pub fn host_network_hosts(host_file: &str, aliases: &[HostAlias]) -> String {
+    format!("# Kubernetes-managed hosts file (host network).\n{host_file}{}", alias_lines(aliases))
+}
+
+fn alias_lines(aliases: &[HostAlias]) -> String {
+    if aliases.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from("\n# Entries added by HostAliases.\n");
+    for alias in aliases {
+        text.push_str(&format!("{}\t{}\n", alias.ip, alias.hostnames.clone().unwrap_or_default().join("\t")));
+    }
+    text
+}
+
+/// What the cluster adds to name resolution.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterDns {
+    /// Addresses of the cluster's DNS.
+    pub servers: Vec<String>,
+    /// Such as `cluster.local`.
+    pub domain: String,
+}
+
+/// The resolver settings of a Pod. `host` is the text of the host's `resolv.conf`.
+pub fn dns_config(namespace: &str, spec: &PodSpec, cluster: &ClusterDns, host: &str) -> DnsConfig {
+    let policy = spec.dns_policy.as_deref().unwrap_or("ClusterFirst");
+    let uses_cluster = match policy {
+        "ClusterFirstWithHostNet" => true,
+        "ClusterFirst" => spec.host_network != Some(true),
+        _ => false,
+    };
+    let mut config = match policy {
+        "None" => DnsConfig::default(),
+        _ => parse_resolv_conf(host),
+    };
+    if uses_cluster && !cluster.servers.is_empty() {
+        let domain = &cluster.domain;
+        config.servers.clone_from(&cluster.servers);
+        let mut searches = vec![format!("{namespace}.svc.{domain}"), format!("svc.{domain}"), domain.clone()];
+        searches.append(&mut config.searches);
+        config.searches = searches;
+        config.options = vec!["ndots:5".into()];
+    }
+    if let Some(extra) = &spec.dns_config {
+        config.servers.extend(extra.nameservers.iter().flatten().cloned());
+        config.searches.extend(extra.searches.iter().flatten().cloned());
+        for option in extra.options.iter().flatten() {
+            let name = option.name.clone().unwrap_or_default();
+            config.options.retain(|o| o.split(':').next() != Some(name.as_str()));
+            config.options.push(match &option.value {
+                Some(value) => format!("{name}:{value}"),
+                None => name,
+            });
+        }
+    }
+    dedup(&mut config.servers);
+    dedup(&mut config.searches);
+    config.servers.truncate(NAMESERVERS_MAX);
+    config.searches.truncate(SEARCHES_MAX);
+    config
+}
+
+fn dedup(items: &mut Vec<String>) {
+    let mut seen = std::collections::BTreeSet::new();
+    items.retain(|item| seen.insert(item.clone()));
+}
+
+fn parse_resolv_conf(text: &str) -> DnsConfig {
+    let mut config = DnsConfig::default();
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        let key = words.next();
+        let rest = words.map(str::to_owned);
+        match key {
+            Some("nameserver") => config.servers.extend(rest.take(1)),
+            Some("search" | "domain") => config.searches = rest.filter(|s| s != ".").collect(),
+            Some("options") => config.options = rest.collect(),
+            _ => {}
+        }
+    }
+    config
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+
+    fn spec(text: &str) -> PodSpec {
+        serde_saphyr::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn cluster_first_asks_the_cluster() {
+        let cluster = ClusterDns { servers: vec!["10.43.0.10".into()], domain: "cluster.local".into() };
+        let config =
+            dns_config("shop", &spec("{containers: []}"), &cluster, "nameserver 1.1.1.1\nsearch lan\n");
+        assert_eq!(config.servers, ["10.43.0.10"]);
+        assert_eq!(config.searches, ["shop.svc.cluster.local", "svc.cluster.local", "cluster.local", "lan"]);
+        assert_eq!(config.options, ["ndots:5"]);
+        let host = dns_config(
+            "shop",
+            &spec("{containers: [], hostNetwork: true}"),
+            &cluster,
+            "nameserver 1.1.1.1\n",
+        );
+        assert_eq!(host.servers, ["1.1.1.1"]);
+        let none = spec(
+            "{containers: [], dnsPolicy: None, dnsConfig: {nameservers: [9.9.9.9], options: [{name: ndots, value: '2'}]}}",
+        );
+        let none = dns_config("shop", &none, &cluster, "nameserver 1.1.1.1\n");
+        assert_eq!((none.servers, none.options), (vec!["9.9.9.9".into()], vec!["ndots:2".into()]));
+    }
+
+    #[test]
+    fn hosts_name_the_pod_and_its_aliases() {
+        let aliases = [HostAlias { ip: "1.2.3.4".into(), hostnames: Some(vec!["a".into(), "b".into()]) }];
+        let (hostname, full) =
+            names("web-0", "shop", &spec("{containers: [], subdomain: web}"), "cluster.local");
+        let text = hosts(&["10.42.0.2".into()], &hostname, full.as_deref(), &aliases);
+        expect![[r#"
+            # Kubernetes-managed hosts file.
+            127.0.0.1	localhost
+            ::1	localhost ip6-localhost ip6-loopback
+            fe00::0	ip6-localnet
+            fe00::0	ip6-mcastprefix
+            fe00::1	ip6-allnodes
+            fe00::2	ip6-allrouters
+            10.42.0.2	web-0.web.shop.svc.cluster.local	web-0
+
+            # Entries added by HostAliases.
+            1.2.3.4	a	b
+        "#]]
+        .assert_eq(&text);
+    }
+}

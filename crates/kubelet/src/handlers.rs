@@ -1,0 +1,135 @@
+//! Acts on a running container: exec, HTTP and TCP, for hooks and probes; and the way to stop it.
+
+mod http;
+
+use std::time::Duration;
+
+use controller::EventType;
+use cri::{CriError, v1};
+use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Pod};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use crate::context::Context;
+use crate::worker::Outcome;
+pub(crate) use http::{HttpCall, call as http_call};
+
+/// A container is given that long after its `preStop` hook at least. Source: `minimumGracePeriodInSeconds`.
+const GRACE_MIN: i64 = 2;
+
+/// What a hook or probe is aimed at.
+pub(crate) struct Target<'a> {
+    pub(crate) container_id: &'a str,
+    pub(crate) spec: &'a Container,
+    pub(crate) ips: &'a [String],
+}
+
+impl Target<'_> {
+    /// The host to connect to: the handler's own, or the Pod's address.
+    pub(crate) fn host(&self, own: Option<&str>) -> String {
+        let own = own.filter(|host| !host.is_empty()).map(str::to_owned);
+        own.or_else(|| self.ips.first().cloned()).unwrap_or_else(|| "127.0.0.1".into())
+    }
+
+    /// A port by number, or by its name in the container.
+    pub(crate) fn port(&self, port: &IntOrString) -> Result<u16, String> {
+        let number = match port {
+            IntOrString::Int(number) => Some(*number),
+            IntOrString::String(name) => {
+                let mut ports = self.spec.ports.iter().flatten();
+                ports
+                    .find(|p| p.name.as_deref() == Some(name))
+                    .map(|p| p.container_port)
+                    .or_else(|| name.parse().ok())
+            }
+        };
+        number.and_then(|n| u16::try_from(n).ok()).ok_or_else(|| "couldn't find port".to_owned())
+    }
+}
+
+/// Runs a lifecycle hook to its end.
+///
+/// # Errors
+/// A text that says how it failed.
+pub(crate) async fn run_hook(
+    context: &Context,
+    target: &Target<'_>,
+    hook: &LifecycleHandler,
+) -> Result<(), String> {
+    if let Some(exec) = &hook.exec {
+        let command = exec.command.clone().unwrap_or_default();
+        let (code, output) =
+            exec_in(context, target.container_id, command.clone(), 0).await.map_err(|e| e.to_string())?;
+        return match code {
+            0 => Ok(()),
+            code => Err(format!(
+                "Exec lifecycle hook ({command:?}) failed: command exited with {code}: {}",
+                output.trim_end()
+            )),
+        };
+    }
+    if let Some(get) = &hook.http_get {
+        let call = HttpCall::of(target, get)?;
+        return http_call(&call, Duration::from_secs(30)).await.map(|_| ());
+    }
+    if let Some(sleep) = &hook.sleep {
+        tokio::time::sleep(Duration::from_secs(u64::try_from(sleep.seconds).unwrap_or(0))).await;
+        return Ok(());
+    }
+    Err("invalid handler: no handler was given".into())
+}
+
+/// Exit code and output of a command in a container. `timeout` in seconds, 0 for none.
+pub(crate) async fn exec_in(
+    context: &Context,
+    container_id: &str,
+    cmd: Vec<String>,
+    timeout: i64,
+) -> Result<(i32, String), CriError> {
+    let request = v1::ExecSyncRequest { container_id: container_id.to_owned(), cmd, timeout };
+    let answer = context.runtime.exec_sync(request).await?;
+    let mut output = answer.stdout;
+    output.extend(answer.stderr);
+    Ok((answer.exit_code, String::from_utf8_lossy(&output).into_owned()))
+}
+
+/// Runs the `preStop` hook and stops the container (id and name), all within `grace` seconds.
+pub(crate) async fn kill_container(
+    context: &Context,
+    pod: &Pod,
+    (id, name): (&str, &str),
+    grace: i64,
+    message: &str,
+    ips: Vec<String>,
+) -> Outcome {
+    context.event(pod, Some(name), EventType::Normal, "Killing", message.to_owned());
+    let start = tokio::time::Instant::now();
+    let spec = pod.spec.iter().flat_map(|s| s.containers.iter().chain(s.init_containers.iter().flatten()));
+    let spec = spec.into_iter().find(|c| c.name == name);
+    let hook = spec.and_then(|c| Some((c, c.lifecycle.as_ref()?.pre_stop.as_ref()?)));
+    if let Some((spec, hook)) = hook.filter(|_| grace > 0) {
+        let target = Target { container_id: id, spec, ips: &ips };
+        let limit = Duration::from_secs(u64::try_from(grace).unwrap_or(0));
+        let failure = match tokio::time::timeout(limit, run_hook(context, &target, hook)).await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error),
+            Err(_) => Some("it did not end within the grace period".into()),
+        };
+        if let Some(failure) = failure {
+            let message = format!("PreStopHook failed: {failure}");
+            context.event(pod, Some(name), EventType::Warning, "FailedPreStopHook", message);
+        }
+    }
+    let spent = i64::try_from(start.elapsed().as_secs()).unwrap_or(i64::MAX);
+    let timeout = grace.saturating_sub(spent).max(GRACE_MIN.min(grace));
+    let request = v1::StopContainerRequest { container_id: id.to_owned(), timeout };
+    match context.runtime.stop_container(request).await {
+        Ok(_) | Err(CriError::NotFound(_)) => {}
+        Err(error) => return Outcome::Failed(error.to_string()),
+    }
+    let request = v1::ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
+    match context.runtime.container_status(request).await {
+        Ok(answer) => Outcome::Killed(answer.status.map(|status| (status, String::new()))),
+        Err(CriError::NotFound(_)) => Outcome::ContainerRemoved(id.to_owned()),
+        Err(error) => Outcome::Failed(error.to_string()),
+    }
+}

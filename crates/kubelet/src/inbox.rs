@@ -1,0 +1,100 @@
+//! What a worker is told from outside. Bounded by coalescing: per Pod, container and probe only the newest.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cri::v1;
+use k8s_openapi::api::core::v1::Pod;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::probes::ProbeKind;
+use crate::snapshot::Sandbox;
+
+/// News since the worker looked last.
+#[derive(Default)]
+pub(crate) struct Mail {
+    /// The newest object and the revision that brought it.
+    pub(crate) pod: Option<(Arc<Pod>, u64)>,
+    /// The object is gone.
+    pub(crate) is_removed: bool,
+    /// Ask the runtime for everything.
+    pub(crate) refresh: bool,
+    /// By container id, with its sandbox's id.
+    pub(crate) containers: BTreeMap<String, (v1::ContainerStatus, String)>,
+    /// By sandbox id.
+    pub(crate) sandboxes: BTreeMap<String, Sandbox>,
+    /// By container name and probe: the container's id and the result.
+    pub(crate) probes: BTreeMap<(String, ProbeKind), (String, bool)>,
+    /// A ConfigMap or Secret has changed.
+    pub(crate) sources_changed: bool,
+}
+
+/// See [`Mail`].
+#[derive(Default)]
+pub(crate) struct Inbox {
+    mail: Mutex<Mail>,
+    news: Notify,
+}
+
+impl Inbox {
+    /// Waits until there is something.
+    pub(crate) async fn news(&self) {
+        self.news.notified().await;
+    }
+
+    /// Everything that has come.
+    pub(crate) fn take(&self) -> Mail {
+        std::mem::take(&mut *self.mail.lock())
+    }
+
+    fn put(&self, change: impl FnOnce(&mut Mail)) {
+        change(&mut self.mail.lock());
+        self.news.notify_one();
+    }
+
+    pub(crate) fn pod(&self, pod: Arc<Pod>, revision: u64) {
+        self.put(|mail| mail.pod = Some((pod, revision)));
+    }
+
+    pub(crate) fn removed(&self) {
+        self.put(|mail| mail.is_removed = true);
+    }
+
+    pub(crate) fn sources_changed(&self) {
+        self.put(|mail| mail.sources_changed = true);
+    }
+
+    pub(crate) fn probe(&self, container: &str, kind: ProbeKind, container_id: &str, is_success: bool) {
+        self.put(|mail| {
+            mail.probes.insert((container.to_owned(), kind), (container_id.to_owned(), is_success));
+        });
+    }
+
+    /// What the runtime reported; asks for everything if it reported no more than that something happened.
+    pub(crate) fn runtime_event(&self, event: v1::ContainerEventResponse) {
+        self.put(|mail| {
+            let sandbox = event.pod_sandbox_status.unwrap_or_default();
+            mail.refresh |= sandbox.id.is_empty()
+                || (event.containers_statuses.is_empty() && event.container_id != sandbox.id);
+            for status in event.containers_statuses {
+                mail.containers.insert(status.id.clone(), (status, sandbox.id.clone()));
+            }
+            if !sandbox.id.is_empty() {
+                mail.sandboxes.insert(sandbox.id.clone(), sandbox_from_cri(&sandbox));
+            }
+        });
+    }
+}
+
+/// From the runtime's report.
+pub(crate) fn sandbox_from_cri(status: &v1::PodSandboxStatus) -> Sandbox {
+    let network = status.network.clone().unwrap_or_default();
+    let first = Some(network.ip).filter(|ip| !ip.is_empty());
+    Sandbox {
+        id: status.id.clone(),
+        attempt: status.metadata.as_ref().map_or(0, |m| m.attempt),
+        is_ready: status.state == i32::from(v1::PodSandboxState::SandboxReady),
+        ips: first.into_iter().chain(network.additional_ips.into_iter().map(|ip| ip.ip)).collect(),
+    }
+}

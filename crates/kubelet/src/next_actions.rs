@@ -1,0 +1,431 @@
+//! What to do next for one Pod: a pure function of its snapshot.
+//!
+//! Volumes, sandbox and images are prepared at the same time; a container is started when all three are there.
+//! Init containers run one after the other, sidecars stay, main containers are started in the spec's order, one
+//! at a time (a `postStart` hook holds up the next). Whatever is in [`PodSnapshot::busy`] is not asked for again.
+//! Source: `kuberuntime.computePodActions` of upstream for the rules.
+
+mod terminate;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container as ContainerSpec, PodSpec};
+
+use crate::snapshot::{Container, ContainerState, Exit, Failure, PodSnapshot, Role, Step, after, init_role};
+
+/// One thing to be done for a Pod.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PodAction {
+    /// Make the Pod's directories, files and mounts.
+    PrepareVolumes,
+    /// Start a sandbox with its network.
+    RunSandbox {
+        /// Its number over the Pod's life.
+        attempt: u32,
+    },
+    /// Have the image, by the container's pull policy.
+    PullImage {
+        /// As the spec has it.
+        image: String,
+        /// `Always`, `IfNotPresent` or `Never`.
+        policy: String,
+    },
+    /// Create and start a container, and run its `postStart` hook.
+    Start {
+        /// Its name in the spec.
+        name: String,
+        /// Its restart count.
+        attempt: u32,
+        /// When the last one ended, if there was one.
+        after: Option<Timestamp>,
+    },
+    /// Run the `preStop` hook and stop a container.
+    Kill {
+        /// The runtime's id.
+        id: String,
+        /// Its name in the spec.
+        name: String,
+        /// Seconds.
+        grace: i64,
+        /// For the event.
+        message: String,
+    },
+    /// Remove a dead container that nobody can ask for any more.
+    RemoveContainer {
+        /// The runtime's id.
+        id: String,
+    },
+    /// Stop a sandbox and its network.
+    StopSandbox {
+        /// The runtime's id.
+        id: String,
+    },
+    /// Remove a stopped sandbox of an earlier attempt.
+    RemoveSandbox {
+        /// The runtime's id.
+        id: String,
+    },
+    /// Take everything back: containers, sandboxes, mounts, directories, cgroups.
+    Cleanup,
+    /// Delete the object: the node has finished with it.
+    Delete,
+    /// Look again at that time.
+    WakeAt(Timestamp),
+}
+
+impl PodAction {
+    /// What [`PodSnapshot::busy`] has while this is being carried out.
+    pub fn key(&self) -> String {
+        match self {
+            Self::PrepareVolumes => "volumes".into(),
+            Self::RunSandbox { .. } => "sandbox".into(),
+            Self::PullImage { image, .. } => format!("image/{image}"),
+            Self::Start { name, .. } => format!("start/{name}"),
+            Self::Kill { id, grace, .. } => format!("kill/{id}/{grace}"),
+            Self::RemoveContainer { id } => format!("remove/{id}"),
+            Self::StopSandbox { id } => format!("stop/{id}"),
+            Self::RemoveSandbox { id } => format!("remove-sandbox/{id}"),
+            Self::Cleanup => "cleanup".into(),
+            Self::Delete => "delete".into(),
+            Self::WakeAt(_) => "wake".into(),
+        }
+    }
+}
+
+/// What to do now. Doing it twice does no harm.
+pub fn next_actions(snapshot: &PodSnapshot, now: Timestamp) -> Vec<PodAction> {
+    let mut actions = if snapshot.is_terminating() {
+        terminate::all(snapshot)
+    } else if is_finished(snapshot) || is_past_deadline(snapshot, now) {
+        terminate::containers_and_sandbox(snapshot, "Stopping container")
+    } else {
+        run(snapshot, now)
+    };
+    actions.extend(deadline(snapshot).filter(|end| *end > now).map(PodAction::WakeAt));
+    actions.retain(|action| !snapshot.busy.contains(&action.key()));
+    actions
+}
+
+/// When `activeDeadlineSeconds` are over.
+fn deadline(snapshot: &PodSnapshot) -> Option<Timestamp> {
+    let seconds = u64::try_from(snapshot.spec().active_deadline_seconds?).ok()?;
+    let start = snapshot.pod.status.as_ref()?.start_time.as_ref()?.0;
+    Some(after(start, std::time::Duration::from_secs(seconds)))
+}
+
+/// The Pod has been active for longer than its spec allows.
+pub fn is_past_deadline(snapshot: &PodSnapshot, now: Timestamp) -> bool {
+    deadline(snapshot).is_some_and(|end| end <= now)
+}
+
+/// Nothing of the Pod will ever be started again.
+pub fn is_finished(snapshot: &PodSnapshot) -> bool {
+    if matches!(snapshot.recorded_phase(), "Succeeded" | "Failed") {
+        return true;
+    }
+    let spec = snapshot.spec();
+    let init_failed = spec.init_containers.iter().flatten().any(|c| {
+        init_role(c) == Role::Init
+            && latest_exit(snapshot, c).is_some_and(|e| e.code != 0 && !should_restart(spec, c, e.code))
+    });
+    let mains_done = !spec.containers.is_empty()
+        && spec.containers.iter().all(|c| {
+            latest_exit(snapshot, c).is_some_and(|e| !should_restart(spec, c, e.code))
+                && !snapshot.busy.contains(&format!("start/{}", c.name))
+        });
+    init_failed || mains_done
+}
+
+fn latest_exit<'a>(snapshot: &'a PodSnapshot, spec: &ContainerSpec) -> Option<&'a Exit> {
+    snapshot.latest(&spec.name).and_then(Container::exit)
+}
+
+/// Whether a container that ended with `code` is to be started again.
+///
+/// Source: `PodSpec.restartPolicy`, overridden by `Container.restartPolicy` and its rules (KEP-5307).
+pub fn should_restart(spec: &PodSpec, container: &ContainerSpec, code: i32) -> bool {
+    for rule in container.restart_policy_rules.iter().flatten() {
+        let Some(codes) = &rule.exit_codes else { continue };
+        let listed = codes.values.iter().flatten().any(|value| *value == code);
+        if rule.action == "Restart" && listed == (codes.operator == "In") {
+            return true;
+        }
+    }
+    match container.restart_policy.as_deref().or(spec.restart_policy.as_deref()) {
+        Some("Never") => false,
+        Some("OnFailure") => code != 0,
+        _ => true,
+    }
+}
+
+fn run(snapshot: &PodSnapshot, now: Timestamp) -> Vec<PodAction> {
+    let mut actions = Vec::new();
+    let mut ready = true;
+    ready &= want_volumes(snapshot, now, &mut actions);
+    ready &= want_sandbox(snapshot, now, &mut actions);
+    let due = due(snapshot);
+    actions.extend(due.kill);
+    let is_starting = snapshot.busy.iter().any(|key| key.starts_with("start/"));
+    let mut may_start = !is_starting;
+    for container in due.start {
+        if want_image(snapshot, container, now, &mut actions)
+            && ready
+            && may_start
+            && want_start(snapshot, container, now, &mut actions)
+        {
+            may_start = false;
+        }
+    }
+    actions.extend(outdated(snapshot));
+    actions
+}
+
+/// Whether `failure` lies so far back that it is time for the next try; wakes then if not.
+fn is_due(failure: Option<&Failure>, now: Timestamp, actions: &mut Vec<PodAction>) -> bool {
+    match failure.map(Failure::retry_at).filter(|retry| *retry > now) {
+        Some(retry) => {
+            actions.push(PodAction::WakeAt(retry));
+            false
+        }
+        None => true,
+    }
+}
+
+fn want_volumes(snapshot: &PodSnapshot, now: Timestamp, actions: &mut Vec<PodAction>) -> bool {
+    if snapshot.volumes.is_ready() {
+        return true;
+    }
+    if is_due(snapshot.volumes.failure(), now, actions) {
+        actions.push(PodAction::PrepareVolumes);
+    }
+    false
+}
+
+fn want_sandbox(snapshot: &PodSnapshot, now: Timestamp, actions: &mut Vec<PodAction>) -> bool {
+    if snapshot.ready_sandbox().is_some() {
+        return true;
+    }
+    let attempt = snapshot.sandboxes.last().map_or(0, |s| s.attempt + 1);
+    // What still runs in a sandbox that broke is taken down before the next one comes up.
+    let survivors = snapshot.containers.iter().filter(|c| c.is_running());
+    let kills: Vec<_> = survivors
+        .map(|c| PodAction::Kill {
+            id: c.id.clone(),
+            name: c.name.clone(),
+            grace: grace(snapshot),
+            message: "Pod sandbox changed, it will be killed and re-created.".into(),
+        })
+        .collect();
+    if !kills.is_empty() {
+        actions.extend(kills);
+        return false;
+    }
+    if is_due(snapshot.sandbox_failure.as_ref(), now, actions) {
+        actions.push(PodAction::RunSandbox { attempt });
+    }
+    false
+}
+
+/// Whether the image is there.
+fn want_image(
+    snapshot: &PodSnapshot,
+    container: &ContainerSpec,
+    now: Timestamp,
+    actions: &mut Vec<PodAction>,
+) -> bool {
+    let image = container.image.clone().unwrap_or_default();
+    let step = snapshot.images.get(&image).unwrap_or(&Step::Missing);
+    if step.is_ready() {
+        return true;
+    }
+    if let Some(failure) = step.failure() {
+        // The waiting reason turns from ErrImagePull to ImagePullBackOff then.
+        let shown = crate::status::pull_error_shown_until(failure);
+        actions.extend((shown > now).then_some(PodAction::WakeAt(shown)));
+    }
+    if is_due(step.failure(), now, actions) {
+        let policy = container.image_pull_policy.clone().unwrap_or_else(|| "IfNotPresent".into());
+        let pull = PodAction::PullImage { image, policy };
+        if !actions.contains(&pull) {
+            actions.push(pull);
+        }
+    }
+    false
+}
+
+/// Whether the container is started now.
+fn want_start(
+    snapshot: &PodSnapshot,
+    container: &ContainerSpec,
+    now: Timestamp,
+    actions: &mut Vec<PodAction>,
+) -> bool {
+    let exit = latest_exit(snapshot, container);
+    if let Some(exit) = exit {
+        let backoff = snapshot.crashes.get(&container.name).cloned().unwrap_or_default();
+        if let Some((_, end)) = backoff.waiting(exit.finished_at, now) {
+            actions.push(PodAction::WakeAt(end));
+            return false;
+        }
+    }
+    if !is_due(snapshot.failures.get(&container.name), now, actions) {
+        return false;
+    }
+    actions.push(PodAction::Start {
+        name: container.name.clone(),
+        attempt: next_attempt(snapshot, &container.name),
+        after: exit.map(|e| e.finished_at),
+    });
+    true
+}
+
+/// The restart count of the next container of that name: also when the runtime has lost the one before.
+fn next_attempt(snapshot: &PodSnapshot, name: &str) -> u32 {
+    if let Some(container) = snapshot.latest(name) {
+        return container.attempt + 1;
+    }
+    crate::status::recorded(snapshot, name)
+        .filter(|status| status.container_id.as_deref().is_some_and(|id| !id.is_empty()))
+        .map_or(0, |status| u32::try_from(status.restart_count + 1).unwrap_or(0))
+}
+
+#[derive(Default)]
+struct Due<'a> {
+    start: Vec<&'a ContainerSpec>,
+    kill: Vec<PodAction>,
+}
+
+/// Which containers are to be started, and which running ones must go first.
+fn due(snapshot: &PodSnapshot) -> Due<'_> {
+    let spec = snapshot.spec();
+    let mut due = Due::default();
+    let mains_created = spec.containers.iter().any(|c| snapshot.current(&c.name).is_some());
+    for container in spec.init_containers.iter().flatten() {
+        let role = init_role(container);
+        if role == Role::Init && mains_created {
+            continue;
+        }
+        match assess(snapshot, container, role) {
+            Need::Nothing => {}
+            Need::Patience if mains_created => {}
+            Need::Patience => return due,
+            Need::Start => {
+                due.start.push(container);
+                if !mains_created {
+                    return due;
+                }
+            }
+            Need::Kill(kill) => {
+                due.kill.push(kill);
+                if !mains_created {
+                    return due;
+                }
+            }
+        }
+    }
+    for container in &spec.containers {
+        match assess(snapshot, container, Role::Main) {
+            Need::Nothing | Need::Patience => {}
+            Need::Start => due.start.push(container),
+            Need::Kill(kill) => due.kill.push(kill),
+        }
+    }
+    due
+}
+
+enum Need {
+    /// All is well.
+    Nothing,
+    /// It must get further before the next init container may start.
+    Patience,
+    Start,
+    Kill(PodAction),
+}
+
+fn assess(snapshot: &PodSnapshot, spec: &ContainerSpec, role: Role) -> Need {
+    let Some(container) = snapshot.current(&spec.name) else {
+        // A main container that ended well does not run again only because the sandbox was lost.
+        let done =
+            latest_exit(snapshot, spec).is_some_and(|e| !should_restart(snapshot.spec(), spec, e.code));
+        return if role == Role::Main && done { Need::Nothing } else { Need::Start };
+    };
+    match &container.state {
+        ContainerState::Created if snapshot.busy.contains(&format!("start/{}", spec.name)) => Need::Patience,
+        ContainerState::Created | ContainerState::Unknown => Need::Start,
+        ContainerState::Running { .. } => match kill_message(snapshot, spec, container) {
+            Some(message) => Need::Kill(PodAction::Kill {
+                id: container.id.clone(),
+                name: spec.name.clone(),
+                grace: probe_grace(spec, &message).unwrap_or_else(|| grace(snapshot)),
+                message,
+            }),
+            None if role == Role::Init => Need::Patience,
+            None if role == Role::Sidecar && !snapshot.is_started(spec, container) => Need::Patience,
+            None => Need::Nothing,
+        },
+        ContainerState::Exited(exit) if role == Role::Init && exit.code == 0 => Need::Nothing,
+        ContainerState::Exited(exit) if should_restart(snapshot.spec(), spec, exit.code) => Need::Start,
+        ContainerState::Exited(_) => Need::Nothing,
+    }
+}
+
+/// Why a running container must be killed, with upstream's words; `None` if it need not.
+fn kill_message(snapshot: &PodSnapshot, spec: &ContainerSpec, container: &Container) -> Option<String> {
+    let restart = "will be restarted";
+    if !container.hash.is_empty() && container.hash != crate::container_config::spec_hash(spec) {
+        return Some(format!("Container {} definition changed, {restart}", spec.name));
+    }
+    let results = snapshot.probe_results(container)?;
+    let failed = match (results.liveness, results.startup) {
+        (Some(false), _) => "liveness",
+        (_, Some(false)) => "startup",
+        _ => return None,
+    };
+    Some(format!("Container {} failed {failed} probe, {restart}", spec.name))
+}
+
+/// A probe may bring a grace period of its own.
+fn probe_grace(spec: &ContainerSpec, message: &str) -> Option<i64> {
+    let probe = if message.contains("failed liveness probe") {
+        spec.liveness_probe.as_ref()
+    } else if message.contains("failed startup probe") {
+        spec.startup_probe.as_ref()
+    } else {
+        None
+    };
+    probe?.termination_grace_period_seconds
+}
+
+/// How long a container may take to stop, in seconds.
+fn grace(snapshot: &PodSnapshot) -> i64 {
+    let metadata = &snapshot.pod.metadata;
+    let spec_grace = snapshot.spec().termination_grace_period_seconds.unwrap_or(30);
+    match metadata.deletion_timestamp {
+        Some(_) => metadata.deletion_grace_period_seconds.unwrap_or(spec_grace),
+        None => spec_grace,
+    }
+    .max(1)
+}
+
+/// Dead containers beside the newest two of each name, and dead sandboxes beside the newest.
+fn outdated(snapshot: &PodSnapshot) -> Vec<PodAction> {
+    let mut seen = std::collections::BTreeMap::<&str, u32>::new();
+    let mut actions = Vec::new();
+    for container in snapshot.containers.iter().rev() {
+        let count = seen.entry(&container.name).or_default();
+        *count += 1;
+        if *count > 2 && container.exit().is_some() {
+            actions.push(PodAction::RemoveContainer { id: container.id.clone() });
+        }
+    }
+    if let Some((current, old)) = snapshot.sandboxes.split_last() {
+        let is_empty = |id: &str| snapshot.containers.iter().all(|c| c.sandbox_id != id);
+        if current.is_ready {
+            let dead = old.iter().filter(|s| is_empty(&s.id));
+            actions.extend(dead.map(|s| PodAction::RemoveSandbox { id: s.id.clone() }));
+        }
+    }
+    actions
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,54 @@
+//! The way down: main containers first, then sidecars in reverse order, then the sandbox, then everything else.
+
+use super::{PodAction, grace};
+use crate::snapshot::{PodSnapshot, Role, init_role};
+
+/// Takes the Pod down and, when nothing is left of it on the node, deletes the object.
+pub(super) fn all(snapshot: &PodSnapshot) -> Vec<PodAction> {
+    if snapshot.is_cleaned {
+        let may_delete = !snapshot.removed_from_api && snapshot.is_status_written;
+        return if may_delete { vec![PodAction::Delete] } else { Vec::new() };
+    }
+    let actions = containers_and_sandbox(snapshot, "Stopping container");
+    // What is under way would make something new after the cleaning up.
+    let is_in_use = |key: &String| key != "status" && key != "refresh" && !key.starts_with("image/");
+    if !actions.is_empty() || snapshot.busy.iter().any(is_in_use) {
+        return actions;
+    }
+    vec![PodAction::Cleanup]
+}
+
+/// Takes containers and sandbox down, and leaves volumes and logs.
+pub(super) fn containers_and_sandbox(snapshot: &PodSnapshot, message: &str) -> Vec<PodAction> {
+    let kills = kills(snapshot, message);
+    let is_starting = snapshot.busy.iter().any(|key| key.starts_with("start/") || key == "sandbox");
+    if !kills.is_empty() || is_starting {
+        return kills;
+    }
+    let ready = snapshot.sandboxes.iter().filter(|s| s.is_ready);
+    ready.map(|s| PodAction::StopSandbox { id: s.id.clone() }).collect()
+}
+
+fn kills(snapshot: &PodSnapshot, message: &str) -> Vec<PodAction> {
+    let sidecars: Vec<&str> = snapshot
+        .spec()
+        .init_containers
+        .iter()
+        .flatten()
+        .filter(|c| init_role(c) == Role::Sidecar)
+        .map(|c| c.name.as_str())
+        .collect();
+    let kill = |c: &crate::snapshot::Container| PodAction::Kill {
+        id: c.id.clone(),
+        name: c.name.clone(),
+        grace: grace(snapshot),
+        message: format!("{message} {}", c.name),
+    };
+    let running = || snapshot.containers.iter().filter(|c| c.is_running());
+    let first: Vec<_> = running().filter(|c| !sidecars.contains(&c.name.as_str())).map(kill).collect();
+    if !first.is_empty() {
+        return first;
+    }
+    let rank = |name: &str| sidecars.iter().position(|s| *s == name);
+    running().max_by_key(|c| rank(&c.name)).map(kill).into_iter().collect()
+}

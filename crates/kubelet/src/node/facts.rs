@@ -1,0 +1,65 @@
+//! What the machine is: read once at start.
+
+use std::path::Path;
+
+use cri::v1;
+
+use crate::config::Config;
+
+/// The machine and its runtime.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Machine {
+    /// Whole CPUs.
+    pub(crate) cpus: u64,
+    /// Bytes.
+    pub(crate) memory: u64,
+    /// Bytes of the file system with the Pods' directories.
+    pub(crate) storage: u64,
+    /// GOARCH's word.
+    pub(crate) architecture: &'static str,
+    pub(crate) machine_id: String,
+    pub(crate) system_uuid: String,
+    pub(crate) boot_id: String,
+    pub(crate) kernel: String,
+    pub(crate) os_image: String,
+    /// Such as `knarr://0.1.0`.
+    pub(crate) runtime: String,
+}
+
+/// Reads the machine's facts. What cannot be read stays empty. Blocking.
+pub(crate) fn read_machine(config: &Config, runtime: &v1::VersionResponse) -> Machine {
+    let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let machine_id = text("/etc/machine-id");
+    let uuid = text("/sys/class/dmi/id/product_uuid");
+    Machine {
+        cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
+        memory: memory(&text("/proc/meminfo")),
+        storage: storage(&config.root_dir),
+        architecture: match std::env::consts::ARCH {
+            "x86_64" => "amd64",
+            "aarch64" => "arm64",
+            other => other,
+        },
+        system_uuid: if uuid.is_empty() { machine_id.clone() } else { uuid },
+        machine_id,
+        boot_id: text("/proc/sys/kernel/random/boot_id"),
+        kernel: text("/proc/sys/kernel/osrelease"),
+        os_image: os_image(&text("/etc/os-release")),
+        runtime: format!("{}://{}", runtime.runtime_name, runtime.runtime_version),
+    }
+}
+
+fn memory(meminfo: &str) -> u64 {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = line.and_then(|rest| rest.split_whitespace().next()).and_then(|n| n.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+fn storage(path: &Path) -> u64 {
+    nix::sys::statvfs::statvfs(path).map_or(0, |stat| stat.blocks() * stat.fragment_size())
+}
+
+fn os_image(os_release: &str) -> String {
+    let line = os_release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    line.map_or_else(|| "Linux".into(), |name| name.trim_matches('"').to_owned())
+}

@@ -1,0 +1,80 @@
+//! The node's Lease in `kube-node-lease`: the sign of life that the node lifecycle controller looks at.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::Backoff;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use crate::context::Context;
+
+/// Source: `nodeLeaseDurationSeconds`.
+const DURATION_SECONDS: i64 = 40;
+/// A quarter of the duration, as upstream.
+const RENEW: Duration = Duration::from_secs(10);
+const NAMESPACE: &str = "kube-node-lease";
+
+/// Renews the lease for ever.
+pub(super) async fn keep(context: Arc<Context>) {
+    let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(7), 0.2);
+    let mut owner = None;
+    loop {
+        if owner.is_none() {
+            owner = node_uid(&context).await;
+        }
+        let pause = match renew(&context, owner.as_deref()).await {
+            Ok(()) => {
+                backoff.reset();
+                // A lease without its owner is put right as soon as the node is there.
+                if owner.is_some() {
+                    RENEW.mul_f64(1.0 + 0.04 * context.random.unit())
+                } else {
+                    Duration::from_secs(1)
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the node's lease was not renewed");
+                backoff.next(&context.random)
+            }
+        };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+async fn node_uid(context: &Context) -> Option<String> {
+    let api: Api<k8s_openapi::api::core::v1::Node> = Api::all(context.client.clone());
+    api.get_opt(&context.config.node_name).await.ok()??.metadata.uid
+}
+
+async fn renew(context: &Context, owner: Option<&str>) -> Result<(), kube::Error> {
+    let api: Api<Lease> = Api::namespaced(context.client.clone(), NAMESPACE);
+    let name = &context.config.node_name;
+    let renew_time = micro_time(context);
+    let patch = json!({"spec": {"holderIdentity": name, "leaseDurationSeconds": DURATION_SECONDS, "renewTime": renew_time},
+        "metadata": owner_patch(name, owner)});
+    match api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => {}
+        other => return other.map(drop),
+    }
+    let mut lease = patch;
+    lease["metadata"]["name"] = Value::from(name.as_str());
+    lease["metadata"]["namespace"] = Value::from(NAMESPACE);
+    let lease: Lease = serde_json::from_value(lease).map_err(kube::Error::SerdeError)?;
+    api.create(&PostParams::default(), &lease).await.map(drop)
+}
+
+fn owner_patch(name: &str, owner: Option<&str>) -> Value {
+    match owner {
+        Some(uid) => {
+            json!({"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}]})
+        }
+        None => json!({}),
+    }
+}
+
+fn micro_time(context: &Context) -> String {
+    let now = context.clock.now();
+    format!("{now:.6}")
+}

@@ -1,0 +1,169 @@
+//! The API objects that a Pod's volumes and environment need: ConfigMaps, Secrets, tokens.
+//!
+//! Each ConfigMap and Secret has an informer for it alone, which is all that the Node authorizer allows; their
+//! changes wake the worker. Nothing is asked for that no Pod of this node names.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use controller::{Informer, Kind, Scope};
+use jiff::Timestamp;
+use k8s_openapi::api::authentication::v1::TokenRequest;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+use serde_json::json;
+
+use crate::context::Context;
+use crate::env::EnvSources;
+use crate::inbox::Inbox;
+use crate::volumes::{TokenKey, references};
+
+/// How long to wait for a ConfigMap's or Secret's first list.
+const SYNC_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The objects of one Pod.
+#[derive(Clone)]
+pub(crate) struct PodObjects {
+    namespace: String,
+    config_maps: BTreeMap<String, Informer<ConfigMap>>,
+    secrets: BTreeMap<String, Informer<Secret>>,
+}
+
+impl PodObjects {
+    /// Starts to look at what `pod` names.
+    pub(crate) fn of(context: &Context, pod: &Pod) -> Self {
+        let (maps, secrets) = references(pod);
+        let namespace = pod.metadata.namespace.clone().unwrap_or_default();
+        Self {
+            config_maps: maps
+                .into_iter()
+                .map(|name| (name.clone(), informer(context, &namespace, &name)))
+                .collect(),
+            secrets: secrets
+                .into_iter()
+                .map(|name| (name.clone(), informer(context, &namespace, &name)))
+                .collect(),
+            namespace,
+        }
+    }
+
+    /// Waits until it is known of each object whether it exists.
+    ///
+    /// # Errors
+    /// A text: the API server does not answer.
+    pub(crate) async fn synced(&self, context: &Context) -> Result<(), String> {
+        let all = async {
+            context.services.synced().await;
+            for informer in self.config_maps.values() {
+                informer.synced().await;
+            }
+            for informer in self.secrets.values() {
+                informer.synced().await;
+            }
+        };
+        let timeout = tokio::time::timeout(SYNC_TIMEOUT, all).await;
+        timeout.map_err(|_| {
+            "failed to sync configmap and secret caches: timed out waiting for the condition".into()
+        })
+    }
+
+    /// Wakes the worker when one of them changes, until `tasks` stop.
+    pub(crate) fn watch(&self, tasks: &base::Tasks, inbox: &Arc<Inbox>) {
+        for (name, informer) in &self.config_maps {
+            watch(tasks, inbox, informer, format!("{}/{name}", self.namespace));
+        }
+        for (name, informer) in &self.secrets {
+            watch(tasks, inbox, informer, format!("{}/{name}", self.namespace));
+        }
+    }
+
+    /// What the objects say now.
+    pub(crate) fn sources(&self, context: &Context, pod: &Arc<Pod>, pod_ips: Vec<String>) -> EnvSources {
+        let mut services = context.services.in_namespace(&self.namespace);
+        services.extend(context.services.get("default/kubernetes"));
+        EnvSources {
+            pod: pod.clone(),
+            pod_ips,
+            host_ips: context.facts.host_ips.clone(),
+            config_maps: present(&self.namespace, &self.config_maps),
+            secrets: present(&self.namespace, &self.secrets),
+            services,
+            allocatable: context.allocatable,
+        }
+    }
+}
+
+fn informer<K: Kind>(context: &Context, namespace: &str, name: &str) -> Informer<K> {
+    context.informers.scoped(Scope {
+        namespace: Some(namespace.to_owned()),
+        field_selector: Some(format!("metadata.name={name}")),
+        label_selector: None,
+    })
+}
+
+fn present<K: Kind>(namespace: &str, informers: &BTreeMap<String, Informer<K>>) -> BTreeMap<String, Arc<K>> {
+    let found = |(name, informer): (&String, &Informer<K>)| {
+        Some((name.clone(), informer.get(&format!("{namespace}/{name}"))?))
+    };
+    informers.iter().filter_map(found).collect()
+}
+
+fn watch<K: Kind>(tasks: &base::Tasks, inbox: &Arc<Inbox>, informer: &Informer<K>, key: String) {
+    let (informer, inbox) = (informer.clone(), inbox.clone());
+    tasks.spawn("volume source watch", async move {
+        informer.synced().await;
+        let version =
+            |object: &Option<Arc<K>>| object.as_ref().and_then(|o| o.metadata().resource_version.clone());
+        let mut seen = version(&informer.get(&key));
+        let mut changes = informer.subscribe();
+        loop {
+            changes.next().await;
+            let now = version(&informer.get(&key));
+            if now != seen {
+                seen = now;
+                inbox.sources_changed();
+            }
+        }
+    });
+}
+
+/// A token and when to ask for the next one.
+#[derive(Clone, Debug)]
+pub(crate) struct Token {
+    pub(crate) text: String,
+    pub(crate) refresh_at: Timestamp,
+}
+
+/// Asks for a token that is bound to `pod`. Source: `TokenRequest`, authentication.k8s.io/v1.
+///
+/// # Errors
+/// A text in upstream's words.
+pub(crate) async fn request_token(context: &Context, pod: &Pod, key: &TokenKey) -> Result<Token, String> {
+    let (name, namespace, uid) = crate::container_config::identity(pod);
+    let account = pod.spec.as_ref().and_then(|s| s.service_account_name.clone()).filter(|n| !n.is_empty());
+    let account = account.unwrap_or_else(|| "default".into());
+    let audiences: Vec<&str> = Some(key.0.as_str()).filter(|a| !a.is_empty()).into_iter().collect();
+    let body = json!({
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "metadata": {},
+        "spec": {
+            "audiences": audiences,
+            "expirationSeconds": key.1,
+            "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid},
+        },
+    });
+    let failed = |error: String| format!("failed to fetch token: {error}");
+    let request =
+        http::Request::post(format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"))
+            .header("content-type", "application/json")
+            .body(body.to_string().into_bytes())
+            .map_err(|e| failed(e.to_string()))?;
+    let answer: TokenRequest = context.client.request(request).await.map_err(|e| failed(e.to_string()))?;
+    let status = answer.status.ok_or_else(|| failed("the answer has no token".into()))?;
+    let now = context.clock.now();
+    let lifetime = u64::try_from(status.expiration_timestamp.0.duration_since(now).as_secs()).unwrap_or(0);
+    // As upstream: after four fifths of its life, or a day.
+    let refresh = Duration::from_secs((lifetime * 4 / 5).clamp(10, 24 * 3600));
+    Ok(Token { text: status.token, refresh_at: crate::snapshot::after(now, refresh) })
+}

@@ -1,0 +1,182 @@
+//! Quality of service: the class of a Pod, its cgroup parent, and what requests and limits mean for cgroups.
+//!
+//! Sources: `pkg/apis/core/v1/helper/qos`, `pkg/kubelet/cm` and `pkg/kubelet/qos` of upstream for the numbers.
+
+use std::collections::BTreeMap;
+
+use cri::v1;
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+use crate::quantity;
+
+/// CPU shares of a container that asks for nothing.
+const SHARES_MIN: i64 = 2;
+/// The kernel's upper bound.
+const SHARES_MAX: i64 = 262_144;
+/// Length of a CPU quota period in microseconds.
+const QUOTA_PERIOD_US: i64 = 100_000;
+/// The kernel's smallest quota.
+const QUOTA_MIN_US: i64 = 1_000;
+
+/// Source: `PodStatus.qosClass`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QosClass {
+    /// Every container has limits equal to its requests, for CPU and memory.
+    Guaranteed,
+    /// Something is requested or limited.
+    Burstable,
+    /// Nothing is.
+    BestEffort,
+}
+
+impl QosClass {
+    /// The API's word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Guaranteed => "Guaranteed",
+            Self::Burstable => "Burstable",
+            Self::BestEffort => "BestEffort",
+        }
+    }
+}
+
+type Amounts = BTreeMap<String, Quantity>;
+
+/// The class that the resources of a Pod's containers (init containers too) make.
+pub fn class_of(spec: &PodSpec) -> QosClass {
+    let mut anything = false;
+    let mut guaranteed = true;
+    for container in spec.init_containers.iter().flatten().chain(&spec.containers) {
+        let (requests, limits) = amounts(container.resources.as_ref());
+        for name in ["cpu", "memory"] {
+            let request = requests.and_then(|r| r.get(name)).map_or(0, quantity::milli);
+            let limit = limits.and_then(|l| l.get(name)).map_or(0, quantity::milli);
+            anything |= request > 0 || limit > 0;
+            guaranteed &= limit > 0 && (request == 0 || request == limit);
+        }
+    }
+    match (anything, guaranteed) {
+        (false, _) => QosClass::BestEffort,
+        (true, true) => QosClass::Guaranteed,
+        (true, false) => QosClass::Burstable,
+    }
+}
+
+fn amounts(resources: Option<&ResourceRequirements>) -> (Option<&Amounts>, Option<&Amounts>) {
+    (resources.and_then(|r| r.requests.as_ref()), resources.and_then(|r| r.limits.as_ref()))
+}
+
+/// The cgroup under which the runtime puts a Pod's containers, laid out as upstream's cgroupfs driver does.
+pub fn cgroup_parent(root: &str, pod: &Pod) -> String {
+    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+    let class = pod.spec.as_ref().map_or(QosClass::BestEffort, class_of);
+    let root = root.trim_end_matches('/');
+    match class {
+        QosClass::Guaranteed => format!("{root}/kubepods/pod{uid}"),
+        QosClass::Burstable => format!("{root}/kubepods/burstable/pod{uid}"),
+        QosClass::BestEffort => format!("{root}/kubepods/besteffort/pod{uid}"),
+    }
+}
+
+/// What the kernel gets for one container. `memory_capacity` is the node's, in bytes.
+pub fn container_resources(
+    spec: &PodSpec,
+    container: &Container,
+    memory_capacity: i64,
+) -> v1::LinuxContainerResources {
+    let (requests, limits) = amounts(container.resources.as_ref());
+    let cpu_limit = limits.and_then(|l| l.get("cpu")).map_or(0, quantity::milli);
+    let cpu_request = requests.and_then(|r| r.get("cpu")).map_or(cpu_limit, quantity::milli);
+    let memory_limit = limits.and_then(|l| l.get("memory")).map_or(0, quantity::whole);
+    v1::LinuxContainerResources {
+        cpu_period: QUOTA_PERIOD_US,
+        cpu_quota: cpu_quota(cpu_limit),
+        cpu_shares: cpu_shares(cpu_request),
+        memory_limit_in_bytes: memory_limit,
+        oom_score_adj: oom_score_adj(spec, container, memory_capacity),
+        ..v1::LinuxContainerResources::default()
+    }
+}
+
+/// What the kernel gets for the whole Pod: the sums, limits only where every container has one.
+pub fn pod_resources(spec: &PodSpec) -> v1::LinuxContainerResources {
+    let sum = |name: &str, limit: bool, read: fn(&Quantity) -> i64| -> Option<i64> {
+        spec.containers
+            .iter()
+            .map(|c| {
+                let (requests, limits) = amounts(c.resources.as_ref());
+                if limit {
+                    limits.and_then(|l| l.get(name)).map(read)
+                } else {
+                    requests.and_then(|r| r.get(name)).map(read).or(Some(0))
+                }
+            })
+            .sum()
+    };
+    v1::LinuxContainerResources {
+        cpu_period: QUOTA_PERIOD_US,
+        cpu_quota: cpu_quota(sum("cpu", true, quantity::milli).unwrap_or(0)),
+        cpu_shares: cpu_shares(sum("cpu", false, quantity::milli).unwrap_or(0)),
+        memory_limit_in_bytes: sum("memory", true, quantity::whole).unwrap_or(0),
+        ..v1::LinuxContainerResources::default()
+    }
+}
+
+fn cpu_shares(milli: i64) -> i64 {
+    (milli.saturating_mul(1024) / 1000).clamp(SHARES_MIN, SHARES_MAX)
+}
+
+fn cpu_quota(milli: i64) -> i64 {
+    if milli == 0 { 0 } else { (milli.saturating_mul(QUOTA_PERIOD_US) / 1000).max(QUOTA_MIN_US) }
+}
+
+/// How early the kernel kills: Guaranteed last, BestEffort first, Burstable by its share of the memory.
+fn oom_score_adj(spec: &PodSpec, container: &Container, memory_capacity: i64) -> i64 {
+    if matches!(spec.priority_class_name.as_deref(), Some("system-node-critical")) {
+        return -997;
+    }
+    match class_of(spec) {
+        QosClass::Guaranteed => -997,
+        QosClass::BestEffort => 1000,
+        QosClass::Burstable => {
+            let request = amounts(container.resources.as_ref())
+                .0
+                .and_then(|r| r.get("memory"))
+                .map_or(0, quantity::whole);
+            let adjust = 1000 - 1000_i64.saturating_mul(request) / memory_capacity.max(1);
+            adjust.clamp(3, 999)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(resources: &str) -> PodSpec {
+        serde_saphyr::from_str(&format!("{{containers: [{{name: a, resources: {resources}}}]}}")).unwrap()
+    }
+
+    #[test]
+    fn classes_follow_requests_and_limits() {
+        for (resources, class) in [
+            ("{}", QosClass::BestEffort),
+            ("{requests: {cpu: 100m}}", QosClass::Burstable),
+            ("{limits: {cpu: '1', memory: 1Gi}}", QosClass::Guaranteed),
+            ("{requests: {cpu: 500m}, limits: {cpu: '1', memory: 1Gi}}", QosClass::Burstable),
+        ] {
+            assert_eq!(class_of(&spec(resources)), class, "{resources}");
+        }
+    }
+
+    #[test]
+    fn cgroup_numbers_are_upstreams() {
+        let spec = spec("{requests: {cpu: 250m, memory: 512Mi}, limits: {cpu: 500m, memory: 1Gi}}");
+        let resources = container_resources(&spec, &spec.containers[0], 1 << 31);
+        assert_eq!(resources.cpu_shares, 256);
+        assert_eq!(resources.cpu_quota, 50_000);
+        assert_eq!(resources.memory_limit_in_bytes, 1 << 30);
+        assert_eq!(resources.oom_score_adj, 750);
+    }
+}

@@ -1,0 +1,319 @@
+//! All that is known about one Pod at one moment: the input of [`crate::next_actions`] and [`crate::status`].
+//!
+//! One worker owns and changes it; the deciders only read it. What can be read back from the runtime after a
+//! restart (sandboxes, containers, attempts, exit codes) is never kept anywhere else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cri::v1;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container as ContainerSpec, Pod, PodSpec};
+
+use crate::crash_backoff::CrashBackoff;
+
+/// One Pod's state.
+#[derive(Clone, Debug, Default)]
+pub struct PodSnapshot {
+    /// The newest object seen.
+    pub pod: Arc<Pod>,
+    /// The object is gone from the API although its containers may still run.
+    pub removed_from_api: bool,
+    /// What the runtime has, oldest first.
+    pub sandboxes: Vec<Sandbox>,
+    /// What the runtime has, oldest first.
+    pub containers: Vec<Container>,
+    /// Whether the Pod's directories and mounts are there.
+    pub volumes: Step,
+    /// By image name, as the spec has it.
+    pub images: BTreeMap<String, Step>,
+    /// The last failure to bring a sandbox up.
+    pub sandbox_failure: Option<Failure>,
+    /// By container name: the last failure to create or start it.
+    pub failures: BTreeMap<String, Failure>,
+    /// By container name.
+    pub probes: BTreeMap<String, ProbeResults>,
+    /// By container name.
+    pub crashes: BTreeMap<String, CrashBackoff>,
+    /// Actions that are being carried out, by [`crate::next_actions::PodAction::key`].
+    pub busy: BTreeSet<String>,
+    /// Everything on the node is taken back.
+    pub is_cleaned: bool,
+    /// The API server has the status that this snapshot gives.
+    pub is_status_written: bool,
+}
+
+/// Something to be prepared once: volumes, an image.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Step {
+    /// Not tried.
+    #[default]
+    Missing,
+    /// Done; for an image, the text is its reference.
+    Ready(String),
+    /// Tried in vain.
+    Failed(Failure),
+}
+
+impl Step {
+    /// Whether it is done.
+    pub fn is_ready(&self) -> bool {
+        matches!(self, Self::Ready(_))
+    }
+
+    /// Why it is not done.
+    pub fn failure(&self) -> Option<&Failure> {
+        match self {
+            Self::Failed(failure) => Some(failure),
+            _ => None,
+        }
+    }
+}
+
+/// A failure with the time of the next try.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    /// A reason for `ContainerStateWaiting`, such as `ErrImagePull`.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+    /// When it happened.
+    pub at: Timestamp,
+    /// How long to wait before the next try.
+    pub delay: Duration,
+}
+
+impl Failure {
+    /// When to try again.
+    pub fn retry_at(&self) -> Timestamp {
+        after(self.at, self.delay)
+    }
+}
+
+/// `time` plus `delay`; stays at `time` if that leaves the calendar.
+pub fn after(time: Timestamp, delay: Duration) -> Timestamp {
+    time.checked_add(delay).unwrap_or(time)
+}
+
+/// A sandbox as the runtime reports it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sandbox {
+    /// The runtime's id.
+    pub id: String,
+    /// Counts from 0 over the Pod's life.
+    pub attempt: u32,
+    /// Up, with its network.
+    pub is_ready: bool,
+    /// The Pod's addresses; empty on the host's network.
+    pub ips: Vec<String>,
+}
+
+/// A container as the runtime reports it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Container {
+    /// The runtime's id.
+    pub id: String,
+    /// The name in the spec.
+    pub name: String,
+    /// Where it runs.
+    pub sandbox_id: String,
+    /// Counts from 0 over the Pod's life: the restart count while it is the newest.
+    pub attempt: u32,
+    /// What it does.
+    pub state: ContainerState,
+    /// What the spec named.
+    pub image: String,
+    /// The runtime's digest reference.
+    pub image_ref: String,
+    /// Of the spec it was made from; empty if unknown.
+    pub hash: String,
+    /// User and groups of its first process, if the runtime says so.
+    pub user: Option<(i64, i64, Vec<i64>)>,
+}
+
+/// Source: CRI `ContainerState` with the fields that belong to each.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ContainerState {
+    /// Created and not started.
+    Created,
+    /// Its first process lives.
+    Running {
+        /// Since when.
+        started_at: Timestamp,
+    },
+    /// Its first process has ended.
+    Exited(Exit),
+    /// The runtime lost it.
+    Unknown,
+}
+
+/// How a container ended.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Exit {
+    /// 128 plus the signal if a signal killed it.
+    pub code: i32,
+    /// `OOMKilled` if the kernel did it; else what the runtime says.
+    pub reason: String,
+    /// The termination message.
+    pub message: String,
+    /// When it was started; the epoch if it never was.
+    pub started_at: Timestamp,
+    /// When it ended.
+    pub finished_at: Timestamp,
+}
+
+impl Container {
+    /// Whether its first process lives.
+    pub fn is_running(&self) -> bool {
+        matches!(self.state, ContainerState::Running { .. })
+    }
+
+    /// How it ended, if it has.
+    pub fn exit(&self) -> Option<&Exit> {
+        match &self.state {
+            ContainerState::Exited(exit) => Some(exit),
+            _ => None,
+        }
+    }
+
+    /// From the runtime's report.
+    pub fn from_cri(status: &v1::ContainerStatus, sandbox_id: &str) -> Self {
+        let metadata = status.metadata.clone().unwrap_or_default();
+        let image = status.image.clone().unwrap_or_default();
+        let user = status.user.as_ref().and_then(|u| u.linux.as_ref());
+        Self {
+            id: status.id.clone(),
+            name: metadata.name,
+            sandbox_id: sandbox_id.to_owned(),
+            attempt: metadata.attempt,
+            state: state_from_cri(status),
+            image: if image.user_specified_image.is_empty() {
+                image.image
+            } else {
+                image.user_specified_image
+            },
+            image_ref: status.image_ref.clone(),
+            hash: status.annotations.get(crate::labels::CONTAINER_HASH).cloned().unwrap_or_default(),
+            user: user.map(|u| (u.uid, u.gid, u.supplemental_groups.clone())),
+        }
+    }
+}
+
+fn state_from_cri(status: &v1::ContainerStatus) -> ContainerState {
+    match v1::ContainerState::try_from(status.state) {
+        Ok(v1::ContainerState::ContainerCreated) => ContainerState::Created,
+        Ok(v1::ContainerState::ContainerRunning) => {
+            ContainerState::Running { started_at: nanos(status.started_at) }
+        }
+        Ok(v1::ContainerState::ContainerExited) => ContainerState::Exited(Exit {
+            code: status.exit_code,
+            reason: status.reason.clone(),
+            message: status.message.clone(),
+            started_at: nanos(status.started_at),
+            finished_at: nanos(status.finished_at),
+        }),
+        Ok(v1::ContainerState::ContainerUnknown) | Err(_) => ContainerState::Unknown,
+    }
+}
+
+/// CRI's nanoseconds since the epoch.
+pub fn nanos(value: i64) -> Timestamp {
+    Timestamp::from_nanosecond(i128::from(value)).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// What the probes of one container say. `None`: no result yet.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ProbeResults {
+    /// The container that the results are about.
+    pub container_id: String,
+    /// Has it come up?
+    pub startup: Option<bool>,
+    /// Is it alive?
+    pub liveness: Option<bool>,
+    /// May it get traffic?
+    pub readiness: Option<bool>,
+}
+
+/// Main or init container, or an init container that keeps running (a sidecar).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// One of `spec.containers`.
+    Main,
+    /// Must end before the next starts.
+    Init,
+    /// An init container with `restartPolicy: Always`: must be up before the next starts, and stays.
+    Sidecar,
+}
+
+/// The role of an init container.
+pub fn init_role(container: &ContainerSpec) -> Role {
+    if container.restart_policy.as_deref() == Some("Always") { Role::Sidecar } else { Role::Init }
+}
+
+impl PodSnapshot {
+    /// The Pod's spec; an empty one if the object has none.
+    pub fn spec(&self) -> &PodSpec {
+        static EMPTY: std::sync::OnceLock<PodSpec> = std::sync::OnceLock::new();
+        self.pod.spec.as_ref().unwrap_or_else(|| EMPTY.get_or_init(PodSpec::default))
+    }
+
+    /// The Pod's uid; empty if it has none.
+    pub fn uid(&self) -> &str {
+        self.pod.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    /// Deletion was asked for, or the object is gone.
+    pub fn is_terminating(&self) -> bool {
+        self.removed_from_api || self.pod.metadata.deletion_timestamp.is_some()
+    }
+
+    /// The phase that the API server has.
+    pub fn recorded_phase(&self) -> &str {
+        self.pod.status.as_ref().and_then(|s| s.phase.as_deref()).unwrap_or_default()
+    }
+
+    /// The newest sandbox if it is up.
+    pub fn ready_sandbox(&self) -> Option<&Sandbox> {
+        self.sandboxes.last().filter(|s| s.is_ready)
+    }
+
+    /// The newest container of that name.
+    pub fn latest(&self, name: &str) -> Option<&Container> {
+        self.containers.iter().rev().find(|c| c.name == name)
+    }
+
+    /// The newest container of that name in the sandbox that is up.
+    pub fn current(&self, name: &str) -> Option<&Container> {
+        let sandbox = self.ready_sandbox()?;
+        self.latest(name).filter(|c| c.sandbox_id == sandbox.id)
+    }
+
+    /// The results that belong to this very container.
+    pub fn probe_results(&self, container: &Container) -> Option<&ProbeResults> {
+        self.probes.get(&container.name).filter(|p| p.container_id == container.id)
+    }
+
+    /// Whether the container is up as far as its startup probe knows.
+    pub fn is_started(&self, spec: &ContainerSpec, container: &Container) -> bool {
+        container.is_running()
+            && !self.busy.contains(&format!("start/{}", spec.name))
+            && (spec.startup_probe.is_none()
+                || self.probe_results(container).and_then(|p| p.startup).unwrap_or(false))
+    }
+
+    /// Any main container was ever created in the sandbox that is up: all init containers had ended before.
+    pub fn is_initialized(&self) -> bool {
+        let spec = self.spec();
+        spec.containers.iter().any(|c| self.current(&c.name).is_some())
+            || spec.init_containers.iter().flatten().all(|c| self.is_init_done(c))
+    }
+
+    fn is_init_done(&self, spec: &ContainerSpec) -> bool {
+        let Some(container) = self.current(&spec.name) else { return false };
+        match init_role(spec) {
+            Role::Sidecar => self.is_started(spec, container),
+            _ => container.exit().is_some_and(|e| e.code == 0),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! A Pod's conditions; transition times move only when a status does.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::{is_initialized, whole_second};
+use crate::snapshot::{PodSnapshot, Role, init_role};
+
+/// What one condition says.
+struct Verdict {
+    type_: &'static str,
+    is_true: bool,
+    reason: Option<&'static str>,
+    message: Option<String>,
+}
+
+impl Verdict {
+    fn yes(type_: &'static str) -> Self {
+        Self { type_, is_true: true, reason: None, message: None }
+    }
+
+    fn no(type_: &'static str, reason: &'static str, message: Option<String>) -> Self {
+        Self { type_, is_true: false, reason: Some(reason), message }
+    }
+}
+
+/// The kubelet's conditions in upstream's order, then those that others own.
+pub(super) fn conditions(snapshot: &PodSnapshot, status: &PodStatus, now: Timestamp) -> Vec<PodCondition> {
+    let old = snapshot.pod.status.as_ref().and_then(|s| s.conditions.clone()).unwrap_or_default();
+    let containers_ready = containers_ready(snapshot, status);
+    let ready = ready(snapshot, &containers_ready, &old);
+    let verdicts = [
+        sandbox_ready(snapshot, status),
+        initialized(snapshot, status),
+        ready,
+        containers_ready,
+        Verdict::yes("PodScheduled"),
+    ];
+    let generation = snapshot.pod.metadata.generation;
+    let mut conditions: Vec<_> =
+        verdicts.iter().map(|verdict| carry_over(verdict, &old, generation, now)).collect();
+    let foreign = old.iter().filter(|c| verdicts.iter().all(|v| v.type_ != c.type_));
+    conditions.extend(foreign.cloned());
+    conditions
+}
+
+fn carry_over(
+    verdict: &Verdict,
+    old: &[PodCondition],
+    generation: Option<i64>,
+    now: Timestamp,
+) -> PodCondition {
+    let status = if verdict.is_true { "True" } else { "False" };
+    let before = old.iter().find(|c| c.type_ == verdict.type_);
+    let kept = before.filter(|c| c.status == status).and_then(|c| c.last_transition_time.clone());
+    PodCondition {
+        type_: verdict.type_.into(),
+        status: status.into(),
+        reason: verdict.reason.map(Into::into),
+        message: verdict.message.clone(),
+        last_probe_time: before.and_then(|c| c.last_probe_time.clone()),
+        last_transition_time: kept.or(Some(Time(whole_second(now)))),
+        observed_generation: generation,
+    }
+}
+
+fn sandbox_ready(snapshot: &PodSnapshot, status: &PodStatus) -> Verdict {
+    const TYPE: &str = "PodReadyToStartContainers";
+    let has_network = snapshot.spec().host_network == Some(true) || status.pod_ip.is_some();
+    let is_true = snapshot.ready_sandbox().is_some() && has_network && snapshot.volumes.is_ready();
+    Verdict { type_: TYPE, is_true, reason: None, message: None }
+}
+
+fn initialized(snapshot: &PodSnapshot, status: &PodStatus) -> Verdict {
+    const TYPE: &str = "Initialized";
+    let init = status.init_container_statuses.as_deref().unwrap_or_default();
+    if status.phase.as_deref() == Some("Succeeded") {
+        return Verdict { reason: Some("PodCompleted"), ..Verdict::yes(TYPE) };
+    }
+    if is_initialized(snapshot, init) || any_main_was_created(snapshot, status) {
+        return Verdict::yes(TYPE);
+    }
+    let specs = snapshot.spec().init_containers.iter().flatten();
+    let incomplete: Vec<_> = specs
+        .zip(init)
+        .filter(|(spec, status)| match init_role(spec) {
+            Role::Sidecar => status.started != Some(true),
+            _ => !status.ready,
+        })
+        .map(|(_, status)| status.name.as_str())
+        .collect();
+    let message = format!("containers with incomplete status: [{}]", incomplete.join(" "));
+    Verdict::no(TYPE, "ContainersNotInitialized", Some(message))
+}
+
+fn any_main_was_created(snapshot: &PodSnapshot, status: &PodStatus) -> bool {
+    let is_over = snapshot.is_terminating() || matches!(status.phase.as_deref(), Some("Failed"));
+    is_over && status.container_statuses.iter().flatten().any(|s| s.container_id.is_some())
+}
+
+fn containers_ready(snapshot: &PodSnapshot, status: &PodStatus) -> Verdict {
+    const TYPE: &str = "ContainersReady";
+    match status.phase.as_deref() {
+        Some("Succeeded") => return Verdict::no(TYPE, "PodCompleted", None),
+        Some("Failed") => return Verdict::no(TYPE, "PodFailed", None),
+        _ => {}
+    }
+    let main = status.container_statuses.iter().flatten();
+    let specs = snapshot.spec().init_containers.iter().flatten();
+    let sidecars = specs
+        .zip(status.init_container_statuses.iter().flatten())
+        .filter(|(spec, _)| init_role(spec) == Role::Sidecar)
+        .map(|(_, status)| status);
+    let unready: Vec<_> =
+        sidecars.chain(main).filter(|s: &&ContainerStatus| !s.ready).map(|s| s.name.as_str()).collect();
+    if unready.is_empty() {
+        return Verdict::yes(TYPE);
+    }
+    let message = format!("containers with unready status: [{}]", unready.join(" "));
+    Verdict::no(TYPE, "ContainersNotReady", Some(message))
+}
+
+fn ready(snapshot: &PodSnapshot, containers: &Verdict, old: &[PodCondition]) -> Verdict {
+    const TYPE: &str = "Ready";
+    if !containers.is_true {
+        return Verdict {
+            type_: TYPE,
+            is_true: false,
+            reason: containers.reason,
+            message: containers.message.clone(),
+        };
+    }
+    let mut messages = Vec::new();
+    for gate in snapshot.spec().readiness_gates.iter().flatten() {
+        let name = &gate.condition_type;
+        match old.iter().find(|c| c.type_ == *name) {
+            None => messages
+                .push(format!("corresponding condition of pod readiness gate \"{name}\" does not exist.")),
+            Some(c) if c.status != "True" => messages.push(format!(
+                "the status of pod readiness gate \"{name}\" is not \"True\", but {}",
+                c.status
+            )),
+            Some(_) => {}
+        }
+    }
+    if messages.is_empty() {
+        return Verdict::yes(TYPE);
+    }
+    Verdict::no(TYPE, "ReadinessGatesNotReady", Some(messages.join(", ")))
+}

@@ -1,0 +1,154 @@
+//! A whole kubelet against a pretended runtime and a pretended API server.
+
+mod api;
+mod runtime;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Clock, Random, Tasks};
+use controller::Informers;
+use controller::trace::Reporter;
+use serde_json::{Value, json};
+
+use crate::{Config, Parts, run};
+use api::Api;
+use runtime::Runtime;
+
+const DEADLINE: Duration = Duration::from_secs(20);
+
+struct Node {
+    api: Api,
+    runtime: Arc<Runtime>,
+    tasks: Tasks,
+    dir: tempfile::TempDir,
+}
+
+impl Node {
+    fn start() -> Self {
+        let node = Self {
+            api: Api::default(),
+            runtime: Arc::new(Runtime::default()),
+            tasks: Tasks::new(),
+            dir: tempfile::tempdir().unwrap(),
+        };
+        node.spawn_kubelet();
+        node
+    }
+
+    fn spawn_kubelet(&self) {
+        let config = Config {
+            node_name: "n1".into(),
+            node_ips: vec!["10.0.0.1".into()],
+            root_dir: self.dir.path().join("kubelet"),
+            pod_logs_dir: self.dir.path().join("logs"),
+            cgroup_root: "/knarr-test-that-is-not-there".into(),
+            ..Config::default()
+        };
+        let tasks = self.tasks.child();
+        let client = self.api.client();
+        let (clock, random) = (Clock::system(), Random::seeded(1));
+        let parts = Parts {
+            informers: Informers::new(client.clone(), tasks.clone(), clock.clone(), random.clone()),
+            client,
+            runtime: self.runtime.clone(),
+            images: self.runtime.clone(),
+            tasks: tasks.clone(),
+            clock,
+            random,
+            reporter: Reporter::disabled(),
+        };
+        self.tasks.spawn("kubelet", async move { run(config, parts).await.unwrap() });
+    }
+
+    async fn until(&self, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
+        let seen = self.api.until(|pod| condition(pod));
+        match tokio::time::timeout(DEADLINE, seen).await {
+            Ok(pod) => pod,
+            Err(_) => panic!("{what} did not come: {:#}\n{:?}", self.api.pod(), self.runtime.calls()),
+        }
+    }
+
+    async fn until_gone(&self) {
+        let gone = self.api.until_gone();
+        if tokio::time::timeout(DEADLINE, gone).await.is_err() {
+            panic!("the pod did not go: {:#}\n{:?}", self.api.pod(), self.runtime.calls());
+        }
+    }
+}
+
+fn pod(extra: Value) -> Value {
+    let mut spec = json!({"nodeName": "n1", "restartPolicy": "Always", "terminationGracePeriodSeconds": 1,
+        "containers": [{"name": "main", "image": "img", "imagePullPolicy": "IfNotPresent"}]});
+    for (key, value) in extra.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    json!({"apiVersion": "v1", "kind": "Pod", "spec": spec, "status": {"phase": "Pending"},
+        "metadata": {"name": "web", "namespace": "shop", "uid": "u1", "generation": 1}})
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True")
+}
+
+#[tokio::test]
+async fn a_pod_runs_restarts_and_is_deleted() {
+    let node = Node::start();
+    node.api.put(pod(json!({})));
+    let ready = node.until("readiness", is_ready).await;
+    assert_eq!(ready["status"]["podIP"], "10.42.0.9");
+    assert_eq!(ready["status"]["phase"], "Running");
+    let container = &ready["status"]["containerStatuses"][0];
+    assert!(container["containerID"].as_str().unwrap().starts_with("fake://"), "{container}");
+
+    node.runtime.exit("main", 1);
+    let restarted = |pod: &Value| pod["status"]["containerStatuses"][0]["restartCount"] == 1 && is_ready(pod);
+    let pod = node.until("the restart", restarted).await;
+    assert_eq!(pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["exitCode"], 1);
+    assert_eq!(pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["reason"], "Error");
+
+    node.runtime.exit("main", 1);
+    let waits = |pod: &Value| {
+        pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+    };
+    node.until("the back-off", waits).await;
+
+    node.api.delete();
+    node.until_gone().await;
+    assert!(node.runtime.is_empty(), "{:?}", node.runtime.calls());
+    assert!(!node.dir.path().join("kubelet/pods/u1").exists());
+}
+
+#[tokio::test]
+async fn a_restarted_kubelet_leaves_containers_alone() {
+    let node = Node::start();
+    node.api.put(pod(json!({})));
+    node.until("readiness", is_ready).await;
+    let calls = node.runtime.calls().len();
+    let writes = node.api.status_writes();
+    node.spawn_kubelet();
+    node.api.annotate("touched");
+    let second = node.runtime.clone();
+    tokio::time::timeout(DEADLINE, second.until_listed(2)).await.unwrap();
+    node.runtime.exit("main", 0);
+    let restarted = |pod: &Value| pod["status"]["containerStatuses"][0]["restartCount"] == 1;
+    node.until("the restart", restarted).await;
+    let made = node.runtime.calls()[calls..].iter().filter(|c| c.starts_with("run sandbox")).count();
+    assert_eq!(made, 0, "{:?}", node.runtime.calls());
+    assert!(node.api.status_writes() >= writes);
+}
+
+#[tokio::test]
+async fn init_containers_come_first_and_a_config_map_is_waited_for() {
+    let node = Node::start();
+    node.api.put(pod(json!({
+        "initContainers": [{"name": "first", "image": "img"}],
+        "volumes": [{"name": "conf", "configMap": {"name": "conf", "optional": true}}],
+    })));
+    let held = |pod: &Value| pod["status"]["initContainerStatuses"][0]["state"]["running"].is_object();
+    let waiting = node.until("the init container", held).await;
+    assert_eq!(waiting["status"]["containerStatuses"][0]["state"]["waiting"]["reason"], "PodInitializing");
+    node.runtime.exit("first", 0);
+    node.until("readiness", is_ready).await;
+}

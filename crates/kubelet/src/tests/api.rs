@@ -1,0 +1,234 @@
+//! As much of an API server as one Pod needs.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::StreamExt;
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::BoxBody};
+use hyper::body::Frame;
+use kube::client::Body;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+#[derive(Default)]
+struct State {
+    pod: Option<Value>,
+    revision: u64,
+    status_writes: usize,
+    events: Vec<(u64, Value)>,
+}
+
+#[derive(Clone)]
+pub(super) struct Api(Arc<(Mutex<State>, watch::Sender<u64>)>);
+
+impl Default for Api {
+    fn default() -> Self {
+        Self(Arc::new((Mutex::new(State { revision: 1, ..State::default() }), watch::channel(1).0)))
+    }
+}
+
+type Answer = Response<BoxBody<Bytes, Infallible>>;
+
+fn answer(code: u16, value: &Value) -> Answer {
+    let body = Full::new(Bytes::from(value.to_string())).boxed();
+    Response::builder().status(code).header("content-type", "application/json").body(body).unwrap()
+}
+
+fn not_found() -> Answer {
+    answer(
+        404,
+        &json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404, "message": "not found"}),
+    )
+}
+
+impl Api {
+    pub(super) fn client(&self) -> kube::Client {
+        let api = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let api = api.clone();
+            async move { Ok::<_, Infallible>(api.handle(request).await) }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State) -> &'static str) {
+        let mut state = self.0.0.lock();
+        state.revision += 1;
+        let before = state.pod.clone();
+        let kind = change(&mut state);
+        let revision = state.revision;
+        if let Some(pod) = state.pod.as_mut() {
+            pod["metadata"]["resourceVersion"] = json!(revision.to_string());
+        }
+        let mut object = state.pod.clone().or(before).unwrap();
+        object["metadata"]["resourceVersion"] = json!(revision.to_string());
+        state.events.push((revision, json!({"type": kind, "object": object})));
+        self.0.1.send_replace(revision);
+    }
+
+    pub(super) fn put(&self, pod: Value) {
+        self.change(|state| {
+            state.pod = Some(pod);
+            "ADDED"
+        });
+    }
+
+    pub(super) fn delete(&self) {
+        self.change(|state| {
+            let metadata = &mut state.pod.as_mut().unwrap()["metadata"];
+            metadata["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            metadata["deletionGracePeriodSeconds"] = json!(1);
+            "MODIFIED"
+        });
+    }
+
+    pub(super) fn annotate(&self, value: &str) {
+        self.change(|state| {
+            state.pod.as_mut().unwrap()["metadata"]["annotations"] = json!({"a": value});
+            "MODIFIED"
+        });
+    }
+
+    pub(super) fn pod(&self) -> Value {
+        self.0.0.lock().pod.clone().unwrap_or_default()
+    }
+
+    pub(super) fn status_writes(&self) -> usize {
+        self.0.0.lock().status_writes
+    }
+
+    pub(super) async fn until(&self, condition: impl Fn(&Value) -> bool) -> Value {
+        let mut revisions = self.0.1.subscribe();
+        loop {
+            let pod = self.pod();
+            if condition(&pod) {
+                return pod;
+            }
+            revisions.changed().await.unwrap();
+        }
+    }
+
+    pub(super) async fn until_gone(&self) {
+        self.until(Value::is_null).await;
+    }
+
+    async fn handle(&self, request: Request<Body>) -> Answer {
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await.map(|b| b.to_bytes()).unwrap_or_default();
+        let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
+        let is_watch = query.contains("watch=true");
+        match (parts.method, path) {
+            (Method::GET, "/api/v1/pods") if is_watch => self.watch(query),
+            (Method::GET, _) if is_watch => forever(),
+            (Method::GET, "/api/v1/pods") => {
+                self.list("PodList", self.0.0.lock().pod.clone().into_iter().collect())
+            }
+            (Method::GET, path) if path.ends_with("/nodes/n1") => not_found(),
+            (Method::GET, _) => self.list("List", Vec::new()),
+            (Method::PATCH, "/api/v1/namespaces/shop/pods/web/status") => self.patch_status(&body),
+            (Method::DELETE, "/api/v1/namespaces/shop/pods/web") => {
+                assert_eq!(body["preconditions"]["uid"], "u1");
+                self.change(|state| {
+                    state.pod = None;
+                    "DELETED"
+                });
+                answer(200, &json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}))
+            }
+            _ => answer(200, &body),
+        }
+    }
+
+    fn list(&self, kind: &str, items: Vec<Value>) -> Answer {
+        let revision = self.0.1.borrow().to_string();
+        answer(
+            200,
+            &json!({"kind": kind, "apiVersion": "v1", "metadata": {"resourceVersion": revision}, "items": items}),
+        )
+    }
+
+    fn patch_status(&self, patch: &Value) -> Answer {
+        if self.0.0.lock().pod.is_none() {
+            return not_found();
+        }
+        self.change(|state| {
+            state.status_writes += 1;
+            let status = &mut state.pod.as_mut().unwrap()["status"];
+            for (key, value) in patch["status"].as_object().unwrap() {
+                merge(status, key, value);
+            }
+            "MODIFIED"
+        });
+        answer(200, &self.pod())
+    }
+
+    fn watch(&self, query: &str) -> Answer {
+        let from = query.split('&').find_map(|pair| pair.strip_prefix("resourceVersion=")).unwrap();
+        let from: u64 = from.parse().unwrap();
+        let (shared, revisions) = (self.0.clone(), self.0.1.subscribe());
+        let stream = futures::stream::unfold((from, revisions), move |(seen, mut revisions)| {
+            let shared = shared.clone();
+            async move {
+                loop {
+                    revisions.borrow_and_update();
+                    let next = shared.0.lock().events.iter().find(|(revision, _)| *revision > seen).cloned();
+                    if let Some((revision, event)) = next {
+                        return Some((Bytes::from(format!("{event}\n")), (revision, revisions)));
+                    }
+                    revisions.changed().await.ok()?;
+                }
+            }
+        });
+        let body = StreamBody::new(stream.map(|bytes| Ok::<_, Infallible>(Frame::data(bytes))));
+        Response::builder()
+            .header("content-type", "application/json")
+            .body(BodyExt::boxed(SyncBody(Mutex::new(Box::pin(body)))))
+            .unwrap()
+    }
+}
+
+/// A body that may be shared, as `BoxBody` wants it.
+struct SyncBody<B>(Mutex<std::pin::Pin<Box<B>>>);
+
+impl<B: hyper::body::Body<Data = Bytes, Error = Infallible> + Send> hyper::body::Body for SyncBody<B> {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.lock().as_mut().poll_frame(cx)
+    }
+}
+
+fn forever() -> Answer {
+    let body = StreamBody::new(futures::stream::pending::<Result<Frame<Bytes>, Infallible>>());
+    Response::builder().header("content-type", "application/json").body(BodyExt::boxed(body)).unwrap()
+}
+
+/// Strategic merge, as far as a Pod's status goes.
+fn merge(status: &mut Value, key: &str, value: &Value) {
+    match (key, value) {
+        (_, Value::Null) => {
+            status.as_object_mut().unwrap().remove(key);
+        }
+        ("conditions", Value::Array(changed)) => {
+            let mut all = status["conditions"].as_array().cloned().unwrap_or_default();
+            for condition in changed {
+                let mut condition = condition.clone();
+                condition.as_object_mut().unwrap().retain(|_, v| !v.is_null());
+                all.retain(|c| c["type"] != condition["type"]);
+                all.push(condition);
+            }
+            status["conditions"] = Value::Array(all);
+        }
+        ("podIPs" | "hostIPs", Value::Array(items)) => {
+            status[key] = items.iter().filter(|i| i["$patch"].is_null()).cloned().collect();
+        }
+        _ => status[key] = value.clone(),
+    }
+}

@@ -1,0 +1,148 @@
+//! A Pod's volumes on the node: directories, files, mounts, and what of them each container sees.
+//!
+//! Everything lies below the Pod's own directory, laid out as upstream does
+//! (`volumes/kubernetes.io~<type>/<name>`), so that one removal takes all of it back. Blocking: call it from a
+//! blocking task. Preparing again updates what has changed and leaves the rest alone.
+
+mod atomic;
+mod host_path;
+pub(crate) mod mounts;
+mod payload;
+mod sub_path;
+mod tear_down;
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, PodSpec, Volume};
+use nix::mount::{MsFlags, mount};
+
+use crate::env::EnvSources;
+use crate::quantity;
+pub(crate) use payload::{TokenKey, references, token_keys};
+pub(crate) use tear_down::tear_down;
+
+/// What volumes are filled from.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct VolumeInput {
+    /// The Pod's own directory.
+    pub(crate) pod_dir: PathBuf,
+    /// ConfigMaps, Secrets and the Pod.
+    pub(crate) sources: EnvSources,
+    /// Service account tokens by audience and lifetime.
+    pub(crate) tokens: BTreeMap<TokenKey, String>,
+}
+
+/// Makes or updates every volume of the Pod.
+///
+/// # Errors
+/// A text in upstream's words that names the volume.
+pub(crate) fn prepare(input: &VolumeInput) -> Result<(), String> {
+    let empty = PodSpec::default();
+    let spec = input.sources.pod.spec.as_ref().unwrap_or(&empty);
+    make_dir(&input.pod_dir, 0o750)?;
+    for container in spec.containers.iter().chain(spec.init_containers.iter().flatten()) {
+        make_dir(&input.pod_dir.join("containers").join(&container.name), 0o750)?;
+    }
+    for volume in spec.volumes.iter().flatten() {
+        prepare_one(input, spec, volume)
+            .map_err(|error| format!("MountVolume.SetUp failed for volume \"{}\" : {error}", volume.name))?;
+    }
+    Ok(())
+}
+
+fn prepare_one(input: &VolumeInput, spec: &PodSpec, volume: &Volume) -> Result<(), String> {
+    if let Some(source) = &volume.host_path {
+        return host_path::check(source);
+    }
+    let Some(path) = volume_path(&input.pod_dir, volume) else {
+        return Err("no volume plugin matched".into());
+    };
+    let fs_group = spec.security_context.as_ref().and_then(|c| c.fs_group);
+    if let Some(source) = &volume.empty_dir {
+        return empty_dir(&path, source, fs_group);
+    }
+    let files = payload::files(volume, input)?;
+    make_dir(&path, 0o777)?;
+    if volume.secret.is_some() || volume.projected.is_some() {
+        mount_tmpfs(&path, None)?;
+    }
+    atomic::write(&path, &files, fs_group).map_err(|error| format!("write {}: {error}", path.display()))
+}
+
+/// Where a volume's content is; `None` if this kubelet does not know the type.
+pub(crate) fn volume_path(pod_dir: &Path, volume: &Volume) -> Option<PathBuf> {
+    if let Some(source) = &volume.host_path {
+        return Some(PathBuf::from(&source.path));
+    }
+    let plugin = if volume.empty_dir.is_some() {
+        "kubernetes.io~empty-dir"
+    } else if volume.config_map.is_some() {
+        "kubernetes.io~configmap"
+    } else if volume.secret.is_some() {
+        "kubernetes.io~secret"
+    } else if volume.downward_api.is_some() {
+        "kubernetes.io~downward-api"
+    } else if volume.projected.is_some() {
+        "kubernetes.io~projected"
+    } else {
+        return None;
+    };
+    Some(pod_dir.join("volumes").join(plugin).join(&volume.name))
+}
+
+fn empty_dir(path: &Path, source: &EmptyDirVolumeSource, fs_group: Option<i64>) -> Result<(), String> {
+    let is_new = !path.exists();
+    make_dir(path, 0o777)?;
+    if source.medium.as_deref() == Some("Memory") {
+        mount_tmpfs(path, source.size_limit.as_ref().map(quantity::whole))?;
+    }
+    if is_new {
+        // The process's umask may have taken bits away; a fresh tmpfs has its own mode.
+        set_mode(path, 0o777)?;
+        if let Some(group) = fs_group.and_then(|g| u32::try_from(g).ok()) {
+            chown(path, None, Some(group)).map_err(|e| describe("chown", path, &e))?;
+            set_mode(path, 0o2777)?;
+        }
+    }
+    Ok(())
+}
+
+fn set_mode(path: &Path, mode: u32) -> Result<(), String> {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+        .map_err(|e| describe("chmod", path, &e))
+}
+
+fn make_dir(path: &Path, mode: u32) -> Result<(), String> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    std::fs::create_dir_all(path).map_err(|e| describe("mkdir", path, &e))?;
+    set_mode(path, mode)
+}
+
+fn describe(action: &str, path: &Path, error: &dyn std::fmt::Display) -> String {
+    format!("{action} {}: {error}", path.display())
+}
+
+/// Whether something is mounted at `path`.
+fn is_mount_point(path: &Path) -> bool {
+    let device = |p: &Path| std::fs::symlink_metadata(p).map(|m| m.dev()).ok();
+    match path.parent() {
+        Some(parent) => device(path) != device(parent),
+        None => true,
+    }
+}
+
+fn mount_tmpfs(path: &Path, size: Option<i64>) -> Result<(), String> {
+    if is_mount_point(path) {
+        return Ok(());
+    }
+    let options = size.map(|size| format!("size={size}"));
+    mount(Some("tmpfs"), path, Some("tmpfs"), MsFlags::empty(), options.as_deref())
+        .map_err(|e| describe("mount tmpfs on", path, &e))
+}
+
+#[cfg(test)]
+mod tests;

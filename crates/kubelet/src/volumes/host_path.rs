@@ -1,0 +1,44 @@
+//! `hostPath`: checks that what is there is what the spec says, and makes what it allows to make.
+
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use k8s_openapi::api::core::v1::HostPathVolumeSource;
+
+use super::{describe, make_dir};
+
+/// Source: `pkg/volume/hostpath` of upstream for types and messages.
+pub(super) fn check(source: &HostPathVolumeSource) -> Result<(), String> {
+    let path = Path::new(&source.path);
+    let kind = source.type_.as_deref().unwrap_or_default();
+    let file_type = fs::metadata(path).ok().map(|m| m.file_type());
+    match kind {
+        "" => {
+            // The runtime needs something to mount; container runtimes make a directory.
+            return if file_type.is_none() { make_dir(path, 0o755) } else { Ok(()) };
+        }
+        "DirectoryOrCreate" if file_type.is_none() => return make_dir(path, 0o755),
+        "FileOrCreate" if file_type.is_none() => {
+            return fs::File::create(path).map(drop).map_err(|e| describe("create", path, &e));
+        }
+        _ => {}
+    }
+    let matches = file_type.is_some_and(|t| match kind {
+        "Directory" | "DirectoryOrCreate" => t.is_dir(),
+        "File" | "FileOrCreate" => t.is_file(),
+        "Socket" => t.is_socket(),
+        "CharDevice" => t.is_char_device(),
+        "BlockDevice" => t.is_block_device(),
+        _ => false,
+    });
+    let what = match kind {
+        "Directory" | "DirectoryOrCreate" => "a directory",
+        "File" | "FileOrCreate" => "a file",
+        "Socket" => "a socket file",
+        "CharDevice" => "a character device",
+        "BlockDevice" => "a block device",
+        other => return Err(format!("{other} is an invalid volume type")),
+    };
+    if matches { Ok(()) } else { Err(format!("hostPath type check failed: {} is not {what}", source.path)) }
+}

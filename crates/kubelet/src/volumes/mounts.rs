@@ -1,0 +1,125 @@
+//! What one container sees: its volume mounts, `/etc/hosts`, and the file for its last words.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use cri::v1;
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, VolumeMount};
+
+use super::{describe, sub_path, volume_path};
+use crate::container_config::TERMINATION_MESSAGE_PATH;
+use crate::env::expand::expand;
+
+/// What mounts are made from.
+pub(crate) struct MountInput<'a> {
+    /// The Pod.
+    pub(crate) pod: &'a Pod,
+    /// The Pod's own directory.
+    pub(crate) pod_dir: &'a Path,
+    /// The container's environment, for `subPathExpr`.
+    pub(crate) env: &'a [(String, String)],
+    /// The text of `/etc/hosts`.
+    pub(crate) hosts: &'a str,
+    /// The container's restart count.
+    pub(crate) attempt: u32,
+}
+
+/// Where on the node a container's termination message is.
+pub(crate) fn termination_log(pod_dir: &Path, container: &str, attempt: u32) -> PathBuf {
+    pod_dir.join("containers").join(container).join(format!("{attempt}.msg"))
+}
+
+/// The mounts of `container`, with the files and bind mounts behind them made. Blocking.
+///
+/// # Errors
+/// A text that says what could not be mounted.
+pub(crate) fn make(input: &MountInput<'_>, container: &Container) -> Result<Vec<v1::Mount>, String> {
+    let empty = PodSpec::default();
+    let spec = input.pod.spec.as_ref().unwrap_or(&empty);
+    let mut mounts = Vec::new();
+    for (index, volume_mount) in container.volume_mounts.iter().flatten().enumerate() {
+        mounts.push(volume(input, spec, container, index, volume_mount)?);
+    }
+    if !mounts.iter().any(|m| m.container_path == "/etc/hosts") {
+        let path = input.pod_dir.join("etc-hosts");
+        write_if_changed(&path, input.hosts, 0o644)?;
+        mounts.push(bind(&path, "/etc/hosts"));
+    }
+    let log = termination_log(input.pod_dir, &container.name, input.attempt);
+    if let Some(parent) = log.parent() {
+        fs::create_dir_all(parent).map_err(|e| describe("mkdir", parent, &e))?;
+    }
+    write_if_changed(&log, "", 0o666)?;
+    let target = container.termination_message_path.as_deref().unwrap_or(TERMINATION_MESSAGE_PATH);
+    if !target.is_empty() {
+        mounts.push(bind(&log, target));
+    }
+    Ok(mounts)
+}
+
+fn bind(host: &Path, container: &str) -> v1::Mount {
+    v1::Mount {
+        host_path: host.display().to_string(),
+        container_path: container.to_owned(),
+        ..v1::Mount::default()
+    }
+}
+
+fn write_if_changed(path: &Path, text: &str, mode: u32) -> Result<(), String> {
+    if fs::read(path).is_ok_and(|old| old == text.as_bytes()) {
+        return Ok(());
+    }
+    fs::write(path, text).map_err(|e| describe("write", path, &e))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(|e| describe("chmod", path, &e))
+}
+
+fn volume(
+    input: &MountInput<'_>,
+    spec: &PodSpec,
+    container: &Container,
+    index: usize,
+    volume_mount: &VolumeMount,
+) -> Result<v1::Mount, String> {
+    let volume = spec.volumes.iter().flatten().find(|v| v.name == volume_mount.name);
+    let path = volume
+        .and_then(|v| volume_path(input.pod_dir, v))
+        .ok_or_else(|| format!("volume \"{}\" of the mount is not there", volume_mount.name))?;
+    let lookup = |name: &str| input.env.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone());
+    let expanded =
+        volume_mount.sub_path_expr.as_deref().filter(|e| !e.is_empty()).map(|e| expand(e, &lookup));
+    let sub = expanded.as_deref().or(volume_mount.sub_path.as_deref()).filter(|s| !s.is_empty());
+    let host_path = match sub {
+        None => path,
+        Some(sub) => {
+            let target = input
+                .pod_dir
+                .join("volume-subpaths")
+                .join(&volume_mount.name)
+                .join(&container.name)
+                .join(index.to_string());
+            sub_path::bind(&path, sub, &target).map_err(|e| {
+                format!(
+                    "failed to prepare subPath for volumeMount \"{}\" of container \"{}\": {e}",
+                    volume_mount.name, container.name
+                )
+            })?;
+            target
+        }
+    };
+    let propagation = match volume_mount.mount_propagation.as_deref() {
+        Some("HostToContainer") => v1::MountPropagation::PropagationHostToContainer,
+        Some("Bidirectional") => v1::MountPropagation::PropagationBidirectional,
+        _ => v1::MountPropagation::PropagationPrivate,
+    };
+    // These types are the kubelet's to write, never the container's.
+    let is_managed = volume.is_some_and(|v| {
+        v.config_map.is_some() || v.secret.is_some() || v.projected.is_some() || v.downward_api.is_some()
+    });
+    Ok(v1::Mount {
+        readonly: volume_mount.read_only == Some(true) || is_managed,
+        propagation: propagation.into(),
+        recursive_read_only: volume_mount.recursive_read_only.as_deref() == Some("Enabled"),
+        ..bind(&host_path, &volume_mount.mount_path)
+    })
+}

@@ -1,0 +1,212 @@
+//! The files of configMap, secret, downwardAPI and projected volumes. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{
+    ConfigMap, DownwardAPIVolumeFile, KeyToPath, Pod, PodSpec, Secret, ServiceAccountTokenProjection, Volume,
+};
+
+use super::VolumeInput;
+use super::atomic::File;
+use crate::env::fields::{pod_field, resource_field};
+
+type Files = BTreeMap<String, File>;
+
+/// Audience (empty for the API server's own) and lifetime in seconds of a service account token.
+pub(crate) type TokenKey = (String, i64);
+
+/// Lifetime of a token whose projection does not say, in seconds.
+const TOKEN_SECONDS: i64 = 3600;
+/// Permissions of files whose source does not say.
+const MODE: i32 = 0o644;
+
+/// The ConfigMaps and Secrets of its namespace that a Pod's volumes and environment name.
+pub(crate) fn references(pod: &Pod) -> (BTreeSet<String>, BTreeSet<String>) {
+    let (mut maps, mut secrets) = (BTreeSet::new(), BTreeSet::new());
+    let Some(spec) = &pod.spec else { return (maps, secrets) };
+    for volume in spec.volumes.iter().flatten() {
+        maps.extend(volume.config_map.iter().map(|c| c.name.clone()));
+        secrets.extend(volume.secret.iter().filter_map(|s| s.secret_name.clone()));
+        for source in volume.projected.iter().flat_map(|p| p.sources.iter().flatten()) {
+            maps.extend(source.config_map.iter().map(|c| c.name.clone()));
+            secrets.extend(source.secret.iter().map(|s| s.name.clone()));
+        }
+    }
+    for container in spec.containers.iter().chain(spec.init_containers.iter().flatten()) {
+        for source in container.env_from.iter().flatten() {
+            maps.extend(source.config_map_ref.iter().map(|r| r.name.clone()));
+            secrets.extend(source.secret_ref.iter().map(|r| r.name.clone()));
+        }
+        for source in container.env.iter().flatten().filter_map(|e| e.value_from.as_ref()) {
+            maps.extend(source.config_map_key_ref.iter().map(|r| r.name.clone()));
+            secrets.extend(source.secret_key_ref.iter().map(|r| r.name.clone()));
+        }
+    }
+    (maps, secrets)
+}
+
+/// The tokens that a Pod's volumes need.
+pub(crate) fn token_keys(pod: &Pod) -> BTreeSet<TokenKey> {
+    let volumes = pod.spec.iter().flat_map(|s| s.volumes.iter().flatten());
+    let sources = volumes.filter_map(|v| v.projected.as_ref()).flat_map(|p| p.sources.iter().flatten());
+    sources.filter_map(|s| s.service_account_token.as_ref()).map(token_key).collect()
+}
+
+fn token_key(projection: &ServiceAccountTokenProjection) -> TokenKey {
+    let audience = projection.audience.clone().unwrap_or_default();
+    (audience, projection.expiration_seconds.unwrap_or(TOKEN_SECONDS))
+}
+
+/// The files of one volume.
+pub(super) fn files(volume: &Volume, input: &VolumeInput) -> Result<Files, String> {
+    let mut files = Files::new();
+    let sources = &input.sources;
+    if let Some(source) = &volume.config_map {
+        let mode = source.default_mode.unwrap_or(MODE);
+        let object = sources.config_maps.get(&source.name);
+        config_map(&source.name, object, source.items.as_deref(), source.optional, mode, &mut files)?;
+    }
+    if let Some(source) = &volume.secret {
+        let mode = source.default_mode.unwrap_or(MODE);
+        let name = source.secret_name.as_deref().unwrap_or_default();
+        secret(name, sources.secrets.get(name), source.items.as_deref(), source.optional, mode, &mut files)?;
+    }
+    if let Some(source) = &volume.downward_api {
+        downward(source.items.as_deref(), source.default_mode.unwrap_or(MODE), input, &mut files)?;
+    }
+    if let Some(projected) = &volume.projected {
+        let mode = projected.default_mode.unwrap_or(MODE);
+        for source in projected.sources.iter().flatten() {
+            if let Some(s) = &source.config_map {
+                let object = sources.config_maps.get(&s.name);
+                config_map(&s.name, object, s.items.as_deref(), s.optional, mode, &mut files)?;
+            }
+            if let Some(s) = &source.secret {
+                let object = sources.secrets.get(&s.name);
+                secret(&s.name, object, s.items.as_deref(), s.optional, mode, &mut files)?;
+            }
+            if let Some(s) = &source.downward_api {
+                downward(s.items.as_deref(), mode, input, &mut files)?;
+            }
+            if let Some(s) = &source.service_account_token {
+                token(s, mode, input, &mut files)?;
+            }
+            if source.cluster_trust_bundle.is_some() || source.pod_certificate.is_some() {
+                return Err("projected source is not supported".into());
+            }
+        }
+    }
+    Ok(files)
+}
+
+fn bits(mode: i32) -> u32 {
+    u32::try_from(mode).unwrap_or(0o644) & 0o777
+}
+
+fn add(files: &mut Files, path: &str, data: Vec<u8>, mode: i32) {
+    files.insert(path.to_owned(), File { data, mode: bits(mode), owner: None });
+}
+
+fn config_map(
+    name: &str,
+    object: Option<&Arc<ConfigMap>>,
+    items: Option<&[KeyToPath]>,
+    optional: Option<bool>,
+    mode: i32,
+    files: &mut Files,
+) -> Result<(), String> {
+    let Some(object) = object else {
+        return if optional == Some(true) { Ok(()) } else { Err(format!("configmap \"{name}\" not found")) };
+    };
+    let text = object.data.iter().flatten().map(|(k, v)| (k.as_str(), v.as_bytes()));
+    let binary = object.binary_data.iter().flatten().map(|(k, v)| (k.as_str(), v.0.as_slice()));
+    pick(text.chain(binary).collect(), items, optional, mode, files)
+}
+
+fn secret(
+    name: &str,
+    object: Option<&Arc<Secret>>,
+    items: Option<&[KeyToPath]>,
+    optional: Option<bool>,
+    mode: i32,
+    files: &mut Files,
+) -> Result<(), String> {
+    let Some(object) = object else {
+        return if optional == Some(true) { Ok(()) } else { Err(format!("secret \"{name}\" not found")) };
+    };
+    let data = object.data.iter().flatten().map(|(k, v)| (k.as_str(), v.0.as_slice()));
+    pick(data.collect(), items, optional, mode, files)
+}
+
+fn pick(
+    data: BTreeMap<&str, &[u8]>,
+    items: Option<&[KeyToPath]>,
+    optional: Option<bool>,
+    mode: i32,
+    files: &mut Files,
+) -> Result<(), String> {
+    let Some(items) = items.filter(|items| !items.is_empty()) else {
+        data.into_iter().for_each(|(key, value)| add(files, key, value.to_vec(), mode));
+        return Ok(());
+    };
+    for item in items {
+        match data.get(item.key.as_str()) {
+            Some(value) => add(files, checked(&item.path)?, value.to_vec(), item.mode.unwrap_or(mode)),
+            None if optional == Some(true) => {}
+            None => return Err(format!("references non-existent config key: {}", item.key)),
+        }
+    }
+    Ok(())
+}
+
+/// The API server has checked this before; nothing is ever written outside of the volume all the same.
+fn checked(path: &str) -> Result<&str, String> {
+    let is_bad = path.is_empty() || path.starts_with('/') || path.split('/').any(|part| part == "..");
+    if is_bad || path.starts_with("..") { Err(format!("invalid path: {path}")) } else { Ok(path) }
+}
+
+fn downward(
+    items: Option<&[DownwardAPIVolumeFile]>,
+    mode: i32,
+    input: &VolumeInput,
+    files: &mut Files,
+) -> Result<(), String> {
+    for item in items.unwrap_or_default() {
+        let text = match (&item.field_ref, &item.resource_field_ref) {
+            (Some(field), _) => pod_field(&input.sources, &field.field_path)?,
+            (None, Some(resource)) => resource_field(&input.sources, "", resource)?,
+            (None, None) => continue,
+        };
+        add(files, checked(&item.path)?, text.into_bytes(), item.mode.unwrap_or(mode));
+    }
+    Ok(())
+}
+
+fn token(
+    projection: &ServiceAccountTokenProjection,
+    mode: i32,
+    input: &VolumeInput,
+    files: &mut Files,
+) -> Result<(), String> {
+    let key = token_key(projection);
+    let token = input.tokens.get(&key).ok_or("failed to fetch token")?;
+    let owner = input.sources.pod.spec.as_ref().and_then(single_user);
+    let fs_group = input.sources.pod.spec.as_ref().and_then(|s| s.security_context.as_ref()?.fs_group);
+    let mode = if owner.is_some() || fs_group.is_some() { 0o600 } else { bits(mode) };
+    let file = File { data: token.clone().into_bytes(), mode, owner };
+    files.insert(checked(&projection.path)?.to_owned(), file);
+    Ok(())
+}
+
+/// The user that all containers run as, if it is one and the same.
+fn single_user(spec: &PodSpec) -> Option<u32> {
+    let shared = spec.security_context.as_ref().and_then(|c| c.run_as_user);
+    let containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+    let users: BTreeSet<_> =
+        containers.map(|c| c.security_context.as_ref().and_then(|s| s.run_as_user).or(shared)).collect();
+    match users.into_iter().collect::<Vec<_>>().as_slice() {
+        [Some(user)] => u32::try_from(*user).ok(),
+        _ => None,
+    }
+}

@@ -1,0 +1,68 @@
+//! A part of a volume as a mount of its own, safe against links that lead out of the volume.
+//!
+//! The path is opened by the kernel with links confined to the volume, and what was opened is bound to a place
+//! of the kubelet's: a link that a container plants later changes nothing.
+
+use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Component, Path};
+
+use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::mount::{MsFlags, mount};
+use nix::sys::stat::{Mode, fstatat, mkdirat};
+
+use super::is_mount_point;
+
+/// Binds `volume/sub` to `target`; makes missing directories of `sub`.
+pub(super) fn bind(volume: &Path, sub: &str, target: &Path) -> Result<(), String> {
+    if is_bound(target) {
+        return Ok(());
+    }
+    let opened = open_beneath(volume, sub).map_err(|e| format!("{sub}: {e}"))?;
+    let is_dir = fstatat(&opened, "", AtFlags::AT_EMPTY_PATH)
+        .is_ok_and(|stat| stat.st_mode & nix::libc::S_IFMT == nix::libc::S_IFDIR);
+    let text = |e: std::io::Error| e.to_string();
+    if let Some(parent) = target.parent() {
+        fs::create_dir_all(parent).map_err(text)?;
+    }
+    if is_dir {
+        fs::create_dir_all(target).map_err(text)?;
+    } else if !target.exists() {
+        fs::File::create(target).map_err(text)?;
+    }
+    let source = format!("/proc/self/fd/{}", opened.as_raw_fd());
+    mount(Some(source.as_str()), target, None::<&str>, MsFlags::MS_BIND, None::<&str>)
+        .map_err(|e| format!("bind {sub}: {e}"))
+}
+
+fn is_bound(target: &Path) -> bool {
+    if is_mount_point(target) && target.exists() {
+        return true;
+    }
+    let Ok(mounts) = fs::read_to_string("/proc/self/mountinfo") else { return false };
+    let target = target.display().to_string();
+    mounts.lines().any(|line| line.split(' ').nth(4) == Some(target.as_str()))
+}
+
+fn open_beneath(volume: &Path, sub: &str) -> nix::Result<OwnedFd> {
+    let root = open(volume, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
+    let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_IN_ROOT);
+    match openat2(&root, sub, how) {
+        Ok(fd) => return Ok(fd),
+        Err(nix::Error::ENOENT) => {}
+        Err(error) => return Err(error),
+    }
+    let mut current = root.try_clone().map_err(|_| nix::Error::EMFILE)?;
+    for part in Path::new(sub).components() {
+        let Component::Normal(name) = part else { return Err(nix::Error::EINVAL) };
+        match mkdirat(&current, name, Mode::from_bits_truncate(0o750)) {
+            Ok(()) | Err(nix::Error::EEXIST) => {}
+            Err(error) => return Err(error),
+        }
+        let how = OpenHow::new()
+            .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
+            .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS);
+        current = openat2(&current, name, how)?;
+    }
+    Ok(current)
+}

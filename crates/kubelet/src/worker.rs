@@ -1,0 +1,192 @@
+//! One task per Pod: it owns the Pod's snapshot, asks the pure core what to do and has it carried out.
+//!
+//! It sleeps until something happens: the object changes, the runtime reports, a probe or a ConfigMap changes,
+//! a job ends, a time comes that the core or the status asked for. Jobs run at the same time inside of the task
+//! and change the snapshot only through their outcomes.
+
+pub(crate) mod carry_out;
+mod merge;
+mod outcome;
+mod report;
+mod start;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use controller::cause;
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::context::Context;
+use crate::inbox::{Inbox, Mail};
+use crate::next_actions::{PodAction, next_actions};
+use crate::objects::{PodObjects, Token};
+use crate::probes::{ProbeKind, Probers};
+use crate::snapshot::{PodSnapshot, Step};
+use crate::volumes::TokenKey;
+pub(crate) use outcome::Outcome;
+use report::Report;
+
+/// The key of the job that asks the runtime for everything.
+const REFRESH: &str = "refresh";
+
+pub(crate) struct Worker {
+    context: Arc<Context>,
+    inbox: Arc<Inbox>,
+    tasks: base::Tasks,
+    snapshot: PodSnapshot,
+    objects: PodObjects,
+    tokens: BTreeMap<TokenKey, Token>,
+    /// Volumes are there, and something that they are made of has changed.
+    is_volume_update_due: bool,
+    jobs: FuturesUnordered<BoxFuture<'static, (String, Outcome)>>,
+    /// Keys that stay busy until then, because the last try failed.
+    retries: BTreeMap<String, Timestamp>,
+    probers: Probers,
+    report: Report,
+    /// The revision that woke the worker last.
+    cause: u64,
+}
+
+impl Worker {
+    /// A worker for `snapshot.pod`, which knows what the runtime already has.
+    pub(crate) fn new(
+        context: Arc<Context>,
+        inbox: Arc<Inbox>,
+        mut snapshot: PodSnapshot,
+        cause: u64,
+    ) -> Self {
+        let tasks = context.tasks.child();
+        let objects = PodObjects::of(&context, &snapshot.pod);
+        objects.watch(&tasks, &inbox);
+        // After a restart everything is there; it is only brought up to date.
+        let is_volume_update_due = snapshot.ready_sandbox().is_some();
+        if is_volume_update_due {
+            snapshot.volumes = Step::Ready(String::new());
+        }
+        merge::seed_probes(&mut snapshot, &context.facts.runtime_name);
+        merge::read_last_words(&context.config, &mut snapshot);
+        let probers = Probers::new(context.clone(), tasks.clone(), inbox.clone());
+        Self {
+            context,
+            inbox,
+            tasks,
+            snapshot,
+            objects,
+            tokens: BTreeMap::new(),
+            is_volume_update_due,
+            jobs: FuturesUnordered::new(),
+            retries: BTreeMap::new(),
+            probers,
+            report: Report::default(),
+            cause,
+        }
+    }
+
+    /// Works until the Pod is gone from the node and from the API.
+    pub(crate) async fn run(mut self) {
+        self.context.span(self.cause, "kubelet woke", &self.snapshot.pod, self.context.clock.now(), "");
+        loop {
+            let mail = self.inbox.take();
+            self.read(mail);
+            let now = self.context.clock.now();
+            let wake_at = self.step(now);
+            if self.snapshot.removed_from_api && self.snapshot.is_cleaned && self.jobs.is_empty() {
+                break;
+            }
+            let sleep = wake_at.map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
+            let inbox = self.inbox.clone();
+            tokio::select! {
+                () = inbox.news() => {}
+                Some((key, outcome)) = self.jobs.next() => {
+                    self.snapshot.busy.remove(&key);
+                    self.apply(key, outcome);
+                }
+                () = tokio::time::sleep(sleep.unwrap_or_default()), if sleep.is_some() => {}
+            }
+        }
+        self.tasks.stop();
+    }
+
+    /// One round: decides, starts jobs, and says when to look again.
+    fn step(&mut self, now: Timestamp) -> Option<Timestamp> {
+        let due: Vec<_> =
+            self.retries.iter().filter(|(_, at)| **at <= now).map(|(key, _)| key.clone()).collect();
+        for key in due {
+            self.retries.remove(&key);
+            self.snapshot.busy.remove(&key);
+        }
+        let mut wake_at: Vec<Timestamp> = self.retries.values().copied().collect();
+        let report = self.report.due(&self.context, &self.snapshot, now);
+        self.snapshot.is_status_written = report.is_written;
+        wake_at.extend(report.wake_at);
+        for action in next_actions(&self.snapshot, now) {
+            match action {
+                PodAction::WakeAt(at) => wake_at.push(at),
+                action => self.launch(action),
+            }
+        }
+        if let Some(patch) = report.patch {
+            self.launch_status(patch);
+        }
+        self.update_volumes(now, &mut wake_at);
+        if self.snapshot.is_terminating() {
+            self.probers.stop_all_but(ProbeKind::Readiness, &self.snapshot);
+        } else {
+            self.probers.follow(&self.snapshot);
+        }
+        wake_at.into_iter().min().map(|at| at.max(now))
+    }
+
+    fn read(&mut self, mail: Mail) {
+        if let Some((pod, revision)) = mail.pod {
+            if carry_out::is_newer(&pod, &self.snapshot.pod) {
+                // Labels and annotations may be shown in files.
+                self.is_volume_update_due |= pod.metadata.labels != self.snapshot.pod.metadata.labels
+                    || pod.metadata.annotations != self.snapshot.pod.metadata.annotations;
+                merge::forget_changed(&mut self.snapshot, &pod);
+                self.snapshot.pod = pod;
+            }
+            self.cause = revision;
+        }
+        self.snapshot.removed_from_api |= mail.is_removed;
+        if mail.sources_changed {
+            self.is_volume_update_due = true;
+            // What could not be made for want of an object is tried again at once.
+            if self.snapshot.volumes.failure().is_some() {
+                self.snapshot.volumes = Step::Missing;
+            }
+            self.snapshot.failures.retain(|_, failure| failure.reason != "CreateContainerConfigError");
+        }
+        for sandbox in mail.sandboxes.into_values() {
+            merge::sandbox(&mut self.snapshot, sandbox);
+        }
+        for (status, sandbox_id) in mail.containers.into_values() {
+            merge::container(&mut self.snapshot, &status, &sandbox_id);
+        }
+        merge::read_last_words(&self.context.config, &mut self.snapshot);
+        for ((container, kind), (id, is_success)) in mail.probes {
+            merge::probe(&mut self.snapshot, container, kind, id, is_success);
+        }
+        if mail.refresh {
+            self.launch_refresh();
+        }
+    }
+
+    /// Runs `job` under the Pod's cause; its key is busy meanwhile.
+    fn spawn(&mut self, key: String, job: impl Future<Output = Outcome> + Send + 'static) {
+        if !self.snapshot.busy.insert(key.clone()) {
+            return;
+        }
+        let revision = self.cause;
+        self.jobs.push(Box::pin(async move { (key, cause::with(revision, job).await) }));
+    }
+
+    fn pod(&self) -> Arc<Pod> {
+        self.snapshot.pod.clone()
+    }
+}

@@ -1,0 +1,284 @@
+//! Turns actions into jobs. A job gets copies of what it needs and reports an [`Outcome`].
+
+use std::sync::Arc;
+
+use controller::EventType;
+use cri::{CriError, v1};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use serde_json::Value;
+
+use super::outcome::Outcome;
+use super::start::StartInput;
+use super::{REFRESH, Worker};
+use crate::container_config::{identity, sandbox_config};
+use crate::context::Context;
+use crate::inbox::sandbox_from_cri;
+use crate::next_actions::PodAction;
+use crate::objects::{PodObjects, Token, request_token};
+use crate::snapshot::{PodSnapshot, Sandbox};
+use crate::volumes::{self, TokenKey, VolumeInput, token_keys};
+use crate::{handlers, labels, pull};
+
+/// Whether `new` is a later revision of the object than `old`.
+pub(super) fn is_newer(new: &Pod, old: &Pod) -> bool {
+    let revision = |pod: &Pod| pod.metadata.resource_version.as_deref().and_then(|v| v.parse::<u64>().ok());
+    revision(new) > revision(old)
+}
+
+impl Worker {
+    /// Starts the job that carries `action` out.
+    pub(super) fn launch(&mut self, action: PodAction) {
+        let (key, context, pod, cause) = (action.key(), self.context.clone(), self.pod(), self.cause);
+        match action {
+            PodAction::PrepareVolumes => {
+                let job = self.volumes_job();
+                let job = async move {
+                    let start = context.clock.now();
+                    let result = job.await;
+                    match &result {
+                        Ok(_) => context.span(cause, "volumes mounted", &pod, start, ""),
+                        Err(error) => {
+                            context.event(&pod, None, EventType::Warning, "FailedMount", error.clone());
+                        }
+                    }
+                    Outcome::Volumes(result)
+                };
+                self.spawn(key, job);
+            }
+            PodAction::RunSandbox { attempt } => self.spawn(key, run_sandbox(context, pod, attempt, cause)),
+            PodAction::PullImage { image, policy } => {
+                self.spawn(key, pull::have_image(context, pod, image, policy, cause));
+            }
+            PodAction::Start { name, attempt, after } => self.launch_start(key, name, attempt, after),
+            PodAction::Kill { id, name, grace, message } => {
+                let ips = self.ips();
+                self.spawn(key, async move {
+                    handlers::kill_container(&context, &pod, (&id, &name), grace, &message, ips).await
+                });
+            }
+            PodAction::RemoveContainer { id } => self.spawn(key, async move {
+                let request = v1::RemoveContainerRequest { container_id: id.clone() };
+                finished(context.runtime.remove_container(request).await, Outcome::ContainerRemoved(id))
+            }),
+            PodAction::StopSandbox { id } => self.spawn(key, async move {
+                let request = v1::StopPodSandboxRequest { pod_sandbox_id: id.clone() };
+                finished(context.runtime.stop_pod_sandbox(request).await, Outcome::SandboxStopped(id))
+            }),
+            PodAction::RemoveSandbox { id } => self.spawn(key, async move {
+                let request = v1::RemovePodSandboxRequest { pod_sandbox_id: id.clone() };
+                finished(context.runtime.remove_pod_sandbox(request).await, Outcome::SandboxRemoved(id))
+            }),
+            PodAction::Cleanup => {
+                let (containers, sandboxes) = ids(&self.snapshot);
+                self.spawn(key, async move {
+                    match crate::cleanup::clean(&context, &pod, &containers, &sandboxes).await {
+                        Ok(()) => Outcome::Cleaned,
+                        Err(error) => Outcome::Failed(error),
+                    }
+                });
+            }
+            PodAction::Delete => self.spawn(key, delete(context, pod)),
+            PodAction::WakeAt(_) => {}
+        }
+    }
+
+    fn launch_start(&mut self, key: String, name: String, attempt: u32, ended: Option<Timestamp>) {
+        let Some(sandbox) = self.snapshot.ready_sandbox().cloned() else { return };
+        let spec = self.snapshot.spec();
+        let all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+        let Some(spec) = all.into_iter().find(|c| c.name == name).cloned() else { return };
+        let image = spec.image.clone().unwrap_or_default();
+        let image_ref = match self.snapshot.images.get(&image) {
+            Some(crate::snapshot::Step::Ready(reference)) => reference.clone(),
+            _ => String::new(),
+        };
+        let input = StartInput {
+            context: self.context.clone(),
+            pod: self.pod(),
+            objects: self.objects.clone(),
+            spec,
+            attempt,
+            sandbox,
+            image_ref,
+            cause: self.cause,
+        };
+        self.spawn(key, async move { Outcome::Started(name, ended, super::start::start(input).await) });
+    }
+
+    /// Asks the runtime for everything it has of the Pod.
+    pub(super) fn launch_refresh(&mut self) {
+        let (mut known, sandboxes) = ids(&self.snapshot);
+        known.extend(sandboxes);
+        let (context, uid) = (self.context.clone(), self.snapshot.uid().to_owned());
+        self.spawn(REFRESH.into(), async move {
+            match runtime_state(&context, &uid).await {
+                Ok((sandboxes, containers)) => Outcome::Runtime { known, sandboxes, containers },
+                Err(error) => Outcome::Failed(error.to_string()),
+            }
+        });
+    }
+
+    /// Writes the Pod's status.
+    pub(super) fn launch_status(&mut self, patch: Value) {
+        let (context, pod) = (self.context.clone(), self.pod());
+        self.spawn("status".into(), async move {
+            let (name, namespace, _) = identity(&pod);
+            let api: Api<Pod> = Api::namespaced(context.client.clone(), &namespace);
+            match api.patch_status(&name, &PatchParams::default(), &Patch::Strategic(&patch)).await {
+                Ok(pod) => Outcome::StatusWritten(Box::new(pod)),
+                Err(kube::Error::Api(status)) if status.code == 404 => Outcome::Gone,
+                Err(error) => Outcome::StatusFailed(error.to_string()),
+            }
+        });
+    }
+
+    /// Brings files up to date when their sources have changed or a token is about to expire.
+    pub(super) fn update_volumes(&mut self, now: Timestamp, wake_at: &mut Vec<Timestamp>) {
+        let refresh_at = self.tokens.values().map(|token| token.refresh_at).min();
+        wake_at.extend(refresh_at);
+        let is_due = self.is_volume_update_due || refresh_at.is_some_and(|at| at <= now);
+        let is_possible = self.snapshot.volumes.is_ready() && !self.snapshot.is_terminating();
+        if !is_due || !is_possible || self.snapshot.busy.contains("volumes-update") {
+            return;
+        }
+        self.is_volume_update_due = false;
+        let job = self.volumes_job();
+        self.spawn("volumes-update".into(), async move { Outcome::VolumesUpdated(job.await) });
+    }
+
+    fn volumes_job(&self) -> impl Future<Output = Result<Vec<(TokenKey, Token)>, String>> + Send + 'static {
+        let (context, pod, objects) = (self.context.clone(), self.pod(), self.objects.clone());
+        let (ips, tokens) = (self.ips(), self.tokens.clone());
+        async move { prepare_volumes(context, pod, objects, ips, tokens).await }
+    }
+
+    fn ips(&self) -> Vec<String> {
+        self.snapshot.sandboxes.last().map(|s| s.ips.clone()).unwrap_or_default()
+    }
+}
+
+fn ids(snapshot: &PodSnapshot) -> (Vec<String>, Vec<String>) {
+    let containers = snapshot.containers.iter().map(|c| c.id.clone()).collect();
+    (containers, snapshot.sandboxes.iter().map(|s| s.id.clone()).collect())
+}
+
+/// What is gone already counts as done.
+fn finished<T>(result: Result<T, CriError>, done: Outcome) -> Outcome {
+    match result {
+        Ok(_) | Err(CriError::NotFound(_)) => done,
+        Err(error) => Outcome::Failed(error.to_string()),
+    }
+}
+
+async fn prepare_volumes(
+    context: Arc<Context>,
+    pod: Arc<Pod>,
+    objects: PodObjects,
+    ips: Vec<String>,
+    mut tokens: std::collections::BTreeMap<TokenKey, Token>,
+) -> Result<Vec<(TokenKey, Token)>, String> {
+    let now = context.clock.now();
+    let mut fetched = Vec::new();
+    for key in token_keys(&pod) {
+        if tokens.get(&key).is_none_or(|token| token.refresh_at <= now) {
+            let token = request_token(&context, &pod, &key).await.map_err(|error| {
+                format!("MountVolume.SetUp failed for volume \"{}\" : {error}", token_volume(&pod))
+            })?;
+            tokens.insert(key.clone(), token.clone());
+            fetched.push((key, token));
+        }
+    }
+    objects.synced(&context).await?;
+    let input = VolumeInput {
+        pod_dir: context.config.pod_dir(pod.metadata.uid.as_deref().unwrap_or_default()),
+        sources: objects.sources(&context, &pod, ips),
+        tokens: tokens.into_iter().map(|(key, token)| (key, token.text)).collect(),
+    };
+    let result = tokio::task::spawn_blocking(move || volumes::prepare(&input)).await;
+    result.map_err(|error| error.to_string())?.map(|()| fetched)
+}
+
+fn token_volume(pod: &Pod) -> String {
+    let volumes = pod.spec.iter().flat_map(|s| s.volumes.iter().flatten());
+    volumes.into_iter().find(|v| v.projected.is_some()).map(|v| v.name.clone()).unwrap_or_default()
+}
+
+async fn run_sandbox(context: Arc<Context>, pod: Arc<Pod>, attempt: u32, cause: u64) -> Outcome {
+    let start = context.clock.now();
+    let result = try_run_sandbox(&context, &pod, attempt).await;
+    match result {
+        Ok(sandbox) => {
+            context.span(cause, "sandbox started", &pod, start, &sandbox.ips.join(","));
+            Outcome::Sandbox(Ok(sandbox))
+        }
+        Err(error) => {
+            let message = format!("Failed to create pod sandbox: {error}");
+            context.event(&pod, None, EventType::Warning, "FailedCreatePodSandBox", message);
+            Outcome::Sandbox(Err(error))
+        }
+    }
+}
+
+async fn try_run_sandbox(context: &Context, pod: &Pod, attempt: u32) -> Result<Sandbox, String> {
+    let resolv_conf = tokio::fs::read_to_string(&context.config.resolv_conf).await.unwrap_or_default();
+    let config = sandbox_config(&context.config, pod, attempt, &resolv_conf);
+    let log_directory = config.log_directory.clone();
+    tokio::fs::create_dir_all(&log_directory).await.map_err(|e| format!("mkdir {log_directory}: {e}"))?;
+    let runtime_handler = String::new();
+    let request = v1::RunPodSandboxRequest { config: Some(config), runtime_handler };
+    let _permit = context.limit.acquire().await.map_err(|e| e.to_string())?;
+    let answer = context.runtime.run_pod_sandbox(request).await.map_err(|e| e.to_string())?;
+    let request = v1::PodSandboxStatusRequest { pod_sandbox_id: answer.pod_sandbox_id, verbose: false };
+    let status = context.runtime.pod_sandbox_status(request).await.map_err(|e| e.to_string())?;
+    Ok(sandbox_from_cri(&status.status.unwrap_or_default()))
+}
+
+type RuntimeState = (Vec<Sandbox>, Vec<(v1::ContainerStatus, String)>);
+
+/// All sandboxes and containers of the Pod with that uid, oldest first.
+pub(crate) async fn runtime_state(context: &Context, uid: &str) -> Result<RuntimeState, CriError> {
+    let selector = std::collections::HashMap::from([(labels::POD_UID.to_owned(), uid.to_owned())]);
+    let filter = v1::PodSandboxFilter { label_selector: selector.clone(), ..v1::PodSandboxFilter::default() };
+    let request = v1::ListPodSandboxRequest { filter: Some(filter) };
+    let mut sandboxes = Vec::new();
+    for item in context.runtime.list_pod_sandbox(request).await?.items {
+        let request = v1::PodSandboxStatusRequest { pod_sandbox_id: item.id, verbose: false };
+        let status = match context.runtime.pod_sandbox_status(request).await {
+            Err(CriError::NotFound(_)) => continue,
+            other => other?.status.unwrap_or_default(),
+        };
+        sandboxes.push(sandbox_from_cri(&status));
+    }
+    sandboxes.sort_by_key(|s| s.attempt);
+    let filter = v1::ContainerFilter { label_selector: selector, ..v1::ContainerFilter::default() };
+    let request = v1::ListContainersRequest { filter: Some(filter) };
+    let mut containers = Vec::new();
+    for item in context.runtime.list_containers(request).await?.containers {
+        let request = v1::ContainerStatusRequest { container_id: item.id, verbose: false };
+        let status = match context.runtime.container_status(request).await {
+            Err(CriError::NotFound(_)) => continue,
+            other => other?.status.unwrap_or_default(),
+        };
+        containers.push((status, item.pod_sandbox_id));
+    }
+    containers.sort_by_key(|(status, _)| status.metadata.as_ref().map_or(0, |m| m.attempt));
+    Ok((sandboxes, containers))
+}
+
+async fn delete(context: Arc<Context>, pod: Arc<Pod>) -> Outcome {
+    let (name, namespace, uid) = identity(&pod);
+    let api: Api<Pod> = Api::namespaced(context.client.clone(), &namespace);
+    let params = DeleteParams {
+        grace_period_seconds: Some(0),
+        preconditions: Some(Preconditions { uid: Some(uid), resource_version: None }),
+        ..DeleteParams::default()
+    };
+    match api.delete(&name, &params).await {
+        Ok(_) => Outcome::Deleted,
+        // Gone, or another object has its name by now.
+        Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Outcome::Gone,
+        Err(error) => Outcome::Failed(error.to_string()),
+    }
+}

@@ -1,0 +1,180 @@
+//! What a job found, and what that changes in the snapshot.
+
+use std::time::Duration;
+
+use cri::v1;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+
+use super::{REFRESH, Worker, merge};
+use crate::crash_backoff;
+use crate::objects::Token;
+use crate::snapshot::{Failure, Sandbox, Step, after};
+use crate::volumes::TokenKey;
+
+/// Before the second try of what failed.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+/// Before further tries of a sandbox or of volumes.
+const RETRY_MAX: Duration = Duration::from_secs(30);
+
+/// A reason for the status and a message.
+pub(crate) type Refusal = (String, String);
+
+/// What a job found.
+pub(crate) enum Outcome {
+    /// Tokens that were fetched on the way.
+    Volumes(Result<Vec<(TokenKey, Token)>, String>),
+    VolumesUpdated(Result<Vec<(TokenKey, Token)>, String>),
+    Sandbox(Result<Sandbox, String>),
+    /// The image's name; then its reference.
+    Image(String, Result<String, Refusal>),
+    /// The container's name; the end of the one before; what the runtime says about it.
+    Started(String, Option<Timestamp>, Result<(v1::ContainerStatus, String), Refusal>),
+    Killed(Option<(v1::ContainerStatus, String)>),
+    Runtime {
+        known: Vec<String>,
+        sandboxes: Vec<Sandbox>,
+        containers: Vec<(v1::ContainerStatus, String)>,
+    },
+    ContainerRemoved(String),
+    SandboxStopped(String),
+    SandboxRemoved(String),
+    Cleaned,
+    Deleted,
+    Gone,
+    StatusWritten(Box<Pod>),
+    StatusFailed(String),
+    /// Try again a little later.
+    Failed(String),
+}
+
+impl Worker {
+    /// Takes a job's outcome into the snapshot.
+    pub(super) fn apply(&mut self, key: String, outcome: Outcome) {
+        let now = self.context.clock.now();
+        match outcome {
+            Outcome::Volumes(result) => self.snapshot.volumes = self.volumes_step(result, now),
+            Outcome::VolumesUpdated(Ok(tokens)) => self.tokens.extend(tokens),
+            Outcome::VolumesUpdated(Err(error)) => {
+                tracing::warn!(pod = self.snapshot.uid(), error, "volumes were not updated");
+                self.is_volume_update_due = true;
+                self.retry_later(key, now);
+            }
+            Outcome::Sandbox(Ok(sandbox)) => {
+                self.snapshot.sandbox_failure = None;
+                merge::sandbox(&mut self.snapshot, sandbox);
+            }
+            Outcome::Sandbox(Err(message)) => {
+                let delay = next_delay(self.snapshot.sandbox_failure.as_ref());
+                let reason = "FailedCreatePodSandBox".to_owned();
+                self.snapshot.sandbox_failure = Some(Failure { reason, message, at: now, delay });
+            }
+            Outcome::Image(image, Ok(reference)) => {
+                self.snapshot.images.insert(image, Step::Ready(reference));
+            }
+            Outcome::Image(image, Err((reason, message))) => {
+                let before = self.snapshot.images.get(&image).and_then(Step::failure);
+                let delay = before.map_or(crash_backoff::FIRST, |f| (f.delay * 2).min(crash_backoff::MAX));
+                self.snapshot.images.insert(image, Step::Failed(Failure { reason, message, at: now, delay }));
+            }
+            Outcome::Started(name, ended, result) => self.started(name, ended, result, now),
+            Outcome::Killed(status) => {
+                if let Some((status, sandbox_id)) = status {
+                    merge::container(&mut self.snapshot, &status, &sandbox_id);
+                }
+                merge::read_last_words(&self.context.config, &mut self.snapshot);
+            }
+            Outcome::Runtime { known, sandboxes, containers } => {
+                merge::all(&mut self.snapshot, &known, sandboxes, &containers);
+                merge::read_last_words(&self.context.config, &mut self.snapshot);
+            }
+            Outcome::ContainerRemoved(id) => self.snapshot.containers.retain(|c| c.id != id),
+            Outcome::SandboxStopped(id) => {
+                for sandbox in self.snapshot.sandboxes.iter_mut().filter(|s| s.id == id) {
+                    sandbox.is_ready = false;
+                }
+            }
+            Outcome::SandboxRemoved(id) => self.snapshot.sandboxes.retain(|s| s.id != id),
+            Outcome::Cleaned => self.snapshot.is_cleaned = true,
+            Outcome::Deleted => {
+                // The object may stay for its finalizers; the node has done its part.
+                self.snapshot.busy.insert(key);
+            }
+            Outcome::Gone => self.snapshot.removed_from_api = true,
+            Outcome::StatusWritten(pod) => {
+                self.report.written();
+                if super::carry_out::is_newer(&pod, &self.snapshot.pod) {
+                    self.snapshot.pod = pod.into();
+                }
+            }
+            Outcome::StatusFailed(error) => {
+                tracing::warn!(pod = self.snapshot.uid(), error, "the pod's status was not written");
+                self.report.failed(now);
+            }
+            Outcome::Failed(error) => {
+                tracing::warn!(pod = self.snapshot.uid(), step = key, error, "a step of the pod failed");
+                if key != REFRESH {
+                    self.retry_later(key, now);
+                }
+            }
+        }
+    }
+
+    fn retry_later(&mut self, key: String, now: Timestamp) {
+        self.snapshot.busy.insert(key.clone());
+        self.retries.insert(key, after(now, RETRY_FIRST));
+    }
+
+    fn volumes_step(&mut self, result: Result<Vec<(TokenKey, Token)>, String>, now: Timestamp) -> Step {
+        match result {
+            Ok(tokens) => {
+                self.tokens.extend(tokens);
+                Step::Ready(String::new())
+            }
+            Err(message) => {
+                let delay = next_delay(self.snapshot.volumes.failure());
+                Step::Failed(Failure { reason: "FailedMount".into(), message, at: now, delay })
+            }
+        }
+    }
+
+    fn started(
+        &mut self,
+        name: String,
+        ended: Option<Timestamp>,
+        result: Result<(v1::ContainerStatus, String), Refusal>,
+        now: Timestamp,
+    ) {
+        if let Some(ended) = ended {
+            self.snapshot.crashes.entry(name.clone()).or_default().restarted(ended, now);
+        }
+        match result {
+            Ok((status, sandbox_id)) => {
+                self.snapshot.failures.remove(&name);
+                merge::container(&mut self.snapshot, &status, &sandbox_id);
+                self.forget_image(&name);
+            }
+            Err((reason, message)) => {
+                let before = self.snapshot.failures.get(&name);
+                let delay = before.map_or(crash_backoff::FIRST, |f| (f.delay * 2).min(crash_backoff::MAX));
+                self.snapshot.failures.insert(name.clone(), Failure { reason, message, at: now, delay });
+                self.forget_image(&name);
+                self.launch_refresh();
+            }
+        }
+    }
+
+    /// The next start of that container asks for its image again: it may be gone, or newer.
+    fn forget_image(&mut self, container: &str) {
+        let spec = self.snapshot.spec();
+        let all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+        let mut all = all.filter(|c| c.name == container);
+        if let Some(image) = all.next().and_then(|c| c.image.clone()) {
+            self.snapshot.images.remove(&image);
+        }
+    }
+}
+
+fn next_delay(before: Option<&Failure>) -> Duration {
+    before.map_or(RETRY_FIRST, |failure| (failure.delay * 2).min(RETRY_MAX))
+}

@@ -1,0 +1,157 @@
+//! Creates and starts one container, and runs its `postStart` hook.
+
+use std::sync::Arc;
+
+use controller::EventType;
+use cri::v1;
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+
+use super::outcome::Refusal;
+use crate::container_config::security::needs_image_user;
+use crate::container_config::{ContainerInput, ImageUser, container_config, identity, sandbox_config};
+use crate::context::Context;
+use crate::env::environment;
+use crate::objects::PodObjects;
+use crate::snapshot::Sandbox;
+use crate::volumes::mounts::{self, MountInput};
+use crate::{files, handlers};
+
+/// What a start needs to know.
+pub(super) struct StartInput {
+    pub(super) context: Arc<Context>,
+    pub(super) pod: Arc<Pod>,
+    pub(super) objects: PodObjects,
+    pub(super) spec: Container,
+    pub(super) attempt: u32,
+    pub(super) sandbox: Sandbox,
+    pub(super) image_ref: String,
+    pub(super) cause: u64,
+}
+
+impl StartInput {
+    fn event(&self, event_type: EventType, reason: &str, message: String) {
+        self.context.event(&self.pod, Some(&self.spec.name), event_type, reason, message);
+    }
+
+    fn refuse(&self, reason: &str, message: String) -> Refusal {
+        self.event(EventType::Warning, "Failed", format!("Error: {message}"));
+        (reason.to_owned(), message)
+    }
+}
+
+/// The runtime's report of the started container and its sandbox.
+pub(super) async fn start(input: StartInput) -> Result<(v1::ContainerStatus, String), Refusal> {
+    let start = input.context.clock.now();
+    let runtime = input.context.runtime.clone();
+    let config = config(&input).await.map_err(|m| input.refuse("CreateContainerConfigError", m))?;
+    let resolv_conf = tokio::fs::read_to_string(&input.context.config.resolv_conf).await.unwrap_or_default();
+    let sandbox = sandbox_config(&input.context.config, &input.pod, input.sandbox.attempt, &resolv_conf);
+    let request = v1::CreateContainerRequest {
+        pod_sandbox_id: input.sandbox.id.clone(),
+        config: Some(config),
+        sandbox_config: Some(sandbox),
+    };
+    let permit = input.context.limit.acquire().await;
+    let created = runtime.create_container(request).await;
+    let id = created.map_err(|e| input.refuse("CreateContainerError", e.to_string()))?.container_id;
+    input.event(EventType::Normal, "Created", format!("Created container: {}", input.spec.name));
+    let started = runtime.start_container(v1::StartContainerRequest { container_id: id.clone() }).await;
+    drop(permit);
+    started.map_err(|e| input.refuse("RunContainerError", e.to_string()))?;
+    input.event(EventType::Normal, "Started", format!("Started container {}", input.spec.name));
+    input.context.span(input.cause, "container started", &input.pod, start, &input.spec.name);
+    post_start(&input, &id).await?;
+    let request = v1::ContainerStatusRequest { container_id: id, verbose: false };
+    let status = runtime.container_status(request).await;
+    let status = status.map_err(|e| ("RunContainerError".to_owned(), e.to_string()))?;
+    Ok((status.status.unwrap_or_default(), input.sandbox.id))
+}
+
+async fn post_start(input: &StartInput, id: &str) -> Result<(), Refusal> {
+    let hook = input.spec.lifecycle.as_ref().and_then(|l| l.post_start.as_ref());
+    let Some(hook) = hook else { return Ok(()) };
+    let target = handlers::Target { container_id: id, spec: &input.spec, ips: &input.sandbox.ips };
+    let Err(error) = handlers::run_hook(&input.context, &target, hook).await else { return Ok(()) };
+    input.event(EventType::Warning, "FailedPostStartHook", format!("PostStartHook failed: {error}"));
+    let grace = input.pod.spec.as_ref().and_then(|s| s.termination_grace_period_seconds).unwrap_or(30);
+    let name = input.spec.name.as_str();
+    let place = (id, name);
+    handlers::kill_container(
+        &input.context,
+        &input.pod,
+        place,
+        grace,
+        "FailedPostStartHook",
+        input.sandbox.ips.clone(),
+    )
+    .await;
+    Err(("PostStartHookError".into(), error))
+}
+
+async fn config(input: &StartInput) -> Result<v1::ContainerConfig, String> {
+    let context = &input.context;
+    input.objects.synced(context).await?;
+    let ips = match input.sandbox.ips.as_slice() {
+        [] => context.facts.host_ips.clone(),
+        ips => ips.to_vec(),
+    };
+    let sources = input.objects.sources(context, &input.pod, ips);
+    let env = environment(&input.spec, &sources)?;
+    let mounts = {
+        let (context, pod, spec) = (context.clone(), input.pod.clone(), input.spec.clone());
+        let (env, ips, attempt) = (env.clone(), input.sandbox.ips.clone(), input.attempt);
+        let made =
+            tokio::task::spawn_blocking(move || make_mounts(&context, &pod, &spec, &env, &ips, attempt));
+        made.await.map_err(|e| e.to_string())??
+    };
+    let empty = PodSpec::default();
+    let pod_spec = input.pod.spec.as_ref().unwrap_or(&empty);
+    let image_user = match needs_image_user(pod_spec, &input.spec) {
+        true => image_user(context, input.spec.image.clone().unwrap_or_default()).await,
+        false => None,
+    };
+    let container_input = ContainerInput {
+        attempt: input.attempt,
+        env,
+        mounts,
+        image_ref: input.image_ref.clone(),
+        memory_capacity: context.memory_capacity,
+        image_user,
+    };
+    container_config(&context.config, &input.pod, &input.spec, container_input)
+}
+
+async fn image_user(context: &Context, image: String) -> Option<ImageUser> {
+    let image = v1::ImageSpec { image, ..v1::ImageSpec::default() };
+    let request = v1::ImageStatusRequest { image: Some(image), verbose: false };
+    let image = context.images.image_status(request).await.ok()?.image?;
+    match image.uid {
+        Some(uid) => Some(ImageUser::Uid(uid.value)),
+        None if image.username.is_empty() => Some(ImageUser::Uid(0)),
+        None => Some(ImageUser::Name(image.username)),
+    }
+}
+
+fn make_mounts(
+    context: &Context,
+    pod: &Pod,
+    spec: &Container,
+    env: &[(String, String)],
+    ips: &[String],
+    attempt: u32,
+) -> Result<Vec<v1::Mount>, String> {
+    let empty = PodSpec::default();
+    let pod_spec = pod.spec.as_ref().unwrap_or(&empty);
+    let (name, namespace, uid) = identity(pod);
+    let aliases = pod_spec.host_aliases.as_deref().unwrap_or_default();
+    let hosts = if pod_spec.host_network == Some(true) {
+        files::host_network_hosts(&std::fs::read_to_string("/etc/hosts").unwrap_or_default(), aliases)
+    } else {
+        let (hostname, full) = files::names(&name, &namespace, pod_spec, &context.config.cluster_domain);
+        files::hosts(ips, &hostname, full.as_deref(), aliases)
+    };
+    let pod_dir = context.config.pod_dir(&uid);
+    let log_dir = context.config.log_dir(&namespace, &name, &uid).join(&spec.name);
+    std::fs::create_dir_all(&log_dir).map_err(|e| format!("mkdir {}: {e}", log_dir.display()))?;
+    mounts::make(&MountInput { pod, pod_dir: &pod_dir, env, hosts: &hosts, attempt }, spec)
+}

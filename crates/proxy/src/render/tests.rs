@@ -1,0 +1,345 @@
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sys::netns::NetNs;
+
+use super::*;
+
+const PODS: usize = 2;
+
+fn config() -> Config {
+    Config {
+        cluster_id: "test".into(),
+        node_name: "node-a".into(),
+        node_ip: Ipv4Addr::new(192, 0, 2, 1),
+        service_cidr: (Ipv4Addr::new(10, 43, 0, 0), 16),
+        cluster_cidr: (Ipv4Addr::new(10, 42, 0, 0), 16),
+        local_addresses: vec![Ipv4Addr::new(10, 43, 0, 10)],
+    }
+}
+
+fn services(yaml: &str) -> (Vec<Arc<Service>>, Vec<Arc<EndpointSlice>>) {
+    let objects: Vec<Value> = serde_saphyr::from_str(yaml).unwrap();
+    let (mut services, mut slices) = (Vec::new(), Vec::new());
+    for mut object in objects {
+        object["metadata"]["namespace"] = json!("default");
+        if object.get("endpoints").is_some() {
+            let name = object["metadata"]["name"].clone();
+            object["metadata"]["labels"] = json!({ "kubernetes.io/service-name": name });
+            object["addressType"] = json!("IPv4");
+            slices.push(Arc::new(serde_json::from_value(object).unwrap()));
+        } else {
+            services.push(Arc::new(serde_json::from_value(object).unwrap()));
+        }
+    }
+    (services, slices)
+}
+
+fn table(yaml: &str) -> Table {
+    let (services, slices) = services(yaml);
+    render(&services, &slices, &config())
+}
+
+/// Names of the chains, without those that are always there.
+fn chains(yaml: &str) -> Vec<String> {
+    let always: BTreeSet<String> = table("[]").chains.into_keys().collect();
+    table(yaml).chains.into_keys().filter(|name| !always.contains(name)).collect()
+}
+
+const WEB: &str = "
+- {metadata: {name: web}, spec: {clusterIP: 10.43.0.5, ports: [{port: 80}]}}
+- {metadata: {name: web}, ports: [{port: 8080}], endpoints: [{addresses: [10.42.0.2]}, {addresses: [10.42.0.3]}]}
+";
+
+#[test]
+fn a_service_is_an_element_and_a_chain_that_chooses() {
+    assert_eq!(chains(WEB), ["endpoints/default/web//6", "service/default/web//6"]);
+    let table = table(WEB);
+    assert_eq!(table.sets["service-ips"].elements.len(), 1);
+    assert_eq!(table.sets["endpoints/default/web//6"].elements.len(), 2);
+}
+
+#[test]
+fn services_without_address_or_of_another_proxy_are_left_alone() {
+    let endpoints = "{metadata: {name: web}, ports: [{port: 80}], endpoints: [{addresses: [10.42.0.2]}]}";
+    for (name, service) in [
+        ("headless", "{metadata: {name: web}, spec: {clusterIP: None, ports: [{port: 80}]}}"),
+        (
+            "external name",
+            "{metadata: {name: web}, spec: {type: ExternalName, externalName: x, ports: [{port: 80}]}}",
+        ),
+        (
+            "other proxy",
+            "{metadata: {name: web, labels: {service.kubernetes.io/service-proxy-name: x}},
+              spec: {clusterIP: 10.43.0.5, ports: [{port: 80}]}}",
+        ),
+        ("no endpoints", "{metadata: {name: other}, spec: {clusterIP: 10.43.0.5, ports: [{port: 80}]}}"),
+        (
+            "other port name",
+            "{metadata: {name: web}, spec: {clusterIP: 10.43.0.5, ports: [{name: a, port: 80}]}}",
+        ),
+    ] {
+        assert_eq!(chains(&format!("[{service}, {endpoints}]")), Vec::<String>::new(), "{name}");
+    }
+}
+
+#[test]
+fn endpoints_that_end_are_used_only_when_no_other_is_left() {
+    let service = "{metadata: {name: web}, spec: {clusterIP: 10.43.0.5, ports: [{port: 80}]}}";
+    let ending = "{addresses: [10.42.0.2], conditions: {ready: false, serving: true, terminating: true}}";
+    let unready = "{addresses: [10.42.0.3], conditions: {ready: false, serving: false}}";
+    let ready = "{addresses: [10.42.0.4], conditions: {ready: true}}";
+    for (name, endpoints, used) in [
+        ("ready wins", format!("{ending}, {unready}, {ready}"), "10.42.0.4"),
+        ("ending as last resort", format!("{ending}, {unready}"), "10.42.0.2"),
+    ] {
+        let yaml = format!(
+            "[{service}, {{metadata: {{name: web}}, ports: [{{port: 80}}], endpoints: [{endpoints}]}}]"
+        );
+        let ip: Ipv4Addr = used.parse().unwrap();
+        let elements = &table(&yaml).sets["hairpin"].elements;
+        assert_eq!(elements.keys().collect::<Vec<_>>(), [&Key::new().ip(ip).ip(ip)], "{name}");
+    }
+}
+
+#[test]
+fn local_policy_keeps_outside_traffic_on_the_node_but_not_pods() {
+    let yaml = "
+- {metadata: {name: web}, spec: {type: NodePort, externalTrafficPolicy: Local, clusterIP: 10.43.0.5,
+   ports: [{port: 80, nodePort: 30080}]}}
+- {metadata: {name: web}, ports: [{port: 80}],
+   endpoints: [{addresses: [10.42.0.2], nodeName: node-a}, {addresses: [10.42.1.2], nodeName: node-b}]}
+";
+    let expected = [
+        "endpoints/default/web//6",
+        "endpoints/default/web//6/local",
+        "external/default/web//6",
+        "service/default/web//6",
+    ];
+    assert_eq!(chains(yaml), expected);
+    let elsewhere = yaml.replace("node-a", "node-c");
+    let table = table(&elsewhere);
+    assert_eq!(table.chains["external/default/web//6"].rules[1], [Expr::Verdict(Verdict::Drop)]);
+}
+
+#[test]
+fn ports_without_endpoints_are_refused() {
+    let yaml =
+        "[{metadata: {name: web}, spec: {type: NodePort, clusterIP: 10.43.0.5, externalIPs: [192.0.2.9],
+        ports: [{port: 80, nodePort: 30080}]}}]";
+    let table = table(yaml);
+    assert_eq!(table.sets["refused-ports"].elements.len(), 1);
+    assert_eq!(table.sets["refused-ips"].elements.len(), 1);
+    assert!(table.sets["service-ips"].elements.is_empty());
+}
+
+/// A host with Pods, each of which serves its own name on port 8080 (TCP, and UDP with the client's address).
+struct Cluster {
+    host: NetNs,
+    pods: Vec<NetNs>,
+    applied: std::cell::RefCell<Option<Table>>,
+    _dir: tempfile::TempDir,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let host = NetNs::anonymous().expect("network namespaces: run this test as root");
+        let network = cni::BuiltinConfig {
+            cluster_id: "test".into(),
+            pod_cidr: (Ipv4Addr::new(10, 42, 0, 0), 24),
+            cluster_cidr: config().cluster_cidr,
+            mtu: None,
+            state_dir: dir.path().join("cni"),
+            bin_dirs: Vec::new(),
+        };
+        let mut pods = Vec::new();
+        host.run(|| {
+            let mut route = sys::netlink::Route::open()?;
+            let link = route.index("lo")?;
+            route.add_address(sys::netlink::Address { link, ip: config().node_ip.into(), prefix: 32 })?;
+            let network = cni::Network::load(&dir.path().join("none"), network).unwrap();
+            for n in 0..PODS {
+                let netns_path = dir.path().join(format!("pod{n}"));
+                pods.push(NetNs::create(&netns_path)?);
+                let (container_id, ifname) = (format!("pod{n}"), "eth0".to_owned());
+                let attachment = cni::Attachment {
+                    container_id,
+                    netns_path: netns_path.clone(),
+                    ifname,
+                    ..Default::default()
+                };
+                network.add(&attachment).unwrap();
+                sys::netns::delete(&netns_path)?;
+            }
+            crate::prepare(&config())?;
+            crate::prepare(&config())
+        })
+        .unwrap();
+        for (n, pod) in pods.iter().enumerate() {
+            let listener = pod.run(|| Ok(TcpListener::bind("0.0.0.0:8080").unwrap())).unwrap();
+            std::thread::spawn(move || {
+                while let Ok((mut stream, peer)) = listener.accept() {
+                    write!(stream, "pod{n} to {}", peer.ip()).unwrap();
+                }
+            });
+            let socket = pod.run(|| Ok(UdpSocket::bind("0.0.0.0:8080").unwrap())).unwrap();
+            std::thread::spawn(move || {
+                let mut buffer = [0; 16];
+                while let Ok((_, peer)) = socket.recv_from(&mut buffer) {
+                    socket.send_to(format!("pod{n}").as_bytes(), peer).unwrap();
+                }
+            });
+        }
+        Self { host, pods, applied: Default::default(), _dir: dir }
+    }
+
+    fn apply(&self, yaml: &str) {
+        let next = table(yaml);
+        let before = self.applied.replace(Some(next.clone()));
+        self.host.run(|| sys::nftables::apply(before.as_ref(), &next)).unwrap();
+    }
+
+    fn asked_by_pod(&self, n: usize, to: &str) -> String {
+        self.pods[n].run(|| Ok(ask(to))).unwrap()
+    }
+
+    fn asked_by_host(&self, to: &str) -> String {
+        self.host.run(|| Ok(ask(to))).unwrap()
+    }
+
+    fn listing(&self) -> String {
+        let list = || Ok(Command::new("nft").args(["list", "ruleset"]).output().unwrap().stdout);
+        String::from_utf8(self.host.run(list).unwrap()).unwrap()
+    }
+}
+
+fn ask(to: &str) -> String {
+    let to: SocketAddr = to.parse().unwrap();
+    let mut answer = String::new();
+    match TcpStream::connect_timeout(&to, Duration::from_secs(2)) {
+        Ok(mut stream) => stream.read_to_string(&mut answer).unwrap(),
+        Err(error) => return error.kind().to_string(),
+    };
+    answer
+}
+
+#[test]
+fn pods_and_the_host_reach_a_service_and_are_refused_without_endpoints() {
+    let cluster = Cluster::new();
+    cluster.apply(WEB);
+    for from in 0..PODS {
+        let answers: BTreeSet<String> = (0..30).map(|_| cluster.asked_by_pod(from, "10.43.0.5:80")).collect();
+        let own = format!("pod{from} to 10.42.0.1");
+        let other = format!("pod{} to 10.42.0.{}", 1 - from, from + 2);
+        assert_eq!(answers, BTreeSet::from([own, other]), "{}", cluster.listing());
+    }
+    let answers: BTreeSet<String> = (0..30).map(|_| cluster.asked_by_host("10.43.0.5:80")).collect();
+    assert_eq!(answers, BTreeSet::from(["pod0 to 10.42.0.1".to_owned(), "pod1 to 10.42.0.1".to_owned()]));
+
+    cluster.apply(&WEB[..WEB.find("- {metadata: {name: web}, ports").unwrap()]);
+    for refused in ["10.43.0.5:80", "10.43.0.6:80"] {
+        assert_eq!(cluster.asked_by_pod(0, refused), "connection refused", "{refused}");
+        assert_eq!(cluster.asked_by_host(refused), "connection refused", "{refused}");
+    }
+}
+
+#[test]
+fn the_cluster_dns_address_is_answered_by_the_host_itself() {
+    let cluster = Cluster::new();
+    cluster.apply("[{metadata: {name: kube-dns}, spec: {clusterIP: 10.43.0.10, ports: [{port: 53}]}}]");
+    let listener = cluster.host.run(|| Ok(TcpListener::bind("10.43.0.10:53").unwrap())).unwrap();
+    std::thread::spawn(move || {
+        while let Ok((mut stream, peer)) = listener.accept() {
+            write!(stream, "dns to {}", peer.ip()).unwrap();
+        }
+    });
+    assert_eq!(cluster.asked_by_pod(1, "10.43.0.10:53"), "dns to 10.42.0.3");
+    assert_eq!(cluster.asked_by_host("10.43.0.10:53"), "dns to 10.43.0.10");
+}
+
+#[test]
+fn node_ports_and_external_addresses_lead_in() {
+    let cluster = Cluster::new();
+    cluster.apply(
+        "
+- {metadata: {name: web}, spec: {type: NodePort, clusterIP: 10.43.0.5, externalIPs: [10.43.9.9],
+   ports: [{port: 80, nodePort: 30080}]}}
+- {metadata: {name: web}, ports: [{port: 8080}], endpoints: [{addresses: [10.42.0.3]}]}
+",
+    );
+    for to in ["192.0.2.1:30080", "10.43.9.9:80"] {
+        assert_eq!(cluster.asked_by_pod(0, to), "pod1 to 10.42.0.1", "{to}");
+        assert_eq!(cluster.asked_by_pod(1, to), "pod1 to 10.42.0.1", "{to}: itself");
+        assert_eq!(cluster.asked_by_host(to), "pod1 to 10.42.0.1", "{to}");
+    }
+    cluster.apply(
+        "[{metadata: {name: web}, spec: {clusterIP: 10.43.0.5, ports: [{port: 80, nodePort: 30080}]}}]",
+    );
+    assert_eq!(cluster.asked_by_pod(0, "192.0.2.1:30080"), "connection refused");
+}
+
+#[test]
+fn clients_stay_with_their_endpoint_until_it_is_gone() {
+    let cluster = Cluster::new();
+    let sticky = WEB.replace("spec: {", "spec: {sessionAffinity: ClientIP, ");
+    cluster.apply(&sticky);
+    let first = cluster.asked_by_host("10.43.0.5:80");
+    for _ in 0..20 {
+        assert_eq!(cluster.asked_by_host("10.43.0.5:80"), first, "{}", cluster.listing());
+    }
+    let (gone, left) = if first.starts_with("pod0") { ("2", "pod1") } else { ("3", "pod0") };
+    let without = sticky.replace(&format!("{{addresses: [10.42.0.{gone}]}}"), "{addresses: [fe80::1]}");
+    cluster.apply(&without);
+    assert!(cluster.asked_by_host("10.43.0.5:80").starts_with(left));
+    cluster.apply(&sticky);
+    for _ in 0..20 {
+        assert!(cluster.asked_by_host("10.43.0.5:80").starts_with(left), "a change keeps who belongs where");
+    }
+}
+
+#[test]
+fn a_udp_client_with_one_socket_moves_on_when_its_endpoint_is_gone() {
+    let cluster = Cluster::new();
+    let leads_to = |ip: &str| {
+        format!(
+            "[{{metadata: {{name: web}}, spec: {{clusterIP: 10.43.0.5, ports: [{{port: 80, protocol: UDP}}]}}}},
+              {{metadata: {{name: web}}, ports: [{{port: 8080}}], endpoints: [{{addresses: [{ip}]}}]}}]"
+        )
+    };
+    let states = [leads_to("10.42.0.2"), leads_to("10.42.0.3")];
+    let socket = cluster.host.run(|| Ok(UdpSocket::bind("0.0.0.0:0").unwrap())).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    let ask = || {
+        let mut buffer = [0; 16];
+        socket.send_to(b"?", "10.43.0.5:80").unwrap();
+        let length = socket.recv(&mut buffer).unwrap();
+        String::from_utf8(buffer[..length].to_vec()).unwrap()
+    };
+    let targets = |yaml: &str| {
+        let (services, slices) = services(yaml);
+        crate::stale::UdpTargets::of(&services, &slices, "node-a")
+    };
+    cluster.apply(&states[0]);
+    assert_eq!(ask(), "pod0");
+    cluster.apply(&states[1]);
+    assert_eq!(ask(), "pod0", "the flow is tracked: without forgetting it, it would stay");
+    cluster.host.run(|| targets(&states[0]).flush(&targets(&states[1]))).unwrap();
+    assert_eq!(ask(), "pod1");
+}
+
+#[test]
+fn cleanup_finds_and_removes_everything() {
+    let cluster = Cluster::new();
+    cluster.apply(WEB);
+    let clean = || {
+        let found = crate::cleanup("test")?;
+        assert_eq!(found, ["link ks-test", "nftables table knarr-test-services"]);
+        crate::leftovers("test")
+    };
+    assert_eq!(cluster.host.run(clean).unwrap(), Vec::<String>::new());
+}

@@ -1,0 +1,45 @@
+//! `LabelSelector`s.
+
+use machinery::field::{FieldError, FieldErrors};
+use machinery::names;
+
+use super::{At, labels};
+
+/// A `LabelSelector`, wherever it stands.
+pub(super) fn check(selector: &At<'_>, errors: &mut FieldErrors) {
+    labels(&selector.get("matchLabels"), errors);
+    for expression in selector.get("matchExpressions").items() {
+        let (key, operator, values) =
+            (expression.get("key"), expression.get("operator"), expression.get("values"));
+        match operator.text() {
+            "In" | "NotIn" if values.is_empty() => {
+                errors.push(values.required("must be specified when `operator` is 'In' or 'NotIn'"));
+            }
+            "Exists" | "DoesNotExist" if !values.is_empty() => {
+                errors.push(
+                    values.forbidden("may not be specified when `operator` is 'Exists' or 'DoesNotExist'"),
+                );
+            }
+            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+            _ => errors.push(operator.invalid("not a valid selector operator")),
+        }
+        errors.extend(
+            names::qualified_name(key.text()).iter().map(|e| FieldError::invalid(&key.path, key.text(), e)),
+        );
+        for value in values.items() {
+            errors.extend(value.all(names::label_value(value.text())));
+        }
+    }
+}
+
+/// A selector that must be there and must not be empty.
+pub(super) fn required(selector: &At<'_>, kind: &str, errors: &mut FieldErrors) {
+    if !selector.is_set() {
+        errors.push(selector.required(""));
+        return;
+    }
+    check(selector, errors);
+    if selector.get("matchLabels").is_empty() && selector.get("matchExpressions").is_empty() {
+        errors.push(selector.invalid(&format!("empty selector is invalid for {kind}")));
+    }
+}

@@ -1,0 +1,218 @@
+//! Definitions of messages, and of everything that they refer to.
+
+use crate::Object;
+use crate::arena::SchemaRef;
+use crate::rows::{Field, List, ListKind, Schemas, Type};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Which version of OpenAPI.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flavour {
+    V2,
+    V3,
+}
+
+impl Flavour {
+    /// A reference to a definition.
+    pub(super) fn reference(self, name: &str) -> Value {
+        let prefix = match self {
+            Flavour::V2 => "#/definitions/",
+            Flavour::V3 => "#/components/schemas/",
+        };
+        json!({"$ref": format!("{prefix}{name}")})
+    }
+}
+
+/// Collects definitions by name.
+pub(super) struct Definitions<'a> {
+    flavour: Flavour,
+    schemas: &'a Schemas,
+    kinds: BTreeMap<&'a str, Vec<Value>>,
+    queue: Vec<SchemaRef<'a>>,
+    done: Object,
+}
+
+const APIEXTENSIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1";
+
+impl<'a> Definitions<'a> {
+    pub(super) fn new(flavour: Flavour, schemas: &'a Schemas) -> Self {
+        let mut kinds = BTreeMap::<&str, Vec<Value>>::new();
+        for (kind, schema) in schemas.kinds() {
+            let gvk = json!({"group": kind.group, "kind": kind.kind, "version": kind.version});
+            kinds.entry(schema.message_name()).or_default().push(gvk);
+        }
+        Self { flavour, schemas, kinds, queue: Vec::new(), done: Object::new() }
+    }
+
+    /// Adds a message, if the arena has it, and all that it refers to.
+    pub(super) fn add(&mut self, name: &str) {
+        let schemas = self.schemas;
+        if let Some(schema) = schemas.message(name) {
+            self.message(schema);
+        }
+        while let Some(schema) = self.queue.pop() {
+            let definition = self.definition(schema);
+            self.done.insert(schema.message_name().to_owned(), definition);
+        }
+    }
+
+    pub(super) fn finish(self) -> Object {
+        self.done
+    }
+
+    fn message(&mut self, schema: SchemaRef<'a>) -> Value {
+        let name = schema.message_name();
+        if !self.done.contains_key(name) {
+            // Marked before it is made, since messages may hold themselves.
+            self.done.insert(name.to_owned(), Value::Null);
+            self.queue.push(schema);
+        }
+        self.flavour.reference(name)
+    }
+
+    fn plain(&mut self, name: &str, definition: Value) -> Value {
+        self.done.entry(name).or_insert(definition);
+        self.flavour.reference(name)
+    }
+
+    fn definition(&mut self, schema: SchemaRef<'a>) -> Value {
+        let message = schema.message();
+        let mut properties = Object::new();
+        for field in schema.fields() {
+            let property = self.property(message.name.starts_with(APIEXTENSIONS), field);
+            properties.insert(field.name.clone().into_owned(), property);
+        }
+        let mut definition = Object::new();
+        definition.insert("type".into(), "object".into());
+        if !properties.is_empty() {
+            definition.insert("properties".into(), Value::Object(properties));
+        }
+        let required: Vec<Value> = message
+            .fields
+            .iter()
+            .filter(|field| field.is_required())
+            .map(|field| (*field.name).into())
+            .collect();
+        if !required.is_empty() {
+            definition.insert("required".into(), required.into());
+        }
+        if let Some(kinds) = self.kinds.get(&*message.name) {
+            definition.insert("x-kubernetes-group-version-kind".into(), kinds.clone().into());
+        }
+        if message.is_atomic() {
+            definition.insert("x-kubernetes-map-type".into(), "atomic".into());
+        }
+        Value::Object(definition)
+    }
+
+    fn property(&mut self, apiextensions: bool, field: &Field) -> Value {
+        let mut extra = Object::new();
+        if let Type::List(index) = field.ty
+            && let Some(list) = self.schemas.list(index)
+        {
+            list_facts(list, &mut extra);
+        }
+        let strategies: Vec<&str> =
+            [(field.merges(), "merge"), (field.retains_keys(), "retainKeys"), (field.replaces(), "replace")]
+                .into_iter()
+                .filter_map(|(is_set, name)| is_set.then_some(name))
+                .collect();
+        if !strategies.is_empty() {
+            extra.insert("x-kubernetes-patch-strategy".into(), strategies.join(",").into());
+        }
+        if !field.merge_key.is_empty() {
+            extra.insert("x-kubernetes-patch-merge-key".into(), (*field.merge_key).into());
+        }
+        if field.is_atomic() {
+            extra.insert("x-kubernetes-map-type".into(), "atomic".into());
+        }
+        if let Ok(default) = serde_json::from_str::<Value>(&field.default) {
+            extra.insert("default".into(), default);
+        }
+        let ty = self.ty(apiextensions, field.ty);
+        match ty {
+            // In version 3 a reference cannot have siblings.
+            Value::Object(ref object) if object.contains_key("$ref") && !extra.is_empty() => {
+                if self.flavour == Flavour::V3 {
+                    extra.insert("allOf".into(), json!([ty]));
+                    return Value::Object(extra);
+                }
+                extra.extend(object.clone());
+                Value::Object(extra)
+            }
+            Value::Object(mut object) => {
+                object.append(&mut extra);
+                Value::Object(object)
+            }
+            other => other,
+        }
+    }
+
+    fn ty(&mut self, apiextensions: bool, ty: Type) -> Value {
+        const META: &str = super::operations::META;
+        let v3 = self.flavour == Flavour::V3;
+        match ty {
+            Type::Bool => json!({"type": "boolean"}),
+            Type::Int32 => json!({"type": "integer", "format": "int32"}),
+            Type::Int64 => json!({"type": "integer", "format": "int64"}),
+            Type::Double => json!({"type": "number", "format": "double"}),
+            Type::String => json!({"type": "string"}),
+            Type::Bytes => json!({"type": "string", "format": "byte"}),
+            Type::Quantity => {
+                let v3_type = json!({"oneOf": [{"type": "string"}, {"type": "number"}]});
+                let definition = if v3 { v3_type } else { json!({"type": "string"}) };
+                self.plain("io.k8s.apimachinery.pkg.api.resource.Quantity", definition)
+            }
+            Type::IntOrString => {
+                let v3_type =
+                    json!({"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]});
+                let definition =
+                    if v3 { v3_type } else { json!({"type": "string", "format": "int-or-string"}) };
+                self.plain("io.k8s.apimachinery.pkg.util.intstr.IntOrString", definition)
+            }
+            Type::Time => {
+                self.plain(&format!("{META}.Time"), json!({"type": "string", "format": "date-time"}))
+            }
+            Type::MicroTime => {
+                self.plain(&format!("{META}.MicroTime"), json!({"type": "string", "format": "date-time"}))
+            }
+            Type::Duration => self.plain(&format!("{META}.Duration"), json!({"type": "string"})),
+            Type::FieldsV1 => self.plain(&format!("{META}.FieldsV1"), json!({"type": "object"})),
+            Type::Json if apiextensions => self.plain(&format!("{APIEXTENSIONS}.JSON"), json!({})),
+            Type::Json => {
+                self.plain("io.k8s.apimachinery.pkg.runtime.RawExtension", json!({"type": "object"}))
+            }
+            Type::PropsOrArray => self.plain(&format!("{APIEXTENSIONS}.JSONSchemaPropsOrArray"), json!({})),
+            Type::PropsOrBool => self.plain(&format!("{APIEXTENSIONS}.JSONSchemaPropsOrBool"), json!({})),
+            Type::PropsOrStrings => {
+                self.plain(&format!("{APIEXTENSIONS}.JSONSchemaPropsOrStringArray"), json!({}))
+            }
+            Type::Message(index) => match self.schemas.at(index) {
+                Some(schema) => self.message(schema),
+                None => json!({}),
+            },
+            Type::List(index) | Type::Wrapped(index) => {
+                let items = self.ty(apiextensions, self.schemas.item(index));
+                json!({"type": "array", "items": items})
+            }
+            Type::Map(index) => {
+                let values = self.ty(apiextensions, self.schemas.map(index));
+                json!({"type": "object", "additionalProperties": values})
+            }
+        }
+    }
+}
+
+fn list_facts(list: &List, extra: &mut Object) {
+    let kind = match list.kind {
+        ListKind::Unset => return,
+        ListKind::Atomic => "atomic",
+        ListKind::Set => "set",
+        ListKind::Map => "map",
+    };
+    extra.insert("x-kubernetes-list-type".into(), kind.into());
+    if !list.keys.is_empty() {
+        extra.insert("x-kubernetes-list-map-keys".into(), json!(list.keys));
+    }
+}

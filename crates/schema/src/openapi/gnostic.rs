@@ -1,0 +1,153 @@
+//! The protobuf form of an OpenAPI v2 document, as gnostic's `OpenAPIv2.proto` numbers it.
+//!
+//! Only what [`super::v2`] writes is translated.
+
+use crate::proto::wire::{bytes, int, nested};
+use serde_json::Value;
+
+pub(super) fn document(document: &Value) -> Vec<u8> {
+    let mut out = Vec::with_capacity(1 << 20);
+    text(&mut out, 1, &document["swagger"]);
+    nested(&mut out, 2, |out| {
+        text(out, 1, &document["info"]["title"]);
+        text(out, 2, &document["info"]["version"]);
+    });
+    let mut paths = Vec::new();
+    for (name, item) in entries(&document["paths"]) {
+        nested(&mut paths, 2, |out| named(out, name, |out| path_item(out, item)));
+    }
+    bytes(&mut out, 8, &paths);
+    let mut definitions = Vec::new();
+    for (name, definition) in entries(&document["definitions"]) {
+        nested(&mut definitions, 1, |out| named(out, name, |out| schema(out, definition)));
+    }
+    bytes(&mut out, 9, &definitions);
+    out
+}
+
+fn entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value.as_object().into_iter().flatten()
+}
+
+fn items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn text(out: &mut Vec<u8>, number: u16, value: &Value) {
+    if let Some(text) = value.as_str() {
+        bytes(out, number, text.as_bytes());
+    }
+}
+
+fn flag(out: &mut Vec<u8>, number: u16, value: &Value) {
+    if value.as_bool() == Some(true) {
+        int(out, number, 1);
+    }
+}
+
+/// The fields of a `Named...` message: name and value.
+fn named(out: &mut Vec<u8>, name: &str, value: impl FnOnce(&mut Vec<u8>)) {
+    bytes(out, 1, name.as_bytes());
+    nested(out, 2, value);
+}
+
+/// All `x-` members as `NamedAny`, whose value is YAML; JSON is YAML.
+fn extensions(out: &mut Vec<u8>, number: u16, value: &Value) {
+    for (name, value) in entries(value).filter(|(name, _)| name.starts_with("x-")) {
+        nested(out, number, |out| named(out, name, |out| any(out, value)));
+    }
+}
+
+fn any(out: &mut Vec<u8>, value: &Value) {
+    bytes(out, 2, format!("{value}\n").as_bytes());
+}
+
+fn path_item(out: &mut Vec<u8>, item: &Value) {
+    for (method, number) in [("get", 2), ("put", 3), ("post", 4), ("delete", 5), ("patch", 8)] {
+        if let Some(value) = item.get(method) {
+            nested(out, number, |out| operation(out, value));
+        }
+    }
+    for value in items(&item["parameters"]) {
+        nested(out, 9, |out| parameter(out, value));
+    }
+}
+
+fn operation(out: &mut Vec<u8>, operation: &Value) {
+    text(out, 5, &operation["operationId"]);
+    items(&operation["produces"]).for_each(|value| text(out, 6, value));
+    items(&operation["consumes"]).for_each(|value| text(out, 7, value));
+    for value in items(&operation["parameters"]) {
+        nested(out, 8, |out| parameter(out, value));
+    }
+    nested(out, 9, |out| {
+        for (code, response) in entries(&operation["responses"]) {
+            // Responses.response_code, NamedResponseValue, ResponseValue.response.
+            nested(out, 1, |out| {
+                named(out, code, |out| {
+                    nested(out, 1, |out| {
+                        text(out, 1, &response["description"]);
+                        if let Some(value) = response.get("schema") {
+                            nested(out, 2, |out| nested(out, 1, |out| schema(out, value)));
+                        }
+                    });
+                });
+            });
+        }
+    });
+    extensions(out, 13, operation);
+}
+
+/// A `ParametersItem` with a `Parameter`.
+fn parameter(out: &mut Vec<u8>, parameter: &Value) {
+    nested(out, 1, |out| match parameter["in"].as_str() {
+        Some("body") => nested(out, 1, |out| {
+            text(out, 2, &parameter["name"]);
+            text(out, 3, &parameter["in"]);
+            flag(out, 4, &parameter["required"]);
+            nested(out, 5, |out| schema(out, &parameter["schema"]));
+        }),
+        // NonBodyParameter.query_parameter_sub_schema and path_parameter_sub_schema.
+        Some("query") => nested(out, 2, |out| {
+            nested(out, 3, |out| {
+                text(out, 2, &parameter["in"]);
+                text(out, 4, &parameter["name"]);
+                text(out, 6, &parameter["type"]);
+            });
+        }),
+        _ => nested(out, 2, |out| {
+            nested(out, 4, |out| {
+                flag(out, 1, &parameter["required"]);
+                text(out, 2, &parameter["in"]);
+                text(out, 4, &parameter["name"]);
+                text(out, 5, &parameter["type"]);
+            });
+        }),
+    });
+}
+
+fn schema(out: &mut Vec<u8>, value: &Value) {
+    text(out, 1, &value["$ref"]);
+    text(out, 2, &value["format"]);
+    if let Some(default) = value.get("default") {
+        nested(out, 5, |out| any(out, default));
+    }
+    items(&value["required"]).for_each(|name| text(out, 19, name));
+    if let Some(values) = value.get("additionalProperties") {
+        nested(out, 21, |out| nested(out, 1, |out| schema(out, values)));
+    }
+    if let Some(ty) = value.get("type") {
+        nested(out, 22, |out| text(out, 1, ty));
+    }
+    if let Some(items) = value.get("items") {
+        nested(out, 23, |out| nested(out, 1, |out| schema(out, items)));
+    }
+    if let Some(properties) = value.get("properties") {
+        nested(out, 25, |out| {
+            for (name, property) in entries(properties) {
+                nested(out, 1, |out| named(out, name, |out| schema(out, property)));
+            }
+        });
+    }
+    extensions(out, 31, value);
+}

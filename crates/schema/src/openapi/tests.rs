@@ -1,0 +1,144 @@
+use super::*;
+use serde_json::{Value, json};
+
+const VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+const DEPLOYMENTS: Resource<'static> = Resource {
+    group: "apps",
+    version: "v1",
+    kind: "Deployment",
+    plural: "deployments",
+    namespaced: true,
+    verbs: VERBS,
+    subresources: &[
+        Subresource {
+            name: "scale",
+            group: "autoscaling",
+            version: "v1",
+            kind: "Scale",
+            verbs: &["get", "patch", "update"],
+        },
+        Subresource {
+            name: "status",
+            group: "apps",
+            version: "v1",
+            kind: "Deployment",
+            verbs: &["get", "patch", "update"],
+        },
+    ],
+};
+
+const NODES: Resource<'static> = Resource {
+    group: "",
+    version: "v1",
+    kind: "Node",
+    plural: "nodes",
+    namespaced: false,
+    verbs: VERBS,
+    subresources: &[],
+};
+
+/// Every reference in a document has its definition.
+fn check_references(document: &Value, definitions: &Value, prefix: &str) {
+    match document {
+        Value::Object(object) => {
+            if let Some(Value::String(reference)) = object.get("$ref") {
+                let name = reference.strip_prefix(prefix).expect("the prefix");
+                assert!(definitions[name].is_object(), "{name} is missing");
+            }
+            object.values().for_each(|value| check_references(value, definitions, prefix));
+        }
+        Value::Array(items) => items.iter().for_each(|value| check_references(value, definitions, prefix)),
+        _ => {}
+    }
+}
+
+fn v3(resource: Resource<'_>) -> Value {
+    let bytes = v3::document(crate::builtin(), resource.group, resource.version, &[resource]);
+    serde_json::from_slice(&bytes).expect("JSON")
+}
+
+#[test]
+fn no_reference_dangles() {
+    for resource in [DEPLOYMENTS, NODES] {
+        let document = v3(resource);
+        check_references(&document, &document["components"]["schemas"], "#/components/schemas/");
+    }
+    let document = v2::document(crate::builtin(), &[DEPLOYMENTS, NODES]);
+    check_references(&document, &document["definitions"], "#/definitions/");
+}
+
+#[test]
+fn all_kinds_together_have_no_dangling_reference() {
+    let rows: Vec<Resource<'_>> = crate::builtin()
+        .kinds()
+        .map(|(kind, _)| Resource {
+            group: &kind.group,
+            version: &kind.version,
+            kind: &kind.kind,
+            plural: &kind.kind,
+            namespaced: true,
+            verbs: VERBS,
+            subresources: &[],
+        })
+        .collect();
+    let document = v2::document(crate::builtin(), &rows);
+    check_references(&document, &document["definitions"], "#/definitions/");
+    assert!(!v2::to_protobuf(&document).is_empty());
+}
+
+#[test]
+fn a_patch_lists_the_parameters_that_kubectl_looks_for() {
+    let document = v3(DEPLOYMENTS);
+    let patch = &document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"];
+    let names: Vec<&str> = patch["parameters"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|row| row["name"].as_str())
+        .collect();
+    assert_eq!(names, ["dryRun", "fieldManager", "fieldValidation", "force", "pretty"]);
+    assert_eq!(
+        patch["x-kubernetes-group-version-kind"],
+        json!({"group": "apps", "version": "v1", "kind": "Deployment"})
+    );
+    assert_eq!(patch["x-kubernetes-action"], "patch");
+}
+
+#[test]
+fn definitions_carry_the_facts_of_merging() {
+    let document = v3(DEPLOYMENTS);
+    let schemas = &document["components"]["schemas"];
+    assert_eq!(
+        schemas["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"],
+        json!({
+            "type": "array",
+            "items": {"$ref": "#/components/schemas/io.k8s.api.core.v1.Container"},
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"],
+            "x-kubernetes-patch-strategy": "merge",
+            "x-kubernetes-patch-merge-key": "name",
+        })
+    );
+    assert_eq!(
+        schemas["io.k8s.api.apps.v1.DeploymentSpec"]["properties"]["strategy"],
+        json!({
+            "allOf": [{"$ref": "#/components/schemas/io.k8s.api.apps.v1.DeploymentStrategy"}],
+            "x-kubernetes-patch-strategy": "retainKeys",
+        })
+    );
+    assert_eq!(
+        schemas["io.k8s.api.apps.v1.Deployment"]["x-kubernetes-group-version-kind"],
+        json!([{"group": "apps", "version": "v1", "kind": "Deployment"}])
+    );
+    assert_eq!(schemas["io.k8s.api.apps.v1.DeploymentSpec"]["required"], json!(["selector", "template"]));
+}
+
+#[test]
+fn the_index_names_documents_with_their_hashes() {
+    let bytes = v3::index([("api/v1", "AB")]);
+    let index: Value = serde_json::from_slice(&bytes).expect("JSON");
+    assert_eq!(index, json!({"paths": {"api/v1": {"serverRelativeURL": "/openapi/v3/api/v1?hash=AB"}}}));
+    let hashes = [v3::hash("", "v1", &[NODES]), v3::hash("", "v1", &[])];
+    assert_ne!(hashes[0], hashes[1]);
+}

@@ -1,0 +1,122 @@
+//! OpenAPI v3: an index, and a document per group-version.
+
+use super::definitions::{Definitions, Flavour};
+use super::operations::{META, Operation, of};
+use super::{LEVEL, Resource, root_path};
+use crate::Object;
+use crate::rows::Schemas;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use std::fmt::Write as _;
+
+const MEDIA_TYPES: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+const PATCH_TYPES: &[&str] = &[
+    "application/apply-patch+yaml",
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+];
+
+/// The hash of a group-version's document, made from what the document is made from.
+pub fn hash(group: &str, version: &str, resources: &[Resource<'_>]) -> String {
+    let input = format!("{LEVEL} {} {group}/{version} {resources:?}", env!("CARGO_PKG_VERSION"));
+    Sha256::digest(input.as_bytes()).iter().fold(String::with_capacity(64), |mut text, byte| {
+        // Writing to a string cannot fail.
+        write!(text, "{byte:02X}").ok();
+        text
+    })
+}
+
+/// The index at `/openapi/v3`: each group-version, as [`root_path`] spells it, with its hash.
+pub fn index<'g>(documents: impl IntoIterator<Item = (&'g str, &'g str)>) -> Vec<u8> {
+    let paths: Object = documents
+        .into_iter()
+        .map(|(path, hash)| {
+            (path.to_owned(), json!({"serverRelativeURL": format!("/openapi/v3/{path}?hash={hash}")}))
+        })
+        .collect();
+    json!({ "paths": paths }).to_string().into_bytes()
+}
+
+/// The document of one group-version.
+pub fn document(schemas: &Schemas, group: &str, version: &str, resources: &[Resource<'_>]) -> Vec<u8> {
+    let mut definitions = Definitions::new(Flavour::V3, schemas);
+    for name in ["APIResourceList", "DeleteOptions", "Patch", "Status", "WatchEvent"] {
+        definitions.add(&format!("{META}.{name}"));
+    }
+    let mut paths = Object::new();
+    let root = format!("/{}/", root_path(group, version));
+    paths.insert(
+        root,
+        json!({"get": {
+            "operationId": format!("get{}{version}APIResources", group.split('.').next().unwrap_or_default()),
+            "responses": responses(Some(&format!("{META}.APIResourceList"))),
+        }}),
+    );
+    for operation in resources.iter().flat_map(|resource| of(schemas, resource)) {
+        for message in operation.body.iter().chain(&operation.answer) {
+            definitions.add(message);
+        }
+        let path = paths.entry(operation.path.clone()).or_insert_with(|| path_item(&operation.path));
+        if let Value::Object(item) = path {
+            item.insert(operation.method.into(), render(&operation));
+        }
+    }
+    let document = json!({
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": LEVEL},
+        "paths": paths,
+        "components": {
+            "schemas": definitions.finish(),
+            "securitySchemes": {"BearerToken": {"type": "apiKey", "in": "header", "name": "authorization"}},
+        },
+    });
+    document.to_string().into_bytes()
+}
+
+fn path_item(path: &str) -> Value {
+    let parameters: Vec<Value> = ["name", "namespace"]
+        .iter()
+        .filter(|name| path.contains(&format!("{{{name}}}")))
+        .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string", "uniqueItems": true}}))
+        .collect();
+    json!({ "parameters": parameters })
+}
+
+fn render(operation: &Operation<'_>) -> Value {
+    let parameters: Vec<Value> = operation
+        .query
+        .iter()
+        .map(|(name, ty)| json!({"name": name, "in": "query", "schema": {"type": ty, "uniqueItems": true}}))
+        .collect();
+    let (group, version, kind) = operation.gvk;
+    let mut out = json!({
+        "operationId": operation.id,
+        "parameters": parameters,
+        "responses": responses(operation.answer.as_deref()),
+        "x-kubernetes-action": operation.action,
+        "x-kubernetes-group-version-kind": {"group": group, "version": version, "kind": kind},
+    });
+    if let (Some(message), Value::Object(out)) = (&operation.body, &mut out) {
+        let types = if operation.method == "patch" { PATCH_TYPES } else { &["*/*"] };
+        let is_required = operation.method != "delete";
+        out.insert(
+            "requestBody".into(),
+            json!({"content": content(types, message), "required": is_required}),
+        );
+    }
+    out
+}
+
+fn responses(message: Option<&str>) -> Value {
+    let mut ok = json!({"description": "OK"});
+    if let (Some(message), Value::Object(ok)) = (message, &mut ok) {
+        ok.insert("content".into(), content(MEDIA_TYPES, message));
+    }
+    json!({"200": ok, "401": {"description": "Unauthorized"}})
+}
+
+fn content(types: &[&str], message: &str) -> Value {
+    let schema = json!({"schema": Flavour::V3.reference(message)});
+    Value::Object(types.iter().map(|ty| ((*ty).to_owned(), schema.clone())).collect())
+}

@@ -1,0 +1,128 @@
+//! JSON patch, operation by operation, with bounds on their number and on what `copy` makes.
+
+use super::PatchError;
+use json_patch::{PatchErrorKind, PatchOperation};
+use serde_json::Value;
+
+/// How many operations one patch may have; upstream's bound.
+const OPERATIONS_MAX: usize = 10_000;
+/// How many bytes all `copy` operations of one patch may add; upstream's bound on a request.
+const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+pub(super) fn apply(mut target: Value, patch: &[u8]) -> Result<Value, PatchError> {
+    let operations: Vec<PatchOperation> =
+        serde_json::from_slice(patch).map_err(|error| PatchError::Malformed(error.to_string()))?;
+    if operations.len() > OPERATIONS_MAX {
+        let count = operations.len();
+        return Err(PatchError::TooLarge(format!(
+            "The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {count}"
+        )));
+    }
+    let mut copied = 0usize;
+    for operation in &operations {
+        if let PatchOperation::Copy(copy) = operation {
+            let size = target.pointer(copy.from.as_str()).map_or(0, |value| value.to_string().len());
+            copied = copied.saturating_add(size);
+            if copied > COPIED_BYTES_MAX {
+                return Err(PatchError::TooLarge(format!(
+                    "Unable to complete the copy, the accumulated size increase of copy is {copied}, \
+                     exceeding the limit {COPIED_BYTES_MAX}"
+                )));
+            }
+        }
+        let one = std::slice::from_ref(operation);
+        json_patch::patch(&mut target, one).map_err(|error| failure(operation, &error.kind))?;
+    }
+    Ok(target)
+}
+
+fn failure(operation: &PatchOperation, kind: &PatchErrorKind) -> PatchError {
+    let path = operation.path().as_str();
+    let name = match operation {
+        PatchOperation::Add(_) => "add",
+        PatchOperation::Remove(_) => "remove",
+        PatchOperation::Replace(_) => "replace",
+        PatchOperation::Move(_) => "move",
+        PatchOperation::Copy(_) => "copy",
+        PatchOperation::Test(_) => "test",
+    };
+    PatchError::Invalid(match (operation, kind) {
+        (_, PatchErrorKind::TestFailed) => format!("testing value {path} failed: test failed"),
+        (PatchOperation::Test(_), _) => format!("testing path {path} failed: missing value"),
+        (PatchOperation::Replace(_), _) => {
+            format!("replace operation does not apply: doc is missing key: {path}: missing value")
+        }
+        (_, PatchErrorKind::CannotMoveInsideItself) => {
+            format!("{name} operation does not apply: cannot move the value {path} inside itself")
+        }
+        (_, PatchErrorKind::InvalidFromPointer) => {
+            format!("{name} operation does not apply: doc is missing from path: missing value")
+        }
+        _ => format!("{name} operation does not apply: doc is missing path: {path:?}: missing value"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::PatchError;
+    use serde_json::{Value, json};
+
+    fn check(target: Value, patch: &Value, expect: Result<Value, PatchError>) {
+        assert_eq!(super::super::json(target, patch.to_string().as_bytes()), expect);
+    }
+
+    fn invalid(text: &str) -> Result<Value, PatchError> {
+        Err(PatchError::Invalid(text.into()))
+    }
+
+    #[test]
+    fn operations_apply_in_order() {
+        check(
+            json!({"a": [1, 2]}),
+            &json!([
+                {"op": "test", "path": "/a/0", "value": 1},
+                {"op": "add", "path": "/a/-", "value": 3},
+                {"op": "remove", "path": "/a/0"},
+                {"op": "copy", "from": "/a", "path": "/b"},
+                {"op": "replace", "path": "/b/0", "value": "x"},
+            ]),
+            Ok(json!({"a": [2, 3], "b": ["x", 3]})),
+        );
+    }
+
+    #[test]
+    fn an_operation_that_does_not_apply_is_named() {
+        let cases = [
+            (json!({"op": "test", "path": "/a", "value": 2}), "testing value /a failed: test failed"),
+            (
+                json!({"op": "remove", "path": "/x"}),
+                r#"remove operation does not apply: doc is missing path: "/x": missing value"#,
+            ),
+            (
+                json!({"op": "replace", "path": "/x", "value": 1}),
+                "replace operation does not apply: doc is missing key: /x: missing value",
+            ),
+            (
+                json!({"op": "add", "path": "/x/y", "value": 1}),
+                r#"add operation does not apply: doc is missing path: "/x/y": missing value"#,
+            ),
+        ];
+        for (operation, text) in cases {
+            check(json!({"a": 1}), &json!([operation]), invalid(text));
+        }
+    }
+
+    #[test]
+    fn copies_cannot_explode() {
+        let double = json!({"op": "copy", "from": "/a", "path": "/a/-"});
+        let patch = Value::Array(vec![double; 64]);
+        let result = super::super::json(json!({"a": ["0123456789"]}), patch.to_string().as_bytes());
+        assert!(matches!(result, Err(PatchError::TooLarge(_))), "{result:?}");
+    }
+
+    #[test]
+    fn a_patch_that_is_no_list_is_malformed() {
+        let result = super::super::json(json!({}), b"{}");
+        assert!(matches!(result, Err(PatchError::Malformed(_))), "{result:?}");
+    }
+}

@@ -1,0 +1,178 @@
+//! Kubernetes' protobuf: `application/vnd.kubernetes.protobuf`, in both directions.
+//!
+//! A body is the magic `k8s\0` and a `runtime.Unknown` that holds the type and the message's bytes; a stream of
+//! watch events is length-delimited and has no magic of its own. Decoding gives what decoding the same object
+//! from JSON gives. Lengths are checked before they are believed, and nesting is bounded.
+
+mod decode;
+mod encode;
+pub(crate) mod wire;
+
+use crate::arena::SchemaRef;
+use crate::walk::decode::{FieldValidation, from_json};
+use serde_json::Value;
+
+/// What every body starts with.
+pub const MAGIC: &[u8] = b"k8s\0";
+
+/// Why bytes are not a message, or a value cannot become one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProtoError {
+    /// The magic is missing.
+    #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
+    Magic,
+    /// A number or a length is cut off.
+    #[error("unexpected EOF")]
+    Truncated,
+    /// The bytes break the rules of the format.
+    #[error("proto: {0}")]
+    Malformed(&'static str),
+    /// A field's bytes are not what its type has.
+    #[error("proto: field {field}: {reason}")]
+    Field {
+        /// The name in JSON.
+        field: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// A `runtime.Unknown`: a message's bytes and what they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Envelope<'a> {
+    /// Group and version, such as `apps/v1`.
+    pub api_version: &'a str,
+    /// The kind.
+    pub kind: &'a str,
+    /// The message, or JSON if the content type says so.
+    pub raw: &'a [u8],
+    /// Empty for protobuf.
+    pub content_type: &'a str,
+}
+
+/// Opens a body.
+///
+/// # Errors
+/// If it has no magic or is cut off.
+pub fn open(bytes: &[u8]) -> Result<Envelope<'_>, ProtoError> {
+    let rest = bytes.strip_prefix(MAGIC).ok_or(ProtoError::Magic)?;
+    let mut envelope = Envelope::default();
+    let mut reader = wire::Reader::new(rest);
+    while let Some((number, value)) = reader.next()? {
+        match number {
+            1 => {
+                let mut inner = wire::Reader::new(value.bytes()?);
+                while let Some((number, value)) = inner.next()? {
+                    match number {
+                        1 => envelope.api_version = value.text()?,
+                        2 => envelope.kind = value.text()?,
+                        _ => {}
+                    }
+                }
+            }
+            2 => envelope.raw = value.bytes()?,
+            4 => envelope.content_type = value.text()?,
+            _ => {}
+        }
+    }
+    Ok(envelope)
+}
+
+/// Decodes what an envelope holds; the value gets the envelope's `apiVersion` and `kind`.
+///
+/// # Errors
+/// If the bytes are no such message.
+pub fn decode(schema: SchemaRef<'_>, envelope: &Envelope<'_>) -> Result<Value, ProtoError> {
+    let mut value = if envelope.content_type == "application/json" {
+        let decoded = from_json(schema, envelope.raw, FieldValidation::Ignore);
+        let error = |error: crate::walk::decode::DecodeError| ProtoError::Field {
+            field: "raw".into(),
+            reason: error.to_string(),
+        };
+        decoded.map_err(error)?.value
+    } else {
+        decode_message(schema, envelope.raw)?
+    };
+    if let Value::Object(object) = &mut value {
+        for (name, text) in [("apiVersion", envelope.api_version), ("kind", envelope.kind)] {
+            if !text.is_empty() && schema.field(name).is_some() {
+                object.insert(name.into(), text.into());
+            }
+        }
+    }
+    Ok(value)
+}
+
+/// Decodes a message without its envelope.
+///
+/// # Errors
+/// If the bytes are no such message.
+pub fn decode_message(schema: SchemaRef<'_>, bytes: &[u8]) -> Result<Value, ProtoError> {
+    decode::message(schema, bytes)
+}
+
+/// Encodes a whole body; type and version come from the value.
+///
+/// # Errors
+/// If the value is not of this schema.
+pub fn encode(schema: SchemaRef<'_>, value: &Value) -> Result<Vec<u8>, ProtoError> {
+    let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
+    Ok(seal(text("apiVersion"), text("kind"), &encode_message(schema, value)?))
+}
+
+/// Encodes a message without its envelope.
+///
+/// # Errors
+/// If the value is not of this schema.
+pub fn encode_message(schema: SchemaRef<'_>, value: &Value) -> Result<Vec<u8>, ProtoError> {
+    encode::message(schema, value)
+}
+
+/// Puts a message's bytes into a body.
+pub fn seal(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(raw.len() + api_version.len() + kind.len() + 24);
+    out.extend_from_slice(MAGIC);
+    wire::nested(&mut out, 1, |out| {
+        wire::bytes(out, 1, api_version.as_bytes());
+        wire::bytes(out, 2, kind.as_bytes());
+    });
+    wire::bytes(&mut out, 2, raw);
+    wire::bytes(&mut out, 3, b"");
+    wire::bytes(&mut out, 4, b"");
+    out
+}
+
+/// Puts together a list's body from its items' messages, each without an envelope.
+///
+/// # Errors
+/// If `metadata` is not a `ListMeta`.
+pub fn list<'i>(
+    api_version: &str,
+    kind: &str,
+    metadata: &Value,
+    items: impl IntoIterator<Item = &'i [u8]>,
+) -> Result<Vec<u8>, ProtoError> {
+    let schema = crate::builtin().message("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta");
+    let schema = schema.ok_or(ProtoError::Malformed("no ListMeta"))?;
+    let mut raw = Vec::new();
+    wire::bytes(&mut raw, 1, &encode_message(schema, metadata)?);
+    for item in items {
+        wire::bytes(&mut raw, 2, item);
+    }
+    Ok(seal(api_version, kind, &raw))
+}
+
+/// One frame of a watch stream: four bytes of length and a `WatchEvent` around an object's body.
+pub fn watch_event(event: &str, object: &[u8]) -> Vec<u8> {
+    let mut out = vec![0; 4];
+    wire::bytes(&mut out, 1, event.as_bytes());
+    wire::nested(&mut out, 2, |out| wire::bytes(out, 1, object));
+    let length = u32::try_from(out.len() - 4).unwrap_or(u32::MAX);
+    if let Some(head) = out.first_chunk_mut::<4>() {
+        *head = length.to_be_bytes();
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

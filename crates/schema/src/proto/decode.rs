@@ -1,0 +1,281 @@
+//! Bytes to a value.
+
+use super::wire::{Reader, Wire};
+use super::{Envelope, MAGIC, ProtoError, open};
+use crate::Object;
+use crate::arena::SchemaRef;
+use crate::rows::{Field, Schemas, Type};
+use crate::scalar;
+use crate::walk::decode::{complete, is_zero};
+use jiff::Timestamp;
+use serde_json::Value;
+
+/// How deep messages may nest; the same as for JSON.
+const DEPTH_MAX: usize = 128;
+
+pub(super) fn message(schema: SchemaRef<'_>, bytes: &[u8]) -> Result<Value, ProtoError> {
+    Walk { schemas: schema.schemas, depth: 0 }.message(schema.as_type().ty, bytes)
+}
+
+#[derive(Clone, Copy)]
+struct Walk<'a> {
+    schemas: &'a Schemas,
+    depth: usize,
+}
+
+impl Walk<'_> {
+    fn deeper(self) -> Result<Self, ProtoError> {
+        if self.depth >= DEPTH_MAX {
+            return Err(ProtoError::Malformed("nested too deeply"));
+        }
+        Ok(Self { depth: self.depth + 1, ..self })
+    }
+
+    fn message(self, ty: Type, bytes: &[u8]) -> Result<Value, ProtoError> {
+        let Type::Message(index) = ty else { return Err(ProtoError::Malformed("not a message")) };
+        let schema = self.schemas.at(index).ok_or(ProtoError::Malformed("unknown message"))?;
+        let mut object = Object::new();
+        self.deeper()?.fields(schema, &mut Vec::new(), bytes, &mut object)?;
+        complete(schema, &mut object);
+        Ok(Value::Object(object))
+    }
+
+    /// Reads the fields of a message, or of one that is embedded in it along `via`.
+    fn fields(
+        self,
+        schema: SchemaRef<'_>,
+        via: &mut Vec<u16>,
+        bytes: &[u8],
+        object: &mut Object,
+    ) -> Result<(), ProtoError> {
+        let mut reader = Reader::new(bytes);
+        while let Some((number, wire)) = reader.next()? {
+            let here = |field: &&Field| field.number == number && field.via == via.as_slice();
+            if let Some(field) = schema.fields().iter().find(here) {
+                let slot = object.entry(&*field.name).or_insert(Value::Null);
+                self.field(field.ty, wire, slot).map_err(|error| named(field, error))?;
+                if slot.is_null() || field.omits_zero() && is_zero(slot) {
+                    object.remove(&*field.name);
+                }
+                continue;
+            }
+            via.push(number);
+            if schema.fields().iter().any(|field| field.via.starts_with(via)) {
+                self.fields(schema, via, wire.bytes()?, object)?;
+            }
+            via.pop();
+        }
+        Ok(())
+    }
+
+    /// Takes one occurrence of a field.
+    fn field(self, ty: Type, wire: Wire<'_>, slot: &mut Value) -> Result<(), ProtoError> {
+        match ty {
+            Type::List(index) => {
+                let item = self.schemas.item(index);
+                if !slot.is_array() {
+                    *slot = Value::Array(Vec::new());
+                }
+                let Value::Array(items) = slot else { return Ok(()) };
+                if let (Type::Int32 | Type::Int64 | Type::Bool, Wire::Bytes(packed)) = (item, wire) {
+                    let mut reader = Reader::new(packed);
+                    while !reader.is_empty() {
+                        let number = Wire::Varint(reader.varint()?);
+                        items.push(self.single(item, number)?);
+                    }
+                    return Ok(());
+                }
+                items.push(self.single(item, wire)?);
+            }
+            Type::Map(index) => {
+                if !slot.is_object() {
+                    *slot = Value::Object(Object::new());
+                }
+                let Value::Object(entries) = slot else { return Ok(()) };
+                let (key, value) = self.entry(self.schemas.map(index), wire.bytes()?)?;
+                entries.insert(key, value);
+            }
+            _ => *slot = self.single(ty, wire)?,
+        }
+        Ok(())
+    }
+
+    fn entry(self, ty: Type, bytes: &[u8]) -> Result<(String, Value), ProtoError> {
+        let mut key = String::new();
+        let mut value = Value::Null;
+        let mut reader = Reader::new(bytes);
+        while let Some((number, wire)) = reader.next()? {
+            match number {
+                1 => wire.text()?.clone_into(&mut key),
+                2 => value = self.single(ty, wire)?,
+                _ => {}
+            }
+        }
+        if value.is_null() {
+            value = match ty {
+                Type::String | Type::Bytes => "".into(),
+                Type::Quantity => "0".into(),
+                Type::Message(_) => Value::Object(Object::new()),
+                Type::Wrapped(_) => Value::Array(Vec::new()),
+                _ => Value::Null,
+            };
+        }
+        Ok((key, value))
+    }
+
+    fn single(self, ty: Type, wire: Wire<'_>) -> Result<Value, ProtoError> {
+        Ok(match ty {
+            Type::Bool => (wire.number()? != 0).into(),
+            Type::Int32 => {
+                i32::try_from(wire.int()?).map_err(|_| ProtoError::Malformed("integer overflow"))?.into()
+            }
+            Type::Int64 => wire.int()?.into(),
+            Type::Double => f64::from_bits(wire.number()?).into(),
+            Type::String => wire.text()?.into(),
+            Type::Bytes => scalar::to_base64(wire.bytes()?).into(),
+            Type::Message(_) => self.message(ty, wire.bytes()?)?,
+            Type::Quantity => quantity(wire.bytes()?)?,
+            Type::IntOrString => int_or_string(wire.bytes()?)?,
+            Type::Time | Type::MicroTime => time(ty, wire.bytes()?)?,
+            Type::Duration => {
+                let parts = numbers(wire.bytes()?)?;
+                scalar::format_duration(parts[0]).into()
+            }
+            Type::Json | Type::FieldsV1 => self.raw(wire.bytes()?)?,
+            Type::Wrapped(index) => {
+                let mut items = Vec::new();
+                let mut reader = Reader::new(wire.bytes()?);
+                while let Some((number, wire)) = reader.next()? {
+                    if number == 1 {
+                        items.push(self.single(self.schemas.item(index), wire)?);
+                    }
+                }
+                Value::Array(items)
+            }
+            Type::PropsOrArray | Type::PropsOrBool | Type::PropsOrStrings => self.props(ty, wire.bytes()?)?,
+            Type::List(_) | Type::Map(_) => return Err(ProtoError::Malformed("a list within a list")),
+        })
+    }
+
+    /// `RawExtension`, `JSON` and `FieldsV1`: JSON in bytes, or a whole protobuf body.
+    fn raw(self, bytes: &[u8]) -> Result<Value, ProtoError> {
+        let mut raw: &[u8] = &[];
+        let mut reader = Reader::new(bytes);
+        while let Some((number, wire)) = reader.next()? {
+            if number == 1 {
+                raw = wire.bytes()?;
+            }
+        }
+        if raw.is_empty() {
+            return Ok(Value::Null);
+        }
+        if raw.starts_with(MAGIC) {
+            return self.embedded(&open(raw)?);
+        }
+        serde_json::from_slice(raw)
+            .map_err(|error| ProtoError::Field { field: "raw".into(), reason: error.to_string() })
+    }
+
+    fn embedded(self, envelope: &Envelope<'_>) -> Result<Value, ProtoError> {
+        let (group, version) = envelope.api_version.split_once('/').unwrap_or(("", envelope.api_version));
+        let schema = self.schemas.kind(group, version, envelope.kind);
+        let schema = schema.ok_or(ProtoError::Malformed("unknown kind within a raw extension"))?;
+        let mut value = self.message(schema.as_type().ty, envelope.raw)?;
+        if let Value::Object(object) = &mut value {
+            object.insert("apiVersion".into(), envelope.api_version.into());
+            object.insert("kind".into(), envelope.kind.into());
+        }
+        Ok(value)
+    }
+
+    fn props(self, ty: Type, bytes: &[u8]) -> Result<Value, ProtoError> {
+        let name = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
+        let props = self.schemas.message(name).ok_or(ProtoError::Malformed("no JSONSchemaProps"))?;
+        let props = props.as_type().ty;
+        let (mut schema, mut allows, mut items) = (None, false, Vec::new());
+        let mut reader = Reader::new(bytes);
+        while let Some((number, wire)) = reader.next()? {
+            match (ty, number) {
+                (Type::PropsOrBool, 1) => allows = wire.number()? != 0,
+                (Type::PropsOrBool, 2) | (_, 1) => schema = Some(self.message(props, wire.bytes()?)?),
+                (Type::PropsOrArray, 2) => items.push(self.message(props, wire.bytes()?)?),
+                (Type::PropsOrStrings, 2) => items.push(wire.text()?.into()),
+                _ => {}
+            }
+        }
+        Ok(match (schema, ty) {
+            (Some(schema), _) => schema,
+            (None, Type::PropsOrBool) => allows.into(),
+            (None, _) => Value::Array(items),
+        })
+    }
+}
+
+fn named(field: &Field, error: ProtoError) -> ProtoError {
+    match error {
+        ProtoError::Field { field: inner, reason } => {
+            ProtoError::Field { field: format!("{}.{inner}", field.name), reason }
+        }
+        ProtoError::Malformed(reason) => {
+            ProtoError::Field { field: field.name.clone().into_owned(), reason: reason.into() }
+        }
+        other => other,
+    }
+}
+
+/// The numbers of the fields 1 and 2; absent ones are 0.
+fn numbers(bytes: &[u8]) -> Result<[i64; 2], ProtoError> {
+    let mut parts = [0; 2];
+    let mut reader = Reader::new(bytes);
+    while let Some((number, wire)) = reader.next()? {
+        if let Some(part) = usize::from(number).checked_sub(1).and_then(|at| parts.get_mut(at)) {
+            *part = wire.int()?;
+        }
+    }
+    Ok(parts)
+}
+
+fn quantity(bytes: &[u8]) -> Result<Value, ProtoError> {
+    let mut reader = Reader::new(bytes);
+    let mut text = "0";
+    while let Some((number, wire)) = reader.next()? {
+        if number == 1 {
+            text = wire.text()?;
+        }
+    }
+    scalar::check_quantity(text).map_err(ProtoError::Malformed)?;
+    Ok(text.into())
+}
+
+fn int_or_string(bytes: &[u8]) -> Result<Value, ProtoError> {
+    let (mut kind, mut int, mut text) = (0, 0, "");
+    let mut reader = Reader::new(bytes);
+    while let Some((number, wire)) = reader.next()? {
+        match number {
+            1 => kind = wire.int()?,
+            2 => int = wire.int()?,
+            3 => text = wire.text()?,
+            _ => {}
+        }
+    }
+    match i32::try_from(int) {
+        _ if kind == 1 => Ok(text.into()),
+        Ok(int) => Ok(int.into()),
+        Err(_) => Err(ProtoError::Malformed("integer overflow")),
+    }
+}
+
+/// An empty message is Go's zero time, which JSON has as null.
+fn time(ty: Type, bytes: &[u8]) -> Result<Value, ProtoError> {
+    if bytes.is_empty() {
+        return Ok(Value::Null);
+    }
+    let [seconds, nanos] = numbers(bytes)?;
+    // The years 1 to 9999, which is what RFC 3339 can write.
+    const SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
+    let nanos = i32::try_from(nanos).ok().filter(|nanos| (0..1_000_000_000).contains(nanos));
+    let nanos = nanos.filter(|_| SECONDS.contains(&seconds));
+    let time = nanos.and_then(|nanos| Timestamp::new(seconds, if ty == Type::Time { 0 } else { nanos }).ok());
+    let time = time.ok_or(ProtoError::Malformed("time out of range"))?;
+    Ok(if ty == Type::Time { scalar::format_time(time) } else { scalar::format_micro_time(time) }.into())
+}

@@ -1,0 +1,151 @@
+//! Protobuf's wire format: tags, varints, lengths.
+
+use super::ProtoError;
+
+/// Reads the fields of one message in order.
+pub(super) struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+/// A field's value as the wire has it.
+#[derive(Clone, Copy)]
+pub(super) enum Wire<'a> {
+    Varint(u64),
+    Fixed64(u64),
+    Fixed32(u32),
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(rest: &'a [u8]) -> Self {
+        Self { rest }
+    }
+
+    /// The next field's number and value; groups are refused.
+    pub(super) fn next(&mut self) -> Result<Option<(u16, Wire<'a>)>, ProtoError> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let tag = self.varint()?;
+        let value = match tag & 7 {
+            0 => Wire::Varint(self.varint()?),
+            1 => Wire::Fixed64(u64::from_le_bytes(self.chunk()?)),
+            2 => {
+                let length = usize::try_from(self.varint()?).map_err(|_| ProtoError::Truncated)?;
+                let (bytes, rest) = self.rest.split_at_checked(length).ok_or(ProtoError::Truncated)?;
+                self.rest = rest;
+                Wire::Bytes(bytes)
+            }
+            5 => Wire::Fixed32(u32::from_le_bytes(self.chunk()?)),
+            _ => return Err(ProtoError::Malformed("illegal wireType")),
+        };
+        // No message has a field number above 65535: such a field is unknown, as 0 is.
+        match tag >> 3 {
+            0 => Err(ProtoError::Malformed("illegal tag 0")),
+            number => Ok(Some((u16::try_from(number).unwrap_or(u16::MAX), value))),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    pub(super) fn varint(&mut self) -> Result<u64, ProtoError> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let (byte, rest) = self.rest.split_first().ok_or(ProtoError::Truncated)?;
+            self.rest = rest;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(ProtoError::Malformed("integer overflow"))
+    }
+
+    fn chunk<const N: usize>(&mut self) -> Result<[u8; N], ProtoError> {
+        let (chunk, rest) = self.rest.split_first_chunk::<N>().ok_or(ProtoError::Truncated)?;
+        self.rest = rest;
+        Ok(*chunk)
+    }
+}
+
+impl<'a> Wire<'a> {
+    pub(super) fn bytes(self) -> Result<&'a [u8], ProtoError> {
+        match self {
+            Wire::Bytes(bytes) => Ok(bytes),
+            _ => Err(ProtoError::Malformed("wrong wireType, expected bytes")),
+        }
+    }
+
+    pub(super) fn text(self) -> Result<&'a str, ProtoError> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| ProtoError::Malformed("text is not UTF-8"))
+    }
+
+    pub(super) fn number(self) -> Result<u64, ProtoError> {
+        match self {
+            Wire::Varint(value) | Wire::Fixed64(value) => Ok(value),
+            Wire::Fixed32(value) => Ok(value.into()),
+            Wire::Bytes(_) => Err(ProtoError::Malformed("wrong wireType, expected a number")),
+        }
+    }
+
+    #[expect(clippy::cast_possible_wrap, reason = "protobuf's int64 is the two's complement of a varint")]
+    pub(super) fn int(self) -> Result<i64, ProtoError> {
+        Ok(self.number()? as i64)
+    }
+}
+
+fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    loop {
+        let low = u8::try_from(value & 0x7f).unwrap_or_default();
+        value >>= 7;
+        if value == 0 {
+            return out.push(low);
+        }
+        out.push(low | 0x80);
+    }
+}
+
+fn put_tag(out: &mut Vec<u8>, number: u16, kind: u64) {
+    put_varint(out, u64::from(number) << 3 | kind);
+}
+
+/// Writes a number.
+#[expect(clippy::cast_sign_loss, reason = "protobuf's int64 is the two's complement of a varint")]
+pub(crate) fn int(out: &mut Vec<u8>, number: u16, value: i64) {
+    put_tag(out, number, 0);
+    put_varint(out, value as u64);
+}
+
+/// Writes a floating-point number.
+pub(super) fn double(out: &mut Vec<u8>, number: u16, value: f64) {
+    put_tag(out, number, 1);
+    out.extend_from_slice(&value.to_bits().to_le_bytes());
+}
+
+/// Writes bytes, a text or a message that is encoded already.
+pub(crate) fn bytes(out: &mut Vec<u8>, number: u16, value: &[u8]) {
+    put_tag(out, number, 2);
+    put_varint(out, value.len() as u64);
+    out.extend_from_slice(value);
+}
+
+/// Writes a message in place; its length is put before it when it is known.
+pub(crate) fn nested<R>(out: &mut Vec<u8>, number: u16, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+    put_tag(out, number, 2);
+    let start = out.len();
+    // One byte is enough for most messages; longer ones move.
+    out.push(0);
+    let result = write(out);
+    let length = out.len() - start - 1;
+    match (u8::try_from(length), out.get_mut(start)) {
+        (Ok(short @ 0..0x80), Some(byte)) => *byte = short,
+        _ => {
+            let mut bytes = Vec::with_capacity(5);
+            put_varint(&mut bytes, length as u64);
+            out.splice(start..=start, bytes);
+        }
+    }
+    result
+}

@@ -1,0 +1,20 @@
+//! Where the real clients lie that `cargo xtask clients` fetched.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+/// The kubectl versions that sessions run with; each is the name of a folder with a `kubectl` in it.
+pub const KUBECTLS: [&str; 2] = ["kubectl-1.32", "kubectl-1.35"];
+
+/// The folder with the program `kubectl` of that version.
+///
+/// # Errors
+/// If it has not been fetched; the message says how.
+pub fn folder(name: &str) -> Result<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.cache/clients").join(name);
+    if !folder.join("kubectl").is_file() {
+        bail!("{} is missing in {}; run `cargo xtask clients`", name, folder.display());
+    }
+    Ok(folder.canonicalize()?)
+}

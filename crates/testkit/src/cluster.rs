@@ -1,0 +1,182 @@
+//! A throw-away cluster: the real binary, in a folder and a network namespace that exist for one test.
+//!
+//! The namespace has `lo` and a bridge with 192.0.2.1/24 (RFC 5737), no default route and no neighbour: no packet
+//! can leave. Commands enter it with `nsenter --net=`, which leaves `/sys` and the cgroups as they are.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use anyhow::{Context, Result, bail};
+use sys::netns::NetNs;
+use tempfile::TempDir;
+
+use crate::leftovers::{self, Noted};
+
+/// The Node's address inside the namespace.
+pub const NODE_IP: &str = "192.0.2.1";
+/// The Node's name.
+pub const NODE_NAME: &str = "test";
+const HOST_LINK: &str = "host0";
+/// Any one command gets this long.
+const COMMAND_SECONDS_MAX: &str = "120";
+const LOG_LINES: usize = 60;
+
+/// A cluster, from nothing to nothing; removed when dropped.
+#[derive(Debug)]
+pub struct Cluster {
+    knarr: PathBuf,
+    namespace: NetNs,
+    folder: TempDir,
+    noted: Noted,
+}
+
+impl Cluster {
+    /// Makes the folder and the namespace; nothing runs yet. `knarr` is the binary, `CARGO_BIN_EXE_knarr`.
+    ///
+    /// # Errors
+    /// If not root, or the namespace cannot be made.
+    pub fn new(knarr: &str) -> Result<Self> {
+        if !nix::unistd::geteuid().is_root() {
+            bail!("whole-cluster tests make network namespaces: run them as root");
+        }
+        // The control plane's unprivileged user must be able to reach its folder.
+        let everyone_may_enter = std::fs::Permissions::from_mode(0o755);
+        let folder = tempfile::Builder::new().prefix("knarr-").permissions(everyone_may_enter).tempdir()?;
+        let namespace = NetNs::anonymous()?;
+        namespace.run(|| {
+            let mut route = sys::netlink::Route::open()?;
+            route.create_bridge(HOST_LINK)?;
+            let link = route.index(HOST_LINK)?;
+            let ip = std::net::Ipv4Addr::new(192, 0, 2, 1).into();
+            route.add_address(sys::netlink::Address { link, ip, prefix: 24 })?;
+            route.set_up(HOST_LINK)
+        })?;
+        Ok(Self { knarr: knarr.into(), namespace, folder, noted: Noted::default() })
+    }
+
+    /// The cluster's data directory.
+    #[must_use]
+    pub fn data_dir(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// A folder for the test's own files; gone with the cluster.
+    #[must_use]
+    pub fn scratch(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The administrator's kubeconfig.
+    #[must_use]
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.data_dir().join("admin.kubeconfig")
+    }
+
+    /// A command inside the namespace, ended when it takes too long.
+    #[must_use]
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let namespace =
+            format!("--net=/proc/{}/fd/{}", std::process::id(), self.namespace.as_fd().as_raw_fd());
+        let mut command = Command::new("nsenter");
+        command.args([&namespace, "timeout", "--kill-after=2", COMMAND_SECONDS_MAX]).arg(program);
+        command.current_dir(self.folder.path()).stdin(Stdio::null());
+        command.env("KUBECONFIG", self.kubeconfig()).env("HOME", self.folder.path());
+        command.env("DATA_DIR", self.data_dir()).env("KNARR", &self.knarr);
+        command
+    }
+
+    /// Runs `knarr` with these arguments and this cluster's `--data-dir`; returns what it printed.
+    ///
+    /// # Errors
+    /// If it fails; the message has its output and the end of the cluster's log.
+    pub fn knarr(&mut self, arguments: &[&str]) -> Result<String> {
+        self.noted.note(&self.data_dir());
+        let output =
+            self.command(&self.knarr).args(arguments).arg("--data-dir").arg(self.data_dir()).output()?;
+        if !output.status.success() {
+            bail!("`knarr {}` failed: {}\n{}", arguments.join(" "), text(&output), self.log_tail());
+        }
+        self.noted.note(&self.data_dir());
+        Ok(text(&output))
+    }
+
+    /// Starts the cluster; returns when a Pod can run and DNS answers.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn up(&mut self) -> Result<()> {
+        self.knarr(&["up", "--node-ip", NODE_IP, "--node-name", NODE_NAME]).map(drop)
+    }
+
+    /// Imports an image with busybox under `name`; the cluster need not run.
+    ///
+    /// # Errors
+    /// If there is no busybox on this machine.
+    pub fn import_busybox(&mut self, name: &str) -> Result<()> {
+        let tar = crate::image::busybox(self.folder.path())?;
+        let tar = tar.to_str().context("the folder's name is not UTF-8")?;
+        self.knarr(&["image", "import", tar, "--name", name]).map(drop)
+    }
+
+    /// Process ids of knarr's own processes whose name starts with `name`: `knarr control-plane`, `knarr node`,
+    /// or for the supervisor the binary's path.
+    #[must_use]
+    pub fn processes(&self, name: &str) -> Vec<i32> {
+        let of_cluster = leftovers::processes(&self.data_dir());
+        of_cluster
+            .filter(|(_, command)| command.starts_with(name))
+            .filter_map(|(pid, _)| pid.parse().ok())
+            .collect()
+    }
+
+    /// The end of the cluster's log, for people.
+    #[must_use]
+    pub fn log_tail(&self) -> String {
+        let log = std::fs::read_to_string(self.data_dir().join("knarr.log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        let tail = lines.get(lines.len().saturating_sub(LOG_LINES)..).unwrap_or_default();
+        format!("the last lines of the cluster's log ({} in all):\n  {}", lines.len(), tail.join("\n  "))
+    }
+
+    /// Removes the cluster with `knarr reset` and looks whether anything is left.
+    ///
+    /// # Errors
+    /// If something is.
+    pub fn remove(mut self) -> Result<()> {
+        self.reset()
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        if self.data_dir().exists() {
+            self.knarr(&["reset", "--yes"])?;
+        }
+        let left = leftovers::look(&self.data_dir(), &self.namespace, HOST_LINK, &self.noted)?;
+        if !left.is_empty() {
+            bail!("`knarr reset` left something behind:\n  {}", left.join("\n  "));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.log_tail());
+        }
+        let removed = self.reset();
+        match removed {
+            Ok(()) => {}
+            Err(error) if std::thread::panicking() => eprintln!("and then: {error:#}"),
+            #[expect(clippy::panic, reason = "a test that leaves something behind has failed")]
+            Err(error) => panic!("{error:#}"),
+        }
+    }
+}
+
+/// Everything that a command printed.
+#[must_use]
+pub fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}

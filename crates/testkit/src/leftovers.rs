@@ -1,0 +1,86 @@
+//! What of a cluster can be seen on this machine, looked at from outside: the test's own proof that `knarr reset`
+//! leaves nothing. Knows no name that knarr gives; what a running cluster holds is noted and looked for afterwards.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use anyhow::Result;
+use sys::netns::NetNs;
+
+/// The cgroups of a cluster's processes while it ran.
+#[derive(Debug, Default)]
+pub(crate) struct Noted {
+    cgroups: BTreeSet<String>,
+}
+
+impl Noted {
+    /// Notes the cgroups of the cluster's processes; the test's own are not the cluster's.
+    pub(crate) fn note(&mut self, data_dir: &Path) {
+        let own: BTreeSet<String> = cgroups_of("self").collect();
+        for (pid, _) in processes(data_dir) {
+            self.cgroups.extend(cgroups_of(&pid).filter(|path| !own.contains(path)));
+        }
+    }
+}
+
+/// Everything of the cluster that is still there: one line each.
+///
+/// # Errors
+/// If the machine cannot be asked.
+pub(crate) fn look(
+    data_dir: &Path,
+    namespace: &NetNs,
+    host_link: &str,
+    noted: &Noted,
+) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    found.extend(processes(data_dir).map(|(pid, command)| format!("process {pid} ({command})")));
+    for mount in sys::mount::mounts()? {
+        if mount.target.starts_with(data_dir) {
+            found.push(format!("mount {}", mount.target.display()));
+        }
+    }
+    for link in namespace.run(|| sys::netlink::Route::open()?.links())? {
+        if link.name != "lo" && link.name != host_link {
+            found.push(format!("link {}", link.name));
+        }
+    }
+    for table in namespace.run(sys::nftables::table_names)? {
+        found.push(format!("nft table {table}"));
+    }
+    let still_there = noted.cgroups.iter().filter(|path| Path::new(path).exists());
+    found.extend(still_there.map(|path| format!("cgroup {path}")));
+    if data_dir.exists() {
+        found.push(format!("files in {}", data_dir.display()));
+    }
+    Ok(found)
+}
+
+/// Processes whose command line names the data directory, apart from ourselves.
+pub(crate) fn processes(data_dir: &Path) -> impl Iterator<Item = (String, String)> + use<> {
+    let wanted = data_dir.as_os_str().as_encoded_bytes().to_vec();
+    let own = std::process::id().to_string();
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(move |entry| {
+        let pid = entry.file_name().into_string().ok().filter(|name| name.parse::<u32>().is_ok())?;
+        let command = std::fs::read(entry.path().join("cmdline")).ok()?;
+        let names_it = command.windows(wanted.len()).any(|part| part == wanted);
+        (names_it && pid != own)
+            .then(|| (pid, String::from_utf8_lossy(&command).replace('\0', " ").trim().to_owned()))
+    })
+}
+
+/// The cgroups of a process, as folders.
+fn cgroups_of(pid: &str) -> impl Iterator<Item = String> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    let folders = text.lines().filter_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (fields.next()?, fields.next()?);
+        let hierarchy = controllers.trim_start_matches("name=");
+        Some(match hierarchy {
+            "" => format!("/sys/fs/cgroup{path}"),
+            _ => format!("/sys/fs/cgroup/{hierarchy}{path}"),
+        })
+    });
+    folders.collect::<Vec<_>>().into_iter()
+}

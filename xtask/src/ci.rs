@@ -1,0 +1,57 @@
+//! What CI runs, and what anyone runs before a commit: `cargo xtask ci`.
+//!
+//! Installs what the tests need from Debian's packages when it is missing, then formats, lints, tidies and tests.
+//! The whole-cluster tests run the real binary with real clients, as root, in network namespaces of their own.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// Program, and the Debian package that has it.
+const NEEDED: &[(&str, &str)] = &[
+    ("busybox", "busybox-static"),
+    ("nsenter", "util-linux"),
+    ("script", "bsdutils"),
+    ("curl", "curl"),
+    ("npm", "npm"),
+    ("unzip", "unzip"),
+];
+
+pub(crate) fn run() -> Result<()> {
+    install_needed()?;
+    step("cargo", &["fmt", "--all", "--check"])?;
+    crate::tidy::run()?;
+    step("cargo", &["clippy", "--workspace", "--all-targets", "--quiet"])?;
+    step("cargo", &["test", "--workspace", "--quiet"])?;
+    step("cargo", &["run", "--release", "--quiet", "--", "demo"])
+}
+
+fn install_needed() -> Result<()> {
+    let missing: Vec<&str> =
+        NEEDED.iter().filter(|(program, _)| !has(program)).map(|(_, package)| *package).collect();
+    if !missing.is_empty() {
+        step("apt-get", &["update", "--quiet"])?;
+        let mut arguments = vec!["install", "--yes", "--quiet", "--no-install-recommends"];
+        arguments.extend(missing);
+        step("apt-get", &arguments)?;
+    }
+    crate::clients::run()
+}
+
+fn has(program: &str) -> bool {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&paths).any(|folder| folder.join(program).is_file())
+}
+
+fn step(program: &str, arguments: &[&str]) -> Result<()> {
+    eprintln!("ci: {program} {}", arguments.join(" "));
+    let status = Command::new(program)
+        .args(arguments)
+        .current_dir(crate::tidy::root()?)
+        .status()
+        .with_context(|| format!("run {program}"))?;
+    if !status.success() {
+        bail!("`{program} {}` failed", arguments.join(" "));
+    }
+    Ok(())
+}
