@@ -56,7 +56,7 @@ async fn run(settings: &Settings) -> Result<()> {
     let informers = informers_as("system:kube-controller-manager");
     let engine = Engine::new(informers, "controllermanager");
     for controller in controllers::all() {
-        let account = format!("system:serviceaccount:kube-system:{}", controller.name);
+        let account = format!("system:serviceaccount:kube-system:{}", account_of(controller.name));
         let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system"];
         engine.start_as(*controller, client_as(&server, &account, &groups));
     }
@@ -68,6 +68,19 @@ async fn run(settings: &Settings) -> Result<()> {
     tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
     tasks.stop_and_wait().await;
     Ok(())
+}
+
+/// The ServiceAccount that upstream gives a controller. Source: `app.NewControllerInitializers`.
+fn account_of(controller: &'static str) -> &'static str {
+    match controller {
+        "endpoints-controller" => "endpoint-controller",
+        "garbage-collector-controller" => "generic-garbage-collector",
+        "node-lifecycle-controller" | "taint-eviction-controller" => "node-controller",
+        "pod-garbage-collector-controller" => "pod-garbage-collector",
+        "root-ca-certificate-publisher-controller" => "root-ca-cert-publisher",
+        "serviceaccount-controller" => "service-account-controller",
+        same => same,
+    }
 }
 
 /// Starts every controller with the identity of `informers`: for `knarr controller-manager`.
