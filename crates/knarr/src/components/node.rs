@@ -139,10 +139,9 @@ async fn start_proxy(
     Ok(())
 }
 
-/// Puts the cluster's DNS address on the loopback interface and listens there.
+/// Listens on the cluster's DNS address, which the proxy has put on its own link.
 async fn start_dns(informers: &Informers, settings: &Settings, tasks: &Tasks) -> Result<()> {
     let ip = settings.args.cluster_dns;
-    tokio::task::spawn_blocking(move || own_address(ip)).await??;
     let config = dns::Config {
         bind: vec![SocketAddr::new(ip, 53)],
         domain: settings.args.cluster_domain.clone(),
@@ -160,15 +159,6 @@ async fn start_dns(informers: &Informers, settings: &Settings, tasks: &Tasks) ->
 fn reverse_cidr(text: &str) -> Result<(IpAddr, u8)> {
     let (address, bits) = parse_cidr(text)?;
     Ok((address.into(), bits))
-}
-
-fn own_address(ip: IpAddr) -> Result<()> {
-    let mut route = sys::netlink::Route::open()?;
-    let link = route.index("lo")?;
-    if !route.addresses()?.iter().any(|address| address.ip == ip) {
-        route.add_address(sys::netlink::Address { link, ip, prefix: 32 })?;
-    }
-    Ok(())
 }
 
 fn kubelet_config(place: &Place, layout: &Layout, server: Option<kubelet::ServerConfig>) -> kubelet::Config {
