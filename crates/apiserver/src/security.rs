@@ -317,11 +317,6 @@ pub fn attributes(info: &RequestInfo) -> Attributes {
             ..Attributes::default()
         };
     };
-    let field_selector = info.query.get("fieldSelector").unwrap_or_default().to_owned();
-    // Upstream's RequestInfo: a list or watch that selects one name asks for that object.
-    let selected = field_selector.split(',').find_map(|term| term.strip_prefix("metadata.name="));
-    let is_many = matches!(resource.verb.as_str(), "list" | "watch" | "deletecollection");
-    let name = selected.map(|name| name.trim_start_matches('=').to_owned()).filter(|_| is_many);
     Attributes {
         verb: resource.verb.as_str().to_owned(),
         group: resource.group.clone(),
@@ -333,13 +328,9 @@ pub fn attributes(info: &RequestInfo) -> Attributes {
         } else {
             resource.namespace.clone()
         },
-<<<<<<< HEAD
         name: selected_name(info).unwrap_or_else(|| resource.name.clone()),
-=======
-        name: name.unwrap_or_else(|| resource.name.clone()),
->>>>>>> kubelet
         path: info.path.clone(),
-        field_selector,
+        field_selector: info.query.get("fieldSelector").unwrap_or_default().to_owned(),
         is_resource: true,
     }
 }
