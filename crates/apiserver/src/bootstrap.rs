@@ -210,11 +210,6 @@ pub fn system_user() -> UserInfo {
     }
 }
 
-/// Keeps what must follow other objects level with them, for ever.
-pub async fn follow(api: &Api) {
-    rbac::aggregate(api).await;
-}
-
 /// Waits for bootstrap to succeed, with backoff, and says so once.
 pub async fn run_until_done(api: &Api) {
     let mut backoff =

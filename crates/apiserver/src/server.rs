@@ -124,7 +124,6 @@ pub async fn start(
     let bootstrap = Arc::clone(&api);
     tasks.spawn("bootstrap", async move {
         crate::bootstrap::run_until_done(&bootstrap).await;
-        crate::bootstrap::follow(&bootstrap).await;
     });
     let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
     if let (Some(listener), Some(acceptor)) = (listener, acceptor) {

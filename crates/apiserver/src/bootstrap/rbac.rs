@@ -3,8 +3,7 @@
 //! Rules and subjects that administrators added stay.
 
 use auth::bootstrap as defaults;
-use auth::rbac::aggregated_rules;
-use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Subject};
+use k8s_openapi::api::rbac::v1::{PolicyRule, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use machinery::metadata::{self, Metadata};
 use serde::Serialize;
@@ -12,7 +11,6 @@ use serde_json::{Value, json};
 
 use super::{ensure, request};
 use crate::api::Api;
-use crate::kinds::Kind;
 use crate::request_info::Verb;
 use crate::status::{Error, Result};
 use crate::verbs::update::{Part, change};
@@ -60,48 +58,6 @@ fn span_reporters() -> [Wanted; 2] {
             }),
         ),
     ]
-}
-
-/// Keeps the rules of ClusterRoles that aggregate others level with them, for ever.
-///
-/// Source: the ClusterRole aggregation controller, which must work before any controller may.
-pub(super) async fn aggregate(api: &Api) {
-    let Some(kind) = Kind::find(GROUP, "v1", "clusterroles") else { return };
-    let cache = kind.cache(api);
-    let mut watcher = cache.watch(api.cache.revision());
-    loop {
-        let listing = cache.list(kind.row().storage_prefix, watcher.cursor());
-        let roles: Vec<ClusterRole> =
-            listing.objects.iter().filter_map(|object| serde_json::from_slice(&object.json).ok()).collect();
-        for role in &roles {
-            let Some(rules) = aggregated_rules(role, &roles) else { continue };
-            if role.rules.as_deref().unwrap_or_default() != rules {
-                set_rules(api, role, &rules).await;
-            }
-        }
-        if watcher.next().await.is_err() {
-            watcher = cache.watch(api.cache.revision());
-        }
-    }
-}
-
-async fn set_rules(api: &Api, role: &ClusterRole, rules: &[PolicyRule]) {
-    let name = role.metadata.name.clone().unwrap_or_default();
-    let object = json!({"metadata": {"name": name}});
-    let Some((request, _)) = request(api, (GROUP, "v1", "clusterroles"), "", object, Verb::Update) else {
-        return;
-    };
-    let changed = change(api, &request, Part::Object, |old| {
-        let mut new = old.clone();
-        metadata::remove(&mut new, "resourceVersion");
-        if let Some(map) = new.as_object_mut() {
-            map.insert("rules".to_owned(), json!(rules));
-        }
-        Ok(new)
-    });
-    if let Err(error) = changed.await {
-        tracing::warn!(name, %error, "cannot aggregate the rules of a ClusterRole");
-    }
 }
 
 fn add<K: Serialize>(all: &mut Vec<Wanted>, resource: &'static str, objects: Vec<K>) -> Result<()> {

@@ -483,3 +483,65 @@ fn replica_sets_are_adopted_and_released_by_their_labels() {
     "#]],
     );
 }
+
+/// The Progressing and ReplicaFailure conditions that are written, as `type status reason: message`.
+fn check_conditions(spec: &str, known: &str, set_status: &str, expect: &Expect) {
+    let set = replica_set("one", "v1", 1, 1, set_status, &numbered(1, 1, 2));
+    let status =
+        format!("status: {{observedGeneration: 2, replicas: 1, updatedReplicas: 1, conditions: [{known}]}}");
+    let deployment = format!("spec: {{SPEC, replicas: 1, {spec} {}}}, {status}", template("v1"));
+    let plan = plan(&snapshot(&deployment, &[&set]), noon());
+    let written = plan.actions().find_map(|action| match action {
+        Action::Request(request) if request.subresource == "status" => {
+            Some(request.body["status"]["conditions"].clone())
+        }
+        _ => None,
+    });
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let conditions = written.unwrap_or_default();
+    let lines =
+        conditions.as_array().into_iter().flatten().filter(|condition| condition["type"] != "Available").map(
+            |condition| {
+                let (type_, status) = (text(&condition["type"]), text(&condition["status"]));
+                format!("{type_} {status} {}: {}\n", text(&condition["reason"]), text(&condition["message"]))
+            },
+        );
+    expect.assert_eq(&lines.collect::<String>());
+}
+
+#[test]
+fn pausing_and_resuming_are_said() {
+    let going = "{type: Progressing, status: 'True', reason: ReplicaSetUpdated, lastUpdateTime: '2026-01-01T11:59:00Z'}";
+    check_conditions(
+        "paused: true,",
+        going,
+        "replicas: 1",
+        &expect![[r#"
+        Progressing Unknown DeploymentPaused: Deployment is paused
+    "#]],
+    );
+    let paused = going.replace("ReplicaSetUpdated", "DeploymentPaused");
+    check_conditions(
+        "",
+        &paused,
+        "replicas: 1",
+        &expect![[r#"
+        Progressing Unknown DeploymentResumed: Deployment is resumed
+    "#]],
+    );
+}
+
+#[test]
+fn what_keeps_a_replica_set_from_making_pods_is_passed_on() {
+    let failing = "replicas: 1, conditions: [{type: ReplicaFailure, status: 'True', reason: FailedCreate, message: no quota}]";
+    let known = "{type: Progressing, status: 'True', reason: ReplicaSetUpdated, lastUpdateTime: '2026-01-01T11:59:00Z'}";
+    check_conditions(
+        "",
+        known,
+        failing,
+        &expect![[r#"
+        Progressing True ReplicaSetUpdated: 
+        ReplicaFailure True FailedCreate: no quota
+    "#]],
+    );
+}

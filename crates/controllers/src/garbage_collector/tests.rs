@@ -49,12 +49,17 @@ fn what_has_lost_its_owner_goes() {
 
 #[test]
 fn the_server_is_asked_for_an_owner_that_was_not_seen() {
-    check(&owned(&[("d1", true)]), &[Owner::NotSeen], &[], &expect![[r#"
+    check(
+        &owned(&[("d1", true)]),
+        &[Owner::NotSeen],
+        &[],
+        &expect![[r#"
         step
           require no deployments d1
         step
           delete replicasets web
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
