@@ -93,11 +93,9 @@ fn clause(text: &str) -> Option<Accept> {
 /// 415 for anything else.
 pub fn content_format(headers: &HeaderMap) -> Result<Format> {
     match media_type(headers) {
-        "" | "*/*" | JSON | "text/plain" => Ok(Format::Json),
+        "" | "*/*" | JSON => Ok(Format::Json),
         YAML | "application/x-yaml" | "text/yaml" | "application/vnd.kubernetes.yaml" => Ok(Format::Yaml),
         PROTOBUF => Ok(Format::Protobuf),
-        // What curl -d sends.
-        "application/x-www-form-urlencoded" => Ok(Format::Json),
         _ => Err(Error::unsupported_media_type(&format!("{JSON}, {YAML}, {PROTOBUF}"))),
     }
 }

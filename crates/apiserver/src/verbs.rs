@@ -146,7 +146,12 @@ pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
     if !request.resource.subresource.is_empty() {
         return subresources::run(api, request).await;
     }
-    if !request.kind.has_verb(request.resource.verb) {
+    let (verb, is_collection) = (request.resource.verb, request.resource.name.is_empty());
+    let needs_name = matches!(verb, Verb::Update | Verb::Patch);
+    if !request.kind.has_verb(verb)
+        || (needs_name && is_collection)
+        || (verb == Verb::Create && !is_collection)
+    {
         return Err(Error::method_not_allowed());
     }
     match request.resource.verb {

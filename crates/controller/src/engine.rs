@@ -129,7 +129,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine that writes through the informers' client; `component` is the source of its events.
+    /// An engine that writes through the informers' client; `component` is the source of its events
+    /// that no controller records.
     pub fn new(informers: Informers, component: &'static str) -> Self {
         let recorder = Recorder::start(&informers, component);
         Self { informers, recorder }
@@ -145,7 +146,8 @@ impl Engine {
     pub fn start_as(&self, controller: Controller, client: kube::Client) {
         let queue = Arc::new(WorkQueue::new());
         let informers = self.informers.clone();
-        let executor = Executor::new(informers.clone(), client, self.recorder.clone());
+        let recorder = self.recorder.of(controller.name);
+        let executor = Executor::new(informers.clone(), client, recorder);
         let tasks = informers.tasks().clone();
         self.informers.tasks().spawn(controller.name, async move {
             let mut synced = Vec::new();

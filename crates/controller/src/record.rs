@@ -24,11 +24,19 @@ const REMEMBERED_MAX: usize = 4096;
 /// Takes events and writes them in the background. Cloning shares it.
 #[derive(Clone)]
 pub struct Recorder {
-    queue: mpsc::Sender<(EventAction, u64)>,
+    queue: mpsc::Sender<Recorded>,
+    component: &'static str,
+}
+
+struct Recorded {
+    event: EventAction,
+    component: &'static str,
+    woken_by: u64,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Same {
+    component: &'static str,
     uid: String,
     key: String,
     event_type: &'static str,
@@ -45,7 +53,6 @@ struct Written {
 
 struct Writer {
     informers: Informers,
-    component: &'static str,
     remembered: HashMap<Same, Written>,
 }
 
@@ -53,13 +60,19 @@ impl Recorder {
     /// A recorder whose events come from `component`.
     pub fn start(informers: &Informers, component: &'static str) -> Self {
         let (queue, mut events) = mpsc::channel(QUEUE_MAX);
-        let mut writer = Writer { informers: informers.clone(), component, remembered: HashMap::new() };
+        let mut writer = Writer { informers: informers.clone(), remembered: HashMap::new() };
         informers.tasks().spawn("event recorder", async move {
-            while let Some((event, woken_by)) = events.recv().await {
-                cause::with(woken_by, writer.write(event)).await;
+            while let Some(Recorded { event, component, woken_by }) = events.recv().await {
+                cause::with(woken_by, writer.write(event, component)).await;
             }
         });
-        Self { queue }
+        Self { queue, component }
+    }
+
+    /// The same recorder for another component of this process.
+    #[must_use]
+    pub fn of(&self, component: &'static str) -> Self {
+        Self { queue: self.queue.clone(), component }
     }
 
     /// Records an event about the referenced object.
@@ -68,16 +81,19 @@ impl Recorder {
     }
 
     pub(crate) fn record(&self, event: EventAction) {
-        if let Err(error) = self.queue.try_send((event, cause::current().unwrap_or(0))) {
+        let woken_by = cause::current().unwrap_or(0);
+        let recorded = Recorded { event, component: self.component, woken_by };
+        if let Err(error) = self.queue.try_send(recorded) {
             tracing::warn!(%error, "an event was dropped");
         }
     }
 }
 
 impl Writer {
-    async fn write(&mut self, event: EventAction) {
+    async fn write(&mut self, event: EventAction, component: &'static str) {
         let now = self.informers.clock().now();
         let same = Same {
+            component,
             uid: event.regarding.uid.clone().unwrap_or_default(),
             key: format!("{:?}/{:?}", event.regarding.namespace, event.regarding.name),
             event_type: event.event_type.as_str(),
@@ -92,7 +108,7 @@ impl Writer {
                 return;
             }
         }
-        let (request, written) = self.create_request(&event, now);
+        let (request, written) = self.create_request(&event, component, now);
         if self.send(request).await {
             if self.remembered.len() >= REMEMBERED_MAX {
                 self.remembered.clear();
@@ -104,6 +120,7 @@ impl Writer {
     fn create_request(
         &self,
         event: &EventAction,
+        component: &str,
         now: Timestamp,
     ) -> (Result<Request<Body>, http::Error>, Written) {
         let object = event.regarding.name.as_deref().unwrap_or_default();
@@ -118,8 +135,8 @@ impl Writer {
             "type": event.event_type.as_str(),
             "reason": event.reason,
             "message": event.message,
-            "source": { "component": self.component },
-            "reportingComponent": self.component,
+            "source": { "component": component },
+            "reportingComponent": component,
             "firstTimestamp": at,
             "lastTimestamp": at,
             "count": 1,
