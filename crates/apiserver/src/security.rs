@@ -328,11 +328,21 @@ pub fn attributes(info: &RequestInfo) -> Attributes {
         } else {
             resource.namespace.clone()
         },
-        name: resource.name.clone(),
+        name: selected_name(info).unwrap_or_else(|| resource.name.clone()),
         path: info.path.clone(),
         field_selector: info.query.get("fieldSelector").unwrap_or_default().to_owned(),
         is_resource: true,
     }
+}
+
+/// A list of the one object that `fieldSelector=metadata.name=` names is a request for that object.
+fn selected_name(info: &RequestInfo) -> Option<String> {
+    let resource = info.resource.as_ref().filter(|resource| resource.name.is_empty())?;
+    if !matches!(resource.verb.as_str(), "list" | "watch" | "deletecollection") {
+        return None;
+    }
+    let selector = machinery::fields::Selector::parse(info.query.get("fieldSelector")?).ok()?;
+    selector.required("metadata.name").map(str::to_owned)
 }
 
 /// Upstream's 403.

@@ -82,7 +82,8 @@ struct Step {
 impl Printer {
     /// Lines for the steps that were not there before, in order of time.
     pub fn lines(&mut self, chain: &Chain) -> Vec<String> {
-        let mut steps: Vec<Step> = chain.commits.iter().filter(|commit| !is_event(commit)).map(step_of_commit).collect();
+        let mut steps: Vec<Step> =
+            chain.commits.iter().filter(|commit| !is_event(commit)).map(step_of_commit).collect();
         steps.extend(chain.spans.iter().map(step_of_span));
         steps.retain(|step| !self.printed.contains(&step.id));
         steps.sort_by_key(|step| step.start_us);
@@ -102,7 +103,8 @@ fn is_event(commit: &Commit) -> bool {
 
 fn step_of_commit(commit: &Commit) -> Step {
     let verb = if commit.is_deletion { "delete" } else { commit.verb.as_str() };
-    let subresource = if commit.subresource.is_empty() { String::new() } else { format!("/{}", commit.subresource) };
+    let subresource =
+        if commit.subresource.is_empty() { String::new() } else { format!("/{}", commit.subresource) };
     Step {
         start_us: commit.at_us,
         took_us: commit.committed_us - commit.at_us,
@@ -166,9 +168,20 @@ mod tests {
             end_us: 1_004_600,
             ..Span::default()
         };
-        let bind = Commit { revision: 10, parent: 9, key: "pods/default/web-1".into(), verb: "create".into(), subresource: "binding".into(), component: "scheduler".into(), at_us: 1_004_700, committed_us: 1_005_000, ..Commit::default() };
+        let bind = Commit {
+            revision: 10,
+            parent: 9,
+            key: "pods/default/web-1".into(),
+            verb: "create".into(),
+            subresource: "binding".into(),
+            component: "scheduler".into(),
+            at_us: 1_004_700,
+            committed_us: 1_005_000,
+            ..Commit::default()
+        };
         let mut printer = Printer::default();
-        let mut lines = printer.lines(&Chain { commits: vec![create.clone(), bind.clone()], spans: vec![span.clone()] });
+        let mut lines =
+            printer.lines(&Chain { commits: vec![create.clone(), bind.clone()], spans: vec![span.clone()] });
         lines.extend(printer.lines(&Chain { commits: vec![create, bind], spans: vec![span] }));
         expect![[r#"
               +     0.0 ms      1.2 ms  kubectl                  create deployments/default/web  (revision 7)

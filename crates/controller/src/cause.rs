@@ -1,13 +1,14 @@
 //! What caused a request: the revision of the object whose change woke the component that makes it.
 //!
-//! The cause travels with the task ([`with`]) and is put on every request as [`CAUSE_HEADER`] by [`CauseLayer`],
+//! The cause travels with the task ([`with`]) and is put on every request as [`CAUSE_HEADER`] by [`stamp`],
 //! so that no controller has to carry it.
 
 use std::future::Future;
-use std::task::{Context, Poll};
 
 use http::{HeaderValue, Request};
-use tower::{Layer, Service};
+use serde::de::DeserializeOwned;
+
+use crate::plan::ApiRequest;
 
 /// The request header that carries the cause: a decimal revision.
 pub const CAUSE_HEADER: &str = "knarr-cause";
@@ -26,40 +27,24 @@ pub fn current() -> Option<u64> {
     CAUSE.try_with(|revision| *revision).ok().filter(|revision| *revision != 0)
 }
 
-/// Puts the current cause on requests.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct CauseLayer;
-
-impl<S> Layer<S> for CauseLayer {
-    type Service = CauseService<S>;
-
-    fn layer(&self, inner: S) -> CauseService<S> {
-        CauseService { inner }
+/// Puts the current cause on a request.
+///
+/// To be done where the request is made: `kube::Client` hands requests to a task of its own, which has no cause.
+pub fn stamp<B>(mut request: Request<B>) -> Request<B> {
+    if let Some(revision) = current() {
+        request.headers_mut().insert(CAUSE_HEADER, HeaderValue::from(revision));
     }
+    request
 }
 
-/// See [`CauseLayer`].
-#[derive(Clone, Debug)]
-pub struct CauseService<S> {
-    inner: S,
-}
-
-impl<S, B> Service<Request<B>> for CauseService<S>
-where
-    S: Service<Request<B>>,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = S::Future;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, mut request: Request<B>) -> S::Future {
-        if let Some(revision) = current() {
-            request.headers_mut().insert(CAUSE_HEADER, HeaderValue::from(revision));
-        }
-        self.inner.call(request)
-    }
+/// Sends one planned request with the current cause, and reads the answer.
+///
+/// # Errors
+/// What the API server answered, or why it could not be asked.
+pub async fn send<K: DeserializeOwned>(
+    client: &kube::Client,
+    request: &ApiRequest,
+) -> Result<K, kube::Error> {
+    let http = request.to_http().map_err(kube::Error::HttpError)?;
+    client.request(stamp(http)).await
 }

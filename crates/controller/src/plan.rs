@@ -212,12 +212,7 @@ impl Action {
         subresource: &'static str,
         patch: Patch,
     ) -> Self {
-        let (content_type, body) = match patch {
-            Patch::Merge(body) => ("application/merge-patch+json", body),
-            Patch::Strategic(body) => ("application/strategic-merge-patch+json", body),
-            Patch::Json(body) => ("application/json-patch+json", body),
-        };
-        Self::request(Verb::Patch(content_type), resource, namespace, name, subresource, body)
+        Self::Request(Box::new(ApiRequest::patch(resource, namespace, name, subresource, patch)))
     }
 
     /// Deletes an object, but only the one with `uid` if given.
@@ -240,17 +235,7 @@ impl Action {
         propagation: Propagation,
         grace_period_seconds: Option<i64>,
     ) -> Self {
-        let mut body = json!({
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            "propagationPolicy": propagation.as_str(),
-        });
-        if let Some(uid) = uid {
-            body["preconditions"] = json!({ "uid": uid });
-        }
-        if let Some(seconds) = grace_period_seconds {
-            body["gracePeriodSeconds"] = json!(seconds);
-        }
+        let body = delete_options(uid, propagation, grace_period_seconds);
         Self::request(Verb::Delete, resource, namespace, name, "", body)
     }
 
@@ -310,9 +295,23 @@ impl Action {
         subresource: &'static str,
         body: Value,
     ) -> Self {
-        let (namespace, name) = (namespace.to_owned(), name.to_owned());
-        Self::Request(Box::new(ApiRequest { verb, resource, namespace, name, subresource, body }))
+        Self::Request(Box::new(ApiRequest::new(verb, resource, (namespace, name, subresource), body)))
     }
+}
+
+fn delete_options(uid: Option<&str>, propagation: Propagation, grace_period_seconds: Option<i64>) -> Value {
+    let mut options = json!({
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "propagationPolicy": propagation.as_str(),
+    });
+    if let Some(uid) = uid {
+        options["preconditions"] = json!({ "uid": uid });
+    }
+    if let Some(seconds) = grace_period_seconds {
+        options["gracePeriodSeconds"] = json!(seconds);
+    }
+    options
 }
 
 fn replace_failure(value: &mut Value, message: &str) {
@@ -325,6 +324,47 @@ fn replace_failure(value: &mut Value, message: &str) {
 }
 
 impl ApiRequest {
+    /// Patches an object's status.
+    pub fn patch_status<K: Object>(namespace: &str, name: &str, patch: Patch) -> Self {
+        Self::patch(ResourceRef::of::<K>(), namespace, name, "status", patch)
+    }
+
+    /// Deletes an object, but only the one with `uid` if given.
+    pub fn delete<K: Object>(
+        namespace: &str,
+        name: &str,
+        uid: Option<&str>,
+        propagation: Propagation,
+        grace_period_seconds: Option<i64>,
+    ) -> Self {
+        let body = delete_options(uid, propagation, grace_period_seconds);
+        Self::new(Verb::Delete, ResourceRef::of::<K>(), (namespace, name, ""), body)
+    }
+
+    fn patch(
+        resource: ResourceRef,
+        namespace: &str,
+        name: &str,
+        subresource: &'static str,
+        patch: Patch,
+    ) -> Self {
+        let (content_type, body) = match patch {
+            Patch::Merge(body) => ("application/merge-patch+json", body),
+            Patch::Strategic(body) => ("application/strategic-merge-patch+json", body),
+            Patch::Json(body) => ("application/json-patch+json", body),
+        };
+        Self::new(Verb::Patch(content_type), resource, (namespace, name, subresource), body)
+    }
+
+    fn new(
+        verb: Verb,
+        resource: ResourceRef,
+        (namespace, name, subresource): (&str, &str, &'static str),
+        body: Value,
+    ) -> Self {
+        Self { verb, resource, namespace: namespace.to_owned(), name: name.to_owned(), subresource, body }
+    }
+
     /// `namespace/name`.
     pub fn key(&self) -> String {
         key_of(Some(&self.namespace), &self.name)

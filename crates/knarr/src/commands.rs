@@ -1,12 +1,12 @@
 //! One module per command.
 
 pub(crate) mod demo;
-pub(crate) mod up;
 pub(crate) mod down;
+pub(crate) mod image;
+pub(crate) mod part;
 pub(crate) mod reset;
 pub(crate) mod server;
 pub(crate) mod status;
 pub(crate) mod trace;
-pub(crate) mod image;
-pub(crate) mod part;
+pub(crate) mod up;
 pub(crate) mod version;

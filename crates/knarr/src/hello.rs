@@ -1,12 +1,15 @@
 //! What the built-in image `knarr.local/hello` runs: an HTTP server that says which Pod answers.
 //!
-//! One thread and no runtime: it is also the smallest Pod there is.
+//! Two threads and no runtime: it is also the smallest Pod there is.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use nix::sys::signal::{SigSet, Signal};
+
+const SIGNAL_STACK_BYTES: usize = 64 << 10;
 const PORT: u16 = 8080;
 /// A request's head may be this long.
 const HEAD_BYTES_MAX: u64 = 16 << 10;
@@ -14,6 +17,10 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves until it is told to stop.
 pub(crate) fn serve() -> ExitCode {
+    if let Err(error) = end_on_sigterm() {
+        eprintln!("hello: cannot listen for SIGTERM: {error}");
+        return ExitCode::FAILURE;
+    }
     let listener = match TcpListener::bind(("0.0.0.0", PORT)) {
         Ok(listener) => listener,
         Err(error) => {
@@ -30,6 +37,19 @@ pub(crate) fn serve() -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+/// The first process of a container gets no default action: it must end itself.
+fn end_on_sigterm() -> std::io::Result<()> {
+    let mut terminate = SigSet::empty();
+    terminate.add(Signal::SIGTERM);
+    terminate.thread_block()?;
+    std::thread::Builder::new().stack_size(SIGNAL_STACK_BYTES).spawn(move || {
+        if terminate.wait().is_ok() {
+            std::process::exit(0);
+        }
+    })?;
+    Ok(())
 }
 
 fn answer(mut stream: TcpStream, pod: &str) -> std::io::Result<()> {

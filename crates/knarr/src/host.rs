@@ -26,7 +26,9 @@ pub(crate) fn check() -> Result<()> {
 pub(crate) fn check_port(address: IpAddr, port: u16) -> Result<()> {
     match std::net::TcpListener::bind((address, port)) {
         Ok(_) => Ok(()),
-        Err(error) => bail!("cannot listen on {address}:{port}: {error}; choose another with --https-listen-port"),
+        Err(error) => {
+            bail!("cannot listen on {address}:{port}: {error}; choose another with --https-listen-port")
+        }
     }
 }
 
@@ -34,7 +36,8 @@ pub(crate) fn check_port(address: IpAddr, port: u16) -> Result<()> {
 pub(crate) fn node_name() -> Result<String> {
     let name = nix::unistd::gethostname().context("read the host name")?;
     let name = name.to_string_lossy().to_lowercase();
-    let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
+    let name: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
     let name = name.trim_matches(['-', '.']).to_owned();
     if name.is_empty() {
         bail!("this host has no usable name; give one with --node-name");

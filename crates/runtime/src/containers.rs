@@ -109,6 +109,7 @@ impl Inner {
             created_at: self.now(),
             image_id: image.id.clone(),
             image_name: image.names.first().cloned().unwrap_or_else(|| image.id.clone()),
+            layers: image.layers.clone(),
             stop_signal: image.config.stop_signal.clone(),
             cgroup,
             log_path: log_path.map(|path| path.to_string_lossy().into_owned()).unwrap_or_default(),
@@ -261,6 +262,10 @@ impl Inner {
         })
         .await?;
         self.tables.lock().containers.remove(&container.id);
+        if self.images.find(&container.record.image_id).is_none() {
+            let this = Arc::clone(self);
+            blocking(move || this.images.collect(&this.layers_in_use()).map_err(internal)).await?;
+        }
         self.emit(&container.sandbox, &container.id, v1::ContainerEventType::ContainerDeletedEvent);
         Ok(())
     }

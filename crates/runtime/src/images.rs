@@ -96,6 +96,8 @@ impl From<sys::Error> for ImageError {
 pub struct ImageStore {
     root: PathBuf,
     images: Mutex<BTreeMap<String, Image>>,
+    /// Held while layers are added or removed, so that nobody relies on a layer that somebody removes.
+    layers: Mutex<()>,
 }
 
 impl ImageStore {
@@ -112,7 +114,7 @@ impl ImageStore {
             Err(error) => return Err(ImageError::io("read the image index")(error)),
         };
         let images = images.into_iter().map(|image| (image.id.clone(), image)).collect();
-        let store = Self { root: root.to_owned(), images: Mutex::new(images) };
+        let store = Self { root: root.to_owned(), images: Mutex::new(images), layers: Mutex::default() };
         store.clear_temporary()?;
         Ok(store)
     }
@@ -159,8 +161,9 @@ impl ImageStore {
     }
 
     /// Removes a name, or the image if it is given by id or that was its last name; layers that nobody needs go too.
-    /// No error if it is not there. Layers of `in_use` images (ids) stay until their containers are gone.
+    /// No error if it is not there. Layers `in_use` stay; [`ImageStore::collect`] removes them later.
     pub fn remove(&self, name: &str, in_use: &BTreeSet<String>) -> Result<(), ImageError> {
+        let _layers = self.layers.lock();
         let Some(image) = self.find(name) else { return Ok(()) };
         let mut images = self.images.lock();
         let mut changed = images.clone();
@@ -177,17 +180,36 @@ impl ImageStore {
         }
         self.write_index(&changed)?;
         *images = changed;
-        let mut needed: BTreeSet<String> =
-            images.values().flat_map(|image| image.layers.iter().cloned()).collect();
-        if in_use.contains(&image.id) {
-            needed.extend(image.layers.iter().cloned());
-        }
+        let is_needed =
+            |layer: &String| in_use.contains(layer) || images.values().any(|it| it.layers.contains(layer));
+        image.layers.iter().filter(|layer| !is_needed(layer)).try_for_each(|layer| self.remove_layer(layer))
+    }
+
+    /// Removes layers that no image and nobody else (`in_use`) needs, unless layers are being worked on.
+    pub fn collect(&self, in_use: &BTreeSet<String>) -> Result<(), ImageError> {
+        let Some(_layers) = self.layers.try_lock() else { return Ok(()) };
+        let images = self.images.lock();
+        let needed: BTreeSet<PathBuf> = images
+            .values()
+            .flat_map(|image| &image.layers)
+            .chain(in_use)
+            .map(|layer| self.layer_dir(layer))
+            .collect();
         drop(images);
-        image
-            .layers
-            .iter()
-            .filter(|layer| !needed.contains(*layer))
-            .try_for_each(|layer| self.remove_layer(layer))
+        let entries = fs::read_dir(self.root.join("layers")).map_err(ImageError::io("list the layers"))?;
+        for entry in entries {
+            let path = entry.map_err(ImageError::io("list the layers"))?.path();
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            if !needed.contains(&path.with_extension("")) {
+                self.remove_layer(&name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps others from adding and removing layers.
+    pub(crate) fn work(&self) -> parking_lot::MutexGuard<'_, ()> {
+        self.layers.lock()
     }
 
     /// The directory of the store.
@@ -235,12 +257,16 @@ impl ImageStore {
     }
 
     fn remove_layer(&self, digest: &str) -> Result<(), ImageError> {
-        match fs::remove_dir_all(self.layer_dir(digest)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(ImageError::io("remove a layer")(error))
+        let dir = self.layer_dir(digest);
+        for removed in [fs::remove_file(dir.with_extension("size")), fs::remove_dir_all(&dir)] {
+            match removed {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(ImageError::io("remove a layer")(error));
+                }
+                _ => {}
             }
-            _ => Ok(()),
         }
+        Ok(())
     }
 
     fn clear_temporary(&self) -> Result<(), ImageError> {

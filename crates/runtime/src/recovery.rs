@@ -39,6 +39,8 @@ impl Runtime {
                 Err(error) => tracing::warn!(sandbox = %id, %error, "cannot read a sandbox"),
             }
         }
+        let this = Arc::clone(&inner);
+        on_thread(move || this.images.collect(&this.layers_in_use())).await?;
         Ok(Self(inner))
     }
 
@@ -70,7 +72,7 @@ impl Runtime {
     /// The disk failed.
     pub async fn ensure_builtin_images(&self) -> Result<Image, ImageError> {
         let inner = Arc::clone(&self.0);
-        on_thread(move || builtin::ensure(&inner.images, &inner.images_in_use(), &inner.config.random)).await
+        on_thread(move || builtin::ensure(&inner.images, &inner.layers_in_use(), &inner.config.random)).await
     }
 
     /// The images.

@@ -132,6 +132,7 @@ pub(crate) struct ContainerRecord {
     pub(crate) created_at: i64,
     pub(crate) image_id: String,
     pub(crate) image_name: String,
+    pub(crate) layers: Vec<String>,
     pub(crate) stop_signal: String,
     pub(crate) cgroup: String,
     pub(crate) log_path: String,
@@ -233,9 +234,10 @@ impl Inner {
         })
     }
 
-    /// Ids of the images that containers were made from.
-    pub(crate) fn images_in_use(&self) -> BTreeSet<String> {
-        self.tables.lock().containers.values().map(|container| container.record.image_id.clone()).collect()
+    /// Layers that containers are made of.
+    pub(crate) fn layers_in_use(&self) -> BTreeSet<String> {
+        let tables = self.tables.lock();
+        tables.containers.values().flat_map(|container| container.record.layers.iter().cloned()).collect()
     }
 
     pub(crate) fn containers_of(&self, sandbox: &str) -> Vec<Container> {

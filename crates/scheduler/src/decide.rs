@@ -74,7 +74,8 @@ fn best<'a>(
 
 /// `0/3 nodes are available: 1 Insufficient cpu, 2 node(s) were unschedulable.`
 fn explain(nodes: usize, refusals: &BTreeMap<String, usize>) -> String {
-    let mut reasons: Vec<String> = refusals.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    let mut reasons: Vec<String> =
+        refusals.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     reasons.sort();
     format!("0/{nodes} nodes are available: {}.", reasons.join(", "))
 }
@@ -101,12 +102,15 @@ mod tests {
         expected.assert_eq(&format!("{:?}", decide(&pod, &snapshot, 0)));
     }
 
-    const A: &str = "{metadata: {name: a, labels: {zone: x}}, status: {allocatable: {cpu: '2', memory: 4Gi, pods: 2}}}";
+    const A: &str =
+        "{metadata: {name: a, labels: {zone: x}}, status: {allocatable: {cpu: '2', memory: 4Gi, pods: 2}}}";
     const B: &str = "{metadata: {name: b, labels: {zone: y, ssd: 'true'}}, status: {allocatable: {cpu: '4', memory: 4Gi, pods: 2}}}";
     const CORDONED: &str = "{metadata: {name: c}, spec: {unschedulable: true}, status: {allocatable: {cpu: '4', memory: 4Gi, pods: 9}}}";
     const TAINTED: &str = "{metadata: {name: t}, spec: {taints: [{key: gpu, value: 'yes', effect: NoSchedule}]}, status: {allocatable: {cpu: '4', memory: 4Gi, pods: 9}}}";
-    const ONE_CPU: &str = "{metadata: {name: p}, spec: {containers: [{name: c, resources: {requests: {cpu: '1'}}}]}}";
-    const NINE_CPUS: &str = "{metadata: {name: p}, spec: {containers: [{name: c, resources: {requests: {cpu: '9'}}}]}}";
+    const ONE_CPU: &str =
+        "{metadata: {name: p}, spec: {containers: [{name: c, resources: {requests: {cpu: '1'}}}]}}";
+    const NINE_CPUS: &str =
+        "{metadata: {name: p}, spec: {containers: [{name: c, resources: {requests: {cpu: '9'}}}]}}";
 
     #[test]
     fn the_emptier_node_is_chosen() {
@@ -116,14 +120,26 @@ mod tests {
 
     #[test]
     fn every_reason_is_counted() {
-        check(&[A, B, CORDONED, TAINTED], &[], NINE_CPUS, expect![[r#"Unschedulable("0/4 nodes are available: 1 node(s) had untolerated taint {gpu: yes}, 1 node(s) were unschedulable, 2 Insufficient cpu.")"#]]);
+        check(
+            &[A, B, CORDONED, TAINTED],
+            &[],
+            NINE_CPUS,
+            expect![[
+                r#"Unschedulable("0/4 nodes are available: 1 node(s) had untolerated taint {gpu: yes}, 1 node(s) were unschedulable, 2 Insufficient cpu.")"#
+            ]],
+        );
         check(&[], &[], ONE_CPU, expect![[r#"Unschedulable("no nodes available to schedule pods")"#]]);
     }
 
     #[test]
     fn a_full_node_takes_no_more_pods() {
         let empty = "{metadata: {name: p}, spec: {containers: [{name: c}]}}";
-        check(&[A], &[("a", empty), ("a", empty)], empty, expect![[r#"Unschedulable("0/1 nodes are available: 1 Too many pods.")"#]]);
+        check(
+            &[A],
+            &[("a", empty), ("a", empty)],
+            empty,
+            expect![[r#"Unschedulable("0/1 nodes are available: 1 Too many pods.")"#]],
+        );
     }
 
     #[test]
@@ -133,7 +149,14 @@ mod tests {
         let no_ssd = "{metadata: {name: p}, spec: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: ssd, operator: DoesNotExist}]}]}}}, containers: [{name: c}]}}";
         check(&[A, B], &[], no_ssd, expect![[r#"Bind("a")"#]]);
         let nowhere = "{metadata: {name: p}, spec: {nodeSelector: {zone: z}, containers: [{name: c}]}}";
-        check(&[A, B], &[], nowhere, expect![[r#"Unschedulable("0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector.")"#]]);
+        check(
+            &[A, B],
+            &[],
+            nowhere,
+            expect![[
+                r#"Unschedulable("0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector.")"#
+            ]],
+        );
         let tolerant = "{metadata: {name: p}, spec: {tolerations: [{key: gpu, operator: Exists}], containers: [{name: c}]}}";
         check(&[TAINTED], &[], tolerant, expect![[r#"Bind("t")"#]]);
     }
@@ -141,6 +164,13 @@ mod tests {
     #[test]
     fn a_host_port_is_taken_once() {
         let port = "{metadata: {name: p}, spec: {containers: [{name: c, ports: [{containerPort: 80, hostPort: 80}]}]}}";
-        check(&[A], &[("a", port)], port, expect![[r#"Unschedulable("0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports.")"#]]);
+        check(
+            &[A],
+            &[("a", port)],
+            port,
+            expect![[
+                r#"Unschedulable("0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports.")"#
+            ]],
+        );
     }
 }

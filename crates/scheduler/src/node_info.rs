@@ -96,13 +96,15 @@ impl PodNeed {
 }
 
 fn host_ports(spec: &PodSpec) -> Vec<HostPort> {
-    let sidecars = spec.init_containers.iter().flatten().filter(|c| c.restart_policy.as_deref() == Some("Always"));
+    let sidecars =
+        spec.init_containers.iter().flatten().filter(|c| c.restart_policy.as_deref() == Some("Always"));
     let containers = spec.containers.iter().chain(sidecars);
     containers
         .flat_map(|container| container.ports.iter().flatten())
         .filter_map(|port| {
             let number = port.host_port.filter(|number| *number != 0)?;
-            let address = port.host_ip.clone().filter(|ip| !ip.is_empty()).unwrap_or_else(|| "0.0.0.0".to_owned());
+            let address =
+                port.host_ip.clone().filter(|ip| !ip.is_empty()).unwrap_or_else(|| "0.0.0.0".to_owned());
             Some((address, port.protocol.clone().unwrap_or_else(|| "TCP".to_owned()), number))
         })
         .collect()
@@ -176,7 +178,8 @@ mod tests {
 
     #[test]
     fn placing_twice_counts_once_and_removing_frees() {
-        let node: Node = serde_saphyr::from_str("metadata: {name: a}\nstatus: {allocatable: {cpu: '4'}}").expect("a node");
+        let node: Node =
+            serde_saphyr::from_str("metadata: {name: a}\nstatus: {allocatable: {cpu: '4'}}").expect("a node");
         let pod: Pod =
             serde_saphyr::from_str("metadata: {name: p}\nspec: {containers: [{name: c, resources: {requests: {cpu: '1'}}, ports: [{containerPort: 80, hostPort: 80}]}]}").expect("a pod");
         let mut snapshot = Snapshot::default();
@@ -184,7 +187,10 @@ mod tests {
         snapshot.set_node(Arc::new(node));
         snapshot.place("u", "a", PodNeed::of(&pod));
         let used = |snapshot: &Snapshot| {
-            snapshot.nodes().map(|n| (n.requested.milli_cpu, n.requested.pods, n.ports.len())).collect::<Vec<_>>()
+            snapshot
+                .nodes()
+                .map(|n| (n.requested.milli_cpu, n.requested.pods, n.ports.len()))
+                .collect::<Vec<_>>()
         };
         assert_eq!(used(&snapshot), [(1000, 1, 1)]);
         assert!(snapshot.remove("u"));

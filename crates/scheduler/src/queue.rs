@@ -39,7 +39,10 @@ enum State {
     /// Tried again at this time.
     Backoff(Timestamp),
     /// Tried again at this time, or when something changes, but not while it backs off.
-    Unschedulable { tried_at: Timestamp, until: Timestamp },
+    Unschedulable {
+        tried_at: Timestamp,
+        until: Timestamp,
+    },
 }
 
 impl Queue {
@@ -165,7 +168,9 @@ impl Queue {
 }
 
 fn backoff(attempts: u32) -> Duration {
-    BACKOFF_FIRST.saturating_mul(1_u32.checked_shl(attempts.saturating_sub(1)).unwrap_or(u32::MAX)).min(BACKOFF_MAX)
+    BACKOFF_FIRST
+        .saturating_mul(1_u32.checked_shl(attempts.saturating_sub(1)).unwrap_or(u32::MAX))
+        .min(BACKOFF_MAX)
 }
 
 #[cfg(test)]

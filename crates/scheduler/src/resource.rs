@@ -131,9 +131,21 @@ mod tests {
     #[test]
     fn a_pod_needs_its_peak() {
         let cases = [
-            ("containers add up", "containers: [{name: a, resources: {requests: {cpu: 100m}}}, {name: b, resources: {requests: {cpu: '1'}}}]", 1100),
-            ("the largest init container may be more", "initContainers: [{name: i, resources: {requests: {cpu: '2'}}}]\ncontainers: [{name: a, resources: {requests: {cpu: '1'}}}]", 2000),
-            ("sidecars stay", "initContainers: [{name: s, restartPolicy: Always, resources: {requests: {cpu: 500m}}}]\ncontainers: [{name: a, resources: {requests: {cpu: '1'}}}]", 1500),
+            (
+                "containers add up",
+                "containers: [{name: a, resources: {requests: {cpu: 100m}}}, {name: b, resources: {requests: {cpu: '1'}}}]",
+                1100,
+            ),
+            (
+                "the largest init container may be more",
+                "initContainers: [{name: i, resources: {requests: {cpu: '2'}}}]\ncontainers: [{name: a, resources: {requests: {cpu: '1'}}}]",
+                2000,
+            ),
+            (
+                "sidecars stay",
+                "initContainers: [{name: s, restartPolicy: Always, resources: {requests: {cpu: 500m}}}]\ncontainers: [{name: a, resources: {requests: {cpu: '1'}}}]",
+                1500,
+            ),
             ("overhead comes on top", "overhead: {cpu: 50m}\ncontainers: [{name: a}]", 50),
         ];
         for (name, yaml, expected) in cases {

@@ -140,9 +140,10 @@ impl Scheduler {
     /// Returns whether room was made on a Node.
     fn pod_changed(&mut self, change: Change<Pod>) -> bool {
         let mut freed = false;
-        let replaced = change.old.as_ref().filter(|old| {
-            change.new.as_ref().is_none_or(|new| new.metadata.uid != old.metadata.uid)
-        });
+        let replaced = change
+            .old
+            .as_ref()
+            .filter(|old| change.new.as_ref().is_none_or(|new| new.metadata.uid != old.metadata.uid));
         if let Some(old) = replaced {
             freed |= self.snapshot.remove(uid(old));
             self.forget(&change.key);
@@ -166,12 +167,14 @@ impl Scheduler {
         let spec = pod.spec.as_ref();
         let is_ours = spec.and_then(|spec| spec.scheduler_name.as_deref()).unwrap_or("default-scheduler")
             == self.config.name;
-        let is_gated = spec.is_some_and(|spec| spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty()));
+        let is_gated =
+            spec.is_some_and(|spec| spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty()));
         if !is_ours || is_gated || pod.metadata.deletion_timestamp.is_some() {
             self.forget(&key);
             return;
         }
-        let is_news = old.is_none_or(|old| old.spec != pod.spec || old.metadata.labels != pod.metadata.labels);
+        let is_news =
+            old.is_none_or(|old| old.spec != pod.spec || old.metadata.labels != pod.metadata.labels);
         let priority = spec.and_then(|spec| spec.priority).unwrap_or(0);
         self.pods.insert(key.clone(), (pod, revision));
         let is_known = self.queue.contains(&key) || self.binding.contains_key(&key);
@@ -298,7 +301,8 @@ fn explanations(pod: &Pod, why: String, now: Timestamp) -> Vec<Action> {
     if known.is_some_and(|known| known.status == "False" && known.message.as_deref() == Some(&why)) {
         return actions;
     }
-    let since = known.filter(|known| known.status == "False").and_then(|known| known.last_transition_time.clone());
+    let since =
+        known.filter(|known| known.status == "False").and_then(|known| known.last_transition_time.clone());
     let since = since.map_or(now, |time| time.0).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let condition = json!({
         "type": "PodScheduled",

@@ -7,6 +7,7 @@ use http_body_util::BodyExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::client::Body;
 
+use crate::cause;
 use crate::informer::{Informers, PartialObject};
 use crate::plan::{Action, ApiRequest, Plan, Verb};
 use crate::record::Recorder;
@@ -120,7 +121,8 @@ impl Executor {
             message: what.to_string(),
         };
         let http = request.to_http().map_err(|error| describe(&error))?;
-        let response = self.client.send(http.map(Body::from)).await.map_err(|error| describe(&error))?;
+        let response =
+            self.client.send(cause::stamp(http.map(Body::from))).await.map_err(|error| describe(&error))?;
         let status = response.status();
         let body = body_of(response).await.map_err(|error| describe(&error))?;
         if status.is_success() && request.verb == Verb::RequireAbsent {

@@ -127,17 +127,7 @@ pub struct SecurityProfile {
 }
 /// Nested message and enum types in `SecurityProfile`.
 pub mod security_profile {
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
     #[repr(i32)]
     pub enum ProfileType {
         RuntimeDefault = 0,
@@ -174,10 +164,7 @@ pub struct LinuxPodSandboxConfig {
     #[prost(message, optional, tag = "2")]
     pub security_context: ::core::option::Option<LinuxSandboxSecurityContext>,
     #[prost(map = "string, string", tag = "3")]
-    pub sysctls: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
+    pub sysctls: ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
     #[prost(message, optional, tag = "4")]
     pub overhead: ::core::option::Option<LinuxContainerResources>,
     #[prost(message, optional, tag = "5")]
@@ -207,15 +194,10 @@ pub struct PodSandboxConfig {
     #[prost(message, repeated, tag = "5")]
     pub port_mappings: ::prost::alloc::vec::Vec<PortMapping>,
     #[prost(map = "string, string", tag = "6")]
-    pub labels: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
+    pub labels: ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
     #[prost(map = "string, string", tag = "7")]
-    pub annotations: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
+    pub annotations:
+        ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
     #[prost(message, optional, tag = "8")]
     pub linux: ::core::option::Option<LinuxPodSandboxConfig>,
     #[prost(message, optional, tag = "9")]
@@ -291,15 +273,10 @@ pub struct PodSandboxStatus {
     #[prost(message, optional, tag = "6")]
     pub linux: ::core::option::Option<LinuxPodSandboxStatus>,
     #[prost(map = "string, string", tag = "7")]
-    pub labels: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
+    pub labels: ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
     #[prost(map = "string, string", tag = "8")]
-    pub annotations: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
+    pub annotations:
+        ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
     #[prost(string, tag = "9")]
     pub runtime_handler: ::prost::alloc::string::String,
 }
@@ -308,10 +285,7 @@ pub struct PodSandboxStatusResponse {
     #[prost(message, optional, tag = "1")]
     pub status: ::core::option::Option<PodSandboxStatus>,
     #[prost(map = "string, string", tag = "2")]
-    pub info: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
+    pub info: ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
     #[prost(message, repeated, tag = "3")]
     pub containers_statuses: ::prost::alloc::vec::Vec<ContainerStatus>,
     #[prost(int64, tag = "4")]
@@ -329,10 +303,8 @@ pub struct PodSandboxFilter {
     #[prost(message, optional, tag = "2")]
     pub state: ::core::option::Option<PodSandboxStateValue>,
     #[prost(map = "string, string", tag = "3")]
-    pub label_selector: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
+    pub label_selector:
+        ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListPodSandboxRequest {
@@ -350,15 +322,10 @@ pub struct PodSandbox {
     #[prost(int64, tag = "4")]
     pub created_at: i64,
     #[prost(map = "string, string", tag = "5")]
-    pub labels: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
+    pub labels: ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
     #[prost(map = "string, string", tag = "6")]
-    pub annotations: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
+    pub annotations:
+        ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
     #[prost(string, tag = "7")]
     pub runtime_handler: ::prost::alloc::string::String,
 }
@@ -382,10 +349,8 @@ pub struct PodSandboxStatsFilter {
     #[prost(string, tag = "1")]
     pub id: ::prost::alloc::string::String,
     #[prost(map = "string, string", tag = "2")]
-    pub label_selector: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
+    pub label_selector:
+        ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListPodSandboxStatsRequest {
@@ -404,15 +369,10 @@ pub struct PodSandboxAttributes {
     #[prost(message, optional, tag = "2")]
     pub metadata: ::core::option::Option<PodSandboxMetadata>,
     #[prost(map = "string, string", tag = "3")]
-    pub labels: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
+    pub labels: ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
     #[prost(map = "string, string", tag = "4")]
-    pub annotations: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
+    pub annotations:
+        ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PodSandboxStats {
@@ -512,10 +472,8 @@ pub struct ImageSpec {
     #[prost(string, tag = "1")]
     pub image: ::prost::alloc::string::String,
     #[prost(map = "string, string", tag = "2")]
-    pub annotations: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
+    pub annotations:
+        ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
     #[prost(string, tag = "18")]
     pub user_specified_image: ::prost::alloc::string::String,
     #[prost(string, tag = "19")]
@@ -547,10 +505,7 @@ pub struct LinuxContainerResources {
     #[prost(message, repeated, tag = "8")]
     pub hugepage_limits: ::prost::alloc::vec::Vec<HugepageLimit>,
     #[prost(map = "string, string", tag = "9")]
-    pub unified: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
+    pub unified: ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
     #[prost(int64, tag = "10")]
     pub memory_swap_limit_in_bytes: i64,
 }
@@ -579,9 +534,7 @@ pub struct Capability {
     #[prost(string, repeated, tag = "2")]
     pub drop_capabilities: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(string, repeated, tag = "3")]
-    pub add_ambient_capabilities: ::prost::alloc::vec::Vec<
-        ::prost::alloc::string::String,
-    >,
+    pub add_ambient_capabilities: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct LinuxContainerSecurityContext {
@@ -737,15 +690,10 @@ pub struct ContainerConfig {
     #[prost(message, repeated, tag = "8")]
     pub devices: ::prost::alloc::vec::Vec<Device>,
     #[prost(map = "string, string", tag = "9")]
-    pub labels: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
+    pub labels: ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
     #[prost(map = "string, string", tag = "10")]
-    pub annotations: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
+    pub annotations:
+        ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
     #[prost(string, tag = "11")]
     pub log_path: ::prost::alloc::string::String,
     #[prost(bool, tag = "12")]
@@ -812,10 +760,8 @@ pub struct ContainerFilter {
     #[prost(string, tag = "3")]
     pub pod_sandbox_id: ::prost::alloc::string::String,
     #[prost(map = "string, string", tag = "4")]
-    pub label_selector: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
+    pub label_selector:
+        ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListContainersRequest {
@@ -839,15 +785,10 @@ pub struct Container {
     #[prost(int64, tag = "7")]
     pub created_at: i64,
     #[prost(map = "string, string", tag = "8")]
-    pub labels: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
+    pub labels: ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
     #[prost(map = "string, string", tag = "9")]
-    pub annotations: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
+    pub annotations:
+        ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
     #[prost(string, tag = "10")]
     pub image_id: ::prost::alloc::string::String,
 }
@@ -888,15 +829,10 @@ pub struct ContainerStatus {
     #[prost(string, tag = "11")]
     pub message: ::prost::alloc::string::String,
     #[prost(map = "string, string", tag = "12")]
-    pub labels: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
+    pub labels: ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
     #[prost(map = "string, string", tag = "13")]
-    pub annotations: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
+    pub annotations:
+        ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
     #[prost(message, repeated, tag = "14")]
     pub mounts: ::prost::alloc::vec::Vec<Mount>,
     #[prost(string, tag = "15")]
@@ -913,10 +849,7 @@ pub struct ContainerStatusResponse {
     #[prost(message, optional, tag = "1")]
     pub status: ::core::option::Option<ContainerStatus>,
     #[prost(map = "string, string", tag = "2")]
-    pub info: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
+    pub info: ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ContainerResources {
@@ -939,10 +872,8 @@ pub struct UpdateContainerResourcesRequest {
     #[prost(message, optional, tag = "3")]
     pub windows: ::core::option::Option<WindowsContainerResources>,
     #[prost(map = "string, string", tag = "4")]
-    pub annotations: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
+    pub annotations:
+        ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct UpdateContainerResourcesResponse {}
@@ -1060,10 +991,7 @@ pub struct ImageStatusResponse {
     #[prost(message, optional, tag = "1")]
     pub image: ::core::option::Option<Image>,
     #[prost(map = "string, string", tag = "2")]
-    pub info: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
+    pub info: ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AuthConfig {
@@ -1163,10 +1091,7 @@ pub struct StatusResponse {
     #[prost(message, optional, tag = "1")]
     pub status: ::core::option::Option<RuntimeStatus>,
     #[prost(map = "string, string", tag = "2")]
-    pub info: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
+    pub info: ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
     #[prost(message, repeated, tag = "3")]
     pub runtime_handlers: ::prost::alloc::vec::Vec<RuntimeHandler>,
     #[prost(message, optional, tag = "4")]
@@ -1233,10 +1158,8 @@ pub struct ContainerStatsFilter {
     #[prost(string, tag = "2")]
     pub pod_sandbox_id: ::prost::alloc::string::String,
     #[prost(map = "string, string", tag = "3")]
-    pub label_selector: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
+    pub label_selector:
+        ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListContainerStatsResponse {
@@ -1250,15 +1173,10 @@ pub struct ContainerAttributes {
     #[prost(message, optional, tag = "2")]
     pub metadata: ::core::option::Option<ContainerMetadata>,
     #[prost(map = "string, string", tag = "3")]
-    pub labels: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
+    pub labels: ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
     #[prost(map = "string, string", tag = "4")]
-    pub annotations: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
+    pub annotations:
+        ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ContainerStats {

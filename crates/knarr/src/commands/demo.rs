@@ -3,8 +3,8 @@
 //!
 //! It runs in a network namespace of its own, so that nothing of it touches the host's network.
 
-mod checks;
 mod chain;
+mod checks;
 mod leftovers;
 
 use std::path::{Path, PathBuf};
@@ -80,7 +80,8 @@ fn tour(args: &DemoArgs, layout: &Layout, progress: &mut Progress) -> Result<()>
 fn server_args(data_dir: &Path) -> ServerArgs {
     use clap::Parser;
     let arguments = ["knarr", "server", "--node-ip", HOST_IP, "--node-name", "demo", "--data-dir"];
-    let mut parsed = cli::Cli::parse_from(arguments.into_iter().map(PathBuf::from).chain([data_dir.to_owned()]));
+    let mut parsed =
+        cli::Cli::parse_from(arguments.into_iter().map(PathBuf::from).chain([data_dir.to_owned()]));
     match &mut parsed.command {
         cli::Command::Server(args) => args.clone(),
         _ => unreachable!("the arguments say `server`"),

@@ -20,7 +20,9 @@ pub(crate) fn run(args: &ResetArgs) -> Result<()> {
         bail!("{} is not a cluster's folder; nothing was removed", layout.root().display());
     }
     eprintln!("this removes the cluster in {}:", layout.root().display());
-    for what in ["every Pod and its containers", "links, addresses, nft tables and cgroups", "all objects and keys"] {
+    for what in
+        ["every Pod and its containers", "links, addresses, nft tables and cgroups", "all objects and keys"]
+    {
         eprintln!("  {what}");
     }
     if !args.yes && !confirmed()? {

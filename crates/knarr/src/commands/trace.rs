@@ -43,13 +43,16 @@ pub(crate) fn run(args: &TraceArgs) -> Result<()> {
 pub(crate) async fn client(kubeconfig: &Path) -> Result<kube::Client> {
     let read = Kubeconfig::read_from(kubeconfig).with_context(|| format!("read {}", kubeconfig.display()))?;
     let config = kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
-    Ok(kube::client::ClientBuilder::try_from(config)?.with_layer(&controller::cause::CauseLayer).build())
+    Ok(kube::Client::try_from(config)?)
 }
 
 /// Asks the API server for the chain of one object.
 pub(crate) async fn fetch(client: &kube::Client, kind: &str, namespace: &str, name: &str) -> Result<Chain> {
     let uri = format!("/debug/knarr/trace?resource={kind}&namespace={namespace}&name={name}");
-    let response = client.send(Request::get(uri).body(kube::client::Body::empty())?).await.context("ask the API server")?;
+    let response = client
+        .send(Request::get(uri).body(kube::client::Body::empty())?)
+        .await
+        .context("ask the API server")?;
     let status = response.status();
     let body = response.into_body().collect().await?.to_bytes();
     if !status.is_success() {

@@ -48,7 +48,8 @@ pub(crate) fn wait_until_ready(
     on_step: &mut dyn FnMut(&str),
 ) -> Result<Child> {
     let stdout = child.stdout.take().context("the server has no stdout")?;
-    let mut missing: Vec<Ready> = Ready::ALL.into_iter().filter(|part| with_node || !part.is_of_node()).collect();
+    let mut missing: Vec<Ready> =
+        Ready::ALL.into_iter().filter(|part| with_node || !part.is_of_node()).collect();
     for line in BufReader::new(stdout).lines() {
         let line = line?;
         let Some(ready) = Ready::parse(&line) else { continue };

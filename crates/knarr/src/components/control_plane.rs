@@ -11,14 +11,12 @@ use anyhow::{Context, Result};
 use apiserver::{ApiServer, PortRange};
 use auth::UserInfo;
 use base::{Clock, Random, Tasks};
-use controller::cause::CauseLayer;
 use controller::trace::Reporter;
 use controller::{Engine, Informers};
 use nix::sys::signal::Signal;
 use store::embedded::{Embedded, Options};
 use tokio::signal::unix::{SignalKind, signal};
 use tower::ServiceExt;
-use tower::Layer;
 
 use super::identity::{CONTROL_PLANE_GID, CONTROL_PLANE_UID};
 use super::{Ready, Settings};
@@ -36,7 +34,8 @@ pub(crate) fn control_plane(layout: &Layout) -> Result<()> {
     std::env::set_current_dir(layout.server()).context("enter the control plane's folder")?;
     sys::process::drop_privileges(CONTROL_PLANE_UID, CONTROL_PLANE_GID)?;
     sys::process::die_with_parent(Signal::SIGKILL as i32)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("control-plane").build()?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("control-plane").build()?;
     runtime.block_on(run(&settings))
 }
 
@@ -109,11 +108,12 @@ fn client_as(server: &ApiServer, user: &str, groups: &[&str]) -> kube::Client {
         request.headers_mut().insert(http::header::USER_AGENT, agent.clone());
         request
     });
-    kube::Client::new(CauseLayer.layer(service), "default")
+    kube::Client::new(service, "default")
 }
 
 fn api_server_config(settings: &Settings) -> Result<apiserver::Config> {
-    let read = |name: &str| std::fs::read(Path::new("tls").join(name)).with_context(|| format!("read tls/{name}"));
+    let read =
+        |name: &str| std::fs::read(Path::new("tls").join(name)).with_context(|| format!("read tls/{name}"));
     let authority = read("ca.crt")?;
     let args = &settings.args;
     let issuer = format!("https://kubernetes.default.svc.{}", args.cluster_domain);

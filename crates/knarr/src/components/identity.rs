@@ -37,14 +37,27 @@ pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
     }
     ips.dedup();
     authority.issue(&keys, &Subject::api_server(&settings.args.cluster_domain, ips), now)?;
-    authority.issue(&keys, &Subject::client("apiserver-kubelet-client", "kube-apiserver-kubelet-client", "system:masters"), now)?;
+    authority.issue(
+        &keys,
+        &Subject::client("apiserver-kubelet-client", "kube-apiserver-kubelet-client", "system:masters"),
+        now,
+    )?;
     pki::write_file(&agent.join("tls/ca.crt"), authority_pem.as_bytes(), 0o644)?;
     let node = &settings.node_name;
     let kubelet = Subject::client("kubelet", &format!("system:node:{node}"), "system:nodes");
     let kubelet = authority.issue(&agent.join("tls"), &kubelet, now)?;
-    let serving = Subject::server("kubelet-server", &format!("system:node:{node}"), vec![node.clone()], vec![settings.node_ip, localhost]);
+    let serving = Subject::server(
+        "kubelet-server",
+        &format!("system:node:{node}"),
+        vec![node.clone()],
+        vec![settings.node_ip, localhost],
+    );
     authority.issue(&agent.join("tls"), &serving, now)?;
-    let proxy = authority.issue(&agent.join("tls"), &Subject::client("kube-proxy", "system:kube-proxy", "system:node-proxier"), now)?;
+    let proxy = authority.issue(
+        &agent.join("tls"),
+        &Subject::client("kube-proxy", "system:kube-proxy", "system:node-proxier"),
+        now,
+    )?;
     let admin = authority.issue(&keys, &Subject::client("admin", "system:admin", "system:masters"), now)?;
 
     let url = format!("https://{}:{}", reachable(settings), settings.args.https_listen_port);
@@ -73,7 +86,8 @@ fn reachable(settings: &Settings) -> IpAddr {
 
 /// Gives everything below `dir` to the control plane's user.
 fn hand_over(dir: &Path) -> Result<()> {
-    chown(dir, Some(CONTROL_PLANE_UID), Some(CONTROL_PLANE_GID)).with_context(|| format!("hand over {}", dir.display()))?;
+    chown(dir, Some(CONTROL_PLANE_UID), Some(CONTROL_PLANE_GID))
+        .with_context(|| format!("hand over {}", dir.display()))?;
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {

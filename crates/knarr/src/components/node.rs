@@ -139,15 +139,17 @@ async fn start_proxy(
     Ok(())
 }
 
-/// Puts the cluster's DNS address on the loopback interface and listens there.
+/// Listens on the cluster's DNS address, which the proxy has put on its own link.
 async fn start_dns(informers: &Informers, settings: &Settings, tasks: &Tasks) -> Result<()> {
     let ip = settings.args.cluster_dns;
-    tokio::task::spawn_blocking(move || own_address(ip)).await??;
     let config = dns::Config {
         bind: vec![SocketAddr::new(ip, 53)],
         domain: settings.args.cluster_domain.clone(),
         upstreams: dns::upstreams(&std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default(), &[ip]),
-        reverse_cidrs: vec![reverse_cidr(&settings.args.cluster_cidr)?, reverse_cidr(&settings.args.service_cidr)?],
+        reverse_cidrs: vec![
+            reverse_cidr(&settings.args.cluster_cidr)?,
+            reverse_cidr(&settings.args.service_cidr)?,
+        ],
     };
     let mut running = dns::run(informers, config, tasks).await?;
     running.ready.wait_for(|ready| *ready).await.context("DNS ended before it had begun")?;
@@ -157,15 +159,6 @@ async fn start_dns(informers: &Informers, settings: &Settings, tasks: &Tasks) ->
 fn reverse_cidr(text: &str) -> Result<(IpAddr, u8)> {
     let (address, bits) = parse_cidr(text)?;
     Ok((address.into(), bits))
-}
-
-fn own_address(ip: IpAddr) -> Result<()> {
-    let mut route = sys::netlink::Route::open()?;
-    let link = route.index("lo")?;
-    if !route.addresses()?.iter().any(|address| address.ip == ip) {
-        route.add_address(sys::netlink::Address { link, ip, prefix: 32 })?;
-    }
-    Ok(())
 }
 
 fn kubelet_config(place: &Place, layout: &Layout, server: Option<kubelet::ServerConfig>) -> kubelet::Config {
@@ -212,12 +205,18 @@ async fn start_kubelet(
 
 /// Waits until the Node object says Ready.
 async fn node_is_ready(informers: &Informers, name: &str) {
-    let scope = controller::Scope { field_selector: Some(format!("metadata.name={name}")), ..Default::default() };
+    let scope =
+        controller::Scope { field_selector: Some(format!("metadata.name={name}")), ..Default::default() };
     let nodes = informers.scoped::<k8s_openapi::api::core::v1::Node>(scope);
     let mut changes = nodes.subscribe();
     loop {
-        let conditions = nodes.get(name).and_then(|node| node.status.clone()).and_then(|status| status.conditions);
-        if conditions.iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True") {
+        let conditions =
+            nodes.get(name).and_then(|node| node.status.clone()).and_then(|status| status.conditions);
+        if conditions
+            .iter()
+            .flatten()
+            .any(|condition| condition.type_ == "Ready" && condition.status == "True")
+        {
             return;
         }
         changes.next().await;
@@ -248,7 +247,8 @@ pub(crate) async fn start_kubelet_alone(args: &KubeletArgs, informers: Informers
 fn server_config(layout: &Layout, ip: IpAddr) -> Result<kubelet::ServerConfig> {
     let tls = layout.agent().join("tls");
     let chain = read_certificates(&tls.join("kubelet-server.crt"))?;
-    let key = PrivateKeyDer::from_pem_file(tls.join("kubelet-server.key")).context("read the kubelet's key")?;
+    let key =
+        PrivateKeyDer::from_pem_file(tls.join("kubelet-server.key")).context("read the kubelet's key")?;
     let mut roots = rustls::RootCertStore::empty();
     for certificate in read_certificates(&tls.join("ca.crt"))? {
         roots.add(certificate)?;

@@ -17,18 +17,5 @@ pub(crate) fn remove_pods(layout: &Layout) -> Result<()> {
 pub(crate) fn remove_network(layout: &Layout) -> Result<()> {
     proxy::cleanup(&layout.cluster_id())?;
     cni::cleanup(&layout.cluster_id(), &layout.cni())?;
-    if let Ok(settings) = super::Settings::load(layout) {
-        remove_dns_address(settings.args.cluster_dns)?;
-    }
-    Ok(())
-}
-
-fn remove_dns_address(ip: std::net::IpAddr) -> Result<()> {
-    let mut route = sys::netlink::Route::open()?;
-    let lo = route.index("lo")?;
-    let own = route.addresses()?.into_iter().find(|address| address.ip == ip && address.link == lo);
-    if let Some(address) = own {
-        route.delete_address(address)?;
-    }
     Ok(())
 }

@@ -43,8 +43,9 @@ impl Settings {
     /// Reads what [`Settings::save`] wrote.
     pub(crate) fn load(layout: &Layout) -> Result<Self> {
         let path = layout.config();
-        let text = std::fs::read(&path)
-            .with_context(|| format!("there is no cluster in {}; `knarr up` makes one", layout.root().display()))?;
+        let text = std::fs::read(&path).with_context(|| {
+            format!("there is no cluster in {}; `knarr up` makes one", layout.root().display())
+        })?;
         serde_json::from_slice(&text).with_context(|| format!("read {}", path.display()))
     }
 
@@ -59,11 +60,14 @@ impl Settings {
 
 /// `10.43.0.1` of `10.43.0.0/16`.
 fn first_address(cidr: &str) -> Result<IpAddr> {
-    let (base, prefix) = cidr.split_once('/').with_context(|| format!("{cidr} is not a CIDR, such as 10.43.0.0/16"))?;
+    let (base, prefix) =
+        cidr.split_once('/').with_context(|| format!("{cidr} is not a CIDR, such as 10.43.0.0/16"))?;
     let base: std::net::Ipv4Addr = base.parse().with_context(|| format!("{cidr} is not an IPv4 CIDR"))?;
-    let prefix: u32 = prefix.parse().ok().filter(|bits| (8..=28).contains(bits)).with_context(|| {
-        format!("the prefix length of {cidr} must be between 8 and 28")
-    })?;
+    let prefix: u32 = prefix
+        .parse()
+        .ok()
+        .filter(|bits| (8..=28).contains(bits))
+        .with_context(|| format!("the prefix length of {cidr} must be between 8 and 28"))?;
     let network = u32::from(base) & (u32::MAX << (32 - prefix));
     Ok(IpAddr::V4(std::net::Ipv4Addr::from(network + 1)))
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use controller::EventType;
+use controller::plan::ApiRequest;
+use controller::{EventType, Patch, Propagation, cause};
 use cri::{CriError, v1};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::Value;
 
 use super::outcome::Outcome;
@@ -125,8 +125,8 @@ impl Worker {
         let (context, pod) = (self.context.clone(), self.pod());
         self.spawn("status".into(), async move {
             let (name, namespace, _) = identity(&pod);
-            let api: Api<Pod> = Api::namespaced(context.client.clone(), &namespace);
-            match api.patch_status(&name, &PatchParams::default(), &Patch::Strategic(&patch)).await {
+            let request = ApiRequest::patch_status::<Pod>(&namespace, &name, Patch::Strategic(patch));
+            match cause::send(&context.client, &request).await {
                 Ok(pod) => Outcome::StatusWritten(Box::new(pod)),
                 Err(kube::Error::Api(status)) if status.code == 404 => Outcome::Gone,
                 Err(error) => Outcome::StatusFailed(error.to_string()),
@@ -269,13 +269,8 @@ pub(crate) async fn runtime_state(context: &Context, uid: &str) -> Result<Runtim
 
 async fn delete(context: Arc<Context>, pod: Arc<Pod>) -> Outcome {
     let (name, namespace, uid) = identity(&pod);
-    let api: Api<Pod> = Api::namespaced(context.client.clone(), &namespace);
-    let params = DeleteParams {
-        grace_period_seconds: Some(0),
-        preconditions: Some(Preconditions { uid: Some(uid), resource_version: None }),
-        ..DeleteParams::default()
-    };
-    match api.delete(&name, &params).await {
+    let request = ApiRequest::delete::<Pod>(&namespace, &name, Some(&uid), Propagation::Background, Some(0));
+    match cause::send::<serde_json::Value>(&context.client, &request).await {
         Ok(_) => Outcome::Deleted,
         // Gone, or another object has its name by now.
         Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Outcome::Gone,

@@ -16,7 +16,7 @@ use super::{Image, ImageConfig, ImageError, ImageStore};
 /// The name of the built-in image.
 pub const HELLO: &str = "knarr.local/hello";
 
-/// Makes the image if it is not there yet. `in_use` are the ids of images that containers have.
+/// Makes the image if it is not there yet. `in_use` are the layers that containers have.
 pub fn ensure(
     store: &ImageStore,
     in_use: &BTreeSet<String>,
@@ -31,6 +31,7 @@ pub fn ensure(
     if let Some(image) = old.clone().filter(|image| image.layers == [digest.clone()]) {
         return Ok(image);
     }
+    let layers = store.work();
     let size_bytes = match store.layer_size(&digest) {
         Some(size) => size,
         None => {
@@ -52,6 +53,7 @@ pub fn ensure(
     };
     let names = BTreeSet::from([format!("{HELLO}:latest")]);
     let image = add_single_layer(store, digest, size_bytes, names, &hints)?;
+    drop(layers);
     // What an earlier build left; it has no name any more.
     if let Some(old) = old {
         store.remove(&old.id, in_use)?;

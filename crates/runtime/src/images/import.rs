@@ -39,7 +39,10 @@ pub fn import(
     random: &base::Random,
 ) -> Result<Vec<Image>, ImageError> {
     let spool = store.temporary(random);
-    let result = spool_to(reader, &spool).and_then(|()| import_spooled(store, &spool, hints, random));
+    let result = spool_to(reader, &spool).and_then(|()| {
+        let _layers = store.work();
+        import_spooled(store, &spool, hints, random)
+    });
     fs::remove_file(&spool).map_err(ImageError::io("remove a spooled archive"))?;
     result
 }
@@ -51,6 +54,7 @@ pub fn import_dir(
     hints: &Hints,
     random: &base::Random,
 ) -> Result<Vec<Image>, ImageError> {
+    let _layers = store.work();
     oci_layout(store, &Source::Dir(dir.to_owned()), hints, random)
 }
 

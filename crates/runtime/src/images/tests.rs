@@ -151,12 +151,20 @@ fn a_docker_archive_becomes_an_image_that_survives_reopening() {
     assert_eq!(store.find(&image.id).unwrap(), image);
     assert_eq!(store.find(&image.id[7..19]).unwrap(), image);
     assert!(store.lower_dirs(&image)[0].join("bin/x").exists());
-    store.remove("a/b:1", &BTreeSet::from([image.id.clone()])).unwrap();
+    store.remove("a/b:1", &image.layers.iter().cloned().collect()).unwrap();
     assert!(store.find("a/b:1").is_none());
     assert!(store.lower_dirs(&image)[0].exists(), "a container still needs it");
+    store.collect(&image.layers.iter().cloned().collect()).unwrap();
     store.add(image.clone()).unwrap();
+    store.collect(&BTreeSet::new()).unwrap();
+    assert!(store.lower_dirs(&image)[0].exists(), "an image needs it");
     store.remove(&image.id, &BTreeSet::new()).unwrap();
     assert!(!store.lower_dirs(&image)[0].exists());
+    fs::create_dir(dir.path().join("layers/stray")).unwrap();
+    store.collect(&BTreeSet::new()).unwrap();
+    let left: Vec<_> =
+        fs::read_dir(dir.path().join("layers")).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert!(left.is_empty(), "{left:?}");
     store.remove("a/b:1", &BTreeSet::new()).unwrap();
 }
 

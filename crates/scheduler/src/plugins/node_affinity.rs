@@ -14,9 +14,8 @@ pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Reasons {
 
 /// The weights of the preferred terms that the Node matches.
 pub(super) fn score(candidate: &Candidate<'_>, node: &NodeInfo) -> i64 {
-    let preferred = affinity(candidate).and_then(|affinity| {
-        affinity.preferred_during_scheduling_ignored_during_execution.as_deref()
-    });
+    let preferred = affinity(candidate)
+        .and_then(|affinity| affinity.preferred_during_scheduling_ignored_during_execution.as_deref());
     let matching = preferred.unwrap_or_default().iter().filter(|term| matches_term(&term.preference, node));
     matching.map(|term| i64::from(term.weight)).sum()
 }

@@ -6,8 +6,13 @@ use crate::node_info::{HostPort, NodeInfo};
 const ANY: &str = "0.0.0.0";
 
 pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Reasons {
-    let clash = candidate.need.ports.iter().any(|wanted| node.ports.iter().any(|used| conflicts(wanted, used)));
-    if clash { vec!["node(s) didn't have free ports for the requested pod ports".to_owned()] } else { Vec::new() }
+    let clash =
+        candidate.need.ports.iter().any(|wanted| node.ports.iter().any(|used| conflicts(wanted, used)));
+    if clash {
+        vec!["node(s) didn't have free ports for the requested pod ports".to_owned()]
+    } else {
+        Vec::new()
+    }
 }
 
 fn conflicts(a: &HostPort, b: &HostPort) -> bool {

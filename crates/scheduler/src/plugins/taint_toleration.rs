@@ -34,7 +34,8 @@ pub(super) fn tolerates(pod: &Pod, taint: &Taint) -> bool {
 }
 
 fn covers(toleration: &Toleration, taint: &Taint) -> bool {
-    let is_for = |mine: &Option<String>, theirs: &str| mine.as_deref().is_none_or(|m| m.is_empty() || m == theirs);
+    let is_for =
+        |mine: &Option<String>, theirs: &str| mine.as_deref().is_none_or(|m| m.is_empty() || m == theirs);
     if !is_for(&toleration.effect, &taint.effect) || !is_for(&toleration.key, &taint.key) {
         return false;
     }

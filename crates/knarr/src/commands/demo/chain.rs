@@ -42,7 +42,10 @@ struct Story {
 
 impl Story {
     async fn tell(&self, progress: &mut Progress) -> Result<()> {
-        progress.section(&format!("kubectl create deployment web --image=knarr.local/hello --replicas={}", self.replicas));
+        progress.section(&format!(
+            "kubectl create deployment web --image=knarr.local/hello --replicas={}",
+            self.replicas
+        ));
         let service = self.create().await?;
         let pods = self.ready_with_chain(progress).await.context("the Pods did not become Ready")?;
         progress.done(&format!("{} Pods are Ready", pods.len()));
@@ -127,7 +130,10 @@ impl Story {
 
     fn web_pods(&self) -> Vec<Arc<Pod>> {
         let is_web = |pod: &Arc<Pod>| {
-            pod.metadata.labels.as_ref().is_some_and(|labels| labels.get("app").is_some_and(|app| app == "web"))
+            pod.metadata
+                .labels
+                .as_ref()
+                .is_some_and(|labels| labels.get("app").is_some_and(|app| app == "web"))
         };
         self.pods.in_namespace("default").into_iter().filter(is_web).collect()
     }
@@ -139,7 +145,12 @@ impl Story {
             ensure!(answer == format!("hello from {}", name(pod)), "{ip} answered {answer:?}");
             progress.done(&format!("{ip}: {answer}"));
         }
-        let cluster_ip: IpAddr = service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref()).context("the Service has no address")?.parse()?;
+        let cluster_ip: IpAddr = service
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.cluster_ip.as_deref())
+            .context("the Service has no address")?
+            .parse()?;
         let answer = checks::http_get(SocketAddr::new(cluster_ip, 80)).await.context("ask the Service")?;
         progress.done(&format!("Service {cluster_ip}: {answer}"));
         let dns_name = "web.default.svc.cluster.local";
@@ -155,7 +166,8 @@ impl Story {
         let container = container_id(pod).context("the Pod has no container")?;
         let pid = checks::kill_container(&container)?;
         progress.done(&format!("killed process {pid} of {}", name(pod)));
-        let restarted = |other: &Pod| other.metadata.uid != pod.metadata.uid || restarts(other) == restarts(pod) + 1;
+        let restarted =
+            |other: &Pod| other.metadata.uid != pod.metadata.uid || restarts(other) == restarts(pod) + 1;
         self.ready(restarted).await.context("the container was not restarted")?;
         progress.done(&format!("the kubelet has restarted it; {} is Ready again", name(pod)));
         Ok(())
@@ -168,7 +180,10 @@ impl Story {
         api.delete(name(pod), &DeleteParams::default()).await?;
         progress.done(&format!("deleted {}", name(pod)));
         let known: Vec<_> = pods.iter().map(|pod| pod.metadata.uid.clone()).collect();
-        let now = self.ready(|other| other.metadata.uid != pod.metadata.uid).await.context("the Pod was not replaced")?;
+        let now = self
+            .ready(|other| other.metadata.uid != pod.metadata.uid)
+            .await
+            .context("the Pod was not replaced")?;
         let new = now.iter().find(|pod| !known.contains(&pod.metadata.uid)).context("there is no new Pod")?;
         let answer = checks::http_get(SocketAddr::new(pod_ip(new)?, POD_PORT)).await?;
         progress.done(&format!("the ReplicaSet has replaced it: {answer}"));
@@ -191,7 +206,8 @@ fn is_ready(pod: &Pod) -> bool {
 }
 
 fn restarts(pod: &Pod) -> i32 {
-    let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_deref()).unwrap_or_default();
+    let statuses =
+        pod.status.as_ref().and_then(|status| status.container_statuses.as_deref()).unwrap_or_default();
     statuses.iter().map(|status| status.restart_count).sum()
 }
 
@@ -204,5 +220,9 @@ fn describe(pods: &[Arc<Pod>]) -> String {
         let status = serde_json::to_string(&pod.status).unwrap_or_default();
         format!("{}: {status}", name(pod))
     };
-    if pods.is_empty() { "there is no Pod".to_owned() } else { pods.iter().map(one).collect::<Vec<_>>().join("; ") }
+    if pods.is_empty() {
+        "there is no Pod".to_owned()
+    } else {
+        pods.iter().map(one).collect::<Vec<_>>().join("; ")
+    }
 }

@@ -80,7 +80,9 @@ fn first_address(answer: &[u8], name: &str) -> Option<IpAddr> {
 pub(crate) fn kill_container(container_id: &str) -> Result<i32> {
     let id = container_id.rsplit("://").next().unwrap_or(container_id);
     for entry in std::fs::read_dir("/proc")?.flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+            continue;
+        };
         let cgroup = std::fs::read_to_string(entry.path().join("cgroup")).unwrap_or_default();
         if cgroup.contains(id) {
             nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL)?;

@@ -47,7 +47,9 @@ fn processes(root: &str, id: &str) -> Vec<String> {
     let own = std::process::id();
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
         let read = |file: &str| std::fs::read(entry.path().join(file)).unwrap_or_default();
         let command = String::from_utf8_lossy(&read("cmdline")).replace('\0', " ");
         let cgroup = String::from_utf8_lossy(&read("cgroup")).into_owned();
