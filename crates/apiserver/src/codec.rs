@@ -31,6 +31,10 @@ fn schema_of(kind: Kind) -> Result<SchemaRef<'static>> {
         .ok_or_else(|| Error::internal(format!("{} has no schema", row.kind)))
 }
 
+/// What all aliases of a YAML document together may expand to, in parser events: enough for any manifest, and a
+/// document that multiplies itself is refused early.
+const YAML_ALIAS_EVENTS_MAX: usize = 100_000;
+
 /// Parses a body of any type.
 ///
 /// # Errors
@@ -41,7 +45,9 @@ pub fn decode(format: Format, body: &[u8]) -> Result<Value> {
             .map_err(|failure| Error::bad_request(format!("error decoding the body as JSON: {failure}"))),
         Format::Yaml => {
             let text = std::str::from_utf8(body).map_err(|_| Error::bad_request("the body is no UTF-8"))?;
-            serde_saphyr::from_str(text)
+            let alias_limits =
+                serde_saphyr::alias_limits! { max_total_replayed_events: YAML_ALIAS_EVENTS_MAX };
+            serde_saphyr::from_str_with_options(text, serde_saphyr::options! { alias_limits: alias_limits })
                 .map_err(|failure| Error::bad_request(format!("error decoding the body as YAML: {failure}")))
         }
         Format::Protobuf => decode_protobuf(body),

@@ -63,3 +63,33 @@ fn killed_parts_come_back_and_containers_never_notice() {
     check_workload(&cluster, &pods);
     must(cluster.remove());
 }
+
+/// Creates ConfigMaps one by one, kills the process PID in the middle, and prints each acknowledged one that is lost.
+const WRITE_AND_KILL: &str = r#"
+for part in client-certificate client-key; do kubectl config view --raw --minify -o "jsonpath={.users[0].user.$part-data}" | base64 -d > $part.pem; done
+kubectl config view --raw --minify -o 'jsonpath={.clusters[0].cluster.certificate-authority-data}' | base64 -d > ca.pem
+server=$(kubectl config view --minify -o 'jsonpath={.clusters[0].cluster.server}')
+for number in $(seq 100 250); do
+  [ $number = 150 ] && kill -KILL PID
+  code=$(curl --silent --max-time 5 --cacert ca.pem --cert client-certificate.pem --key client-key.pem -o /dev/null -w '%{http_code}' \
+    -H 'Content-Type: application/json' "$server/api/v1/namespaces/steady/configmaps" \
+    -d '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"written-'$number'"}}')
+  [ "$code" = 201 ] && echo configmap/written-$number >> acknowledged
+done
+timeout 60 sh -c 'until kubectl get --raw /readyz >/dev/null 2>&1; do :; done'
+kubectl get configmaps -o name | sort > there
+sort acknowledged | comm -23 - there
+test $(wc -l < acknowledged) -ge 50
+"#;
+
+#[test]
+fn no_acknowledged_write_is_lost_by_a_kill() {
+    let cluster = cluster();
+    let session = kubectl(&cluster);
+    let control_plane = cluster.processes("knarr control-plane");
+    assert_eq!(control_plane.len(), 1);
+    let script = WRITE_AND_KILL.replace("PID", &control_plane[0].to_string());
+    assert_eq!(must(session.must(&script)), "", "every acknowledged object is there");
+    drop(session);
+    must(cluster.remove());
+}
