@@ -3,6 +3,7 @@
 //! The only place, besides the simulation, that names more than one of API server, controllers, scheduler,
 //! kubelet, runtime, proxy and DNS.
 
+mod addons;
 mod control_plane;
 mod identity;
 mod node;

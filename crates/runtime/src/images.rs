@@ -3,6 +3,9 @@
 //! A layer is a directory named after the digest of its uncompressed tar. Everything is made under a temporary
 //! name and renamed when it is whole and on disk; the index, renamed last, names only what is there. A crash leaves
 //! temporary files, which the next start removes.
+//!
+//! Several processes may have a store open (a node, and `knarr image import` beside it): whoever changes something
+//! holds the lock file, and everybody reads the index again when it is another file than before.
 
 pub mod builtin;
 pub mod import;
@@ -14,7 +17,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use parking_lot::Mutex;
+use nix::fcntl::{Flock, FlockArg};
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 /// What an image says about its process. Source: OCI image configuration.
@@ -95,9 +99,25 @@ impl From<sys::Error> for ImageError {
 #[derive(Debug)]
 pub struct ImageStore {
     root: PathBuf,
-    images: Mutex<BTreeMap<String, Image>>,
+    index: Mutex<Index>,
     /// Held while layers are added or removed, so that nobody relies on a layer that somebody removes.
     layers: Mutex<()>,
+}
+
+/// The index as it was last read or written.
+#[derive(Debug, Default)]
+struct Index {
+    images: BTreeMap<String, Image>,
+    file: Option<FileStamp>,
+}
+
+/// Tells one index file from the next: inode, length, time of change in seconds and nanoseconds.
+type FileStamp = (u64, u64, i64, i64);
+
+/// Who holds this is alone in changing the store, in this process and among all others.
+pub(crate) struct Work<'a> {
+    _here: MutexGuard<'a, ()>,
+    _everywhere: Flock<fs::File>,
 }
 
 impl ImageStore {
@@ -106,22 +126,47 @@ impl ImageStore {
         for dir in ["layers", "tmp"] {
             fs::create_dir_all(root.join(dir)).map_err(ImageError::io("create the image store"))?;
         }
-        let index = root.join("index.json");
-        let images: Vec<Image> = match fs::read(&index) {
+        let store = Self { root: root.to_owned(), index: Mutex::default(), layers: Mutex::default() };
+        *store.index.lock() = store.read_index()?;
+        if let Some(_alone) = store.try_work()? {
+            store.clear_temporary()?;
+        }
+        Ok(store)
+    }
+
+    /// The index, read again if somebody else has written it.
+    fn current(&self) -> MutexGuard<'_, Index> {
+        let mut index = self.index.lock();
+        if self.index_stamp() != index.file {
+            match self.read_index() {
+                Ok(newer) => *index = newer,
+                Err(error) => tracing::warn!(%error, "the image index cannot be read again"),
+            }
+        }
+        index
+    }
+
+    fn index_stamp(&self) -> Option<FileStamp> {
+        use std::os::unix::fs::MetadataExt;
+        let meta = fs::metadata(self.root.join("index.json")).ok()?;
+        Some((meta.ino(), meta.len(), meta.mtime(), meta.mtime_nsec()))
+    }
+
+    fn read_index(&self) -> Result<Index, ImageError> {
+        let file = self.index_stamp();
+        let images: Vec<Image> = match fs::read(self.root.join("index.json")) {
             Ok(bytes) => serde_json::from_slice(&bytes)
                 .map_err(|e| ImageError::io("read the image index")(e.into()))?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(ImageError::io("read the image index")(error)),
         };
-        let images = images.into_iter().map(|image| (image.id.clone(), image)).collect();
-        let store = Self { root: root.to_owned(), images: Mutex::new(images), layers: Mutex::default() };
-        store.clear_temporary()?;
-        Ok(store)
+        Ok(Index { images: images.into_iter().map(|image| (image.id.clone(), image)).collect(), file })
     }
 
     /// The image that an id, an id's beginning (12 digits at least) or a name in any of its forms means.
     pub fn find(&self, name: &str) -> Option<Image> {
-        let images = self.images.lock();
+        let index = self.current();
+        let images = &index.images;
         let digits = name.strip_prefix("sha256:").unwrap_or(name);
         if digits.len() >= 12 && digits.bytes().all(|b| b.is_ascii_hexdigit()) {
             let by_id = |image: &&Image| image.id.trim_start_matches("sha256:").starts_with(digits);
@@ -135,7 +180,7 @@ impl ImageStore {
 
     /// Every image, by id.
     pub fn list(&self) -> Vec<Image> {
-        self.images.lock().values().cloned().collect()
+        self.current().images.values().cloned().collect()
     }
 
     /// Where an image's layers are, topmost first, as an overlay wants them.
@@ -144,9 +189,11 @@ impl ImageStore {
     }
 
     /// Adds an image whose layers are there. Its names are taken from the images that had them.
-    pub fn add(&self, mut image: Image) -> Result<Image, ImageError> {
-        let mut images = self.images.lock();
-        let mut changed = images.clone();
+    ///
+    /// To be called while [`ImageStore::work`] is held.
+    pub(crate) fn add(&self, mut image: Image) -> Result<Image, ImageError> {
+        let mut index = self.current();
+        let mut changed = index.images.clone();
         for other in changed.values_mut() {
             other.names.retain(|name| !image.names.contains(name));
         }
@@ -155,18 +202,17 @@ impl ImageStore {
             image.is_pinned |= known.is_pinned;
         }
         changed.insert(image.id.clone(), image.clone());
-        self.write_index(&changed)?;
-        *images = changed;
+        self.write_index(&mut index, changed)?;
         Ok(image)
     }
 
     /// Removes a name, or the image if it is given by id or that was its last name; layers that nobody needs go too.
     /// No error if it is not there. Layers `in_use` stay; [`ImageStore::collect`] removes them later.
     pub fn remove(&self, name: &str, in_use: &BTreeSet<String>) -> Result<(), ImageError> {
-        let _layers = self.layers.lock();
+        let _alone = self.work()?;
         let Some(image) = self.find(name) else { return Ok(()) };
-        let mut images = self.images.lock();
-        let mut changed = images.clone();
+        let mut index = self.current();
+        let mut changed = index.images.clone();
         let full = reference::normalize(name).filter(|full| image.names.contains(full));
         let is_last = match (&full, changed.get_mut(&image.id)) {
             (Some(full), Some(known)) => {
@@ -178,24 +224,25 @@ impl ImageStore {
         if is_last {
             changed.remove(&image.id);
         }
-        self.write_index(&changed)?;
-        *images = changed;
-        let is_needed =
-            |layer: &String| in_use.contains(layer) || images.values().any(|it| it.layers.contains(layer));
+        self.write_index(&mut index, changed)?;
+        let is_needed = |layer: &String| {
+            in_use.contains(layer) || index.images.values().any(|it| it.layers.contains(layer))
+        };
         image.layers.iter().filter(|layer| !is_needed(layer)).try_for_each(|layer| self.remove_layer(layer))
     }
 
     /// Removes layers that no image and nobody else (`in_use`) needs, unless layers are being worked on.
     pub fn collect(&self, in_use: &BTreeSet<String>) -> Result<(), ImageError> {
-        let Some(_layers) = self.layers.try_lock() else { return Ok(()) };
-        let images = self.images.lock();
-        let needed: BTreeSet<PathBuf> = images
+        let Some(_alone) = self.try_work()? else { return Ok(()) };
+        let index = self.current();
+        let needed: BTreeSet<PathBuf> = index
+            .images
             .values()
             .flat_map(|image| &image.layers)
             .chain(in_use)
             .map(|layer| self.layer_dir(layer))
             .collect();
-        drop(images);
+        drop(index);
         let entries = fs::read_dir(self.root.join("layers")).map_err(ImageError::io("list the layers"))?;
         for entry in entries {
             let path = entry.map_err(ImageError::io("list the layers"))?.path();
@@ -207,9 +254,30 @@ impl ImageStore {
         Ok(())
     }
 
-    /// Keeps others from adding and removing layers.
-    pub(crate) fn work(&self) -> parking_lot::MutexGuard<'_, ()> {
-        self.layers.lock()
+    /// Keeps others from adding and removing images and layers; waits for those who do.
+    pub(crate) fn work(&self) -> Result<Work<'_>, ImageError> {
+        let here = self.layers.lock();
+        let file = self.lock_file()?;
+        match Flock::lock(file, FlockArg::LockExclusive) {
+            Ok(everywhere) => Ok(Work { _here: here, _everywhere: everywhere }),
+            Err((_, error)) => Err(ImageError::io("lock the image store")(error.into())),
+        }
+    }
+
+    /// As [`ImageStore::work`]; `None` if somebody else is at work.
+    fn try_work(&self) -> Result<Option<Work<'_>>, ImageError> {
+        let Some(here) = self.layers.try_lock() else { return Ok(None) };
+        match Flock::lock(self.lock_file()?, FlockArg::LockExclusiveNonblock) {
+            Ok(everywhere) => Ok(Some(Work { _here: here, _everywhere: everywhere })),
+            Err((_, nix::errno::Errno::EWOULDBLOCK)) => Ok(None),
+            Err((_, error)) => Err(ImageError::io("lock the image store")(error.into())),
+        }
+    }
+
+    fn lock_file(&self) -> Result<fs::File, ImageError> {
+        let path = self.root.join("lock");
+        let file = fs::File::options().create(true).truncate(false).write(true).open(path);
+        file.map_err(ImageError::io("open the image store's lock"))
     }
 
     /// The directory of the store.
@@ -276,7 +344,7 @@ impl ImageStore {
             .map_err(ImageError::io("clear temporary files"))
     }
 
-    fn write_index(&self, images: &BTreeMap<String, Image>) -> Result<(), ImageError> {
+    fn write_index(&self, index: &mut Index, images: BTreeMap<String, Image>) -> Result<(), ImageError> {
         let list: Vec<&Image> = images.values().collect();
         let write = || {
             let bytes = serde_json::to_vec(&list)?;
@@ -286,7 +354,9 @@ impl ImageStore {
             fs::rename(&temporary, self.root.join("index.json"))?;
             fs::File::open(&self.root)?.sync_all()
         };
-        write().map_err(ImageError::io("write the image index"))
+        write().map_err(ImageError::io("write the image index"))?;
+        *index = Index { images, file: self.index_stamp() };
+        Ok(())
     }
 }
 

@@ -17,10 +17,10 @@ pub(super) fn mutate(context: &Context<'_>, object: &mut Value) -> Result<()> {
         return Ok(());
     }
     let name = Metadata::of(object).name().to_owned();
-    if context.operation == Operation::Create {
-        if let Some(spec) = child(object, "spec") {
-            spec.entry("finalizers").or_insert_with(|| json!(["kubernetes"]));
-        }
+    if context.operation == Operation::Create
+        && let Some(spec) = child(object, "spec")
+    {
+        spec.entry("finalizers").or_insert_with(|| json!(["kubernetes"]));
     }
     if !name.is_empty()
         && let Some(metadata) = machinery::metadata::metadata_mut(object)

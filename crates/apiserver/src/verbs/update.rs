@@ -43,9 +43,9 @@ pub async fn replace(api: &Api, request: &Request, part: Part) -> Result<Answer>
     super::create::take_namespace(request, &mut object)?;
     let name = Metadata::of(&object).name().to_owned();
     if name.is_empty() {
-        return Err(Error::bad_request(format!(
-            "the name of the object (based on the URL) was undeterminable: name must be provided"
-        )));
+        return Err(Error::bad_request(
+            "the name of the object (based on the URL) was undeterminable: name must be provided".to_string(),
+        ));
     }
     if name != request.resource.name {
         return Err(super::create::name_mismatch(&name, &request.resource.name));

@@ -31,7 +31,7 @@ const DURATION_DEFAULT: Duration = Duration::from_secs(30 * 60);
 /// 400 for contradictory options. A revision that is gone is told inside the stream.
 pub async fn watch(api: &Api, request: &Request) -> Result<Answer> {
     let query = &request.info.query;
-    let filter = Filter::of(request.kind.clone(), &request.resource, query)?;
+    let filter = Filter::of(request.kind, &request.resource, query)?;
     let bookmarks = query.flag("allowWatchBookmarks");
     let send_initial = initial_events(request)?;
     let version = query.get("resourceVersion").unwrap_or_default();

@@ -63,6 +63,7 @@ async fn run(settings: &Settings) -> Result<()> {
     let reporter = Reporter::start(client_as(&server, "system:kube-scheduler", &[]), &tasks);
     start_scheduler(&informers, reporter);
     server.ready().await;
+    super::addons::ensure(client_as(&server, "system:knarr", &["system:masters"]), settings).await?;
     Ready::ApiServer.announce();
     tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
     tasks.stop_and_wait().await;

@@ -80,7 +80,6 @@ fn volume_mounts(spec: &ContainerSpec) -> Option<Vec<VolumeMountStatus>> {
                 mount_path: m.mount_path.clone(),
                 read_only: m.read_only.filter(|r| *r),
                 recursive_read_only: (m.read_only == Some(true)).then(|| "Disabled".into()),
-                ..VolumeMountStatus::default()
             })
             .collect(),
     )

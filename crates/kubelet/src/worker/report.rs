@@ -12,7 +12,7 @@ use crate::snapshot::{PodSnapshot, after};
 use crate::status::{pod_status, status_patch};
 
 /// How long a change that nobody waits for may wait for others.
-const GATHER: Duration = Duration::from_millis(50);
+const GATHER: Duration = Duration::from_millis(100);
 /// Before the next try of a write that failed.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -81,7 +81,7 @@ fn is_urgent(snapshot: &PodSnapshot, old: &PodStatus, new: &PodStatus) -> bool {
         let ready = status.conditions.iter().flatten().find(|c| c.type_ == "Ready");
         ready.is_some_and(|c| c.status == "True")
     };
-    let is_first = old.start_time.is_none();
-    let is_phase_new = old.phase != new.phase && !(is_first && new.phase.as_deref() == Some("Pending"));
-    snapshot.is_terminating() || is_phase_new || ready(old) != ready(new)
+    let is_over = matches!(new.phase.as_deref(), Some("Succeeded" | "Failed"));
+    let is_end_new = is_over && old.phase != new.phase;
+    snapshot.is_terminating() || is_end_new || ready(old) != ready(new)
 }

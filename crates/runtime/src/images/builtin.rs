@@ -31,7 +31,7 @@ pub fn ensure(
     if let Some(image) = old.clone().filter(|image| image.layers == [digest.clone()]) {
         return Ok(image);
     }
-    let layers = store.work();
+    let layers = store.work()?;
     let size_bytes = match store.layer_size(&digest) {
         Some(size) => size,
         None => {

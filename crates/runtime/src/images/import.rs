@@ -38,11 +38,9 @@ pub fn import(
     hints: &Hints,
     random: &base::Random,
 ) -> Result<Vec<Image>, ImageError> {
+    let _alone = store.work()?;
     let spool = store.temporary(random);
-    let result = spool_to(reader, &spool).and_then(|()| {
-        let _layers = store.work();
-        import_spooled(store, &spool, hints, random)
-    });
+    let result = spool_to(reader, &spool).and_then(|()| import_spooled(store, &spool, hints, random));
     fs::remove_file(&spool).map_err(ImageError::io("remove a spooled archive"))?;
     result
 }
@@ -54,7 +52,7 @@ pub fn import_dir(
     hints: &Hints,
     random: &base::Random,
 ) -> Result<Vec<Image>, ImageError> {
-    let _layers = store.work();
+    let _alone = store.work()?;
     oci_layout(store, &Source::Dir(dir.to_owned()), hints, random)
 }
 

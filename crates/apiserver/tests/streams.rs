@@ -1,0 +1,122 @@
+//! Logs and exec: bytes pass between a real client and a stand-in for the kubelet.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, reason = "a test")]
+
+mod server;
+
+use std::sync::Arc;
+
+use auth::pki::{Subject, kubeconfig};
+use futures::SinkExt;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, AttachParams, LogParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use server::{TestServer, start};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
+
+/// TLS with a certificate for 127.0.0.1 that the cluster's authority signed.
+fn acceptor(server: &TestServer) -> TlsAcceptor {
+    let subject = Subject::server("kubelet", "system:node:n1", vec![], vec!["127.0.0.1".parse().unwrap()]);
+    let identity = server.authority.issue(server.dir.path(), &subject, server::now()).unwrap();
+    let chain =
+        CertificateDer::pem_slice_iter(identity.certificate_pem.as_bytes()).map(Result::unwrap).collect();
+    let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes()).unwrap();
+    let config =
+        rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .unwrap();
+    TlsAcceptor::from(Arc::new(config))
+}
+
+async fn client(server: &TestServer) -> kube::Client {
+    let subject = Subject::client("admin", "admin", "system:masters");
+    let identity = server.authority.issue(server.dir.path(), &subject, server::now()).unwrap();
+    let url = format!("https://{}", server.server.address().unwrap());
+    let text = kubeconfig(&url, server.authority.certificate_pem(), "admin", &identity);
+    let config = Kubeconfig::from_yaml(&text).unwrap();
+    let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap();
+    kube::Client::try_from(config).unwrap()
+}
+
+/// A server with a Pod on a node whose kubelet listens here.
+async fn with_pod() -> (TestServer, TcpListener, Api<Pod>) {
+    let server = start(Some("127.0.0.1:0".parse().unwrap())).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let node = format!(
+        "{{metadata: {{name: n1}}, status: {{addresses: [{{type: InternalIP, address: 127.0.0.1}}], \
+         daemonEndpoints: {{kubeletEndpoint: {{Port: {port}}}}}}}}}"
+    );
+    let made = server.call("POST", "/api/v1/nodes", "{metadata: {name: n1}}").await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    let status = server.call("PUT", "/api/v1/nodes/n1/status", &node).await;
+    assert_eq!(status.code, 200, "{}", status.body);
+    server.call("POST", "/api/v1/namespaces/default/serviceaccounts", "{metadata: {name: default}}").await;
+    let pod = "{metadata: {name: p}, spec: {nodeName: n1, containers: [{name: a, image: b}]}}";
+    let made = server.call("POST", "/api/v1/namespaces/default/pods", pod).await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    let pods = Api::namespaced(client(&server).await, "default");
+    (server, listener, pods)
+}
+
+#[tokio::test]
+async fn logs_are_copied() {
+    let (server, listener, pods) = with_pod().await;
+    let acceptor = acceptor(&server);
+    let kubelet = tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut stream = acceptor.accept(stream).await.unwrap();
+        let mut head = vec![0; 4096];
+        let length = stream.read(&mut head).await.unwrap();
+        let head = String::from_utf8_lossy(&head[..length]).into_owned();
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nhello\n").await.unwrap();
+        stream.shutdown().await.unwrap();
+        head
+    });
+    let params = LogParams { tail_lines: Some(1), ..LogParams::default() };
+    assert_eq!(pods.logs("p", &params).await.unwrap(), "hello\n");
+    let head = kubelet.await.unwrap();
+    assert!(head.starts_with("GET /containerLogs/default/p/a?"), "{head}");
+    assert!(head.contains("tailLines=1"), "{head}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn exec_is_joined_by_web_socket() {
+    let (server, listener, pods) = with_pod().await;
+    let acceptor = acceptor(&server);
+    let kubelet = tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let stream = acceptor.accept(stream).await.unwrap();
+        let mut uri = String::new();
+        let callback = |request: &Request, mut response: Response| {
+            uri = request.uri().to_string();
+            let offered = request.headers().get("sec-websocket-protocol").unwrap().to_str().unwrap();
+            let first = offered.split(',').next().unwrap().trim();
+            response.headers_mut().insert("sec-websocket-protocol", first.parse().unwrap());
+            Ok(response)
+        };
+        let mut socket = tokio_tungstenite::accept_hdr_async(stream, callback).await.unwrap();
+        socket.send(Message::binary(b"\x01hello".to_vec())).await.unwrap();
+        socket.send(Message::binary(b"\x03{\"status\":\"Success\"}".to_vec())).await.unwrap();
+        socket.close(None).await.unwrap();
+        uri
+    });
+    let params = AttachParams::default().stderr(false);
+    let mut process = pods.exec("p", ["echo", "a b"], &params).await.unwrap();
+    let mut text = String::new();
+    process.stdout().unwrap().read_to_string(&mut text).await.unwrap();
+    assert_eq!(text, "hello");
+    let uri = kubelet.await.unwrap();
+    assert_eq!(uri, "/exec/default/p/a?output=1&command=echo&command=a+b");
+    server.stop().await;
+}

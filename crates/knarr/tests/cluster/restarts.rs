@@ -1,0 +1,64 @@
+//! What is stopped or killed comes back: objects, running Pods with unchanged restart counts, and convergence.
+
+use testkit::clients::KUBECTLS;
+use testkit::{Cluster, Session};
+
+use crate::{cluster, must};
+
+/// One line per Pod: name, restarts, when its container started, address.
+const PODS: &str = "kubectl get pods -o jsonpath='{range .items[*]}{.metadata.name} \
+    {.status.containerStatuses[0].restartCount} {.status.containerStatuses[0].state.running.startedAt} \
+    {.status.podIP}{\"\\n\"}{end}'";
+
+fn kubectl(cluster: &Cluster) -> Session<'_> {
+    must(Session::new(cluster, KUBECTLS[1], "steady"))
+}
+
+fn start_workload(cluster: &Cluster) -> String {
+    let session = kubectl(cluster);
+    must(session.run("before.txt", include_str!("sessions/before.txt")));
+    must(session.must(PODS))
+}
+
+fn check_workload(cluster: &Cluster, pods: &str) {
+    let session = kubectl(cluster);
+    must(session.run("after.txt", include_str!("sessions/after.txt")));
+    assert_eq!(must(session.must(PODS)), pods, "the same Pods and containers run");
+}
+
+/// Kills these processes as a crash would.
+fn kill(pids: &[i32]) {
+    for pid in pids {
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(*pid), nix::sys::signal::Signal::SIGKILL).unwrap();
+    }
+}
+
+#[test]
+fn down_and_up_keep_objects_and_running_pods() {
+    let mut cluster = cluster();
+    let pods = start_workload(&cluster);
+    must(cluster.knarr(&["down"]));
+    assert_eq!(cluster.processes("knarr control-plane"), [], "no part is left");
+    must(cluster.up());
+    check_workload(&cluster, &pods);
+    must(cluster.remove());
+}
+
+#[test]
+fn killed_parts_come_back_and_containers_never_notice() {
+    let mut cluster = cluster();
+    let pods = start_workload(&cluster);
+    for part in ["knarr control-plane", "knarr node"] {
+        let before = cluster.processes(part);
+        assert_eq!(before.len(), 1, "{part}");
+        kill(&before);
+        check_workload(&cluster, &pods);
+        assert_ne!(cluster.processes(part), before, "{part} is another process");
+    }
+    // The supervisor takes its parts with it; the containers stay.
+    let supervisor: i32 = std::fs::read_to_string(cluster.data_dir().join("knarr.pid")).unwrap().parse().unwrap();
+    kill(&[supervisor]);
+    must(cluster.up());
+    check_workload(&cluster, &pods);
+    must(cluster.remove());
+}
