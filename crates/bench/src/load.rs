@@ -147,6 +147,7 @@ impl Connection {
             .header(header::ACCEPT, "application/json")
             .header(header::USER_AGENT, "bench")
             .body(Full::new(body))?;
+        self.sender.ready().await.context("wait for the connection")?;
         let response = self.sender.send_request(request).await.context("send a request")?;
         let status = response.status();
         let body = response.into_body().collect().await.context("read an answer")?.to_bytes();

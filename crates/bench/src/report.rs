@@ -31,6 +31,7 @@ impl Format {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Machine {
+    build: &'static str,
     cores: usize,
     processor: String,
     kernel: String,
@@ -44,6 +45,8 @@ impl Machine {
         let memory = std::fs::read_to_string("/proc/meminfo")?;
         let total = field(&memory, "MemTotal").and_then(|text| text.split_whitespace().next());
         Ok(Self {
+            // Both programs come from one build.
+            build: if cfg!(debug_assertions) { "debug" } else { "release" },
             cores: std::thread::available_parallelism()?.get(),
             processor: field(&processors, "model name").unwrap_or("unknown").to_owned(),
             kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned(),
@@ -138,11 +141,12 @@ impl Report {
         let machine = &self.machine;
         writeln!(
             text,
-            "{} cores ({}), {} MiB, Linux {}; release build; load average before {}, after {}",
+            "{} cores ({}), {} MiB, Linux {}; {} build; load average before {}, after {}",
             machine.cores,
             machine.processor,
             machine.memory_mebibytes,
             machine.kernel,
+            machine.build,
             machine.load_average_before,
             self.load_average_after.as_deref().unwrap_or("unknown"),
         )?;
