@@ -136,7 +136,7 @@ impl Kind {
         match part {
             Part::Object => self.row.validate_update(new, old),
             Part::Status => self.row.validate_status_update(new, old),
-            Part::Raw => Vec::new(),
+            Part::Approval | Part::Raw => Vec::new(),
         }
     }
 

@@ -25,7 +25,12 @@ pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
     match subresource.name {
         "status" => part(api, request, Part::Status).await,
         "scale" => scale::run(api, request).await,
-        "approval" | "resize" | "ephemeralcontainers" => part(api, request, Part::Raw).await,
+        "approval" => part(api, request, Part::Approval).await,
+        // Read only until the kubelet can do it: a write that nothing carries out would be a lie.
+        "resize" | "ephemeralcontainers" if request.resource.verb == Verb::Get => {
+            get::get(api, request).await
+        }
+        "resize" | "ephemeralcontainers" => Err(Error::method_not_allowed()),
         "finalize" => finalize(api, request).await,
         "binding" => binding(api, request).await,
         "eviction" => crate::eviction::evict(api, request).await,

@@ -21,6 +21,8 @@ pub enum Part {
     Object,
     /// `status`.
     Status,
+    /// `status.conditions` of a CertificateSigningRequest.
+    Approval,
     /// What the subresource's own code changes; nothing is restored.
     Raw,
 }
@@ -130,6 +132,7 @@ async fn change_once(
     match part {
         Part::Object => strategy.begin_update(&mut new, old_value),
         Part::Status => strategy.begin_status_update(&mut new, old_value),
+        Part::Approval => new = with_conditions_of(&new, old_value),
         Part::Raw => {}
     }
     metadata::set(&mut new, "resourceVersion", Metadata::of(old_value).resource_version());
@@ -147,6 +150,19 @@ async fn change_once(
         return Ok(committed);
     }
     api.door.replace(&admitted, old, request.cause_bytes()).await
+}
+
+/// The old object with the conditions of the new one: all that `certificatesigningrequests/approval` may change.
+fn with_conditions_of(new: &Value, old: &Value) -> Value {
+    let mut changed = old.clone();
+    let conditions = new.pointer("/status/conditions").cloned().unwrap_or_else(|| serde_json::json!([]));
+    if let Some(object) = changed.as_object_mut() {
+        let status = object.entry("status").or_insert_with(|| serde_json::json!({}));
+        if let Some(status) = status.as_object_mut() {
+            status.insert("conditions".to_owned(), conditions);
+        }
+    }
+    changed
 }
 
 /// Whether a deletion that was asked for is complete with this change: no finalizer holds it any more.

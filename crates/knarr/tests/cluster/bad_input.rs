@@ -2,8 +2,8 @@
 
 use std::io::Write as _;
 
-use testkit::clients::KUBECTLS;
 use testkit::Session;
+use testkit::clients::KUBECTLS;
 
 use crate::{cluster, must};
 
@@ -11,8 +11,12 @@ const MIB: usize = 1 << 20;
 
 /// Bodies that are too long for a session's text.
 fn write_bodies(session: &Session<'_>) -> std::io::Result<()> {
-    let write = |name: &str, text: &str| std::fs::File::create(session.folder().join(name))?.write_all(text.as_bytes());
-    let object = |data: &str| format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"big"}},"data":{data}}}"#);
+    let write = |name: &str, text: &str| {
+        std::fs::File::create(session.folder().join(name))?.write_all(text.as_bytes())
+    };
+    let object = |data: &str| {
+        format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"big"}},"data":{data}}}"#)
+    };
     write("big.json", &object(&format!(r#"{{"a":"{}"}}"#, "x".repeat(4 * MIB))))?;
     write("deep.json", &object(&format!("{}{}", "[".repeat(100_000), "]".repeat(100_000))))?;
     write("deep-objects.json", &object(&format!("{}1{}", r#"{"a":"#.repeat(20_000), "}".repeat(20_000))))?;

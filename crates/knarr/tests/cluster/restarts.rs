@@ -56,7 +56,8 @@ fn killed_parts_come_back_and_containers_never_notice() {
         assert_ne!(cluster.processes(part), before, "{part} is another process");
     }
     // The supervisor takes its parts with it; the containers stay.
-    let supervisor: i32 = std::fs::read_to_string(cluster.data_dir().join("knarr.pid")).unwrap().parse().unwrap();
+    let supervisor: i32 =
+        std::fs::read_to_string(cluster.data_dir().join("knarr.pid")).unwrap().parse().unwrap();
     kill(&[supervisor]);
     must(cluster.up());
     check_workload(&cluster, &pods);
