@@ -1,7 +1,37 @@
-//! `cargo xtask bench`: measures a release build.
+//! `cargo xtask bench [-o json]`: measures a release build; what is measured and how is the crate `bench`.
 
-use anyhow::Result;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
 
 pub(crate) fn run() -> Result<()> {
-    anyhow::bail!("not yet")
+    let root = crate::tidy::root()?;
+    // Both in one build, so that they share what they depend on.
+    step(
+        Command::new("cargo").args(["build", "--release", "-p", "knarr", "-p", "bench"]).current_dir(&root),
+    )?;
+    let bench = target_directory(&root)?.join("release/bench");
+    step(Command::new(bench).args(std::env::args().skip(2)))
+}
+
+fn target_directory(root: &Path) -> Result<PathBuf> {
+    let output = Command::new("cargo")
+        .args(["metadata", "--no-deps", "--format-version=1"])
+        .current_dir(root)
+        .output()
+        .context("run cargo metadata")?;
+    let metadata: serde_json::Value =
+        serde_json::from_slice(&output.stdout).context("read cargo metadata")?;
+    let folder = metadata["target_directory"].as_str().context("cargo metadata names no target directory")?;
+    Ok(folder.into())
+}
+
+fn step(command: &mut Command) -> Result<()> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let status = command.status().with_context(|| format!("run {program}"))?;
+    if !status.success() {
+        bail!("{program} ended with {status}");
+    }
+    Ok(())
 }

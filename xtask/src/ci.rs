@@ -21,7 +21,7 @@ pub(crate) fn run() -> Result<()> {
     install_needed()?;
     step("cargo", &["fmt", "--all", "--check"])?;
     crate::tidy::run()?;
-    step("cargo", &["clippy", "--workspace", "--all-targets", "--quiet"])?;
+    step("cargo", &["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"])?;
     step("cargo", &["test", "--workspace", "--quiet"])?;
     step("cargo", &["run", "--release", "--quiet", "--", "demo"])
 }

@@ -98,6 +98,7 @@ async fn exec_is_joined_by_web_socket() {
         let (stream, _) = listener.accept().await.unwrap();
         let stream = acceptor.accept(stream).await.unwrap();
         let mut uri = String::new();
+        #[expect(clippy::result_large_err, reason = "tungstenite's own type")]
         let callback = |request: &Request, mut response: Response| {
             uri = request.uri().to_string();
             let offered = request.headers().get("sec-websocket-protocol").unwrap().to_str().unwrap();

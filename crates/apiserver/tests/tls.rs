@@ -33,17 +33,7 @@ async fn a_certificate_says_who_it_is_and_rbac_what_they_may() {
     let nobody = client(&server, "bob", "friends").await;
     let pods: Api<Pod> = Api::namespaced(nobody, "default");
     let refused = pods.list(&ListParams::default()).await.unwrap_err();
-    assert_eq!(
-        refused
-            .to_string()
-            .split(": ")
-            .skip(1)
-            .collect::<Vec<_>>()
-            .join(": ")
-            .contains("cannot list resource \"pods\""),
-        true,
-        "{refused}"
-    );
+    assert!(refused.to_string().contains("cannot list resource \"pods\""), "{refused}");
 
     let scheduler = client(&server, "system:kube-scheduler", "x").await;
     let pods: Api<Pod> = Api::all(scheduler);

@@ -90,7 +90,8 @@ async fn an_object_lives_through_all_verbs() {
 #[tokio::test]
 async fn bad_requests_are_told_what_is_wrong() {
     let server = start(None).await;
-    let rows: &[(&str, (&str, &str, &str), u16, &str)] = &[
+    type Row = (&'static str, (&'static str, &'static str, &'static str), u16, &'static str);
+    let rows: &[Row] = &[
         (
             "unknown resource",
             ("GET", "/api/v1/nonsense", ""),
@@ -235,6 +236,7 @@ async fn finalizers_hold_an_object_until_they_are_gone() {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one session, step by step")]
 async fn pods_are_bound_scaled_objects_scale_and_services_get_addresses() {
     let server = start(None).await;
     check(

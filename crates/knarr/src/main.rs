@@ -59,7 +59,9 @@ fn start_log(format: LogFormat, verbose: u8) {
         _ => "trace",
     };
     let filter = tracing_subscriber::EnvFilter::try_from_env("KNARR_LOG").unwrap_or_else(|_| {
-        tracing_subscriber::EnvFilter::new(format!("{level},hyper=warn,h2=warn,rustls=warn,hickory_server=warn"))
+        tracing_subscriber::EnvFilter::new(format!(
+            "{level},hyper=warn,h2=warn,rustls=warn,hickory_server=warn"
+        ))
     });
     let log =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);

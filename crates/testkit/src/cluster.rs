@@ -30,6 +30,7 @@ pub struct Cluster {
     namespace: NetNs,
     folder: TempDir,
     noted: Noted,
+    is_removed: bool,
 }
 
 impl Cluster {
@@ -53,7 +54,7 @@ impl Cluster {
             route.add_address(sys::netlink::Address { link, ip, prefix: 24 })?;
             route.set_up(HOST_LINK)
         })?;
-        Ok(Self { knarr: knarr.into(), namespace, folder, noted: Noted::default() })
+        Ok(Self { knarr: knarr.into(), namespace, folder, noted: Noted::default(), is_removed: false })
     }
 
     /// The cluster's data directory.
@@ -85,6 +86,15 @@ impl Cluster {
         command.env("KUBECONFIG", self.kubeconfig()).env("HOME", self.folder.path());
         command.env("DATA_DIR", self.data_dir()).env("KNARR", &self.knarr);
         command
+    }
+
+    /// Moves the calling thread into the namespace, for good; threads that it starts are in there too.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn enter(&self) -> Result<()> {
+        nix::sched::setns(&self.namespace, nix::sched::CloneFlags::CLONE_NEWNET)
+            .context("enter the cluster's network namespace")
     }
 
     /// Runs `knarr` with these arguments and this cluster's `--data-dir`; returns what it printed.
@@ -145,6 +155,7 @@ impl Cluster {
     /// # Errors
     /// If something is.
     pub fn remove(mut self) -> Result<()> {
+        self.is_removed = true;
         self.reset()
     }
 
@@ -162,6 +173,9 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
+        if self.is_removed {
+            return;
+        }
         if std::thread::panicking() {
             eprintln!("{}", self.log_tail());
         }

@@ -55,7 +55,7 @@ pub(super) enum WatchStep {
     /// Everything up to this revision is known now.
     Seen(u64),
     /// The server ends the watch for this reason.
-    Refused(Status),
+    Refused(Box<Status>),
 }
 
 /// Why a body could not be taken in.

@@ -7,7 +7,7 @@ use super::{Candidate, Reasons};
 use crate::node_info::NodeInfo;
 
 pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Reasons {
-    if !node.node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true)) {
+    if node.node.spec.as_ref().is_none_or(|spec| spec.unschedulable != Some(true)) {
         return Vec::new();
     }
     let taint = Taint {
