@@ -216,10 +216,8 @@ async fn other(api: &Api, http: HttpRequest<RequestBody>, info: &RequestInfo) ->
         }
         ("debug", Some("knarr"), Some("trace")) => {
             let kind = info.query.get("resource").and_then(kind_of_resource);
-            Ok(respond::json(
-                StatusCode::OK,
-                &api.trace.chain(&info.query, kind.map(|kind| kind.row().storage_prefix))?,
-            ))
+            let chain = api.trace.chain(&info.query, kind.map(|kind| kind.row().storage_prefix))?;
+            Ok(respond::json(StatusCode::OK, &serde_json::json!(chain)))
         }
         ("debug", Some("knarr"), Some("spans")) if info.method == Method::POST => {
             api.trace.report(&read(http.into_body()).await?)?;

@@ -6,9 +6,9 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use base::Clock;
+use machinery::trace::{Chain, Commit, Span};
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde::Deserialize;
 use store::Event;
 
 use crate::request_info::Query;
@@ -20,52 +20,6 @@ pub const COMMITS_MAX: usize = 16_384;
 pub const SPANS_MAX: usize = 16_384;
 /// How many spans one report may hold.
 pub const REPORT_SPANS_MAX: usize = 1_024;
-
-/// One commit, as the chain shows it.
-#[derive(Clone, Debug, Serialize)]
-pub struct Commit {
-    /// The revision it made.
-    pub revision: u64,
-    /// The revision that made the client act; 0 if unknown.
-    pub parent: u64,
-    /// The store's key without `/registry/`.
-    pub key: String,
-    /// The request's verb.
-    pub verb: String,
-    /// The subresource, if any.
-    pub subresource: String,
-    /// The first token of the client's `User-Agent`.
-    pub component: String,
-    /// The user's name.
-    pub user: String,
-    /// When the request arrived, Unix microseconds.
-    pub at_us: i64,
-    /// When the cache had it, Unix microseconds.
-    pub committed_us: i64,
-    /// Whether the object went.
-    pub is_deletion: bool,
-}
-
-/// One step that made no revision.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Span {
-    /// The revision it belongs to.
-    pub cause: u64,
-    /// Who did it.
-    pub component: String,
-    /// What was done.
-    pub name: String,
-    /// On what, such as `pods/default/web-1`.
-    #[serde(default)]
-    pub object: String,
-    /// Unix microseconds.
-    pub start_us: i64,
-    /// Unix microseconds.
-    pub end_us: i64,
-    /// For people.
-    #[serde(default)]
-    pub detail: String,
-}
 
 /// The two rings.
 #[derive(Debug)]
@@ -138,7 +92,7 @@ impl Trace {
     ///
     /// # Errors
     /// 400 when `since` is no number.
-    pub fn chain(&self, query: &Query, prefix: Option<&str>) -> Result<Value> {
+    pub fn chain(&self, query: &Query, prefix: Option<&str>) -> Result<Chain> {
         let since = query.number("since")?.unwrap_or(0);
         let commits = self.commits.lock();
         let spans = self.spans.lock();
@@ -153,7 +107,7 @@ impl Trace {
             }
         });
         let (commits, spans) = chain(commits.iter(), spans.iter(), key.as_deref(), since);
-        Ok(json!({"commits": commits, "spans": spans}))
+        Ok(Chain { commits, spans })
     }
 }
 

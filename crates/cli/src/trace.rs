@@ -5,64 +5,7 @@
 
 use std::collections::HashSet;
 
-use serde::{Deserialize, Serialize};
-
-/// What the API server answers at `/debug/knarr/trace`.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Chain {
-    /// In revision order.
-    #[serde(default)]
-    pub commits: Vec<Commit>,
-    /// In order of arrival.
-    #[serde(default)]
-    pub spans: Vec<Span>,
-}
-
-/// A write.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Commit {
-    /// The revision it made.
-    pub revision: u64,
-    /// The revision that caused it; 0 if none is known.
-    pub parent: u64,
-    /// `deployments/default/web`
-    pub key: String,
-    /// `create`, `update`, `patch`, `delete`.
-    pub verb: String,
-    /// `status`, `binding`; empty if none.
-    pub subresource: String,
-    /// Who sent the request.
-    pub component: String,
-    /// As whom.
-    pub user: String,
-    /// When the request arrived, Unix microseconds.
-    pub at_us: i64,
-    /// When it was committed and seen, Unix microseconds.
-    pub committed_us: i64,
-    /// Whether the object is gone.
-    pub is_deletion: bool,
-}
-
-/// A step that made no revision.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Span {
-    /// The revision that caused it.
-    pub cause: u64,
-    /// Who did it.
-    pub component: String,
-    /// What was done.
-    pub name: String,
-    /// On what.
-    pub object: String,
-    /// Unix microseconds.
-    pub start_us: i64,
-    /// Unix microseconds.
-    pub end_us: i64,
-    /// For people.
-    pub detail: String,
-}
+use machinery::trace::{Chain, Commit, Span};
 
 /// Turns chains into lines; each step is printed once.
 #[derive(Debug, Default)]

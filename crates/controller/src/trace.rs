@@ -4,7 +4,7 @@
 use http::Request;
 use jiff::Timestamp;
 use kube::client::Body;
-use serde::{Deserialize, Serialize};
+pub use machinery::trace::Span;
 use tokio::sync::mpsc;
 
 use base::Tasks;
@@ -15,27 +15,6 @@ pub const SPANS_PATH: &str = "/debug/knarr/spans";
 const QUEUE_MAX: usize = 4096;
 /// Spans in one request.
 const BATCH_MAX: usize = 256;
-
-/// One step.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Span {
-    /// The revision that caused the step.
-    pub cause: u64,
-    /// Who did it, such as `kubelet`.
-    pub component: String,
-    /// What was done, such as `cni add`.
-    pub name: String,
-    /// On what, such as `pods/default/web-1`.
-    #[serde(default)]
-    pub object: String,
-    /// Unix time in microseconds.
-    pub start_us: i64,
-    /// Unix time in microseconds.
-    pub end_us: i64,
-    /// More, for people.
-    #[serde(default)]
-    pub detail: String,
-}
 
 /// Takes spans and sends them in the background. Cloning shares it.
 #[derive(Clone, Debug)]

@@ -15,3 +15,4 @@ pub mod int_or_string;
 pub mod quantity;
 
 pub mod group;
+pub mod trace;

@@ -5,11 +5,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use cli::args::{Output, TraceArgs};
-use cli::trace::{Chain, Printer};
+use cli::trace::Printer;
 use http::Request;
 use http_body_util::BodyExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use machinery::trace::Chain;
 
 use crate::layout::Layout;
 
