@@ -12,6 +12,7 @@ pub mod cause;
 pub mod engine;
 pub mod informer;
 
+pub mod lease;
 pub mod plan;
 pub mod record;
 pub mod resource_ref;

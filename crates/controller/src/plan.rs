@@ -276,15 +276,7 @@ impl Action {
     }
 
     fn of<K: Object>(verb: Verb, object: &K, subresource: &'static str) -> Self {
-        let meta = object.metadata();
-        Self::request(
-            verb,
-            ResourceRef::of::<K>(),
-            meta.namespace.as_deref().unwrap_or_default(),
-            meta.name.as_deref().unwrap_or_default(),
-            subresource,
-            serde_json::to_value(object).unwrap_or_default(),
-        )
+        Self::Request(Box::new(ApiRequest::of(verb, object, subresource)))
     }
 
     fn request(
@@ -324,6 +316,24 @@ fn replace_failure(value: &mut Value, message: &str) {
 }
 
 impl ApiRequest {
+    /// Creates `object`.
+    pub fn create<K: Object>(object: &K) -> Self {
+        Self::of(Verb::Create, object, "")
+    }
+
+    /// Replaces `object`, guarded by its resourceVersion.
+    pub fn update<K: Object>(object: &K) -> Self {
+        Self::of(Verb::Update, object, "")
+    }
+
+    fn of<K: Object>(verb: Verb, object: &K, subresource: &'static str) -> Self {
+        let meta = object.metadata();
+        let namespace = meta.namespace.as_deref().unwrap_or_default();
+        let name = meta.name.as_deref().unwrap_or_default();
+        let body = serde_json::to_value(object).unwrap_or_default();
+        Self::new(verb, ResourceRef::of::<K>(), (namespace, name, subresource), body)
+    }
+
     /// Patches an object's status.
     pub fn patch_status<K: Object>(namespace: &str, name: &str, patch: Patch) -> Self {
         Self::patch(ResourceRef::of::<K>(), namespace, name, "status", patch)

@@ -2,20 +2,19 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use base::{Clock, Random, Tasks};
 use cli::args::KubeletArgs;
 use controller::Informers;
-use controller::trace::Reporter;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::trace;
-use crate::components;
+use crate::{components, host};
 
 /// `knarr controller-manager`
 pub(crate) fn controller_manager(kubeconfig: &Path) -> Result<()> {
     run_until_stopped(kubeconfig, |informers, _| {
-        components::start_controllers(&informers);
+        components::start_controllers(&informers, &identity(&informers)?);
         Ok(())
     })
 }
@@ -23,7 +22,7 @@ pub(crate) fn controller_manager(kubeconfig: &Path) -> Result<()> {
 /// `knarr scheduler`
 pub(crate) fn scheduler(kubeconfig: &Path) -> Result<()> {
     run_until_stopped(kubeconfig, |informers, _| {
-        components::start_scheduler(&informers, Reporter::disabled());
+        components::start_scheduler(&informers, &identity(&informers)?);
         Ok(())
     })
 }
@@ -34,6 +33,11 @@ pub(crate) fn kubelet(args: &KubeletArgs) -> Result<()> {
     run_until_stopped(&args.part.kubeconfig.clone(), move |informers, runtime| {
         runtime.block_on(components::start_kubelet_alone(&args, informers))
     })
+}
+
+/// One of a kind, as upstream's: several may run on one host.
+fn identity(informers: &Informers) -> Result<String> {
+    Ok(format!("{}_{}", host::node_name()?, informers.random().uuid()))
 }
 
 fn run_until_stopped(
@@ -50,8 +54,12 @@ fn run_until_stopped(
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
         let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
-        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+        let is_asked = tokio::select! {
+            _ = terminate.recv() => true,
+            _ = interrupt.recv() => true,
+            () = tasks.stopping() => false,
+        };
         tasks.stop_and_wait().await;
-        Ok(())
+        if is_asked { Ok(()) } else { bail!("another process leads now") }
     })
 }

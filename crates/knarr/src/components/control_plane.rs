@@ -7,10 +7,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use apiserver::{ApiServer, PortRange};
 use auth::UserInfo;
 use base::{Clock, Random, Tasks};
+use controller::lease::{self, Election};
 use controller::trace::Reporter;
 use controller::{Engine, Informers};
 use nix::sys::signal::Signal;
@@ -36,38 +37,71 @@ pub(crate) fn control_plane(layout: &Layout) -> Result<()> {
     sys::process::die_with_parent(Signal::SIGKILL as i32)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("control-plane").build()?;
-    runtime.block_on(run(&settings))
+    // The same after a restart, so that the lead is ours at once: the store's lock keeps everyone else away.
+    let identity = format!("{}_{}", settings.node_name, layout.cluster_id());
+    runtime.block_on(run(&settings, &identity))
 }
 
-async fn run(settings: &Settings) -> Result<()> {
+async fn run(settings: &Settings, identity: &str) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let (clock, random, tasks) = (Clock::system(), Random::from_system(), Tasks::new());
     let options = Options { clock: clock.clone(), ..Options::default() };
     let store = Arc::new(Embedded::open(Path::new("db"), options).context("open the store")?);
     let config = api_server_config(settings)?;
-    let server = apiserver::start(config, store, tasks.clone(), clock.clone(), random.clone()).await?;
+    let server =
+        apiserver::start(config, store.clone(), tasks.clone(), clock.clone(), random.clone()).await?;
     let informers_as = |user: &str| {
         Informers::new(client_as(&server, user, &[]), tasks.clone(), clock.clone(), random.clone())
     };
     let authority = std::fs::read_to_string("tls/ca.crt").context("read the authority's certificate")?;
     controllers::root_ca::configure(authority);
     let informers = informers_as("system:kube-controller-manager");
-    let engine = Engine::new(informers, "controllermanager");
-    for controller in controllers::all() {
-        let account = format!("system:serviceaccount:kube-system:{}", account_of(controller.name));
-        let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system"];
-        engine.start_as(*controller, client_as(&server, &account, &groups));
-    }
+    let clients: Vec<_> =
+        controllers::all().iter().map(|row| (*row, controller_client(&server, row.name))).collect();
+    lead("kube-controller-manager", identity, &informers, move |informers| {
+        let engine = Engine::new(informers, "controllermanager");
+        for (controller, client) in clients {
+            engine.start_as(controller, client);
+        }
+    });
     let informers = informers_as("system:kube-scheduler");
-    let reporter = Reporter::start(client_as(&server, "system:kube-scheduler", &[]), &tasks);
-    start_scheduler(&informers, reporter);
+    let reporter = Reporter::start(informers.client().clone(), &tasks);
+    lead("kube-scheduler", identity, &informers, move |informers| run_scheduler(&informers, reporter));
     server.ready().await;
     super::addons::ensure(client_as(&server, "system:knarr", &["system:masters"]), settings).await?;
     Ready::ApiServer.announce();
-    tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+    let has_led = tokio::select! {
+        _ = terminate.recv() => true,
+        _ = interrupt.recv() => true,
+        () = tasks.stopping() => false,
+    };
     tasks.stop_and_wait().await;
-    Ok(())
+    store.close().await.context("close the store")?;
+    if has_led { Ok(()) } else { bail!("another control plane leads now; this one starts over") }
+}
+
+/// Does `work` when this process leads, and stops the process's tasks when it does no longer.
+fn lead(name: &str, identity: &str, informers: &Informers, work: impl FnOnce(Informers) + Send + 'static) {
+    let election = Election {
+        namespace: "kube-system".to_owned(),
+        name: name.to_owned(),
+        identity: identity.to_owned(),
+    };
+    let informers = informers.clone();
+    let tasks = informers.tasks().clone();
+    informers.tasks().clone().spawn("leader election", async move {
+        let held = lease::acquire(election, &informers).await;
+        work(informers);
+        held.lost().await;
+        tasks.stop();
+    });
+}
+
+/// A controller's own client: the ServiceAccount that upstream's role for it is bound to.
+fn controller_client(server: &ApiServer, controller: &'static str) -> kube::Client {
+    let account = format!("system:serviceaccount:kube-system:{}", account_of(controller));
+    client_as(server, &account, &["system:serviceaccounts", "system:serviceaccounts:kube-system"])
 }
 
 /// The ServiceAccount that upstream gives a controller. Source: `app.NewControllerInitializers`.
@@ -83,16 +117,22 @@ fn account_of(controller: &'static str) -> &'static str {
     }
 }
 
-/// Starts every controller with the identity of `informers`: for `knarr controller-manager`.
-pub(crate) fn start_controllers(informers: &Informers) {
-    let engine = Engine::new(informers.clone(), "controllermanager");
-    for controller in controllers::all() {
-        engine.start(*controller);
-    }
+/// Starts every controller with the identity of `informers`, once it leads: for `knarr controller-manager`.
+pub(crate) fn start_controllers(informers: &Informers, identity: &str) {
+    lead("kube-controller-manager", identity, informers, |informers| {
+        let engine = Engine::new(informers, "controllermanager");
+        for controller in controllers::all() {
+            engine.start(*controller);
+        }
+    });
 }
 
-/// Starts the scheduler.
-pub(crate) fn start_scheduler(informers: &Informers, reporter: Reporter) {
+/// Starts the scheduler, once it leads: for `knarr scheduler`.
+pub(crate) fn start_scheduler(informers: &Informers, identity: &str) {
+    lead("kube-scheduler", identity, informers, |informers| run_scheduler(&informers, Reporter::disabled()));
+}
+
+fn run_scheduler(informers: &Informers, reporter: Reporter) {
     let tasks = informers.tasks().clone();
     let run = scheduler::run(scheduler::Config::default(), informers.clone(), reporter, tasks.clone());
     tasks.spawn("scheduler", run);

@@ -1,0 +1,212 @@
+//! Leader leases: of several processes that could do the same work, one does.
+//!
+//! The holder renews a Lease; the others watch it and take it over when it has not changed for its duration, by their
+//! own clocks. Source: `k8s.io/client-go/tools/leaderelection`. Who waits does so on the watch and on one timer.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use tokio::time::Instant;
+
+use crate::cause;
+use crate::informer::{Informer, Informers, Scope};
+use crate::plan::{ApiRequest, Verb};
+
+/// Source: `--leader-elect-lease-duration`.
+const LEASE_SECONDS: i32 = 15;
+/// Who could not renew for this long stops. Source: `--leader-elect-renew-deadline`.
+const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+/// Between renewals. Upstream's 2 s would be most of what an idle cluster writes.
+const RENEW_EVERY: Duration = Duration::from_secs(4);
+/// After a try that failed.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// What is contended for, and by whom.
+#[derive(Clone, Debug)]
+pub struct Election {
+    /// Of the Lease; upstream's components use `kube-system`.
+    pub namespace: String,
+    /// Of the Lease, such as `kube-scheduler`.
+    pub name: String,
+    /// Of this process. One that comes back under the same identity goes on without waiting.
+    pub identity: String,
+}
+
+/// What to do about the Lease now.
+#[derive(Clone, Debug, PartialEq)]
+enum Step {
+    Write(Verb, Box<Lease>),
+    Wait(Duration),
+}
+
+/// Decides from the Lease as it is, and from how long it has been seen unchanged.
+fn next_step(election: &Election, lease: Option<&Lease>, unchanged_for: Duration, now: Timestamp) -> Step {
+    let Some(lease) = lease else {
+        let metadata = ObjectMeta {
+            name: Some(election.name.clone()),
+            namespace: Some(election.namespace.clone()),
+            ..ObjectMeta::default()
+        };
+        let spec = Some(taken(election, LeaseSpec::default(), 0, now));
+        return Step::Write(Verb::Create, Box::new(Lease { metadata, spec }));
+    };
+    let spec = lease.spec.clone().unwrap_or_default();
+    let holder = spec.holder_identity.as_deref().unwrap_or_default();
+    let transitions = spec.lease_transitions.unwrap_or(0);
+    if holder == election.identity {
+        let spec = LeaseSpec { renew_time: Some(MicroTime(now)), ..spec };
+        return Step::Write(Verb::Update, Box::new(Lease { spec: Some(spec), ..lease.clone() }));
+    }
+    let seconds = u64::try_from(spec.lease_duration_seconds.unwrap_or(LEASE_SECONDS)).unwrap_or(0);
+    let duration = Duration::from_secs(seconds);
+    if !holder.is_empty() && unchanged_for < duration {
+        return Step::Wait(duration.saturating_sub(unchanged_for));
+    }
+    let spec = Some(taken(election, spec, transitions + 1, now));
+    Step::Write(Verb::Update, Box::new(Lease { spec, ..lease.clone() }))
+}
+
+fn taken(election: &Election, spec: LeaseSpec, transitions: i32, now: Timestamp) -> LeaseSpec {
+    LeaseSpec {
+        holder_identity: Some(election.identity.clone()),
+        lease_duration_seconds: Some(LEASE_SECONDS),
+        acquire_time: Some(MicroTime(now)),
+        renew_time: Some(MicroTime(now)),
+        lease_transitions: Some(transitions),
+        ..spec
+    }
+}
+
+/// The lead, once it is had.
+pub struct Held {
+    election: Election,
+    informers: Informers,
+    lease: Lease,
+}
+
+/// Waits until this process leads.
+pub async fn acquire(election: Election, informers: &Informers) -> Held {
+    let scope = Scope {
+        namespace: Some(election.namespace.clone()),
+        field_selector: Some(format!("metadata.name={}", election.name)),
+        label_selector: None,
+    };
+    let leases = informers.scoped::<Lease>(scope);
+    leases.synced().await;
+    let lease = contend(&election, informers, &leases).await;
+    tracing::info!(lease = election.name, identity = election.identity, "leading");
+    Held { election, informers: informers.clone(), lease }
+}
+
+impl Held {
+    /// Renews, and ends when that has failed for too long or somebody else has the Lease. Whoever led must then stop
+    /// at once.
+    pub async fn lost(self) {
+        keep(&self.election, &self.informers, self.lease).await;
+        tracing::warn!(lease = self.election.name, "the lead was lost");
+    }
+}
+
+async fn contend(election: &Election, informers: &Informers, leases: &Informer<Lease>) -> Lease {
+    let key = format!("{}/{}", election.namespace, election.name);
+    let mut changes = leases.subscribe();
+    let mut seen = (None, Instant::now());
+    loop {
+        let lease = leases.get(&key);
+        let revision = lease.as_ref().and_then(|lease| lease.metadata.resource_version.clone());
+        if revision != seen.0 {
+            seen = (revision, Instant::now());
+        }
+        let step = next_step(election, lease.as_deref(), seen.1.elapsed(), informers.clock().now());
+        let wait = match step {
+            Step::Wait(wait) => wait,
+            Step::Write(verb, lease) => match write(informers, verb, &lease).await {
+                Ok(lease) => return lease,
+                Err(error) => {
+                    tracing::debug!(lease = election.name, %error, "the lease was not acquired");
+                    RETRY_AFTER
+                }
+            },
+        };
+        tokio::select! {
+            _ = changes.next() => {}
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+}
+
+/// Renews until that has failed for too long, or somebody else holds the Lease.
+async fn keep(election: &Election, informers: &Informers, mut lease: Lease) {
+    let mut renewed = Instant::now();
+    let mut wait = RENEW_EVERY;
+    while renewed.elapsed() + wait < RENEW_DEADLINE {
+        tokio::time::sleep(wait).await;
+        let step = next_step(election, Some(&lease), Duration::ZERO, informers.clock().now());
+        let Step::Write(verb, renewal) = step else { return };
+        let left = RENEW_DEADLINE.saturating_sub(renewed.elapsed());
+        match tokio::time::timeout(left, write(informers, verb, &renewal)).await {
+            Ok(Ok(newer)) => {
+                lease = newer;
+                renewed = Instant::now();
+                wait = RENEW_EVERY;
+            }
+            Ok(Err(kube::Error::Api(status))) if status.code == 409 => return,
+            failed => {
+                tracing::info!(lease = election.name, ?failed, "the lease was not renewed");
+                wait = RETRY_AFTER;
+            }
+        }
+    }
+}
+
+async fn write(informers: &Informers, verb: Verb, lease: &Lease) -> Result<Lease, kube::Error> {
+    let request = if verb == Verb::Create { ApiRequest::create(lease) } else { ApiRequest::update(lease) };
+    cause::send(informers.client(), &request).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn election() -> Election {
+        Election { namespace: "kube-system".into(), name: "kube-scheduler".into(), identity: "a".into() }
+    }
+
+    fn held_by(holder: &str) -> Lease {
+        let spec = LeaseSpec {
+            holder_identity: Some(holder.into()),
+            lease_duration_seconds: Some(15),
+            lease_transitions: Some(2),
+            ..LeaseSpec::default()
+        };
+        Lease { spec: Some(spec), ..Lease::default() }
+    }
+
+    fn check(lease: Option<Lease>, unchanged_seconds: u64, expected: &str) {
+        let now = Timestamp::from_second(1_800_000_000).expect("a time");
+        let step = next_step(&election(), lease.as_ref(), Duration::from_secs(unchanged_seconds), now);
+        let text = match step {
+            Step::Wait(wait) => format!("wait {} s", wait.as_secs()),
+            Step::Write(_, lease) => {
+                let spec = lease.spec.expect("a spec");
+                format!(
+                    "{:?} after {:?} transitions",
+                    spec.holder_identity.expect("a holder"),
+                    spec.lease_transitions
+                )
+            }
+        };
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_lease_is_taken_when_it_is_free_ours_or_stale() {
+        check(None, 0, "\"a\" after Some(0) transitions");
+        check(Some(held_by("a")), 0, "\"a\" after Some(2) transitions");
+        check(Some(held_by("")), 0, "\"a\" after Some(3) transitions");
+        check(Some(held_by("b")), 4, "wait 11 s");
+        check(Some(held_by("b")), 15, "\"a\" after Some(3) transitions");
+    }
+}
