@@ -215,6 +215,7 @@ async fn other(api: &Api, http: HttpRequest<RequestBody>, info: &RequestInfo) ->
             Ok(respond::json(StatusCode::OK, &api.security.tokens().jwks()))
         }
         ("debug", Some("knarr"), Some("trace")) => {
+            api.cache.fresh().await?;
             let kind = info.query.get("resource").and_then(kind_of_resource);
             let chain = api.trace.chain(&info.query, kind.map(|kind| kind.row().storage_prefix))?;
             Ok(respond::json(StatusCode::OK, &serde_json::json!(chain)))
