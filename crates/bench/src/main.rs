@@ -119,7 +119,11 @@ async fn idle(cluster: &Cluster, state: &str, report: &mut Report) -> Result<()>
     tokio::time::sleep(IDLE).await;
     let used = processes::usage(&processes)?;
     let share = (used.cpu - before.cpu).as_secs_f64() / started.elapsed().as_secs_f64();
-    report.value(&format!("idle, {state}: CPU of all processes"), "% of a core", share * 100.0);
+    report.value(
+        &format!("idle, {state}: CPU of all processes, in steps of 0.1"),
+        "% of a core",
+        share * 100.0,
+    );
     let hour = Duration::from_secs(3600).as_secs_f64() / IDLE.as_secs_f64();
     let written = processes::megabytes(used.written_bytes - before.written_bytes) * hour;
     report.value(&format!("idle, {state}: written to disk"), "MB/h", written);
