@@ -22,7 +22,7 @@ pub(crate) fn run() -> Result<()> {
     step("cargo", &["fmt", "--all", "--check"])?;
     crate::tidy::run()?;
     step("cargo", &["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"])?;
-    step("cargo", &["test", "--workspace", "--quiet"])?;
+    step("cargo", &["test", "--workspace", "--quiet", "--no-fail-fast"])?;
     step("cargo", &["run", "--release", "--quiet", "--", "demo"])
 }
 
