@@ -130,6 +130,6 @@ mod tests {
               +     0.0 ms      1.2 ms  kubectl                  create deployments/default/web  (revision 7)
               +     4.5 ms      0.1 ms  scheduler                decide  pods/default/web-1
               +     4.7 ms      0.3 ms  scheduler                create pods/default/web-1/binding  (revision 10)"#]]
-        .assert_eq(&lines.join("\n"));
+        .assert_eq(&lines.iter().map(|line| line.trim_start()).collect::<Vec<_>>().join("\n"));
     }
 }
