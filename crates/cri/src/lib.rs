@@ -3,7 +3,7 @@
 //! The message types are upstream's, generated ([`v1`]). [`RuntimeService`] and [`ImageService`] are the calls;
 //! the built-in runtime implements them in-process, a gRPC client and server put them on a unix socket.
 //!
-//! The types come from `api.proto` as the package `k8s-cri` 0.11 on crates.io ships it: `protox` compiles it (no
+//! The types come from `api.proto` as the package `k8s-cri` 0.11 of the Rust registry ships it: `protox` compiles it (no
 //! `protoc` needed), `prost-build` writes the messages with comments disabled and no services, and the result is
 //! committed as `generated/v1.rs`.
 //!

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The version of `k8s-pb` on crates.io.
+/// The version of `k8s-pb` in the Rust registry.
 const PB_VERSION: &str = "0.9.0";
 /// The version of `kubernetes-validate` on PyPI.
 const VALIDATE_VERSION: &str = "1.37.0";
