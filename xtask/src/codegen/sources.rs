@@ -6,7 +6,7 @@ use std::process::Command;
 
 /// The version of `k8s-pb` in the Rust registry.
 const PB_VERSION: &str = "0.9.0";
-/// The version of `kubernetes-validate` on PyPI.
+/// The version of `kubernetes-validate`, a Python package.
 const VALIDATE_VERSION: &str = "1.37.0";
 /// The API level within `kubernetes-validate`.
 const LEVEL: &str = "v1.35.0-local";
