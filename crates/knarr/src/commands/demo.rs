@@ -63,7 +63,7 @@ fn enter_namespace() -> Result<()> {
 
 fn tour(args: &DemoArgs, layout: &Layout, progress: &mut Progress) -> Result<()> {
     std::fs::create_dir_all(layout.root()).with_context(|| format!("create {}", layout.root().display()))?;
-    let server = server_args(layout.root());
+    let server = server_args(layout.root())?;
     let child = up::start(&server, layout)?;
     let pid = i32::try_from(child.id()).context("the server's process id")?;
     let child = up::wait_until_ready(child, layout, true, &mut |step| progress.done(step))?;
@@ -77,14 +77,13 @@ fn tour(args: &DemoArgs, layout: &Layout, progress: &mut Progress) -> Result<()>
     story
 }
 
-fn server_args(data_dir: &Path) -> ServerArgs {
+fn server_args(data_dir: &Path) -> Result<ServerArgs> {
     use clap::Parser;
     let arguments = ["knarr", "server", "--node-ip", HOST_IP, "--node-name", "demo", "--data-dir"];
-    let mut parsed =
-        cli::Cli::parse_from(arguments.into_iter().map(PathBuf::from).chain([data_dir.to_owned()]));
-    match &mut parsed.command {
-        cli::Command::Server(args) => args.clone(),
-        _ => unreachable!("the arguments say `server`"),
+    let arguments = arguments.into_iter().map(PathBuf::from).chain([data_dir.to_owned()]);
+    match cli::Cli::try_parse_from(arguments)?.command {
+        cli::Command::Server(args) => Ok(args),
+        _ => bail!("the demo's own arguments are not those of `server`"),
     }
 }
 
