@@ -19,6 +19,7 @@ const QUARANTINE: Duration = Duration::from_secs(40);
 /// The controller's row. Keys are Pods.
 pub const CONTROLLER: Controller = Controller {
     name: "pod-garbage-collector-controller",
+    queue: "orphaned_pods_nodes",
     sources: |_| vec![Source::of::<Pod>(lost_pod), Source::of::<Node>(pods_of_gone_node)],
     reconcile: |informers, key, now| {
         let Some(pod) = informers.informer::<Pod>().get(key) else { return Plan::nothing() };

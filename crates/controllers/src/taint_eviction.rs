@@ -15,6 +15,7 @@ use crate::pod::{is_finished, keys_on_node, node_name, since_until};
 /// The controller's row. Keys are Pods.
 pub const CONTROLLER: Controller = Controller {
     name: "taint-eviction-controller",
+    queue: "noexec_taint_pod",
     sources: |_| vec![Source::of::<Pod>(pod_on_tainted_node), Source::of::<Node>(pods_of_node)],
     reconcile: |informers, key, now| {
         let Some(pod) = informers.informer::<Pod>().get(key) else { return Plan::nothing() };

@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep_until};
 use super::{Answer, Request};
 use crate::api::Api;
 use crate::cache::{Cache, CacheEvent, CachedObject, EventType, Filter, Watcher};
+use crate::metrics::UnderWay;
 use crate::respond::watch::Encoder;
 use crate::respond::{BoxError, watch_response};
 use crate::status::{Error, Result};
@@ -72,6 +73,7 @@ pub async fn watch(api: &Api, request: &Request) -> Result<Answer> {
         end: Instant::now() + duration,
         stopping: api.tasks.clone(),
         ended: false,
+        _counted: api.metrics.watch(request.kind.resource()),
     };
     Ok(Answer::Response(watch_response(request, StatusCode::OK, frames(watching))))
 }
@@ -102,6 +104,7 @@ struct Watching {
     end: Instant,
     stopping: base::Tasks,
     ended: bool,
+    _counted: UnderWay,
 }
 
 /// The body's frames. Each holds all events that were there when it was made.
