@@ -54,10 +54,10 @@ pub async fn watch(api: &Api, request: &Request) -> Result<Answer> {
             if send_initial == Some(true) && bookmarks {
                 pending.push_back(encoder.bookmark(listing.revision, true));
             }
-            cache.watch(listing.revision)
+            cache.watch(listing.revision, filter.interest())
         }
-        (Some(false), "" | "0") => cache.watch(api.cache.fresh().await?),
-        (_, text) => cache.watch(super::list::parse_revision(text)?),
+        (Some(false), "" | "0") => cache.watch(api.cache.fresh().await?, filter.interest()),
+        (_, text) => cache.watch(super::list::parse_revision(text)?, filter.interest()),
     };
     let seconds = query.number("timeoutSeconds")?.and_then(|n| u64::try_from(n).ok()).filter(|n| *n > 0);
     let chance = Duration::from_secs(api.random.below(DURATION_DEFAULT.as_secs()));
