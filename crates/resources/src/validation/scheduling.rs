@@ -68,7 +68,7 @@ fn weight(weight: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn node_term(term: &At<'_>, errors: &mut FieldErrors) {
+pub(super) fn node_term(term: &At<'_>, errors: &mut FieldErrors) {
     for rule in term.get("matchExpressions").items() {
         node_requirement(&rule, errors);
         let key = rule.get("key");

@@ -7,7 +7,7 @@ use machinery::names;
 
 use super::{At, container, env};
 
-const HOST_PATH_TYPES: &[&str] =
+pub(super) const HOST_PATH_TYPES: &[&str] =
     &["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
 
 /// Every volume; returns the names that can be mounted.
