@@ -11,7 +11,7 @@ use machinery::names;
 use super::mount::Volumes;
 use super::{At, PodView, labels};
 
-const HOST_PATH_TYPES: &[&str] =
+pub(super) const HOST_PATH_TYPES: &[&str] =
     &["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
 const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const PULL_POLICIES: &[&str] = &["Always", "IfNotPresent", "Never"];
