@@ -291,10 +291,7 @@ fn apply_once(
         return Err(ApplyError::Invalid(format!("no schema for {}", write.api_version)));
     };
     let root = Typed::root(schema);
-    let problems = field_set::problems(root, config);
-    if !problems.is_empty() {
-        return Err(ApplyError::Invalid(unfit(config, &problems)));
-    }
+    check_configuration(schema, config).map_err(ApplyError::Invalid)?;
     let mut base = live.unwrap_or_else(|| typed::empty_object()).clone();
     metadata::remove(&mut base, "managedFields");
     let decoded = Managers::decode(live.map_or(&[], entries_of));
@@ -342,6 +339,15 @@ fn refuse_conflicts(lost: &[(Identity<'_>, Loss<'_>)]) -> Result<(), Conflicts> 
         conflicts.extend(lost.changed.paths().iter().map(|path| Conflict::new(owner, path)));
     }
     if conflicts.is_empty() { Ok(()) } else { Err(Conflicts(conflicts)) }
+}
+
+/// Checks that a configuration fits its schema.
+///
+/// # Errors
+/// With every problem in upstream's text.
+pub fn check_configuration(schema: SchemaRef<'_>, config: &Value) -> Result<(), String> {
+    let problems = field_set::problems(Typed::root(schema), config);
+    if problems.is_empty() { Ok(()) } else { Err(unfit(config, &problems)) }
 }
 
 fn unfit(config: &Value, problems: &[String]) -> String {
