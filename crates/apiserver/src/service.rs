@@ -135,7 +135,8 @@ async fn handle(
 ) -> Result<Response<Body>> {
     let user = authenticate(api, &mut http, &info)?;
     let is_long = is_long_running(&info);
-    let _place = if is_long { None } else { Some(api.place().await?) };
+    let is_write = info.resource.as_ref().is_some_and(|resource| resource.verb.is_write());
+    let _place = if is_long { None } else { Some((api.place().await?, api.metrics.in_flight(is_write))) };
     api.security.authorize(&user, &info)?;
     let Some(resource) = info.resource.clone() else {
         return other(api, http, &info).await;
@@ -204,8 +205,8 @@ async fn other(api: &Api, http: HttpRequest<RequestBody>, info: &RequestInfo) ->
         }
         ("version", None, _) => Ok(health::version()),
         ("metrics", None, _) => {
-            let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            Ok(respond::text(StatusCode::OK, content_type, api.metrics.render()))
+            let text = api.metrics.registry().render();
+            Ok(respond::text(StatusCode::OK, base::metrics::CONTENT_TYPE, text))
         }
         ("openapi", Some(version), _) => openapi::document(version, path, info, http.headers()),
         (".well-known", Some("openid-configuration"), None) => {

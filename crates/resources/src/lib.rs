@@ -16,5 +16,6 @@ pub mod strategy;
 pub mod validation;
 
 pub use resource::{Deletion, Generation, NameRule, Propagation, Resource, Scope, Subresource};
+pub use strategies::{PartialStrategy, partial};
 pub use strategy::Strategy;
 pub use table::{by_kind, find, storage_version, table};

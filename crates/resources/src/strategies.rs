@@ -1,7 +1,10 @@
 //! The strategies of the kinds that have rules of their own.
 
+mod partial;
 mod prepare;
+mod service;
 
+pub use partial::{PartialStrategy, partial};
 pub use prepare::qos_class;
 
 use crate::resource::{Deletion, Generation, NameRule, Propagation};
@@ -58,6 +61,7 @@ pub const LEASE: Strategy = Strategy {
 /// Namespaces.
 pub const NAMESPACE: Strategy = Strategy {
     validate_create: v::namespace::check,
+    validate_update: |new, _| v::namespace::check(new),
     validate_status_update: v::namespace::status_update,
     name_rule: NameRule::Label,
     deletion: Deletion::Namespace,
@@ -81,7 +85,7 @@ pub const PERSISTENT_VOLUME: Strategy = Strategy { prepare_for_create: prepare::
 pub const POD: Strategy = Strategy {
     validate_create: v::pod::create,
     validate_update: v::pod_update::update,
-    validate_status_update: v::pod_update::status_update,
+    validate_status_update: v::pod_status::update,
     deletion: Deletion::PodGrace,
     grace_period: pod_grace_period,
     prepare_for_create: prepare::pod_create,
@@ -103,7 +107,13 @@ fn pod_grace_period(pod: &serde_json::Value, asked: Option<i64>) -> i64 {
     }
 }
 /// PodTemplates.
-pub const POD_TEMPLATE: Strategy = Strategy { generation: Generation::Content, ..GENERIC };
+pub const POD_TEMPLATE: Strategy = Strategy {
+    generation: Generation::Content,
+    allow_create_on_update: false,
+    validate_create: v::pod::pod_template,
+    validate_update: v::pod::pod_template_update,
+    ..GENERIC
+};
 /// ReplicationControllers.
 pub const REPLICATION_CONTROLLER: Strategy = Strategy {
     status_counts: &["replicas"],
@@ -123,8 +133,9 @@ pub const SERVICE: Strategy = Strategy {
     validate_create: v::service::check,
     validate_update: v::service::update,
     name_rule: NameRule::Label1035,
-    prepare_for_create: prepare::service_create,
-    prepare_for_update: prepare::service_update,
+    validate_status_update: v::service::status_update,
+    prepare_for_create: service::create,
+    prepare_for_update: service::update,
     ..STATUS_ONLY
 };
 
