@@ -136,6 +136,8 @@ async fn handle(
     let user = authenticate(api, &mut http, &info)?;
     let is_long = is_long_running(&info);
     let _place = if is_long { None } else { Some(api.place().await?) };
+    // Policy that was acknowledged holds for every request after it.
+    api.cache.reached(api.door.policy_revision()).await?;
     api.security.authorize(&user, &info)?;
     let Some(resource) = info.resource.clone() else {
         return other(api, http, &info).await;
@@ -157,12 +159,17 @@ async fn handle(
         body,
         received_us: api.clock.now().as_microsecond(),
         cause,
+        notes: Arc::default(),
     };
     if let Some(upgrade) = upgrade {
         return crate::kubelet_client::stream(api, &request, upgrade).await;
     }
-    let answer = verbs::run(api, &request).await?;
-    Ok(respond::answer(&request, answer, api.clock.now()))
+    let mut response = match verbs::run(api, &request).await {
+        Ok(answer) => respond::answer(&request, answer, api.clock.now()),
+        Err(failure) => respond::error(&failure, Some(accept)),
+    };
+    request.notes.write(response.headers_mut());
+    Ok(response)
 }
 
 /// Who asks: an in-process identity, a client certificate, a token, or nobody.

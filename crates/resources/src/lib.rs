@@ -15,6 +15,9 @@ pub mod strategies;
 pub mod strategy;
 pub mod validation;
 
+pub mod pod_resources;
+pub mod quota;
+
 pub use resource::{Deletion, Generation, NameRule, Propagation, Resource, Scope, Subresource};
 pub use strategy::Strategy;
 pub use table::{by_kind, find, storage_version, table};
