@@ -79,7 +79,11 @@ impl Cache {
     /// # Errors
     /// 504 after [`FRESHNESS_TIMEOUT`].
     pub async fn fresh(&self) -> Result<Revision> {
-        self.reached(self.store.revision()).await
+        let newest = self.store.newest().await.map_err(|failure| {
+            tracing::error!(%failure, "cannot ask for the newest revision");
+            Error::unavailable("the store does not answer")
+        })?;
+        self.reached(newest).await
     }
 
     /// Waits until the cache has reached `revision`.

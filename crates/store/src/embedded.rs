@@ -261,11 +261,15 @@ impl Store for Embedded {
         self.core.newest.load(Ordering::Acquire)
     }
 
-    fn watch(&self, prefix: &str, after: Revision) -> BoxFuture<'_, Result<Watch, StoreError>> {
+    fn newest(&self) -> BoxFuture<'_, Result<Revision, StoreError>> {
+        futures::future::ready(Ok(self.revision())).boxed()
+    }
+
+    fn watch(&self, after: Revision) -> BoxFuture<'_, Result<Watch, StoreError>> {
         let start = self.core.view().and_then(|view| self.core.check(after, &view));
         let watch = start.map(|()| {
             let (sender, batches) = mpsc::channel(fanout::BATCHES_MAX);
-            let follow = fanout::follow(Arc::clone(&self.core), prefix.to_owned(), after, sender);
+            let follow = fanout::follow(Arc::clone(&self.core), after, sender);
             self.tasks.spawn("store watch", follow);
             Watch { batches }
         });
