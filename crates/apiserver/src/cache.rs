@@ -104,6 +104,17 @@ impl Cache {
         }
     }
 
+    /// Waits until something newer than `revision` is here; answers how far it is then.
+    ///
+    /// # Errors
+    /// Never while the cache lives.
+    pub async fn moved_beyond(
+        &self,
+        revision: Revision,
+    ) -> std::result::Result<Revision, watch::error::RecvError> {
+        self.progress.subscribe().wait_for(|now| *now > revision).await.map(|now| *now)
+    }
+
     /// Whether the store was read.
     pub fn is_loaded(&self) -> bool {
         self.loaded.load(std::sync::atomic::Ordering::Acquire)

@@ -1,7 +1,7 @@
 //! Commands and flags. Names are k3s' and upstream's where they have one.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
@@ -127,6 +127,38 @@ pub struct ServerArgs {
     /// Run the control plane without a Node
     #[arg(long)]
     pub disable_agent: bool,
+    /// Where the state is.
+    #[command(flatten)]
+    #[serde(default)]
+    pub datastore: DatastoreArgs,
+}
+
+/// An etcd cluster to keep the state on.
+#[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
+pub struct DatastoreArgs {
+    /// Keep the state on this etcd cluster: URLs with commas between them; in the cluster's folder if not given
+    #[arg(long, env = "KNARR_DATASTORE_ENDPOINT", value_name = "URLS")]
+    pub datastore_endpoint: Option<String>,
+    /// Who has signed the members' certificates
+    #[arg(long, env = "KNARR_DATASTORE_CAFILE", requires = "datastore_endpoint", value_name = "FILE")]
+    pub datastore_cafile: Option<PathBuf>,
+    /// The certificate to show to the members
+    #[arg(long, env = "KNARR_DATASTORE_CERTFILE", requires = "datastore_keyfile", value_name = "FILE")]
+    pub datastore_certfile: Option<PathBuf>,
+    /// That certificate's key
+    #[arg(long, env = "KNARR_DATASTORE_KEYFILE", requires = "datastore_certfile", value_name = "FILE")]
+    pub datastore_keyfile: Option<PathBuf>,
+}
+
+impl DatastoreArgs {
+    /// The files and the flags that name them: authority, certificate, key.
+    pub fn files(&self) -> [(&'static str, Option<&Path>); 3] {
+        [
+            ("--datastore-cafile", self.datastore_cafile.as_deref()),
+            ("--datastore-certfile", self.datastore_certfile.as_deref()),
+            ("--datastore-keyfile", self.datastore_keyfile.as_deref()),
+        ]
+    }
 }
 
 /// Flags of `trace`.

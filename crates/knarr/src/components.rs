@@ -5,6 +5,7 @@
 
 mod addons;
 mod control_plane;
+mod datastore;
 mod identity;
 mod node;
 mod pod_network;

@@ -288,11 +288,6 @@ impl Etcd {
         tracing::info!(%version, revision = newest, "connected to etcd");
         Ok(Self { core: Arc::new(core), tasks: Tasks::new() })
     }
-
-    /// Ends all watches. What was acknowledged is safe without it.
-    pub async fn close(&self) {
-        self.tasks.stop_and_wait().await;
-    }
 }
 
 impl Drop for Etcd {
@@ -375,6 +370,15 @@ impl Store for Etcd {
                 }
                 Err(error) => Err(error),
             }
+        }
+        .boxed()
+    }
+
+    /// What was acknowledged is safe without it.
+    fn close(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        async move {
+            self.tasks.stop_and_wait().await;
+            Ok(())
         }
         .boxed()
     }

@@ -174,6 +174,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Forgets what is older than `revision`.
     fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// Writes out what is not yet on disk and ends all watches; later writes may be refused.
+    fn close(&self) -> BoxFuture<'_, Result<(), StoreError>>;
 }
 
 /// The receiving end of a watch: batches of events in revision order.

@@ -105,7 +105,7 @@ async fn it_passes_the_suite() {
     let cluster = Cluster::start(1, &[]);
     for case in suite::CASES {
         println!("{}", case.name);
-        cluster.connect().await.close().await;
+        cluster.connect().await.close().await.unwrap();
         cluster.etcdctl(&["del", "", "--from-key"]);
         (case.run)(Arc::new(cluster.connect().await)).await;
     }

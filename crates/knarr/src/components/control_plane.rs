@@ -15,7 +15,6 @@ use controller::lease::{self, Election};
 use controller::trace::Reporter;
 use controller::{Engine, Informers};
 use nix::sys::signal::Signal;
-use store::embedded::{Embedded, Options};
 use tokio::signal::unix::{SignalKind, signal};
 use tower::ServiceExt;
 
@@ -46,11 +45,10 @@ async fn run(settings: &Settings, identity: &str) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let (clock, random, tasks) = (Clock::system(), Random::from_system(), Tasks::new());
-    let options = Options { clock: clock.clone(), ..Options::default() };
-    let store = Arc::new(Embedded::open(Path::new("db"), options).context("open the store")?);
+    let store = super::datastore::open(&settings.args.datastore, &clock, &random).await?;
     let config = api_server_config(settings)?;
     let server =
-        apiserver::start(config, store.clone(), tasks.clone(), clock.clone(), random.clone()).await?;
+        apiserver::start(config, Arc::clone(&store), tasks.clone(), clock.clone(), random.clone()).await?;
     let informers_as = |user: &str| {
         Informers::new(client_as(&server, user, &[]), tasks.clone(), clock.clone(), random.clone())
     };

@@ -72,6 +72,7 @@ pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
             .context("--write-kubeconfig-mode must be octal, such as 600")?;
         write(path, "admin", &admin, mode)?;
     }
+    super::datastore::prepare(&settings.args.datastore, layout)?;
     hand_over(&server)?;
     std::fs::set_permissions(&server, std::fs::Permissions::from_mode(0o700))?;
     std::fs::set_permissions(&agent, std::fs::Permissions::from_mode(0o700))?;
