@@ -150,9 +150,12 @@ async fn watches_reach_a_revision_that_a_stranger_made() {
     let made = other.commit(put("/registry/a", Expect::Absent, "1")).await.unwrap();
     assert_eq!(store.newest().await.unwrap(), made);
     assert_eq!(events(&mut watch, 1).await[0].revision, made);
+    cluster.etcdctl(&["put", "/registry/by-a-kube-apiserver", "2"]);
+    let event = events(&mut watch, 1).await.remove(0);
+    assert_eq!((event.revision, event.cause.len()), (made + 1, 0));
     cluster.etcdctl(&["put", "/elsewhere", "1"]);
     let newest = store.newest().await.unwrap();
-    assert_eq!(newest, made + 1);
+    assert_eq!(newest, made + 2);
     let reached = async {
         loop {
             let batch = watch.batches.recv().await.unwrap().unwrap();
