@@ -6,6 +6,7 @@ pub mod config;
 pub mod progress;
 pub mod trace;
 pub mod validate;
+pub mod why;
 
 pub use args::{Cli, Command};
 pub use progress::Progress;
