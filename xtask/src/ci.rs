@@ -10,6 +10,8 @@ use anyhow::{Context, Result, bail};
 /// Program, and the Debian package that has it.
 const NEEDED: &[(&str, &str)] = &[
     ("busybox", "busybox-static"),
+    ("etcd", "etcd-server"),
+    ("etcdctl", "etcd-client"),
     ("nsenter", "util-linux"),
     ("script", "bsdutils"),
     ("curl", "curl"),

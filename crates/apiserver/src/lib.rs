@@ -19,6 +19,7 @@ pub mod status;
 pub mod admission;
 pub mod cache;
 pub mod codec;
+mod compaction;
 pub mod door;
 pub mod kinds;
 pub mod respond;

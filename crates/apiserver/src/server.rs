@@ -125,6 +125,7 @@ pub async fn start(
         random,
     });
     api.services.load(&api);
+    tasks.spawn("compaction", crate::compaction::run(Arc::clone(&cache), Arc::clone(&store)));
     tasks.spawn("watch-cache", feed::follow(cache, store, trace, security));
     let bootstrap = Arc::clone(&api);
     tasks.spawn("bootstrap", async move {

@@ -42,9 +42,13 @@ pub(crate) fn run(args: &TraceArgs) -> Result<()> {
 
 /// A client with the identity in a kubeconfig.
 pub(crate) async fn client(kubeconfig: &Path) -> Result<kube::Client> {
+    Ok(kube::Client::try_from(config(kubeconfig).await?)?)
+}
+
+/// What a kubeconfig says: where, and as whom.
+pub(crate) async fn config(kubeconfig: &Path) -> Result<kube::Config> {
     let read = Kubeconfig::read_from(kubeconfig).with_context(|| format!("read {}", kubeconfig.display()))?;
-    let config = kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
-    Ok(kube::Client::try_from(config)?)
+    Ok(kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?)
 }
 
 /// Asks the API server for the chain of one object.
