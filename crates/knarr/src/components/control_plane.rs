@@ -57,8 +57,8 @@ async fn run(settings: &Settings, identity: &str) -> Result<()> {
         Informers::metered(client, tasks.clone(), clock.clone(), random.clone(), metrics.clone())
     };
     let authority = std::fs::read_to_string("tls/ca.crt").context("read the authority's certificate")?;
-    controllers::root_ca::configure(authority);
     let informers = informers_as("system:kube-controller-manager");
+    informers.setting_or(|| controllers::root_ca::Bundle(authority));
     let clients: Vec<_> =
         controllers::all().iter().map(|row| (*row, controller_client(&server, row.name))).collect();
     lead("kube-controller-manager", identity, &informers, move |informers| {
