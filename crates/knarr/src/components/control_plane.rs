@@ -63,8 +63,9 @@ async fn run(settings: &Settings, identity: &str) -> Result<()> {
     };
     if settings.args.runs(Part::ControllerManager) {
         let authority = std::fs::read_to_string("tls/ca.crt").context("read the authority's certificate")?;
-        controllers::root_ca::configure(authority);
-        start_controllers(&server, identity, informers_as("system:kube-controller-manager"));
+        let informers = informers_as("system:kube-controller-manager");
+        informers.setting_or(|| controllers::root_ca::Bundle(authority));
+        start_controllers(&server, identity, informers);
     }
     if settings.args.runs(Part::Scheduler) {
         let informers = informers_as("system:kube-scheduler");
