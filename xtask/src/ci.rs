@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 /// Program, and the Debian package that has it.
 const NEEDED: &[(&str, &str)] = &[
     ("busybox", "busybox-static"),
+    ("linux.uml", "user-mode-linux"),
     ("nsenter", "util-linux"),
     ("script", "bsdutils"),
     ("curl", "curl"),
