@@ -42,14 +42,14 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
     let tasks = Tasks::new();
     let (clock, random) = (Clock::system(), Random::from_system());
     let place = Place::of(settings)?;
-    let container_runtime = open_runtime(layout, &place, &tasks).await?;
     let kubelet_client = trace::client(&layout.agent_kubeconfig()).await?;
     let reporter = Reporter::start(kubelet_client.clone(), &tasks);
+    let container_runtime = open_runtime(layout, &place, reporter.clone(), &tasks).await?;
     let proxy_client = trace::client(&layout.proxy_kubeconfig()).await?;
     let informers = Informers::new(proxy_client, tasks.clone(), clock.clone(), random.clone());
     start_proxy(&informers, &place, layout, reporter.clone(), &tasks).await?;
     Ready::Proxy.announce();
-    start_dns(&informers, settings, &tasks).await?;
+    start_dns(&informers, settings, reporter.clone(), &tasks).await?;
     Ready::Dns.announce();
     let informers = Informers::new(kubelet_client, tasks.clone(), clock, random);
     let config = kubelet_config(&place, layout, Some(server_config(layout, settings.node_ip)?));
@@ -101,7 +101,7 @@ fn parse_cidr(text: &str) -> Result<(Ipv4Addr, u8)> {
     Ok((cidr.address, cidr.bits))
 }
 
-async fn open_runtime(layout: &Layout, place: &Place, tasks: &Tasks) -> Result<Runtime> {
+async fn open_runtime(layout: &Layout, place: &Place, reporter: Reporter, tasks: &Tasks) -> Result<Runtime> {
     let id = layout.cluster_id();
     let builtin = cni::BuiltinConfig {
         cluster_id: id.clone(),
@@ -113,7 +113,7 @@ async fn open_runtime(layout: &Layout, place: &Place, tasks: &Tasks) -> Result<R
     };
     let network = cni::Network::load(&layout.cni().join("net.d"), builtin)?;
     let mut config = runtime::Config::new(layout.runtime(), format!("/knarr-{id}"), tasks.clone());
-    config.network = Some(Arc::new(CniPodNetwork::new(network)));
+    config.network = Some(Arc::new(CniPodNetwork::new(network, config.clock.clone(), reporter)));
     let runtime = Runtime::open(config).await.context("open the container runtime")?;
     runtime.ensure_builtin_images().await.context("make the built-in image")?;
     Ok(runtime)
@@ -140,7 +140,12 @@ async fn start_proxy(
 }
 
 /// Listens on the cluster's DNS address, which the proxy has put on its own link.
-async fn start_dns(informers: &Informers, settings: &Settings, tasks: &Tasks) -> Result<()> {
+async fn start_dns(
+    informers: &Informers,
+    settings: &Settings,
+    reporter: Reporter,
+    tasks: &Tasks,
+) -> Result<()> {
     let ip = settings.args.cluster_dns;
     let config = dns::Config {
         bind: vec![SocketAddr::new(ip, 53)],
@@ -151,7 +156,7 @@ async fn start_dns(informers: &Informers, settings: &Settings, tasks: &Tasks) ->
             reverse_cidr(&settings.args.service_cidr)?,
         ],
     };
-    let mut running = dns::run(informers, config, tasks).await?;
+    let mut running = dns::run(informers, config, reporter, tasks).await?;
     running.ready.wait_for(|ready| *ready).await.context("DNS ended before it had begun")?;
     Ok(())
 }
@@ -238,7 +243,7 @@ pub(crate) async fn start_kubelet_alone(args: &KubeletArgs, informers: Informers
         cluster_domain: args.cluster_domain.clone(),
     };
     let tasks = informers.tasks().clone();
-    let container_runtime = open_runtime(&layout, &place, &tasks).await?;
+    let container_runtime = open_runtime(&layout, &place, Reporter::disabled(), &tasks).await?;
     let config = kubelet_config(&place, &layout, None);
     start_kubelet(config, informers, container_runtime, Reporter::disabled(), &tasks).await
 }
