@@ -12,6 +12,7 @@ const NEEDED: &[(&str, &str)] = &[
     ("busybox", "busybox-static"),
     ("etcd", "etcd-server"),
     ("etcdctl", "etcd-client"),
+    ("linux.uml", "user-mode-linux"),
     ("nsenter", "util-linux"),
     ("script", "bsdutils"),
     ("curl", "curl"),

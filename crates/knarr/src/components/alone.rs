@@ -55,7 +55,8 @@ impl Connection {
 
 /// `knarr controller-manager`: every controller, once it leads.
 pub(crate) fn start_controllers(args: &ControllerManagerArgs, connection: &Connection) -> Result<()> {
-    controllers::root_ca::configure(root_ca(args, &connection.config)?);
+    let authority = root_ca(args, &connection.config)?;
+    connection.informers.setting_or(|| controllers::root_ca::Bundle(authority));
     let election = connection.election("kube-controller-manager", &args.leader)?;
     let own_accounts = args.use_service_account_credentials.then(|| connection.config.clone());
     lead(election, &connection.informers, async move |informers| {
@@ -123,7 +124,7 @@ pub(crate) async fn start_kubelet(args: &KubeletArgs, layout: &Layout, connectio
         _ => None,
     };
     let tasks = connection.informers.tasks().clone();
-    let container_runtime = node::open_runtime(layout, &place, &tasks).await?;
+    let container_runtime = node::open_runtime(layout, &place, Reporter::disabled(), &tasks).await?;
     let config = node::kubelet_config(&place, layout, server);
     node::start_kubelet(config, connection.informers, container_runtime, Reporter::disabled(), &tasks).await
 }

@@ -40,12 +40,12 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
     let tasks = Tasks::new();
     let (clock, random) = (Clock::system(), Random::from_system());
     let place = Place::of(settings)?;
-    let container_runtime = match settings.args.runs(Part::Kubelet) {
-        true => Some(open_runtime(layout, &place, &tasks).await?),
-        false => None,
-    };
     let kubelet_client = trace::client(&layout.agent_kubeconfig()).await?;
     let reporter = Reporter::start(kubelet_client.clone(), &tasks);
+    let container_runtime = match settings.args.runs(Part::Kubelet) {
+        true => Some(open_runtime(layout, &place, reporter.clone(), &tasks).await?),
+        false => None,
+    };
     let proxy_client = trace::client(&layout.proxy_kubeconfig()).await?;
     let informers = Informers::new(proxy_client, tasks.clone(), clock.clone(), random.clone());
     if settings.args.runs(Part::Proxy) {
@@ -53,7 +53,7 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
         Ready::Proxy.announce();
     }
     if settings.args.runs(Part::Dns) {
-        start_dns(&informers, settings, &tasks).await?;
+        start_dns(&informers, settings, reporter.clone(), &tasks).await?;
         Ready::Dns.announce();
     }
     if let Some(container_runtime) = container_runtime {
@@ -108,7 +108,12 @@ pub(super) fn parse_cidr(text: &str) -> Result<(Ipv4Addr, u8)> {
     Ok((cidr.address, cidr.bits))
 }
 
-pub(super) async fn open_runtime(layout: &Layout, place: &Place, tasks: &Tasks) -> Result<Runtime> {
+pub(super) async fn open_runtime(
+    layout: &Layout,
+    place: &Place,
+    reporter: Reporter,
+    tasks: &Tasks,
+) -> Result<Runtime> {
     let id = layout.cluster_id();
     let builtin = cni::BuiltinConfig {
         cluster_id: id.clone(),
@@ -120,7 +125,7 @@ pub(super) async fn open_runtime(layout: &Layout, place: &Place, tasks: &Tasks) 
     };
     let network = cni::Network::load(&layout.cni().join("net.d"), builtin)?;
     let mut config = runtime::Config::new(layout.runtime(), format!("/knarr-{id}"), tasks.clone());
-    config.network = Some(Arc::new(CniPodNetwork::new(network)));
+    config.network = Some(Arc::new(CniPodNetwork::new(network, config.clock.clone(), reporter)));
     let runtime = Runtime::open(config).await.context("open the container runtime")?;
     runtime.ensure_builtin_images().await.context("make the built-in image")?;
     Ok(runtime)
@@ -157,7 +162,12 @@ pub(super) async fn run_proxy(
 }
 
 /// Listens on the cluster's DNS address, which the proxy has put on its own link.
-async fn start_dns(informers: &Informers, settings: &Settings, tasks: &Tasks) -> Result<()> {
+async fn start_dns(
+    informers: &Informers,
+    settings: &Settings,
+    reporter: Reporter,
+    tasks: &Tasks,
+) -> Result<()> {
     let ip = settings.args.cluster_dns;
     let config = dns::Config {
         bind: vec![SocketAddr::new(ip, 53)],
@@ -168,7 +178,7 @@ async fn start_dns(informers: &Informers, settings: &Settings, tasks: &Tasks) ->
             reverse_cidr(&settings.args.service_cidr)?,
         ],
     };
-    let mut running = dns::run(informers, config, tasks).await?;
+    let mut running = dns::run(informers, config, reporter, tasks).await?;
     running.ready.wait_for(|ready| *ready).await.context("DNS ended before it had begun")?;
     Ok(())
 }
