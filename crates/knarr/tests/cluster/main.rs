@@ -6,7 +6,10 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "tests")]
 
 mod bad_input;
+mod host;
+mod kills;
 mod kubectl;
+mod parts;
 mod restarts;
 
 use testkit::Cluster;
