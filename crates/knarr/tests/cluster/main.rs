@@ -11,6 +11,7 @@ mod kills;
 mod kubectl;
 mod parts;
 mod restarts;
+mod supervisor;
 
 use testkit::Cluster;
 

@@ -4,9 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::client::Client;
 
-/// Of each Pod: its container's id and restarts, and its processes with the ticks at which they were started.
+/// Of each Pod, by its name.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Containers(BTreeMap<String, (String, i32, BTreeSet<(u32, String)>)>);
+pub(crate) struct Containers(BTreeMap<String, Container>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Container {
+    id: String,
+    restarts: i32,
+    /// Process ids, and the ticks at which they were started.
+    processes: BTreeSet<(u32, String)>,
+}
 
 impl Containers {
     /// Those of a Deployment.
@@ -18,7 +26,8 @@ impl Containers {
             let id = container.container_id.clone().unwrap_or_default();
             let processes = processes(&uid);
             assert!(!processes.is_empty(), "no process of Pod {uid} is in a cgroup of its name");
-            (pod.metadata.name.unwrap_or_default(), (id, container.restart_count, processes))
+            let container = Container { id, restarts: container.restart_count, processes };
+            (pod.metadata.name.unwrap_or_default(), container)
         });
         Self(pods.collect())
     }
