@@ -16,6 +16,7 @@ const NEEDED: &[(&str, &str)] = &[
     ("nsenter", "util-linux"),
     ("script", "bsdutils"),
     ("curl", "curl"),
+    ("strace", "strace"),
     ("npm", "npm"),
     ("unzip", "unzip"),
 ];

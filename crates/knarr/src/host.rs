@@ -24,9 +24,10 @@ pub(crate) fn take(args: &ServerArgs, layout: &Layout) -> Result<(Settings, Floc
     checks::root()?;
     data_dir::claim(layout)?;
     let lock = supervisor::lock(layout)?;
-    data_dir::register(layout)?;
     let settings = Settings::resolve(args.clone(), layout)?;
     checks::demand(&Subject { args, layout, node_ip: Some(settings.node_ip), is_running: false })?;
+    // From here on there will be things on this host.
+    data_dir::register(layout)?;
     Ok((settings, lock))
 }
 
@@ -38,8 +39,8 @@ pub(crate) fn take_for_part(part: Part, layout: &Layout) -> Result<Flock<File>> 
     checks::root()?;
     data_dir::claim(layout)?;
     let lock = supervisor::lock(layout)?;
-    data_dir::register(layout)?;
     checks::demand_kernel(part, layout)?;
+    data_dir::register(layout)?;
     Ok(lock)
 }
 

@@ -34,8 +34,7 @@ pub(crate) const PARTS: [&str; 2] = ["control-plane", "node"];
 pub(crate) const PART_VARIABLE: &str = "KNARR_PART";
 /// A part that is asked to stop gets this long.
 const STOP_MAX: Duration = Duration::from_secs(10);
-/// A part that ran this long starts its backoff over.
-const STEADY: Duration = Duration::from_secs(30);
+/// Between starts of a part that ends before it is ready; one that was ready is started again at once.
 const RESTART_FIRST: Duration = Duration::from_millis(20);
 const RESTART_MAX: Duration = Duration::from_secs(10);
 /// A cluster whose parts give up this often before it was ever ready will not be.
@@ -55,13 +54,13 @@ pub(crate) struct Plan {
 
 /// A part's life.
 enum Part {
-    Running { pid: i32, started: Instant, backoff: Backoff },
+    Running { pid: i32, backoff: Backoff },
     Waiting { until: Instant, backoff: Backoff },
 }
 
 /// What a part says or what becomes of it.
 enum News {
-    Line(String),
+    Line(&'static str, String),
     Exited(&'static str, std::io::Result<ExitStatus>),
 }
 
@@ -97,7 +96,7 @@ pub(crate) async fn run(plan: Plan) -> Result<()> {
                 supervisor.start_due();
             }
             Some(item) = inbox.recv() => match item {
-                News::Line(line) => supervisor.hear(&line),
+                News::Line(name, line) => supervisor.hear(name, &line),
                 News::Exited(name, how) => if let Err(error) = supervisor.ended(name, how) { break Err(error) },
             },
         }
@@ -110,7 +109,7 @@ pub(crate) async fn run(plan: Plan) -> Result<()> {
 impl Supervisor {
     fn start(&mut self, name: &'static str, mut backoff: Backoff) {
         let part = match self.spawn(name) {
-            Ok(pid) => Part::Running { pid, started: Instant::now(), backoff },
+            Ok(pid) => Part::Running { pid, backoff },
             Err(error) => {
                 let delay = backoff.next(&self.random);
                 tracing::error!(
@@ -144,7 +143,7 @@ impl Supervisor {
             if let Some(stdout) = stdout {
                 let mut lines = BufReader::new(stdout).lines();
                 while let Ok(Some(line)) = lines.next_line().await {
-                    if news.send(News::Line(line)).await.is_err() {
+                    if news.send(News::Line(name, line)).await.is_err() {
                         return;
                     }
                 }
@@ -156,9 +155,12 @@ impl Supervisor {
         Ok(pid)
     }
 
-    fn hear(&mut self, line: &str) {
+    fn hear(&mut self, name: &str, line: &str) {
         say(line);
         let Some(ready) = Ready::parse(line) else { return };
+        if let Some(Part::Running { backoff, .. }) = self.parts.get_mut(name) {
+            backoff.reset();
+        }
         let before = self.plan.awaited.len();
         self.plan.awaited.retain(|awaited| *awaited != ready);
         if before > 0 && self.plan.awaited.is_empty() {
@@ -167,7 +169,7 @@ impl Supervisor {
     }
 
     fn ended(&mut self, name: &'static str, how: std::io::Result<ExitStatus>) -> Result<()> {
-        let Some(Part::Running { started, mut backoff, .. }) = self.parts.remove(name) else { return Ok(()) };
+        let Some(Part::Running { mut backoff, .. }) = self.parts.remove(name) else { return Ok(()) };
         let gave_up = how.as_ref().is_ok_and(|status| status.code().is_some());
         let how = how.map_or_else(|error| error.to_string(), |status| status.to_string());
         if gave_up && !self.plan.awaited.is_empty() {
@@ -175,9 +177,6 @@ impl Supervisor {
             if self.failed_starts >= FAILED_STARTS_MAX {
                 bail!("the {name} ended {FAILED_STARTS_MAX} times before it was ready, at last with {how}");
             }
-        }
-        if started.elapsed() > STEADY {
-            backoff.reset();
         }
         let delay = backoff.next(&self.random);
         tracing::warn!(part = name, how, ?delay, "a part ended and is started again");
@@ -215,7 +214,7 @@ impl Supervisor {
                         Some(News::Exited(exited, _)) if exited == *name => return,
                         None => return,
                         Some(News::Exited(other, _)) => drop(self.parts.remove(other)),
-                        Some(News::Line(_)) => {}
+                        Some(News::Line(..)) => {}
                     }
                 }
             };

@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use cli::args::{Output, TraceArgs};
 use cli::trace::Printer;
+use cli::validate::UsageError;
 use http::Request;
 use http_body_util::BodyExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
@@ -17,7 +18,8 @@ use crate::layout::Layout;
 /// Prints the chain.
 pub(crate) fn run(args: &TraceArgs) -> Result<()> {
     let Some((kind, name)) = args.object.split_once('/') else {
-        bail!("{:?} is not KIND/NAME, such as deployment/web", args.object);
+        let wrong = format!("{:?} is not KIND/NAME, such as deployment/web", args.object);
+        return Err(UsageError(wrong).into());
     };
     let layout = Layout::new(&args.data.data_dir)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

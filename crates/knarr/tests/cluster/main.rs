@@ -7,8 +7,12 @@
 
 mod bad_input;
 mod etcd;
+mod host;
+mod kills;
 mod kubectl;
+mod parts;
 mod restarts;
+mod supervisor;
 
 use testkit::Cluster;
 

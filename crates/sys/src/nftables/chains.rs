@@ -57,9 +57,9 @@ fn parse(answer: &[u8]) -> Option<BaseChain> {
     let attributes = answer.get(4..)?;
     let number = |bytes: &[u8]| Some(u32::from_be_bytes(bytes.get(..4)?.try_into().ok()?));
     Some(BaseChain {
-        family: match answer.first()? {
-            &FAMILY_IPV4 => Family::Ipv4,
-            &FAMILY_INET => Family::Inet,
+        family: match *answer.first()? {
+            FAMILY_IPV4 => Family::Ipv4,
+            FAMILY_INET => Family::Inet,
             _ => Family::Other,
         },
         hook: number(find_attribute(find_attribute(attributes, CHAIN_HOOK)?, HOOK_NUMBER)?)?,
