@@ -13,7 +13,7 @@ use crate::{components, host};
 
 /// `knarr controller-manager`
 pub(crate) fn controller_manager(kubeconfig: &Path) -> Result<()> {
-    run_until_stopped(kubeconfig, |informers, _| {
+    run_until_stopped(kubeconfig, "kube-controller-manager", |informers, _| {
         components::start_controllers(&informers, &identity(&informers)?);
         Ok(())
     })
@@ -21,7 +21,7 @@ pub(crate) fn controller_manager(kubeconfig: &Path) -> Result<()> {
 
 /// `knarr scheduler`
 pub(crate) fn scheduler(kubeconfig: &Path) -> Result<()> {
-    run_until_stopped(kubeconfig, |informers, _| {
+    run_until_stopped(kubeconfig, "kube-scheduler", |informers, _| {
         components::start_scheduler(&informers, &identity(&informers)?);
         Ok(())
     })
@@ -30,7 +30,7 @@ pub(crate) fn scheduler(kubeconfig: &Path) -> Result<()> {
 /// `knarr kubelet`
 pub(crate) fn kubelet(args: &KubeletArgs) -> Result<()> {
     let args = args.clone();
-    run_until_stopped(&args.part.kubeconfig.clone(), move |informers, runtime| {
+    run_until_stopped(&args.part.kubeconfig.clone(), "kubelet", move |informers, runtime| {
         runtime.block_on(components::start_kubelet_alone(&args, informers))
     })
 }
@@ -42,11 +42,12 @@ fn identity(informers: &Informers) -> Result<String> {
 
 fn run_until_stopped(
     kubeconfig: &Path,
+    agent: &'static str,
     start: impl FnOnce(Informers, &tokio::runtime::Handle) -> Result<()>,
 ) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let tasks = Tasks::new();
-    let client = runtime.block_on(trace::client(kubeconfig))?;
+    let client = runtime.block_on(trace::client(kubeconfig, agent))?;
     let guard = runtime.enter();
     let informers = Informers::new(client, tasks.clone(), Clock::system(), Random::from_system());
     start(informers, runtime.handle())?;

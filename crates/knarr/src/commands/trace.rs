@@ -40,10 +40,12 @@ pub(crate) fn run(args: &TraceArgs) -> Result<()> {
     Ok(())
 }
 
-/// A client with the identity in a kubeconfig.
-pub(crate) async fn client(kubeconfig: &Path) -> Result<kube::Client> {
+/// A client with the identity in a kubeconfig; `agent` is the program that it says it is, and the manager of the
+/// fields that it writes.
+pub(crate) async fn client(kubeconfig: &Path, agent: &'static str) -> Result<kube::Client> {
     let read = Kubeconfig::read_from(kubeconfig).with_context(|| format!("read {}", kubeconfig.display()))?;
-    let config = kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
+    let mut config = kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
+    config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(agent)));
     Ok(kube::Client::try_from(config)?)
 }
 

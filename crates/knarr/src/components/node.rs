@@ -43,9 +43,9 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
     let (clock, random) = (Clock::system(), Random::from_system());
     let place = Place::of(settings)?;
     let container_runtime = open_runtime(layout, &place, &tasks).await?;
-    let kubelet_client = trace::client(&layout.agent_kubeconfig()).await?;
+    let kubelet_client = trace::client(&layout.agent_kubeconfig(), "kubelet").await?;
     let reporter = Reporter::start(kubelet_client.clone(), &tasks);
-    let proxy_client = trace::client(&layout.proxy_kubeconfig()).await?;
+    let proxy_client = trace::client(&layout.proxy_kubeconfig(), "kube-proxy").await?;
     let informers = Informers::new(proxy_client, tasks.clone(), clock.clone(), random.clone());
     start_proxy(&informers, &place, layout, reporter.clone(), &tasks).await?;
     Ready::Proxy.announce();
