@@ -22,7 +22,7 @@ pub(crate) fn run(args: &TraceArgs) -> Result<()> {
     let layout = Layout::new(&args.data.data_dir)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let chain = runtime.block_on(async {
-        let client = client(&layout.admin_kubeconfig()).await?;
+        let client = client(&layout.admin_kubeconfig(), "knarr").await?;
         fetch(&client, kind, &args.namespace, name).await
     })?;
     if chain.commits.is_empty() {
