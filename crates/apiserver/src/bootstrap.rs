@@ -186,7 +186,7 @@ fn request(
         resource: Some(resource.clone()),
     };
     let mut headers = HeaderMap::new();
-    headers.insert(http::header::USER_AGENT, http::HeaderValue::from_static("apiserver"));
+    headers.insert(http::header::USER_AGENT, http::HeaderValue::from_static("kube-apiserver"));
     let request = Request {
         info,
         resource,

@@ -14,7 +14,7 @@ use crate::layout::Layout;
 /// `knarr controller-manager`
 pub(crate) fn controller_manager(args: &ControllerManagerArgs) -> Result<()> {
     cli::validate::leader_election(&args.leader)?;
-    run_until_stopped(&args.part.kubeconfig, async |connection| {
+    run_until_stopped(&args.part.kubeconfig, "kube-controller-manager", async |connection| {
         components::start_controllers(args, &connection)
     })
 }
@@ -22,7 +22,7 @@ pub(crate) fn controller_manager(args: &ControllerManagerArgs) -> Result<()> {
 /// `knarr scheduler`
 pub(crate) fn scheduler(args: &SchedulerArgs) -> Result<()> {
     cli::validate::leader_election(&args.leader)?;
-    run_until_stopped(&args.part.kubeconfig, async |connection| {
+    run_until_stopped(&args.part.kubeconfig, "kube-scheduler", async |connection| {
         components::start_scheduler(args, &connection)
     })
 }
@@ -31,7 +31,7 @@ pub(crate) fn scheduler(args: &SchedulerArgs) -> Result<()> {
 pub(crate) fn kubelet(args: &KubeletArgs) -> Result<()> {
     let layout = Layout::new(&args.data_dir)?;
     let _lock = host::take_for_part(Part::Kubelet, &layout)?;
-    run_until_stopped(&args.part.kubeconfig, async |connection| {
+    run_until_stopped(&args.part.kubeconfig, "kubelet", async |connection| {
         components::start_kubelet(args, &layout, connection).await
     })
 }
@@ -40,20 +40,24 @@ pub(crate) fn kubelet(args: &KubeletArgs) -> Result<()> {
 pub(crate) fn proxy(args: &ProxyArgs) -> Result<()> {
     let layout = Layout::new(&args.data_dir)?;
     let _lock = host::take_for_part(Part::Proxy, &layout)?;
-    run_until_stopped(&args.part.kubeconfig, async |connection| {
+    run_until_stopped(&args.part.kubeconfig, "kube-proxy", async |connection| {
         components::start_proxy(args, &layout, connection).await
     })
 }
 
 /// Starts a part, and stops it when a signal asks for it, be it started or not.
-fn run_until_stopped(kubeconfig: &Path, start: impl AsyncFnOnce(Connection) -> Result<()>) -> Result<()> {
+fn run_until_stopped(
+    kubeconfig: &Path,
+    agent: &'static str,
+    start: impl AsyncFnOnce(Connection) -> Result<()>,
+) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let tasks = Tasks::new();
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
         let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
         let work = async {
-            start(Connection::new(kubeconfig, &tasks).await?).await?;
+            start(Connection::new(kubeconfig, agent, &tasks).await?).await?;
             tasks.stopping().await;
             bail!("this process does not lead any more, or cannot; the log says why")
         };

@@ -72,7 +72,7 @@ fn checks(text: &str) -> Vec<Value> {
 }
 
 async fn readiness(layout: &Layout) -> Result<(bool, String)> {
-    let client = trace::client(&layout.admin_kubeconfig()).await?;
+    let client = trace::client(&layout.admin_kubeconfig(), "knarr").await?;
     let request = Request::get("/readyz?verbose").body(kube::client::Body::empty())?;
     let response = client.send(request).await.context("ask the API server")?;
     let ready = response.status().is_success();

@@ -24,7 +24,7 @@ pub(crate) fn run(args: &TraceArgs) -> Result<()> {
     let layout = Layout::new(&args.data.data_dir)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let chain = runtime.block_on(async {
-        let client = client(&layout.admin_kubeconfig()).await?;
+        let client = client(&layout.admin_kubeconfig(), "knarr").await?;
         fetch(&client, kind, &args.namespace, name).await
     })?;
     if chain.commits.is_empty() {
@@ -43,14 +43,17 @@ pub(crate) fn run(args: &TraceArgs) -> Result<()> {
 }
 
 /// A client with the identity in a kubeconfig.
-pub(crate) async fn client(kubeconfig: &Path) -> Result<kube::Client> {
-    Ok(kube::Client::try_from(config(kubeconfig).await?)?)
+pub(crate) async fn client(kubeconfig: &Path, agent: &'static str) -> Result<kube::Client> {
+    Ok(kube::Client::try_from(config(kubeconfig, agent).await?)?)
 }
 
-/// What a kubeconfig says: where, and as whom.
-pub(crate) async fn config(kubeconfig: &Path) -> Result<kube::Config> {
+/// What a kubeconfig says: where, and as whom. `agent` is the program that the client says it is, and the manager of
+/// the fields that it writes.
+pub(crate) async fn config(kubeconfig: &Path, agent: &'static str) -> Result<kube::Config> {
     let read = Kubeconfig::read_from(kubeconfig).with_context(|| format!("read {}", kubeconfig.display()))?;
-    Ok(kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?)
+    let mut config = kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
+    config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(agent)));
+    Ok(config)
 }
 
 /// Asks the API server for the chain of one object.

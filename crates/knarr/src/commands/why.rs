@@ -26,7 +26,7 @@ pub(crate) fn run(args: &WhyArgs) -> Result<()> {
     let kubeconfig = args.kubeconfig.clone().unwrap_or_else(|| layout.admin_kubeconfig());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let snapshot = runtime.block_on(async {
-        let client = trace::client(&kubeconfig).await?;
+        let client = trace::client(&kubeconfig, "knarr").await?;
         fetch(&client, kind, &args.namespace, name).await
     })?;
     let answer = cli::why::explain(&snapshot);

@@ -27,8 +27,8 @@ impl Connection {
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub(crate) async fn new(kubeconfig: &Path, tasks: &Tasks) -> Result<Self> {
-        let config = trace::config(kubeconfig).await?;
+    pub(crate) async fn new(kubeconfig: &Path, agent: &'static str, tasks: &Tasks) -> Result<Self> {
+        let config = trace::config(kubeconfig, agent).await?;
         let client = kube::Client::try_from(config.clone())?;
         let informers = Informers::new(client, tasks.clone(), Clock::system(), Random::from_system());
         Ok(Self { config, informers })

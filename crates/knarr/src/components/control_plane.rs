@@ -127,12 +127,22 @@ pub(super) fn run_scheduler(informers: &Informers, reporter: Reporter) {
     tasks.spawn("scheduler", run);
 }
 
+/// What a component calls itself. The first word manages the fields that it writes: all controllers are one manager,
+/// as upstream's are; their ServiceAccount at the end tells them apart.
+fn agent_of(user: &str) -> String {
+    let name = user.rsplit(':').next().unwrap_or(user);
+    if user.starts_with("system:serviceaccount:") {
+        return format!("kube-controller-manager/{}/{user}", env!("CARGO_PKG_VERSION"));
+    }
+    format!("{name}/{}", env!("CARGO_PKG_VERSION"))
+}
+
 /// A client inside this process that is `user`.
 fn client_as(server: &ApiServer, user: &str, groups: &[&str]) -> kube::Client {
     let groups = groups.iter().chain(&["system:authenticated"]).map(|&group| group.to_owned()).collect();
     let identity = UserInfo { name: user.to_owned(), groups, ..UserInfo::default() };
-    let agent = user.rsplit(':').next().unwrap_or(user);
-    let agent = http::HeaderValue::from_str(agent).unwrap_or(http::HeaderValue::from_static("knarr"));
+    let agent =
+        http::HeaderValue::from_str(&agent_of(user)).unwrap_or(http::HeaderValue::from_static("knarr"));
     let service = server.service().map_request(move |mut request: http::Request<kube::client::Body>| {
         request.extensions_mut().insert(identity.clone());
         request.headers_mut().insert(http::header::USER_AGENT, agent.clone());

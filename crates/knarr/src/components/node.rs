@@ -40,13 +40,13 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
     let tasks = Tasks::new();
     let (clock, random) = (Clock::system(), Random::from_system());
     let place = Place::of(settings)?;
-    let kubelet_client = trace::client(&layout.agent_kubeconfig()).await?;
+    let kubelet_client = trace::client(&layout.agent_kubeconfig(), "kubelet").await?;
     let reporter = Reporter::start(kubelet_client.clone(), &tasks);
     let container_runtime = match settings.args.runs(Part::Kubelet) {
         true => Some(open_runtime(layout, &place, reporter.clone(), &tasks).await?),
         false => None,
     };
-    let proxy_client = trace::client(&layout.proxy_kubeconfig()).await?;
+    let proxy_client = trace::client(&layout.proxy_kubeconfig(), "kube-proxy").await?;
     let informers = Informers::new(proxy_client, tasks.clone(), clock.clone(), random.clone());
     if settings.args.runs(Part::Proxy) {
         start_proxy(&informers, &place, layout, reporter.clone(), &tasks).await?;
