@@ -67,8 +67,8 @@ async fn create_once(api: &Api, request: &Request, mut object: Value) -> Result<
     crate::codec::default(request.kind, &mut object);
     let mut object = admission::mutate(api, request, Operation::Create, object, None)?;
     crate::codec::default(request.kind, &mut object);
-    strategy.begin_create(&mut object);
     fill_system_metadata(api, &mut object);
+    strategy.begin_create(&mut object);
     let warnings = (strategy.warnings)(&object);
     let admitted = admission::admit(api, request, Operation::Create, object, None)?;
     let name = admitted.name().to_owned();
