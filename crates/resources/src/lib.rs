@@ -10,6 +10,7 @@ pub mod columns;
 pub mod conversion;
 pub mod defaults;
 pub mod fields;
+pub mod flow_control;
 pub mod rows;
 pub mod strategies;
 pub mod strategy;
