@@ -100,7 +100,7 @@ pub async fn start(
     }
     feed::load(&cache, store.as_ref()).await?;
     let trace = Arc::new(Trace::new(clock.clone()));
-    let security = Arc::new(Security::new(&config).map_err(StartError::Tls)?);
+    let security = Arc::new(Security::new(&config, clock.clone()).map_err(StartError::Tls)?);
     security.load(&cache);
     let listener = match config.bind {
         Some(address) => {

@@ -16,6 +16,9 @@ pub mod strategies;
 pub mod strategy;
 pub mod validation;
 
+pub mod pod_resources;
+pub mod quota;
+
 pub use resource::{Deletion, Generation, NameRule, Propagation, Resource, Scope, Subresource};
 pub use strategies::{PartialStrategy, partial};
 pub use strategy::Strategy;
