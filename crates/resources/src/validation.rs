@@ -241,4 +241,6 @@ fn labels(at: &At<'_>, errors: &mut FieldErrors) {
 }
 
 #[cfg(test)]
+mod platform_tests;
+#[cfg(test)]
 mod tests;
