@@ -8,6 +8,7 @@
 mod bad_input;
 mod kubectl;
 mod restarts;
+mod streams;
 
 use testkit::Cluster;
 
