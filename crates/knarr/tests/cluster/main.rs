@@ -12,6 +12,7 @@ mod kills;
 mod kubectl;
 mod parts;
 mod restarts;
+mod streams;
 mod supervisor;
 
 use testkit::Cluster;
