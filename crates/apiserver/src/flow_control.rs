@@ -22,6 +22,7 @@ use tokio::sync::oneshot;
 
 use crate::admission::text;
 use crate::api::Api;
+use crate::cache::interest::Interest;
 use crate::kinds::Kind;
 use crate::request_info::RequestInfo;
 use queues::{Full, Id, Queues, Settings, Verdict};
@@ -129,8 +130,10 @@ impl FlowControl {
         let [Some(schemas), Some(levels)] = kinds else { return };
         loop {
             let revision = api.cache.revision();
-            let (mut schemas, mut levels) =
-                (schemas.cache(api).watch(revision), levels.cache(api).watch(revision));
+            let (mut schemas, mut levels) = (
+                schemas.cache(api).watch(revision, Interest::Everything),
+                levels.cache(api).watch(revision, Interest::Everything),
+            );
             self.load(api);
             // Either says that something changed, or that too much did: in both cases all is read again.
             tokio::select! {

@@ -77,6 +77,11 @@ impl ApiServer {
         self.address
     }
 
+    /// The process's metrics: parts that run beside the server count in the same registry.
+    pub fn metrics(&self) -> &base::Metrics {
+        self.api.metrics.registry()
+    }
+
     /// Waits until the bootstrap objects are there.
     pub async fn ready(&self) {
         self.api.wait_bootstrapped().await;

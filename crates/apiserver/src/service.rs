@@ -177,6 +177,8 @@ async fn handle(
         Ok(place) => place,
         Err(full) => return Ok(full),
     };
+    let is_write = info.resource.as_ref().is_some_and(|resource| resource.verb.is_write());
+    let _counted = (!is_long).then(|| api.metrics.in_flight(is_write));
     let work = serve(api, http, info, kind, user, passage);
     if is_long { work.await } else { deadline::within(limit, work).await }
 }
@@ -309,8 +311,8 @@ async fn other(api: &Api, http: HttpRequest<RequestBody>, info: &RequestInfo) ->
         }
         ("version", None, _) => Ok(health::version()),
         ("metrics", None, _) => {
-            let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            Ok(respond::text(StatusCode::OK, content_type, api.metrics.render()))
+            let text = api.metrics.registry().render();
+            Ok(respond::text(StatusCode::OK, base::metrics::CONTENT_TYPE, text))
         }
         ("openapi", Some(version), _) => openapi::document(version, path, info, http.headers()),
         (".well-known", Some("openid-configuration"), None) => {

@@ -12,6 +12,7 @@ pub mod update;
 pub mod watch;
 
 pub mod decode;
+pub mod managed;
 pub mod options;
 pub mod scale;
 pub mod subresources;
@@ -141,11 +142,7 @@ impl Answer {
 /// # Errors
 /// What the client is told.
 pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
-    if let Some(invalid) = request.info.query.get("dryRun").filter(|value| *value != "All") {
-        return Err(Error::bad_request(format!(
-            "Invalid value: [{invalid:?}]: dryRun: Unsupported value: {invalid:?}: supported values: \"All\""
-        )));
-    }
+    options::check(request)?;
     if !request.resource.subresource.is_empty() {
         return subresources::run(api, request).await;
     }

@@ -127,6 +127,10 @@ pub struct ServerArgs {
     /// Run the control plane without a Node
     #[arg(long)]
     pub disable_agent: bool,
+    /// How the API server judges requests.
+    #[command(flatten)]
+    #[serde(default)]
+    pub api_server: crate::api_server::ApiServerArgs,
 }
 
 /// Flags of `trace`.

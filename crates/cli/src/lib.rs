@@ -2,6 +2,7 @@
 //!
 //! Nothing here starts anything: `knarr` reads [`args::Cli`] and acts.
 
+pub mod api_server;
 pub mod args;
 pub mod progress;
 pub mod trace;

@@ -25,6 +25,7 @@ const CONDITION: &str = "DisruptionAllowed";
 /// The controller's row. Keys are budgets.
 pub const CONTROLLER: Controller = Controller {
     name: "disruption-controller",
+    queue: "disruption",
     sources: |_| {
         vec![
             Source::itself::<PodDisruptionBudget>(),

@@ -21,6 +21,7 @@ use crate::pod::is_finished;
 /// The controller's row. Keys are quotas.
 pub const CONTROLLER: Controller = Controller {
     name: "resourcequota-controller",
+    queue: "resourcequota_primary",
     sources: |_| {
         let mut sources = vec![
             Source::itself::<ResourceQuota>(),

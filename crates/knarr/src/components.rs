@@ -4,6 +4,7 @@
 //! kubelet, runtime, proxy and DNS.
 
 mod addons;
+mod api_options;
 mod control_plane;
 mod identity;
 mod node;

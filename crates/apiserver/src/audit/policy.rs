@@ -223,7 +223,12 @@ rules:
         check("x", &[], (Method::POST, "/api/v1/namespaces/a/pods/p/exec"), Level::Request);
         check("x", &[], (Method::GET, "/api/v1/namespaces/a/pods/p"), Level::Request);
         check("x", &[], (Method::GET, "/api/v1/namespaces/a/services/p"), Level::None);
-        check("x", &["dev"], (Method::GET, "/api/v1/namespaces/kube-system/services"), Level::RequestResponse);
+        check(
+            "x",
+            &["dev"],
+            (Method::GET, "/api/v1/namespaces/kube-system/services"),
+            Level::RequestResponse,
+        );
         check("x", &["dev"], (Method::GET, "/metrics"), Level::None);
     }
 

@@ -96,5 +96,6 @@ fn flags(args: &ServerArgs) -> Vec<std::ffi::OsString> {
     if args.disable_agent {
         flags.push("--disable-agent".into());
     }
+    flags.extend(args.api_server.flags());
     flags
 }
