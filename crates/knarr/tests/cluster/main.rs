@@ -7,6 +7,7 @@
 
 mod bad_input;
 mod kubectl;
+mod pods;
 mod restarts;
 
 use testkit::Cluster;
