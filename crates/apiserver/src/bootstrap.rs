@@ -186,7 +186,7 @@ fn request(
         resource: Some(resource.clone()),
     };
     let mut headers = HeaderMap::new();
-    headers.insert(http::header::USER_AGENT, http::HeaderValue::from_static("apiserver"));
+    headers.insert(http::header::USER_AGENT, http::HeaderValue::from_static("kube-apiserver"));
     let request = Request {
         info,
         resource,
@@ -197,6 +197,7 @@ fn request(
         body: Bytes::new(),
         received_us: api.clock.now().as_microsecond(),
         cause: 0,
+        notes: Default::default(),
     };
     Some((request, object))
 }

@@ -15,6 +15,7 @@ mod client;
 mod containers;
 mod files;
 mod mending;
+mod port_forward;
 mod recovery;
 mod sandboxes;
 mod service;

@@ -24,7 +24,7 @@ const POD_PORT: u16 = 8080;
 
 /// Tells it; fails at the first thing that does not hold.
 pub(crate) async fn tell(replicas: u32, layout: &Layout, progress: &mut Progress) -> Result<()> {
-    let client = trace::client(&layout.admin_kubeconfig()).await?;
+    let client = trace::client(&layout.admin_kubeconfig(), "knarr").await?;
     let tasks = Tasks::new();
     let informers = Informers::new(client.clone(), tasks.clone(), Clock::system(), Random::from_system());
     let story = Story { pods: informers.informer::<Pod>(), client, replicas };
