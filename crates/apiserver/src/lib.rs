@@ -25,8 +25,10 @@ pub mod kinds;
 pub mod respond;
 pub mod verbs;
 
+pub mod backend;
 pub mod eviction;
 pub mod kubelet_client;
+pub mod proxy;
 pub mod reviews;
 pub mod tokens;
 

@@ -331,11 +331,7 @@ pub fn attributes(info: &RequestInfo) -> Attributes {
         version: resource.version.clone(),
         resource: resource.resource.clone(),
         subresource: resource.subresource.clone(),
-        namespace: if resource.resource == "namespaces" && resource.group.is_empty() {
-            String::new()
-        } else {
-            resource.namespace.clone()
-        },
+        namespace: resource.namespace.clone(),
         name: selected_name(info).unwrap_or_else(|| resource.name.clone()),
         path: info.path.clone(),
         field_selector: info.query.get("fieldSelector").unwrap_or_default().to_owned(),

@@ -149,7 +149,11 @@ async fn handle(
     let is_stream = crate::kubelet_client::is_stream(&resource);
     let upgrade = is_stream.then(|| hyper::upgrade::on(&mut http));
     let (parts, body) = http.into_parts();
-    let body = if resource.verb.is_write() && !is_stream { read(body).await? } else { Bytes::new() };
+    let (body, streamed) = match is_stream {
+        true => (Bytes::new(), Some(body)),
+        false if resource.verb.is_write() => (read(body).await?, None),
+        false => (Bytes::new(), None),
+    };
     let request = Request {
         info,
         resource,
@@ -162,8 +166,8 @@ async fn handle(
         cause,
         notes: Arc::default(),
     };
-    if let Some(upgrade) = upgrade {
-        return crate::kubelet_client::stream(api, &request, upgrade).await;
+    if let (Some(upgrade), Some(body)) = (upgrade, streamed) {
+        return crate::kubelet_client::stream(api, &request, upgrade, body).await;
     }
     let mut response = match verbs::run(api, &request).await {
         Ok(answer) => respond::answer(&request, answer, api.clock.now()),

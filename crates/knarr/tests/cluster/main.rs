@@ -13,6 +13,7 @@ mod kubectl;
 mod parts;
 mod pods;
 mod restarts;
+mod streams;
 mod supervisor;
 
 use testkit::Cluster;
