@@ -1,7 +1,9 @@
-//! What a new cluster has from the start: namespaces, priority classes, the `kubernetes` Service, RBAC defaults.
+//! What a new cluster has from the start: namespaces, priority classes, the `kubernetes` Service, RBAC defaults,
+//! flow control.
 //!
 //! Everything is created through the verbs, as `system:apiserver`; what is there already is left alone.
 
+mod platform;
 mod rbac;
 
 use auth::UserInfo;
@@ -40,6 +42,8 @@ pub async fn run(api: &Api) -> Result<()> {
         "data": {"client-ca-file": ca},
     });
     ensure(api, "", "v1", "configmaps", "kube-system", authentication).await?;
+    platform::run(api).await?;
+    token_tracking(api).await?;
     api.bootstrapped();
     info!("bootstrap objects are there");
     Ok(())
@@ -65,6 +69,15 @@ fn priority_classes() -> [Value; 2] {
             "Used for system critical pods that must not be moved from their current node.",
         ),
     ]
+}
+
+/// Since when the use of tokens in Secrets is recorded.
+async fn token_tracking(api: &Api) -> Result<()> {
+    let object = json!({
+        "metadata": {"name": "kube-apiserver-legacy-service-account-token-tracking"},
+        "data": {"since": api.clock.now().strftime("%Y-%m-%d").to_string()},
+    });
+    ensure(api, "", "v1", "configmaps", "kube-system", object).await
 }
 
 /// The `kubernetes` Service at the first address of the range, and where it leads.
@@ -197,6 +210,7 @@ fn request(
         body: Bytes::new(),
         received_us: api.clock.now().as_microsecond(),
         cause: 0,
+        notes: Default::default(),
     };
     Some((request, object))
 }

@@ -6,10 +6,12 @@
 //! from the watch cache; only `door` writes to the store, and only what `admission` let through.
 
 pub mod api;
+pub mod options;
 pub mod server;
 pub mod service;
 
 pub mod negotiate;
+pub mod notes;
 pub mod request_info;
 pub mod security;
 pub mod status;
@@ -17,13 +19,16 @@ pub mod status;
 pub mod admission;
 pub mod cache;
 pub mod codec;
+mod compaction;
 pub mod door;
 pub mod kinds;
 pub mod respond;
 pub mod verbs;
 
+pub mod backend;
 pub mod eviction;
 pub mod kubelet_client;
+pub mod proxy;
 pub mod reviews;
 pub mod tokens;
 
@@ -35,5 +40,6 @@ pub mod openapi;
 pub mod trace;
 
 pub use api::{Cidr, Config, PortRange};
+pub use options::Options;
 pub use server::{ApiServer, StartError, start};
 pub use service::ApiService;

@@ -137,6 +137,8 @@ async fn handle(
     let is_long = is_long_running(&info);
     let is_write = info.resource.as_ref().is_some_and(|resource| resource.verb.is_write());
     let _place = if is_long { None } else { Some((api.place().await?, api.metrics.in_flight(is_write))) };
+    // Policy that was acknowledged holds for every request after it.
+    api.cache.reached(api.door.policy_revision()).await?;
     api.security.authorize(&user, &info)?;
     let Some(resource) = info.resource.clone() else {
         return other(api, http, &info).await;
@@ -147,7 +149,11 @@ async fn handle(
     let is_stream = crate::kubelet_client::is_stream(&resource);
     let upgrade = is_stream.then(|| hyper::upgrade::on(&mut http));
     let (parts, body) = http.into_parts();
-    let body = if resource.verb.is_write() && !is_stream { read(body).await? } else { Bytes::new() };
+    let (body, streamed) = match is_stream {
+        true => (Bytes::new(), Some(body)),
+        false if resource.verb.is_write() => (read(body).await?, None),
+        false => (Bytes::new(), None),
+    };
     let request = Request {
         info,
         resource,
@@ -158,12 +164,17 @@ async fn handle(
         body,
         received_us: api.clock.now().as_microsecond(),
         cause,
+        notes: Arc::default(),
     };
-    if let Some(upgrade) = upgrade {
-        return crate::kubelet_client::stream(api, &request, upgrade).await;
+    if let (Some(upgrade), Some(body)) = (upgrade, streamed) {
+        return crate::kubelet_client::stream(api, &request, upgrade, body).await;
     }
-    let answer = verbs::run(api, &request).await?;
-    Ok(respond::answer(&request, answer, api.clock.now()))
+    let mut response = match verbs::run(api, &request).await {
+        Ok(answer) => respond::answer(&request, answer, api.clock.now()),
+        Err(failure) => respond::error(&failure, Some(accept)),
+    };
+    request.notes.write(response.headers_mut());
+    Ok(response)
 }
 
 /// Who asks: an in-process identity, a client certificate, a token, or nobody.

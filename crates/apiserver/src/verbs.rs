@@ -29,6 +29,7 @@ use crate::cache::CachedObject;
 use crate::door::{Committed, Refusal};
 use crate::kinds::Kind;
 use crate::negotiate::Accept;
+use crate::notes::Notes;
 use crate::request_info::{RequestInfo, ResourceInfo, Verb};
 use crate::respond::Body;
 use crate::status::{Error, Result, Subject};
@@ -57,6 +58,8 @@ pub struct Request {
     pub received_us: i64,
     /// The revision that made the client act; 0 if unknown.
     pub cause: u64,
+    /// Warnings and audit annotations; shared by copies.
+    pub notes: Arc<Notes>,
 }
 
 impl Request {

@@ -27,7 +27,13 @@ pub async fn create(api: &Api, request: &Request) -> Result<Answer> {
     let decoded = decode::body(request)?;
     let mut warnings = decoded.warnings;
     if !request.kind.row().is_stored() {
-        return crate::reviews::review(api, request, decoded.object).await;
+        let mut object = decoded.object;
+        take_namespace(request, &mut object)?;
+        let errors = request.kind.validate_create(&object);
+        if !errors.is_empty() {
+            return Err(Error::invalid(request.kind.kind_subject(), "", &errors));
+        }
+        return crate::reviews::review(api, request, object).await;
     }
     let (committed, mut more) = create_object(api, request, decoded.object).await?;
     warnings.append(&mut more);
@@ -81,8 +87,8 @@ async fn create_once(api: &Api, request: &Request, object: Value) -> Result<(Com
     let strategy = request.kind.strategy();
     let mut object = admission::mutate(api, request, Operation::Create, object, None)?;
     crate::codec::default(request.kind, &mut object);
-    strategy.begin_create(&mut object);
     fill_system_metadata(api, &mut object);
+    strategy.begin_create(&mut object);
     let warnings = (strategy.warnings)(&object);
     let admitted = admission::admit(api, request, Operation::Create, object, None)?;
     let name = admitted.name().to_owned();
