@@ -7,6 +7,7 @@
 
 pub mod feed;
 pub mod filter;
+pub mod interest;
 pub mod object;
 pub mod resource;
 
@@ -21,6 +22,7 @@ use tokio::sync::watch;
 
 use crate::status::{Error, Result};
 pub use filter::Filter;
+pub use interest::Interest;
 pub use object::CachedObject;
 pub use resource::{CacheEvent, EventType, Listing, ResourceCache, Watcher};
 

@@ -14,6 +14,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use serde_json::{Value, json};
 
+use crate::cache::CachedObject;
 use crate::codec;
 use crate::kinds::Kind;
 use crate::negotiate::{Accept, Format, JSON, PROTOBUF, View, YAML};
@@ -179,6 +180,12 @@ fn list_json(kind: Kind, listed: &Listed, metadata: &Value) -> Bytes {
 pub fn partial(mut object: Value) -> Value {
     let metadata = object.get_mut("metadata").map(Value::take).unwrap_or_default();
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+}
+
+/// The same as JSON, without a look at the rest of the object.
+pub fn partial_json(object: &CachedObject) -> String {
+    let metadata = object.metadata();
+    format!(r#"{{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{metadata}}}"#)
 }
 
 /// A response whose body is a stream of frames.

@@ -72,6 +72,11 @@ impl ApiServer {
         self.address
     }
 
+    /// The process's metrics: parts that run beside the server count in the same registry.
+    pub fn metrics(&self) -> &base::Metrics {
+        self.api.metrics.registry()
+    }
+
     /// Waits until the bootstrap objects are there.
     pub async fn ready(&self) {
         self.api.wait_bootstrapped().await;
@@ -95,7 +100,7 @@ pub async fn start(
     }
     feed::load(&cache, store.as_ref()).await?;
     let trace = Arc::new(Trace::new(clock.clone()));
-    let security = Arc::new(Security::new(&config).map_err(StartError::Tls)?);
+    let security = Arc::new(Security::new(&config, clock.clone()).map_err(StartError::Tls)?);
     security.load(&cache);
     let listener = match config.bind {
         Some(address) => {

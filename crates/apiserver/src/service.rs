@@ -135,7 +135,10 @@ async fn handle(
 ) -> Result<Response<Body>> {
     let user = authenticate(api, &mut http, &info)?;
     let is_long = is_long_running(&info);
-    let _place = if is_long { None } else { Some(api.place().await?) };
+    let is_write = info.resource.as_ref().is_some_and(|resource| resource.verb.is_write());
+    let _place = if is_long { None } else { Some((api.place().await?, api.metrics.in_flight(is_write))) };
+    // Policy that was acknowledged holds for every request after it.
+    api.cache.reached(api.door.policy_revision()).await?;
     api.security.authorize(&user, &info)?;
     let Some(resource) = info.resource.clone() else {
         return other(api, http, &info).await;
@@ -157,12 +160,17 @@ async fn handle(
         body,
         received_us: api.clock.now().as_microsecond(),
         cause,
+        notes: Arc::default(),
     };
     if let Some(upgrade) = upgrade {
         return crate::kubelet_client::stream(api, &request, upgrade).await;
     }
-    let answer = verbs::run(api, &request).await?;
-    Ok(respond::answer(&request, answer, api.clock.now()))
+    let mut response = match verbs::run(api, &request).await {
+        Ok(answer) => respond::answer(&request, answer, api.clock.now()),
+        Err(failure) => respond::error(&failure, Some(accept)),
+    };
+    request.notes.write(response.headers_mut());
+    Ok(response)
 }
 
 /// Who asks: an in-process identity, a client certificate, a token, or nobody.
@@ -204,8 +212,8 @@ async fn other(api: &Api, http: HttpRequest<RequestBody>, info: &RequestInfo) ->
         }
         ("version", None, _) => Ok(health::version()),
         ("metrics", None, _) => {
-            let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            Ok(respond::text(StatusCode::OK, content_type, api.metrics.render()))
+            let text = api.metrics.registry().render();
+            Ok(respond::text(StatusCode::OK, base::metrics::CONTENT_TYPE, text))
         }
         ("openapi", Some(version), _) => openapi::document(version, path, info, http.headers()),
         (".well-known", Some("openid-configuration"), None) => {

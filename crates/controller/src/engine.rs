@@ -28,6 +28,8 @@ const OWN_WRITES_MAX: Duration = Duration::from_secs(5);
 pub struct Controller {
     /// Upstream's name, such as `deployment-controller`.
     pub name: &'static str,
+    /// Upstream's name of its workqueue, as metrics have it.
+    pub queue: &'static str,
     /// What wakes it.
     pub sources: fn(&Informers) -> Vec<Source>,
     /// What it decides for a key: a pure function of what the informers hold and of `now`.
@@ -144,7 +146,7 @@ impl Engine {
     /// Starts a controller that writes through a client of its own, so that it has no more rights than it needs.
     /// It begins to decide when its sources have synced.
     pub fn start_as(&self, controller: Controller, client: kube::Client) {
-        let queue = Arc::new(WorkQueue::new());
+        let queue = self.informers.metrics().queue(controller.queue);
         let informers = self.informers.clone();
         let recorder = self.recorder.of(controller.name);
         let executor = Executor::new(informers.clone(), client, recorder);

@@ -31,6 +31,7 @@ static LISTENING_SINCE: OnceLock<Timestamp> = OnceLock::new();
 /// The controller's row. Keys are nodes.
 pub const CONTROLLER: Controller = Controller {
     name: "node-lifecycle-controller",
+    queue: "node_lifecycle_controller",
     sources: |_| {
         vec![
             Source::of::<Node>(nodes_of_node),

@@ -30,6 +30,7 @@ pub fn configure(bundle_pem: String) {
 /// The controller's row. Keys are namespaces.
 pub const CONTROLLER: Controller = Controller {
     name: "root-ca-certificate-publisher-controller",
+    queue: "root_ca_cert_publisher",
     sources: |_| {
         vec![
             Source::itself::<Namespace>(),

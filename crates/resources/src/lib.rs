@@ -10,10 +10,14 @@ pub mod columns;
 pub mod conversion;
 pub mod defaults;
 pub mod fields;
+pub mod flow_control;
 pub mod rows;
 pub mod strategies;
 pub mod strategy;
 pub mod validation;
+
+pub mod pod_resources;
+pub mod quota;
 
 pub use resource::{Deletion, Generation, NameRule, Propagation, Resource, Scope, Subresource};
 pub use strategies::{PartialStrategy, partial};

@@ -1,10 +1,12 @@
 //! The strategies of the kinds that have rules of their own.
 
 mod partial;
+mod platform;
 mod prepare;
 mod service;
 
 pub use partial::{PartialStrategy, partial};
+pub use platform::*;
 pub use prepare::qos_class;
 
 use crate::resource::{Deletion, Generation, NameRule, Propagation};
@@ -78,14 +80,6 @@ pub const RUNTIME_CLASS: Strategy = Strategy {
 /// Workloads.
 pub const WORKLOAD: Strategy =
     Strategy { validate_create: v::classes::workload, validate_update: v::classes::workload_update, ..SPEC };
-/// VolumeAttachments.
-pub const VOLUME_ATTACHMENT: Strategy =
-    Strategy { allow_unconditional_update: false, prepare_for_create: prepare::not_attached, ..STATUS_ONLY };
-/// CustomResourceDefinitions.
-pub const CUSTOM_RESOURCE_DEFINITION: Strategy =
-    Strategy { allow_unconditional_update: false, ..SPEC_AND_STATUS };
-/// Webhook configurations.
-pub const WEBHOOK_CONFIGURATION: Strategy = Strategy { allow_unconditional_update: false, ..CONTENT };
 /// EndpointSlices.
 pub const ENDPOINT_SLICE: Strategy = Strategy {
     validate_create: v::endpoint_slice::check,
@@ -144,11 +138,6 @@ pub const NODE: Strategy = Strategy {
     creates_with_status: true,
     ..STATUS_ONLY
 };
-/// PersistentVolumeClaims.
-pub const PERSISTENT_VOLUME_CLAIM: Strategy =
-    Strategy { prepare_for_create: prepare::pending, ..STATUS_ONLY };
-/// PersistentVolumes.
-pub const PERSISTENT_VOLUME: Strategy = Strategy { prepare_for_create: prepare::pending, ..STATUS_ONLY };
 /// Pods.
 pub const POD: Strategy = Strategy {
     validate_create: v::pod::create,

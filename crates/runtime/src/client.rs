@@ -1,17 +1,17 @@
 //! The node process's end of a shim: requests out, answers and exits in.
 //!
-//! One task owns the connection. When it ends, everyone who waits is told, and the runtime learns that the shim is
-//! gone.
+//! One task owns the connection. When it ends, everyone who waits for an answer is told, and the runtime learns that
+//! the shim is gone. While the runtime replaces it ([`crate::mending`]), new requests wait.
 
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 use sys::descriptors;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::shim::protocol::{Call, Done, Message, PACKET_BYTES_MAX, Request};
 use crate::state::Inner;
@@ -36,40 +36,97 @@ pub(crate) enum ShimError {
 /// What came back from a request, with its descriptors.
 pub(crate) type Answer = Result<(Done, Vec<OwnedFd>), ShimError>;
 
-struct Outgoing {
+pub(crate) struct Outgoing {
     call: Call,
     descriptors: Vec<OwnedFd>,
     answer: oneshot::Sender<(u64, Answer)>,
     exit: Option<oneshot::Sender<i32>>,
 }
 
-/// A connection to a shim. Cloning shares it.
+/// Where requests go.
+#[derive(Clone, Debug)]
+enum Line {
+    /// To a shim that is there, as far as is known.
+    Up(Connected),
+    /// Nowhere yet: the shim is being replaced.
+    Broken,
+    /// Nowhere any more.
+    Ended,
+}
+
+/// A connection that is not used by everyone yet. Cloning shares it.
+#[derive(Clone, Debug)]
+pub(crate) struct Connected(mpsc::Sender<Outgoing>);
+
+/// The shim of a sandbox, whichever process that is at the time. Cloning shares it.
 #[derive(Clone, Debug)]
 pub(crate) struct ShimClient {
-    requests: mpsc::Sender<Outgoing>,
+    line: Arc<watch::Sender<Line>>,
 }
 
 impl ShimClient {
-    /// Connects to the shim of the sandbox that lives in `dir`.
+    /// Connects to the shim that listens at `socket`.
     pub(crate) fn connect(
         socket: &Path,
         sandbox: String,
         runtime: Weak<Inner>,
         tasks: &base::Tasks,
     ) -> io::Result<Self> {
+        let client = Self::unconnected();
+        let connected = client.open(socket, sandbox, runtime, tasks)?;
+        client.publish(connected);
+        Ok(client)
+    }
+
+    /// Connected to nothing yet; requests wait.
+    pub(crate) fn unconnected() -> Self {
+        Self { line: Arc::new(watch::Sender::new(Line::Broken)) }
+    }
+
+    /// Opens a connection that only its holder uses until it is published.
+    pub(crate) fn open(
+        &self,
+        socket: &Path,
+        sandbox: String,
+        runtime: Weak<Inner>,
+        tasks: &base::Tasks,
+    ) -> io::Result<Connected> {
         let fd = descriptors::connect_to(socket).map_err(io::Error::other)?;
         descriptors::set_nonblocking(&fd).map_err(io::Error::other)?;
         let fd = crate::client::watched(fd)?;
         let (requests, receiver) = mpsc::channel(REQUESTS_MAX);
-        let connection =
-            Connection { fd, next: 0, answers: HashMap::new(), exits: HashMap::new(), sandbox, runtime };
+        let line = Arc::downgrade(&self.line);
+        let connection = Connection {
+            fd,
+            next: 0,
+            answers: HashMap::new(),
+            exits: HashMap::new(),
+            sandbox,
+            runtime,
+            line,
+        };
         tasks.spawn("shim connection", connection.run(receiver));
-        Ok(Self { requests })
+        Ok(Connected(requests))
     }
 
-    /// Asks and waits for the answer.
+    /// From now on requests go there, also those that wait.
+    pub(crate) fn publish(&self, connected: Connected) {
+        self.line.send_replace(Line::Up(connected));
+    }
+
+    /// There is no shim and will be none.
+    pub(crate) fn give_up(&self) {
+        self.line.send_replace(Line::Ended);
+    }
+
+    /// Asks and waits for the answer. What a shim died over is asked of the next one, unless descriptors went with
+    /// it: every such call may be repeated.
     pub(crate) async fn ask(&self, call: Call, descriptors: Vec<OwnedFd>) -> Answer {
-        self.send(call, descriptors, None).await.1
+        let again = descriptors.is_empty().then(|| call.clone());
+        match (self.send(call, descriptors, None).await.1, again) {
+            (Err(ShimError::Gone), Some(call)) => self.send(call, Vec::new(), None).await.1,
+            (answer, _) => answer,
+        }
     }
 
     /// Starts a process; `exit` gets its exit code. Returns the number by which it can be killed.
@@ -90,10 +147,35 @@ impl ShimClient {
         exit: Option<oneshot::Sender<i32>>,
     ) -> (u64, Answer) {
         let (answer, receiver) = oneshot::channel();
-        if self.requests.send(Outgoing { call, descriptors, answer, exit }).await.is_err() {
-            return (0, Err(ShimError::Gone));
+        let mut outgoing = Outgoing { call, descriptors, answer, exit };
+        let mut line = self.line.subscribe();
+        loop {
+            let now = line.borrow_and_update().clone();
+            match now {
+                Line::Up(Connected(requests)) => match requests.send(outgoing).await {
+                    Ok(()) => return receiver.await.unwrap_or((0, Err(ShimError::Gone))),
+                    // It has just ended; what becomes of it is told next.
+                    Err(unsent) => outgoing = unsent.0,
+                },
+                Line::Broken => {}
+                Line::Ended => return (0, Err(ShimError::Gone)),
+            }
+            if line.changed().await.is_err() {
+                return (0, Err(ShimError::Gone));
+            }
         }
-        receiver.await.unwrap_or((0, Err(ShimError::Gone)))
+    }
+}
+
+impl Connected {
+    /// Asks on this very connection.
+    pub(crate) async fn ask(&self, call: Call, descriptors: Vec<OwnedFd>) -> Answer {
+        let (answer, receiver) = oneshot::channel();
+        let outgoing = Outgoing { call, descriptors, answer, exit: None };
+        if self.0.send(outgoing).await.is_err() {
+            return Err(ShimError::Gone);
+        }
+        receiver.await.unwrap_or((0, Err(ShimError::Gone))).1
     }
 }
 
@@ -104,6 +186,7 @@ struct Connection {
     exits: HashMap<u64, oneshot::Sender<i32>>,
     sandbox: String,
     runtime: Weak<Inner>,
+    line: Weak<watch::Sender<Line>>,
 }
 
 impl Connection {
@@ -126,8 +209,12 @@ impl Connection {
             }
         }
         drop(requests);
-        if let Some(runtime) = self.runtime.upgrade() {
-            runtime.shim_lost(&self.sandbox);
+        let Some(line) = self.line.upgrade() else { return };
+        // First, so that a shim that is replaced quickly is not broken again.
+        line.send_replace(Line::Broken);
+        let is_mended = self.runtime.upgrade().is_some_and(|runtime| runtime.shim_lost(&self.sandbox));
+        if !is_mended {
+            line.send_replace(Line::Ended);
         }
     }
 

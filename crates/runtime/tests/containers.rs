@@ -42,7 +42,10 @@ const TESTS: &[support::Test] = &[
     ("attach_reaches_stdin_and_output", |host| Box::pin(attach(host))),
     ("containers_of_a_pod_share_what_they_should", |host| Box::pin(sharing(host))),
     ("a_shared_pid_namespace_ends_with_its_container", |host| Box::pin(shared_pid(host))),
-    ("a_lost_shim_is_noticed", |host| Box::pin(lost_shim(host))),
+    ("a_shim_that_dies_is_replaced", |host| Box::pin(lost_shim(host))),
+    ("a_shim_that_dies_with_the_runtime_is_replaced", |host| Box::pin(lost_both(host))),
+    ("input_survives_the_shim", |host| Box::pin(input_survives(host))),
+    ("a_log_is_rotated_and_bounded", |host| Box::pin(flood(host))),
     ("the_log_is_reopened_after_rotation", |host| Box::pin(rotation(host))),
     ("the_builtin_image_runs_without_any_other", |host| Box::pin(builtin(host))),
     ("a_missing_image_says_so", |host| Box::pin(missing_image(host))),
@@ -338,15 +341,99 @@ async fn shared_pid(host: Host) {
     pod.remove().await;
 }
 
+/// Says a number whenever there is a new file, and ends when there is the last one.
+const COUNT: &str = "n=0; while [ ! -e /tmp/end ]; do if [ -e /tmp/$n ]; then echo line $n; n=$((n+1)); fi; \
+    sleep 0.01; done; exit 7";
+
 async fn lost_shim(host: Host) {
     let pod = Pod::run(&host).await;
-    let id = pod.start(container("main", &["sleep", "1000"])).await;
+    let id = pod.start(container("main", &["sh", "-c", COUNT])).await;
+    let tmp = host.rootfs_of(&pod.id, &id).join("tmp");
+    std::fs::write(tmp.join("0"), "").unwrap();
+    pod.wait_log("main", "line 0").await;
     eprintln!("{}", host.shim_memory(&pod.id));
-    let mut events = host.events().await;
+    let namespaces = "for n in net ipc uts; do readlink /proc/self/ns/$n; done; hostname";
+    let before = pod.status(&id).await;
+    let inside = output(&pod.exec(&id, &["sh", "-c", namespaces], 0).await.unwrap().stdout);
     host.kill_shim(&pod.id);
-    support::next_event(&mut events, &id, v1::ContainerEventType::ContainerStoppedEvent).await;
-    let status = pod.status(&id).await;
-    assert_eq!((status.state, status.exit_code), (ContainerExited as i32, 255));
+    std::fs::write(tmp.join("1"), "").unwrap();
+    pod.wait_log("main", "line 1").await;
+    assert_eq!(output(&pod.exec(&id, &["sh", "-c", namespaces], 0).await.unwrap().stdout), inside);
+    assert_eq!(pod.status(&id).await, before, "the container has not noticed");
+    // Another one is in the same namespaces.
+    let other = pod.start(container("other", &["sh", "-c", namespaces])).await;
+    pod.wait_exit(&other).await;
+    let log = pod.log("other");
+    assert_eq!(
+        log.lines().map(|line| line.splitn(4, ' ').nth(3).unwrap()).collect::<Vec<_>>(),
+        inside.lines().collect::<Vec<_>>()
+    );
+    host.kill_shim(&pod.id);
+    std::fs::write(tmp.join("end"), "").unwrap();
+    let status = pod.wait_exit(&id).await;
+    assert_eq!((status.exit_code, status.reason.as_str()), (7, "Error"), "{status:?}");
+    pod.remove().await;
+}
+
+async fn lost_both(host: Host) {
+    let pod = Pod::run(&host).await;
+    let id = pod.start(container("main", &["sh", "-c", COUNT])).await;
+    let ended = pod.start(container("ended", &["sh", "-c", "sleep 0.01; exit 3"])).await;
+    pod.wait_exit(&ended).await;
+    let before = pod.status(&id).await;
+    let tmp = host.rootfs_of(&pod.id, &id).join("tmp");
+    let host = host.without_runtime();
+    host.kill_shim(&pod.id);
+    std::fs::write(tmp.join("0"), "").unwrap();
+    let host = host.restart().await;
+    let pod = pod.on(&host);
+    assert_eq!(pod.status(&id).await, before);
+    pod.wait_log("main", "line 0").await;
+    pod.stop(&id, 0).await;
+    assert_eq!(pod.status(&id).await.exit_code, 137);
+    assert_eq!(pod.status(&ended).await.exit_code, 3);
+    pod.remove().await;
+}
+
+async fn input_survives(host: Host) {
+    use tokio::io::AsyncWriteExt;
+    let pod = Pod::run(&host).await;
+    let script = "while read line; do echo got $line; done; exit 6";
+    let id = pod.start(container("main", &["sh", "-c", script]).stdin_once()).await;
+    let tty = pod.start(container("tty", &["sh", "-c", script]).tty()).await;
+    host.kill_shim(&pod.id);
+    for (id, name, is_tty) in [(&id, "main", false), (&tty, "tty", true)] {
+        let request = v1::AttachRequest {
+            container_id: id.clone(),
+            stdin: true,
+            tty: is_tty,
+            stdout: true,
+            stderr: false,
+        };
+        let mut streams = host.runtime().attach(request).await.unwrap();
+        streams.stdin.as_mut().unwrap().write_all(b"one\n").await.unwrap();
+        pod.wait_log(name, "got one").await;
+    }
+    // The client that is gone was the only one.
+    assert_eq!(pod.wait_exit(&id).await.exit_code, 6);
+    pod.remove().await;
+}
+
+async fn flood(host: Host) {
+    const BYTES_MAX: u64 = 64 << 10;
+    let pod = Pod::run(&host).await;
+    let wanted = container("main", &["sh", "-c", "yes | head -n 120000; echo last"]).log_limits(BYTES_MAX, 3);
+    let id = pod.start(wanted).await;
+    pod.wait_exit(&id).await;
+    let read =
+        |entry: std::io::Result<std::fs::DirEntry>| std::fs::read_to_string(entry.unwrap().path()).unwrap();
+    let files: Vec<String> =
+        std::fs::read_dir(pod.log_path("main").parent().unwrap()).unwrap().map(read).collect();
+    let sizes: Vec<usize> = files.iter().map(String::len).collect();
+    assert_eq!(files.len(), 3, "{sizes:?}");
+    // What is read at once is written at once: 16 KiB of lines with one letter.
+    assert!(sizes.iter().all(|len| *len < BYTES_MAX as usize + (16 << 10) * 25), "{sizes:?}");
+    assert!(files.iter().any(|text| text.ends_with("stdout F last\n")));
     pod.remove().await;
 }
 

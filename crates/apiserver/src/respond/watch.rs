@@ -7,7 +7,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Value, json};
 
 use super::table::{self, Include};
-use super::{partial, protobuf};
+use super::{partial_json, protobuf};
 use crate::cache::{CachedObject, EventType};
 use crate::codec;
 use crate::kinds::Kind;
@@ -57,9 +57,7 @@ impl Encoder {
         }
         match self.view {
             View::Object => json_event(event_type.as_str(), &self.kind.json(object)),
-            View::Metadata => {
-                json_event(event_type.as_str(), partial(self.kind.value(object)).to_string().as_bytes())
-            }
+            View::Metadata => json_event(event_type.as_str(), partial_json(object).as_bytes()),
             View::Table => {
                 let row = table::row(self.kind, self.kind.value(object), self.include, self.clock.now());
                 json_event(event_type.as_str(), self.table(vec![row], object.revision).to_string().as_bytes())

@@ -7,11 +7,11 @@ use http_body_util::BodyExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::client::Body;
 
-use crate::cause;
 use crate::informer::{Informers, PartialObject};
 use crate::plan::{Action, ApiRequest, Plan, Verb};
 use crate::record::Recorder;
 use crate::resource_ref::{ResourceRef, key_of};
+use crate::sender::Sender;
 
 /// Requests of one plan that are under way at once.
 const CONCURRENT_REQUESTS_MAX: usize = 64;
@@ -19,7 +19,7 @@ const CONCURRENT_REQUESTS_MAX: usize = 64;
 #[derive(Clone)]
 pub(super) struct Executor {
     informers: Informers,
-    client: kube::Client,
+    sender: Sender,
     recorder: Recorder,
 }
 
@@ -56,7 +56,8 @@ enum Seen {
 
 impl Executor {
     pub(super) fn new(informers: Informers, client: kube::Client, recorder: Recorder) -> Self {
-        Self { informers, client, recorder }
+        let sender = Sender::new(client, informers.metrics().clone());
+        Self { informers, sender, recorder }
     }
 
     pub(super) async fn carry_out(&self, plan: Plan) -> Done {
@@ -121,8 +122,7 @@ impl Executor {
             message: what.to_string(),
         };
         let http = request.to_http().map_err(|error| describe(&error))?;
-        let response =
-            self.client.send(cause::stamp(http.map(Body::from))).await.map_err(|error| describe(&error))?;
+        let response = self.sender.send(http.map(Body::from)).await.map_err(|error| describe(&error))?;
         let status = response.status();
         let body = body_of(response).await.map_err(|error| describe(&error))?;
         if status.is_success() && request.verb == Verb::RequireAbsent {

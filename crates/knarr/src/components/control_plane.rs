@@ -13,7 +13,7 @@ use auth::UserInfo;
 use base::{Clock, Random, Tasks};
 use controller::lease::{self, Election};
 use controller::trace::Reporter;
-use controller::{Engine, Informers};
+use controller::{ClientMetrics, Engine, Informers};
 use nix::sys::signal::Signal;
 use store::embedded::{Embedded, Options};
 use tokio::signal::unix::{SignalKind, signal};
@@ -51,8 +51,10 @@ async fn run(settings: &Settings, identity: &str) -> Result<()> {
     let config = api_server_config(settings)?;
     let server =
         apiserver::start(config, store.clone(), tasks.clone(), clock.clone(), random.clone()).await?;
+    let metrics = ClientMetrics::new(server.metrics());
     let informers_as = |user: &str| {
-        Informers::new(client_as(&server, user, &[]), tasks.clone(), clock.clone(), random.clone())
+        let client = client_as(&server, user, &[]);
+        Informers::metered(client, tasks.clone(), clock.clone(), random.clone(), metrics.clone())
     };
     let authority = std::fs::read_to_string("tls/ca.crt").context("read the authority's certificate")?;
     controllers::root_ca::configure(authority);
@@ -82,7 +84,12 @@ async fn run(settings: &Settings, identity: &str) -> Result<()> {
 }
 
 /// Does `work` when this process leads, and stops the process's tasks when it does no longer.
-fn lead(name: &str, identity: &str, informers: &Informers, work: impl FnOnce(Informers) + Send + 'static) {
+fn lead(
+    name: &'static str,
+    identity: &str,
+    informers: &Informers,
+    work: impl FnOnce(Informers) + Send + 'static,
+) {
     let election = Election {
         namespace: "kube-system".to_owned(),
         name: name.to_owned(),
@@ -91,7 +98,9 @@ fn lead(name: &str, identity: &str, informers: &Informers, work: impl FnOnce(Inf
     let informers = informers.clone();
     let tasks = informers.tasks().clone();
     informers.tasks().clone().spawn("leader election", async move {
+        informers.metrics().leads(name, false);
         let held = lease::acquire(election, &informers).await;
+        informers.metrics().leads(name, true);
         work(informers);
         held.lost().await;
         tasks.stop();
@@ -174,6 +183,7 @@ fn api_server_config(settings: &Settings) -> Result<apiserver::Config> {
         service_cidr: args.service_cidr.parse().context("--service-cidr")?,
         node_ports: NODE_PORTS,
         requests_in_flight_max: REQUESTS_IN_FLIGHT_MAX,
+        options: apiserver::Options::default(),
     })
 }
 

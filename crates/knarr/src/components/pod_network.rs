@@ -1,5 +1,6 @@
 //! Joins the container runtime to CNI: a sandbox is an attachment.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -30,6 +31,20 @@ impl PodNetwork for CniPodNetwork {
     async fn remove(&self, sandbox: &SandboxNetwork) -> Result<(), String> {
         let (network, attachment) = (self.0.clone(), attachment(sandbox));
         blocking(move || network.del(&attachment)).await
+    }
+
+    async fn check(&self, sandbox: &SandboxNetwork) -> Result<(), String> {
+        let (network, attachment) = (self.0.clone(), attachment(sandbox));
+        blocking(move || network.check(&attachment)).await
+    }
+
+    async fn retain(&self, sandboxes: BTreeSet<String>) -> Result<(), String> {
+        let network = self.0.clone();
+        let freed = blocking(move || network.retain(&sandboxes)).await?;
+        if !freed.is_empty() {
+            tracing::info!(sandboxes = ?freed, "disconnected sandboxes that are gone");
+        }
+        Ok(())
     }
 
     async fn not_ready(&self) -> Option<String> {

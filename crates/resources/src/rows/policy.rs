@@ -3,7 +3,6 @@
 use crate::columns as c;
 use crate::resource::{Resource, STATUS, Scope};
 use crate::strategies as s;
-use crate::strategy::SPEC_AND_STATUS;
 
 const FLOW: (&str, &str) = ("flowcontrol.apiserver.k8s.io", "v1");
 
@@ -56,11 +55,11 @@ pub(super) const ROWS: &[Resource] = &[
     candidate("v1alpha2"),
     cluster(FLOW, "flowschemas", "flowschema", "FlowSchema")
         .sub(&[STATUS])
-        .strategy(&SPEC_AND_STATUS)
+        .strategy(&s::FLOW_SCHEMA)
         .columns(c::FLOW_SCHEMA),
     cluster(FLOW, "prioritylevelconfigurations", "prioritylevelconfiguration", "PriorityLevelConfiguration")
         .sub(&[STATUS])
-        .strategy(&SPEC_AND_STATUS)
+        .strategy(&s::PRIORITY_LEVEL_CONFIGURATION)
         .columns(c::PRIORITY_LEVEL_CONFIGURATION),
     cluster(("node.k8s.io", "v1"), "runtimeclasses", "runtimeclass", "RuntimeClass")
         .strategy(&s::RUNTIME_CLASS)

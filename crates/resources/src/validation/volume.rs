@@ -8,13 +8,12 @@ use std::collections::BTreeSet;
 use machinery::field::{FieldError, FieldErrors};
 use machinery::names;
 
+use super::container::PULL_POLICIES;
 use super::mount::Volumes;
 use super::{At, PodView, labels};
 
-const HOST_PATH_TYPES: &[&str] =
+pub(super) const HOST_PATH_TYPES: &[&str] =
     &["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
-const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
-const PULL_POLICIES: &[&str] = &["Always", "IfNotPresent", "Never"];
 const DRIVER_BYTES_MAX: usize = 63;
 
 /// A volume type: its field, the name by which upstream reports it, and its rules.
@@ -202,26 +201,7 @@ fn ephemeral(volume: &At<'_>, errors: &mut FieldErrors) {
             errors.push(metadata.get(field).forbidden("cannot be set"));
         }
     }
-    claim(&template.get("spec"), errors);
-}
-
-/// What every claim must say: how it is used, and how much there must be.
-fn claim(spec: &At<'_>, errors: &mut FieldErrors) {
-    let modes = spec.get("accessModes");
-    if modes.is_empty() {
-        errors.push(modes.required("at least 1 access mode is required"));
-    }
-    for mode in modes.texts().filter(|mode| !ACCESS_MODES.contains(mode)) {
-        errors.push(FieldError::not_supported(&modes.path, mode, ACCESS_MODES));
-    }
-    let has_single = modes.texts().any(|mode| mode == "ReadWriteOncePod");
-    if has_single && modes.texts().any(|m| m != "ReadWriteOncePod" && ACCESS_MODES.contains(&m)) {
-        errors.push(modes.forbidden("may not use ReadWriteOncePod with other access modes"));
-    }
-    let resources = spec.get("resources");
-    if !resources.get("requests").get("storage").is_set() {
-        errors.push(FieldError::required(&resources.path.key("storage"), ""));
-    }
+    super::persistent_volume_claim::spec(&template.get("spec"), errors);
 }
 
 /// `items` of a Secret or ConfigMap.

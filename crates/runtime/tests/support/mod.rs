@@ -141,8 +141,9 @@ impl Host {
             let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };
             let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
             if String::from_utf8_lossy(&command).contains(&format!("sandboxes/{sandbox}")) {
-                nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL)
-                    .unwrap();
+                let shim = sys::process::PidFd::open(pid).unwrap();
+                shim.signal(nix::libc::SIGKILL).unwrap();
+                assert!(shim.wait(DEADLINE).unwrap());
                 return;
             }
         }
@@ -202,7 +203,7 @@ fn busybox_tar() -> Vec<u8> {
     add("bin/busybox", Regular, 0o755, &busybox, "");
     for applet in [
         "sh", "sleep", "echo", "cat", "id", "touch", "grep", "cut", "sort", "wc", "ls", "tail", "head",
-        "hostname", "readlink", "tr", "unshare", "true", "date", "stty", "tty", "ps", "mount", "pwd",
+        "hostname", "readlink", "yes", "tr", "unshare", "true", "date", "stty", "tty", "ps", "mount", "pwd",
     ] {
         add(&format!("bin/{applet}"), Symlink, 0o777, &[], "busybox");
     }
@@ -274,6 +275,15 @@ impl Wanted {
     pub fn stdin_once(mut self) -> Self {
         self.0.stdin = true;
         self.0.stdin_once = true;
+        self
+    }
+
+    pub fn log_limits(mut self, file_bytes_max: u64, files_max: usize) -> Self {
+        let limits = [
+            (cri::annotations::LOG_FILE_BYTES_MAX, file_bytes_max.to_string()),
+            (cri::annotations::LOG_FILES_MAX, files_max.to_string()),
+        ];
+        self.0.annotations.extend(limits.map(|(name, value)| (name.to_owned(), value)));
         self
     }
 
