@@ -184,7 +184,8 @@ pub async fn current(api: &Api, request: &Request, key: &str) -> Result<Arc<Cach
 }
 
 /// Answers with what was committed.
-pub fn answer(code: StatusCode, committed: Committed, warnings: Vec<String>) -> Answer {
+pub fn answer(code: StatusCode, committed: Committed, mut warnings: Vec<String>) -> Answer {
+    warnings.extend(committed.warnings);
     Answer::Object { code, object: committed.object, warnings }
 }
 
