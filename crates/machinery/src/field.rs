@@ -148,7 +148,7 @@ impl From<&Value> for Shown {
 
 impl From<Option<&Value>> for Shown {
     fn from(value: Option<&Value>) -> Self {
-        Self::from(value.unwrap_or(&Value::Null))
+        value.map_or_else(|| Self("null".to_owned()), Self::from)
     }
 }
 

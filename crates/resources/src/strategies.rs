@@ -10,7 +10,7 @@ pub use platform::*;
 pub use prepare::qos_class;
 
 use crate::resource::{Deletion, Generation, NameRule, Propagation};
-use crate::strategy::{GENERIC, SPEC_AND_STATUS, STATUS_ONLY, Strategy};
+use crate::strategy::{GENERIC, SPEC, SPEC_AND_STATUS, STATUS_ONLY, Strategy, VIRTUAL};
 use crate::validation as v;
 
 /// Kinds without `spec` whose whole content counts for the generation.
@@ -23,18 +23,63 @@ pub const CONFIG_MAP: Strategy = Strategy {
     ..GENERIC
 };
 /// Endpoints.
-pub const ENDPOINTS: Strategy = Strategy { allow_create_on_update: true, ..GENERIC };
+pub const ENDPOINTS: Strategy = Strategy {
+    allow_create_on_update: true,
+    validate_create: v::endpoints::check,
+    validate_update: v::endpoints::update,
+    ..GENERIC
+};
+/// Bindings.
+pub const BINDING: Strategy = Strategy { validate_create: v::pod::binding, ..VIRTUAL };
 /// LimitRanges.
-pub const LIMIT_RANGE: Strategy = Strategy { allow_create_on_update: true, ..GENERIC };
+pub const LIMIT_RANGE: Strategy = Strategy {
+    allow_create_on_update: true,
+    validate_create: v::limits::limit_range,
+    validate_update: v::limits::limit_range_update,
+    ..GENERIC
+};
+/// ResourceQuotas.
+pub const RESOURCE_QUOTA: Strategy = Strategy {
+    validate_create: v::limits::resource_quota,
+    validate_update: v::limits::resource_quota_update,
+    validate_status_update: v::limits::resource_quota_status_update,
+    ..STATUS_ONLY
+};
 /// PodDisruptionBudgets.
 pub const POD_DISRUPTION_BUDGET: Strategy = Strategy {
     allow_unconditional_update: false,
     status_counts: &["currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"],
+    validate_create: v::disruption_budget::check,
+    validate_update: v::disruption_budget::update,
+    validate_status_update: v::disruption_budget::status_update,
     ..SPEC_AND_STATUS
 };
 /// HorizontalPodAutoscalers.
-pub const HORIZONTAL_POD_AUTOSCALER: Strategy =
-    Strategy { status_counts: &["currentReplicas", "desiredReplicas"], ..STATUS_ONLY };
+pub const HORIZONTAL_POD_AUTOSCALER: Strategy = Strategy {
+    status_counts: &["currentReplicas", "desiredReplicas"],
+    validate_create: v::autoscaler::check,
+    validate_update: v::autoscaler::update,
+    validate_status_update: v::autoscaler::status_update,
+    ..STATUS_ONLY
+};
+/// PriorityClasses.
+pub const PRIORITY_CLASS: Strategy = Strategy {
+    generation: Generation::First,
+    allow_create_on_update: true,
+    validate_create: v::classes::priority_class,
+    validate_update: v::classes::priority_class_update,
+    ..GENERIC
+};
+/// RuntimeClasses.
+pub const RUNTIME_CLASS: Strategy = Strategy {
+    allow_unconditional_update: false,
+    validate_create: v::classes::runtime_class,
+    validate_update: v::classes::runtime_class_update,
+    ..GENERIC
+};
+/// Workloads.
+pub const WORKLOAD: Strategy =
+    Strategy { validate_create: v::classes::workload, validate_update: v::classes::workload_update, ..SPEC };
 /// EndpointSlices.
 pub const ENDPOINT_SLICE: Strategy = Strategy {
     validate_create: v::endpoint_slice::check,
@@ -42,8 +87,30 @@ pub const ENDPOINT_SLICE: Strategy = Strategy {
     generation: Generation::Content,
     ..GENERIC
 };
-/// Events; a PUT creates, since the old one may have expired.
-pub const EVENT: Strategy = Strategy { allow_create_on_update: true, ..GENERIC };
+/// Events of the core group; a PUT creates, since the old one may have expired.
+pub const EVENT: Strategy = Strategy {
+    name_rule: NameRule::PathSegment,
+    allow_create_on_update: true,
+    validate_create: v::event::core,
+    validate_update: v::event::core_update,
+    ..GENERIC
+};
+/// Events of `events.k8s.io`.
+pub const EVENT_V1: Strategy = Strategy {
+    name_rule: NameRule::Subdomain,
+    validate_create: v::event::check,
+    validate_update: v::event::update,
+    ..EVENT
+};
+/// LeaseCandidates.
+pub const LEASE_CANDIDATE: Strategy = Strategy {
+    name_rule: NameRule::ConfigKey,
+    allow_create_on_update: true,
+    allow_unconditional_update: false,
+    validate_create: v::lease::candidate,
+    validate_update: v::lease::candidate_update,
+    ..GENERIC
+};
 /// Leases.
 pub const LEASE: Strategy = Strategy {
     validate_create: v::lease::check,
@@ -67,6 +134,7 @@ pub const NAMESPACE: Strategy = Strategy {
 pub const NODE: Strategy = Strategy {
     validate_create: v::node::check,
     validate_update: v::node::update,
+    validate_status_update: v::node::update,
     creates_with_status: true,
     ..STATUS_ONLY
 };
@@ -108,6 +176,7 @@ pub const REPLICATION_CONTROLLER: Strategy = Strategy {
     status_counts: &["replicas"],
     validate_create: v::apps::replication_controller,
     validate_update: v::apps::replication_controller_update,
+    validate_status_update: v::apps::replication_controller_status,
     default_propagation: Propagation::Orphan,
     ..SPEC_AND_STATUS
 };
@@ -115,7 +184,11 @@ pub const REPLICATION_CONTROLLER: Strategy = Strategy {
 pub const SECRET: Strategy =
     Strategy { validate_create: v::secret::check, validate_update: v::secret::update, ..GENERIC };
 /// ServiceAccounts.
-pub const SERVICE_ACCOUNT: Strategy = GENERIC;
+pub const SERVICE_ACCOUNT: Strategy = Strategy {
+    prepare_for_create: prepare::secret_names,
+    prepare_for_update: |new, _| prepare::secret_names(new),
+    ..GENERIC
+};
 /// Services.
 pub const SERVICE: Strategy = Strategy {
     allow_create_on_update: true,
@@ -133,12 +206,14 @@ pub const DAEMON_SET: Strategy = Strategy {
     status_counts: &["currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady"],
     validate_create: v::apps::daemon_set,
     validate_update: v::apps::daemon_set_update,
+    validate_status_update: v::apps::daemon_set_status,
     ..SPEC_AND_STATUS
 };
 /// Deployments.
 pub const DEPLOYMENT: Strategy = Strategy {
     validate_create: v::apps::deployment,
     validate_update: v::apps::deployment_update,
+    validate_status_update: v::apps::deployment_status,
     ..SPEC_AND_STATUS
 };
 /// ReplicaSets.
@@ -146,14 +221,23 @@ pub const REPLICA_SET: Strategy = Strategy {
     status_counts: &["replicas"],
     validate_create: v::apps::replica_set,
     validate_update: v::apps::replica_set_update,
+    validate_status_update: v::apps::replica_set_status,
     ..SPEC_AND_STATUS
 };
 /// StatefulSets.
 pub const STATEFUL_SET: Strategy = Strategy {
     status_counts: &["availableReplicas", "replicas"],
+    name_rule: NameRule::Label,
     validate_create: v::apps::stateful_set,
     validate_update: v::apps::stateful_set_update,
+    validate_status_update: v::apps::stateful_set_status,
     ..SPEC_AND_STATUS
+};
+/// ControllerRevisions.
+pub const CONTROLLER_REVISION: Strategy = Strategy {
+    validate_create: v::apps::controller_revision,
+    validate_update: v::apps::controller_revision_update,
+    ..GENERIC
 };
 /// CronJobs.
 pub const CRON_JOB: Strategy = Strategy {
@@ -165,6 +249,7 @@ pub const CRON_JOB: Strategy = Strategy {
 pub const JOB: Strategy = Strategy {
     validate_create: v::batch::job,
     validate_update: v::batch::job_update,
+    validate_status_update: v::batch::job_status_update,
     default_propagation: Propagation::Orphan,
     prepare_for_create: prepare::job_create,
     ..SPEC_AND_STATUS

@@ -137,9 +137,18 @@ pub(super) fn job_create(job: &mut Value) {
     }
 }
 
+/// What the caller set stays: validation says whether it fits.
 fn set_in(object: &mut Value, map: &str, key: &str, value: &str) {
     if let Some(map) = child(object, map) {
-        map.insert(key.to_owned(), value.into());
+        map.entry(key).or_insert_with(|| value.into());
+    }
+}
+
+/// Of the Secrets of a ServiceAccount only the names count.
+pub(super) fn secret_names(account: &mut Value) {
+    let secrets = account.get_mut("secrets").and_then(Value::as_array_mut);
+    for secret in secrets.into_iter().flatten().filter_map(Value::as_object_mut) {
+        secret.retain(|field, _| field == "name");
     }
 }
 

@@ -33,24 +33,15 @@ struct Context<'a, 'v> {
     pod: &'v PodView<'a>,
     volumes: &'v Volumes<'a>,
     claims: BTreeSet<&'a str>,
-    empty_dirs: BTreeSet<&'a str>,
     host_users: bool,
 }
 
 /// Containers, init containers and ephemeral containers of a Pod.
 pub(super) fn check_all<'a>(pod: &PodView<'a>, volumes: &Volumes<'a>, errors: &mut FieldErrors) {
-    let is_empty_dir = |volume: &&At<'a>| volume.get("emptyDir").is_set();
     let context = Context {
         pod,
         volumes,
         claims: pod.claim_names(),
-        empty_dirs: pod
-            .spec
-            .get("volumes")
-            .items()
-            .filter(|v| is_empty_dir(&v))
-            .map(|v| v.get("name").text())
-            .collect(),
         host_users: !pod.spec.get("hostUsers").is_set() || pod.spec.get("hostUsers").flag(),
     };
     let mut names = BTreeSet::new();
@@ -136,7 +127,6 @@ fn common(container: &At<'_>, context: &Context<'_, '_>, errors: &mut FieldError
     container.get("terminationMessagePolicy").one_of(MESSAGE_POLICIES, errors);
     ports(&container.get("ports"), errors);
     env::all(container, errors);
-    env::file_volumes(container, &context.empty_dirs, errors);
     mount::all(container, context.volumes, errors);
     container.get("imagePullPolicy").one_of(PULL_POLICIES, errors);
     quantities::requirements(&container.get("resources"), Names::Container, &context.claims, errors);

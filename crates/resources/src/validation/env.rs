@@ -1,7 +1,5 @@
 //! Environment variables and where they come from.
 
-use std::collections::BTreeSet;
-
 use machinery::field::{FieldError, FieldErrors};
 use machinery::names;
 use machinery::quantity::Quantity;
@@ -217,14 +215,4 @@ fn file_key_ref(reference: &At<'_>, errors: &mut FieldErrors) {
         _ => path.file_path(errors),
     }
     reference.get("key").named(names::env_var_name, errors);
-}
-
-/// Files that a variable is read from are in an `emptyDir`.
-pub(super) fn file_volumes(container: &At<'_>, empty_dirs: &BTreeSet<&str>, errors: &mut FieldErrors) {
-    for variable in container.get("env").items() {
-        let volume = variable.get("valueFrom").get("fileKeyRef").get("volumeName");
-        if !volume.text().is_empty() && !empty_dirs.contains(volume.text()) {
-            errors.push(FieldError::not_found(&volume.path, volume.text()));
-        }
-    }
 }

@@ -42,7 +42,7 @@ pub(super) fn spec_and_metadata(pod: &At<'_>, errors: &mut FieldErrors) {
 }
 
 /// Labels and annotations of a template. Upstream leaves `metadata` out of the path.
-pub(super) fn template_metadata(template: &At<'_>, errors: &mut FieldErrors) {
+fn template_metadata(template: &At<'_>, errors: &mut FieldErrors) {
     let metadata = template.get("metadata");
     let unnested = |field: &str| At { path: template.path.child(field), ..metadata.get(field) };
     labels(&unnested("labels"), errors);
@@ -62,13 +62,11 @@ pub(super) fn template(template: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// The labels of `template` must be such that `selector` finds the Pods made from it.
+/// The labels of `template` must be such that `selector` finds the Pods made from it; without one it finds none.
 pub(super) fn template_matches(selector: &At<'_>, template: &At<'_>, errors: &mut FieldErrors) {
-    let Ok(parsed) = Selector::from_label_selector(Some(selector.value)) else { return };
-    if parsed.is_everything() || !selector.is_set() {
-        return;
+    if let Ok(selector) = Selector::from_label_selector(Some(selector.value)) {
+        mismatch(&selector, template, errors);
     }
-    mismatch(&parsed, template, errors);
 }
 
 /// The same for a ReplicationController's plain map.
@@ -81,7 +79,9 @@ pub(super) fn template_matches_map(selector: &At<'_>, template: &At<'_>, errors:
 fn mismatch(selector: &Selector, template: &At<'_>, errors: &mut FieldErrors) {
     let labels = template.get("metadata").get("labels");
     if !selector.matches(labels.value.as_object()) {
-        errors.push(labels.invalid("`selector` does not match template `labels`"));
+        let shown = Some(labels.value).filter(|labels| !labels.is_null());
+        let detail = "`selector` does not match template `labels`";
+        errors.push(FieldError::invalid(&labels.path, shown, detail));
     }
 }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use machinery::field::{FieldError, FieldErrors, Path};
 use machinery::names;
-use machinery::quantity::Quantity;
+use machinery::quantity::{ParseError, Quantity};
+use serde_json::Value;
 
 use super::{At, NOT_NEGATIVE};
 
@@ -43,9 +44,16 @@ const OBJECT_COUNTS: &[&str] = &[
     "services.nodeports",
 ];
 
-/// The amount that a field holds.
+/// The amount that a field holds; it may have been written as a number.
 pub(super) fn amount(at: &At<'_>) -> Option<Quantity> {
-    at.text().parse().ok()
+    parse(at).ok()
+}
+
+fn parse(at: &At<'_>) -> Result<Quantity, ParseError> {
+    match at.value {
+        Value::Number(number) => number.to_string().parse(),
+        _ => at.text().parse(),
+    }
 }
 
 pub(super) fn is_huge_page(name: &str) -> bool {
@@ -132,7 +140,7 @@ fn is_pod_level(name: &str) -> bool {
 
 /// An amount of the resource `name`.
 pub(super) fn quantity(at: &At<'_>, name: &str, errors: &mut FieldErrors) {
-    match at.text().parse::<Quantity>() {
+    match parse(at) {
         Err(error) => errors.push(at.invalid(&error.to_string())),
         Ok(amount) if amount.signum() < 0 => errors.push(at.invalid(NOT_NEGATIVE)),
         Ok(amount) if is_whole_only(name) && amount.milli_value() % 1000 != 0 => {

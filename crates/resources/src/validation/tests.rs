@@ -2,6 +2,14 @@ use expect_test::{Expect, expect};
 
 use super::*;
 
+mod batch;
+mod core;
+mod pod;
+mod pod_update;
+mod policy;
+mod service;
+mod workloads;
+
 /// Checks `object` (YAML) as a new object of the kind.
 fn check((group, plural): (&str, &str), object: &str, expect: Expect) {
     let row = crate::find(group, "v1", plural).unwrap();
@@ -10,9 +18,7 @@ fn check((group, plural): (&str, &str), object: &str, expect: Expect) {
 
 fn defaulted(row: &Resource, yaml: &str) -> Value {
     let mut object: Value = serde_saphyr::from_str(yaml).unwrap();
-    let schemas = schema::builtin();
-    let schema = schemas.kind(row.group, row.version, row.kind).unwrap();
-    schema::walk::default::Defaults::new(schemas, crate::defaults::rows()).apply(schema, &mut object);
+    fill_in(row, &mut object);
     object
 }
 
@@ -20,6 +26,100 @@ fn check_update((group, plural): (&str, &str), old: &str, new: &str, expect: Exp
     let row = crate::find(group, "v1", plural).unwrap();
     let (new, old) = (defaulted(row, new), defaulted(row, old));
     expect.assert_eq(&shown(row.validate_update(&new, &old)));
+}
+
+/// A sentence that says what is changed, where (as a JSON pointer; its parents are made), and to what (YAML).
+type Change<'a> = (&'a str, &'a str, &'a str);
+
+fn changed(mut object: Value, pointer: &str, yaml: &str) -> Value {
+    let value: Value = serde_saphyr::from_str(yaml).unwrap();
+    let mut slot = &mut object;
+    for step in pointer.split('/').skip(1) {
+        let step = step.replace("~1", "/");
+        slot = match slot {
+            Value::Array(list) => {
+                let index: usize = step.parse().unwrap();
+                if list.len() == index {
+                    list.push(Value::Null);
+                }
+                &mut list[index]
+            }
+            other => {
+                if !other.is_object() {
+                    *other = Value::Object(serde_json::Map::new());
+                }
+                other.as_object_mut().unwrap().entry(step).or_insert(Value::Null)
+            }
+        };
+    }
+    *slot = value;
+    object
+}
+
+/// Checks each change of an object that is good without it, as a new object.
+fn check_each((api, plural): (&str, &str), good: &str, changes: &[Change<'_>], expect: Expect) {
+    let row = row(api, plural);
+    let base: Value = serde_saphyr::from_str(good).unwrap();
+    let run = |mut object: Value| {
+        fill_in(row, &mut object);
+        row.strategy.begin_create(&mut object);
+        row.validate_create(&object)
+    };
+    assert_eq!(run(base.clone()), [], "without a change");
+    let lines = changes.iter().map(|(name, at, to)| (*name, run(changed(base.clone(), at, to))));
+    expect.assert_eq(&listed(lines));
+}
+
+/// Checks each change as an update.
+fn check_each_update((api, plural): (&str, &str), good: &str, changes: &[Change<'_>], expect: Expect) {
+    let row = row(api, plural);
+    let base: Value = serde_saphyr::from_str(good).unwrap();
+    let run = |mut new: Value| {
+        let mut old = base.clone();
+        fill_in(row, &mut old);
+        fill_in(row, &mut new);
+        row.strategy.begin_update(&mut new, &old);
+        row.validate_update(&new, &old)
+    };
+    assert_eq!(run(base.clone()), [], "without a change");
+    let lines = changes.iter().map(|(name, at, to)| (*name, run(changed(base.clone(), at, to))));
+    expect.assert_eq(&listed(lines));
+}
+
+/// Checks each change as a write to `/status`.
+fn check_each_status((api, plural): (&str, &str), good: &str, changes: &[Change<'_>], expect: Expect) {
+    let row = row(api, plural);
+    let base: Value = serde_saphyr::from_str(good).unwrap();
+    let run = |mut new: Value| {
+        let mut old = base.clone();
+        fill_in(row, &mut old);
+        fill_in(row, &mut new);
+        row.strategy.begin_status_update(&mut new, &old);
+        row.validate_status_update(&new, &old)
+    };
+    assert_eq!(run(base.clone()), [], "without a change");
+    let lines = changes.iter().map(|(name, at, to)| (*name, run(changed(base.clone(), at, to))));
+    expect.assert_eq(&listed(lines));
+}
+
+fn listed<'a>(lines: impl Iterator<Item = (&'a str, FieldErrors)>) -> String {
+    let shown = |(name, errors): (&str, FieldErrors)| {
+        let errors: Vec<_> = errors.iter().map(|error| format!("\n  {error}")).collect();
+        format!("{name}{}", errors.concat())
+    };
+    lines.map(shown).collect::<Vec<_>>().join("\n")
+}
+
+/// The row of `group/version` or `version`, and a plural.
+fn row(api: &str, plural: &str) -> &'static Resource {
+    let (group, version) = api.rsplit_once('/').unwrap_or(("", api));
+    crate::find(group, version, plural).unwrap()
+}
+
+fn fill_in(row: &Resource, object: &mut Value) {
+    let schemas = schema::builtin();
+    let schema = schemas.kind(row.group, row.version, row.kind).unwrap();
+    schema::walk::default::Defaults::new(schemas, crate::defaults::rows()).apply(schema, object);
 }
 
 fn shown(errors: FieldErrors) -> String {
