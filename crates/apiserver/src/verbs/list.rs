@@ -44,6 +44,9 @@ const TOKEN_VERSION: &str = "meta.k8s.io/v1";
 /// 400 for contradictory options, 410 for revisions that are gone, 504 for such that do not come.
 pub async fn list(api: &Api, request: &Request) -> Result<Answer> {
     let query = &request.info.query;
+    if query.has("sendInitialEvents") {
+        return Err(Error::bad_request("sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list"));
+    }
     let filter = Filter::of(request.kind, &request.resource, query)?;
     let limit = usize::try_from(query.number("limit")?.unwrap_or(0)).unwrap_or(0);
     let token = query.get("continue").map(decode_token).transpose()?;
