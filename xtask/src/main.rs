@@ -10,7 +10,7 @@ const USAGE: &str = "cargo xtask <command>
 
   ci        what CI runs: install what tests need, format, lint, tidy, tests, whole-cluster tests
   clients   fetch the kubectl and helm binaries that whole-cluster tests drive
-  tidy      rules that no compiler checks: layers, file length, module docs
+  tidy      rules that no compiler checks: layers, file length, module docs, duplication
   codegen   make the generated tables again from their public sources
   bench     measure a release build";
 

@@ -1,6 +1,9 @@
-//! Rules that no compiler checks: the layers and edges of the crates, file length, module docs.
+//! Rules that no compiler checks: the layers and edges of the crates, file length, module docs, duplication.
 //!
-//! `docs/crates.toml` is the golden graph: a new edge shows up there first.
+//! `docs/crates.toml` is the golden graph: a new edge shows up there first. What counts as a copy is in [`clones`].
+
+mod clones;
+mod functions;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,18 +20,23 @@ pub(crate) fn run() -> Result<()> {
     let root = root()?;
     let mut breaches = Vec::new();
     check_graph(&root, &mut breaches)?;
+    let mut functions = Vec::new();
     for file in rust_files(&root)? {
         let text = fs::read_to_string(&file)?;
         let name = file.strip_prefix(&root).unwrap_or(&file).display().to_string();
         check_file(&name, &text, &mut breaches);
+        if !is_test(&name) {
+            functions.extend(functions::of_file(&name, &text).with_context(|| format!("parse {name}"))?);
+        }
     }
+    breaches.extend(clones::find(&functions, clones::TOKENS_MIN).iter().map(ToString::to_string));
     for breach in &breaches {
         eprintln!("tidy: {breach}");
     }
     if !breaches.is_empty() {
         bail!("{} rules are broken", breaches.len());
     }
-    eprintln!("tidy: layers, file lengths and module docs are in order");
+    eprintln!("tidy: layers, file lengths and module docs are in order, and nothing is said twice");
     Ok(())
 }
 
@@ -39,7 +47,7 @@ pub(crate) fn root() -> Result<PathBuf> {
 }
 
 fn check_file(name: &str, text: &str, breaches: &mut Vec<String>) {
-    let is_test = name.contains("/tests/") || name.ends_with("/tests.rs");
+    let is_test = is_test(name);
     if !is_test && !text.starts_with("//!") {
         breaches.push(format!("{name}: a file opens with `//!`: what it is for"));
     }
@@ -50,6 +58,10 @@ fn check_file(name: &str, text: &str, breaches: &mut Vec<String>) {
     if name.starts_with("crates/") && !is_test && text.contains("todo!(") {
         breaches.push(format!("{name}: has a todo!"));
     }
+}
+
+fn is_test(name: &str) -> bool {
+    name.contains("/tests/") || name.ends_with("/tests.rs")
 }
 
 fn rust_files(root: &Path) -> Result<Vec<PathBuf>> {

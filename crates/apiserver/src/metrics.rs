@@ -1,15 +1,11 @@
 //! Upstream's metrics, as far as they are kept.
 
-use std::sync::atomic::AtomicI64;
-
-use parking_lot::Mutex;
+use base::metrics::Metrics as Registry;
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
 
 /// What requests are counted by.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -35,43 +31,69 @@ pub struct VerbLabels {
     pub resource: &'static str,
 }
 
-/// The server's registry.
+/// What requests under way are counted by.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct KindLabels {
+    request_kind: &'static str,
+}
+
+/// Counts a request for as long as it is kept.
+#[derive(Debug)]
+pub struct UnderWay(Gauge);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// What the server counts, in its process's registry.
 pub struct Metrics {
-    registry: Mutex<Registry>,
+    registry: Registry,
     /// `apiserver_request_total`
     pub requests: Family<RequestLabels, Counter>,
     /// `apiserver_request_duration_seconds`
     pub durations: Family<VerbLabels, Histogram, fn() -> Histogram>,
-    /// `apiserver_current_inflight_requests`
-    pub in_flight: Gauge<i64, AtomicI64>,
-    /// `apiserver_longrunning_requests`
-    pub long_running: Gauge<i64, AtomicI64>,
+    in_flight: Family<KindLabels, Gauge>,
+    long_running: Family<VerbLabels, Gauge>,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
-        let mut registry = Registry::default();
+        let registry = Registry::new();
         let requests = Family::default();
         let durations: Family<VerbLabels, Histogram, fn() -> Histogram> =
             Family::new_with_constructor(|| {
                 Histogram::new([0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0])
             });
-        let (in_flight, long_running) = (Gauge::default(), Gauge::default());
-        registry.register("apiserver_request", "Requests by verb, resource and code", requests.clone());
-        registry.register("apiserver_request_duration_seconds", "Latency in seconds", durations.clone());
-        registry.register("apiserver_current_inflight_requests", "Requests under way", in_flight.clone());
-        registry.register("apiserver_longrunning_requests", "Watches under way", long_running.clone());
-        Self { registry: Mutex::new(registry), requests, durations, in_flight, long_running }
+        let (in_flight, long_running) = (Family::default(), Family::default());
+        registry.register("apiserver_request", "Requests by verb, resource and code", &requests);
+        registry.register("apiserver_request_duration_seconds", "Latency in seconds", &durations);
+        registry.register("apiserver_current_inflight_requests", "Requests under way", &in_flight);
+        registry.register("apiserver_longrunning_requests", "Watches under way", &long_running);
+        Self { registry, requests, durations, in_flight, long_running }
     }
 }
 
 impl Metrics {
-    /// The text exposition.
-    pub fn render(&self) -> String {
-        let mut text = String::new();
-        match encode(&mut text, &self.registry.lock()) {
-            Ok(()) => text,
-            Err(_) => String::new(),
-        }
+    /// Counts a request in `apiserver_current_inflight_requests`.
+    pub fn in_flight(&self, is_write: bool) -> UnderWay {
+        let request_kind = if is_write { "mutating" } else { "readOnly" };
+        Self::begin(self.in_flight.get_or_create_owned(&KindLabels { request_kind }))
+    }
+
+    /// Counts a watch in `apiserver_longrunning_requests`.
+    pub fn watch(&self, resource: &'static str) -> UnderWay {
+        Self::begin(self.long_running.get_or_create_owned(&VerbLabels { verb: "WATCH", resource }))
+    }
+
+    fn begin(gauge: Gauge) -> UnderWay {
+        gauge.inc();
+        UnderWay(gauge)
+    }
+
+    /// The registry: parts in the same process count in it too.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
     }
 }

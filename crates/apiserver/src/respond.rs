@@ -16,6 +16,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use serde_json::{Value, json};
 
+use crate::cache::CachedObject;
 use crate::codec;
 use crate::kinds::Kind;
 use crate::negotiate::{Accept, Format, JSON, PROTOBUF, View, YAML};
@@ -184,6 +185,12 @@ fn list_json(kind: Kind, listed: &Listed, metadata: &Value) -> Bytes {
 pub fn partial(mut object: Value, meta_version: &str) -> Value {
     let metadata = object.get_mut("metadata").map(Value::take).unwrap_or_default();
     json!({"kind": "PartialObjectMetadata", "apiVersion": meta_version, "metadata": metadata})
+}
+
+/// The same as JSON, without a look at the rest of the object.
+pub fn partial_json(object: &CachedObject, meta_version: &str) -> String {
+    let metadata = object.metadata();
+    format!(r#"{{"apiVersion":"{meta_version}","kind":"PartialObjectMetadata","metadata":{metadata}}}"#)
 }
 
 /// A response whose body is a stream of frames.

@@ -13,6 +13,7 @@ pub mod watch;
 
 pub mod decode;
 pub mod list_options;
+pub mod managed;
 pub mod options;
 pub mod scale;
 pub mod subresources;
@@ -29,6 +30,7 @@ use crate::cache::CachedObject;
 use crate::door::{Committed, Refusal};
 use crate::kinds::Kind;
 use crate::negotiate::Accept;
+use crate::notes::Notes;
 use crate::request_info::{RequestInfo, ResourceInfo, Verb};
 use crate::respond::Body;
 use crate::status::{Error, Result, Subject};
@@ -57,6 +59,8 @@ pub struct Request {
     pub received_us: i64,
     /// The revision that made the client act; 0 if unknown.
     pub cause: u64,
+    /// Warnings and audit annotations; shared by copies.
+    pub notes: Arc<Notes>,
 }
 
 impl Request {
@@ -75,10 +79,14 @@ impl Request {
         self.info.query.get("dryRun") == Some("All")
     }
 
-    /// The first token of `User-Agent`: which component it is.
+    /// Which component it is: the ServiceAccount that a controller's `User-Agent` ends with, else its first word.
     pub fn component(&self) -> &str {
         let agent = self.headers.get(http::header::USER_AGENT).and_then(|value| value.to_str().ok());
-        agent.unwrap_or_default().split([' ', '/']).next().unwrap_or_default()
+        let agent = agent.unwrap_or_default();
+        match agent.split_once("/system:serviceaccount:kube-system:") {
+            Some((_, controller)) => controller,
+            None => agent.split([' ', '/']).next().unwrap_or_default(),
+        }
     }
 
     /// What is stored beside the revision that this request makes.
@@ -139,11 +147,7 @@ impl Answer {
 /// # Errors
 /// What the client is told.
 pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
-    if let Some(invalid) = request.info.query.get("dryRun").filter(|value| *value != "All") {
-        return Err(Error::bad_request(format!(
-            "Invalid value: [{invalid:?}]: dryRun: Unsupported value: {invalid:?}: supported values: \"All\""
-        )));
-    }
+    options::check(request)?;
     if !request.resource.subresource.is_empty() {
         return subresources::run(api, request).await;
     }

@@ -1,14 +1,16 @@
-//! What comes in from below: clock, randomness, tasks and shutdown, backoff.
+//! What comes in from below: clock, randomness, tasks and shutdown, backoff, metrics.
 //!
 //! Everything above takes time and chance from here and from nowhere else, so that a whole control plane can be
 //! run from one seed. Nothing here knows Kubernetes.
 
 pub mod backoff;
 pub mod clock;
+pub mod metrics;
 pub mod random;
 pub mod tasks;
 
 pub use backoff::Backoff;
 pub use clock::Clock;
+pub use metrics::Metrics;
 pub use random::Random;
 pub use tasks::Tasks;

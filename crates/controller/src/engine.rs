@@ -28,6 +28,8 @@ const OWN_WRITES_MAX: Duration = Duration::from_secs(5);
 pub struct Controller {
     /// Upstream's name, such as `deployment-controller`.
     pub name: &'static str,
+    /// Upstream's name of its workqueue, as metrics have it.
+    pub queue: &'static str,
     /// What wakes it.
     pub sources: fn(&Informers) -> Vec<Source>,
     /// What it decides for a key: a pure function of what the informers hold and of `now`.
@@ -144,7 +146,7 @@ impl Engine {
     /// Starts a controller that writes through a client of its own, so that it has no more rights than it needs.
     /// It begins to decide when its sources have synced.
     pub fn start_as(&self, controller: Controller, client: kube::Client) {
-        let queue = Arc::new(WorkQueue::new());
+        let queue = self.informers.metrics().queue(controller.queue);
         let informers = self.informers.clone();
         let recorder = self.recorder.of(controller.name);
         let executor = Executor::new(informers.clone(), client, recorder);
@@ -202,7 +204,12 @@ impl Worker {
             Some(failure) => {
                 let random = self.informers.random();
                 let delay = self.queue.add_rate_limited(key.to_owned(), woken_by, random);
-                tracing::info!(controller = self.controller.name, key, ?delay, error = %failure, "plan failed");
+                let (controller, error) = (self.controller.name, failure.text());
+                if failure.is_conflict {
+                    tracing::debug!(controller, key, ?delay, error, "plan was overtaken");
+                } else {
+                    tracing::info!(controller, key, ?delay, error, "plan failed");
+                }
             }
         }
         if let Some(delay) = requeue_after {
@@ -228,6 +235,6 @@ impl Hands {
     /// What the API server answered, as text for the log.
     pub async fn carry_out(&self, action: Action) -> Result<(), String> {
         let done = self.0.carry_out(Plan { steps: vec![vec![action]], ..Plan::default() }).await;
-        done.failure.map_or(Ok(()), Err)
+        done.failure.map_or(Ok(()), |failure| Err(failure.text()))
     }
 }

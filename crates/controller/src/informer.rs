@@ -18,7 +18,9 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use crate::metrics::ClientMetrics;
 use crate::resource_ref::ResourceRef;
+use crate::sender::Sender;
 use reflector::{Form, Reflector};
 use shared::Shared;
 pub use shared::{Change, Changes};
@@ -82,7 +84,16 @@ struct Factory {
     tasks: Tasks,
     clock: Clock,
     random: Random,
+    metrics: ClientMetrics,
     running: Mutex<HashMap<(TypeId, ResourceRef, Scope), Running>>,
+    settings: Mutex<Settings>,
+}
+
+/// Values by their type.
+type Settings = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
+
+fn known<T: Any + Send + Sync>(settings: &Settings) -> Option<Arc<T>> {
+    settings.get(&TypeId::of::<T>()).and_then(|known| known.clone().downcast().ok())
 }
 
 struct Running {
@@ -102,12 +113,29 @@ pub(crate) trait Progress: Send + Sync {
 impl Informers {
     /// An empty set; informers start when they are first asked for.
     pub fn new(client: kube::Client, tasks: Tasks, clock: Clock, random: Random) -> Self {
-        Self(Arc::new(Factory { client, tasks, clock, random, running: Mutex::default() }))
+        Self::metered(client, tasks, clock, random, ClientMetrics::default())
+    }
+
+    /// An empty set that counts in its process's registry.
+    pub fn metered(
+        client: kube::Client,
+        tasks: Tasks,
+        clock: Clock,
+        random: Random,
+        metrics: ClientMetrics,
+    ) -> Self {
+        let (running, settings) = (Mutex::default(), Mutex::default());
+        Self(Arc::new(Factory { client, tasks, clock, random, metrics, running, settings }))
     }
 
     /// The client that the informers use.
     pub fn client(&self) -> &kube::Client {
         &self.0.client
+    }
+
+    /// The same client, counted.
+    pub(crate) fn sender(&self) -> Sender {
+        Sender::new(self.0.client.clone(), self.0.metrics.clone())
     }
 
     /// The tasks that the informers run in.
@@ -123,6 +151,27 @@ impl Informers {
     /// The randomness behind retries.
     pub fn random(&self) -> &Random {
         &self.0.random
+    }
+
+    /// What whoever stands on these informers was told or keeps in mind, one value per type: the first one stays.
+    pub fn setting_or<T: Any + Send + Sync>(&self, value: impl FnOnce() -> T) -> Arc<T> {
+        let mut settings = self.0.settings.lock();
+        if let Some(known) = known(&settings) {
+            return known;
+        }
+        let value = Arc::new(value());
+        settings.insert(TypeId::of::<T>(), value.clone());
+        value
+    }
+
+    /// The value of this type, if there is one.
+    pub fn setting<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        known(&self.0.settings.lock())
+    }
+
+    /// What is counted.
+    pub fn metrics(&self) -> &ClientMetrics {
+        &self.0.metrics
     }
 
     /// The informer of every `K` in the cluster.
@@ -158,7 +207,7 @@ impl Informers {
         }
         let shared = Arc::new(Shared::<K>::new());
         let whole = scope == Scope::default();
-        let reflector = Reflector::new(self.0.client.clone(), resource, &scope, form, shared.clone());
+        let reflector = Reflector::new(self.sender(), resource, &scope, form, shared.clone());
         self.0.tasks.spawn("informer", reflector.run(self.0.random.clone()));
         running.insert(id, Running { informer: shared.clone(), progress: shared.clone(), whole });
         Informer { shared }

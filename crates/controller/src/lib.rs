@@ -13,14 +13,17 @@ pub mod engine;
 pub mod informer;
 
 pub mod lease;
+pub mod metrics;
 pub mod plan;
 pub mod record;
 pub mod resource_ref;
+mod sender;
 pub mod trace;
 pub mod workqueue;
 
 pub use engine::{Controller, Engine, Hands, Source};
 pub use informer::{Change, Changes, Informer, Informers, Kind, PartialObject, Scope};
+pub use metrics::ClientMetrics;
 pub use plan::{Action, EventType, Patch, Plan, Propagation};
 
 pub use record::Recorder;

@@ -149,9 +149,7 @@ impl Writer {
 
     async fn send(&self, request: Result<Request<Body>, http::Error>) -> bool {
         let answer = match request {
-            Ok(request) => {
-                self.informers.client().send(cause::stamp(request)).await.map_err(|error| error.to_string())
-            }
+            Ok(request) => self.informers.sender().send(request).await.map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
         match answer {

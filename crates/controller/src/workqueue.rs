@@ -3,13 +3,15 @@
 //! A key is never processed by two workers at once; a key that is added while it is processed runs again
 //! afterwards. Memory is bounded by the number of keys. Source: `k8s.io/client-go/util/workqueue`.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
 use base::Random;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
+
+use crate::metrics::QueueMeter;
 
 /// First delay after a failure; doubles with each further one.
 const RETRY_FIRST: Duration = Duration::from_millis(5);
@@ -21,16 +23,25 @@ const RETRY_MAX: Duration = Duration::from_secs(60);
 pub struct WorkQueue {
     state: Mutex<State>,
     changed: Notify,
+    meter: QueueMeter,
 }
 
 #[derive(Debug, Default)]
 struct State {
     ready: VecDeque<String>,
     /// Keys that are in `ready`, or wait for their run to end; with the newest cause.
-    dirty: HashMap<String, u64>,
-    processing: HashSet<String>,
+    dirty: HashMap<String, Waiting>,
+    /// Since when each key is processed.
+    processing: HashMap<String, Instant>,
     delayed: BTreeMap<(Instant, String), u64>,
     failures: HashMap<String, u32>,
+}
+
+/// A key that waits.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    cause: u64,
+    since: Instant,
 }
 
 impl WorkQueue {
@@ -39,14 +50,20 @@ impl WorkQueue {
         Self::default()
     }
 
+    /// An empty queue that counts.
+    pub(crate) fn metered(meter: QueueMeter) -> Self {
+        Self { meter, ..Self::default() }
+    }
+
     /// Adds `key`, woken by `cause` (0: unknown).
     pub fn add(&self, key: String, cause: u64) {
-        self.state.lock().add(key, cause);
+        self.state.lock().add(key, cause, Instant::now(), &self.meter);
         self.changed.notify_one();
     }
 
     /// Adds `key` after `delay`.
     pub fn add_after(&self, key: String, cause: u64, delay: Duration) {
+        self.meter.retries.inc();
         self.state.lock().delayed.insert((Instant::now() + delay, key), cause);
         self.changed.notify_one();
     }
@@ -76,8 +93,9 @@ impl WorkQueue {
             let changed = self.changed.notified();
             let due = {
                 let mut state = self.state.lock();
-                state.promote(Instant::now());
-                if let Some(taken) = state.take() {
+                let now = Instant::now();
+                state.promote(now, &self.meter);
+                if let Some(taken) = state.take(now, &self.meter) {
                     if !state.ready.is_empty() {
                         self.changed.notify_one();
                     }
@@ -98,7 +116,9 @@ impl WorkQueue {
     /// Ends the run of `key`; if it was added meanwhile, it is ready again.
     pub fn done(&self, key: &str) {
         let mut state = self.state.lock();
-        state.processing.remove(key);
+        if let Some(since) = state.processing.remove(key) {
+            self.meter.worked.observe(since.elapsed().as_secs_f64());
+        }
         if state.dirty.contains_key(key) {
             state.ready.push_back(key.to_owned());
             self.changed.notify_one();
@@ -109,36 +129,47 @@ impl WorkQueue {
     pub fn depth(&self) -> usize {
         self.state.lock().dirty.len()
     }
+
+    /// How long each key that is processed has been so.
+    pub(crate) fn running_for(&self) -> Vec<Duration> {
+        self.state.lock().processing.values().map(Instant::elapsed).collect()
+    }
 }
 
 impl State {
-    fn add(&mut self, key: String, cause: u64) {
+    fn add(&mut self, key: String, cause: u64, now: Instant, meter: &QueueMeter) {
         match self.dirty.get_mut(&key) {
-            Some(newest) => *newest = cause.max(*newest),
+            Some(waiting) => waiting.cause = cause.max(waiting.cause),
             None => {
-                self.dirty.insert(key.clone(), cause);
-                if !self.processing.contains(&key) {
+                meter.adds.inc();
+                meter.depth.inc();
+                self.dirty.insert(key.clone(), Waiting { cause, since: now });
+                if !self.processing.contains_key(&key) {
                     self.ready.push_back(key);
                 }
             }
         }
     }
 
-    fn promote(&mut self, now: Instant) {
+    fn promote(&mut self, now: Instant, meter: &QueueMeter) {
         while let Some(entry) = self.delayed.first_entry() {
             if entry.key().0 > now {
                 return;
             }
             let ((_, key), cause) = entry.remove_entry();
-            self.add(key, cause);
+            self.add(key, cause, now, meter);
         }
     }
 
-    fn take(&mut self) -> Option<(String, u64)> {
+    fn take(&mut self, now: Instant, meter: &QueueMeter) -> Option<(String, u64)> {
         let key = self.ready.pop_front()?;
-        let cause = self.dirty.remove(&key).unwrap_or_default();
-        self.processing.insert(key.clone());
-        Some((key, cause))
+        let waiting = self.dirty.remove(&key);
+        if let Some(waiting) = waiting {
+            meter.depth.dec();
+            meter.queued.observe(now.duration_since(waiting.since).as_secs_f64());
+        }
+        self.processing.insert(key.clone(), now);
+        Some((key, waiting.map_or(0, |waiting| waiting.cause)))
     }
 }
 

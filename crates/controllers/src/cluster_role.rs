@@ -13,6 +13,7 @@ use crate::selector::selects;
 /// The controller's row. Keys are ClusterRoles.
 pub const CONTROLLER: Controller = Controller {
     name: "clusterrole-aggregation-controller",
+    queue: "ClusterRoleAggregator",
     sources: |_| vec![Source::of::<ClusterRole>(aggregating)],
     reconcile: |informers, key, now| {
         let roles = informers.informer::<ClusterRole>();

@@ -32,6 +32,7 @@ use crate::selector;
 /// The controller's row.
 pub const CONTROLLER: Controller = Controller {
     name: "deployment-controller",
+    queue: "deployment",
     sources: |_| {
         vec![
             Source::of::<Deployment>(|change, _| vec![change.key.clone()]),

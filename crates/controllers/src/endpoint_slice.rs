@@ -34,6 +34,7 @@ const MANAGER: &str = "endpointslice-controller.k8s.io";
 /// The controller's row.
 pub const CONTROLLER: Controller = Controller {
     name: "endpointslice-controller",
+    queue: "endpoint_slice",
     sources: |_| {
         vec![
             Source::itself::<Service>(),

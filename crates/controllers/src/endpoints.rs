@@ -26,6 +26,7 @@ const MANAGER: &str = "endpoint-controller";
 /// The controller's row.
 pub const CONTROLLER: Controller = Controller {
     name: "endpoints-controller",
+    queue: "endpoint",
     sources: |_| {
         vec![
             Source::itself::<Service>(),

@@ -33,6 +33,7 @@ const LAG_MAX: Duration = Duration::from_secs(30);
 /// The controller's row. Keys are `group/plural/` and the object's own key.
 pub const CONTROLLER: Controller = Controller {
     name: "garbage-collector-controller",
+    queue: "garbage_collector_attempt_to_delete",
     sources: |_| kinds::watched().map(|resource| Source::metadata_of(resource.clone(), woken)).collect(),
     reconcile: |informers, key, now| {
         gather(informers, key, now).map_or_else(Plan::nothing, |seen| plan(&seen, now))

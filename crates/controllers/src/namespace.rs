@@ -27,6 +27,7 @@ const SETTLE: Duration = Duration::from_secs(1);
 /// The controller's row. Keys are namespaces.
 pub const CONTROLLER: Controller = Controller {
     name: "namespace-controller",
+    queue: "namespace",
     sources: |_| {
         let content = kinds::watched().filter(|resource| resource.namespaced);
         let content = content.map(|resource| Source::metadata_of(resource.clone(), woken));

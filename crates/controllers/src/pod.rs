@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use controller::Informers;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
+
+use crate::object::key;
 
 /// The phase, empty when there is no status yet.
 pub(crate) fn phase(pod: &Pod) -> &str {
@@ -97,4 +100,10 @@ pub(crate) fn since_until(start: Timestamp, end: Timestamp) -> Duration {
 /// The node that it is bound to, empty before that.
 pub(crate) fn node_name(pod: &Pod) -> &str {
     pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default()
+}
+
+/// The keys of the Pods on `node`.
+pub(crate) fn keys_on_node(informers: &Informers, node: &str) -> Vec<String> {
+    let pods = informers.informer::<Pod>().list();
+    pods.iter().filter(|pod| node_name(pod) == node).map(|pod| key(&pod.metadata)).collect()
 }

@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, PodCondition};
 use serde_json::json;
 
-use crate::object::{created, is_deleting, key, name, namespace, time, uid};
-use crate::pod::{condition, is_finished, node_name, since_until};
+use crate::object::{created, is_deleting, name, namespace, time, uid};
+use crate::pod::{condition, is_finished, keys_on_node, node_name, since_until};
 
 /// How long a node may be missing after a Pod was bound to it: a node may come back, and its informer may lag.
 /// Source: upstream's `quarantineTime`.
@@ -19,6 +19,7 @@ const QUARANTINE: Duration = Duration::from_secs(40);
 /// The controller's row. Keys are Pods.
 pub const CONTROLLER: Controller = Controller {
     name: "pod-garbage-collector-controller",
+    queue: "orphaned_pods_nodes",
     sources: |_| vec![Source::of::<Pod>(lost_pod), Source::of::<Node>(pods_of_gone_node)],
     reconcile: |informers, key, now| {
         let Some(pod) = informers.informer::<Pod>().get(key) else { return Plan::nothing() };
@@ -48,8 +49,7 @@ fn pods_of_gone_node(change: &Change<Node>, informers: &Informers) -> Vec<String
     if change.new.is_some() {
         return Vec::new();
     }
-    let pods = informers.informer::<Pod>().list();
-    pods.iter().filter(|pod| node_name(pod) == change.key).map(|pod| key(&pod.metadata)).collect()
+    keys_on_node(informers, &change.key)
 }
 
 /// Decides whether the Pod is to be removed.

@@ -31,6 +31,7 @@ const STEP_PODS_MAX: usize = 500;
 /// The controller's row.
 pub const CONTROLLER: Controller = Controller {
     name: "replicaset-controller",
+    queue: "replicaset",
     sources: |_| vec![Source::itself::<ReplicaSet>(), Source::of::<Pod>(replica_sets_of_pod)],
     reconcile: |informers, key, now| {
         gather(informers, key).map_or_else(Plan::nothing, |seen| plan(&seen, now))

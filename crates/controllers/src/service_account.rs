@@ -14,6 +14,7 @@ const DEFAULT: &str = "default";
 /// The controller's row. Keys are namespaces.
 pub const CONTROLLER: Controller = Controller {
     name: "serviceaccount-controller",
+    queue: "serviceaccount",
     sources: |_| {
         vec![
             Source::itself::<Namespace>(),

@@ -9,12 +9,13 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, PodCondition, Taint, Toleration};
 use serde_json::json;
 
-use crate::object::{is_deleting, key, name, namespace, time, uid};
-use crate::pod::{is_finished, node_name, since_until};
+use crate::object::{is_deleting, name, namespace, time, uid};
+use crate::pod::{is_finished, keys_on_node, node_name, since_until};
 
 /// The controller's row. Keys are Pods.
 pub const CONTROLLER: Controller = Controller {
     name: "taint-eviction-controller",
+    queue: "noexec_taint_pod",
     sources: |_| vec![Source::of::<Pod>(pod_on_tainted_node), Source::of::<Node>(pods_of_node)],
     reconcile: |informers, key, now| {
         let Some(pod) = informers.informer::<Pod>().get(key) else { return Plan::nothing() };
@@ -49,8 +50,7 @@ fn pods_of_node(change: &Change<Node>, informers: &Informers) -> Vec<String> {
     if evicting(new).is_empty() || before == evicting(new) {
         return Vec::new();
     }
-    let pods = informers.informer::<Pod>().list();
-    pods.iter().filter(|pod| node_name(pod) == change.key).map(|pod| key(&pod.metadata)).collect()
+    keys_on_node(informers, &change.key)
 }
 
 /// Decides whether the Pod has to leave.

@@ -12,6 +12,8 @@
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 
+pub mod annotations;
+
 /// Generated from `k8s.io/cri-api/pkg/apis/runtime/v1/api.proto` by `cargo xtask codegen`.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]
 #[path = "generated/v1.rs"]

@@ -139,6 +139,8 @@ impl From<&Value> for Shown {
     fn from(value: &Value) -> Self {
         match value {
             Value::String(text) => Self(quote(text)),
+            // An absent value is printed like the text `null`.
+            Value::Null => Self(quote("null")),
             other => Self(other.to_string()),
         }
     }

@@ -25,6 +25,8 @@ pub enum NameRule {
     Label1035,
     /// One segment of a URL path; RBAC kinds.
     PathSegment,
+    /// A key of a ConfigMap; LeaseCandidates.
+    ConfigKey,
     /// Any text: the object is never stored.
     Any,
 }
@@ -34,6 +36,8 @@ pub enum NameRule {
 pub enum Generation {
     /// The kind has none.
     None,
+    /// Never: it stays 1.
+    First,
     /// When `spec` changes.
     Spec,
     /// When anything but `metadata` and `status` changes.

@@ -1,11 +1,16 @@
 //! The strategies of the kinds that have rules of their own.
 
+mod partial;
+mod platform;
 mod prepare;
+mod service;
 
+pub use partial::{PartialStrategy, partial};
+pub use platform::*;
 pub use prepare::qos_class;
 
 use crate::resource::{Deletion, Generation, NameRule, Propagation};
-use crate::strategy::{GENERIC, SPEC_AND_STATUS, STATUS_ONLY, Strategy};
+use crate::strategy::{GENERIC, SPEC, SPEC_AND_STATUS, STATUS_ONLY, Strategy, VIRTUAL};
 use crate::validation as v;
 
 /// Kinds without `spec` whose whole content counts for the generation.
@@ -18,26 +23,63 @@ pub const CONFIG_MAP: Strategy = Strategy {
     ..GENERIC
 };
 /// Endpoints.
-pub const ENDPOINTS: Strategy = Strategy { allow_create_on_update: true, ..GENERIC };
+pub const ENDPOINTS: Strategy = Strategy {
+    allow_create_on_update: true,
+    validate_create: v::endpoints::check,
+    validate_update: v::endpoints::update,
+    ..GENERIC
+};
+/// Bindings.
+pub const BINDING: Strategy = Strategy { validate_create: v::pod::binding, ..VIRTUAL };
 /// LimitRanges.
-pub const LIMIT_RANGE: Strategy = Strategy { allow_create_on_update: true, ..GENERIC };
+pub const LIMIT_RANGE: Strategy = Strategy {
+    allow_create_on_update: true,
+    validate_create: v::limits::limit_range,
+    validate_update: v::limits::limit_range_update,
+    ..GENERIC
+};
+/// ResourceQuotas.
+pub const RESOURCE_QUOTA: Strategy = Strategy {
+    validate_create: v::limits::resource_quota,
+    validate_update: v::limits::resource_quota_update,
+    validate_status_update: v::limits::resource_quota_status_update,
+    ..STATUS_ONLY
+};
 /// PodDisruptionBudgets.
 pub const POD_DISRUPTION_BUDGET: Strategy = Strategy {
     allow_unconditional_update: false,
     status_counts: &["currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"],
+    validate_create: v::disruption_budget::check,
+    validate_update: v::disruption_budget::update,
+    validate_status_update: v::disruption_budget::status_update,
     ..SPEC_AND_STATUS
 };
 /// HorizontalPodAutoscalers.
-pub const HORIZONTAL_POD_AUTOSCALER: Strategy =
-    Strategy { status_counts: &["currentReplicas", "desiredReplicas"], ..STATUS_ONLY };
-/// VolumeAttachments.
-pub const VOLUME_ATTACHMENT: Strategy =
-    Strategy { allow_unconditional_update: false, prepare_for_create: prepare::not_attached, ..STATUS_ONLY };
-/// CustomResourceDefinitions.
-pub const CUSTOM_RESOURCE_DEFINITION: Strategy =
-    Strategy { allow_unconditional_update: false, ..SPEC_AND_STATUS };
-/// Webhook configurations.
-pub const WEBHOOK_CONFIGURATION: Strategy = Strategy { allow_unconditional_update: false, ..CONTENT };
+pub const HORIZONTAL_POD_AUTOSCALER: Strategy = Strategy {
+    status_counts: &["currentReplicas", "desiredReplicas"],
+    validate_create: v::autoscaler::check,
+    validate_update: v::autoscaler::update,
+    validate_status_update: v::autoscaler::status_update,
+    ..STATUS_ONLY
+};
+/// PriorityClasses.
+pub const PRIORITY_CLASS: Strategy = Strategy {
+    generation: Generation::First,
+    allow_create_on_update: true,
+    validate_create: v::classes::priority_class,
+    validate_update: v::classes::priority_class_update,
+    ..GENERIC
+};
+/// RuntimeClasses.
+pub const RUNTIME_CLASS: Strategy = Strategy {
+    allow_unconditional_update: false,
+    validate_create: v::classes::runtime_class,
+    validate_update: v::classes::runtime_class_update,
+    ..GENERIC
+};
+/// Workloads.
+pub const WORKLOAD: Strategy =
+    Strategy { validate_create: v::classes::workload, validate_update: v::classes::workload_update, ..SPEC };
 /// EndpointSlices.
 pub const ENDPOINT_SLICE: Strategy = Strategy {
     validate_create: v::endpoint_slice::check,
@@ -45,8 +87,30 @@ pub const ENDPOINT_SLICE: Strategy = Strategy {
     generation: Generation::Content,
     ..GENERIC
 };
-/// Events; a PUT creates, since the old one may have expired.
-pub const EVENT: Strategy = Strategy { allow_create_on_update: true, ..GENERIC };
+/// Events of the core group; a PUT creates, since the old one may have expired.
+pub const EVENT: Strategy = Strategy {
+    name_rule: NameRule::PathSegment,
+    allow_create_on_update: true,
+    validate_create: v::event::core,
+    validate_update: v::event::core_update,
+    ..GENERIC
+};
+/// Events of `events.k8s.io`.
+pub const EVENT_V1: Strategy = Strategy {
+    name_rule: NameRule::Subdomain,
+    validate_create: v::event::check,
+    validate_update: v::event::update,
+    ..EVENT
+};
+/// LeaseCandidates.
+pub const LEASE_CANDIDATE: Strategy = Strategy {
+    name_rule: NameRule::ConfigKey,
+    allow_create_on_update: true,
+    allow_unconditional_update: false,
+    validate_create: v::lease::candidate,
+    validate_update: v::lease::candidate_update,
+    ..GENERIC
+};
 /// Leases.
 pub const LEASE: Strategy = Strategy {
     validate_create: v::lease::check,
@@ -58,6 +122,7 @@ pub const LEASE: Strategy = Strategy {
 /// Namespaces.
 pub const NAMESPACE: Strategy = Strategy {
     validate_create: v::namespace::check,
+    validate_update: |new, _| v::namespace::check(new),
     validate_status_update: v::namespace::status_update,
     name_rule: NameRule::Label,
     deletion: Deletion::Namespace,
@@ -69,19 +134,15 @@ pub const NAMESPACE: Strategy = Strategy {
 pub const NODE: Strategy = Strategy {
     validate_create: v::node::check,
     validate_update: v::node::update,
+    validate_status_update: v::node::update,
     creates_with_status: true,
     ..STATUS_ONLY
 };
-/// PersistentVolumeClaims.
-pub const PERSISTENT_VOLUME_CLAIM: Strategy =
-    Strategy { prepare_for_create: prepare::pending, ..STATUS_ONLY };
-/// PersistentVolumes.
-pub const PERSISTENT_VOLUME: Strategy = Strategy { prepare_for_create: prepare::pending, ..STATUS_ONLY };
 /// Pods.
 pub const POD: Strategy = Strategy {
     validate_create: v::pod::create,
     validate_update: v::pod_update::update,
-    validate_status_update: v::pod_update::status_update,
+    validate_status_update: v::pod_status::update,
     deletion: Deletion::PodGrace,
     grace_period: pod_grace_period,
     prepare_for_create: prepare::pod_create,
@@ -103,12 +164,19 @@ fn pod_grace_period(pod: &serde_json::Value, asked: Option<i64>) -> i64 {
     }
 }
 /// PodTemplates.
-pub const POD_TEMPLATE: Strategy = Strategy { generation: Generation::Content, ..GENERIC };
+pub const POD_TEMPLATE: Strategy = Strategy {
+    generation: Generation::Content,
+    allow_create_on_update: false,
+    validate_create: v::pod::pod_template,
+    validate_update: v::pod::pod_template_update,
+    ..GENERIC
+};
 /// ReplicationControllers.
 pub const REPLICATION_CONTROLLER: Strategy = Strategy {
     status_counts: &["replicas"],
     validate_create: v::apps::replication_controller,
     validate_update: v::apps::replication_controller_update,
+    validate_status_update: v::apps::replication_controller_status,
     default_propagation: Propagation::Orphan,
     ..SPEC_AND_STATUS
 };
@@ -116,15 +184,20 @@ pub const REPLICATION_CONTROLLER: Strategy = Strategy {
 pub const SECRET: Strategy =
     Strategy { validate_create: v::secret::check, validate_update: v::secret::update, ..GENERIC };
 /// ServiceAccounts.
-pub const SERVICE_ACCOUNT: Strategy = GENERIC;
+pub const SERVICE_ACCOUNT: Strategy = Strategy {
+    prepare_for_create: prepare::secret_names,
+    prepare_for_update: |new, _| prepare::secret_names(new),
+    ..GENERIC
+};
 /// Services.
 pub const SERVICE: Strategy = Strategy {
     allow_create_on_update: true,
     validate_create: v::service::check,
     validate_update: v::service::update,
     name_rule: NameRule::Label1035,
-    prepare_for_create: prepare::service_create,
-    prepare_for_update: prepare::service_update,
+    validate_status_update: v::service::status_update,
+    prepare_for_create: service::create,
+    prepare_for_update: service::update,
     ..STATUS_ONLY
 };
 
@@ -133,12 +206,14 @@ pub const DAEMON_SET: Strategy = Strategy {
     status_counts: &["currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady"],
     validate_create: v::apps::daemon_set,
     validate_update: v::apps::daemon_set_update,
+    validate_status_update: v::apps::daemon_set_status,
     ..SPEC_AND_STATUS
 };
 /// Deployments.
 pub const DEPLOYMENT: Strategy = Strategy {
     validate_create: v::apps::deployment,
     validate_update: v::apps::deployment_update,
+    validate_status_update: v::apps::deployment_status,
     ..SPEC_AND_STATUS
 };
 /// ReplicaSets.
@@ -146,14 +221,23 @@ pub const REPLICA_SET: Strategy = Strategy {
     status_counts: &["replicas"],
     validate_create: v::apps::replica_set,
     validate_update: v::apps::replica_set_update,
+    validate_status_update: v::apps::replica_set_status,
     ..SPEC_AND_STATUS
 };
 /// StatefulSets.
 pub const STATEFUL_SET: Strategy = Strategy {
     status_counts: &["availableReplicas", "replicas"],
+    name_rule: NameRule::Label,
     validate_create: v::apps::stateful_set,
     validate_update: v::apps::stateful_set_update,
+    validate_status_update: v::apps::stateful_set_status,
     ..SPEC_AND_STATUS
+};
+/// ControllerRevisions.
+pub const CONTROLLER_REVISION: Strategy = Strategy {
+    validate_create: v::apps::controller_revision,
+    validate_update: v::apps::controller_revision_update,
+    ..GENERIC
 };
 /// CronJobs.
 pub const CRON_JOB: Strategy = Strategy {
@@ -165,6 +249,7 @@ pub const CRON_JOB: Strategy = Strategy {
 pub const JOB: Strategy = Strategy {
     validate_create: v::batch::job,
     validate_update: v::batch::job_update,
+    validate_status_update: v::batch::job_status_update,
     default_propagation: Propagation::Orphan,
     prepare_for_create: prepare::job_create,
     ..SPEC_AND_STATUS

@@ -133,6 +133,7 @@ impl Strategy {
         (self.prepare_for_update)(new, old);
         let is_bumped = match self.generation {
             Generation::None => return,
+            Generation::First => false,
             Generation::Spec => new.get("spec") != old.get("spec"),
             Generation::Content => content(new).ne(content(old)),
         };

@@ -14,6 +14,7 @@ mod cgroups;
 mod client;
 mod containers;
 mod files;
+mod mending;
 mod port_forward;
 mod recovery;
 mod sandboxes;

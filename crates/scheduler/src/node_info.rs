@@ -128,6 +128,11 @@ impl Snapshot {
         self.nodes.len()
     }
 
+    /// How many Pods are placed.
+    pub fn placed(&self) -> usize {
+        self.placed.len()
+    }
+
     /// Whether there is no Node.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()

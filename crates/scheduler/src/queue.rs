@@ -22,6 +22,8 @@ pub struct Queue {
     active: BTreeSet<Rank>,
     waiting: HashMap<String, Waiting>,
     timers: BTreeMap<(Timestamp, String), ()>,
+    /// How many of the timers are of Pods that back off.
+    backing_off: usize,
     counter: u64,
 }
 
@@ -30,6 +32,18 @@ struct Waiting {
     rank: Rank,
     state: State,
     attempts: u32,
+    since: Timestamp,
+}
+
+/// How many Pods wait in each queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Depths {
+    /// To be tried now.
+    pub active: usize,
+    /// To be tried when their backoff is over.
+    pub backoff: usize,
+    /// To be tried when something changes.
+    pub unschedulable: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,17 +61,22 @@ enum State {
 
 impl Queue {
     /// Adds a Pod; one that waits already is tried again now.
-    pub fn add(&mut self, key: &str, priority: i32) {
-        let attempts = self.forget(key).unwrap_or(0);
+    pub fn add(&mut self, key: &str, priority: i32, now: Timestamp) {
+        let (attempts, since) = self.forget(key).unwrap_or((0, now));
         self.counter += 1;
         let rank = (Reverse(priority), self.counter, key.to_owned());
         self.active.insert(rank.clone());
-        self.waiting.insert(key.to_owned(), Waiting { rank, state: State::Active, attempts });
+        self.waiting.insert(key.to_owned(), Waiting { rank, state: State::Active, attempts, since });
     }
 
     /// Whether the Pod waits here.
     pub fn contains(&self, key: &str) -> bool {
         self.waiting.contains_key(key)
+    }
+
+    /// How often the Pod was tried, and since when it waits.
+    pub fn history(&self, key: &str) -> Option<(u32, Timestamp)> {
+        self.waiting.get(key).map(|waiting| (waiting.attempts, waiting.since))
     }
 
     /// Removes a Pod: bound, or gone.
@@ -111,17 +130,10 @@ impl Queue {
         self.timers.first_key_value().map(|((due, _), ())| *due)
     }
 
-    /// How many Pods wait: active, backing off, unschedulable.
-    pub fn depths(&self) -> [usize; 3] {
-        let mut depths = [self.active.len(), 0, 0];
-        for waiting in self.waiting.values() {
-            match waiting.state {
-                State::Backoff(_) => depths[1] += 1,
-                State::Unschedulable { .. } => depths[2] += 1,
-                State::Active | State::Popped => {}
-            }
-        }
-        depths
+    /// How many Pods wait where.
+    pub fn depths(&self) -> Depths {
+        let unschedulable = self.timers.len() - self.backing_off;
+        Depths { active: self.active.len(), backoff: self.backing_off, unschedulable }
     }
 
     fn promote_due(&mut self, now: Timestamp) {
@@ -147,23 +159,28 @@ impl Queue {
         if let Some(waiting) = self.waiting.get_mut(key) {
             self.active.remove(&waiting.rank);
             waiting.state = state;
+            self.backing_off += usize::from(matches!(state, State::Backoff(_)));
             self.timers.insert((due, key.to_owned()), ());
         }
     }
 
     fn unpark(&mut self, key: &str) {
         let due = match self.waiting.get(key).map(|waiting| waiting.state) {
-            Some(State::Backoff(due) | State::Unschedulable { until: due, .. }) => due,
+            Some(State::Backoff(due)) => {
+                self.backing_off -= 1;
+                due
+            }
+            Some(State::Unschedulable { until, .. }) => until,
             _ => return,
         };
         self.timers.remove(&(due, key.to_owned()));
     }
 
-    fn forget(&mut self, key: &str) -> Option<u32> {
+    fn forget(&mut self, key: &str) -> Option<(u32, Timestamp)> {
         self.unpark(key);
         let waiting = self.waiting.remove(key)?;
         self.active.remove(&waiting.rank);
-        Some(waiting.attempts)
+        Some((waiting.attempts, waiting.since))
     }
 }
 
@@ -185,7 +202,7 @@ mod tests {
     fn higher_priority_goes_first_then_who_came_first() {
         let mut queue = Queue::default();
         for (key, priority) in [("low", 0), ("high", 9), ("later", 0)] {
-            queue.add(key, priority);
+            queue.add(key, priority, at(0));
         }
         let order: Vec<_> = std::iter::from_fn(|| queue.pop(at(0))).collect();
         assert_eq!(order, ["high", "low", "later"]);
@@ -194,7 +211,7 @@ mod tests {
     #[test]
     fn an_unschedulable_pod_waits_for_a_change_and_for_its_backoff() {
         let mut queue = Queue::default();
-        queue.add("a", 0);
+        queue.add("a", 0, at(0));
         assert_eq!(queue.pop(at(0)).as_deref(), Some("a"));
         queue.unschedulable("a", at(0));
         assert_eq!(queue.pop(at(5)), None);
@@ -210,20 +227,21 @@ mod tests {
     #[test]
     fn nothing_waits_for_ever() {
         let mut queue = Queue::default();
-        queue.add("a", 0);
+        queue.add("a", 0, at(0));
         queue.pop(at(0));
         queue.unschedulable("a", at(0));
-        assert_eq!(queue.depths(), [0, 0, 1]);
+        assert_eq!(queue.depths(), Depths { unschedulable: 1, ..Depths::default() });
+        assert_eq!(queue.history("a"), Some((1, at(0))));
         assert_eq!(queue.pop(at(300)).as_deref(), Some("a"));
     }
 
     #[test]
     fn a_removed_pod_leaves_nothing_behind() {
         let mut queue = Queue::default();
-        queue.add("a", 0);
+        queue.add("a", 0, at(0));
         queue.pop(at(0));
         queue.back_off("a", at(0));
         queue.remove("a");
-        assert_eq!((queue.pop(at(60)), queue.next_due(), queue.depths()), (None, None, [0, 0, 0]));
+        assert_eq!((queue.pop(at(60)), queue.next_due(), queue.depths()), (None, None, Depths::default()));
     }
 }

@@ -3,7 +3,7 @@
 //! A chosen Pod is *assumed* on its Node at once, so that the next decision counts it in, and bound in the
 //! background; if the binding fails, the assumption is taken back and the Pod is tried again.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use base::{Clock, Random, Tasks};
@@ -16,6 +16,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::decide::{Decision, decide};
+use crate::metrics::{self, SchedulerMetrics};
 use crate::node_info::{PodNeed, Snapshot};
 use crate::queue::Queue;
 
@@ -44,6 +45,7 @@ pub async fn run(config: Config, informers: Informers, reporter: Reporter, tasks
     let (finished, mut outcomes) = mpsc::channel(BINDINGS_MAX);
     let recorder = Recorder::start(&informers, "default-scheduler");
     let mut scheduler = Scheduler {
+        metrics: SchedulerMetrics::new(informers.metrics().registry(), &config.name),
         config,
         hands: Hands::new(informers.clone(), recorder),
         clock: informers.clock().clone(),
@@ -54,11 +56,13 @@ pub async fn run(config: Config, informers: Informers, reporter: Reporter, tasks
         queue: Queue::default(),
         pods: HashMap::new(),
         binding: BTreeMap::new(),
+        gated: BTreeSet::new(),
         finished,
     };
     take_in(&mut scheduler, &mut node_changes, &mut pod_changes).await;
     loop {
         scheduler.schedule_all(&mut outcomes).await;
+        scheduler.count();
         let due = scheduler.queue.next_due();
         tokio::select! {
             biased;
@@ -90,6 +94,7 @@ async fn sleep_until(due: Option<Timestamp>, clock: &Clock) {
 
 struct Scheduler {
     config: Config,
+    metrics: SchedulerMetrics,
     hands: Hands,
     clock: Clock,
     random: Random,
@@ -101,12 +106,18 @@ struct Scheduler {
     pods: HashMap<String, (Arc<Pod>, u64)>,
     /// Pods that are assumed and being bound: key to uid.
     binding: BTreeMap<String, String>,
+    /// Pods that nobody may schedule yet.
+    gated: BTreeSet<String>,
     finished: mpsc::Sender<Outcome>,
 }
 
 struct Outcome {
     key: String,
     uid: String,
+    /// When the attempt began.
+    start: Timestamp,
+    /// How often the Pod was tried, and since when it waits.
+    history: Option<(u32, Timestamp)>,
     failure: Option<String>,
 }
 
@@ -171,21 +182,26 @@ impl Scheduler {
             spec.is_some_and(|spec| spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty()));
         if !is_ours || is_gated || pod.metadata.deletion_timestamp.is_some() {
             self.forget(&key);
+            if is_ours && is_gated {
+                self.gated.insert(key);
+            }
             return;
         }
+        self.gated.remove(&key);
         let is_news =
             old.is_none_or(|old| old.spec != pod.spec || old.metadata.labels != pod.metadata.labels);
         let priority = spec.and_then(|spec| spec.priority).unwrap_or(0);
         self.pods.insert(key.clone(), (pod, revision));
         let is_known = self.queue.contains(&key) || self.binding.contains_key(&key);
         if (is_news || !is_known) && !self.binding.contains_key(&key) {
-            self.queue.add(&key, priority);
+            self.queue.add(&key, priority, self.clock.now());
         }
     }
 
     fn forget(&mut self, key: &str) {
         self.queue.remove(key);
         self.pods.remove(key);
+        self.gated.remove(key);
     }
 
     async fn schedule_all(&mut self, outcomes: &mut mpsc::Receiver<Outcome>) {
@@ -202,26 +218,30 @@ impl Scheduler {
         let Some((pod, revision)) = self.pods.get(key).cloned() else { return };
         let start = self.clock.now();
         let decision = decide(&pod, &self.snapshot, self.random.below(u64::MAX));
+        let end = self.clock.now();
+        self.metrics.decided(start, end);
         let detail = match &decision {
             Decision::Bind(node) => node,
             Decision::Unschedulable(why) => why,
         };
         let object = format!("pods/{key}");
-        self.reporter.span(revision, ("scheduler", "decide"), &object, (start, self.clock.now()), detail);
+        self.reporter.span(revision, ("scheduler", "decide"), &object, (start, end), detail);
         match decision {
-            Decision::Bind(node) => self.bind(key, &pod, revision, node),
+            Decision::Bind(node) => self.bind(key, &pod, revision, (node, start)),
             Decision::Unschedulable(why) => {
+                self.metrics.attempted(metrics::Outcome::unschedulable, start, end);
                 self.queue.unschedulable(key, start);
                 self.say_why(&pod, revision, why);
             }
         }
     }
 
-    fn bind(&mut self, key: &str, pod: &Pod, revision: u64, node: String) {
+    fn bind(&mut self, key: &str, pod: &Pod, revision: u64, (node, start): (String, Timestamp)) {
         self.snapshot.place(uid(pod), &node, PodNeed::of(pod));
         self.binding.insert(key.to_owned(), uid(pod).to_owned());
         let (binding, event) = (binding(pod, &node), scheduled_event(pod, key, &node));
         let (hands, finished) = (self.hands.clone(), self.finished.clone());
+        let history = self.queue.history(key);
         let (key, uid) = (key.to_owned(), uid(pod).to_owned());
         self.tasks.spawn("bind", async move {
             let failure = cause::with(revision, hands.carry_out(binding)).await.err();
@@ -230,7 +250,7 @@ impl Scheduler {
             {
                 tracing::debug!(error, "the Scheduled event was not recorded");
             }
-            if finished.send(Outcome { key, uid, failure }).await.is_err() {
+            if finished.send(Outcome { key, uid, start, history, failure }).await.is_err() {
                 tracing::debug!("the scheduler stopped during a binding");
             }
         });
@@ -238,13 +258,26 @@ impl Scheduler {
 
     fn bound(&mut self, outcome: Outcome) {
         self.binding.remove(&outcome.key);
-        let Some(failure) = outcome.failure else { return };
+        let now = self.clock.now();
+        let Some(failure) = outcome.failure else {
+            self.metrics.attempted(metrics::Outcome::scheduled, outcome.start, now);
+            if let Some((attempts, since)) = outcome.history {
+                self.metrics.scheduled(attempts, since, now);
+            }
+            return;
+        };
+        self.metrics.attempted(metrics::Outcome::error, outcome.start, now);
         tracing::info!(pod = outcome.key, error = failure, "binding failed");
         let is_waiting = self.pods.get(&outcome.key).is_some_and(|(pod, _)| uid(pod) == outcome.uid);
         if is_waiting {
             self.snapshot.remove(&outcome.uid);
-            self.queue.back_off(&outcome.key, self.clock.now());
+            self.queue.back_off(&outcome.key, now);
         }
+    }
+
+    fn count(&self) {
+        self.metrics.waiting(self.queue.depths(), self.gated.len());
+        self.metrics.cached(self.snapshot.len(), self.snapshot.placed(), self.binding.len());
     }
 
     fn say_why(&self, pod: &Arc<Pod>, revision: u64, why: String) {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Context, Operation, child, text};
 use crate::api::Api;
-use crate::cache::Filter;
+use crate::cache::{Filter, Interest};
 use crate::kinds::Kind;
 use crate::status::Result;
 use crate::verbs::Request;
@@ -148,7 +148,7 @@ pub(super) async fn wait(api: &Api, request: &Request, pod: &Value) -> Result<()
     if name != DEFAULT_NAME {
         return Ok(());
     }
-    let mut watcher = cache.watch(revision);
+    let mut watcher = cache.watch(revision, Interest::Key(key.clone()));
     let filter = Filter::collection(kind, namespace);
     let arrival = async {
         while cache.get(&key).is_none() {

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use machinery::{fields, labels};
 use serde_json::Value;
 
+use super::interest::Interest;
 use super::object::CachedObject;
 use crate::kinds::Kind;
 use crate::request_info::{Query, ResourceInfo};
@@ -67,6 +68,26 @@ impl Filter {
     /// The only key that can match, if there is one.
     pub fn exact_key(&self) -> Option<&str> {
         self.exact_key.as_deref()
+    }
+
+    /// What a watcher with this filter can be found by.
+    pub fn interest(&self) -> Interest {
+        if let Some(key) = &self.exact_key {
+            return Interest::Key(key.clone());
+        }
+        if let Some(name) = self.fields.required("metadata.name") {
+            return Interest::Name(name.to_owned());
+        }
+        let own = |field: &str| !field.starts_with("metadata.");
+        let term = self.fields.terms.iter().find(|term| !term.is_negated && own(&term.field));
+        match term {
+            // The fields of objects that are stored in another form are not at hand.
+            Some(term) if !self.kind.is_converted() => {
+                Interest::Field(self.kind, term.field.clone(), term.value.clone())
+            }
+            _ if self.prefix == self.kind.collection("") => Interest::Everything,
+            _ => Interest::Namespace(self.prefix.clone()),
+        }
     }
 
     /// Whether selectors leave something out.

@@ -1,7 +1,8 @@
 //! An object as the cache keeps it: its final JSON bytes, encoded once, and what is derived from them on demand.
 //!
 //! Stored bytes have no `metadata.resourceVersion`; it is spliced in here, at a fixed place, because the revision
-//! is known only after the commit. Bytes in any other order are parsed and encoded again.
+//! is known only after the commit. Bytes in any other order are parsed and encoded again, and so is the protobuf
+//! that a kube-apiserver stores.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -9,7 +10,10 @@ use std::sync::{Arc, OnceLock};
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use store::Revision;
+
+use crate::codec;
 
 /// How every value that knarr stores begins.
 const HEAD: &[u8] = br#"{"metadata":{"#;
@@ -52,22 +56,23 @@ impl CachedObject {
         serde_json::from_slice(&self.json).unwrap_or_default()
     }
 
+    /// The metadata as JSON; what follows it is not looked at.
+    pub fn metadata(&self) -> &str {
+        let metadata = self.json.get(HEAD.len() - 1..).unwrap_or_default();
+        let mut values = serde_json::Deserializer::from_slice(metadata).into_iter::<&RawValue>();
+        values.next().and_then(Result::ok).map_or("{}", RawValue::get)
+    }
+
     /// The labels, parsed once.
     pub fn labels(&self) -> &BTreeMap<String, String> {
         self.labels.get_or_init(|| {
-            #[derive(Deserialize)]
-            struct Head {
-                metadata: Metadata,
-            }
             #[derive(Deserialize)]
             struct Metadata {
                 #[serde(default)]
                 labels: Option<BTreeMap<String, String>>,
             }
-            serde_json::from_slice::<Head>(&self.json)
-                .ok()
-                .and_then(|h| h.metadata.labels)
-                .unwrap_or_default()
+            let metadata = serde_json::from_str::<Metadata>(self.metadata());
+            metadata.ok().and_then(|metadata| metadata.labels).unwrap_or_default()
         })
     }
 
@@ -138,7 +143,7 @@ fn splice(stored: &[u8], revision: Revision) -> Option<Bytes> {
     let tail = match stored.strip_prefix(HEAD) {
         Some(tail) => tail,
         None => {
-            let mut value: Value = serde_json::from_slice(stored).ok()?;
+            let mut value = codec::decode_stored(stored)?;
             value.as_object_mut()?.entry("metadata").or_insert_with(|| Value::Object(Default::default()));
             again = encode_stored(&value).ok()?;
             again.strip_prefix(HEAD)?
@@ -161,6 +166,14 @@ mod tests {
     fn check(stored: &[u8], expect: &str) {
         let object = CachedObject::from_stored("/registry/pods/a/b".into(), stored, 7).unwrap();
         assert_eq!(std::str::from_utf8(&object.json).unwrap(), expect);
+    }
+
+    #[test]
+    fn metadata_and_labels_are_read_without_the_rest() {
+        let stored = br#"{"metadata":{"labels":{"a":"}"},"name":"b"},"spec":{"labels":{"c":"d"}}}"#;
+        let object = CachedObject::from_stored("/registry/pods/a/b".into(), stored, 7).unwrap();
+        assert_eq!(object.metadata(), r#"{"resourceVersion":"7","labels":{"a":"}"},"name":"b"}"#);
+        assert_eq!(object.labels().get("a").map(String::as_str), Some("}"));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use parking_lot::RwLock;
 use store::Revision;
 use tokio::sync::watch;
 
+use super::interest::{Interest, Interests};
 use super::object::CachedObject;
 use crate::status::{Error, Result};
 
@@ -65,7 +66,7 @@ pub struct Listing {
 pub struct ResourceCache {
     prefix: String,
     state: RwLock<State>,
-    changed: watch::Sender<Revision>,
+    interests: Interests,
 }
 
 #[derive(Debug)]
@@ -76,13 +77,21 @@ struct State {
     oldest: Revision,
     /// The newest event's revision.
     revision: Revision,
+    /// The newest event that watchers were told of.
+    announced: Revision,
 }
 
 impl ResourceCache {
     /// An empty cache which is complete at `revision`.
     pub fn new(prefix: &str, revision: Revision) -> Self {
-        let state = State { objects: BTreeMap::new(), ring: VecDeque::new(), oldest: revision, revision };
-        Self { prefix: prefix.to_owned(), state: RwLock::new(state), changed: watch::Sender::new(revision) }
+        let state = State {
+            objects: BTreeMap::new(),
+            ring: VecDeque::new(),
+            oldest: revision,
+            revision,
+            announced: revision,
+        };
+        Self { prefix: prefix.to_owned(), state: RwLock::new(state), interests: Interests::new(revision) }
     }
 
     /// What all of its keys begin with.
@@ -103,6 +112,11 @@ impl ResourceCache {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Whether there is no object whose key begins with `prefix`.
+    pub fn is_empty_under(&self, prefix: &str) -> bool {
+        range(&self.state.read().objects, prefix).next().is_none()
     }
 
     /// The objects whose keys begin with `prefix`, now. `complete` is a revision which the cache is known to have
@@ -136,9 +150,10 @@ impl ResourceCache {
         Ok(Listing { objects: objects.into_values().collect(), revision })
     }
 
-    /// A watcher of every event after `revision`.
-    pub fn watch(self: &Arc<Self>, revision: Revision) -> Watcher {
-        Watcher { cache: Arc::clone(self), cursor: revision, changed: self.changed.subscribe() }
+    /// A watcher of the events after `revision`: certainly of those that `interest` is about, perhaps of others.
+    pub fn watch(self: &Arc<Self>, revision: Revision, interest: Interest) -> Watcher {
+        let changed = self.interests.join(&interest);
+        Watcher { cache: Arc::clone(self), cursor: revision, changed, interest }
     }
 
     /// Starts over with `objects` at `revision`: watchers behind it are cut.
@@ -149,8 +164,9 @@ impl ResourceCache {
             state.ring.clear();
             state.oldest = revision;
             state.revision = revision;
+            state.announced = revision;
         }
-        self.changed.send_replace(revision);
+        self.interests.wake_all(revision);
     }
 
     /// Takes one change and answers it. `new` is `None` for a deletion, whose last state `last` makes.
@@ -187,9 +203,14 @@ impl ResourceCache {
         Some(event)
     }
 
-    /// Wakes the watchers.
+    /// Wakes the watchers whom what happened since the last call may concern.
     pub(super) fn announce(&self, revision: Revision) {
-        self.changed.send_replace(revision);
+        let events: Vec<CacheEvent> = {
+            let mut state = self.state.write();
+            let announced = std::mem::replace(&mut state.announced, revision);
+            state.ring.iter().rev().take_while(|event| event.revision > announced).cloned().collect()
+        };
+        self.interests.wake(&events, revision);
     }
 }
 
@@ -211,6 +232,13 @@ pub struct Watcher {
     cache: Arc<ResourceCache>,
     cursor: Revision,
     changed: watch::Receiver<Revision>,
+    interest: Interest,
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.cache.interests.leave(&self.interest);
+    }
 }
 
 impl Watcher {
@@ -294,7 +322,7 @@ mod tests {
     #[tokio::test]
     async fn a_watcher_sees_every_event_once_or_is_cut() {
         let cache = Arc::new(ResourceCache::new("/registry/pods/", 0));
-        let mut watcher = cache.watch(0);
+        let mut watcher = cache.watch(0, Interest::Everything);
         put(&cache, "x", 1);
         put(&cache, "x", 2);
         let seen: Vec<_> = watcher.next().await.unwrap().iter().map(|e| e.revision).collect();

@@ -7,7 +7,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Value, json};
 
 use super::table::{self, Form};
-use super::{partial, protobuf};
+use super::{partial_json, protobuf};
 use crate::cache::{CachedObject, EventType};
 use crate::codec;
 use crate::kinds::Kind;
@@ -58,8 +58,7 @@ impl Encoder {
         match self.view {
             View::Object => json_event(event_type.as_str(), &self.kind.json(object)),
             View::Metadata => {
-                let partial = partial(self.kind.value(object), self.form.meta_version);
-                json_event(event_type.as_str(), partial.to_string().as_bytes())
+                json_event(event_type.as_str(), partial_json(object, self.form.meta_version).as_bytes())
             }
             View::Table => {
                 let row = table::row(self.kind, self.kind.value(object), self.form, self.clock.now());

@@ -17,6 +17,7 @@ use super::list_options::{Purpose, validate};
 use super::{Answer, Request};
 use crate::api::Api;
 use crate::cache::{Cache, CacheEvent, CachedObject, EventType, Filter, Watcher};
+use crate::metrics::UnderWay;
 use crate::respond::watch::Encoder;
 use crate::respond::{BoxError, watch_response};
 use crate::status::Result;
@@ -57,10 +58,10 @@ pub async fn watch(api: &Api, request: &Request) -> Result<Answer> {
                 revision: listing.revision,
                 is_marked: send_initial == Some(true) && bookmarks,
             };
-            cache.watch(listing.revision)
+            cache.watch(listing.revision, filter.interest())
         }
-        (Some(false), "" | "0") => cache.watch(api.cache.fresh().await?),
-        (_, text) => cache.watch(super::list::parse_revision(text)?),
+        (Some(false), "" | "0") => cache.watch(api.cache.fresh().await?, filter.interest()),
+        (_, text) => cache.watch(super::list::parse_revision(text)?, filter.interest()),
     };
     let seconds = query.number("timeoutSeconds")?.and_then(|n| u64::try_from(n).ok()).filter(|n| *n > 0);
     let chance = Duration::from_secs(api.random.below(DURATION_DEFAULT.as_secs()));
@@ -77,6 +78,7 @@ pub async fn watch(api: &Api, request: &Request) -> Result<Answer> {
         end: Instant::now() + duration,
         stopping: api.tasks.clone(),
         ended: false,
+        _counted: api.metrics.watch(request.kind.resource()),
     };
     Ok(Answer::Response(watch_response(request, StatusCode::OK, frames(watching))))
 }
@@ -102,6 +104,7 @@ struct Watching {
     end: Instant,
     stopping: base::Tasks,
     ended: bool,
+    _counted: UnderWay,
 }
 
 /// The body's frames. Each holds all events that were there when it was made.

@@ -7,11 +7,11 @@ use http_body_util::BodyExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::client::Body;
 
-use crate::cause;
 use crate::informer::{Informers, PartialObject};
 use crate::plan::{Action, ApiRequest, Plan, Verb};
 use crate::record::Recorder;
 use crate::resource_ref::{ResourceRef, key_of};
+use crate::sender::Sender;
 
 /// Requests of one plan that are under way at once.
 const CONCURRENT_REQUESTS_MAX: usize = 64;
@@ -19,7 +19,7 @@ const CONCURRENT_REQUESTS_MAX: usize = 64;
 #[derive(Clone)]
 pub(super) struct Executor {
     informers: Informers,
-    client: kube::Client,
+    sender: Sender,
     recorder: Recorder,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Executor {
 #[derive(Default)]
 pub(super) struct Done {
     pub(super) writes: Vec<OwnWrite>,
-    pub(super) failure: Option<String>,
+    pub(super) failure: Option<Failure>,
 }
 
 /// A write that the informers will show.
@@ -37,14 +37,16 @@ pub(super) struct OwnWrite {
 }
 
 /// Why a request was not done.
-struct Failure {
+pub(super) struct Failure {
     request: String,
     /// What the server said.
     message: String,
+    /// Somebody else wrote first: the next run decides anew, and nobody need hear of it.
+    pub(super) is_conflict: bool,
 }
 
 impl Failure {
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         format!("{}: {}", self.request, self.message)
     }
 }
@@ -56,7 +58,8 @@ enum Seen {
 
 impl Executor {
     pub(super) fn new(informers: Informers, client: kube::Client, recorder: Recorder) -> Self {
-        Self { informers, client, recorder }
+        let sender = Sender::new(client, informers.metrics().clone());
+        Self { informers, sender, recorder }
     }
 
     pub(super) async fn carry_out(&self, plan: Plan) -> Done {
@@ -68,7 +71,7 @@ impl Executor {
             if let Err(second) = self.carry_out_step(told.collect(), &mut done).await {
                 tracing::info!(error = %second.text(), "telling of a failure failed");
             }
-            done.failure = Some(failure.text());
+            done.failure = Some(failure);
             break;
         }
         done
@@ -119,10 +122,10 @@ impl Executor {
         let describe = |what: &dyn std::fmt::Display| Failure {
             request: format!("{:?} {} {}", request.verb, request.resource.plural, request.key()),
             message: what.to_string(),
+            is_conflict: false,
         };
         let http = request.to_http().map_err(|error| describe(&error))?;
-        let response =
-            self.client.send(cause::stamp(http.map(Body::from))).await.map_err(|error| describe(&error))?;
+        let response = self.sender.send(http.map(Body::from)).await.map_err(|error| describe(&error))?;
         let status = response.status();
         let body = body_of(response).await.map_err(|error| describe(&error))?;
         if status.is_success() && request.verb == Verb::RequireAbsent {
@@ -137,7 +140,8 @@ impl Executor {
             return Ok(None);
         }
         let refusal: Status = serde_json::from_slice(&body).unwrap_or_default();
-        Err(describe(&refusal.message.unwrap_or_else(|| status.to_string())))
+        let failure = describe(&refusal.message.unwrap_or_else(|| status.to_string()));
+        Err(Failure { is_conflict: status == StatusCode::CONFLICT, ..failure })
     }
 }
 

@@ -12,6 +12,7 @@ use kube::client::Body;
 
 use super::Scope;
 use crate::resource_ref::ResourceRef;
+use crate::sender::Sender;
 
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(10);
@@ -86,7 +87,7 @@ enum ReflectError {
 }
 
 pub(super) struct Reflector {
-    client: kube::Client,
+    sender: Sender,
     path: String,
     query: String,
     form: Form,
@@ -95,7 +96,7 @@ pub(super) struct Reflector {
 
 impl Reflector {
     pub(super) fn new(
-        client: kube::Client,
+        sender: Sender,
         resource: ResourceRef,
         scope: &Scope,
         form: Form,
@@ -110,7 +111,7 @@ impl Reflector {
                 query.push_str(&format!("&{name}={}", encode(value)));
             }
         }
-        Self { client, path, query, form, sink }
+        Self { sender, path, query, form, sink }
     }
 
     /// Runs until its task is dropped.
@@ -178,7 +179,7 @@ impl Reflector {
 
     async fn get(&self, uri: String, collection: bool) -> Result<Response<Body>, ReflectError> {
         let request = Request::get(uri).header("accept", self.form.accept(collection)).body(Body::empty())?;
-        let response = self.client.send(request).await?;
+        let response = self.sender.send(request).await?;
         match response.status() {
             status if status.is_success() => Ok(response),
             StatusCode::GONE => Err(ReflectError::Gone),

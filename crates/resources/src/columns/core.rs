@@ -145,6 +145,16 @@ fn event_source(event: &Value) -> String {
 /// Leases.
 pub const LEASE: &[Column] = &[NAME, column("Holder", |o, _| text(o, "/spec/holderIdentity").into()), AGE];
 
+/// LeaseCandidates.
+pub const LEASE_CANDIDATE: &[Column] = &[
+    NAME,
+    column("LeaseName", |o, _| text(o, "/spec/leaseName").into()),
+    column("BinaryVersion", |o, _| text(o, "/spec/binaryVersion").into()),
+    column("EmulationVersion", |o, _| text(o, "/spec/emulationVersion").into()),
+    column("Strategy", |o, _| text(o, "/spec/strategy").into()),
+    AGE,
+];
+
 /// ReplicationControllers.
 pub const REPLICATION_CONTROLLER: &[Column] = &[
     NAME,

@@ -2,14 +2,18 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Row, absent, object, objects, text, unset};
+use super::{Row, absent, object, objects, quantities, quantity, text, unset};
 
 /// The rows of this file.
 pub(super) const ROWS: &[Row] = &[
     ("io.k8s.api.apps.v1.Deployment", |m| with_spec(m, deployment)),
+    ("io.k8s.api.apps.v1.DeploymentSpec", with_template),
     ("io.k8s.api.apps.v1.ReplicaSet", |m| with_spec(m, |spec| absent(spec, "replicas", 1))),
+    ("io.k8s.api.apps.v1.ReplicaSetSpec", with_template),
     ("io.k8s.api.apps.v1.StatefulSet", |m| with_spec(m, stateful_set)),
+    ("io.k8s.api.apps.v1.StatefulSetSpec", with_template),
     ("io.k8s.api.apps.v1.DaemonSet", |m| with_spec(m, daemon_set)),
+    ("io.k8s.api.apps.v1.DaemonSetSpec", with_template),
     ("io.k8s.api.apps.v1.ReplicaSetStatus", |m| counts(m, crate::strategies::REPLICA_SET.status_counts)),
     ("io.k8s.api.apps.v1.StatefulSetStatus", |m| counts(m, crate::strategies::STATEFUL_SET.status_counts)),
     ("io.k8s.api.apps.v1.DaemonSetStatus", |m| counts(m, crate::strategies::DAEMON_SET.status_counts)),
@@ -17,18 +21,35 @@ pub(super) const ROWS: &[Row] = &[
         counts(m, crate::strategies::POD_DISRUPTION_BUDGET.status_counts);
     }),
     ("io.k8s.api.batch.v1.Job", job),
+    ("io.k8s.api.batch.v1.JobSpec", with_template),
     ("io.k8s.api.batch.v1.CronJob", |m| with_spec(m, cron_job)),
     ("io.k8s.api.batch.v1.PodFailurePolicyOnPodConditionsPattern", |m| unset(m, "status", "True")),
     ("io.k8s.api.autoscaling.v1.HorizontalPodAutoscaler", |m| {
         with_spec(m, |spec| absent(spec, "minReplicas", 1))
     }),
     ("io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler", |m| with_spec(m, autoscaler)),
+    ("io.k8s.api.autoscaling.v2.HPAScalingRules", |m| quantity(m, "tolerance")),
+    ("io.k8s.api.autoscaling.v2.MetricTarget", metric),
+    ("io.k8s.api.autoscaling.v2.MetricValueStatus", metric),
+    ("io.k8s.api.node.v1.Overhead", |m| quantities(m, "podFixed")),
 ];
 
 fn with_spec(map: &mut Map<String, Value>, fill: impl FnOnce(&mut Map<String, Value>)) {
     if let Some(spec) = object(map, "spec") {
         fill(spec);
     }
+}
+
+/// A template without a spec is one with an empty spec, which gets the defaults of every Pod.
+fn with_template(spec: &mut Map<String, Value>) {
+    if let Some(template) = object(spec, "template") {
+        absent(template, "spec", Map::new());
+    }
+}
+
+fn metric(metric: &mut Map<String, Value>) {
+    quantity(metric, "value");
+    quantity(metric, "averageValue");
 }
 
 /// Numbers that clients expect to be there.
@@ -59,6 +80,7 @@ fn stateful_set(spec: &mut Map<String, Value>) {
             && let Some(rolling) = object(strategy, "rollingUpdate")
         {
             absent(rolling, "partition", 0);
+            absent(rolling, "maxUnavailable", 1);
         }
     }
     if let Some(policy) = object(spec, "persistentVolumeClaimRetentionPolicy") {

@@ -12,6 +12,7 @@ pub(super) const ROWS: &[Row] = &[
     ("io.k8s.api.core.v1.NamespaceStatus", |m| unset(m, "phase", "Active")),
     ("io.k8s.api.core.v1.Secret", secret),
     ("io.k8s.api.core.v1.Endpoints", endpoints),
+    ("io.k8s.api.core.v1.LoadBalancerIngress", load_balancer_ingress),
     ("io.k8s.api.core.v1.NodeStatus", node_status),
     ("io.k8s.api.core.v1.PersistentVolume", persistent_volume),
     ("io.k8s.api.core.v1.PersistentVolumeSpec", |m| quantities(m, "capacity")),
@@ -49,6 +50,12 @@ fn secret(secret: &mut Map<String, Value>) {
 fn endpoints(endpoints: &mut Map<String, Value>) {
     for subset in objects(endpoints, "subsets") {
         objects(subset, "ports").for_each(|port| unset(port, "protocol", "TCP"));
+    }
+}
+
+fn load_balancer_ingress(ingress: &mut Map<String, Value>) {
+    if !text(ingress, "ip").is_empty() {
+        absent(ingress, "ipMode", "VIP");
     }
 }
 

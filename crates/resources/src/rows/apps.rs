@@ -35,6 +35,7 @@ const fn autoscaler(version: &'static str) -> Resource {
 /// The rows of this file.
 pub(super) const ROWS: &[Resource] = &[
     row(APPS, "controllerrevisions", "controllerrevision", "ControllerRevision")
+        .strategy(&s::CONTROLLER_REVISION)
         .columns(c::CONTROLLER_REVISION),
     row(APPS, "daemonsets", "daemonset", "DaemonSet")
         .short(&["ds"])

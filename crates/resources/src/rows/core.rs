@@ -5,7 +5,6 @@ use crate::conversion;
 use crate::fields;
 use crate::resource::{Resource, SCALE, STATUS, Scope, Subresource};
 use crate::strategies as s;
-use crate::strategy::STATUS_ONLY;
 
 const V1: (&str, &str) = ("", "v1");
 const EVENT_TTL_SECONDS: u32 = 3600;
@@ -46,7 +45,7 @@ const TOKEN: Subresource = Subresource {
 
 /// The rows of this file.
 pub(super) const ROWS: &[Resource] = &[
-    namespaced("bindings", "binding", "Binding").virtual_kind(),
+    namespaced("bindings", "binding", "Binding").virtual_kind().strategy(&s::BINDING),
     cluster("componentstatuses", "componentstatus", "ComponentStatus")
         .short(&["cs"])
         .deprecated("v1 ComponentStatus is deprecated in v1.19+")
@@ -90,13 +89,11 @@ pub(super) const ROWS: &[Resource] = &[
     namespaced("persistentvolumeclaims", "persistentvolumeclaim", "PersistentVolumeClaim")
         .short(&["pvc"])
         .sub(&[STATUS])
-        .fields(fields::PERSISTENT_VOLUME_CLAIM)
         .strategy(&s::PERSISTENT_VOLUME_CLAIM)
         .columns(c::PERSISTENT_VOLUME_CLAIM),
     cluster("persistentvolumes", "persistentvolume", "PersistentVolume")
         .short(&["pv"])
         .sub(&[STATUS])
-        .fields(fields::PERSISTENT_VOLUME)
         .strategy(&s::PERSISTENT_VOLUME)
         .columns(c::PERSISTENT_VOLUME),
     namespaced("pods", "pod", "Pod")
@@ -120,7 +117,7 @@ pub(super) const ROWS: &[Resource] = &[
     namespaced("resourcequotas", "resourcequota", "ResourceQuota")
         .short(&["quota"])
         .sub(&[STATUS])
-        .strategy(&STATUS_ONLY)
+        .strategy(&s::RESOURCE_QUOTA)
         .columns(c::RESOURCE_QUOTA),
     namespaced("secrets", "secret", "Secret").fields(fields::SECRET).strategy(&s::SECRET).columns(c::SECRET),
     namespaced("serviceaccounts", "serviceaccount", "ServiceAccount")
@@ -142,6 +139,6 @@ pub(super) const ROWS: &[Resource] = &[
         .fields(fields::EVENT_V1)
         .ttl(EVENT_TTL_SECONDS)
         .relaxed()
-        .strategy(&s::EVENT)
+        .strategy(&s::EVENT_V1)
         .columns(c::EVENT),
 ];

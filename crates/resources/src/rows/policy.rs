@@ -3,7 +3,6 @@
 use crate::columns as c;
 use crate::resource::{Resource, STATUS, Scope};
 use crate::strategies as s;
-use crate::strategy::{GENERIC, SPEC, SPEC_AND_STATUS};
 
 const FLOW: (&str, &str) = ("flowcontrol.apiserver.k8s.io", "v1");
 
@@ -29,7 +28,8 @@ const fn candidate(version: &'static str) -> Resource {
     namespaced(("coordination.k8s.io", version), "leasecandidates", "leasecandidate", "LeaseCandidate")
         .stored_as("coordination.k8s.io/v1beta1", None)
         .relaxed()
-        .strategy(&GENERIC)
+        .strategy(&s::LEASE_CANDIDATE)
+        .columns(c::LEASE_CANDIDATE)
         .off()
 }
 
@@ -42,9 +42,11 @@ pub(super) const ROWS: &[Resource] = &[
         .columns(c::POD_DISRUPTION_BUDGET),
     cluster(("scheduling.k8s.io", "v1"), "priorityclasses", "priorityclass", "PriorityClass")
         .short(&["pc"])
-        .strategy(&s::CONTENT)
+        .strategy(&s::PRIORITY_CLASS)
         .columns(c::PRIORITY_CLASS),
-    namespaced(("scheduling.k8s.io", "v1alpha1"), "workloads", "workload", "Workload").strategy(&SPEC).off(),
+    namespaced(("scheduling.k8s.io", "v1alpha1"), "workloads", "workload", "Workload")
+        .strategy(&s::WORKLOAD)
+        .off(),
     namespaced(("coordination.k8s.io", "v1"), "leases", "lease", "Lease")
         .relaxed()
         .strategy(&s::LEASE)
@@ -53,13 +55,13 @@ pub(super) const ROWS: &[Resource] = &[
     candidate("v1alpha2"),
     cluster(FLOW, "flowschemas", "flowschema", "FlowSchema")
         .sub(&[STATUS])
-        .strategy(&SPEC_AND_STATUS)
+        .strategy(&s::FLOW_SCHEMA)
         .columns(c::FLOW_SCHEMA),
     cluster(FLOW, "prioritylevelconfigurations", "prioritylevelconfiguration", "PriorityLevelConfiguration")
         .sub(&[STATUS])
-        .strategy(&SPEC_AND_STATUS)
+        .strategy(&s::PRIORITY_LEVEL_CONFIGURATION)
         .columns(c::PRIORITY_LEVEL_CONFIGURATION),
     cluster(("node.k8s.io", "v1"), "runtimeclasses", "runtimeclass", "RuntimeClass")
-        .strategy(&GENERIC)
+        .strategy(&s::RUNTIME_CLASS)
         .columns(c::RUNTIME_CLASS),
 ];

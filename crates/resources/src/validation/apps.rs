@@ -1,18 +1,28 @@
-//! Deployments, ReplicaSets, StatefulSets, DaemonSets, ReplicationControllers.
+//! Deployments, ReplicaSets, StatefulSets, DaemonSets, ReplicationControllers, ControllerRevisions.
+
+mod status;
 
 use machinery::field::{FieldError, FieldErrors};
-use machinery::int_or_string;
-use serde_json::Value;
+use machinery::names;
+use serde_json::{Value, json};
 
-use super::{At, NOT_NEGATIVE, pod, selector};
+use super::shared::same;
+use super::{At, pod, selector};
+
+pub(crate) use status::{
+    daemon_set_status, deployment_status, replica_set_status, replication_controller_status,
+    stateful_set_status,
+};
+
+const ONLY_IN_STATEFUL_SETS: &str = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
 
 /// A Deployment.
 pub(crate) fn deployment(object: &Value) -> FieldErrors {
     let mut errors = Vec::new();
     let spec = At::root(object).get("spec");
     spec.get("replicas").not_negative(&mut errors);
-    workload(&spec, "deployment", "Deployment", &mut errors);
-    strategy(&spec.get("strategy"), &mut errors);
+    selected_template(&spec, "deployment", "ReplicaSet", &mut errors);
+    deployment_strategy(&spec.get("strategy"), &mut errors);
     for field in ["minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"] {
         spec.get(field).not_negative(&mut errors);
     }
@@ -25,9 +35,7 @@ pub(crate) fn deployment(object: &Value) -> FieldErrors {
 
 /// An update of a Deployment.
 pub(crate) fn deployment_update(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = deployment(new);
-    same_selector(new, old, &mut errors);
-    errors
+    with_same_selector(deployment(new), new, old)
 }
 
 /// A ReplicaSet.
@@ -36,37 +44,75 @@ pub(crate) fn replica_set(object: &Value) -> FieldErrors {
     let spec = At::root(object).get("spec");
     spec.get("replicas").not_negative(&mut errors);
     spec.get("minReadySeconds").not_negative(&mut errors);
-    workload(&spec, "deployment", "ReplicaSet", &mut errors);
+    // Upstream says so.
+    selected_template(&spec, "deployment", "ReplicaSet", &mut errors);
     errors
 }
 
 /// An update of a ReplicaSet.
 pub(crate) fn replica_set_update(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = replica_set(new);
-    same_selector(new, old, &mut errors);
+    with_same_selector(replica_set(new), new, old)
+}
+
+fn with_same_selector(mut errors: FieldErrors, new: &Value, old: &Value) -> FieldErrors {
+    let selector = |object| At::root(object).get("spec").get("selector");
+    selector(new).unchanged(&selector(old), &mut errors);
     errors
+}
+
+/// A selector and the template of the Pods that it finds.
+fn selected_template(spec: &At<'_>, name: &str, kind: &str, errors: &mut FieldErrors) {
+    let (selector, template) = (spec.get("selector"), spec.get("template"));
+    selector::required(&selector, name, errors);
+    pod::template_matches(&selector, &template, errors);
+    pod::template(&template, errors);
+    pod::runs_forever(&template, kind, errors);
+}
+
+fn deployment_strategy(strategy: &At<'_>, errors: &mut FieldErrors) {
+    let rolling = strategy.get("rollingUpdate");
+    match strategy.get("type").text() {
+        "Recreate" if rolling.is_set() => {
+            errors.push(rolling.forbidden("may not be specified when strategy `type` is 'Recreate'"));
+        }
+        "Recreate" => {}
+        "RollingUpdate" if !rolling.is_set() => {
+            errors.push(rolling.required("this should be defaulted and never be nil"));
+        }
+        "RollingUpdate" => {
+            let (unavailable, surge) = (rolling.get("maxUnavailable"), rolling.get("maxSurge"));
+            unavailable.int_or_percent(errors);
+            surge.int_or_percent(errors);
+            if unavailable.is_zero_share() && surge.is_zero_share() {
+                errors.push(unavailable.invalid("may not be 0 when `maxSurge` is 0"));
+            }
+            unavailable.at_most_all(errors);
+        }
+        // Upstream names the strategy, not its type.
+        _ => errors.push(FieldError::not_supported(
+            &strategy.path,
+            strategy.value,
+            &["Recreate", "RollingUpdate"],
+        )),
+    }
 }
 
 /// A ReplicationController.
 pub(crate) fn replication_controller(object: &Value) -> FieldErrors {
     let mut errors = Vec::new();
     let spec = At::root(object).get("spec");
-    spec.get("replicas").not_negative(&mut errors);
     spec.get("minReadySeconds").not_negative(&mut errors);
-    if spec.get("selector").is_empty() {
-        errors.push(spec.get("selector").required(""));
+    let (selector, template) = (spec.get("selector"), spec.get("template"));
+    if selector.is_empty() {
+        errors.push(selector.required(""));
     }
-    let template = spec.get("template");
+    spec.get("replicas").not_negative(&mut errors);
     if !template.is_set() {
         errors.push(template.required(""));
         return errors;
     }
+    pod::template_matches_map(&selector, &template, &mut errors);
     pod::template(&template, &mut errors);
-    let labels = template.get("metadata").get("labels");
-    let is_matched = spec.get("selector").entries().all(|(key, value)| labels.get(key).value == value.value);
-    if !is_matched {
-        errors.push(labels.invalid("`selector` does not match template `labels`"));
-    }
     pod::runs_forever(&template, "ReplicationController", &mut errors);
     errors
 }
@@ -80,33 +126,119 @@ pub(crate) fn replication_controller_update(new: &Value, _: &Value) -> FieldErro
 pub(crate) fn daemon_set(object: &Value) -> FieldErrors {
     let mut errors = Vec::new();
     let spec = At::root(object).get("spec");
-    workload(&spec, "daemonset", "DaemonSet", &mut errors);
-    let strategy = spec.get("updateStrategy");
-    strategy.get("type").if_one_of(&["OnDelete", "RollingUpdate"], &mut errors);
-    for field in ["minReadySeconds", "revisionHistoryLimit"] {
-        spec.get(field).not_negative(&mut errors);
+    let (selector, template) = (spec.get("selector"), spec.get("template"));
+    selector::check(&selector, &mut errors);
+    pod::template_matches(&selector, &template, &mut errors);
+    if selector.is_set() && selector::is_empty(&selector) {
+        errors.push(selector.invalid("empty selector is invalid for daemonset"));
     }
+    pod::template(&template, &mut errors);
+    pod::runs_forever(&template, "DaemonSet", &mut errors);
+    spec.get("minReadySeconds").not_negative(&mut errors);
+    daemon_set_strategy(&spec.get("updateStrategy"), &mut errors);
+    spec.get("revisionHistoryLimit").not_negative(&mut errors);
     errors
+}
+
+fn daemon_set_strategy(strategy: &At<'_>, errors: &mut FieldErrors) {
+    let rolling = strategy.get("rollingUpdate");
+    match strategy.get("type").text() {
+        "OnDelete" => {}
+        "RollingUpdate" if !rolling.is_set() => errors.push(rolling.required("")),
+        "RollingUpdate" => {
+            let (unavailable, surge) = (rolling.get("maxUnavailable"), rolling.get("maxSurge"));
+            unavailable.int_or_percent(errors);
+            surge.int_or_percent(errors);
+            unavailable.at_most_all(errors);
+            surge.at_most_all(errors);
+            match (unavailable.is_zero_share(), surge.is_zero_share()) {
+                (false, false) => {
+                    errors.push(surge.invalid("may not be set when maxUnavailable is non-zero"));
+                }
+                (true, true) => errors.push(unavailable.required("cannot be 0 when maxSurge is 0")),
+                _ => {}
+            }
+        }
+        _ => errors.push(FieldError::not_supported(
+            &strategy.path,
+            strategy.value,
+            &["RollingUpdate", "OnDelete"],
+        )),
+    }
 }
 
 /// An update of a DaemonSet.
 pub(crate) fn daemon_set_update(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = daemon_set(new);
-    same_selector(new, old, &mut errors);
-    errors
+    with_same_selector(daemon_set(new), new, old)
 }
 
-/// A StatefulSet.
+/// A StatefulSet. Its name is checked as what it is part of: the hostname of a Pod.
 pub(crate) fn stateful_set(object: &Value) -> FieldErrors {
     let mut errors = Vec::new();
     let spec = At::root(object).get("spec");
-    spec.get("podManagementPolicy").if_one_of(&["OrderedReady", "Parallel"], &mut errors);
-    spec.get("updateStrategy").get("type").if_one_of(&["OnDelete", "RollingUpdate"], &mut errors);
-    for field in ["replicas", "minReadySeconds", "revisionHistoryLimit"] {
+    let policy = spec.get("podManagementPolicy");
+    match policy.text() {
+        "" => errors.push(policy.required("")),
+        "OrderedReady" | "Parallel" => {}
+        _ => errors.push(policy.invalid("must be 'OrderedReady' or 'Parallel'")),
+    }
+    stateful_set_strategy(&spec.get("updateStrategy"), &mut errors);
+    let retention = spec.get("persistentVolumeClaimRetentionPolicy");
+    for field in ["whenDeleted", "whenScaled"] {
+        retention.get(field).if_one_of(&["Retain", "Delete"], &mut errors);
+    }
+    for field in ["replicas", "minReadySeconds"] {
         spec.get(field).not_negative(&mut errors);
     }
-    workload(&spec, "statefulset", "StatefulSet", &mut errors);
+    // Upstream writes the path like this.
+    At { path: spec.path.child("ordinals.start"), ..spec.get("ordinals").get("start") }
+        .not_negative(&mut errors);
+    spec.get("revisionHistoryLimit").not_negative(&mut errors);
+    spec.get("serviceName").optional(names::dns1123_label, &mut errors);
+    let (selector, template) = (spec.get("selector"), spec.get("template"));
+    selector::required(&selector, "statefulset", &mut errors);
+    pod::template_matches(&selector, &template, &mut errors);
+    stateful_template(&spec, &template, &mut errors);
+    pod::runs_forever(&template, "StatefulSet", &mut errors);
     errors
+}
+
+/// The template's Pods have the volumes of the claim templates too.
+fn stateful_template(spec: &At<'_>, template: &At<'_>, errors: &mut FieldErrors) {
+    let mut whole = template.value.clone();
+    let claims = spec.get("volumeClaimTemplates");
+    if let Some(pod) = whole.get_mut("spec").and_then(Value::as_object_mut) {
+        let volumes = pod.entry("volumes").or_insert_with(|| json!([]));
+        let names: Vec<_> = claims.items().map(|claim| claim.get("metadata").get("name").text()).collect();
+        if let Some(list) = volumes.as_array_mut() {
+            list.retain(|volume| !names.iter().any(|name| volume["name"] == **name));
+            list.extend(
+                names.iter().map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}})),
+            );
+        }
+    }
+    pod::template(&At { value: &whole, path: template.path.clone() }, errors);
+}
+
+fn stateful_set_strategy(strategy: &At<'_>, errors: &mut FieldErrors) {
+    let rolling = strategy.get("rollingUpdate");
+    match strategy.get("type").text() {
+        "" => errors.push(strategy.required("")),
+        "OnDelete" if rolling.is_set() => {
+            errors.push(rolling.invalid("only allowed for updateStrategy 'RollingUpdate'"));
+        }
+        "OnDelete" => {}
+        "RollingUpdate" => {
+            rolling.get("partition").not_negative(errors);
+            let Some(unavailable) = rolling.some("maxUnavailable") else { return };
+            unavailable.int_or_percent(errors);
+            if unavailable.is_zero_share() {
+                errors.push(unavailable.invalid("cannot be 0"));
+            }
+            unavailable.at_most_all(errors);
+        }
+        _ => errors.push(strategy.invalid("must be 'RollingUpdate' or 'OnDelete'")),
+    }
 }
 
 /// An update of a StatefulSet: only a few fields may change.
@@ -124,70 +256,28 @@ pub(crate) fn stateful_set_update(new: &Value, old: &Value) -> FieldErrors {
     let fixed = |object: &Value| {
         let mut spec = object.get("spec").and_then(Value::as_object).cloned().unwrap_or_default();
         spec.retain(|field, _| !FREE.contains(&field.as_str()));
-        spec
+        Value::Object(spec)
     };
-    if fixed(new) != fixed(old) {
-        errors.push(At::root(new).get("spec").forbidden("updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"));
+    if !same(&fixed(new), &fixed(old)) {
+        errors.push(At::root(new).get("spec").forbidden(ONLY_IN_STATEFUL_SETS));
     }
     errors
 }
 
-fn workload(spec: &At<'_>, name: &str, kind: &str, errors: &mut FieldErrors) {
-    let (selector, template) = (spec.get("selector"), spec.get("template"));
-    selector::required(&selector, name, errors);
-    if !template.is_set() {
-        errors.push(template.required(""));
-        return;
+/// A ControllerRevision.
+pub(crate) fn controller_revision(object: &Value) -> FieldErrors {
+    let mut errors = Vec::new();
+    let revision = At::root(object);
+    if !revision.get("data").is_set() {
+        errors.push(revision.get("data").required("data is mandatory"));
     }
-    pod::template_matches(&selector, &template, errors);
-    pod::template(&template, errors);
-    pod::runs_forever(&template, kind, errors);
+    revision.get("revision").not_negative(&mut errors);
+    errors
 }
 
-fn same_selector(new: &Value, old: &Value, errors: &mut FieldErrors) {
-    let selector = |object| At::root(object).get("spec").get("selector");
-    selector(new).immutable(&selector(old), errors);
-}
-
-fn strategy(strategy: &At<'_>, errors: &mut FieldErrors) {
-    let rolling = strategy.get("rollingUpdate");
-    match strategy.get("type").text() {
-        "Recreate" if rolling.is_set() => {
-            errors.push(rolling.forbidden("may not be specified when strategy `type` is 'Recreate'"));
-        }
-        "Recreate" => {}
-        "RollingUpdate" if !rolling.is_set() => {
-            errors.push(rolling.required("this should be defaulted and never be nil"));
-        }
-        "RollingUpdate" => rolling_update(&rolling, errors),
-        _ => strategy.get("type").if_one_of(&["Recreate", "RollingUpdate"], errors),
-    }
-}
-
-fn rolling_update(rolling: &At<'_>, errors: &mut FieldErrors) {
-    let (unavailable, surge) = (rolling.get("maxUnavailable"), rolling.get("maxSurge"));
-    int_or_percent(&unavailable, errors);
-    int_or_percent(&surge, errors);
-    let is_zero =
-        |at: &At<'_>| at.number() == Some(0) || int_or_string::percent(at.text()) == Some(0) || !at.is_set();
-    if is_zero(&unavailable) && is_zero(&surge) {
-        errors.push(unavailable.invalid("may not be 0 when `maxSurge` is 0"));
-    }
-    if int_or_string::percent(unavailable.text()).is_some_and(|percent| percent > 100) {
-        errors.push(unavailable.invalid("must not be greater than 100%"));
-    }
-}
-
-/// A number that is not negative, or a percentage.
-pub(super) fn int_or_percent(at: &At<'_>, errors: &mut FieldErrors) {
-    match at.value {
-        Value::String(text) => {
-            let digits = text.strip_suffix('%').unwrap_or_default();
-            if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-                errors.push(FieldError::invalid(&at.path, text, "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%', or '93%', regex used for validation is '[0-9]+%')"));
-            }
-        }
-        _ if at.number().is_some_and(|n| n < 0) => errors.push(at.invalid(NOT_NEGATIVE)),
-        _ => {}
-    }
+/// An update of a ControllerRevision: what it holds stays.
+pub(crate) fn controller_revision_update(new: &Value, old: &Value) -> FieldErrors {
+    let mut errors = controller_revision(new);
+    At::root(new).get("data").unchanged(&At::root(old).get("data"), &mut errors);
+    errors
 }

@@ -1,80 +1,265 @@
-//! Jobs and CronJobs, the common rules.
+//! Jobs and CronJobs.
 
-use machinery::field::FieldErrors;
-use serde_json::Value;
+mod cron;
+mod job_status;
+mod policies;
 
-use super::{At, pod};
+use std::collections::BTreeMap;
+
+use machinery::field::{FieldError, FieldErrors};
+use machinery::labels::Selector;
+use machinery::names;
+use serde_json::{Map, Value, json};
+
+use super::shared::same;
+use super::{At, pod, selector};
+
+pub(crate) use cron::{cron_job, cron_job_update};
+pub(crate) use job_status::update as job_status_update;
+
+const INDEXED_PARALLELISM_MAX: i64 = 100_000;
+const FAILED_INDEXES_MAX: i64 = 100_000;
+const MANY_COMPLETIONS: i64 = 100_000;
+const MANY_COMPLETIONS_PARALLELISM_MAX: i64 = 10_000;
+const MANAGED_BY_BYTES_MAX: usize = 63;
+const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
+const JOB_NAME: &str = "batch.kubernetes.io/job-name";
 
 /// A Job.
 pub(crate) fn job(object: &Value) -> FieldErrors {
     let mut errors = Vec::new();
-    spec(&At::root(object).get("spec"), &mut errors);
+    let job = At::root(object);
+    let spec = job.get("spec");
+    generated_selector(&job, &mut errors);
+    whole_spec(&spec, &mut errors);
+    let completions = spec.get("completions").number().unwrap_or_default();
+    if is_indexed(&spec) && completions > 0 {
+        let name = job.get("metadata").get("name");
+        let longest = format!("{}-{}", name.text(), completions - 1);
+        if !names::dns1123_label(&longest).is_empty() {
+            errors.push(
+                name.invalid(&format!("will not able to create pod with invalid DNS label: {longest}")),
+            );
+        }
+    }
     errors
+}
+
+fn is_indexed(spec: &At<'_>) -> bool {
+    spec.get("completionMode").text() == "Indexed"
+}
+
+/// A selector that was not the caller's choice is the generated one, and its labels are on the template.
+fn generated_selector(job: &At<'_>, errors: &mut FieldErrors) {
+    let spec = job.get("spec");
+    if spec.get("manualSelector").flag() || !spec.get("selector").is_set() {
+        return;
+    }
+    let (uid, name) = (job.get("metadata").get("uid"), job.get("metadata").get("name"));
+    if uid.text().is_empty() {
+        errors.push(uid.required(""));
+    }
+    let expected = [
+        ("controller-uid", uid.text()),
+        ("job-name", name.text()),
+        (CONTROLLER_UID, uid.text()),
+        (JOB_NAME, name.text()),
+    ];
+    let labels = spec.get("template").get("metadata").get("labels");
+    for (key, value) in expected {
+        let path = labels.path.key(key);
+        let detail = format!("must be '{value}'");
+        match labels.value.get(key).and_then(Value::as_str) {
+            None => errors.push(FieldError::required(&path, &detail)),
+            Some(found) if found != value => {
+                errors.push(FieldError::invalid(&path, labels.value, &detail));
+            }
+            Some(_) => {}
+        }
+    }
+    let expected: BTreeMap<_, _> = expected.into();
+    if let Ok(selector) = Selector::from_label_selector(Some(spec.get("selector").value))
+        && !selector.matches_with(|key| expected.get(key).copied())
+    {
+        errors.push(spec.get("selector").invalid("`selector` not auto-generated"));
+    }
+}
+
+fn whole_spec(spec: &At<'_>, errors: &mut FieldErrors) {
+    check(spec, errors);
+    let (selector, template) = (spec.get("selector"), spec.get("template"));
+    if selector.is_set() {
+        selector::check(&selector, errors);
+    } else {
+        errors.push(selector.required(""));
+    }
+    pod::template_matches(&selector, &template, errors);
+}
+
+/// What holds for a Job's spec, its selector apart.
+fn check(spec: &At<'_>, errors: &mut FieldErrors) {
+    for field in [
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+        "backoffLimitPerIndex",
+        "maxFailedIndexes",
+    ] {
+        spec.get(field).not_negative(errors);
+    }
+    let per_index = spec.get("backoffLimitPerIndex");
+    if spec.get("maxFailedIndexes").is_set() && !per_index.is_set() {
+        errors.push(per_index.required("when maxFailedIndexes is specified"));
+    }
+    managed_by(&spec.get("managedBy"), errors);
+    spec.get("completionMode").if_one_of(&["NonIndexed", "Indexed"], errors);
+    if is_indexed(spec) {
+        indexed(spec, errors);
+    }
+    if matches!(spec.get("completionMode").text(), "" | "NonIndexed") {
+        for field in ["backoffLimitPerIndex", "maxFailedIndexes"] {
+            if let Some(at) = spec.some(field) {
+                errors.push(at.invalid("requires indexed completion mode"));
+            }
+        }
+    }
+    policies::check(spec, errors);
+    pod::template(&spec.get("template"), errors);
+    restart_policy(spec, errors);
+}
+
+fn indexed(spec: &At<'_>, errors: &mut FieldErrors) {
+    let (completions, parallelism, failed) =
+        (spec.get("completions"), spec.get("parallelism"), spec.get("maxFailedIndexes"));
+    if !completions.is_set() {
+        errors.push(completions.required("when completion mode is Indexed"));
+    }
+    let at_most = |at: &At<'_>, max: i64, when: &str, errors: &mut FieldErrors| {
+        if at.is_over(max) {
+            errors.push(at.invalid(&format!("must be less than or equal to {max}{when}")));
+        }
+    };
+    at_most(&parallelism, INDEXED_PARALLELISM_MAX, " when completion mode is Indexed", errors);
+    if let (Some(failed_max), Some(count)) = (failed.number(), completions.number())
+        && failed_max > count
+    {
+        errors.push(failed.invalid("must be less than or equal to completions"));
+    }
+    at_most(&failed, FAILED_INDEXES_MAX, "", errors);
+    if !completions.is_over(MANY_COMPLETIONS) || !spec.get("backoffLimitPerIndex").is_set() {
+        return;
+    }
+    if !failed.is_set() {
+        let detail = format!("must be specified when completions is above {MANY_COMPLETIONS}");
+        errors.push(failed.required(&detail));
+    }
+    let when =
+        format!(" when completions are above {MANY_COMPLETIONS} and used with backoff limit per index");
+    at_most(&parallelism, MANY_COMPLETIONS_PARALLELISM_MAX, &when, errors);
+    at_most(&failed, MANY_COMPLETIONS_PARALLELISM_MAX, &when, errors);
+}
+
+/// The name of another controller: a domain and a path.
+fn managed_by(at: &At<'_>, errors: &mut FieldErrors) {
+    if !at.is_set() {
+        return;
+    }
+    let text = at.text();
+    let of = |detail: &str| FieldError::invalid(&at.path, text, detail);
+    if text.is_empty() {
+        errors.push(at.required(""));
+    } else {
+        match text.split_once('/') {
+            Some((domain, path)) if !domain.is_empty() && !path.is_empty() => {
+                errors.extend(names::dns1123_subdomain(domain).iter().map(|rule| of(rule)));
+                let is_path =
+                    path.bytes().all(|b| b.is_ascii_alphanumeric() || b"/%-._~!$&'()*+,;=:".contains(&b));
+                if !is_path {
+                    errors.push(of("Invalid path (e.g. 'domain.io/my-path', regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')"));
+                }
+            }
+            _ => errors.push(of("must be a domain-prefixed path (such as \"acme.io/foo\")")),
+        }
+    }
+    if text.len() > MANAGED_BY_BYTES_MAX {
+        errors.push(FieldError::too_long(&at.path, MANAGED_BY_BYTES_MAX));
+    }
+}
+
+fn restart_policy(spec: &At<'_>, errors: &mut FieldErrors) {
+    let policy = spec.get("template").get("spec").get("restartPolicy");
+    match policy.text() {
+        "" | "Always" => errors.push(policy.required("valid values: \"OnFailure\", \"Never\"")),
+        "OnFailure" if spec.get("podFailurePolicy").is_set() => {
+            errors.push(policy.invalid("only \"Never\" is supported when podFailurePolicy is specified"));
+        }
+        "OnFailure" | "Never" => {}
+        _ => policy.if_one_of(&["OnFailure", "Never"], errors),
+    }
 }
 
 /// An update of a Job.
 pub(crate) fn job_update(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = job(new);
-    let (new, old) = (At::root(new).get("spec"), At::root(old).get("spec"));
-    let is_elastic = new.get("completionMode").text() == "Indexed"
-        && new.get("completions").value == new.get("parallelism").value;
-    if !is_elastic {
-        new.get("completions").immutable(&old.get("completions"), &mut errors);
-    }
-    for field in ["selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy"] {
-        new.get(field).immutable(&old.get(field), &mut errors);
-    }
-    // A suspended Job that has not started may still be directed elsewhere; its template then changes.
-    if !old.get("suspend").flag() {
-        new.get("template").immutable(&old.get("template"), &mut errors);
+    let mut errors = Vec::new();
+    let (new_job, old_job) = (At::root(new), At::root(old));
+    let (new, old) = (new_job.get("spec"), old_job.get("spec"));
+    whole_spec(&new, &mut errors);
+    completions(&new, &old, &mut errors);
+    new.get("selector").unchanged(&old.get("selector"), &mut errors);
+    template(&new, &old, &old_job.get("status"), &mut errors);
+    for field in ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"]
+    {
+        new.get(field).unchanged(&old.get(field), &mut errors);
     }
     errors
 }
 
-/// A CronJob.
-pub(crate) fn cron_job(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
-    let cron = At::root(object).get("spec");
-    let schedule = cron.get("schedule");
-    if schedule.text().is_empty() {
-        errors.push(schedule.required(""));
-    } else if !schedule.text().starts_with('@') && schedule.text().split_whitespace().count() != 5 {
-        let found = schedule.text().split_whitespace().count();
+/// An indexed Job may be scaled.
+fn completions(new: &At<'_>, old: &At<'_>, errors: &mut FieldErrors) {
+    let (at, was) = (new.get("completions"), old.get("completions"));
+    if !is_indexed(new) {
+        at.unchanged(&was, errors);
+    } else if at.is_set() && at.value != was.value && at.value != new.get("parallelism").value {
         errors.push(
-            schedule.invalid(&format!("expected exactly 5 fields, found {found}: [{}]", schedule.text())),
+            at.invalid(&format!("can only be modified in tandem with {}", new.get("parallelism").path)),
         );
     }
-    cron.get("concurrencyPolicy").one_of(&["Allow", "Forbid", "Replace"], &mut errors);
-    for field in ["startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"] {
-        cron.get(field).not_negative(&mut errors);
-    }
-    spec(&cron.get("jobTemplate").get("spec"), &mut errors);
-    errors
 }
 
-/// An update of a CronJob.
-pub(crate) fn cron_job_update(new: &Value, _: &Value) -> FieldErrors {
-    cron_job(new)
+/// The Pods of a Job that is suspended and has not started may still be sent elsewhere.
+fn template(new: &At<'_>, old: &At<'_>, status: &At<'_>, errors: &mut FieldErrors) {
+    let (template, was) = (new.get("template"), old.get("template"));
+    let is_open = old.get("suspend").flag()
+        && (!status.get("startTime").is_set() || status.get("active").number().unwrap_or_default() == 0);
+    let is_same = if is_open {
+        same(&undirected(template.value), &undirected(was.value))
+    } else {
+        same(template.value, was.value)
+    };
+    if !is_same {
+        errors.push(template.invalid("field is immutable"));
+    }
 }
 
-fn spec(spec: &At<'_>, errors: &mut FieldErrors) {
-    for field in
-        ["parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"]
-    {
-        spec.get(field).not_negative(errors);
+/// A template without what says where its Pods go.
+fn undirected(template: &Value) -> Value {
+    let mut copy = template.clone();
+    if let Some(metadata) = copy.get_mut("metadata").and_then(Value::as_object_mut) {
+        drop_all(metadata, &["annotations", "labels"]);
     }
-    spec.get("completionMode").if_one_of(&["Indexed", "NonIndexed"], errors);
-    if spec.get("completionMode").text() == "Indexed" && !spec.get("completions").is_set() {
-        errors.push(spec.get("completions").required("when completion mode is Indexed"));
+    if let Some(spec) = copy.get_mut("spec").and_then(Value::as_object_mut) {
+        drop_all(spec, &["nodeSelector", "tolerations", "schedulingGates"]);
+        if let Some(affinity) = spec.get_mut("affinity").and_then(Value::as_object_mut) {
+            affinity.remove("nodeAffinity");
+        }
     }
-    let template = spec.get("template");
-    pod::template(&template, errors);
-    let policy = template.get("spec").get("restartPolicy");
-    if policy.text() == "Always" {
-        errors.push(machinery::field::FieldError::required(
-            &policy.path,
-            "valid values: \"OnFailure\", \"Never\"",
-        ));
-    }
-    pod::template_matches(&spec.get("selector"), &template, errors);
+    copy
+}
+
+fn drop_all(map: &mut Map<String, Value>, fields: &[&str]) {
+    fields.iter().for_each(|field| {
+        map.insert((*field).to_owned(), json!(null));
+    });
 }

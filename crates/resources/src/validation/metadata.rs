@@ -19,6 +19,7 @@ impl NameRule {
             Self::Label => names::dns1123_label(name),
             Self::Label1035 => names::dns1035_label(name),
             Self::PathSegment => names::path_segment(name),
+            Self::ConfigKey => names::config_map_key(name),
             Self::Any => Vec::new(),
         }
     }

@@ -6,53 +6,135 @@ use machinery::field::{FieldError, FieldErrors, Path};
 use machinery::names;
 use serde_json::Value;
 
-use super::At;
+use super::address::parse_cidr;
+use super::{At, quantities, scheduling};
+
+const ONE_REFERENCE: &str = "exactly one reference subfield must be non-nil";
 
 /// A Node.
 pub(crate) fn check(object: &Value) -> FieldErrors {
     let mut errors = Vec::new();
-    let spec = At::root(object).get("spec");
+    let node = At::root(object);
+    taints(&node, &mut errors);
+    amounts(&node, &mut errors);
+    pod_cidrs(&node.get("spec").get("podCIDRs"), &mut errors);
+    errors
+}
+
+/// Upstream names the taints as if they were metadata.
+fn taints(node: &At<'_>, errors: &mut FieldErrors) {
+    let taints = At { path: Path::new("metadata").child("taints"), ..node.get("spec").get("taints") };
     let mut seen = BTreeSet::new();
-    for taint in spec.get("taints").items() {
-        let (key, effect) = (taint.get("key"), taint.get("effect"));
-        key.named(names::qualified_name, &mut errors);
-        let value = taint.get("value");
-        errors.extend(value.all(names::label_value(value.text())));
-        effect.one_of(&["NoExecute", "NoSchedule", "PreferNoSchedule"], &mut errors);
+    for taint in taints.items() {
+        let (key, value, effect) = (taint.get("key"), taint.get("value"), taint.get("effect"));
+        let rules = names::qualified_name(key.text());
+        errors.extend(rules.iter().map(|rule| FieldError::invalid(&key.path, key.text(), rule)));
+        let rules = names::label_value(value.text());
+        if !rules.is_empty() {
+            errors.push(value.invalid(&rules.join(";")));
+        }
+        scheduling::taint_effect(&effect, errors);
         if !seen.insert((key.text(), effect.text())) {
-            errors.push(taint.duplicate());
+            let mut error = taint.duplicate();
+            error.message.push_str(": taints must be unique by key and effect pair");
+            errors.push(error);
         }
     }
-    for cidr in spec.get("podCIDRs").items() {
-        let (address, bits) = cidr.text().split_once('/').unwrap_or_default();
-        let max = if address.contains(':') { 128 } else { 32 };
-        let is_good =
-            address.parse::<std::net::IpAddr>().is_ok() && bits.parse::<u8>().is_ok_and(|b| b <= max);
-        if !is_good {
-            errors.push(cidr.invalid("must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"));
+}
+
+fn amounts(node: &At<'_>, errors: &mut FieldErrors) {
+    for list in ["capacity", "allocatable"] {
+        quantities::node_amounts(&node.get("status").get(list), errors);
+    }
+}
+
+fn pod_cidrs(cidrs: &At<'_>, errors: &mut FieldErrors) {
+    cidrs.items().for_each(|cidr| cidr.cidr(errors));
+    if cidrs.len() < 2 {
+        return;
+    }
+    let families: Vec<_> = cidrs.texts().filter_map(parse_cidr).map(|(ip, _)| ip.is_ipv4()).collect();
+    let is_dual = families.contains(&true) && families.contains(&false);
+    if !is_dual || cidrs.len() > 2 {
+        errors.push(cidrs.invalid("may specify no more than one CIDR for each IP family"));
+    }
+    let mut seen = BTreeSet::new();
+    for cidr in cidrs.items() {
+        if !seen.insert(cidr.text()) {
+            errors.push(cidr.duplicate());
         }
+    }
+}
+
+/// An update of a Node, or of its status: an assigned Pod CIDR or provider id stays.
+pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
+    let mut errors = Vec::new();
+    let (node, old) = (At::root(new), At::root(old).get("spec"));
+    let spec = node.get("spec");
+    amounts(&node, &mut errors);
+    addresses(&node.get("status").get("addresses"), &mut errors);
+    let (cidrs, had) = (spec.get("podCIDRs"), old.get("podCIDRs"));
+    if !had.is_empty() && cidrs.value != had.value {
+        errors.push(cidrs.forbidden("node updates may not change podCIDR except from \"\" to valid"));
+    }
+    let (id, had) = (spec.get("providerID"), old.get("providerID"));
+    if !had.text().is_empty() && id.text() != had.text() {
+        errors.push(id.forbidden("node updates may not change providerID except from \"\" to valid"));
+    }
+    config_spec(&spec.get("configSource"), &mut errors);
+    for field in ["assigned", "active", "lastKnownGood"] {
+        config_status(&node.get("status").get("config").get(field), &mut errors);
+    }
+    taints(&node, &mut errors);
+    if spec.get("externalID").text() != old.get("externalID").text() {
+        errors.push(spec.get("externalID").forbidden("may not be updated"));
     }
     errors
 }
 
-/// An update of a Node: an assigned Pod CIDR or provider id stays.
-pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = check(new);
-    let (new, old) = (At::root(new).get("spec"), At::root(old).get("spec"));
-    let assigned = |at: &At<'_>| at.is_set() && !at.is_empty();
-    if assigned(&old.get("podCIDRs")) && new.get("podCIDRs").value != old.get("podCIDRs").value {
-        errors.push(
-            new.get("podCIDRs").forbidden("node updates may not change podCIDR except from \"\" to valid"),
-        );
+fn addresses(addresses: &At<'_>, errors: &mut FieldErrors) {
+    let mut seen = BTreeSet::new();
+    for address in addresses.items() {
+        if !seen.insert((address.get("type").text(), address.get("address").text())) {
+            errors.push(address.duplicate());
+        }
     }
-    let id = new.get("providerID");
-    if assigned(&old.get("providerID")) && id.value != old.get("providerID").value {
-        errors.push(id.forbidden("node updates may not change providerID except from \"\" to valid"));
+}
+
+/// Where a kubelet's configuration once came from; nothing reads it any more.
+fn config_spec(source: &At<'_>, errors: &mut FieldErrors) {
+    let map = source.get("configMap");
+    for field in ["uid", "resourceVersion"] {
+        if !map.get(field).text().is_empty() {
+            errors.push(map.get(field).forbidden(&format!("{field} must not be set in spec")));
+        }
     }
-    let fixed = |spec: &At<'_>| ["externalID", "configSource"].map(|field| spec.get(field).value.clone());
-    if fixed(&new) != fixed(&old) {
-        let text = "node updates may only change labels, taints, or capacity (or configSource, if the DynamicKubeletConfig feature gate is enabled)";
-        errors.push(FieldError::forbidden(&Path::default().key(""), text));
+    config_source(source, errors);
+}
+
+fn config_status(source: &At<'_>, errors: &mut FieldErrors) {
+    let map = source.get("configMap");
+    if map.is_set() {
+        for field in ["uid", "resourceVersion"] {
+            if map.get(field).text().is_empty() {
+                errors.push(map.get(field).required(&format!("{field} must be set in status")));
+            }
+        }
     }
-    errors
+    config_source(source, errors);
+}
+
+fn config_source(source: &At<'_>, errors: &mut FieldErrors) {
+    let map = source.get("configMap");
+    if map.is_set() {
+        for (field, rule) in [
+            ("name", names::dns1123_subdomain as fn(&str) -> Vec<String>),
+            ("namespace", names::dns1123_label),
+            ("kubeletConfigKey", names::config_map_key),
+        ] {
+            map.get(field).named(rule, errors);
+        }
+    } else if source.is_set() {
+        errors.push(source.invalid(ONE_REFERENCE));
+    }
 }

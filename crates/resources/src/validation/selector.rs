@@ -39,7 +39,12 @@ pub(super) fn required(selector: &At<'_>, kind: &str, errors: &mut FieldErrors) 
         return;
     }
     check(selector, errors);
-    if selector.get("matchLabels").is_empty() && selector.get("matchExpressions").is_empty() {
+    if is_empty(selector) {
         errors.push(selector.invalid(&format!("empty selector is invalid for {kind}")));
     }
+}
+
+/// Whether it has no rule.
+pub(super) fn is_empty(selector: &At<'_>) -> bool {
+    selector.get("matchLabels").is_empty() && selector.get("matchExpressions").is_empty()
 }

@@ -2,17 +2,124 @@ use expect_test::{Expect, expect};
 
 use super::*;
 
-/// Checks `object` (YAML, already defaulted) as a new object of the kind.
+mod batch;
+mod core;
+mod pod;
+mod pod_update;
+mod policy;
+mod service;
+mod workloads;
+
+/// Checks `object` (YAML) as a new object of the kind.
 fn check((group, plural): (&str, &str), object: &str, expect: Expect) {
     let row = crate::find(group, "v1", plural).unwrap();
-    let object: Value = serde_saphyr::from_str(object).unwrap();
-    expect.assert_eq(&shown(row.validate_create(&object)));
+    expect.assert_eq(&shown(row.validate_create(&defaulted(row, object))));
+}
+
+fn defaulted(row: &Resource, yaml: &str) -> Value {
+    let mut object: Value = serde_saphyr::from_str(yaml).unwrap();
+    fill_in(row, &mut object);
+    object
 }
 
 fn check_update((group, plural): (&str, &str), old: &str, new: &str, expect: Expect) {
     let row = crate::find(group, "v1", plural).unwrap();
-    let parse = |text: &str| serde_saphyr::from_str::<Value>(text).unwrap();
-    expect.assert_eq(&shown(row.validate_update(&parse(new), &parse(old))));
+    let (new, old) = (defaulted(row, new), defaulted(row, old));
+    expect.assert_eq(&shown(row.validate_update(&new, &old)));
+}
+
+/// A sentence that says what is changed, where (as a JSON pointer; its parents are made), and to what (YAML).
+type Change<'a> = (&'a str, &'a str, &'a str);
+
+fn changed(mut object: Value, pointer: &str, yaml: &str) -> Value {
+    let value: Value = serde_saphyr::from_str(yaml).unwrap();
+    let mut slot = &mut object;
+    for step in pointer.split('/').skip(1) {
+        let step = step.replace("~1", "/");
+        slot = match slot {
+            Value::Array(list) => {
+                let index: usize = step.parse().unwrap();
+                if list.len() == index {
+                    list.push(Value::Null);
+                }
+                &mut list[index]
+            }
+            other => {
+                if !other.is_object() {
+                    *other = Value::Object(serde_json::Map::new());
+                }
+                other.as_object_mut().unwrap().entry(step).or_insert(Value::Null)
+            }
+        };
+    }
+    *slot = value;
+    object
+}
+
+/// Checks each change of an object that is good without it, as a new object.
+fn check_each((api, plural): (&str, &str), good: &str, changes: &[Change<'_>], expect: Expect) {
+    let row = row(api, plural);
+    let base: Value = serde_saphyr::from_str(good).unwrap();
+    let run = |mut object: Value| {
+        fill_in(row, &mut object);
+        row.strategy.begin_create(&mut object);
+        row.validate_create(&object)
+    };
+    assert_eq!(run(base.clone()), [], "without a change");
+    let lines = changes.iter().map(|(name, at, to)| (*name, run(changed(base.clone(), at, to))));
+    expect.assert_eq(&listed(lines));
+}
+
+/// Checks each change as an update.
+fn check_each_update((api, plural): (&str, &str), good: &str, changes: &[Change<'_>], expect: Expect) {
+    let row = row(api, plural);
+    let base: Value = serde_saphyr::from_str(good).unwrap();
+    let run = |mut new: Value| {
+        let mut old = base.clone();
+        fill_in(row, &mut old);
+        fill_in(row, &mut new);
+        row.strategy.begin_update(&mut new, &old);
+        row.validate_update(&new, &old)
+    };
+    assert_eq!(run(base.clone()), [], "without a change");
+    let lines = changes.iter().map(|(name, at, to)| (*name, run(changed(base.clone(), at, to))));
+    expect.assert_eq(&listed(lines));
+}
+
+/// Checks each change as a write to `/status`.
+fn check_each_status((api, plural): (&str, &str), good: &str, changes: &[Change<'_>], expect: Expect) {
+    let row = row(api, plural);
+    let base: Value = serde_saphyr::from_str(good).unwrap();
+    let run = |mut new: Value| {
+        let mut old = base.clone();
+        fill_in(row, &mut old);
+        fill_in(row, &mut new);
+        row.strategy.begin_status_update(&mut new, &old);
+        row.validate_status_update(&new, &old)
+    };
+    assert_eq!(run(base.clone()), [], "without a change");
+    let lines = changes.iter().map(|(name, at, to)| (*name, run(changed(base.clone(), at, to))));
+    expect.assert_eq(&listed(lines));
+}
+
+fn listed<'a>(lines: impl Iterator<Item = (&'a str, FieldErrors)>) -> String {
+    let shown = |(name, errors): (&str, FieldErrors)| {
+        let errors: Vec<_> = errors.iter().map(|error| format!("\n  {error}")).collect();
+        format!("{name}{}", errors.concat())
+    };
+    lines.map(shown).collect::<Vec<_>>().join("\n")
+}
+
+/// The row of `group/version` or `version`, and a plural.
+fn row(api: &str, plural: &str) -> &'static Resource {
+    let (group, version) = api.rsplit_once('/').unwrap_or(("", api));
+    crate::find(group, version, plural).unwrap()
+}
+
+fn fill_in(row: &Resource, object: &mut Value) {
+    let schemas = schema::builtin();
+    let schema = schemas.kind(row.group, row.version, row.kind).unwrap();
+    schema::walk::default::Defaults::new(schemas, crate::defaults::rows()).apply(schema, object);
 }
 
 fn shown(errors: FieldErrors) -> String {
@@ -60,20 +167,20 @@ spec:
             metadata.name: Invalid value: "Web_": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')
             metadata.namespace: Required value
             metadata.labels: Invalid value: "b c": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue', or 'my_value', or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')
-            spec.volumes[0]: Required value: must specify a volume type
             spec.volumes[1].name: Duplicate value: "v"
             spec.containers[0].name: Invalid value: "C": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name', or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')
             spec.containers[0].image: Required value
+            spec.containers[0].ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535, inclusive
+            spec.containers[0].ports[0].protocol: Unsupported value: "X": supported values: "SCTP", "TCP", "UDP"
             spec.containers[0].env[0].name: Invalid value: "a=b": a valid environment variable name must consist only of printable ASCII characters other than '='
             spec.containers[0].env[1].valueFrom: Invalid value: "": must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`
             spec.containers[0].volumeMounts[0].name: Not found: "nope"
             spec.containers[0].resources.limits[memory]: Invalid value: "-1": must be greater than or equal to 0
             spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal to cpu limit of 1
-            spec.containers[0].ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535, inclusive
-            spec.containers[0].ports[0].protocol: Unsupported value: "X": supported values: "SCTP", "TCP", "UDP"
+            spec.containers[0].resources.requests[memory]: Invalid value: "-1": must be greater than or equal to 0
             spec.containers[0].livenessProbe: Required value: must specify a handler type
             spec.containers[0].livenessProbe.successThreshold: Invalid value: 2: must be 1
-            spec.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", "Never", "OnFailure"
+            spec.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", "OnFailure", "Never"
             spec.tolerations[0].operator: Invalid value: "Equal": operator must be Exists when `key` is empty, which means "match all values and all keys""#]],
     );
 }

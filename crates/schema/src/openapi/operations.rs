@@ -1,7 +1,10 @@
 //! The operations on the paths of a resource, before they are written in either version of OpenAPI.
 
+use super::definitions::Definitions;
 use super::{Resource, root_path};
+use crate::Object;
 use crate::rows::Schemas;
+use serde_json::Value;
 
 /// One method on one path.
 pub(super) struct Operation<'a> {
@@ -19,6 +22,15 @@ pub(super) struct Operation<'a> {
     pub(super) answer: Option<String>,
     /// The query parameters and their types.
     pub(super) query: Vec<(&'static str, &'static str)>,
+}
+
+/// How a version of OpenAPI writes paths.
+#[derive(Clone, Copy)]
+pub(super) struct Forms {
+    /// What all methods on a path share.
+    pub(super) path_item: fn(&str) -> Value,
+    /// One method.
+    pub(super) render: fn(&Operation<'_>) -> Value,
 }
 
 pub(super) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
@@ -71,8 +83,28 @@ const ITEM: &[Verb] = &[
     ("delete", "delete", "delete", "delete", DELETE),
 ];
 
+/// All paths of `resources`; the messages that they name are added to `definitions`.
+pub(super) fn paths(
+    schemas: &Schemas,
+    resources: &[Resource<'_>],
+    definitions: &mut Definitions<'_>,
+    forms: Forms,
+) -> Object {
+    let mut paths = Object::new();
+    for operation in resources.iter().flat_map(|resource| of(schemas, resource)) {
+        for message in operation.body.iter().chain(&operation.answer) {
+            definitions.add(message);
+        }
+        let path = paths.entry(operation.path.clone()).or_insert_with(|| (forms.path_item)(&operation.path));
+        if let Value::Object(item) = path {
+            item.insert(operation.method.into(), (forms.render)(&operation));
+        }
+    }
+    paths
+}
+
 /// All operations on a resource and its subresources.
-pub(super) fn of<'a>(schemas: &Schemas, resource: &Resource<'a>) -> Vec<Operation<'a>> {
+fn of<'a>(schemas: &Schemas, resource: &Resource<'a>) -> Vec<Operation<'a>> {
     let Resource { group, version, kind, plural, namespaced, verbs, subresources } = *resource;
     let root = root_path(group, version);
     let collection = if namespaced {

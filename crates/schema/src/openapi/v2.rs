@@ -4,9 +4,8 @@
 
 use super::definitions::{Definitions, Flavour};
 use super::descriptions::Descriptions;
-use super::operations::{META, Operation, of};
+use super::operations::{Forms, META, Operation, paths};
 use super::{LEVEL, Resource, gnostic};
-use crate::Object;
 use crate::rows::Schemas;
 use serde_json::{Value, json};
 
@@ -24,16 +23,7 @@ pub fn document(schemas: &Schemas, resources: &[Resource<'_>]) -> Value {
     for name in ["APIGroupList", "APIResourceList", "DeleteOptions", "Patch", "Status", "WatchEvent"] {
         definitions.add(&format!("{META}.{name}"));
     }
-    let mut paths = Object::new();
-    for operation in resources.iter().flat_map(|resource| of(schemas, resource)) {
-        for message in operation.body.iter().chain(&operation.answer) {
-            definitions.add(message);
-        }
-        let path = paths.entry(operation.path.clone()).or_insert_with(|| path_item(&operation.path));
-        if let Value::Object(item) = path {
-            item.insert(operation.method.into(), render(&operation));
-        }
-    }
+    let paths = paths(schemas, resources, &mut definitions, Forms { path_item, render });
     json!({
         "swagger": "2.0",
         "info": {"title": "Kubernetes", "version": LEVEL},

@@ -2,7 +2,7 @@
 
 use super::definitions::{Definitions, Flavour};
 use super::descriptions::Descriptions;
-use super::operations::{META, Operation, of};
+use super::operations::{Forms, META, Operation, paths};
 use super::{LEVEL, Resource, root_path};
 use crate::Object;
 use crate::rows::Schemas;
@@ -47,7 +47,7 @@ pub fn document(schemas: &Schemas, group: &str, version: &str, resources: &[Reso
     for name in ["APIResourceList", "DeleteOptions", "Patch", "Status", "WatchEvent"] {
         definitions.add(&format!("{META}.{name}"));
     }
-    let mut paths = Object::new();
+    let mut paths = paths(schemas, resources, &mut definitions, Forms { path_item, render });
     let root = format!("/{}/", root_path(group, version));
     paths.insert(
         root,
@@ -56,15 +56,6 @@ pub fn document(schemas: &Schemas, group: &str, version: &str, resources: &[Reso
             "responses": responses(Some(&format!("{META}.APIResourceList"))),
         }}),
     );
-    for operation in resources.iter().flat_map(|resource| of(schemas, resource)) {
-        for message in operation.body.iter().chain(&operation.answer) {
-            definitions.add(message);
-        }
-        let path = paths.entry(operation.path.clone()).or_insert_with(|| path_item(&operation.path));
-        if let Value::Object(item) = path {
-            item.insert(operation.method.into(), render(&operation));
-        }
-    }
     let document = json!({
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": LEVEL},

@@ -1,0 +1,243 @@
+//! What the client side of a process counts, in upstream's names: workqueues, requests, the lead.
+//!
+//! Source: `k8s.io/component-base/metrics/prometheus/{workqueue,restclient,clientgo/leaderelection}`. One registry per
+//! process holds them, whatever parts run in it; parts that run in one process share one `ClientMetrics`.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use base::metrics::Metrics;
+use http::{Method, StatusCode};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+
+use crate::workqueue::WorkQueue;
+
+/// What requests go to, as clusters name it: the client knows its address, in this process there is none.
+const API_SERVER: &str = "kubernetes.default.svc";
+
+/// A gauge of seconds.
+type Seconds = Gauge<f64, AtomicU64>;
+
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Named {
+    name: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct RequestLabels {
+    code: String,
+    method: String,
+    host: &'static str,
+}
+
+/// The metrics of a process's client side. Cloning shares them.
+#[derive(Clone, Debug)]
+pub struct ClientMetrics(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    metrics: Metrics,
+    depth: Family<Named, Gauge>,
+    adds: Family<Named, Counter>,
+    retries: Family<Named, Counter>,
+    queued: Family<Named, Histogram, fn() -> Histogram>,
+    worked: Family<Named, Histogram, fn() -> Histogram>,
+    unfinished: Family<Named, Seconds>,
+    longest: Family<Named, Seconds>,
+    requests: Family<RequestLabels, Counter>,
+    leads: Family<Named, Gauge>,
+}
+
+impl Default for ClientMetrics {
+    fn default() -> Self {
+        Self::new(&Metrics::new())
+    }
+}
+
+impl ClientMetrics {
+    /// The client side's metrics in a process's registry; to be made once per registry.
+    pub fn new(metrics: &Metrics) -> Self {
+        let inner = Inner {
+            metrics: metrics.clone(),
+            depth: Family::default(),
+            adds: Family::default(),
+            retries: Family::default(),
+            queued: Family::new_with_constructor(work_histogram),
+            worked: Family::new_with_constructor(work_histogram),
+            unfinished: Family::default(),
+            longest: Family::default(),
+            requests: Family::default(),
+            leads: Family::default(),
+        };
+        metrics.register("workqueue_depth", "Current depth of the workqueue", &inner.depth);
+        metrics.register("workqueue_adds", "Adds handled by the workqueue", &inner.adds);
+        metrics.register("workqueue_retries", "Retries handled by the workqueue", &inner.retries);
+        metrics.register(
+            "workqueue_queue_duration_seconds",
+            "Seconds that an item stays in the workqueue before it is asked for",
+            &inner.queued,
+        );
+        metrics.register(
+            "workqueue_work_duration_seconds",
+            "Seconds that processing an item from the workqueue takes",
+            &inner.worked,
+        );
+        metrics.register(
+            "workqueue_unfinished_work_seconds",
+            "Seconds of work under way that work_duration has not observed yet",
+            &inner.unfinished,
+        );
+        metrics.register(
+            "workqueue_longest_running_processor_seconds",
+            "Seconds that the longest running processor has been running",
+            &inner.longest,
+        );
+        metrics.register(
+            "rest_client_requests",
+            "HTTP requests by status code, method and host",
+            &inner.requests,
+        );
+        metrics.register(
+            "leader_election_master_status",
+            "Whether this process leads (1) or waits (0) for the lease of this name",
+            &inner.leads,
+        );
+        Self(Arc::new(inner))
+    }
+
+    /// The registry, for what a part counts itself.
+    pub fn registry(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    /// Says whether this process holds the lease `name`.
+    pub fn leads(&self, name: &'static str, is_leader: bool) {
+        self.0.leads.get_or_create(&Named { name }).set(i64::from(is_leader));
+    }
+
+    /// Counts a request to the API server; `code` is none if there was no answer.
+    pub(crate) fn request(&self, method: &Method, code: Option<StatusCode>) {
+        let labels = RequestLabels {
+            code: code.map_or("<error>".to_owned(), |code| code.as_u16().to_string()),
+            method: method.to_string(),
+            host: API_SERVER,
+        };
+        self.0.requests.get_or_create(&labels).inc();
+    }
+
+    /// A queue whose metrics are kept under `name`.
+    pub(crate) fn queue(&self, name: &'static str) -> Arc<WorkQueue> {
+        let labels = Named { name };
+        let meter = QueueMeter {
+            depth: self.0.depth.get_or_create_owned(&labels),
+            adds: self.0.adds.get_or_create_owned(&labels),
+            retries: self.0.retries.get_or_create_owned(&labels),
+            queued: self.0.queued.get_or_create_owned(&labels),
+            worked: self.0.worked.get_or_create_owned(&labels),
+        };
+        let queue = Arc::new(WorkQueue::metered(meter));
+        let (unfinished, longest) =
+            (self.0.unfinished.get_or_create_owned(&labels), self.0.longest.get_or_create_owned(&labels));
+        let watched = Arc::downgrade(&queue);
+        self.0.metrics.before_render(move || {
+            let running = watched.upgrade().map(|queue| queue.running_for()).unwrap_or_default();
+            unfinished.set(running.iter().sum::<Duration>().as_secs_f64());
+            longest.set(running.iter().max().copied().unwrap_or_default().as_secs_f64());
+        });
+        queue
+    }
+}
+
+/// Upstream's buckets: from 10 ns to 1,000 s.
+fn work_histogram() -> Histogram {
+    Histogram::new(exponential_buckets(1e-8, 10.0, 12))
+}
+
+/// What one queue counts.
+#[derive(Debug)]
+pub(crate) struct QueueMeter {
+    pub(crate) depth: Gauge,
+    pub(crate) adds: Counter,
+    pub(crate) retries: Counter,
+    pub(crate) queued: Histogram,
+    pub(crate) worked: Histogram,
+}
+
+impl Default for QueueMeter {
+    fn default() -> Self {
+        Self {
+            depth: Gauge::default(),
+            adds: Counter::default(),
+            retries: Counter::default(),
+            queued: work_histogram(),
+            worked: work_histogram(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(metrics: &ClientMetrics, prefix: &str) -> Vec<String> {
+        let text = metrics.registry().render();
+        let wanted = |line: &&str| line.starts_with(prefix) && !line.contains("_bucket");
+        text.lines().filter(wanted).map(str::to_owned).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_counts_in_upstreams_names() {
+        let metrics = ClientMetrics::default();
+        let queue = metrics.queue("deployment");
+        for key in ["a", "b", "a"] {
+            queue.add(key.into(), 1);
+        }
+        tokio::time::advance(Duration::from_secs(2)).await;
+        let (key, _) = queue.next().await;
+        tokio::time::advance(Duration::from_secs(3)).await;
+        assert_eq!(
+            lines(&metrics, "workqueue_"),
+            [
+                r#"workqueue_depth{name="deployment"} 1"#,
+                r#"workqueue_adds_total{name="deployment"} 2"#,
+                r#"workqueue_retries_total{name="deployment"} 0"#,
+                r#"workqueue_queue_duration_seconds_sum{name="deployment"} 2.0"#,
+                r#"workqueue_queue_duration_seconds_count{name="deployment"} 1"#,
+                r#"workqueue_work_duration_seconds_sum{name="deployment"} 0.0"#,
+                r#"workqueue_work_duration_seconds_count{name="deployment"} 0"#,
+                r#"workqueue_unfinished_work_seconds{name="deployment"} 3.0"#,
+                r#"workqueue_longest_running_processor_seconds{name="deployment"} 3.0"#,
+            ]
+        );
+        queue.done(&key);
+        let worked = lines(&metrics, "workqueue_work_duration_seconds_sum");
+        assert_eq!(worked, [r#"workqueue_work_duration_seconds_sum{name="deployment"} 3.0"#]);
+        assert_eq!(
+            lines(&metrics, "workqueue_unfinished"),
+            [r#"workqueue_unfinished_work_seconds{name="deployment"} 0.0"#]
+        );
+    }
+
+    #[test]
+    fn requests_and_the_lead_are_told() {
+        let metrics = ClientMetrics::default();
+        metrics.request(&Method::GET, Some(StatusCode::OK));
+        metrics.request(&Method::POST, None);
+        metrics.leads("kube-scheduler", true);
+        let mut requests = lines(&metrics, "rest_client_requests_total");
+        requests.sort();
+        assert_eq!(
+            requests,
+            [
+                r#"rest_client_requests_total{code="200",method="GET",host="kubernetes.default.svc"} 1"#,
+                r#"rest_client_requests_total{code="<error>",method="POST",host="kubernetes.default.svc"} 1"#,
+            ]
+        );
+        assert_eq!(lines(&metrics, "leader_"), [r#"leader_election_master_status{name="kube-scheduler"} 1"#]);
+    }
+}

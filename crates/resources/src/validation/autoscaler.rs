@@ -1,0 +1,230 @@
+//! HorizontalPodAutoscalers of both versions; what is wrong is named in the terms of `v2`, as upstream does.
+
+use machinery::field::{FieldError, FieldErrors};
+use machinery::names;
+use serde_json::Value;
+
+use super::quantities::amount;
+use super::{At, NOT_NEGATIVE};
+use crate::conversion;
+
+const WINDOW_SECONDS_MAX: i64 = 3600;
+const PERIOD_SECONDS_MAX: i64 = 1800;
+const TYPES: &[&str] = &["ContainerResource", "External", "Object", "Pods", "Resource"];
+
+type Check = fn(&At<'_>, &mut FieldErrors);
+
+/// Type, field and rules of a metric source, in the order in which upstream looks at them.
+const SOURCES: &[(&str, &str, Check)] = &[
+    ("Object", "object", object),
+    ("External", "external", external),
+    ("Pods", "pods", pods),
+    ("Resource", "resource", resource),
+    ("ContainerResource", "containerResource", container_resource),
+];
+
+/// A HorizontalPodAutoscaler.
+pub(crate) fn check(object: &Value) -> FieldErrors {
+    let mut object = object.clone();
+    if object.get("apiVersion").and_then(Value::as_str) == Some("autoscaling/v1")
+        && let Some(map) = object.as_object_mut()
+    {
+        (conversion::HORIZONTAL_POD_AUTOSCALER.to_storage)(map);
+    }
+    let mut errors = Vec::new();
+    let spec = At::root(&object).get("spec");
+    let (min, max) = (spec.get("minReplicas"), spec.get("maxReplicas"));
+    let most = max.number().unwrap_or_default();
+    if min.number().is_some_and(|n| n < 1) {
+        errors.push(min.invalid("must be greater than or equal to 1"));
+    }
+    if most < 1 {
+        errors.push(FieldError::invalid(&max.path, most, "must be greater than 0"));
+    }
+    if min.number().is_some_and(|least| most < least) {
+        let detail = "must be greater than or equal to `minReplicas`";
+        errors.push(FieldError::invalid(&max.path, most, detail));
+    }
+    reference(&spec.get("scaleTargetRef"), &mut errors);
+    spec.get("metrics").items().for_each(|m| metric(&m, &mut errors));
+    for rules in ["scaleUp", "scaleDown"] {
+        scaling_rules(&spec.get("behavior").get(rules), &mut errors);
+    }
+    errors
+}
+
+/// An update of a HorizontalPodAutoscaler.
+pub(crate) fn update(new: &Value, _: &Value) -> FieldErrors {
+    check(new)
+}
+
+/// A write to `/status`.
+pub(crate) fn status_update(new: &Value, _: &Value) -> FieldErrors {
+    let mut errors = Vec::new();
+    let status = At::root(new).get("status");
+    for field in ["currentReplicas", "desiredReplicas"] {
+        status.get(field).not_negative(&mut errors);
+    }
+    errors
+}
+
+fn reference(target: &At<'_>, errors: &mut FieldErrors) {
+    for field in ["kind", "name"] {
+        target.get(field).named(names::path_segment, errors);
+    }
+}
+
+fn metric(metric: &At<'_>, errors: &mut FieldErrors) {
+    let kind = metric.get("type");
+    if kind.text().is_empty() {
+        errors.push(kind.required("must specify a metric source type"));
+    }
+    if !TYPES.contains(&kind.text()) {
+        errors.push(FieldError::not_supported(&kind.path, kind.text(), TYPES));
+    }
+    let present: Vec<_> = SOURCES.iter().filter(|(_, field, _)| metric.get(field).is_set()).collect();
+    if let Some((_, field, check)) = present.first() {
+        check(&metric.get(field), errors);
+    }
+    let expected = SOURCES.iter().find(|(name, ..)| *name == kind.text()).map(|(_, field, _)| *field);
+    if let Some(field) = expected
+        && !metric.get(field).is_set()
+    {
+        errors.push(metric.get(field).required("must populate information for the given metric source"));
+    }
+    if present.len() != 1 {
+        for (_, field, _) in present.iter().filter(|(_, field, _)| Some(*field) != expected) {
+            errors.push(metric.get(field).forbidden("must populate the given metric source only"));
+        }
+    }
+}
+
+fn object(source: &At<'_>, errors: &mut FieldErrors) {
+    reference(&source.get("describedObject"), errors);
+    identifier(&source.get("metric"), errors);
+    let goal = target(source, errors);
+    if !goal.get("value").is_set() && !goal.get("averageValue").is_set() {
+        errors.push(goal.get("averageValue").required("must set either a target value or averageValue"));
+    }
+}
+
+fn external(source: &At<'_>, errors: &mut FieldErrors) {
+    identifier(&source.get("metric"), errors);
+    let goal = target(source, errors);
+    match (goal.some("value"), goal.some("averageValue")) {
+        (None, None) => errors.push(
+            goal.get("averageValue")
+                .required("must set either a target value for metric or a per-pod target"),
+        ),
+        (Some(value), Some(_)) => {
+            errors.push(value.forbidden("may not set both a target value for metric and a per-pod target"))
+        }
+        _ => {}
+    }
+}
+
+fn pods(source: &At<'_>, errors: &mut FieldErrors) {
+    identifier(&source.get("metric"), errors);
+    let goal = target(source, errors);
+    if !goal.get("averageValue").is_set() {
+        errors.push(goal.get("averageValue").required("must specify a positive target averageValue"));
+    }
+}
+
+fn resource(source: &At<'_>, errors: &mut FieldErrors) {
+    if source.get("name").text().is_empty() {
+        errors.push(source.get("name").required("must specify a resource name"));
+    }
+    let goal = target(source, errors);
+    match (goal.some("averageUtilization"), goal.some("averageValue")) {
+        (None, None) => errors.push(
+            goal.get("averageUtilization")
+                .required("must set either a target raw value or a target utilization"),
+        ),
+        (Some(_), Some(value)) => {
+            errors.push(value.forbidden("may not set both a target raw value and a target utilization"))
+        }
+        _ => {}
+    }
+}
+
+fn container_resource(source: &At<'_>, errors: &mut FieldErrors) {
+    if source.get("container").text().is_empty() {
+        errors.push(source.get("container").required("must specify a container"));
+    }
+    resource(source, errors);
+}
+
+fn identifier(metric: &At<'_>, errors: &mut FieldErrors) {
+    let name = metric.get("name");
+    match name.text() {
+        "" => errors.push(name.required("must specify a metric name")),
+        text => errors.extend(name.all(names::path_segment(text))),
+    }
+}
+
+/// The `target` of a source; answers it.
+fn target<'a>(source: &At<'a>, errors: &mut FieldErrors) -> At<'a> {
+    let target = source.get("target");
+    let kind = target.get("type");
+    if kind.text().is_empty() {
+        errors.push(kind.required("must specify a metric target type"));
+    }
+    if !matches!(kind.text(), "Utilization" | "Value" | "AverageValue") {
+        let detail = "must be either Utilization, Value, or AverageValue";
+        errors.push(FieldError::invalid(&kind.path, kind.text(), detail));
+    }
+    for field in ["value", "averageValue"] {
+        if let Some(value) = target.some(field)
+            && amount(&value).is_none_or(|amount| amount.signum() != 1)
+        {
+            errors.push(value.invalid("must be positive"));
+        }
+    }
+    let utilization = target.get("averageUtilization");
+    if utilization.number().is_some_and(|percent| percent < 1) {
+        errors.push(utilization.invalid("must be greater than 0"));
+    }
+    target
+}
+
+fn scaling_rules(rules: &At<'_>, errors: &mut FieldErrors) {
+    if !rules.is_set() {
+        return;
+    }
+    let window = rules.get("stabilizationWindowSeconds");
+    if window.number().is_some_and(|n| n < 0) {
+        errors.push(window.invalid("must be greater than or equal to zero"));
+    }
+    if window.is_over(WINDOW_SECONDS_MAX) {
+        errors.push(window.invalid(&format!("must be less than or equal to {WINDOW_SECONDS_MAX}")));
+    }
+    rules.get("selectPolicy").if_one_of(&["Disabled", "Max", "Min"], errors);
+    let policies = rules.get("policies");
+    if policies.is_empty() {
+        errors.push(policies.required("must specify at least one Policy"));
+    }
+    policies.items().for_each(|p| policy(&p, errors));
+    if let Some(tolerance) = rules.some("tolerance")
+        && amount(&tolerance).is_none_or(|amount| amount.signum() < 0)
+    {
+        errors.push(tolerance.invalid(NOT_NEGATIVE));
+    }
+}
+
+fn policy(policy: &At<'_>, errors: &mut FieldErrors) {
+    let kind = policy.get("type");
+    if !matches!(kind.text(), "Pods" | "Percent") {
+        errors.push(FieldError::not_supported(&kind.path, kind.text(), &["Percent", "Pods"]));
+    }
+    for field in ["value", "periodSeconds"] {
+        let number = policy.get(field).number().unwrap_or_default();
+        if number <= 0 {
+            errors.push(FieldError::invalid(&policy.get(field).path, number, "must be greater than zero"));
+        }
+    }
+    let period = policy.get("periodSeconds");
+    if period.is_over(PERIOD_SECONDS_MAX) {
+        errors.push(period.invalid(&format!("must be less than or equal to {PERIOD_SECONDS_MAX}")));
+    }
+}

@@ -1,0 +1,39 @@
+//! PodDisruptionBudgets.
+
+use machinery::field::FieldErrors;
+use serde_json::Value;
+
+use super::{At, conditions, selector};
+
+/// A PodDisruptionBudget.
+pub(crate) fn check(object: &Value) -> FieldErrors {
+    let mut errors = Vec::new();
+    let spec = At::root(object).get("spec");
+    let (least, most) = (spec.get("minAvailable"), spec.get("maxUnavailable"));
+    if least.is_set() && most.is_set() {
+        errors.push(spec.invalid("minAvailable and maxUnavailable cannot be both set"));
+    }
+    for share in [least, most].iter().filter(|share| share.is_set()) {
+        share.int_or_percent(&mut errors);
+        share.at_most_all(&mut errors);
+    }
+    selector::check(&spec.get("selector"), &mut errors);
+    spec.get("unhealthyPodEvictionPolicy").if_one_of(&["AlwaysAllow", "IfHealthyBudget"], &mut errors);
+    errors
+}
+
+/// An update of a PodDisruptionBudget.
+pub(crate) fn update(new: &Value, _: &Value) -> FieldErrors {
+    check(new)
+}
+
+/// A write to `/status`.
+pub(crate) fn status_update(new: &Value, _: &Value) -> FieldErrors {
+    let mut errors = Vec::new();
+    let status = At::root(new).get("status");
+    conditions::check_all(&status.get("conditions"), &mut errors);
+    for field in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
+        status.get(field).not_negative(&mut errors);
+    }
+    errors
+}

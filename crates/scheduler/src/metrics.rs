@@ -1,0 +1,183 @@
+//! What the scheduler counts, in upstream's names. Source: `pkg/scheduler/metrics`.
+
+use base::Metrics;
+use jiff::Timestamp;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+
+use crate::queue::Depths;
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
+#[allow(non_camel_case_types, reason = "the names are the label's values")]
+pub(crate) enum Outcome {
+    scheduled,
+    unschedulable,
+    error,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct AttemptLabels {
+    result: Outcome,
+    profile: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct QueueLabels {
+    queue: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct TypeLabels {
+    r#type: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct TriesLabels {
+    attempts: String,
+}
+
+/// The counters of one scheduler.
+pub(crate) struct SchedulerMetrics {
+    profile: String,
+    attempts: Family<AttemptLabels, Counter>,
+    attempt_durations: Family<AttemptLabels, Histogram, fn() -> Histogram>,
+    algorithm_duration: Histogram,
+    since_first_seen: Family<TriesLabels, Histogram, fn() -> Histogram>,
+    tries: Histogram,
+    pending: Family<QueueLabels, Gauge>,
+    cache: Family<TypeLabels, Gauge>,
+}
+
+impl SchedulerMetrics {
+    /// Registers the metrics of the scheduler called `profile`.
+    pub(crate) fn new(registry: &Metrics, profile: &str) -> Self {
+        let made = Self {
+            profile: profile.to_owned(),
+            attempts: Family::default(),
+            attempt_durations: Family::new_with_constructor(attempt_histogram),
+            algorithm_duration: attempt_histogram(),
+            since_first_seen: Family::new_with_constructor(sli_histogram),
+            tries: Histogram::new([1.0, 2.0, 4.0, 8.0, 16.0]),
+            pending: Family::default(),
+            cache: Family::default(),
+        };
+        registry.register(
+            "scheduler_schedule_attempts",
+            "Attempts to schedule pods, by the result and the profile",
+            &made.attempts,
+        );
+        registry.register(
+            "scheduler_scheduling_attempt_duration_seconds",
+            "Scheduling attempt latency in seconds: algorithm and binding",
+            &made.attempt_durations,
+        );
+        registry.register(
+            "scheduler_scheduling_algorithm_duration_seconds",
+            "Scheduling algorithm latency in seconds",
+            &made.algorithm_duration,
+        );
+        registry.register(
+            "scheduler_pod_scheduling_sli_duration_seconds",
+            "Latency of a pod from its entry into the queue until it is scheduled, over all attempts",
+            &made.since_first_seen,
+        );
+        registry.register(
+            "scheduler_pod_scheduling_attempts",
+            "Attempts that it took to schedule a pod",
+            &made.tries,
+        );
+        registry.register("scheduler_pending_pods", "Pending pods, by the queue", &made.pending);
+        registry.register("scheduler_cache_size", "Nodes, pods and assumed pods in the cache", &made.cache);
+        made
+    }
+
+    /// A Node was chosen, or none was found, by a decision that began at `start`.
+    pub(crate) fn decided(&self, start: Timestamp, now: Timestamp) {
+        self.algorithm_duration.observe(seconds(start, now));
+    }
+
+    /// An attempt that began at `start` has ended.
+    pub(crate) fn attempted(&self, result: Outcome, start: Timestamp, now: Timestamp) {
+        let labels = AttemptLabels { result, profile: self.profile.clone() };
+        self.attempts.get_or_create(&labels).inc();
+        self.attempt_durations.get_or_create(&labels).observe(seconds(start, now));
+    }
+
+    /// A Pod that was first seen at `seen` is bound, after so many attempts.
+    pub(crate) fn scheduled(&self, attempts: u32, seen: Timestamp, now: Timestamp) {
+        let label = if attempts > 15 { "16+".to_owned() } else { attempts.to_string() };
+        self.since_first_seen.get_or_create(&TriesLabels { attempts: label }).observe(seconds(seen, now));
+        self.tries.observe(f64::from(attempts));
+    }
+
+    /// How many Pods wait where.
+    pub(crate) fn waiting(&self, depths: Depths, gated: usize) {
+        let all = [
+            ("active", depths.active),
+            ("backoff", depths.backoff),
+            ("unschedulable", depths.unschedulable),
+            ("gated", gated),
+        ];
+        for (queue, depth) in all {
+            self.pending.get_or_create(&QueueLabels { queue }).set(count(depth));
+        }
+    }
+
+    /// How much the scheduler keeps in mind.
+    pub(crate) fn cached(&self, nodes: usize, pods: usize, assumed: usize) {
+        for (r#type, size) in [("nodes", nodes), ("pods", pods), ("assumed_pods", assumed)] {
+            self.cache.get_or_create(&TypeLabels { r#type }).set(count(size));
+        }
+    }
+}
+
+/// Upstream's buckets: from 1 ms to 16 s.
+fn attempt_histogram() -> Histogram {
+    Histogram::new(exponential_buckets(0.001, 2.0, 15))
+}
+
+/// Upstream's buckets: from 10 ms to 90 minutes.
+fn sli_histogram() -> Histogram {
+    Histogram::new(exponential_buckets(0.01, 2.0, 20))
+}
+
+fn seconds(start: Timestamp, end: Timestamp) -> f64 {
+    end.duration_since(start).as_secs_f64().max(0.0)
+}
+
+fn count(size: usize) -> i64 {
+    i64::try_from(size).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_and_queues_are_told_in_upstreams_names() {
+        let registry = Metrics::new();
+        let metrics = SchedulerMetrics::new(&registry, "default-scheduler");
+        let at = |seconds| Timestamp::from_second(seconds).expect("a time");
+        metrics.decided(at(0), at(1));
+        metrics.attempted(Outcome::scheduled, at(0), at(2));
+        metrics.scheduled(1, at(0), at(3));
+        metrics.waiting(Depths { active: 1, backoff: 2, unschedulable: 3 }, 4);
+        metrics.cached(5, 6, 7);
+        let text = registry.render();
+        for line in [
+            r#"scheduler_schedule_attempts_total{result="scheduled",profile="default-scheduler"} 1"#,
+            r#"scheduler_scheduling_attempt_duration_seconds_sum{result="scheduled",profile="default-scheduler"} 2.0"#,
+            "scheduler_scheduling_algorithm_duration_seconds_sum 1.0",
+            r#"scheduler_pod_scheduling_sli_duration_seconds_sum{attempts="1"} 3.0"#,
+            r#"scheduler_pending_pods{queue="gated"} 4"#,
+            r#"scheduler_pending_pods{queue="unschedulable"} 3"#,
+            r#"scheduler_cache_size{type="assumed_pods"} 7"#,
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is missing in {text}");
+        }
+    }
+}
