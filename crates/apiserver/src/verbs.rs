@@ -12,6 +12,7 @@ pub mod update;
 pub mod watch;
 
 pub mod decode;
+pub mod list_options;
 pub mod managed;
 pub mod options;
 pub mod scale;
