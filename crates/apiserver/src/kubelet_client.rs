@@ -18,6 +18,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tracing::{debug, warn};
 
 use crate::admission::text;
@@ -214,6 +215,16 @@ fn address(api: &Api, node: &str) -> Result<(String, u16)> {
     host.map(|host| (host, port)).ok_or_else(|| Error::internal(format!("node {node} has no address")))
 }
 
+/// A TLS connection to a host by its name or address.
+pub(crate) async fn dial(
+    connector: &TlsConnector,
+    host: &str,
+    port: u16,
+) -> std::io::Result<TlsStream<TcpStream>> {
+    let name = ServerName::try_from(host.to_owned()).map_err(std::io::Error::other)?;
+    connector.connect(name, TcpStream::connect((host, port)).await?).await
+}
+
 async fn send(
     api: &Api,
     request: &Request,
@@ -225,9 +236,7 @@ async fn send(
         |failure: &dyn std::fmt::Display| Error::internal(format!("error dialing backend: {failure}"));
     let connector =
         api.kubelets.connector.as_ref().ok_or_else(|| Error::unavailable("no streams to kubelets"))?;
-    let stream = TcpStream::connect((host, port)).await.map_err(|failure| failed(&failure))?;
-    let name = ServerName::try_from(host.to_owned()).map_err(|failure| failed(&failure))?;
-    let stream = connector.connect(name, stream).await.map_err(|failure| failed(&failure))?;
+    let stream = dial(connector, host, port).await.map_err(|failure| failed(&failure))?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
         .map_err(|failure| failed(&failure))?;

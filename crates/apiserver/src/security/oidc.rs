@@ -12,11 +12,12 @@ use hyper_util::rt::TokioIo;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use rustls::RootCertStore;
+use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, ServerName};
 use serde_json::Value;
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+
+use crate::kubelet_client::dial;
 
 /// How long an issuer gets to answer.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
@@ -89,9 +90,7 @@ async fn fetch(issuer: &Issuer, url: &str) -> Result<Value, String> {
     let host = uri.host().filter(|_| uri.scheme_str() == Some("https")).ok_or("the URL must be https")?;
     let connector = connector(&issuer.ca_pem)?;
     let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let stream = TcpStream::connect((bare, uri.port_u16().unwrap_or(443))).await.map_err(|f| text(&f))?;
-    let name = ServerName::try_from(bare.to_owned()).map_err(|failure| text(&failure))?;
-    let stream = connector.connect(name, stream).await.map_err(|failure| text(&failure))?;
+    let stream = dial(&connector, bare, uri.port_u16().unwrap_or(443)).await.map_err(|f| text(&f))?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|f| text(&f))?;
     let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
