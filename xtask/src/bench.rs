@@ -1,4 +1,5 @@
-//! `cargo xtask bench [-o json]`: measures a release build; what is measured and how is the crate `bench`.
+//! `cargo xtask bench [--quick] [--only NAME]... [-o json]`: measures a release build. What is measured, and how, is the
+//! crate `bench`; records are kept in `docs/bench`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

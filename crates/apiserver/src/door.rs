@@ -155,6 +155,15 @@ impl Door {
         let key = write.key.clone();
         self.store.commit(write).await.map_err(|failure| match failure {
             StoreError::Conflict { current } => Refusal::Conflict(current.as_ref().and_then(object_of)),
+            StoreError::TooLarge => Refusal::Failed(Error::entity_too_large(
+                "Request entity too large: the store takes no such value",
+            )),
+            StoreError::Unavailable(why) => {
+                error!(key, why, "the store does not answer");
+                Refusal::Failed(Error::unavailable(
+                    "the store does not answer; whether the change was made is not known",
+                ))
+            }
             StoreError::NoSpace => {
                 error!(key, "no space is left for the store");
                 Refusal::Failed(Error::unavailable("the store has no space left"))

@@ -1,48 +1,36 @@
-//! Streams to kubelets: logs, exec, attach, port-forward, node proxy.
+//! Streams to kubelets: logs, exec, attach, port-forward.
 //!
-//! Bytes pass through as they are: a log is a response that is copied, the others are HTTP upgrades (WebSocket or
-//! SPDY) whose two ends are joined. The kubelet is found by the Node object and sees the API server's certificate.
+//! A log is a response that is copied, the others are HTTP upgrades (WebSocket or SPDY) whose two ends are joined.
+//! The kubelet is found by the Node object, its certificate is checked, and it sees the API server's.
+
+mod container;
+mod log_options;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http::header::{CONNECTION, HOST, UPGRADE};
-use http::{HeaderMap, HeaderName, Method, Request as HttpRequest, Response, StatusCode};
-use http_body_util::{BodyExt, Empty};
+use http::{Response, StatusCode};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
-use machinery::metadata::Metadata;
 use rustls::RootCertStore;
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::Value;
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use tracing::{debug, warn};
+use tracing::warn;
 
 use crate::admission::text;
 use crate::api::{Api, Config};
+use crate::backend::{self, Backend, Outgoing};
 use crate::kinds::Kind;
-use crate::request_info::ResourceInfo;
+use crate::request_info::{ResourceInfo, Verb};
 use crate::respond::Body;
 use crate::status::{Error, Result};
 use crate::verbs::{Request, current};
 
-const KUBELET_PORT: u64 = 10250;
-/// How much of a kubelet's error text is shown.
-const ERROR_BYTES_MAX: usize = 8 * 1024;
-/// What SPDY and WebSocket handshakes need of the client's headers, and the answer's.
-const PASSED_HEADERS: [&str; 9] = [
-    "connection",
-    "upgrade",
-    "sec-websocket-key",
-    "sec-websocket-version",
-    "sec-websocket-protocol",
-    "sec-websocket-extensions",
-    "sec-websocket-accept",
-    "x-stream-protocol-version",
-    "content-type",
-];
+const KUBELET_PORT: u16 = 10250;
+/// How much of a kubelet's error text is shown, as upstream.
+const ERROR_BYTES_MAX: usize = 50_000;
 
 /// The TLS side of connections to kubelets.
 pub struct KubeletClient {
@@ -79,16 +67,25 @@ fn tls(config: &Config) -> std::result::Result<TlsConnector, String> {
     Ok(TlsConnector::from(Arc::new(client)))
 }
 
-/// Whether a request is passed on to a kubelet.
-pub fn is_stream(resource: &ResourceInfo) -> bool {
-    let is_core = resource.group.is_empty();
-    match resource.resource.as_str() {
-        "pods" => {
-            is_core && matches!(resource.subresource.as_str(), "log" | "exec" | "attach" | "portforward")
-        }
-        "nodes" => is_core && resource.subresource == "proxy",
-        _ => false,
+impl KubeletClient {
+    /// The TLS to kubelets.
+    ///
+    /// # Errors
+    /// 503 without a usable certificate.
+    pub fn tls(&self) -> Result<TlsConnector> {
+        self.connector.clone().ok_or_else(|| Error::unavailable("no streams to kubelets"))
     }
+}
+
+/// Whether a request is passed on to somebody else.
+pub fn is_stream(resource: &ResourceInfo) -> bool {
+    let subresource = resource.subresource.as_str();
+    resource.group.is_empty()
+        && match resource.resource.as_str() {
+            "pods" => matches!(subresource, "log" | "exec" | "attach" | "portforward" | "proxy"),
+            "services" | "nodes" => subresource == "proxy",
+            _ => false,
+        }
 }
 
 /// Subresources that need a stream but were reached without one.
@@ -99,209 +96,144 @@ pub async fn proxy(_api: &Api, _request: &Request) -> Result<Response<Body>> {
     Err(Error::method_not_allowed())
 }
 
-/// Passes a request on to the kubelet in charge.
+/// Passes a request on to whoever answers it.
 ///
 /// # Errors
-/// 400 when the Pod is on no node or the container is not named, 502-like failures as 500.
-pub async fn stream(api: &Api, request: &Request, client: OnUpgrade) -> Result<Response<Body>> {
+/// 400 when the Pod is on no node or the container is not named, 503 when a proxied backend is not reached, 500 when
+/// a kubelet is not.
+pub async fn stream(api: &Api, request: &Request, client: OnUpgrade, body: Body) -> Result<Response<Body>> {
     let subresource = request.resource.subresource.as_str();
     let known = request.kind.row().subresource(subresource).ok_or_else(Error::unknown_path)?;
     if !known.verbs.contains(&request.resource.verb.as_str()) {
         return Err(Error::method_not_allowed());
     }
-    let object = request.kind.value(&*current(api, request, &request.key()).await?);
-    let (node, path) = if request.resource.resource == "nodes" {
-        (
-            request.resource.name.clone(),
-            format!("/{}{}", request.resource.rest, query_of(&request.info.raw_query)),
-        )
-    } else {
-        let node = text(&object, "/spec/nodeName").to_owned();
-        if node.is_empty() {
-            let name = &request.resource.name;
-            return Err(Error::bad_request(format!("pod {name} does not have a host assigned")));
+    match subresource {
+        "proxy" => crate::proxy::proxy(api, request, client, body).await,
+        "log" => log(api, request, client).await,
+        _ => session(api, request, client).await,
+    }
+}
+
+/// exec, attach, port-forward: the kubelet's answer passes as it is, so that clients show its own words.
+async fn session(api: &Api, request: &Request, client: OnUpgrade) -> Result<Response<Body>> {
+    if request.resource.verb == Verb::Get {
+        // Reading does not include running commands, whatever the method that a WebSocket needs (KEP-4006).
+        let mut info = request.info.clone();
+        if let Some(resource) = &mut info.resource {
+            resource.verb = Verb::Create;
         }
-        (node, pod_path(request, &object)?)
-    };
-    let (host, port) = address(api, &node)?;
-    let response = send(api, request, &host, port, &path).await?;
-    answer(api, request, response, client).await
+        api.security.authorize(&request.user, &info)?;
+    }
+    let pod = request.kind.value(&*current(api, request, &request.key()).await?);
+    let node = text(&pod, "/spec/nodeName");
+    if node.is_empty() {
+        let name = &request.resource.name;
+        return Err(Error::bad_request(format!("pod {name} does not have a host assigned")));
+    }
+    let path = session_path(request, &pod)?;
+    if request.headers.get(http::header::UPGRADE).is_none() {
+        return Err(Error::bad_request("Upgrade request required"));
+    }
+    let response = send(api, request, node, path).await?;
+    Ok(backend::answer(api, response, client))
+}
+
+async fn log(api: &Api, request: &Request, client: OnUpgrade) -> Result<Response<Body>> {
+    log_options::validate(&request.info.query, &request.resource.name)?;
+    let pod = request.kind.value(&*current(api, request, &request.key()).await?);
+    let (namespace, name) = (&request.resource.namespace, &request.resource.name);
+    let container = container::choose(&pod, name, request.info.query.get("container"))?;
+    let node = text(&pod, "/spec/nodeName");
+    if node.is_empty() {
+        // Upstream's answer for a Pod that has no log because it is nowhere yet.
+        let mut response = Response::new(backend::empty());
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        return Ok(response);
+    }
+    let query = query_of(&request.info.raw_query);
+    let path = format!("/containerLogs/{namespace}/{name}/{container}{query}");
+    let response = send(api, request, node, path).await?;
+    if response.status().is_client_error() || response.status().is_server_error() {
+        return Err(refused(request, response).await);
+    }
+    Ok(backend::answer(api, response, client))
+}
+
+/// A kubelet's refusal in the API's form.
+async fn refused(request: &Request, response: Response<Incoming>) -> Error {
+    let status = response.status();
+    let limited = http_body_util::Limited::new(response.into_body(), ERROR_BYTES_MAX);
+    let bytes = limited.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    match status {
+        StatusCode::BAD_REQUEST => Error::bad_request(text),
+        StatusCode::NOT_FOUND => {
+            let mut error = Error::not_found(request.subject(), &request.resource.name);
+            error.message = format!("the server could not find the requested resource ({text})");
+            error
+        }
+        _ => Error::internal(text),
+    }
 }
 
 fn query_of(query: &str) -> String {
     if query.is_empty() { String::new() } else { format!("?{query}") }
 }
 
-/// The kubelet's path for a Pod's stream.
-fn pod_path(request: &Request, pod: &Value) -> Result<String> {
+/// The kubelet's path for a session.
+fn session_path(request: &Request, pod: &Value) -> Result<String> {
     let (namespace, name) = (&request.resource.namespace, &request.resource.name);
-    let query = &request.info.raw_query;
-    if request.resource.subresource == "portforward" {
-        return Ok(format!("/portForward/{namespace}/{name}{}", query_of(query)));
-    }
-    let container = container(pod, name, request.info.query.get("container"))?;
-    let endpoint = match request.resource.subresource.as_str() {
-        "log" => return Ok(format!("/containerLogs/{namespace}/{name}/{container}{}", query_of(query))),
-        endpoint => endpoint,
-    };
+    let query = &request.info.query;
     let mut options = form_urlencoded::Serializer::new(String::new());
+    if request.resource.subresource == "portforward" {
+        for port in query.all("ports") {
+            options.append_pair("port", port);
+        }
+        return Ok(format!("/portForward/{namespace}/{name}{}", query_of(&options.finish())));
+    }
+    let container = container::choose(pod, name, query.get("container"))?;
     for (ours, theirs) in [("stdin", "input"), ("stdout", "output"), ("stderr", "error"), ("tty", "tty")] {
-        if request.info.query.flag(ours) {
+        if query.flag(ours) {
             options.append_pair(theirs, "1");
         }
     }
-    for word in request.info.query.all("command") {
+    for word in query.all("command") {
         options.append_pair("command", word);
     }
+    let endpoint = &request.resource.subresource;
     Ok(format!("/{endpoint}/{namespace}/{name}/{container}{}", query_of(&options.finish())))
 }
 
-/// The container that is meant.
-fn container(pod: &Value, pod_name: &str, wanted: Option<&str>) -> Result<String> {
-    let names = |list: &str| -> Vec<String> {
-        let containers = pod.pointer(list).and_then(Value::as_array).into_iter().flatten();
-        containers.filter_map(|c| c.get("name")?.as_str()).map(str::to_owned).collect()
+async fn send(api: &Api, request: &Request, node: &str, path: String) -> Result<Response<Incoming>> {
+    let kubelet = kubelet(api, node)?;
+    let outgoing = Outgoing {
+        method: request.info.method.clone(),
+        path,
+        headers: backend::request_headers(&request.headers),
+        body: backend::empty(),
     };
-    let (main, init, ephemeral) =
-        (names("/spec/containers"), names("/spec/initContainers"), names("/spec/ephemeralContainers"));
-    if let Some(wanted) = wanted {
-        let is_known = [&main, &init, &ephemeral].iter().any(|list| list.iter().any(|name| name == wanted));
-        return if is_known {
-            Ok(wanted.to_owned())
-        } else {
-            Err(Error::bad_request(format!("container {wanted} is not valid for pod {pod_name}")))
-        };
-    }
-    if let Some(name) = Metadata::of(pod).annotation("kubectl.kubernetes.io/default-container")
-        && main.iter().any(|container| container == name)
-    {
-        return Ok(name.to_owned());
-    }
-    match main.as_slice() {
-        [one] => Ok(one.clone()),
-        _ => {
-            let mut text = format!(
-                "a container name must be specified for pod {pod_name}, choose one of: [{}]",
-                main.join(" ")
-            );
-            if !init.is_empty() {
-                text.push_str(&format!(" or one of the init containers: [{}]", init.join(" ")));
-            }
-            Err(Error::bad_request(text))
-        }
-    }
+    let sent = backend::send(api, &kubelet, outgoing).await;
+    sent.map_err(|failure| Error::internal(format!("error dialing backend: {failure}")))
 }
 
 /// Where a node's kubelet listens.
-fn address(api: &Api, node: &str) -> Result<(String, u16)> {
+///
+/// # Errors
+/// 404 without the Node, 500 if it has no address, 503 without a certificate of our own.
+pub fn kubelet(api: &Api, node: &str) -> Result<Backend> {
     let kind = Kind::find("", "v1", "nodes").ok_or_else(Error::unknown_path)?;
     let object =
         kind.cache(api).get(&kind.key("", node)).ok_or_else(|| Error::not_found(kind.subject(), node))?;
     let object = kind.value(&object);
-    let addresses =
-        object.pointer("/status/addresses").and_then(Value::as_array).cloned().unwrap_or_default();
+    let addresses = object.pointer("/status/addresses").and_then(Value::as_array);
+    let addresses: Vec<&Value> = addresses.into_iter().flatten().collect();
     let of_type = |wanted: &str| {
-        addresses
-            .iter()
-            .find(|a| a.get("type").is_some_and(|t| t == wanted))?
-            .get("address")?
-            .as_str()
-            .map(str::to_owned)
+        let found = addresses.iter().find(|a| a.get("type").is_some_and(|t| t == wanted))?;
+        found.get("address")?.as_str().map(str::to_owned)
     };
     let host = of_type("InternalIP").or_else(|| of_type("ExternalIP")).or_else(|| of_type("Hostname"));
+    let host = host.ok_or_else(|| Error::internal(format!("node {node} has no address")))?;
     let port = object.pointer("/status/daemonEndpoints/kubeletEndpoint/Port").and_then(Value::as_u64);
-    let port = u16::try_from(port.unwrap_or(KUBELET_PORT)).unwrap_or(10250);
-    host.map(|host| (host, port)).ok_or_else(|| Error::internal(format!("node {node} has no address")))
-}
-
-async fn send(
-    api: &Api,
-    request: &Request,
-    host: &str,
-    port: u16,
-    path: &str,
-) -> Result<Response<hyper::body::Incoming>> {
-    let failed =
-        |failure: &dyn std::fmt::Display| Error::internal(format!("error dialing backend: {failure}"));
-    let connector =
-        api.kubelets.connector.as_ref().ok_or_else(|| Error::unavailable("no streams to kubelets"))?;
-    let stream = TcpStream::connect((host, port)).await.map_err(|failure| failed(&failure))?;
-    let name = ServerName::try_from(host.to_owned()).map_err(|failure| failed(&failure))?;
-    let stream = connector.connect(name, stream).await.map_err(|failure| failed(&failure))?;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(|failure| failed(&failure))?;
-    api.tasks.spawn("kubelet-connection", async move {
-        if let Err(failure) = connection.with_upgrades().await {
-            debug!(%failure, "connection to a kubelet ended");
-        }
-    });
-    let mut builder = HttpRequest::builder().method(method(request)).uri(path);
-    if let Some(headers) = builder.headers_mut() {
-        pass_headers(&request.headers, headers);
-        if let Ok(value) = format!("{host}:{port}").parse() {
-            headers.insert(HOST, value);
-        }
-    }
-    let outgoing = builder.body(Empty::<Bytes>::new()).map_err(|failure| failed(&failure))?;
-    sender.send_request(outgoing).await.map_err(|failure| failed(&failure))
-}
-
-fn method(request: &Request) -> Method {
-    request.info.method.clone()
-}
-
-fn pass_headers(from: &HeaderMap, to: &mut HeaderMap) {
-    for name in PASSED_HEADERS {
-        let name = HeaderName::from_static(name);
-        for value in from.get_all(&name) {
-            to.append(name.clone(), value.clone());
-        }
-    }
-}
-
-async fn answer(
-    api: &Api,
-    request: &Request,
-    mut response: Response<hyper::body::Incoming>,
-    client: OnUpgrade,
-) -> Result<Response<Body>> {
-    let status = response.status();
-    if status == StatusCode::SWITCHING_PROTOCOLS {
-        let kubelet = hyper::upgrade::on(&mut response);
-        api.tasks.spawn("stream", async move {
-            match tokio::try_join!(client, kubelet) {
-                Ok((client, kubelet)) => {
-                    let (mut client, mut kubelet) = (TokioIo::new(client), TokioIo::new(kubelet));
-                    if let Err(failure) = tokio::io::copy_bidirectional(&mut client, &mut kubelet).await {
-                        debug!(%failure, "stream ended");
-                    }
-                }
-                Err(failure) => warn!(%failure, "upgrade failed"),
-            }
-        });
-        let mut switched = Response::new(crate::respond::full(Bytes::new()));
-        *switched.status_mut() = status;
-        pass_headers(response.headers(), switched.headers_mut());
-        return Ok(switched);
-    }
-    if status.is_client_error() || status.is_server_error() {
-        let limited = http_body_util::Limited::new(response.into_body(), ERROR_BYTES_MAX);
-        let bytes = limited.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
-        let text = String::from_utf8_lossy(&bytes).trim().to_owned();
-        return Err(match status {
-            StatusCode::NOT_FOUND => {
-                let mut error = Error::not_found(request.subject(), &request.resource.name);
-                error.message = text;
-                error
-            }
-            status if status.is_client_error() => Error::bad_request(text),
-            _ => Error::internal(text),
-        });
-    }
-    let (mut parts, body) = response.into_parts();
-    parts.headers.remove(CONNECTION);
-    parts.headers.remove(UPGRADE);
-    parts.headers.remove(http::header::TRANSFER_ENCODING);
-    Ok(Response::from_parts(parts, body.map_err(Into::into).boxed_unsync()))
+    let port = port.and_then(|port| u16::try_from(port).ok()).unwrap_or(KUBELET_PORT);
+    Ok(Backend { host, port, tls: Some(api.kubelets.tls()?) })
 }

@@ -14,18 +14,25 @@ pub mod negotiate;
 pub mod notes;
 pub mod request_info;
 pub mod security;
+
+pub mod audit;
+pub mod deadline;
+pub mod flow_control;
 pub mod status;
 
 pub mod admission;
 pub mod cache;
 pub mod codec;
+mod compaction;
 pub mod door;
 pub mod kinds;
 pub mod respond;
 pub mod verbs;
 
+pub mod backend;
 pub mod eviction;
 pub mod kubelet_client;
+pub mod proxy;
 pub mod reviews;
 pub mod tokens;
 

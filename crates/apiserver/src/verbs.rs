@@ -78,10 +78,14 @@ impl Request {
         self.info.query.get("dryRun") == Some("All")
     }
 
-    /// The first token of `User-Agent`: which component it is.
+    /// Which component it is: the ServiceAccount that a controller's `User-Agent` ends with, else its first word.
     pub fn component(&self) -> &str {
         let agent = self.headers.get(http::header::USER_AGENT).and_then(|value| value.to_str().ok());
-        agent.unwrap_or_default().split([' ', '/']).next().unwrap_or_default()
+        let agent = agent.unwrap_or_default();
+        match agent.split_once("/system:serviceaccount:kube-system:") {
+            Some((_, controller)) => controller,
+            None => agent.split([' ', '/']).next().unwrap_or_default(),
+        }
     }
 
     /// What is stored beside the revision that this request makes.

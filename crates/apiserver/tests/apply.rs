@@ -84,6 +84,10 @@ async fn every_write_says_who_owns_what() {
     check(&reset, expect!["200"]);
     let untracked = call(&server, "curl", ("PATCH", &one, r#"{"data": {"z": "y"}}"#), MERGE).await;
     check(&untracked, expect!["200"]);
+    let two = "{metadata: {name: two}, data: {k: w}}";
+    call(&server, "curl", ("POST", CONFIG_MAPS, two), yaml).await;
+    let put = "{metadata: {name: two, managedFields: []}, data: {k: w}}";
+    check(&call(&server, "curl", ("PUT", &format!("{CONFIG_MAPS}/two"), put), yaml).await, expect!["200"]);
     server.stop().await;
 }
 

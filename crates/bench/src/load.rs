@@ -11,25 +11,67 @@ use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use kube::client::ConfigExt;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use rustls_pki_types::ServerName;
-use serde_json::json;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 
-const NAMESPACE: &str = "bench";
-const VALUE_BYTES: usize = 1_000;
+const JSON: &str = "application/json";
+
+/// One request, and the status that its answer must have.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) content_type: &'static str,
+    pub(crate) accept: &'static str,
+    pub(crate) body: String,
+    pub(crate) wanted: StatusCode,
+}
+
+impl Call {
+    /// A GET of JSON.
+    pub(crate) fn get(path: String) -> Self {
+        Self {
+            method: Method::GET,
+            path,
+            content_type: JSON,
+            accept: JSON,
+            body: String::new(),
+            wanted: StatusCode::OK,
+        }
+    }
+
+    /// A POST of JSON.
+    pub(crate) fn post(path: String, body: String) -> Self {
+        Self { method: Method::POST, body, wanted: StatusCode::CREATED, ..Self::get(path) }
+    }
+
+    /// A merge patch.
+    pub(crate) fn merge_patch(path: String, body: String) -> Self {
+        Self { method: Method::PATCH, body, content_type: "application/merge-patch+json", ..Self::get(path) }
+    }
+
+    /// The same, answered in another form.
+    pub(crate) fn accepting(self, accept: &'static str) -> Self {
+        Self { accept, ..self }
+    }
+}
+
+/// The request of each number.
+pub(crate) type Job = Arc<dyn Fn(usize) -> Call + Send + Sync>;
 
 /// The cluster's API server, as one user.
 #[derive(Clone)]
 pub(crate) struct Door {
     authority: String,
-    server: ServerName<'static>,
-    tls: TlsConnector,
+    tls: Option<(ServerName<'static>, TlsConnector)>,
 }
 
 /// Reads a kubeconfig.
@@ -45,27 +87,25 @@ impl Door {
         let host = config.cluster_url.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
         let mut tls = config.rustls_client_config()?;
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self { authority, server: host.try_into()?, tls: TlsConnector::from(Arc::new(tls)) })
+        Ok(Self { authority, tls: Some((host.try_into()?, TlsConnector::from(Arc::new(tls)))) })
+    }
+
+    /// A server without TLS.
+    pub(crate) fn plain(authority: &str) -> Self {
+        Self { authority: authority.to_owned(), tls: None }
     }
 
     /// Connects one client.
     pub(crate) async fn connect(&self) -> Result<Connection> {
         let stream = TcpStream::connect(&self.authority).await.context("connect")?;
         stream.set_nodelay(true)?;
-        let stream = self.tls.connect(self.server.clone(), stream).await.context("TLS")?;
-        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        // Ends when `sender` is dropped.
-        tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                eprintln!("bench: a connection broke: {error}");
+        let sender = match &self.tls {
+            Some((server, tls)) => {
+                handshake(tls.connect(server.clone(), stream).await.context("TLS")?).await?
             }
-        });
+            None => handshake(stream).await?,
+        };
         Ok(Connection { sender, authority: self.authority.clone() })
-    }
-
-    pub(crate) async fn create_namespace(&self) -> Result<()> {
-        let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
-        self.connect().await?.post("/api/v1/namespaces", namespace.to_string()).await
     }
 
     /// Connects so many clients.
@@ -76,14 +116,38 @@ impl Door {
         }
         Ok(clients)
     }
+
+    /// Sends one request over a connection of its own.
+    pub(crate) async fn call(&self, call: Call) -> Result<Bytes> {
+        self.connect().await?.call(call).await
+    }
+
+    /// Sends the requests of these numbers as fast as 16 clients can.
+    pub(crate) async fn fill(&self, numbers: Range<usize>, job: Job) -> Result<()> {
+        let clients = self.clients(16).await?;
+        tokio::time::timeout(crate::bench::STEP_MAX, run(clients, numbers, job))
+            .await
+            .context("filling the cluster took too long")?
+            .map(drop)
+    }
 }
 
-/// Creates the ConfigMaps of these numbers, each by the next client that is free; returns how long each took.
-pub(crate) async fn create(clients: Vec<Connection>, numbers: Range<usize>) -> Result<Vec<Duration>> {
+async fn handshake<S>(stream: S) -> Result<SendRequest<Full<Bytes>>>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    // Ends when `sender` is dropped; a server that is killed breaks it, which the request then says.
+    tokio::spawn(async move { connection.await.ok() });
+    Ok(sender)
+}
+
+/// Sends the requests of these numbers, each by the next client that is free; returns how long each took.
+pub(crate) async fn run(clients: Vec<Connection>, numbers: Range<usize>, job: Job) -> Result<Vec<Duration>> {
     let next = Arc::new(AtomicUsize::new(numbers.start));
     let mut running = JoinSet::new();
     for mut client in clients {
-        let (next, end) = (next.clone(), numbers.end);
+        let (next, end, job) = (next.clone(), numbers.end, job.clone());
         running.spawn(async move {
             let mut took = Vec::new();
             loop {
@@ -91,8 +155,9 @@ pub(crate) async fn create(clients: Vec<Connection>, numbers: Range<usize>) -> R
                 if number >= end {
                     return Ok::<_, anyhow::Error>(took);
                 }
+                let call = job(number);
                 let started = Instant::now();
-                client.post(&configmaps(), config_map(number)).await?;
+                client.call(call).await?;
                 took.push(started.elapsed());
             }
         });
@@ -104,28 +169,6 @@ pub(crate) async fn create(clients: Vec<Connection>, numbers: Range<usize>) -> R
     Ok(took)
 }
 
-/// Lists all ConfigMaps of the namespace; returns the body's size.
-pub(crate) async fn list(client: &mut Connection) -> Result<u64> {
-    let body = client.send(Method::GET, &configmaps(), Bytes::new(), StatusCode::OK).await?;
-    Ok(u64::try_from(body.len())?)
-}
-
-fn configmaps() -> String {
-    format!("/api/v1/namespaces/{NAMESPACE}/configmaps")
-}
-
-/// A ConfigMap with about 1 kB of data.
-fn config_map(number: usize) -> String {
-    let value = format!("{number:0>VALUE_BYTES$}");
-    json!({
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": { "name": format!("load-{number}"), "namespace": NAMESPACE },
-        "data": { "value": value },
-    })
-    .to_string()
-}
-
 /// One client's connection.
 pub(crate) struct Connection {
     sender: SendRequest<Full<Bytes>>,
@@ -133,28 +176,30 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    async fn post(&mut self, path: &str, body: String) -> Result<()> {
-        self.send(Method::POST, path, body.into(), StatusCode::CREATED).await.map(drop)
+    /// Sends one request and reads the whole answer.
+    pub(crate) async fn call(&mut self, call: Call) -> Result<Bytes> {
+        let body = self.stream(call).await?;
+        Ok(body.collect().await.context("read an answer")?.to_bytes())
     }
 
-    /// Sends one request; its answer must have the status `wanted`.
-    async fn send(&mut self, method: Method, path: &str, body: Bytes, wanted: StatusCode) -> Result<Bytes> {
+    /// Sends one request; returns the answer's body as it comes.
+    pub(crate) async fn stream(&mut self, call: Call) -> Result<Incoming> {
         let request = Request::builder()
-            .method(method)
-            .uri(path)
+            .method(call.method)
+            .uri(&call.path)
             .header(header::HOST, &self.authority)
-            .header(header::CONTENT_TYPE, "application/json")
-            .header(header::ACCEPT, "application/json")
+            .header(header::CONTENT_TYPE, call.content_type)
+            .header(header::ACCEPT, call.accept)
             .header(header::USER_AGENT, "bench")
-            .body(Full::new(body))?;
+            .body(Full::new(call.body.into()))?;
         self.sender.ready().await.context("wait for the connection")?;
         let response = self.sender.send_request(request).await.context("send a request")?;
         let status = response.status();
-        let body = response.into_body().collect().await.context("read an answer")?.to_bytes();
-        if status != wanted {
-            bail!("{path} answered {status}: {}", String::from_utf8_lossy(&body));
+        if status != call.wanted {
+            let body = response.into_body().collect().await.context("read an answer")?.to_bytes();
+            bail!("{} answered {status}: {}", call.path, String::from_utf8_lossy(&body));
         }
-        Ok(body)
+        Ok(response.into_body())
     }
 }
 
@@ -162,16 +207,4 @@ impl Connection {
 #[expect(clippy::cast_precision_loss, reason = "counts below 2^53 are exact")]
 pub(crate) fn as_f64(count: usize) -> f64 {
     count as f64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_config_map_has_1_kb_of_data() {
-        let made: serde_json::Value = serde_json::from_str(&config_map(7)).unwrap();
-        assert_eq!(made["metadata"]["name"], "load-7");
-        assert_eq!(made["data"]["value"].as_str().map(str::len), Some(VALUE_BYTES));
-    }
 }

@@ -1,11 +1,11 @@
-//! What processes use, from `/proc`. Source: proc(5).
+//! What processes use, from the kernel's clocks and `/proc`. Source: clock_getcpuclockid(3), proc(5).
 
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-
-/// Linux counts CPU time for user space in hundredths of a second on every architecture (`USER_HZ`).
-const TICK: Duration = Duration::from_millis(10);
+use nix::sys::signal::{self, Signal};
+use nix::time::{clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
 
 /// What processes have used since they started.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,7 +18,8 @@ pub(crate) struct Usage {
 pub(crate) fn usage(processes: &[i32]) -> Result<Usage> {
     let mut sum = Usage::default();
     for process in processes {
-        sum.cpu += TICK * cpu_ticks(&read(*process, "stat")?).context("read CPU time")?;
+        let clock = clock_getcpuclockid(Pid::from_raw(*process)).context("read CPU time")?;
+        sum.cpu += Duration::from(clock_gettime(clock).context("read CPU time")?);
         sum.written_bytes += number(&read(*process, "io")?, "write_bytes:").context("read bytes written")?;
     }
     Ok(sum)
@@ -44,6 +45,16 @@ pub(crate) fn shims(processes: &[i32]) -> Result<Vec<i32>> {
     Ok(found)
 }
 
+/// kill -9.
+pub(crate) fn kill(process: i32) -> Result<()> {
+    signal::kill(Pid::from_raw(process), Signal::SIGKILL).with_context(|| format!("kill {process}"))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "sizes below 2^53 bytes are exact")]
+pub(crate) fn kibibytes(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 10)
+}
+
 #[expect(clippy::cast_precision_loss, reason = "sizes below 2^53 bytes are exact")]
 pub(crate) fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
@@ -59,14 +70,6 @@ fn read(process: i32, file: &str) -> Result<String> {
     std::fs::read_to_string(&path).with_context(|| format!("read {path}"))
 }
 
-/// User and system time of all threads; the command's name before them may hold blanks and parentheses.
-fn cpu_ticks(stat: &str) -> Option<u32> {
-    let (_, fields) = stat.rsplit_once(')')?;
-    let mut fields = fields.split_whitespace().skip(11);
-    let (user, system): (u32, u32) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
-    Some(user + system)
-}
-
 /// The number behind `name` at the start of a line.
 fn number(text: &str, name: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(name))?;
@@ -76,13 +79,6 @@ fn number(text: &str, name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn cpu_time_stands_behind_a_name_with_blanks() {
-        let stat = "7 (a) b) S 1 7 7 0 -1 4194560 10 20 0 0 300 45 1 2 20 0 9 0 100";
-        assert_eq!(cpu_ticks(stat), Some(345));
-        assert_eq!(cpu_ticks("7 (a) S 1"), None);
-    }
 
     #[test]
     fn numbers_are_found_by_the_start_of_their_line() {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use serde::Serialize;
 
 /// How the report is printed.
@@ -13,18 +13,6 @@ pub(crate) enum Format {
     Text,
     /// One JSON object: `-o json`.
     Json,
-}
-
-impl Format {
-    pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Self> {
-        let arguments: Vec<String> = arguments.collect();
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        match arguments.as_slice() {
-            [] => Ok(Self::Text),
-            ["-o", "json"] | ["-ojson"] | ["-o=json"] => Ok(Self::Json),
-            _ => bail!("usage: cargo xtask bench [-o json]"),
-        }
-    }
 }
 
 /// The machine that was measured, and how busy others kept it.
@@ -76,7 +64,12 @@ struct Row {
     median: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     p99: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    goal: Option<&'static str>,
 }
+
+/// What a row should reach, in the row's unit.
+type Goal = Option<&'static str>;
 
 /// All lines, in the order of the measuring.
 #[derive(Debug, Serialize)]
@@ -95,24 +88,25 @@ impl Report {
     }
 
     /// A row of durations, in milliseconds.
-    pub(crate) fn durations(&mut self, what: &str, took: &[Duration]) {
+    pub(crate) fn durations(&mut self, what: &str, goal: Goal, took: &[Duration]) {
         let milliseconds: Vec<f64> = took.iter().map(|took| took.as_secs_f64() * 1e3).collect();
-        self.samples(what, "ms", &milliseconds);
+        self.samples(what, "ms", goal, &milliseconds);
     }
 
     /// A row of several samples; none without samples.
-    pub(crate) fn samples(&mut self, what: &str, unit: &'static str, samples: &[f64]) {
+    pub(crate) fn samples(&mut self, what: &str, unit: &'static str, goal: Goal, samples: &[f64]) {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
         if let (Some(median), Some(p99)) = (percentile(&sorted, 50), percentile(&sorted, 99)) {
-            let row = Row { what: what.to_owned(), unit, samples: sorted.len(), median, p99: Some(p99) };
+            let (what, samples) = (what.to_owned(), sorted.len());
+            let row = Row { what, unit, samples, median, p99: Some(p99), goal };
             self.rows.push(row);
         }
     }
 
     /// A row of one value over the whole measurement.
-    pub(crate) fn value(&mut self, what: &str, unit: &'static str, value: f64) {
-        self.rows.push(Row { what: what.to_owned(), unit, samples: 1, median: value, p99: None });
+    pub(crate) fn value(&mut self, what: &str, unit: &'static str, goal: Goal, value: f64) {
+        self.rows.push(Row { what: what.to_owned(), unit, samples: 1, median: value, p99: None, goal });
     }
 
     /// Keeps the failure, if it is one.
@@ -151,11 +145,16 @@ impl Report {
             self.load_average_after.as_deref().unwrap_or("unknown"),
         )?;
         let width = self.rows.iter().map(|row| row.what.chars().count()).max().unwrap_or_default();
-        writeln!(text, "{:width$}  {:>7}  {:>10}  {:>10}  unit", "what", "samples", "median", "p99")?;
+        writeln!(
+            text,
+            "{:width$}  {:>7}  {:>10}  {:>10}  {:>6}  unit",
+            "what", "samples", "median", "p99", "goal"
+        )?;
         for row in &self.rows {
             let (median, p99) = (number(row.median), row.p99.map(number).unwrap_or_default());
             let (what, samples, unit) = (&row.what, row.samples, row.unit);
-            writeln!(text, "{what:width$}  {samples:>7}  {median:>10}  {p99:>10}  {unit}")?;
+            let goal = row.goal.unwrap_or_default();
+            writeln!(text, "{what:width$}  {samples:>7}  {median:>10}  {p99:>10}  {goal:>6}  {unit}")?;
         }
         for failure in &self.failures {
             writeln!(text, "failed: {failure}")?;

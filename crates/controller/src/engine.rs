@@ -204,7 +204,12 @@ impl Worker {
             Some(failure) => {
                 let random = self.informers.random();
                 let delay = self.queue.add_rate_limited(key.to_owned(), woken_by, random);
-                tracing::info!(controller = self.controller.name, key, ?delay, error = %failure, "plan failed");
+                let (controller, error) = (self.controller.name, failure.text());
+                if failure.is_conflict {
+                    tracing::debug!(controller, key, ?delay, error, "plan was overtaken");
+                } else {
+                    tracing::info!(controller, key, ?delay, error, "plan failed");
+                }
             }
         }
         if let Some(delay) = requeue_after {
@@ -230,6 +235,6 @@ impl Hands {
     /// What the API server answered, as text for the log.
     pub async fn carry_out(&self, action: Action) -> Result<(), String> {
         let done = self.0.carry_out(Plan { steps: vec![vec![action]], ..Plan::default() }).await;
-        done.failure.map_or(Ok(()), Err)
+        done.failure.map_or(Ok(()), |failure| Err(failure.text()))
     }
 }

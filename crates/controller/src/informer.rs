@@ -86,6 +86,14 @@ struct Factory {
     random: Random,
     metrics: ClientMetrics,
     running: Mutex<HashMap<(TypeId, ResourceRef, Scope), Running>>,
+    settings: Mutex<Settings>,
+}
+
+/// Values by their type.
+type Settings = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
+
+fn known<T: Any + Send + Sync>(settings: &Settings) -> Option<Arc<T>> {
+    settings.get(&TypeId::of::<T>()).and_then(|known| known.clone().downcast().ok())
 }
 
 struct Running {
@@ -116,7 +124,8 @@ impl Informers {
         random: Random,
         metrics: ClientMetrics,
     ) -> Self {
-        Self(Arc::new(Factory { client, tasks, clock, random, metrics, running: Mutex::default() }))
+        let (running, settings) = (Mutex::default(), Mutex::default());
+        Self(Arc::new(Factory { client, tasks, clock, random, metrics, running, settings }))
     }
 
     /// The client that the informers use.
@@ -142,6 +151,22 @@ impl Informers {
     /// The randomness behind retries.
     pub fn random(&self) -> &Random {
         &self.0.random
+    }
+
+    /// What whoever stands on these informers was told or keeps in mind, one value per type: the first one stays.
+    pub fn setting_or<T: Any + Send + Sync>(&self, value: impl FnOnce() -> T) -> Arc<T> {
+        let mut settings = self.0.settings.lock();
+        if let Some(known) = known(&settings) {
+            return known;
+        }
+        let value = Arc::new(value());
+        settings.insert(TypeId::of::<T>(), value.clone());
+        value
+    }
+
+    /// The value of this type, if there is one.
+    pub fn setting<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        known(&self.0.settings.lock())
     }
 
     /// What is counted.

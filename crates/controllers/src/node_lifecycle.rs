@@ -7,7 +7,7 @@ mod taints;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use controller::{Action, Change, Controller, EventType, Informers, Patch, Plan, Scope, Source};
@@ -26,7 +26,8 @@ const LEASES: &str = "kube-node-lease";
 /// The conditions that a kubelet reports.
 const REPORTED: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
-static LISTENING_SINCE: OnceLock<Timestamp> = OnceLock::new();
+/// Since when this process listens: from its first look at any node.
+struct ListeningSince(Timestamp);
 
 /// The controller's row. Keys are nodes.
 pub const CONTROLLER: Controller = Controller {
@@ -66,7 +67,7 @@ pub struct Snapshot {
 fn gather(informers: &Informers, key: &str, now: Timestamp) -> Option<Snapshot> {
     let nodes = informers.informer::<Node>();
     let node = nodes.get(key)?;
-    let listening_since = *LISTENING_SINCE.get_or_init(|| now);
+    let listening_since = informers.setting_or(|| ListeningSince(now)).0;
     let lease = informers.scoped::<Lease>(leases()).get(&format!("{LEASES}/{key}"));
     let is_quiet = ready_status(&node) != Some("True")
         || silence(&node, lease.as_deref(), listening_since, now) >= GRACE;

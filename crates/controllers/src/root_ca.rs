@@ -1,6 +1,6 @@
 //! The root CA publisher: every namespace has a ConfigMap `kube-root-ca.crt` by which its Pods know the API server.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use controller::{Action, Controller, Patch, Plan, Scope, Source};
 use jiff::Timestamp;
@@ -19,13 +19,9 @@ const DESCRIPTION: (&str, &str) = (
      clusters.",
 );
 
-static BUNDLE: OnceLock<String> = OnceLock::new();
-
-/// Says what to publish: PEM certificates. To be called once, before the controller starts; without it nothing is
-/// published. Source: `--root-ca-file` of kube-controller-manager.
-pub fn configure(bundle_pem: String) {
-    BUNDLE.get_or_init(|| bundle_pem);
-}
+/// What to publish: PEM certificates. A setting of the informers, made before the controller starts; without it
+/// nothing is published. Source: `--root-ca-file` of kube-controller-manager.
+pub struct Bundle(pub String);
 
 /// The controller's row. Keys are namespaces.
 pub const CONTROLLER: Controller = Controller {
@@ -40,12 +36,10 @@ pub const CONTROLLER: Controller = Controller {
         ]
     },
     reconcile: |informers, key, now| {
-        let (Some(namespace), Some(bundle)) = (informers.informer::<Namespace>().get(key), BUNDLE.get())
-        else {
-            return Plan::nothing();
-        };
+        let (namespace, bundle) = (informers.informer::<Namespace>().get(key), informers.setting::<Bundle>());
+        let (Some(namespace), Some(bundle)) = (namespace, bundle) else { return Plan::nothing() };
         let published = informers.scoped::<ConfigMap>(scope()).get(&format!("{key}/{CONFIG_MAP}"));
-        plan(&Snapshot { namespace, published, bundle: bundle.clone() }, now)
+        plan(&Snapshot { namespace, published, bundle: bundle.0.clone() }, now)
     },
 };
 

@@ -179,6 +179,9 @@ fn record<'a>(
     let Some(schema) = versions.schema(write.api_version) else { return };
     let mut changes = compare(Typed::root(schema), live, new, &is_untracked);
     changes.exclude(write.ignored);
+    if changes.is_same() {
+        return;
+    }
     let all = |_: &Identity<'_>| true;
     for (identity, lost) in losses(write, versions, (live, new), &changes, managers, &all) {
         managers.subtract(&identity, &lost.all());

@@ -7,8 +7,6 @@
 pub mod metadata;
 
 pub(crate) mod address;
-mod shared;
-
 pub(crate) mod admission_policy;
 pub(crate) mod admission_rules;
 pub(crate) mod api_service;
@@ -57,6 +55,7 @@ pub(crate) mod secret;
 pub(crate) mod security_context;
 pub(crate) mod selector;
 pub(crate) mod service;
+mod shared;
 mod signer;
 pub(crate) mod storage;
 pub(crate) mod storage_version;
@@ -249,5 +248,7 @@ fn labels(at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
+#[cfg(test)]
+mod platform_tests;
 #[cfg(test)]
 mod tests;

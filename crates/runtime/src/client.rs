@@ -56,7 +56,11 @@ enum Line {
 
 /// A connection that is not used by everyone yet. Cloning shares it.
 #[derive(Clone, Debug)]
-pub(crate) struct Connected(mpsc::Sender<Outgoing>);
+pub(crate) struct Connected {
+    requests: mpsc::Sender<Outgoing>,
+    sandbox: String,
+    runtime: Weak<Inner>,
+}
 
 /// The shim of a sandbox, whichever process that is at the time. Cloning shares it.
 #[derive(Clone, Debug)]
@@ -95,23 +99,43 @@ impl ShimClient {
         descriptors::set_nonblocking(&fd).map_err(io::Error::other)?;
         let fd = crate::client::watched(fd)?;
         let (requests, receiver) = mpsc::channel(REQUESTS_MAX);
-        let line = Arc::downgrade(&self.line);
-        let connection = Connection {
-            fd,
-            next: 0,
-            answers: HashMap::new(),
-            exits: HashMap::new(),
-            sandbox,
-            runtime,
-            line,
-        };
-        tasks.spawn("shim connection", connection.run(receiver));
-        Ok(Connected(requests))
+        let connected = Connected { requests, sandbox: sandbox.clone(), runtime: runtime.clone() };
+        let (answers, exits) = (HashMap::new(), HashMap::new());
+        let connection = Connection { fd, next: 0, answers, exits, sandbox, runtime };
+        let (client, own) = (self.clone(), connected.requests.downgrade());
+        tasks.spawn("shim connection", async move {
+            connection.run(receiver).await;
+            if let Some(requests) = own.upgrade() {
+                client.end_of(&requests);
+            }
+        });
+        Ok(connected)
     }
 
     /// From now on requests go there, also those that wait.
     pub(crate) fn publish(&self, connected: Connected) {
+        let requests = connected.requests.clone();
         self.line.send_replace(Line::Up(connected));
+        if requests.is_closed() {
+            self.end_of(&requests);
+        }
+    }
+
+    /// A connection has ended. If it is the one that everyone uses, the runtime is told.
+    fn end_of(&self, requests: &mpsc::Sender<Outgoing>) {
+        let mut ended = None;
+        self.line.send_if_modified(|line| match line {
+            Line::Up(connected) if connected.requests.same_channel(requests) => {
+                ended = Some(connected.clone());
+                *line = Line::Broken;
+                true
+            }
+            _ => false,
+        });
+        let Some(ended) = ended else { return };
+        if !ended.runtime.upgrade().is_some_and(|runtime| runtime.shim_lost(&ended.sandbox)) {
+            self.give_up();
+        }
     }
 
     /// There is no shim and will be none.
@@ -119,12 +143,13 @@ impl ShimClient {
         self.line.send_replace(Line::Ended);
     }
 
-    /// Asks and waits for the answer. What a shim died over is asked of the next one, unless descriptors went with
-    /// it: every such call may be repeated.
+    /// Asks and waits for the answer. What a shim died over is asked of the next one: every such call may be
+    /// repeated.
     pub(crate) async fn ask(&self, call: Call, descriptors: Vec<OwnedFd>) -> Answer {
-        let again = descriptors.is_empty().then(|| call.clone());
+        let copies = descriptors.iter().map(OwnedFd::try_clone).collect::<io::Result<Vec<_>>>();
+        let again = copies.map(|copies| (call.clone(), copies));
         match (self.send(call, descriptors, None).await.1, again) {
-            (Err(ShimError::Gone), Some(call)) => self.send(call, Vec::new(), None).await.1,
+            (Err(ShimError::Gone), Ok((call, copies))) => self.send(call, copies, None).await.1,
             (answer, _) => answer,
         }
     }
@@ -152,7 +177,7 @@ impl ShimClient {
         loop {
             let now = line.borrow_and_update().clone();
             match now {
-                Line::Up(Connected(requests)) => match requests.send(outgoing).await {
+                Line::Up(connected) => match connected.requests.send(outgoing).await {
                     Ok(()) => return receiver.await.unwrap_or((0, Err(ShimError::Gone))),
                     // It has just ended; what becomes of it is told next.
                     Err(unsent) => outgoing = unsent.0,
@@ -172,7 +197,7 @@ impl Connected {
     pub(crate) async fn ask(&self, call: Call, descriptors: Vec<OwnedFd>) -> Answer {
         let (answer, receiver) = oneshot::channel();
         let outgoing = Outgoing { call, descriptors, answer, exit: None };
-        if self.0.send(outgoing).await.is_err() {
+        if self.requests.send(outgoing).await.is_err() {
             return Err(ShimError::Gone);
         }
         receiver.await.unwrap_or((0, Err(ShimError::Gone))).1
@@ -186,7 +211,6 @@ struct Connection {
     exits: HashMap<u64, oneshot::Sender<i32>>,
     sandbox: String,
     runtime: Weak<Inner>,
-    line: Weak<watch::Sender<Line>>,
 }
 
 impl Connection {
@@ -207,14 +231,6 @@ impl Connection {
                 tracing::debug!(sandbox = %self.sandbox, %error, "shim connection closed");
                 break;
             }
-        }
-        drop(requests);
-        let Some(line) = self.line.upgrade() else { return };
-        // First, so that a shim that is replaced quickly is not broken again.
-        line.send_replace(Line::Broken);
-        let is_mended = self.runtime.upgrade().is_some_and(|runtime| runtime.shim_lost(&self.sandbox));
-        if !is_mended {
-            line.send_replace(Line::Ended);
         }
     }
 

@@ -51,9 +51,11 @@ impl Inner {
         }
         {
             let mut tables = self.tables.lock();
-            let has_shim = tables.sandboxes.get(id).is_some_and(|sandbox| sandbox.shim.is_some());
-            if !has_shim || !tables.mending.insert(id.to_owned()) {
+            if tables.sandboxes.get(id).is_none_or(|sandbox| sandbox.shim.is_none()) {
                 return false;
+            }
+            if !tables.mending.insert(id.to_owned()) {
+                return true;
             }
         }
         let id = id.to_owned();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::node_info::{NodeInfo, PodNeed, Snapshot};
-use crate::plugins::{Candidate, FILTERS, Reasons, SCORES, normalize};
+use crate::plugins::{Candidate, FILTERS, Refusal, Remedy, SCORES, normalize};
 
 /// The answer for one Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,29 +23,22 @@ pub fn decide(pod: &Pod, snapshot: &Snapshot, chance: u64) -> Decision {
     }
     let candidate = Candidate { pod, need: PodNeed::of(pod) };
     let mut feasible = Vec::new();
-    let mut refusals: BTreeMap<String, usize> = BTreeMap::new();
+    let mut refusals = Refusals::default();
     for node in snapshot.nodes() {
-        let reasons = filter(&candidate, node);
-        if reasons.is_empty() {
-            feasible.push(node);
-        }
-        for reason in reasons {
-            *refusals.entry(reason).or_default() += 1;
+        match filter(&candidate, node) {
+            None => feasible.push(node),
+            Some(refusal) => refusals.add(refusal),
         }
     }
     match best(&candidate, &feasible, snapshot, chance) {
         Some(node) => Decision::Bind(node.name().to_owned()),
-        None => Decision::Unschedulable(explain(snapshot.len(), &refusals)),
+        None => Decision::Unschedulable(refusals.explain(pod, snapshot.len())),
     }
 }
 
 /// The first filter that refuses says why.
-fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Reasons {
-    FILTERS
-        .iter()
-        .map(|plugin| (plugin.filter)(candidate, node))
-        .find(|reasons| !reasons.is_empty())
-        .unwrap_or_default()
+fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refusal> {
+    FILTERS.iter().find_map(|plugin| (plugin.filter)(candidate, node))
 }
 
 fn best<'a>(
@@ -72,10 +65,40 @@ fn best<'a>(
     winners.get(pick).map(|(node, _)| **node)
 }
 
-/// `0/3 nodes are available: 1 Insufficient cpu, 2 node(s) were unschedulable.`
-fn explain(nodes: usize, refusals: &BTreeMap<String, usize>) -> String {
-    let mut reasons: Vec<String> =
-        refusals.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+/// Why each Node said no.
+#[derive(Default)]
+struct Refusals {
+    reasons: BTreeMap<String, usize>,
+    preemption: BTreeMap<String, usize>,
+}
+
+impl Refusals {
+    fn add(&mut self, refusal: Refusal) {
+        for reason in refusal.reasons {
+            *self.reasons.entry(reason).or_default() += 1;
+        }
+        let preemption = match refusal.remedy {
+            Remedy::None => "Preemption is not helpful for scheduling",
+            Remedy::Preemption => "No preemption victims found for incoming pod",
+        };
+        *self.preemption.entry(preemption.to_owned()).or_default() += 1;
+    }
+
+    /// `0/3 nodes are available: 1 Insufficient cpu, 2 node(s) were unschedulable. no new claims to deallocate,
+    /// preemption: 0/3 nodes are available: ...`: what filters said, and what the plugins said that would make room.
+    fn explain(&self, pod: &Pod, nodes: usize) -> String {
+        let policy = pod.spec.as_ref().and_then(|spec| spec.preemption_policy.as_deref());
+        let preemption = match policy {
+            Some("Never") => "not eligible due to preemptionPolicy=Never.".to_owned(),
+            _ => available(nodes, &self.preemption),
+        };
+        let reasons = available(nodes, &self.reasons);
+        format!("{reasons} no new claims to deallocate, preemption: {preemption}")
+    }
+}
+
+fn available(nodes: usize, counts: &BTreeMap<String, usize>) -> String {
+    let mut reasons: Vec<String> = counts.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     reasons.sort();
     format!("0/{nodes} nodes are available: {}.", reasons.join(", "))
 }
@@ -125,7 +148,7 @@ mod tests {
             &[],
             NINE_CPUS,
             expect![[
-                r#"Unschedulable("0/4 nodes are available: 1 node(s) had untolerated taint {gpu: yes}, 1 node(s) were unschedulable, 2 Insufficient cpu.")"#
+                r#"Unschedulable("0/4 nodes are available: 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable, 2 Insufficient cpu. no new claims to deallocate, preemption: 0/4 nodes are available: 4 Preemption is not helpful for scheduling.")"#
             ]],
         );
         check(&[], &[], ONE_CPU, expect![[r#"Unschedulable("no nodes available to schedule pods")"#]]);
@@ -138,7 +161,22 @@ mod tests {
             &[A],
             &[("a", empty), ("a", empty)],
             empty,
-            expect![[r#"Unschedulable("0/1 nodes are available: 1 Too many pods.")"#]],
+            expect![[
+                r#"Unschedulable("0/1 nodes are available: 1 Too many pods. no new claims to deallocate, preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.")"#
+            ]],
+        );
+    }
+
+    #[test]
+    fn whoever_may_not_preempt_is_told_so() {
+        let modest = "{metadata: {name: p}, spec: {preemptionPolicy: Never, containers: [{name: c, resources: {requests: {cpu: '2'}}}]}}";
+        check(
+            &[A],
+            &[("a", ONE_CPU)],
+            modest,
+            expect![[
+                r#"Unschedulable("0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never.")"#
+            ]],
         );
     }
 
@@ -154,7 +192,7 @@ mod tests {
             &[],
             nowhere,
             expect![[
-                r#"Unschedulable("0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector.")"#
+                r#"Unschedulable("0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector. no new claims to deallocate, preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.")"#
             ]],
         );
         let tolerant = "{metadata: {name: p}, spec: {tolerations: [{key: gpu, operator: Exists}], containers: [{name: c}]}}";
@@ -169,7 +207,7 @@ mod tests {
             &[("a", port)],
             port,
             expect![[
-                r#"Unschedulable("0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports.")"#
+                r#"Unschedulable("0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports. no new claims to deallocate, preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.")"#
             ]],
         );
     }

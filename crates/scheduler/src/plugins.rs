@@ -25,16 +25,43 @@ pub struct Candidate<'a> {
     pub need: PodNeed,
 }
 
-/// Why a Node cannot take a Pod; several where upstream reports several.
-pub type Reasons = Vec<String>;
+/// Why a Node cannot take a Pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// For people; several where upstream reports several.
+    pub reasons: Vec<String>,
+    /// Whether it would be otherwise if Pods of less priority went.
+    pub remedy: Remedy,
+}
+
+/// What could make a Node take a Pod. Source: `Unschedulable` and `UnschedulableAndUnresolvable` of the framework.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// Other Pods' going.
+    Preemption,
+    /// Nothing that happens to Pods.
+    None,
+}
+
+impl Refusal {
+    /// Whatever Pods do, the Node cannot take this one.
+    pub(crate) fn lasting(reason: impl Into<String>) -> Self {
+        Self { reasons: vec![reason.into()], remedy: Remedy::None }
+    }
+
+    /// The Node could take the Pod if others went.
+    pub(crate) fn passing(reason: impl Into<String>) -> Self {
+        Self { reasons: vec![reason.into()], remedy: Remedy::Preemption }
+    }
+}
 
 /// A plugin that rules Nodes out.
 #[derive(Clone, Copy, Debug)]
 pub struct Filter {
     /// Upstream's plugin name.
     pub name: &'static str,
-    /// Empty if the Node can take the Pod.
-    pub filter: fn(&Candidate<'_>, &NodeInfo) -> Reasons,
+    /// Nothing if the Node can take the Pod.
+    pub filter: fn(&Candidate<'_>, &NodeInfo) -> Option<Refusal>,
 }
 
 /// A plugin that ranks Nodes.

@@ -4,9 +4,28 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-const APPLETS: [&str; 16] = [
-    "sh", "cat", "echo", "env", "hostname", "httpd", "id", "ls", "nslookup", "sleep", "stty", "test",
-    "touch", "true", "wc", "wget",
+const APPLETS: [&str; 21] = [
+    "cat",
+    "echo",
+    "env",
+    "head",
+    "hostname",
+    "httpd",
+    "id",
+    "ls",
+    "mkdir",
+    "nc",
+    "nslookup",
+    "sh",
+    "sha256sum",
+    "sleep",
+    "stty",
+    "tar",
+    "test",
+    "touch",
+    "true",
+    "wc",
+    "wget",
 ];
 
 /// Writes a root file system with busybox and links for its applets to `folder`; returns the tar's path.

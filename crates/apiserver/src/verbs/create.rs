@@ -27,11 +27,13 @@ pub async fn create(api: &Api, request: &Request) -> Result<Answer> {
     let decoded = decode::body(request)?;
     let mut warnings = decoded.warnings;
     if !request.kind.row().is_stored() {
-        let errors = request.kind.validate_create(&decoded.object);
+        let mut object = decoded.object;
+        take_namespace(request, &mut object)?;
+        let errors = request.kind.validate_create(&object);
         if !errors.is_empty() {
             return Err(Error::invalid(request.kind.kind_subject(), "", &errors));
         }
-        return crate::reviews::review(api, request, decoded.object).await;
+        return crate::reviews::review(api, request, object).await;
     }
     let (committed, mut more) = create_object(api, request, decoded.object).await?;
     warnings.append(&mut more);

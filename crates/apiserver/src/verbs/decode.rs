@@ -29,7 +29,10 @@ pub fn body(request: &Request) -> Result<Decoded> {
     }
     let validation = FieldValidation::of(request);
     match codec::decode_kind(request.kind, format, &request.body, validation) {
-        Ok((object, warnings)) => check_kind(request, request.kind, object, warnings),
+        Ok((mut object, warnings)) => {
+            super::managed::keep_reset_of(&request.body, format, &mut object);
+            check_kind(request, request.kind, object, warnings)
+        }
         // An object of another kind may well have the wrong types; what it claims to be says more.
         Err(failure) => match codec::decode(format, &request.body) {
             Ok(object) => check_kind(request, request.kind, object, Vec::new()).and(Err(failure)),

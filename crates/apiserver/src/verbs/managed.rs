@@ -7,13 +7,14 @@ use std::sync::LazyLock;
 
 use machinery::apply::set::Set;
 use machinery::apply::{self, ApplyError, OnConflict, Write};
-use machinery::metadata;
+use machinery::metadata::{self, Metadata};
 use serde_json::{Value, json};
 
 use super::Request;
 use super::options::MANAGER_BYTES_MAX;
 use super::update::Part;
 use crate::api::Api;
+use crate::negotiate::Format;
 use crate::status::{Error, Result};
 
 /// Whether a write has its managed fields already.
@@ -67,6 +68,27 @@ pub fn apply_config(
     let applied =
         with_write(api, request, part, |write| apply::apply(write, &request.kind, live, config, on_conflict));
     applied.map_err(|failure| refused(&failure))
+}
+
+/// Lets an empty list of managed fields, which ends their tracking, survive decoding, which drops empty lists.
+pub fn keep_reset(sent: &mut Value) {
+    if let Some(fields) = sent.pointer_mut("/metadata/managedFields")
+        && fields.as_array().is_some_and(Vec::is_empty)
+    {
+        *fields = json!([{}]);
+    }
+}
+
+/// As [`keep_reset`], for an object that was decoded from `body`, which is parsed again only if need be.
+pub fn keep_reset_of(body: &[u8], format: Format, object: &mut Value) {
+    let is_named = std::str::from_utf8(body).is_ok_and(|text| text.contains("managedFields"));
+    if !is_named || format == Format::Protobuf || Metadata::of(object).managed_fields().is_some() {
+        return;
+    }
+    let sent = crate::codec::decode(format, body).unwrap_or_default();
+    if sent.pointer("/metadata/managedFields").and_then(Value::as_array).is_some_and(Vec::is_empty) {
+        metadata::set(object, "managedFields", json!([{}]));
+    }
 }
 
 /// The error of a failed apply.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::StatusCode;
 use machinery::metadata::{self, Metadata};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::create::create_owned;
 use super::managed::{self, Ownership};
@@ -93,7 +93,7 @@ pub async fn patch_part(api: &Api, request: &Request, part: Part) -> Result<Answ
     let mut warnings = Vec::new();
     let committed = change(api, request, part, |old| {
         let mut patched = patch.apply(request, old)?;
-        keep_reset(&mut patched);
+        managed::keep_reset(&mut patched);
         let decoded = finish(request, old, patched, validation)?;
         warnings = decoded.warnings;
         Ok(decoded.object)
@@ -106,7 +106,7 @@ pub async fn patch_part(api: &Api, request: &Request, part: Part) -> Result<Answ
 async fn apply(api: &Api, request: &Request, part: Part) -> Result<Answer> {
     let validation = FieldValidation::of(request);
     let (config, mut warnings) = codec::apply_config(request.kind, &request.body, validation)?;
-    check_config(request, &config)?;
+    check_config(&config, &request.kind.api_version(), request.kind.kind())?;
     let apply_to = |live: Option<&Value>| {
         let merged = managed::apply_config(api, request, part, live, &config)?;
         finish(request, live.unwrap_or(&Value::Null), merged, FieldValidation::Ignore)
@@ -143,13 +143,15 @@ async fn apply(api: &Api, request: &Request, part: Part) -> Result<Answer> {
 }
 
 /// A configuration says what it is, and nothing about managed fields.
-fn check_config(request: &Request, config: &Value) -> Result<()> {
+///
+/// # Errors
+/// 400 if it is of another kind or version, or names managed fields.
+pub fn check_config(config: &Value, api_version: &str, kind: &str) -> Result<()> {
     let text = |name: &str| config.get(name).and_then(Value::as_str).unwrap_or_default();
-    let (api_version, kind) = (text("apiVersion"), text("kind"));
-    if api_version != request.kind.api_version() || kind != request.kind.kind() {
-        let version =
-            if api_version.contains('/') { api_version.to_owned() } else { format!("/{api_version}") };
-        return Err(Error::bad_request(format!("invalid object type: {version}, Kind={kind}")));
+    if text("apiVersion") != api_version || text("kind") != kind {
+        let sent = text("apiVersion");
+        let slash = if sent.contains('/') { "" } else { "/" };
+        return Err(Error::bad_request(format!("invalid object type: {slash}{sent}, Kind={}", text("kind"))));
     }
     if Metadata::of(config).get("managedFields").is_some_and(|fields| !fields.is_null()) {
         return Err(Error::bad_request("metadata.managedFields must be nil"));
@@ -172,13 +174,4 @@ fn finish(
     super::create::take_namespace(request, &mut decoded.object)?;
     update::check_name(request, Metadata::of(&decoded.object).name())?;
     Ok(decoded)
-}
-
-/// Decoding drops empty lists, but an empty list of managed fields ends their tracking.
-fn keep_reset(patched: &mut Value) {
-    if let Some(fields) = patched.pointer_mut("/metadata/managedFields")
-        && fields.as_array().is_some_and(Vec::is_empty)
-    {
-        *fields = json!([{}]);
-    }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::managed::{self, Ownership};
 use super::options::FieldValidation;
-use super::patch::{APPLY_PATCH, Patch};
+use super::patch::{APPLY_PATCH, Patch, check_config};
 use super::update::{Part, change, change_owned, check_name};
 use super::{Answer, Request, current, decode};
 use crate::api::Api;
@@ -66,6 +66,7 @@ async fn set(api: &Api, request: &Request, wanted: impl Fn(&Value) -> Result<Val
 /// Applies a Scale: the replicas of the object change hands under the subresource's name.
 async fn apply(api: &Api, request: &Request) -> Result<Answer> {
     let (scale, warnings) = codec::apply_scale(&request.body, FieldValidation::of(request))?;
+    check_config(&scale, "autoscaling/v1", "Scale")?;
     let meta = Metadata::of(&scale);
     check_name(request, meta.name())?;
     let mut config = json!({

@@ -27,7 +27,7 @@ pub(super) struct Executor {
 #[derive(Default)]
 pub(super) struct Done {
     pub(super) writes: Vec<OwnWrite>,
-    pub(super) failure: Option<String>,
+    pub(super) failure: Option<Failure>,
 }
 
 /// A write that the informers will show.
@@ -37,14 +37,16 @@ pub(super) struct OwnWrite {
 }
 
 /// Why a request was not done.
-struct Failure {
+pub(super) struct Failure {
     request: String,
     /// What the server said.
     message: String,
+    /// Somebody else wrote first: the next run decides anew, and nobody need hear of it.
+    pub(super) is_conflict: bool,
 }
 
 impl Failure {
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         format!("{}: {}", self.request, self.message)
     }
 }
@@ -69,7 +71,7 @@ impl Executor {
             if let Err(second) = self.carry_out_step(told.collect(), &mut done).await {
                 tracing::info!(error = %second.text(), "telling of a failure failed");
             }
-            done.failure = Some(failure.text());
+            done.failure = Some(failure);
             break;
         }
         done
@@ -120,6 +122,7 @@ impl Executor {
         let describe = |what: &dyn std::fmt::Display| Failure {
             request: format!("{:?} {} {}", request.verb, request.resource.plural, request.key()),
             message: what.to_string(),
+            is_conflict: false,
         };
         let http = request.to_http().map_err(|error| describe(&error))?;
         let response = self.sender.send(http.map(Body::from)).await.map_err(|error| describe(&error))?;
@@ -137,7 +140,8 @@ impl Executor {
             return Ok(None);
         }
         let refusal: Status = serde_json::from_slice(&body).unwrap_or_default();
-        Err(describe(&refusal.message.unwrap_or_else(|| status.to_string())))
+        let failure = describe(&refusal.message.unwrap_or_else(|| status.to_string()));
+        Err(Failure { is_conflict: status == StatusCode::CONFLICT, ..failure })
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use cli::args::{Output, TraceArgs};
 use cli::trace::Printer;
+use cli::validate::UsageError;
 use http::Request;
 use http_body_util::BodyExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
@@ -17,12 +18,13 @@ use crate::layout::Layout;
 /// Prints the chain.
 pub(crate) fn run(args: &TraceArgs) -> Result<()> {
     let Some((kind, name)) = args.object.split_once('/') else {
-        bail!("{:?} is not KIND/NAME, such as deployment/web", args.object);
+        let wrong = format!("{:?} is not KIND/NAME, such as deployment/web", args.object);
+        return Err(UsageError(wrong).into());
     };
     let layout = Layout::new(&args.data.data_dir)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let chain = runtime.block_on(async {
-        let client = client(&layout.admin_kubeconfig()).await?;
+        let client = client(&layout.admin_kubeconfig(), "knarr").await?;
         fetch(&client, kind, &args.namespace, name).await
     })?;
     if chain.commits.is_empty() {
@@ -41,10 +43,17 @@ pub(crate) fn run(args: &TraceArgs) -> Result<()> {
 }
 
 /// A client with the identity in a kubeconfig.
-pub(crate) async fn client(kubeconfig: &Path) -> Result<kube::Client> {
+pub(crate) async fn client(kubeconfig: &Path, agent: &'static str) -> Result<kube::Client> {
+    Ok(kube::Client::try_from(config(kubeconfig, agent).await?)?)
+}
+
+/// What a kubeconfig says: where, and as whom. `agent` is the program that the client says it is, and the manager of
+/// the fields that it writes.
+pub(crate) async fn config(kubeconfig: &Path, agent: &'static str) -> Result<kube::Config> {
     let read = Kubeconfig::read_from(kubeconfig).with_context(|| format!("read {}", kubeconfig.display()))?;
-    let config = kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
-    Ok(kube::Client::try_from(config)?)
+    let mut config = kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
+    config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(agent)));
+    Ok(config)
 }
 
 /// Asks the API server for the chain of one object.

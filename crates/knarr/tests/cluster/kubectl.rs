@@ -5,8 +5,9 @@ use testkit::{Cluster, Session};
 
 use crate::{cluster, must};
 
-const SESSIONS: [(&str, &str); 4] = [
+const SESSIONS: [(&str, &str); 5] = [
     ("objects.txt", include_str!("sessions/objects.txt")),
+    ("apply.txt", include_str!("sessions/apply.txt")),
     ("workloads.txt", include_str!("sessions/workloads.txt")),
     ("pods.txt", include_str!("sessions/pods.txt")),
     ("network.txt", include_str!("sessions/network.txt")),

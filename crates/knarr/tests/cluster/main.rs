@@ -6,8 +6,14 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "tests")]
 
 mod bad_input;
+mod etcd;
+mod host;
+mod kills;
 mod kubectl;
+mod parts;
 mod restarts;
+mod streams;
+mod supervisor;
 
 use testkit::Cluster;
 

@@ -35,6 +35,8 @@ pub(super) struct LogReader {
     pending: Vec<u8>,
     wanted: Wanted,
     left: u64,
+    /// Whether the last thing shown was a part of a line whose rest is to come.
+    is_inside_line: bool,
 }
 
 /// Bytes that one read collects at most.
@@ -60,7 +62,7 @@ impl LogReader {
             }
         }
         let left = wanted.limit_bytes.unwrap_or(u64::MAX);
-        Ok(Self { files, path: path.to_owned(), pending: Vec::new(), wanted, left })
+        Ok(Self { files, path: path.to_owned(), pending: Vec::new(), wanted, left, is_inside_line: false })
     }
 
     /// Goes on with the files that have come after the last known one: it was rotated away.
@@ -98,7 +100,7 @@ impl LogReader {
             }
             let line = std::mem::take(&mut self.pending);
             let before = out.len();
-            render(&line, &self.wanted, &mut out);
+            render(&line, &self.wanted, &mut self.is_inside_line, &mut out);
             let added = (out.len() - before) as u64;
             if added > self.left {
                 out.truncate(before + usize::try_from(self.left).unwrap_or(0));
@@ -151,8 +153,8 @@ fn ended_before(file: &File, since: Timestamp) -> bool {
     modified.is_ok_and(|modified| Timestamp::try_from(modified).is_ok_and(|modified| modified < since))
 }
 
-/// Adds what is shown of one line.
-fn render(line: &[u8], wanted: &Wanted, out: &mut Vec<u8>) {
+/// Adds what is shown of one line; a line in parts has the time of its first.
+fn render(line: &[u8], wanted: &Wanted, is_inside_line: &mut bool, out: &mut Vec<u8>) {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let mut parts = line.splitn(4, |byte| *byte == b' ');
     let (Some(time), Some(stream), Some(tag)) = (parts.next(), parts.next(), parts.next()) else { return };
@@ -166,12 +168,13 @@ fn render(line: &[u8], wanted: &Wanted, out: &mut Vec<u8>) {
     {
         return;
     }
-    if wanted.timestamps {
+    if wanted.timestamps && !*is_inside_line {
         out.extend_from_slice(time.as_bytes());
         out.push(b' ');
     }
     out.extend_from_slice(content);
-    if tag != b"P" {
+    *is_inside_line = tag == b"P";
+    if !*is_inside_line {
         out.push(b'\n');
     }
 }
@@ -261,6 +264,10 @@ mod tests {
         check(
             Wanted { stream: Some("stderr".into()), timestamps: true, ..Wanted::default() },
             "2026-01-01T00:00:02Z two\n",
+        );
+        check(
+            Wanted { tail_lines: Some(2), timestamps: true, ..Wanted::default() },
+            "2026-01-01T00:00:03Z three\n",
         );
         check(Wanted { limit_bytes: Some(5), ..Wanted::default() }, "one\nt");
     }

@@ -127,8 +127,13 @@ fn waiting_message(pod: &Pod, container: &str, name: &str) -> String {
     if !known.any(|c| c.name == container) {
         return format!("container {container} is not valid for pod {name}");
     }
-    let reason = reason.unwrap_or_else(|| "ContainerCreating".into());
-    format!("container \"{container}\" in pod \"{name}\" is waiting to start: {reason}")
+    let why = match reason.as_deref() {
+        Some("ErrImagePull") => "image can't be pulled".to_owned(),
+        Some("ImagePullBackOff") => "trying and failing to pull image".to_owned(),
+        Some(reason) => reason.to_owned(),
+        None => "ContainerCreating".to_owned(),
+    };
+    format!("container \"{container}\" in pod \"{name}\" is waiting to start: {why}")
 }
 
 /// Sends everything that is there; `None` if nobody listens or nothing more is wanted.

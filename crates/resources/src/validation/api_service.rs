@@ -65,7 +65,8 @@ fn backend(spec: &At<'_>, errors: &mut FieldErrors) {
     let port = service.get("port");
     let rules = names::port_number(port.number().unwrap_or_default());
     if !rules.is_empty() {
-        errors.push(port.invalid(&format!("port is not valid: {}", rules.join(", "))));
+        let rule = format!("port is not valid: {}", rules.join(", "));
+        errors.push(FieldError::invalid(&port.path, port.number().unwrap_or_default(), &rule));
     }
     if insecure.flag() && !bundle.is_empty() {
         errors.push(insecure.invalid("may not be true if caBundle is present"));

@@ -11,11 +11,9 @@ use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::pem::Pem;
 use x509_parser::prelude::FromDer;
 
-use super::At;
+use super::{At, signer};
 
 const EXPIRATION_SECONDS_MIN: i64 = 600;
-const DOMAIN_BYTES_MAX: usize = names::SUBDOMAIN_BYTES_MAX;
-const SIGNER_BYTES_MAX: usize = DOMAIN_BYTES_MAX + 1 + DOMAIN_BYTES_MAX + names::LABEL_BYTES_MAX + 1;
 const BUNDLE_BYTES_MAX: usize = 1024 * 1024;
 const LEGACY_SIGNER: &str = "kubernetes.io/legacy-unknown";
 const HIDDEN: &str = "<value omitted>";
@@ -60,7 +58,7 @@ pub(crate) fn request(object: &Value) -> FieldErrors {
     if signer.text() == LEGACY_SIGNER {
         errors.push(signer.invalid("the legacy signerName is not allowed via this API version"));
     } else {
-        signer_name(&signer, &mut errors);
+        signer::name(&signer, &mut errors);
     }
     let seconds = spec.get("expirationSeconds");
     if seconds.number().is_some_and(|seconds| seconds < EXPIRATION_SECONDS_MIN) {
@@ -91,45 +89,6 @@ fn usages(usages: &At<'_>, errors: &mut FieldErrors) {
     usages.items().for_each(|usage| usage.if_one_of(USAGES, errors));
     let mut seen = BTreeSet::new();
     errors.extend(usages.items().filter(|usage| !seen.insert(usage.text())).map(|usage| usage.duplicate()));
-}
-
-/// `example.com/signer-name`.
-fn signer_name(name: &At<'_>, errors: &mut FieldErrors) {
-    let text = name.text();
-    if text.is_empty() {
-        errors.push(name.required(""));
-        return;
-    }
-    let Some((domain, path)) = text.split_once('/').filter(|(_, path)| !path.contains('/')) else {
-        errors.push(
-            name.invalid("must be a fully qualified domain and path of the form 'example.com/signer-name'"),
-        );
-        return;
-    };
-    let told = |shown: &str, rule: &str| FieldError::invalid(&name.path, shown, rule);
-    if domain.len() > DOMAIN_BYTES_MAX {
-        errors.push(FieldError::too_long(&name.path, DOMAIN_BYTES_MAX));
-    }
-    for label in domain.split('.') {
-        errors.extend(
-            names::dns1123_label(label)
-                .iter()
-                .map(|rule| told(domain, &format!("validating label {label:?}: {rule}"))),
-        );
-    }
-    if domain.split('.').count() < 2 {
-        errors.push(told(domain, "should be a domain with at least two segments separated by dots"));
-    }
-    for label in path.split('.') {
-        let rules = names::dns1123_subdomain(label);
-        errors.extend(rules.iter().map(|rule| told(path, &format!("validating label {label:?}: {rule}"))));
-        if !rules.is_empty() {
-            break;
-        }
-    }
-    if text.len() > SIGNER_BYTES_MAX {
-        errors.push(FieldError::too_long(&name.path, SIGNER_BYTES_MAX));
-    }
 }
 
 fn status(object: &Value, errors: &mut FieldErrors) {
@@ -261,7 +220,7 @@ fn bundle_identity(object: &Value) -> FieldErrors {
         },
     }
     if !signer.text().is_empty() {
-        signer_name(&signer, &mut errors);
+        signer::name(&signer, &mut errors);
     }
     errors
 }

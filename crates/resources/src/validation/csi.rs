@@ -7,7 +7,7 @@ use machinery::names;
 use machinery::quantity::Quantity;
 use serde_json::Value;
 
-use super::persistent_volume::driver_name;
+use super::volume::driver_name;
 use super::{At, NOT_NEGATIVE, selector};
 
 const NODE_ID_BYTES_MAX: usize = 256;

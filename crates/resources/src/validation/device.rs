@@ -9,8 +9,8 @@ use machinery::field::{FieldError, FieldErrors};
 use machinery::names;
 use serde_json::Value;
 
-use super::persistent_volume::driver_name;
 use super::scheduling::node_selector;
+use super::volume::driver_name;
 use super::{At, metadata};
 
 const LIST_MAX: usize = 32;

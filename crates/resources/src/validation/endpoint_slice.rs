@@ -6,7 +6,7 @@ use machinery::field::{FieldError, FieldErrors};
 use machinery::names;
 use serde_json::Value;
 
-use super::{At, PROTOCOLS, ip, labels};
+use super::{At, PROTOCOLS, labels};
 
 const ENDPOINTS_MAX: usize = 1000;
 const PORTS_MAX: usize = 20_000;
@@ -79,7 +79,7 @@ fn addresses(addresses: &At<'_>, kind: &str, errors: &mut FieldErrors) {
             "IPv6" if address.text().parse::<std::net::Ipv6Addr>().is_err() => {
                 errors.push(address.invalid("must be an IPv6 address"));
             }
-            "IPv4" | "IPv6" => ip::endpoint(&address, errors),
+            "IPv4" | "IPv6" => address.not_special(errors),
             "FQDN" => domain(&address, errors),
             _ => {}
         }

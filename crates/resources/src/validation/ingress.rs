@@ -4,7 +4,8 @@ use machinery::field::{FieldError, FieldErrors};
 use machinery::names;
 use serde_json::Value;
 
-use super::{At, ip};
+use super::At;
+use super::address::parse_ip;
 
 const CONTROLLER_BYTES_MAX: usize = 250;
 const PATH_TYPES: &[&str] = &["Exact", "ImplementationSpecific", "Prefix"];
@@ -74,7 +75,7 @@ fn host(host: &At<'_>, errors: &mut FieldErrors) {
 fn rule(rule: &At<'_>, errors: &mut FieldErrors) {
     let name = rule.get("host");
     if !name.text().is_empty() {
-        if name.text().parse::<std::net::IpAddr>().is_ok() {
+        if parse_ip(name.text()).is_some() {
             errors.push(name.invalid(NAME_ONLY));
         }
         host(&name, errors);
@@ -157,11 +158,11 @@ pub(crate) fn status_update(new: &Value, _: &Value) -> FieldErrors {
     let mut errors = Vec::new();
     for ingress in At::root(new).get("status").get("loadBalancer").get("ingress").items() {
         let (address, name) = (ingress.get("ip"), ingress.get("hostname"));
-        if !address.text().is_empty() && !ip::is_legacy_ip(address.text()) {
-            errors.push(address.invalid(ip::NO_IP));
+        if !address.text().is_empty() {
+            address.ip(&mut errors);
         }
         name.optional(names::dns1123_subdomain, &mut errors);
-        if name.text().parse::<std::net::IpAddr>().is_ok() {
+        if parse_ip(name.text()).is_some() {
             errors.push(name.invalid(NAME_ONLY));
         }
     }

@@ -9,9 +9,10 @@ use machinery::names;
 use serde_json::Value;
 
 use super::At;
+use super::address::{masked, parse_cidr, parse_ip};
 
 const NO_CIDR: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
-pub(super) const NO_IP: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+const NO_IP: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 
 /// What is wrong with an address; `None` if nothing is.
 pub(super) fn broken_ip(text: &str) -> Option<&'static str> {
@@ -20,44 +21,9 @@ pub(super) fn broken_ip(text: &str) -> Option<&'static str> {
             Some("must not be an IPv4-mapped IPv6 address")
         }
         Ok(_) => None,
-        Err(_) if without_zeros(text).parse::<IpAddr>().is_ok() => Some("must not have leading 0s"),
+        Err(_) if parse_ip(text).is_some() => Some("must not have leading 0s"),
         Err(_) => Some(NO_IP),
     }
-}
-
-/// Whether an older field takes the address: leading zeros do no harm there.
-pub(super) fn is_legacy_ip(text: &str) -> bool {
-    without_zeros(text).parse::<IpAddr>().is_ok()
-}
-
-/// Addresses that no endpoint can have, since traffic must not be sent there for a Service.
-pub(super) fn endpoint(at: &At<'_>, errors: &mut FieldErrors) {
-    let Ok(ip) = without_zeros(at.text()).parse::<IpAddr>() else { return };
-    let (is_link_local, is_link_local_multicast) = match ip {
-        IpAddr::V4(ip) => (ip.is_link_local(), ip.octets().starts_with(&[224, 0, 0])),
-        IpAddr::V6(ip) => (ip.is_unicast_link_local(), ip.segments().first() == Some(&0xff02)),
-    };
-    for (is_broken, rule) in [
-        (ip.is_unspecified(), "may not be unspecified (0.0.0.0 or ::)"),
-        (ip.is_loopback(), "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
-        (is_link_local, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
-        (is_link_local_multicast, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"),
-    ] {
-        if is_broken {
-            errors.push(at.invalid(rule));
-        }
-    }
-}
-
-fn without_zeros(text: &str) -> String {
-    if text.contains(':') {
-        return text.to_owned();
-    }
-    let octet = |part: &str| match part.trim_start_matches('0') {
-        "" if !part.is_empty() => "0".to_owned(),
-        rest => rest.to_owned(),
-    };
-    text.split('.').map(octet).collect::<Vec<_>>().join(".")
 }
 
 /// A range of addresses: its first address and how many bits they share.
@@ -75,22 +41,8 @@ impl std::fmt::Display for Range {
 
 impl Range {
     fn parse(text: &str) -> Option<(IpAddr, Self)> {
-        let (address, bits) = text.split_once('/')?;
-        let is_number = !bits.is_empty() && bits.bytes().all(|b| b.is_ascii_digit());
-        let address: IpAddr = without_zeros(address).parse().ok()?;
-        let bits: u8 = bits.parse().ok().filter(|_| is_number)?;
-        let first = match address {
-            IpAddr::V4(ip) if bits <= 32 => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
-                IpAddr::V4((u32::from(ip) & mask).into())
-            }
-            IpAddr::V6(ip) if bits <= 128 => {
-                let mask = u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0);
-                IpAddr::V6((u128::from(ip) & mask).into())
-            }
-            _ => return None,
-        };
-        Some((address, Self { first, bits }))
+        let (ip, bits) = parse_cidr(text)?;
+        Some((ip, Self { first: masked(ip, bits), bits }))
     }
 
     /// Whether `inner` lies in this range and is smaller.
@@ -146,7 +98,7 @@ pub(super) fn cidr_warnings(at: &At<'_>) -> Vec<String> {
             format!("{address}/{single}"),
         ));
     }
-    if is_non_standard(text, address) {
+    if is_non_standard(text) {
         warnings.push(format!(
             "{path}: non-standard CIDR value {text:?} will be considered invalid in a future Kubernetes release: use {:?}",
             range.to_string(),
@@ -161,21 +113,19 @@ pub(super) fn cidr_warnings(at: &At<'_>) -> Vec<String> {
     warnings
 }
 
-fn is_non_standard(text: &str, address: IpAddr) -> bool {
+/// Whether the address has leading zeros, or wraps one of IPv4.
+fn is_non_standard(text: &str) -> bool {
     let (written, bits) = text.split_once('/').unwrap_or((text, ""));
-    let is_mapped = matches!(address, IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some());
-    is_mapped || written.parse::<IpAddr>().is_err() || (bits.len() > 1 && bits.starts_with('0'))
+    broken_ip(written).is_some() || (bits.len() > 1 && bits.starts_with('0'))
 }
 
 fn cidr(at: &At<'_>, errors: &mut FieldErrors) {
     let rule = match Range::parse(at.text()) {
         None => NO_CIDR.to_owned(),
-        Some((IpAddr::V6(ip), _)) if ip.to_ipv4_mapped().is_some() => {
+        Some((address, _)) if address.is_ipv4() && at.text().contains(':') => {
             "must not have an IPv4-mapped IPv6 address".to_owned()
         }
-        Some((address, _)) if is_non_standard(at.text(), address) => {
-            "must not have leading 0s in IP or prefix length".to_owned()
-        }
+        Some(_) if is_non_standard(at.text()) => "must not have leading 0s in IP or prefix length".to_owned(),
         Some((address, range)) if address != range.first => {
             "must not have bits set beyond the prefix length".to_owned()
         }

@@ -7,13 +7,13 @@ use machinery::names;
 use machinery::quantity::Quantity;
 use serde_json::Value;
 
+use super::volume::{self, legacy};
 use super::{At, scheduling};
 
 pub(super) const ACCESS_MODES: &[&str] =
     &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 pub(super) const VOLUME_MODES: &[&str] = &["Block", "Filesystem"];
 const RECLAIM_POLICIES: &[&str] = &["Delete", "Recycle", "Retain"];
-const DRIVER_BYTES_MAX: usize = 63;
 const ONE_SOURCE: &str = "may not specify more than 1 volume type";
 const INLINE: &str = "may not be specified in the context of inline volumes";
 
@@ -21,27 +21,27 @@ type Check = fn(&At<'_>, &mut FieldErrors);
 
 /// Every kind of source, in the order in which upstream looks for them.
 pub(crate) const SOURCES: &[(&str, Check)] = &[
-    ("hostPath", host_path),
-    ("gcePersistentDisk", |s, e| required(s, &["pdName"], e)),
-    ("awsElasticBlockStore", |s, e| required(s, &["volumeID"], e)),
+    ("hostPath", volume::host_path),
+    ("gcePersistentDisk", legacy::gce_disk),
+    ("awsElasticBlockStore", legacy::aws_disk),
     ("glusterfs", |s, e| required(s, &["endpoints", "path"], e)),
-    ("flocker", |_, _| {}),
-    ("nfs", nfs),
-    ("rbd", |s, e| required(s, &["monitors", "image"], e)),
-    ("quobyte", |s, e| required(s, &["registry", "volume"], e)),
+    ("flocker", legacy::flocker),
+    ("nfs", volume::nfs),
+    ("rbd", legacy::rbd),
+    ("quobyte", legacy::quobyte),
     ("cephfs", |s, e| required(s, &["monitors"], e)),
-    ("iscsi", iscsi),
+    ("iscsi", legacy::iscsi),
     ("cinder", with_secret),
-    ("fc", fibre_channel),
-    ("flexVolume", |s, e| required(s, &["driver"], e)),
+    ("fc", legacy::fibre_channel),
+    ("flexVolume", legacy::flex),
     ("azureFile", |s, e| required(s, &["secretName", "shareName"], e)),
     ("vsphereVolume", |s, e| required(s, &["volumePath"], e)),
     ("photonPersistentDisk", |s, e| required(s, &["pdID"], e)),
     ("portworxVolume", |s, e| required(s, &["volumeID"], e)),
-    ("azureDisk", |s, e| required(s, &["diskName", "diskURI"], e)),
+    ("azureDisk", legacy::azure_disk),
     ("scaleIO", |s, e| required(s, &["gateway", "system", "volumeName"], e)),
     ("local", local),
-    ("storageos", |s, e| required(s, &["volumeName"], e)),
+    ("storageos", legacy::storage_os),
     ("csi", csi),
 ];
 
@@ -229,62 +229,9 @@ fn required(source: &At<'_>, fields: &[&str], errors: &mut FieldErrors) {
     }
 }
 
-/// A path must not climb.
-fn no_backsteps(path: &At<'_>, errors: &mut FieldErrors) {
-    if path.text().split('/').any(|step| step == "..") {
-        errors.push(path.invalid("must not contain '..'"));
-    }
-}
-
-fn host_path(source: &At<'_>, errors: &mut FieldErrors) {
-    required(source, &["path"], errors);
-    no_backsteps(&source.get("path"), errors);
-    source.get("type").if_one_of(super::volume::HOST_PATH_TYPES, errors);
-}
-
 fn local(source: &At<'_>, errors: &mut FieldErrors) {
     required(source, &["path"], errors);
-    no_backsteps(&source.get("path"), errors);
-}
-
-fn nfs(source: &At<'_>, errors: &mut FieldErrors) {
-    required(source, &["server", "path"], errors);
-    let path = source.get("path");
-    if !path.text().is_empty() && !path.text().starts_with('/') {
-        errors.push(path.invalid("must be an absolute path"));
-    }
-}
-
-fn iscsi(source: &At<'_>, errors: &mut FieldErrors) {
-    required(source, &["targetPortal", "iqn"], errors);
-    let iqn = source.get("iqn");
-    if !iqn.text().is_empty() && !["iqn", "eui", "naa"].iter().any(|prefix| iqn.text().starts_with(prefix)) {
-        errors.push(iqn.invalid("must be valid format"));
-    }
-    let lun = source.get("lun");
-    if lun.number().is_some_and(|lun| !(0..=255).contains(&lun)) {
-        errors.push(lun.invalid("must be between 0 and 255, inclusive"));
-    }
-}
-
-fn fibre_channel(source: &At<'_>, errors: &mut FieldErrors) {
-    let (targets, ids) = (source.get("targetWWNs"), source.get("wwids"));
-    match (targets.is_empty(), ids.is_empty()) {
-        (true, true) => {
-            errors.push(targets.required("must specify either targetWWNs or wwids, but not both"));
-        }
-        (false, false) => {
-            errors.push(targets.invalid("targetWWNs and wwids can not be specified simultaneously"));
-        }
-        (false, true) => match source.get("lun") {
-            lun if !lun.is_set() => errors.push(lun.required("lun is required if targetWWNs is specified")),
-            lun if lun.number().is_some_and(|lun| !(0..=255).contains(&lun)) => {
-                errors.push(lun.invalid("must be between 0 and 255, inclusive"));
-            }
-            _ => {}
-        },
-        (true, false) => {}
-    }
+    source.get("path").no_backsteps(errors);
 }
 
 fn with_secret(source: &At<'_>, errors: &mut FieldErrors) {
@@ -295,7 +242,7 @@ fn with_secret(source: &At<'_>, errors: &mut FieldErrors) {
 }
 
 fn csi(source: &At<'_>, errors: &mut FieldErrors) {
-    driver_name(&source.get("driver"), errors);
+    volume::driver_name(&source.get("driver"), errors);
     required(source, &["volumeHandle"], errors);
     for name in [
         "controllerPublishSecretRef",
@@ -310,19 +257,8 @@ fn csi(source: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// The name of a CSI driver or of a driver of devices.
-pub(super) fn driver_name(name: &At<'_>, errors: &mut FieldErrors) {
-    if name.text().is_empty() {
-        errors.push(name.required(""));
-    }
-    if name.text().len() > DRIVER_BYTES_MAX {
-        errors.push(FieldError::too_long(&name.path, DRIVER_BYTES_MAX));
-    }
-    errors.extend(name.all(names::dns1123_subdomain(&name.text().to_lowercase())));
-}
-
 /// Warnings about what is on its way out.
-pub(crate) fn warnings(volume: &Value) -> Vec<String> {
+pub(crate) fn warnings(object: &Value) -> Vec<String> {
     const SOURCES_GONE: &[(&str, &str)] = &[
         ("photonPersistentDisk", "spec.photonPersistentDisk: deprecated in v1.11, non-functional in v1.16+"),
         ("scaleIO", "spec.scaleIO: deprecated in v1.16, non-functional in v1.22+"),
@@ -331,8 +267,8 @@ pub(crate) fn warnings(volume: &Value) -> Vec<String> {
         ("cephfs", "spec.cephfs: deprecated in v1.28, non-functional in v1.31+"),
         ("rbd", "spec.rbd: deprecated in v1.28, non-functional in v1.31+"),
     ];
-    let mut warnings = class_annotation_warnings(volume);
-    let spec = At::root(volume).get("spec");
+    let mut warnings = class_annotation_warnings(object);
+    let spec = At::root(object).get("spec");
     if spec.get("persistentVolumeReclaimPolicy").text() == "Recycle" {
         warnings.push(
             "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning."

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::At;
 use super::device::{each, pool_name, qualified, unique};
-use super::persistent_volume::driver_name;
 use super::scheduling::node_selector;
+use super::volume::driver_name;
 
 const DEVICES_MAX: usize = 128;
 const DEVICES_ADVANCED_MAX: usize = 64;

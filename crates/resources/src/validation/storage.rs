@@ -7,7 +7,8 @@ use machinery::names;
 use serde_json::Value;
 
 use super::At;
-use super::persistent_volume::{driver_name, inline};
+use super::persistent_volume::inline;
+use super::volume::driver_name;
 
 const PARAMETERS_MAX: usize = 512;
 const PARAMETERS_BYTES_MAX: usize = 256 * 1024;

@@ -1,6 +1,6 @@
 //! Volumes of a Pod: a row per type.
 
-mod legacy;
+pub(super) mod legacy;
 mod projected;
 
 use std::collections::BTreeSet;
@@ -143,7 +143,7 @@ fn empty_dir(volume: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn host_path(volume: &At<'_>, errors: &mut FieldErrors) {
+pub(super) fn host_path(volume: &At<'_>, errors: &mut FieldErrors) {
     if volume.get("path").text().is_empty() {
         errors.push(volume.get("path").required(""));
         return;
@@ -152,7 +152,7 @@ fn host_path(volume: &At<'_>, errors: &mut FieldErrors) {
     volume.get("type").if_one_of(HOST_PATH_TYPES, errors);
 }
 
-fn nfs(volume: &At<'_>, errors: &mut FieldErrors) {
+pub(super) fn nfs(volume: &At<'_>, errors: &mut FieldErrors) {
     volume.must_have("server", errors);
     volume.must_have("path", errors);
     let path = volume.get("path");

@@ -171,7 +171,8 @@ fn service(reference: &At<'_>, errors: &mut FieldErrors) {
     let port = reference.get("port");
     let rules = names::port_number(port.number().unwrap_or_default());
     if !rules.is_empty() {
-        errors.push(port.invalid(&format!("port is not valid: {}", rules.join(", "))));
+        let rule = format!("port is not valid: {}", rules.join(", "));
+        errors.push(FieldError::invalid(&port.path, port.number().unwrap_or_default(), &rule));
     }
     path(&reference.get("path"), errors);
 }

@@ -1,6 +1,8 @@
 //! What the container tests stand on: a host with a runtime, a Pod, and a small test runner.
 #![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub mod uml;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -119,6 +121,11 @@ impl Host {
 
     pub fn container_file(&self, sandbox: &str, id: &str, name: &str) -> PathBuf {
         self.0.dir.path().join("data/sandboxes").join(sandbox).join("containers").join(id).join(name)
+    }
+
+    /// The cgroup of a container of [`Pod::run`].
+    pub fn cgroup_of(&self, id: &str) -> String {
+        format!("{}/pods/pod-1/{id}", self.0.cgroup)
     }
 
     pub fn rootfs_of(&self, sandbox: &str, id: &str) -> PathBuf {
@@ -453,6 +460,13 @@ impl Pod {
         let request = v1::RemovePodSandboxRequest { pod_sandbox_id: self.id.clone() };
         self.host.runtime().remove_pod_sandbox(request).await.unwrap();
     }
+}
+
+/// Whether a process's exit code can be read after another has reaped it: Linux 6.15 and newer.
+pub fn kernel_keeps_exit_codes() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 15)
 }
 
 pub async fn wait_until(condition: impl Fn() -> bool) {

@@ -2,14 +2,14 @@
 
 use k8s_openapi::api::core::v1::{NodeAffinity, NodeSelectorRequirement, NodeSelectorTerm};
 
-use super::{Candidate, Reasons};
+use super::{Candidate, Refusal};
 use crate::node_info::NodeInfo;
 
-pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Reasons {
+pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refusal> {
     if matches_selector(candidate, node) && matches_required(candidate, node) {
-        return Vec::new();
+        return None;
     }
-    vec!["node(s) didn't match Pod's node affinity/selector".to_owned()]
+    Some(Refusal::lasting("node(s) didn't match Pod's node affinity/selector"))
 }
 
 /// The weights of the preferred terms that the Node matches.

@@ -1,17 +1,17 @@
 //! A host port is taken once per address.
 
-use super::{Candidate, Reasons};
+use super::{Candidate, Refusal};
 use crate::node_info::{HostPort, NodeInfo};
 
 const ANY: &str = "0.0.0.0";
 
-pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Reasons {
+pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refusal> {
     let clash =
         candidate.need.ports.iter().any(|wanted| node.ports.iter().any(|used| conflicts(wanted, used)));
     if clash {
-        vec!["node(s) didn't have free ports for the requested pod ports".to_owned()]
+        Some(Refusal::passing("node(s) didn't have free ports for the requested pod ports"))
     } else {
-        Vec::new()
+        None
     }
 }
 

@@ -1,17 +1,20 @@
 //! A Node must have what the Pod asks for; of those that do, the emptier is better (least allocated).
 
-use super::{Candidate, Reasons, SCORE_MAX};
+use super::{Candidate, Refusal, Remedy, SCORE_MAX};
 use crate::node_info::NodeInfo;
 
-pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Reasons {
+pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refusal> {
     let (need, used, all) = (&candidate.need.requests, &node.requested, &node.allocatable);
-    let mut reasons = Vec::new();
+    let (mut reasons, mut remedy) = (Vec::new(), Remedy::Preemption);
     if used.pods + 1 > all.pods {
         reasons.push("Too many pods".to_owned());
     }
     let mut check = |name: &str, need: i64, used: i64, all: i64| {
         if need > 0 && need > all - used {
             reasons.push(format!("Insufficient {name}"));
+            if need > all {
+                remedy = Remedy::None;
+            }
         }
     };
     check("cpu", need.milli_cpu, used.milli_cpu, all.milli_cpu);
@@ -21,7 +24,7 @@ pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Reasons {
         let of = |list: &std::collections::BTreeMap<String, i64>| list.get(name).copied().unwrap_or(0);
         check(name, *amount, of(&used.scalar), of(&all.scalar));
     }
-    reasons
+    (!reasons.is_empty()).then_some(Refusal { reasons, remedy })
 }
 
 /// The mean share of CPU and memory that stays free, in percent.

@@ -3,12 +3,12 @@
 use k8s_openapi::api::core::v1::Taint;
 
 use super::taint_toleration::tolerates;
-use super::{Candidate, Reasons};
+use super::{Candidate, Refusal};
 use crate::node_info::NodeInfo;
 
-pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Reasons {
+pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refusal> {
     if node.node.spec.as_ref().is_none_or(|spec| spec.unschedulable != Some(true)) {
-        return Vec::new();
+        return None;
     }
     let taint = Taint {
         key: "node.kubernetes.io/unschedulable".to_owned(),
@@ -16,7 +16,7 @@ pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Reasons {
         ..Taint::default()
     };
     if tolerates(candidate.pod, &taint) {
-        return Vec::new();
+        return None;
     }
-    vec!["node(s) were unschedulable".to_owned()]
+    Some(Refusal::lasting("node(s) were unschedulable"))
 }

@@ -2,19 +2,14 @@
 
 use k8s_openapi::api::core::v1::{Pod, Taint, Toleration};
 
-use super::{Candidate, Reasons};
+use super::{Candidate, Refusal};
 use crate::node_info::NodeInfo;
 
-pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Reasons {
+pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refusal> {
     let untolerated = taints(node)
         .filter(|taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute"))
         .find(|taint| !tolerates(candidate.pod, taint));
-    let Some(taint) = untolerated else { return Vec::new() };
-    vec![format!(
-        "node(s) had untolerated taint {{{}: {}}}",
-        taint.key,
-        taint.value.as_deref().unwrap_or_default()
-    )]
+    untolerated.map(|_| Refusal::lasting("node(s) had untolerated taint(s)"))
 }
 
 /// How many soft taints the Pod does not tolerate.

@@ -121,6 +121,19 @@ mod tests {
     }
 
     #[test]
+    fn a_patch_has_at_most_ten_thousand_operations() {
+        let one = json!({"op": "test", "path": "/a", "value": 1});
+        check(json!({"a": 1}), &Value::Array(vec![one.clone(); 10_000]), Ok(json!({"a": 1})));
+        check(
+            json!({"a": 1}),
+            &Value::Array(vec![one; 10_001]),
+            Err(PatchError::TooLarge(
+                "The allowed maximum operations in a JSON patch is 10000, got 10001".into(),
+            )),
+        );
+    }
+
+    #[test]
     fn a_patch_that_is_no_list_is_malformed() {
         let result = super::super::json(json!({}), b"{}");
         assert!(matches!(result, Err(PatchError::Malformed(_))), "{result:?}");

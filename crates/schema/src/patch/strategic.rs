@@ -31,8 +31,9 @@ fn malformed(text: &str) -> PatchError {
     PatchError::Malformed(text.to_owned())
 }
 
-fn bad_patch_type(directive: &Value) -> PatchError {
-    PatchError::Invalid(format!("unknown patch type: {}", directive.as_str().unwrap_or("not a string")))
+fn bad_patch_type(directive: &Value, object: &Object) -> PatchError {
+    let directive = directive.as_str().unwrap_or("not a string");
+    PatchError::Invalid(format!("unknown patch type: {directive} in map: {}", lists::go_map(object)))
 }
 
 struct Merger<'a> {
@@ -70,12 +71,14 @@ impl<'a> Merger<'a> {
 
     /// Merges `patch` into `target`.
     fn object(&self, target: &mut Object, mut patch: Object, ty: Type) -> Result<(), PatchError> {
-        if let Some(directive) = patch.remove(PATCH) {
+        if let Some(directive) = patch.get(PATCH) {
             match directive.as_str() {
-                Some("replace") => *target = without_directives(patch),
+                Some("replace") => {
+                    patch.remove(PATCH);
+                    *target = without_directives(patch);
+                }
                 Some("delete") => target.clear(),
-                Some("merge") => return self.object(target, patch, ty),
-                _ => return Err(bad_patch_type(&directive)),
+                _ => return Err(bad_patch_type(directive, &patch)),
             }
             return Ok(());
         }
@@ -104,7 +107,10 @@ impl<'a> Merger<'a> {
                     *items = self.list(original, patch, facts)?;
                 }
                 (_, value) => {
-                    target.insert(key, clean(value));
+                    match clean(value) {
+                        Some(value) => target.insert(key, value),
+                        None => target.remove(&key),
+                    };
                 }
             }
         }
@@ -130,10 +136,8 @@ impl<'a> Merger<'a> {
                 // A null deletes the list; anything else is for decoding to refuse.
                 Some(_) => continue,
             };
-            if let Some(items) = &patched
-                && !order.agrees_with(items, facts.merge_key())?
-            {
-                return Err(malformed(BAD));
+            if let Some(items) = &patched {
+                order.check(items, facts.merge_key())?;
             }
             let original = match target.remove(name) {
                 Some(Value::Array(items)) => Some(items),
@@ -188,7 +192,7 @@ impl<'a> Merger<'a> {
                 Some(Value::Object(inner)) => self.object(inner, patch, item)?,
                 _ => {
                     places.push(name);
-                    merged.push(clean(Value::Object(patch)));
+                    merged.extend(clean(Value::Object(patch)));
                 }
             }
         }
@@ -226,12 +230,14 @@ fn delete_from_primitive_list(target: &mut Object, list: &str, values: Value) ->
     Ok(())
 }
 
-/// A value of the patch as it is taken over where there is nothing to merge with: no nulls, no directives.
-fn clean(value: Value) -> Value {
+/// A value of the patch as it is taken over where there is nothing to merge with: no nulls, no directives. An
+/// object that only says what to do with another one is nothing by itself.
+fn clean(value: Value) -> Option<Value> {
     match value {
-        Value::Object(object) => Value::Object(without_directives(object)),
-        Value::Array(items) => Value::Array(lists::cleaned(items)),
-        other => other,
+        Value::Object(object) if object.contains_key(PATCH) => None,
+        Value::Object(object) => Some(Value::Object(without_directives(object))),
+        Value::Array(items) => Some(Value::Array(lists::cleaned(items))),
+        other => Some(other),
     }
 }
 
@@ -245,7 +251,7 @@ fn without_directives(object: Object) -> Object {
     object
         .into_iter()
         .filter(|(key, value)| !value.is_null() && !is_directive(key))
-        .map(|(key, value)| (key, clean(value)))
+        .filter_map(|(key, value)| Some((key, clean(value)?)))
         .collect()
 }
 

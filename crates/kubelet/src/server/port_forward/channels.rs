@@ -9,13 +9,12 @@ use futures::{SinkExt, StreamExt};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::protocol::{CloseFrame, frame::coding::CloseCode};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::{Connection, Target};
 use crate::server::Refusal;
 use crate::server::query::Query;
-use crate::server::streams::websocket::Framing;
+use crate::server::streams::websocket::{Framing, close};
 
 /// Ports in one request: channels are numbered by a byte.
 const PORTS_MAX: usize = 100;
@@ -102,8 +101,7 @@ where
         (sent, ()) = async { futures::join!(sending, running.collect::<()>()) } => sent?,
         left = feeding => return left,
     }
-    sink.send(Message::Close(Some(CloseFrame { code: CloseCode::Normal, reason: "".into() }))).await?;
-    sink.close().await
+    close(sink, source).await
 }
 
 /// The two channels of a port.

@@ -5,6 +5,7 @@
 //! text that starts with its digit. Source: KEP-4006, `wsstream` of upstream.
 
 use std::future::Future;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -29,6 +30,9 @@ pub(super) const CLOSE: u8 = 255;
 
 /// Frames that wait for a slow client.
 const QUEUE: usize = 16;
+
+/// How long a client gets to say goodbye.
+const LINGER: Duration = Duration::from_secs(2);
 
 /// How messages carry channels.
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +83,7 @@ pub(super) async fn converse(
     start: impl Future<Output = Result<Streams, String>>,
     ending: Ending,
 ) -> Result<(), Error> {
-    let (mut sink, source) = WebSocketStream::from_raw_socket(io, Role::Server, None).await.split();
+    let (mut sink, mut source) = WebSocketStream::from_raw_socket(io, Role::Server, None).await.split();
     let result = match start.await {
         Err(message) => ending::internal_error(&message),
         Ok(streams) => {
@@ -92,14 +96,30 @@ pub(super) async fn converse(
                 RESULT
             };
             sink.send(framing.message(first, &[])).await?;
-            match carry(&mut sink, source, framing, streams, ending).await? {
+            match carry(&mut sink, &mut source, framing, streams, ending).await? {
                 Some(result) => result,
                 None => return Ok(()),
             }
         }
     };
     sink.send(framing.message(RESULT, ending::render(&result, framing.protocol).as_bytes())).await?;
+    close(sink, source).await
+}
+
+/// Says goodbye and waits for the client's: hanging up with unread bytes would make TCP throw away what the client has
+/// not read yet.
+///
+/// # Errors
+/// When the client has left already.
+pub(in crate::server) async fn close(
+    mut sink: impl Sink<Message, Error = Error> + Unpin,
+    mut source: impl Stream<Item = Result<Message, Error>> + Unpin,
+) -> Result<(), Error> {
     sink.send(Message::Close(Some(CloseFrame { code: CloseCode::Normal, reason: "".into() }))).await?;
+    let goodbye = async { while let Some(Ok(_)) = source.next().await {} };
+    if tokio::time::timeout(LINGER, goodbye).await.is_err() {
+        tracing::debug!("a client did not say goodbye");
+    }
     sink.close().await
 }
 

@@ -9,17 +9,17 @@ const NOT_A_NUMBER: &str = "must be between 1 and 255, inclusive";
 const ISCSI_NAME: &str = "must be valid format starting with iqn, eui, or naa";
 const HOST_PORTS: &str = "must be a host:port pair or multiple pairs separated by commas";
 
-pub(super) fn git_repo(volume: &At<'_>, errors: &mut FieldErrors) {
+pub(in crate::validation) fn git_repo(volume: &At<'_>, errors: &mut FieldErrors) {
     volume.must_have("repository", errors);
     volume.get("directory").inner_path(errors);
 }
 
-pub(super) fn gce_disk(volume: &At<'_>, errors: &mut FieldErrors) {
+pub(in crate::validation) fn gce_disk(volume: &At<'_>, errors: &mut FieldErrors) {
     volume.must_have("pdName", errors);
     partition(&volume.get("partition"), errors);
 }
 
-pub(super) fn aws_disk(volume: &At<'_>, errors: &mut FieldErrors) {
+pub(in crate::validation) fn aws_disk(volume: &At<'_>, errors: &mut FieldErrors) {
     volume.must_have("volumeID", errors);
     partition(&volume.get("partition"), errors);
 }
@@ -30,7 +30,7 @@ fn partition(partition: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-pub(super) fn iscsi(volume: &At<'_>, errors: &mut FieldErrors) {
+pub(in crate::validation) fn iscsi(volume: &At<'_>, errors: &mut FieldErrors) {
     volume.must_have("targetPortal", errors);
     match volume.get("iqn").text() {
         "" => errors.push(volume.get("iqn").required("")),
@@ -82,7 +82,7 @@ fn is_fixed(text: &str, len: usize) -> bool {
     text.get(4..).is_some_and(|id| id.len() == len && id.bytes().all(|b| b.is_ascii_alphanumeric()))
 }
 
-pub(super) fn flocker(volume: &At<'_>, errors: &mut FieldErrors) {
+pub(in crate::validation) fn flocker(volume: &At<'_>, errors: &mut FieldErrors) {
     let (name, uuid) = (volume.get("datasetName"), volume.get("datasetUUID"));
     if name.text().is_empty() && uuid.text().is_empty() {
         errors.push(volume.required("one of datasetName and datasetUUID is required"));
@@ -96,14 +96,14 @@ pub(super) fn flocker(volume: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-pub(super) fn rbd(volume: &At<'_>, errors: &mut FieldErrors) {
+pub(in crate::validation) fn rbd(volume: &At<'_>, errors: &mut FieldErrors) {
     if volume.get("monitors").is_empty() {
         errors.push(volume.get("monitors").required(""));
     }
     volume.must_have("image", errors);
 }
 
-pub(super) fn cinder(volume: &At<'_>, errors: &mut FieldErrors) {
+pub(in crate::validation) fn cinder(volume: &At<'_>, errors: &mut FieldErrors) {
     volume.must_have("volumeID", errors);
     secret_ref(volume, errors);
 }
@@ -114,7 +114,7 @@ fn secret_ref(volume: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-pub(super) fn quobyte(volume: &At<'_>, errors: &mut FieldErrors) {
+pub(in crate::validation) fn quobyte(volume: &At<'_>, errors: &mut FieldErrors) {
     let (registry, tenant) = (volume.get("registry"), volume.get("tenant"));
     if registry.text().is_empty() {
         errors.push(registry.required(HOST_PORTS));
@@ -128,7 +128,7 @@ pub(super) fn quobyte(volume: &At<'_>, errors: &mut FieldErrors) {
     volume.must_have("volume", errors);
 }
 
-pub(super) fn fibre_channel(volume: &At<'_>, errors: &mut FieldErrors) {
+pub(in crate::validation) fn fibre_channel(volume: &At<'_>, errors: &mut FieldErrors) {
     let (targets, ids, lun) = (volume.get("targetWWNs"), volume.get("wwids"), volume.get("lun"));
     if targets.is_empty() && ids.is_empty() {
         errors.push(targets.required("must specify either targetWWNs or wwids, but not both"));
@@ -146,7 +146,7 @@ pub(super) fn fibre_channel(volume: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-pub(super) fn flex(volume: &At<'_>, errors: &mut FieldErrors) {
+pub(in crate::validation) fn flex(volume: &At<'_>, errors: &mut FieldErrors) {
     volume.must_have("driver", errors);
     for (key, option) in volume.get("options").entries() {
         let domain = format!(".{}", key.split('/').next().unwrap_or(key).to_lowercase());
@@ -157,7 +157,7 @@ pub(super) fn flex(volume: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-pub(super) fn azure_disk(volume: &At<'_>, errors: &mut FieldErrors) {
+pub(in crate::validation) fn azure_disk(volume: &At<'_>, errors: &mut FieldErrors) {
     volume.must_have("diskName", errors);
     volume.must_have("diskURI", errors);
     volume.get("cachingMode").if_one_of(&["None", "ReadOnly", "ReadWrite"], errors);
@@ -178,7 +178,7 @@ pub(super) fn azure_disk(volume: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-pub(super) fn storage_os(volume: &At<'_>, errors: &mut FieldErrors) {
+pub(in crate::validation) fn storage_os(volume: &At<'_>, errors: &mut FieldErrors) {
     volume.get("volumeName").named(names::dns1123_label, errors);
     volume.get("volumeNamespace").optional(names::dns1123_label, errors);
     secret_ref(volume, errors);

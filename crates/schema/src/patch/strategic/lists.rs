@@ -35,17 +35,27 @@ impl Order {
         self.length += 1;
     }
 
-    /// Whether all items that stay are in this order, one after the other.
-    pub(super) fn agrees_with(&self, items: &[Value], key: &str) -> Result<bool, PatchError> {
+    /// Checks that all items that stay are in this order, one after the other; an order of nothing says nothing.
+    pub(super) fn check(&self, items: &[Value], key: &str) -> Result<(), PatchError> {
         let mut last = None;
         for item in items.iter().filter(|item| item.get(PATCH).is_none()) {
             let place = self.place(&name_of(item, key)?);
-            if place.is_none() || place < last {
-                return Ok(false);
+            if self.length > 0 && (place.is_none() || place < last) {
+                return Err(PatchError::Malformed(format!(
+                    "The order in patch list:\n{}\n doesn't match $setElementOrder list:\n{}\n",
+                    go_list(items),
+                    self.names()
+                )));
             }
             last = place;
         }
-        Ok(true)
+        Ok(())
+    }
+
+    fn names(&self) -> String {
+        let mut names: Vec<(&String, &usize)> = self.places.iter().collect();
+        names.sort_by_key(|(_, place)| **place);
+        format!("[{}]", names.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" "))
     }
 }
 
@@ -68,7 +78,7 @@ fn name_of(item: &Value, key: &str) -> Result<String, PatchError> {
 }
 
 /// An object as Go's `%v` prints it.
-fn go_map(object: &Object) -> String {
+pub(super) fn go_map(object: &Object) -> String {
     let entries: Vec<String> =
         object.iter().map(|(key, value)| format!("{key}:{}", go_value(value))).collect();
     format!("map[{}]", entries.join(" "))
@@ -78,10 +88,14 @@ fn go_value(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".into(),
         Value::String(text) => text.clone(),
-        Value::Array(items) => format!("[{}]", items.iter().map(go_value).collect::<Vec<_>>().join(" ")),
+        Value::Array(items) => go_list(items),
         Value::Object(object) => go_map(object),
         other => other.to_string(),
     }
+}
+
+fn go_list(items: &[Value]) -> String {
+    format!("[{}]", items.iter().map(go_value).collect::<Vec<_>>().join(" "))
 }
 
 /// Both lists without what directives ask for.
@@ -114,7 +128,8 @@ pub(super) fn directives(original: Vec<Value>, patch: Vec<Value>, key: &str) -> 
             (Some("merge"), _) => {
                 return Err(PatchError::Invalid("merging lists cannot yet be specified in the patch".into()));
             }
-            _ => return Err(bad_patch_type(directive)),
+            (_, Value::Object(object)) => return Err(bad_patch_type(directive, object)),
+            _ => rest.push(item),
         }
     }
     if replaced {
@@ -170,6 +185,5 @@ pub(super) fn sort(
 
 /// The elements of a patch's list as they are taken over where there is nothing to merge with.
 pub(super) fn cleaned(items: Vec<Value>) -> Vec<Value> {
-    let stays = |item: &Value| item.get(PATCH).is_none_or(|directive| directive == "merge");
-    items.into_iter().filter(stays).map(clean).collect()
+    items.into_iter().filter_map(clean).collect()
 }

@@ -68,7 +68,10 @@ fn the_order_of_elements_can_be_set() {
         POD,
         containers(json!([{"name": "a"}])),
         json!({"spec": {"$setElementOrder/containers": [{"name": "a"}], "containers": [{"name": "c"}]}}),
-        Err(PatchError::Malformed("invalid patch format of setElementOrder list".into())),
+        Err(PatchError::Malformed(
+            "The order in patch list:\n[map[name:c]]\n doesn't match $setElementOrder list:\n[\"a\"]\n"
+                .into(),
+        )),
     );
 }
 
@@ -132,7 +135,7 @@ fn objects_are_replaced_or_emptied_on_demand() {
         POD,
         labels(json!({})),
         labels(json!({"$patch": "explode"})),
-        Err(PatchError::Invalid("unknown patch type: explode".into())),
+        Err(PatchError::Invalid("unknown patch type: explode in map: map[$patch:explode]".into())),
     );
 }
 
@@ -143,7 +146,7 @@ fn directives_do_not_stay_where_there_is_nothing_to_merge_with() {
         json!({}),
         json!({"metadata": {"labels": {"$patch": "replace", "a": null}}, "spec": {"containers": [
             {"name": "a", "$patch": "delete"}, {"name": "b", "tty": null}]}}),
-        Ok(json!({"metadata": {"labels": {}}, "spec": {"containers": [{"name": "b"}]}})),
+        Ok(json!({"metadata": {}, "spec": {"containers": [{"name": "b"}]}})),
     );
 }
 
@@ -164,5 +167,59 @@ fn service_ports_merge_by_port() {
         json!({"spec": {"ports": [{"port": 80, "targetPort": 8080}]}}),
         json!({"spec": {"ports": [{"port": 80, "nodePort": 30000}]}}),
         Ok(json!({"spec": {"ports": [{"port": 80, "targetPort": 8080, "nodePort": 30000}]}})),
+    );
+}
+
+#[test]
+fn an_order_of_nothing_says_nothing() {
+    check(
+        POD,
+        containers(json!([{"name": "a"}])),
+        json!({"spec": {"$setElementOrder/containers": [], "containers": [{"name": "b"}]}}),
+        Ok(containers(json!([{"name": "a"}, {"name": "b"}]))),
+    );
+}
+
+#[test]
+fn values_are_deleted_from_lists_that_are_replaced_otherwise() {
+    let args = |args: Value| containers(json!([{"name": "a", "args": args}]));
+    check(
+        POD,
+        args(json!(["x", "y"])),
+        containers(json!([{"name": "a", "$deleteFromPrimitiveList/args": ["x"]}])),
+        Ok(args(json!(["y"]))),
+    );
+    check(
+        POD,
+        containers(json!([{"name": "a"}])),
+        containers(json!([{"name": "a", "$deleteFromPrimitiveList/args": ["x"]}])),
+        Ok(containers(json!([{"name": "a"}]))),
+    );
+}
+
+#[test]
+fn merging_has_to_be_left_unsaid() {
+    check(
+        POD,
+        containers(json!([{"name": "a"}])),
+        containers(json!([{"name": "a", "$patch": "merge"}])),
+        Err(PatchError::Invalid("merging lists cannot yet be specified in the patch".into())),
+    );
+    check(
+        POD,
+        json!({"metadata": {"labels": {"a": "b"}}}),
+        json!({"metadata": {"labels": {"$patch": "merge", "c": "d"}}}),
+        Err(PatchError::Invalid("unknown patch type: merge in map: map[$patch:merge c:d]".into())),
+    );
+}
+
+#[test]
+fn an_object_without_a_strategy_for_its_keys_is_merged_and_retained_by_key() {
+    let volumes = |volumes: Value| json!({"spec": {"volumes": volumes}});
+    check(
+        POD,
+        volumes(json!([{"name": "v", "emptyDir": {}}])),
+        volumes(json!([{"name": "v", "$retainKeys": ["name", "hostPath"], "hostPath": {"path": "/x"}}])),
+        Ok(volumes(json!([{"name": "v", "hostPath": {"path": "/x"}}]))),
     );
 }

@@ -1,4 +1,4 @@
-//! Deployments of the built-in image, and when a watch of the client's says that their Pods are Ready.
+//! Deployments of the built-in image: how long until a watch of the client's says that their Pods are Ready.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,15 +10,63 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, ListParams, PostParams, WatchEvent, WatchParams};
 use serde_json::json;
+use tokio::time::timeout;
+
+use crate::bench::{Bench, STEP_MAX};
+use crate::processes;
+
+const MANY: usize = 30;
+
+pub(super) fn measure(bench: &mut Bench) -> Result<()> {
+    bench.with_cluster(async |bench, cluster| {
+        let deployments = Deployments::new(&cluster.kubeconfig()).await?;
+        let (mut took, runs) = (Vec::new(), bench.extent.of(20, 5));
+        for run in 1..=runs {
+            eprintln!("bench:   Deployment with 1 Pod, {run} of {runs}");
+            took.push(create_and_delete(&deployments, &format!("one-{run}"), 1, async || Ok(())).await?);
+        }
+        bench.report.durations("Deployment POST to Pod Ready, 1 Pod", Some("50"), &took);
+        let (mut took, mut shims, runs) = (Vec::new(), Vec::new(), bench.extent.of(3, 1));
+        for run in 1..=runs {
+            eprintln!("bench:   Deployment with {MANY} Pods, {run} of {runs}");
+            let look = async || {
+                for shim in processes::shims(&cluster.processes(""))? {
+                    shims.push(processes::mebibytes(processes::pss_bytes(&[shim])?));
+                }
+                Ok(())
+            };
+            took.push(create_and_delete(&deployments, &format!("many-{run}"), MANY, look).await?);
+        }
+        let what = format!("{MANY}-Pod Deployment POST to all Ready");
+        bench.report.durations(&what, Some("1500"), &took);
+        bench.report.samples("  PSS of a Pod's shim", "MiB", Some("1.5"), &shims);
+        Ok(())
+    })
+}
+
+/// How long a Deployment takes to be Ready; `look` looks at it before it goes.
+async fn create_and_delete(
+    deployments: &Deployments,
+    name: &str,
+    replicas: usize,
+    look: impl AsyncFnOnce() -> Result<()>,
+) -> Result<Duration> {
+    let created = timeout(STEP_MAX, deployments.create(name, replicas)).await;
+    let took = created.with_context(|| format!("{name} was not Ready in time"))??;
+    look().await?;
+    let deleted = timeout(STEP_MAX, deployments.delete(name)).await;
+    deleted.with_context(|| format!("{name} was not deleted in time"))??;
+    Ok(took)
+}
 
 /// Deployments in the default namespace.
-pub(crate) struct Deployments {
+struct Deployments {
     deployments: Api<Deployment>,
     pods: Api<Pod>,
 }
 
 impl Deployments {
-    pub(crate) async fn new(kubeconfig: &Path) -> Result<Self> {
+    async fn new(kubeconfig: &Path) -> Result<Self> {
         let client = kube::Client::try_from(crate::load::config(kubeconfig).await?)?;
         Ok(Self {
             deployments: Api::default_namespaced(client.clone()),
@@ -27,7 +75,7 @@ impl Deployments {
     }
 
     /// Makes a Deployment; returns the time from its POST until the watch has shown all its Pods Ready.
-    pub(crate) async fn create(&self, name: &str, replicas: usize) -> Result<Duration> {
+    async fn create(&self, name: &str, replicas: usize) -> Result<Duration> {
         let deployment = deployment(name, replicas)?;
         let (_, pods) = self.watch(name).await?;
         let started = Instant::now();
@@ -46,7 +94,7 @@ impl Deployments {
     }
 
     /// Deletes a Deployment and returns when the watch has shown the end of all its Pods.
-    pub(crate) async fn delete(&self, name: &str) -> Result<()> {
+    async fn delete(&self, name: &str) -> Result<()> {
         let (mut left, pods) = self.watch(name).await?;
         self.deployments.delete(name, &DeleteParams::background()).await.context("DELETE")?;
         if left.is_empty() {

@@ -1,0 +1,275 @@
+//! One request passed on to a backend: a kubelet, a Pod, a node. Bytes pass through as they are.
+//!
+//! A connection serves one request. When both sides switch protocols, their two ends are joined. What a client said
+//! to prove who it is stays here.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{HOST, HeaderName};
+use http::{HeaderMap, Method, Request as HttpRequest, Response, StatusCode};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::{DigitallySignedStruct, SignatureScheme};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tracing::debug;
+
+use crate::api::Api;
+use crate::respond::{Body, full};
+
+/// Headers of one connection, not of the request. Source: RFC 9110 section 7.6.1.
+const HOP_BY_HOP: [&str; 9] = [
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Where a request goes.
+#[derive(Clone)]
+pub struct Backend {
+    /// Address or name.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// How the connection is made safe; `None` is plain HTTP.
+    pub tls: Option<TlsConnector>,
+}
+
+impl Backend {
+    /// `host:port`.
+    pub fn authority(&self) -> String {
+        match self.host.contains(':') {
+            true => format!("[{}]:{}", self.host, self.port),
+            false => format!("{}:{}", self.host, self.port),
+        }
+    }
+}
+
+/// TLS that takes any certificate: what upstream does for Pods and Services behind a proxy, whose certificates nobody
+/// in the cluster vouches for. Never for kubelets.
+pub fn unverified() -> Result<TlsConnector, rustls::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+        .with_no_client_auth();
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// What is sent to a backend.
+pub struct Outgoing {
+    /// The method.
+    pub method: Method,
+    /// Path and query.
+    pub path: String,
+    /// Headers, as [`request_headers`] leaves them.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Body,
+}
+
+/// Sends a request and answers with the response's head; the body follows as it comes.
+///
+/// # Errors
+/// What went wrong, in Go's words where it has some: clients look for `connection refused`.
+pub async fn send(api: &Api, backend: &Backend, outgoing: Outgoing) -> Result<Response<Incoming>, String> {
+    let text = |failure: &dyn std::fmt::Display| failure.to_string();
+    let authority = backend.authority();
+    let stream = TcpStream::connect((backend.host.as_str(), backend.port)).await;
+    let stream = stream.map_err(|failure| format!("dial tcp {authority}: connect: {}", reason(&failure)))?;
+    stream.set_nodelay(true).map_err(|failure| text(&failure))?;
+    let Outgoing { method, path, mut headers, body } = outgoing;
+    if let Ok(value) = authority.parse() {
+        headers.insert(HOST, value);
+    }
+    let mut request = HttpRequest::new(body);
+    *request.method_mut() = method;
+    *request.uri_mut() = path.parse().map_err(|failure: http::uri::InvalidUri| text(&failure))?;
+    *request.headers_mut() = headers;
+    match &backend.tls {
+        None => exchange(api, stream, request).await,
+        Some(connector) => {
+            let name = ServerName::try_from(backend.host.clone()).map_err(|failure| text(&failure))?;
+            let stream = connector.connect(name, stream).await.map_err(|failure| text(&failure))?;
+            exchange(api, stream, request).await
+        }
+    }
+}
+
+/// The system's word for an error, as Go prints it.
+fn reason(error: &std::io::Error) -> String {
+    let text = error.to_string().to_lowercase();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
+}
+
+async fn exchange<S>(api: &Api, stream: S, request: HttpRequest<Body>) -> Result<Response<Incoming>, String>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = handshake.map_err(|failure| failure.to_string())?;
+    api.tasks.spawn("backend connection", async move {
+        if let Err(failure) = connection.with_upgrades().await {
+            debug!(%failure, "connection to a backend ended");
+        }
+    });
+    sender.send_request(request).await.map_err(|failure| failure.to_string())
+}
+
+/// A client's headers as a backend may see them.
+pub fn request_headers(client: &HeaderMap) -> HeaderMap {
+    let is_secret = |name: &HeaderName| {
+        let name = name.as_str();
+        matches!(name, "authorization" | "knarr-cause")
+            || name.starts_with("impersonate-")
+            || name.starts_with("x-remote-")
+    };
+    let mut headers = passed(client);
+    let secrets: Vec<HeaderName> = headers.keys().filter(|name| is_secret(name)).cloned().collect();
+    for name in secrets {
+        headers.remove(name);
+    }
+    headers
+}
+
+/// Headers that are not about one connection; an upgrade is about both.
+fn passed(from: &HeaderMap) -> HeaderMap {
+    let mut headers = from.clone();
+    let upgrade = from.get(http::header::UPGRADE).cloned();
+    for name in HOP_BY_HOP {
+        headers.remove(name);
+    }
+    if let Some(upgrade) = upgrade {
+        headers.insert(http::header::UPGRADE, upgrade);
+        headers.insert(http::header::CONNECTION, http::HeaderValue::from_static("Upgrade"));
+    }
+    headers
+}
+
+/// An empty body.
+pub fn empty() -> Body {
+    Empty::<Bytes>::new().map_err(|never| match never {}).boxed_unsync()
+}
+
+/// A backend's response as the client's. If the backend has switched protocols, so does the client.
+pub fn answer(api: &Api, mut response: Response<Incoming>, client: OnUpgrade) -> Response<Body> {
+    let headers = passed(response.headers());
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        let (mut parts, body) = response.into_parts();
+        parts.headers = headers;
+        parts.headers.remove(http::header::UPGRADE);
+        parts.headers.remove(http::header::CONNECTION);
+        return Response::from_parts(parts, body.map_err(Into::into).boxed_unsync());
+    }
+    let backend = hyper::upgrade::on(&mut response);
+    api.tasks.spawn("stream", async move {
+        match tokio::try_join!(client, backend) {
+            Ok((client, backend)) => {
+                let (from_client, to_client) = tokio::io::split(TokioIo::new(client));
+                let (from_backend, to_backend) = tokio::io::split(TokioIo::new(backend));
+                tokio::join!(copy(from_client, to_backend), copy(from_backend, to_client));
+            }
+            Err(failure) => debug!(%failure, "a stream was not switched"),
+        }
+    });
+    let mut switched = Response::new(full(Bytes::new()));
+    *switched.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    *switched.headers_mut() = headers;
+    switched
+}
+
+/// Copies until the end, whatever it is, and passes it on. The other direction goes on by itself: what a backend has
+/// said before it left must still arrive.
+async fn copy(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin) {
+    if let Err(failure) = tokio::io::copy(&mut from, &mut to).await {
+        debug!(%failure, "one direction of a stream broke");
+    }
+    if let Err(failure) = to.shutdown().await {
+        debug!(%failure, "the end of a stream was not wanted");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backend_never_sees_who_the_client_claims_to_be() {
+        let mut client = HeaderMap::new();
+        for (name, value) in [
+            ("authorization", "Bearer x"),
+            ("impersonate-user", "root"),
+            ("x-remote-group", "system:masters"),
+            ("connection", "keep-alive"),
+            ("accept", "text/plain"),
+        ] {
+            client.insert(name, value.parse().unwrap());
+        }
+        let headers = request_headers(&client);
+        assert_eq!(headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["accept"]);
+    }
+
+    #[test]
+    fn an_upgrade_passes() {
+        let mut client = HeaderMap::new();
+        client.insert("connection", "keep-alive, Upgrade".parse().unwrap());
+        client.insert("upgrade", "websocket".parse().unwrap());
+        let headers = request_headers(&client);
+        assert_eq!(headers.get("upgrade").unwrap(), "websocket");
+        assert_eq!(headers.get("connection").unwrap(), "Upgrade");
+    }
+}

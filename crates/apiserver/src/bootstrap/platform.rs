@@ -1,0 +1,134 @@
+//! What a new cluster has beside namespaces, roles and the `kubernetes` Service: flow control, the range of service
+//! addresses, and a record of each group and version that is served.
+
+use machinery::metadata;
+use resources::flow_control;
+use serde_json::{Value, json};
+
+use super::{ensure, request};
+use crate::api::Api;
+use crate::request_info::Verb;
+use crate::status::Result;
+use crate::verbs::update::{Part, change};
+
+const DEFAULT: &str = "kubernetes";
+
+/// Which group an unqualified name is looked for first, and then which of its versions: upstream's numbers.
+const PRIORITIES: &[(&str, &str, i64, i64)] = &[
+    ("", "v1", 18_000, 1),
+    ("apps", "v1", 17_800, 15),
+    ("events.k8s.io", "v1", 17_750, 5),
+    ("authentication.k8s.io", "v1", 17_700, 15),
+    ("authorization.k8s.io", "v1", 17_600, 15),
+    ("autoscaling", "v1", 17_500, 15),
+    ("autoscaling", "v2", 17_500, 30),
+    ("batch", "v1", 17_400, 15),
+    ("certificates.k8s.io", "v1", 17_300, 15),
+    ("networking.k8s.io", "v1", 17_200, 15),
+    ("policy", "v1", 17_100, 15),
+    ("rbac.authorization.k8s.io", "v1", 17_000, 15),
+    ("storage.k8s.io", "v1", 16_800, 15),
+    ("apiextensions.k8s.io", "v1", 16_700, 15),
+    ("admissionregistration.k8s.io", "v1", 16_700, 15),
+    ("scheduling.k8s.io", "v1", 16_600, 15),
+    ("coordination.k8s.io", "v1", 16_500, 15),
+    ("node.k8s.io", "v1", 16_300, 15),
+    ("discovery.k8s.io", "v1", 16_200, 12),
+    ("flowcontrol.apiserver.k8s.io", "v1", 16_100, 21),
+    ("resource.k8s.io", "v1", 15_900, 15),
+];
+
+/// A resource and an object of it.
+type Row = ((&'static str, &'static str, &'static str), Value);
+
+/// Creates what is missing.
+///
+/// # Errors
+/// When the store or the cache fail.
+pub(super) async fn run(api: &Api) -> Result<()> {
+    let rows = rows(api).into_iter();
+    let created =
+        rows.map(|((group, version, resource), object)| ensure(api, group, version, resource, "", object));
+    futures::future::try_join_all(created).await?;
+    service_range_is_ready(api).await
+}
+
+fn rows(api: &Api) -> Vec<Row> {
+    const FLOW: &str = "flowcontrol.apiserver.k8s.io";
+    let levels = flow_control::priority_levels().iter();
+    let schemas = flow_control::flow_schemas().iter();
+    let mut rows: Vec<Row> =
+        levels.map(|level| ((FLOW, "v1", "prioritylevelconfigurations"), level.clone())).collect();
+    rows.extend(schemas.map(|schema| ((FLOW, "v1", "flowschemas"), schema.clone())));
+    rows.push((("networking.k8s.io", "v1", "servicecidrs"), service_range(api)));
+    rows.extend(service_address(api));
+    rows.extend(PRIORITIES.iter().map(api_service));
+    rows
+}
+
+fn service_range(api: &Api) -> Value {
+    let range = format!("{}/{}", api.config.service_cidr.address, api.config.service_cidr.bits);
+    json!({"metadata": {"name": DEFAULT}, "spec": {"cidrs": [range]}})
+}
+
+/// The record that the first address of the range is the API server's.
+fn service_address(api: &Api) -> Option<Row> {
+    let address = api.config.service_cidr.nth(1)?;
+    let labels = json!({
+        "ipaddress.kubernetes.io/ip-family": "IPv4",
+        "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
+    });
+    let parent = json!({"group": "", "resource": "services", "namespace": "default", "name": DEFAULT});
+    let object =
+        json!({"metadata": {"name": address.to_string(), "labels": labels}, "spec": {"parentRef": parent}});
+    Some((("networking.k8s.io", "v1", "ipaddresses"), object))
+}
+
+fn api_service((group, version, group_priority, version_priority): &(&str, &str, i64, i64)) -> Row {
+    let object = json!({
+        "metadata": {
+            "name": format!("{version}.{group}"),
+            "labels": {"kube-aggregator.kubernetes.io/automanaged": "onstart"},
+        },
+        "spec": {
+            "group": group,
+            "version": version,
+            "groupPriorityMinimum": group_priority,
+            "versionPriority": version_priority,
+        },
+    });
+    (("apiregistration.k8s.io", "v1", "apiservices"), object)
+}
+
+/// Says once that addresses can be had from the range.
+async fn service_range_is_ready(api: &Api) -> Result<()> {
+    let range = service_range(api);
+    let Some((mut request, _)) =
+        request(api, ("networking.k8s.io", "v1", "servicecidrs"), "", range, Verb::Update)
+    else {
+        return Ok(());
+    };
+    "status".clone_into(&mut request.resource.subresource);
+    api.cache.fresh().await?;
+    let is_ready = |range: &Value| range.pointer("/status/conditions/0").is_some();
+    if request.kind.cache(api).get(&request.key()).is_some_and(|range| is_ready(&range.value())) {
+        return Ok(());
+    }
+    let condition = json!({
+        "type": "Ready",
+        "status": "True",
+        "reason": "",
+        "message": "Kubernetes default Service CIDR is ready",
+        "lastTransitionTime": metadata::time(api.clock.now()),
+    });
+    change(api, &request, Part::Status, |old| {
+        let mut new = old.clone();
+        metadata::remove(&mut new, "resourceVersion");
+        if let Some(map) = new.as_object_mut() {
+            map.insert("status".to_owned(), json!({"conditions": [condition]}));
+        }
+        Ok(new)
+    })
+    .await?;
+    Ok(())
+}

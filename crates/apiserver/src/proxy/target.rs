@@ -1,0 +1,202 @@
+//! What a proxied name means: `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT` of a Pod, Service or Node.
+//!
+//! Nobody gets to addresses of the API server's own host, nor to what only claims to be a Pod.
+
+use std::net::IpAddr;
+
+use machinery::metadata::Metadata;
+use serde_json::Value;
+
+use crate::admission::text;
+use crate::api::Api;
+use crate::backend::{Backend, unverified};
+use crate::kinds::Kind;
+use crate::kubelet_client::kubelet;
+use crate::status::{Error, Result};
+use crate::verbs::Request;
+
+/// The parts of a proxied name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place<'a> {
+    scheme: &'a str,
+    name: &'a str,
+    port: &'a str,
+}
+
+impl<'a> Place<'a> {
+    fn of(id: &'a str) -> Option<Self> {
+        let parts: Vec<&str> = id.split(':').collect();
+        let place = match parts.as_slice() {
+            [name] => Self { scheme: "", name, port: "" },
+            [name, port] => Self { scheme: "", name, port },
+            [scheme @ ("" | "http" | "https"), name, port] => Self { scheme, name, port },
+            _ => return None,
+        };
+        (!place.name.is_empty()).then_some(place)
+    }
+
+    fn backend(self, host: String, port: Option<u16>) -> Result<Backend> {
+        let is_https = self.scheme == "https";
+        let tls = match is_https {
+            true => Some(unverified().map_err(Error::internal)?),
+            false => None,
+        };
+        let port = port.unwrap_or(if is_https { 443 } else { 80 });
+        Ok(Backend { host, port, tls })
+    }
+}
+
+/// Where a request is passed on to.
+///
+/// # Errors
+/// 400 for malformed names and addresses that may not be reached, 404, 503 when nothing is there.
+pub(super) async fn find(api: &Api, request: &Request) -> Result<Backend> {
+    let id = request.resource.name.as_str();
+    let (resource, namespace) = (request.resource.resource.as_str(), request.resource.namespace.as_str());
+    let singular = request.kind.row().singular;
+    let place =
+        Place::of(id).ok_or_else(|| Error::bad_request(format!("invalid {singular} request {id:?}")))?;
+    api.cache.fresh().await?;
+    match resource {
+        "nodes" => node(api, place),
+        "services" => service(api, namespace, id, place),
+        _ => pod(api, namespace, place),
+    }
+}
+
+fn get(api: &Api, resource: &str, namespace: &str, name: &str) -> Result<Value> {
+    let kind = Kind::find("", "v1", resource).ok_or_else(Error::unknown_path)?;
+    let found = kind.cache(api).get(&kind.key(namespace, name));
+    found.map(|object| kind.value(&object)).ok_or_else(|| Error::not_found(kind.subject(), name))
+}
+
+fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
+    object.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn number(text: &str) -> Result<u16> {
+    text.parse().map_err(|_| Error::bad_request(format!("invalid port {text:?}")))
+}
+
+fn pod(api: &Api, namespace: &str, place: Place<'_>) -> Result<Backend> {
+    let pod = get(api, "pods", namespace, place.name)?;
+    let port = match place.port {
+        "" => first_port(&pod),
+        port => Some(number(port)?),
+    };
+    place.backend(allowed(text(&pod, "/status/podIP"))?, port)
+}
+
+/// The first port of the first container that has any.
+fn first_port(pod: &Value) -> Option<u16> {
+    let ports =
+        items(pod, "/spec/containers").find_map(|container| container.pointer("/ports/0/containerPort"));
+    ports.and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok())
+}
+
+/// Only addresses that a Pod or Node can have: not this host's own, not the whole network's.
+fn allowed(address: &str) -> Result<String> {
+    let is_allowed = match address.parse::<IpAddr>() {
+        Ok(IpAddr::V4(ip)) => {
+            !(ip.is_loopback()
+                || ip.is_link_local()
+                || ip.is_unspecified()
+                || ip.is_multicast()
+                || ip.is_broadcast())
+        }
+        Ok(IpAddr::V6(ip)) => {
+            !(ip.is_loopback() || ip.is_unicast_link_local() || ip.is_unspecified() || ip.is_multicast())
+        }
+        Err(_) => false,
+    };
+    if is_allowed { Ok(address.to_owned()) } else { Err(Error::bad_request("address not allowed")) }
+}
+
+fn node(api: &Api, place: Place<'_>) -> Result<Backend> {
+    let kubelet = kubelet(api, place.name)?;
+    if place.port.is_empty() || number(place.port)? == kubelet.port {
+        return Ok(kubelet);
+    }
+    place.backend(allowed(&kubelet.host)?, Some(number(place.port)?))
+}
+
+fn service(api: &Api, namespace: &str, id: &str, place: Place<'_>) -> Result<Backend> {
+    let service = get(api, "services", namespace, place.name)?;
+    let port_name = match place.port.parse::<u64>() {
+        Err(_) => place.port.to_owned(),
+        Ok(wanted) => {
+            let found = items(&service, "/spec/ports").find(|port| port["port"].as_u64() == Some(wanted));
+            let found = found.ok_or_else(|| {
+                Error::unavailable(format!("no service port {wanted} found for service {:?}", place.name))
+            })?;
+            text(found, "/name").to_owned()
+        }
+    };
+    let mut ready = endpoints(api, namespace, place.name, &port_name)?;
+    if ready.is_empty() {
+        return Err(Error::unavailable(format!("no endpoints available for service {id:?}")));
+    }
+    let chosen = usize::try_from(api.random.below(ready.len() as u64)).unwrap_or(0);
+    let (address, port) = ready.swap_remove(chosen.min(ready.len() - 1));
+    place.backend(allowed(&address)?, Some(port))
+}
+
+/// The Service's ready addresses for a port, those that really are a Pod's.
+fn endpoints(api: &Api, namespace: &str, service: &str, port_name: &str) -> Result<Vec<(String, u16)>> {
+    let kind = Kind::find("discovery.k8s.io", "v1", "endpointslices").ok_or_else(Error::unknown_path)?;
+    let listing = kind.cache(api).list(&kind.collection(namespace), api.cache.revision());
+    let mut found = Vec::new();
+    for object in &listing.objects {
+        let slice = kind.value(object);
+        if Metadata::of(&slice).label("kubernetes.io/service-name") != Some(service) {
+            continue;
+        }
+        let port = items(&slice, "/ports").find(|port| text(port, "/name") == port_name);
+        let port = port.and_then(|port| port["port"].as_u64()).and_then(|port| u16::try_from(port).ok());
+        let Some(port) = port else { continue };
+        let ready =
+            items(&slice, "/endpoints").filter(|e| e.pointer("/conditions/ready") != Some(&false.into()));
+        for endpoint in ready {
+            let address = text(endpoint, "/addresses/0");
+            if is_pods(api, namespace, endpoint, address) {
+                found.push((address.to_owned(), port));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Whether an endpoint's address is the one of the Pod that it names: anybody may write EndpointSlices.
+fn is_pods(api: &Api, namespace: &str, endpoint: &Value, address: &str) -> bool {
+    let Ok(pod) = get(api, "pods", namespace, text(endpoint, "/targetRef/name")) else { return false };
+    text(endpoint, "/targetRef/kind") == "Pod"
+        && items(&pod, "/status/podIPs").any(|ip| text(ip, "/ip") == address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_up_to_three_parts() {
+        let check = |id, expect: Option<(&str, &str, &str)>| {
+            let expect = expect.map(|(scheme, name, port)| Place { scheme, name, port });
+            assert_eq!(Place::of(id), expect, "{id}");
+        };
+        check("web", Some(("", "web", "")));
+        check("web:80", Some(("", "web", "80")));
+        check("https:web:443", Some(("https", "web", "443")));
+        check("https:web:", Some(("https", "web", "")));
+        check("ftp:web:21", None);
+        check("a:b:c:d", None);
+        check("", None);
+    }
+
+    #[test]
+    fn addresses_of_the_host_itself_are_not_reached() {
+        for address in ["127.0.0.1", "169.254.169.254", "0.0.0.0", "::1", "fe80::1", "", "name"] {
+            assert_eq!(allowed(address).unwrap_err().message, "address not allowed", "{address}");
+        }
+        assert!(allowed("10.42.0.3").is_ok());
+    }
+}

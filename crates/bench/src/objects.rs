@@ -1,0 +1,55 @@
+//! The objects that rows make.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use crate::load::{Call, Job};
+
+pub(crate) const NAMESPACE: &str = "bench";
+const VALUE_BYTES: usize = 1_000;
+
+/// Makes the namespace that everything else is in.
+pub(crate) fn namespace() -> Call {
+    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
+    Call::post("/api/v1/namespaces".to_owned(), namespace.to_string())
+}
+
+/// The path of the namespace's objects of a core resource.
+pub(crate) fn collection(plural: &str) -> String {
+    format!("/api/v1/namespaces/{NAMESPACE}/{plural}")
+}
+
+/// Makes ConfigMaps.
+pub(crate) fn create_config_maps() -> Job {
+    Arc::new(|number| Call::post(collection("configmaps"), config_map(number)))
+}
+
+/// The path of a ConfigMap.
+pub(crate) fn config_map_path(number: usize) -> String {
+    format!("{}/load-{number}", collection("configmaps"))
+}
+
+/// A ConfigMap with about 1 kB of data.
+fn config_map(number: usize) -> String {
+    let value = format!("{number:0>VALUE_BYTES$}");
+    json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": { "name": format!("load-{number}"), "namespace": NAMESPACE },
+        "data": { "value": value },
+    })
+    .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_config_map_has_1_kb_of_data() {
+        let made: serde_json::Value = serde_json::from_str(&config_map(7)).unwrap();
+        assert_eq!(made["metadata"]["name"], "load-7");
+        assert_eq!(made["data"]["value"].as_str().map(str::len), Some(VALUE_BYTES));
+    }
+}

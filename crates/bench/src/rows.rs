@@ -1,0 +1,52 @@
+//! The measurements, in the order in which they are made: a row each.
+
+mod creates;
+mod deployment;
+mod etcd;
+mod get;
+mod idle;
+mod kill;
+mod list;
+mod patch;
+mod pods;
+mod scheduler;
+mod start;
+mod watchers;
+
+use anyhow::Result;
+
+use crate::bench::Bench;
+
+/// One measurement.
+pub(crate) struct Row {
+    /// For `--only`.
+    pub(crate) name: &'static str,
+    /// For people.
+    pub(crate) about: &'static str,
+    /// Measures, and adds to the report.
+    pub(crate) measure: fn(&mut Bench) -> Result<()>,
+}
+
+/// All of them.
+pub(crate) const ROWS: &[Row] = &[
+    Row { name: "start", about: "exec of `knarr up` to a Ready Node with DNS", measure: start::measure },
+    Row { name: "idle", about: "CPU, memory and disk writes with nothing to do", measure: idle::measure },
+    Row { name: "pods", about: "POST of a Deployment to its Pods Ready", measure: pods::measure },
+    Row { name: "creates", about: "durable creates of 1 kB", measure: creates::measure },
+    Row { name: "get", about: "GET of one object", measure: get::measure },
+    Row { name: "patch", about: "merge patch of one object", measure: patch::measure },
+    Row { name: "list", about: "LIST of 10,000 objects, in JSON and protobuf", measure: list::measure },
+    Row { name: "watchers", about: "1,000 watchers, 100 events a second", measure: watchers::measure },
+    Row {
+        name: "kill",
+        about: "kill -9 of the control plane to ready, 10,000 objects",
+        measure: kill::measure,
+    },
+    Row {
+        name: "deployment",
+        about: "2,000 Pods of one Deployment, on no Node",
+        measure: deployment::measure,
+    },
+    Row { name: "scheduler", about: "5,000 Pods onto 1,000 Nodes", measure: scheduler::measure },
+    Row { name: "etcd", about: "the same creates by etcd, where it is installed", measure: etcd::measure },
+];
