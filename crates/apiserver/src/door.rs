@@ -28,6 +28,8 @@ pub struct Committed {
     pub revision: Revision,
     /// The object at that revision.
     pub object: Arc<CachedObject>,
+    /// What the client should hear about it.
+    pub warnings: Vec<String>,
 }
 
 /// Why nothing was written.
@@ -71,7 +73,11 @@ impl Door {
         let value = encode(admitted)?;
         let as_is = CachedObject::from_stored(Arc::clone(&current.key), &value, current.revision);
         if as_is.is_some_and(|same| same.json == current.json) {
-            return Ok(Committed { revision: current.revision, object: Arc::clone(current) });
+            return Ok(Committed {
+                revision: current.revision,
+                object: Arc::clone(current),
+                warnings: Vec::new(),
+            });
         }
         self.write(admitted, value, Expect::Revision(current.revision), cause).await
     }
@@ -176,7 +182,7 @@ fn encode(admitted: &Admitted) -> Result<Bytes, Refusal> {
 
 fn committed(admitted: &Admitted, value: &[u8], revision: Revision) -> Result<Committed, Refusal> {
     CachedObject::from_stored(admitted.key().into(), value, revision)
-        .map(|object| Committed { revision, object: Arc::new(object) })
+        .map(|object| Committed { revision, object: Arc::new(object), warnings: Vec::new() })
         .ok_or_else(|| Refusal::Failed(Error::internal("the object could not be encoded")))
 }
 

@@ -43,11 +43,13 @@ pub struct Accept {
     pub format: Format,
     /// The view.
     pub view: View,
+    /// The `apiVersion` of a view that is not the object: `meta.k8s.io/v1`, or `v1beta1` for clients before 1.15.
+    pub meta_version: &'static str,
 }
 
 impl Accept {
     /// JSON of the object itself.
-    pub const JSON: Self = Self { format: Format::Json, view: View::Object };
+    pub const JSON: Self = Self { format: Format::Json, view: View::Object, meta_version: "meta.k8s.io/v1" };
 
     /// Reads `Accept`; the first clause that can be met wins.
     ///
@@ -74,17 +76,18 @@ fn clause(text: &str) -> Option<Accept> {
         PROTOBUF => Format::Protobuf,
         _ => return None,
     };
-    let mut view = View::Object;
+    let (mut view, mut meta_version) = (View::Object, "meta.k8s.io/v1");
     for parameter in parts {
         match parameter.split_once('=') {
             Some(("as", "Table")) => view = View::Table,
             Some(("as", "PartialObjectMetadata" | "PartialObjectMetadataList")) => view = View::Metadata,
             Some(("as", _)) => return None,
-            Some(("v", version)) if !matches!(version, "v1" | "v1beta1" | "v2" | "v2beta1") => return None,
+            Some(("v", "v1beta1")) => meta_version = "meta.k8s.io/v1beta1",
+            Some(("v", version)) if !matches!(version, "v1" | "v2" | "v2beta1") => return None,
             _ => {}
         }
     }
-    Some(Accept { format, view })
+    Some(Accept { format, view, meta_version })
 }
 
 /// Reads the `Content-Type` of an object; none means JSON.

@@ -1,16 +1,19 @@
 //! `/openapi/v3` per group-version, `/openapi/v2` whole, made once from the schema and the table.
 
 use std::collections::BTreeMap;
+use std::io::Read as _;
 use std::sync::{LazyLock, OnceLock};
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CACHE_CONTROL, ETAG, IF_NONE_MATCH};
+use flate2::read::GzDecoder;
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, ETAG, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use schema::openapi::{Resource, Subresource, root_path, v2, v3};
 
 use crate::kinds::Kind;
 use crate::negotiate::JSON;
 use crate::request_info::RequestInfo;
+use crate::respond::finish::{gzip, takes_gzip};
 use crate::respond::{Body, text};
 use crate::status::{Error, Result};
 
@@ -34,6 +37,8 @@ static V3: LazyLock<BTreeMap<String, Document>> = LazyLock::new(|| {
     documents
 });
 
+static V2_HASH: LazyLock<String> =
+    LazyLock::new(|| with_resources(None, |resources| v3::hash("", "", resources)));
 static V2_JSON: OnceLock<Bytes> = OnceLock::new();
 static V2_PROTOBUF: OnceLock<Bytes> = OnceLock::new();
 
@@ -101,18 +106,15 @@ fn third(path: &str, info: &RequestInfo, headers: &HeaderMap) -> Result<Response
     let document = V3.get(rest).ok_or_else(Error::unknown_path)?;
     let etag = format!("\"{}\"", document.hash);
     if headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == etag.as_bytes()) {
-        return Ok(text(StatusCode::NOT_MODIFIED, JSON, Bytes::new()));
+        return Ok(tagged(text(StatusCode::NOT_MODIFIED, JSON, Bytes::new()), &etag));
     }
     let bytes = document.bytes.get_or_init(|| {
         let (group, version) = (document.group, document.version);
         with_resources(Some((group, version)), |resources| {
-            Bytes::from(v3::document(schema::builtin(), group, version, resources))
+            packed(&v3::document(schema::builtin(), group, version, resources))
         })
     });
-    let mut response = text(StatusCode::OK, JSON, bytes.clone());
-    if let Ok(value) = HeaderValue::from_str(&etag) {
-        response.headers_mut().insert(ETAG, value);
-    }
+    let mut response = tagged(unpacked(JSON, bytes, headers), &etag);
     if info.query.get("hash") == Some(document.hash.as_str()) {
         let forever = HeaderValue::from_static("public, immutable");
         response.headers_mut().insert(CACHE_CONTROL, forever);
@@ -122,11 +124,44 @@ fn third(path: &str, info: &RequestInfo, headers: &HeaderMap) -> Result<Response
 
 fn second(headers: &HeaderMap) -> Response<Body> {
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let is_known =
+        |etag: &str| headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == etag.as_bytes());
+    let etag = format!("\"{}\"", V2_HASH.as_str());
+    if is_known(&etag) {
+        return tagged(text(StatusCode::NOT_MODIFIED, JSON, Bytes::new()), &etag);
+    }
     let value = || with_resources(None, |resources| v2::document(schema::builtin(), resources));
     if accept.contains("proto-openapi") {
-        let bytes = V2_PROTOBUF.get_or_init(|| Bytes::from(v2::to_protobuf(&value())));
-        return text(StatusCode::OK, v2::PROTOBUF_MEDIA_TYPE, bytes.clone());
+        let bytes = V2_PROTOBUF.get_or_init(|| packed(&v2::to_protobuf(&value())));
+        return tagged(unpacked(v2::PROTOBUF_MEDIA_TYPE, bytes, headers), &etag);
     }
-    let bytes = V2_JSON.get_or_init(|| Bytes::from(value().to_string()));
-    text(StatusCode::OK, JSON, bytes.clone())
+    let bytes = V2_JSON.get_or_init(|| packed(value().to_string().as_bytes()));
+    tagged(unpacked(JSON, bytes, headers), &etag)
+}
+
+/// A document as it is kept: compressed, because few are ever asked for twice and most clients take it so.
+fn packed(document: &[u8]) -> Bytes {
+    gzip(document).map(Bytes::from).unwrap_or_default()
+}
+
+/// A kept document as a client wants it.
+fn unpacked(content_type: &'static str, packed: &Bytes, headers: &HeaderMap) -> Response<Body> {
+    if takes_gzip(headers) {
+        let mut response = text(StatusCode::OK, content_type, packed.clone());
+        response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        response.headers_mut().append(VARY, HeaderValue::from_static("Accept-Encoding"));
+        return response;
+    }
+    let mut document = Vec::new();
+    match GzDecoder::new(packed.as_ref()).read_to_end(&mut document) {
+        Ok(_) => text(StatusCode::OK, content_type, document),
+        Err(failure) => crate::respond::error(&Error::internal(failure), None),
+    }
+}
+
+fn tagged(mut response: Response<Body>, etag: &str) -> Response<Body> {
+    if let Ok(value) = HeaderValue::from_str(etag) {
+        response.headers_mut().insert(ETAG, value);
+    }
+    response
 }

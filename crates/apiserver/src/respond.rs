@@ -1,8 +1,10 @@
 //! From an answer to an HTTP response: the form that the client asked for, headers, the body.
 
+pub mod finish;
 pub mod protobuf;
 pub mod table;
 pub mod watch;
+pub mod websocket;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::Stream;
@@ -75,7 +77,9 @@ pub fn answer(request: &Request, answer: Answer, now: jiff::Timestamp) -> Respon
                     let table = table::one(request, &kind.value(&object), now);
                     serialised(code, accept.format, &table)
                 }
-                View::Metadata => serialised(code, accept.format, &partial(kind.value(&object))),
+                View::Metadata => {
+                    serialised(code, accept.format, &partial(kind.value(&object), accept.meta_version))
+                }
             };
             warned(response, &warnings)
         }
@@ -122,10 +126,11 @@ fn list(request: &Request, listed: &Listed, now: jiff::Timestamp) -> Response<Bo
             serialised(StatusCode::OK, format, &table)
         }
         (View::Metadata, format) => {
-            let items: Vec<Value> = listed.objects.iter().map(|o| partial(kind.value(o))).collect();
+            let items: Vec<Value> =
+                listed.objects.iter().map(|o| partial(kind.value(o), request.accept.meta_version)).collect();
             let value = json!({
                 "kind": "PartialObjectMetadataList",
-                "apiVersion": "meta.k8s.io/v1",
+                "apiVersion": request.accept.meta_version,
                 "metadata": metadata,
                 "items": items,
             });
@@ -176,16 +181,16 @@ fn list_json(kind: Kind, listed: &Listed, metadata: &Value) -> Bytes {
     out.freeze()
 }
 
-/// The `PartialObjectMetadata` of an object.
-pub fn partial(mut object: Value) -> Value {
+/// The `PartialObjectMetadata` of an object, in a version of `meta.k8s.io`.
+pub fn partial(mut object: Value, meta_version: &str) -> Value {
     let metadata = object.get_mut("metadata").map(Value::take).unwrap_or_default();
-    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+    json!({"kind": "PartialObjectMetadata", "apiVersion": meta_version, "metadata": metadata})
 }
 
 /// The same as JSON, without a look at the rest of the object.
-pub fn partial_json(object: &CachedObject) -> String {
+pub fn partial_json(object: &CachedObject, meta_version: &str) -> String {
     let metadata = object.metadata();
-    format!(r#"{{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{metadata}}}"#)
+    format!(r#"{{"apiVersion":"{meta_version}","kind":"PartialObjectMetadata","metadata":{metadata}}}"#)
 }
 
 /// A response whose body is a stream of frames.

@@ -28,6 +28,7 @@ use crate::metrics::{RequestLabels, VerbLabels};
 use crate::negotiate::Accept;
 use crate::notes::Notes;
 use crate::request_info::{RequestInfo, Verb};
+use crate::respond::finish::Finish;
 use crate::respond::{self, Body, BoxError};
 use crate::security::Peer;
 use crate::status::{Error, Result};
@@ -36,6 +37,8 @@ use crate::{discovery, health, openapi};
 
 /// The longest body that is read, in bytes.
 pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+/// How much of a body that is too long is read before the client is told.
+const DRAIN_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Names the revision that made a client act.
 pub const CAUSE_HEADER: &str = "knarr-cause";
 
@@ -101,12 +104,14 @@ async fn answer(api: &Api, http: HttpRequest<RequestBody>) -> Response<Body> {
     let accept = Accept::of(http.headers());
     let found = info.resource.as_ref().and_then(|r| Kind::find(&r.group, &r.version, &r.resource));
     let verb = info.resource.as_ref().map(|r| r.verb);
+    let finish = Finish::of(&info, http.headers());
     let mut passage = Passage::default();
     let response = match handle(api, http, info, found, &mut passage).await {
         Ok(response) => response,
         Err(failure) => respond::error(&failure, accept.ok()),
     };
     let response = passage.finish(api, response).await;
+    let response = finish.apply(response).await;
     let labels = RequestLabels {
         verb: verb.map_or("OTHER", metric_verb),
         group: found.map_or("", |kind| kind.group()),
@@ -243,7 +248,8 @@ async fn serve(
     let accept = Accept::of(http.headers())?;
     let cause = header(http.headers(), CAUSE_HEADER).and_then(|text| text.parse().ok()).unwrap_or(0);
     let is_stream = crate::kubelet_client::is_stream(&resource);
-    let upgrade = is_stream.then(|| hyper::upgrade::on(&mut http));
+    let is_socket = resource.verb == Verb::Watch && respond::websocket::is_wanted(http.headers());
+    let upgrade = (is_stream || is_socket).then(|| hyper::upgrade::on(&mut http));
     let (parts, body) = http.into_parts();
     let (body, streamed) = match is_stream {
         true => (Bytes::new(), Some(body)),
@@ -265,11 +271,18 @@ async fn serve(
         cause,
         notes: Arc::clone(&passage.notes),
     };
-    if let (Some(upgrade), Some(body)) = (upgrade, streamed) {
-        return crate::kubelet_client::stream(api, &request, upgrade, body).await;
-    }
+    let upgrade = match (upgrade, streamed) {
+        (Some(upgrade), Some(body)) => {
+            return crate::kubelet_client::stream(api, &request, upgrade, body).await;
+        }
+        (upgrade, _) => upgrade,
+    };
     let answer = verbs::run(api, &request).await?;
-    Ok(respond::answer(&request, answer, api.clock.now()))
+    let response = respond::answer(&request, answer, api.clock.now());
+    Ok(match upgrade {
+        Some(client) => respond::websocket::switched(&api.tasks, &request.headers, response, client),
+        None => response,
+    })
 }
 
 /// Who asks: an in-process identity, a client certificate, a token, or nobody.
@@ -388,6 +401,7 @@ async fn read(mut body: RequestBody) -> Result<Bytes> {
         let frame = frame.map_err(|_| Error::bad_request("the body of the request broke off"))?;
         let Ok(data) = frame.into_data() else { continue };
         if whole.len() + data.len() > BODY_BYTES_MAX {
+            drain(body).await;
             return Err(Error::too_large_body(BODY_BYTES_MAX));
         }
         if whole.is_empty() && body.is_end_stream() {
@@ -396,4 +410,15 @@ async fn read(mut body: RequestBody) -> Result<Bytes> {
         whole.extend_from_slice(&data);
     }
     Ok(whole.freeze())
+}
+
+/// Throws away what still comes of a body, within reason: a client that is cut off while it sends does not look at the
+/// answer.
+async fn drain(mut body: RequestBody) {
+    let mut left = DRAIN_BYTES_MAX;
+    while let Some(Ok(frame)) = body.frame().await {
+        let size = frame.data_ref().map_or(0, Bytes::len);
+        let Some(rest) = left.checked_sub(size) else { return };
+        left = rest;
+    }
 }

@@ -12,6 +12,7 @@ pub mod update;
 pub mod watch;
 
 pub mod decode;
+pub mod list_options;
 pub mod managed;
 pub mod options;
 pub mod scale;
@@ -184,7 +185,8 @@ pub async fn current(api: &Api, request: &Request, key: &str) -> Result<Arc<Cach
 }
 
 /// Answers with what was committed.
-pub fn answer(code: StatusCode, committed: Committed, warnings: Vec<String>) -> Answer {
+pub fn answer(code: StatusCode, committed: Committed, mut warnings: Vec<String>) -> Answer {
+    warnings.extend(committed.warnings);
     Answer::Object { code, object: committed.object, warnings }
 }
 

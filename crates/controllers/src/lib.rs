@@ -10,7 +10,6 @@ mod kinds;
 mod names;
 mod object;
 mod pod;
-mod selector;
 
 pub mod deployment;
 pub mod replica_set;

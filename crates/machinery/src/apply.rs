@@ -23,6 +23,7 @@ mod last_applied;
 mod prune;
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use schema::SchemaRef;
 use serde_json::Value;
@@ -50,6 +51,15 @@ const UNTRACKED_METADATA: [&str; 9] = [
     "managedFields",
     "resourceVersion",
 ];
+
+/// What nobody owns, though a configuration may name it.
+static UNTRACKED: LazyLock<Set<'static>> = LazyLock::new(|| {
+    let mut paths: Vec<&[&'static str]> = vec![&["apiVersion"], &["kind"], &["metadata"]];
+    let metadata: Vec<[&'static str; 2]> =
+        UNTRACKED_METADATA.iter().map(|name| ["metadata", *name]).collect();
+    paths.extend(metadata.iter().map(<[&'static str; 2]>::as_slice));
+    Set::of_fields(&paths)
+});
 
 /// Who writes, and how.
 #[derive(Clone, Copy, Debug)]
@@ -188,7 +198,6 @@ fn record<'a>(
     }
     let mut gained = changes.modified;
     gained.unite(changes.added);
-    gained.subtract(&untracked());
     if !gained.is_empty() {
         let identity = Identity::new(write.manager, Operation::Update, write.api_version, write.subresource);
         managers.unite(identity, write.api_version, gained, write.now);
@@ -323,7 +332,7 @@ fn apply_once(
     for (other, lost) in lost {
         managers.subtract(&other, &lost.all());
     }
-    owned.subtract(&untracked());
+    owned.subtract(&UNTRACKED);
     managers.remove(&identity);
     match last {
         Some(last) if last.set == owned && base == object => managers.insert(identity, last),
@@ -388,14 +397,6 @@ fn is_untracked(path: &[&str], name: &str) -> bool {
         ["metadata"] => UNTRACKED_METADATA.contains(&name),
         _ => false,
     }
-}
-
-fn untracked() -> Set<'static> {
-    let mut paths: Vec<&[&'static str]> = vec![&["apiVersion"], &["kind"], &["metadata"]];
-    let metadata: Vec<[&'static str; 2]> =
-        UNTRACKED_METADATA.iter().map(|name| ["metadata", *name]).collect();
-    paths.extend(metadata.iter().map(<[&'static str; 2]>::as_slice));
-    Set::of_fields(&paths)
 }
 
 /// The texts of all paths of a set.

@@ -122,7 +122,7 @@ impl Scope {
         let deadline = pod.pointer("/spec/activeDeadlineSeconds").and_then(Value::as_i64);
         match self.name.as_str() {
             "Terminating" => deadline.is_some_and(|seconds| seconds >= 0),
-            "NotTerminating" => !deadline.is_some_and(|seconds| seconds >= 0),
+            "NotTerminating" => deadline.is_none_or(|seconds| seconds < 0),
             "BestEffort" => is_best_effort(pod),
             "NotBestEffort" => !is_best_effort(pod),
             "PriorityClass" => self.matches_value(text("/spec/priorityClassName")),

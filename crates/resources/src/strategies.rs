@@ -27,6 +27,8 @@ pub const ENDPOINTS: Strategy = Strategy {
     allow_create_on_update: true,
     validate_create: v::endpoints::check,
     validate_update: v::endpoints::update,
+    warnings: v::warnings::endpoints,
+    warnings_on_update: |new, _| v::warnings::endpoints(new),
     ..GENERIC
 };
 /// Bindings.
@@ -75,6 +77,8 @@ pub const RUNTIME_CLASS: Strategy = Strategy {
     allow_unconditional_update: false,
     validate_create: v::classes::runtime_class,
     validate_update: v::classes::runtime_class_update,
+    warnings: v::warnings::runtime_class,
+    warnings_on_update: |new, _| v::warnings::runtime_class(new),
     ..GENERIC
 };
 /// Workloads.
@@ -135,6 +139,8 @@ pub const NODE: Strategy = Strategy {
     validate_create: v::node::check,
     validate_update: v::node::update,
     validate_status_update: v::node::update,
+    warnings: v::warnings::node,
+    warnings_on_update: |new, _| v::warnings::node(new),
     creates_with_status: true,
     ..STATUS_ONLY
 };
@@ -143,6 +149,7 @@ pub const POD: Strategy = Strategy {
     validate_create: v::pod::create,
     validate_update: v::pod_update::update,
     validate_status_update: v::pod_status::update,
+    warnings: v::warnings::pod,
     deletion: Deletion::PodGrace,
     grace_period: pod_grace_period,
     prepare_for_create: prepare::pod_create,
@@ -169,6 +176,8 @@ pub const POD_TEMPLATE: Strategy = Strategy {
     allow_create_on_update: false,
     validate_create: v::pod::pod_template,
     validate_update: v::pod::pod_template_update,
+    warnings: v::warnings::pod_template,
+    warnings_on_update: v::warnings::pod_template_update,
     ..GENERIC
 };
 /// ReplicationControllers.
@@ -177,6 +186,8 @@ pub const REPLICATION_CONTROLLER: Strategy = Strategy {
     validate_create: v::apps::replication_controller,
     validate_update: v::apps::replication_controller_update,
     validate_status_update: v::apps::replication_controller_status,
+    warnings: v::warnings::named_and_templated,
+    warnings_on_update: v::warnings::templated_update,
     default_propagation: Propagation::Orphan,
     ..SPEC_AND_STATUS
 };
@@ -196,6 +207,8 @@ pub const SERVICE: Strategy = Strategy {
     validate_update: v::service::update,
     name_rule: NameRule::Label1035,
     validate_status_update: v::service::status_update,
+    warnings: v::warnings::service,
+    warnings_on_update: |new, _| v::warnings::service(new),
     prepare_for_create: service::create,
     prepare_for_update: service::update,
     ..STATUS_ONLY
@@ -207,6 +220,8 @@ pub const DAEMON_SET: Strategy = Strategy {
     validate_create: v::apps::daemon_set,
     validate_update: v::apps::daemon_set_update,
     validate_status_update: v::apps::daemon_set_status,
+    warnings: v::warnings::templated,
+    warnings_on_update: v::warnings::templated_update,
     ..SPEC_AND_STATUS
 };
 /// Deployments.
@@ -214,6 +229,8 @@ pub const DEPLOYMENT: Strategy = Strategy {
     validate_create: v::apps::deployment,
     validate_update: v::apps::deployment_update,
     validate_status_update: v::apps::deployment_status,
+    warnings: v::warnings::named_and_templated,
+    warnings_on_update: v::warnings::templated_update,
     ..SPEC_AND_STATUS
 };
 /// ReplicaSets.
@@ -222,6 +239,8 @@ pub const REPLICA_SET: Strategy = Strategy {
     validate_create: v::apps::replica_set,
     validate_update: v::apps::replica_set_update,
     validate_status_update: v::apps::replica_set_status,
+    warnings: v::warnings::named_and_templated,
+    warnings_on_update: v::warnings::templated_update,
     ..SPEC_AND_STATUS
 };
 /// StatefulSets.
@@ -231,6 +250,8 @@ pub const STATEFUL_SET: Strategy = Strategy {
     validate_create: v::apps::stateful_set,
     validate_update: v::apps::stateful_set_update,
     validate_status_update: v::apps::stateful_set_status,
+    warnings: v::warnings::stateful_set,
+    warnings_on_update: v::warnings::stateful_set_update,
     ..SPEC_AND_STATUS
 };
 /// ControllerRevisions.
@@ -243,6 +264,8 @@ pub const CONTROLLER_REVISION: Strategy = Strategy {
 pub const CRON_JOB: Strategy = Strategy {
     validate_create: v::batch::cron_job,
     validate_update: v::batch::cron_job_update,
+    warnings: v::warnings::cron_job,
+    warnings_on_update: v::warnings::cron_job_update,
     ..SPEC_AND_STATUS
 };
 /// Jobs.
@@ -250,6 +273,8 @@ pub const JOB: Strategy = Strategy {
     validate_create: v::batch::job,
     validate_update: v::batch::job_update,
     validate_status_update: v::batch::job_status_update,
+    warnings: v::warnings::job,
+    warnings_on_update: v::warnings::job_update,
     default_propagation: Propagation::Orphan,
     prepare_for_create: prepare::job_create,
     ..SPEC_AND_STATUS

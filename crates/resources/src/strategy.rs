@@ -46,6 +46,8 @@ pub struct Strategy {
     pub validate_status_update: fn(&Value, &Value) -> FieldErrors,
     /// Warnings for the caller of a create.
     pub warnings: fn(&Value) -> Vec<String>,
+    /// Warnings for the caller of an update: `(new, old)`.
+    pub warnings_on_update: fn(&Value, &Value) -> Vec<String>,
     /// The grace period of a deletion in seconds, asked for or not; only called for [`Deletion::PodGrace`].
     pub grace_period: fn(&Value, Option<i64>) -> i64,
 }
@@ -63,6 +65,10 @@ fn valid_update(_: &Value, _: &Value) -> FieldErrors {
 }
 
 fn no_warnings(_: &Value) -> Vec<String> {
+    Vec::new()
+}
+
+fn no_update_warnings(_: &Value, _: &Value) -> Vec<String> {
     Vec::new()
 }
 
@@ -88,6 +94,7 @@ pub const GENERIC: Strategy = Strategy {
     validate_update: valid_update,
     validate_status_update: valid_update,
     warnings: no_warnings,
+    warnings_on_update: no_update_warnings,
     grace_period: no_grace,
 };
 

@@ -60,6 +60,7 @@ mod signer;
 pub(crate) mod storage;
 pub(crate) mod storage_version;
 pub(crate) mod volume;
+pub(crate) mod warnings;
 pub(crate) mod webhook;
 
 use machinery::field::{FieldError, FieldErrors, Path};

@@ -3,9 +3,10 @@
 //! What clients read out of them: kubectl applies with the patch strategies and merge keys of the definitions,
 //! finds out from the parameters of PATCH operations whether the server knows `fieldValidation` and `dryRun`,
 //! and `explain` finds kinds through the GET operations. There is no reference without its definition: one
-//! dangling reference breaks whole clients. Descriptions are left out.
+//! dangling reference breaks whole clients. `explain` shows the descriptions.
 
 mod definitions;
+mod descriptions;
 mod gnostic;
 mod operations;
 pub mod v2;

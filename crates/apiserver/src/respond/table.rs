@@ -19,38 +19,49 @@ pub enum Include {
     Object,
 }
 
-impl Include {
-    /// Reads `includeObject`.
+/// How a Table is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// What rows carry.
+    pub include: Include,
+    /// The Table's `apiVersion`.
+    pub meta_version: &'static str,
+}
+
+impl Form {
+    /// Reads `includeObject` and `Accept`.
     pub fn of(request: &Request) -> Self {
-        match request.info.query.get("includeObject") {
-            Some("None") => Self::None,
-            Some("Object") => Self::Object,
-            _ => Self::Metadata,
-        }
+        let include = match request.info.query.get("includeObject") {
+            Some("None") => Include::None,
+            Some("Object") => Include::Object,
+            _ => Include::Metadata,
+        };
+        Self { include, meta_version: request.accept.meta_version }
     }
 }
 
 /// The Table of one object.
 pub fn one(request: &Request, object: &Value, now: jiff::Timestamp) -> Value {
     let metadata = json!({"resourceVersion": Metadata::of(object).resource_version()});
-    table(request.kind, vec![row(request.kind, object.clone(), Include::of(request), now)], metadata, true)
+    let form = Form::of(request);
+    table(request.kind, form, vec![row(request.kind, object.clone(), form, now)], metadata, true)
 }
 
 /// The Table of a collection.
 pub fn many(request: &Request, listed: &Listed, metadata: Value, now: jiff::Timestamp) -> Value {
-    let include = Include::of(request);
+    let form = Form::of(request);
     let kind = request.kind;
-    let rows = listed.objects.iter().map(|object| row(kind, kind.value(object), include, now)).collect();
-    table(kind, rows, metadata, true)
+    let rows = listed.objects.iter().map(|object| row(kind, kind.value(object), form, now)).collect();
+    table(kind, form, rows, metadata, true)
 }
 
 /// A Table with these rows; `with_columns` says whether the columns are described.
-pub fn table(kind: Kind, rows: Vec<Value>, metadata: Value, with_columns: bool) -> Value {
+pub fn table(kind: Kind, form: Form, rows: Vec<Value>, metadata: Value, with_columns: bool) -> Value {
     let columns: Vec<Value> =
         if with_columns { kind.row().columns.iter().map(column).collect() } else { Vec::new() };
     json!({
         "kind": "Table",
-        "apiVersion": "meta.k8s.io/v1",
+        "apiVersion": form.meta_version,
         "metadata": metadata,
         "columnDefinitions": columns,
         "rows": rows,
@@ -68,11 +79,11 @@ fn column(column: &resources::columns::Column) -> Value {
 }
 
 /// One row of a Table.
-pub fn row(kind: Kind, object: Value, include: Include, now: jiff::Timestamp) -> Value {
+pub fn row(kind: Kind, object: Value, form: Form, now: jiff::Timestamp) -> Value {
     let cells: Vec<Value> = kind.row().columns.iter().map(|column| (column.cell)(&object, now)).collect();
-    match include {
+    match form.include {
         Include::None => json!({"cells": cells}),
-        Include::Metadata => json!({"cells": cells, "object": partial(object)}),
+        Include::Metadata => json!({"cells": cells, "object": partial(object, form.meta_version)}),
         Include::Object => json!({"cells": cells, "object": object}),
     }
 }

@@ -6,7 +6,7 @@ use base::Clock;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Value, json};
 
-use super::table::{self, Include};
+use super::table::{self, Form};
 use super::{partial_json, protobuf};
 use crate::cache::{CachedObject, EventType};
 use crate::codec;
@@ -21,7 +21,7 @@ pub struct Encoder {
     kind: Kind,
     view: View,
     is_protobuf: bool,
-    include: Include,
+    form: Form,
     /// Ages in tables are since creation.
     clock: Clock,
     /// Columns are described once per watch.
@@ -36,7 +36,7 @@ impl Encoder {
             kind: request.kind,
             view: request.accept.view,
             is_protobuf: request.accept.format == Format::Protobuf && request.accept.view == View::Object,
-            include: Include::of(request),
+            form: Form::of(request),
             columns_sent: AtomicBool::new(false),
         }
     }
@@ -57,9 +57,11 @@ impl Encoder {
         }
         match self.view {
             View::Object => json_event(event_type.as_str(), &self.kind.json(object)),
-            View::Metadata => json_event(event_type.as_str(), partial_json(object).as_bytes()),
+            View::Metadata => {
+                json_event(event_type.as_str(), partial_json(object, self.form.meta_version).as_bytes())
+            }
             View::Table => {
-                let row = table::row(self.kind, self.kind.value(object), self.include, self.clock.now());
+                let row = table::row(self.kind, self.kind.value(object), self.form, self.clock.now());
                 json_event(event_type.as_str(), self.table(vec![row], object.revision).to_string().as_bytes())
             }
         }
@@ -76,11 +78,11 @@ impl Encoder {
                 json!({"kind": self.kind.kind(), "apiVersion": self.kind.api_version(), "metadata": metadata})
             }
             View::Metadata => {
-                json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+                json!({"kind": "PartialObjectMetadata", "apiVersion": self.form.meta_version, "metadata": metadata})
             }
             View::Table => {
                 let object = json!({
-                    "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
+                    "kind": "PartialObjectMetadata", "apiVersion": self.form.meta_version, "metadata": metadata,
                 });
                 self.table(vec![json!({"cells": [], "object": object})], revision)
             }
@@ -104,7 +106,7 @@ impl Encoder {
 
     fn table(&self, rows: Vec<Value>, revision: u64) -> Value {
         let is_first = !self.columns_sent.swap(true, Ordering::Relaxed);
-        table::table(self.kind, rows, json!({"resourceVersion": revision.to_string()}), is_first)
+        table::table(self.kind, self.form, rows, json!({"resourceVersion": revision.to_string()}), is_first)
     }
 }
 

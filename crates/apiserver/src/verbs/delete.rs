@@ -76,7 +76,7 @@ pub async fn delete_object(
         let outcome = decide(&object, options, request.kind.strategy(), api.clock.now());
         let attempt = match outcome {
             Outcome::Unchanged => {
-                return Ok((Committed { revision: old.revision, object: old }, false));
+                return Ok((Committed { revision: old.revision, object: old, warnings: Vec::new() }, false));
             }
             Outcome::Mark(marked) => {
                 let admitted = admission::admit(api, request, Operation::Delete, marked, Some(&object))?;

@@ -10,6 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
+use super::list_options::{Purpose, validate};
 use super::{Answer, Request};
 use crate::api::Api;
 use crate::cache::{CachedObject, Filter, Listing};
@@ -44,36 +45,25 @@ const TOKEN_VERSION: &str = "meta.k8s.io/v1";
 /// 400 for contradictory options, 410 for revisions that are gone, 504 for such that do not come.
 pub async fn list(api: &Api, request: &Request) -> Result<Answer> {
     let query = &request.info.query;
-    if query.has("sendInitialEvents") {
-        return Err(Error::bad_request("sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list"));
-    }
+    validate(query, Purpose::List)?;
     let filter = Filter::of(request.kind, &request.resource, query)?;
     let limit = usize::try_from(query.number("limit")?.unwrap_or(0)).unwrap_or(0);
     let token = query.get("continue").map(decode_token).transpose()?;
     let listing = match &token {
         Some(token) => page_source(api, request, &filter, token).await?,
-        None => first_source(api, request, &filter).await?,
+        None => first_source(api, request, &filter, limit).await?,
     };
     Ok(Answer::List(page(listing, &filter, limit, token.as_ref())))
 }
 
-async fn first_source(api: &Api, request: &Request, filter: &Filter) -> Result<Listing> {
+async fn first_source(api: &Api, request: &Request, filter: &Filter, limit: usize) -> Result<Listing> {
     let query = &request.info.query;
     let version = query.get("resourceVersion");
     let cache = request.kind.cache(api);
-    let exact = match (query.get("resourceVersionMatch"), version) {
-        (None | Some("NotOlderThan"), _) => false,
-        (Some("Exact"), Some(text)) if text != "0" => true,
-        (Some("Exact"), _) => {
-            return Err(Error::bad_request(
-                "resourceVersionMatch: Forbidden: resourceVersionMatch \"Exact\" is forbidden for resourceVersion \"0\" or unset",
-            ));
-        }
-        (Some(other), _) => {
-            return Err(Error::bad_request(format!(
-                "resourceVersionMatch: Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\""
-            )));
-        }
+    // Pages of a revision are exact even if that is not said.
+    let exact = match query.get("resourceVersionMatch") {
+        None => limit > 0 && !matches!(version, None | Some("0")),
+        Some(matching) => matching == "Exact",
     };
     let complete = match version {
         Some("0") => api.cache.revision(),

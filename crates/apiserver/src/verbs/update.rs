@@ -180,17 +180,23 @@ async fn change_once(
     machinery::apply::restore_times(old_value, &mut new);
     drop_empty_metadata(&mut new);
     let is_gone = is_ready_to_go(request, &new);
+    let warnings = match part {
+        Part::Object => (strategy.warnings_on_update)(&new, old_value),
+        Part::Status | Part::Approval | Part::Raw => Vec::new(),
+    };
     let admitted = admission::admit(api, request, Operation::Update(part), new, Some(old_value))
         .map_err(Refusal::Failed)?;
     if request.is_dry_run() {
-        return admitted.as_if_committed(old.revision).map_err(Refusal::Failed);
+        let committed = admitted.as_if_committed(old.revision).map_err(Refusal::Failed)?;
+        return Ok(Committed { warnings, ..committed });
     }
     if is_gone {
         let committed = api.door.remove(&admitted, old.revision, request.cause_bytes()).await?;
         admission::deleted(api, &request.kind, &committed.object);
         return Ok(committed);
     }
-    api.door.replace(&admitted, old, request.cause_bytes()).await
+    let committed = api.door.replace(&admitted, old, request.cause_bytes()).await?;
+    Ok(Committed { warnings, ..committed })
 }
 
 /// The old object with the conditions of the new one: all that `certificatesigningrequests/approval` may change.

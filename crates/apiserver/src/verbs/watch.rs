@@ -13,16 +13,19 @@ use futures::stream::{self, Stream};
 use http::StatusCode;
 use tokio::time::{Instant, sleep_until};
 
+use super::list_options::{Purpose, validate};
 use super::{Answer, Request};
 use crate::api::Api;
 use crate::cache::{Cache, CacheEvent, CachedObject, EventType, Filter, Watcher};
 use crate::metrics::UnderWay;
 use crate::respond::watch::Encoder;
 use crate::respond::{BoxError, watch_response};
-use crate::status::{Error, Result};
+use crate::status::Result;
 
 /// How often an idle watch is told how far it is, if it asked for bookmarks.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+/// How much of the initial state is encoded at a time.
+const INITIAL_BYTES: usize = 64 * 1024;
 /// How long a watch lasts when the client does not say: upstream's minimum is half an hour, doubled by chance.
 const DURATION_DEFAULT: Duration = Duration::from_secs(30 * 60);
 
@@ -34,12 +37,13 @@ pub async fn watch(api: &Api, request: &Request) -> Result<Answer> {
     let query = &request.info.query;
     let filter = Filter::of(request.kind, &request.resource, query)?;
     let bookmarks = query.flag("allowWatchBookmarks");
-    let send_initial = initial_events(request)?;
+    validate(query, Purpose::Watch)?;
+    let send_initial = query.has("sendInitialEvents").then(|| query.flag("sendInitialEvents"));
     let version = query.get("resourceVersion").unwrap_or_default();
     let cache = request.kind.cache(api);
     let encoder = Encoder::new(request, api.clock.clone());
 
-    let mut pending = VecDeque::new();
+    let mut initial = Initial::default();
     let watcher = match (send_initial, version) {
         (None, "" | "0") | (Some(true), _) => {
             let complete = match version {
@@ -47,13 +51,13 @@ pub async fn watch(api: &Api, request: &Request) -> Result<Answer> {
                 "" => api.cache.fresh().await?,
                 text => api.cache.reached(super::list::parse_revision(text)?).await?,
             };
-            let listing = cache.list(&filter.prefix, complete);
-            for object in listing.objects.iter().filter(|object| filter.matches(object)) {
-                pending.push_back(encoder.event(EventType::Added, object, listing.revision));
-            }
-            if send_initial == Some(true) && bookmarks {
-                pending.push_back(encoder.bookmark(listing.revision, true));
-            }
+            let mut listing = cache.list(&filter.prefix, complete);
+            listing.objects.retain(|object| filter.matches(object));
+            initial = Initial {
+                objects: listing.objects.into(),
+                revision: listing.revision,
+                is_marked: send_initial == Some(true) && bookmarks,
+            };
             cache.watch(listing.revision, filter.interest())
         }
         (Some(false), "" | "0") => cache.watch(api.cache.fresh().await?, filter.interest()),
@@ -66,7 +70,8 @@ pub async fn watch(api: &Api, request: &Request) -> Result<Answer> {
         watcher,
         filter,
         encoder,
-        pending,
+        initial,
+        pending: VecDeque::new(),
         cache: Arc::clone(&api.cache),
         next_bookmark: bookmarks.then(|| Instant::now() + BOOKMARK_INTERVAL),
         bookmarked: 0,
@@ -78,23 +83,18 @@ pub async fn watch(api: &Api, request: &Request) -> Result<Answer> {
     Ok(Answer::Response(watch_response(request, StatusCode::OK, frames(watching))))
 }
 
-fn initial_events(request: &Request) -> Result<Option<bool>> {
-    let query = &request.info.query;
-    let matching = query.get("resourceVersionMatch");
-    let send = query.has("sendInitialEvents").then(|| query.flag("sendInitialEvents"));
-    match (send, matching) {
-        (Some(_), Some("NotOlderThan")) | (None, None) => Ok(send),
-        (Some(_), _) => Err(Error::bad_request(
-            "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-        )),
-        (None, Some(_)) => Err(Error::bad_request(
-            "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-        )),
-    }
+/// What was there when the watch began, encoded bit by bit as the client reads.
+#[derive(Default)]
+struct Initial {
+    objects: VecDeque<Arc<CachedObject>>,
+    revision: u64,
+    /// Whether a bookmark says that this was all.
+    is_marked: bool,
 }
 
 struct Watching {
     watcher: Watcher,
+    initial: Initial,
     filter: Filter,
     encoder: Encoder,
     pending: VecDeque<Bytes>,
@@ -117,6 +117,7 @@ fn frames(watching: Watching) -> impl Stream<Item = Result<Bytes, BoxError>> + S
 
 impl Watching {
     async fn next_frame(&mut self) -> Option<Bytes> {
+        self.begin();
         while self.pending.is_empty() {
             if self.ended {
                 return None;
@@ -128,6 +129,21 @@ impl Watching {
             frame.extend_from_slice(&event);
         }
         Some(frame.freeze())
+    }
+
+    /// Encodes the next of what was there at the beginning.
+    fn begin(&mut self) {
+        let mut bytes = 0;
+        while bytes < INITIAL_BYTES
+            && let Some(object) = self.initial.objects.pop_front()
+        {
+            let event = self.encoder.event(EventType::Added, &object, self.initial.revision);
+            bytes += event.len();
+            self.pending.push_back(event);
+        }
+        if self.initial.objects.is_empty() && std::mem::take(&mut self.initial.is_marked) {
+            self.pending.push_back(self.encoder.bookmark(self.initial.revision, true));
+        }
     }
 
     /// Waits for what comes first: events, the time of a bookmark, the end.

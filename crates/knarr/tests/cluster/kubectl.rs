@@ -7,10 +7,10 @@ use crate::{cluster, must};
 
 const SESSIONS: [(&str, &str); 5] = [
     ("objects.txt", include_str!("sessions/objects.txt")),
-    ("apply.txt", include_str!("sessions/apply.txt")),
     ("workloads.txt", include_str!("sessions/workloads.txt")),
     ("pods.txt", include_str!("sessions/pods.txt")),
     ("network.txt", include_str!("sessions/network.txt")),
+    ("apply.txt", include_str!("sessions/apply.txt")),
 ];
 
 /// Every session with every version; all of them run, so that one report names everything that failed.

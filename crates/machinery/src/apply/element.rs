@@ -86,7 +86,8 @@ impl<'a> Element<'a> {
     /// The key of `FieldsV1`.
     pub fn to_key(&self) -> String {
         match self {
-            Self::Field(name) => format!("f:{name}"),
+            // Nearly all keys are names, and every write makes many.
+            Self::Field(name) => ["f:", name].concat(),
             Self::Value(value) => format!("v:{}", value.to_json()),
             Self::Index(index) => format!("i:{index}"),
             Self::Key(fields) => {
@@ -142,7 +143,7 @@ impl<'a> Scalar<'a> {
         match self {
             Self::Int(number) => number.to_string(),
             Self::Float(number) => Value::from(*number).to_string(),
-            Self::Text(text) => Value::from(text.as_ref()).to_string(),
+            Self::Text(text) => serde_json::to_string(text).unwrap_or_default(),
             Self::Bool(flag) => flag.to_string(),
             Self::Other(json) => json.clone(),
             Self::Null => "null".to_owned(),

@@ -125,7 +125,7 @@ pub const CRON_JOB: &[Column] = &[
     NAME,
     column("Schedule", |o, _| text(o, "/spec/schedule").into()),
     column("Timezone", |o, _| text_or(o, "/spec/timeZone", "<none>").into()),
-    column("Suspend", |o, _| if flag(o, "/spec/suspend") { "True" } else { "False" }.into()),
+    super::boolean("Suspend", |o, _| if flag(o, "/spec/suspend") { "True" } else { "False" }.into()),
     integer("Active", |o, _| len(o, "/status/active").into()),
     column("Last Schedule", |o, now| match text(o, "/status/lastScheduleTime") {
         "" => "<none>".into(),

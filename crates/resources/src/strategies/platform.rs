@@ -15,6 +15,7 @@ pub const PERSISTENT_VOLUME_CLAIM: Strategy = Strategy {
     validate_update: v::persistent_volume_claim::update,
     validate_status_update: v::persistent_volume_claim::status_update,
     warnings: v::persistent_volume_claim::warnings,
+    warnings_on_update: |new, _| v::persistent_volume_claim::warnings(new),
     ..STATUS_ONLY
 };
 /// PersistentVolumes.
@@ -23,6 +24,7 @@ pub const PERSISTENT_VOLUME: Strategy = Strategy {
     validate_create: v::persistent_volume::check,
     validate_update: v::persistent_volume::update,
     warnings: v::persistent_volume::warnings,
+    warnings_on_update: |new, _| v::persistent_volume::warnings(new),
     ..STATUS_ONLY
 };
 /// StorageClasses.
@@ -30,6 +32,7 @@ pub const STORAGE_CLASS: Strategy = Strategy {
     validate_create: v::storage::class,
     validate_update: v::storage::class_update,
     warnings: v::storage::class_warnings,
+    warnings_on_update: |new, _| v::storage::class_warnings(new),
     ..GENERIC
 };
 /// VolumeAttributesClasses.
@@ -86,6 +89,7 @@ pub const NETWORK_POLICY: Strategy = Strategy {
     validate_create: v::network_policy::check,
     validate_update: v::network_policy::update,
     warnings: v::network_policy::warnings,
+    warnings_on_update: |new, _| v::network_policy::warnings(new),
     ..SPEC
 };
 /// IPAddresses; their name is the address.

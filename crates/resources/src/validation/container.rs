@@ -9,7 +9,7 @@ use super::mount::{self, Volumes};
 use super::quantities::{self, Names};
 use super::{At, PROTOCOLS, PodView, env, probe, security_context};
 
-const PULL_POLICIES: &[&str] = &["Always", "IfNotPresent", "Never"];
+pub(super) const PULL_POLICIES: &[&str] = &["Always", "IfNotPresent", "Never"];
 const MESSAGE_POLICIES: &[&str] = &["File", "FallbackToLogsOnError"];
 const RESTART_POLICIES: &[&str] = &["Always", "Never", "OnFailure"];
 const RESTART_RULES_MAX: usize = 20;

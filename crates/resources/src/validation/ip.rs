@@ -65,6 +65,26 @@ pub(super) fn legacy_cidr(at: &At<'_>, errors: &mut FieldErrors) -> Option<Range
     range
 }
 
+/// What a client should hear about an address that an older field takes but that is not written as it should be.
+pub(super) fn ip_warning(at: &At<'_>) -> Option<String> {
+    let text = at.text();
+    let read = super::address::parse_ip(text)?;
+    let canonical = match text.parse::<IpAddr>() {
+        Ok(IpAddr::V6(ip)) if ip.to_ipv4_mapped().is_none() => {
+            let canonical = ip.to_string();
+            let rule =
+                format!("IPv6 address {text:?} should be in RFC 5952 canonical format ({canonical:?})");
+            return (canonical != text).then(|| format!("{}: {rule}", at.path));
+        }
+        Ok(IpAddr::V4(_)) => return None,
+        Ok(IpAddr::V6(_)) | Err(_) => read.to_string(),
+    };
+    Some(format!(
+        "{}: non-standard IP address {text:?} will be considered invalid in a future Kubernetes release: use {canonical:?}",
+        at.path
+    ))
+}
+
 /// What a client should hear about a range that [`legacy_cidr`] takes but that is not written as it should be.
 pub(super) fn cidr_warnings(at: &At<'_>) -> Vec<String> {
     let Some((address, range)) = Range::parse(at.text()) else { return Vec::new() };

@@ -8,6 +8,7 @@ mod pod;
 mod pod_update;
 mod policy;
 mod service;
+mod warnings;
 mod workloads;
 
 /// Checks `object` (YAML) as a new object of the kind.

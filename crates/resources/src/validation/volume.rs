@@ -8,12 +8,12 @@ use std::collections::BTreeSet;
 use machinery::field::{FieldError, FieldErrors};
 use machinery::names;
 
+use super::container::PULL_POLICIES;
 use super::mount::Volumes;
 use super::{At, PodView, labels};
 
 pub(super) const HOST_PATH_TYPES: &[&str] =
     &["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
-const PULL_POLICIES: &[&str] = &["Always", "IfNotPresent", "Never"];
 const DRIVER_BYTES_MAX: usize = 63;
 
 /// A volume type: its field, the name by which upstream reports it, and its rules.

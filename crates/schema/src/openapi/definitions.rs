@@ -1,5 +1,6 @@
 //! Definitions of messages, and of everything that they refer to.
 
+use super::descriptions::Index;
 use crate::Object;
 use crate::arena::SchemaRef;
 use crate::rows::{Field, List, ListKind, Schemas, Type};
@@ -27,6 +28,7 @@ impl Flavour {
 /// Collects definitions by name.
 pub(super) struct Definitions<'a> {
     flavour: Flavour,
+    descriptions: &'a Index<'a>,
     schemas: &'a Schemas,
     kinds: BTreeMap<&'a str, Vec<Value>>,
     queue: Vec<SchemaRef<'a>>,
@@ -35,14 +37,32 @@ pub(super) struct Definitions<'a> {
 
 const APIEXTENSIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1";
 
+/// Messages of which one field says which other one is set: the ends of their names, that field, and for each other
+/// field the value that stands for it. Source: `x-kubernetes-unions` in upstream's OpenAPI.
+const UNIONS: &[(&str, &str, &[(&str, &str)])] = &[
+    (".core.v1.AppArmorProfile", "type", &[("localhostProfile", "LocalhostProfile")]),
+    (".core.v1.SeccompProfile", "type", &[("localhostProfile", "LocalhostProfile")]),
+    (".flowcontrol.v1.LimitResponse", "type", &[("queuing", "Queuing")]),
+    (
+        ".flowcontrol.v1.PriorityLevelConfigurationSpec",
+        "type",
+        &[("exempt", "Exempt"), ("limited", "Limited")],
+    ),
+    (
+        ".flowcontrol.v1.Subject",
+        "kind",
+        &[("group", "Group"), ("serviceAccount", "ServiceAccount"), ("user", "User")],
+    ),
+];
+
 impl<'a> Definitions<'a> {
-    pub(super) fn new(flavour: Flavour, schemas: &'a Schemas) -> Self {
+    pub(super) fn new(flavour: Flavour, schemas: &'a Schemas, descriptions: &'a Index<'a>) -> Self {
         let mut kinds = BTreeMap::<&str, Vec<Value>>::new();
         for (kind, schema) in schemas.kinds() {
             let gvk = json!({"group": kind.group, "kind": kind.kind, "version": kind.version});
             kinds.entry(schema.message_name()).or_default().push(gvk);
         }
-        Self { flavour, schemas, kinds, queue: Vec::new(), done: Object::new() }
+        Self { flavour, descriptions, schemas, kinds, queue: Vec::new(), done: Object::new() }
     }
 
     /// Adds a message, if the arena has it, and all that it refers to.
@@ -71,7 +91,10 @@ impl<'a> Definitions<'a> {
         self.flavour.reference(name)
     }
 
-    fn plain(&mut self, name: &str, definition: Value) -> Value {
+    fn plain(&mut self, name: &str, mut definition: Value) -> Value {
+        if let Some(text) = self.descriptions.get(name, "") {
+            definition["description"] = text.into();
+        }
         self.done.entry(name).or_insert(definition);
         self.flavour.reference(name)
     }
@@ -80,11 +103,22 @@ impl<'a> Definitions<'a> {
         let message = schema.message();
         let mut properties = Object::new();
         for field in schema.fields() {
-            let property = self.property(message.name.starts_with(APIEXTENSIONS), field);
+            let property = self.property(&message.name, field);
             properties.insert(field.name.clone().into_owned(), property);
         }
         let mut definition = Object::new();
         definition.insert("type".into(), "object".into());
+        if let Some(text) = self.descriptions.get(&message.name, "") {
+            definition.insert("description".into(), text.into());
+        }
+        if let Some((_, discriminator, fields)) =
+            UNIONS.iter().find(|(name, ..)| message.name.ends_with(name))
+        {
+            let fields: Object =
+                fields.iter().map(|(field, value)| ((*field).into(), (*value).into())).collect();
+            let union = json!([{"discriminator": discriminator, "fields-to-discriminateBy": fields}]);
+            definition.insert("x-kubernetes-unions".into(), union);
+        }
         if !properties.is_empty() {
             definition.insert("properties".into(), Value::Object(properties));
         }
@@ -106,8 +140,12 @@ impl<'a> Definitions<'a> {
         Value::Object(definition)
     }
 
-    fn property(&mut self, apiextensions: bool, field: &Field) -> Value {
+    fn property(&mut self, message: &str, field: &Field) -> Value {
+        let apiextensions = message.starts_with(APIEXTENSIONS);
         let mut extra = Object::new();
+        if let Some(text) = self.descriptions.get(message, &field.name) {
+            extra.insert("description".into(), text.into());
+        }
         if let Type::List(index) = field.ty
             && let Some(list) = self.schemas.list(index)
         {

@@ -129,6 +129,7 @@ fn parameter(out: &mut Vec<u8>, parameter: &Value) {
 fn schema(out: &mut Vec<u8>, value: &Value) {
     text(out, 1, &value["$ref"]);
     text(out, 2, &value["format"]);
+    text(out, 4, &value["description"]);
     if let Some(default) = value.get("default") {
         nested(out, 5, |out| any(out, default));
     }

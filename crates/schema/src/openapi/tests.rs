@@ -109,8 +109,14 @@ fn a_patch_lists_the_parameters_that_kubectl_looks_for() {
 fn definitions_carry_the_facts_of_merging() {
     let document = v3(DEPLOYMENTS);
     let schemas = &document["components"]["schemas"];
+    let facts = |message: &str, field: &str| {
+        let mut facts = schemas[message]["properties"][field].clone();
+        let text = facts.as_object_mut().expect("a property").remove("description");
+        assert!(text.is_some_and(|text| text.as_str().is_some_and(|text| text.len() > 20)), "{field}");
+        facts
+    };
     assert_eq!(
-        schemas["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"],
+        facts("io.k8s.api.core.v1.PodSpec", "containers"),
         json!({
             "type": "array",
             "items": {"$ref": "#/components/schemas/io.k8s.api.core.v1.Container"},
@@ -121,7 +127,7 @@ fn definitions_carry_the_facts_of_merging() {
         })
     );
     assert_eq!(
-        schemas["io.k8s.api.apps.v1.DeploymentSpec"]["properties"]["strategy"],
+        facts("io.k8s.api.apps.v1.DeploymentSpec", "strategy"),
         json!({
             "allOf": [{"$ref": "#/components/schemas/io.k8s.api.apps.v1.DeploymentStrategy"}],
             "x-kubernetes-patch-strategy": "retainKeys",
@@ -141,4 +147,35 @@ fn the_index_names_documents_with_their_hashes() {
     assert_eq!(index, json!({"paths": {"api/v1": {"serverRelativeURL": "/openapi/v3/api/v1?hash=AB"}}}));
     let hashes = [v3::hash("", "v1", &[NODES]), v3::hash("", "v1", &[])];
     assert_ne!(hashes[0], hashes[1]);
+}
+
+/// Every message and nearly every field of a document says what it is for.
+#[test]
+fn definitions_describe_themselves() {
+    for document in [v3(DEPLOYMENTS)["components"]["schemas"].clone(), v2_definitions()] {
+        let mut silent = Vec::new();
+        for (name, definition) in document.as_object().expect("an object") {
+            let fields = definition["properties"].as_object().into_iter().flatten();
+            let fields = fields.map(|(field, property)| (format!("{name}.{field}"), property));
+            for (name, value) in fields.chain([(name.clone(), definition)]) {
+                if value["description"].as_str().is_none_or(str::is_empty) {
+                    silent.push(name);
+                }
+            }
+        }
+        assert!(silent.len() < 12, "{silent:#?}");
+    }
+}
+
+fn v2_definitions() -> Value {
+    v2::document(crate::builtin(), &[DEPLOYMENTS])["definitions"].clone()
+}
+
+#[test]
+fn unions_name_their_discriminator() {
+    let document = v3(DEPLOYMENTS);
+    assert_eq!(
+        document["components"]["schemas"]["io.k8s.api.core.v1.SeccompProfile"]["x-kubernetes-unions"],
+        json!([{"discriminator": "type", "fields-to-discriminateBy": {"localhostProfile": "LocalhostProfile"}}])
+    );
 }

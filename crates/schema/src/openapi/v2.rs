@@ -3,6 +3,7 @@
 //! kubectl before 1.30 knows only this one; newer ones and helm fall back on it.
 
 use super::definitions::{Definitions, Flavour};
+use super::descriptions::Descriptions;
 use super::operations::{Forms, META, Operation, paths};
 use super::{LEVEL, Resource, gnostic};
 use crate::rows::Schemas;
@@ -16,7 +17,9 @@ pub const PROTOBUF_MEDIA_TYPE: &str = "application/com.github.proto-openapi.spec
 
 /// The document.
 pub fn document(schemas: &Schemas, resources: &[Resource<'_>]) -> Value {
-    let mut definitions = Definitions::new(Flavour::V2, schemas);
+    let descriptions = Descriptions::unpack();
+    let index = descriptions.index();
+    let mut definitions = Definitions::new(Flavour::V2, schemas, &index);
     for name in ["APIGroupList", "APIResourceList", "DeleteOptions", "Patch", "Status", "WatchEvent"] {
         definitions.add(&format!("{META}.{name}"));
     }

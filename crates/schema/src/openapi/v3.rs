@@ -1,6 +1,7 @@
 //! OpenAPI v3: an index, and a document per group-version.
 
 use super::definitions::{Definitions, Flavour};
+use super::descriptions::Descriptions;
 use super::operations::{Forms, META, Operation, paths};
 use super::{LEVEL, Resource, root_path};
 use crate::Object;
@@ -40,7 +41,9 @@ pub fn index<'g>(documents: impl IntoIterator<Item = (&'g str, &'g str)>) -> Vec
 
 /// The document of one group-version.
 pub fn document(schemas: &Schemas, group: &str, version: &str, resources: &[Resource<'_>]) -> Vec<u8> {
-    let mut definitions = Definitions::new(Flavour::V3, schemas);
+    let descriptions = Descriptions::unpack();
+    let index = descriptions.index();
+    let mut definitions = Definitions::new(Flavour::V3, schemas, &index);
     for name in ["APIResourceList", "DeleteOptions", "Patch", "Status", "WatchEvent"] {
         definitions.add(&format!("{META}.{name}"));
     }

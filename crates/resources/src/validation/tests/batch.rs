@@ -1,5 +1,7 @@
 //! A row per rule of Jobs and CronJobs.
 
+#![expect(clippy::too_many_lines, reason = "a table has as many rows as there are rules")]
+
 use expect_test::expect;
 
 use super::{check_each, check_each_status, check_each_update};
