@@ -10,9 +10,13 @@ use anyhow::{Context, Result, bail};
 /// Program, and the Debian package that has it.
 const NEEDED: &[(&str, &str)] = &[
     ("busybox", "busybox-static"),
+    ("etcd", "etcd-server"),
+    ("etcdctl", "etcd-client"),
+    ("linux.uml", "user-mode-linux"),
     ("nsenter", "util-linux"),
     ("script", "bsdutils"),
     ("curl", "curl"),
+    ("strace", "strace"),
     ("npm", "npm"),
     ("unzip", "unzip"),
 ];

@@ -40,6 +40,7 @@ async fn main() -> Result<(), Failure> {
         service_cidr: "10.43.0.0/16".parse()?,
         node_ports: PortRange { first: 30000, last: 32767 },
         requests_in_flight_max: 400,
+        options: Default::default(),
     };
     let tasks = Tasks::new();
     let server =

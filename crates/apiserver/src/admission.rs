@@ -3,15 +3,29 @@
 //! Only [`admit`] makes an [`Admitted`], and only an `Admitted` can be stored. Plugins are rows of [`PLUGINS`], in
 //! upstream's order; they are synchronous and read what they need from the watch cache.
 
-pub mod limit_ranger;
 pub mod namespace_lifecycle;
+
+pub mod limit_ranger;
+pub mod service_account;
+
 pub mod node_restriction;
 pub mod node_taints;
+
+pub mod pod_security;
 pub mod priority;
-pub mod rbac_escalation;
-pub mod service_account;
-pub mod service_addresses;
 pub mod tolerations;
+
+pub mod default_class;
+pub mod owner_references;
+pub mod pod_tolerations;
+pub mod runtime_class;
+pub mod storage;
+
+pub mod certificates;
+pub mod rbac_escalation;
+pub mod resource_quota;
+
+pub mod service_addresses;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -58,6 +72,35 @@ impl Context<'_> {
         kind.group().is_empty() && kind.resource() == resource && self.request.resource.subresource.is_empty()
     }
 
+    /// Whether the request is about core/v1 `resource`, or something below it.
+    pub fn is_core_kind(&self, resource: &str) -> bool {
+        let kind = &self.request.kind;
+        kind.group().is_empty() && kind.resource() == resource
+    }
+
+    /// Warns the client.
+    pub fn warn(&self, warning: impl Into<String>) {
+        self.request.notes.warn(warning);
+    }
+
+    /// Annotates the audit event.
+    pub fn annotate(&self, key: &str, value: &str) {
+        self.request.notes.annotate(key, value);
+    }
+
+    /// The cached object of another kind, as it is stored.
+    pub fn cached(
+        &self,
+        group: &str,
+        version: &str,
+        resource: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Option<Arc<CachedObject>> {
+        let kind = Kind::find(group, version, resource)?;
+        kind.cache(self.api).get(&kind.key(namespace, name))
+    }
+
     /// 403 in a plugin's name.
     pub fn forbidden(&self, name: &str, why: &str) -> Error {
         Error::forbidden(self.request.subject(), name, why)
@@ -78,35 +121,73 @@ impl Context<'_> {
     }
 }
 
+type Mutate = fn(&Context<'_>, &mut Value) -> Result<()>;
+type Validate = fn(&Context<'_>, &Value) -> Result<()>;
+
 /// One plugin.
+#[derive(Clone, Copy, Debug)]
 pub struct Plugin {
     /// Upstream's name.
     pub name: &'static str,
     /// Changes the object.
-    pub mutate: Option<fn(&Context<'_>, &mut Value) -> Result<()>>,
+    pub mutate: Option<Mutate>,
     /// Refuses the object.
-    pub validate: Option<fn(&Context<'_>, &Value) -> Result<()>>,
+    pub validate: Option<Validate>,
+    /// Whether it runs unless told otherwise.
+    pub is_default: bool,
+}
+
+const fn plugin(name: &'static str, mutate: Option<Mutate>, validate: Option<Validate>) -> Plugin {
+    Plugin { name, mutate, validate, is_default: true }
 }
 
 /// All plugins, in upstream's order.
 pub const PLUGINS: &[Plugin] = &[
+    plugin("NamespaceLifecycle", Some(namespace_lifecycle::mutate), Some(namespace_lifecycle::validate)),
+    plugin("LimitRanger", Some(limit_ranger::mutate), Some(limit_ranger::validate)),
+    plugin("ServiceAccount", Some(service_account::mutate), Some(service_account::validate)),
+    plugin("NodeRestriction", None, Some(node_restriction::validate)),
+    plugin("TaintNodesByCondition", Some(node_taints::mutate), None),
+    plugin("PodSecurity", None, Some(pod_security::validate)),
+    plugin("Priority", Some(priority::mutate), Some(priority::validate)),
+    plugin("DefaultTolerationSeconds", Some(tolerations::mutate), None),
     Plugin {
-        name: "NamespaceLifecycle",
-        mutate: Some(namespace_lifecycle::mutate),
-        validate: Some(namespace_lifecycle::validate),
+        is_default: false,
+        ..plugin("PodTolerationRestriction", Some(pod_tolerations::mutate), Some(pod_tolerations::validate))
     },
-    Plugin { name: "LimitRanger", mutate: Some(limit_ranger::mutate), validate: None },
+    plugin("DefaultStorageClass", Some(default_class::storage), None),
+    plugin("StorageObjectInUseProtection", Some(storage::protect), None),
     Plugin {
-        name: "ServiceAccount",
-        mutate: Some(service_account::mutate),
-        validate: Some(service_account::validate),
+        is_default: false,
+        ..plugin("OwnerReferencesPermissionEnforcement", None, Some(owner_references::validate))
     },
-    Plugin { name: "NodeRestriction", mutate: None, validate: Some(node_restriction::validate) },
-    Plugin { name: "TaintNodesByCondition", mutate: Some(node_taints::mutate), validate: None },
-    Plugin { name: "Priority", mutate: Some(priority::mutate), validate: None },
-    Plugin { name: "DefaultTolerationSeconds", mutate: Some(tolerations::mutate), validate: None },
-    Plugin { name: "RBACEscalation", mutate: None, validate: Some(rbac_escalation::validate) },
+    plugin("PersistentVolumeClaimResize", None, Some(storage::resize)),
+    plugin("RuntimeClass", Some(runtime_class::mutate), Some(runtime_class::validate)),
+    plugin("CertificateApproval", None, Some(certificates::approval)),
+    plugin("CertificateSigning", None, Some(certificates::signing)),
+    plugin("CertificateSubjectRestriction", None, Some(certificates::subject)),
+    plugin("DefaultIngressClass", Some(default_class::ingress), None),
+    // Upstream's registry does this; it is no plugin there, and nobody may switch it off.
+    plugin(ESCALATION, None, Some(rbac_escalation::validate)),
+    plugin("ResourceQuota", None, Some(resource_quota::validate)),
 ];
+
+const ESCALATION: &str = "RBACEscalation";
+
+/// The plugins to run: the default ones and `enabled`, without `disabled`; both are upstream's names.
+///
+/// # Errors
+/// A name that no plugin has.
+pub fn chosen(enabled: &[String], disabled: &[String]) -> Result<Vec<Plugin>, String> {
+    let is_known =
+        |name: &&String| PLUGINS.iter().any(|plugin| plugin.name == **name && plugin.name != ESCALATION);
+    if let Some(unknown) = enabled.iter().chain(disabled).find(|name| !is_known(name)) {
+        return Err(format!("there is no admission plugin {unknown:?}"));
+    }
+    let has = |list: &[String], plugin: &Plugin| list.iter().any(|name| name == plugin.name);
+    let is_on = |plugin: &&Plugin| !has(disabled, plugin) && (plugin.is_default || has(enabled, plugin));
+    Ok(PLUGINS.iter().filter(is_on).copied().collect())
+}
 
 /// An object that passed every check; the only thing that can be stored.
 #[derive(Debug)]
@@ -166,7 +247,7 @@ pub fn mutate(
     old: Option<&Value>,
 ) -> Result<Value> {
     let context = Context { api, request, operation, old };
-    for plugin in PLUGINS {
+    for plugin in &api.config.options.admission_plugins {
         if let Some(mutate) = plugin.mutate {
             mutate(&context, &mut object)?;
         }
@@ -209,7 +290,7 @@ fn check(context: &Context<'_>, object: &Value) -> Result<()> {
     if !errors.is_empty() {
         return Err(Error::invalid(kind.kind_subject(), Metadata::of(object).name(), &errors));
     }
-    for plugin in PLUGINS {
+    for plugin in &context.api.config.options.admission_plugins {
         if let Some(validate) = plugin.validate {
             validate(context, object)?;
         }
@@ -219,6 +300,7 @@ fn check(context: &Context<'_>, object: &Value) -> Result<()> {
 
 /// Gives back what [`admit`] allocated, when the object was not stored after all.
 pub fn undo(api: &Api, admitted: &Admitted) {
+    resource_quota::undo(api, admitted);
     deleted_value(api, &admitted.kind, &admitted.object);
 }
 
@@ -243,7 +325,8 @@ pub async fn wait_for_prerequisites(api: &Api, request: &Request, object: &Value
     if request.kind.resource() == "pods" && request.kind.group().is_empty() {
         service_account::wait(api, request, object).await?;
     }
-    namespace_lifecycle::wait(api, request).await
+    namespace_lifecycle::wait(api, request).await?;
+    resource_quota::wait(api, request).await
 }
 
 /// The object as text for plugins: `pointer`'s string, or empty.

@@ -56,6 +56,8 @@ pub struct Config {
     pub node_ports: PortRange,
     /// How many requests, watches apart, may be under way.
     pub requests_in_flight_max: usize,
+    /// What operators may choose.
+    pub options: crate::Options,
 }
 
 /// An IPv4 network.

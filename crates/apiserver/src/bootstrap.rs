@@ -197,6 +197,7 @@ fn request(
         body: Bytes::new(),
         received_us: api.clock.now().as_microsecond(),
         cause: 0,
+        notes: Default::default(),
     };
     Some((request, object))
 }

@@ -81,7 +81,11 @@ impl Cache {
     /// # Errors
     /// 504 after [`FRESHNESS_TIMEOUT`].
     pub async fn fresh(&self) -> Result<Revision> {
-        self.reached(self.store.revision()).await
+        let newest = self.store.newest().await.map_err(|failure| {
+            tracing::error!(%failure, "cannot ask for the newest revision");
+            Error::unavailable("the store does not answer")
+        })?;
+        self.reached(newest).await
     }
 
     /// Waits until the cache has reached `revision`.
@@ -100,6 +104,17 @@ impl Cache {
             Ok(Ok(now)) => Ok(*now),
             _ => Err(Error::too_large(revision, self.revision())),
         }
+    }
+
+    /// Waits until something newer than `revision` is here; answers how far it is then.
+    ///
+    /// # Errors
+    /// Never while the cache lives.
+    pub async fn moved_beyond(
+        &self,
+        revision: Revision,
+    ) -> std::result::Result<Revision, watch::error::RecvError> {
+        self.progress.subscribe().wait_for(|now| *now > revision).await.map(|now| *now)
     }
 
     /// Whether the store was read.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use bytes::Bytes;
+use machinery::apply::Versions;
 use schema::patch::PatchError;
 use schema::walk::decode::{self, DecodeError};
 use schema::walk::default::Defaults;
@@ -31,6 +32,18 @@ fn schema_of(kind: Kind) -> Result<SchemaRef<'static>> {
         .ok_or_else(|| Error::internal(format!("{} has no schema", row.kind)))
 }
 
+impl Versions for Kind {
+    fn schema(&self, api_version: &str) -> Option<SchemaRef<'static>> {
+        schema_of(self.in_version(api_version)?).ok()
+    }
+
+    fn convert(&self, object: &Value, api_version: &str) -> Option<Value> {
+        let from = object.get("apiVersion").and_then(Value::as_str).and_then(|from| self.in_version(from))?;
+        let stored = from.to_stored(object.clone());
+        Some(self.in_version(api_version)?.to_served(Cow::Owned(stored)).into_owned())
+    }
+}
+
 /// What all aliases of a YAML document together may expand to, in parser events: enough for any manifest, and a
 /// document that multiplies itself is refused early.
 const YAML_ALIAS_EVENTS_MAX: usize = 100_000;
@@ -52,6 +65,12 @@ pub fn decode(format: Format, body: &[u8]) -> Result<Value> {
         }
         Format::Protobuf => decode_protobuf(body),
     }
+}
+
+/// Parses a stored object: JSON, or the protobuf that a kube-apiserver writes. `None` if it is neither.
+pub fn decode_stored(bytes: &[u8]) -> Option<Value> {
+    let format = if bytes.starts_with(proto::MAGIC) { Format::Protobuf } else { Format::Json };
+    decode(format, bytes).ok()
 }
 
 /// Decodes the body of an object of `kind`: strict, pruned; answers the object and warnings.
@@ -203,4 +222,52 @@ fn unfit(failure: PatchError) -> Error {
         PatchError::Invalid(text) => Error::unprocessable(text),
         PatchError::TooLarge(text) => Error::entity_too_large(text),
     }
+}
+
+/// Reads an applied configuration as it is sent: YAML, of which JSON is the common case. Answers it with warnings
+/// about duplicate fields.
+///
+/// # Errors
+/// 400 when it cannot be parsed, is no object, or has duplicate fields under strict validation.
+pub fn apply_config(kind: Kind, body: &[u8], validation: FieldValidation) -> Result<(Value, Vec<String>)> {
+    configuration(schema_of(kind)?, body, validation)
+}
+
+/// As [`apply_config`], for the Scale of any kind.
+///
+/// # Errors
+/// As [`apply_config`], and 400 for what is no Scale or does not fit its schema.
+pub fn apply_scale(body: &[u8], validation: FieldValidation) -> Result<(Value, Vec<String>)> {
+    let Some(schema) = schema_named("autoscaling/v1", "Scale") else {
+        return Err(Error::internal("Scale has no schema"));
+    };
+    let (scale, warnings) = configuration(schema, body, validation)?;
+    machinery::apply::check_configuration(schema, &scale).map_err(|text| Error::bad_request(text))?;
+    Ok((scale, warnings))
+}
+
+fn configuration(
+    schema: SchemaRef<'_>,
+    body: &[u8],
+    validation: FieldValidation,
+) -> Result<(Value, Vec<String>)> {
+    let refused = |why: &str| Error::bad_request(format!("error decoding YAML: {why}"));
+    let value = match serde_json::from_slice::<Value>(body) {
+        Ok(value) => value,
+        Err(_) => decode(Format::Yaml, body).map_err(|failure| refused(&failure.message))?,
+    };
+    if !value.is_object() {
+        return Err(refused("the configuration is no object"));
+    }
+    if validation == FieldValidation::Ignore {
+        return Ok((value, Vec::new()));
+    }
+    // The typed walk knows duplicates; everything else it could say is said by the apply itself.
+    let decoded = decode::from_json(schema, body, decode::FieldValidation::Warn);
+    let mut duplicates = decoded.map(|decoded| decoded.warnings).unwrap_or_default();
+    duplicates.retain(|warning| warning.starts_with("duplicate field"));
+    if validation == FieldValidation::Strict && !duplicates.is_empty() {
+        return Err(Error::bad_request(format!("error strict decoding YAML: {}", duplicates.join(", "))));
+    }
+    Ok((value, duplicates))
 }

@@ -2,6 +2,7 @@
 //! and only `admission::admit` makes one.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use store::{Change, Durability, Entry, Expect, Revision, Store, StoreError, Write};
@@ -16,6 +17,8 @@ use crate::status::Error;
 /// Writes admitted objects.
 pub struct Door {
     store: Arc<dyn Store>,
+    /// The last change of what other requests are judged by.
+    policy: AtomicU64,
 }
 
 /// What was written, as readers will see it.
@@ -39,7 +42,12 @@ pub enum Refusal {
 impl Door {
     /// A door to `store`.
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store }
+        Self { store, policy: AtomicU64::new(0) }
+    }
+
+    /// The revision of the last change of what other requests are judged by: namespaces, roles, quotas, classes.
+    pub fn policy_revision(&self) -> Revision {
+        self.policy.load(Ordering::Acquire)
     }
 
     /// Makes an object that must not exist.
@@ -87,7 +95,30 @@ impl Door {
             cause,
         };
         let revision = self.commit(write).await?;
+        self.note(admitted.kind(), revision);
         committed(admitted, &value, revision)
+    }
+
+    /// Remembers changes of policy.
+    fn note(&self, kind: &Kind, revision: Revision) {
+        const POLICY: [&str; 13] = [
+            "namespaces",
+            "limitranges",
+            "resourcequotas",
+            "serviceaccounts",
+            "priorityclasses",
+            "runtimeclasses",
+            "storageclasses",
+            "ingressclasses",
+            "clusterroles",
+            "clusterrolebindings",
+            "roles",
+            "rolebindings",
+            "servicecidrs",
+        ];
+        if POLICY.contains(&kind.resource()) {
+            self.policy.fetch_max(revision, Ordering::AcqRel);
+        }
     }
 
     async fn put(&self, admitted: &Admitted, expect: Expect, cause: Bytes) -> Result<Committed, Refusal> {
@@ -110,6 +141,7 @@ impl Door {
             cause,
         };
         let revision = self.commit(write).await?;
+        self.note(admitted.kind(), revision);
         committed(admitted, &value, revision)
     }
 
@@ -117,6 +149,15 @@ impl Door {
         let key = write.key.clone();
         self.store.commit(write).await.map_err(|failure| match failure {
             StoreError::Conflict { current } => Refusal::Conflict(current.as_ref().and_then(object_of)),
+            StoreError::TooLarge => Refusal::Failed(Error::entity_too_large(
+                "Request entity too large: the store takes no such value",
+            )),
+            StoreError::Unavailable(why) => {
+                error!(key, why, "the store does not answer");
+                Refusal::Failed(Error::unavailable(
+                    "the store does not answer; whether the change was made is not known",
+                ))
+            }
             StoreError::NoSpace => {
                 error!(key, "no space is left for the store");
                 Refusal::Failed(Error::unavailable("the store has no space left"))

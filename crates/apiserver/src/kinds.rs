@@ -150,6 +150,16 @@ impl Kind {
         self.row.is_relaxed
     }
 
+    /// The same kind in another served version.
+    pub fn in_version(&self, api_version: &str) -> Option<Self> {
+        if api_version == self.api_version() {
+            return Some(*self);
+        }
+        let (group, version) = machinery::group::split_api_version(api_version)?;
+        let row = resources::by_kind(group, version, self.row.kind)?;
+        (row.is_served && row.storage_prefix == self.row.storage_prefix).then(|| Self::of(row))
+    }
+
     /// Whether objects are stored in another form than they are served in.
     pub fn is_converted(&self) -> bool {
         self.row.storage_api_version != self.row.api_version()

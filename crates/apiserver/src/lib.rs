@@ -6,10 +6,12 @@
 //! from the watch cache; only `door` writes to the store, and only what `admission` let through.
 
 pub mod api;
+pub mod options;
 pub mod server;
 pub mod service;
 
 pub mod negotiate;
+pub mod notes;
 pub mod request_info;
 pub mod security;
 pub mod status;
@@ -17,6 +19,7 @@ pub mod status;
 pub mod admission;
 pub mod cache;
 pub mod codec;
+mod compaction;
 pub mod door;
 pub mod kinds;
 pub mod respond;
@@ -35,5 +38,6 @@ pub mod openapi;
 pub mod trace;
 
 pub use api::{Cidr, Config, PortRange};
+pub use options::Options;
 pub use server::{ApiServer, StartError, start};
 pub use service::ApiService;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use auth::authorizer::{Authorizer, forbidden_message};
 use auth::token::{Lookup, Tokens};
 use auth::{Attributes, Decision, UserInfo, escalation};
+use base::Clock;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use k8s_openapi::api::rbac::v1::PolicyRule;
@@ -16,6 +17,7 @@ use rustls_pki_types::CertificateDer;
 use serde_json::{Value, json};
 use tracing::debug;
 
+use crate::admission::resource_quota::Ledger;
 use crate::api::{Api, Config};
 use crate::cache::{Cache, CacheEvent};
 use crate::kinds::Kind;
@@ -36,6 +38,9 @@ pub struct Security {
     tokens: Tokens,
     issuer: String,
     authorizer: RwLock<Authorizer>,
+    clock: Clock,
+    /// What the objects of namespaces with quotas cost.
+    pub quota: Ledger,
 }
 
 impl Security {
@@ -43,7 +48,7 @@ impl Security {
     ///
     /// # Errors
     /// What cannot be used.
-    pub fn new(config: &Config) -> std::result::Result<Self, String> {
+    pub fn new(config: &Config, clock: Clock) -> std::result::Result<Self, String> {
         let tokens = Tokens::new(
             &config.service_account_key,
             &config.service_account_issuer,
@@ -53,6 +58,8 @@ impl Security {
             tokens: tokens.map_err(|failure| failure.to_string())?,
             issuer: config.service_account_issuer.clone(),
             authorizer: RwLock::new(Authorizer::new()),
+            clock,
+            quota: Ledger::default(),
         })
     }
 
@@ -244,6 +251,7 @@ impl Security {
 
     /// Takes note of a change, so that decisions are never behind the cache.
     pub fn observe(&self, prefix: &str, event: &CacheEvent) {
+        self.quota.observe(prefix, event, self.clock.now());
         if index::is_relevant(prefix, event) {
             index::apply(&mut self.authorizer.write(), prefix, event);
         }

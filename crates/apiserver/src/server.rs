@@ -100,7 +100,7 @@ pub async fn start(
     }
     feed::load(&cache, store.as_ref()).await?;
     let trace = Arc::new(Trace::new(clock.clone()));
-    let security = Arc::new(Security::new(&config).map_err(StartError::Tls)?);
+    let security = Arc::new(Security::new(&config, clock.clone()).map_err(StartError::Tls)?);
     security.load(&cache);
     let listener = match config.bind {
         Some(address) => {
@@ -125,6 +125,7 @@ pub async fn start(
         random,
     });
     api.services.load(&api);
+    tasks.spawn("compaction", crate::compaction::run(Arc::clone(&cache), Arc::clone(&store)));
     tasks.spawn("watch-cache", feed::follow(cache, store, trace, security));
     let bootstrap = Arc::clone(&api);
     tasks.spawn("bootstrap", async move {

@@ -137,6 +137,8 @@ async fn handle(
     let is_long = is_long_running(&info);
     let is_write = info.resource.as_ref().is_some_and(|resource| resource.verb.is_write());
     let _place = if is_long { None } else { Some((api.place().await?, api.metrics.in_flight(is_write))) };
+    // Policy that was acknowledged holds for every request after it.
+    api.cache.reached(api.door.policy_revision()).await?;
     api.security.authorize(&user, &info)?;
     let Some(resource) = info.resource.clone() else {
         return other(api, http, &info).await;
@@ -158,12 +160,17 @@ async fn handle(
         body,
         received_us: api.clock.now().as_microsecond(),
         cause,
+        notes: Arc::default(),
     };
     if let Some(upgrade) = upgrade {
         return crate::kubelet_client::stream(api, &request, upgrade).await;
     }
-    let answer = verbs::run(api, &request).await?;
-    Ok(respond::answer(&request, answer, api.clock.now()))
+    let mut response = match verbs::run(api, &request).await {
+        Ok(answer) => respond::answer(&request, answer, api.clock.now()),
+        Err(failure) => respond::error(&failure, Some(accept)),
+    };
+    request.notes.write(response.headers_mut());
+    Ok(response)
 }
 
 /// Who asks: an in-process identity, a client certificate, a token, or nobody.

@@ -12,6 +12,7 @@ pub mod update;
 pub mod watch;
 
 pub mod decode;
+pub mod managed;
 pub mod options;
 pub mod scale;
 pub mod subresources;
@@ -28,6 +29,7 @@ use crate::cache::CachedObject;
 use crate::door::{Committed, Refusal};
 use crate::kinds::Kind;
 use crate::negotiate::Accept;
+use crate::notes::Notes;
 use crate::request_info::{RequestInfo, ResourceInfo, Verb};
 use crate::respond::Body;
 use crate::status::{Error, Result, Subject};
@@ -56,6 +58,8 @@ pub struct Request {
     pub received_us: i64,
     /// The revision that made the client act; 0 if unknown.
     pub cause: u64,
+    /// Warnings and audit annotations; shared by copies.
+    pub notes: Arc<Notes>,
 }
 
 impl Request {
@@ -138,11 +142,7 @@ impl Answer {
 /// # Errors
 /// What the client is told.
 pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
-    if let Some(invalid) = request.info.query.get("dryRun").filter(|value| *value != "All") {
-        return Err(Error::bad_request(format!(
-            "Invalid value: [{invalid:?}]: dryRun: Unsupported value: {invalid:?}: supported values: \"All\""
-        )));
-    }
+    options::check(request)?;
     if !request.resource.subresource.is_empty() {
         return subresources::run(api, request).await;
     }

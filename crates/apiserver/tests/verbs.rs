@@ -405,7 +405,7 @@ async fn bad_input_is_refused_in_bounded_time() {
             json,
             "/api/v1/namespaces/default/configmaps?dryRun=yes",
             r#"{"metadata": {"name": "a"}}"#,
-            400,
+            422,
         ),
     ];
     for (name, content_type, path, body, code) in rows {

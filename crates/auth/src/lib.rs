@@ -9,6 +9,7 @@ pub mod node;
 pub mod node_restriction;
 pub mod pki;
 pub mod rbac;
+pub mod signing;
 pub mod token;
 pub mod x509;
 

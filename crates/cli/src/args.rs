@@ -1,7 +1,9 @@
 //! Commands and flags. Names are k3s' and upstream's where they have one.
 
+use std::ffi::OsString;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
@@ -13,12 +15,32 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
-    /// How log lines look.
-    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text)]
+    /// What is logged.
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+/// What is logged, and how.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+pub struct LogArgs {
+    /// How log lines look
+    #[arg(long, global = true, env = "KNARR_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
-    /// More log lines: -v for debug, -vv for trace.
+    /// More log lines: -v for debug, -vv for trace
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
+}
+
+impl LogArgs {
+    /// The flags that say the same: for the processes that this one starts.
+    pub fn flags(&self) -> Vec<OsString> {
+        let format = match self.log_format {
+            LogFormat::Text => "text",
+            LogFormat::Json => "json",
+        };
+        let verbose = (0..self.verbose).map(|_| "--verbose".into());
+        ["--log-format".into(), format.into()].into_iter().chain(verbose).collect()
+    }
 }
 
 /// How log lines look.
@@ -46,17 +68,29 @@ pub enum Command {
     /// Run the cluster in the foreground: control plane and node
     Server(ServerArgs),
     /// What is running
-    Status(DataDirArgs),
+    Status(StatusArgs),
     /// The chain of events of an object, with latencies
     Trace(TraceArgs),
+    /// Why something is not running
+    Why(WhyArgs),
+    /// What is wrong with this host, and what to do about it
+    Doctor(DoctorArgs),
     /// Import, list and remove images
     Image(ImageArgs),
     /// Run the controllers alone, against any Kubernetes
-    ControllerManager(PartArgs),
+    ControllerManager(ControllerManagerArgs),
     /// Run the scheduler alone, against any Kubernetes
-    Scheduler(PartArgs),
+    Scheduler(SchedulerArgs),
     /// Run the kubelet alone, against any Kubernetes
     Kubelet(KubeletArgs),
+    /// Run the Service proxy alone, against any Kubernetes
+    Proxy(ProxyArgs),
+    /// Print a completion script for a shell
+    Completion {
+        /// The shell
+        #[arg(value_enum)]
+        shell: Shell,
+    },
     /// Print the version
     Version,
 }
@@ -91,6 +125,11 @@ pub struct ResetArgs {
 /// Flags of `server` and `up`.
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 pub struct ServerArgs {
+    /// A file with these flags' names and values, in YAML, and beside it a folder NAME.d with more of them;
+    /// /etc/knarr/config.yaml if that is there. The command line wins, then the environment, then the file
+    #[arg(long, env = "KNARR_CONFIG")]
+    #[serde(skip)]
+    pub config: Option<PathBuf>,
     /// The cluster's folder
     #[arg(long, env = "KNARR_DATA_DIR", default_value = "/var/lib/knarr")]
     pub data_dir: PathBuf,
@@ -124,9 +163,103 @@ pub struct ServerArgs {
     /// The cluster's DNS domain
     #[arg(long, env = "KNARR_CLUSTER_DOMAIN", default_value = "cluster.local")]
     pub cluster_domain: String,
-    /// Run the control plane without a Node
-    #[arg(long)]
+    /// Leave out parts of the cluster, because something else does their work: repeated, or with commas
+    #[arg(long, env = "KNARR_DISABLE", value_enum, value_delimiter = ',', value_name = "PART")]
+    #[serde(default)]
+    pub disable: Vec<Part>,
+    /// Run the control plane without a Node: the same as --disable agent
+    #[arg(long, env = "KNARR_DISABLE_AGENT")]
     pub disable_agent: bool,
+    /// Where the state is.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub datastore: DatastoreArgs,
+}
+
+/// An etcd cluster to keep the state on.
+#[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
+pub struct DatastoreArgs {
+    /// Keep the state on this etcd cluster: URLs with commas between them; in the cluster's folder if not given
+    #[arg(long, env = "KNARR_DATASTORE_ENDPOINT", value_name = "URLS")]
+    pub datastore_endpoint: Option<String>,
+    /// Who has signed the members' certificates
+    #[arg(long, env = "KNARR_DATASTORE_CAFILE", requires = "datastore_endpoint", value_name = "FILE")]
+    pub datastore_cafile: Option<PathBuf>,
+    /// The certificate to show to the members
+    #[arg(long, env = "KNARR_DATASTORE_CERTFILE", requires = "datastore_keyfile", value_name = "FILE")]
+    pub datastore_certfile: Option<PathBuf>,
+    /// That certificate's key
+    #[arg(long, env = "KNARR_DATASTORE_KEYFILE", requires = "datastore_certfile", value_name = "FILE")]
+    pub datastore_keyfile: Option<PathBuf>,
+}
+
+impl DatastoreArgs {
+    /// The files and the flags that name them: authority, certificate, key.
+    pub fn files(&self) -> [(&'static str, Option<&Path>); 3] {
+        [
+            ("--datastore-cafile", self.datastore_cafile.as_deref()),
+            ("--datastore-certfile", self.datastore_certfile.as_deref()),
+            ("--datastore-keyfile", self.datastore_keyfile.as_deref()),
+        ]
+    }
+}
+
+/// What `--disable` leaves out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// The controllers.
+    #[value(alias = "kube-controller-manager")]
+    ControllerManager,
+    /// The scheduler.
+    #[value(alias = "kube-scheduler")]
+    Scheduler,
+    /// The kubelet, with the container runtime and the Pod network.
+    Kubelet,
+    /// The Service proxy.
+    #[value(alias = "kube-proxy")]
+    Proxy,
+    /// The cluster's DNS.
+    #[value(alias = "coredns")]
+    Dns,
+    /// The whole Node: kubelet, proxy and DNS.
+    Agent,
+}
+
+impl ServerArgs {
+    /// The command line that says the same, for `server`.
+    ///
+    /// # Errors
+    /// Never: all values are texts, numbers or lists of them.
+    pub fn flags(&self) -> Result<Vec<String>, serde_json::Error> {
+        let serde_json::Value::Object(fields) = serde_json::to_value(self)? else { return Ok(Vec::new()) };
+        let mut flags = Vec::new();
+        for (name, value) in fields {
+            let flag = format!("--{}", name.replace('_', "-"));
+            match value {
+                serde_json::Value::Null | serde_json::Value::Bool(false) => {}
+                serde_json::Value::Bool(true) => flags.push(flag),
+                serde_json::Value::Array(values) => {
+                    flags.extend(
+                        values.iter().filter_map(|value| Some(format!("{flag}={}", value.as_str()?))),
+                    );
+                }
+                serde_json::Value::String(text) => flags.push(format!("{flag}={text}")),
+                other => flags.push(format!("{flag}={other}")),
+            }
+        }
+        Ok(flags)
+    }
+
+    /// Whether this part runs here.
+    pub fn runs(&self, part: Part) -> bool {
+        let of_node = matches!(part, Part::Kubelet | Part::Proxy | Part::Dns | Part::Agent);
+        let has_node = !self.disable_agent && !self.disable.contains(&Part::Agent);
+        match part {
+            Part::Agent => [Part::Kubelet, Part::Proxy, Part::Dns].into_iter().any(|part| self.runs(part)),
+            part => !self.disable.contains(&part) && (has_node || !of_node),
+        }
+    }
 }
 
 /// Flags of `trace`.
@@ -188,12 +321,121 @@ pub enum ImageCommand {
     },
 }
 
+/// Flags of `status`.
+#[derive(Clone, Debug, Args)]
+pub struct StatusArgs {
+    /// Which cluster.
+    #[command(flatten)]
+    pub data: DataDirArgs,
+    /// How to print
+    #[arg(long, short, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
+/// Flags of `why`.
+#[derive(Clone, Debug, Args)]
+pub struct WhyArgs {
+    /// KIND/NAME, such as deployment/web or pod/web-7d4b9
+    pub object: String,
+    /// The object's namespace
+    #[arg(long, short, default_value = "default")]
+    pub namespace: String,
+    /// Which cluster.
+    #[command(flatten)]
+    pub data: DataDirArgs,
+    /// How to reach the API server, if it is not this host's
+    #[arg(long)]
+    pub kubeconfig: Option<PathBuf>,
+    /// How to print
+    #[arg(long, short, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
+/// Flags of `doctor`.
+#[derive(Clone, Debug, Args)]
+pub struct DoctorArgs {
+    /// The flags that the cluster would be started with.
+    #[command(flatten)]
+    pub server: ServerArgs,
+    /// How to print
+    #[arg(long, short, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
+/// The shells that `completion` knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Shell {
+    /// GNU bash.
+    Bash,
+    /// zsh.
+    Zsh,
+    /// fish.
+    Fish,
+}
+
 /// Flags of a part that runs alone.
 #[derive(Clone, Debug, Args)]
 pub struct PartArgs {
     /// How to reach the API server
     #[arg(long, env = "KUBECONFIG")]
     pub kubeconfig: PathBuf,
+}
+
+/// Flags about who does the work, of several processes that could. Names are upstream's.
+#[derive(Clone, Debug, Args)]
+pub struct LeaderElectionArgs {
+    /// Work only while holding the Lease, so that several may run
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1,
+          require_equals = true, default_missing_value = "true")]
+    pub leader_elect: bool,
+    /// How long a Lease that is not renewed keeps others from taking it, such as 15s
+    #[arg(long, default_value = "15s", value_parser = duration, value_name = "DURATION")]
+    pub leader_elect_lease_duration: Duration,
+    /// A leader that could not renew for this long stops
+    #[arg(long, default_value = "10s", value_parser = duration, value_name = "DURATION")]
+    pub leader_elect_renew_deadline: Duration,
+    /// Between renewals, and between tries
+    #[arg(long, default_value = "2s", value_parser = duration, value_name = "DURATION")]
+    pub leader_elect_retry_period: Duration,
+}
+
+/// Reads a duration as Go's flags have it: `1m30s`, `1500ms`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a duration, such as 15s or 1m30s");
+    if !text.starts_with(|first: char| first.is_ascii_digit()) || text.contains(char::is_whitespace) {
+        return Err(wrong());
+    }
+    let span: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
+    span.try_into().map_err(|_| wrong())
+}
+
+/// Flags of `controller-manager`.
+#[derive(Clone, Debug, Args)]
+pub struct ControllerManagerArgs {
+    /// How to reach the API server.
+    #[command(flatten)]
+    pub part: PartArgs,
+    /// Who leads.
+    #[command(flatten)]
+    pub leader: LeaderElectionArgs,
+    /// Give each controller the ServiceAccount that its role is bound to, instead of this process's own identity
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1,
+          require_equals = true, default_missing_value = "true")]
+    pub use_service_account_credentials: bool,
+    /// The certificate authority that Pods are given; the kubeconfig's if not given
+    #[arg(long)]
+    pub root_ca_file: Option<PathBuf>,
+}
+
+/// Flags of `scheduler`.
+#[derive(Clone, Debug, Args)]
+pub struct SchedulerArgs {
+    /// How to reach the API server.
+    #[command(flatten)]
+    pub part: PartArgs,
+    /// Who leads.
+    #[command(flatten)]
+    pub leader: LeaderElectionArgs,
 }
 
 /// Flags of `kubelet`.
@@ -220,6 +462,41 @@ pub struct KubeletArgs {
     /// The cluster's DNS domain
     #[arg(long, default_value = "cluster.local")]
     pub cluster_domain: String,
+    /// The certificate of the kubelet's own port; without it there is no `kubectl logs` or `exec`
+    #[arg(long, requires_all = ["tls_private_key_file", "client_ca_file"])]
+    pub tls_cert_file: Option<PathBuf>,
+    /// That certificate's key
+    #[arg(long, requires = "tls_cert_file")]
+    pub tls_private_key_file: Option<PathBuf>,
+    /// Clients of the kubelet's port have a certificate of this authority
+    #[arg(long, requires = "tls_cert_file")]
+    pub client_ca_file: Option<PathBuf>,
+    /// The kubelet's own port
+    #[arg(long, default_value_t = 10_250)]
+    pub port: u16,
+}
+
+/// Flags of `proxy`.
+#[derive(Clone, Debug, Args)]
+pub struct ProxyArgs {
+    /// How to reach the API server.
+    #[command(flatten)]
+    pub part: PartArgs,
+    /// The Node's folder: what is made on this host is named after it
+    #[arg(long, default_value = "/var/lib/knarr")]
+    pub data_dir: PathBuf,
+    /// The Node's name; the host name if not given
+    #[arg(long = "hostname-override")]
+    pub node_name: Option<String>,
+    /// The Node's address
+    #[arg(long)]
+    pub node_ip: Option<IpAddr>,
+    /// The addresses of Pods
+    #[arg(long, default_value = "10.42.0.0/16")]
+    pub cluster_cidr: String,
+    /// The addresses of Services
+    #[arg(long, default_value = "10.43.0.0/16")]
+    pub service_cidr: String,
 }
 
 #[cfg(test)]
@@ -237,5 +514,72 @@ mod tests {
         let cli = Cli::try_parse_from(["knarr", "up"]).expect("valid");
         let Command::Up(args) = cli.command else { panic!("not up") };
         assert_eq!((args.https_listen_port, args.service_cidr.as_str()), (6443, "10.43.0.0/16"));
+    }
+
+    fn server(flags: &[&str]) -> ServerArgs {
+        let cli = Cli::try_parse_from(["knarr", "server"].iter().chain(flags)).expect("valid");
+        let Command::Server(args) = cli.command else { panic!("not server") };
+        args
+    }
+
+    #[test]
+    fn what_up_starts_is_told_all_that_up_was_told() {
+        let given = [
+            "--node-name=a b",
+            "--node-ip=192.0.2.1",
+            "--https-listen-port=7443",
+            "--disable=dns,kube-proxy",
+            "--write-kubeconfig=/x/y",
+            "--disable-agent",
+            "--datastore-endpoint=http://a:1,http://b:1",
+            "--datastore-cafile=/ca",
+        ];
+        for given in [&given[..], &[]] {
+            let args = server(given);
+            let flags = args.flags().expect("flags");
+            let again = server(&flags.iter().map(String::as_str).collect::<Vec<_>>());
+            assert_eq!(format!("{again:?}"), format!("{args:?}"));
+        }
+    }
+
+    #[test]
+    fn disabled_parts_do_not_run() {
+        let parts = [Part::ControllerManager, Part::Scheduler, Part::Kubelet, Part::Proxy, Part::Dns];
+        let check = |flags: &[&str], expected: &[Part]| {
+            let args = server(flags);
+            let running: Vec<Part> = parts.into_iter().filter(|part| args.runs(*part)).collect();
+            assert_eq!(running, expected, "{flags:?}");
+            assert_eq!(
+                args.runs(Part::Agent),
+                expected.iter().any(|part| *part > Part::Scheduler),
+                "{flags:?}"
+            );
+        };
+        check(&[], &parts);
+        check(&["--disable-agent"], &parts[..2]);
+        check(&["--disable", "agent"], &parts[..2]);
+        check(&["--disable", "kubelet,coredns", "--disable", "kube-proxy"], &parts[..2]);
+        check(&["--disable", "controller-manager,scheduler,kubelet"], &parts[3..]);
+    }
+
+    #[test]
+    fn durations_are_gos() {
+        let check = |text: &str, expected: Option<u64>| {
+            assert_eq!(duration(text).ok().map(|took| took.as_millis()), expected.map(u128::from), "{text}");
+        };
+        check("15s", Some(15_000));
+        check("1m30s", Some(90_000));
+        check("1500ms", Some(1_500));
+        check("0.5s", Some(500));
+        check("15", None);
+        check("-2s", None);
+        check("soon", None);
+    }
+
+    #[test]
+    fn the_processes_that_are_started_log_alike() {
+        let cli = Cli::try_parse_from(["knarr", "up", "-vv", "--log-format", "json"]).expect("valid");
+        let again = Cli::try_parse_from(["knarr".into(), "up".into()].into_iter().chain(cli.log.flags()));
+        assert_eq!(again.expect("valid").log, cli.log);
     }
 }

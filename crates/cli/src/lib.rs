@@ -1,10 +1,26 @@
-//! The command line: commands and flags as data, progress, and what `trace` prints.
 //!
 //! Nothing here starts anything: `knarr` reads [`args::Cli`] and acts.
 
 pub mod args;
+pub mod config;
 pub mod progress;
 pub mod trace;
+pub mod validate;
+pub mod why;
 
 pub use args::{Cli, Command};
 pub use progress::Progress;
+
+/// The completion script of a shell.
+#[must_use]
+pub fn completion(shell: args::Shell) -> Vec<u8> {
+    use clap::CommandFactory;
+    let generator = match shell {
+        args::Shell::Bash => clap_complete::Shell::Bash,
+        args::Shell::Zsh => clap_complete::Shell::Zsh,
+        args::Shell::Fish => clap_complete::Shell::Fish,
+    };
+    let mut script = Vec::new();
+    clap_complete::generate(generator, &mut Cli::command(), "knarr", &mut script);
+    script
+}

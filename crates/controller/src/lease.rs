@@ -14,14 +14,36 @@ use crate::cause;
 use crate::informer::{Informer, Informers, Scope};
 use crate::plan::{ApiRequest, Verb};
 
-/// Source: `--leader-elect-lease-duration`.
-const LEASE_SECONDS: i32 = 15;
-/// Who could not renew for this long stops. Source: `--leader-elect-renew-deadline`.
-const RENEW_DEADLINE: Duration = Duration::from_secs(10);
-/// Between renewals. Upstream's 2 s would be most of what an idle cluster writes.
-const RENEW_EVERY: Duration = Duration::from_secs(4);
-/// After a try that failed.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// How often the holder says that it is there, and how long the others wait when it does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// Others wait this long, in whole seconds. Source: `--leader-elect-lease-duration`.
+    pub lease_duration: Duration,
+    /// A holder that could not renew for this long stops. Source: `--leader-elect-renew-deadline`.
+    pub renew_deadline: Duration,
+    /// Between renewals. Source: `--leader-elect-retry-period`.
+    pub renew_every: Duration,
+    /// After a try that failed.
+    pub retry_after: Duration,
+}
+
+impl Default for Timing {
+    /// Upstream's, but for renewals: every 2 s would be most of what an idle cluster writes.
+    fn default() -> Self {
+        Self {
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            renew_every: Duration::from_secs(4),
+            retry_after: Duration::from_secs(1),
+        }
+    }
+}
+
+impl Timing {
+    fn lease_seconds(&self) -> i32 {
+        i32::try_from(self.lease_duration.as_secs()).unwrap_or(i32::MAX).max(1)
+    }
+}
 
 /// What is contended for, and by whom.
 #[derive(Clone, Debug)]
@@ -29,9 +51,11 @@ pub struct Election {
     /// Of the Lease; upstream's components use `kube-system`.
     pub namespace: String,
     /// Of the Lease, such as `kube-scheduler`.
-    pub name: String,
+    pub name: &'static str,
     /// Of this process. One that comes back under the same identity goes on without waiting.
     pub identity: String,
+    /// How often, and how long.
+    pub timing: Timing,
 }
 
 /// What to do about the Lease now.
@@ -45,7 +69,7 @@ enum Step {
 fn next_step(election: &Election, lease: Option<&Lease>, unchanged_for: Duration, now: Timestamp) -> Step {
     let Some(lease) = lease else {
         let metadata = ObjectMeta {
-            name: Some(election.name.clone()),
+            name: Some(election.name.to_owned()),
             namespace: Some(election.namespace.clone()),
             ..ObjectMeta::default()
         };
@@ -56,10 +80,12 @@ fn next_step(election: &Election, lease: Option<&Lease>, unchanged_for: Duration
     let holder = spec.holder_identity.as_deref().unwrap_or_default();
     let transitions = spec.lease_transitions.unwrap_or(0);
     if holder == election.identity {
-        let spec = LeaseSpec { renew_time: Some(MicroTime(now)), ..spec };
+        let lease_duration_seconds = Some(election.timing.lease_seconds());
+        let spec = LeaseSpec { renew_time: Some(MicroTime(now)), lease_duration_seconds, ..spec };
         return Step::Write(Verb::Update, Box::new(Lease { spec: Some(spec), ..lease.clone() }));
     }
-    let seconds = u64::try_from(spec.lease_duration_seconds.unwrap_or(LEASE_SECONDS)).unwrap_or(0);
+    let seconds = spec.lease_duration_seconds.unwrap_or(election.timing.lease_seconds());
+    let seconds = u64::try_from(seconds).unwrap_or(0);
     let duration = Duration::from_secs(seconds);
     if !holder.is_empty() && unchanged_for < duration {
         return Step::Wait(duration.saturating_sub(unchanged_for));
@@ -71,7 +97,7 @@ fn next_step(election: &Election, lease: Option<&Lease>, unchanged_for: Duration
 fn taken(election: &Election, spec: LeaseSpec, transitions: i32, now: Timestamp) -> LeaseSpec {
     LeaseSpec {
         holder_identity: Some(election.identity.clone()),
-        lease_duration_seconds: Some(LEASE_SECONDS),
+        lease_duration_seconds: Some(election.timing.lease_seconds()),
         acquire_time: Some(MicroTime(now)),
         renew_time: Some(MicroTime(now)),
         lease_transitions: Some(transitions),
@@ -126,7 +152,7 @@ async fn contend(election: &Election, informers: &Informers, leases: &Informer<L
                 Ok(lease) => return lease,
                 Err(error) => {
                     tracing::debug!(lease = election.name, %error, "the lease was not acquired");
-                    RETRY_AFTER
+                    election.timing.retry_after
                 }
             },
         };
@@ -139,23 +165,24 @@ async fn contend(election: &Election, informers: &Informers, leases: &Informer<L
 
 /// Renews until that has failed for too long, or somebody else holds the Lease.
 async fn keep(election: &Election, informers: &Informers, mut lease: Lease) {
+    let Timing { renew_deadline, renew_every, retry_after, .. } = election.timing;
     let mut renewed = Instant::now();
-    let mut wait = RENEW_EVERY;
-    while renewed.elapsed() + wait < RENEW_DEADLINE {
+    let mut wait = renew_every;
+    while renewed.elapsed() + wait < renew_deadline {
         tokio::time::sleep(wait).await;
         let step = next_step(election, Some(&lease), Duration::ZERO, informers.clock().now());
         let Step::Write(verb, renewal) = step else { return };
-        let left = RENEW_DEADLINE.saturating_sub(renewed.elapsed());
+        let left = renew_deadline.saturating_sub(renewed.elapsed());
         match tokio::time::timeout(left, write(informers, verb, &renewal)).await {
             Ok(Ok(newer)) => {
                 lease = newer;
                 renewed = Instant::now();
-                wait = RENEW_EVERY;
+                wait = renew_every;
             }
             Ok(Err(kube::Error::Api(status))) if status.code == 409 => return,
             failed => {
                 tracing::info!(lease = election.name, ?failed, "the lease was not renewed");
-                wait = RETRY_AFTER;
+                wait = retry_after;
             }
         }
     }
@@ -171,7 +198,12 @@ mod tests {
     use super::*;
 
     fn election() -> Election {
-        Election { namespace: "kube-system".into(), name: "kube-scheduler".into(), identity: "a".into() }
+        Election {
+            namespace: "kube-system".into(),
+            name: "kube-scheduler",
+            identity: "a".into(),
+            timing: Timing::default(),
+        }
     }
 
     fn held_by(holder: &str) -> Lease {

@@ -12,6 +12,8 @@
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 
+pub mod annotations;
+
 /// Generated from `k8s.io/cri-api/pkg/apis/runtime/v1/api.proto` by `cargo xtask codegen`.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]
 #[path = "generated/v1.rs"]
@@ -111,6 +113,8 @@ pub trait RuntimeService: Send + Sync + 'static {
     async fn exec_sync(&self, request: v1::ExecSyncRequest) -> CriResult<v1::ExecSyncResponse>;
     async fn exec(&self, request: v1::ExecRequest) -> CriResult<Streams>;
     async fn attach(&self, request: v1::AttachRequest) -> CriResult<Streams>;
+    /// Connects to one port on the sandbox's own loopback address: `stdin` is what is sent, `stdout` what comes.
+    async fn port_forward(&self, request: v1::PortForwardRequest) -> CriResult<Streams>;
     async fn container_stats(
         &self,
         request: v1::ContainerStatsRequest,

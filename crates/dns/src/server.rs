@@ -1,5 +1,6 @@
 //! The server: sockets, the current zone, and the task that keeps the zone up to date.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use base::Tasks;
 use controller::Informers;
+use controller::trace::Reporter;
 use hickory_proto::op::{Edns, Message, MessageType, Metadata, OpCode, Query, ResponseCode};
 use hickory_proto::rr::{DNSClass, Record};
 use hickory_server::Server;
@@ -19,6 +21,7 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::watch;
 
 use crate::forward::{ForwardError, Forwarder};
+use crate::zone::{self, ServiceName};
 use crate::{Answer, Config, Decision, Zone, answer};
 
 const TCP_IDLE_MAX: Duration = Duration::from_secs(10);
@@ -52,8 +55,14 @@ pub struct Running {
 /// The zone that is served; `None` until it is known.
 type Current = Arc<RwLock<Option<Arc<Zone>>>>;
 
-/// Starts the server. Until the cluster's names are known, questions for them fail at once.
-pub async fn run(informers: &Informers, config: Config, tasks: &Tasks) -> Result<Running, DnsError> {
+/// Starts the server. Until the cluster's names are known, questions for them fail at once. A Service's name that
+/// begins to lead somewhere is a span.
+pub async fn run(
+    informers: &Informers,
+    config: Config,
+    reporter: Reporter,
+    tasks: &Tasks,
+) -> Result<Running, DnsError> {
     let current = Current::default();
     let addresses = serve(&config, current.clone(), tasks).await?;
     let (ready_now, ready) = watch::channel(false);
@@ -65,19 +74,43 @@ pub async fn run(informers: &Informers, config: Config, tasks: &Tasks) -> Result
         slices.synced().await;
         let (mut service_changes, mut slice_changes) = (services.subscribe(), slices.subscribe());
         let mut serial = 0u32;
+        let mut before = BTreeSet::new();
+        let mut news: BTreeMap<ServiceName, u64> = BTreeMap::new();
         loop {
+            let start = informers.clock().now();
             serial = serial.wrapping_add(1);
             let zone = Zone::new(&services.list(), &slices.list(), &config.domain, serial);
             let zone = zone.with_reverse_cidrs(&config.reverse_cidrs);
+            let reachable = zone.reachable();
             *current.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(zone));
             ready_now.send_replace(true);
+            let now = informers.clock().now();
+            for ((namespace, name), revision) in std::mem::take(&mut news) {
+                let service = (namespace, name);
+                if reachable.contains(&service) && !before.contains(&service) {
+                    let (namespace, name) = service;
+                    let object = format!("services/{namespace}/{name}");
+                    let detail = format!("{name}.{namespace}.svc.{}", config.domain);
+                    reporter.span(revision, ("dns", "name answers"), &object, (start, now), &detail);
+                }
+            }
+            before = reachable;
             tokio::select! {
-                _ = service_changes.next() => {}
-                _ = slice_changes.next() => {}
+                changes = service_changes.next() => news.extend(changes.iter().filter_map(|change| {
+                    let (namespace, name) = change.key.to_string().split_once('/').map(owned)?;
+                    Some(((namespace, name), change.revision))
+                })),
+                changes = slice_changes.next() => news.extend(changes.iter().filter_map(|change| {
+                    Some((zone::service_of(change.new.as_deref()?)?, change.revision))
+                })),
             }
         }
     });
     Ok(Running { addresses, ready })
+}
+
+fn owned((namespace, name): (&str, &str)) -> ServiceName {
+    (namespace.to_owned(), name.to_owned())
 }
 
 async fn serve(config: &Config, current: Current, tasks: &Tasks) -> Result<Vec<SocketAddr>, DnsError> {

@@ -9,6 +9,9 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 
 const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 
+/// A Service's namespace and name.
+pub(crate) type ServiceName = (String, String);
+
 /// A snapshot of the cluster's names. Labels are lowercase.
 #[derive(Clone, Debug, Default)]
 pub struct Zone {
@@ -60,11 +63,10 @@ pub(crate) struct Endpoint {
 impl Zone {
     /// The names that these objects give.
     pub fn new(services: &[Arc<Service>], slices: &[Arc<EndpointSlice>], domain: &str, serial: u32) -> Self {
-        let mut endpoints: BTreeMap<(&str, &str), Vec<Endpoint>> = BTreeMap::new();
+        let mut endpoints: BTreeMap<ServiceName, Vec<Endpoint>> = BTreeMap::new();
         for slice in slices {
-            let service = slice.metadata.labels.as_ref().and_then(|labels| labels.get(SERVICE_NAME_LABEL));
-            if let (Some(namespace), Some(service)) = (slice.metadata.namespace.as_deref(), service) {
-                endpoints.entry((namespace, service)).or_default().extend(ready_endpoints(slice));
+            if let Some(service) = service_of(slice) {
+                endpoints.entry(service).or_default().extend(ready_endpoints(slice));
             }
         }
         let domain = domain.trim_end_matches('.').split('.').map(str::to_ascii_lowercase).collect();
@@ -75,7 +77,8 @@ impl Zone {
             else {
                 continue;
             };
-            let mut endpoints = endpoints.remove(&(namespace, name)).unwrap_or_default();
+            let full_name = (namespace.to_owned(), name.to_owned());
+            let mut endpoints = endpoints.remove(&full_name).unwrap_or_default();
             endpoints.sort();
             endpoints.dedup();
             if let Some(entry) = entry(service, endpoints) {
@@ -92,6 +95,19 @@ impl Zone {
         self
     }
 
+    /// The Services whose names lead somewhere: to a ready endpoint, or out of the cluster.
+    pub(crate) fn reachable(&self) -> BTreeSet<ServiceName> {
+        let leads_somewhere = |entry: &Entry| match entry {
+            Entry::External(_) => true,
+            Entry::Local { endpoints, .. } => !endpoints.is_empty(),
+        };
+        self.services
+            .iter()
+            .filter(|(_, entry)| leads_somewhere(entry))
+            .map(|(name, _)| name.clone())
+            .collect()
+    }
+
     fn insert(&mut self, namespace: &str, name: &str, entry: Entry) {
         if let Entry::Local { cluster_ips, endpoints, .. } = &entry {
             for ip in cluster_ips {
@@ -105,6 +121,12 @@ impl Zone {
         self.namespaces.insert(namespace.to_owned());
         self.services.insert((namespace.to_owned(), name.to_owned()), entry);
     }
+}
+
+/// The Service that a slice belongs to.
+pub(crate) fn service_of(slice: &EndpointSlice) -> Option<ServiceName> {
+    let service = slice.metadata.labels.as_ref()?.get(SERVICE_NAME_LABEL)?;
+    Some((slice.metadata.namespace.clone()?, service.clone()))
 }
 
 fn entry(service: &Service, endpoints: Vec<Endpoint>) -> Option<Entry> {
@@ -156,4 +178,34 @@ fn ready_endpoints(slice: &EndpointSlice) -> impl Iterator<Item = Endpoint> {
 /// An address as one label.
 fn dashed(ip: IpAddr) -> String {
     ip.to_string().replace(['.', ':'], "-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_reachable_when_they_lead_somewhere() {
+        let service = |name: &str, spec: serde_json::Value| -> Arc<Service> {
+            let object = serde_json::json!({"metadata": {"namespace": "a", "name": name}, "spec": spec});
+            Arc::new(serde_json::from_value(object).unwrap())
+        };
+        let slice = |service: &str, ready: bool| -> Arc<EndpointSlice> {
+            let object = serde_json::json!({
+                "metadata": {"namespace": "a", "name": service, "labels": {SERVICE_NAME_LABEL: service}},
+                "addressType": "IPv4",
+                "endpoints": [{"addresses": ["10.42.0.5"], "conditions": {"ready": ready}}],
+            });
+            Arc::new(serde_json::from_value(object).unwrap())
+        };
+        let services = [
+            service("empty", serde_json::json!({"clusterIP": "10.43.0.1"})),
+            service("waiting", serde_json::json!({"clusterIP": "10.43.0.2"})),
+            service("ready", serde_json::json!({"clusterIP": "10.43.0.3"})),
+            service("out", serde_json::json!({"type": "ExternalName", "externalName": "example.com"})),
+        ];
+        let zone = Zone::new(&services, &[slice("waiting", false), slice("ready", true)], "cluster.local", 1);
+        let names: Vec<String> = zone.reachable().into_iter().map(|(_, name)| name).collect();
+        assert_eq!(names, ["out", "ready"]);
+    }
 }

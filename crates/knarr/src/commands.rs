@@ -1,6 +1,8 @@
 //! One module per command.
 
+pub(crate) mod completion;
 pub(crate) mod demo;
+pub(crate) mod doctor;
 pub(crate) mod down;
 pub(crate) mod image;
 pub(crate) mod part;
@@ -10,3 +12,4 @@ pub(crate) mod status;
 pub(crate) mod trace;
 pub(crate) mod up;
 pub(crate) mod version;
+pub(crate) mod why;

@@ -4,7 +4,11 @@
 //! kubelet, runtime, proxy and DNS.
 
 mod addons;
+mod alone;
 mod control_plane;
+mod credentials;
+mod datastore;
+mod election;
 mod identity;
 mod node;
 mod pod_network;
@@ -13,10 +17,12 @@ mod settings;
 
 use std::io::Write;
 
+use cli::args::{Part, ServerArgs};
+
+pub(crate) use alone::{Connection, start_controllers, start_kubelet, start_proxy, start_scheduler};
 pub(crate) use control_plane::control_plane;
-pub(crate) use control_plane::{start_controllers, start_scheduler};
 pub(crate) use identity::prepare;
-pub(crate) use node::{node, start_kubelet_alone};
+pub(crate) use node::node;
 pub(crate) use remains::{remove_network, remove_pods};
 pub(crate) use settings::Settings;
 
@@ -47,9 +53,16 @@ impl Ready {
         }
     }
 
-    /// Whether it belongs to the node part.
-    pub(crate) fn is_of_node(self) -> bool {
-        self != Self::ApiServer
+    /// What a cluster of these flags is ready to do, once it is up.
+    pub(crate) fn awaited(args: &ServerArgs) -> Vec<Self> {
+        let runs = |ready: &Self| match ready {
+            Self::ApiServer => true,
+            Self::Proxy => args.runs(Part::Proxy),
+            Self::Dns => args.runs(Part::Dns),
+            // Without a scheduler or controllers the Node is Ready all the same.
+            Self::Node => args.runs(Part::Kubelet),
+        };
+        Self::ALL.into_iter().filter(runs).collect()
     }
 
     /// Tells the supervisor, and through it `knarr up`.

@@ -1,35 +1,47 @@
-//! Whether this host can run a cluster, before anything is changed on it.
+//! This host: what it is called, and whether it can run what was asked for, before anything is changed on it.
 
+pub(crate) mod checks;
+pub(crate) mod data_dir;
+
+use std::fs::File;
 use std::net::IpAddr;
 
 use anyhow::{Context, Result, bail};
+use cli::args::{Part, ServerArgs};
+use nix::fcntl::Flock;
 
-/// Checks what a Node cannot do without.
+use crate::components::Settings;
+use crate::layout::Layout;
+use crate::supervisor;
+use checks::Subject;
+
+/// Checks everything that a cluster cannot do without, and makes its folder ours as long as the lock is held.
 ///
 /// # Errors
-/// One line that says what is missing and what to do.
-pub(crate) fn check() -> Result<()> {
-    if !nix::unistd::geteuid().is_root() {
-        bail!("a node needs root to make namespaces, mounts and links; run this as root (`sudo knarr ...`)");
-    }
-    let filesystems = std::fs::read_to_string("/proc/filesystems").context("read /proc/filesystems")?;
-    if !filesystems.lines().any(|line| line.trim_start_matches("nodev").trim() == "overlay") {
-        bail!("this kernel has no overlayfs, which container images need; load it with `modprobe overlay`");
-    }
-    Ok(())
+/// One line: what is missing, why, and what to do.
+pub(crate) fn take(args: &ServerArgs, layout: &Layout) -> Result<(Settings, Flock<File>)> {
+    cli::validate::server(args)?;
+    checks::root()?;
+    data_dir::claim(layout)?;
+    let lock = supervisor::lock(layout)?;
+    let settings = Settings::resolve(args.clone(), layout)?;
+    checks::demand(&Subject { args, layout, node_ip: Some(settings.node_ip), is_running: false })?;
+    // From here on there will be things on this host.
+    data_dir::register(layout)?;
+    Ok((settings, lock))
 }
 
-/// Checks that nobody listens on the API server's port.
+/// The same for a Node's parts that run alone.
 ///
 /// # Errors
-/// If somebody does.
-pub(crate) fn check_port(address: IpAddr, port: u16) -> Result<()> {
-    match std::net::TcpListener::bind((address, port)) {
-        Ok(_) => Ok(()),
-        Err(error) => {
-            bail!("cannot listen on {address}:{port}: {error}; choose another with --https-listen-port")
-        }
-    }
+/// As [`take`].
+pub(crate) fn take_for_part(part: Part, layout: &Layout) -> Result<Flock<File>> {
+    checks::root()?;
+    data_dir::claim(layout)?;
+    let lock = supervisor::lock(layout)?;
+    checks::demand_kernel(part, layout)?;
+    data_dir::register(layout)?;
+    Ok(lock)
 }
 
 /// The host's name in the form that a Node's name takes.
@@ -45,13 +57,20 @@ pub(crate) fn node_name() -> Result<String> {
     Ok(name)
 }
 
-/// The first address that other machines could reach: not a loopback and not a link-local one.
-pub(crate) fn node_ip() -> Result<IpAddr> {
+/// The addresses that other machines could reach: not a loopback and not a link-local one.
+pub(crate) fn addresses() -> Result<Vec<IpAddr>> {
     let addresses = sys::netlink::Route::open()?.addresses()?;
     let usable = |ip: &IpAddr| match ip {
         IpAddr::V4(ip) => !ip.is_loopback() && !ip.is_link_local() && !ip.is_unspecified(),
         IpAddr::V6(_) => false,
     };
-    let found = addresses.into_iter().map(|address| address.ip).find(usable);
-    found.context("this host has no address besides its loopback one; add one, or give it with --node-ip")
+    Ok(addresses.into_iter().map(|address| address.ip).filter(usable).collect())
+}
+
+/// The first of [`addresses`].
+pub(crate) fn node_ip() -> Result<IpAddr> {
+    let first = addresses()?.into_iter().next();
+    first.context(
+        "this host has no address besides its loopback one; add one to a link, or give it with --node-ip",
+    )
 }

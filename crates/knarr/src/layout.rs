@@ -66,6 +66,21 @@ impl Layout {
         self.root.join("cni")
     }
 
+    /// Says that the folder is a cluster's, and in which form things lie here. The first to come, the last to go.
+    pub(crate) fn version(&self) -> PathBuf {
+        self.root.join("version")
+    }
+
+    /// For controllers that run outside, when `--disable controller-manager` asks for it.
+    pub(crate) fn controller_manager_kubeconfig(&self) -> PathBuf {
+        self.server().join("cred/controller-manager.kubeconfig")
+    }
+
+    /// For a scheduler that runs outside, when `--disable scheduler` asks for it.
+    pub(crate) fn scheduler_kubeconfig(&self) -> PathBuf {
+        self.server().join("cred/scheduler.kubeconfig")
+    }
+
     /// What the last `up` or `server` was told.
     pub(crate) fn config(&self) -> PathBuf {
         self.root.join("config.json")

@@ -10,11 +10,18 @@ mod host;
 mod layout;
 mod supervisor;
 
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
-use cli::args::LogFormat;
+use clap::error::ErrorKind;
+use cli::args::{LogArgs, LogFormat};
+use cli::validate::UsageError;
 use cli::{Cli, Command};
+
+/// Wrong usage, as everywhere.
+const EXIT_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -23,37 +30,67 @@ fn main() -> ExitCode {
         Some("hello-server") => return hello::serve(),
         _ => {}
     }
-    let cli = Cli::parse();
-    start_log(cli.log_format, cli.verbose);
-    match run(cli.command) {
+    match parse().and_then(run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // One line: what was attempted, then each cause.
             eprintln!("knarr: {}", format!("{error:#}").replace('\n', " "));
-            ExitCode::FAILURE
+            if error.is::<UsageError>() { ExitCode::from(EXIT_USAGE) } else { ExitCode::FAILURE }
         }
     }
 }
 
-fn run(command: Command) -> anyhow::Result<()> {
-    match command {
-        Command::Demo(args) => commands::demo::run(&args),
-        Command::Up(args) => commands::up::run(&args),
+/// The command line, with what configuration files add to it.
+fn parse() -> anyhow::Result<Cli> {
+    let given: Vec<OsString> = std::env::args_os().collect();
+    // The parts have read theirs as settings, which the supervisor made of it.
+    let arguments = if std::env::var_os(supervisor::PART_VARIABLE).is_some() {
+        given
+    } else {
+        cli::config::with_files(given, &|name| std::env::var_os(name), Path::new(cli::config::DEFAULT_FILE))
+            .map_err(|error| UsageError(format!("{:#}", anyhow::Error::from(error))))?
+    };
+    Cli::try_parse_from(arguments).map_err(|error| {
+        if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+            error.exit();
+        }
+        UsageError(one_line(&error.render().to_string())).into()
+    })
+}
+
+/// What clap says in many lines: the error and its tips, without the usage.
+fn one_line(message: &str) -> String {
+    let lines = message.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let words: Vec<&str> = lines.filter(|line| !line.is_empty() && !line.starts_with("For more")).collect();
+    let text = words.join("; ").replace(":; ", ": ");
+    format!("{}; see `knarr --help`", text.trim_start_matches("error: "))
+}
+
+fn run(cli: Cli) -> anyhow::Result<()> {
+    let log = &cli.log;
+    start_log(log);
+    match &cli.command {
+        Command::Demo(args) => commands::demo::run(args, log),
+        Command::Up(args) => commands::up::run(args, log),
         Command::Down(args) => commands::down::run(&args.data_dir),
-        Command::Reset(args) => commands::reset::run(&args),
-        Command::Server(args) => commands::server::run(args),
-        Command::Status(args) => commands::status::run(&args.data_dir),
-        Command::Trace(args) => commands::trace::run(&args),
+        Command::Reset(args) => commands::reset::run(args),
+        Command::Server(args) => commands::server::run(args, log),
+        Command::Status(args) => commands::status::run(args),
+        Command::Trace(args) => commands::trace::run(args),
+        Command::Why(args) => commands::why::run(args),
+        Command::Doctor(args) => commands::doctor::run(args),
         Command::Image(args) => commands::image::run(&args.command),
-        Command::ControllerManager(args) => commands::part::controller_manager(&args.kubeconfig),
-        Command::Scheduler(args) => commands::part::scheduler(&args.kubeconfig),
-        Command::Kubelet(args) => commands::part::kubelet(&args),
+        Command::ControllerManager(args) => commands::part::controller_manager(args),
+        Command::Scheduler(args) => commands::part::scheduler(args),
+        Command::Kubelet(args) => commands::part::kubelet(args),
+        Command::Proxy(args) => commands::part::proxy(args),
+        Command::Completion { shell } => commands::completion::run(*shell),
         Command::Version => commands::version::run(),
     }
 }
 
-fn start_log(format: LogFormat, verbose: u8) {
-    let level = match verbose {
+fn start_log(args: &LogArgs) {
+    let level = match args.verbose {
         0 => "info",
         1 => "debug",
         _ => "trace",
@@ -65,7 +102,7 @@ fn start_log(format: LogFormat, verbose: u8) {
     });
     let log =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
-    match format {
+    match args.log_format {
         LogFormat::Text => log.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init(),
         LogFormat::Json => log.json().init(),
     }

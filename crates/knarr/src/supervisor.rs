@@ -1,19 +1,22 @@
 //! `knarr server`: the small root process that starts the two parts and starts them again when they die.
 //!
 //! The control plane drops its privileges as its first act; the node part stays root. Both die with this
-//! process. Containers do not: each Pod has its own shim.
+//! process. Containers do not: each Pod has its own shim. Nothing here waits without listening: a signal to stop
+//! is heard while a part is yet to be started again.
+
+mod lock;
+mod notify;
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use base::{Backoff, Random};
-use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -22,7 +25,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::layout::Layout;
+use crate::components::Ready;
+pub(crate) use lock::{lock, lock_is_free};
 
 /// The parts, in start order.
 pub(crate) const PARTS: [&str; 2] = ["control-plane", "node"];
@@ -30,93 +34,107 @@ pub(crate) const PARTS: [&str; 2] = ["control-plane", "node"];
 pub(crate) const PART_VARIABLE: &str = "KNARR_PART";
 /// A part that is asked to stop gets this long.
 const STOP_MAX: Duration = Duration::from_secs(10);
-/// A part that ran this long starts its backoff over.
-const STEADY: Duration = Duration::from_secs(30);
+/// Between starts of a part that ends before it is ready; one that was ready is started again at once.
 const RESTART_FIRST: Duration = Duration::from_millis(20);
 const RESTART_MAX: Duration = Duration::from_secs(10);
+/// A cluster whose parts give up this often before it was ever ready will not be.
+const FAILED_STARTS_MAX: u32 = 5;
 
-/// Takes the cluster's lock, which lasts as long as the returned file is open, and writes our process id to it.
-///
-/// # Errors
-/// If another process has it.
-pub(crate) fn lock(layout: &Layout) -> Result<Flock<File>> {
-    let Some(mut lock) = try_lock(layout)? else {
-        bail!("a cluster already runs in {}; `knarr down` stops it", layout.root().display());
-    };
-    lock.set_len(0)?;
-    write!(lock, "{}", std::process::id())?;
-    Ok(lock)
+/// What is run.
+pub(crate) struct Plan {
+    /// Of [`PARTS`], in that order.
+    pub(crate) parts: Vec<&'static str>,
+    /// The cluster's folder.
+    pub(crate) data_dir: PathBuf,
+    /// What must be said before the cluster is ready.
+    pub(crate) awaited: Vec<Ready>,
+    /// The flags that say what is logged.
+    pub(crate) log_flags: Vec<OsString>,
 }
 
-/// Whether no supervisor has the lock.
-pub(crate) fn lock_is_free(layout: &Layout) -> Result<bool> {
-    Ok(try_lock(layout)?.is_some())
-}
-
-fn try_lock(layout: &Layout) -> Result<Option<Flock<File>>> {
-    let path = layout.lock();
-    let file = File::options().create(true).truncate(false).write(true).read(true).open(&path);
-    let file = file.with_context(|| format!("open {}", path.display()))?;
-    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-        Ok(lock) => Ok(Some(lock)),
-        Err((_, nix::errno::Errno::EWOULDBLOCK)) => Ok(None),
-        Err((_, error)) => Err(error).with_context(|| format!("lock {}", path.display())),
-    }
-}
-
-struct Part {
-    pid: i32,
-    started: Instant,
-    backoff: Backoff,
+/// A part's life.
+enum Part {
+    Running { pid: i32, backoff: Backoff },
+    Waiting { until: Instant, backoff: Backoff },
 }
 
 /// What a part says or what becomes of it.
 enum News {
-    Line(String),
-    Exited(&'static str, String),
+    Line(&'static str, String),
+    Exited(&'static str, std::io::Result<ExitStatus>),
 }
 
 struct Supervisor {
-    data_dir: PathBuf,
+    plan: Plan,
     random: Random,
     news: mpsc::Sender<News>,
-    running: BTreeMap<&'static str, Part>,
+    parts: BTreeMap<&'static str, Part>,
+    failed_starts: u32,
 }
 
 /// Runs the parts until SIGTERM or SIGINT. Lines that the parts print (their readiness) go to stdout.
 ///
 /// Must run on a runtime of one thread: the parts are tied to the thread that started them.
-pub(crate) async fn run(parts: &[&'static str], data_dir: &Path) -> Result<()> {
+///
+/// # Errors
+/// If the parts give up again and again before the cluster was ever ready.
+pub(crate) async fn run(plan: Plan) -> Result<()> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let (news, mut inbox) = mpsc::channel(64);
-    let mut supervisor = Supervisor {
-        data_dir: data_dir.to_owned(),
-        random: Random::from_system(),
-        news,
-        running: BTreeMap::new(),
-    };
-    for name in parts {
-        supervisor.start(name, Backoff::new(RESTART_FIRST, RESTART_MAX, 0.2))?;
+    let names = plan.parts.clone();
+    let mut supervisor =
+        Supervisor { plan, random: Random::from_system(), news, parts: BTreeMap::new(), failed_starts: 0 };
+    for name in names {
+        supervisor.start(name, Backoff::new(RESTART_FIRST, RESTART_MAX, 0.2));
     }
-    loop {
+    let ended = loop {
+        let due = supervisor.next_start();
         tokio::select! {
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
+            _ = terminate.recv() => break Ok(()),
+            _ = interrupt.recv() => break Ok(()),
+            () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                supervisor.start_due();
+            }
             Some(item) = inbox.recv() => match item {
-                News::Line(line) => say(&line),
-                News::Exited(name, how) => supervisor.restart(name, &how).await?,
+                News::Line(name, line) => supervisor.hear(name, &line),
+                News::Exited(name, how) => if let Err(error) = supervisor.ended(name, how) { break Err(error) },
             },
         }
-    }
+    };
+    notify::tell("STOPPING=1");
     supervisor.stop_all(&mut inbox).await;
-    Ok(())
+    ended
 }
 
 impl Supervisor {
-    fn start(&mut self, name: &'static str, backoff: Backoff) -> Result<()> {
+    fn start(&mut self, name: &'static str, mut backoff: Backoff) {
+        let part = match self.spawn(name) {
+            Ok(pid) => Part::Running { pid, backoff },
+            Err(error) => {
+                let delay = backoff.next(&self.random);
+                tracing::error!(
+                    part = name,
+                    error = format!("{error:#}"),
+                    ?delay,
+                    "a part could not be started"
+                );
+                Part::Waiting { until: Instant::now() + delay, backoff }
+            }
+        };
+        self.parts.insert(name, part);
+    }
+
+    fn spawn(&self, name: &'static str) -> Result<i32> {
         let mut command = std::process::Command::new("/proc/self/exe");
-        command.arg0(format!("knarr {name}")).args(["server", "--data-dir"]).arg(&self.data_dir);
-        command.env(PART_VARIABLE, name).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.arg0(format!("knarr {name}")).args(["server", "--data-dir"]).arg(&self.plan.data_dir);
+        command.args(&self.plan.log_flags).env(PART_VARIABLE, name).env_remove(notify::VARIABLE);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        // From the first moment on: a part must not outlive us, for it would keep the store and the ports.
+        let setup = sys::process::ChildSetup {
+            parent_death_signal: Some(Signal::SIGKILL as i32),
+            ..sys::process::ChildSetup::default()
+        };
+        sys::process::set_up_child(&mut command, setup);
         let mut child = Command::from(command).spawn().with_context(|| format!("start the {name}"))?;
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).context("the part ended at once")?;
         let stdout = child.stdout.take();
@@ -125,48 +143,84 @@ impl Supervisor {
             if let Some(stdout) = stdout {
                 let mut lines = BufReader::new(stdout).lines();
                 while let Ok(Some(line)) = lines.next_line().await {
-                    if news.send(News::Line(line)).await.is_err() {
+                    if news.send(News::Line(name, line)).await.is_err() {
                         return;
                     }
                 }
             }
-            let how = child.wait().await.map_or_else(|error| error.to_string(), |status| status.to_string());
-            if news.send(News::Exited(name, how)).await.is_err() {
+            if news.send(News::Exited(name, child.wait().await)).await.is_err() {
                 tracing::debug!(part = name, "ended after the supervisor");
             }
         });
-        self.running.insert(name, Part { pid, started: Instant::now(), backoff });
-        Ok(())
+        Ok(pid)
     }
 
-    async fn restart(&mut self, name: &'static str, how: &str) -> Result<()> {
-        let Some(Part { started, mut backoff, .. }) = self.running.remove(name) else { return Ok(()) };
-        if started.elapsed() > STEADY {
+    fn hear(&mut self, name: &str, line: &str) {
+        say(line);
+        let Some(ready) = Ready::parse(line) else { return };
+        if let Some(Part::Running { backoff, .. }) = self.parts.get_mut(name) {
             backoff.reset();
+        }
+        let before = self.plan.awaited.len();
+        self.plan.awaited.retain(|awaited| *awaited != ready);
+        if before > 0 && self.plan.awaited.is_empty() {
+            notify::tell("READY=1\nSTATUS=the cluster is ready");
+        }
+    }
+
+    fn ended(&mut self, name: &'static str, how: std::io::Result<ExitStatus>) -> Result<()> {
+        let Some(Part::Running { mut backoff, .. }) = self.parts.remove(name) else { return Ok(()) };
+        let gave_up = how.as_ref().is_ok_and(|status| status.code().is_some());
+        let how = how.map_or_else(|error| error.to_string(), |status| status.to_string());
+        if gave_up && !self.plan.awaited.is_empty() {
+            self.failed_starts += 1;
+            if self.failed_starts >= FAILED_STARTS_MAX {
+                bail!("the {name} ended {FAILED_STARTS_MAX} times before it was ready, at last with {how}");
+            }
         }
         let delay = backoff.next(&self.random);
         tracing::warn!(part = name, how, ?delay, "a part ended and is started again");
-        tokio::time::sleep(delay).await;
-        self.start(name, backoff)
+        self.parts.insert(name, Part::Waiting { until: Instant::now() + delay, backoff });
+        Ok(())
+    }
+
+    /// When the next part is to be started again.
+    fn next_start(&self) -> Option<Instant> {
+        let waiting = self.parts.values().filter_map(|part| match part {
+            Part::Waiting { until, .. } => Some(*until),
+            Part::Running { .. } => None,
+        });
+        waiting.min()
+    }
+
+    fn start_due(&mut self) {
+        let now = Instant::now();
+        for name in PARTS {
+            let is_due = matches!(self.parts.get(name), Some(Part::Waiting { until, .. }) if *until <= now);
+            if is_due && let Some(Part::Waiting { backoff, .. }) = self.parts.remove(name) {
+                self.start(name, backoff);
+            }
+        }
     }
 
     /// The node first, so that it can still say goodbye to the API server.
     async fn stop_all(&mut self, inbox: &mut mpsc::Receiver<News>) {
         for name in PARTS.iter().rev() {
-            let Some(part) = self.running.remove(name) else { continue };
-            signal_part(name, part.pid, Signal::SIGTERM);
+            let Some(Part::Running { pid, .. }) = self.parts.remove(name) else { continue };
+            signal_part(name, pid, Signal::SIGTERM);
             let ended = async {
                 loop {
                     match inbox.recv().await {
                         Some(News::Exited(exited, _)) if exited == *name => return,
                         None => return,
-                        Some(_) => {}
+                        Some(News::Exited(other, _)) => drop(self.parts.remove(other)),
+                        Some(News::Line(..)) => {}
                     }
                 }
             };
             if tokio::time::timeout(STOP_MAX, ended).await.is_err() {
                 tracing::warn!(part = name, "did not stop in time and is killed");
-                signal_part(name, part.pid, Signal::SIGKILL);
+                signal_part(name, pid, Signal::SIGKILL);
             }
         }
     }

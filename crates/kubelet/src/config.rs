@@ -36,6 +36,10 @@ pub struct Config {
     pub version: String,
     /// Containers without a seccomp profile get the runtime's.
     pub seccomp_default: bool,
+    /// A container's log file is rotated at this size, in bytes.
+    pub container_log_max_size: u64,
+    /// So many log files are kept of a container, with the one that is written.
+    pub container_log_max_files: u32,
 }
 
 /// The kubelet's HTTPS server.
@@ -66,6 +70,8 @@ impl Default for Config {
             server: None,
             version: "v1.35.0+knarr".into(),
             seccomp_default: true,
+            container_log_max_size: 10 << 20,
+            container_log_max_files: 5,
         }
     }
 }

@@ -144,7 +144,7 @@ pub fn container_config(
             (labels::POD_UID.to_owned(), uid),
             (labels::CONTAINER_NAME.to_owned(), spec.name.clone()),
         ]),
-        annotations: annotations(pod_spec, spec, input.attempt),
+        annotations: annotations(config, pod_spec, spec, input.attempt),
         log_path: Path::new(&spec.name).join(format!("{}.log", input.attempt)).display().to_string(),
         stdin: spec.stdin == Some(true),
         stdin_once: spec.stdin_once == Some(true),
@@ -161,7 +161,7 @@ pub fn container_config(
 /// Where a container leaves its last words if its spec does not say.
 pub(crate) const TERMINATION_MESSAGE_PATH: &str = "/dev/termination-log";
 
-fn annotations(pod: &PodSpec, spec: &Container, attempt: u32) -> HashMap<String, String> {
+fn annotations(config: &Config, pod: &PodSpec, spec: &Container, attempt: u32) -> HashMap<String, String> {
     let path = spec.termination_message_path.clone().unwrap_or_else(|| TERMINATION_MESSAGE_PATH.into());
     let policy = spec.termination_message_policy.clone().unwrap_or_else(|| "File".into());
     let mut annotations = HashMap::from([
@@ -169,6 +169,8 @@ fn annotations(pod: &PodSpec, spec: &Container, attempt: u32) -> HashMap<String,
         (labels::RESTART_COUNT.to_owned(), attempt.to_string()),
         (labels::TERMINATION_MESSAGE_PATH.to_owned(), path),
         (labels::TERMINATION_MESSAGE_POLICY.to_owned(), policy),
+        (cri::annotations::LOG_FILE_BYTES_MAX.to_owned(), config.container_log_max_size.to_string()),
+        (cri::annotations::LOG_FILES_MAX.to_owned(), config.container_log_max_files.to_string()),
     ]);
     if let Some(grace) = pod.termination_grace_period_seconds {
         annotations.insert(labels::POD_GRACE_PERIOD.to_owned(), grace.to_string());

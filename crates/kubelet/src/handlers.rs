@@ -78,6 +78,16 @@ pub(crate) async fn run_hook(
     Err("invalid handler: no handler was given".into())
 }
 
+/// Why a connection could not be made, in the words that upstream's Go has for it.
+pub(crate) fn dial_error(host: &str, port: u16, error: &std::io::Error) -> String {
+    let reason = match error.raw_os_error() {
+        Some(number) => format!("connect: {}", nix::errno::Errno::from_raw(number).desc().to_lowercase()),
+        None => error.to_string(),
+    };
+    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    format!("dial tcp {host}:{port}: {reason}")
+}
+
 /// Exit code and output of a command in a container. `timeout` in seconds, 0 for none.
 pub(crate) async fn exec_in(
     context: &Context,
@@ -131,5 +141,24 @@ pub(crate) async fn kill_container(
         Ok(answer) => Outcome::Killed(answer.status.map(|status| (status, String::new()))),
         Err(CriError::NotFound(_)) => Outcome::ContainerRemoved(id.to_owned()),
         Err(error) => Outcome::Failed(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_fail_in_upstreams_words() {
+        let refused = std::io::Error::from_raw_os_error(nix::libc::ECONNREFUSED);
+        assert_eq!(
+            dial_error("10.42.0.2", 80, &refused),
+            "dial tcp 10.42.0.2:80: connect: connection refused"
+        );
+        let unreachable = std::io::Error::from_raw_os_error(nix::libc::EHOSTUNREACH);
+        assert_eq!(
+            dial_error("fd00::2", 80, &unreachable),
+            "dial tcp [fd00::2]:80: connect: no route to host"
+        );
     }
 }

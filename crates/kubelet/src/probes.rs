@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, Probe};
 use tokio::net::TcpStream;
 
 use crate::context::Context;
-use crate::handlers::{HttpCall, Target, exec_in, http_call};
+use crate::handlers::{HttpCall, Target, dial_error, exec_in, http_call};
 use crate::inbox::Inbox;
 use crate::snapshot::PodSnapshot;
 
@@ -198,7 +198,7 @@ impl Prober {
             let (host, port) = (target.host(tcp.host.as_deref()), target.port(&tcp.port)?);
             return match tokio::time::timeout(timeout, TcpStream::connect((host.as_str(), port))).await {
                 Ok(Ok(_)) => Ok(()),
-                Ok(Err(error)) => Err(format!("dial tcp {host}:{port}: connect: {error}")),
+                Ok(Err(error)) => Err(dial_error(&host, port, &error)),
                 Err(_) => Err(format!("dial tcp {host}:{port}: i/o timeout")),
             };
         }

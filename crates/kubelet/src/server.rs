@@ -1,13 +1,15 @@
-//! The kubelet's HTTPS server: logs, exec, attach, and what the node runs, for the API server alone.
+//! The kubelet's HTTPS server: logs, exec, attach, port-forward, and what the node runs, for the API server alone.
 //!
 //! Every connection must show a client certificate that the configured CA signed and whose common name is
 //! allowed; there is nothing for anyone else, health included.
 
 mod log_file;
 mod logs;
+mod port_forward;
 mod query;
 mod streams;
 mod summary;
+mod upgrade;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -141,6 +143,9 @@ async fn route(server: &Arc<Server>, request: Request<Incoming>) -> Result<Respo
         }
         ["attach", namespace, pod, container] | ["attach", namespace, pod, _, container] => {
             streams::attach(server, (namespace, pod, container), request).await
+        }
+        ["portForward", namespace, pod] | ["portForward", namespace, pod, _] => {
+            port_forward::port_forward(server, (namespace, pod), request).await
         }
         _ => Err(Refusal::not_found("404 page not found")),
     }

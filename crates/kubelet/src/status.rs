@@ -53,8 +53,10 @@ pub fn pod_status(snapshot: &PodSnapshot, node: &NodeFacts, now: Timestamp) -> P
         .flatten()
         .map(|c| containers::status(snapshot, node, c, init_role(c), now))
         .collect();
-    let main: Vec<_> =
+    let mut main: Vec<_> =
         spec.containers.iter().map(|c| containers::status(snapshot, node, c, Role::Main, now)).collect();
+    // Upstream's order: main containers by name, init containers as in the spec.
+    main.sort_by(|a, b| a.name.cmp(&b.name));
     let (phase, reason, message) = phase(snapshot, &init, &main, now);
     let mut status = PodStatus {
         observed_generation: snapshot.pod.metadata.generation,

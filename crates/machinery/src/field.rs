@@ -139,6 +139,8 @@ impl From<&Value> for Shown {
     fn from(value: &Value) -> Self {
         match value {
             Value::String(text) => Self(quote(text)),
+            // An absent value is printed like the text `null`.
+            Value::Null => Self(quote("null")),
             other => Self(other.to_string()),
         }
     }
@@ -146,7 +148,7 @@ impl From<&Value> for Shown {
 
 impl From<Option<&Value>> for Shown {
     fn from(value: Option<&Value>) -> Self {
-        value.map_or_else(|| Self("null".to_owned()), Self::from)
+        Self::from(value.unwrap_or(&Value::Null))
     }
 }
 

@@ -14,5 +14,7 @@ pub mod duration;
 pub mod int_or_string;
 pub mod quantity;
 
+pub mod apply;
+
 pub mod group;
 pub mod trace;

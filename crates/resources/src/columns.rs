@@ -5,6 +5,7 @@
 
 mod apps;
 mod core;
+mod extension;
 mod networking;
 mod node;
 mod pod;
@@ -20,6 +21,7 @@ use serde_json::{Map, Value};
 
 pub use apps::*;
 pub use core::*;
+pub use extension::*;
 pub use networking::*;
 pub use node::NODE;
 pub use pod::POD;
@@ -57,6 +59,11 @@ const fn column(name: &'static str, cell: fn(&Value, Timestamp) -> Value) -> Col
 /// A column that only `-o wide` shows.
 const fn wide(name: &'static str, cell: fn(&Value, Timestamp) -> Value) -> Column {
     Column { priority: 1, ..column(name, cell) }
+}
+
+/// A column of yes and no.
+const fn boolean(name: &'static str, cell: fn(&Value, Timestamp) -> Value) -> Column {
+    Column { r#type: "boolean", ..column(name, cell) }
 }
 
 /// A column of whole numbers.

@@ -51,7 +51,13 @@ impl Resource {
     /// What upstream answers to a selector that names another field.
     pub fn unsupported_field(&self, label: &str) -> String {
         match (self.group, self.kind) {
-            ("", _) if !self.selectable_fields.is_empty() => format!("field label not supported: {label}"),
+            ("" | "certificates.k8s.io", _) if !self.selectable_fields.is_empty() => {
+                format!("field label not supported: {label}")
+            }
+            ("resource.k8s.io", kind) if !self.selectable_fields.is_empty() => {
+                let api_version = self.api_version();
+                format!("field label not supported for {api_version}, Kind={kind}: {label}")
+            }
             _ => format!(
                 "\"{label}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
             ),
@@ -100,25 +106,22 @@ pub const REPLICAS: &[SelectableField] = &[or("status.replicas", "/status/replic
 /// Jobs.
 pub const JOB: &[SelectableField] = &[or("status.successful", "/status/succeeded", "0")];
 
-/// PersistentVolumes.
-pub const PERSISTENT_VOLUME: &[SelectableField] = &[field("name", "/metadata/name")];
-
-/// PersistentVolumeClaims.
-pub const PERSISTENT_VOLUME_CLAIM: &[SelectableField] = &[field("name", "/metadata/name")];
-
 /// CertificateSigningRequests.
 pub const CERTIFICATE_SIGNING_REQUEST: &[SelectableField] = &[field("spec.signerName", "/spec/signerName")];
 
-/// ClusterTrustBundles and PodCertificateRequests.
-pub const SIGNER: &[SelectableField] =
-    &[field("spec.signerName", "/spec/signerName"), field("spec.nodeName", "/spec/nodeName")];
+/// ClusterTrustBundles.
+pub const CLUSTER_TRUST_BUNDLE: &[SelectableField] = &[field("spec.signerName", "/spec/signerName")];
+
+/// PodCertificateRequests.
+pub const POD_CERTIFICATE_REQUEST: &[SelectableField] = &[
+    field("spec.signerName", "/spec/signerName"),
+    field("spec.podName", "/spec/podName"),
+    field("spec.nodeName", "/spec/nodeName"),
+];
 
 /// ResourceSlices.
 pub const RESOURCE_SLICE: &[SelectableField] =
     &[field("spec.nodeName", "/spec/nodeName"), field("spec.driver", "/spec/driver")];
-
-/// CustomResourceDefinitions.
-pub const CUSTOM_RESOURCE_DEFINITION: &[SelectableField] = &[];
 
 /// core/v1 Events.
 pub const EVENT: &[SelectableField] = &[

@@ -10,11 +10,16 @@ pub mod columns;
 pub mod conversion;
 pub mod defaults;
 pub mod fields;
+pub mod flow_control;
 pub mod rows;
 pub mod strategies;
 pub mod strategy;
 pub mod validation;
 
+pub mod pod_resources;
+pub mod quota;
+
 pub use resource::{Deletion, Generation, NameRule, Propagation, Resource, Scope, Subresource};
+pub use strategies::{PartialStrategy, partial};
 pub use strategy::Strategy;
 pub use table::{by_kind, find, storage_version, table};

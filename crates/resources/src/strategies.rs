@@ -1,7 +1,12 @@
 //! The strategies of the kinds that have rules of their own.
 
+mod partial;
+mod platform;
 mod prepare;
+mod service;
 
+pub use partial::{PartialStrategy, partial};
+pub use platform::*;
 pub use prepare::qos_class;
 
 use crate::resource::{Deletion, Generation, NameRule, Propagation};
@@ -30,14 +35,6 @@ pub const POD_DISRUPTION_BUDGET: Strategy = Strategy {
 /// HorizontalPodAutoscalers.
 pub const HORIZONTAL_POD_AUTOSCALER: Strategy =
     Strategy { status_counts: &["currentReplicas", "desiredReplicas"], ..STATUS_ONLY };
-/// VolumeAttachments.
-pub const VOLUME_ATTACHMENT: Strategy =
-    Strategy { allow_unconditional_update: false, prepare_for_create: prepare::not_attached, ..STATUS_ONLY };
-/// CustomResourceDefinitions.
-pub const CUSTOM_RESOURCE_DEFINITION: Strategy =
-    Strategy { allow_unconditional_update: false, ..SPEC_AND_STATUS };
-/// Webhook configurations.
-pub const WEBHOOK_CONFIGURATION: Strategy = Strategy { allow_unconditional_update: false, ..CONTENT };
 /// EndpointSlices.
 pub const ENDPOINT_SLICE: Strategy = Strategy {
     validate_create: v::endpoint_slice::check,
@@ -58,6 +55,7 @@ pub const LEASE: Strategy = Strategy {
 /// Namespaces.
 pub const NAMESPACE: Strategy = Strategy {
     validate_create: v::namespace::check,
+    validate_update: |new, _| v::namespace::check(new),
     validate_status_update: v::namespace::status_update,
     name_rule: NameRule::Label,
     deletion: Deletion::Namespace,
@@ -72,16 +70,11 @@ pub const NODE: Strategy = Strategy {
     creates_with_status: true,
     ..STATUS_ONLY
 };
-/// PersistentVolumeClaims.
-pub const PERSISTENT_VOLUME_CLAIM: Strategy =
-    Strategy { prepare_for_create: prepare::pending, ..STATUS_ONLY };
-/// PersistentVolumes.
-pub const PERSISTENT_VOLUME: Strategy = Strategy { prepare_for_create: prepare::pending, ..STATUS_ONLY };
 /// Pods.
 pub const POD: Strategy = Strategy {
     validate_create: v::pod::create,
     validate_update: v::pod_update::update,
-    validate_status_update: v::pod_update::status_update,
+    validate_status_update: v::pod_status::update,
     deletion: Deletion::PodGrace,
     grace_period: pod_grace_period,
     prepare_for_create: prepare::pod_create,
@@ -103,7 +96,13 @@ fn pod_grace_period(pod: &serde_json::Value, asked: Option<i64>) -> i64 {
     }
 }
 /// PodTemplates.
-pub const POD_TEMPLATE: Strategy = Strategy { generation: Generation::Content, ..GENERIC };
+pub const POD_TEMPLATE: Strategy = Strategy {
+    generation: Generation::Content,
+    allow_create_on_update: false,
+    validate_create: v::pod::pod_template,
+    validate_update: v::pod::pod_template_update,
+    ..GENERIC
+};
 /// ReplicationControllers.
 pub const REPLICATION_CONTROLLER: Strategy = Strategy {
     status_counts: &["replicas"],
@@ -123,8 +122,9 @@ pub const SERVICE: Strategy = Strategy {
     validate_create: v::service::check,
     validate_update: v::service::update,
     name_rule: NameRule::Label1035,
-    prepare_for_create: prepare::service_create,
-    prepare_for_update: prepare::service_update,
+    validate_status_update: v::service::status_update,
+    prepare_for_create: service::create,
+    prepare_for_update: service::update,
     ..STATUS_ONLY
 };
 

@@ -6,31 +6,62 @@
 
 pub mod metadata;
 
+pub(crate) mod address;
+mod shared;
+
+pub(crate) mod admission_policy;
+pub(crate) mod admission_rules;
+pub(crate) mod api_service;
 pub(crate) mod apps;
 pub(crate) mod batch;
+pub(crate) mod certificates;
 pub(crate) mod config;
 pub(crate) mod container;
+pub(crate) mod crd;
+pub(crate) mod crd_schema;
+pub(crate) mod csi;
+pub(crate) mod device;
 pub(crate) mod endpoint_slice;
 pub(crate) mod env;
+pub(crate) mod flow_control;
+pub(crate) mod ingress;
+pub(crate) mod ip;
 pub(crate) mod lease;
+pub(crate) mod mount;
 pub(crate) mod namespace;
+pub(crate) mod network_policy;
 pub(crate) mod node;
+pub(crate) mod persistent_volume;
+pub(crate) mod persistent_volume_claim;
 pub(crate) mod pod;
+pub(crate) mod pod_annotations;
+pub(crate) mod pod_ephemeral;
+pub(crate) mod pod_resize;
 pub(crate) mod pod_spec;
+pub(crate) mod pod_status;
 pub(crate) mod pod_update;
 pub(crate) mod probe;
+pub(crate) mod quantities;
 pub(crate) mod rbac;
+pub(crate) mod resource_slice;
+pub(crate) mod review;
 pub(crate) mod scheduling;
 pub(crate) mod secret;
+pub(crate) mod security_context;
 pub(crate) mod selector;
 pub(crate) mod service;
+mod signer;
+pub(crate) mod storage;
+pub(crate) mod storage_version;
 pub(crate) mod volume;
+pub(crate) mod webhook;
 
 use machinery::field::{FieldError, FieldErrors, Path};
 use machinery::names;
 use serde_json::Value;
 
 use crate::resource::Resource;
+use pod_spec::PodView;
 
 impl Resource {
     /// Every broken rule of a new object, metadata included.
@@ -192,20 +223,11 @@ impl<'a> At<'a> {
         }
     }
 
-    /// A port number, or the name of a port.
+    /// A port number, or the name of a port; an absent one is 0.
     fn port(&self, errors: &mut FieldErrors) {
         match self.value {
-            Value::Number(_) => {
-                errors.extend(self.all(names::port_number(self.number().unwrap_or(-1))));
-            }
+            Value::Number(_) | Value::Null => self.port_number(errors),
             _ => errors.extend(self.all(names::port_name(self.text()))),
-        }
-    }
-
-    /// An IP address.
-    fn ip(&self, errors: &mut FieldErrors) {
-        if self.text().parse::<std::net::IpAddr>().is_err() {
-            errors.push(self.invalid("must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"));
         }
     }
 }

@@ -1,17 +1,17 @@
 //! The node process's end of a shim: requests out, answers and exits in.
 //!
-//! One task owns the connection. When it ends, everyone who waits is told, and the runtime learns that the shim is
-//! gone.
+//! One task owns the connection. When it ends, everyone who waits for an answer is told, and the runtime learns that
+//! the shim is gone. While the runtime replaces it ([`crate::mending`]), new requests wait.
 
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 use sys::descriptors;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::shim::protocol::{Call, Done, Message, PACKET_BYTES_MAX, Request};
 use crate::state::Inner;
@@ -36,40 +36,122 @@ pub(crate) enum ShimError {
 /// What came back from a request, with its descriptors.
 pub(crate) type Answer = Result<(Done, Vec<OwnedFd>), ShimError>;
 
-struct Outgoing {
+pub(crate) struct Outgoing {
     call: Call,
     descriptors: Vec<OwnedFd>,
     answer: oneshot::Sender<(u64, Answer)>,
     exit: Option<oneshot::Sender<i32>>,
 }
 
-/// A connection to a shim. Cloning shares it.
+/// Where requests go.
+#[derive(Clone, Debug)]
+enum Line {
+    /// To a shim that is there, as far as is known.
+    Up(Connected),
+    /// Nowhere yet: the shim is being replaced.
+    Broken,
+    /// Nowhere any more.
+    Ended,
+}
+
+/// A connection that is not used by everyone yet. Cloning shares it.
+#[derive(Clone, Debug)]
+pub(crate) struct Connected {
+    requests: mpsc::Sender<Outgoing>,
+    sandbox: String,
+    runtime: Weak<Inner>,
+}
+
+/// The shim of a sandbox, whichever process that is at the time. Cloning shares it.
 #[derive(Clone, Debug)]
 pub(crate) struct ShimClient {
-    requests: mpsc::Sender<Outgoing>,
+    line: Arc<watch::Sender<Line>>,
 }
 
 impl ShimClient {
-    /// Connects to the shim of the sandbox that lives in `dir`.
+    /// Connects to the shim that listens at `socket`.
     pub(crate) fn connect(
         socket: &Path,
         sandbox: String,
         runtime: Weak<Inner>,
         tasks: &base::Tasks,
     ) -> io::Result<Self> {
+        let client = Self::unconnected();
+        let connected = client.open(socket, sandbox, runtime, tasks)?;
+        client.publish(connected);
+        Ok(client)
+    }
+
+    /// Connected to nothing yet; requests wait.
+    pub(crate) fn unconnected() -> Self {
+        Self { line: Arc::new(watch::Sender::new(Line::Broken)) }
+    }
+
+    /// Opens a connection that only its holder uses until it is published.
+    pub(crate) fn open(
+        &self,
+        socket: &Path,
+        sandbox: String,
+        runtime: Weak<Inner>,
+        tasks: &base::Tasks,
+    ) -> io::Result<Connected> {
         let fd = descriptors::connect_to(socket).map_err(io::Error::other)?;
         descriptors::set_nonblocking(&fd).map_err(io::Error::other)?;
         let fd = crate::client::watched(fd)?;
         let (requests, receiver) = mpsc::channel(REQUESTS_MAX);
-        let connection =
-            Connection { fd, next: 0, answers: HashMap::new(), exits: HashMap::new(), sandbox, runtime };
-        tasks.spawn("shim connection", connection.run(receiver));
-        Ok(Self { requests })
+        let connected = Connected { requests, sandbox: sandbox.clone(), runtime: runtime.clone() };
+        let (answers, exits) = (HashMap::new(), HashMap::new());
+        let connection = Connection { fd, next: 0, answers, exits, sandbox, runtime };
+        let (client, own) = (self.clone(), connected.requests.downgrade());
+        tasks.spawn("shim connection", async move {
+            connection.run(receiver).await;
+            if let Some(requests) = own.upgrade() {
+                client.end_of(&requests);
+            }
+        });
+        Ok(connected)
     }
 
-    /// Asks and waits for the answer.
+    /// From now on requests go there, also those that wait.
+    pub(crate) fn publish(&self, connected: Connected) {
+        let requests = connected.requests.clone();
+        self.line.send_replace(Line::Up(connected));
+        if requests.is_closed() {
+            self.end_of(&requests);
+        }
+    }
+
+    /// A connection has ended. If it is the one that everyone uses, the runtime is told.
+    fn end_of(&self, requests: &mpsc::Sender<Outgoing>) {
+        let mut ended = None;
+        self.line.send_if_modified(|line| match line {
+            Line::Up(connected) if connected.requests.same_channel(requests) => {
+                ended = Some(connected.clone());
+                *line = Line::Broken;
+                true
+            }
+            _ => false,
+        });
+        let Some(ended) = ended else { return };
+        if !ended.runtime.upgrade().is_some_and(|runtime| runtime.shim_lost(&ended.sandbox)) {
+            self.give_up();
+        }
+    }
+
+    /// There is no shim and will be none.
+    pub(crate) fn give_up(&self) {
+        self.line.send_replace(Line::Ended);
+    }
+
+    /// Asks and waits for the answer. What a shim died over is asked of the next one: every such call may be
+    /// repeated.
     pub(crate) async fn ask(&self, call: Call, descriptors: Vec<OwnedFd>) -> Answer {
-        self.send(call, descriptors, None).await.1
+        let copies = descriptors.iter().map(OwnedFd::try_clone).collect::<io::Result<Vec<_>>>();
+        let again = copies.map(|copies| (call.clone(), copies));
+        match (self.send(call, descriptors, None).await.1, again) {
+            (Err(ShimError::Gone), Ok((call, copies))) => self.send(call, copies, None).await.1,
+            (answer, _) => answer,
+        }
     }
 
     /// Starts a process; `exit` gets its exit code. Returns the number by which it can be killed.
@@ -90,10 +172,35 @@ impl ShimClient {
         exit: Option<oneshot::Sender<i32>>,
     ) -> (u64, Answer) {
         let (answer, receiver) = oneshot::channel();
-        if self.requests.send(Outgoing { call, descriptors, answer, exit }).await.is_err() {
-            return (0, Err(ShimError::Gone));
+        let mut outgoing = Outgoing { call, descriptors, answer, exit };
+        let mut line = self.line.subscribe();
+        loop {
+            let now = line.borrow_and_update().clone();
+            match now {
+                Line::Up(connected) => match connected.requests.send(outgoing).await {
+                    Ok(()) => return receiver.await.unwrap_or((0, Err(ShimError::Gone))),
+                    // It has just ended; what becomes of it is told next.
+                    Err(unsent) => outgoing = unsent.0,
+                },
+                Line::Broken => {}
+                Line::Ended => return (0, Err(ShimError::Gone)),
+            }
+            if line.changed().await.is_err() {
+                return (0, Err(ShimError::Gone));
+            }
         }
-        receiver.await.unwrap_or((0, Err(ShimError::Gone)))
+    }
+}
+
+impl Connected {
+    /// Asks on this very connection.
+    pub(crate) async fn ask(&self, call: Call, descriptors: Vec<OwnedFd>) -> Answer {
+        let (answer, receiver) = oneshot::channel();
+        let outgoing = Outgoing { call, descriptors, answer, exit: None };
+        if self.requests.send(outgoing).await.is_err() {
+            return Err(ShimError::Gone);
+        }
+        receiver.await.unwrap_or((0, Err(ShimError::Gone))).1
     }
 }
 
@@ -124,10 +231,6 @@ impl Connection {
                 tracing::debug!(sandbox = %self.sandbox, %error, "shim connection closed");
                 break;
             }
-        }
-        drop(requests);
-        if let Some(runtime) = self.runtime.upgrade() {
-            runtime.shim_lost(&self.sandbox);
         }
     }
 

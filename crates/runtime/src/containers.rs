@@ -1,5 +1,6 @@
 //! Containers: create, start, stop, remove, status.
 
+use std::collections::HashMap;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use v1::NamespaceMode;
 use crate::client::ShimError;
 use crate::images::Image;
 use crate::oci::{self, HostDevice, PidNamespace};
-use crate::shim::layout::{self, ContainerPlan, Exited, Started};
+use crate::shim::layout::{self, ContainerPlan, Exited, LOST_CODE, LogLimits, Started};
 use crate::shim::protocol::{Call, Done};
 use crate::state::{Container, ContainerRecord, Inner, Sandbox, Status, blocking, internal};
 use crate::users;
@@ -24,8 +25,6 @@ use crate::users;
 const KILL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Exit code of a container that could not be started, as containerd's.
 const START_ERROR_CODE: i32 = 128;
-/// Exit code of a container whose end nobody saw.
-const LOST_CODE: i32 = 255;
 
 impl Inner {
     pub(crate) async fn create_container(
@@ -37,7 +36,7 @@ impl Inner {
             return Err(CriError::InvalidArgument("config.metadata must be set".into()));
         }
         let sandbox = self.sandbox(&request.pod_sandbox_id)?;
-        if sandbox.shim.is_none() {
+        if sandbox.shim.is_none() || sandbox.is_disconnected {
             return Err(CriError::FailedPrecondition(format!("pod sandbox {} is not ready", sandbox.id)));
         }
         let name = config.image.as_ref().map(|image| image.image.clone()).unwrap_or_default();
@@ -98,6 +97,8 @@ impl Inner {
         let resources = config.linux.as_ref().and_then(|linux| linux.resources.as_ref());
         let plan = ContainerPlan {
             log_path: log_path.clone(),
+            log_limits: log_limits(&config.annotations).map_err(CriError::InvalidArgument)?,
+            owner: (user.uid, user.gid),
             tty: config.tty,
             stdin: config.stdin,
             cgroup: cgroup.clone(),
@@ -156,7 +157,7 @@ impl Inner {
             NamespaceMode::Pod => (PidNamespace::Own, false),
             NamespaceMode::Target => {
                 let target = self.container(&options.target_id)?;
-                let Status::Running(pid, _) = *target.status.borrow() else {
+                let Status::Running(Started { pid, .. }) = *target.status.borrow() else {
                     return Err(CriError::FailedPrecondition(format!(
                         "container {} is not running",
                         target.id
@@ -192,15 +193,20 @@ impl Inner {
         }
         let shim = self.shim_of(&container)?;
         match shim.ask(Call::Start { container: container.id.clone() }, Vec::new()).await {
-            Ok((Done::Started { pid, at }, _)) => {
+            Ok((Done::Started { pid, at, ticks }, _)) => {
+                let started = Started { pid, at, ticks };
+                self.hold(&shim, &container, &started).await;
                 container.status.send_if_modified(|status| {
                     // Its end may have been heard of before this.
                     let is_new = *status == Status::Created;
                     if is_new {
-                        *status = Status::running(&Started { pid, at });
+                        *status = Status::Running(started);
                     }
                     is_new
                 });
+                if !matches!(*container.status.borrow(), Status::Running(..)) {
+                    self.tables.lock().held.remove(&container.id);
+                }
                 self.emit(&container.sandbox, &container.id, v1::ContainerEventType::ContainerStartedEvent);
                 Ok(())
             }
@@ -273,9 +279,10 @@ impl Inner {
     /// A shim saw the container end.
     pub(crate) fn container_exited(&self, id: &str, exited: Exited) {
         let Ok(container) = self.container(id) else { return };
+        self.tables.lock().held.remove(id);
         container.status.send_if_modified(|status| {
             let started_at = match status {
-                Status::Running(_, at) => *at,
+                Status::Running(started) => started.at,
                 Status::Created => exited.at,
                 Status::Exited { .. } => return false,
             };
@@ -341,7 +348,7 @@ impl Inner {
         };
         match status {
             Status::Created => {}
-            Status::Running(_, at) => cri.started_at = at,
+            Status::Running(started) => cri.started_at = started.at,
             Status::Exited { started_at, exited } => {
                 cri.started_at = started_at;
                 cri.finished_at = exited.at;
@@ -403,6 +410,19 @@ fn resolve_user(
 fn log_path(sandbox: &Sandbox, config: &v1::ContainerConfig) -> Option<PathBuf> {
     let (dir, file) = (&sandbox.config.log_directory, &config.log_path);
     (!dir.is_empty() && !file.is_empty()).then(|| Path::new(dir).join(file))
+}
+
+/// What the annotations of [`cri::annotations`] say; without them the log is never rotated.
+fn log_limits(annotations: &HashMap<String, String>) -> Result<Option<LogLimits>, String> {
+    let number = |name: &str| match annotations.get(name) {
+        Some(text) => text.parse::<u64>().map(Some).map_err(|_| format!("{name} must be a number")),
+        None => Ok(None),
+    };
+    let files_max = number(cri::annotations::LOG_FILES_MAX)?;
+    Ok(number(cri::annotations::LOG_FILE_BYTES_MAX)?.filter(|bytes| *bytes > 0).map(|file_bytes_max| {
+        let files_max = files_max.and_then(|files| usize::try_from(files).ok()).unwrap_or(2);
+        LogLimits { file_bytes_max, files_max }
+    }))
 }
 
 /// The devices that are asked for; for a privileged container all of the host.

@@ -14,6 +14,8 @@ mod cgroups;
 mod client;
 mod containers;
 mod files;
+mod mending;
+mod port_forward;
 mod recovery;
 mod sandboxes;
 mod service;

@@ -1,5 +1,6 @@
 //! The seam to the Pod network: who gives a sandbox its addresses.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -21,7 +22,8 @@ pub struct SandboxNetwork {
     pub annotations: std::collections::HashMap<String, String>,
 }
 
-/// Gives sandboxes their network. Every call may be repeated. Source: CNI's ADD, DEL and CHECK.
+/// Gives sandboxes their network. Every call may be repeated. Source: CNI's ADD, DEL, CHECK
+/// and GC.
 #[async_trait]
 pub trait PodNetwork: Send + Sync + 'static {
     /// Connects a sandbox and returns its addresses, the primary one first.
@@ -35,6 +37,18 @@ pub trait PodNetwork: Send + Sync + 'static {
     /// # Errors
     /// A message for people.
     async fn remove(&self, sandbox: &SandboxNetwork) -> Result<(), String>;
+
+    /// Checks that a sandbox is still connected as [`PodNetwork::add`] left it.
+    ///
+    /// # Errors
+    /// A message for people that says what is missing.
+    async fn check(&self, sandbox: &SandboxNetwork) -> Result<(), String>;
+
+    /// Disconnects everything but these sandboxes: what a crash left.
+    ///
+    /// # Errors
+    /// A message for people.
+    async fn retain(&self, sandboxes: BTreeSet<String>) -> Result<(), String>;
 
     /// Why the network cannot connect sandboxes now, if so. Source: CRI's `NetworkReady` condition.
     async fn not_ready(&self) -> Option<String>;

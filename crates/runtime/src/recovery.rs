@@ -10,11 +10,11 @@ use cri::v1;
 use prost::Message;
 use tokio::sync::watch;
 
+use crate::client::ShimClient;
 use crate::images::import::Hints;
 use crate::images::{Image, ImageError, ImageStore, builtin, import};
 use crate::sandboxes::end_shim;
 use crate::shim::layout::{self, Exited, Started};
-use crate::shim::protocol::{Call, Done};
 use crate::state::{
     Config, Container, ContainerRecord, Inner, OpenError, Runtime, Sandbox, SandboxRecord, Status,
     sandboxes_dir,
@@ -39,6 +39,7 @@ impl Runtime {
                 Err(error) => tracing::warn!(sandbox = %id, %error, "cannot read a sandbox"),
             }
         }
+        inner.collect_network().await;
         let this = Arc::clone(&inner);
         on_thread(move || this.images.collect(&this.layers_in_use())).await?;
         Ok(Self(inner))
@@ -172,7 +173,7 @@ fn load_sandbox(inner: &Inner, id: &str) -> io::Result<Option<Sandbox>> {
         return Ok(None);
     };
     let Some(config) = read_message::<v1::PodSandboxConfig>(&dir.join("config.pb"))? else { return Ok(None) };
-    Ok(Some(Sandbox { id: id.to_owned(), config, record, shim: None }))
+    Ok(Some(Sandbox { id: id.to_owned(), config, record, shim: None, is_disconnected: false }))
 }
 
 fn load_container(inner: &Inner, sandbox: &str, id: &str) -> io::Result<Option<Container>> {
@@ -187,7 +188,7 @@ fn load_container(inner: &Inner, sandbox: &str, id: &str) -> io::Result<Option<C
         (started, Some(exited)) => {
             Status::Exited { started_at: started.map_or(0, |started| started.at), exited }
         }
-        (Some(started), None) => Status::running(&started),
+        (Some(started), None) => Status::Running(started),
         (None, None) => Status::Created,
     };
     let status = watch::Sender::new(status);
@@ -236,25 +237,58 @@ impl Inner {
                 Err(error) => tracing::warn!(container = %name, %error, "cannot read a container"),
             }
         }
-        let mut running = Vec::new();
-        if !sandbox.record.is_stopped
-            && let Ok(shim) = self.shim_client(&id, &self.sandbox_dir(&id))
-            && let Ok((Done::Running(ids), _)) = shim.ask(Call::State, Vec::new()).await
-        {
-            running = ids;
-            sandbox.shim = Some(shim);
-        }
+        let is_of_this_boot = sandbox.record.boot_id == self.boot_id;
+        let shim = (!sandbox.record.is_stopped && is_of_this_boot).then(|| ShimClient::unconnected());
+        sandbox.shim.clone_from(&shim);
         {
             let mut tables = self.tables.lock();
-            tables.sandboxes.insert(id, sandbox);
-            tables.containers.extend(containers.clone());
-        }
-        for container in containers.values() {
-            let is_lost =
-                matches!(*container.status.borrow(), Status::Running(..)) && !running.contains(&container.id);
-            if is_lost {
-                self.kill_orphan(container).await;
+            tables.sandboxes.insert(id.clone(), sandbox);
+            tables.containers.extend(containers);
+            if shim.is_some() {
+                tables.mending.insert(id.clone());
             }
+        }
+        let Some(shim) = shim else { return self.miss(&id, &[]).await };
+        match self.mend(&id).await {
+            Ok(()) => {
+                for container in self.containers_of(&id) {
+                    let status = container.status.borrow().clone();
+                    if let Status::Running(started) = status {
+                        self.hold(&shim, &container, &started).await;
+                    }
+                }
+                self.check_network(&id).await;
+            }
+            Err(error) => {
+                tracing::warn!(sandbox = %id, %error, "the sandbox is gone");
+                self.abandon(&id).await;
+            }
+        }
+    }
+
+    /// A sandbox that is not connected as it was left is not ready: the kubelet makes another.
+    async fn check_network(&self, id: &str) {
+        let Ok(sandbox) = self.sandbox(id) else { return };
+        let (Some(network), Some(attachment)) = (&self.config.network, self.network_of(&sandbox)) else {
+            return;
+        };
+        let Err(error) = network.check(&attachment).await else { return };
+        tracing::warn!(sandbox = %id, error, "the sandbox's network is broken");
+        if let Some(sandbox) = self.tables.lock().sandboxes.get_mut(id) {
+            sandbox.is_disconnected = true;
+        }
+    }
+
+    /// Frees what the network holds for sandboxes that are not there.
+    async fn collect_network(&self) {
+        let Some(network) = &self.config.network else { return };
+        let in_use = {
+            let tables = self.tables.lock();
+            let running = tables.sandboxes.values().filter(|sandbox| !sandbox.record.is_stopped);
+            running.map(|sandbox| sandbox.id.clone()).collect()
+        };
+        if let Err(error) = network.retain(in_use).await {
+            tracing::warn!(error, "cannot free what the network holds for sandboxes that are gone");
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::files;
 use crate::network::SandboxNetwork;
 use crate::shim::layout::{self, PodPlan};
 use crate::shim::protocol::Call;
-use crate::state::{Inner, Sandbox, SandboxRecord, Status, blocking, internal};
+use crate::state::{Inner, Sandbox, SandboxRecord, blocking, internal};
 
 /// Size of a Pod's `/dev/shm`.
 const SHM_BYTES: u64 = 64 << 20;
@@ -37,8 +37,13 @@ impl Inner {
         let sandbox = Sandbox {
             id: id.clone(),
             config,
-            record: SandboxRecord { created_at: self.now(), ..SandboxRecord::default() },
+            record: SandboxRecord {
+                created_at: self.now(),
+                boot_id: self.boot_id.clone(),
+                ..SandboxRecord::default()
+            },
             shim: None,
+            is_disconnected: false,
         };
         let made = self.make(sandbox.clone()).await;
         match made {
@@ -65,7 +70,8 @@ impl Inner {
             Ok((sandbox, listener))
         })
         .await?;
-        let shim = self.spawn_shim(&sandbox, listener).map_err(internal)?;
+        self.start_shim(&sandbox, listener).map_err(internal)?;
+        let shim = self.shim_client(&sandbox.id, &self.sandbox_dir(&sandbox.id)).map_err(internal)?;
         let connected = self.connect(&sandbox).await;
         let alive =
             shim.ask(Call::State, Vec::new()).await.map_err(|error| self.shim_failure(&sandbox.id, &error));
@@ -132,9 +138,10 @@ impl Inner {
         nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
-    fn spawn_shim(&self, sandbox: &Sandbox, listener: OwnedFd) -> io::Result<ShimClient> {
+    /// Starts a shim that serves whoever connects to `listener`.
+    pub(crate) fn start_shim(&self, sandbox: &Sandbox, listener: OwnedFd) -> io::Result<()> {
         let dir = self.sandbox_dir(&sandbox.id);
-        let log = std::fs::File::create(dir.join(layout::SHIM_LOG))?;
+        let log = std::fs::File::options().append(true).create(true).open(dir.join(layout::SHIM_LOG))?;
         let (program, arguments) = self
             .config
             .shim_command
@@ -154,7 +161,7 @@ impl Inner {
                 tracing::warn!(%error, "cannot wait for a shim");
             }
         });
-        self.shim_client(&sandbox.id, &dir)
+        Ok(())
     }
 
     pub(crate) fn shim_client(&self, id: &str, dir: &Path) -> io::Result<ShimClient> {
@@ -170,7 +177,7 @@ impl Inner {
         }
     }
 
-    fn network_of(&self, sandbox: &Sandbox) -> Option<SandboxNetwork> {
+    pub(crate) fn network_of(&self, sandbox: &Sandbox) -> Option<SandboxNetwork> {
         let metadata = sandbox.metadata();
         // Derived, since the record of a sandbox that failed half-way has none.
         let netns = self.sandbox_dir(&sandbox.id).join("netns");
@@ -289,31 +296,6 @@ impl Inner {
             runtime_handler: sandbox.record.handler.clone(),
         }
     }
-
-    /// A shim ended without being told to: its containers have nobody who would tell of their end.
-    pub(crate) fn shim_lost(&self, id: &str) {
-        let Some(this) = self.weak.upgrade() else { return };
-        if self.config.tasks.is_stopping() {
-            return;
-        }
-        let was_ready = {
-            let mut tables = self.tables.lock();
-            tables.sandboxes.get_mut(id).is_some_and(|sandbox| sandbox.shim.take().is_some())
-        };
-        if !was_ready {
-            return;
-        }
-        tracing::warn!(sandbox = %id, "the pod's shim ended; killing what it left");
-        let id = id.to_owned();
-        self.config.tasks.spawn("lost shim", async move {
-            for container in this.containers_of(&id) {
-                if matches!(*container.status.borrow(), Status::Running(..)) {
-                    this.kill_orphan(&container).await;
-                }
-            }
-            this.emit(&id, &id, v1::ContainerEventType::ContainerStoppedEvent);
-        });
-    }
 }
 
 /// Has the shim kill what it has and end. No error if it is gone.
@@ -325,7 +307,7 @@ pub(crate) async fn end_shim(shim: &ShimClient) -> CriResult<()> {
 }
 
 pub(crate) fn sandbox_state(sandbox: &Sandbox) -> v1::PodSandboxState {
-    if sandbox.shim.is_some() {
+    if sandbox.shim.is_some() && !sandbox.is_disconnected {
         v1::PodSandboxState::SandboxReady
     } else {
         v1::PodSandboxState::SandboxNotready

@@ -200,6 +200,10 @@ impl RuntimeService for Runtime {
         self.0.attach(request).await
     }
 
+    async fn port_forward(&self, request: v1::PortForwardRequest) -> CriResult<Streams> {
+        self.0.port_forward(request).await
+    }
+
     async fn container_stats(
         &self,
         request: v1::ContainerStatsRequest,

@@ -11,6 +11,7 @@ mod container;
 mod executor;
 pub mod layout;
 pub mod logs;
+mod namespaces;
 mod pause;
 pub mod protocol;
 mod server;

@@ -15,6 +15,7 @@ use tokio::sync::{broadcast, watch};
 
 use crate::client::{ShimClient, ShimError};
 use crate::images::{ImageError, ImageStore};
+use crate::mending::Held;
 use crate::network::PodNetwork;
 use crate::shim::layout::{Exited, Started};
 
@@ -86,12 +87,17 @@ pub(crate) struct Inner {
     pub(crate) tables: Mutex<Tables>,
     pub(crate) events: broadcast::Sender<v1::ContainerEventResponse>,
     pub(crate) weak: Weak<Inner>,
+    pub(crate) boot_id: String,
 }
 
 #[derive(Default)]
 pub(crate) struct Tables {
     pub(crate) sandboxes: BTreeMap<String, Sandbox>,
     pub(crate) containers: BTreeMap<String, Container>,
+    /// By id of a container that runs.
+    pub(crate) held: BTreeMap<String, Held>,
+    /// Sandboxes whose shim is being replaced.
+    pub(crate) mending: BTreeSet<String>,
 }
 
 /// What is written down of a sandbox beside its configuration.
@@ -104,6 +110,9 @@ pub(crate) struct SandboxRecord {
     pub(crate) is_stopped: bool,
     /// False while it is being made: a crash then leaves something to take back.
     pub(crate) is_made: bool,
+    /// Of the boot that it was made in: no process or namespace of it is left after another.
+    #[serde(default)]
+    pub(crate) boot_id: String,
 }
 
 #[derive(Clone)]
@@ -113,6 +122,8 @@ pub(crate) struct Sandbox {
     pub(crate) record: SandboxRecord,
     /// `None` once it is stopped or lost.
     pub(crate) shim: Option<ShimClient>,
+    /// It was found to be no longer connected as it was left.
+    pub(crate) is_disconnected: bool,
 }
 
 impl Sandbox {
@@ -156,16 +167,12 @@ pub(crate) enum Status {
     /// Made, never started.
     Created,
     /// Its first process runs.
-    Running(i32, i64),
+    Running(Started),
     /// It ended, or could not be started (`started_at` 0).
     Exited { started_at: i64, exited: Exited },
 }
 
 impl Status {
-    pub(crate) fn running(started: &Started) -> Self {
-        Self::Running(started.pid, started.at)
-    }
-
     pub(crate) fn cri(&self) -> v1::ContainerState {
         match self {
             Self::Created => v1::ContainerState::ContainerCreated,
@@ -190,6 +197,7 @@ impl Inner {
             tables: Mutex::default(),
             events: broadcast::Sender::new(EVENTS_MAX),
             weak: weak.clone(),
+            boot_id: std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default(),
         })
     }
 

@@ -159,7 +159,10 @@ impl Inner {
             }
             Some(stdin) if request.stdin => {
                 let sender = pipe::Sender::from_owned_fd_unchecked(nonblocking(stdin)?).map_err(internal)?;
-                let once = container.config.stdin_once.then(|| (shim.clone(), container.id.clone()));
+                let once = container
+                    .config
+                    .stdin_once
+                    .then(|| (Arc::clone(self), shim.clone(), container.id.clone()));
                 streams.stdin =
                     Some(Box::new(ContainerStdin { sender, once, tasks: self.config.tasks.clone() }));
             }
@@ -297,7 +300,7 @@ impl AsyncWrite for Terminal {
 /// The writing end of a container's stdin. With `stdinOnce` the container sees its end when this is closed.
 struct ContainerStdin {
     sender: pipe::Sender,
-    once: Option<(crate::client::ShimClient, String)>,
+    once: Option<(Arc<Inner>, crate::client::ShimClient, String)>,
     tasks: base::Tasks,
 }
 
@@ -317,7 +320,8 @@ impl AsyncWrite for ContainerStdin {
 
 impl Drop for ContainerStdin {
     fn drop(&mut self) {
-        let Some((shim, container)) = self.once.take() else { return };
+        let Some((runtime, shim, container)) = self.once.take() else { return };
+        runtime.release_input(&container);
         self.tasks.spawn("close stdin", async move {
             if let Err(error) = shim.ask(Call::CloseStdin { container }, Vec::new()).await {
                 tracing::debug!(%error, "stdin not closed");

@@ -34,6 +34,7 @@ const TESTS: &[support::Test] = &[
     ("exec_has_output_exit_code_and_timeout", |host| Box::pin(exec(host))),
     ("a_container_that_ignores_term_is_killed_after_its_grace", |host| Box::pin(grace(host))),
     ("containers_survive_the_runtime", |host| Box::pin(survives(host))),
+    ("limits_are_the_kernels", |host| Box::pin(limits(host))),
     ("too_much_memory_is_an_oom_kill", |host| Box::pin(oom(host))),
     ("root_capabilities_and_paths_are_confined", |host| Box::pin(confined(host))),
     ("seccomp_and_no_new_privileges_hold", |host| Box::pin(seccomp(host))),
@@ -42,10 +43,14 @@ const TESTS: &[support::Test] = &[
     ("attach_reaches_stdin_and_output", |host| Box::pin(attach(host))),
     ("containers_of_a_pod_share_what_they_should", |host| Box::pin(sharing(host))),
     ("a_shared_pid_namespace_ends_with_its_container", |host| Box::pin(shared_pid(host))),
-    ("a_lost_shim_is_noticed", |host| Box::pin(lost_shim(host))),
+    ("a_shim_that_dies_is_replaced", |host| Box::pin(lost_shim(host))),
+    ("a_shim_that_dies_with_the_runtime_is_replaced", |host| Box::pin(lost_both(host))),
+    ("input_survives_the_shim", |host| Box::pin(input_survives(host))),
+    ("a_log_is_rotated_and_bounded", |host| Box::pin(flood(host))),
     ("the_log_is_reopened_after_rotation", |host| Box::pin(rotation(host))),
     ("the_builtin_image_runs_without_any_other", |host| Box::pin(builtin(host))),
     ("a_missing_image_says_so", |host| Box::pin(missing_image(host))),
+    (support::uml::TEST, |host| Box::pin(support::uml::run(host))),
 ];
 
 async fn runs(host: Host) {
@@ -338,15 +343,129 @@ async fn shared_pid(host: Host) {
     pod.remove().await;
 }
 
+/// Says a number whenever there is a new file, and ends when there is the last one.
+const COUNT: &str = "n=0; while [ ! -e /tmp/end ]; do if [ -e /tmp/$n ]; then echo line $n; n=$((n+1)); fi; \
+    sleep 0.01; done; exit 7";
+
+async fn limits(host: Host) {
+    let pod = Pod::run(&host).await;
+    let id = pod.start(container("main", &["sleep", "1000"]).memory(64 << 20)).await;
+    let cgroups = sys::cgroup::Cgroups::detect().unwrap();
+    let read = |controller: &str, file: &str| {
+        let dir = cgroups.dir_of(controller, &host.cgroup_of(&id)).unwrap();
+        std::fs::read_to_string(dir.join(file)).unwrap().trim().to_owned()
+    };
+    match cgroups.version() {
+        sys::cgroup::Version::V1 => {
+            assert_eq!(read("memory", "memory.limit_in_bytes"), "67108864");
+            assert_eq!(read("cpu", "cpu.shares"), "100");
+        }
+        sys::cgroup::Version::V2 => {
+            assert_eq!(read("memory", "memory.max"), "67108864");
+            // 100 shares. Source: KEP-2254, the conversion that runc has since 1.3.2.
+            assert_eq!(read("cpu", "cpu.weight"), "17");
+        }
+    }
+    let stats = cgroups.stats(&host.cgroup_of(&id));
+    assert!(stats.memory_usage_bytes > 0 && stats.pids == 1, "{stats:?}");
+    pod.remove().await;
+}
+
+/// The exit code of a container whose first shim died; an older kernel may not know it.
+fn assert_ended(status: &v1::ContainerStatus, code: i32) {
+    let is_unknown = (status.exit_code, status.reason.as_str()) == (255, "Unknown");
+    let may_be_unknown = !support::kernel_keeps_exit_codes();
+    assert!(status.exit_code == code || may_be_unknown && is_unknown, "{status:?}");
+}
+
 async fn lost_shim(host: Host) {
     let pod = Pod::run(&host).await;
-    let id = pod.start(container("main", &["sleep", "1000"])).await;
+    let id = pod.start(container("main", &["sh", "-c", COUNT])).await;
+    let tmp = host.rootfs_of(&pod.id, &id).join("tmp");
+    std::fs::write(tmp.join("0"), "").unwrap();
+    pod.wait_log("main", "line 0").await;
     eprintln!("{}", host.shim_memory(&pod.id));
-    let mut events = host.events().await;
+    let namespaces = "for n in net ipc uts; do readlink /proc/self/ns/$n; done; hostname";
+    let before = pod.status(&id).await;
+    let inside = output(&pod.exec(&id, &["sh", "-c", namespaces], 0).await.unwrap().stdout);
     host.kill_shim(&pod.id);
-    support::next_event(&mut events, &id, v1::ContainerEventType::ContainerStoppedEvent).await;
-    let status = pod.status(&id).await;
-    assert_eq!((status.state, status.exit_code), (ContainerExited as i32, 255));
+    std::fs::write(tmp.join("1"), "").unwrap();
+    pod.wait_log("main", "line 1").await;
+    assert_eq!(output(&pod.exec(&id, &["sh", "-c", namespaces], 0).await.unwrap().stdout), inside);
+    assert_eq!(pod.status(&id).await, before, "the container has not noticed");
+    // Another one is in the same namespaces.
+    let other = pod.start(container("other", &["sh", "-c", namespaces])).await;
+    pod.wait_exit(&other).await;
+    let log = pod.log("other");
+    assert_eq!(
+        log.lines().map(|line| line.splitn(4, ' ').nth(3).unwrap()).collect::<Vec<_>>(),
+        inside.lines().collect::<Vec<_>>()
+    );
+    host.kill_shim(&pod.id);
+    std::fs::write(tmp.join("end"), "").unwrap();
+    assert_ended(&pod.wait_exit(&id).await, 7);
+    pod.remove().await;
+}
+
+async fn lost_both(host: Host) {
+    let pod = Pod::run(&host).await;
+    let id = pod.start(container("main", &["sh", "-c", COUNT])).await;
+    let ended = pod.start(container("ended", &["sh", "-c", "sleep 0.01; exit 3"])).await;
+    pod.wait_exit(&ended).await;
+    let before = pod.status(&id).await;
+    let tmp = host.rootfs_of(&pod.id, &id).join("tmp");
+    let host = host.without_runtime();
+    host.kill_shim(&pod.id);
+    std::fs::write(tmp.join("0"), "").unwrap();
+    let host = host.restart().await;
+    let pod = pod.on(&host);
+    assert_eq!(pod.status(&id).await, before);
+    pod.wait_log("main", "line 0").await;
+    pod.stop(&id, 0).await;
+    assert_ended(&pod.status(&id).await, 137);
+    assert_eq!(pod.status(&ended).await.exit_code, 3);
+    pod.remove().await;
+}
+
+async fn input_survives(host: Host) {
+    use tokio::io::AsyncWriteExt;
+    let pod = Pod::run(&host).await;
+    let script = "while read line; do echo got $line; done; exit 6";
+    let id = pod.start(container("main", &["sh", "-c", script]).stdin_once()).await;
+    let tty = pod.start(container("tty", &["sh", "-c", script]).tty()).await;
+    host.kill_shim(&pod.id);
+    for (id, name, is_tty) in [(&id, "main", false), (&tty, "tty", true)] {
+        let request = v1::AttachRequest {
+            container_id: id.clone(),
+            stdin: true,
+            tty: is_tty,
+            stdout: true,
+            stderr: false,
+        };
+        let mut streams = host.runtime().attach(request).await.unwrap();
+        streams.stdin.as_mut().unwrap().write_all(b"one\n").await.unwrap();
+        pod.wait_log(name, "got one").await;
+    }
+    // The client that is gone was the only one.
+    assert_ended(&pod.wait_exit(&id).await, 6);
+    pod.remove().await;
+}
+
+async fn flood(host: Host) {
+    const BYTES_MAX: u64 = 64 << 10;
+    let pod = Pod::run(&host).await;
+    let wanted = container("main", &["sh", "-c", "yes | head -n 120000; echo last"]).log_limits(BYTES_MAX, 3);
+    let id = pod.start(wanted).await;
+    pod.wait_exit(&id).await;
+    let read =
+        |entry: std::io::Result<std::fs::DirEntry>| std::fs::read_to_string(entry.unwrap().path()).unwrap();
+    let files: Vec<String> =
+        std::fs::read_dir(pod.log_path("main").parent().unwrap()).unwrap().map(read).collect();
+    let sizes: Vec<usize> = files.iter().map(String::len).collect();
+    assert_eq!(files.len(), 3, "{sizes:?}");
+    // What is read at once is written at once: 16 KiB of lines with one letter.
+    assert!(sizes.iter().all(|len| *len < BYTES_MAX as usize + (16 << 10) * 25), "{sizes:?}");
+    assert!(files.iter().any(|text| text.ends_with("stdout F last\n")));
     pod.remove().await;
 }
 

@@ -141,7 +141,7 @@ impl Core {
 }
 
 /// The embedded store. Dropping it writes out what is not yet on disk; to open the directory again within the same
-/// process, [`Embedded::close`] it before, which also waits for its watches.
+/// process, [`Store::close`] it before, which also waits for its watches.
 pub struct Embedded {
     core: Arc<Core>,
     queue: Option<mpsc::Sender<Op>>,
@@ -180,17 +180,6 @@ impl Embedded {
         let thread = std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || writer.run());
         let writer = thread.map_err(|source| OpenError::Directory { path: dir.to_owned(), source })?;
         Ok(Self { core, queue: Some(queue), writer: Some(writer), tasks, _lock: lock })
-    }
-
-    /// Writes out what is not yet on disk and ends all watches; later writes answer `Failed`.
-    ///
-    /// # Errors
-    /// If the last flush failed.
-    pub async fn close(&self) -> Result<(), StoreError> {
-        self.core.shared.lock().subscribers.close();
-        let result = self.ask(Op::Close).await;
-        self.tasks.stop_and_wait().await;
-        result
     }
 
     /// Bytes that the data takes.
@@ -261,11 +250,15 @@ impl Store for Embedded {
         self.core.newest.load(Ordering::Acquire)
     }
 
-    fn watch(&self, prefix: &str, after: Revision) -> BoxFuture<'_, Result<Watch, StoreError>> {
+    fn newest(&self) -> BoxFuture<'_, Result<Revision, StoreError>> {
+        futures::future::ready(Ok(self.revision())).boxed()
+    }
+
+    fn watch(&self, after: Revision) -> BoxFuture<'_, Result<Watch, StoreError>> {
         let start = self.core.view().and_then(|view| self.core.check(after, &view));
         let watch = start.map(|()| {
             let (sender, batches) = mpsc::channel(fanout::BATCHES_MAX);
-            let follow = fanout::follow(Arc::clone(&self.core), prefix.to_owned(), after, sender);
+            let follow = fanout::follow(Arc::clone(&self.core), after, sender);
             self.tasks.spawn("store watch", follow);
             Watch { batches }
         });
@@ -274,6 +267,17 @@ impl Store for Embedded {
 
     fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<(), StoreError>> {
         self.ask(move |reply| Op::Compact(revision, reply)).boxed()
+    }
+
+    /// Later writes answer `Failed`.
+    fn close(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        async move {
+            self.core.shared.lock().subscribers.close();
+            let result = self.ask(Op::Close).await;
+            self.tasks.stop_and_wait().await;
+            result
+        }
+        .boxed()
     }
 }
 

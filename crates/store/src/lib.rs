@@ -1,16 +1,20 @@
 //! Revisions, ranges, watch, compaction, expiry: bytes only.
 //!
-//! One trait, two implementations (embedded here; etcd later), one suite ([`suite`]) that both pass.
+//! One trait, two implementations ([`embedded`], [`etcd`]), one suite ([`suite`]) that both pass.
 //! Nothing here knows what a key or a value means. Invariants: revisions rise by one per committed write (over a crash
 //! they may leap, they never come back);
 //! an acknowledged durable write is on disk; a watch delivers every revision in order or ends with
 //! [`StoreError::Compacted`], it never skips.
 
 pub mod embedded;
+pub mod etcd;
 pub mod suite;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
+
+/// What every key begins with, as upstream's do.
+pub const ROOT: &str = "/registry/";
 
 /// The store's counter. 0 is before the first write.
 pub type Revision = u64;
@@ -74,8 +78,6 @@ pub struct Entry {
     pub create_revision: Revision,
     /// When it last changed.
     pub revision: Revision,
-    /// What caused that change.
-    pub cause: Bytes,
 }
 
 /// Part of the key space at one revision.
@@ -118,7 +120,7 @@ pub enum StoreError {
     Compacted {
         /// What was asked for.
         requested: Revision,
-        /// What can be had.
+        /// What can be had, as far as is known: it may be newer.
         oldest: Revision,
     },
     /// The revision asked for has not happened yet.
@@ -129,6 +131,12 @@ pub enum StoreError {
         /// What can be had.
         newest: Revision,
     },
+    /// The value is larger than the engine takes.
+    #[error("the value is too large for the store")]
+    TooLarge,
+    /// The engine does not answer; nothing is known to be lost, and trying again may help.
+    #[error("the store does not answer: {0}")]
+    Unavailable(String),
     /// Disk full, or the map's bound is reached.
     #[error("no space is left for the store")]
     NoSpace,
@@ -154,14 +162,21 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> BoxFuture<'_, Result<Page, StoreError>>;
 
-    /// The newest revision.
+    /// The newest revision that this process knows of.
     fn revision(&self) -> Revision;
 
-    /// Every change after `after` to keys that start with `prefix`, in order.
-    fn watch(&self, prefix: &str, after: Revision) -> BoxFuture<'_, Result<Watch, StoreError>>;
+    /// The newest revision that anyone had committed when this was called: what a consistent read must have seen.
+    /// Watches get there soon, also if nothing of theirs changes any more.
+    fn newest(&self) -> BoxFuture<'_, Result<Revision, StoreError>>;
+
+    /// Every change after `after`, in order.
+    fn watch(&self, after: Revision) -> BoxFuture<'_, Result<Watch, StoreError>>;
 
     /// Forgets what is older than `revision`.
     fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// Writes out what is not yet on disk and ends all watches; later writes may be refused.
+    fn close(&self) -> BoxFuture<'_, Result<(), StoreError>>;
 }
 
 /// The receiving end of a watch: batches of events in revision order.
@@ -169,6 +184,15 @@ pub trait Store: Send + Sync + 'static {
 /// The channel is bounded; when the reader falls behind, the store reads on from its log, so nothing is lost.
 /// It ends with `Err(Compacted)` if what comes next was compacted meanwhile, or with `None` at shutdown.
 pub struct Watch {
-    /// The next batch; never empty.
-    pub batches: tokio::sync::mpsc::Receiver<Result<Vec<Event>, StoreError>>,
+    /// The next batch.
+    pub batches: tokio::sync::mpsc::Receiver<Result<Batch, StoreError>>,
+}
+
+/// Events that a watch delivers together: all of a revision, or none of it.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// In revision order; empty when other keys moved the revision on.
+    pub events: Vec<Event>,
+    /// Everything up to this revision has now been delivered.
+    pub upto: Revision,
 }

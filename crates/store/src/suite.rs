@@ -74,8 +74,7 @@ pub async fn events(watch: &mut Watch, count: usize) -> Vec<Event> {
     while out.len() < count {
         let batch = tokio::time::timeout(PATIENCE, watch.batches.recv()).await.unwrap();
         let batch = batch.unwrap().unwrap();
-        assert!(!batch.is_empty(), "a batch is never empty");
-        out.extend(batch);
+        out.extend(batch.events);
     }
     out
 }
@@ -85,31 +84,31 @@ async fn commit(store: &Arc<dyn Store>, write: Write) -> Revision {
 }
 
 async fn keys(store: &Arc<dyn Store>, at: Option<Revision>) -> Vec<String> {
-    let page = store.range("/", "0", at, 0).await.unwrap();
+    let page = store.range("/registry/", "/registry0", at, 0).await.unwrap();
     page.entries.into_iter().map(|e| format!("{}={}", e.key, String::from_utf8_lossy(&e.value))).collect()
 }
 
 async fn a_write_is_there_with_its_revisions(store: Arc<dyn Store>) {
-    let first = commit(&store, put("/a", Expect::Absent, "1")).await;
-    let second = commit(&store, put("/a", Expect::Revision(first), "2")).await;
-    let entry = store.get("/a").await.unwrap().unwrap();
+    let first = commit(&store, put("/registry/a", Expect::Absent, "1")).await;
+    let second = commit(&store, put("/registry/a", Expect::Revision(first), "2")).await;
+    let entry = store.get("/registry/a").await.unwrap().unwrap();
     assert_eq!((entry.create_revision, entry.revision), (first, second));
-    assert_eq!((&entry.value[..], &entry.cause[..]), (&b"2"[..], &b"cause of 2"[..]));
-    let third = commit(&store, delete("/a", second)).await;
-    assert_eq!(store.get("/a").await.unwrap(), None);
-    let again = commit(&store, put("/a", Expect::Absent, "3")).await;
+    assert_eq!(&entry.value[..], b"2");
+    let third = commit(&store, delete("/registry/a", second)).await;
+    assert_eq!(store.get("/registry/a").await.unwrap(), None);
+    let again = commit(&store, put("/registry/a", Expect::Absent, "3")).await;
     assert!(third < again);
-    assert_eq!(store.get("/a").await.unwrap().unwrap().create_revision, again);
-    assert_eq!(store.get("/missing").await.unwrap(), None);
+    assert_eq!(store.get("/registry/a").await.unwrap().unwrap().create_revision, again);
+    assert_eq!(store.get("/registry/missing").await.unwrap(), None);
 }
 
 async fn a_write_whose_condition_fails_changes_nothing_and_shows_what_is_there(store: Arc<dyn Store>) {
-    let there = commit(&store, put("/a", Expect::Absent, "1")).await;
+    let there = commit(&store, put("/registry/a", Expect::Absent, "1")).await;
     let wrong = [
-        put("/a", Expect::Absent, "2"),
-        put("/a", Expect::Revision(there + 1), "2"),
-        put("/a", Expect::Revision(0), "2"),
-        delete("/a", there + 7),
+        put("/registry/a", Expect::Absent, "2"),
+        put("/registry/a", Expect::Revision(there + 1), "2"),
+        put("/registry/a", Expect::Revision(0), "2"),
+        delete("/registry/a", there + 7),
     ];
     for write in wrong {
         match store.commit(write.clone()).await {
@@ -117,7 +116,7 @@ async fn a_write_whose_condition_fails_changes_nothing_and_shows_what_is_there(s
             other => panic!("{write:?}: {other:?}"),
         }
     }
-    for write in [delete("/none", 1), put("/none", Expect::Revision(there), "2")] {
+    for write in [delete("/registry/none", 1), put("/registry/none", Expect::Revision(there), "2")] {
         match store.commit(write.clone()).await {
             Err(StoreError::Conflict { current: None }) => {}
             other => panic!("{write:?}: {other:?}"),
@@ -129,7 +128,7 @@ async fn a_write_whose_condition_fails_changes_nothing_and_shows_what_is_there(s
 async fn revisions_rise_with_every_write_of_either_durability(store: Arc<dyn Store>) {
     let mut last = store.revision();
     for n in 0..20 {
-        let write = put(&format!("/k{n}"), Expect::Absent, "v");
+        let write = put(&format!("/registry/k{n}"), Expect::Absent, "v");
         let revision = commit(&store, if n % 3 == 0 { write } else { relaxed(write) }).await;
         assert_eq!(revision, last + 1);
         assert_eq!(store.revision(), revision);
@@ -138,21 +137,30 @@ async fn revisions_rise_with_every_write_of_either_durability(store: Arc<dyn Sto
 }
 
 async fn a_range_is_in_key_order_and_counts_what_remains(store: Arc<dyn Store>) {
-    for (n, key) in ["/b/2", "/a/1", "/b/1", "/c/1", "/b/3"].into_iter().enumerate() {
+    for (n, key) in ["/registry/b/2", "/registry/a/1", "/registry/b/1", "/registry/c/1", "/registry/b/3"]
+        .into_iter()
+        .enumerate()
+    {
         let write = put(key, Expect::Absent, "v");
         commit(&store, if n % 2 == 0 { write } else { relaxed(write) }).await;
     }
-    let gone = store.get("/b/2").await.unwrap().unwrap();
-    commit(&store, relaxed(delete("/b/2", gone.revision))).await;
+    let gone = store.get("/registry/b/2").await.unwrap().unwrap();
+    commit(&store, relaxed(delete("/registry/b/2", gone.revision))).await;
     let rows = [
-        ("/", "0", 0, vec!["/a/1", "/b/1", "/b/3", "/c/1"], 0),
-        ("/", "0", 2, vec!["/a/1", "/b/1"], 2),
-        ("/b/", "/b0", 0, vec!["/b/1", "/b/3"], 0),
-        ("/b/", "/b0", 1, vec!["/b/1"], 1),
-        ("/b/1\0", "/b0", 1, vec!["/b/3"], 0),
-        ("/x", "/y", 3, vec![], 0),
-        ("/y", "/x", 3, vec![], 0),
-        ("", "0", 1, vec!["/a/1"], 3),
+        (
+            "/registry/",
+            "/registry0",
+            0,
+            vec!["/registry/a/1", "/registry/b/1", "/registry/b/3", "/registry/c/1"],
+            0,
+        ),
+        ("/registry/", "/registry0", 2, vec!["/registry/a/1", "/registry/b/1"], 2),
+        ("/registry/b/", "/registry/b0", 0, vec!["/registry/b/1", "/registry/b/3"], 0),
+        ("/registry/b/", "/registry/b0", 1, vec!["/registry/b/1"], 1),
+        ("/registry/b/1\0", "/registry/b0", 1, vec!["/registry/b/3"], 0),
+        ("/registry/x", "/registry/y", 3, vec![], 0),
+        ("/registry/y", "/registry/x", 3, vec![], 0),
+        ("", "/registry0", 1, vec!["/registry/a/1"], 3),
     ];
     for (start, end, limit, expected, remaining) in rows {
         let page = store.range(start, end, None, limit).await.unwrap();
@@ -163,37 +171,37 @@ async fn a_range_is_in_key_order_and_counts_what_remains(store: Arc<dyn Store>) 
 }
 
 async fn a_range_at_an_older_revision_shows_what_was(store: Arc<dyn Store>) {
-    let r1 = commit(&store, put("/a", Expect::Absent, "1")).await;
-    let r2 = commit(&store, relaxed(put("/b", Expect::Absent, "1"))).await;
-    let r3 = commit(&store, relaxed(put("/a", Expect::Revision(r1), "2"))).await;
-    let r4 = commit(&store, delete("/b", r2)).await;
-    let r5 = commit(&store, put("/b", Expect::Absent, "2")).await;
+    let r1 = commit(&store, put("/registry/a", Expect::Absent, "1")).await;
+    let r2 = commit(&store, relaxed(put("/registry/b", Expect::Absent, "1"))).await;
+    let r3 = commit(&store, relaxed(put("/registry/a", Expect::Revision(r1), "2"))).await;
+    let r4 = commit(&store, delete("/registry/b", r2)).await;
+    let r5 = commit(&store, put("/registry/b", Expect::Absent, "2")).await;
     let history = [
-        (r1, vec!["/a=1"]),
-        (r2, vec!["/a=1", "/b=1"]),
-        (r3, vec!["/a=2", "/b=1"]),
-        (r4, vec!["/a=2"]),
-        (r5, vec!["/a=2", "/b=2"]),
+        (r1, vec!["/registry/a=1"]),
+        (r2, vec!["/registry/a=1", "/registry/b=1"]),
+        (r3, vec!["/registry/a=2", "/registry/b=1"]),
+        (r4, vec!["/registry/a=2"]),
+        (r5, vec!["/registry/a=2", "/registry/b=2"]),
     ];
     for (at, expected) in history {
         assert_eq!(keys(&store, Some(at)).await, expected, "at {at}");
     }
-    let page = store.range("/", "0", Some(r2), 1).await.unwrap();
+    let page = store.range("/registry/", "/registry0", Some(r2), 1).await.unwrap();
     assert_eq!((page.entries.len(), page.remaining, page.revision), (1, 1, r2));
 }
 
 async fn relaxed_writes_are_seen_by_every_read(store: Arc<dyn Store>) {
     let before = store.revision();
-    let mut watch = store.watch("/", before).await.unwrap();
-    let r1 = commit(&store, relaxed(put("/a", Expect::Absent, "1"))).await;
-    assert_eq!(store.get("/a").await.unwrap().unwrap().revision, r1);
-    assert_eq!(keys(&store, None).await, ["/a=1"]);
-    assert_eq!(keys(&store, Some(r1)).await, ["/a=1"]);
+    let mut watch = store.watch(before).await.unwrap();
+    let r1 = commit(&store, relaxed(put("/registry/a", Expect::Absent, "1"))).await;
+    assert_eq!(store.get("/registry/a").await.unwrap().unwrap().revision, r1);
+    assert_eq!(keys(&store, None).await, ["/registry/a=1"]);
+    assert_eq!(keys(&store, Some(r1)).await, ["/registry/a=1"]);
     assert_eq!(events(&mut watch, 1).await[0].revision, r1);
-    let r2 = commit(&store, put("/a", Expect::Revision(r1), "2")).await;
-    let r3 = commit(&store, relaxed(put("/a", Expect::Revision(r2), "3"))).await;
+    let r2 = commit(&store, put("/registry/a", Expect::Revision(r1), "2")).await;
+    let r3 = commit(&store, relaxed(put("/registry/a", Expect::Revision(r2), "3"))).await;
     assert_eq!(events(&mut watch, 2).await[1].revision, r3);
-    let mut late = store.watch("/", before).await.unwrap();
+    let mut late = store.watch(before).await.unwrap();
     let seen: Vec<_> = events(&mut late, 3).await.iter().map(|e| e.revision).collect();
     assert_eq!(seen, [r1, r2, r3]);
 }
@@ -201,14 +209,13 @@ async fn relaxed_writes_are_seen_by_every_read(store: Arc<dyn Store>) {
 async fn a_watch_delivers_changes_with_what_was_before(store: Arc<dyn Store>) {
     for live in [true, false] {
         let start = store.revision();
-        let watching = if live { Some(store.watch("/w/", start).await.unwrap()) } else { None };
-        let r1 = commit(&store, put("/w/a", Expect::Absent, "1")).await;
-        commit(&store, put("/x/a", Expect::Absent, "1")).await;
-        let r3 = commit(&store, put("/w/a", Expect::Revision(r1), "2")).await;
-        let r4 = commit(&store, delete("/w/a", r3)).await;
+        let watching = if live { Some(store.watch(start).await.unwrap()) } else { None };
+        let r1 = commit(&store, put("/registry/w/a", Expect::Absent, "1")).await;
+        let r3 = commit(&store, put("/registry/w/a", Expect::Revision(r1), "2")).await;
+        let r4 = commit(&store, delete("/registry/w/a", r3)).await;
         let mut watch = match watching {
             Some(watch) => watch,
-            None => store.watch("/w/", start).await.unwrap(),
+            None => store.watch(start).await.unwrap(),
         };
         let found = events(&mut watch, 3).await;
         let text =
@@ -217,8 +224,6 @@ async fn a_watch_delivers_changes_with_what_was_before(store: Arc<dyn Store>) {
         let (one, two) = (Some("1".to_owned()), Some("2".to_owned()));
         let expected = [(r1, one.clone(), None), (r3, two.clone(), one), (r4, None, two)];
         assert_eq!(found, expected, "live: {live}");
-        let other = store.get("/x/a").await.unwrap().unwrap();
-        commit(&store, delete("/x/a", other.revision)).await;
     }
 }
 
@@ -228,7 +233,7 @@ async fn a_watch_from_an_older_revision_has_no_gap_to_live_events(store: Arc<dyn
         let store = Arc::clone(&store);
         async move {
             for n in 0..400 {
-                let write = put(&format!("/k/{n}"), Expect::Absent, "v");
+                let write = put(&format!("/registry/k/{n}"), Expect::Absent, "v");
                 commit(&store, if n % 2 == 0 { relaxed(write) } else { write }).await;
             }
         }
@@ -237,7 +242,7 @@ async fn a_watch_from_an_older_revision_has_no_gap_to_live_events(store: Arc<dyn
         let store = Arc::clone(&store);
         async move {
             for _ in 0..8 {
-                let mut watch = store.watch("/k/", start).await.unwrap();
+                let mut watch = store.watch(start).await.unwrap();
                 let found: Vec<_> = events(&mut watch, 400).await.iter().map(|e| e.revision).collect();
                 assert_eq!(found, (start + 1..=start + 400).collect::<Vec<_>>());
             }
@@ -248,71 +253,74 @@ async fn a_watch_from_an_older_revision_has_no_gap_to_live_events(store: Arc<dyn
 
 async fn a_slow_reader_gets_everything_in_order(store: Arc<dyn Store>) {
     let start = store.revision();
-    let mut watch = store.watch("/k/", start).await.unwrap();
+    let mut watch = store.watch(start).await.unwrap();
     for n in 0..1500 {
-        commit(&store, relaxed(put(&format!("/k/{n}"), Expect::Absent, "v"))).await;
+        commit(&store, relaxed(put(&format!("/registry/k/{n}"), Expect::Absent, "v"))).await;
     }
     let found: Vec<_> = events(&mut watch, 1500).await.iter().map(|e| e.revision).collect();
     assert_eq!(found, (start + 1..=start + 1500).collect::<Vec<_>>());
-    let next = commit(&store, put("/k/live", Expect::Absent, "v")).await;
+    let next = commit(&store, put("/registry/k/live", Expect::Absent, "v")).await;
     assert_eq!(events(&mut watch, 1).await[0].revision, next);
 }
 
 async fn compaction_forgets_the_past_and_keeps_the_present(store: Arc<dyn Store>) {
-    let r1 = commit(&store, put("/a", Expect::Absent, "1")).await;
-    let r2 = commit(&store, put("/b", Expect::Absent, "1")).await;
-    let r3 = commit(&store, put("/a", Expect::Revision(r1), "2")).await;
-    let r4 = commit(&store, delete("/b", r2)).await;
-    let r5 = commit(&store, relaxed(put("/c", Expect::Absent, "1"))).await;
+    let r1 = commit(&store, put("/registry/a", Expect::Absent, "1")).await;
+    let r2 = commit(&store, put("/registry/b", Expect::Absent, "1")).await;
+    let r3 = commit(&store, put("/registry/a", Expect::Revision(r1), "2")).await;
+    let r4 = commit(&store, delete("/registry/b", r2)).await;
+    let r5 = commit(&store, relaxed(put("/registry/c", Expect::Absent, "1"))).await;
     store.compact(r4).await.unwrap();
     store.compact(r3).await.unwrap();
-    assert_eq!(keys(&store, None).await, ["/a=2", "/c=1"]);
-    assert_eq!(keys(&store, Some(r4)).await, ["/a=2"]);
+    assert_eq!(keys(&store, None).await, ["/registry/a=2", "/registry/c=1"]);
+    assert_eq!(keys(&store, Some(r4)).await, ["/registry/a=2"]);
     for at in [r1, r3] {
-        match store.range("/", "0", Some(at), 0).await {
+        match store.range("/registry/", "/registry0", Some(at), 0).await {
             Err(StoreError::Compacted { requested, oldest }) => assert_eq!((requested, oldest), (at, r4)),
             other => panic!("{other:?}"),
         }
-        assert!(matches!(store.watch("/", at).await, Err(StoreError::Compacted { .. })));
+        assert!(matches!(store.watch(at).await, Err(StoreError::Compacted { .. })));
     }
-    let mut watch = store.watch("/", r4).await.unwrap();
+    let mut watch = store.watch(r4).await.unwrap();
     assert_eq!(events(&mut watch, 1).await[0].revision, r5);
-    let again = commit(&store, put("/b", Expect::Absent, "2")).await;
+    let again = commit(&store, put("/registry/b", Expect::Absent, "2")).await;
     let event = events(&mut watch, 1).await.remove(0);
     assert_eq!((event.revision, event.previous), (again, None));
-    let changed = commit(&store, put("/a", Expect::Revision(r3), "3")).await;
+    let changed = commit(&store, put("/registry/a", Expect::Revision(r3), "3")).await;
     let event = events(&mut watch, 1).await.remove(0);
     assert_eq!((event.revision, event.previous.unwrap().revision), (changed, r3));
 }
 
 async fn the_future_is_refused(store: Arc<dyn Store>) {
-    let now = commit(&store, put("/a", Expect::Absent, "1")).await;
-    assert!(matches!(store.range("/", "0", Some(now + 1), 0).await, Err(StoreError::Future { .. })));
-    assert!(matches!(store.watch("/", now + 1).await, Err(StoreError::Future { .. })));
+    let now = commit(&store, put("/registry/a", Expect::Absent, "1")).await;
+    assert!(matches!(
+        store.range("/registry/", "/registry0", Some(now + 1), 0).await,
+        Err(StoreError::Future { .. })
+    ));
+    assert!(matches!(store.watch(now + 1).await, Err(StoreError::Future { .. })));
     assert!(matches!(store.compact(now + 1).await, Err(StoreError::Future { .. })));
 }
 
 async fn a_key_with_a_ttl_expires_with_an_event(store: Arc<dyn Store>) {
     let ttl = |seconds| Change::Put { value: Bytes::from_static(b"v"), ttl_seconds: Some(seconds) };
     let start = store.revision();
-    let kept = commit(&store, Write { change: ttl(1), ..put("/kept", Expect::Absent, "") }).await;
-    commit(&store, put("/kept", Expect::Revision(kept), "for good")).await;
-    commit(&store, Write { change: ttl(1), ..put("/synced", Expect::Absent, "") }).await;
-    commit(&store, relaxed(Write { change: ttl(1), ..put("/relaxed", Expect::Absent, "") })).await;
-    commit(&store, Write { change: ttl(3600), ..put("/long", Expect::Absent, "") }).await;
-    let mut watch = store.watch("/", start).await.unwrap();
+    let kept = commit(&store, Write { change: ttl(1), ..put("/registry/kept", Expect::Absent, "") }).await;
+    commit(&store, put("/registry/kept", Expect::Revision(kept), "for good")).await;
+    commit(&store, Write { change: ttl(1), ..put("/registry/synced", Expect::Absent, "") }).await;
+    commit(&store, relaxed(Write { change: ttl(1), ..put("/registry/relaxed", Expect::Absent, "") })).await;
+    commit(&store, Write { change: ttl(3600), ..put("/registry/long", Expect::Absent, "") }).await;
+    let mut watch = store.watch(start).await.unwrap();
     let found = events(&mut watch, 7).await;
     let mut gone: Vec<_> = found[5..].iter().map(|e| (e.key.as_str(), e.entry.is_none())).collect();
     gone.sort_unstable();
-    assert_eq!(gone, [("/relaxed", true), ("/synced", true)]);
-    assert_eq!(keys(&store, None).await, ["/kept=for good", "/long=v"]);
+    assert_eq!(gone, [("/registry/relaxed", true), ("/registry/synced", true)]);
+    assert_eq!(keys(&store, None).await, ["/registry/kept=for good", "/registry/long=v"]);
 }
 
 async fn concurrent_writers_of_one_key_win_once_per_revision(store: Arc<dyn Store>) {
-    let first = commit(&store, put("/a", Expect::Absent, "0")).await;
+    let first = commit(&store, put("/registry/a", Expect::Absent, "0")).await;
     let tries = (0..50).map(|n| {
         let store = Arc::clone(&store);
-        async move { store.commit(put("/a", Expect::Revision(first), &n.to_string())).await.is_ok() }
+        async move { store.commit(put("/registry/a", Expect::Revision(first), &n.to_string())).await.is_ok() }
     });
     let won = futures::future::join_all(tries).await.into_iter().filter(|won| *won).count();
     assert_eq!(won, 1);

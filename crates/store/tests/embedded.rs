@@ -69,7 +69,7 @@ async fn a_second_opener_is_told_that_the_directory_is_in_use() {
 async fn a_watch_ends_when_the_store_closes() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let mut watch = store.watch("/", store.revision()).await.unwrap();
+    let mut watch = store.watch(store.revision()).await.unwrap();
     let revision = store.commit(put("/a", Expect::Absent, "1")).await.unwrap();
     assert_eq!(events(&mut watch, 1).await[0].revision, revision);
     store.close().await.unwrap();
@@ -206,9 +206,9 @@ async fn check_after_kill(dir: &Path, given: &BTreeMap<Revision, (String, String
     let lost = given.iter().filter(|(r, (kind, _))| kind == "relaxed" && **r > newest_synced);
     assert!(lost.count() < 100);
     // What may have been lost cannot be watched from: the watcher must list again.
-    let watched = store.watch("/", store.revision() - 1).await;
+    let watched = store.watch(store.revision() - 1).await;
     assert!(matches!(watched, Err(StoreError::Compacted { .. })));
-    let mut watch = store.watch("/", store.revision()).await.unwrap();
+    let mut watch = store.watch(store.revision()).await.unwrap();
     let key = format!("/after/{}", store.revision());
     let revision = store.commit(put(&key, Expect::Absent, "v")).await.unwrap();
     assert_eq!(events(&mut watch, 1).await[0].revision, revision);
@@ -239,7 +239,7 @@ async fn what_expired_while_the_store_was_closed_goes_when_it_opens() {
     drop(store);
     clock.set("2026-01-01T02:00:00Z".parse().unwrap());
     let store = Embedded::open(dir.path(), options).unwrap();
-    let mut watch = store.watch("/", 0).await.unwrap();
+    let mut watch = store.watch(0).await.unwrap();
     let found = events(&mut watch, 2).await;
     assert!(found[1].entry.is_none());
     assert_eq!(store.get("/event").await.unwrap(), None);

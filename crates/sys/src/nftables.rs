@@ -5,6 +5,7 @@
 //! packet path itself put into sets with a timeout stays. Every commit waits for the kernel (about 16 ms): batch.
 
 mod batch;
+mod chains;
 mod encode;
 mod expression;
 
@@ -13,6 +14,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 pub use batch::{apply, delete_table, table_names};
+pub use chains::{BaseChain, Family, base_chains};
 pub use expression::{Compare, Expr, Reg, destination_in, l4_protocol, load, source_in, when};
 
 /// An IPv4 table.

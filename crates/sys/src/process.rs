@@ -30,6 +30,21 @@ impl PidFd {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
     }
 
+    /// Opens the process with this pid if it is the one that started at `start_time` (see [`start_time`]): a pid
+    /// that was read from a file may be another process's by now. `None` if it is gone.
+    pub fn open_same(pid: i32, start_time: u64) -> Result<Option<Self>> {
+        let handle = match Self::open(pid) {
+            Err(error) if error.is_not_found() => return Ok(None),
+            other => other?,
+        };
+        // Read after the handle was opened: whatever has the pid now is what the handle is on.
+        match self::start_time(pid) {
+            Ok(found) => Ok((found == start_time).then_some(handle)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Sends a signal; no error if the process ended already.
     pub fn signal(&self, signal: i32) -> Result<()> {
         let no_info = std::ptr::null::<libc::siginfo_t>();
@@ -56,10 +71,25 @@ impl PidFd {
         }
     }
 
-    /// The wait status of a process that ended and was reaped by whoever its parent is (kernel 6.15 and newer).
+    /// The wait status of a process that ended and need not be our child; `None` while it runs, or if nobody knows.
     ///
-    /// `None` while it runs or is not reaped. Source: pidfd_open(2), `PIDFD_GET_INFO` with `PIDFD_INFO_EXIT`.
-    pub fn exit_status(&self) -> Result<Option<i32>> {
+    /// Until its parent has reaped it, procfs says so, after that the handle (kernel 6.15 and newer).
+    pub fn exit_status(&self) -> Option<i32> {
+        self.status_of_zombie().or_else(|| self.status_when_reaped().ok().flatten())
+    }
+
+    /// Source: proc_pid_stat(5), field 52; proc_pid_fdinfo(5).
+    fn status_of_zombie(&self) -> Option<i32> {
+        let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", self.0.as_raw_fd())).ok()?;
+        let pid: i32 = info.lines().find_map(|line| line.strip_prefix("Pid:"))?.trim().parse().ok()?;
+        let stat = stat(pid).ok()?;
+        let mut fields = stat.split_whitespace();
+        (fields.next()? == "Z").then_some(())?;
+        fields.nth(48)?.parse().ok()
+    }
+
+    /// Source: pidfd_open(2), `PIDFD_GET_INFO` with `PIDFD_INFO_EXIT`.
+    fn status_when_reaped(&self) -> Result<Option<i32>> {
         /// `struct pidfd_info`, first version.
         #[repr(C)]
         #[derive(Default)]
@@ -82,6 +112,13 @@ impl PidFd {
     }
 }
 
+impl From<OwnedFd> for PidFd {
+    /// Takes a descriptor that is a process handle.
+    fn from(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+}
+
 impl AsFd for PidFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -92,6 +129,26 @@ impl AsRawFd for PidFd {
     fn as_raw_fd(&self) -> i32 {
         self.0.as_raw_fd()
     }
+}
+
+/// When the process started, in clock ticks since the host's start: tells processes with the same pid apart.
+///
+/// Source: proc_pid_stat(5), field 22.
+///
+/// # Errors
+/// `ENOENT` or `ESRCH` if there is no such process.
+pub fn start_time(pid: i32) -> Result<u64> {
+    let field = stat(pid)?.split_whitespace().nth(19).and_then(|field| field.parse().ok());
+    let invalid = || io::Error::from(io::ErrorKind::InvalidData);
+    field.ok_or_else(invalid).doing(|| format!("read the start time of process {pid}"))
+}
+
+/// What procfs says of a process, from the third field on.
+fn stat(pid: i32) -> Result<String> {
+    let path = format!("/proc/{pid}/stat");
+    let stat = std::fs::read_to_string(&path).doing(|| format!("read {path}"))?;
+    // The second field is the program's name in parentheses, and may hold anything.
+    Ok(stat.rsplit_once(')').map(|(_, rest)| rest.to_owned()).unwrap_or_default())
 }
 
 /// Makes this process the one that orphaned descendants are handed to.
@@ -192,6 +249,17 @@ pub fn reap() -> Vec<(i32, i32)> {
     }
 }
 
+/// Sends a signal to a child that is not reaped yet, whose pid can therefore be nobody else's; no error if it ended.
+pub fn kill(pid: i32, signal: i32) -> Result<()> {
+    // SAFETY: the call takes two integers.
+    match check(libc::c_long::from(unsafe { libc::kill(pid, signal) })) {
+        Err(error) if error.raw_os_error() != Some(libc::ESRCH) => {
+            Err(error).doing(|| format!("send signal {signal} to process {pid}"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Closes every descriptor from `first` on: what a long-lived child must not inherit.
 pub fn close_from(first: u32) -> Result<()> {
     // SAFETY: the caller says that nobody in this process uses these descriptors any more; the kernel checks the rest.
@@ -247,6 +315,29 @@ mod tests {
         assert!(handle.wait(Duration::from_secs(10)).unwrap());
         child.wait().unwrap();
         handle.signal(libc::SIGKILL).unwrap();
+    }
+
+    #[test]
+    fn a_process_with_the_pid_of_another_is_not_taken_for_it() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id() as i32;
+        let started = start_time(pid).unwrap();
+        assert!(PidFd::open_same(pid, started).unwrap().is_some());
+        assert!(PidFd::open_same(pid, started + 1).unwrap().is_none());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(PidFd::open_same(pid, started).unwrap().is_none());
+    }
+
+    #[test]
+    fn the_exit_status_is_known_before_and_after_the_process_is_reaped() {
+        let mut child = Command::new("sh").args(["-c", "exit 7"]).spawn().unwrap();
+        let handle = PidFd::open(child.id() as i32).unwrap();
+        assert!(handle.wait(Duration::from_secs(10)).unwrap());
+        assert_eq!(handle.exit_status(), Some(7 << 8));
+        child.wait().unwrap();
+        // An older kernel does not say; then it must not say anything wrong.
+        assert!(handle.exit_status().is_none_or(|status| status == 7 << 8));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use anyhow::{Context, Result, bail};
 use sys::netns::NetNs;
@@ -30,6 +30,8 @@ pub struct Cluster {
     namespace: NetNs,
     folder: TempDir,
     noted: Noted,
+    /// Folders of parts that run beside the cluster; they go before it.
+    beside: Vec<PathBuf>,
     is_removed: bool,
 }
 
@@ -54,13 +56,28 @@ impl Cluster {
             route.add_address(sys::netlink::Address { link, ip, prefix: 24 })?;
             route.set_up(HOST_LINK)
         })?;
-        Ok(Self { knarr: knarr.into(), namespace, folder, noted: Noted::default(), is_removed: false })
+        Ok(Self {
+            knarr: knarr.into(),
+            namespace,
+            folder,
+            noted: Noted::default(),
+            beside: Vec::new(),
+            is_removed: false,
+        })
     }
 
     /// The cluster's data directory.
     #[must_use]
     pub fn data_dir(&self) -> PathBuf {
         self.folder.path().join("data")
+    }
+
+    /// The data directory of a part that runs beside the cluster, which is removed with it.
+    #[must_use]
+    pub fn data_dir_beside(&mut self, name: &str) -> PathBuf {
+        let folder = self.folder.path().join(name);
+        self.beside.push(folder.clone());
+        folder
     }
 
     /// A folder for the test's own files; gone with the cluster.
@@ -78,10 +95,18 @@ impl Cluster {
     /// A command inside the namespace, ended when it takes too long.
     #[must_use]
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = self.unlimited_command("timeout");
+        command.args(["--kill-after=2", COMMAND_SECONDS_MAX]).arg(program);
+        command
+    }
+
+    /// A command inside the namespace, which whoever starts it must end; its process is the program's own.
+    #[must_use]
+    pub fn unlimited_command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let namespace =
             format!("--net=/proc/{}/fd/{}", std::process::id(), self.namespace.as_fd().as_raw_fd());
         let mut command = Command::new("nsenter");
-        command.args([&namespace, "timeout", "--kill-after=2", COMMAND_SECONDS_MAX]).arg(program);
+        command.arg(&namespace).arg(program);
         command.current_dir(self.folder.path()).stdin(Stdio::null());
         command.env("KUBECONFIG", self.kubeconfig()).env("HOME", self.folder.path());
         command.env("DATA_DIR", self.data_dir()).env("KNARR", &self.knarr);
@@ -117,7 +142,28 @@ impl Cluster {
     /// # Errors
     /// If it does not start.
     pub fn up(&mut self) -> Result<()> {
-        self.knarr(&["up", "--node-ip", NODE_IP, "--node-name", NODE_NAME]).map(drop)
+        self.up_with(&[])
+    }
+
+    /// The same, with more flags.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn up_with(&mut self, flags: &[&str]) -> Result<()> {
+        let all = ["up", "--node-ip", NODE_IP, "--node-name", NODE_NAME];
+        self.knarr(&[&all, flags].concat()).map(drop)
+    }
+
+    /// Starts `knarr` with these arguments beside the cluster, in its namespace; its log goes to `NAME.log`.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(&self, name: &str, arguments: &[&str]) -> Result<Process> {
+        let log = self.folder.path().join(format!("{name}.log"));
+        let file = std::fs::File::options().create(true).append(true).open(&log)?;
+        let mut command = self.unlimited_command(&self.knarr);
+        command.args(arguments).stdout(file.try_clone()?).stderr(file);
+        Ok(Process { child: command.spawn().with_context(|| format!("start {name}"))?, log })
     }
 
     /// Imports an image with busybox under `name`; the cluster need not run.
@@ -160,6 +206,13 @@ impl Cluster {
     }
 
     fn reset(&mut self) -> Result<()> {
+        for folder in std::mem::take(&mut self.beside) {
+            let output =
+                self.command(&self.knarr).args(["reset", "--yes", "--data-dir"]).arg(&folder).output()?;
+            if !output.status.success() {
+                bail!("`knarr reset` of {} failed: {}", folder.display(), text(&output));
+            }
+        }
         if self.data_dir().exists() {
             self.knarr(&["reset", "--yes"])?;
         }
@@ -185,6 +238,67 @@ impl Drop for Cluster {
             Err(error) if std::thread::panicking() => eprintln!("and then: {error:#}"),
             #[expect(clippy::panic, reason = "a test that leaves something behind has failed")]
             Err(error) => panic!("{error:#}"),
+        }
+    }
+}
+
+/// A process beside a cluster; killed when dropped.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Ends it as a crash would.
+    ///
+    /// # Errors
+    /// If it had ended before; the message has its log.
+    pub fn kill(&mut self) -> Result<()> {
+        if let Some(status) = self.child.try_wait()? {
+            bail!("it had ended with {status}: {}", self.log());
+        }
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// Asks it to end, and waits until it has.
+    ///
+    /// # Errors
+    /// If it fails; the message has its log.
+    pub fn stop(mut self) -> Result<()> {
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(self.child.id())?);
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM)?;
+        let status = self.child.wait()?;
+        if !status.success() {
+            bail!("it ended with {status}: {}", self.log());
+        }
+        Ok(())
+    }
+
+    /// Whether it has not ended yet.
+    ///
+    /// # Errors
+    /// If the kernel cannot say.
+    pub fn is_running(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_none())
+    }
+
+    /// All that it has printed.
+    #[must_use]
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}:\n{}", self.log.display(), self.log());
+        }
+        if self.child.kill().and_then(|()| self.child.wait()).is_err() {
+            // It had ended before.
         }
     }
 }

@@ -10,5 +10,5 @@ pub mod image;
 mod leftovers;
 pub mod session;
 
-pub use cluster::Cluster;
+pub use cluster::{Cluster, Process};
 pub use session::Session;

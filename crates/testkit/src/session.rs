@@ -42,6 +42,16 @@ impl<'a> Session<'a> {
         Ok(session)
     }
 
+    /// A session on the cluster's host, for which no cluster needs to run and no client is there.
+    ///
+    /// # Errors
+    /// If its folder cannot be made.
+    pub fn on_host(cluster: &'a Cluster) -> Result<Self> {
+        let folder = cluster.scratch().join("session-host");
+        std::fs::create_dir_all(&folder)?;
+        Ok(Self { cluster, programs: folder.clone(), folder })
+    }
+
     /// Runs every step of `script`; `name` is for the report.
     ///
     /// # Errors

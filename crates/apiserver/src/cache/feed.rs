@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use store::{Event, Store, StoreError};
+use store::{Batch, Event, ROOT, Store, StoreError};
 use tracing::{error, info, warn};
 
 use super::Cache;
@@ -12,8 +12,6 @@ use super::resource::{CacheEvent, ResourceCache};
 use crate::security::Security;
 use crate::trace::Trace;
 
-/// What all keys begin with.
-const ROOT: &str = "/registry/";
 /// The first string after every key.
 const ROOT_END: &str = "/registry0";
 
@@ -46,7 +44,7 @@ pub async fn load(cache: &Cache, store: &dyn Store) -> Result<(), StoreError> {
 /// Follows the store for ever; starts over when the store forgot what comes next.
 pub async fn follow(cache: Arc<Cache>, store: Arc<dyn Store>, trace: Arc<Trace>, security: Arc<Security>) {
     loop {
-        let mut watch = match store.watch(ROOT, cache.revision()).await {
+        let mut watch = match store.watch(cache.revision()).await {
             Ok(watch) => watch,
             Err(failure) => {
                 error!(%failure, "cannot watch the store; loading again");
@@ -59,7 +57,7 @@ pub async fn follow(cache: Arc<Cache>, store: Arc<dyn Store>, trace: Arc<Trace>,
         };
         loop {
             match watch.batches.recv().await {
-                Some(Ok(events)) => take(&cache, &trace, &security, &events),
+                Some(Ok(batch)) => take(&cache, &trace, &security, &batch),
                 Some(Err(failure)) => {
                     warn!(%failure, "the store's watch ended");
                     if let Err(failure) = load(&cache, store.as_ref()).await {
@@ -74,9 +72,9 @@ pub async fn follow(cache: Arc<Cache>, store: Arc<dyn Store>, trace: Arc<Trace>,
     }
 }
 
-fn take(cache: &Cache, trace: &Trace, security: &Security, events: &[Event]) {
+fn take(cache: &Cache, trace: &Trace, security: &Security, batch: &Batch) {
     let mut touched: Vec<Arc<ResourceCache>> = Vec::new();
-    for event in events {
+    for event in &batch.events {
         trace.committed(event);
         let Some(resource) = cache.of_key(&event.key) else { continue };
         if let Some(change) = apply(&resource, event) {
@@ -86,11 +84,9 @@ fn take(cache: &Cache, trace: &Trace, security: &Security, events: &[Event]) {
             touched.push(resource);
         }
     }
-    if let Some(last) = events.last() {
-        cache.advance(last.revision);
-        for resource in touched {
-            resource.announce(last.revision);
-        }
+    cache.advance(batch.upto);
+    for resource in touched {
+        resource.announce(batch.upto);
     }
 }
 

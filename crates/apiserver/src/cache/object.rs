@@ -1,7 +1,8 @@
 //! An object as the cache keeps it: its final JSON bytes, encoded once, and what is derived from them on demand.
 //!
 //! Stored bytes have no `metadata.resourceVersion`; it is spliced in here, at a fixed place, because the revision
-//! is known only after the commit. Bytes in any other order are parsed and encoded again.
+//! is known only after the commit. Bytes in any other order are parsed and encoded again, and so is the protobuf
+//! that a kube-apiserver stores.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -11,6 +12,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use store::Revision;
+
+use crate::codec;
 
 /// How every value that knarr stores begins.
 const HEAD: &[u8] = br#"{"metadata":{"#;
@@ -140,7 +143,7 @@ fn splice(stored: &[u8], revision: Revision) -> Option<Bytes> {
     let tail = match stored.strip_prefix(HEAD) {
         Some(tail) => tail,
         None => {
-            let mut value: Value = serde_json::from_slice(stored).ok()?;
+            let mut value = codec::decode_stored(stored)?;
             value.as_object_mut()?.entry("metadata").or_insert_with(|| Value::Object(Default::default()));
             again = encode_stored(&value).ok()?;
             again.strip_prefix(HEAD)?

@@ -114,6 +114,11 @@ impl ResourceCache {
         self.len() == 0
     }
 
+    /// Whether there is no object whose key begins with `prefix`.
+    pub fn is_empty_under(&self, prefix: &str) -> bool {
+        range(&self.state.read().objects, prefix).next().is_none()
+    }
+
     /// The objects whose keys begin with `prefix`, now. `complete` is a revision which the cache is known to have
     /// reached before this call.
     pub fn list(&self, prefix: &str, complete: Revision) -> Listing {

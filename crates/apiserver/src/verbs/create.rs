@@ -4,6 +4,8 @@ use http::StatusCode;
 use machinery::metadata::{self, Metadata};
 use serde_json::Value;
 
+use super::managed::{self, Ownership};
+use super::update::Part;
 use super::{Answer, Request, answer, decode, refused};
 use crate::admission::{self, Operation};
 use crate::api::Api;
@@ -25,6 +27,10 @@ pub async fn create(api: &Api, request: &Request) -> Result<Answer> {
     let decoded = decode::body(request)?;
     let mut warnings = decoded.warnings;
     if !request.kind.row().is_stored() {
+        let errors = request.kind.validate_create(&decoded.object);
+        if !errors.is_empty() {
+            return Err(Error::invalid(request.kind.kind_subject(), "", &errors));
+        }
         return crate::reviews::review(api, request, decoded.object).await;
     }
     let (committed, mut more) = create_object(api, request, decoded.object).await?;
@@ -36,16 +42,29 @@ pub async fn create(api: &Api, request: &Request) -> Result<Answer> {
 ///
 /// # Errors
 /// What the client is told.
-pub async fn create_object(
+pub async fn create_object(api: &Api, request: &Request, object: Value) -> Result<(Committed, Vec<String>)> {
+    create_owned(api, request, object, Ownership::Track).await
+}
+
+/// As [`create_object`], for an object that may have its managed fields already.
+///
+/// # Errors
+/// What the client is told.
+pub async fn create_owned(
     api: &Api,
     request: &Request,
     mut object: Value,
+    ownership: Ownership,
 ) -> Result<(Committed, Vec<String>)> {
     take_identity(request, &mut object)?;
     let is_generated =
         Metadata::of(&object).name().is_empty() && !Metadata::of(&object).generate_name().is_empty();
     if !Metadata::of(&object).resource_version().is_empty() {
         return Err(Error::bad_request("resourceVersion should not be set on objects to be created"));
+    }
+    crate::codec::default(request.kind, &mut object);
+    if ownership == Ownership::Track {
+        managed::track(api, request, Part::Object, None, &mut object);
     }
     admission::wait_for_prerequisites(api, request, &object).await?;
     for attempt in 1.. {
@@ -62,13 +81,12 @@ pub async fn create_object(
     Err(Error::internal("no name could be generated"))
 }
 
-async fn create_once(api: &Api, request: &Request, mut object: Value) -> Result<(Committed, Vec<String>)> {
+async fn create_once(api: &Api, request: &Request, object: Value) -> Result<(Committed, Vec<String>)> {
     let strategy = request.kind.strategy();
-    crate::codec::default(request.kind, &mut object);
     let mut object = admission::mutate(api, request, Operation::Create, object, None)?;
     crate::codec::default(request.kind, &mut object);
-    strategy.begin_create(&mut object);
     fill_system_metadata(api, &mut object);
+    strategy.begin_create(&mut object);
     let warnings = (strategy.warnings)(&object);
     let admitted = admission::admit(api, request, Operation::Create, object, None)?;
     let name = admitted.name().to_owned();
@@ -151,8 +169,6 @@ fn generate_name(api: &Api, object: &mut Value) {
 fn fill_system_metadata(api: &Api, object: &mut Value) {
     metadata::set(object, "uid", api.random.uuid());
     metadata::set(object, "creationTimestamp", metadata::time(api.clock.now()));
-    for name in ["selfLink", "managedFields"] {
-        metadata::remove(object, name);
-    }
+    metadata::remove(object, "selfLink");
     super::update::drop_empty_metadata(object);
 }

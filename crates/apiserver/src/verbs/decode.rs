@@ -27,7 +27,7 @@ pub fn body(request: &Request) -> Result<Decoded> {
     if request.body.is_empty() {
         return Err(Error::bad_request("the body of the request was empty"));
     }
-    let validation = FieldValidation::of(request)?;
+    let validation = FieldValidation::of(request);
     match codec::decode_kind(request.kind, format, &request.body, validation) {
         Ok((object, warnings)) => check_kind(request, request.kind, object, warnings),
         // An object of another kind may well have the wrong types; what it claims to be says more.

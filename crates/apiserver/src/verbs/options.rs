@@ -1,11 +1,15 @@
 //! The options of writes: `DeleteOptions`, preconditions, field validation.
 
+use machinery::field::{FieldError, Path};
 use machinery::metadata::Metadata;
 use resources::Propagation;
 use serde_json::Value;
 
 use super::Request;
-use crate::status::{Error, Result};
+use super::patch::APPLY_PATCH;
+use crate::negotiate::media_type;
+use crate::request_info::Verb;
+use crate::status::{Error, Result, Subject};
 
 /// `DeleteOptions`, from the body or the query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -118,6 +122,64 @@ fn orphan_dependents(body: &Value, query: Option<&str>) -> Option<Policy> {
     Some(if flag { Policy::Orphan } else { Policy::Background })
 }
 
+/// How long a field manager's name may be.
+pub const MANAGER_BYTES_MAX: usize = 128;
+
+/// Checks the options that all writes have: `CreateOptions`, `UpdateOptions`, `PatchOptions`.
+///
+/// # Errors
+/// 422 with every option that is wrong.
+pub fn check(request: &Request) -> Result<()> {
+    let query = &request.info.query;
+    let is_apply = request.resource.verb == Verb::Patch && media_type(&request.headers) == APPLY_PATCH;
+    let manager = query.get("fieldManager");
+    let mut errors = Vec::new();
+    match manager {
+        None if is_apply => {
+            errors.push(FieldError::required(&Path::new("fieldManager"), "is required for apply patch"));
+        }
+        Some(manager) => check_manager(manager, &mut errors),
+        None => {}
+    }
+    if request.resource.verb == Verb::Patch && !is_apply && query.has("force") {
+        errors.push(FieldError::forbidden(&Path::new("force"), "may not be specified for non-apply patch"));
+    }
+    if let Some(other) = query.get("dryRun").filter(|value| *value != "All") {
+        errors.push(FieldError::not_supported(&Path::new("dryRun"), other, &["All"]));
+    }
+    if let Some(other) = query.get("fieldValidation")
+        && FieldValidation::parse(other).is_none()
+    {
+        let supported = ["", "Ignore", "Strict", "Warn"];
+        errors.push(FieldError::not_supported(&Path::new("fieldValidation"), other, &supported));
+    }
+    let kind = match request.resource.verb {
+        _ if errors.is_empty() => return Ok(()),
+        Verb::Create => "CreateOptions",
+        Verb::Update => "UpdateOptions",
+        Verb::Patch => "PatchOptions",
+        Verb::Delete | Verb::DeleteCollection => "DeleteOptions",
+        Verb::Get | Verb::List | Verb::Watch => return Ok(()),
+    };
+    Err(Error::invalid(Subject { group: "meta.k8s.io", resource: kind }, "", &errors))
+}
+
+fn check_manager(manager: &str, errors: &mut Vec<FieldError>) {
+    let path = Path::new("fieldManager");
+    if manager.len() > MANAGER_BYTES_MAX {
+        errors.push(FieldError::too_long(&path, MANAGER_BYTES_MAX));
+    }
+    for (at, c) in manager.char_indices().filter(|(_, c)| !is_printable(*c)) {
+        let detail = format!("invalid character U+{:04X} (at position {at})", u32::from(c));
+        errors.push(FieldError::invalid(&path, manager, &detail));
+    }
+}
+
+/// Whether a field manager's name may have the character: anything that is seen, and the plain space.
+pub fn is_printable(c: char) -> bool {
+    c == ' ' || !(c.is_control() || c.is_whitespace())
+}
+
 /// What is done about unknown and duplicate fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldValidation {
@@ -130,18 +192,17 @@ pub enum FieldValidation {
 }
 
 impl FieldValidation {
-    /// Reads `fieldValidation`.
-    ///
-    /// # Errors
-    /// 400 for other words.
-    pub fn of(request: &Request) -> Result<Self> {
-        match request.info.query.get("fieldValidation") {
-            None | Some("Warn") => Ok(Self::Warn),
-            Some("Ignore") => Ok(Self::Ignore),
-            Some("Strict") => Ok(Self::Strict),
-            Some(other) => Err(Error::bad_request(format!(
-                "fieldValidation: Unsupported value: {other:?}: supported values: \"Ignore\", \"Strict\", \"Warn\""
-            ))),
+    /// Reads `fieldValidation`, which [`check`] has looked at.
+    pub fn of(request: &Request) -> Self {
+        request.info.query.get("fieldValidation").and_then(Self::parse).unwrap_or(Self::Warn)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "Warn" => Some(Self::Warn),
+            "Ignore" => Some(Self::Ignore),
+            "Strict" => Some(Self::Strict),
+            _ => None,
         }
     }
 }

@@ -1,15 +1,15 @@
-//! PATCH: JSON patch, merge patch, strategic merge patch.
-//!
-//! Server-side apply is refused with 415 until field ownership is kept.
+//! PATCH: JSON patch, merge patch, strategic merge patch, and server-side apply.
 
 use bytes::Bytes;
 use http::StatusCode;
-use machinery::metadata::Metadata;
-use serde_json::Value;
+use machinery::metadata::{self, Metadata};
+use serde_json::{Value, json};
 
+use super::create::create_owned;
+use super::managed::{self, Ownership};
 use super::options::FieldValidation;
-use super::update::{Part, change};
-use super::{Answer, Request, answer, decode};
+use super::update::{self, Part, change, change_owned};
+use super::{Answer, CONFLICT_RETRIES_MAX, Request, answer, decode};
 use crate::api::Api;
 use crate::codec;
 use crate::negotiate::media_type;
@@ -21,6 +21,9 @@ const JSON_PATCH: &str = "application/json-patch+json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
 /// Kubernetes' own.
 const STRATEGIC_PATCH: &str = "application/strategic-merge-patch+json";
+
+/// Server-side apply.
+pub const APPLY_PATCH: &str = "application/apply-patch+yaml";
 
 /// A patch, parsed once.
 #[derive(Clone, Debug)]
@@ -45,7 +48,10 @@ impl Patch {
             JSON_PATCH => Ok(Self::Json(request.body.clone())),
             MERGE_PATCH => Ok(Self::Merge(parse()?)),
             STRATEGIC_PATCH => Ok(Self::Strategic(parse()?)),
-            _ => Err(Error::unsupported_media_type(&[JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH].join(", "))),
+            _ => {
+                let known = [JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH];
+                Err(Error::unsupported_media_type(&known.join(", ")))
+            }
         }
     }
 
@@ -79,37 +85,100 @@ pub async fn patch(api: &Api, request: &Request) -> Result<Answer> {
 /// # Errors
 /// What the client is told.
 pub async fn patch_part(api: &Api, request: &Request, part: Part) -> Result<Answer> {
+    if media_type(&request.headers) == APPLY_PATCH {
+        return apply(api, request, part).await;
+    }
     let patch = Patch::of(request)?;
-    let validation = FieldValidation::of(request)?;
+    let validation = FieldValidation::of(request);
     let mut warnings = Vec::new();
     let committed = change(api, request, part, |old| {
         let mut patched = patch.apply(request, old)?;
-        let (old_version, new_version) = (
-            Metadata::of(old).resource_version().to_owned(),
-            Metadata::of(&patched).resource_version().to_owned(),
-        );
-        // Only a revision that the patch itself names is a precondition.
-        if old_version == new_version {
-            machinery::metadata::remove(&mut patched, "resourceVersion");
-        }
-        let decoded = decode::typed(request, request.kind, patched, validation)?;
+        keep_reset(&mut patched);
+        let decoded = finish(request, old, patched, validation)?;
         warnings = decoded.warnings;
-        check_identity(request, &decoded.object)?;
         Ok(decoded.object)
     })
     .await?;
     Ok(answer(StatusCode::OK, committed, warnings))
 }
 
-fn check_identity(request: &Request, patched: &Value) -> Result<()> {
-    let name = Metadata::of(patched).name();
-    if name != request.resource.name {
-        return Err(super::create::name_mismatch(name, &request.resource.name));
+/// Applies a configuration; what is not there is created.
+async fn apply(api: &Api, request: &Request, part: Part) -> Result<Answer> {
+    let validation = FieldValidation::of(request);
+    let (config, mut warnings) = codec::apply_config(request.kind, &request.body, validation)?;
+    check_config(request, &config)?;
+    let apply_to = |live: Option<&Value>| {
+        let merged = managed::apply_config(api, request, part, live, &config)?;
+        finish(request, live.unwrap_or(&Value::Null), merged, FieldValidation::Ignore)
+    };
+    // Somebody else may create or delete the object at any time.
+    for _ in 0..CONFLICT_RETRIES_MAX {
+        let changed = change_owned(api, request, part, Ownership::Applied, |old| {
+            apply_to(Some(old)).map(|decoded| decoded.object)
+        });
+        match changed.await {
+            Ok(committed) => return Ok(answer(StatusCode::OK, committed, warnings)),
+            Err(error) if error.reason == "NotFound" && part == Part::Object => {}
+            Err(error) => return Err(error),
+        }
+        let uid = Metadata::of(&config).uid();
+        if !uid.is_empty() {
+            let why = format!(
+                "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            );
+            return Err(Error::conflict(request.subject(), &request.resource.name, &why));
+        }
+        update::authorize_create(api, request)?;
+        let object = apply_to(None)?.object;
+        match create_owned(api, request, object, Ownership::Applied).await {
+            Ok((committed, mut more)) => {
+                warnings.append(&mut more);
+                return Ok(answer(StatusCode::CREATED, committed, warnings));
+            }
+            Err(error) if error.reason == "AlreadyExists" => {}
+            Err(error) => return Err(error),
+        }
     }
-    if request.kind.is_namespaced() && Metadata::of(patched).namespace() != request.resource.namespace {
-        return Err(Error::bad_request(
-            "the namespace of the object does not match the namespace on the request",
-        ));
+    Err(Error::modified(request.subject(), &request.resource.name))
+}
+
+/// A configuration says what it is, and nothing about managed fields.
+fn check_config(request: &Request, config: &Value) -> Result<()> {
+    let text = |name: &str| config.get(name).and_then(Value::as_str).unwrap_or_default();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    if api_version != request.kind.api_version() || kind != request.kind.kind() {
+        let version =
+            if api_version.contains('/') { api_version.to_owned() } else { format!("/{api_version}") };
+        return Err(Error::bad_request(format!("invalid object type: {version}, Kind={kind}")));
+    }
+    if Metadata::of(config).get("managedFields").is_some_and(|fields| !fields.is_null()) {
+        return Err(Error::bad_request("metadata.managedFields must be nil"));
     }
     Ok(())
+}
+
+/// The patched object, checked against its schema and its URL. Only a revision that the patch itself names is a
+/// precondition.
+fn finish(
+    request: &Request,
+    old: &Value,
+    mut patched: Value,
+    validation: FieldValidation,
+) -> Result<decode::Decoded> {
+    if Metadata::of(old).resource_version() == Metadata::of(&patched).resource_version() {
+        metadata::remove(&mut patched, "resourceVersion");
+    }
+    let mut decoded = decode::typed(request, request.kind, patched, validation)?;
+    super::create::take_namespace(request, &mut decoded.object)?;
+    update::check_name(request, Metadata::of(&decoded.object).name())?;
+    Ok(decoded)
+}
+
+/// Decoding drops empty lists, but an empty list of managed fields ends their tracking.
+fn keep_reset(patched: &mut Value) {
+    if let Some(fields) = patched.pointer_mut("/metadata/managedFields")
+        && fields.as_array().is_some_and(Vec::is_empty)
+    {
+        *fields = json!([{}]);
+    }
 }

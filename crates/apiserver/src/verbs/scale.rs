@@ -6,10 +6,14 @@ use machinery::labels;
 use machinery::metadata::Metadata;
 use serde_json::{Value, json};
 
-use super::patch::Patch;
-use super::update::{Part, change};
+use super::managed::{self, Ownership};
+use super::options::FieldValidation;
+use super::patch::{APPLY_PATCH, Patch};
+use super::update::{Part, change, change_owned, check_name};
 use super::{Answer, Request, current, decode};
 use crate::api::Api;
+use crate::codec;
+use crate::negotiate::media_type;
 use crate::request_info::Verb;
 use crate::status::{Error, Result, Subject};
 
@@ -27,6 +31,7 @@ pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
             let wanted = decode::body_of(request, "autoscaling/v1", "Scale")?;
             set(api, request, |_| Ok(wanted.clone())).await
         }
+        Verb::Patch if media_type(&request.headers) == APPLY_PATCH => apply(api, request).await,
         Verb::Patch => {
             let patch = Patch::of(request)?;
             set(api, request, |scale| patch.apply_untyped(scale)).await
@@ -40,12 +45,7 @@ async fn set(api: &Api, request: &Request, wanted: impl Fn(&Value) -> Result<Val
         let before = scale_of(old);
         let scale = wanted(&before)?;
         let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
-        if replicas < 0 {
-            let path = Path::new("spec").child("replicas");
-            let errors = vec![FieldError::invalid(&path, replicas, "must be greater than or equal to 0")];
-            let subject = Subject { group: "autoscaling", resource: "Scale" };
-            return Err(Error::invalid(subject, &request.resource.name, &errors));
-        }
+        check_replicas(request, replicas)?;
         let mut new = old.clone();
         let version = Metadata::of(&scale).resource_version();
         if version == Metadata::of(&before).resource_version() {
@@ -61,6 +61,61 @@ async fn set(api: &Api, request: &Request, wanted: impl Fn(&Value) -> Result<Val
     .await?;
     let value = scale_of(&request.kind.value(&committed.object));
     Ok(Answer::Value { code: StatusCode::OK, value, warnings: Vec::new() })
+}
+
+/// Applies a Scale: the replicas of the object change hands under the subresource's name.
+async fn apply(api: &Api, request: &Request) -> Result<Answer> {
+    let (scale, warnings) = codec::apply_scale(&request.body, FieldValidation::of(request))?;
+    let meta = Metadata::of(&scale);
+    check_name(request, meta.name())?;
+    let mut config = json!({
+        "apiVersion": request.kind.api_version(),
+        "kind": request.kind.kind(),
+        "metadata": {"name": meta.name()},
+        "spec": {},
+    });
+    if let Some(replicas) = scale.pointer("/spec/replicas") {
+        config["spec"]["replicas"] = replicas.clone();
+    }
+    for name in ["uid", "resourceVersion"] {
+        if let Some(value) = meta.get(name) {
+            machinery::metadata::set(&mut config, name, value.clone());
+        }
+    }
+    let committed = change_owned(api, request, Part::Object, Ownership::Applied, |old| {
+        let applied = managed::apply_config(api, request, Part::Object, Some(old), &config);
+        let mut new = applied.map_err(|failure| in_scale(request, failure))?;
+        check_replicas(request, new.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0))?;
+        if meta.resource_version().is_empty() {
+            machinery::metadata::remove(&mut new, "resourceVersion");
+        }
+        Ok(new)
+    })
+    .await?;
+    let value = scale_of(&request.kind.value(&committed.object));
+    Ok(Answer::Value { code: StatusCode::OK, value, warnings })
+}
+
+/// Conflicts about a Scale name its version, not the object's.
+fn in_scale(request: &Request, mut failure: Error) -> Error {
+    let (ours, scales) = (format!(" using {}", request.kind.api_version()), " using autoscaling/v1");
+    failure.message = failure.message.replace(&ours, scales);
+    for cause in failure.details.get_mut("causes").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(message) = cause.get("message").and_then(Value::as_str) {
+            cause["message"] = message.replace(&ours, scales).into();
+        }
+    }
+    failure
+}
+
+fn check_replicas(request: &Request, replicas: i64) -> Result<()> {
+    if replicas >= 0 {
+        return Ok(());
+    }
+    let path = Path::new("spec").child("replicas");
+    let errors = vec![FieldError::invalid(&path, replicas, "must be greater than or equal to 0")];
+    let subject = Subject { group: "autoscaling", resource: "Scale" };
+    Err(Error::invalid(subject, &request.resource.name, &errors))
 }
 
 /// The Scale of an object with `spec.replicas`, `spec.selector` and `status.replicas`.

@@ -6,6 +6,7 @@ use http::StatusCode;
 use machinery::metadata::{self, Metadata};
 use serde_json::Value;
 
+use super::managed::{self, Ownership};
 use super::options::precondition_failed;
 use super::{Answer, CONFLICT_RETRIES_MAX, Request, answer, current, decode};
 use crate::admission::{self, Operation};
@@ -44,14 +45,7 @@ pub async fn replace(api: &Api, request: &Request, part: Part) -> Result<Answer>
     let mut object = decoded.object;
     super::create::take_namespace(request, &mut object)?;
     let name = Metadata::of(&object).name().to_owned();
-    if name.is_empty() {
-        return Err(Error::bad_request(
-            "the name of the object (based on the URL) was undeterminable: name must be provided".to_string(),
-        ));
-    }
-    if name != request.resource.name {
-        return Err(super::create::name_mismatch(&name, &request.resource.name));
-    }
+    check_name(request, &name)?;
     let strategy = request.kind.strategy();
     if Metadata::of(&object).resource_version().is_empty() && !strategy.allow_unconditional_update {
         let path = machinery::field::Path::new("metadata").child("resourceVersion");
@@ -64,6 +58,7 @@ pub async fn replace(api: &Api, request: &Request, part: Part) -> Result<Answer>
         Err(error)
             if error.reason == "NotFound" && strategy.allow_create_on_update && part == Part::Object =>
         {
+            authorize_create(api, request)?;
             let mut object = object;
             metadata::remove(&mut object, "resourceVersion");
             let (committed, warnings) = super::create::create_object(api, request, object).await?;
@@ -71,6 +66,35 @@ pub async fn replace(api: &Api, request: &Request, part: Part) -> Result<Answer>
         }
         other => Ok(answer(StatusCode::OK, other?, decoded.warnings)),
     }
+}
+
+/// The name in the body must be that in the URL.
+///
+/// # Errors
+/// 400 if it is another one, or none.
+pub fn check_name(request: &Request, name: &str) -> Result<()> {
+    let url = &request.resource.name;
+    if name.is_empty() {
+        return Err(Error::bad_request(format!(
+            "the name of the object ({url} based on URL) was undeterminable: name must be provided"
+        )));
+    }
+    if name != url {
+        return Err(super::create::name_mismatch(name, url));
+    }
+    Ok(())
+}
+
+/// A write that creates what it does not find needs both permissions.
+///
+/// # Errors
+/// 403.
+pub fn authorize_create(api: &Api, request: &Request) -> Result<()> {
+    let mut info = request.info.clone();
+    if let Some(resource) = &mut info.resource {
+        resource.verb = crate::request_info::Verb::Create;
+    }
+    api.security.authorize(&request.user, &info)
 }
 
 /// Changes an existing object: `transform` makes the new object out of the current one (served form), and is called
@@ -82,14 +106,32 @@ pub async fn change(
     api: &Api,
     request: &Request,
     part: Part,
+    transform: impl FnMut(&Value) -> Result<Value>,
+) -> Result<Committed> {
+    change_owned(api, request, part, Ownership::Track, transform).await
+}
+
+/// As [`change`], for a `transform` that may set the managed fields itself.
+///
+/// # Errors
+/// As [`change`].
+pub async fn change_owned(
+    api: &Api,
+    request: &Request,
+    part: Part,
+    ownership: Ownership,
     mut transform: impl FnMut(&Value) -> Result<Value>,
 ) -> Result<Committed> {
     let key = request.key();
     let mut old = current(api, request, &key).await?;
     for _ in 0..CONFLICT_RETRIES_MAX {
         let old_value = request.kind.value(&old);
-        let new = transform(&old_value)?;
+        let mut new = transform(&old_value)?;
         let is_conditional = check_preconditions(request, &new, &old_value)?;
+        crate::codec::default(request.kind, &mut new);
+        if ownership == Ownership::Track {
+            managed::track(api, request, part, Some(&old_value), &mut new);
+        }
         match change_once(api, request, part, (&old, &old_value), new).await {
             Ok(committed) => return Ok(committed),
             Err(Refusal::Failed(error)) => return Err(error),
@@ -123,10 +165,9 @@ async fn change_once(
     request: &Request,
     part: Part,
     (old, old_value): (&Arc<CachedObject>, &Value),
-    mut new: Value,
+    new: Value,
 ) -> Result<Committed, Refusal> {
     let strategy = request.kind.strategy();
-    crate::codec::default(request.kind, &mut new);
     let mut new = admission::mutate(api, request, Operation::Update(part), new, Some(old_value))
         .map_err(Refusal::Failed)?;
     match part {
@@ -136,7 +177,7 @@ async fn change_once(
         Part::Raw => {}
     }
     metadata::set(&mut new, "resourceVersion", Metadata::of(old_value).resource_version());
-    metadata::remove(&mut new, "managedFields");
+    machinery::apply::restore_times(old_value, &mut new);
     drop_empty_metadata(&mut new);
     let is_gone = is_ready_to_go(request, &new);
     let admitted = admission::admit(api, request, Operation::Update(part), new, Some(old_value))
@@ -162,6 +203,7 @@ fn with_conditions_of(new: &Value, old: &Value) -> Value {
             status.insert("conditions".to_owned(), conditions);
         }
     }
+    machinery::apply::keep(new, &mut changed);
     changed
 }
 

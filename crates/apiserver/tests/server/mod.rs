@@ -60,6 +60,7 @@ pub async fn start(bind: Option<SocketAddr>) -> TestServer {
         service_cidr: "10.43.0.0/16".parse().unwrap(),
         node_ports: PortRange { first: 30000, last: 32767 },
         requests_in_flight_max: 400,
+        options: Default::default(),
     };
     let tasks = Tasks::new();
     let server = apiserver::start(config, Arc::new(store), tasks.clone(), Clock::system(), Random::seeded(1))

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use cli::Progress;
-use cli::args::{DemoArgs, ServerArgs};
+use cli::args::{DemoArgs, LogArgs, ServerArgs};
 use nix::sched::CloneFlags;
 
 use crate::commands::{down, reset, up};
@@ -25,8 +25,8 @@ const HOST_IP: &str = "192.0.2.1";
 const HOST_LINK: &str = "demo0";
 
 /// Runs the tour; fails if anything that it shows does not hold.
-pub(crate) fn run(args: &DemoArgs) -> Result<()> {
-    host::check()?;
+pub(crate) fn run(args: &DemoArgs, log: &LogArgs) -> Result<()> {
+    host::checks::root()?;
     if args.replicas == 0 || args.replicas > 50 {
         bail!("--replicas must be between 1 and 50");
     }
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<()> {
     enter_namespace()?;
     let before = Leftovers::look(&layout)?;
     progress.done("network namespace");
-    let toured = tour(args, &layout, &mut progress);
+    let toured = tour(args, log, &layout, &mut progress);
     if let Err(error) = &toured {
         progress.failed(&format!("{error:#}"));
         progress.note(&tail_of_log(&layout));
@@ -61,12 +61,13 @@ fn enter_namespace() -> Result<()> {
     Ok(())
 }
 
-fn tour(args: &DemoArgs, layout: &Layout, progress: &mut Progress) -> Result<()> {
-    std::fs::create_dir_all(layout.root()).with_context(|| format!("create {}", layout.root().display()))?;
+fn tour(args: &DemoArgs, log: &LogArgs, layout: &Layout, progress: &mut Progress) -> Result<()> {
     let server = server_args(layout.root())?;
-    let child = up::start(&server, layout)?;
+    let (_, lock) = host::take(&server, layout)?;
+    drop(lock);
+    let child = up::start(&server, log, layout)?;
     let pid = i32::try_from(child.id()).context("the server's process id")?;
-    let child = up::wait_until_ready(child, layout, true, &mut |step| progress.done(step))?;
+    let child = up::wait_until_ready(child, layout, &server, &mut |step| progress.done(step))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let story = runtime.block_on(chain::tell(args.replicas, layout, progress));
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -88,7 +89,7 @@ fn server_args(data_dir: &Path) -> Result<ServerArgs> {
 }
 
 fn take_down(layout: &Layout, before: &Leftovers, progress: &mut Progress) -> Result<()> {
-    if layout.lock().exists() {
+    if layout.version().exists() {
         if let Some(pid) = down::running_pid(layout)? {
             down::stop(pid)?;
         }

@@ -13,6 +13,7 @@ use cli::args::ImageCommand;
 use runtime::images::ImageStore;
 use runtime::images::import::{Hints, import};
 
+use crate::host::data_dir;
 use crate::layout::Layout;
 
 /// Does what was asked for.
@@ -24,8 +25,9 @@ pub(crate) fn run(command: &ImageCommand) -> Result<()> {
     }
 }
 
-fn store(data_dir: &Path) -> Result<ImageStore> {
-    let layout = Layout::new(data_dir)?;
+fn store(folder: &Path) -> Result<ImageStore> {
+    let layout = Layout::new(folder)?;
+    data_dir::claim(&layout)?;
     ImageStore::open(&layout.images()).context("open the image store")
 }
 

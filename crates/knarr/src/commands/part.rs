@@ -3,63 +3,66 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use base::{Clock, Random, Tasks};
-use cli::args::KubeletArgs;
-use controller::Informers;
+use base::Tasks;
+use cli::args::{ControllerManagerArgs, KubeletArgs, Part, ProxyArgs, SchedulerArgs};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::trace;
-use crate::{components, host};
+use crate::components::{self, Connection};
+use crate::host;
+use crate::layout::Layout;
 
 /// `knarr controller-manager`
-pub(crate) fn controller_manager(kubeconfig: &Path) -> Result<()> {
-    run_until_stopped(kubeconfig, |informers, _| {
-        components::start_controllers(&informers, &identity(&informers)?);
-        Ok(())
+pub(crate) fn controller_manager(args: &ControllerManagerArgs) -> Result<()> {
+    cli::validate::leader_election(&args.leader)?;
+    run_until_stopped(&args.part.kubeconfig, async |connection| {
+        components::start_controllers(args, &connection)
     })
 }
 
 /// `knarr scheduler`
-pub(crate) fn scheduler(kubeconfig: &Path) -> Result<()> {
-    run_until_stopped(kubeconfig, |informers, _| {
-        components::start_scheduler(&informers, &identity(&informers)?);
-        Ok(())
+pub(crate) fn scheduler(args: &SchedulerArgs) -> Result<()> {
+    cli::validate::leader_election(&args.leader)?;
+    run_until_stopped(&args.part.kubeconfig, async |connection| {
+        components::start_scheduler(args, &connection)
     })
 }
 
 /// `knarr kubelet`
 pub(crate) fn kubelet(args: &KubeletArgs) -> Result<()> {
-    let args = args.clone();
-    run_until_stopped(&args.part.kubeconfig.clone(), move |informers, runtime| {
-        runtime.block_on(components::start_kubelet_alone(&args, informers))
+    let layout = Layout::new(&args.data_dir)?;
+    let _lock = host::take_for_part(Part::Kubelet, &layout)?;
+    run_until_stopped(&args.part.kubeconfig, async |connection| {
+        components::start_kubelet(args, &layout, connection).await
     })
 }
 
-/// One of a kind, as upstream's: several may run on one host.
-fn identity(informers: &Informers) -> Result<String> {
-    Ok(format!("{}_{}", host::node_name()?, informers.random().uuid()))
+/// `knarr proxy`
+pub(crate) fn proxy(args: &ProxyArgs) -> Result<()> {
+    let layout = Layout::new(&args.data_dir)?;
+    let _lock = host::take_for_part(Part::Proxy, &layout)?;
+    run_until_stopped(&args.part.kubeconfig, async |connection| {
+        components::start_proxy(args, &layout, connection).await
+    })
 }
 
-fn run_until_stopped(
-    kubeconfig: &Path,
-    start: impl FnOnce(Informers, &tokio::runtime::Handle) -> Result<()>,
-) -> Result<()> {
+/// Starts a part, and stops it when a signal asks for it, be it started or not.
+fn run_until_stopped(kubeconfig: &Path, start: impl AsyncFnOnce(Connection) -> Result<()>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let tasks = Tasks::new();
-    let client = runtime.block_on(trace::client(kubeconfig))?;
-    let guard = runtime.enter();
-    let informers = Informers::new(client, tasks.clone(), Clock::system(), Random::from_system());
-    start(informers, runtime.handle())?;
-    drop(guard);
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
         let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
-        let is_asked = tokio::select! {
-            _ = terminate.recv() => true,
-            _ = interrupt.recv() => true,
-            () = tasks.stopping() => false,
+        let work = async {
+            start(Connection::new(kubeconfig, &tasks).await?).await?;
+            tasks.stopping().await;
+            bail!("this process does not lead any more, or cannot; the log says why")
+        };
+        let ended = tokio::select! {
+            ended = work => ended,
+            _ = terminate.recv() => Ok(()),
+            _ = interrupt.recv() => Ok(()),
         };
         tasks.stop_and_wait().await;
-        if is_asked { Ok(()) } else { bail!("another process leads now") }
+        ended
     })
 }

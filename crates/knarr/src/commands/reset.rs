@@ -7,17 +7,20 @@ use cli::args::ResetArgs;
 
 use crate::commands::down;
 use crate::components;
+use crate::host::data_dir;
 use crate::layout::Layout;
 
 /// Lists what goes, asks, and removes it.
 pub(crate) fn run(args: &ResetArgs) -> Result<()> {
     let layout = Layout::new(&args.data.data_dir)?;
-    if !layout.root().exists() {
-        eprintln!("there is no cluster in {}", layout.root().display());
+    let root = layout.root().display();
+    if layout.root().exists() {
+        if !layout.version().exists() {
+            bail!("{root} is not a cluster's folder; nothing was removed");
+        }
+    } else if !data_dir::is_registered(&layout) {
+        eprintln!("there is no cluster in {root}");
         return Ok(());
-    }
-    if !layout.config().exists() {
-        bail!("{} is not a cluster's folder; nothing was removed", layout.root().display());
     }
     eprintln!("this removes the cluster in {}:", layout.root().display());
     for what in
@@ -52,7 +55,26 @@ pub(crate) fn remove_everything(layout: &Layout, on_step: &mut dyn FnMut(&str)) 
     components::remove_network(layout).context("remove the network")?;
     on_step("links, addresses and nft tables");
     sys::mount::detach_below(layout.root())?;
-    std::fs::remove_dir_all(layout.root()).with_context(|| format!("remove {}", layout.root().display()))?;
+    if layout.root().exists() {
+        remove_folder(layout).with_context(|| format!("remove {}", layout.root().display()))?;
+    }
+    data_dir::forget(layout)?;
     on_step("objects, keys and files");
     Ok(())
+}
+
+/// What says that the folder is a cluster's goes last, so that a reset that was cut off can be repeated.
+fn remove_folder(layout: &Layout) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(layout.root())? {
+        let entry = entry?;
+        if entry.path() == layout.version() {
+            continue;
+        }
+        if entry.file_type()?.is_dir() {
+            std::fs::remove_dir_all(entry.path())?;
+        } else {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    std::fs::remove_dir_all(layout.root())
 }

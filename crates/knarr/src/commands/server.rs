@@ -2,36 +2,38 @@
 //!
 //! The same command with `KNARR_PART` set is one of the parts.
 
-use anyhow::{Context, Result, bail};
-use cli::args::ServerArgs;
+use anyhow::{Result, bail};
+use cli::args::{LogArgs, Part, ServerArgs};
 
-use crate::components::{self, Settings};
+use crate::components::{self, Ready};
 use crate::host;
 use crate::layout::Layout;
 use crate::supervisor::{self, PART_VARIABLE, PARTS};
 
 /// Runs until it is told to stop.
-pub(crate) fn run(args: ServerArgs) -> Result<()> {
+pub(crate) fn run(args: &ServerArgs, log: &LogArgs) -> Result<()> {
     let layout = Layout::new(&args.data_dir)?;
     match std::env::var(PART_VARIABLE).ok().as_deref() {
-        None => supervise(args, &layout),
+        None => supervise(args, log, &layout),
         Some("control-plane") => components::control_plane(&layout),
         Some("node") => components::node(&layout),
         Some(part) => bail!("there is no part {part:?}; unset {PART_VARIABLE}"),
     }
 }
 
-fn supervise(args: ServerArgs, layout: &Layout) -> Result<()> {
-    host::check()?;
-    std::fs::create_dir_all(layout.root()).with_context(|| format!("create {}", layout.root().display()))?;
-    let lock = supervisor::lock(layout)?;
-    host::check_port(args.bind_address, args.https_listen_port)?;
-    let parts = if args.disable_agent { &PARTS[..1] } else { &PARTS[..] };
-    let settings = Settings::resolve(args, layout)?;
+fn supervise(args: &ServerArgs, log: &LogArgs, layout: &Layout) -> Result<()> {
+    let (settings, lock) = host::take(args, layout)?;
     settings.save(layout)?;
     components::prepare(&settings, layout)?;
+    let parts = if args.runs(Part::Agent) { PARTS.to_vec() } else { PARTS[..1].to_vec() };
+    let plan = supervisor::Plan {
+        parts,
+        data_dir: layout.root().to_owned(),
+        awaited: Ready::awaited(args),
+        log_flags: log.flags(),
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let ended = runtime.block_on(supervisor::run(parts, layout.root()));
+    let ended = runtime.block_on(supervisor::run(plan));
     drop(lock);
     ended
 }

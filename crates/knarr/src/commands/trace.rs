@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use cli::args::{Output, TraceArgs};
 use cli::trace::Printer;
+use cli::validate::UsageError;
 use http::Request;
 use http_body_util::BodyExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
@@ -17,7 +18,8 @@ use crate::layout::Layout;
 /// Prints the chain.
 pub(crate) fn run(args: &TraceArgs) -> Result<()> {
     let Some((kind, name)) = args.object.split_once('/') else {
-        bail!("{:?} is not KIND/NAME, such as deployment/web", args.object);
+        let wrong = format!("{:?} is not KIND/NAME, such as deployment/web", args.object);
+        return Err(UsageError(wrong).into());
     };
     let layout = Layout::new(&args.data.data_dir)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -42,9 +44,13 @@ pub(crate) fn run(args: &TraceArgs) -> Result<()> {
 
 /// A client with the identity in a kubeconfig.
 pub(crate) async fn client(kubeconfig: &Path) -> Result<kube::Client> {
+    Ok(kube::Client::try_from(config(kubeconfig).await?)?)
+}
+
+/// What a kubeconfig says: where, and as whom.
+pub(crate) async fn config(kubeconfig: &Path) -> Result<kube::Config> {
     let read = Kubeconfig::read_from(kubeconfig).with_context(|| format!("read {}", kubeconfig.display()))?;
-    let config = kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
-    Ok(kube::Client::try_from(config)?)
+    Ok(kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?)
 }
 
 /// Asks the API server for the chain of one object.

@@ -7,31 +7,32 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use cli::Progress;
-use cli::args::ServerArgs;
+use cli::args::{LogArgs, ServerArgs};
 
 use crate::components::Ready;
 use crate::host;
 use crate::layout::Layout;
 
 /// Starts the cluster; prints the kubeconfig's path.
-pub(crate) fn run(args: &ServerArgs) -> Result<()> {
-    host::check()?;
+pub(crate) fn run(args: &ServerArgs, log: &LogArgs) -> Result<()> {
     let layout = Layout::new(&args.data_dir)?;
-    std::fs::create_dir_all(layout.root()).with_context(|| format!("create {}", layout.root().display()))?;
-    drop(crate::supervisor::lock(&layout)?);
+    let (_, lock) = host::take(args, &layout)?;
+    // The server takes it, and looks again.
+    drop(lock);
     let mut progress = Progress::new();
-    let child = start(args, &layout)?;
-    wait_until_ready(child, &layout, !args.disable_agent, &mut |step| progress.done(step))?;
+    let child = start(args, log, &layout)?;
+    wait_until_ready(child, &layout, args, &mut |step| progress.done(step))?;
     progress.note(&format!("cluster is up after {}", cli::progress::duration(progress.elapsed())));
     writeln!(std::io::stdout(), "export KUBECONFIG={}", layout.admin_kubeconfig().display())?;
     Ok(())
 }
 
 /// Starts `knarr server` in a session of its own; its log goes to the cluster's folder.
-pub(crate) fn start(args: &ServerArgs, layout: &Layout) -> Result<Child> {
-    let log = File::options().create(true).append(true).open(layout.log()).context("open the log")?;
+pub(crate) fn start(args: &ServerArgs, log: &LogArgs, layout: &Layout) -> Result<Child> {
+    let file = File::options().create(true).append(true).open(layout.log()).context("open the log")?;
     let mut command = Command::new("/proc/self/exe");
-    command.arg("server").args(flags(args)).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+    command.arg("server").args(args.flags()?).args(log.flags());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file);
     let setup = sys::process::ChildSetup { new_session: true, ..sys::process::ChildSetup::default() };
     sys::process::set_up_child(&mut command, setup);
     command.spawn().context("start knarr server")
@@ -44,12 +45,11 @@ pub(crate) fn start(args: &ServerArgs, layout: &Layout) -> Result<Child> {
 pub(crate) fn wait_until_ready(
     mut child: Child,
     layout: &Layout,
-    with_node: bool,
+    args: &ServerArgs,
     on_step: &mut dyn FnMut(&str),
 ) -> Result<Child> {
     let stdout = child.stdout.take().context("the server has no stdout")?;
-    let mut missing: Vec<Ready> =
-        Ready::ALL.into_iter().filter(|part| with_node || !part.is_of_node()).collect();
+    let mut missing = Ready::awaited(args);
     for line in BufReader::new(stdout).lines() {
         let line = line?;
         let Some(ready) = Ready::parse(&line) else { continue };
@@ -67,34 +67,4 @@ fn last_log_line(log: PathBuf) -> String {
     let text = std::fs::read_to_string(&log).unwrap_or_default();
     let line = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no log").to_owned();
     format!("{line} (see {})", log.display())
-}
-
-/// The command line that says the same as `args`.
-fn flags(args: &ServerArgs) -> Vec<std::ffi::OsString> {
-    let mut flags: Vec<std::ffi::OsString> = Vec::new();
-    let mut flag = |name: &str, value: &dyn AsRef<std::ffi::OsStr>| {
-        flags.push(name.into());
-        flags.push(value.as_ref().to_owned());
-    };
-    flag("--data-dir", &args.data_dir);
-    flag("--write-kubeconfig-mode", &args.write_kubeconfig_mode);
-    flag("--bind-address", &args.bind_address.to_string());
-    flag("--https-listen-port", &args.https_listen_port.to_string());
-    flag("--cluster-cidr", &args.cluster_cidr);
-    flag("--service-cidr", &args.service_cidr);
-    flag("--cluster-dns", &args.cluster_dns.to_string());
-    flag("--cluster-domain", &args.cluster_domain);
-    if let Some(path) = &args.write_kubeconfig {
-        flag("--write-kubeconfig", path);
-    }
-    if let Some(name) = &args.node_name {
-        flag("--node-name", name);
-    }
-    if let Some(ip) = &args.node_ip {
-        flag("--node-ip", &ip.to_string());
-    }
-    if args.disable_agent {
-        flags.push("--disable-agent".into());
-    }
-    flags
 }

@@ -11,14 +11,15 @@ use anyhow::{Context, Result, bail};
 use apiserver::{ApiServer, PortRange};
 use auth::UserInfo;
 use base::{Clock, Random, Tasks};
-use controller::lease::{self, Election};
+use cli::args::Part;
+use controller::lease::Timing;
 use controller::trace::Reporter;
 use controller::{ClientMetrics, Engine, Informers};
 use nix::sys::signal::Signal;
-use store::embedded::{Embedded, Options};
 use tokio::signal::unix::{SignalKind, signal};
 use tower::ServiceExt;
 
+use super::election::{election, lead};
 use super::identity::{CONTROL_PLANE_GID, CONTROL_PLANE_UID};
 use super::{Ready, Settings};
 use crate::layout::Layout;
@@ -30,11 +31,16 @@ const REQUESTS_IN_FLIGHT_MAX: usize = 600;
 
 /// Runs the control plane until it is told to stop.
 pub(crate) fn control_plane(layout: &Layout) -> Result<()> {
+    let parent = nix::unistd::getppid();
     let settings = Settings::load(layout)?;
     // From here on everything is relative to the server's folder: its parents may be closed to the new user.
     std::env::set_current_dir(layout.server()).context("enter the control plane's folder")?;
     sys::process::drop_privileges(CONTROL_PLANE_UID, CONTROL_PLANE_GID)?;
+    // The change of user has undone what the supervisor had arranged.
     sys::process::die_with_parent(Signal::SIGKILL as i32)?;
+    if nix::unistd::getppid() != parent {
+        bail!("the supervisor has ended");
+    }
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("control-plane").build()?;
     // The same after a restart, so that the lead is ours at once: the store's lock keeps everyone else away.
@@ -46,30 +52,30 @@ async fn run(settings: &Settings, identity: &str) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let (clock, random, tasks) = (Clock::system(), Random::from_system(), Tasks::new());
-    let options = Options { clock: clock.clone(), ..Options::default() };
-    let store = Arc::new(Embedded::open(Path::new("db"), options).context("open the store")?);
+    let store = super::datastore::open(&settings.args.datastore, &clock, &random).await?;
     let config = api_server_config(settings)?;
     let server =
-        apiserver::start(config, store.clone(), tasks.clone(), clock.clone(), random.clone()).await?;
+        apiserver::start(config, Arc::clone(&store), tasks.clone(), clock.clone(), random.clone()).await?;
     let metrics = ClientMetrics::new(server.metrics());
     let informers_as = |user: &str| {
         let client = client_as(&server, user, &[]);
         Informers::metered(client, tasks.clone(), clock.clone(), random.clone(), metrics.clone())
     };
-    let authority = std::fs::read_to_string("tls/ca.crt").context("read the authority's certificate")?;
-    let informers = informers_as("system:kube-controller-manager");
-    informers.setting_or(|| controllers::root_ca::Bundle(authority));
-    let clients: Vec<_> =
-        controllers::all().iter().map(|row| (*row, controller_client(&server, row.name))).collect();
-    lead("kube-controller-manager", identity, &informers, move |informers| {
-        let engine = Engine::new(informers, "controllermanager");
-        for (controller, client) in clients {
-            engine.start_as(controller, client);
-        }
-    });
-    let informers = informers_as("system:kube-scheduler");
-    let reporter = Reporter::start(informers.client().clone(), &tasks);
-    lead("kube-scheduler", identity, &informers, move |informers| run_scheduler(&informers, reporter));
+    if settings.args.runs(Part::ControllerManager) {
+        let authority = std::fs::read_to_string("tls/ca.crt").context("read the authority's certificate")?;
+        let informers = informers_as("system:kube-controller-manager");
+        informers.setting_or(|| controllers::root_ca::Bundle(authority));
+        start_controllers(&server, identity, informers);
+    }
+    if settings.args.runs(Part::Scheduler) {
+        let informers = informers_as("system:kube-scheduler");
+        let reporter = Reporter::start(informers.client().clone(), &tasks);
+        let election = election("kube-scheduler", identity, Timing::default());
+        lead(Some(election), &informers, async move |informers| {
+            run_scheduler(&informers, reporter);
+            Ok(())
+        });
+    }
     server.ready().await;
     super::addons::ensure(client_as(&server, "system:knarr", &["system:masters"]), settings).await?;
     Ready::ApiServer.announce();
@@ -83,27 +89,16 @@ async fn run(settings: &Settings, identity: &str) -> Result<()> {
     if has_led { Ok(()) } else { bail!("another control plane leads now; this one starts over") }
 }
 
-/// Does `work` when this process leads, and stops the process's tasks when it does no longer.
-fn lead(
-    name: &'static str,
-    identity: &str,
-    informers: &Informers,
-    work: impl FnOnce(Informers) + Send + 'static,
-) {
-    let election = Election {
-        namespace: "kube-system".to_owned(),
-        name: name.to_owned(),
-        identity: identity.to_owned(),
-    };
-    let informers = informers.clone();
-    let tasks = informers.tasks().clone();
-    informers.tasks().clone().spawn("leader election", async move {
-        informers.metrics().leads(name, false);
-        let held = lease::acquire(election, &informers).await;
-        informers.metrics().leads(name, true);
-        work(informers);
-        held.lost().await;
-        tasks.stop();
+fn start_controllers(server: &ApiServer, identity: &str, informers: Informers) {
+    let clients: Vec<_> =
+        controllers::all().iter().map(|row| (*row, controller_client(server, row.name))).collect();
+    let election = election("kube-controller-manager", identity, Timing::default());
+    lead(Some(election), &informers, async move |informers| {
+        let engine = Engine::new(informers, "controllermanager");
+        for (controller, client) in clients {
+            engine.start_as(controller, client);
+        }
+        Ok(())
     });
 }
 
@@ -114,7 +109,7 @@ fn controller_client(server: &ApiServer, controller: &'static str) -> kube::Clie
 }
 
 /// The ServiceAccount that upstream gives a controller. Source: `app.NewControllerInitializers`.
-fn account_of(controller: &'static str) -> &'static str {
+pub(super) fn account_of(controller: &'static str) -> &'static str {
     match controller {
         "endpoints-controller" => "endpoint-controller",
         "garbage-collector-controller" => "generic-garbage-collector",
@@ -126,22 +121,7 @@ fn account_of(controller: &'static str) -> &'static str {
     }
 }
 
-/// Starts every controller with the identity of `informers`, once it leads: for `knarr controller-manager`.
-pub(crate) fn start_controllers(informers: &Informers, identity: &str) {
-    lead("kube-controller-manager", identity, informers, |informers| {
-        let engine = Engine::new(informers, "controllermanager");
-        for controller in controllers::all() {
-            engine.start(*controller);
-        }
-    });
-}
-
-/// Starts the scheduler, once it leads: for `knarr scheduler`.
-pub(crate) fn start_scheduler(informers: &Informers, identity: &str) {
-    lead("kube-scheduler", identity, informers, |informers| run_scheduler(&informers, Reporter::disabled()));
-}
-
-fn run_scheduler(informers: &Informers, reporter: Reporter) {
+pub(super) fn run_scheduler(informers: &Informers, reporter: Reporter) {
     let tasks = informers.tasks().clone();
     let run = scheduler::run(scheduler::Config::default(), informers.clone(), reporter, tasks.clone());
     tasks.spawn("scheduler", run);
@@ -183,6 +163,7 @@ fn api_server_config(settings: &Settings) -> Result<apiserver::Config> {
         service_cidr: args.service_cidr.parse().context("--service-cidr")?,
         node_ports: NODE_PORTS,
         requests_in_flight_max: REQUESTS_IN_FLIGHT_MAX,
+        options: apiserver::Options::default(),
     })
 }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use auth::pki::{self, Authority, Subject};
 use base::Clock;
+use cli::args::Part;
 
 use super::Settings;
 use crate::layout::Layout;
@@ -67,11 +68,24 @@ pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
     write(&layout.agent_kubeconfig(), "kubelet", &kubelet, 0o600)?;
     write(&layout.proxy_kubeconfig(), "kube-proxy", &proxy, 0o600)?;
     write(&layout.admin_kubeconfig(), "admin", &admin, 0o600)?;
+    let outside = [
+        (Part::ControllerManager, layout.controller_manager_kubeconfig(), "system:kube-controller-manager"),
+        (Part::Scheduler, layout.scheduler_kubeconfig(), "system:kube-scheduler"),
+    ];
+    for (part, path, user) in outside {
+        // A key that nobody uses is not lying about.
+        if !settings.args.runs(part) {
+            let name = user.trim_start_matches("system:");
+            let subject = Subject { organization: None, ..Subject::client(name, user, "") };
+            write(&path, name, &authority.issue(&keys, &subject, now)?, 0o600)?;
+        }
+    }
     if let Some(path) = &settings.args.write_kubeconfig {
         let mode = u32::from_str_radix(&settings.args.write_kubeconfig_mode, 8)
             .context("--write-kubeconfig-mode must be octal, such as 600")?;
         write(path, "admin", &admin, mode)?;
     }
+    super::datastore::prepare(&settings.args.datastore, layout)?;
     hand_over(&server)?;
     std::fs::set_permissions(&server, std::fs::Permissions::from_mode(0o700))?;
     std::fs::set_permissions(&agent, std::fs::Permissions::from_mode(0o700))?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use base::{Clock, Random, Tasks};
-use cli::args::KubeletArgs;
+use cli::args::Part;
 use controller::Informers;
 use controller::trace::Reporter;
 use nix::sys::signal::Signal;
@@ -19,11 +19,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::pod_network::CniPodNetwork;
 use super::{Ready, Settings};
 use crate::commands::trace;
-use crate::host;
+use crate::host::checks::KUBELET_PORT;
 use crate::layout::Layout;
 
-/// The kubelet's port, as everywhere.
-const KUBELET_PORT: u16 = 10_250;
 /// The user that the API server is to its kubelets.
 const API_SERVER_USER: &str = "kube-apiserver-kubelet-client";
 
@@ -42,33 +40,42 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
     let tasks = Tasks::new();
     let (clock, random) = (Clock::system(), Random::from_system());
     let place = Place::of(settings)?;
-    let container_runtime = open_runtime(layout, &place, &tasks).await?;
     let kubelet_client = trace::client(&layout.agent_kubeconfig()).await?;
     let reporter = Reporter::start(kubelet_client.clone(), &tasks);
+    let container_runtime = match settings.args.runs(Part::Kubelet) {
+        true => Some(open_runtime(layout, &place, reporter.clone(), &tasks).await?),
+        false => None,
+    };
     let proxy_client = trace::client(&layout.proxy_kubeconfig()).await?;
     let informers = Informers::new(proxy_client, tasks.clone(), clock.clone(), random.clone());
-    start_proxy(&informers, &place, layout, reporter.clone(), &tasks).await?;
-    Ready::Proxy.announce();
-    start_dns(&informers, settings, &tasks).await?;
-    Ready::Dns.announce();
-    let informers = Informers::new(kubelet_client, tasks.clone(), clock, random);
-    let config = kubelet_config(&place, layout, Some(server_config(layout, settings.node_ip)?));
-    start_kubelet(config, informers, container_runtime, reporter, &tasks).await?;
-    Ready::Node.announce();
+    if settings.args.runs(Part::Proxy) {
+        start_proxy(&informers, &place, layout, reporter.clone(), &tasks).await?;
+        Ready::Proxy.announce();
+    }
+    if settings.args.runs(Part::Dns) {
+        start_dns(&informers, settings, reporter.clone(), &tasks).await?;
+        Ready::Dns.announce();
+    }
+    if let Some(container_runtime) = container_runtime {
+        let informers = Informers::new(kubelet_client, tasks.clone(), clock, random);
+        let config = kubelet_config(&place, layout, Some(own_server_config(layout, settings.node_ip)?));
+        start_kubelet(config, informers, container_runtime, reporter, &tasks).await?;
+        Ready::Node.announce();
+    }
     tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
     tasks.stop_and_wait().await;
     Ok(())
 }
 
 /// Where this Node stands in its cluster.
-struct Place {
-    node_name: String,
-    node_ip: Ipv4Addr,
-    pod_cidr: (Ipv4Addr, u8),
-    cluster_cidr: (Ipv4Addr, u8),
-    service_cidr: (Ipv4Addr, u8),
-    cluster_dns: IpAddr,
-    cluster_domain: String,
+pub(super) struct Place {
+    pub(super) node_name: String,
+    pub(super) node_ip: Ipv4Addr,
+    pub(super) pod_cidr: (Ipv4Addr, u8),
+    pub(super) cluster_cidr: (Ipv4Addr, u8),
+    pub(super) service_cidr: (Ipv4Addr, u8),
+    pub(super) cluster_dns: IpAddr,
+    pub(super) cluster_domain: String,
 }
 
 impl Place {
@@ -89,19 +96,24 @@ impl Place {
 }
 
 /// The Pod network is IPv4.
-fn ipv4(ip: IpAddr) -> Result<Ipv4Addr> {
+pub(super) fn ipv4(ip: IpAddr) -> Result<Ipv4Addr> {
     match ip {
         IpAddr::V4(ip) => Ok(ip),
         IpAddr::V6(ip) => anyhow::bail!("the node's address must be an IPv4 address, not {ip}"),
     }
 }
 
-fn parse_cidr(text: &str) -> Result<(Ipv4Addr, u8)> {
+pub(super) fn parse_cidr(text: &str) -> Result<(Ipv4Addr, u8)> {
     let cidr: apiserver::Cidr = text.parse()?;
     Ok((cidr.address, cidr.bits))
 }
 
-async fn open_runtime(layout: &Layout, place: &Place, tasks: &Tasks) -> Result<Runtime> {
+pub(super) async fn open_runtime(
+    layout: &Layout,
+    place: &Place,
+    reporter: Reporter,
+    tasks: &Tasks,
+) -> Result<Runtime> {
     let id = layout.cluster_id();
     let builtin = cni::BuiltinConfig {
         cluster_id: id.clone(),
@@ -113,7 +125,7 @@ async fn open_runtime(layout: &Layout, place: &Place, tasks: &Tasks) -> Result<R
     };
     let network = cni::Network::load(&layout.cni().join("net.d"), builtin)?;
     let mut config = runtime::Config::new(layout.runtime(), format!("/knarr-{id}"), tasks.clone());
-    config.network = Some(Arc::new(CniPodNetwork::new(network)));
+    config.network = Some(Arc::new(CniPodNetwork::new(network, config.clock.clone(), reporter)));
     let runtime = Runtime::open(config).await.context("open the container runtime")?;
     runtime.ensure_builtin_images().await.context("make the built-in image")?;
     Ok(runtime)
@@ -134,13 +146,28 @@ async fn start_proxy(
         service_cidr: place.service_cidr,
         local_addresses: vec![ipv4(place.cluster_dns)?],
     };
+    run_proxy(config, informers, reporter, tasks).await
+}
+
+/// Ends when the first rules are in the kernel.
+pub(super) async fn run_proxy(
+    config: proxy::Config,
+    informers: &Informers,
+    reporter: Reporter,
+    tasks: &Tasks,
+) -> Result<()> {
     let mut commits = proxy::run(informers, config, reporter, tasks);
     commits.wait_for(|commits| *commits > 0).await.context("the proxy ended before it had begun")?;
     Ok(())
 }
 
 /// Listens on the cluster's DNS address, which the proxy has put on its own link.
-async fn start_dns(informers: &Informers, settings: &Settings, tasks: &Tasks) -> Result<()> {
+async fn start_dns(
+    informers: &Informers,
+    settings: &Settings,
+    reporter: Reporter,
+    tasks: &Tasks,
+) -> Result<()> {
     let ip = settings.args.cluster_dns;
     let config = dns::Config {
         bind: vec![SocketAddr::new(ip, 53)],
@@ -151,7 +178,7 @@ async fn start_dns(informers: &Informers, settings: &Settings, tasks: &Tasks) ->
             reverse_cidr(&settings.args.service_cidr)?,
         ],
     };
-    let mut running = dns::run(informers, config, tasks).await?;
+    let mut running = dns::run(informers, config, reporter, tasks).await?;
     running.ready.wait_for(|ready| *ready).await.context("DNS ended before it had begun")?;
     Ok(())
 }
@@ -161,7 +188,11 @@ fn reverse_cidr(text: &str) -> Result<(IpAddr, u8)> {
     Ok((address.into(), bits))
 }
 
-fn kubelet_config(place: &Place, layout: &Layout, server: Option<kubelet::ServerConfig>) -> kubelet::Config {
+pub(super) fn kubelet_config(
+    place: &Place,
+    layout: &Layout,
+    server: Option<kubelet::ServerConfig>,
+) -> kubelet::Config {
     kubelet::Config {
         node_name: place.node_name.clone(),
         node_ips: vec![place.node_ip.to_string()],
@@ -175,7 +206,7 @@ fn kubelet_config(place: &Place, layout: &Layout, server: Option<kubelet::Server
     }
 }
 
-async fn start_kubelet(
+pub(super) async fn start_kubelet(
     config: kubelet::Config,
     informers: Informers,
     container_runtime: Runtime,
@@ -223,34 +254,24 @@ async fn node_is_ready(informers: &Informers, name: &str) {
     }
 }
 
-/// `knarr kubelet`: a kubelet with the built-in runtime and network, for any API server.
-pub(crate) async fn start_kubelet_alone(args: &KubeletArgs, informers: Informers) -> Result<()> {
-    host::check()?;
-    let layout = Layout::new(&args.data_dir)?;
-    let pod_cidr = parse_cidr(&args.pod_cidr)?;
-    let place = Place {
-        node_name: args.node_name.clone().map_or_else(host::node_name, Ok)?,
-        node_ip: ipv4(args.node_ip.map_or_else(host::node_ip, Ok)?)?,
-        pod_cidr,
-        cluster_cidr: pod_cidr,
-        service_cidr: pod_cidr,
-        cluster_dns: args.cluster_dns,
-        cluster_domain: args.cluster_domain.clone(),
-    };
-    let tasks = informers.tasks().clone();
-    let container_runtime = open_runtime(&layout, &place, &tasks).await?;
-    let config = kubelet_config(&place, &layout, None);
-    start_kubelet(config, informers, container_runtime, Reporter::disabled(), &tasks).await
+/// The kubelet's port, with the cluster's own files.
+fn own_server_config(layout: &Layout, ip: IpAddr) -> Result<kubelet::ServerConfig> {
+    let file = |name: &str| layout.agent().join("tls").join(name);
+    let listen = SocketAddr::new(ip, KUBELET_PORT);
+    server_config(listen, &file("kubelet-server.crt"), &file("kubelet-server.key"), &file("ca.crt"))
 }
 
 /// TLS for the kubelet's port: only clients with a certificate of the cluster's authority.
-fn server_config(layout: &Layout, ip: IpAddr) -> Result<kubelet::ServerConfig> {
-    let tls = layout.agent().join("tls");
-    let chain = read_certificates(&tls.join("kubelet-server.crt"))?;
-    let key =
-        PrivateKeyDer::from_pem_file(tls.join("kubelet-server.key")).context("read the kubelet's key")?;
+pub(super) fn server_config(
+    listen: SocketAddr,
+    certificate: &Path,
+    key: &Path,
+    authority: &Path,
+) -> Result<kubelet::ServerConfig> {
+    let chain = read_certificates(certificate)?;
+    let key = PrivateKeyDer::from_pem_file(key).with_context(|| format!("read {}", key.display()))?;
     let mut roots = rustls::RootCertStore::empty();
-    for certificate in read_certificates(&tls.join("ca.crt"))? {
+    for certificate in read_certificates(authority)? {
         roots.add(certificate)?;
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -261,7 +282,7 @@ fn server_config(layout: &Layout, ip: IpAddr) -> Result<kubelet::ServerConfig> {
         .with_single_cert(chain, key)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(kubelet::ServerConfig {
-        listen: SocketAddr::new(ip, KUBELET_PORT),
+        listen,
         tls: Arc::new(config),
         allowed_users: vec![API_SERVER_USER.to_owned()],
     })

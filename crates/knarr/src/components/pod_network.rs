@@ -1,35 +1,71 @@
 //! Joins the container runtime to CNI: a sandbox is an attachment.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use base::Clock;
 use cni::{Attachment, CniError, Network, PortMapping};
+use controller::cause;
+use controller::trace::Reporter;
+use jiff::Timestamp;
 use runtime::{PodNetwork, SandboxNetwork};
 
 /// The interface that Pods see.
 const INTERFACE: &str = "eth0";
 
 /// Attaches sandboxes to a CNI network.
-pub(crate) struct CniPodNetwork(Arc<Network>);
+pub(crate) struct CniPodNetwork {
+    network: Arc<Network>,
+    clock: Clock,
+    reporter: Reporter,
+}
 
 impl CniPodNetwork {
-    pub(crate) fn new(network: Network) -> Self {
-        Self(Arc::new(network))
+    /// Each ADD is a span, which `reporter` gets.
+    pub(crate) fn new(network: Network, clock: Clock, reporter: Reporter) -> Self {
+        Self { network: Arc::new(network), clock, reporter }
+    }
+
+    /// The kubelet's cause is that of the call, which is made in its task.
+    fn added(&self, sandbox: &SandboxNetwork, start: Timestamp, ips: &[IpAddr]) {
+        let Some(cause) = cause::current() else { return };
+        let pod = &sandbox.metadata;
+        let object = format!("pods/{}/{}", pod.namespace, pod.name);
+        let ips: Vec<String> = ips.iter().map(ToString::to_string).collect();
+        let times = (start, self.clock.now());
+        self.reporter.span(cause, ("cni", "network added"), &object, times, &ips.join(","));
     }
 }
 
 #[async_trait]
 impl PodNetwork for CniPodNetwork {
     async fn add(&self, sandbox: &SandboxNetwork) -> Result<Vec<IpAddr>, String> {
-        let (network, attachment) = (self.0.clone(), attachment(sandbox));
-        let added = blocking(move || network.add(&attachment)).await?;
-        Ok(added.pod_ips())
+        let start = self.clock.now();
+        let (network, attachment) = (self.network.clone(), attachment(sandbox));
+        let ips = blocking(move || network.add(&attachment)).await?.pod_ips();
+        self.added(sandbox, start, &ips);
+        Ok(ips)
     }
 
     async fn remove(&self, sandbox: &SandboxNetwork) -> Result<(), String> {
-        let (network, attachment) = (self.0.clone(), attachment(sandbox));
+        let (network, attachment) = (self.network.clone(), attachment(sandbox));
         blocking(move || network.del(&attachment)).await
+    }
+
+    async fn check(&self, sandbox: &SandboxNetwork) -> Result<(), String> {
+        let (network, attachment) = (self.network.clone(), attachment(sandbox));
+        blocking(move || network.check(&attachment)).await
+    }
+
+    async fn retain(&self, sandboxes: BTreeSet<String>) -> Result<(), String> {
+        let network = self.network.clone();
+        let freed = blocking(move || network.retain(&sandboxes)).await?;
+        if !freed.is_empty() {
+            tracing::info!(sandboxes = ?freed, "disconnected sandboxes that are gone");
+        }
+        Ok(())
     }
 
     async fn not_ready(&self) -> Option<String> {

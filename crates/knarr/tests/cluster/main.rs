@@ -6,8 +6,13 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "tests")]
 
 mod bad_input;
+mod etcd;
+mod host;
+mod kills;
 mod kubectl;
+mod parts;
 mod restarts;
+mod supervisor;
 
 use testkit::Cluster;
 

@@ -66,10 +66,9 @@ pub(crate) async fn call(call: &HttpCall, timeout: Duration) -> Result<(u16, Str
 }
 
 async fn exchange(call: &HttpCall) -> Result<(u16, String), String> {
-    let address = if call.host.contains(':') { format!("[{}]", call.host) } else { call.host.clone() };
     let stream = TcpStream::connect((call.host.as_str(), call.port))
         .await
-        .map_err(|e| format!("dial tcp {address}:{}: {e}", call.port))?;
+        .map_err(|e| super::dial_error(&call.host, call.port, &e))?;
     if !call.is_tls {
         return request(call, TokioIo::new(stream)).await;
     }

@@ -45,7 +45,7 @@ pub(super) async fn logs(
     let pod = server.pod(namespace, name)?;
     let wanted = wanted(&query, server.context.clock.now())?;
     let source = source(server, &pod, container, query.flag("previous")).await?;
-    let reader = LogReader::open(&source.path, wanted.clone());
+    let reader = LogReader::open(&source.path, wanted);
     let reader =
         reader.map_err(|e| Refusal::not_found(format!("open the log of container \"{container}\": {e}")))?;
     let (sender, receiver) = mpsc::channel(QUEUE);
@@ -53,7 +53,7 @@ pub(super) async fn logs(
     let server = server.clone();
     server.context.tasks.clone().spawn("log stream", async move {
         let result = match is_following {
-            true => follow(&server, &source, reader, wanted, sender).await,
+            true => follow(&server, &source, reader, sender).await,
             false => copy(reader, sender).await.map(drop),
         };
         if let Err(error) = result {
@@ -188,7 +188,6 @@ async fn follow(
     server: &Server,
     source: &Source,
     mut reader: LogReader,
-    wanted: Wanted,
     sender: mpsc::Sender<Bytes>,
 ) -> std::io::Result<()> {
     let other = |error: cri::CriError| std::io::Error::other(error.to_string());
@@ -209,13 +208,9 @@ async fn follow(
         }
         tokio::select! {
             news = news(&watcher) => if matches!(news?, News::Replaced) {
-                // Rotated: what is left of the old file was read above or is read now.
-                match copy(reader, sender.clone()).await? {
-                    Some(_) => {}
-                    None => return Ok(()),
-                }
-                reader = LogReader::open(&source.path, Wanted { tail_lines: None, ..wanted.clone() })?;
+                // Rotated. What is rotated after this is told by the new watch.
                 watcher = watch(&source.path)?;
+                reader.follow_rotation()?;
             },
             event = events.next() => match event {
                 Some(Ok(event)) => is_running = !is_end(&event, &source.container_id),

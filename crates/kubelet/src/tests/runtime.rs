@@ -276,6 +276,10 @@ impl RuntimeService for Runtime {
         Err(CriError::Unimplemented("attach".into()))
     }
 
+    async fn port_forward(&self, _: v1::PortForwardRequest) -> CriResult<Streams> {
+        Err(CriError::Unimplemented("port-forward".into()))
+    }
+
     async fn container_stats(&self, _: v1::ContainerStatsRequest) -> CriResult<v1::ContainerStatsResponse> {
         Err(CriError::Unimplemented("stats".into()))
     }

@@ -47,7 +47,10 @@ impl Worker {
                 };
                 self.spawn(key, job);
             }
-            PodAction::RunSandbox { attempt } => self.spawn(key, run_sandbox(context, pod, attempt, cause)),
+            PodAction::RunSandbox { attempt } => {
+                let (_, old) = ids(&self.snapshot);
+                self.spawn(key, run_sandbox(context, pod, (attempt, old), cause));
+            }
             PodAction::PullImage { image, policy } => {
                 self.spawn(key, pull::have_image(context, pod, image, policy, cause));
             }
@@ -205,9 +208,14 @@ fn token_volume(pod: &Pod) -> String {
     volumes.into_iter().find(|v| v.projected.is_some()).map(|v| v.name.clone()).unwrap_or_default()
 }
 
-async fn run_sandbox(context: Arc<Context>, pod: Arc<Pod>, attempt: u32, cause: u64) -> Outcome {
+async fn run_sandbox(
+    context: Arc<Context>,
+    pod: Arc<Pod>,
+    (attempt, old): (u32, Vec<String>),
+    cause: u64,
+) -> Outcome {
     let start = context.clock.now();
-    let result = try_run_sandbox(&context, &pod, attempt).await;
+    let result = try_run_sandbox(&context, &pod, attempt, old).await;
     match result {
         Ok(sandbox) => {
             context.span(cause, "sandbox started", &pod, start, &sandbox.ips.join(","));
@@ -221,7 +229,17 @@ async fn run_sandbox(context: Arc<Context>, pod: Arc<Pod>, attempt: u32, cause: 
     }
 }
 
-async fn try_run_sandbox(context: &Context, pod: &Pod, attempt: u32) -> Result<Sandbox, String> {
+/// The `old` sandboxes are stopped first, so that they keep no address; most are stopped already.
+async fn try_run_sandbox(
+    context: &Context,
+    pod: &Pod,
+    attempt: u32,
+    old: Vec<String>,
+) -> Result<Sandbox, String> {
+    for pod_sandbox_id in old {
+        let stopped = context.runtime.stop_pod_sandbox(v1::StopPodSandboxRequest { pod_sandbox_id }).await;
+        stopped.map_err(|e| e.to_string())?;
+    }
     let resolv_conf = tokio::fs::read_to_string(&context.config.resolv_conf).await.unwrap_or_default();
     let config = sandbox_config(&context.config, pod, attempt, &resolv_conf);
     let log_directory = config.log_directory.clone();

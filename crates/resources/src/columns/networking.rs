@@ -9,8 +9,10 @@ pub const ENDPOINT_SLICE: &[Column] = &[
     NAME,
     column("AddressType", |o, _| text(o, "/addressType").into()),
     column("Ports", |o, _| {
-        let port =
-            |p: &Value| p.get("port").and_then(Value::as_i64).map_or("*".to_owned(), |n| n.to_string());
+        let port = |port: &Value| match port.get("port").and_then(Value::as_i64) {
+            Some(number) => number.to_string(),
+            None => port.get("name").and_then(Value::as_str).unwrap_or("*").to_owned(),
+        };
         first_three(&list(o, "/ports").iter().map(port).collect::<Vec<_>>(), "<unset>").into()
     }),
     column("Endpoints", |o, _| {
@@ -38,7 +40,9 @@ pub const INGRESS: &[Column] = &[
     }),
     column("Address", |o, _| {
         let ingress = list(o, "/status/loadBalancer/ingress").iter();
-        joined(ingress.map(|i| text_or(i, "/ip", text(i, "/hostname"))).filter(|t| !t.is_empty()), "").into()
+        let places = ingress.map(|i| text_or(i, "/ip", text(i, "/hostname"))).filter(|t| !t.is_empty());
+        // Upstream sorts them, as it collects them in a set.
+        joined(places.collect::<std::collections::BTreeSet<_>>(), "").into()
     }),
     column("Ports", |o, _| if len(o, "/spec/tls") > 0 { "80, 443" } else { "80" }.into()),
     AGE,
@@ -69,10 +73,13 @@ pub const NETWORK_POLICY: &[Column] =
 pub const IP_ADDRESS: &[Column] = &[
     NAME,
     column("ParentRef", |o, _| {
+        if o.pointer("/spec/parentRef").is_none() {
+            return "<none>".into();
+        }
         let part = |field: &str| text(o, &format!("/spec/parentRef/{field}"));
         let parts = ["resource", "group", "namespace", "name"].map(part);
         let [resource, group, namespace, name] = parts;
-        let resource = machinery::group::group_resource(group, resource);
+        let resource = machinery::group::group_resource(group, resource).to_lowercase();
         if namespace.is_empty() {
             format!("{resource}/{name}")
         } else {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{AGE, Column, NAME, column, joined, list, text, wide};
+use super::{AGE, Column, NAME, column, list, text, wide};
 
 /// RoleBindings and ClusterRoleBindings.
 pub const ROLE_BINDING: &[Column] = &[
@@ -41,12 +41,25 @@ pub const CERTIFICATE_SIGNING_REQUEST: &[Column] = &[
     column("Condition", |o, _| request_condition(o).into()),
 ];
 
+/// A denial goes before an approval.
 fn request_condition(request: &Value) -> String {
-    let kinds = list(request, "/status/conditions").iter().map(|c| text(c, "/type"));
-    let mut kinds: Vec<_> = kinds.collect();
-    kinds.sort_unstable();
-    if !text(request, "/status/certificate").is_empty() {
-        kinds.push("Issued");
+    let has = |kind: &str| list(request, "/status/conditions").iter().any(|c| text(c, "/type") == kind);
+    let mut states = vec![if has("Denied") {
+        "Denied"
+    } else if has("Approved") {
+        "Approved"
+    } else {
+        "Pending"
+    }];
+    if has("Failed") {
+        states.push("Failed");
     }
-    joined(kinds, "Pending")
+    if !text(request, "/status/certificate").is_empty() {
+        states.push("Issued");
+    }
+    states.join(",")
 }
+
+/// ClusterTrustBundles.
+pub const CLUSTER_TRUST_BUNDLE: &[Column] =
+    &[NAME, column("SignerName", |o, _| text(o, "/spec/signerName").into())];

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{AGE, Column, NAME, column, flag, joined, len, list, text, text_or, wide};
+use super::{AGE, Column, NAME, boolean, column, flag, integer, joined, len, list, text, text_or, wide};
 
 fn access_modes(object: &Value, pointer: &str) -> String {
     let modes = list(object, pointer).iter().filter_map(Value::as_str);
@@ -29,12 +29,21 @@ pub const PERSISTENT_VOLUME: &[Column] = &[
         "" => "".into(),
         name => format!("{}/{name}", text(o, "/spec/claimRef/namespace")).into(),
     }),
-    column("StorageClass", |o, _| text(o, "/spec/storageClassName").into()),
+    column("StorageClass", |o, _| class_of(o).into()),
     column("VolumeAttributesClass", |o, _| text_or(o, "/spec/volumeAttributesClassName", "<unset>").into()),
     column("Reason", |o, _| text(o, "/status/reason").into()),
     AGE,
     wide("VolumeMode", |o, _| text_or(o, "/spec/volumeMode", "<unset>").into()),
 ];
+
+/// The class of a volume or claim; an old annotation goes before the field.
+fn class_of(object: &Value) -> &str {
+    const BETA: &str = "/metadata/annotations/volume.beta.kubernetes.io~1storage-class";
+    match object.pointer(BETA).and_then(Value::as_str) {
+        Some(class) => class,
+        None => text(object, "/spec/storageClassName"),
+    }
+}
 
 fn phase(object: &Value) -> &str {
     if machinery::metadata::Metadata::of(object).is_terminating() {
@@ -57,7 +66,7 @@ pub const PERSISTENT_VOLUME_CLAIM: &[Column] = &[
         "" => "".into(),
         _ => access_modes(o, "/status/accessModes").into(),
     }),
-    column("StorageClass", |o, _| text(o, "/spec/storageClassName").into()),
+    column("StorageClass", |o, _| class_of(o).into()),
     column("VolumeAttributesClass", |o, _| text_or(o, "/spec/volumeAttributesClassName", "<unset>").into()),
     AGE,
     wide("VolumeMode", |o, _| text_or(o, "/spec/volumeMode", "<unset>").into()),
@@ -74,8 +83,9 @@ pub const STORAGE_CLASS: &[Column] = &[
 ];
 
 fn class_name(class: &Value) -> String {
-    let is_default =
-        text(class, "/metadata/annotations/storageclass.kubernetes.io~1is-default-class") == "true";
+    let is_default = ["storageclass.kubernetes.io", "storageclass.beta.kubernetes.io"]
+        .iter()
+        .any(|group| text(class, &format!("/metadata/annotations/{group}~1is-default-class")) == "true");
     let name = text(class, "/metadata/name");
     if is_default { format!("{name} (default)") } else { name.to_owned() }
 }
@@ -87,23 +97,23 @@ pub const VOLUME_ATTRIBUTES_CLASS: &[Column] =
 /// VolumeAttachments.
 pub const VOLUME_ATTACHMENT: &[Column] = &[
     NAME,
-    column("Attacher", |o, _| text(o, "/spec/attacher").into()),
+    Column { format: "name", ..column("Attacher", |o, _| text(o, "/spec/attacher").into()) },
     column("PV", |o, _| text(o, "/spec/source/persistentVolumeName").into()),
     column("Node", |o, _| text(o, "/spec/nodeName").into()),
-    column("Attached", |o, _| flag(o, "/status/attached").into()),
+    boolean("Attached", |o, _| flag(o, "/status/attached").into()),
     AGE,
 ];
 
 /// CSIDrivers.
 pub const CSI_DRIVER: &[Column] = &[
     NAME,
-    column("AttachRequired", |o, _| flag(o, "/spec/attachRequired").into()),
-    column("PodInfoOnMount", |o, _| flag(o, "/spec/podInfoOnMount").into()),
-    column("StorageCapacity", |o, _| flag(o, "/spec/storageCapacity").into()),
+    boolean("AttachRequired", |o, _| flag(o, "/spec/attachRequired").into()),
+    boolean("PodInfoOnMount", |o, _| flag(o, "/spec/podInfoOnMount").into()),
+    boolean("StorageCapacity", |o, _| flag(o, "/spec/storageCapacity").into()),
     column("TokenRequests", |o, _| {
         joined(list(o, "/spec/tokenRequests").iter().map(|t| text(t, "/audience")), "<unset>").into()
     }),
-    column("RequiresRepublish", |o, _| flag(o, "/spec/requiresRepublish").into()),
+    boolean("RequiresRepublish", |o, _| flag(o, "/spec/requiresRepublish").into()),
     column("Modes", |o, _| {
         joined(list(o, "/spec/volumeLifecycleModes").iter().filter_map(Value::as_str), "<none>").into()
     }),
@@ -111,7 +121,7 @@ pub const CSI_DRIVER: &[Column] = &[
 ];
 
 /// CSINodes.
-pub const CSI_NODE: &[Column] = &[NAME, column("Drivers", |o, _| len(o, "/spec/drivers").into()), AGE];
+pub const CSI_NODE: &[Column] = &[NAME, integer("Drivers", |o, _| len(o, "/spec/drivers").into()), AGE];
 
 /// CSIStorageCapacities.
 pub const CSI_STORAGE_CAPACITY: &[Column] = &[
@@ -128,14 +138,16 @@ fn claim_state(claim: &Value) -> String {
     if machinery::metadata::Metadata::of(claim).is_terminating() {
         states.push("deleted");
     }
-    let is_allocated = claim.pointer("/status/allocation").is_some();
-    if is_allocated {
-        states.push("allocated");
+    if claim.pointer("/status/allocation").is_none() {
+        if states.is_empty() {
+            states.push("pending");
+        }
+        return states.join(",");
     }
+    states.push("allocated");
+    // Devices are prepared for a claim that is in use.
     if len(claim, "/status/reservedFor") > 0 {
         states.push("reserved");
-    } else if !is_allocated {
-        states.push("pending");
     }
     states.join(",")
 }

@@ -30,6 +30,9 @@ pub(super) const ROWS: &[Row] = &[
     ("io.k8s.api.flowcontrol.v1.LimitedPriorityLevelConfiguration", limited_priority_level),
     ("io.k8s.api.flowcontrol.v1.ExemptPriorityLevelConfiguration", exempt_priority_level),
     ("io.k8s.api.flowcontrol.v1.QueuingConfiguration", queuing),
+    ("io.k8s.api.resource.v1.ExactDeviceRequest", device_request),
+    ("io.k8s.api.resource.v1.DeviceSubRequest", device_request),
+    ("io.k8s.api.resource.v1.DeviceToleration", |m| unset(m, "operator", "Equal")),
     ("io.k8s.api.certificates.v1.CertificateSigningRequestCondition", |m| unset(m, "status", "True")),
     (
         "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionSpec",
@@ -53,7 +56,9 @@ fn endpoint_port(port: &mut Map<String, Value>) {
 fn network_policy(spec: &mut Map<String, Value>) {
     let has_egress = spec.get("egress").and_then(Value::as_array).is_some_and(|rules| !rules.is_empty());
     let types = if has_egress { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) };
-    absent(spec, "policyTypes", types);
+    if spec.get("policyTypes").and_then(Value::as_array).is_none_or(Vec::is_empty) {
+        spec.insert("policyTypes".to_owned(), types);
+    }
 }
 
 fn storage_class(class: &mut Map<String, Value>) {
@@ -86,6 +91,13 @@ fn match_resources(rules: &mut Map<String, Value>) {
     absent(rules, "matchPolicy", "Equivalent");
     absent(rules, "namespaceSelector", Map::new());
     absent(rules, "objectSelector", Map::new());
+}
+
+fn device_request(request: &mut Map<String, Value>) {
+    unset(request, "allocationMode", "ExactCount");
+    if text(request, "allocationMode") == "ExactCount" {
+        unset(request, "count", 1);
+    }
 }
 
 fn limited_priority_level(level: &mut Map<String, Value>) {

@@ -4,7 +4,7 @@ use crate::columns as c;
 use crate::fields;
 use crate::resource::{Resource, STATUS, Scope, Subresource};
 use crate::strategies as s;
-use crate::strategy::{GENERIC, STATUS_ONLY};
+use crate::strategy::STATUS_ONLY;
 
 const AUTHENTICATION: (&str, &str) = ("authentication.k8s.io", "v1");
 const AUTHORIZATION: (&str, &str) = ("authorization.k8s.io", "v1");
@@ -45,13 +45,16 @@ pub(super) const ROWS: &[Resource] = &[
         "localsubjectaccessreview",
         "LocalSubjectAccessReview",
     )
-    .virtual_kind(),
+    .virtual_kind()
+    .strategy(&s::LOCAL_SUBJECT_ACCESS_REVIEW),
     cluster(AUTHORIZATION, "selfsubjectaccessreviews", "selfsubjectaccessreview", "SelfSubjectAccessReview")
-        .virtual_kind(),
+        .virtual_kind()
+        .strategy(&s::SELF_SUBJECT_ACCESS_REVIEW),
     cluster(AUTHORIZATION, "selfsubjectrulesreviews", "selfsubjectrulesreview", "SelfSubjectRulesReview")
         .virtual_kind(),
     cluster(AUTHORIZATION, "subjectaccessreviews", "subjectaccessreview", "SubjectAccessReview")
-        .virtual_kind(),
+        .virtual_kind()
+        .strategy(&s::SUBJECT_ACCESS_REVIEW),
     cluster(
         certificates("v1"),
         "certificatesigningrequests",
@@ -61,16 +64,18 @@ pub(super) const ROWS: &[Resource] = &[
     .short(&["csr"])
     .sub(&[APPROVAL, STATUS])
     .fields(fields::CERTIFICATE_SIGNING_REQUEST)
-    .strategy(&STATUS_ONLY)
+    .strategy(&s::CERTIFICATE_SIGNING_REQUEST)
     .columns(c::CERTIFICATE_SIGNING_REQUEST),
     cluster(certificates("v1beta1"), "clustertrustbundles", "clustertrustbundle", "ClusterTrustBundle")
-        .fields(fields::SIGNER)
-        .strategy(&GENERIC)
+        .fields(fields::CLUSTER_TRUST_BUNDLE)
+        .strategy(&s::CLUSTER_TRUST_BUNDLE)
+        .columns(c::CLUSTER_TRUST_BUNDLE)
         .off(),
     cluster(certificates("v1alpha1"), "clustertrustbundles", "clustertrustbundle", "ClusterTrustBundle")
         .stored_as("certificates.k8s.io/v1beta1", None)
-        .fields(fields::SIGNER)
-        .strategy(&GENERIC)
+        .fields(fields::CLUSTER_TRUST_BUNDLE)
+        .strategy(&s::CLUSTER_TRUST_BUNDLE)
+        .columns(c::CLUSTER_TRUST_BUNDLE)
         .off(),
     namespaced(
         certificates("v1beta1"),
@@ -79,7 +84,7 @@ pub(super) const ROWS: &[Resource] = &[
         "PodCertificateRequest",
     )
     .sub(&[STATUS])
-    .fields(fields::SIGNER)
+    .fields(fields::POD_CERTIFICATE_REQUEST)
     .strategy(&STATUS_ONLY)
     .off(),
     cluster(RBAC, "clusterrolebindings", "clusterrolebinding", "ClusterRoleBinding")

@@ -90,13 +90,11 @@ pub(super) const ROWS: &[Resource] = &[
     namespaced("persistentvolumeclaims", "persistentvolumeclaim", "PersistentVolumeClaim")
         .short(&["pvc"])
         .sub(&[STATUS])
-        .fields(fields::PERSISTENT_VOLUME_CLAIM)
         .strategy(&s::PERSISTENT_VOLUME_CLAIM)
         .columns(c::PERSISTENT_VOLUME_CLAIM),
     cluster("persistentvolumes", "persistentvolume", "PersistentVolume")
         .short(&["pv"])
         .sub(&[STATUS])
-        .fields(fields::PERSISTENT_VOLUME)
         .strategy(&s::PERSISTENT_VOLUME)
         .columns(c::PERSISTENT_VOLUME),
     namespaced("pods", "pod", "Pod")

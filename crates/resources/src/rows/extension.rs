@@ -3,7 +3,7 @@
 use crate::columns as c;
 use crate::resource::{Resource, STATUS, Scope};
 use crate::strategies as s;
-use crate::strategy::{SPEC, SPEC_AND_STATUS, STATUS_ONLY};
+use crate::strategy::STATUS_ONLY;
 
 const fn row(
     api: (&'static str, &'static str),
@@ -21,7 +21,7 @@ const fn admission(version: &'static str) -> (&'static str, &'static str) {
 const fn mutating_policy(version: &'static str) -> Resource {
     row(admission(version), "mutatingadmissionpolicies", "mutatingadmissionpolicy", "MutatingAdmissionPolicy")
         .categories(&["api-extensions"])
-        .strategy(&SPEC)
+        .strategy(&s::MUTATING_ADMISSION_POLICY)
         .columns(c::ADMISSION_POLICY)
         .stored_as("admissionregistration.k8s.io/v1beta1", None)
         .off()
@@ -35,7 +35,7 @@ const fn mutating_binding(version: &'static str) -> Resource {
         "MutatingAdmissionPolicyBinding",
     )
     .categories(&["api-extensions"])
-    .strategy(&SPEC)
+    .strategy(&s::MUTATING_ADMISSION_POLICY_BINDING)
     .columns(c::ADMISSION_POLICY_BINDING)
     .stored_as("admissionregistration.k8s.io/v1beta1", None)
     .off()
@@ -47,7 +47,7 @@ pub(super) const ROWS: &[Resource] = &[
         .categories(&["api-extensions"])
         .stored_at("/registry/apiregistration.k8s.io/apiservices/")
         .sub(&[STATUS])
-        .strategy(&STATUS_ONLY)
+        .strategy(&s::API_SERVICE)
         .columns(c::API_SERVICE),
     row(
         admission("v1"),
@@ -66,7 +66,7 @@ pub(super) const ROWS: &[Resource] = &[
     )
     .categories(&["api-extensions"])
     .sub(&[STATUS])
-    .strategy(&SPEC_AND_STATUS)
+    .strategy(&s::VALIDATING_ADMISSION_POLICY)
     .columns(c::VALIDATING_ADMISSION_POLICY),
     row(
         admission("v1"),
@@ -75,7 +75,7 @@ pub(super) const ROWS: &[Resource] = &[
         "ValidatingAdmissionPolicyBinding",
     )
     .categories(&["api-extensions"])
-    .strategy(&SPEC)
+    .strategy(&s::VALIDATING_ADMISSION_POLICY_BINDING)
     .columns(c::ADMISSION_POLICY_BINDING),
     row(
         admission("v1"),
@@ -105,6 +105,7 @@ pub(super) const ROWS: &[Resource] = &[
     row(("internal.apiserver.k8s.io", "v1alpha1"), "storageversions", "storageversion", "StorageVersion")
         .sub(&[STATUS])
         .strategy(&STATUS_ONLY)
+        .columns(c::STORAGE_VERSION)
         .off(),
     row(
         ("storagemigration.k8s.io", "v1beta1"),
@@ -113,6 +114,7 @@ pub(super) const ROWS: &[Resource] = &[
         "StorageVersionMigration",
     )
     .sub(&[STATUS])
-    .strategy(&SPEC_AND_STATUS)
+    .strategy(&s::STORAGE_VERSION_MIGRATION)
+    .columns(c::STORAGE_VERSION_MIGRATION)
     .off(),
 ];

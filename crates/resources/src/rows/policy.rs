@@ -3,7 +3,7 @@
 use crate::columns as c;
 use crate::resource::{Resource, STATUS, Scope};
 use crate::strategies as s;
-use crate::strategy::{GENERIC, SPEC, SPEC_AND_STATUS};
+use crate::strategy::{GENERIC, SPEC};
 
 const FLOW: (&str, &str) = ("flowcontrol.apiserver.k8s.io", "v1");
 
@@ -53,11 +53,11 @@ pub(super) const ROWS: &[Resource] = &[
     candidate("v1alpha2"),
     cluster(FLOW, "flowschemas", "flowschema", "FlowSchema")
         .sub(&[STATUS])
-        .strategy(&SPEC_AND_STATUS)
+        .strategy(&s::FLOW_SCHEMA)
         .columns(c::FLOW_SCHEMA),
     cluster(FLOW, "prioritylevelconfigurations", "prioritylevelconfiguration", "PriorityLevelConfiguration")
         .sub(&[STATUS])
-        .strategy(&SPEC_AND_STATUS)
+        .strategy(&s::PRIORITY_LEVEL_CONFIGURATION)
         .columns(c::PRIORITY_LEVEL_CONFIGURATION),
     cluster(("node.k8s.io", "v1"), "runtimeclasses", "runtimeclass", "RuntimeClass")
         .strategy(&GENERIC)

@@ -3,7 +3,7 @@
 use crate::columns as c;
 use crate::fields;
 use crate::resource::{Resource, STATUS, Scope};
-use crate::strategy::{GENERIC, SPEC, STATUS_ONLY};
+use crate::strategies as s;
 
 const STORAGE: (&str, &str) = ("storage.k8s.io", "v1");
 
@@ -21,6 +21,7 @@ const fn attributes_class(version: &'static str) -> Resource {
     )
     .short(&["vac"])
     .stored_as("storage.k8s.io/v1", None)
+    .strategy(&s::VOLUME_ATTRIBUTES_CLASS)
     .columns(c::VOLUME_ATTRIBUTES_CLASS)
 }
 
@@ -35,13 +36,13 @@ const fn dra(
 }
 
 const fn device_class(version: &'static str) -> Resource {
-    dra(version, "deviceclasses", "deviceclass", "DeviceClass", Scope::Cluster).strategy(&SPEC)
+    dra(version, "deviceclasses", "deviceclass", "DeviceClass", Scope::Cluster).strategy(&s::DEVICE_CLASS)
 }
 
 const fn claim(version: &'static str) -> Resource {
     dra(version, "resourceclaims", "resourceclaim", "ResourceClaim", Scope::Namespaced)
         .sub(&[STATUS])
-        .strategy(&STATUS_ONLY)
+        .strategy(&s::RESOURCE_CLAIM)
         .columns(c::RESOURCE_CLAIM)
 }
 
@@ -53,19 +54,20 @@ const fn claim_template(version: &'static str) -> Resource {
         "ResourceClaimTemplate",
         Scope::Namespaced,
     )
+    .strategy(&s::RESOURCE_CLAIM_TEMPLATE)
 }
 
 const fn slice(version: &'static str) -> Resource {
     dra(version, "resourceslices", "resourceslice", "ResourceSlice", Scope::Cluster)
         .fields(fields::RESOURCE_SLICE)
-        .strategy(&SPEC)
+        .strategy(&s::RESOURCE_SLICE)
         .columns(c::RESOURCE_SLICE)
 }
 
 /// The rows of this file.
 pub(super) const ROWS: &[Resource] = &[
-    cluster("csidrivers", "csidriver", "CSIDriver").strategy(&SPEC).columns(c::CSI_DRIVER),
-    cluster("csinodes", "csinode", "CSINode").strategy(&GENERIC).columns(c::CSI_NODE),
+    cluster("csidrivers", "csidriver", "CSIDriver").strategy(&s::CSI_DRIVER).columns(c::CSI_DRIVER),
+    cluster("csinodes", "csinode", "CSINode").strategy(&s::CSI_NODE).columns(c::CSI_NODE),
     Resource::new(
         STORAGE,
         "csistoragecapacities",
@@ -73,11 +75,15 @@ pub(super) const ROWS: &[Resource] = &[
         "CSIStorageCapacity",
         Scope::Namespaced,
     )
+    .strategy(&s::CSI_STORAGE_CAPACITY)
     .columns(c::CSI_STORAGE_CAPACITY),
-    cluster("storageclasses", "storageclass", "StorageClass").short(&["sc"]).columns(c::STORAGE_CLASS),
+    cluster("storageclasses", "storageclass", "StorageClass")
+        .short(&["sc"])
+        .strategy(&s::STORAGE_CLASS)
+        .columns(c::STORAGE_CLASS),
     cluster("volumeattachments", "volumeattachment", "VolumeAttachment")
         .sub(&[STATUS])
-        .strategy(&crate::strategies::VOLUME_ATTACHMENT)
+        .strategy(&s::VOLUME_ATTACHMENT)
         .columns(c::VOLUME_ATTACHMENT),
     attributes_class("v1"),
     attributes_class("v1beta1").off(),

@@ -3,7 +3,7 @@
 use machinery::quantity::Quantity;
 use serde_json::{Map, Value, json};
 
-fn child<'a>(object: &'a mut Value, name: &str) -> Option<&'a mut Map<String, Value>> {
+pub(super) fn child<'a>(object: &'a mut Value, name: &str) -> Option<&'a mut Map<String, Value>> {
     object.as_object_mut()?.entry(name).or_insert_with(|| json!({})).as_object_mut()
 }
 
@@ -99,89 +99,6 @@ pub(super) fn namespace_update(new: &mut Value, old: &Value) {
     }
 }
 
-/// A new Service has no load balancer yet, and its address family follows from its address.
-pub(super) fn service_create(service: &mut Value) {
-    if let Some(map) = service.as_object_mut() {
-        map.insert("status".to_owned(), json!({"loadBalancer": {}}));
-    }
-    mirror_cluster_ips(service);
-    let Some(spec) = child(service, "spec") else { return };
-    if spec.get("type").and_then(Value::as_str) == Some("ExternalName") {
-        return;
-    }
-    let is_v6 = spec.get("clusterIP").and_then(Value::as_str).is_some_and(|ip| ip.contains(':'));
-    spec.entry("ipFamilies").or_insert_with(|| json!([if is_v6 { "IPv6" } else { "IPv4" }]));
-    spec.entry("ipFamilyPolicy").or_insert_with(|| json!("SingleStack"));
-}
-
-/// What was given out stays, unless the Service's type no longer has it.
-pub(super) fn service_update(new: &mut Value, old: &Value) {
-    let Some(spec) = child(new, "spec") else { return };
-    let kind = spec.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let is_set = |v: Option<&Value>| v.and_then(Value::as_str).is_some_and(|t| !t.is_empty());
-    if kind == "ExternalName" {
-        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
-            if spec.get(field) == old["spec"].get(field) {
-                spec.remove(field);
-            }
-        }
-        return;
-    }
-    let was_external_name = old["spec"]["type"] == "ExternalName";
-    if !is_set(spec.get("clusterIP")) && !was_external_name {
-        for field in ["clusterIP", "clusterIPs"] {
-            if let Some(value) = old["spec"].get(field) {
-                spec.insert(field.to_owned(), value.clone());
-            }
-        }
-    }
-    for field in ["ipFamilies", "ipFamilyPolicy"] {
-        if !spec.contains_key(field)
-            && let Some(value) = old["spec"].get(field)
-        {
-            spec.insert(field.to_owned(), value.clone());
-        }
-    }
-    keep_node_ports(spec, &kind, &old["spec"]);
-    mirror_cluster_ips(new);
-}
-
-/// A port without a node port keeps the one that was given out for the same port.
-fn keep_node_ports(spec: &mut Map<String, Value>, kind: &str, old_spec: &Value) {
-    let has_node_ports = matches!(kind, "NodePort" | "LoadBalancer");
-    let old_ports = old_spec.get("ports").and_then(Value::as_array);
-    for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
-        let same = |old: &&Value| {
-            let is_same = |field: &str| old.get(field) == port.get(field);
-            is_same("port") && is_same("protocol")
-        };
-        let old_port =
-            old_ports.into_iter().flatten().find(same).and_then(|old| old.get("nodePort")).cloned();
-        let Some(map) = port.as_object_mut() else { continue };
-        let current = map.get("nodePort").and_then(Value::as_i64).unwrap_or_default();
-        match old_port {
-            Some(number) if has_node_ports && current == 0 => {
-                map.insert("nodePort".to_owned(), number);
-            }
-            Some(number) if !has_node_ports && Some(current) == number.as_i64() => {
-                map.remove("nodePort");
-            }
-            _ => {}
-        }
-    }
-}
-
-fn mirror_cluster_ips(service: &mut Value) {
-    let Some(spec) = child(service, "spec") else { return };
-    let first = spec.get("clusterIPs").and_then(|l| l.get(0)).cloned();
-    let single = spec.get("clusterIP").filter(|v| v.as_str().is_some_and(|t| !t.is_empty())).cloned();
-    match (single, first) {
-        (Some(ip), None) => spec.insert("clusterIPs".to_owned(), json!([ip])),
-        (None, Some(ip)) => spec.insert("clusterIP".to_owned(), ip),
-        _ => None,
-    };
-}
-
 /// A new PersistentVolume or claim is pending.
 pub(super) fn pending(object: &mut Value) {
     if let Some(map) = object.as_object_mut() {
@@ -243,15 +160,6 @@ mod tests {
         ] {
             assert_eq!(qos_class(&pod(resources.clone())), class, "{resources}");
         }
-    }
-
-    #[test]
-    fn a_service_keeps_what_it_was_given() {
-        let old = json!({"spec": {"type": "NodePort", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"],
-            "ports": [{"port": 80, "protocol": "TCP", "nodePort": 30000}]}});
-        let mut new = json!({"spec": {"type": "NodePort", "ports": [{"port": 80, "protocol": "TCP"}]}});
-        service_update(&mut new, &old);
-        assert_eq!(new["spec"], old["spec"]);
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Deployments, ReplicaSets, StatefulSets, DaemonSets, ReplicationControllers.
 
-use machinery::field::{FieldError, FieldErrors};
+use machinery::field::FieldErrors;
 use machinery::int_or_string;
 use serde_json::Value;
 
-use super::{At, NOT_NEGATIVE, pod, selector};
+use super::{At, pod, selector};
 
 /// A Deployment.
 pub(crate) fn deployment(object: &Value) -> FieldErrors {
@@ -166,8 +166,8 @@ fn strategy(strategy: &At<'_>, errors: &mut FieldErrors) {
 
 fn rolling_update(rolling: &At<'_>, errors: &mut FieldErrors) {
     let (unavailable, surge) = (rolling.get("maxUnavailable"), rolling.get("maxSurge"));
-    int_or_percent(&unavailable, errors);
-    int_or_percent(&surge, errors);
+    unavailable.int_or_percent(errors);
+    surge.int_or_percent(errors);
     let is_zero =
         |at: &At<'_>| at.number() == Some(0) || int_or_string::percent(at.text()) == Some(0) || !at.is_set();
     if is_zero(&unavailable) && is_zero(&surge) {
@@ -175,19 +175,5 @@ fn rolling_update(rolling: &At<'_>, errors: &mut FieldErrors) {
     }
     if int_or_string::percent(unavailable.text()).is_some_and(|percent| percent > 100) {
         errors.push(unavailable.invalid("must not be greater than 100%"));
-    }
-}
-
-/// A number that is not negative, or a percentage.
-pub(super) fn int_or_percent(at: &At<'_>, errors: &mut FieldErrors) {
-    match at.value {
-        Value::String(text) => {
-            let digits = text.strip_suffix('%').unwrap_or_default();
-            if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-                errors.push(FieldError::invalid(&at.path, text, "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%', or '93%', regex used for validation is '[0-9]+%')"));
-            }
-        }
-        _ if at.number().is_some_and(|n| n < 0) => errors.push(at.invalid(NOT_NEGATIVE)),
-        _ => {}
     }
 }

@@ -6,11 +6,13 @@ use machinery::field::{FieldError, FieldErrors};
 use machinery::names;
 use serde_json::Value;
 
-use super::{At, PROTOCOLS};
+use super::{At, PROTOCOLS, ip, labels};
 
 const ENDPOINTS_MAX: usize = 1000;
 const PORTS_MAX: usize = 20_000;
 const ADDRESSES_MAX: usize = 100;
+const TOPOLOGY_MAX: usize = 16;
+const HINTS_MAX: usize = 8;
 
 /// An EndpointSlice.
 pub(crate) fn check(object: &Value) -> FieldErrors {
@@ -25,8 +27,20 @@ pub(crate) fn check(object: &Value) -> FieldErrors {
     }
     for endpoint in endpoints.items() {
         addresses(&endpoint.get("addresses"), kind.text(), &mut errors);
-        endpoint.get("hostname").optional(names::dns1123_label, &mut errors);
-        endpoint.get("nodeName").optional(names::dns1123_subdomain, &mut errors);
+        let (node, topology) = (endpoint.get("nodeName"), endpoint.get("deprecatedTopology"));
+        if node.is_set() {
+            errors.extend(node.all(names::dns1123_subdomain(node.text())));
+        }
+        if topology.len() > TOPOLOGY_MAX {
+            errors.push(FieldError::too_many(&topology.path, topology.len(), TOPOLOGY_MAX));
+        }
+        labels(&topology, &mut errors);
+        let hostname = endpoint.get("hostname");
+        if hostname.is_set() {
+            errors.extend(hostname.all(names::dns1123_label(hostname.text())));
+        }
+        hints(&endpoint.get("hints").get("forZones"), names::label_value, &mut errors);
+        hints(&endpoint.get("hints").get("forNodes"), names::dns1123_subdomain, &mut errors);
     }
     if ports.len() > PORTS_MAX {
         errors.push(FieldError::too_many(&ports.path, ports.len(), PORTS_MAX));
@@ -42,6 +56,10 @@ pub(crate) fn check(object: &Value) -> FieldErrors {
         port.get("protocol").one_of(PROTOCOLS, &mut errors);
         if let Some(number) = port.get("port").number() {
             errors.extend(port.get("port").all(names::port_number(number)));
+        }
+        let protocol = port.get("appProtocol");
+        if protocol.is_set() {
+            errors.extend(protocol.all(names::qualified_name(protocol.text())));
         }
     }
     errors
@@ -61,9 +79,43 @@ fn addresses(addresses: &At<'_>, kind: &str, errors: &mut FieldErrors) {
             "IPv6" if address.text().parse::<std::net::Ipv6Addr>().is_err() => {
                 errors.push(address.invalid("must be an IPv6 address"));
             }
-            "FQDN" => errors.extend(address.all(names::dns1123_subdomain(address.text()))),
+            "IPv4" | "IPv6" => ip::endpoint(&address, errors),
+            "FQDN" => domain(&address, errors),
             _ => {}
         }
+    }
+}
+
+/// A name of at least two segments; a dot may end it.
+fn domain(name: &At<'_>, errors: &mut FieldErrors) {
+    let text = name.text().strip_suffix('.').unwrap_or(name.text());
+    if text.is_empty() {
+        errors.push(name.required(""));
+        return;
+    }
+    let rules = names::dns1123_subdomain(text);
+    if !rules.is_empty() {
+        errors.push(FieldError::invalid(&name.path, text, &rules.join(",")));
+    } else if !text.contains('.') {
+        errors.push(FieldError::invalid(
+            &name.path,
+            text,
+            "should be a domain with at least two segments separated by dots",
+        ));
+    }
+}
+
+fn hints(hints: &At<'_>, rule: fn(&str) -> Vec<String>, errors: &mut FieldErrors) {
+    if hints.len() > HINTS_MAX {
+        errors.push(FieldError::too_many(&hints.path, hints.len(), HINTS_MAX));
+        return;
+    }
+    let mut seen = BTreeSet::new();
+    for name in hints.items().map(|hint| hint.get("name")) {
+        if !seen.insert(name.text()) {
+            errors.push(name.duplicate());
+        }
+        errors.extend(name.all(rule(name.text())));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Namespaces.
 
-use machinery::field::{FieldError, FieldErrors};
+use machinery::field::{FieldError, FieldErrors, Path};
 use machinery::names;
 use serde_json::Value;
 
@@ -10,26 +10,40 @@ use super::At;
 pub(crate) fn check(object: &Value) -> FieldErrors {
     let mut errors = Vec::new();
     let finalizers = At::root(object).get("spec").get("finalizers");
-    for finalizer in finalizers.items() {
-        let text = finalizer.text();
-        let rules = names::qualified_name(text);
-        if rules.is_empty() && !text.contains('/') && text != "kubernetes" {
-            let rule = "name is neither a standard finalizer name nor is it fully qualified";
-            errors.push(FieldError::invalid(&finalizers.path, text, rule));
-        }
-        errors.extend(rules.iter().map(|rule| FieldError::invalid(&finalizers.path, text, rule)));
+    for finalizer in finalizers.texts() {
+        finalizer_name(&finalizers.path, finalizer, &mut errors);
     }
     errors
+}
+
+/// A write to `/finalize`.
+pub(crate) fn finalize(new: &Value, _: &Value) -> FieldErrors {
+    let mut errors = Vec::new();
+    for finalizer in At::root(new).get("spec").get("finalizers").items() {
+        finalizer_name(&finalizer.path, finalizer.text(), &mut errors);
+    }
+    errors
+}
+
+fn finalizer_name(path: &Path, name: &str, errors: &mut FieldErrors) {
+    let of = |rule: &str| FieldError::invalid(path, name, rule);
+    errors.extend(names::qualified_name(name).iter().map(|rule| of(rule)));
+    if !name.contains('/') && !matches!(name, "kubernetes" | "orphan" | "foregroundDeletion") {
+        errors.push(of("name is neither a standard finalizer name nor is it fully qualified"));
+    }
 }
 
 /// A write to `/status`: the phase follows from the deletion.
 pub(crate) fn status_update(new: &Value, _: &Value) -> FieldErrors {
     let namespace = At::root(new);
-    let phase = namespace.get("status").get("phase");
     let is_deleted = namespace.get("metadata").get("deletionTimestamp").is_set();
+    // Upstream names the field like this.
+    let phase = namespace.get("status").get("phase");
+    let path = namespace.get("status").path.child("Phase");
+    let of = |rule: &str| vec![FieldError::invalid(&path, phase.text(), rule)];
     match (is_deleted, phase.text()) {
         (false, "Active") | (true, "Terminating") => Vec::new(),
-        (false, _) => vec![phase.invalid("may only be 'Active' if `deletionTimestamp` is empty")],
-        (true, _) => vec![phase.invalid("may only be 'Terminating' if `deletionTimestamp` is not empty")],
+        (false, _) => of("may only be 'Active' if `deletionTimestamp` is empty"),
+        (true, _) => of("may only be 'Terminating' if `deletionTimestamp` is not empty"),
     }
 }

@@ -2,76 +2,273 @@
 
 use std::collections::BTreeSet;
 
-use machinery::field::FieldErrors;
+use machinery::field::{FieldError, FieldErrors};
 use machinery::names;
+use machinery::quantity::Quantity;
 
-use super::{At, container, labels, scheduling, volume};
+use super::quantities::{self, Names};
+use super::{At, container, labels, scheduling, security_context, volume};
 
-const DNS_POLICIES: &[&str] = &["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"];
+const DNS_POLICIES: &[&str] = &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
 const NAMESERVERS_MAX: usize = 3;
+const SEARCHES_MAX: usize = 32;
+const SEARCH_LIST_BYTES_MAX: usize = 2048;
+const HOSTNAME_BYTES_MAX: usize = 64;
+
+/// Whose spec it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// A Pod's own.
+    Pod,
+    /// A template's.
+    Template,
+}
+
+/// A `PodSpec` with what its rules need to know about the object around it.
+#[derive(Clone, Debug)]
+pub(super) struct PodView<'a> {
+    /// The spec.
+    pub spec: At<'a>,
+    /// Whose it is.
+    pub owner: Owner,
+    /// The Pod's name; empty in a template.
+    pub name: &'a str,
+}
+
+impl<'a> PodView<'a> {
+    /// The spec of a Pod.
+    pub(super) fn of_pod(pod: &At<'a>) -> Self {
+        let name = pod.get("metadata").get("name").text();
+        Self { spec: pod.get("spec"), owner: Owner::Pod, name }
+    }
+
+    /// The spec of a template.
+    pub(super) fn of_template(template: &At<'a>) -> Self {
+        Self { spec: template.get("spec"), owner: Owner::Template, name: "" }
+    }
+
+    /// Whether it is a Pod's own.
+    pub(super) fn is_pod(&self) -> bool {
+        self.owner == Owner::Pod
+    }
+
+    /// The names in `resourceClaims`.
+    pub(super) fn claim_names(&self) -> BTreeSet<&'a str> {
+        let claims = self.spec.get("resourceClaims");
+        claims.items().map(|claim| claim.get("name").text()).filter(|name| !name.is_empty()).collect()
+    }
+}
+
+/// Containers of every sort.
+pub(super) fn containers<'a>(spec: &At<'a>) -> impl Iterator<Item = At<'a>> + use<'a> {
+    let lists = ["initContainers", "containers", "ephemeralContainers"].map(|list| spec.get(list));
+    lists.into_iter().flat_map(|list| list.items())
+}
 
 /// Every rule of a `PodSpec`.
-pub(super) fn check(spec: &At<'_>, errors: &mut FieldErrors) {
-    let volumes = volume::check_all(&spec.get("volumes"), errors);
-    container::check_all(spec, &volumes, errors);
-    spec.get("restartPolicy").one_of(&["Always", "Never", "OnFailure"], errors);
-    spec.get("dnsPolicy").if_one_of(DNS_POLICIES, errors);
-    dns_config(spec, errors);
+pub(super) fn check(pod: &PodView<'_>, errors: &mut FieldErrors) {
+    let spec = &pod.spec;
+    if !spec.get("terminationGracePeriodSeconds").is_set() {
+        errors.push(spec.get("terminationGracePeriodSeconds").required(""));
+    }
+    let volumes = volume::check_all(pod, errors);
+    resource_claims(spec, errors);
+    container::check_all(pod, &volumes, errors);
+    pod_resources(pod, errors);
+    host_network_ports(pod, errors);
+    spec.get("restartPolicy").one_of(&["Always", "OnFailure", "Never"], errors);
+    spec.get("dnsPolicy").one_of(DNS_POLICIES, errors);
     labels(&spec.get("nodeSelector"), errors);
-    for (field, rule) in [
-        ("serviceAccountName", names::dns1123_subdomain as fn(&str) -> Vec<String>),
-        ("nodeName", names::dns1123_subdomain),
-        ("priorityClassName", names::dns1123_subdomain),
-        ("runtimeClassName", names::dns1123_subdomain),
-        ("schedulerName", names::dns1123_subdomain),
-        ("hostname", names::dns1123_label),
-        ("subdomain", names::dns1123_label),
-    ] {
-        spec.get(field).optional(rule, errors);
-    }
-    if let Some(seconds) = spec.get("activeDeadlineSeconds").number()
-        && !(1..=i64::from(i32::MAX)).contains(&seconds)
-    {
-        errors.push(spec.get("activeDeadlineSeconds").invalid("must be between 1 and 2147483647, inclusive"));
-    }
-    spec.get("terminationGracePeriodSeconds").not_negative(errors);
-    security_context(spec, errors);
-    for secret in spec.get("imagePullSecrets").items() {
-        if secret.get("name").text().is_empty() {
-            errors.push(secret.get("name").required(""));
-        }
-    }
-    host_aliases(&spec.get("hostAliases"), errors);
-    scheduling::tolerations(&spec.get("tolerations"), errors);
+    security_context::pod(spec, errors);
     scheduling::affinity(&spec.get("affinity"), errors);
-    scheduling::topology_spread(&spec.get("topologySpreadConstraints"), errors);
-    gates(&spec.get("schedulingGates"), errors);
+    dns_config(spec, errors);
     for gate in spec.get("readinessGates").items() {
         let kind = gate.get("conditionType");
         errors.extend(kind.all(names::qualified_name(kind.text())));
     }
-    if let Some(os) = spec.some("os") {
-        os.get("name").one_of(&["linux", "windows"], errors);
+    gates(&spec.get("schedulingGates"), errors);
+    scheduling::topology_spread(&spec.get("topologySpreadConstraints"), errors);
+    security_context::host_process(spec, errors);
+    security_context::host_users(spec, errors);
+    for (field, rule) in [
+        ("serviceAccountName", names::dns1123_subdomain as fn(&str) -> Vec<String>),
+        ("nodeName", names::dns1123_subdomain),
+    ] {
+        spec.get(field).optional(rule, errors);
     }
-    spec.get("preemptionPolicy").if_one_of(&["Never", "PreemptLowerPriority"], errors);
+    spec.get("activeDeadlineSeconds").between(1, i64::from(i32::MAX), errors);
+    spec.get("hostname").optional(names::dns1123_label, errors);
+    spec.get("subdomain").optional(names::dns1123_label, errors);
+    hostname_override(spec, errors);
+    scheduling::tolerations(&spec.get("tolerations"), errors);
+    host_aliases(&spec.get("hostAliases"), errors);
+    spec.get("priorityClassName").optional(names::dns1123_subdomain, errors);
+    if let Some(class) = spec.some("runtimeClassName") {
+        errors.extend(class.all(names::dns1123_subdomain(class.text())));
+    }
+    if let Some(policy) = spec.some("preemptionPolicy") {
+        policy.one_of(&["PreemptLowerPriority", "Never"], errors);
+    }
+    overhead(&spec.get("overhead"), errors);
+    security_context::operating_system(spec, errors);
+}
+
+fn resource_claims(spec: &At<'_>, errors: &mut FieldErrors) {
+    let mut seen = BTreeSet::new();
+    for claim in spec.get("resourceClaims").items() {
+        let name = claim.get("name");
+        if name.text().is_empty() {
+            errors.push(name.required(""));
+        } else if !seen.insert(name.text()) {
+            errors.push(name.duplicate());
+        } else {
+            errors.extend(name.all(names::dns1123_label(name.text())));
+        }
+        let sources = ["resourceClaimName", "resourceClaimTemplateName"];
+        let set: Vec<_> = sources.into_iter().filter_map(|field| claim.some(field)).collect();
+        match set.len() {
+            0 => errors
+                .push(claim.invalid("must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")),
+            1 => {}
+            _ => errors.push(claim.invalid(
+                "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
+            )),
+        }
+        for source in set {
+            errors.extend(source.all(names::dns1123_subdomain(source.text())));
+        }
+    }
+}
+
+/// Requests and limits of the whole Pod, and that its containers keep within them.
+fn pod_resources(pod: &PodView<'_>, errors: &mut FieldErrors) {
+    let Some(resources) = pod.spec.some("resources") else { return };
+    if resources.get("claims").is_set() {
+        errors.push(resources.get("claims").forbidden("claims cannot be set for Resources at pod-level"));
+    }
+    quantities::requirements(&resources, Names::Pod, &pod.claim_names(), errors);
+    let requests = resources.get("requests");
+    for (name, sum) in container_requests(&pod.spec) {
+        let own = quantities::amount(&requests.get(name)).unwrap_or_default();
+        if sum > own {
+            errors.push(FieldError::invalid(
+                &requests.path.key(name),
+                own.to_string(),
+                &format!("must be greater than or equal to aggregate container requests of {sum}"),
+            ));
+        }
+    }
+    for (index, container) in pod.spec.get("containers").items().enumerate() {
+        for (name, limit) in container.get("resources").get("limits").entries() {
+            let most = quantities::amount(&resources.get("limits").get(name));
+            let (Some(limit), Some(most)) = (quantities::amount(&limit), most) else { continue };
+            if limit > most {
+                let path = resources.path.child("containers").index(index).key(name).child("limits");
+                let detail = format!("must be less than or equal to pod limits of {most}");
+                errors.push(FieldError::invalid(&path, limit.to_string(), &detail));
+            }
+        }
+    }
+}
+
+/// What the containers of a Pod ask for together: those that run at the same time are added up, and an init
+/// container counts if it asks for more than all that run after it.
+fn container_requests<'a>(spec: &At<'a>) -> std::collections::BTreeMap<&'a str, Quantity> {
+    let mut sums = std::collections::BTreeMap::<&str, Quantity>::new();
+    let requests = |container: &At<'a>| {
+        let list = container.get("resources").get("requests");
+        list.entries().filter_map(|(name, at)| Some((name, quantities::amount(&at)?))).collect::<Vec<_>>()
+    };
+    for (name, amount) in spec.get("containers").items().flat_map(|c| requests(&c)) {
+        let sum = sums.entry(name).or_default();
+        *sum = sum.plus(amount);
+    }
+    let mut peaks = std::collections::BTreeMap::<&str, Quantity>::new();
+    let mut sidecars = std::collections::BTreeMap::<&str, Quantity>::new();
+    for container in spec.get("initContainers").items() {
+        let is_sidecar = container.get("restartPolicy").text() == "Always";
+        for (name, amount) in requests(&container) {
+            let running = sidecars.entry(name).or_default();
+            let total = running.plus(amount);
+            if is_sidecar {
+                *running = total;
+                let sum = sums.entry(name).or_default();
+                *sum = sum.plus(amount);
+            }
+            let peak = peaks.entry(name).or_default();
+            *peak = total.max(*peak);
+        }
+    }
+    for (name, peak) in peaks {
+        let sum = sums.entry(name).or_default();
+        *sum = peak.max(*sum);
+    }
+    sums
+}
+
+/// On the host's network a port is the host's. A template may leave it out: it is filled in when the Pod is made.
+fn host_network_ports(pod: &PodView<'_>, errors: &mut FieldErrors) {
+    if !pod.spec.get("hostNetwork").flag() {
+        return;
+    }
+    let ports = pod.spec.get("containers").items().flat_map(|container| container.get("ports").items());
+    for port in ports {
+        let host = port.get("hostPort");
+        let (number, wanted) = (host.number().unwrap_or_default(), port.get("containerPort").number());
+        if (pod.is_pod() || number != 0) && number != wanted.unwrap_or_default() {
+            let detail = "must match `containerPort` when `hostNetwork` is true";
+            errors.push(FieldError::invalid(&host.path, number, detail));
+        }
+    }
+}
+
+fn hostname_override(spec: &At<'_>, errors: &mut FieldErrors) {
+    let Some(name) = spec.some("hostnameOverride") else { return };
+    errors.extend(name.all(names::dns1123_subdomain(name.text())));
+    if name.len() > HOSTNAME_BYTES_MAX {
+        errors.push(FieldError::too_long(&name.path, HOSTNAME_BYTES_MAX));
+    }
+    if spec.get("setHostnameAsFQDN").flag() {
+        errors.push(name.forbidden("may not be set when `setHostnameAsFQDN` is true"));
+    }
+    if spec.get("hostNetwork").flag() {
+        errors.push(name.forbidden("may not be set when `hostNetwork` is true"));
+    }
 }
 
 fn dns_config(spec: &At<'_>, errors: &mut FieldErrors) {
     let config = spec.get("dnsConfig");
-    let nameservers = config.get("nameservers");
+    let (nameservers, searches) = (config.get("nameservers"), config.get("searches"));
     if spec.get("dnsPolicy").text() == "None" {
         if !config.is_set() {
             errors.push(config.required("must provide `dnsConfig` when `dnsPolicy` is None"));
-        } else if nameservers.is_empty() {
+            return;
+        }
+        if nameservers.is_empty() {
             errors.push(
                 nameservers.required("must provide at least one DNS nameserver when `dnsPolicy` is None"),
             );
+            return;
         }
     }
     if nameservers.len() > NAMESERVERS_MAX {
-        errors.push(nameservers.invalid("must not have more than 3 nameservers"));
+        errors.push(nameservers.invalid(&format!("must not have more than {NAMESERVERS_MAX} nameservers")));
     }
     nameservers.items().for_each(|ip| ip.ip(errors));
+    if searches.len() > SEARCHES_MAX {
+        errors.push(searches.invalid(&format!("must not have more than {SEARCHES_MAX} search paths")));
+    }
+    let spaces = searches.len().saturating_sub(1);
+    if searches.texts().map(str::len).sum::<usize>() + spaces > SEARCH_LIST_BYTES_MAX {
+        errors.push(searches.invalid(&format!(
+            "must not have more than {SEARCH_LIST_BYTES_MAX} characters (including spaces) in the search list"
+        )));
+    }
+    for search in searches.items().filter(|search| search.text() != ".") {
+        let text = search.text().strip_suffix('.').unwrap_or(search.text());
+        let rules = subdomain_with_underscores(text);
+        errors.extend(rules.iter().map(|rule| FieldError::invalid(&search.path, text, rule)));
+    }
     for option in config.get("options").items() {
         if option.get("name").text().is_empty() {
             errors.push(option.required("must not be empty"));
@@ -79,51 +276,24 @@ fn dns_config(spec: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn security_context(spec: &At<'_>, errors: &mut FieldErrors) {
-    let context = spec.get("securityContext");
-    for field in ["runAsUser", "runAsGroup", "fsGroup"] {
-        user_id(&context.get(field), errors);
+/// A search domain: a subdomain that may hold underscores.
+fn subdomain_with_underscores(text: &str) -> Vec<String> {
+    const TEXT: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9_]([-_a-z0-9]*[a-z0-9])?(\\.[a-z0-9_]([-_a-z0-9]*[a-z0-9])?)*')";
+    let is_label = |label: &str| {
+        let is_edge = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+        let bytes = label.as_bytes();
+        bytes.first().is_some_and(|&b| is_edge(b) || b == b'_')
+            && bytes.iter().all(|&b| is_edge(b) || matches!(b, b'-' | b'_'))
+            && (bytes.len() == 1 || bytes.last().is_some_and(|&b| is_edge(b)))
+    };
+    let mut rules = Vec::new();
+    if text.len() > names::SUBDOMAIN_BYTES_MAX {
+        rules.push(format!("must be no more than {} characters", names::SUBDOMAIN_BYTES_MAX));
     }
-    context.get("supplementalGroups").items().for_each(|group| user_id(&group, errors));
-    context.get("fsGroupChangePolicy").if_one_of(&["Always", "OnRootMismatch"], errors);
-    seccomp(&context.get("seccompProfile"), errors);
-    for sysctl in context.get("sysctls").items() {
-        if sysctl.get("name").text().is_empty() {
-            errors.push(sysctl.get("name").required(""));
-        }
+    if !text.split('.').all(is_label) {
+        rules.push(TEXT.to_owned());
     }
-    if spec.get("hostPID").flag() && spec.get("shareProcessNamespace").flag() {
-        errors.push(
-            spec.get("shareProcessNamespace")
-                .invalid("ShareProcessNamespace and HostPID cannot both be enabled"),
-        );
-    }
-}
-
-/// A user or group number.
-pub(super) fn user_id(at: &At<'_>, errors: &mut FieldErrors) {
-    if at.number().is_some_and(|id| !(0..=i64::from(i32::MAX)).contains(&id)) {
-        errors.push(at.invalid("must be between 0 and 2147483647, inclusive"));
-    }
-}
-
-/// A seccomp profile.
-pub(super) fn seccomp(profile: &At<'_>, errors: &mut FieldErrors) {
-    if !profile.is_set() {
-        return;
-    }
-    profile.get("type").one_of(&["Localhost", "RuntimeDefault", "Unconfined"], errors);
-    let localhost = profile.get("localhostProfile");
-    match profile.get("type").text() {
-        "Localhost" if localhost.text().is_empty() => {
-            errors.push(localhost.required("must be set when seccomp type is Localhost"));
-        }
-        "Localhost" => {}
-        _ if localhost.is_set() => {
-            errors.push(localhost.invalid("can only be set when seccomp type is Localhost"));
-        }
-        _ => {}
-    }
+    rules
 }
 
 fn host_aliases(aliases: &At<'_>, errors: &mut FieldErrors) {
@@ -138,10 +308,20 @@ fn host_aliases(aliases: &At<'_>, errors: &mut FieldErrors) {
 fn gates(gates: &At<'_>, errors: &mut FieldErrors) {
     let mut seen = BTreeSet::new();
     for gate in gates.items() {
-        let name = gate.get("name");
-        errors.extend(name.all(names::qualified_name(name.text())));
-        if !seen.insert(gate.get("name").text()) {
-            errors.push(gate.get("name").duplicate());
+        let name = gate.get("name").text();
+        let rules = names::qualified_name(name);
+        errors.extend(rules.iter().map(|rule| FieldError::invalid(&gate.path, name, rule)));
+        if !seen.insert(name) {
+            errors.push(FieldError::duplicate(&gate.path, name));
         }
+    }
+}
+
+/// What a runtime needs besides the containers; it is checked like limits.
+pub(super) fn overhead(overhead: &At<'_>, errors: &mut FieldErrors) {
+    let limits = serde_json::json!({"limits": overhead.value});
+    let at = At { value: &limits, path: overhead.path.clone() };
+    if overhead.is_set() {
+        quantities::requirements(&at, Names::Container, &BTreeSet::new(), errors);
     }
 }

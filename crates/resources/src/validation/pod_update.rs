@@ -3,46 +3,64 @@
 use machinery::field::FieldErrors;
 use serde_json::{Map, Value};
 
-use super::{At, names, pod_spec};
+use super::shared::same;
+use super::{At, container, pod, pod_annotations};
 
 const ONLY: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 
 /// An update of the whole Pod.
 pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
     let mut errors = Vec::new();
-    let (new_spec, old_spec) = (At::root(new).get("spec"), At::root(old).get("spec"));
-    pod_spec::check(&new_spec, &mut errors);
+    let (new_pod, old_pod) = (At::root(new), At::root(old));
+    pod::spec_and_metadata(&new_pod, &mut errors);
+    pod_annotations::update(&new_pod.annotations(), &old_pod.annotations(), &mut errors);
+    let (new, old) = (new_pod.get("spec"), old_pod.get("spec"));
     for list in ["containers", "initContainers"] {
-        if new_spec.get(list).len() != old_spec.get(list).len() {
-            errors.push(new_spec.get(list).forbidden("pod updates may not add or remove containers"));
+        if new.get(list).len() != old.get(list).len() {
+            errors.push(new.get(list).forbidden("pod updates may not add or remove containers"));
             return errors;
         }
-    }
-    for container in ["containers", "initContainers"].iter().flat_map(|list| new_spec.get(list).items()) {
-        let image = container.get("image");
-        if image.text().is_empty() || image.text().trim() != image.text() {
-            errors.push(image.required(""));
+        for container in new.get(list).items() {
+            container.must_have("image", &mut errors);
+            container::image_padding(&container, &mut errors);
         }
     }
-    deadline(&new_spec, &old_spec, &mut errors);
-    tolerations(&new_spec.get("tolerations"), &old_spec.get("tolerations"), &mut errors);
-    gates(&new_spec, &old_spec, &mut errors);
-    let changed = changed_fields(&new_spec, &old_spec);
+    if !deadline(&new, &old, &mut errors) {
+        return errors;
+    }
+    tolerations(&new.get("tolerations"), &old.get("tolerations"), &mut errors);
+    gates(&new.get("schedulingGates"), &old.get("schedulingGates"), &mut errors);
+    if same(new.value, old.value) {
+        return errors;
+    }
+    if !old.get("schedulingGates").is_empty() {
+        direction(&new, &old, &mut errors);
+    }
+    let changed = changed_fields(&new, &old);
     if !changed.is_empty() {
-        errors.push(new_spec.forbidden(&format!("{ONLY}\n{}", changed.join("\n"))));
+        errors.push(new.forbidden(&format!("{ONLY}\n{}", changed.join("\n"))));
     }
     errors
 }
 
-/// A deadline may come, or become shorter.
-fn deadline(new: &At<'_>, old: &At<'_>, errors: &mut FieldErrors) {
+/// A deadline may come, or become shorter. Says whether it is worth while to look further.
+fn deadline(new: &At<'_>, old: &At<'_>, errors: &mut FieldErrors) -> bool {
     let at = new.get("activeDeadlineSeconds");
     match (at.number(), old.get("activeDeadlineSeconds").number()) {
+        (Some(new), _) if !(0..=i64::from(i32::MAX)).contains(&new) => {
+            at.between(0, i64::from(i32::MAX), errors);
+            false
+        }
         (Some(new), Some(old)) if new > old => {
             errors.push(at.invalid("must be less than or equal to previous value"));
+            false
         }
-        (None, Some(_)) => errors.push(at.invalid("must not update from a positive integer to nil value")),
-        _ => {}
+        (None, Some(_)) => {
+            errors.push(at.invalid("must not update from a positive integer to nil value"));
+            true
+        }
+        _ => true,
     }
 }
 
@@ -54,37 +72,82 @@ fn tolerations(new: &At<'_>, old: &At<'_>, errors: &mut FieldErrors) {
         copy
     };
     let kept: Vec<_> = new.items().map(|t| bare(t.value)).collect();
-    if old.items().any(|t| !kept.contains(&bare(t.value))) {
+    if old.items().any(|t| !kept.iter().any(|kept| same(kept, &bare(t.value)))) {
         errors.push(new.forbidden("existing toleration can not be modified except its tolerationSeconds"));
+        return;
     }
+    super::scheduling::tolerations(new, errors);
 }
 
 /// Scheduling gates may go, not come.
 fn gates(new: &At<'_>, old: &At<'_>, errors: &mut FieldErrors) {
-    let old_gates: Vec<_> = old.get("schedulingGates").items().map(|g| g.get("name").text()).collect();
-    for gate in new.get("schedulingGates").items() {
-        let name = gate.get("name").text();
-        if !old_gates.contains(&name) {
-            let detail = format!("only deletion is allowed, but found new scheduling gate '{name}'");
-            errors.push(gate.forbidden(&detail));
+    let had: Vec<_> = old.items().map(|gate| gate.get("name").text()).collect();
+    for gate in new.items() {
+        let name = gate.get("name");
+        if !had.contains(&name.text()) {
+            let detail = format!("only deletion is allowed, but found new scheduling gate '{}'", name.text());
+            errors.push(name.forbidden(&detail));
         }
     }
 }
 
+/// As long as a gate holds the Pod back, the nodes that it can go to may become fewer.
+fn direction(new: &At<'_>, old: &At<'_>, errors: &mut FieldErrors) {
+    let (selector, was) = (new.get("nodeSelector"), old.get("nodeSelector"));
+    if was.entries().any(|(key, value)| selector.value.get(key) != Some(value.value)) {
+        errors.push(
+            selector.invalid("only additions to spec.nodeSelector are allowed (no mutations or deletions)"),
+        );
+    }
+    let (terms, had) = (required_terms(new), required_terms(old));
+    if had.is_empty() {
+        return;
+    }
+    if terms.len() != had.len() {
+        errors.push(terms.invalid("no additions/deletions to non-empty NodeSelectorTerms list are allowed"));
+        return;
+    }
+    for (term, had) in terms.items().zip(had.items()) {
+        if !only_adds(&term, &had) {
+            errors.push(term.invalid("only additions are allowed (no mutations or deletions)"));
+        }
+    }
+}
+
+fn required_terms<'a>(spec: &At<'a>) -> At<'a> {
+    spec.get("affinity").get("nodeAffinity").get(REQUIRED).get("nodeSelectorTerms")
+}
+
+fn only_adds(term: &At<'_>, had: &At<'_>) -> bool {
+    const LISTS: [&str; 2] = ["matchExpressions", "matchFields"];
+    // A term without rules matches nothing; one with rules would match something.
+    if LISTS.iter().all(|list| had.get(list).is_empty()) {
+        return LISTS.iter().all(|list| term.get(list).is_empty());
+    }
+    LISTS.iter().all(|list| {
+        let (new, old) = (term.get(list), had.get(list));
+        new.len() >= old.len() && new.items().zip(old.items()).all(|(new, old)| same(new.value, old.value))
+    })
+}
+
 /// The fields that changed and must not have, with both values.
 fn changed_fields(new: &At<'_>, old: &At<'_>) -> Vec<String> {
-    let (new, old) = (fixed_part(new, old), fixed_part(old, old));
+    let grace = |spec: &At<'_>| spec.get("terminationGracePeriodSeconds").number();
+    let ends_at_once = grace(old).is_some_and(|n| n < 0) && grace(new) == Some(1);
+    let is_gated = !old.get("schedulingGates").is_empty();
+    let (new, old) = (fixed_part(new, ends_at_once, is_gated), fixed_part(old, ends_at_once, is_gated));
     let fields: std::collections::BTreeSet<_> = new.keys().chain(old.keys()).collect();
     let shown = |value: Option<&Value>| value.map_or_else(|| "<unset>".to_owned(), Value::to_string);
+    let value = |map: &Map<String, Value>, field: &str| map.get(field).cloned().unwrap_or_default();
     fields
         .into_iter()
-        .filter(|field| new.get(*field) != old.get(*field))
+        .filter(|field| !same(&value(&new, field), &value(&old, field)))
         .map(|field| format!("  {field}: {} -> {}", shown(old.get(field)), shown(new.get(field))))
         .collect()
 }
 
 /// The spec without what may change.
-fn fixed_part(spec: &At<'_>, old: &At<'_>) -> Map<String, Value> {
+fn fixed_part(spec: &At<'_>, ends_at_once: bool, is_gated: bool) -> Map<String, Value> {
     let mut map = spec.value.as_object().cloned().unwrap_or_default();
     for field in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
         map.remove(field);
@@ -94,22 +157,14 @@ fn fixed_part(spec: &At<'_>, old: &At<'_>) -> Map<String, Value> {
             container.as_object_mut().map(|c| c.remove("image"));
         }
     }
-    let may_become_one = old.get("terminationGracePeriodSeconds").number().is_some_and(|n| n < 0);
-    if may_become_one {
+    if ends_at_once {
         map.remove("terminationGracePeriodSeconds");
     }
-    // As long as a gate holds the Pod back, it can still be directed to other nodes.
-    if !old.get("schedulingGates").is_empty() {
+    if is_gated {
         map.remove("nodeSelector");
-        map.remove("affinity");
+        if let Some(affinity) = map.get_mut("affinity").and_then(Value::as_object_mut) {
+            affinity.remove("nodeAffinity");
+        }
     }
     map
-}
-
-/// A write to `/status`.
-pub(crate) fn status_update(new: &Value, _: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
-    let nominated = At::root(new).get("status").get("nominatedNodeName");
-    nominated.optional(names::dns1123_subdomain, &mut errors);
-    errors
 }

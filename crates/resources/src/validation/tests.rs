@@ -2,17 +2,24 @@ use expect_test::{Expect, expect};
 
 use super::*;
 
-/// Checks `object` (YAML, already defaulted) as a new object of the kind.
+/// Checks `object` (YAML) as a new object of the kind.
 fn check((group, plural): (&str, &str), object: &str, expect: Expect) {
     let row = crate::find(group, "v1", plural).unwrap();
-    let object: Value = serde_saphyr::from_str(object).unwrap();
-    expect.assert_eq(&shown(row.validate_create(&object)));
+    expect.assert_eq(&shown(row.validate_create(&defaulted(row, object))));
+}
+
+fn defaulted(row: &Resource, yaml: &str) -> Value {
+    let mut object: Value = serde_saphyr::from_str(yaml).unwrap();
+    let schemas = schema::builtin();
+    let schema = schemas.kind(row.group, row.version, row.kind).unwrap();
+    schema::walk::default::Defaults::new(schemas, crate::defaults::rows()).apply(schema, &mut object);
+    object
 }
 
 fn check_update((group, plural): (&str, &str), old: &str, new: &str, expect: Expect) {
     let row = crate::find(group, "v1", plural).unwrap();
-    let parse = |text: &str| serde_saphyr::from_str::<Value>(text).unwrap();
-    expect.assert_eq(&shown(row.validate_update(&parse(new), &parse(old))));
+    let (new, old) = (defaulted(row, new), defaulted(row, old));
+    expect.assert_eq(&shown(row.validate_update(&new, &old)));
 }
 
 fn shown(errors: FieldErrors) -> String {
@@ -60,20 +67,20 @@ spec:
             metadata.name: Invalid value: "Web_": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')
             metadata.namespace: Required value
             metadata.labels: Invalid value: "b c": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue', or 'my_value', or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')
-            spec.volumes[0]: Required value: must specify a volume type
             spec.volumes[1].name: Duplicate value: "v"
             spec.containers[0].name: Invalid value: "C": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name', or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')
             spec.containers[0].image: Required value
+            spec.containers[0].ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535, inclusive
+            spec.containers[0].ports[0].protocol: Unsupported value: "X": supported values: "SCTP", "TCP", "UDP"
             spec.containers[0].env[0].name: Invalid value: "a=b": a valid environment variable name must consist only of printable ASCII characters other than '='
             spec.containers[0].env[1].valueFrom: Invalid value: "": must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`
             spec.containers[0].volumeMounts[0].name: Not found: "nope"
             spec.containers[0].resources.limits[memory]: Invalid value: "-1": must be greater than or equal to 0
             spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal to cpu limit of 1
-            spec.containers[0].ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535, inclusive
-            spec.containers[0].ports[0].protocol: Unsupported value: "X": supported values: "SCTP", "TCP", "UDP"
+            spec.containers[0].resources.requests[memory]: Invalid value: "-1": must be greater than or equal to 0
             spec.containers[0].livenessProbe: Required value: must specify a handler type
             spec.containers[0].livenessProbe.successThreshold: Invalid value: 2: must be 1
-            spec.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", "Never", "OnFailure"
+            spec.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", "OnFailure", "Never"
             spec.tolerations[0].operator: Invalid value: "Equal": operator must be Exists when `key` is empty, which means "match all values and all keys""#]],
     );
 }

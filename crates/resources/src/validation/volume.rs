@@ -1,184 +1,259 @@
-//! Volumes of a Pod.
+//! Volumes of a Pod: a row per type.
+
+mod legacy;
+mod projected;
 
 use std::collections::BTreeSet;
 
 use machinery::field::{FieldError, FieldErrors};
 use machinery::names;
 
-use super::{At, container, env};
+use super::mount::Volumes;
+use super::{At, PodView, labels};
 
-const HOST_PATH_TYPES: &[&str] =
+pub(super) const HOST_PATH_TYPES: &[&str] =
     &["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
+const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+const PULL_POLICIES: &[&str] = &["Always", "IfNotPresent", "Never"];
+const DRIVER_BYTES_MAX: usize = 63;
 
-/// Every volume; returns the names that can be mounted.
-pub(super) fn check_all<'a>(volumes: &At<'a>, errors: &mut FieldErrors) -> BTreeSet<&'a str> {
-    let mut seen = BTreeSet::new();
-    for volume in volumes.items() {
-        let name = volume.get("name");
-        name.named(names::dns1123_label, errors);
-        if !name.text().is_empty() && !seen.insert(name.text()) {
-            errors.push(name.duplicate());
-        }
-        let mut sources = 0;
-        for (kind, _) in volume.entries() {
-            let source = volume.get(kind);
-            if kind == "name" || !source.is_set() {
-                continue;
-            }
-            sources += 1;
-            if sources > 1 {
-                errors.push(source.forbidden("may not specify more than 1 volume type"));
-                continue;
-            }
-            check(kind, &source, errors);
-        }
-        if sources == 0 {
-            errors.push(volume.required("must specify a volume type"));
-        }
-    }
-    seen
+/// A volume type: its field, the name by which upstream reports it, and its rules.
+struct Row {
+    field: &'static str,
+    shown: &'static str,
+    check: fn(&At<'_>, &mut FieldErrors),
 }
 
-fn check(kind: &str, source: &At<'_>, errors: &mut FieldErrors) {
-    let must_have = |field: &str, errors: &mut FieldErrors| {
-        if source.get(field).text().is_empty() {
-            errors.push(source.get(field).required(""));
+const fn row(field: &'static str, check: fn(&At<'_>, &mut FieldErrors)) -> Row {
+    Row { field, shown: field, check }
+}
+
+/// In the order in which upstream looks at them.
+const ROWS: &[Row] = &[
+    row("emptyDir", empty_dir),
+    row("hostPath", host_path),
+    row("gitRepo", legacy::git_repo),
+    Row { shown: "persistentDisk", ..row("gcePersistentDisk", legacy::gce_disk) },
+    row("awsElasticBlockStore", legacy::aws_disk),
+    row("secret", |v, e| {
+        v.must_have("secretName", e);
+        mode(&v.get("defaultMode"), e);
+        items(&v.get("items"), e);
+    }),
+    row("nfs", nfs),
+    row("iscsi", legacy::iscsi),
+    row("glusterfs", |v, e| ["endpoints", "path"].iter().for_each(|f| v.must_have(f, e))),
+    row("flocker", legacy::flocker),
+    row("persistentVolumeClaim", |v, e| v.must_have("claimName", e)),
+    row("rbd", legacy::rbd),
+    row("cinder", legacy::cinder),
+    row("cephfs", |v, e| {
+        if v.get("monitors").is_empty() {
+            e.push(v.get("monitors").required(""));
+        }
+    }),
+    row("quobyte", legacy::quobyte),
+    row("downwardAPI", |v, e| {
+        mode(&v.get("defaultMode"), e);
+        // Upstream names the volume, not the file.
+        v.get("items").items().for_each(|file| downward_file(&At { path: v.path.clone(), ..file }, e));
+    }),
+    row("fc", legacy::fibre_channel),
+    row("flexVolume", legacy::flex),
+    row("configMap", |v, e| {
+        v.must_have("name", e);
+        mode(&v.get("defaultMode"), e);
+        items(&v.get("items"), e);
+    }),
+    row("azureFile", |v, e| ["secretName", "shareName"].iter().for_each(|f| v.must_have(f, e))),
+    row("vsphereVolume", |v, e| v.must_have("volumePath", e)),
+    row("photonPersistentDisk", |v, e| v.must_have("pdID", e)),
+    row("portworxVolume", |v, e| v.must_have("volumeID", e)),
+    row("azureDisk", legacy::azure_disk),
+    row("storageos", legacy::storage_os),
+    row("projected", projected::check),
+    row("scaleIO", |v, e| ["gateway", "system", "volumeName"].iter().for_each(|f| v.must_have(f, e))),
+    row("csi", csi),
+    row("ephemeral", ephemeral),
+    row("image", |v, e| v.get("pullPolicy").one_of(PULL_POLICIES, e)),
+];
+
+/// Every volume; returns those that can be mounted.
+pub(super) fn check_all<'a>(pod: &PodView<'a>, errors: &mut FieldErrors) -> Volumes<'a> {
+    let volumes = pod.spec.get("volumes");
+    let made: BTreeSet<String> = match pod.name {
+        "" => BTreeSet::new(),
+        name => {
+            let ephemeral = volumes.items().filter(|v| v.get("ephemeral").is_set());
+            ephemeral.map(|v| format!("{name}-{}", v.get("name").text())).collect()
         }
     };
-    match kind {
-        "emptyDir" if source.get("sizeLimit").is_set() => {
-            container::quantity(&source.get("sizeLimit"), "storage", errors);
+    let mut known = Volumes::new();
+    for volume in volumes.items() {
+        let before = errors.len();
+        check(&volume, pod, errors);
+        let name = volume.get("name");
+        name.named(names::dns1123_label, errors);
+        if known.contains_key(name.text()) {
+            errors.push(name.duplicate());
         }
-        "hostPath" => {
-            must_have("path", errors);
-            if source.get("path").text().split('/').any(|step| step == "..") {
-                errors.push(source.get("path").invalid("must not contain '..'"));
-            }
-            source.get("type").if_one_of(HOST_PATH_TYPES, errors);
+        if errors.len() == before {
+            known.insert(name.text(), volume.value);
         }
-        "secret" => {
-            must_have("secretName", errors);
-            mode(&source.get("defaultMode"), errors);
-            items(&source.get("items"), errors);
+        let claim = volume.get("persistentVolumeClaim").get("claimName");
+        if made.contains(claim.text()) {
+            errors.push(claim.invalid("must not reference a PVC that gets created for an ephemeral volume"));
         }
-        "configMap" => {
-            must_have("name", errors);
-            mode(&source.get("defaultMode"), errors);
-            items(&source.get("items"), errors);
+    }
+    known
+}
+
+fn check(volume: &At<'_>, pod: &PodView<'_>, errors: &mut FieldErrors) {
+    let mut has_source = false;
+    for row in ROWS {
+        let Some(source) = volume.some(row.field) else { continue };
+        if has_source {
+            errors.push(source.forbidden("may not specify more than 1 volume type"));
+            continue;
         }
-        "downwardAPI" => {
-            mode(&source.get("defaultMode"), errors);
-            downward_items(&source.get("items"), errors);
+        has_source = true;
+        (row.check)(&At { path: volume.path.child(row.shown), ..source.clone() }, errors);
+        if row.field == "image" && pod.is_pod() {
+            source.must_have("reference", errors);
         }
-        "projected" => projected(source, errors),
-        "persistentVolumeClaim" => must_have("claimName", errors),
-        "nfs" => {
-            must_have("server", errors);
-            must_have("path", errors);
-            if !source.get("path").text().is_empty() && !source.get("path").text().starts_with('/') {
-                errors.push(source.get("path").invalid("must be an absolute path"));
-            }
-        }
-        "csi" => must_have("driver", errors),
-        "image" => {
-            must_have("reference", errors);
-            source.get("pullPolicy").if_one_of(&["Always", "IfNotPresent", "Never"], errors);
-        }
-        _ => {}
+    }
+    let name = volume.get("name");
+    let portal = volume.get("iscsi").get("targetPortal").text();
+    if volume.get("iscsi").get("initiatorName").is_set() && name.len() + 1 + portal.len() > 64 {
+        errors.push(name.invalid("Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified."));
+    }
+    if volume.get("ephemeral").is_set() && !pod.name.is_empty() && !name.text().is_empty() {
+        let claim = format!("{}-{}", pod.name, name.text());
+        let rules = names::dns1123_subdomain(&claim);
+        errors.extend(rules.iter().map(|rule| name.invalid(&format!("PVC name \"{claim}\": {rule}"))));
+    }
+    if !has_source {
+        errors.push(volume.required("must specify a volume type"));
     }
 }
 
-fn projected(source: &At<'_>, errors: &mut FieldErrors) {
-    mode(&source.get("defaultMode"), errors);
-    let mut paths = BTreeSet::new();
-    for projection in source.get("sources").items() {
-        let mut kinds = 0;
-        for (kind, _) in projection.entries() {
-            let inner = projection.get(kind);
-            if !inner.is_set() {
-                continue;
-            }
-            kinds += 1;
-            if kinds > 1 {
-                errors.push(inner.forbidden("may not specify more than 1 volume type"));
-                continue;
-            }
-            projection_source(kind, &inner, errors);
-            for item in inner.get("items").items() {
-                let path = item.get("path");
-                if !path.text().is_empty() && !paths.insert(path.text()) {
-                    errors.push(FieldError::invalid(&inner.path, path.text(), "conflicting duplicate paths"));
-                }
-            }
-        }
-        if kinds == 0 {
-            errors.push(projection.required("must specify a volume type"));
+fn empty_dir(volume: &At<'_>, errors: &mut FieldErrors) {
+    let limit = volume.get("sizeLimit");
+    if limit.is_set() && super::quantities::amount(&limit).is_none_or(|q| q.signum() < 0) {
+        errors.push(limit.forbidden("SizeLimit field must be a valid resource quantity"));
+    }
+}
+
+fn host_path(volume: &At<'_>, errors: &mut FieldErrors) {
+    if volume.get("path").text().is_empty() {
+        errors.push(volume.get("path").required(""));
+        return;
+    }
+    volume.get("path").no_backsteps(errors);
+    volume.get("type").if_one_of(HOST_PATH_TYPES, errors);
+}
+
+fn nfs(volume: &At<'_>, errors: &mut FieldErrors) {
+    volume.must_have("server", errors);
+    volume.must_have("path", errors);
+    let path = volume.get("path");
+    if !path.text().starts_with('/') {
+        errors.push(FieldError::invalid(&path.path, path.text(), "must be an absolute path"));
+    }
+}
+
+/// The name of a CSI driver.
+pub(super) fn driver_name(driver: &At<'_>, errors: &mut FieldErrors) {
+    let text = driver.text();
+    if text.is_empty() {
+        errors.push(driver.required(""));
+    }
+    if text.len() > DRIVER_BYTES_MAX {
+        errors.push(FieldError::too_long(&driver.path, DRIVER_BYTES_MAX));
+    }
+    let rules = names::dns1123_subdomain(&text.to_lowercase());
+    errors.extend(rules.iter().map(|rule| FieldError::invalid(&driver.path, text, rule)));
+}
+
+fn csi(volume: &At<'_>, errors: &mut FieldErrors) {
+    driver_name(&volume.get("driver"), errors);
+    let Some(secret) = volume.some("nodePublishSecretRef") else { return };
+    match secret.get("name").text() {
+        "" => errors.push(secret.get("name").required("")),
+        name => {
+            let path = volume.path.child("name");
+            let rules = names::dns1123_subdomain(name);
+            errors.extend(rules.iter().map(|rule| FieldError::invalid(&path, name, rule)));
         }
     }
 }
 
-fn projection_source(kind: &str, source: &At<'_>, errors: &mut FieldErrors) {
-    match kind {
-        "secret" | "configMap" => {
-            if source.get("name").text().is_empty() {
-                errors.push(source.get("name").required(""));
-            }
-            items(&source.get("items"), errors);
+fn ephemeral(volume: &At<'_>, errors: &mut FieldErrors) {
+    let template = volume.get("volumeClaimTemplate");
+    if !template.is_set() {
+        errors.push(template.required(""));
+        return;
+    }
+    let metadata = template.get("metadata");
+    super::metadata::annotations(&metadata.get("annotations"), errors);
+    labels(&metadata.get("labels"), errors);
+    for (field, value) in metadata.entries() {
+        if !matches!(field, "annotations" | "labels") && value.is_set() {
+            errors.push(metadata.get(field).forbidden("cannot be set"));
         }
-        "downwardAPI" => downward_items(&source.get("items"), errors),
-        "serviceAccountToken" => {
-            let (seconds, path) = (source.get("expirationSeconds"), source.get("path"));
-            if seconds.number().is_some_and(|n| n < 600) {
-                errors.push(seconds.invalid("may not specify a duration less than 10 minutes"));
-            }
-            if seconds.number().is_some_and(|n| n > 1 << 32) {
-                errors.push(seconds.invalid("may not specify a duration larger than 2^32 seconds"));
-            }
-            if path.text().is_empty() {
-                errors.push(path.required(""));
-            }
-            container::inner_path(&path, errors);
-        }
-        _ => {}
+    }
+    claim(&template.get("spec"), errors);
+}
+
+/// What every claim must say: how it is used, and how much there must be.
+fn claim(spec: &At<'_>, errors: &mut FieldErrors) {
+    let modes = spec.get("accessModes");
+    if modes.is_empty() {
+        errors.push(modes.required("at least 1 access mode is required"));
+    }
+    for mode in modes.texts().filter(|mode| !ACCESS_MODES.contains(mode)) {
+        errors.push(FieldError::not_supported(&modes.path, mode, ACCESS_MODES));
+    }
+    let has_single = modes.texts().any(|mode| mode == "ReadWriteOncePod");
+    if has_single && modes.texts().any(|m| m != "ReadWriteOncePod" && ACCESS_MODES.contains(&m)) {
+        errors.push(modes.forbidden("may not use ReadWriteOncePod with other access modes"));
+    }
+    let resources = spec.get("resources");
+    if !resources.get("requests").get("storage").is_set() {
+        errors.push(FieldError::required(&resources.path.key("storage"), ""));
     }
 }
 
+/// `items` of a Secret or ConfigMap.
 fn items(items: &At<'_>, errors: &mut FieldErrors) {
     for item in items.items() {
-        if item.get("key").text().is_empty() {
-            errors.push(item.get("key").required(""));
-        }
-        file(&item, errors);
+        item.must_have("key", errors);
+        item.must_have("path", errors);
+        item.get("path").file_path(errors);
+        mode(&item.get("mode"), errors);
     }
 }
 
-fn downward_items(items: &At<'_>, errors: &mut FieldErrors) {
-    for item in items.items() {
-        file(&item, errors);
-        match (item.some("fieldRef"), item.some("resourceFieldRef")) {
-            (Some(_), Some(_)) => {
-                errors
-                    .push(item.invalid("fieldRef and resourceFieldRef can not be specified simultaneously"));
+/// A file that holds a field of the Pod.
+fn downward_file(file: &At<'_>, errors: &mut FieldErrors) {
+    use super::env::{Asker, field_ref, resource_ref};
+    file.must_have("path", errors);
+    file.get("path").file_path(errors);
+    match (file.some("fieldRef"), file.some("resourceFieldRef")) {
+        (Some(field), resource) => {
+            field_ref(&field, Asker::File, errors);
+            if resource.is_some() {
+                errors.push(FieldError::invalid(
+                    &file.path,
+                    "resource",
+                    "fieldRef and resourceFieldRef can not be specified simultaneously",
+                ));
             }
-            (Some(field), None) => env::field_ref(&field, false, errors),
-            (None, Some(resource)) => {
-                if resource.get("containerName").text().is_empty() {
-                    errors.push(resource.get("containerName").required(""));
-                }
-                env::resource_ref(&resource, errors);
-            }
-            (None, None) => errors.push(item.required("one of fieldRef and resourceFieldRef is required")),
         }
+        (None, Some(resource)) => resource_ref(&resource, Asker::File, errors),
+        (None, None) => errors.push(file.required("one of fieldRef and resourceFieldRef is required")),
     }
-}
-
-fn file(item: &At<'_>, errors: &mut FieldErrors) {
-    let path = item.get("path");
-    if path.text().is_empty() {
-        errors.push(path.required(""));
-    }
-    container::inner_path(&path, errors);
-    mode(&item.get("mode"), errors);
+    mode(&file.get("mode"), errors);
 }
 
 fn mode(mode: &At<'_>, errors: &mut FieldErrors) {

@@ -2,6 +2,9 @@
 //!
 //! Creation and start are one step (containerd does the same): a process that is created but not started would hold
 //! copies of every descriptor that the shim has.
+//!
+//! Output goes through named pipes that the container holds open for reading too: if this shim dies, the container
+//! neither gets a signal nor loses what it writes, and the next shim opens them again ([`Container::adopt`]).
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,7 +16,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use libcontainer::container::builder::ContainerBuilder;
 use libcontainer::syscall::syscall::SyscallType;
+use nix::sys::stat::Mode;
 use sys::descriptors;
+use sys::process::PidFd;
 
 use super::executor::Payload;
 use super::layout::{self, ContainerPlan, Exited, Started};
@@ -32,7 +37,16 @@ pub(super) struct Container {
     /// The controlling end of the container's terminal.
     pub(super) terminal: Option<OwnedFd>,
     pub(super) exited: bool,
+    /// Set if an earlier shim started it: then somebody else reaps it, and this handle says when it ends.
+    pub(super) adopted: Option<Adopted>,
     log: Option<Log>,
+}
+
+/// A process that is not ours.
+pub(super) struct Adopted {
+    pub(super) process: PidFd,
+    /// It has ended but is not reaped yet: its exit status is known only then.
+    pub(super) is_dying: bool,
 }
 
 /// One stream of output on its way to the log and to whoever is attached.
@@ -78,12 +92,7 @@ impl Container {
     /// Creates and starts the container whose plan and specification are in its directory.
     pub(super) fn start(sandbox: &Path, id: &str) -> Result<(Self, Started), StartError> {
         let dir = layout::container_dir(sandbox, id);
-        let plan: ContainerPlan = layout::read_json(&dir.join(layout::CONTAINER_PLAN))
-            .and_then(|plan| plan.ok_or_else(|| io::ErrorKind::NotFound.into()))
-            .map_err(prepare("plan"))?;
-        let log = plan.log_path.as_deref().map(Log::open).transpose().map_err(prepare("log"))?;
-        let mut container =
-            Self { pid: 0, plan, outputs: Vec::new(), stdin: None, terminal: None, exited: false, log };
+        let mut container = Self::planned(&dir)?;
         let (failure, failure_in) = io::pipe().map_err(prepare("pipe"))?;
         let payload =
             Payload { security: container.plan.security.clone(), failure: Some(Arc::new(failure_in.into())) };
@@ -98,7 +107,7 @@ impl Container {
             builder = builder.with_console_socket(Some(path));
             Some(listener)
         } else {
-            let streams = container.pipes().map_err(prepare("pipes"))?;
+            let streams = container.pipes(&dir).map_err(prepare("pipes"))?;
             builder =
                 builder.with_stdin(streams.stdin).with_stdout(streams.stdout).with_stderr(streams.stderr);
             None
@@ -112,15 +121,52 @@ impl Container {
         adjust_oom_score(container.pid, container.plan.oom_score_adj);
         built.start().map_err(create_error)?;
         wait_for_exec(failure.into())?;
-        let started = Started { pid: container.pid, at: now_nanos() };
+        let started = Started::now(container.pid);
         layout::write_json(&dir.join(layout::STARTED), &started).map_err(prepare("state"))?;
         Ok((container, started))
     }
 
+    fn planned(dir: &Path) -> Result<Self, StartError> {
+        let plan: ContainerPlan = layout::read_json(&dir.join(layout::CONTAINER_PLAN))
+            .and_then(|plan| plan.ok_or_else(|| io::ErrorKind::NotFound.into()))
+            .map_err(prepare("plan"))?;
+        let open = |path: &Path| Log::open(path, plan.log_limits);
+        let log = plan.log_path.as_deref().map(open).transpose().map_err(prepare("log"))?;
+        let (outputs, stdin, terminal, adopted) = (Vec::new(), None, None, None);
+        Ok(Self { pid: 0, plan, outputs, stdin, terminal, exited: false, adopted, log })
+    }
+
+    /// Takes over a container that an earlier shim started. `process` is a handle on its first process, if it is
+    /// not gone; `input` the writing end of its stdin or the controlling end of its terminal.
+    pub(super) fn adopt(
+        sandbox: &Path,
+        id: &str,
+        process: Option<PidFd>,
+        input: Option<OwnedFd>,
+    ) -> Result<Self, StartError> {
+        let dir = layout::container_dir(sandbox, id);
+        let mut container = Self::planned(&dir)?;
+        let started: Started = layout::read_json(&dir.join(layout::STARTED))
+            .and_then(|started| started.ok_or_else(|| io::ErrorKind::NotFound.into()))
+            .map_err(prepare("state"))?;
+        container.pid = started.pid;
+        container.adopted = process.map(|process| Adopted { process, is_dying: false });
+        if container.plan.tty {
+            if let Some(terminal) = input {
+                container.add_terminal(terminal).map_err(prepare("terminal"))?;
+            }
+        } else {
+            container.stdin = input;
+            for (name, stream) in [(layout::STDOUT, Stream::Stdout), (layout::STDERR, Stream::Stderr)] {
+                let pipe = reading_end(&dir.join(name)).map_err(prepare("pipes"))?;
+                container.add_output(pipe, stream).map_err(prepare("pipes"))?;
+            }
+        }
+        Ok(container)
+    }
+
     /// Makes the container's pipes; the shim's ends stay in `self`.
-    fn pipes(&mut self) -> io::Result<Streams> {
-        let (stdout, stdout_in) = io::pipe()?;
-        let (stderr, stderr_in) = io::pipe()?;
+    fn pipes(&mut self, dir: &Path) -> io::Result<Streams> {
         let stdin = if self.plan.stdin {
             let (stdin, stdin_in) = io::pipe()?;
             self.stdin = Some(stdin_in.into());
@@ -128,13 +174,27 @@ impl Container {
         } else {
             OwnedFd::from(File::open("/dev/null")?)
         };
-        self.add_output(stdout.into(), Stream::Stdout)?;
-        self.add_output(stderr.into(), Stream::Stderr)?;
-        Ok(Streams { stdin, stdout: stdout_in.into(), stderr: stderr_in.into() })
+        let stdout = self.output_pipe(&dir.join(layout::STDOUT), Stream::Stdout)?;
+        let stderr = self.output_pipe(&dir.join(layout::STDERR), Stream::Stderr)?;
+        Ok(Streams { stdin, stdout, stderr })
+    }
+
+    /// Makes a named pipe and returns the container's end, which is open for reading as well.
+    fn output_pipe(&mut self, path: &Path, stream: Stream) -> io::Result<OwnedFd> {
+        remove_if_there(path)?;
+        nix::unistd::mkfifo(path, Mode::from_bits_truncate(0o600))?;
+        let pipe = reading_end(path)?;
+        let theirs = File::options().read(true).write(true).open(path)?;
+        std::os::unix::fs::fchown(&theirs, Some(self.plan.owner.0), Some(self.plan.owner.1))?;
+        self.add_output(pipe, stream)?;
+        Ok(theirs.into())
     }
 
     fn take_terminal(&mut self, listener: &OwnedFd, path: &Path) -> io::Result<()> {
-        let terminal = receive_terminal(listener, path)?;
+        self.add_terminal(receive_terminal(listener, path)?)
+    }
+
+    fn add_terminal(&mut self, terminal: OwnedFd) -> io::Result<()> {
         self.add_output(terminal.try_clone()?, Stream::Stdout)?;
         self.terminal = Some(terminal);
         Ok(())
@@ -164,30 +224,45 @@ impl Container {
             output.lines.finish(Timestamp::now(), &mut records);
             self.outputs.remove(index);
         }
-        self.write_log(&records);
+        write_log(&mut self.log, &records);
     }
 
     /// Moves everything that is there, without waiting for more.
     pub(super) fn drain(&mut self) {
-        let mut records = Vec::new();
         let now = Timestamp::now();
-        self.outputs.retain_mut(|output| {
-            let mut chunk = vec![0; READ_BYTES];
+        let (outputs, log) = (&mut self.outputs, &mut self.log);
+        let mut chunk = vec![0; READ_BYTES];
+        outputs.retain_mut(|output| {
             loop {
+                let mut records = Vec::new();
                 match nix::unistd::read(&output.fd, &mut chunk) {
                     Ok(len) if len > 0 => {
-                        output.accept(chunk.get(..len).unwrap_or_default(), now, &mut records)
+                        output.accept(chunk.get(..len).unwrap_or_default(), now, &mut records);
+                        write_log(log, &records);
                     }
                     Err(nix::errno::Errno::EINTR) => {}
                     Err(nix::errno::Errno::EAGAIN) => return true,
                     _ => {
                         output.lines.finish(now, &mut records);
+                        write_log(log, &records);
                         return output.attachments.iter().any(|attachment| !attachment.pending.is_empty());
                     }
                 }
             }
         });
-        self.write_log(&records);
+    }
+
+    /// Sends a signal to the first process; no error if it has ended.
+    pub(super) fn signal(&self, signal: i32) -> sys::Result<()> {
+        match &self.adopted {
+            Some(adopted) => adopted.process.signal(signal),
+            None => sys::process::kill(self.pid, signal),
+        }
+    }
+
+    /// What reaches the container's stdin: its terminal, or the pipe to it.
+    pub(super) fn input(&self) -> Option<&OwnedFd> {
+        self.terminal.as_ref().or(self.stdin.as_ref())
     }
 
     /// Opens the log file anew.
@@ -195,28 +270,34 @@ impl Container {
         self.log.as_mut().map_or(Ok(()), Log::reopen)
     }
 
-    /// Writes down how the container ended.
-    pub(super) fn record_exit(&mut self, sandbox: &Path, id: &str, code: i32) -> Exited {
+    /// Writes down how the container ended; `None` if nobody knows.
+    pub(super) fn record_exit(&mut self, sandbox: &Path, id: &str, code: Option<i32>) -> Exited {
         self.drain();
         self.exited = true;
         self.stdin = None;
         self.terminal = None;
         let cgroups = sys::cgroup::Cgroups::detect();
         let oom_killed = cgroups.is_ok_and(|cgroups| cgroups.stats(&self.plan.cgroup).oom_kills > 0);
-        let exited =
-            Exited { code, at: now_nanos(), oom_killed: oom_killed && code != 0, message: String::new() };
+        let message = if code.is_some() { "" } else { "the pod's shim ended before the container" };
+        let code = code.unwrap_or(layout::LOST_CODE);
+        let exited = Exited {
+            code,
+            at: now_nanos(),
+            oom_killed: oom_killed && code != 0,
+            message: message.to_owned(),
+        };
         let path = layout::container_dir(sandbox, id).join(layout::EXITED);
         if let Err(error) = layout::write_json(&path, &exited) {
             eprintln!("shim: cannot record the exit of container {id}: {error}");
         }
         exited
     }
+}
 
-    fn write_log(&mut self, records: &[u8]) {
-        let Some(log) = self.log.as_mut().filter(|_| !records.is_empty()) else { return };
-        if let Err(error) = log.write(records) {
-            eprintln!("shim: cannot write a container's log: {error}");
-        }
+fn write_log(log: &mut Option<Log>, records: &[u8]) {
+    let Some(log) = log.as_mut().filter(|_| !records.is_empty()) else { return };
+    if let Err(error) = log.write(records) {
+        eprintln!("shim: cannot write a container's log: {error}");
     }
 }
 
@@ -312,6 +393,12 @@ pub(super) fn exec(
     let pid = built.map_err(create_error)?;
     let terminal = console.map(|(listener, path)| receive_terminal(&listener, &path)).transpose();
     Ok((nix_pid(pid), terminal.map_err(prepare("terminal"))?))
+}
+
+/// The shim's end of an output pipe. It never waits for the container's end.
+fn reading_end(path: &Path) -> io::Result<OwnedFd> {
+    use std::os::unix::fs::OpenOptionsExt;
+    Ok(File::options().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?.into())
 }
 
 fn receive_terminal(listener: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {

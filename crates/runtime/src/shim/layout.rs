@@ -25,8 +25,17 @@ pub const STARTED: &str = "started.json";
 pub const EXITED: &str = "exited.json";
 /// A link to the Pod's shared PID namespace, in the sandbox's directory.
 pub const PID_NAMESPACE: &str = "pidns";
+/// [`Started`] of the process that holds the shared PID namespace, in the sandbox's directory.
+pub const PAUSE: &str = "pause.json";
+/// The pipe of the container's standard output, in a container's directory.
+pub const STDOUT: &str = "stdout";
+/// The pipe of the container's standard error, in a container's directory.
+pub const STDERR: &str = "stderr";
 /// The OCI runtime configuration, in a container's directory.
 pub const SPEC: &str = "config.json";
+
+/// Exit code of a container whose end nobody saw, as containerd's.
+pub const LOST_CODE: i32 = 255;
 
 /// Where a container's files are.
 pub fn container_dir(sandbox: &Path, container: &str) -> PathBuf {
@@ -55,6 +64,12 @@ pub struct PodPlan {
 pub struct ContainerPlan {
     /// The CRI log file; `None` drops the output.
     pub log_path: Option<PathBuf>,
+    /// How far the log may grow; `None` leaves that to whoever asks for it to be opened anew.
+    #[serde(default)]
+    pub log_limits: Option<LogLimits>,
+    /// Whose the output pipes are, so that `/dev/stdout` can be opened by a container that is not root.
+    #[serde(default)]
+    pub owner: (u32, u32),
     /// A terminal instead of pipes.
     pub tty: bool,
     /// Whether stdin stays open for attach.
@@ -67,6 +82,16 @@ pub struct ContainerPlan {
     pub security: Security,
     /// Whether the container is in a PID namespace that others are in too.
     pub shared_pid: bool,
+}
+
+/// When a log file is rotated away, and how many are kept. Source: the kubelet's `containerLogMaxSize` and
+/// `containerLogMaxFiles`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogLimits {
+    /// Size in bytes at which a file is rotated.
+    pub file_bytes_max: u64,
+    /// Files with the one that is written; at least 2.
+    pub files_max: usize,
 }
 
 /// What is applied between libcontainer's work and the payload.
@@ -88,13 +113,29 @@ pub enum SeccompProfile {
     RuntimeDefault,
 }
 
-/// A container that runs or ran.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// A process that runs or ran.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Started {
     /// As the host sees it.
     pub pid: i32,
     /// Unix nanoseconds.
     pub at: i64,
+    /// See [`sys::process::start_time`]; 0 if it ended before that could be read.
+    #[serde(default)]
+    pub ticks: u64,
+}
+
+impl Started {
+    /// The process with this pid, which has just been started.
+    pub fn now(pid: i32) -> Self {
+        let at = i64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap_or(i64::MAX);
+        Self { pid, at, ticks: sys::process::start_time(pid).unwrap_or_default() }
+    }
+
+    /// A handle on the process; `None` if it is gone.
+    pub fn process(&self) -> Option<sys::process::PidFd> {
+        sys::process::PidFd::open_same(self.pid, self.ticks).ok().flatten()
+    }
 }
 
 /// How a container ended.

@@ -1,13 +1,17 @@
 //! Container output as CRI log lines: `<RFC3339Nano> <stream> <F|P> <text>`.
 //!
 //! A line longer than [`LINE_BYTES_MAX`] is written in parts tagged `P`, the last one `F`. Source: the log format
-//! that the kubelet reads (CRI, kuberuntime logs).
+//! that the kubelet reads (CRI, kuberuntime logs). A file that has grown to its limit is rotated ([`rotation`]).
 
-use std::fs::{File, OpenOptions};
+mod rotation;
+
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+
+use super::layout::LogLimits;
 
 /// Longest text in one record, as containerd's default.
 pub const LINE_BYTES_MAX: usize = 16 << 10;
@@ -35,29 +39,35 @@ impl Stream {
 pub struct Log {
     path: PathBuf,
     file: File,
+    bytes: u64,
+    limits: Option<LogLimits>,
 }
 
 impl Log {
     /// Opens the file for appending; it is made if it is not there.
-    pub fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self { path: path.to_owned(), file: open(path)? })
+    pub fn open(path: &Path, limits: Option<LogLimits>) -> io::Result<Self> {
+        let file = rotation::open(path)?;
+        Ok(Self { path: path.to_owned(), bytes: file.metadata()?.len(), file, limits })
     }
 
     /// Opens the file anew, after the old one was renamed.
     pub fn reopen(&mut self) -> io::Result<()> {
-        self.file = open(&self.path)?;
+        *self = Self::open(&self.path, self.limits)?;
         Ok(())
     }
 
-    /// Appends whole records.
+    /// Appends whole records, and rotates the file if it has grown to its limit.
     pub fn write(&mut self, records: &[u8]) -> io::Result<()> {
-        self.file.write_all(records)
+        self.file.write_all(records)?;
+        self.bytes = self.bytes.saturating_add(records.len() as u64);
+        let Some(limits) = self.limits.filter(|limits| self.bytes >= limits.file_bytes_max) else {
+            return Ok(());
+        };
+        // Also if it fails: it is tried again a whole file later, not at every line.
+        self.bytes = 0;
+        self.file = rotation::rotate(&self.path, limits, Timestamp::now())?;
+        Ok(())
     }
-}
-
-fn open(path: &Path) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    OpenOptions::new().append(true).create(true).mode(0o640).open(path)
 }
 
 /// Cuts one stream into lines. Holds at most [`LINE_BYTES_MAX`] bytes.

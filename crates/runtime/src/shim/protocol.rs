@@ -27,6 +27,14 @@ pub enum Call {
         /// The container's id.
         container: String,
     },
+    /// Takes over a container that an earlier shim started. Descriptors: a handle on its first process if that is
+    /// known, then the writing end of its stdin or the controlling end of its terminal, if it has one.
+    Adopt {
+        /// The container's id.
+        container: String,
+        /// Whether the handle is there.
+        process: bool,
+    },
     /// Sends a signal to the container's first process, or to all that it has.
     Kill {
         /// The container's id.
@@ -121,6 +129,8 @@ pub enum Done {
         pid: i32,
         /// Unix nanoseconds.
         at: i64,
+        /// See [`sys::process::start_time`].
+        ticks: u64,
     },
     /// Ids of the containers that run.
     Running(Vec<String>),

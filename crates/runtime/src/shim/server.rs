@@ -4,21 +4,23 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use sys::descriptors;
+use sys::process::PidFd;
 
 use super::container::{self, Container, Containers, ExecStreams};
 use super::layout::{self, PodPlan};
 use super::logs::Stream;
+use super::pause::Pause;
 use super::protocol::{Call, Done, Message, PACKET_BYTES_MAX, Refused, Request};
-use super::trace;
+use super::{namespaces, trace};
 
+/// How long whoever reaps an adopted process may take, in milliseconds, before its exit status counts as lost.
+const REAP_TIMEOUT_MS: u16 = 1000;
 /// How long ended containers may take to leave their cgroup when the shim ends.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -29,7 +31,9 @@ pub(super) enum Error {
     System { doing: &'static str, source: Box<dyn std::error::Error + Send + Sync> },
 }
 
-fn system<E: Into<Box<dyn std::error::Error + Send + Sync>>>(doing: &'static str) -> impl FnOnce(E) -> Error {
+pub(super) fn system<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+    doing: &'static str,
+) -> impl FnOnce(E) -> Error {
     move |source| Error::System { doing, source: source.into() }
 }
 
@@ -42,7 +46,7 @@ struct Server {
     containers: Containers,
     /// By pid: the connection and request that an exec belongs to.
     execs: BTreeMap<i32, (u64, u64)>,
-    pause: Option<Child>,
+    pause: Option<Pause>,
     is_ending: bool,
 }
 
@@ -53,6 +57,7 @@ enum Source {
     Connection(u64),
     Output(String, usize),
     Attachments(String, usize),
+    Adopted(String),
 }
 
 /// Sets the Pod's namespaces up and serves until told to end.
@@ -67,7 +72,7 @@ pub(super) fn run(sandbox: &Path) -> Result<(), Error> {
         .map_err(system("read the pod's plan"))?;
     trace::install().map_err(system("keep a log"))?;
     detach(&plan)?;
-    let pause = enter_namespaces(sandbox, &plan)?;
+    let pause = namespaces::enter(sandbox, &plan)?;
     let mut mask = SigSet::empty();
     mask.add(Signal::SIGCHLD);
     mask.thread_block().map_err(system("block SIGCHLD"))?;
@@ -106,41 +111,6 @@ fn detach(plan: &PodPlan) -> Result<(), Error> {
     std::env::set_current_dir("/").map_err(system("leave the working directory"))
 }
 
-fn enter_namespaces(sandbox: &Path, plan: &PodPlan) -> Result<Option<Child>, Error> {
-    if let Some(path) = &plan.netns {
-        let file = std::fs::File::open(path).map_err(system("open the pod's network namespace"))?;
-        setns(file, CloneFlags::CLONE_NEWNET).map_err(system("enter the pod's network namespace"))?;
-    }
-    if plan.own_ipc {
-        unshare(CloneFlags::CLONE_NEWIPC).map_err(system("make an IPC namespace"))?;
-    }
-    if let Some(hostname) = &plan.hostname {
-        unshare(CloneFlags::CLONE_NEWUTS).map_err(system("make a UTS namespace"))?;
-        nix::unistd::sethostname(hostname).map_err(system("set the pod's host name"))?;
-    }
-    for (name, value) in &plan.sysctls {
-        sys::netns::set_sysctl(&name.replace('.', "/"), value).map_err(system("set the pod's sysctls"))?;
-    }
-    if !plan.shared_pid {
-        return Ok(None);
-    }
-    let home = std::fs::File::open("/proc/self/ns/pid").map_err(system("open the PID namespace"))?;
-    unshare(CloneFlags::CLONE_NEWPID).map_err(system("make a PID namespace"))?;
-    let pause = Command::new("/proc/self/exe")
-        .args(["shim", "pause"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(system("start the pause process"))?;
-    // Containers enter the Pod's PID namespace by path; what else the shim starts stays in the host's.
-    setns(home, CloneFlags::CLONE_NEWPID).map_err(system("return to the host's PID namespace"))?;
-    let namespace = format!("/proc/{}/ns/pid", pause.id());
-    std::os::unix::fs::symlink(namespace, sandbox.join(layout::PID_NAMESPACE))
-        .map_err(system("name the PID namespace"))?;
-    Ok(Some(pause))
-}
-
 impl Server {
     /// Waits for something to happen and deals with all that has.
     fn turn(&mut self) -> Result<(), Error> {
@@ -160,6 +130,7 @@ impl Server {
                         output.flush();
                     }
                 }
+                Source::Adopted(id) => self.adopted_ended(&id),
             }
         }
         Ok(())
@@ -188,12 +159,42 @@ impl Server {
                 }
             }
         }
-        match poll(&mut fds, PollTimeout::NONE) {
-            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
-            Err(error) => return Err(system("wait for events")(error)),
+        let mut timeout = PollTimeout::NONE;
+        for (id, adopted) in self.containers.iter().filter_map(|(id, it)| Some((id, it.adopted.as_ref()?))) {
+            sources.push(Source::Adopted(id.clone()));
+            // The kernel says that it hangs up once the process is reaped.
+            let events = if adopted.is_dying { PollFlags::empty() } else { PollFlags::POLLIN };
+            fds.push(PollFd::new(adopted.process.as_fd(), events));
+            if adopted.is_dying {
+                timeout = REAP_TIMEOUT_MS.into();
+            }
         }
-        let ready = fds.iter().map(|fd| fd.revents().is_some_and(|events| !events.is_empty()));
-        Ok(sources.into_iter().zip(ready).filter(|(_, ready)| *ready).map(|(source, _)| source).collect())
+        let is_late = match poll(&mut fds, timeout) {
+            Ok(ready) => ready == 0,
+            Err(nix::errno::Errno::EINTR) => false,
+            Err(error) => return Err(system("wait for events")(error)),
+        };
+        let happened = |source: &Source, fd: &PollFd<'_>| {
+            fd.revents().is_some_and(|events| !events.is_empty())
+                || is_late && matches!(source, Source::Adopted(id) if self.is_dying(id))
+        };
+        let sources = sources.into_iter().zip(&fds);
+        Ok(sources.filter(|(source, fd)| happened(source, fd)).map(|(source, _)| source).collect())
+    }
+
+    fn is_dying(&self, id: &str) -> bool {
+        let adopted = self.containers.get(id).and_then(|it| it.adopted.as_ref());
+        adopted.is_some_and(|adopted| adopted.is_dying)
+    }
+
+    /// A process that another reaps has ended. If nobody knows its exit status yet, it is known once that is done,
+    /// or never.
+    fn adopted_ended(&mut self, id: &str) {
+        let Some(adopted) = self.containers.get_mut(id).and_then(|it| it.adopted.as_mut()) else { return };
+        match adopted.process.exit_status() {
+            None if !adopted.is_dying => adopted.is_dying = true,
+            status => self.container_ended(id, status.map(exit_code)),
+        }
     }
 
     fn accept(&mut self) {
@@ -215,18 +216,24 @@ impl Server {
                 self.tell(connection, &Message::ExecExited { exec, code }, &[]);
                 continue;
             }
-            let ended = self.containers.iter_mut().find(|(_, it)| it.pid == pid && !it.exited);
-            let Some((id, ended)) = ended else { continue };
-            let exited = ended.record_exit(&self.sandbox, id, code);
-            let (id, cgroup, shared) = (id.clone(), ended.plan.cgroup.clone(), ended.plan.shared_pid);
-            if shared {
-                kill_cgroup(&cgroup);
-            }
-            let message = Message::ContainerExited { container: id, exited };
-            let everyone: Vec<u64> = self.connections.keys().copied().collect();
-            everyone.into_iter().for_each(|connection| self.tell(connection, &message, &[]));
+            let ended = self.containers.iter().find(|(_, it)| it.pid == pid && !it.exited);
+            let Some(id) = ended.map(|(id, _)| id.clone()) else { continue };
+            self.container_ended(&id, Some(code));
         }
         Ok(())
+    }
+
+    /// Writes down how a container ended and tells everyone.
+    fn container_ended(&mut self, id: &str, code: Option<i32>) {
+        let Some(ended) = self.containers.get_mut(id) else { return };
+        ended.adopted = None;
+        let exited = ended.record_exit(&self.sandbox, id, code);
+        if ended.plan.shared_pid {
+            kill_cgroup(&ended.plan.cgroup);
+        }
+        let message = Message::ContainerExited { container: id.to_owned(), exited };
+        let everyone: Vec<u64> = self.connections.keys().copied().collect();
+        everyone.into_iter().for_each(|connection| self.tell(connection, &message, &[]));
     }
 
     fn serve(&mut self, connection: u64) {
@@ -263,16 +270,8 @@ impl Server {
         reply: &mut Vec<OwnedFd>,
     ) -> Result<Done, Refused> {
         match request.call {
-            Call::Start { container } => {
-                let log = self.sandbox.join(layout::SHIM_LOG);
-                let mark = trace::mark(&log);
-                let started = Container::start(&self.sandbox, &container);
-                let because = || trace::first_since(&log, mark);
-                let (it, started) =
-                    started.map_err(|error| self.failed_start(&container, &error, because()))?;
-                self.containers.insert(container, it);
-                Ok(Done::Started { pid: started.pid, at: started.at })
-            }
+            Call::Start { container } => self.start(container),
+            Call::Adopt { container, process } => self.adopt(container, process, received),
             Call::Kill { container, signal, everyone } => self.kill(&container, signal, everyone),
             Call::Delete { container } => {
                 self.containers.remove(&container);
@@ -286,11 +285,12 @@ impl Server {
                     container::exec(&self.sandbox, &container, it, &process, streams).map_err(refused)?;
                 self.execs.insert(pid, (connection, request.id));
                 reply.extend(terminal);
-                Ok(Done::Started { pid, at: container::now_nanos() })
+                Ok(Done::Started { pid, at: container::now_nanos(), ticks: 0 })
             }
             Call::KillExec { exec, signal } => {
                 let pid = self.execs.iter().find(|(_, it)| **it == (connection, exec)).map(|(pid, _)| *pid);
-                pid.map_or(Ok(Done::Ok), |pid| send_signal(pid, signal))
+                let killed = pid.map_or(Ok(()), |pid| sys::process::kill(pid, signal));
+                killed.map(|()| Done::Ok).map_err(refused)
             }
             Call::Attach { container, streams } => self.attach(&container, streams, received, reply),
             Call::CloseStdin { container } => {
@@ -318,6 +318,43 @@ impl Server {
         }
     }
 
+    fn start(&mut self, container: String) -> Result<Done, Refused> {
+        if self.sandbox.join(layout::LIBCONTAINER).join(&container).exists() {
+            // An earlier shim ended in the middle of this.
+            self.take_back(&container)?;
+        }
+        let log = self.sandbox.join(layout::SHIM_LOG);
+        let mark = trace::mark(&log);
+        let started = Container::start(&self.sandbox, &container);
+        let because = || trace::first_since(&log, mark);
+        let (it, started) = started.map_err(|error| self.failed_start(&container, &error, because()))?;
+        self.containers.insert(container, it);
+        Ok(Done::Started { pid: started.pid, at: started.at, ticks: started.ticks })
+    }
+
+    fn take_back(&self, container: &str) -> Result<(), Refused> {
+        let plan = layout::container_dir(&self.sandbox, container).join(layout::CONTAINER_PLAN);
+        if let Some(plan) = layout::read_json::<layout::ContainerPlan>(&plan).map_err(refused)? {
+            kill_cgroup(&plan.cgroup);
+        }
+        container::delete(&self.sandbox, container).map_err(refused)
+    }
+
+    fn adopt(&mut self, id: String, process: bool, received: Vec<OwnedFd>) -> Result<Done, Refused> {
+        if self.containers.contains_key(&id) {
+            return Ok(Done::Ok);
+        }
+        let mut received = received.into_iter();
+        let process = process.then(|| received.next()).flatten().map(PidFd::from);
+        let is_gone = process.is_none();
+        let it = Container::adopt(&self.sandbox, &id, process, received.next()).map_err(refused)?;
+        self.containers.insert(id.clone(), it);
+        if is_gone {
+            self.container_ended(&id, None);
+        }
+        Ok(Done::Ok)
+    }
+
     /// Takes back what a failed start left.
     fn failed_start(
         &mut self,
@@ -341,7 +378,7 @@ impl Server {
             kill_cgroup(&it.plan.cgroup);
             return Ok(Done::Ok);
         }
-        send_signal(it.pid, signal)
+        it.signal(signal).map(|()| Done::Ok).map_err(refused)
     }
 
     fn attach(
@@ -360,8 +397,7 @@ impl Server {
                 it.attach(fd, stream).map_err(refused)?;
             }
         }
-        let input = it.terminal.as_ref().or(it.stdin.as_ref());
-        reply.extend(input.map(OwnedFd::try_clone).transpose().map_err(refused)?);
+        reply.extend(it.input().map(OwnedFd::try_clone).transpose().map_err(refused)?);
         Ok(Done::Ok)
     }
 
@@ -385,7 +421,7 @@ impl Server {
             }
         }
         if let Some(pause) = &mut self.pause {
-            pause.kill().and_then(|()| pause.wait()).map_err(system("end the pause process"))?;
+            pause.end().map_err(system("end the pause process"))?;
         }
         Ok(())
     }
@@ -402,14 +438,6 @@ fn exec_streams(wanted: [bool; 3], received: Vec<OwnedFd>) -> ExecStreams {
     let mut received = received.into_iter();
     let [stdin, stdout, stderr] = wanted.map(|wanted| wanted.then(|| received.next()).flatten());
     ExecStreams { stdin, stdout, stderr }
-}
-
-fn send_signal(pid: i32, signal: i32) -> Result<Done, Refused> {
-    let signal = Signal::try_from(signal).map_err(refused)?;
-    match nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal) {
-        Ok(()) | Err(nix::errno::Errno::ESRCH) => Ok(Done::Ok),
-        Err(error) => Err(refused(error)),
-    }
 }
 
 fn kill_cgroup(path: &str) {

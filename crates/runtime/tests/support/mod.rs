@@ -1,6 +1,8 @@
 //! What the container tests stand on: a host with a runtime, a Pod, and a small test runner.
 #![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub mod uml;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -121,6 +123,11 @@ impl Host {
         self.0.dir.path().join("data/sandboxes").join(sandbox).join("containers").join(id).join(name)
     }
 
+    /// The cgroup of a container of [`Pod::run`].
+    pub fn cgroup_of(&self, id: &str) -> String {
+        format!("{}/pods/pod-1/{id}", self.0.cgroup)
+    }
+
     pub fn rootfs_of(&self, sandbox: &str, id: &str) -> PathBuf {
         self.container_file(sandbox, id, "rootfs")
     }
@@ -141,8 +148,9 @@ impl Host {
             let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };
             let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
             if String::from_utf8_lossy(&command).contains(&format!("sandboxes/{sandbox}")) {
-                nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL)
-                    .unwrap();
+                let shim = sys::process::PidFd::open(pid).unwrap();
+                shim.signal(nix::libc::SIGKILL).unwrap();
+                assert!(shim.wait(DEADLINE).unwrap());
                 return;
             }
         }
@@ -202,7 +210,7 @@ fn busybox_tar() -> Vec<u8> {
     add("bin/busybox", Regular, 0o755, &busybox, "");
     for applet in [
         "sh", "sleep", "echo", "cat", "id", "touch", "grep", "cut", "sort", "wc", "ls", "tail", "head",
-        "hostname", "readlink", "tr", "unshare", "true", "date", "stty", "tty", "ps", "mount", "pwd",
+        "hostname", "readlink", "yes", "tr", "unshare", "true", "date", "stty", "tty", "ps", "mount", "pwd",
     ] {
         add(&format!("bin/{applet}"), Symlink, 0o777, &[], "busybox");
     }
@@ -274,6 +282,15 @@ impl Wanted {
     pub fn stdin_once(mut self) -> Self {
         self.0.stdin = true;
         self.0.stdin_once = true;
+        self
+    }
+
+    pub fn log_limits(mut self, file_bytes_max: u64, files_max: usize) -> Self {
+        let limits = [
+            (cri::annotations::LOG_FILE_BYTES_MAX, file_bytes_max.to_string()),
+            (cri::annotations::LOG_FILES_MAX, files_max.to_string()),
+        ];
+        self.0.annotations.extend(limits.map(|(name, value)| (name.to_owned(), value)));
         self
     }
 
@@ -443,6 +460,13 @@ impl Pod {
         let request = v1::RemovePodSandboxRequest { pod_sandbox_id: self.id.clone() };
         self.host.runtime().remove_pod_sandbox(request).await.unwrap();
     }
+}
+
+/// Whether a process's exit code can be read after another has reaped it: Linux 6.15 and newer.
+pub fn kernel_keeps_exit_codes() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 15)
 }
 
 pub async fn wait_until(condition: impl Fn() -> bool) {

@@ -9,17 +9,16 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Core;
-use crate::{Event, Revision, StoreError};
+use crate::{Batch, Event, Revision, StoreError};
 
 /// Batches that a reader may be late before it falls behind.
 pub(super) const BATCHES_MAX: usize = 64;
 
-type Batch = Result<Vec<Event>, StoreError>;
+type Delivery = Result<Batch, StoreError>;
 
 struct Subscriber {
     id: u64,
-    prefix: String,
-    batches: mpsc::Sender<Batch>,
+    batches: mpsc::Sender<Delivery>,
     /// Told the last revision that was sent, when the channel is full.
     behind: oneshot::Sender<Revision>,
 }
@@ -33,24 +32,19 @@ pub(super) struct Subscribers {
 }
 
 impl Subscribers {
-    /// Hands `events` to every live reader whose prefix matches; drops those that cannot take them.
+    /// Hands `events` to every live reader; drops those that cannot take them.
     pub(super) fn send(&mut self, events: &[Event]) {
-        if events.is_empty() {
+        let (Some(first), Some(upto)) = (events.first(), events.last().map(|last| last.revision)) else {
             return;
-        }
+        };
+        let before = first.revision - 1;
         let mut kept = Vec::with_capacity(self.live.len());
         for subscriber in self.live.drain(..) {
-            let matching = |event: &&Event| event.key.starts_with(&subscriber.prefix);
-            let batch: Vec<Event> = events.iter().filter(matching).cloned().collect();
-            let Some(first) = batch.first().map(|event| event.revision) else {
-                kept.push(subscriber);
-                continue;
-            };
-            match subscriber.batches.try_send(Ok(batch)) {
+            match subscriber.batches.try_send(Ok(Batch { events: events.to_vec(), upto })) {
                 Ok(()) => kept.push(subscriber),
                 Err(mpsc::error::TrySendError::Full(_)) => {
-                    let reader_is_gone = subscriber.behind.send(first - 1).is_err();
-                    tracing::debug!(prefix = subscriber.prefix, reader_is_gone, "a watch fell behind");
+                    let reader_is_gone = subscriber.behind.send(before).is_err();
+                    tracing::debug!(reader_is_gone, "a watch fell behind");
                 }
                 Err(mpsc::error::TrySendError::Closed(_)) => {}
             }
@@ -58,12 +52,11 @@ impl Subscribers {
         self.live = kept;
     }
 
-    fn add(&mut self, prefix: &str, batches: &mpsc::Sender<Batch>) -> (u64, oneshot::Receiver<Revision>) {
+    fn add(&mut self, batches: &mpsc::Sender<Delivery>) -> (u64, oneshot::Receiver<Revision>) {
         let (behind, fell_behind) = oneshot::channel();
         self.next_id += 1;
         if !self.is_closed {
-            let (prefix, batches) = (prefix.to_owned(), batches.clone());
-            self.live.push(Subscriber { id: self.next_id, prefix, batches, behind });
+            self.live.push(Subscriber { id: self.next_id, batches: batches.clone(), behind });
         }
         (self.next_id, fell_behind)
     }
@@ -80,9 +73,9 @@ impl Subscribers {
 }
 
 /// Serves one watch from `after` on, until its reader or the store goes away.
-pub(super) async fn follow(core: Arc<Core>, prefix: String, after: Revision, batches: mpsc::Sender<Batch>) {
+pub(super) async fn follow(core: Arc<Core>, after: Revision, batches: mpsc::Sender<Delivery>) {
     let mut cursor = after;
-    while let Some((id, fell_behind)) = catch_up(&core, &prefix, &mut cursor, &batches).await {
+    while let Some((id, fell_behind)) = catch_up(&core, &mut cursor, &batches).await {
         tokio::select! {
             last = fell_behind => match last {
                 Ok(last) => cursor = last,
@@ -99,24 +92,23 @@ pub(super) async fn follow(core: Arc<Core>, prefix: String, after: Revision, bat
 /// Sends from the log until nothing newer is there, then becomes live.
 async fn catch_up(
     core: &Arc<Core>,
-    prefix: &str,
     cursor: &mut Revision,
-    batches: &mpsc::Sender<Batch>,
+    batches: &mpsc::Sender<Delivery>,
 ) -> Option<(u64, oneshot::Receiver<Revision>)> {
     loop {
         {
             let mut shared = core.shared.lock();
             if shared.published <= *cursor {
-                return Some(shared.subscribers.add(prefix, batches));
+                return Some(shared.subscribers.add(batches));
             }
         }
-        let (reader, wanted, after) = (Arc::clone(core), prefix.to_owned(), *cursor);
+        let (reader, after) = (Arc::clone(core), *cursor);
         let read = move || {
             let view = reader.view()?;
             if after < view.compacted {
                 return Err(StoreError::Compacted { requested: after, oldest: view.compacted });
             }
-            view.events(&wanted, after)
+            view.events(after)
         };
         let chunk = match tokio::task::spawn_blocking(read).await {
             Ok(chunk) => chunk,
@@ -125,13 +117,12 @@ async fn catch_up(
         let batch = match chunk {
             Ok(chunk) => {
                 *cursor = chunk.upto;
-                Ok(chunk.events)
+                Ok(Batch { events: chunk.events, upto: chunk.upto })
             }
             Err(error) => Err(error),
         };
         let is_last = batch.is_err();
-        let is_empty = batch.as_ref().is_ok_and(Vec::is_empty);
-        if (!is_empty && batches.send(batch).await.is_err()) || is_last {
+        if batches.send(batch).await.is_err() || is_last {
             return None;
         }
     }

@@ -113,7 +113,6 @@ impl Record {
             value: value.clone(),
             create_revision: self.create_revision,
             revision: self.revision,
-            cause: self.cause.clone(),
         })
     }
 

@@ -123,8 +123,8 @@ impl<'e> View<'e> {
         Ok(page)
     }
 
-    /// The next events after `after` for keys that start with `prefix`.
-    pub(super) fn events(&self, prefix: &str, after: Revision) -> Result<Chunk, StoreError> {
+    /// The next events after `after`.
+    pub(super) fn events(&self, after: Revision) -> Result<Chunk, StoreError> {
         let mut chunk = Chunk { events: Vec::new(), upto: after };
         let (mut scanned, mut bytes) = (0, 0);
         let mut is_enough = |chunk: &Chunk, more: usize| {
@@ -134,23 +134,17 @@ impl<'e> View<'e> {
         };
         for row in self.tables.log(&self.txn, after, self.revision)? {
             let (revision, head) = row?;
-            let mut size = 0;
-            if head.key.starts_with(prefix) {
-                let record = head.to_record(revision);
-                size = record.bytes();
-                chunk.events.push(self.event(&record)?);
-            }
+            let record = head.to_record(revision);
+            chunk.events.push(self.event(&record)?);
             chunk.upto = revision;
-            if is_enough(&chunk, size) {
+            if is_enough(&chunk, record.bytes()) {
                 return Ok(chunk);
             }
         }
         let rest = (Bound::Excluded(chunk.upto), Bound::Included(self.revision.max(chunk.upto)));
         if chunk.upto < self.revision {
             for (revision, record) in self.overlay.records.range(rest) {
-                if record.key.starts_with(prefix) {
-                    chunk.events.push(self.event(record)?);
-                }
+                chunk.events.push(self.event(record)?);
                 chunk.upto = *revision;
                 if is_enough(&chunk, record.bytes()) {
                     return Ok(chunk);

@@ -154,3 +154,17 @@ fn a_thousand_services_are_replaced_in_one_batch() {
         })
         .unwrap();
 }
+
+#[test]
+fn base_chains_say_where_they_are_hooked() {
+    let namespace = NetNs::anonymous().expect("a namespace");
+    let chains = namespace.run(|| {
+        apply(None, &table(&[]))?;
+        base_chains()
+    });
+    let found: Vec<_> =
+        chains.expect("chains").into_iter().map(|c| (c.family, c.table, c.name, c.hook, c.policy)).collect();
+    let chain = |name: &str| (Family::Ipv4, "t".to_owned(), name.to_owned(), 3, 1);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found.contains(&chain("output")) && found.contains(&chain("filter-output")), "{found:?}");
+}

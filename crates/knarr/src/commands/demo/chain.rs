@@ -47,10 +47,14 @@ impl Story {
             self.replicas
         ));
         let service = self.create().await?;
-        let pods = self.ready_with_chain(progress).await.context("the Pods did not become Ready")?;
+        let mut printer = Printer::default();
+        let ready = self.ready_with_chain(&mut printer, progress).await;
+        let pods = ready.context("the Pods did not become Ready")?;
         progress.done(&format!("{} Pods are Ready", pods.len()));
         progress.section("Every Pod answers");
         self.ask(&pods, &service, progress).await?;
+        // What followed from their being Ready: endpoints, rules, names.
+        self.print_chain(&mut printer, progress).await?;
         progress.section("A container's process is killed");
         self.kill_a_container(&pods, progress).await?;
         progress.section("A Pod is deleted");
@@ -108,8 +112,7 @@ impl Story {
     }
 
     /// As [`Story::ready`], and prints each step of the chain when the Pods' changes show that there are new ones.
-    async fn ready_with_chain(&self, progress: &Progress) -> Result<Vec<Arc<Pod>>> {
-        let mut printer = Printer::default();
+    async fn ready_with_chain(&self, printer: &mut Printer, progress: &Progress) -> Result<Vec<Arc<Pod>>> {
         let mut changes = self.pods.subscribe();
         let ready = self.ready(|_| true);
         let mut ready = std::pin::pin!(ready);
@@ -118,14 +121,19 @@ impl Story {
                 pods = &mut ready => Some(pods?),
                 _ = changes.next() => None,
             };
-            let chain = trace::fetch(&self.client, "deployments", "default", "web").await?;
-            for line in printer.lines(&chain) {
-                progress.note(&line);
-            }
+            self.print_chain(printer, progress).await?;
             if let Some(pods) = pods {
                 return Ok(pods);
             }
         }
+    }
+
+    async fn print_chain(&self, printer: &mut Printer, progress: &Progress) -> Result<()> {
+        let chain = trace::fetch(&self.client, "deployments", "default", "web").await?;
+        for line in printer.lines(&chain) {
+            progress.note(&line);
+        }
+        Ok(())
     }
 
     fn web_pods(&self) -> Vec<Arc<Pod>> {

@@ -1,0 +1,88 @@
+//! Who approves or signs for a signer must be allowed to, and nobody asks for `system:masters`.
+//!
+//! Source: `plugin/pkg/admission/certificates`.
+
+use auth::{Attributes, Decision};
+use machinery::metadata::Metadata;
+use serde_json::Value;
+
+use super::{Context, Operation, text};
+use crate::status::Result;
+
+const GROUP: &str = "certificates.k8s.io";
+const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
+
+fn is_request(context: &Context<'_>, subresource: &str) -> bool {
+    let kind = &context.request.kind;
+    kind.group() == GROUP
+        && kind.resource() == "certificatesigningrequests"
+        && context.request.resource.subresource == subresource
+}
+
+/// Who approves needs `approve` on the signer.
+pub(super) fn approval(context: &Context<'_>, request: &Value) -> Result<()> {
+    if !is_request(context, "approval") || !matches!(context.operation, Operation::Update(_)) {
+        return Ok(());
+    }
+    let signer = context.old.map_or("", |old| text(old, "/spec/signerName"));
+    if may(context, "approve", signer) {
+        return Ok(());
+    }
+    let why = format!("user not permitted to approve requests with signerName {signer:?}");
+    Err(context.forbidden(Metadata::of(request).name(), &why))
+}
+
+/// Who issues a certificate, or says that it failed, needs `sign` on the signer.
+pub(super) fn signing(context: &Context<'_>, request: &Value) -> Result<()> {
+    if !is_request(context, "status") || !matches!(context.operation, Operation::Update(_)) {
+        return Ok(());
+    }
+    let Some(old) = context.old else { return Ok(()) };
+    let status = |pointer: &str| (old.pointer(pointer), request.pointer(pointer));
+    let (old_certificate, certificate) = status("/status/certificate");
+    let failed = |object: &Value| {
+        let all = object.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
+        all.filter(|condition| text(condition, "/type") == "Failed").count()
+    };
+    if old_certificate == certificate && failed(old) == failed(request) {
+        return Ok(());
+    }
+    let signer = text(old, "/spec/signerName");
+    if may(context, "sign", signer) {
+        return Ok(());
+    }
+    let why = format!("user not permitted to sign requests with signerName {signer:?}");
+    Err(context.forbidden(Metadata::of(request).name(), &why))
+}
+
+/// No client certificate for `system:masters`: it could not be taken back.
+pub(super) fn subject(context: &Context<'_>, request: &Value) -> Result<()> {
+    let is_create = context.operation == Operation::Create && is_request(context, "");
+    if !is_create || text(request, "/spec/signerName") != CLIENT_SIGNER {
+        return Ok(());
+    }
+    let Ok(asked) = auth::signing::Asked::parse(text(request, "/spec/request")) else { return Ok(()) };
+    if asked.organizations.iter().any(|organization| organization == auth::MASTERS) {
+        let why =
+            "use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed";
+        return Err(context.forbidden(Metadata::of(request).name(), why));
+    }
+    Ok(())
+}
+
+/// Whether the user has a verb on a signer, or on all of its domain.
+fn may(context: &Context<'_>, verb: &str, signer: &str) -> bool {
+    let domain = signer.split_once('/').map_or(signer, |(domain, _)| domain);
+    [signer.to_owned(), format!("{domain}/*")].into_iter().any(|name| {
+        let attributes = Attributes {
+            verb: verb.to_owned(),
+            group: GROUP.to_owned(),
+            version: "*".to_owned(),
+            resource: "signers".to_owned(),
+            name,
+            is_resource: true,
+            ..Attributes::default()
+        };
+        matches!(context.api.security.decide(&context.request.user, &attributes), Decision::Allow(_))
+    })
+}

@@ -1,0 +1,66 @@
+//! Volumes and claims in use are not removed, and claims grow only where their class allows it.
+//!
+//! Source: `plugin/pkg/admission/storage/storageobjectinuseprotection`, `.../persistentvolume/resize`.
+
+use machinery::metadata::{self, Metadata};
+use resources::pod_resources::amounts;
+use serde_json::Value;
+
+use super::{Context, Operation, text};
+use crate::status::Result;
+
+const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
+const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";
+
+/// Gives new claims and volumes the finalizers that hold them while they are in use.
+pub(super) fn protect(context: &Context<'_>, object: &mut Value) -> Result<()> {
+    if context.operation != Operation::Create {
+        return Ok(());
+    }
+    let finalizer = if context.is_core("persistentvolumeclaims") {
+        CLAIM_FINALIZER
+    } else if context.is_core("persistentvolumes") {
+        VOLUME_FINALIZER
+    } else {
+        return Ok(());
+    };
+    let mut finalizers: Vec<String> =
+        Metadata::of(object).finalizers().into_iter().map(str::to_owned).collect();
+    if !finalizers.iter().any(|one| one == finalizer) {
+        finalizers.push(finalizer.to_owned());
+        let all: Vec<&str> = finalizers.iter().map(String::as_str).collect();
+        metadata::set_finalizers(object, &all);
+    }
+    Ok(())
+}
+
+/// A bound claim of a class that allows it may ask for more.
+pub(super) fn resize(context: &Context<'_>, claim: &Value) -> Result<()> {
+    let Some(old) = context.old.filter(|_| matches!(context.operation, Operation::Update(_))) else {
+        return Ok(());
+    };
+    if !context.is_core("persistentvolumeclaims") {
+        return Ok(());
+    }
+    let size = |object: &Value| {
+        amounts(object.pointer("/spec/resources/requests")).get("storage").copied().unwrap_or_default()
+    };
+    if size(claim) <= size(old) {
+        return Ok(());
+    }
+    let refuse = |why: &str| Err(context.forbidden(Metadata::of(claim).name(), why));
+    if text(old, "/status/phase") != "Bound" {
+        return refuse("Only bound persistent volume claims can be expanded");
+    }
+    let annotated = Metadata::of(claim).annotation("volume.beta.kubernetes.io/storage-class");
+    let class = annotated.unwrap_or_else(|| text(claim, "/spec/storageClassName"));
+    let class = context.lookup("storage.k8s.io", "v1", "storageclasses", "", class);
+    let allows =
+        class.is_some_and(|class| class.get("allowVolumeExpansion").and_then(Value::as_bool) == Some(true));
+    if allows {
+        return Ok(());
+    }
+    refuse(
+        "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize",
+    )
+}

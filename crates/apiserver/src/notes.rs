@@ -1,0 +1,76 @@
+//! What the handling of a request has to say beside its answer: warnings for the client, annotations for the audit log.
+//!
+//! Shared by all copies of a request. Nothing is allocated until there is something to say.
+
+use std::collections::BTreeMap;
+
+use http::{HeaderMap, HeaderValue};
+use parking_lot::Mutex;
+
+/// Longer warnings are cut, as upstream does when headers grow too long.
+const WARNING_CHARS_MAX: usize = 4096;
+/// How many warnings are kept.
+const WARNINGS_MAX: usize = 64;
+
+/// Warnings and annotations.
+#[derive(Debug, Default)]
+pub struct Notes {
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    warnings: Vec<String>,
+    annotations: BTreeMap<String, String>,
+}
+
+impl Notes {
+    /// Warns the client, once per text.
+    pub fn warn(&self, warning: impl Into<String>) {
+        let mut warning: String = warning.into();
+        if let Some((cut, _)) = warning.char_indices().nth(WARNING_CHARS_MAX) {
+            warning.truncate(cut);
+        }
+        let mut kept = self.kept.lock();
+        if kept.warnings.len() < WARNINGS_MAX && !kept.warnings.contains(&warning) {
+            kept.warnings.push(warning);
+        }
+    }
+
+    /// Annotates the audit event; the first value of a key stays.
+    pub fn annotate(&self, key: &str, value: &str) {
+        self.kept.lock().annotations.entry(key.to_owned()).or_insert_with(|| value.to_owned());
+    }
+
+    /// All annotations.
+    pub fn annotations(&self) -> BTreeMap<String, String> {
+        self.kept.lock().annotations.clone()
+    }
+
+    /// Adds the warnings to a response's headers (RFC 7234, 5.5).
+    pub fn write(&self, headers: &mut HeaderMap) {
+        for warning in &self.kept.lock().warnings {
+            let escaped = warning.replace('\\', "\\\\").replace('"', "\\\"");
+            if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{escaped}\"")) {
+                headers.append(http::header::WARNING, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_is_said_once_and_quoted() {
+        let notes = Notes::default();
+        for _ in 0..2 {
+            notes.warn("say \"no\"");
+        }
+        let mut headers = HeaderMap::new();
+        notes.write(&mut headers);
+        let all: Vec<_> = headers.get_all(http::header::WARNING).iter().collect();
+        assert_eq!(all, ["299 - \"say \\\"no\\\"\""]);
+    }
+}

@@ -1,0 +1,118 @@
+//! Who owns which field: the managed fields of every write, and server-side apply.
+//!
+//! Managed fields are set before admission, so that what plugins fill in is nobody's, and never change what is
+//! written otherwise. The rules are `machinery::apply`'s; here is what a request says about them.
+
+use std::sync::LazyLock;
+
+use machinery::apply::set::Set;
+use machinery::apply::{self, ApplyError, OnConflict, Write};
+use machinery::metadata;
+use serde_json::{Value, json};
+
+use super::Request;
+use super::options::MANAGER_BYTES_MAX;
+use super::update::Part;
+use crate::api::Api;
+use crate::status::{Error, Result};
+
+/// Whether a write has its managed fields already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ownership {
+    /// The writer owns what changes.
+    Track,
+    /// Server-side apply has said who owns what.
+    Applied,
+}
+
+/// Writes of whole objects whose status has a subresource do not change it.
+static STATUS: LazyLock<Set<'static>> = LazyLock::new(|| Set::of_fields(&[&["status"]]));
+/// Writes of the status change nothing else.
+static ALL_BUT_STATUS: LazyLock<Set<'static>> = LazyLock::new(|| Set::of_fields(&[&["spec"], &["metadata"]]));
+static NOTHING: Set<'static> = Set::new();
+
+/// What writes of `part` never change.
+fn ignored(request: &Request, part: Part) -> &'static Set<'static> {
+    match part {
+        Part::Object if request.kind.strategy().keeps_status => &STATUS,
+        Part::Status | Part::Approval => &ALL_BUT_STATUS,
+        Part::Object | Part::Raw => &NOTHING,
+    }
+}
+
+/// Sets the managed fields of what a create (`live` is absent) or an update is about to store.
+pub fn track(api: &Api, request: &Request, part: Part, live: Option<&Value>, new: &mut Value) {
+    match (part, live) {
+        // What the server does on its own account is nobody's.
+        (Part::Raw, Some(live)) => apply::keep(live, new),
+        _ => with_write(api, request, part, |write| apply::track(write, &request.kind, live, new)),
+    }
+}
+
+/// Applies a configuration to `live`, or to nothing.
+///
+/// # Errors
+/// 400 if it does not fit the schema, 409 if others own fields of it.
+pub fn apply_config(
+    api: &Api,
+    request: &Request,
+    part: Part,
+    live: Option<&Value>,
+    config: &Value,
+) -> Result<Value> {
+    let on_conflict = match request.info.query.flag("force") {
+        true => OnConflict::Force,
+        false => OnConflict::Refuse,
+    };
+    let applied =
+        with_write(api, request, part, |write| apply::apply(write, &request.kind, live, config, on_conflict));
+    applied.map_err(|failure| refused(&failure))
+}
+
+/// The error of a failed apply.
+fn refused(failure: &ApplyError) -> Error {
+    let mut error = Error::bad_request(failure.to_string());
+    if let ApplyError::Conflicts(conflicts) = failure {
+        error.code = http::StatusCode::CONFLICT;
+        error.reason = "Conflict";
+        let causes = conflicts.0.iter().map(|conflict| {
+            json!({
+                "reason": "FieldManagerConflict",
+                "message": format!("conflict with {}", conflict.manager),
+                "field": conflict.field,
+            })
+        });
+        error.details = json!({"causes": causes.collect::<Vec<_>>()});
+    }
+    error
+}
+
+fn with_write<T>(api: &Api, request: &Request, part: Part, run: impl FnOnce(&Write<'_>) -> T) -> T {
+    let (manager, now) = (manager(request), metadata::time(api.clock.now()));
+    run(&Write {
+        manager: &manager,
+        api_version: &request.kind.api_version(),
+        subresource: &request.resource.subresource,
+        now: &now,
+        ignored: ignored(request, part),
+    })
+}
+
+/// The field manager: what the client says, or its program's name.
+fn manager(request: &Request) -> String {
+    if let Some(manager) = request.info.query.get("fieldManager") {
+        return manager.to_owned();
+    }
+    let agent =
+        request.headers.get(http::header::USER_AGENT).map(|value| value.as_bytes()).unwrap_or_default();
+    let agent = String::from_utf8_lossy(agent);
+    let mut manager = String::new();
+    for c in agent.split('/').next().unwrap_or_default().chars().filter(|c| super::options::is_printable(*c))
+    {
+        if manager.len() + c.len_utf8() > MANAGER_BYTES_MAX {
+            break;
+        }
+        manager.push(c);
+    }
+    if manager.is_empty() { "unknown".to_owned() } else { manager }
+}

@@ -1,0 +1,146 @@
+//! Admission through the whole server: what plugins fill in, refuse and say.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, reason = "a test")]
+
+mod server;
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+use server::{TestServer, admin, send, start};
+
+const PODS: &str = "/api/v1/namespaces/team/pods";
+const POD: &str = "{metadata: {name: NAME}, spec: {containers: [{name: x, image: i}]}}";
+
+async fn namespace(labels: &str) -> TestServer {
+    let server = start(None).await;
+    let body = format!("{{metadata: {{name: team, labels: {labels}}}}}");
+    assert_eq!(server.call("POST", "/api/v1/namespaces", &body).await.code, 201);
+    let account = "{metadata: {name: default}}";
+    let made = server.call("POST", "/api/v1/namespaces/team/serviceaccounts", account).await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    server
+}
+
+/// What a request is answered, with the texts of its warnings.
+async fn warnings(server: &TestServer, method: &str, path: &str, body: &str) -> (u16, Vec<String>) {
+    let content_type = if method == "PATCH" { "application/merge-patch+json" } else { "application/yaml" };
+    let headers = [("content-type", content_type)];
+    let answer = send(server.server.service(), Some(admin()), method, path, &headers, body).await;
+    let all = answer.headers().get_all("warning").iter().map(|value| value.to_str().unwrap().to_owned());
+    (answer.status().as_u16(), all.collect())
+}
+
+#[tokio::test]
+async fn a_quota_is_never_overrun_by_concurrent_requests() {
+    let server = namespace("{}").await;
+    let quota = "{metadata: {name: few}, spec: {hard: {configmaps: 5, pods: 0}}}";
+    server.call("POST", "/api/v1/namespaces/team/resourcequotas", quota).await;
+    let bodies: Vec<String> = (0..40).map(|n| format!("{{metadata: {{name: c{n}}}}}")).collect();
+    let path = "/api/v1/namespaces/team/configmaps";
+    let answers = join_all(bodies.iter().map(|body| server.call("POST", path, body))).await;
+    let made = answers.iter().filter(|answer| answer.code == 201).count();
+    assert_eq!(made, 5);
+    let refused = answers.iter().find(|answer| answer.code == 403).unwrap();
+    let message = refused.body["message"].as_str().unwrap();
+    let expect = "is forbidden: exceeded quota: few, requested: configmaps=1, used: configmaps=5, limited: configmaps=5";
+    assert!(message.ends_with(expect), "{message}");
+    let one = answers.iter().find(|answer| answer.code == 201).unwrap().body["metadata"]["name"].clone();
+    server.call("DELETE", &format!("{path}/{}", one.as_str().unwrap()), "").await;
+    let again = server.call("POST", path, "{metadata: {name: again}}").await;
+    assert_eq!(again.code, 201, "what is deleted gives its place back: {}", again.body);
+    let pod = server.call("POST", PODS, &POD.replace("NAME", "a")).await;
+    assert_eq!(
+        pod.body["message"],
+        json!(
+            "pods \"a\" is forbidden: exceeded quota: few, requested: pods=1, used: pods=0, limited: pods=0"
+        )
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn limit_ranges_fill_in_and_bound() {
+    let server = namespace("{}").await;
+    let range = "{metadata: {name: l}, spec: {limits: [{type: Container, default: {cpu: 500m}, defaultRequest: {cpu: 100m}, max: {cpu: 1}}]}}";
+    let made = server.call("POST", "/api/v1/namespaces/team/limitranges", range).await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    let pod = server.call("POST", PODS, &POD.replace("NAME", "a")).await;
+    assert_eq!(pod.code, 201, "{}", pod.body);
+    let resources = pod.body.pointer("/spec/containers/0/resources").unwrap();
+    assert_eq!(resources, &json!({"limits": {"cpu": "500m"}, "requests": {"cpu": "100m"}}));
+    let big =
+        "{metadata: {name: b}, spec: {containers: [{name: x, image: i, resources: {limits: {cpu: 2}}}]}}";
+    let refused = server.call("POST", PODS, big).await;
+    assert_eq!(
+        refused.body["message"],
+        json!("pods \"b\" is forbidden: maximum cpu usage per Container is 1, but limit is 2")
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn pod_security_refuses_and_warns() {
+    let server = namespace(
+        "{pod-security.kubernetes.io/enforce: baseline, pod-security.kubernetes.io/warn: restricted}",
+    )
+    .await;
+    let (code, said) = warnings(&server, "POST", PODS, &POD.replace("NAME", "a")).await;
+    assert_eq!(code, 201);
+    assert!(
+        said[0].starts_with("299 - \"would violate PodSecurity \\\"restricted:latest\\\": allowPriv"),
+        "{said:?}"
+    );
+    let host = "{metadata: {name: h}, spec: {hostNetwork: true, containers: [{name: x, image: i}]}}";
+    let refused = server.call("POST", PODS, host).await;
+    assert_eq!(
+        refused.body["message"],
+        json!(
+            "pods \"h\" is forbidden: violates PodSecurity \"baseline:latest\": host namespaces (hostNetwork=true)"
+        )
+    );
+    let deployment = "{metadata: {name: d}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, \
+                      spec: {hostPID: true, containers: [{name: x, image: i}]}}}}";
+    let (code, said) =
+        warnings(&server, "POST", "/apis/apps/v1/namespaces/team/deployments", deployment).await;
+    assert_eq!(code, 201, "controllers are warned only");
+    assert!(said[0].contains("host namespaces (hostPID=true)"), "{said:?}");
+    let stricter = r#"{"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}"#;
+    let (code, said) = warnings(&server, "PATCH", "/api/v1/namespaces/team", stricter).await;
+    assert_eq!(code, 200);
+    assert_eq!(
+        said,
+        [
+            "299 - \"existing pods in namespace \\\"team\\\" violate the new PodSecurity enforce level \\\"restricted:latest\\\"\"",
+            "299 - \"a: allowPrivilegeEscalation != false, unrestricted capabilities, runAsNonRoot != true, seccompProfile\"",
+        ]
+    );
+    let unknown = r#"{"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "strict"}}}"#;
+    let refused = server.call("PATCH", "/api/v1/namespaces/team", unknown).await;
+    assert_eq!(refused.code, 422, "{}", refused.body);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn classes_priorities_and_finalizers_are_filled_in() {
+    let server = namespace("{}").await;
+    let class = "{metadata: {name: fast, annotations: {storageclass.kubernetes.io/is-default-class: 'true'}}, provisioner: p}";
+    server.call("POST", "/apis/storage.k8s.io/v1/storageclasses", class).await;
+    let claim =
+        "{metadata: {name: c}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}";
+    let claim = server.call("POST", "/api/v1/namespaces/team/persistentvolumeclaims", claim).await;
+    assert_eq!(claim.body.pointer("/spec/storageClassName"), Some(&json!("fast")), "{}", claim.body);
+    assert_eq!(claim.body.pointer("/metadata/finalizers"), Some(&json!(["kubernetes.io/pvc-protection"])));
+    let class = |name: &str| format!("{{metadata: {{name: {name}}}, value: 7, globalDefault: true}}");
+    let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
+    server.call("POST", classes, &class("seven")).await;
+    let second = server.call("POST", classes, &class("eight")).await;
+    assert_eq!(
+        second.body["message"],
+        json!(
+            "priorityclasses.scheduling.k8s.io \"eight\" is forbidden: PriorityClass seven is already marked as default. Only one default can exist"
+        )
+    );
+    let pod: Value = server.call("POST", PODS, &POD.replace("NAME", "a")).await.body;
+    assert_eq!((&pod["spec"]["priority"], &pod["spec"]["priorityClassName"]), (&json!(7), &json!("seven")));
+    server.stop().await;
+}

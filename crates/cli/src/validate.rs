@@ -1,0 +1,260 @@
+//! Whether flags make sense together: what clap cannot see. Pure: nothing here looks at the host.
+//!
+//! A message names the flag, says what it must be, and is one line.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use crate::args::{LeaderElectionArgs, Part, ServerArgs};
+
+/// Flags that are wrong: what the command line ends with, exit code 2.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct UsageError(pub String);
+
+/// An IPv4 network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Network {
+    first: u32,
+    bits: u32,
+}
+
+impl Network {
+    fn parse(flag: &str, text: &str, longest: u32) -> Result<Self, UsageError> {
+        let wrong = |must: String| UsageError(format!("{flag} {text} must be {must}"));
+        let example = || wrong("an IPv4 network, such as 10.42.0.0/16".into());
+        let (address, bits) = text.split_once('/').ok_or_else(example)?;
+        let address: Ipv4Addr = address.parse().map_err(|_| example())?;
+        let bits: u32 = bits.parse().map_err(|_| example())?;
+        if !(8..=longest).contains(&bits) {
+            return Err(wrong(format!("a network with a prefix length between 8 and {longest}")));
+        }
+        let first = u32::from(address) & (u32::MAX << (32 - bits));
+        if first != u32::from(address) {
+            return Err(wrong(format!("a network's first address: {}/{bits}", Ipv4Addr::from(first))));
+        }
+        Ok(Self { first, bits })
+    }
+
+    fn last(self) -> u32 {
+        self.first | (u32::MAX >> self.bits)
+    }
+
+    fn has(self, address: Ipv4Addr) -> bool {
+        (self.first..=self.last()).contains(&u32::from(address))
+    }
+
+    fn overlaps(self, other: Self) -> bool {
+        self.first <= other.last() && other.first <= self.last()
+    }
+}
+
+/// Checks the flags of `server` and `up`.
+///
+/// # Errors
+/// The first flag that cannot be.
+pub fn server(args: &ServerArgs) -> Result<(), UsageError> {
+    networks(args)?;
+    if args.https_listen_port == 0 {
+        return Err(UsageError("--https-listen-port 0 must be between 1 and 65535".into()));
+    }
+    if let Some(name) = &args.node_name
+        && !is_subdomain(name)
+    {
+        return Err(UsageError(format!(
+            "--node-name {name} must consist of lower case alphanumeric characters, '-' or '.', and must start and \
+             end with an alphanumeric character"
+        )));
+    }
+    if !is_subdomain(&args.cluster_domain) {
+        return Err(UsageError(format!(
+            "--cluster-domain {} must be a DNS domain, such as cluster.local",
+            args.cluster_domain
+        )));
+    }
+    if !u32::from_str_radix(&args.write_kubeconfig_mode, 8).is_ok_and(|mode| mode <= 0o777) {
+        return Err(UsageError(format!(
+            "--write-kubeconfig-mode {} must be octal, such as 600",
+            args.write_kubeconfig_mode
+        )));
+    }
+    if args.runs(Part::Dns) && !args.runs(Part::Proxy) {
+        return Err(UsageError(
+            "--disable proxy needs --disable dns: DNS answers at an address that the proxy puts on this host"
+                .into(),
+        ));
+    }
+    Ok(())
+}
+
+fn networks(args: &ServerArgs) -> Result<(), UsageError> {
+    let pods = Network::parse("--cluster-cidr", &args.cluster_cidr, 24)?;
+    let services = Network::parse("--service-cidr", &args.service_cidr, 28)?;
+    if pods.overlaps(services) {
+        return Err(UsageError(format!(
+            "--cluster-cidr {} and --service-cidr {} overlap: give Pods and Services addresses of their own",
+            args.cluster_cidr, args.service_cidr
+        )));
+    }
+    let dns = match args.cluster_dns {
+        IpAddr::V4(dns) if services.has(dns) => u32::from(dns),
+        dns => {
+            return Err(UsageError(format!(
+                "--cluster-dns {dns} must be an address of --service-cidr {}",
+                args.service_cidr
+            )));
+        }
+    };
+    if dns == services.first || dns == services.first + 1 || dns == services.last() {
+        return Err(UsageError(format!(
+            "--cluster-dns {} must be free: the first two addresses and the last of --service-cidr are taken",
+            args.cluster_dns
+        )));
+    }
+    let Some(ip) = args.node_ip else { return Ok(()) };
+    let wrong = |must: String| UsageError(format!("--node-ip {ip} must {must}"));
+    match ip {
+        IpAddr::V6(_) => Err(wrong("be an IPv4 address: Pods have no other".into())),
+        IpAddr::V4(ip)
+            if ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast() =>
+        {
+            Err(wrong("be an address that other machines could reach".into()))
+        }
+        IpAddr::V4(ip) if pods.has(ip) => {
+            Err(wrong(format!("lie outside --cluster-cidr {}", args.cluster_cidr)))
+        }
+        IpAddr::V4(ip) if services.has(ip) => {
+            Err(wrong(format!("lie outside --service-cidr {}", args.service_cidr)))
+        }
+        IpAddr::V4(_) => Ok(()),
+    }
+}
+
+/// RFC 1123, as `metadata.name` of a Node has it.
+fn is_subdomain(name: &str) -> bool {
+    let is_label = |label: &str| {
+        let of_label = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        !label.is_empty() && label.chars().all(of_label) && !label.starts_with('-') && !label.ends_with('-')
+    };
+    name.len() <= 253 && name.split('.').all(is_label)
+}
+
+/// Checks the flags of leader election. Source: `LeaderElectionConfig`, `NewLeaderElector`.
+///
+/// # Errors
+/// The first that cannot be.
+pub fn leader_election(args: &LeaderElectionArgs) -> Result<(), UsageError> {
+    if args.leader_elect_lease_duration.as_secs() < 1 {
+        return Err(UsageError("--leader-elect-lease-duration must be 1s or longer".into()));
+    }
+    if args.leader_elect_retry_period.is_zero() {
+        return Err(UsageError("--leader-elect-retry-period must be longer than 0s".into()));
+    }
+    if args.leader_elect_lease_duration <= args.leader_elect_renew_deadline {
+        return Err(UsageError(
+            "--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline".into(),
+        ));
+    }
+    if args.leader_elect_renew_deadline <= args.leader_elect_retry_period.mul_f64(1.2) {
+        return Err(UsageError(
+            "--leader-elect-renew-deadline must be longer than 1.2 times --leader-elect-retry-period".into(),
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Cli, Command};
+    use clap::Parser;
+
+    fn check(flags: &str, expected: &str) {
+        let words = ["knarr", "up"].into_iter().chain(flags.split_whitespace());
+        let Command::Up(args) = Cli::try_parse_from(words).expect(flags).command else { panic!("not up") };
+        let found = server(&args).err().map(|error| error.to_string()).unwrap_or_default();
+        assert_eq!(found, expected, "{flags}");
+    }
+
+    #[test]
+    fn sound_flags_are_sound() {
+        check("", "");
+        check("--node-ip 192.0.2.1 --node-name a.b-1 --disable proxy,dns", "");
+        check("--cluster-cidr 10.0.0.0/16 --service-cidr 10.1.0.0/24 --cluster-dns 10.1.0.2", "");
+    }
+
+    #[test]
+    fn networks_are_networks_that_do_not_overlap() {
+        check("--cluster-cidr ten", "--cluster-cidr ten must be an IPv4 network, such as 10.42.0.0/16");
+        check(
+            "--cluster-cidr 10.42.0.0/33",
+            "--cluster-cidr 10.42.0.0/33 must be a network with a prefix length between 8 and 24",
+        );
+        check(
+            "--service-cidr 10.43.0.7/16",
+            "--service-cidr 10.43.0.7/16 must be a network's first address: 10.43.0.0/16",
+        );
+        check(
+            "--cluster-cidr 10.0.0.0/8",
+            "--cluster-cidr 10.0.0.0/8 and --service-cidr 10.43.0.0/16 overlap: give Pods and Services addresses of \
+             their own",
+        );
+    }
+
+    #[test]
+    fn addresses_lie_where_they_belong() {
+        check(
+            "--cluster-dns 10.44.0.10",
+            "--cluster-dns 10.44.0.10 must be an address of --service-cidr 10.43.0.0/16",
+        );
+        check(
+            "--cluster-dns 10.43.0.1",
+            "--cluster-dns 10.43.0.1 must be free: the first two addresses and the last of --service-cidr are taken",
+        );
+        check("--node-ip ::1", "--node-ip ::1 must be an IPv4 address: Pods have no other");
+        check(
+            "--node-ip 127.0.0.1",
+            "--node-ip 127.0.0.1 must be an address that other machines could reach",
+        );
+        check("--node-ip 10.42.3.4", "--node-ip 10.42.3.4 must lie outside --cluster-cidr 10.42.0.0/16");
+    }
+
+    #[test]
+    fn other_flags_name_themselves() {
+        check("--https-listen-port 0", "--https-listen-port 0 must be between 1 and 65535");
+        check(
+            "--node-name Web_1",
+            "--node-name Web_1 must consist of lower case alphanumeric characters, '-' or '.', and must start and end \
+             with an alphanumeric character",
+        );
+        check(
+            "--cluster-domain .local",
+            "--cluster-domain .local must be a DNS domain, such as cluster.local",
+        );
+        check("--write-kubeconfig-mode 888", "--write-kubeconfig-mode 888 must be octal, such as 600");
+        check(
+            "--disable proxy",
+            "--disable proxy needs --disable dns: DNS answers at an address that the proxy puts on this host",
+        );
+    }
+
+    #[test]
+    fn a_lease_outlives_its_renewals() {
+        let check = |flags: &str, expected: &str| {
+            let words =
+                ["knarr", "scheduler", "--kubeconfig", "f"].into_iter().chain(flags.split_whitespace());
+            let Command::Scheduler(args) = Cli::try_parse_from(words).expect(flags).command else { panic!() };
+            let found =
+                leader_election(&args.leader).err().map(|error| error.to_string()).unwrap_or_default();
+            assert_eq!(found, expected, "{flags}");
+        };
+        check("", "");
+        check(
+            "--leader-elect-lease-duration 9s",
+            "--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline",
+        );
+        check(
+            "--leader-elect-retry-period 9s",
+            "--leader-elect-renew-deadline must be longer than 1.2 times --leader-elect-retry-period",
+        );
+    }
+}

@@ -1,0 +1,220 @@
+//! What `knarr why` prints: why something is not running, from what the API says of it and of what it owns.
+//!
+//! [`explain`] is a pure function of a [`Snapshot`]: it walks from the object down its owner references to Pods and
+//! containers, and reads conditions, states and Warning events on the way. It names causes; it guesses none.
+
+mod kinds;
+mod pod;
+mod workload;
+
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::Value;
+
+pub use kinds::{KINDS, Kind};
+
+/// What surrounds an object, as the API server serves it.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// The object that was asked for, with its `kind`.
+    pub subject: Value,
+    /// Everything of [`KINDS`] in its namespace, and the Nodes, with their `kind`.
+    pub others: Vec<Value>,
+    /// The Events of its namespace.
+    pub events: Vec<Value>,
+}
+
+/// Why an object is not running.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Answer {
+    /// `deployment/web`
+    pub object: String,
+    /// Whether it does what it was made for.
+    pub running: bool,
+    /// In one sentence.
+    pub summary: String,
+    /// Causes, those of the object itself first.
+    pub reasons: Vec<Reason>,
+}
+
+/// One cause.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Reason {
+    /// Whose: `pod/web-1`.
+    pub object: String,
+    /// Others with the same cause.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<String>,
+    /// What is the case.
+    pub what: String,
+    /// What to do about it, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
+}
+
+impl Reason {
+    fn new(object: &str, what: impl Into<String>) -> Self {
+        Self { object: object.to_owned(), also: Vec::new(), what: what.into(), fix: None }
+    }
+
+    fn fix(mut self, fix: impl Into<String>) -> Self {
+        self.fix = Some(fix.into());
+        self
+    }
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} {}", self.object, self.summary)?;
+        let mut last = "";
+        for reason in &self.reasons {
+            let depth = if reason.object == self.object { "  " } else { "    " };
+            if reason.object != self.object && reason.object != last {
+                let others = match reason.also.len() {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
+                writeln!(f, "  {}{others}", reason.object)?;
+            }
+            last = &reason.object;
+            writeln!(f, "{depth}- {}", reason.what)?;
+            if let Some(fix) = &reason.fix {
+                writeln!(f, "{depth}  {fix}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Says why the subject is not running, or that it is.
+#[must_use]
+pub fn explain(snapshot: &Snapshot) -> Answer {
+    let subject = &snapshot.subject;
+    let object = reference(subject);
+    let (running, summary, reasons) = match text(subject, "/kind") {
+        "Pod" => pod::explain(snapshot, subject),
+        "Service" => workload::service(snapshot, subject),
+        "Node" => node(subject),
+        "PersistentVolumeClaim" => claim(snapshot, subject),
+        _ => workload::explain(snapshot, subject),
+    };
+    Answer { object, running, summary, reasons: grouped(reasons) }
+}
+
+type Found = (bool, String, Vec<Reason>);
+
+fn node(node: &Value) -> Found {
+    let object = reference(node);
+    let mut reasons =
+        node_troubles(node).into_iter().map(|what| Reason::new(&object, what)).collect::<Vec<_>>();
+    let is_ready = reasons.is_empty();
+    if node.pointer("/spec/unschedulable") == Some(&Value::Bool(true)) {
+        let name = text(node, "/metadata/name");
+        reasons.push(
+            Reason::new(&object, "is cordoned: no new Pods come here")
+                .fix(format!("`kubectl uncordon {name}`")),
+        );
+    }
+    let summary = if is_ready { "is ready" } else { "is not ready" };
+    (is_ready, summary.into(), reasons)
+}
+
+/// Conditions of a Node that are not as they should be.
+fn node_troubles(node: &Value) -> Vec<String> {
+    let conditions = list(node, "/status/conditions");
+    if conditions.is_empty() {
+        return vec!["no kubelet has said anything of it yet".into()];
+    }
+    let wrong = |condition: &&Value| {
+        let should_be = if text(condition, "/type") == "Ready" { "True" } else { "False" };
+        text(condition, "/status") != should_be
+    };
+    let told = |condition: &Value| {
+        let [kind, status, message] = ["/type", "/status", "/message"].map(|path| text(condition, path));
+        format!("{kind} is {status}: {message}")
+    };
+    conditions.iter().filter(wrong).map(told).collect()
+}
+
+fn claim(snapshot: &Snapshot, claim: &Value) -> Found {
+    let object = reference(claim);
+    let phase = text(claim, "/status/phase");
+    if phase == "Bound" {
+        return (true, "is bound".into(), Vec::new());
+    }
+    let reasons = warnings(snapshot, claim).into_iter().map(|what| Reason::new(&object, what)).collect();
+    (false, format!("is {}", if phase.is_empty() { "not looked at yet" } else { phase }), reasons)
+}
+
+/// The newest Warning of each reason about an object, with how often it came.
+fn warnings(snapshot: &Snapshot, object: &Value) -> Vec<String> {
+    const WARNINGS_MAX: usize = 3;
+    let uid = text(object, "/metadata/uid");
+    let about =
+        |event: &&Value| text(event, "/involvedObject/uid") == uid && text(event, "/type") == "Warning";
+    let mut events: Vec<&Value> = snapshot.events.iter().filter(about).collect();
+    events.sort_by_key(|event| std::cmp::Reverse(last_seen(event)));
+    let mut reasons_told: Vec<&str> = Vec::new();
+    let mut told = Vec::new();
+    for event in events {
+        let reason = text(event, "/reason");
+        if !reasons_told.contains(&reason) && told.len() < WARNINGS_MAX {
+            reasons_told.push(reason);
+            told.push(format!("{reason}: {}", text(event, "/message")));
+        }
+    }
+    told
+}
+
+fn last_seen(event: &Value) -> &str {
+    let paths = ["/lastTimestamp", "/series/lastObservedTime", "/eventTime", "/metadata/creationTimestamp"];
+    paths.into_iter().map(|path| text(event, path)).find(|time| !time.is_empty()).unwrap_or_default()
+}
+
+/// The same causes of several objects, once.
+fn grouped(reasons: Vec<Reason>) -> Vec<Reason> {
+    let mut by_object: Vec<(String, Vec<Reason>)> = Vec::new();
+    for reason in reasons {
+        match by_object.iter_mut().find(|(object, _)| *object == reason.object) {
+            Some((_, of_object)) => of_object.push(reason),
+            None => by_object.push((reason.object.clone(), vec![reason])),
+        }
+    }
+    let same = |a: &[Reason], b: &[Reason]| {
+        a.len() == b.len()
+            && a.iter().zip(b).all(|(a, b)| (&a.what, a.fix.is_some()) == (&b.what, b.fix.is_some()))
+    };
+    let mut groups: Vec<Vec<Reason>> = Vec::new();
+    for (object, of_object) in by_object {
+        match groups.iter_mut().find(|group| same(group, &of_object)) {
+            Some(group) => group.iter_mut().for_each(|reason| reason.also.push(object.clone())),
+            None => groups.push(of_object),
+        }
+    }
+    groups.into_iter().flatten().collect()
+}
+
+/// `pod/web-1`
+fn reference(object: &Value) -> String {
+    format!("{}/{}", text(object, "/kind").to_lowercase(), text(object, "/metadata/name"))
+}
+
+fn text<'a>(object: &'a Value, path: &str) -> &'a str {
+    object.pointer(path).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn number(object: &Value, path: &str) -> Option<i64> {
+    object.pointer(path).and_then(Value::as_i64)
+}
+
+fn list<'a>(object: &'a Value, path: &str) -> &'a [Value] {
+    object.pointer(path).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+    list(object, "/status/conditions").iter().find(|condition| text(condition, "/type") == kind)
+}
+
+#[cfg(test)]
+mod tests;

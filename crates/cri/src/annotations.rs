@@ -1,0 +1,9 @@
+//! Annotations by which a kubelet asks for what CRI has no field for. A runtime that does not know them ignores them.
+//!
+//! Log rotation: a runtime that counts what it writes can rotate by itself, at the moment it is due. Other runtimes
+//! are told to open a renamed log anew (`ReopenContainerLog`).
+
+/// On a container: size in bytes at which its log file is rotated. Source: the kubelet's `containerLogMaxSize`.
+pub const LOG_FILE_BYTES_MAX: &str = "io.knarr.container.logFileBytesMax";
+/// On a container: how many log files are kept. Source: the kubelet's `containerLogMaxFiles`.
+pub const LOG_FILES_MAX: &str = "io.knarr.container.logFilesMax";

@@ -1,0 +1,65 @@
+//! `knarr doctor`: looks at everything that a cluster needs of this host, and says what to do about what is missing.
+
+use std::io::Write;
+
+use anyhow::{Result, bail};
+use cli::args::{DoctorArgs, Output};
+use serde_json::json;
+
+use crate::commands::down;
+use crate::components::Settings;
+use crate::host;
+use crate::host::checks::{self, Finding, Subject};
+use crate::layout::Layout;
+
+/// Prints a line per finding; fails if one of them keeps a cluster from running.
+pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
+    cli::validate::server(&args.server)?;
+    checks::root()?;
+    let layout = Layout::new(&args.server.data_dir)?;
+    let is_running = down::running_pid(&layout)?.is_some();
+    let earlier = if layout.config().exists() { Settings::load(&layout).ok() } else { None };
+    let first = || host::addresses().ok().and_then(|addresses| addresses.into_iter().next());
+    let node_ip = args.server.node_ip.or(earlier.map(|earlier| earlier.node_ip)).or_else(first);
+    let found = checks::all(&Subject { args: &args.server, layout: &layout, node_ip, is_running });
+    let mut out = std::io::stdout();
+    match args.output {
+        Output::Text => {
+            for (name, finding) in &found {
+                writeln!(out, "{}", line(name, finding))?;
+            }
+        }
+        Output::Json => {
+            writeln!(out, "{}", serde_json::to_string_pretty(&json!({ "checks": rows(&found) }))?)?
+        }
+    }
+    let failures = found.iter().filter(|(_, finding)| matches!(finding, Finding::Failure { .. })).count();
+    if failures > 0 {
+        bail!(
+            "{failures} of {} checks failed: a cluster cannot run here; do what the lines say",
+            found.len()
+        );
+    }
+    Ok(())
+}
+
+fn line(name: &str, finding: &Finding) -> String {
+    match finding {
+        Finding::Fine(what) => format!("ok    {name:<18} {what}"),
+        Finding::Warning { what, fix } => format!("WARN  {name:<18} {what}; {fix}"),
+        Finding::Failure { what, fix } => format!("FAIL  {name:<18} {what}; {fix}"),
+    }
+}
+
+fn rows(found: &[(&'static str, Finding)]) -> Vec<serde_json::Value> {
+    let row = |(name, finding): &(&'static str, Finding)| match finding {
+        Finding::Fine(what) => json!({ "check": name, "result": "ok", "found": what }),
+        Finding::Warning { what, fix } => {
+            json!({ "check": name, "result": "warning", "found": what, "fix": fix })
+        }
+        Finding::Failure { what, fix } => {
+            json!({ "check": name, "result": "failure", "found": what, "fix": fix })
+        }
+    };
+    found.iter().map(row).collect()
+}

@@ -1,0 +1,144 @@
+//! One part alone, against any Kubernetes: what it needs is a kubeconfig. Flags are upstream's.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use base::{Clock, Random, Tasks};
+use cli::args::{ControllerManagerArgs, KubeletArgs, LeaderElectionArgs, ProxyArgs, SchedulerArgs};
+use controller::lease::{Election, Timing};
+use controller::trace::Reporter;
+use controller::{Engine, Informers};
+
+use super::election::{election, lead};
+use super::node::{self, Place};
+use super::{control_plane, credentials};
+use crate::commands::trace;
+use crate::host;
+use crate::layout::Layout;
+
+/// What a part reaches the API server with, and its tasks.
+pub(crate) struct Connection {
+    config: kube::Config,
+    pub(crate) informers: Informers,
+}
+
+impl Connection {
+    /// Reads the kubeconfig; connects when something is asked for.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub(crate) async fn new(kubeconfig: &Path, tasks: &Tasks) -> Result<Self> {
+        let config = trace::config(kubeconfig).await?;
+        let client = kube::Client::try_from(config.clone())?;
+        let informers = Informers::new(client, tasks.clone(), Clock::system(), Random::from_system());
+        Ok(Self { config, informers })
+    }
+
+    /// One of a kind, as upstream's: several may run on one host.
+    fn identity(&self) -> Result<String> {
+        Ok(format!("{}_{}", host::node_name()?, self.informers.random().uuid()))
+    }
+
+    fn election(&self, name: &'static str, args: &LeaderElectionArgs) -> Result<Option<Election>> {
+        if !args.leader_elect {
+            return Ok(None);
+        }
+        let timing = Timing {
+            lease_duration: args.leader_elect_lease_duration,
+            renew_deadline: args.leader_elect_renew_deadline,
+            renew_every: args.leader_elect_retry_period,
+            retry_after: args.leader_elect_retry_period,
+        };
+        Ok(Some(election(name, &self.identity()?, timing)))
+    }
+}
+
+/// `knarr controller-manager`: every controller, once it leads.
+pub(crate) fn start_controllers(args: &ControllerManagerArgs, connection: &Connection) -> Result<()> {
+    let authority = root_ca(args, &connection.config)?;
+    connection.informers.setting_or(|| controllers::root_ca::Bundle(authority));
+    let election = connection.election("kube-controller-manager", &args.leader)?;
+    let own_accounts = args.use_service_account_credentials.then(|| connection.config.clone());
+    lead(election, &connection.informers, async move |informers| {
+        let engine = Engine::new(informers.clone(), "controllermanager");
+        for controller in controllers::all() {
+            let Some(config) = &own_accounts else {
+                engine.start(*controller);
+                continue;
+            };
+            let account = control_plane::account_of(controller.name);
+            engine.start_as(*controller, credentials::client(account, config, &informers).await?);
+        }
+        Ok(())
+    });
+    Ok(())
+}
+
+/// The authority that Pods are given: the file's, or the one that we trust ourselves.
+fn root_ca(args: &ControllerManagerArgs, config: &kube::Config) -> Result<String> {
+    if let Some(path) = &args.root_ca_file {
+        return std::fs::read_to_string(path)
+            .with_context(|| format!("read --root-ca-file {}", path.display()));
+    }
+    use base64::Engine as _;
+    let mut pem = String::new();
+    for certificate in config.root_cert.iter().flatten() {
+        let encoded = base64::engine::general_purpose::STANDARD.encode(certificate);
+        pem.push_str("-----BEGIN CERTIFICATE-----\n");
+        for line in encoded.as_bytes().chunks(64) {
+            pem.push_str(&String::from_utf8_lossy(line));
+            pem.push('\n');
+        }
+        pem.push_str("-----END CERTIFICATE-----\n");
+    }
+    Ok(pem)
+}
+
+/// `knarr scheduler`: the scheduler, once it leads.
+pub(crate) fn start_scheduler(args: &SchedulerArgs, connection: &Connection) -> Result<()> {
+    let election = connection.election("kube-scheduler", &args.leader)?;
+    lead(election, &connection.informers, async |informers| {
+        control_plane::run_scheduler(&informers, Reporter::disabled());
+        Ok(())
+    });
+    Ok(())
+}
+
+/// `knarr kubelet`: a kubelet with the built-in runtime and network.
+pub(crate) async fn start_kubelet(args: &KubeletArgs, layout: &Layout, connection: Connection) -> Result<()> {
+    let pod_cidr = node::parse_cidr(&args.pod_cidr).context("--pod-cidr")?;
+    let place = Place {
+        node_name: args.node_name.clone().map_or_else(host::node_name, Ok)?,
+        node_ip: node::ipv4(args.node_ip.map_or_else(host::node_ip, Ok)?)?,
+        pod_cidr,
+        cluster_cidr: pod_cidr,
+        service_cidr: pod_cidr,
+        cluster_dns: args.cluster_dns,
+        cluster_domain: args.cluster_domain.clone(),
+    };
+    let server = match (&args.tls_cert_file, &args.tls_private_key_file, &args.client_ca_file) {
+        (Some(certificate), Some(key), Some(authority)) => {
+            let listen = (place.node_ip, args.port).into();
+            Some(node::server_config(listen, certificate, key, authority)?)
+        }
+        _ => None,
+    };
+    let tasks = connection.informers.tasks().clone();
+    let container_runtime = node::open_runtime(layout, &place, Reporter::disabled(), &tasks).await?;
+    let config = node::kubelet_config(&place, layout, server);
+    node::start_kubelet(config, connection.informers, container_runtime, Reporter::disabled(), &tasks).await
+}
+
+/// `knarr proxy`: Services to nftables.
+pub(crate) async fn start_proxy(args: &ProxyArgs, layout: &Layout, connection: Connection) -> Result<()> {
+    let config = proxy::Config {
+        cluster_id: layout.cluster_id(),
+        node_name: args.node_name.clone().map_or_else(host::node_name, Ok)?,
+        node_ip: node::ipv4(args.node_ip.map_or_else(host::node_ip, Ok)?)?,
+        cluster_cidr: node::parse_cidr(&args.cluster_cidr).context("--cluster-cidr")?,
+        service_cidr: node::parse_cidr(&args.service_cidr).context("--service-cidr")?,
+        local_addresses: Vec::new(),
+    };
+    let tasks = connection.informers.tasks().clone();
+    node::run_proxy(config, &connection.informers, Reporter::disabled(), &tasks).await
+}

@@ -1,0 +1,203 @@
+//! What a cluster needs of its host, as rows: `server` and `up` stop at the first that fails, `doctor` tells of all.
+//!
+//! A finding is one line: what is wrong and why, and what to do about it. Looking changes nothing that stays.
+
+mod firewall;
+mod kernel;
+
+use std::net::{IpAddr, TcpListener};
+
+use anyhow::{Result, bail};
+use cli::args::{Part, ServerArgs};
+
+use super::data_dir::{self, plain};
+use crate::layout::Layout;
+
+/// The kubelet's port, as everywhere.
+pub(crate) const KUBELET_PORT: u16 = 10_250;
+
+/// What is looked at.
+pub(crate) struct Subject<'a> {
+    pub(crate) args: &'a ServerArgs,
+    pub(crate) layout: &'a Layout,
+    /// The Node's address, where it is known.
+    pub(crate) node_ip: Option<IpAddr>,
+    /// Whether the cluster runs now: then it is the one that has its ports.
+    pub(crate) is_running: bool,
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Finding {
+    /// As it should be; what there is.
+    Fine(String),
+    /// Works, but not all of it, or not for long.
+    Warning { what: String, fix: String },
+    /// A cluster cannot run.
+    Failure { what: String, fix: String },
+}
+
+impl Finding {
+    fn failure(what: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self::Failure { what: what.into(), fix: fix.into() }
+    }
+
+    fn warning(what: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self::Warning { what: what.into(), fix: fix.into() }
+    }
+}
+
+/// One thing to look at.
+pub(crate) struct Check {
+    pub(crate) name: &'static str,
+    /// The part that needs it; it is skipped where that part does not run.
+    part: Option<Part>,
+    pub(crate) look: fn(&Subject<'_>) -> Finding,
+}
+
+/// All of them, in the order in which `server` looks.
+const CHECKS: &[Check] = &[
+    Check { name: "nftables", part: Some(Part::Proxy), look: kernel::nftables },
+    Check { name: "overlayfs", part: Some(Part::Kubelet), look: kernel::overlayfs },
+    Check { name: "cgroups", part: Some(Part::Kubelet), look: kernel::cgroups },
+    Check { name: "namespaces", part: Some(Part::Kubelet), look: kernel::namespaces },
+    Check { name: "seccomp", part: Some(Part::Kubelet), look: kernel::seccomp },
+    Check { name: "node address", part: None, look: node_address },
+    Check { name: "API server's port", part: None, look: api_server_port },
+    Check { name: "kubelet's port", part: Some(Part::Kubelet), look: kubelet_port },
+];
+
+/// What only `doctor` looks at: nothing here stops a cluster from starting.
+const ADVICE: &[Check] = &[
+    Check { name: "data directory", part: None, look: data_directory },
+    Check { name: "firewall", part: Some(Part::Kubelet), look: firewall::forwarding },
+    Check { name: "remains", part: None, look: remains },
+];
+
+/// # Errors
+/// If this process is not root's.
+pub(crate) fn root() -> Result<()> {
+    if nix::unistd::geteuid().is_root() {
+        return Ok(());
+    }
+    bail!("a cluster needs root to make namespaces, mounts and links; run this as root (`sudo knarr ...`)")
+}
+
+/// Stops at the first thing that a cluster cannot do without.
+///
+/// # Errors
+/// What it is, and what to do.
+pub(crate) fn demand(subject: &Subject<'_>) -> Result<()> {
+    CHECKS
+        .iter()
+        .filter(|check| check.concerns(subject.args))
+        .try_for_each(|check| demanded((check.look)(subject)))
+}
+
+/// The same for what one part needs of the kernel.
+///
+/// # Errors
+/// As [`demand`].
+pub(crate) fn demand_kernel(part: Part, layout: &Layout) -> Result<()> {
+    if part == Part::Proxy {
+        return demanded(kernel::nftables_usable());
+    }
+    demanded(kernel::overlay_at(layout.root()))?;
+    demanded(kernel::cgroups_usable())?;
+    demanded(kernel::namespaces_usable())
+}
+
+fn demanded(finding: Finding) -> Result<()> {
+    match finding {
+        Finding::Failure { what, fix } => bail!("{what}; {fix}"),
+        Finding::Fine(_) | Finding::Warning { .. } => Ok(()),
+    }
+}
+
+/// Everything, for `doctor`.
+pub(crate) fn all(subject: &Subject<'_>) -> Vec<(&'static str, Finding)> {
+    let checks = CHECKS.iter().chain(ADVICE).filter(|check| check.concerns(subject.args));
+    checks.map(|check| (check.name, (check.look)(subject))).collect()
+}
+
+impl Check {
+    fn concerns(&self, args: &ServerArgs) -> bool {
+        self.part.is_none_or(|part| args.runs(part))
+    }
+}
+
+fn node_address(subject: &Subject<'_>) -> Finding {
+    let has = match super::addresses() {
+        Ok(has) => has,
+        Err(error) => return Finding::failure(format!("{error:#}"), "run this as root"),
+    };
+    let list = has.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    match subject.node_ip {
+        None if has.is_empty() => Finding::failure(
+            "this host has no address besides its loopback one",
+            "add one to a link, or give it with --node-ip",
+        ),
+        None => Finding::Fine(list),
+        Some(ip) if has.contains(&ip) => Finding::Fine(ip.to_string()),
+        Some(ip) => Finding::failure(
+            format!("{ip} is not an address of this host"),
+            format!(
+                "give one that is with --node-ip ({})",
+                if list.is_empty() { "it has none" } else { &list }
+            ),
+        ),
+    }
+}
+
+fn api_server_port(subject: &Subject<'_>) -> Finding {
+    port(
+        subject,
+        subject.args.bind_address,
+        subject.args.https_listen_port,
+        "choose another with --https-listen-port",
+    )
+}
+
+fn kubelet_port(subject: &Subject<'_>) -> Finding {
+    let Some(ip) = subject.node_ip else { return Finding::Fine("not looked at: no address".into()) };
+    port(
+        subject,
+        ip,
+        KUBELET_PORT,
+        "another kubelet may run here: stop it, or leave this one out with --disable agent",
+    )
+}
+
+fn port(subject: &Subject<'_>, address: IpAddr, port: u16, fix: &str) -> Finding {
+    if subject.is_running {
+        return Finding::Fine(format!("{port}, taken by this cluster"));
+    }
+    match TcpListener::bind((address, port)) {
+        Ok(_) => Finding::Fine(format!("{port} is free")),
+        Err(error) => Finding::failure(format!("cannot listen on {address}:{port}: {}", plain(&error)), fix),
+    }
+}
+
+fn data_directory(subject: &Subject<'_>) -> Finding {
+    let root = subject.layout.root().display();
+    match data_dir::look(subject.layout) {
+        Ok(_) if subject.is_running => Finding::Fine(format!("{root}, a cluster that runs")),
+        Ok(data_dir::State::Ours) => Finding::Fine(format!("{root}, a cluster that is stopped")),
+        Ok(data_dir::State::New) => Finding::Fine(format!("{root}, no cluster yet")),
+        Err(error) => {
+            let text = error.to_string();
+            let (what, fix) = text.split_once("; ").unwrap_or((&text, "choose another with --data-dir"));
+            Finding::failure(what, fix)
+        }
+    }
+}
+
+fn remains(_: &Subject<'_>) -> Finding {
+    let vanished = data_dir::vanished();
+    let Some(first) = vanished.first() else { return Finding::Fine("none of clusters that are gone".into()) };
+    let all = vanished.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(", ");
+    Finding::warning(
+        format!("links, tables or cgroups may be left of clusters whose folder is gone: {all}"),
+        format!("remove them with `knarr reset --data-dir {}`", first.display()),
+    )
+}

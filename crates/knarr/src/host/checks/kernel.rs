@@ -1,0 +1,127 @@
+//! What the kernel must have, tried rather than read off its version.
+
+use std::path::Path;
+
+use super::{Finding, Subject};
+use crate::host::data_dir::plain;
+
+pub(super) fn nftables(_: &Subject<'_>) -> Finding {
+    nftables_usable()
+}
+
+pub(super) fn nftables_usable() -> Finding {
+    match sys::nftables::table_names() {
+        Ok(_) => Finding::Fine("usable".into()),
+        Err(error) => Finding::failure(
+            format!("cannot use nftables, which Services need: {}", cause(&error)),
+            "load it with `modprobe nf_tables`, run with CAP_NET_ADMIN, or leave Services to another proxy with \
+             --disable proxy,dns",
+        ),
+    }
+}
+
+pub(super) fn overlayfs(subject: &Subject<'_>) -> Finding {
+    overlay_at(subject.layout.root())
+}
+
+/// Tries an overlay whose upper directory is on the folder's file system, in a mount namespace of its own: nothing
+/// is mounted for anybody else, and nothing stays when this process is killed, but an empty folder.
+pub(super) fn overlay_at(root: &Path) -> Finding {
+    let existing = root.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("/"));
+    let folder = existing.join(format!(".knarr-check-{}", std::process::id()));
+    let tried = std::thread::scope(|scope| {
+        let thread = scope.spawn(|| try_overlay(&folder));
+        thread.join().unwrap_or_else(|_| Err(std::io::Error::other("the check ended early")))
+    });
+    let removed = std::fs::remove_dir_all(&folder);
+    match tried.and(removed) {
+        Ok(()) => Finding::Fine(format!("usable in {}", existing.display())),
+        Err(error) => Finding::failure(
+            format!(
+                "cannot mount overlayfs, which container images need, on {}: {}",
+                existing.display(),
+                plain(&error)
+            ),
+            "load it with `modprobe overlay`, or choose a folder on ext4, xfs, btrfs or tmpfs with --data-dir",
+        ),
+    }
+}
+
+fn try_overlay(folder: &Path) -> std::io::Result<()> {
+    let [lower, upper, work, target] = ["lower", "upper", "work", "target"].map(|name| folder.join(name));
+    for directory in [&lower, &upper, &work, &target] {
+        std::fs::create_dir_all(directory)?;
+    }
+    sys::mount::own_namespace().map_err(io_error)?;
+    sys::mount::overlay(&[lower], Some((&upper, &work)), &target).map_err(io_error)?;
+    sys::mount::detach(&target).map_err(io_error)
+}
+
+fn io_error(error: sys::Error) -> std::io::Error {
+    error
+        .raw_os_error()
+        .map_or_else(|| std::io::Error::other(cause(&error)), std::io::Error::from_raw_os_error)
+}
+
+/// Why, without what was attempted.
+fn cause(error: &sys::Error) -> String {
+    match error.raw_os_error() {
+        Some(code) => plain(&std::io::Error::from_raw_os_error(code)),
+        None => std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string),
+    }
+}
+
+pub(super) fn cgroups(_: &Subject<'_>) -> Finding {
+    cgroups_usable()
+}
+
+pub(super) fn cgroups_usable() -> Finding {
+    match sys::cgroup::Cgroups::detect() {
+        Err(error) => Finding::failure(
+            format!("cannot use cgroups, which containers need: {}", cause(&error)),
+            "mount them at /sys/fs/cgroup (`mount -t cgroup2 none /sys/fs/cgroup`)",
+        ),
+        Ok(cgroups) => {
+            let missing: Vec<&str> =
+                ["memory", "cpu", "pids"].into_iter().filter(|controller| !cgroups.has(controller)).collect();
+            if missing.is_empty() {
+                return Finding::Fine(format!("{:?}, with memory, cpu and pids", cgroups.version()));
+            }
+            Finding::warning(
+                format!(
+                    "{:?} without {}: limits of that kind have no effect",
+                    cgroups.version(),
+                    missing.join(", ")
+                ),
+                "turn the controllers on, on the kernel's command line or in the parent cgroup",
+            )
+        }
+    }
+}
+
+pub(super) fn namespaces(_: &Subject<'_>) -> Finding {
+    namespaces_usable()
+}
+
+pub(super) fn namespaces_usable() -> Finding {
+    let all = ["mnt", "net", "pid", "ipc", "uts"];
+    let missing: Vec<&str> =
+        all.into_iter().filter(|kind| !Path::new("/proc/self/ns").join(kind).exists()).collect();
+    if missing.is_empty() {
+        return Finding::Fine(all.join(", "));
+    }
+    Finding::failure(
+        format!("this kernel lacks the namespaces {}, which containers need", missing.join(", ")),
+        "use a kernel that has them",
+    )
+}
+
+pub(super) fn seccomp(_: &Subject<'_>) -> Finding {
+    if Path::new("/proc/sys/kernel/seccomp/actions_avail").exists() {
+        return Finding::Fine("usable".into());
+    }
+    Finding::warning(
+        "this kernel has no seccomp filters: containers can make every system call",
+        "use a kernel with CONFIG_SECCOMP_FILTER",
+    )
+}

@@ -1,0 +1,125 @@
+//! A cluster's folder: whether it may be ours, which version of knarr made it, and where the host remembers it.
+//!
+//! A folder with things of somebody else in it is never taken: `knarr reset` removes the whole folder.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use nix::unistd::AccessFlags;
+
+use crate::layout::Layout;
+
+/// How things lie in the folder. Another number is another version's.
+const FORMAT: &str = "1";
+/// Which folders have things on this host: a file per cluster, named by its id, gone with the next boot as are
+/// links, tables and cgroups.
+const REGISTRY: &str = "/run/knarr";
+
+/// Makes the folder ours: creates it, or finds it to be a cluster's of this version.
+///
+/// # Errors
+/// If it cannot be written, is somebody else's, or another version's.
+pub(crate) fn claim(layout: &Layout) -> Result<()> {
+    let root = layout.root();
+    let advice = "choose another with --data-dir";
+    if let Err(error) = std::fs::create_dir_all(root) {
+        bail!("cannot make the data directory {}: {}; {advice}", root.display(), plain(&error));
+    }
+    if let Err(error) = nix::unistd::access(root, AccessFlags::W_OK) {
+        bail!("cannot write to the data directory {}: {}; {advice}", root.display(), plain(&error.into()));
+    }
+    if look(layout)? == State::New {
+        auth::pki::write_file(&layout.version(), format!("{FORMAT}\n").as_bytes(), 0o644)?;
+    }
+    Ok(())
+}
+
+/// What a folder is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Absent or empty.
+    New,
+    /// A cluster's.
+    Ours,
+}
+
+/// Looks without changing anything.
+///
+/// # Errors
+/// If the folder can be no cluster's of ours.
+pub(crate) fn look(layout: &Layout) -> Result<State> {
+    let root = layout.root().display();
+    match std::fs::read_to_string(layout.version()) {
+        Ok(found) if found.trim() == FORMAT => return Ok(State::Ours),
+        Ok(found) => bail!(
+            "{root} was written by another version of knarr (data format {}, this one has {FORMAT}); use that version, \
+             or choose another folder with --data-dir",
+            found.trim().escape_debug()
+        ),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => bail!("cannot read {}: {}; choose another folder with --data-dir", root, plain(&error)),
+    }
+    if !layout.root().exists() {
+        return Ok(State::New);
+    }
+    let mut others = std::fs::read_dir(layout.root())?
+        .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
+        .filter(|name| name != "lost+found" && name != "version.new")
+        .collect::<Vec<_>>();
+    others.sort();
+    match others.first() {
+        None => Ok(State::New),
+        Some(first) => bail!(
+            "{root} is not a cluster's folder (it has {first}); choose an empty or a new one with --data-dir"
+        ),
+    }
+}
+
+/// Has the host remember that this folder has links, tables and cgroups here.
+///
+/// # Errors
+/// If it cannot be written.
+pub(crate) fn register(layout: &Layout) -> Result<()> {
+    let path = Path::new(REGISTRY).join(layout.cluster_id());
+    auth::pki::write_file(&path, layout.root().as_os_str().as_encoded_bytes(), 0o644)?;
+    Ok(())
+}
+
+/// Takes that back.
+///
+/// # Errors
+/// If it cannot be removed.
+pub(crate) fn forget(layout: &Layout) -> Result<()> {
+    let path = Path::new(REGISTRY).join(layout.cluster_id());
+    if path.exists() {
+        std::fs::remove_file(&path).with_context(|| format!("remove {}", path.display()))?;
+    }
+    match std::fs::remove_dir(REGISTRY) {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Err(error.into()),
+        // Gone, or in use for other clusters.
+        _ => Ok(()),
+    }
+}
+
+/// Whether this host remembers the folder, be it there or not.
+pub(crate) fn is_registered(layout: &Layout) -> bool {
+    Path::new(REGISTRY).join(layout.cluster_id()).exists()
+}
+
+/// Folders that this host remembers and that are no longer there.
+pub(crate) fn vanished() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(REGISTRY).into_iter().flatten().flatten();
+    let mut folders: Vec<PathBuf> = entries
+        .filter_map(|entry| std::fs::read_to_string(entry.path()).ok())
+        .map(PathBuf::from)
+        .filter(|folder| !folder.exists())
+        .collect();
+    folders.sort();
+    folders
+}
+
+/// `Permission denied`, without the number.
+pub(crate) fn plain(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_lowercase()
+}

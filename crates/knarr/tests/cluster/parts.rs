@@ -1,0 +1,64 @@
+//! The parts alone: controllers, scheduler and kubelet as processes of their own, each with the identity that
+//! upstream's roles are for, and a second one that takes over when the leader dies.
+
+use std::path::Path;
+
+use testkit::clients::KUBECTLS;
+use testkit::cluster::{NODE_IP, NODE_NAME};
+use testkit::{Cluster, Process, Session};
+
+use crate::must;
+
+/// Quick, so that a dead leader is not waited for.
+const QUICK_LEASE: [&str; 3] = [
+    "--leader-elect-lease-duration=2s",
+    "--leader-elect-renew-deadline=1500ms",
+    "--leader-elect-retry-period=500ms",
+];
+
+/// `knarr controller-manager` or `knarr scheduler`, with the kubeconfig that the cluster made for it.
+fn leader(cluster: &Cluster, part: &str, name: &str) -> Process {
+    let kubeconfig = cluster.data_dir().join(format!("server/cred/{part}.kubeconfig"));
+    let mut arguments = vec![part, "--kubeconfig", kubeconfig.to_str().unwrap()];
+    arguments.extend(QUICK_LEASE);
+    must(cluster.start(&format!("{part}-{name}"), &arguments))
+}
+
+fn kubelet(cluster: &Cluster, folder: &Path) -> Process {
+    let agent = cluster.data_dir().join("agent");
+    let file = |name: &str| agent.join(name).display().to_string();
+    must(cluster.start(
+        "kubelet",
+        &[
+            "kubelet",
+            &format!("--kubeconfig={}", file("kubelet.kubeconfig")),
+            &format!("--hostname-override={NODE_NAME}"),
+            &format!("--node-ip={NODE_IP}"),
+            &format!("--data-dir={}", folder.display()),
+            &format!("--tls-cert-file={}", file("tls/kubelet-server.crt")),
+            &format!("--tls-private-key-file={}", file("tls/kubelet-server.key")),
+            &format!("--client-ca-file={}", file("tls/ca.crt")),
+        ],
+    ))
+}
+
+#[test]
+fn parts_run_alone_and_a_second_one_takes_over() {
+    let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
+    must(cluster.up_with(&["--disable", "controller-manager,scheduler", "--disable=kubelet"]));
+    let folder = cluster.data_dir_beside("kubelet");
+    let session = must(Session::new(&cluster, KUBECTLS[1], "alone"));
+    must(session.run("parts_none.txt", include_str!("sessions/parts_none.txt")));
+    let mut first = ["controller-manager", "scheduler"].map(|part| leader(&cluster, part, "first"));
+    let kubelet = kubelet(&cluster, &folder);
+    must(session.run("parts_alone.txt", include_str!("sessions/parts_alone.txt")));
+
+    let second = ["controller-manager", "scheduler"].map(|part| leader(&cluster, part, "second"));
+    first.iter_mut().for_each(|leader| must(leader.kill()));
+    must(session.run("parts_takeover.txt", include_str!("sessions/parts_takeover.txt")));
+
+    second.into_iter().for_each(|leader| must(leader.stop()));
+    must(kubelet.stop());
+    drop(session);
+    must(cluster.remove());
+}

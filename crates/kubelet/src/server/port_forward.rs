@@ -1,0 +1,141 @@
+//! `/portForward`: a client's connections carried to ports of a Pod.
+//!
+//! SPDY carries any number of them, each a pair of streams ([`pairs`]), on a connection of its own or inside WebSocket
+//! messages; the older WebSocket form has two channels per port of the query ([`channels`]).
+//! Source: KEP-4006; `portforward` of upstream's kubelet.
+
+mod channels;
+mod pairs;
+
+use std::sync::Arc;
+
+use cri::{Streams, v1};
+use futures::{SinkExt, StreamExt, TryStreamExt, future};
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::Role;
+use tokio_util::io::{CopyToBytes, SinkWriter, StreamReader};
+
+use super::query::Query;
+use super::upgrade::{Protocols, Transport, Upgrade};
+use super::{Body, Refusal, Server};
+use crate::labels;
+
+/// SPDY's frames inside binary WebSocket messages.
+const TUNNEL: &str = "SPDY/3.1+portforward.k8s.io";
+
+const PROTOCOLS: Protocols = Protocols {
+    websocket: &[TUNNEL, "v4.channel.k8s.io", "v4.base64.channel.k8s.io"],
+    spdy: &["portforward.k8s.io"],
+};
+
+/// Carries a client's connections until it leaves.
+pub(super) async fn port_forward(
+    server: &Arc<Server>,
+    (namespace, pod): (&str, &str),
+    mut request: Request<Incoming>,
+) -> Result<Response<Body>, Refusal> {
+    let upgrade = Upgrade::of(request.headers(), &PROTOCOLS)?;
+    let is_tunnel = upgrade.protocol == TUNNEL;
+    let ports = match upgrade.transport {
+        Transport::WebSocket if !is_tunnel => channels::ports(&Query::of(request.uri().query()))?,
+        _ => Vec::new(),
+    };
+    let sandbox = sandbox(server, namespace, pod).await?;
+    let (response, client) = (upgrade.response(), hyper::upgrade::on(&mut request));
+    let server = server.clone();
+    server.context.tasks.clone().spawn("port forward", async move {
+        let Some(io) = switched(client).await else { return };
+        let target = Target { server: &server, sandbox };
+        let left = match upgrade.transport {
+            Transport::Spdy => pairs::serve(io, &target).await.err().map(|e| e.to_string()),
+            Transport::WebSocket if is_tunnel => {
+                let io = tunnel(WebSocketStream::from_raw_socket(io, Role::Server, None).await);
+                pairs::serve(io, &target).await.err().map(|e| e.to_string())
+            }
+            Transport::WebSocket => {
+                let socket = WebSocketStream::from_raw_socket(io, Role::Server, None).await;
+                channels::serve(socket, upgrade.protocol, &ports, &target).await.err().map(|e| e.to_string())
+            }
+        };
+        if let Some(error) = left {
+            tracing::debug!(error, "a client left");
+        }
+    });
+    Ok(response)
+}
+
+async fn switched(client: OnUpgrade) -> Option<TokioIo<Upgraded>> {
+    let upgraded =
+        client.await.inspect_err(|error| tracing::debug!(%error, "a client did not switch protocols"));
+    upgraded.ok().map(TokioIo::new)
+}
+
+/// The content of binary messages as one stream of bytes.
+fn tunnel<S>(socket: WebSocketStream<S>) -> impl AsyncRead + AsyncWrite + Unpin
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let (sink, source) = socket.split();
+    let pieces = source.map_err(std::io::Error::other).try_filter_map(|message| {
+        future::ready(Ok(match message {
+            Message::Binary(bytes) => Some(bytes),
+            _ => None,
+        }))
+    });
+    let messages = sink
+        .sink_map_err(std::io::Error::other)
+        .with(|bytes| future::ready(Ok::<_, std::io::Error>(Message::Binary(bytes))));
+    tokio::io::join(StreamReader::new(pieces), SinkWriter::new(CopyToBytes::new(messages)))
+}
+
+/// Where connections go.
+struct Target<'a> {
+    server: &'a Server,
+    sandbox: String,
+}
+
+impl Target<'_> {
+    /// Connects to a port of the Pod; the error is what the client is told.
+    async fn dial(&self, port: u16) -> Result<Connection, String> {
+        let request =
+            v1::PortForwardRequest { pod_sandbox_id: self.sandbox.clone(), port: vec![port.into()] };
+        let refused =
+            |error: &str| format!("error forwarding port {port} to pod {}, uid : {error}", self.sandbox);
+        match self.server.context.runtime.port_forward(request).await {
+            Ok(Streams { stdin: Some(writer), stdout: Some(reader), .. }) => {
+                Ok(Connection { reader, writer })
+            }
+            Ok(_) => Err(refused("the runtime gave no connection")),
+            Err(error) => Err(refused(&error.to_string())),
+        }
+    }
+}
+
+/// A connection to a port of the Pod.
+struct Connection {
+    reader: Box<dyn AsyncRead + Send + Unpin>,
+    writer: Box<dyn AsyncWrite + Send + Unpin>,
+}
+
+/// The id of the Pod's running sandbox.
+async fn sandbox(server: &Server, namespace: &str, name: &str) -> Result<String, Refusal> {
+    let pod = server.pod(namespace, name)?;
+    let uid = pod.metadata.uid.clone().unwrap_or_default();
+    let filter = v1::PodSandboxFilter {
+        state: Some(v1::PodSandboxStateValue { state: v1::PodSandboxState::SandboxReady.into() }),
+        label_selector: [(labels::POD_UID.to_owned(), uid)].into(),
+        ..v1::PodSandboxFilter::default()
+    };
+    let request = v1::ListPodSandboxRequest { filter: Some(filter) };
+    let listed = server.context.runtime.list_pod_sandbox(request).await;
+    let mut items = listed.map_err(|e| Refusal::internal(e.to_string()))?.items;
+    items.sort_by_key(|item| std::cmp::Reverse(item.created_at));
+    let found = items.into_iter().next().map(|item| item.id);
+    found.ok_or_else(|| Refusal::bad_request(format!("pod {name}_{namespace} is not running")))
+}

@@ -1,0 +1,199 @@
+//! Subresources that change a part of the object itself, other than `status`.
+//!
+//! The verbs call `prepare`, which puts everything else back, and then `validate`.
+//! Source: `podEphemeralContainersStrategy`, `podResizeStrategy`, `namespaceFinalizeStrategy` of `k8s.io/kubernetes`.
+
+use machinery::field::FieldErrors;
+use machinery::metadata::{self, Metadata};
+use serde_json::{Map, Value};
+
+use crate::resource::Resource;
+use crate::validation as v;
+
+/// Which part of the object a subresource changes, and by which rules.
+#[derive(Clone, Copy, Debug)]
+pub struct PartialStrategy {
+    /// The kind of the object, in the core group.
+    kind: &'static str,
+    /// The subresource's name.
+    subresource: &'static str,
+    /// Makes the new object the old one with the changed part: `(new, old)`.
+    prepare: fn(&mut Value, &Value),
+    /// The broken rules, metadata apart: `(new, old)`.
+    validate: fn(&Value, &Value) -> FieldErrors,
+}
+
+const ROWS: &[PartialStrategy] = &[
+    PartialStrategy {
+        kind: "Pod",
+        subresource: "ephemeralcontainers",
+        prepare: |new, old| take_spec_field(new, old, "ephemeralContainers"),
+        validate: v::pod_ephemeral::update,
+    },
+    PartialStrategy {
+        kind: "Pod",
+        subresource: "resize",
+        prepare: take_resources,
+        validate: v::pod_resize::update,
+    },
+    PartialStrategy {
+        kind: "Namespace",
+        subresource: "finalize",
+        prepare: |new, old| take_spec_field(new, old, "finalizers"),
+        validate: v::namespace::finalize,
+    },
+];
+
+/// The strategy of a subresource that changes a part of `resource`.
+pub fn partial(resource: &Resource, subresource: &str) -> Option<&'static PartialStrategy> {
+    let is_core = resource.group.is_empty();
+    ROWS.iter().find(|row| is_core && row.kind == resource.kind && row.subresource == subresource)
+}
+
+impl PartialStrategy {
+    /// Prepares a write, in place: what the subresource does not change is as it was, and the generation follows the
+    /// spec.
+    pub fn begin_update(&self, new: &mut Value, old: &Value) {
+        let managed_fields = Metadata::of(new).get("managedFields").cloned();
+        let resource_version = Metadata::of(new).get("resourceVersion").cloned();
+        (self.prepare)(new, old);
+        for (name, value) in [("managedFields", managed_fields), ("resourceVersion", resource_version)] {
+            if let Some(value) = value {
+                metadata::set(new, name, value);
+            }
+        }
+        let generation = Metadata::of(old).generation();
+        if generation != 0 && new.get("spec") != old.get("spec") {
+            metadata::set(new, "generation", generation + 1);
+        }
+    }
+
+    /// Every broken rule of a write, metadata included.
+    pub fn validate(&self, resource: &Resource, new: &Value, old: &Value) -> FieldErrors {
+        let mut errors = v::metadata::update(resource, new, old);
+        errors.extend((self.validate)(new, old));
+        errors
+    }
+}
+
+/// The old object with one field of the new one's spec.
+fn take_spec_field(new: &mut Value, old: &Value, field: &str) {
+    let taken = new.get_mut("spec").and_then(|spec| spec.get_mut(field)).map(Value::take);
+    *new = old.clone();
+    let Some(map) = new.as_object_mut() else { return };
+    let spec = map.entry("spec").or_insert_with(|| Map::new().into());
+    let Some(spec) = spec.as_object_mut() else { return };
+    match taken {
+        Some(value) => spec.insert(field.to_owned(), value),
+        None => spec.remove(field),
+    };
+}
+
+/// The old Pod with the resources of the new one's containers; who adds, drops or reorders containers is told by
+/// validation.
+fn take_resources(new: &mut Value, old: &Value) {
+    const FIELDS: [&str; 2] = ["resources", "resizePolicy"];
+    let sent = std::mem::replace(new, old.clone());
+    for list in ["containers", "initContainers"] {
+        let path = format!("/spec/{list}");
+        let Some(sent) = sent.pointer(&path).and_then(Value::as_array) else { continue };
+        let containers = new.pointer_mut(&path).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
+            let Some(sent) = sent.iter().find(|c| c.get("name") == container.get("name")) else { continue };
+            for field in FIELDS {
+                match sent.get(field) {
+                    Some(value) => container.insert(field.to_owned(), value.clone()),
+                    None => container.remove(field),
+                };
+            }
+        }
+    }
+    if let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) {
+        match sent.pointer("/spec/resources") {
+            Some(resources) => spec.insert("resources".to_owned(), resources.clone()),
+            None => spec.remove("resources"),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn write(subresource: &str, new: Value, old: &Value) -> (Value, FieldErrors) {
+        let row = crate::find("", "v1", "pods").unwrap();
+        let strategy = partial(row, subresource).unwrap();
+        let mut new = new;
+        strategy.begin_update(&mut new, old);
+        let errors = strategy.validate(row, &new, old);
+        (new, errors)
+    }
+
+    fn pod() -> Value {
+        json!({
+            "metadata": {"name": "p", "namespace": "d", "uid": "u", "generation": 1},
+            "spec": {
+                "restartPolicy": "Always", "dnsPolicy": "ClusterFirst", "terminationGracePeriodSeconds": 30,
+                "containers": [{
+                    "name": "c", "image": "i", "imagePullPolicy": "Always", "terminationMessagePolicy": "File",
+                    "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}},
+                }],
+            },
+            "status": {"qosClass": "Burstable"},
+        })
+    }
+
+    #[test]
+    fn a_resize_changes_cpu_and_memory_only() {
+        let old = pod();
+        let mut new = pod();
+        new["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "3".into();
+        new["spec"]["containers"][0]["image"] = "j".into();
+        let (new, errors) = write("resize", new, &old);
+        assert_eq!(errors, []);
+        assert_eq!(new["spec"]["containers"][0]["image"], "i");
+        assert_eq!(new["spec"]["containers"][0]["resources"]["limits"]["cpu"], "3");
+        assert_eq!(new["metadata"]["generation"], 2);
+    }
+
+    #[test]
+    fn a_resize_removes_nothing_and_keeps_the_quality_of_service() {
+        let old = pod();
+        let mut new = pod();
+        new["spec"]["containers"][0]["resources"] = json!({});
+        let (_, errors) = write("resize", new, &old);
+        let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            texts,
+            [
+                r#"spec: Invalid value: "Burstable": Pod QOS Class may not change as a result of resizing"#,
+                "spec.containers[0].resources.requests: Forbidden: resource requests cannot be removed",
+                "spec.containers[0].resources.limits: Forbidden: resource limits cannot be removed",
+            ]
+        );
+    }
+
+    #[test]
+    fn ephemeral_containers_come_and_stay() {
+        let debugger = json!({"name": "debug", "image": "i", "imagePullPolicy": "Always",
+            "terminationMessagePolicy": "File", "targetContainerName": "c"});
+        let mut with = pod();
+        with["spec"]["ephemeralContainers"] = json!([debugger]);
+        let (stored, errors) = write("ephemeralcontainers", with.clone(), &pod());
+        assert_eq!(errors, []);
+        assert_eq!(stored["spec"]["ephemeralContainers"][0]["name"], "debug");
+        let (_, errors) = write("ephemeralcontainers", pod(), &with);
+        assert_eq!(
+            errors.first().unwrap().to_string(),
+            "spec.ephemeralContainers: Forbidden: existing ephemeral containers \"debug\" may not be removed\n"
+        );
+        with["spec"]["ephemeralContainers"][0]["targetContainerName"] = "x".into();
+        let (_, errors) = write("ephemeralcontainers", with, &pod());
+        assert_eq!(
+            errors.first().unwrap().to_string(),
+            r#"spec.ephemeralContainers[0].targetContainerName: Not found: "x""#
+        );
+    }
+}

@@ -1,0 +1,280 @@
+//! ValidatingAdmissionPolicies, MutatingAdmissionPolicies and their bindings.
+
+use std::collections::BTreeSet;
+
+use machinery::field::{FieldError, FieldErrors};
+use machinery::names;
+use serde_json::Value;
+
+use super::admission_rules::{FAILURE_POLICIES, match_conditions, match_resources};
+use super::{At, selector};
+
+const ANNOTATIONS_MAX: usize = 20;
+const ANNOTATION_BYTES_MAX: usize = 5 * 1024;
+const REASONS: &[&str] = &["Forbidden", "Invalid", "RequestEntityTooLarge"];
+const ACTIONS: &[&str] = &["Audit", "Deny", "Warn"];
+const CEL_RESERVED: &[&str] = &[
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+
+/// A ValidatingAdmissionPolicy.
+pub(crate) fn validating(object: &Value) -> FieldErrors {
+    let mut errors = Vec::new();
+    let spec = At::root(object).get("spec");
+    common(&spec, &mut errors);
+    let (validations, annotations) = (spec.get("validations"), spec.get("auditAnnotations"));
+    if validations.is_empty() && annotations.is_empty() {
+        const ONE: &str = "validations or auditAnnotations must contain at least one item";
+        errors.push(validations.required(ONE));
+        errors.push(annotations.required(ONE));
+        return errors;
+    }
+    validations.items().for_each(|item| validation(&item, &mut errors));
+    if annotations.len() > ANNOTATIONS_MAX {
+        let rule = format!("must not have more than {ANNOTATIONS_MAX} auditAnnotations");
+        errors.push(annotations.invalid(&rule));
+    }
+    let name = At::root(object).get("metadata").get("name");
+    let mut seen = BTreeSet::new();
+    for item in annotations.items() {
+        annotation(name.text(), &item, &mut errors);
+        let key = item.get("key");
+        if !seen.insert(key.text()) {
+            errors.push(key.duplicate());
+        }
+    }
+    errors
+}
+
+/// An update of a ValidatingAdmissionPolicy.
+pub(crate) fn validating_update(new: &Value, _: &Value) -> FieldErrors {
+    validating(new)
+}
+
+/// A MutatingAdmissionPolicy.
+pub(crate) fn mutating(object: &Value) -> FieldErrors {
+    let mut errors = Vec::new();
+    let spec = At::root(object).get("spec");
+    common(&spec, &mut errors);
+    spec.get("reinvocationPolicy").one_of(&["IfNeeded", "Never"], &mut errors);
+    let mutations = spec.get("mutations");
+    if mutations.is_empty() {
+        errors.push(mutations.required("mutations must contain at least one item"));
+    }
+    for mutation in mutations.items() {
+        let kind = mutation.get("patchType");
+        let field = match kind.text() {
+            "ApplyConfiguration" => "applyConfiguration",
+            "JSONPatch" => "jsonPatch",
+            _ => {
+                kind.one_of(&["ApplyConfiguration", "JSONPatch"], &mut errors);
+                continue;
+            }
+        };
+        let expression = mutation.get(field).get("expression");
+        if !mutation.get(field).is_set() {
+            let rule = format!("must be specified when patchType is {}", kind.text());
+            errors.push(mutation.get(field).required(&rule));
+        } else if expression.text().trim().is_empty() {
+            errors.push(expression.required("expression is not specified"));
+        }
+    }
+    errors
+}
+
+/// An update of a MutatingAdmissionPolicy.
+pub(crate) fn mutating_update(new: &Value, _: &Value) -> FieldErrors {
+    mutating(new)
+}
+
+fn common(spec: &At<'_>, errors: &mut FieldErrors) {
+    spec.get("failurePolicy").one_of(FAILURE_POLICIES, errors);
+    if let Some(kind) = spec.some("paramKind") {
+        param_kind(&kind, errors);
+    }
+    match spec.some("matchConstraints") {
+        Some(constraints) => {
+            match_resources(&constraints, errors);
+            if constraints.get("resourceRules").is_empty() {
+                errors.push(constraints.get("resourceRules").required(""));
+            }
+        }
+        None => errors.push(spec.get("matchConstraints").required("")),
+    }
+    match_conditions(&spec.get("matchConditions"), errors);
+    for variable in spec.get("variables").items() {
+        let (name, expression) = (variable.get("name"), variable.get("expression"));
+        if name.text().trim().is_empty() {
+            errors.push(name.required("name is not specified"));
+        } else if !is_identifier(name.text()) {
+            errors.push(name.invalid("name is not a valid CEL identifier"));
+        }
+        if expression.text().trim().is_empty() {
+            errors.push(expression.required("expression is not specified"));
+        }
+    }
+}
+
+fn is_identifier(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+        && !CEL_RESERVED.contains(&text)
+}
+
+fn param_kind(kind: &At<'_>, errors: &mut FieldErrors) {
+    let (api_version, name) = (kind.get("apiVersion"), kind.get("kind"));
+    let text = api_version.text();
+    if text.is_empty() {
+        errors.push(api_version.required(""));
+    } else if text.matches('/').count() > 1 {
+        errors.push(api_version.invalid(&format!("unexpected GroupVersion string: {text}")));
+    } else {
+        let (group, version) = text.split_once('/').unwrap_or(("", text));
+        let mut told = |shown: &str, rules: Vec<String>| {
+            if !rules.is_empty() {
+                errors.push(FieldError::invalid(&api_version.path, shown, &rules.join(",")));
+            }
+        };
+        if !group.is_empty() {
+            told(group, names::dns1123_subdomain(group));
+        }
+        if version.is_empty() {
+            told(text, vec!["version must be specified".to_owned()]);
+        } else {
+            told(version, names::dns1035_label(version));
+        }
+    }
+    mixed_case_label(&name, errors);
+}
+
+/// A kind: a label, but for its case.
+pub(super) fn mixed_case_label(name: &At<'_>, errors: &mut FieldErrors) {
+    if name.text().is_empty() {
+        errors.push(name.required(""));
+        return;
+    }
+    let rules = names::dns1035_label(&name.text().to_lowercase());
+    if !rules.is_empty() {
+        let rule = format!("may have mixed case, but should otherwise match: {}", rules.join(","));
+        errors.push(name.invalid(&rule));
+    }
+}
+
+fn validation(validation: &At<'_>, errors: &mut FieldErrors) {
+    let (expression, message, computed) =
+        (validation.get("expression"), validation.get("message"), validation.get("messageExpression"));
+    if expression.text().trim().is_empty() {
+        errors.push(expression.required("expression is not specified"));
+    }
+    let is_blank = |at: &At<'_>| !at.text().is_empty() && at.text().trim().is_empty();
+    if is_blank(&computed) {
+        errors.push(computed.invalid("must be non-empty if specified"));
+    }
+    if is_blank(&message) {
+        errors.push(message.invalid("message must be non-empty if specified"));
+    } else if message.text().trim().contains(['\n', '\r']) {
+        errors.push(message.invalid("message must not contain line breaks"));
+    }
+    validation.get("reason").if_one_of(REASONS, errors);
+}
+
+fn annotation(policy: &str, annotation: &At<'_>, errors: &mut FieldErrors) {
+    let (key, expression) = (annotation.get("key"), annotation.get("valueExpression"));
+    if policy.is_empty() {
+        errors.push(key.invalid("requires metadata.name be non-empty"));
+    } else {
+        let full = format!("{policy}/{}", key.text());
+        let rules = names::qualified_name(&full);
+        errors.extend(rules.iter().map(|rule| FieldError::invalid(&key.path, full.as_str(), rule)));
+    }
+    let text = expression.text().trim();
+    if text.is_empty() {
+        errors.push(expression.required("valueExpression is not specified"));
+    } else if text.len() > ANNOTATION_BYTES_MAX {
+        errors.push(expression.required(&format!("must not exceed {ANNOTATION_BYTES_MAX} bytes in length")));
+    }
+}
+
+/// A ValidatingAdmissionPolicyBinding.
+pub(crate) fn validating_binding(object: &Value) -> FieldErrors {
+    let mut errors = mutating_binding(object);
+    let actions = At::root(object).get("spec").get("validationActions");
+    let mut seen = BTreeSet::new();
+    for action in actions.items() {
+        action.if_one_of(ACTIONS, &mut errors);
+        if !seen.insert(action.text()) {
+            errors.push(action.duplicate());
+        }
+    }
+    if seen.contains("Deny") && seen.contains("Warn") {
+        errors.push(actions.invalid(
+            "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)",
+        ));
+    }
+    if seen.is_empty() {
+        errors.push(actions.required("at least one validation action is required"));
+    }
+    errors
+}
+
+/// An update of a ValidatingAdmissionPolicyBinding.
+pub(crate) fn validating_binding_update(new: &Value, _: &Value) -> FieldErrors {
+    validating_binding(new)
+}
+
+/// A MutatingAdmissionPolicyBinding.
+pub(crate) fn mutating_binding(object: &Value) -> FieldErrors {
+    let mut errors = Vec::new();
+    let spec = At::root(object).get("spec");
+    spec.get("policyName").named(names::dns1123_subdomain, &mut errors);
+    if let Some(reference) = spec.some("paramRef") {
+        param_ref(&reference, &mut errors);
+    }
+    if let Some(resources) = spec.some("matchResources") {
+        match_resources(&resources, &mut errors);
+    }
+    errors
+}
+
+/// An update of a MutatingAdmissionPolicyBinding.
+pub(crate) fn mutating_binding_update(new: &Value, _: &Value) -> FieldErrors {
+    mutating_binding(new)
+}
+
+fn param_ref(reference: &At<'_>, errors: &mut FieldErrors) {
+    const EXCLUSIVE: &str = "name and selector are mutually exclusive";
+    let (name, labels) = (reference.get("name"), reference.get("selector"));
+    let has_both = !name.text().is_empty() && labels.is_set();
+    errors.extend(name.all(names::path_segment(name.text())));
+    if has_both {
+        errors.push(name.forbidden(EXCLUSIVE));
+    }
+    selector::check(&labels, errors);
+    if has_both {
+        errors.push(labels.forbidden(EXCLUSIVE));
+    }
+    if name.text().is_empty() && !labels.is_set() {
+        errors.push(reference.required("one of name or selector must be specified"));
+    }
+    reference.get("parameterNotFoundAction").one_of(&["Deny", "Allow"], errors);
+}

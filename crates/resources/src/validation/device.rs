@@ -1,0 +1,364 @@
+//! DeviceClasses, ResourceClaims and ResourceClaimTemplates of `resource.k8s.io/v1`.
+//!
+//! CEL expressions must be short enough; whether they compile is not looked at here.
+//! Source: `pkg/apis/resource/validation`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use machinery::field::{FieldError, FieldErrors};
+use machinery::names;
+use serde_json::Value;
+
+use super::persistent_volume::driver_name;
+use super::scheduling::node_selector;
+use super::{At, metadata};
+
+const LIST_MAX: usize = 32;
+const ALTERNATIVES_MAX: usize = 8;
+const TOLERATIONS_MAX: usize = 16;
+const USERS_MAX: usize = 256;
+const EXPRESSION_BYTES_MAX: usize = 10 * 1024;
+const PARAMETERS_BYTES_MAX: usize = 10 * 1024;
+const ID_BYTES_MAX: usize = 32;
+const POOL_BYTES_MAX: usize = 253;
+const ONE_KIND: &str = "exactly one of `exactly` or `firstAvailable` is required";
+const NO_REQUEST: &str =
+    "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
+
+/// The requests of a claim, and what each can be fulfilled by.
+type Requests<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
+
+/// Checks each item, unless there are too many.
+pub(super) fn each(
+    list: &At<'_>,
+    items_max: usize,
+    errors: &mut FieldErrors,
+    mut check: impl FnMut(&At<'_>, &mut FieldErrors),
+) {
+    if list.len() > items_max {
+        errors.push(FieldError::too_many(&list.path, list.len(), items_max));
+        return;
+    }
+    list.items().for_each(|item| check(&item, errors));
+}
+
+/// Each item's key once.
+pub(super) fn unique<'a>(list: &At<'a>, key: impl Fn(&At<'a>) -> &'a str, errors: &mut FieldErrors) {
+    let mut seen = BTreeSet::new();
+    for item in list.items() {
+        if !seen.insert(key(&item)) {
+            errors.push(FieldError::duplicate(&item.path, key(&item)));
+        }
+    }
+}
+
+/// A DeviceClass.
+pub(crate) fn class(object: &Value) -> FieldErrors {
+    let mut errors = Vec::new();
+    let spec = At::root(object).get("spec");
+    each(&spec.get("selectors"), LIST_MAX, &mut errors, selector);
+    each(&spec.get("config"), LIST_MAX, &mut errors, configuration);
+    let name = spec.get("extendedResourceName");
+    let (domain, resource) = name.text().split_once('/').unwrap_or_default();
+    let is_extended = names::qualified_name(name.text()).is_empty()
+        && !resource.is_empty()
+        && domain != "kubernetes.io"
+        && !domain.ends_with(".kubernetes.io")
+        && !domain.starts_with("requests.");
+    if name.is_set() && !is_extended {
+        errors.push(name.invalid("must be a valid extended resource name"));
+    }
+    errors
+}
+
+/// An update of a DeviceClass.
+pub(crate) fn class_update(new: &Value, _: &Value) -> FieldErrors {
+    class(new)
+}
+
+fn selector(selector: &At<'_>, errors: &mut FieldErrors) {
+    let cel = selector.get("cel");
+    if !cel.is_set() {
+        errors.push(cel.required(""));
+    }
+    let expression = cel.get("expression");
+    if expression.len() > EXPRESSION_BYTES_MAX {
+        errors.push(FieldError::too_long(&expression.path, EXPRESSION_BYTES_MAX));
+    }
+}
+
+fn configuration(config: &At<'_>, errors: &mut FieldErrors) {
+    let opaque = config.get("opaque");
+    if !opaque.is_set() {
+        errors.push(opaque.required(""));
+        return;
+    }
+    driver_name(&opaque.get("driver"), errors);
+    let parameters = opaque.get("parameters");
+    if !parameters.is_set() {
+        errors.push(parameters.required(""));
+    } else if parameters.value.to_string().len() > PARAMETERS_BYTES_MAX {
+        errors.push(FieldError::too_long(&parameters.path, PARAMETERS_BYTES_MAX));
+    } else if !parameters.value.is_object() {
+        errors.push(FieldError::invalid(
+            &parameters.path,
+            "<value omitted>",
+            "error parsing data as JSON: must be an object",
+        ));
+    }
+}
+
+/// A ResourceClaim.
+pub(crate) fn claim(object: &Value) -> FieldErrors {
+    let mut errors = Vec::new();
+    claim_spec(&At::root(object).get("spec"), &mut errors);
+    errors
+}
+
+/// An update of a ResourceClaim, or of a template: the spec stays.
+pub(crate) fn claim_update(new: &Value, old: &Value) -> FieldErrors {
+    let mut errors = Vec::new();
+    At::root(new).get("spec").immutable(&At::root(old).get("spec"), &mut errors);
+    errors
+}
+
+/// A ResourceClaimTemplate.
+pub(crate) fn claim_template(object: &Value) -> FieldErrors {
+    let mut errors = Vec::new();
+    let spec = At::root(object).get("spec");
+    let template = spec.get("metadata");
+    metadata::annotations(&template.get("annotations"), &mut errors);
+    super::labels(&template.get("labels"), &mut errors);
+    for (name, value) in template.entries() {
+        if !matches!(name, "labels" | "annotations") && value.is_set() {
+            errors.push(template.get(name).forbidden("cannot be set"));
+        }
+    }
+    claim_spec(&spec.get("spec"), &mut errors);
+    errors
+}
+
+fn claim_spec(spec: &At<'_>, errors: &mut FieldErrors) {
+    let devices = spec.get("devices");
+    let known = requests(&devices);
+    let list = devices.get("requests");
+    each(&list, LIST_MAX, errors, request);
+    unique(&list, |item| item.get("name").text(), errors);
+    each(&devices.get("constraints"), LIST_MAX, errors, |item, errors| {
+        references(&item.get("requests"), &known, errors);
+        match (item.some("matchAttribute"), item.some("distinctAttribute")) {
+            (Some(name), _) | (None, Some(name)) => fully_qualified(&name, errors),
+            (None, None) => errors.push(item.get("matchAttribute").required("")),
+        }
+    });
+    each(&devices.get("config"), LIST_MAX, errors, |item, errors| {
+        references(&item.get("requests"), &known, errors);
+        configuration(item, errors);
+    });
+}
+
+fn requests<'a>(devices: &At<'a>) -> Requests<'a> {
+    let name = |at: &At<'a>| at.get("name").text();
+    let all = devices.get("requests").items();
+    all.map(|r| (name(&r), r.get("firstAvailable").items().map(|sub| name(&sub)).collect())).collect()
+}
+
+fn request(request: &At<'_>, errors: &mut FieldErrors) {
+    let name = request.get("name");
+    errors.extend(name.all(names::dns1123_label(name.text())));
+    let alternatives = request.get("firstAvailable");
+    match (request.some("exactly"), !alternatives.is_empty()) {
+        (None, false) => errors.push(request.required(ONE_KIND)),
+        (Some(_), true) => {
+            let rule = format!("{ONE_KIND}, but multiple fields are set");
+            errors.push(FieldError::invalid(&request.path, &Value::Null, &rule));
+        }
+        (Some(exactly), false) => one_of_class(&exactly, errors),
+        (None, true) => {
+            each(&alternatives, ALTERNATIVES_MAX, errors, |item, errors| {
+                let name = item.get("name");
+                errors.extend(name.all(names::dns1123_label(name.text())));
+                one_of_class(item, errors);
+            });
+            unique(&alternatives, |item| item.get("name").text(), errors);
+        }
+    }
+}
+
+fn one_of_class(request: &At<'_>, errors: &mut FieldErrors) {
+    request.get("deviceClassName").named(names::dns1123_subdomain, errors);
+    each(&request.get("selectors"), LIST_MAX, errors, selector);
+    let (mode, count) = (request.get("allocationMode"), request.get("count"));
+    let number = count.number().unwrap_or_default();
+    match mode.text() {
+        "All" if number != 0 => {
+            errors.push(count.invalid("must not be specified when allocationMode is 'All'"));
+        }
+        "ExactCount" if number <= 0 => {
+            errors.push(FieldError::invalid(&count.path, number, "must be greater than zero"));
+        }
+        "All" | "ExactCount" => {}
+        text => errors.push(FieldError::not_supported(&mode.path, text, &["All", "ExactCount"])),
+    }
+    each(&request.get("tolerations"), TOLERATIONS_MAX, errors, toleration);
+}
+
+fn toleration(toleration: &At<'_>, errors: &mut FieldErrors) {
+    let (key, value, operator) = (toleration.get("key"), toleration.get("value"), toleration.get("operator"));
+    key.optional(names::qualified_name, errors);
+    match operator.text() {
+        "Exists" if !value.text().is_empty() => {
+            errors.push(value.invalid("must be empty for operator `Exists`"));
+        }
+        "Equal" => errors.extend(value.all(names::label_value(value.text()))),
+        "Exists" => {}
+        text => errors.push(FieldError::not_supported(&operator.path, text, &["Equal", "Exists"])),
+    }
+    let effect = toleration.get("effect");
+    if !effect.text().is_empty() {
+        effect.if_one_of(&["NoExecute", "NoSchedule"], errors);
+    }
+}
+
+fn references(list: &At<'_>, known: &Requests<'_>, errors: &mut FieldErrors) {
+    each(list, LIST_MAX, errors, |item, errors| reference(item, known, errors));
+    unique(list, At::text, errors);
+}
+
+fn reference(item: &At<'_>, known: &Requests<'_>, errors: &mut FieldErrors) {
+    let (name, below) = match item.text().split_once('/') {
+        None => (item.text(), None),
+        Some((_, below)) if below.contains('/') => {
+            errors.push(item.invalid(NO_REQUEST));
+            return;
+        }
+        Some((name, below)) => (name, Some(below)),
+    };
+    for segment in [Some(name), below].into_iter().flatten() {
+        let rules = names::dns1123_label(segment);
+        errors.extend(rules.iter().map(|rule| FieldError::invalid(&item.path, segment, rule)));
+    }
+    let is_known = match (known.get(name), below) {
+        (Some(_), None) => true,
+        (Some(all), Some(below)) => all.contains(below),
+        (None, _) => false,
+    };
+    if !is_known {
+        errors.push(item.invalid(NO_REQUEST));
+    }
+}
+
+/// A name with a domain: `dra.example.com/model`.
+fn fully_qualified(name: &At<'_>, errors: &mut FieldErrors) {
+    qualified(name, name.text(), errors);
+    if !name.text().contains('/') {
+        errors.push(name.invalid("a fully qualified name must be a domain and a name separated by a slash"));
+    }
+}
+
+/// The name of an attribute or a capacity, with or without a domain.
+pub(super) fn qualified(at: &At<'_>, text: &str, errors: &mut FieldErrors) {
+    let told = |rule| FieldError::invalid(&at.path, "", rule);
+    match text.split_once('/') {
+        None => identifier(at, text, errors),
+        Some((_, name)) if name.contains('/') => {
+            errors.push(FieldError::invalid(&at.path, text, "must not contain more than one slash"));
+        }
+        Some((domain, name)) => {
+            if domain.is_empty() {
+                errors.push(told("the domain must not be empty"));
+            } else {
+                let rules = names::dns1123_subdomain(&domain.to_lowercase());
+                errors.extend(rules.iter().map(|rule| FieldError::invalid(&at.path, domain, rule)));
+            }
+            if name.is_empty() {
+                errors.push(told("the name must not be empty"));
+            } else {
+                identifier(at, name, errors);
+            }
+        }
+    }
+}
+
+fn identifier(at: &At<'_>, text: &str, errors: &mut FieldErrors) {
+    if text.len() > ID_BYTES_MAX {
+        errors.push(FieldError::too_long(&at.path, ID_BYTES_MAX));
+    }
+    let is_good = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    if !is_good {
+        errors.push(FieldError::invalid(
+            &at.path,
+            text,
+            "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for validation is '[A-Za-z_][A-Za-z0-9_]*')",
+        ));
+    }
+}
+
+/// The name of a pool: subdomains between slashes.
+pub(super) fn pool_name(name: &At<'_>, errors: &mut FieldErrors) {
+    if name.text().is_empty() {
+        errors.push(name.required(""));
+        return;
+    }
+    if name.len() > POOL_BYTES_MAX {
+        errors.push(FieldError::too_long(&name.path, POOL_BYTES_MAX));
+    }
+    for part in name.text().split('/') {
+        let rules = names::dns1123_subdomain(part);
+        errors.extend(rules.iter().map(|rule| FieldError::invalid(&name.path, part, rule)));
+    }
+}
+
+/// A write to the status of a ResourceClaim.
+pub(crate) fn claim_status(new: &Value, old: &Value) -> FieldErrors {
+    let mut errors = Vec::new();
+    let (root, before) = (At::root(new), At::root(old).get("status"));
+    let known = requests(&root.get("spec").get("devices"));
+    let status = root.get("status");
+    let users = status.get("reservedFor");
+    each(&users, USERS_MAX, &mut errors, |item, errors| {
+        for field in ["resource", "name", "uid"] {
+            if item.get(field).text().is_empty() {
+                errors.push(item.get(field).required(""));
+            }
+        }
+    });
+    unique(&users, |item| item.get("uid").text(), &mut errors);
+    let allocation = status.get("allocation");
+    if !users.is_empty() && !allocation.is_set() {
+        errors.push(users.forbidden("may not be specified when `allocated` is not set"));
+    } else if root.get("metadata").get("deletionTimestamp").is_set() {
+        let had = before.get("reservedFor");
+        if users.items().any(|item| !had.items().any(|old| old.value == item.value)) {
+            errors.push(users.forbidden(
+                "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set",
+            ));
+        }
+    }
+    if before.get("allocation").is_set() && allocation.is_set() {
+        allocation.immutable(&before.get("allocation"), &mut errors);
+    } else if allocation.is_set() {
+        allocated(&allocation, &known, &mut errors);
+    }
+    errors
+}
+
+fn allocated(allocation: &At<'_>, known: &Requests<'_>, errors: &mut FieldErrors) {
+    let devices = allocation.get("devices");
+    each(&devices.get("results"), LIST_MAX, errors, |item, errors| {
+        reference(&item.get("request"), known, errors);
+        driver_name(&item.get("driver"), errors);
+        pool_name(&item.get("pool"), errors);
+        let device = item.get("device");
+        errors.extend(device.all(names::dns1123_label(device.text())));
+    });
+    each(&devices.get("config"), 2 * LIST_MAX, errors, |item, errors| {
+        item.get("source").one_of(&["FromClaim", "FromClass"], errors);
+        references(&item.get("requests"), known, errors);
+        configuration(item, errors);
+    });
+    if let Some(selector) = allocation.some("nodeSelector") {
+        node_selector(&selector, errors);
+    }
+}

@@ -1,0 +1,261 @@
+//! Addresses and ranges of addresses, the strict way; IPAddresses and ServiceCIDRs.
+//!
+//! Source: `k8s.io/apimachinery/pkg/util/validation/ip.go`, `pkg/apis/networking/validation`.
+
+use std::net::IpAddr;
+
+use machinery::field::{FieldError, FieldErrors};
+use machinery::names;
+use serde_json::Value;
+
+use super::At;
+
+const NO_CIDR: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+pub(super) const NO_IP: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+
+/// What is wrong with an address; `None` if nothing is.
+pub(super) fn broken_ip(text: &str) -> Option<&'static str> {
+    match text.parse::<IpAddr>() {
+        Ok(IpAddr::V6(ip)) if ip.to_ipv4_mapped().is_some() => {
+            Some("must not be an IPv4-mapped IPv6 address")
+        }
+        Ok(_) => None,
+        Err(_) if without_zeros(text).parse::<IpAddr>().is_ok() => Some("must not have leading 0s"),
+        Err(_) => Some(NO_IP),
+    }
+}
+
+/// Whether an older field takes the address: leading zeros do no harm there.
+pub(super) fn is_legacy_ip(text: &str) -> bool {
+    without_zeros(text).parse::<IpAddr>().is_ok()
+}
+
+/// Addresses that no endpoint can have, since traffic must not be sent there for a Service.
+pub(super) fn endpoint(at: &At<'_>, errors: &mut FieldErrors) {
+    let Ok(ip) = without_zeros(at.text()).parse::<IpAddr>() else { return };
+    let (is_link_local, is_link_local_multicast) = match ip {
+        IpAddr::V4(ip) => (ip.is_link_local(), ip.octets().starts_with(&[224, 0, 0])),
+        IpAddr::V6(ip) => (ip.is_unicast_link_local(), ip.segments().first() == Some(&0xff02)),
+    };
+    for (is_broken, rule) in [
+        (ip.is_unspecified(), "may not be unspecified (0.0.0.0 or ::)"),
+        (ip.is_loopback(), "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
+        (is_link_local, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
+        (is_link_local_multicast, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"),
+    ] {
+        if is_broken {
+            errors.push(at.invalid(rule));
+        }
+    }
+}
+
+fn without_zeros(text: &str) -> String {
+    if text.contains(':') {
+        return text.to_owned();
+    }
+    let octet = |part: &str| match part.trim_start_matches('0') {
+        "" if !part.is_empty() => "0".to_owned(),
+        rest => rest.to_owned(),
+    };
+    text.split('.').map(octet).collect::<Vec<_>>().join(".")
+}
+
+/// A range of addresses: its first address and how many bits they share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Range {
+    first: IpAddr,
+    bits: u8,
+}
+
+impl std::fmt::Display for Range {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.first, self.bits)
+    }
+}
+
+impl Range {
+    fn parse(text: &str) -> Option<(IpAddr, Self)> {
+        let (address, bits) = text.split_once('/')?;
+        let is_number = !bits.is_empty() && bits.bytes().all(|b| b.is_ascii_digit());
+        let address: IpAddr = without_zeros(address).parse().ok()?;
+        let bits: u8 = bits.parse().ok().filter(|_| is_number)?;
+        let first = match address {
+            IpAddr::V4(ip) if bits <= 32 => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
+                IpAddr::V4((u32::from(ip) & mask).into())
+            }
+            IpAddr::V6(ip) if bits <= 128 => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0);
+                IpAddr::V6((u128::from(ip) & mask).into())
+            }
+            _ => return None,
+        };
+        Some((address, Self { first, bits }))
+    }
+
+    /// Whether `inner` lies in this range and is smaller.
+    pub(super) fn has_strictly(self, inner: Self) -> bool {
+        let shares = match (self.first, inner.first) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => (u32::from(a) ^ u32::from(b)).leading_zeros(),
+            (IpAddr::V6(a), IpAddr::V6(b)) => (u128::from(a) ^ u128::from(b)).leading_zeros(),
+            _ => return false,
+        };
+        shares >= u32::from(self.bits) && inner.bits > self.bits
+    }
+}
+
+/// A range in a field that is older than the strict rules, and takes what they refuse; answers it if it can be read.
+pub(super) fn legacy_cidr(at: &At<'_>, errors: &mut FieldErrors) -> Option<Range> {
+    let range = Range::parse(at.text()).map(|(_, range)| range);
+    if range.is_none() {
+        errors.push(at.invalid(NO_CIDR));
+    }
+    range
+}
+
+/// What a client should hear about a range that [`legacy_cidr`] takes but that is not written as it should be.
+pub(super) fn cidr_warnings(at: &At<'_>) -> Vec<String> {
+    let Some((address, range)) = Range::parse(at.text()) else { return Vec::new() };
+    let (path, text) = (&at.path, at.text());
+    let mut warnings = Vec::new();
+    if address != range.first {
+        let single = if address.is_ipv4() { 32 } else { 128 };
+        warnings.push(format!(
+            "{path}: CIDR value {text:?} is ambiguous in this context (should be {:?} or {:?}?)",
+            range.to_string(),
+            format!("{address}/{single}"),
+        ));
+    }
+    if is_non_standard(text, address) {
+        warnings.push(format!(
+            "{path}: non-standard CIDR value {text:?} will be considered invalid in a future Kubernetes release: use {:?}",
+            range.to_string(),
+        ));
+    }
+    if warnings.is_empty() && address.is_ipv6() && range.to_string() != text {
+        warnings.push(format!(
+            "{path}: IPv6 CIDR value {text:?} should be in RFC 5952 canonical format ({:?})",
+            range.to_string(),
+        ));
+    }
+    warnings
+}
+
+fn is_non_standard(text: &str, address: IpAddr) -> bool {
+    let (written, bits) = text.split_once('/').unwrap_or((text, ""));
+    let is_mapped = matches!(address, IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some());
+    is_mapped || written.parse::<IpAddr>().is_err() || (bits.len() > 1 && bits.starts_with('0'))
+}
+
+fn cidr(at: &At<'_>, errors: &mut FieldErrors) {
+    let rule = match Range::parse(at.text()) {
+        None => NO_CIDR.to_owned(),
+        Some((IpAddr::V6(ip), _)) if ip.to_ipv4_mapped().is_some() => {
+            "must not have an IPv4-mapped IPv6 address".to_owned()
+        }
+        Some((address, _)) if is_non_standard(at.text(), address) => {
+            "must not have leading 0s in IP or prefix length".to_owned()
+        }
+        Some((address, range)) if address != range.first => {
+            "must not have bits set beyond the prefix length".to_owned()
+        }
+        Some((_, range)) if range.to_string() != at.text() => {
+            format!("must be in canonical form ({:?})", range.to_string())
+        }
+        Some(_) => return,
+    };
+    errors.push(at.invalid(&rule));
+}
+
+/// An IPAddress: its name is the address.
+pub(crate) fn address(object: &Value) -> FieldErrors {
+    let mut errors = Vec::new();
+    let name = At::root(object).get("metadata").get("name");
+    match (broken_ip(name.text()), name.text().parse::<IpAddr>()) {
+        _ if name.text().is_empty() => {}
+        (Some(rule), _) => errors.push(name.invalid(rule)),
+        (None, Ok(ip)) if ip.to_string() != name.text() => {
+            errors.push(name.invalid(&format!("must be in canonical form ({:?})", ip.to_string())));
+        }
+        _ => {}
+    }
+    let parent = At::root(object).get("spec").get("parentRef");
+    if !parent.is_set() {
+        errors.push(parent.required(""));
+        return errors;
+    }
+    parent.get("group").optional(names::dns1123_subdomain, &mut errors);
+    parent.get("resource").named(names::path_segment, &mut errors);
+    parent.get("name").named(names::path_segment, &mut errors);
+    parent.get("namespace").optional(names::path_segment, &mut errors);
+    errors
+}
+
+/// An update of an IPAddress: who has it stays.
+pub(crate) fn address_update(new: &Value, old: &Value) -> FieldErrors {
+    let mut errors = Vec::new();
+    let parent = |object| At::root(object).get("spec").get("parentRef");
+    parent(new).immutable(&parent(old), &mut errors);
+    errors
+}
+
+/// A ServiceCIDR.
+pub(crate) fn service_cidr(object: &Value) -> FieldErrors {
+    let mut errors = Vec::new();
+    let spec = At::root(object).get("spec");
+    let ranges = spec.get("cidrs");
+    if ranges.is_empty() {
+        errors.push(ranges.required("at least one CIDR required"));
+        return errors;
+    }
+    if ranges.len() > 2 {
+        errors.push(FieldError::invalid(&ranges.path, spec.value, "may only hold up to 2 values"));
+        return errors;
+    }
+    let families: Vec<_> = ranges
+        .items()
+        .map(|range| Range::parse(range.text()).map(|(_, range)| range.first.is_ipv4()))
+        .collect();
+    let is_dual = matches!(families.as_slice(), [Some(first), Some(second)] if first != second);
+    if families.len() == 2 && !is_dual {
+        errors.push(FieldError::invalid(
+            &ranges.path,
+            spec.value,
+            "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64",
+        ));
+        return errors;
+    }
+    ranges.items().for_each(|range| cidr(&range, &mut errors));
+    errors
+}
+
+/// An update of a ServiceCIDR: its ranges stay.
+pub(crate) fn service_cidr_update(new: &Value, old: &Value) -> FieldErrors {
+    let mut errors = Vec::new();
+    let ranges = |object| At::root(object).get("spec").get("cidrs");
+    ranges(new).immutable(&ranges(old), &mut errors);
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_has_only_smaller_ones() {
+        let range = |text: &str| Range::parse(text).unwrap().1;
+        assert!(range("10.0.0.0/8").has_strictly(range("10.1.0.0/16")));
+        assert!(!range("10.0.0.0/8").has_strictly(range("10.0.0.0/8")));
+        assert!(!range("10.0.0.0/8").has_strictly(range("11.0.0.0/16")));
+        assert!(range("0.0.0.0/0").has_strictly(range("255.0.0.0/8")));
+        assert!(!range("::/0").has_strictly(range("10.0.0.0/8")));
+    }
+
+    #[test]
+    fn leading_zeros_are_told_from_nonsense() {
+        assert_eq!(broken_ip("10.0.0.1"), None);
+        assert_eq!(broken_ip("010.0.0.1"), Some("must not have leading 0s"));
+        assert_eq!(broken_ip("::ffff:1.2.3.4"), Some("must not be an IPv4-mapped IPv6 address"));
+        assert!(broken_ip("x").unwrap().starts_with("must be a valid IP address"));
+    }
+}

@@ -1,0 +1,358 @@
+//! PersistentVolumes: their spec, and where the data is.
+//!
+//! The sources are a table: a field, and the function that checks what is in it.
+
+use machinery::field::{FieldError, FieldErrors};
+use machinery::names;
+use machinery::quantity::Quantity;
+use serde_json::Value;
+
+use super::{At, scheduling};
+
+pub(super) const ACCESS_MODES: &[&str] =
+    &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+pub(super) const VOLUME_MODES: &[&str] = &["Block", "Filesystem"];
+const RECLAIM_POLICIES: &[&str] = &["Delete", "Recycle", "Retain"];
+const DRIVER_BYTES_MAX: usize = 63;
+const ONE_SOURCE: &str = "may not specify more than 1 volume type";
+const INLINE: &str = "may not be specified in the context of inline volumes";
+
+type Check = fn(&At<'_>, &mut FieldErrors);
+
+/// Every kind of source, in the order in which upstream looks for them.
+pub(crate) const SOURCES: &[(&str, Check)] = &[
+    ("hostPath", host_path),
+    ("gcePersistentDisk", |s, e| required(s, &["pdName"], e)),
+    ("awsElasticBlockStore", |s, e| required(s, &["volumeID"], e)),
+    ("glusterfs", |s, e| required(s, &["endpoints", "path"], e)),
+    ("flocker", |_, _| {}),
+    ("nfs", nfs),
+    ("rbd", |s, e| required(s, &["monitors", "image"], e)),
+    ("quobyte", |s, e| required(s, &["registry", "volume"], e)),
+    ("cephfs", |s, e| required(s, &["monitors"], e)),
+    ("iscsi", iscsi),
+    ("cinder", with_secret),
+    ("fc", fibre_channel),
+    ("flexVolume", |s, e| required(s, &["driver"], e)),
+    ("azureFile", |s, e| required(s, &["secretName", "shareName"], e)),
+    ("vsphereVolume", |s, e| required(s, &["volumePath"], e)),
+    ("photonPersistentDisk", |s, e| required(s, &["pdID"], e)),
+    ("portworxVolume", |s, e| required(s, &["volumeID"], e)),
+    ("azureDisk", |s, e| required(s, &["diskName", "diskURI"], e)),
+    ("scaleIO", |s, e| required(s, &["gateway", "system", "volumeName"], e)),
+    ("local", local),
+    ("storageos", |s, e| required(s, &["volumeName"], e)),
+    ("csi", csi),
+];
+
+/// A PersistentVolume.
+pub(crate) fn check(object: &Value) -> FieldErrors {
+    let mut errors = Vec::new();
+    spec(&At::root(object).get("spec"), &mut errors);
+    errors
+}
+
+/// An update of a PersistentVolume: where the data is stays.
+pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
+    let mut errors = check(new);
+    let (root, new, old) = (At::root(new), At::root(new).get("spec"), At::root(old).get("spec"));
+    let changed = SOURCES.iter().any(|(name, _)| !is_same_source(name, &new.get(name), &old.get(name)));
+    if changed {
+        errors.push(
+            root.get("spec")
+                .get("persistentvolumesource")
+                .forbidden("spec.persistentvolumesource is immutable after creation"),
+        );
+    }
+    // Upstream names these two without `spec`.
+    At { path: root.get("volumeMode").path, ..new.get("volumeMode") }
+        .immutable(&old.get("volumeMode"), &mut errors);
+    if old.get("nodeAffinity").is_set() {
+        At { path: root.get("nodeAffinity").path, ..new.get("nodeAffinity") }
+            .immutable(&old.get("nodeAffinity"), &mut errors);
+    }
+    let class = new.get("volumeAttributesClassName");
+    if old.get("volumeAttributesClassName").is_set() && !class.is_set() {
+        errors.push(class.forbidden("update from non-nil value to nil is forbidden"));
+    }
+    errors
+}
+
+/// A CSI volume that had no secret for expansion may be given one.
+fn is_same_source(name: &str, new: &At<'_>, old: &At<'_>) -> bool {
+    const ADDABLE: &str = "controllerExpandSecretRef";
+    if name != "csi" || !old.is_set() || !new.is_set() || old.get(ADDABLE).is_set() {
+        return new.value == old.value;
+    }
+    let mut new = new.value.clone();
+    if let Some(map) = new.as_object_mut() {
+        map.remove(ADDABLE);
+    }
+    &new == old.value
+}
+
+fn spec(spec: &At<'_>, errors: &mut FieldErrors) {
+    access_modes(&spec.get("accessModes"), "", errors);
+    capacity(&spec.get("capacity"), errors);
+    let policy = spec.get("persistentVolumeReclaimPolicy");
+    if !policy.text().is_empty() {
+        policy.if_one_of(RECLAIM_POLICIES, errors);
+    }
+    if let Some(affinity) = spec.some("nodeAffinity") {
+        node_affinity(&affinity, errors);
+    }
+    sources(spec, errors);
+    if spec.get("local").is_set() && !spec.get("nodeAffinity").is_set() {
+        errors.push(spec.get("nodeAffinity").required("Local volume requires node affinity"));
+    }
+    let host_path = spec.get("hostPath").get("path");
+    if policy.text() == "Recycle"
+        && !host_path.text().is_empty()
+        && host_path.text().trim_matches(['/', '.']).is_empty()
+    {
+        errors.push(policy.forbidden("may not be 'recycle' for a hostPath mount of '/'"));
+    }
+    spec.get("storageClassName").optional(names::dns1123_subdomain, errors);
+    spec.get("volumeMode").if_one_of(VOLUME_MODES, errors);
+    if let Some(class) = spec.some("volumeAttributesClassName") {
+        if class.text().is_empty() {
+            errors.push(class.required("an empty string is disallowed"));
+        }
+        class.optional(names::dns1123_subdomain, errors);
+        if !spec.get("csi").is_set() {
+            errors.push(spec.get("csi").required("has to be specified when using volumeAttributesClassName"));
+        }
+    }
+}
+
+/// A PersistentVolumeSpec inside of a VolumeAttachment: a CSI volume that has no object of its own.
+pub(super) fn inline(spec: &At<'_>, errors: &mut FieldErrors) {
+    for name in ["claimRef", "capacity"] {
+        if spec.get(name).is_set() {
+            errors.push(spec.get(name).forbidden(INLINE));
+        }
+    }
+    if !spec.get("csi").is_set() {
+        errors.push(spec.get("csi").required("has to be specified in the context of inline volumes"));
+    }
+    access_modes(&spec.get("accessModes"), "", errors);
+    let policy = spec.get("persistentVolumeReclaimPolicy");
+    if !matches!(policy.text(), "" | "Retain") {
+        errors.push(policy.forbidden("may only be Retain in the context of inline volumes"));
+    }
+    if spec.get("nodeAffinity").is_set() {
+        errors.push(spec.get("nodeAffinity").forbidden(INLINE));
+    }
+    sources(spec, errors);
+    if !spec.get("storageClassName").text().is_empty() {
+        errors.push(spec.get("storageClassName").forbidden(INLINE));
+    }
+    let mode = spec.get("volumeMode");
+    if mode.is_set() && mode.text() != "Filesystem" {
+        errors.push(
+            mode.forbidden(
+                "may not specify volumeMode other than Filesystem in the context of inline volumes",
+            ),
+        );
+    }
+}
+
+/// Which ways of mounting are offered or asked for.
+pub(super) fn access_modes(modes: &At<'_>, missing: &str, errors: &mut FieldErrors) {
+    if modes.is_empty() {
+        errors.push(modes.required(missing));
+    }
+    for mode in modes.items().filter(|mode| !ACCESS_MODES.contains(&mode.text())) {
+        errors.push(FieldError::not_supported(&modes.path, mode.value, ACCESS_MODES));
+    }
+    let is_exclusive = |mode: &At<'_>| mode.text() == "ReadWriteOncePod";
+    let has_other = modes.items().any(|m| !is_exclusive(&m) && ACCESS_MODES.contains(&m.text()));
+    if has_other && modes.items().any(|m| is_exclusive(&m)) {
+        errors.push(modes.forbidden("may not use ReadWriteOncePod with other access modes"));
+    }
+}
+
+fn capacity(capacity: &At<'_>, errors: &mut FieldErrors) {
+    if capacity.is_empty() {
+        errors.push(capacity.required(""));
+    }
+    if capacity.len() != 1 || !capacity.get("storage").is_set() {
+        errors.push(FieldError::not_supported(&capacity.path, capacity.value, &["storage"]));
+    }
+    for (_, amount) in capacity.entries() {
+        positive(&amount, errors);
+    }
+}
+
+/// An amount above zero.
+pub(super) fn positive(amount: &At<'_>, errors: &mut FieldErrors) {
+    match amount.text().parse::<Quantity>() {
+        Err(error) => errors.push(amount.invalid(&error.to_string())),
+        Ok(quantity) => {
+            if quantity.signum() < 0 {
+                let value = quantity.value();
+                errors.push(FieldError::invalid(&amount.path, value, "must be a valid resource quantity"));
+            }
+            if quantity.signum() <= 0 {
+                errors.push(amount.invalid("must be greater than zero"));
+            }
+        }
+    }
+}
+
+fn node_affinity(affinity: &At<'_>, errors: &mut FieldErrors) {
+    match affinity.some("required") {
+        Some(required) => scheduling::node_selector(&required, errors),
+        None => errors.push(affinity.get("required").required("must specify required node constraints")),
+    }
+}
+
+fn sources(spec: &At<'_>, errors: &mut FieldErrors) {
+    let mut is_found = false;
+    for (name, check) in SOURCES {
+        let Some(source) = spec.some(name) else { continue };
+        if is_found {
+            errors.push(source.forbidden(ONE_SOURCE));
+            continue;
+        }
+        is_found = true;
+        check(&source, errors);
+    }
+    if !is_found {
+        errors.push(spec.required("must specify a volume type"));
+    }
+}
+
+fn required(source: &At<'_>, fields: &[&str], errors: &mut FieldErrors) {
+    for field in fields.iter().map(|name| source.get(name)).filter(At::is_empty) {
+        errors.push(field.required(""));
+    }
+}
+
+/// A path must not climb.
+fn no_backsteps(path: &At<'_>, errors: &mut FieldErrors) {
+    if path.text().split('/').any(|step| step == "..") {
+        errors.push(path.invalid("must not contain '..'"));
+    }
+}
+
+fn host_path(source: &At<'_>, errors: &mut FieldErrors) {
+    required(source, &["path"], errors);
+    no_backsteps(&source.get("path"), errors);
+    source.get("type").if_one_of(super::volume::HOST_PATH_TYPES, errors);
+}
+
+fn local(source: &At<'_>, errors: &mut FieldErrors) {
+    required(source, &["path"], errors);
+    no_backsteps(&source.get("path"), errors);
+}
+
+fn nfs(source: &At<'_>, errors: &mut FieldErrors) {
+    required(source, &["server", "path"], errors);
+    let path = source.get("path");
+    if !path.text().is_empty() && !path.text().starts_with('/') {
+        errors.push(path.invalid("must be an absolute path"));
+    }
+}
+
+fn iscsi(source: &At<'_>, errors: &mut FieldErrors) {
+    required(source, &["targetPortal", "iqn"], errors);
+    let iqn = source.get("iqn");
+    if !iqn.text().is_empty() && !["iqn", "eui", "naa"].iter().any(|prefix| iqn.text().starts_with(prefix)) {
+        errors.push(iqn.invalid("must be valid format"));
+    }
+    let lun = source.get("lun");
+    if lun.number().is_some_and(|lun| !(0..=255).contains(&lun)) {
+        errors.push(lun.invalid("must be between 0 and 255, inclusive"));
+    }
+}
+
+fn fibre_channel(source: &At<'_>, errors: &mut FieldErrors) {
+    let (targets, ids) = (source.get("targetWWNs"), source.get("wwids"));
+    match (targets.is_empty(), ids.is_empty()) {
+        (true, true) => {
+            errors.push(targets.required("must specify either targetWWNs or wwids, but not both"));
+        }
+        (false, false) => {
+            errors.push(targets.invalid("targetWWNs and wwids can not be specified simultaneously"));
+        }
+        (false, true) => match source.get("lun") {
+            lun if !lun.is_set() => errors.push(lun.required("lun is required if targetWWNs is specified")),
+            lun if lun.number().is_some_and(|lun| !(0..=255).contains(&lun)) => {
+                errors.push(lun.invalid("must be between 0 and 255, inclusive"));
+            }
+            _ => {}
+        },
+        (true, false) => {}
+    }
+}
+
+fn with_secret(source: &At<'_>, errors: &mut FieldErrors) {
+    required(source, &["volumeID"], errors);
+    if let Some(secret) = source.some("secretRef") {
+        required(&secret, &["name", "namespace"], errors);
+    }
+}
+
+fn csi(source: &At<'_>, errors: &mut FieldErrors) {
+    driver_name(&source.get("driver"), errors);
+    required(source, &["volumeHandle"], errors);
+    for name in [
+        "controllerPublishSecretRef",
+        "controllerExpandSecretRef",
+        "nodePublishSecretRef",
+        "nodeExpandSecretRef",
+    ] {
+        if let Some(secret) = source.some(name) {
+            secret.get("name").named(names::dns1123_subdomain, errors);
+            secret.get("namespace").named(names::dns1123_label, errors);
+        }
+    }
+}
+
+/// The name of a CSI driver or of a driver of devices.
+pub(super) fn driver_name(name: &At<'_>, errors: &mut FieldErrors) {
+    if name.text().is_empty() {
+        errors.push(name.required(""));
+    }
+    if name.text().len() > DRIVER_BYTES_MAX {
+        errors.push(FieldError::too_long(&name.path, DRIVER_BYTES_MAX));
+    }
+    errors.extend(name.all(names::dns1123_subdomain(&name.text().to_lowercase())));
+}
+
+/// Warnings about what is on its way out.
+pub(crate) fn warnings(volume: &Value) -> Vec<String> {
+    const SOURCES_GONE: &[(&str, &str)] = &[
+        ("photonPersistentDisk", "spec.photonPersistentDisk: deprecated in v1.11, non-functional in v1.16+"),
+        ("scaleIO", "spec.scaleIO: deprecated in v1.16, non-functional in v1.22+"),
+        ("storageos", "spec.storageOS: deprecated in v1.22, non-functional in v1.25+"),
+        ("glusterfs", "spec.glusterfs: deprecated in v1.25, non-functional in v1.26+"),
+        ("cephfs", "spec.cephfs: deprecated in v1.28, non-functional in v1.31+"),
+        ("rbd", "spec.rbd: deprecated in v1.28, non-functional in v1.31+"),
+    ];
+    let mut warnings = class_annotation_warnings(volume);
+    let spec = At::root(volume).get("spec");
+    if spec.get("persistentVolumeReclaimPolicy").text() == "Recycle" {
+        warnings.push(
+            "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning."
+                .to_owned(),
+        );
+    }
+    warnings.extend(
+        SOURCES_GONE.iter().filter(|(name, _)| spec.get(name).is_set()).map(|(_, text)| (*text).to_owned()),
+    );
+    warnings
+}
+
+/// A storage class named in an annotation.
+pub(crate) fn class_annotation_warnings(object: &Value) -> Vec<String> {
+    const BETA: &str = "volume.beta.kubernetes.io/storage-class";
+    let annotations = At::root(object).get("metadata").get("annotations");
+    if annotations.get(BETA).is_set() {
+        return vec![format!(
+            "metadata.annotations[{BETA}]: deprecated since v1.8; use \"storageClassName\" attribute instead"
+        )];
+    }
+    Vec::new()
+}

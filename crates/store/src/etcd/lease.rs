@@ -1,0 +1,90 @@
+//! Leases for what expires, shared: a lease costs etcd more than the key that it is for.
+//!
+//! Source: upstream's `etcd3/lease_manager.go`, which shares a lease among 1,000 objects within a minute or 5 % of
+//! their time to live.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// Keys that share a lease.
+const KEYS_MAX: u32 = 1000;
+/// The longest time in which a lease is shared.
+const REUSE_SECONDS_MAX: u32 = 60;
+
+/// A lease that is still shared.
+#[derive(Clone, Copy, Debug)]
+struct Shared {
+    id: i64,
+    until: Instant,
+    keys: u32,
+}
+
+/// The newest lease of every time to live that is in use.
+#[derive(Default)]
+pub(super) struct Leases {
+    shared: Mutex<HashMap<u32, Shared>>,
+}
+
+impl Leases {
+    /// The lease for one more key with this time to live, if there is one that can be shared.
+    pub(super) fn shared(&self, ttl_seconds: u32, now: Instant) -> Option<i64> {
+        let mut leases = self.shared.lock();
+        let lease = leases.get_mut(&ttl_seconds)?;
+        if now >= lease.until || lease.keys >= KEYS_MAX {
+            return None;
+        }
+        lease.keys += 1;
+        Some(lease.id)
+    }
+
+    /// What to ask etcd for, so that the last key that shares the lease lives as long as it should.
+    pub(super) fn granted_seconds(ttl_seconds: u32) -> u32 {
+        ttl_seconds.saturating_add(reuse_seconds(ttl_seconds))
+    }
+
+    /// Takes a lease that etcd has granted for a key just now.
+    pub(super) fn add(&self, ttl_seconds: u32, id: i64, now: Instant) {
+        let until = now + Duration::from_secs(u64::from(reuse_seconds(ttl_seconds)));
+        self.shared.lock().insert(ttl_seconds, Shared { id, until, keys: 1 });
+    }
+
+    /// Forgets a lease that etcd does not know any more.
+    pub(super) fn forget(&self, id: i64) {
+        self.shared.lock().retain(|_, lease| lease.id != id);
+    }
+}
+
+fn reuse_seconds(ttl_seconds: u32) -> u32 {
+    (ttl_seconds / 20).min(REUSE_SECONDS_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_is_shared_within_its_time_and_number() {
+        let (leases, now) = (Leases::default(), Instant::now());
+        assert_eq!(leases.shared(3600, now), None);
+        leases.add(3600, 7, now);
+        let later = now + Duration::from_secs(59);
+        assert_eq!(leases.shared(3600, later), Some(7));
+        assert_eq!(leases.shared(600, later), None, "another time to live");
+        assert_eq!(leases.shared(3600, now + Duration::from_secs(60)), None, "too late");
+        for _ in 0..KEYS_MAX - 2 {
+            assert_eq!(leases.shared(3600, now), Some(7));
+        }
+        assert_eq!(leases.shared(3600, now), None, "too many");
+        leases.add(3600, 8, now);
+        leases.forget(8);
+        assert_eq!(leases.shared(3600, now), None, "forgotten");
+    }
+
+    #[test]
+    fn short_leases_are_not_shared_and_long_ones_last_long_enough_for_all() {
+        assert_eq!([1, 19, 600, 3600].map(Leases::granted_seconds), [1, 19, 630, 3660]);
+    }
+}

@@ -1,0 +1,201 @@
+//! One write as one transaction of etcd, and what its answer means. Pure.
+//!
+//! The cause goes to a key of its own, `/registry.causes/...`, in the same transaction, so that it has the same
+//! revision; it opens with an id that no other write has, by which a write whose answer was lost is found again.
+//! A kube-apiserver on the same etcd never looks there, and the key goes by itself after [`CAUSE_TTL_SECONDS`].
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use super::api;
+use crate::{Change, Entry, Expect, ROOT, Revision, StoreError, Write};
+
+/// What the keys of causes begin with: the neighbour of [`ROOT`], so that one watch sees both.
+pub(super) const CAUSES: &str = "/registry.causes/";
+/// The first string after every key of ours.
+pub(super) const END: &str = "/registry0";
+/// Causes are kept for as long as watches may look back: twice upstream's compaction interval.
+pub(super) const CAUSE_TTL_SECONDS: u32 = 600;
+/// Bytes of a write's id.
+const ID_BYTES: usize = 16;
+
+/// What no other write has.
+pub(super) type WriteId = [u8; ID_BYTES];
+
+/// The leases of a write's keys; 0 for none.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct WriteLeases {
+    /// Of the object.
+    pub(super) object: i64,
+    /// Of the cause.
+    pub(super) cause: i64,
+}
+
+/// How etcd decided.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// Done, under this revision.
+    Committed(Revision),
+    /// The condition did not hold; what is there instead, and the newest cause of the key.
+    Refused { current: Option<Entry>, cause: Option<(WriteId, Revision)> },
+}
+
+/// The key of `key`'s cause, if `key` is one of ours.
+pub(super) fn cause_key(key: &str) -> Option<Bytes> {
+    let rest = key.strip_prefix(ROOT).filter(|rest| !rest.is_empty())?;
+    Some(Bytes::from(format!("{CAUSES}{rest}")))
+}
+
+/// The key whose cause `key` holds.
+pub(super) fn of_cause_key(key: &[u8]) -> Option<String> {
+    let rest = std::str::from_utf8(key).ok()?.strip_prefix(CAUSES)?;
+    Some(format!("{ROOT}{rest}"))
+}
+
+/// Splits a stored cause.
+pub(super) fn split_cause(value: &Bytes) -> Option<(WriteId, Bytes)> {
+    let id = *value.first_chunk::<ID_BYTES>()?;
+    Some((id, value.slice(ID_BYTES..)))
+}
+
+/// The transaction of a write.
+pub(super) fn request(
+    write: &Write,
+    id: WriteId,
+    leases: WriteLeases,
+) -> Result<api::TxnRequest, StoreError> {
+    let foreign = || StoreError::Failed(format!("keys must begin with {ROOT}, {:?} does not", write.key));
+    let (key, cause_key) = (Bytes::from(write.key.clone()), cause_key(&write.key).ok_or_else(foreign)?);
+    let mut cause = BytesMut::with_capacity(ID_BYTES + write.cause.len());
+    cause.put_slice(&id);
+    cause.put_slice(&write.cause);
+    let change = match &write.change {
+        Change::Put { value, .. } => {
+            let (key, value) = (key.clone(), value.clone());
+            api::Request::Put(api::PutRequest { key, value, lease: leases.object })
+        }
+        Change::Delete => api::Request::DeleteRange(api::DeleteRangeRequest { key: key.clone() }),
+    };
+    // The cause first: a watch then has it when the change comes.
+    let cause = api::Request::Put(api::PutRequest {
+        key: cause_key.clone(),
+        value: cause.freeze(),
+        lease: leases.cause,
+    });
+    let mod_revision = match (write.expect, &write.change) {
+        (Expect::Absent, Change::Put { .. }) => 0,
+        // No key has the last change -1: absence is no revision, and what is absent cannot be removed.
+        (Expect::Absent, Change::Delete) | (Expect::Revision(0), _) => -1,
+        (Expect::Revision(revision), _) => i64::try_from(revision).unwrap_or(i64::MAX),
+    };
+    let condition = api::Compare {
+        target: api::CompareTarget::Mod.into(),
+        key: key.clone(),
+        mod_revision: Some(mod_revision),
+    };
+    Ok(api::TxnRequest {
+        compare: vec![condition],
+        success: vec![op(cause), op(change)],
+        failure: vec![op(read(key)), op(read(cause_key))],
+    })
+}
+
+fn read(key: Bytes) -> api::Request {
+    api::Request::Range(api::RangeRequest { key, ..Default::default() })
+}
+
+fn op(request: api::Request) -> api::RequestOp {
+    api::RequestOp { request: Some(request) }
+}
+
+/// What etcd answered to [`request`].
+pub(super) fn outcome(answer: api::TxnResponse) -> Outcome {
+    if answer.succeeded {
+        return Outcome::Committed(header(&answer.header));
+    }
+    let mut found = answer.responses.into_iter().map(|response| match response.response {
+        Some(api::Response::Range(range)) => range.kvs.into_iter().next(),
+        _ => None,
+    });
+    let current = found.next().flatten().and_then(entry);
+    let cause =
+        found.next().flatten().and_then(|kv| Some((split_cause(&kv.value)?.0, revision(kv.mod_revision))));
+    Outcome::Refused { current, cause }
+}
+
+/// A key and its value as the store's callers know them; `None` if the key is no text.
+pub(super) fn entry(kv: api::KeyValue) -> Option<Entry> {
+    Some(Entry {
+        key: String::from_utf8(kv.key.to_vec()).ok()?,
+        value: kv.value,
+        create_revision: revision(kv.create_revision),
+        revision: revision(kv.mod_revision),
+    })
+}
+
+/// The revision of the whole store when it answered.
+pub(super) fn header(header: &Option<api::ResponseHeader>) -> Revision {
+    header.as_ref().map_or(0, |header| revision(header.revision))
+}
+
+/// etcd's revisions are never negative.
+pub(super) fn revision(number: i64) -> Revision {
+    u64::try_from(number).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::{delete, put};
+
+    #[test]
+    fn a_cause_lies_beside_its_object_and_is_found_back() {
+        let key = cause_key("/registry/pods/default/web").unwrap();
+        assert_eq!(&key[..], b"/registry.causes/pods/default/web");
+        assert_eq!(of_cause_key(&key).as_deref(), Some("/registry/pods/default/web"));
+        assert_eq!(of_cause_key(b"/registry/pods/default/web"), None);
+        assert!(CAUSES < ROOT && ROOT < END);
+        for foreign in ["/other/x", "/registry", "/registry/", ""] {
+            assert_eq!(cause_key(foreign), None, "{foreign}");
+        }
+    }
+
+    #[test]
+    fn the_condition_of_a_write_is_the_last_change_of_its_key() {
+        let rows = [
+            (put("/registry/a", Expect::Absent, "1"), 0),
+            (put("/registry/a", Expect::Revision(7), "1"), 7),
+            (put("/registry/a", Expect::Revision(0), "1"), -1),
+            (delete("/registry/a", 9), 9),
+        ];
+        for (write, expected) in rows {
+            let txn = request(&write, [1; 16], WriteLeases::default()).unwrap();
+            assert_eq!(txn.compare[0].mod_revision, Some(expected), "{write:?}");
+            assert_eq!((txn.success.len(), txn.failure.len()), (2, 2));
+        }
+        let foreign = request(&put("/a", Expect::Absent, "1"), [1; 16], WriteLeases::default());
+        assert!(matches!(foreign, Err(StoreError::Failed(_))));
+    }
+
+    #[test]
+    fn a_refusal_shows_what_is_there_and_whose_it_is() {
+        let kv = |key: &'static str, value: &'static [u8]| api::KeyValue {
+            key: Bytes::from(key),
+            create_revision: 3,
+            mod_revision: 5,
+            value: Bytes::from_static(value),
+        };
+        let range = |kvs| api::ResponseOp {
+            response: Some(api::Response::Range(api::RangeResponse { kvs, ..Default::default() })),
+        };
+        let there = vec![kv("/registry/a", b"x")];
+        let cause = vec![kv("/registry.causes/a", b"0123456789abcdef{}")];
+        let answer = api::TxnResponse { responses: vec![range(there), range(cause)], ..Default::default() };
+        let Outcome::Refused { current: Some(entry), cause: Some((id, 5)) } = outcome(answer) else {
+            panic!("refused, with what is there");
+        };
+        assert_eq!((entry.revision, entry.create_revision, &id), (5, 3, b"0123456789abcdef"));
+        let nothing =
+            api::TxnResponse { responses: vec![range(vec![]), range(vec![])], ..Default::default() };
+        assert_eq!(outcome(nothing), Outcome::Refused { current: None, cause: None });
+    }
+}

@@ -1,0 +1,282 @@
+//! One watch of everything, over as many streams as it takes.
+//!
+//! Invariant: what is delivered is complete up to [`Cursor::upto`], and a new stream goes on right after it; so no
+//! member's death loses or repeats an event. It ends with `Compacted` if what comes next is gone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::Backoff;
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tonic::Streaming;
+
+use super::members::Version;
+use super::{Core, api, txn};
+use crate::{Batch, Event, ROOT, Revision, StoreError};
+
+/// Batches that a reader may be late before the stream is held up, which is etcd's own backpressure.
+pub(super) const BATCHES_MAX: usize = 64;
+/// Requests on a stream that wait to be sent.
+const REQUESTS_MAX: usize = 4;
+/// How long a revision that somebody waits for may take to arrive by itself.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+type Sender = mpsc::Sender<Result<Batch, StoreError>>;
+
+/// How far a watch has come.
+struct Cursor {
+    upto: Revision,
+    /// The cause that came last: the change that it belongs to follows in the same answer.
+    cause: Option<(String, Revision, Bytes)>,
+}
+
+/// How a stream ended.
+enum End {
+    /// The reader has gone.
+    Unread,
+    /// Another stream can go on.
+    Broken(String),
+    /// Nothing can go on.
+    Fatal(StoreError),
+}
+
+/// Serves one watch from `after` on until its reader goes away.
+pub(super) async fn follow(core: Arc<Core>, after: Revision, sender: Sender) {
+    let mut cursor = Cursor { upto: after, cause: None };
+    let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1), 0.5);
+    loop {
+        let before = cursor.upto;
+        let end = tokio::select! {
+            end = stream(&core, &mut cursor, &sender) => end,
+            () = sender.closed() => End::Unread,
+        };
+        match end {
+            End::Unread => return,
+            End::Fatal(error) => {
+                if sender.send(Err(error)).await.is_err() {
+                    tracing::debug!("nobody waits for the end of this watch");
+                }
+                return;
+            }
+            End::Broken(why) => {
+                tracing::warn!(
+                    why,
+                    revision = cursor.upto,
+                    "a watch of etcd broke; it goes on with the next member"
+                );
+                if cursor.upto > before {
+                    backoff.reset();
+                }
+                tokio::time::sleep(backoff.next(&core.random)).await;
+            }
+        }
+    }
+}
+
+/// Opens one stream and reads it to its end.
+async fn stream(core: &Core, cursor: &mut Cursor, sender: &Sender) -> End {
+    let version = match core.members.version().await {
+        Ok(version) => version,
+        Err(error) => return End::Broken(error.to_string()),
+    };
+    let (requests, queued) = mpsc::channel(REQUESTS_MAX);
+    let create = api::WatchAsk::Create(api::WatchCreateRequest {
+        key: Bytes::from_static(txn::CAUSES.as_bytes()),
+        range_end: Bytes::from_static(txn::END.as_bytes()),
+        start_revision: i64::try_from(cursor.upto + 1).unwrap_or(i64::MAX),
+        progress_notify: true,
+        prev_kv: true,
+    });
+    if requests.try_send(api::WatchRequest { ask: Some(create) }).is_err() {
+        return End::Broken("the request could not be queued".to_owned());
+    }
+    let queued = futures::stream::unfold(queued, async |mut queued| Some((queued.recv().await?, queued)));
+    let (member, mut stream) = match core.members.watch(queued).await {
+        Ok(opened) => opened,
+        Err((member, status)) => {
+            core.members.leave(member);
+            return End::Broken(super::members::text(&status));
+        }
+    };
+    let end = read(core, cursor, sender, &requests, &mut stream, version).await;
+    if matches!(end, End::Broken(_)) {
+        core.members.leave(member);
+    }
+    end
+}
+
+async fn read(
+    core: &Core,
+    cursor: &mut Cursor,
+    sender: &Sender,
+    requests: &mpsc::Sender<api::WatchRequest>,
+    stream: &mut Streaming<api::WatchResponse>,
+    version: Version,
+) -> End {
+    let mut wanted = core.wanted.subscribe();
+    loop {
+        let behind = *wanted.borrow_and_update() > cursor.upto;
+        let answer = tokio::select! {
+            answer = stream.message() => answer,
+            changed = wanted.changed(), if !behind => match changed {
+                Ok(()) => continue,
+                Err(_) => return End::Unread,
+            },
+            () = tokio::time::sleep(PATIENCE), if behind => {
+                if let Err(end) = press(core, requests, version).await {
+                    return end;
+                }
+                continue;
+            }
+        };
+        let answer = match answer {
+            Ok(Some(answer)) => answer,
+            Ok(None) => return End::Broken("the member ended the stream".to_owned()),
+            Err(status) => return End::Broken(super::members::text(&status)),
+        };
+        match take(cursor, answer) {
+            Ok(Some(batch)) => {
+                core.seen(batch.upto);
+                if sender.send(Ok(batch)).await.is_err() {
+                    return End::Unread;
+                }
+            }
+            Ok(None) => {}
+            Err(end) => return end,
+        }
+    }
+}
+
+/// Makes a revision arrive that somebody waits for, though none of our keys has changed.
+async fn press(core: &Core, requests: &mpsc::Sender<api::WatchRequest>, version: Version) -> Result<(), End> {
+    if version.has_reliable_progress() {
+        let ask = api::WatchRequest { ask: Some(api::WatchAsk::Progress(api::Done {})) };
+        // A full queue holds a request for progress already.
+        return match requests.try_send(ask) {
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(End::Broken("the stream has ended".to_owned())),
+            Ok(()) | Err(mpsc::error::TrySendError::Full(_)) => Ok(()),
+        };
+    }
+    // Progress that older versions report may overtake events: a change of our own cannot.
+    let barrier = api::PutRequest { key: Bytes::from_static(BARRIER), ..Default::default() };
+    let put = core.members.ask::<_, api::Done>("/etcdserverpb.KV/Put", &barrier).await;
+    put.result.map(drop).map_err(|status| End::Broken(super::members::text(&status)))
+}
+
+/// Where a change is made that only moves watches on.
+const BARRIER: &[u8] = b"/registry.causes/-/barrier";
+
+/// What an answer delivers, if anything.
+fn take(cursor: &mut Cursor, answer: api::WatchResponse) -> Result<Option<Batch>, End> {
+    if answer.compact_revision > 0 {
+        let oldest = txn::revision(answer.compact_revision);
+        return Err(End::Fatal(StoreError::Compacted { requested: cursor.upto, oldest }));
+    }
+    if answer.canceled {
+        return Err(End::Broken(answer.cancel_reason));
+    }
+    if answer.created {
+        return Ok(None);
+    }
+    let before = cursor.upto;
+    let mut events = Vec::with_capacity(answer.events.len() / 2);
+    if answer.events.is_empty() {
+        cursor.upto = cursor.upto.max(txn::header(&answer.header));
+    }
+    for event in answer.events {
+        events.extend(one(cursor, event));
+    }
+    Ok((cursor.upto > before).then_some(Batch { events, upto: cursor.upto }))
+}
+
+/// An event of one of our keys; causes are kept for the event that follows.
+fn one(cursor: &mut Cursor, event: api::Event) -> Option<Event> {
+    let is_delete = event.r#type == i32::from(api::EventType::Delete);
+    let kv = event.kv?;
+    let revision = txn::revision(kv.mod_revision);
+    cursor.upto = cursor.upto.max(revision);
+    if let Some(key) = txn::of_cause_key(&kv.key) {
+        let cause = if is_delete { None } else { txn::split_cause(&kv.value) };
+        cursor.cause = cause.map(|(_, cause)| (key, revision, cause));
+        return None;
+    }
+    let key = String::from_utf8(kv.key.to_vec()).ok().filter(|key| key.starts_with(ROOT))?;
+    let cause = cursor.cause.take_if(|(of, at, _)| *of == key && *at == revision);
+    Some(Event {
+        revision,
+        cause: cause.map(|(.., cause)| cause).unwrap_or_default(),
+        previous: event.prev_kv.and_then(txn::entry),
+        entry: if is_delete { None } else { txn::entry(kv) },
+        key,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(kind: api::EventType, key: &'static str, revision: i64, value: &'static [u8]) -> api::Event {
+        let kv = api::KeyValue {
+            key: Bytes::from(key),
+            mod_revision: revision,
+            create_revision: revision,
+            value: Bytes::from_static(value),
+        };
+        api::Event { r#type: kind.into(), kv: Some(kv), prev_kv: None }
+    }
+
+    fn answer(events: Vec<api::Event>) -> api::WatchResponse {
+        let header = Some(api::ResponseHeader { revision: 90 });
+        api::WatchResponse { header, events, ..Default::default() }
+    }
+
+    fn check(upto: Revision, answer: api::WatchResponse, expect: &str) {
+        let mut cursor = Cursor { upto, cause: None };
+        let found = match take(&mut cursor, answer) {
+            Ok(None) => "nothing".to_owned(),
+            Ok(Some(batch)) => {
+                let events = batch.events.iter().map(|e| {
+                    let sign = if e.entry.is_some() { '+' } else { '-' };
+                    format!("{sign}{}@{}({})", e.key, e.revision, String::from_utf8_lossy(&e.cause))
+                });
+                format!("{} upto {}", events.collect::<Vec<_>>().join(" "), batch.upto)
+            }
+            Err(End::Broken(why)) => format!("broken: {why}"),
+            Err(End::Fatal(error)) => error.to_string(),
+            Err(End::Unread) => "unread".to_owned(),
+        };
+        assert_eq!(found.trim(), expect);
+    }
+
+    #[test]
+    fn an_answer_becomes_a_batch_with_causes_joined() {
+        use api::EventType::{Delete, Put};
+        let cause = |key, revision| event(Put, key, revision, b"0123456789abcdef{c}");
+        let changes = vec![
+            cause("/registry.causes/a", 5),
+            event(Put, "/registry/a", 5, b"1"),
+            event(Put, "/registry/foreign", 6, b"by a kube-apiserver"),
+            cause("/registry.causes/a", 7),
+            event(Delete, "/registry/a", 7, b""),
+            event(Delete, "/registry/expired", 8, b""),
+            event(Delete, "/registry.causes/a", 9, b""),
+        ];
+        let expect =
+            "+/registry/a@5({c}) +/registry/foreign@6() -/registry/a@7({c}) -/registry/expired@8() upto 9";
+        check(4, answer(changes), expect);
+        check(4, answer(vec![cause("/registry.causes/-/barrier", 6)]), "upto 6");
+    }
+
+    #[test]
+    fn answers_without_events_are_progress_or_the_end() {
+        check(4, answer(vec![]), "upto 90");
+        check(90, answer(vec![]), "nothing");
+        check(4, api::WatchResponse { created: true, ..answer(vec![]) }, "nothing");
+        let gone = api::WatchResponse { canceled: true, compact_revision: 20, ..Default::default() };
+        check(4, gone, "revision 4 was compacted, the oldest is 20");
+        let lost = "etcdserver: no leader".to_owned();
+        let canceled = api::WatchResponse { canceled: true, cancel_reason: lost, ..Default::default() };
+        check(4, canceled, "broken: etcdserver: no leader");
+    }
+}
