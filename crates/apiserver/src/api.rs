@@ -10,8 +10,10 @@ use base::{Clock, Random, Tasks};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::admission::service_addresses::Allocator;
+use crate::audit::Audit;
 use crate::cache::Cache;
 use crate::door::Door;
+use crate::flow_control::FlowControl;
 use crate::kubelet_client::KubeletClient;
 use crate::metrics::Metrics;
 use crate::security::Security;
@@ -148,6 +150,10 @@ pub struct Api {
     pub services: Allocator,
     /// Streams to kubelets.
     pub kubelets: KubeletClient,
+    /// Who may go first.
+    pub flow: FlowControl,
+    /// The audit log, if there is one.
+    pub audit: Option<Arc<Audit>>,
     /// What caused what.
     pub trace: Arc<Trace>,
     /// Counters.

@@ -37,11 +37,14 @@ pub async fn run(api: &Api) -> Result<()> {
     try_join_all(rbac::defaults()?.into_iter().map(|wanted| rbac::reconcile(api, wanted))).await?;
     kubernetes_service(api).await?;
     let ca = String::from_utf8_lossy(&api.config.client_ca_pem).into_owned();
-    let authentication = json!({
+    let mut authentication = json!({
         "metadata": {"name": "extension-apiserver-authentication"},
         "data": {"client-ca-file": ca},
     });
-    ensure(api, "", "v1", "configmaps", "kube-system", authentication).await?;
+    for (key, value) in api.config.options.front_proxy.iter().flat_map(|proxy| proxy.published()) {
+        authentication["data"][key] = value.into();
+    }
+    put(api, "", "v1", "configmaps", "kube-system", authentication).await?;
     platform::run(api).await?;
     token_tracking(api).await?;
     api.bootstrapped();

@@ -14,6 +14,10 @@ pub mod negotiate;
 pub mod notes;
 pub mod request_info;
 pub mod security;
+
+pub mod audit;
+pub mod deadline;
+pub mod flow_control;
 pub mod status;
 
 pub mod admission;

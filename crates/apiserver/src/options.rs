@@ -1,16 +1,43 @@
 //! What operators may choose beyond keys and addresses; the defaults are upstream's.
 
+use std::time::Duration;
+
+use auth::oidc::Issuer;
+
 use crate::admission::{Plugin, chosen};
+use crate::audit;
+use crate::security::front_proxy::FrontProxy;
 
 /// The choices.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The admission plugins that run, in order. Source: `--enable-admission-plugins`, `--disable-admission-plugins`.
     pub admission_plugins: Vec<Plugin>,
+    /// Who may say in headers who their clients are. Source: `--requestheader-*`.
+    pub front_proxy: Option<FrontProxy>,
+    /// Issuers of tokens outside the cluster. Source: `--oidc-*`, `--authentication-config`.
+    pub oidc: Vec<Issuer>,
+    /// What is written to the audit log. Source: `--audit-*`.
+    pub audit: Option<audit::Config>,
+    /// Whether FlowSchemas count; otherwise requests only share the places there are. Source:
+    /// `--enable-priority-and-fairness`.
+    pub is_fair: bool,
+    /// How long a request may take that does not say. Source: `--request-timeout`.
+    pub request_timeout: Duration,
+    /// How long requests are still taken after readiness has failed. Source: `--shutdown-delay-duration`.
+    pub shutdown_delay: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { admission_plugins: chosen(&[], &[]).unwrap_or_default() }
+        Self {
+            admission_plugins: chosen(&[], &[]).unwrap_or_default(),
+            front_proxy: None,
+            oidc: Vec::new(),
+            audit: None,
+            is_fair: true,
+            request_timeout: Duration::from_secs(60),
+            shutdown_delay: Duration::ZERO,
+        }
     }
 }

@@ -4,6 +4,7 @@
 
 use auth::{Attributes, Decision, UserInfo};
 use http::StatusCode;
+use machinery::field::{FieldError, FieldErrors, Path};
 use serde_json::{Value, json};
 
 use crate::admission::text;
@@ -17,14 +18,18 @@ use crate::verbs::{Answer, Request};
 /// 400 when the question cannot be understood.
 pub async fn review(api: &Api, request: &Request, mut object: Value) -> Result<Answer> {
     let status = match request.kind.kind() {
-        "SelfSubjectAccessReview" => access(api, &request.user, &object)?,
-        "SubjectAccessReview" | "LocalSubjectAccessReview" => access(api, &subject(&object), &object)?,
+        "SelfSubjectAccessReview" | "SubjectAccessReview" | "LocalSubjectAccessReview" => {
+            access(api, request, &object)?
+        }
         "SelfSubjectRulesReview" => {
             let namespace = text(&object, "/spec/namespace");
+            if namespace.is_empty() {
+                return Err(Error::bad_request("no namespace on request"));
+            }
             api.security.rules(&request.user, namespace)
         }
         "SelfSubjectReview" => json!({"userInfo": user_info(&request.user)}),
-        "TokenReview" => token(api, &object),
+        "TokenReview" => token(api, &object).await?,
         "Binding" => return bind(api, request, object).await,
         _ => return Err(Error::method_not_allowed()),
     };
@@ -34,38 +39,123 @@ pub async fn review(api: &Api, request: &Request, mut object: Value) -> Result<A
     Ok(Answer::Value { code: StatusCode::CREATED, value: object, warnings: Vec::new() })
 }
 
-fn access(api: &Api, user: &UserInfo, object: &Value) -> Result<Value> {
-    let attributes = match (
-        object.pointer("/spec/resourceAttributes"),
-        object.pointer("/spec/nonResourceAttributes"),
-    ) {
-        (Some(resource), None) => {
-            let field =
-                |name: &str| resource.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-            Attributes {
-                verb: field("verb"),
-                group: field("group"),
-                version: field("version"),
-                resource: field("resource"),
-                subresource: field("subresource"),
-                namespace: field("namespace"),
-                name: field("name"),
-                is_resource: true,
-                ..Attributes::default()
-            }
-        }
-        (None, Some(path)) => Attributes {
-            verb: path.get("verb").and_then(Value::as_str).unwrap_or_default().to_owned(),
-            path: path.get("path").and_then(Value::as_str).unwrap_or_default().to_owned(),
+/// What a question is about, or every field of it that makes no sense.
+fn attributes(object: &Value) -> Result<Attributes, FieldErrors> {
+    let path = Path::new("spec");
+    let given = |name: &str| object.pointer(&format!("/spec/{name}")).filter(|value| !value.is_null());
+    match (given("resourceAttributes"), given("nonResourceAttributes")) {
+        (Some(resource), None) => resource_attributes(resource, &path.child("resourceAttributes")),
+        (None, Some(other)) => Ok(Attributes {
+            verb: text(other, "/verb").to_owned(),
+            path: text(other, "/path").to_owned(),
             ..Attributes::default()
-        },
-        _ => {
-            return Err(Error::bad_request(
-                "spec.resourceAttributes: Invalid value: must specify exactly one of resourceAttributes or nonResourceAttributes",
+        }),
+        (Some(_), Some(other)) => Err(vec![FieldError::invalid(
+            &path.child("nonResourceAttributes"),
+            other,
+            "cannot be specified in combination with resourceAttributes",
+        )]),
+        (None, None) => Err(vec![FieldError::invalid(
+            &path.child("resourceAttributes"),
+            &Value::Null,
+            "exactly one of nonResourceAttributes or resourceAttributes must be specified",
+        )]),
+    }
+}
+
+fn resource_attributes(resource: &Value, path: &Path) -> Result<Attributes, FieldErrors> {
+    let field = |name: &str| text(resource, &format!("/{name}")).to_owned();
+    let mut errors = FieldErrors::new();
+    for name in ["fieldSelector", "labelSelector"] {
+        let Some(selector) = resource.get(name).filter(|selector| !selector.is_null()) else { continue };
+        let path = path.child(name);
+        let requirements = selector.get("requirements").and_then(Value::as_array).map_or(0, Vec::len);
+        match (text(selector, "/rawSelector").is_empty(), requirements) {
+            (true, 0) => errors.push(FieldError::required(
+                &path.child("requirements"),
+                &format!("when {path} is specified, requirements or rawSelector is required"),
+            )),
+            (false, n) if n > 0 => errors.push(FieldError::invalid(
+                &path.child("rawSelector"),
+                text(selector, "/rawSelector"),
+                "may not specified at the same time as requirements",
+            )),
+            _ => {}
+        }
+    }
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    Ok(Attributes {
+        verb: field("verb"),
+        group: field("group"),
+        version: field("version"),
+        resource: field("resource"),
+        subresource: field("subresource"),
+        namespace: field("namespace"),
+        name: field("name"),
+        field_selector: field_selector(resource.get("fieldSelector")),
+        is_resource: true,
+        ..Attributes::default()
+    })
+}
+
+/// The text of a field selector; requirements that it cannot say are left out, which asks for more.
+fn field_selector(selector: Option<&Value>) -> String {
+    let Some(selector) = selector else { return String::new() };
+    let raw = text(selector, "/rawSelector");
+    if !raw.is_empty() {
+        return raw.to_owned();
+    }
+    let requirements = selector.get("requirements").and_then(Value::as_array).into_iter().flatten();
+    let texts = requirements.filter_map(|requirement| {
+        let key = text(requirement, "/key");
+        match (text(requirement, "/operator"), words(requirement.get("values")).as_slice()) {
+            ("In", [one]) => Some(format!("{key}={one}")),
+            ("NotIn", [one]) => Some(format!("{key}!={one}")),
+            _ => None,
+        }
+    });
+    texts.collect::<Vec<_>>().join(",")
+}
+
+fn words(list: Option<&Value>) -> Vec<String> {
+    let list = list.and_then(Value::as_array).into_iter().flatten();
+    list.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// May I, may they, may they here: each asks a little differently.
+fn access(api: &Api, request: &Request, object: &Value) -> Result<Value> {
+    let is_self = request.kind.kind() == "SelfSubjectAccessReview";
+    let path = Path::new("spec");
+    let user = if is_self { request.user.clone() } else { subject(object) };
+    let (attributes, mut errors) = match attributes(object) {
+        Ok(attributes) => (attributes, FieldErrors::new()),
+        Err(errors) => (Attributes::default(), errors),
+    };
+    if !is_self && user.name.is_empty() && user.groups.is_empty() {
+        let why = "at least one of user or group must be specified";
+        errors.push(FieldError::invalid(&path.child("user"), "", why));
+    }
+    if request.kind.is_namespaced() {
+        let namespace = &request.resource.namespace;
+        if attributes.is_resource && attributes.namespace != *namespace {
+            let path = path.child("resourceAttributes").child("namespace");
+            errors.push(FieldError::invalid(
+                &path,
+                attributes.namespace.as_str(),
+                "must match metadata.namespace",
             ));
         }
-    };
-    Ok(match api.security.decide(user, &attributes) {
+        if !attributes.is_resource && errors.is_empty() {
+            let path = path.child("nonResourceAttributes");
+            errors.push(FieldError::invalid(&path, &Value::Null, "disallowed on this kind of request"));
+        }
+    }
+    if !errors.is_empty() {
+        return Err(Error::invalid(request.kind.kind_subject(), "", &errors));
+    }
+    Ok(match api.security.decide(&user, &attributes) {
         Decision::Allow(reason) => with_reason(json!({"allowed": true}), &reason),
         Decision::NoOpinion(reason) => with_reason(json!({"allowed": false}), &reason),
         Decision::Deny(reason) => with_reason(json!({"allowed": false, "denied": true}), &reason),
@@ -80,21 +170,12 @@ fn with_reason(mut status: Value, reason: &str) -> Value {
 }
 
 fn subject(object: &Value) -> UserInfo {
-    let list = |value: Option<&Value>| -> Vec<String> {
-        value
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .map(str::to_owned)
-            .collect()
-    };
     let extra = object.pointer("/spec/extra").and_then(Value::as_object);
     UserInfo {
         name: text(object, "/spec/user").to_owned(),
         uid: text(object, "/spec/uid").to_owned(),
-        groups: list(object.pointer("/spec/groups")),
-        extra: extra.into_iter().flatten().map(|(k, v)| (k.clone(), list(Some(v)))).collect(),
+        groups: words(object.pointer("/spec/groups")),
+        extra: extra.into_iter().flatten().map(|(k, v)| (k.clone(), words(Some(v)))).collect(),
     }
 }
 
@@ -110,21 +191,18 @@ pub fn user_info(user: &UserInfo) -> Value {
     value
 }
 
-fn token(api: &Api, object: &Value) -> Value {
-    let audiences: Vec<String> = object
-        .pointer("/spec/audiences")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .map(str::to_owned)
-        .collect();
-    match api.security.check_token(api, text(object, "/spec/token"), &audiences) {
+async fn token(api: &Api, object: &Value) -> Result<Value> {
+    let token = text(object, "/spec/token");
+    if token.is_empty() {
+        return Err(Error::bad_request("token is required for TokenReview in authentication"));
+    }
+    let audiences = words(object.pointer("/spec/audiences"));
+    Ok(match api.security.check_token(api, token, &audiences).await {
         Ok((user, audiences)) => {
             json!({"authenticated": true, "user": user_info(&user), "audiences": audiences})
         }
-        Err(why) => json!({"authenticated": false, "error": why, "user": {}}),
-    }
+        Err(why) => json!({"error": why, "user": {}}),
+    })
 }
 
 /// POST of a Binding to the collection: the same as `pods/binding`.

@@ -1,11 +1,14 @@
 //! Who is it, and may they: joins `auth` to requests and to the cached RBAC objects.
 
+mod bearer;
+pub mod front_proxy;
+pub mod impersonation;
 mod index;
-
-use std::sync::Arc;
+mod oidc;
+pub mod peer;
 
 use auth::authorizer::{Authorizer, forbidden_message};
-use auth::token::{Lookup, Tokens};
+use auth::token::{Lookup, TokenError, Tokens};
 use auth::{Attributes, Decision, UserInfo, escalation};
 use base::Clock;
 use http::HeaderMap;
@@ -13,7 +16,6 @@ use http::header::AUTHORIZATION;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use machinery::metadata::Metadata;
 use parking_lot::RwLock;
-use rustls_pki_types::CertificateDer;
 use serde_json::{Value, json};
 use tracing::debug;
 
@@ -23,15 +25,8 @@ use crate::cache::{Cache, CacheEvent};
 use crate::kinds::Kind;
 use crate::request_info::RequestInfo;
 use crate::status::{Error, Result, Subject};
-
-/// The other end of a TLS connection. Only the listener makes one.
-#[derive(Clone, Debug, Default)]
-pub struct Peer {
-    /// The client certificate, checked against the client CA during the handshake.
-    pub certificate: Option<Arc<CertificateDer<'static>>>,
-    /// Where it comes from.
-    pub address: Option<std::net::SocketAddr>,
-}
+use front_proxy::FrontProxy;
+pub use peer::Peer;
 
 /// Authenticators and authorizers.
 pub struct Security {
@@ -39,6 +34,8 @@ pub struct Security {
     issuer: String,
     authorizer: RwLock<Authorizer>,
     clock: Clock,
+    front_proxy: Option<FrontProxy>,
+    oidc: oidc::Oidc,
     /// What the objects of namespaces with quotas cost.
     pub quota: Ledger,
 }
@@ -59,6 +56,8 @@ impl Security {
             issuer: config.service_account_issuer.clone(),
             authorizer: RwLock::new(Authorizer::new()),
             clock,
+            front_proxy: config.options.front_proxy.clone(),
+            oidc: oidc::Oidc::new(config.options.oidc.clone()),
             quota: Ledger::default(),
         })
     }
@@ -79,90 +78,69 @@ impl Security {
         })
     }
 
-    /// The user behind a certificate or a token; `None` if there is neither.
+    /// The user behind what was presented, in upstream's order: a front proxy's headers, a client certificate, a
+    /// token. The first that is good counts; `None` if nothing was presented.
     ///
     /// # Errors
-    /// 401 when what was presented is not valid.
-    pub fn authenticate(
+    /// 401 when something was presented and none of it is good.
+    pub async fn authenticate(
         &self,
         api: &Api,
         headers: &HeaderMap,
         peer: Option<&Peer>,
     ) -> Result<Option<UserInfo>> {
-        let certificate = peer.and_then(|peer| peer.certificate.as_ref());
-        if let Some(mut user) = certificate.and_then(|certificate| auth::x509::user_of(certificate)) {
-            join(&mut user, "system:authenticated");
-            return Ok(Some(user));
+        let proxied = self.front_proxy.as_ref().zip(peer.and_then(|peer| peer.proxy.as_ref()));
+        let by_proxy = proxied.filter(|(proxy, name)| proxy.believes(name));
+        if let Some(user) = by_proxy.and_then(|(proxy, _)| proxy.user(headers)) {
+            return Ok(Some(known(user)));
         }
-        let Some(header) = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()) else {
-            return Ok(None);
-        };
-        let Some(token) = header.strip_prefix("Bearer ").or_else(|| header.strip_prefix("bearer ")) else {
-            return Ok(None);
-        };
-        let (mut user, _) = self
-            .check_token(api, token.trim(), &[])
-            .inspect_err(|why| debug!(%why, "a token was refused"))
-            .map_err(|_| Error::unauthorized())?;
-        join(&mut user, "system:authenticated");
-        Ok(Some(user))
+        if let Some(user) = peer.and_then(|peer| peer.user.as_ref()) {
+            return Ok(Some(known(user.clone())));
+        }
+        match bearer(headers) {
+            Some(token) => {
+                let (user, _) = self
+                    .check_token(api, &token, &[])
+                    .await
+                    .inspect_err(|why| debug!(%why, "a token was refused"))
+                    .map_err(|_| Error::unauthorized())?;
+                Ok(Some(known(user)))
+            }
+            None if peer.is_some_and(|peer| peer.is_refused) => Err(Error::unauthorized()),
+            None => Ok(None),
+        }
     }
 
-    /// The user that an authenticated one acts as: `Impersonate-User` and its kin.
+    /// The user that an authenticated one acts as: `Impersonate-User` and its kin. `None` if they stay who they are.
     ///
     /// # Errors
-    /// 403 when they may not.
-    pub fn impersonate(&self, user: UserInfo, headers: &HeaderMap) -> Result<UserInfo> {
-        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        let Some(name) = text("impersonate-user") else { return Ok(user) };
-        let groups: Vec<String> = headers
-            .get_all("impersonate-group")
-            .iter()
-            .filter_map(|value| value.to_str().ok())
-            .map(str::to_owned)
-            .collect();
-        let mut wanted = vec![impersonation(&name)];
-        wanted.extend(groups.iter().map(|group| Attributes {
-            resource: "groups".to_owned(),
-            name: group.clone(),
-            ..impersonation("")
-        }));
-        for attributes in &wanted {
-            match self.decide(&user, attributes) {
+    /// 400 when something but no user is asked for, 403 when they may not.
+    pub fn impersonate(&self, user: &UserInfo, headers: &HeaderMap) -> Result<Option<UserInfo>> {
+        let Some(wanted) = impersonation::wanted(headers).map_err(Error::bad_request)? else {
+            return Ok(None);
+        };
+        for attributes in &wanted.attributes {
+            match self.decide(user, attributes) {
                 Decision::Allow(_) => {}
                 Decision::NoOpinion(why) | Decision::Deny(why) => {
-                    return Err(forbidden(&user, attributes, &why));
+                    return Err(forbidden(user, attributes, &why));
                 }
             }
         }
-        let mut target = UserInfo {
-            name,
-            groups,
-            uid: text("impersonate-uid").unwrap_or_default(),
-            ..UserInfo::default()
-        };
-        if let Some(rest) = target.name.strip_prefix("system:serviceaccount:")
-            && target.groups.is_empty()
-            && let Some((namespace, _)) = rest.split_once(':')
-        {
-            target.groups =
-                vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
-        }
-        join(&mut target, "system:authenticated");
-        Ok(target)
+        Ok(Some(wanted.user))
     }
 
-    /// Lets a request pass, or not.
+    /// Lets a request pass, or not; answers why it may.
     ///
     /// # Errors
     /// 403 with upstream's text.
-    pub fn authorize(&self, user: &UserInfo, info: &RequestInfo) -> Result<()> {
-        if user.groups.iter().any(|group| group == "system:masters") || crate::service::is_public(info) {
-            return Ok(());
+    pub fn authorize(&self, user: &UserInfo, info: &RequestInfo) -> Result<String> {
+        if user.is_in(auth::MASTERS) || crate::service::is_public(info) {
+            return Ok(String::new());
         }
         let attributes = attributes(info);
         match self.decide(user, &attributes) {
-            Decision::Allow(_) => Ok(()),
+            Decision::Allow(why) => Ok(why),
             Decision::NoOpinion(why) | Decision::Deny(why) => Err(forbidden(user, &attributes, &why)),
         }
     }
@@ -195,21 +173,55 @@ impl Security {
         status
     }
 
-    /// The user behind a service account token and the audiences it is valid for.
+    /// The user behind a token and the audiences it is valid for: service accounts', bootstrap, outside issuers'.
     ///
     /// # Errors
     /// Why it is not valid.
-    pub fn check_token(
+    pub async fn check_token(
         &self,
         api: &Api,
         token: &str,
         audiences: &[String],
     ) -> std::result::Result<(UserInfo, Vec<String>), String> {
-        let verified = self.tokens.verify(token, audiences, api.clock.now(), &Existing(api));
-        let (user, claims) = verified.map_err(|failure| failure.to_string())?;
         let accepted = if audiences.is_empty() { self.tokens.audiences() } else { audiences };
-        let shared = claims.aud.into_iter().filter(|audience| accepted.contains(audience)).collect();
-        Ok((user, shared))
+        let now = api.clock.now();
+        let verified = self.tokens.verify(token, audiences, now, &Existing(api));
+        let why = match verified {
+            Ok((user, claims)) => {
+                let shared = claims.aud.into_iter().filter(|audience| accepted.contains(audience)).collect();
+                return Ok((user, shared));
+            }
+            Err(TokenError::Audience { audiences }) => {
+                return Err(format!(
+                    "token audiences {audiences:?} is invalid for the target audiences {accepted:?}"
+                ));
+            }
+            Err(why) => why,
+        };
+        // What else there is means the API server itself, and nobody else.
+        let own: Vec<String> =
+            self.tokens.audiences().iter().filter(|audience| accepted.contains(audience)).cloned().collect();
+        if own.is_empty() {
+            return Err("invalid bearer token".to_owned());
+        }
+        // The Secret may be so new that only the store knows it.
+        api.cache.fresh().await.map_err(|failure| failure.to_string())?;
+        if let Some(user) =
+            bearer::legacy(api, &self.tokens, token).or_else(|| bearer::bootstrap(api, token, now))
+        {
+            return Ok((user, own));
+        }
+        match self.oidc.user(token, now).await {
+            Some(Ok(user)) => Ok((user, own)),
+            Some(Err(why)) => {
+                debug!(%why, "an issuer's token was refused");
+                Err("invalid bearer token".to_owned())
+            }
+            None => {
+                debug!(%why, "a token was refused");
+                Err("invalid bearer token".to_owned())
+            }
+        }
     }
 
     /// Whether the user may grant what a role or binding grants.
@@ -258,28 +270,28 @@ impl Security {
     }
 }
 
-fn join(user: &mut UserInfo, group: &str) {
-    if !user.groups.iter().any(|known| known == group) {
-        user.groups.push(group.to_owned());
+/// Whoever is known is in `system:authenticated`, unless a proxy says that they are not.
+fn known(mut user: UserInfo) -> UserInfo {
+    let is_said = user.is_in(auth::AUTHENTICATED) || user.is_in(auth::UNAUTHENTICATED);
+    if user.name != "system:anonymous" && !is_said {
+        user.groups.push(auth::AUTHENTICATED.to_owned());
     }
+    user
 }
 
-fn impersonation(name: &str) -> Attributes {
-    let is_account = name.starts_with("system:serviceaccount:");
-    let (namespace, name, resource) =
-        match name.strip_prefix("system:serviceaccount:").and_then(|n| n.split_once(':')) {
-            Some((namespace, account)) if is_account => (namespace, account, "serviceaccounts"),
-            _ => ("", name, "users"),
-        };
-    Attributes {
-        verb: "impersonate".to_owned(),
-        version: "v1".to_owned(),
-        resource: resource.to_owned(),
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-        is_resource: true,
-        ..Attributes::default()
+/// The token of a request: a header, or for browsers a WebSocket protocol.
+fn bearer(headers: &HeaderMap) -> Option<String> {
+    const PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
+    let text = |name: http::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    if let Some(header) = text(AUTHORIZATION) {
+        let mut parts = header.trim().splitn(3, ' ');
+        let is_bearer = parts.next().is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer"));
+        return parts.next().filter(|token| is_bearer && !token.is_empty()).map(str::to_owned);
     }
+    let protocols = text(http::header::SEC_WEBSOCKET_PROTOCOL)?;
+    let encoded = protocols.split(',').find_map(|protocol| protocol.trim().strip_prefix(PROTOCOL))?;
+    let decoded = base64::Engine::decode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, encoded).ok()?;
+    String::from_utf8(decoded).ok()
 }
 
 /// Whether what a token is bound to is still there.

@@ -9,24 +9,26 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use rustls::RootCertStore;
-use rustls::server::WebPkiClientVerifier;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use store::{Store, StoreError};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use tracing::{debug, info, warn};
 
 use crate::admission::service_addresses::Allocator;
 use crate::api::{Api, Config};
+use crate::audit::Audit;
 use crate::cache::{Cache, feed};
 use crate::door::Door;
+use crate::flow_control::FlowControl;
 use crate::kinds::Kind;
 use crate::kubelet_client::KubeletClient;
 use crate::metrics::Metrics;
-use crate::security::{Peer, Security};
+use crate::security::Security;
+use crate::security::peer::Certificates;
 use crate::service::ApiService;
 use crate::trace::Trace;
 
@@ -50,6 +52,9 @@ pub enum StartError {
         #[source]
         source: std::io::Error,
     },
+    /// The audit log cannot be opened.
+    #[error("cannot open the audit log")]
+    Audit(#[source] std::io::Error),
     /// Certificates or keys are not usable.
     #[error("cannot set up TLS: {0}")]
     Tls(String),
@@ -109,8 +114,23 @@ pub async fn start(
         }
         None => None,
     };
-    let acceptor = if listener.is_some() { Some(acceptor(&config)?) } else { None };
+    let proxy_ca = config.options.front_proxy.as_ref().map(|proxy| proxy.client_ca_pem.as_slice());
+    let certificates = Certificates::new(&config.client_ca_pem, proxy_ca).map_err(StartError::Tls);
+    let tls = match &listener {
+        Some(_) => {
+            let certificates = Arc::new(certificates?);
+            Some(Tls { acceptor: acceptor(&config, Arc::clone(&certificates))?, certificates })
+        }
+        None => None,
+    };
+    let audit = config.options.audit.clone();
+    let audit = audit
+        .map(|audit| Audit::start(audit, &tasks, clock.clone(), random.clone()).map(Arc::new))
+        .transpose()
+        .map_err(StartError::Audit)?;
     let api = Arc::new(Api {
+        flow: FlowControl::new(config.requests_in_flight_max),
+        audit,
         services: Allocator::new(config.service_cidr, config.node_ports),
         kubelets: KubeletClient::new(&config),
         security: Arc::clone(&security),
@@ -126,59 +146,79 @@ pub async fn start(
     });
     api.services.load(&api);
     tasks.spawn("compaction", crate::compaction::run(Arc::clone(&cache), Arc::clone(&store)));
-    tasks.spawn("watch-cache", feed::follow(cache, store, trace, security));
+    let drained = CancellationToken::new();
+    let until_drained = drained.clone();
+    tasks.spawn_to_end("watch-cache", async move {
+        // Requests that are under way while the server stops need the cache to the end.
+        tokio::select! {
+            () = feed::follow(cache, store, trace, security) => {}
+            () = until_drained.cancelled() => {}
+        }
+    });
+    let fair = Arc::clone(&api);
+    tasks.spawn("flow-control", async move { fair.flow.follow(&fair).await });
     let bootstrap = Arc::clone(&api);
     tasks.spawn("bootstrap", async move {
         crate::bootstrap::run_until_done(&bootstrap).await;
     });
     let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
-    if let (Some(listener), Some(acceptor)) = (listener, acceptor) {
+    if let (Some(listener), Some(tls)) = (listener, tls) {
         info!(address = %address.map(|a| a.to_string()).unwrap_or_default(), "serving");
-        tasks.spawn_to_end("listener", listen(Arc::clone(&api), listener, acceptor));
+        let api = Arc::clone(&api);
+        tasks.spawn_to_end("listener", async move {
+            listen(api, listener, tls).await;
+            drained.cancel();
+        });
+    } else {
+        let stopping = tasks.clone();
+        tasks.spawn_to_end("drain", async move {
+            stopping.stopping().await;
+            drained.cancel();
+        });
     }
     Ok(ApiServer { api, address })
 }
 
-fn acceptor(config: &Config) -> Result<TlsAcceptor, StartError> {
+fn acceptor(config: &Config, certificates: Arc<Certificates>) -> Result<TlsAcceptor, StartError> {
     let failed = |failure: &dyn std::fmt::Display| StartError::Tls(failure.to_string());
     let chain = CertificateDer::pem_slice_iter(&config.certificate_pem)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|failure| failed(&failure))?;
     let key = PrivateKeyDer::from_pem_slice(&config.key_pem).map_err(|failure| failed(&failure))?;
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&config.client_ca_pem) {
-        let certificate = certificate.map_err(|failure| failed(&failure))?;
-        roots.add(certificate).map_err(|failure| failed(&failure))?;
-    }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
-        .allow_unauthenticated()
-        .build()
-        .map_err(|failure| failed(&failure))?;
     let mut server = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|failure| failed(&failure))?
-        .with_client_cert_verifier(verifier)
+        .with_client_cert_verifier(certificates)
         .with_single_cert(chain, key)
         .map_err(|failure| failed(&failure))?;
     server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(server)))
 }
 
+/// What handshakes need.
+#[derive(Clone)]
+struct Tls {
+    acceptor: TlsAcceptor,
+    certificates: Arc<Certificates>,
+}
+
 /// Accepts connections until the tasks stop, then lets those under way finish.
-async fn listen(api: Arc<Api>, listener: TcpListener, acceptor: TlsAcceptor) {
+async fn listen(api: Arc<Api>, listener: TcpListener, tls: Tls) {
     let graceful = GracefulShutdown::new();
+    let closing = closing(&api);
+    tokio::pin!(closing);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = api.tasks.stopping() => break,
+            () = &mut closing => break,
         };
         match accepted {
             Ok((stream, address)) => {
                 let watcher = graceful.watcher();
-                let (api, acceptor) = (Arc::clone(&api), acceptor.clone());
+                let (api, tls) = (Arc::clone(&api), tls.clone());
                 let tasks = api.tasks.clone();
-                tasks.spawn_to_end("connection", connection(api, stream, address, acceptor, watcher));
+                tasks.spawn_to_end("connection", connection(api, stream, address, tls, watcher));
             }
             Err(failure) => {
                 warn!(%failure, "cannot accept a connection");
@@ -197,23 +237,20 @@ async fn connection(
     api: Arc<Api>,
     stream: TcpStream,
     address: SocketAddr,
-    acceptor: TlsAcceptor,
+    tls: Tls,
     watcher: hyper_util::server::graceful::Watcher,
 ) {
     if let Err(failure) = stream.set_nodelay(true) {
         debug!(%failure, "cannot set TCP_NODELAY");
     }
-    let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream));
+    let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.acceptor.accept(stream));
     let stream = match handshake.await {
         Ok(Ok(stream)) => stream,
         Ok(Err(failure)) => return debug!(%failure, %address, "TLS handshake failed"),
         Err(_) => return debug!(%address, "TLS handshake took too long"),
     };
-    let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-    let peer = Peer {
-        certificate: certificate.map(|certificate| Arc::new(certificate.clone().into_owned())),
-        address: Some(address),
-    };
+    let now = Duration::from_secs(u64::try_from(api.clock.now().as_second()).unwrap_or_default());
+    let peer = tls.certificates.peer(stream.get_ref().1.peer_certificates(), address, now);
     let service = ApiService::new(Arc::clone(&api)).map_request(
         move |mut request: http::Request<hyper::body::Incoming>| {
             request.extensions_mut().insert(peer.clone());
@@ -236,12 +273,18 @@ async fn connection(
                 debug!(%failure, %address, "connection ended");
             }
         }
-        () = cut(&api.tasks) => debug!(%address, "connection cut"),
+        () = cut(&api) => debug!(%address, "connection cut"),
     }
 }
 
+/// Ends when no more connections are taken: readiness fails first, so that load balancers look elsewhere.
+async fn closing(api: &Api) {
+    api.tasks.stopping().await;
+    tokio::time::sleep(api.config.options.shutdown_delay).await;
+}
+
 /// Ends when the drain's time is over.
-async fn cut(tasks: &Tasks) {
-    tasks.stopping().await;
+async fn cut(api: &Api) {
+    closing(api).await;
     tokio::time::sleep(DRAIN_TIMEOUT).await;
 }

@@ -20,9 +20,13 @@ use tower::Service;
 use tracing::error;
 
 use crate::api::Api;
+use crate::audit::Trail;
+use crate::deadline;
+use crate::flow_control::Admission;
 use crate::kinds::Kind;
 use crate::metrics::{RequestLabels, VerbLabels};
 use crate::negotiate::Accept;
+use crate::notes::Notes;
 use crate::request_info::{RequestInfo, Verb};
 use crate::respond::{self, Body, BoxError};
 use crate::security::Peer;
@@ -97,10 +101,12 @@ async fn answer(api: &Api, http: HttpRequest<RequestBody>) -> Response<Body> {
     let accept = Accept::of(http.headers());
     let found = info.resource.as_ref().and_then(|r| Kind::find(&r.group, &r.version, &r.resource));
     let verb = info.resource.as_ref().map(|r| r.verb);
-    let response = match handle(api, http, info, found).await {
+    let mut passage = Passage::default();
+    let response = match handle(api, http, info, found, &mut passage).await {
         Ok(response) => response,
         Err(failure) => respond::error(&failure, accept.ok()),
     };
+    let response = passage.finish(api, response).await;
     let labels = RequestLabels {
         verb: verb.map_or("OTHER", metric_verb),
         group: found.map_or("", |kind| kind.group()),
@@ -127,19 +133,109 @@ fn metric_verb(verb: Verb) -> &'static str {
     }
 }
 
+/// What a request leaves behind on its way through the filters.
+#[derive(Default)]
+struct Passage {
+    notes: Arc<Notes>,
+    admission: Option<Admission>,
+    trail: Option<Trail>,
+}
+
+impl Passage {
+    /// Adds what the filters have to say to a response.
+    async fn finish(self, api: &Api, mut response: Response<Body>) -> Response<Body> {
+        self.notes.write(response.headers_mut());
+        if let Some(admission) = &self.admission {
+            admission.write(response.headers_mut());
+        }
+        let Some(trail) = self.trail else { return response };
+        if let Ok(id) = http::HeaderValue::from_str(trail.id()) {
+            response.headers_mut().insert("audit-id", id);
+        }
+        trail.finish(response, &self.notes, api.clock.now()).await
+    }
+}
+
+/// The filters: who is it, is there room, may they. Then what they want, for as long as they have.
 async fn handle(
     api: &Api,
     mut http: HttpRequest<RequestBody>,
     info: RequestInfo,
     kind: Option<Kind>,
+    passage: &mut Passage,
 ) -> Result<Response<Body>> {
-    let user = authenticate(api, &mut http, &info)?;
     let is_long = is_long_running(&info);
+    let limit = deadline::of(&info, api.config.options.request_timeout)?;
+    let address = http.extensions().get::<Peer>().and_then(|peer| peer.address);
+    let own = authenticate(api, &mut http, &info).await?;
+    let acting_as = api.security.impersonate(&own, http.headers())?;
+    if let Some(audit) = &api.audit {
+        passage.trail = audit.begin((&own, acting_as.as_ref()), &info, http.headers(), address);
+    }
+    let user = acting_as.unwrap_or(own);
+    let _place = match room(api, &user, &info, is_long, passage).await? {
+        Ok(place) => place,
+        Err(full) => return Ok(full),
+    };
     let is_write = info.resource.as_ref().is_some_and(|resource| resource.verb.is_write());
-    let _place = if is_long { None } else { Some((api.place().await?, api.metrics.in_flight(is_write))) };
+    let _counted = (!is_long).then(|| api.metrics.in_flight(is_write));
+    let work = serve(api, http, info, kind, user, passage);
+    if is_long { work.await } else { deadline::within(limit, work).await }
+}
+
+/// A place among those under way, or the answer that there is none.
+async fn room(
+    api: &Api,
+    user: &UserInfo,
+    info: &RequestInfo,
+    is_long: bool,
+    passage: &mut Passage,
+) -> Result<std::result::Result<Option<tokio::sync::OwnedSemaphorePermit>, Response<Body>>> {
+    let is_watch = info.resource.as_ref().is_some_and(|resource| resource.verb == Verb::Watch);
+    if is_long && !is_watch {
+        return Ok(Ok(None));
+    }
+    if !api.config.options.is_fair {
+        return if is_long { Ok(Ok(None)) } else { Ok(Ok(Some(api.place().await?))) };
+    }
+    match api.flow.admit(api, user, info).await {
+        Ok(admission) => {
+            passage.admission = Some(admission);
+            Ok(Ok(None))
+        }
+        Err(rejected) => {
+            tracing::debug!(reason = rejected.0, user = user.name, path = info.path, "there is no room");
+            let plain = "text/plain; charset=utf-8";
+            let text = "Too many requests, please try again later.\n";
+            let mut response = respond::text(StatusCode::TOO_MANY_REQUESTS, plain, text);
+            response.headers_mut().insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"));
+            Ok(Err(response))
+        }
+    }
+}
+
+/// Whether they may, and what they get.
+async fn serve(
+    api: &Api,
+    mut http: HttpRequest<RequestBody>,
+    info: RequestInfo,
+    kind: Option<Kind>,
+    user: UserInfo,
+    passage: &mut Passage,
+) -> Result<Response<Body>> {
     // Policy that was acknowledged holds for every request after it.
     api.cache.reached(api.door.policy_revision()).await?;
-    api.security.authorize(&user, &info)?;
+    let decided = api.security.authorize(&user, &info);
+    if passage.trail.is_some() {
+        let reason = match &decided {
+            Ok(reason) => reason,
+            Err(error) => &error.message,
+        };
+        let decision = if decided.is_ok() { "allow" } else { "forbid" };
+        passage.notes.annotate("authorization.k8s.io/decision", decision);
+        passage.notes.annotate("authorization.k8s.io/reason", reason);
+    }
+    decided?;
     let Some(resource) = info.resource.clone() else {
         return other(api, http, &info).await;
     };
@@ -154,6 +250,9 @@ async fn handle(
         false if resource.verb.is_write() => (read(body).await?, None),
         false => (Bytes::new(), None),
     };
+    if let Some(trail) = &mut passage.trail {
+        trail.request(&parts.headers, &body);
+    }
     let request = Request {
         info,
         resource,
@@ -164,29 +263,29 @@ async fn handle(
         body,
         received_us: api.clock.now().as_microsecond(),
         cause,
-        notes: Arc::default(),
+        notes: Arc::clone(&passage.notes),
     };
     if let (Some(upgrade), Some(body)) = (upgrade, streamed) {
         return crate::kubelet_client::stream(api, &request, upgrade, body).await;
     }
-    let mut response = match verbs::run(api, &request).await {
-        Ok(answer) => respond::answer(&request, answer, api.clock.now()),
-        Err(failure) => respond::error(&failure, Some(accept)),
-    };
-    request.notes.write(response.headers_mut());
-    Ok(response)
+    let answer = verbs::run(api, &request).await?;
+    Ok(respond::answer(&request, answer, api.clock.now()))
 }
 
 /// Who asks: an in-process identity, a client certificate, a token, or nobody.
-fn authenticate(api: &Api, http: &mut HttpRequest<RequestBody>, info: &RequestInfo) -> Result<UserInfo> {
+async fn authenticate(
+    api: &Api,
+    http: &mut HttpRequest<RequestBody>,
+    info: &RequestInfo,
+) -> Result<UserInfo> {
     let peer = http.extensions().get::<Peer>().cloned();
     let user = match http.extensions_mut().remove::<UserInfo>() {
         // Connections from outside carry a `Peer`; what they bring in extensions counts for nothing.
         Some(user) if peer.is_none() => Some(user),
-        _ => api.security.authenticate(api, http.headers(), peer.as_ref())?,
+        _ => api.security.authenticate(api, http.headers(), peer.as_ref()).await?,
     };
     match user {
-        Some(user) => api.security.impersonate(user, http.headers()),
+        Some(user) => Ok(user),
         None if is_public(info) => Ok(UserInfo::anonymous()),
         None => Err(Error::unauthorized()),
     }
@@ -224,7 +323,8 @@ async fn other(api: &Api, http: HttpRequest<RequestBody>, info: &RequestInfo) ->
             Ok(respond::json(StatusCode::OK, &api.security.openid_configuration()))
         }
         ("openid", Some("v1"), Some("jwks")) => {
-            Ok(respond::json(StatusCode::OK, &api.security.tokens().jwks()))
+            let keys = api.security.tokens().jwks().to_string();
+            Ok(respond::text(StatusCode::OK, "application/jwk-set+json", keys))
         }
         ("debug", Some("knarr"), Some("trace")) => {
             api.cache.fresh().await?;

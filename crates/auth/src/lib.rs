@@ -4,9 +4,11 @@
 
 pub mod authorizer;
 pub mod bootstrap;
+pub mod bootstrap_token;
 pub mod escalation;
 pub mod node;
 pub mod node_restriction;
+pub mod oidc;
 pub mod pki;
 pub mod rbac;
 pub mod signing;

@@ -3,6 +3,9 @@
 //! Source: KEP-1205, `pkg/serviceaccount/claims.go`. Whether the account and the object that a token is bound to
 //! still exist is asked of [`Lookup`]: a token dies with them.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
@@ -18,6 +21,10 @@ use crate::UserInfo;
 const LEEWAY_SECONDS: i64 = 10;
 /// A token is never longer than this.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
+/// How many good signatures are remembered.
+const VERIFIED_MAX: usize = 4096;
+/// `iss` of tokens in Secrets.
+const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
 
 /// Why a token is not good.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -97,6 +104,27 @@ pub struct Claims {
     pub sub: String,
 }
 
+/// The content of a Secret's token. Source: `pkg/serviceaccount/legacy.go`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Legacy {
+    /// Always the same.
+    pub iss: String,
+    /// The account's namespace.
+    #[serde(rename = "kubernetes.io/serviceaccount/namespace")]
+    pub namespace: String,
+    /// The Secret that holds it.
+    #[serde(rename = "kubernetes.io/serviceaccount/secret.name")]
+    pub secret: String,
+    /// The account.
+    #[serde(rename = "kubernetes.io/serviceaccount/service-account.name")]
+    pub account: String,
+    /// The account's uid.
+    #[serde(rename = "kubernetes.io/serviceaccount/service-account.uid")]
+    pub uid: String,
+    /// `system:serviceaccount:<namespace>:<name>`
+    pub sub: String,
+}
+
 /// What a token asks of the cluster's state.
 pub trait Lookup {
     /// The uid of a ServiceAccount that is not being deleted.
@@ -116,6 +144,8 @@ pub struct Tokens {
     issuer: String,
     audiences: Vec<String>,
     random: SystemRandom,
+    /// Signatures that were good: by the token's digest. Everything else is checked each time.
+    verified: Mutex<HashMap<[u8; 32], Arc<Claims>>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -137,7 +167,7 @@ impl Tokens {
             .map_err(|_| TokenError::Key)?;
         let digest = ring::digest::digest(&ring::digest::SHA256, key.public_key().as_ref());
         let key_id = URL_SAFE_NO_PAD.encode(digest.as_ref());
-        Ok(Self { key, key_id, issuer: issuer.to_owned(), audiences, random })
+        Ok(Self { key, key_id, issuer: issuer.to_owned(), audiences, random, verified: Mutex::default() })
     }
 
     /// The audiences that mean the API server.
@@ -167,12 +197,16 @@ impl Tokens {
             private,
             nbf: now,
         };
+        self.sign(&claims)
+    }
+
+    fn sign(&self, claims: &impl Serialize) -> Result<String, TokenError> {
         let header = Header { alg: "ES256".to_owned(), kid: self.key_id.clone() };
         let encode = |json: serde_json::Result<Vec<u8>>| {
             json.map(|json| URL_SAFE_NO_PAD.encode(json)).map_err(|_| TokenError::Sign)
         };
         let head = encode(serde_json::to_vec(&header))?;
-        let body = encode(serde_json::to_vec(&claims))?;
+        let body = encode(serde_json::to_vec(claims))?;
         let signed = format!("{head}.{body}");
         let signature = self.key.sign(&self.random, signed.as_bytes()).map_err(|_| TokenError::Sign)?;
         Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref())))
@@ -189,17 +223,71 @@ impl Tokens {
         now: Timestamp,
         lookup: &dyn Lookup,
     ) -> Result<(UserInfo, Claims), TokenError> {
-        let claims = self.verify_signature(token)?;
+        let claims = self.signed_claims(token)?;
         let now = now.as_second();
         if claims.exp + LEEWAY_SECONDS < now || claims.nbf - LEEWAY_SECONDS > now {
             return Err(TokenError::Time);
         }
         let accepted = if audiences.is_empty() { &self.audiences } else { audiences };
         if !claims.aud.iter().any(|audience| accepted.contains(audience)) {
-            return Err(TokenError::Audience { audiences: claims.aud });
+            return Err(TokenError::Audience { audiences: claims.aud.clone() });
         }
         verify_bindings(&claims.private, lookup)?;
-        Ok((user_of(&claims), claims))
+        Ok((user_of(&claims), Claims::clone(&claims)))
+    }
+
+    /// The claims of a token whose signature is good. An elliptic curve costs more than the rest of most requests,
+    /// so that good ones are remembered.
+    fn signed_claims(&self, token: &str) -> Result<Arc<Claims>, TokenError> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(TokenError::NotOurs);
+        }
+        let digest = ring::digest::digest(&ring::digest::SHA256, token.as_bytes());
+        let key: [u8; 32] = digest.as_ref().try_into().map_err(|_| TokenError::NotOurs)?;
+        let known = || self.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(claims) = known().get(&key) {
+            return Ok(Arc::clone(claims));
+        }
+        let claims = Arc::new(self.verify_signature(token)?);
+        let mut known = known();
+        if known.len() >= VERIFIED_MAX {
+            known.clear();
+        }
+        known.insert(key, Arc::clone(&claims));
+        Ok(claims)
+    }
+
+    /// Verifies a token of a Secret, which has no end and no audience: namespace, Secret, account and its uid.
+    ///
+    /// # Errors
+    /// If it is none of ours.
+    pub fn verify_legacy(&self, token: &str) -> Result<Legacy, TokenError> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(TokenError::NotOurs);
+        }
+        let body = self.verified_body(token)?;
+        let legacy: Legacy = serde_json::from_slice(&body).map_err(|_| TokenError::NotOurs)?;
+        if legacy.iss == LEGACY_ISSUER { Ok(legacy) } else { Err(TokenError::NotOurs) }
+    }
+
+    /// Signs a token for a Secret of type `kubernetes.io/service-account-token`.
+    ///
+    /// # Errors
+    /// If signing fails.
+    pub fn issue_legacy(
+        &self,
+        namespace: &str,
+        secret: &str,
+        account: &Reference,
+    ) -> Result<String, TokenError> {
+        self.sign(&Legacy {
+            iss: LEGACY_ISSUER.to_owned(),
+            sub: format!("system:serviceaccount:{namespace}:{}", account.name),
+            namespace: namespace.to_owned(),
+            secret: secret.to_owned(),
+            account: account.name.clone(),
+            uid: account.uid.clone(),
+        })
     }
 
     /// The public key as a JSON Web Key Set, for `/openid/v1/jwks`.
@@ -214,9 +302,13 @@ impl Tokens {
     }
 
     fn verify_signature(&self, token: &str) -> Result<Claims, TokenError> {
-        if token.len() > TOKEN_BYTES_MAX {
-            return Err(TokenError::NotOurs);
-        }
+        let body = self.verified_body(token)?;
+        let claims: Claims = serde_json::from_slice(&body).map_err(|_| TokenError::NotOurs)?;
+        if claims.iss == self.issuer { Ok(claims) } else { Err(TokenError::NotOurs) }
+    }
+
+    /// The body of a token that our key signed.
+    fn verified_body(&self, token: &str) -> Result<Vec<u8>, TokenError> {
         let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::NotOurs)?;
         let (head, body) = signed.split_once('.').ok_or(TokenError::NotOurs)?;
         let decode = |text: &str| URL_SAFE_NO_PAD.decode(text).map_err(|_| TokenError::NotOurs);
@@ -227,8 +319,7 @@ impl Tokens {
         UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, self.key.public_key().as_ref())
             .verify(signed.as_bytes(), &decode(signature)?)
             .map_err(|_| TokenError::NotOurs)?;
-        let claims: Claims = serde_json::from_slice(&decode(body)?).map_err(|_| TokenError::NotOurs)?;
-        if claims.iss == self.issuer { Ok(claims) } else { Err(TokenError::NotOurs) }
+        decode(body)
     }
 }
 

@@ -174,6 +174,10 @@ pub struct ServerArgs {
     #[command(flatten)]
     #[serde(flatten)]
     pub datastore: DatastoreArgs,
+    /// How the API server judges requests.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub api_server: crate::api_server::ApiServerArgs,
 }
 
 /// An etcd cluster to keep the state on.
@@ -533,6 +537,10 @@ mod tests {
             "--disable-agent",
             "--datastore-endpoint=http://a:1,http://b:1",
             "--datastore-cafile=/ca",
+            "--enable-admission-plugins=A,B",
+            "--oidc-username-prefix=-",
+            "--shutdown-delay-seconds=3",
+            "--disable-priority-and-fairness",
         ];
         for given in [&given[..], &[]] {
             let args = server(given);

@@ -1,6 +1,7 @@
 //!
 //! Nothing here starts anything: `knarr` reads [`args::Cli`] and acts.
 
+pub mod api_server;
 pub mod args;
 pub mod config;
 pub mod progress;

@@ -17,6 +17,7 @@ pub mod metrics;
 pub mod plan;
 pub mod record;
 pub mod resource_ref;
+pub mod selector;
 mod sender;
 pub mod trace;
 pub mod workqueue;

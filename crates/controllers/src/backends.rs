@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::object::{created, key, label, name, namespace};
 use crate::pod::{condition, is_finished, is_ready, node_name};
-use crate::selector::contains;
+use controller::selector::contains;
 
 /// When the change that is being published happened. Source: `core/v1`.
 pub(crate) const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";

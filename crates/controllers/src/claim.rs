@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use serde_json::json;
 
 use crate::object::{controller_of, controller_reference, is_deleting, name, namespace, uid};
-use crate::selector::selects;
+use controller::selector::selects;
 
 /// The outcome of [`claim`].
 pub(crate) struct Claims<K> {

@@ -8,7 +8,7 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use serde_json::json;
 
 use crate::object::{name, uid};
-use crate::selector::selects;
+use controller::selector::selects;
 
 /// The controller's row. Keys are ClusterRoles.
 pub const CONTROLLER: Controller = Controller {

@@ -27,7 +27,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::claim::claim;
 use crate::deployment::rollout::Rollout;
 use crate::object::{controller_of, is_deleting, key, namespace, uid};
-use crate::selector;
+use controller::selector;
 
 /// The controller's row.
 pub const CONTROLLER: Controller = Controller {

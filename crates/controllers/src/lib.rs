@@ -10,7 +10,6 @@ mod kinds;
 mod names;
 mod object;
 mod pod;
-mod selector;
 
 pub mod deployment;
 pub mod replica_set;
@@ -19,10 +18,12 @@ pub mod endpoint_slice;
 pub mod endpoints;
 
 pub mod cluster_role;
+pub mod disruption;
 pub mod garbage_collector;
 pub mod namespace;
 pub mod node_lifecycle;
 pub mod pod_gc;
+pub mod resource_quota;
 pub mod root_ca;
 pub mod service_account;
 pub mod taint_eviction;
@@ -47,5 +48,7 @@ pub fn all() -> &'static [Controller] {
         taint_eviction::CONTROLLER,
         pod_gc::CONTROLLER,
         cluster_role::CONTROLLER,
+        resource_quota::CONTROLLER,
+        disruption::CONTROLLER,
     ]
 }

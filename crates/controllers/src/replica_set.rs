@@ -21,7 +21,7 @@ use crate::claim::claim;
 use crate::names::{generate_name, names};
 use crate::object::{controller_of, controller_reference, is_deleting, key, name, namespace, uid};
 use crate::pod::{is_active, is_terminating};
-use crate::selector;
+use controller::selector;
 
 /// Pods created or deleted by one plan. Source: upstream's `BurstReplicas` is 500; a plan is cheaper than that.
 const BURST_PODS_MAX: usize = 2_000;

@@ -5,6 +5,7 @@
 
 mod addons;
 mod alone;
+mod api_options;
 mod control_plane;
 mod credentials;
 mod datastore;

@@ -94,6 +94,8 @@ pub struct ContainerInput {
     pub mounts: Vec<v1::Mount>,
     /// The runtime's reference of its image.
     pub image_ref: String,
+    /// The container whose PID namespace it enters. Source: `EphemeralContainer.targetContainerName`.
+    pub target_id: Option<String>,
     /// The node's memory in bytes.
     pub memory_capacity: i64,
     /// Whether the runtime said who the image runs as.
@@ -151,11 +153,25 @@ pub fn container_config(
         tty: spec.tty == Some(true),
         linux: Some(v1::LinuxContainerConfig {
             resources: Some(qos::container_resources(pod_spec, spec, input.memory_capacity)),
-            security_context: Some(security::container(pod_spec, spec, config.seccomp_default)),
+            security_context: Some(security_context(config, pod_spec, spec, input.target_id)),
         }),
         envs: input.env.into_iter().map(|(key, value)| v1::KeyValue { key, value }).collect(),
         ..v1::ContainerConfig::default()
     })
+}
+
+fn security_context(
+    config: &Config,
+    pod: &PodSpec,
+    spec: &Container,
+    target_id: Option<String>,
+) -> v1::LinuxContainerSecurityContext {
+    let mut context = security::container(pod, spec, config.seccomp_default);
+    if let (Some(target_id), Some(namespaces)) = (target_id, &mut context.namespace_options) {
+        namespaces.set_pid(v1::NamespaceMode::Target);
+        namespaces.target_id = target_id;
+    }
+    context
 }
 
 /// Where a container leaves its last words if its spec does not say.

@@ -51,9 +51,16 @@ impl Context {
     ) {
         let metadata = &pod.metadata;
         let field_path = container.map(|name| {
-            let is_init =
-                pod.spec.iter().flat_map(|s| s.init_containers.iter().flatten()).any(|c| c.name == name);
-            format!("spec.{}{{{name}}}", if is_init { "initContainers" } else { "containers" })
+            let spec = || pod.spec.iter();
+            let is_init = spec().flat_map(|s| s.init_containers.iter().flatten()).any(|c| c.name == name);
+            let is_ephemeral =
+                spec().flat_map(|s| s.ephemeral_containers.iter().flatten()).any(|c| c.name == name);
+            let list = match (is_init, is_ephemeral) {
+                (true, _) => "initContainers",
+                (_, true) => "ephemeralContainers",
+                _ => "containers",
+            };
+            format!("spec.{list}{{{name}}}")
         });
         let regarding = ObjectReference {
             api_version: Some("v1".into()),

@@ -2,15 +2,19 @@
 //!
 //! Volumes, sandbox and images are prepared at the same time; a container is started when all three are there.
 //! Init containers run one after the other, sidecars stay, main containers are started in the spec's order, one
-//! at a time (a `postStart` hook holds up the next). Whatever is in [`PodSnapshot::busy`] is not asked for again.
+//! at a time (a `postStart` hook holds up the next). Ephemeral containers need no more than the sandbox. Whatever is in [`PodSnapshot::busy`] is not asked for again.
 //! Source: `kuberuntime.computePodActions` of upstream for the rules.
 
 mod terminate;
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container as ContainerSpec, PodSpec};
 
-use crate::snapshot::{Container, ContainerState, Exit, Failure, PodSnapshot, Role, Step, after, init_role};
+use crate::snapshot::{
+    Container, ContainerState, Exit, Failure, PodSnapshot, Role, Step, after, ephemeral, init_role,
+};
 
 /// One thing to be done for a Pod.
 #[derive(Clone, Debug, PartialEq)]
@@ -167,10 +171,10 @@ fn run(snapshot: &PodSnapshot, now: Timestamp) -> Vec<PodAction> {
     let is_starting = snapshot.busy.iter().any(|key| key.starts_with("start/"));
     let mut may_start = !is_starting;
     for container in due.start {
-        if want_image(snapshot, container, now, &mut actions)
+        if want_image(snapshot, &container, now, &mut actions)
             && ready
             && may_start
-            && want_start(snapshot, container, now, &mut actions)
+            && want_start(snapshot, &container, now, &mut actions)
         {
             may_start = false;
         }
@@ -290,7 +294,7 @@ fn next_attempt(snapshot: &PodSnapshot, name: &str) -> u32 {
 
 #[derive(Default)]
 struct Due<'a> {
-    start: Vec<&'a ContainerSpec>,
+    start: Vec<Cow<'a, ContainerSpec>>,
     kill: Vec<PodAction>,
 }
 
@@ -298,6 +302,9 @@ struct Due<'a> {
 fn due(snapshot: &PodSnapshot) -> Due<'_> {
     let spec = snapshot.spec();
     let mut due = Due::default();
+    // Before all others: they are there to find out why those do not start.
+    let new = ephemeral(spec).into_iter().filter(|c| snapshot.latest(&c.name).is_none());
+    due.start.extend(new.map(Cow::Owned));
     let mains_created = spec.containers.iter().any(|c| snapshot.current(&c.name).is_some());
     for container in spec.init_containers.iter().flatten() {
         let role = init_role(container);
@@ -309,7 +316,7 @@ fn due(snapshot: &PodSnapshot) -> Due<'_> {
             Need::Patience if mains_created => {}
             Need::Patience => return due,
             Need::Start => {
-                due.start.push(container);
+                due.start.push(Cow::Borrowed(container));
                 if !mains_created {
                     return due;
                 }
@@ -325,7 +332,7 @@ fn due(snapshot: &PodSnapshot) -> Due<'_> {
     for container in &spec.containers {
         match assess(snapshot, container, Role::Main) {
             Need::Nothing | Need::Patience => {}
-            Need::Start => due.start.push(container),
+            Need::Start => due.start.push(Cow::Borrowed(container)),
             Need::Kill(kill) => due.kill.push(kill),
         }
     }

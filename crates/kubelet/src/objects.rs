@@ -127,6 +127,11 @@ fn watch<K: Kind>(tasks: &base::Tasks, inbox: &Arc<Inbox>, informer: &Informer<K
     });
 }
 
+/// Seconds before a token that is about to expire is asked for again at the earliest.
+const REFRESH_MIN: u64 = 10;
+/// Seconds after which every token is renewed.
+const REFRESH_MAX: u64 = 24 * 3600;
+
 /// A token and when to ask for the next one.
 #[derive(Clone, Debug)]
 pub(crate) struct Token {
@@ -161,9 +166,31 @@ pub(crate) async fn request_token(context: &Context, pod: &Pod, key: &TokenKey) 
             .map_err(|e| failed(e.to_string()))?;
     let answer: TokenRequest = context.client.request(request).await.map_err(|e| failed(e.to_string()))?;
     let status = answer.status.ok_or_else(|| failed("the answer has no token".into()))?;
-    let now = context.clock.now();
-    let lifetime = u64::try_from(status.expiration_timestamp.0.duration_since(now).as_secs()).unwrap_or(0);
-    // As upstream: after four fifths of its life, or a day.
-    let refresh = Duration::from_secs((lifetime * 4 / 5).clamp(10, 24 * 3600));
-    Ok(Token { text: status.token, refresh_at: crate::snapshot::after(now, refresh) })
+    let refresh_at = refresh_at(context.clock.now(), status.expiration_timestamp.0);
+    Ok(Token { text: status.token, refresh_at })
+}
+
+/// When to ask for the next token: after four fifths of this one's life, or a day. Source: upstream's
+/// `pkg/kubelet/token`.
+fn refresh_at(now: Timestamp, expires_at: Timestamp) -> Timestamp {
+    let lifetime = u64::try_from(expires_at.duration_since(now).as_secs()).unwrap_or(0);
+    crate::snapshot::after(now, Duration::from_secs((lifetime * 4 / 5).clamp(REFRESH_MIN, REFRESH_MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_refreshed_well_before_they_expire() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        for (name, lifetime, expect) in [
+            ("the shortest that the API allows", 600, 480),
+            ("an hour", 3607, 2885),
+            ("a year", 365 * 24 * 3600, 24 * 3600),
+            ("one that has expired by a wrong clock", -5, 10),
+        ] {
+            assert_eq!(refresh_at(at(1000), at(1000 + lifetime)), at(1000 + expect), "{name}");
+        }
+    }
 }

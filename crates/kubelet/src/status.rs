@@ -16,7 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::next_actions::{is_finished, is_past_deadline};
 use crate::qos;
-use crate::snapshot::{Failure, PodSnapshot, Role, after, init_role};
+use crate::snapshot::{Failure, PodSnapshot, Role, after, ephemeral, init_role};
 pub use patch::status_patch;
 
 /// What the node adds to every Pod's status.
@@ -39,7 +39,8 @@ pub fn pull_error_shown_until(failure: &Failure) -> Timestamp {
 /// What the API server has about the container of that name.
 pub fn recorded<'a>(snapshot: &'a PodSnapshot, name: &str) -> Option<&'a ContainerStatus> {
     let status = snapshot.pod.status.as_ref()?;
-    let all = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
+    let regular = status.container_statuses.iter().chain(&status.init_container_statuses);
+    let all = regular.chain(&status.ephemeral_container_statuses).flatten();
     all.into_iter().find(|s| s.name == name)
 }
 
@@ -55,6 +56,9 @@ pub fn pod_status(snapshot: &PodSnapshot, node: &NodeFacts, now: Timestamp) -> P
         .collect();
     let mut main: Vec<_> =
         spec.containers.iter().map(|c| containers::status(snapshot, node, c, Role::Main, now)).collect();
+    let mut others: Vec<_> =
+        ephemeral(spec).iter().map(|c| containers::status(snapshot, node, c, Role::Ephemeral, now)).collect();
+    others.sort_by(|a, b| a.name.cmp(&b.name));
     // Upstream's order: main containers by name, init containers as in the spec.
     main.sort_by(|a, b| a.name.cmp(&b.name));
     let (phase, reason, message) = phase(snapshot, &init, &main, now);
@@ -69,6 +73,7 @@ pub fn pod_status(snapshot: &PodSnapshot, node: &NodeFacts, now: Timestamp) -> P
         resource_claim_statuses: recorded.resource_claim_statuses,
         init_container_statuses: (!init.is_empty()).then_some(init),
         container_statuses: (!main.is_empty()).then_some(main),
+        ephemeral_container_statuses: (!others.is_empty()).then_some(others),
         ..PodStatus::default()
     };
     addresses(snapshot, node, &mut status);

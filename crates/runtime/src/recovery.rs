@@ -238,7 +238,7 @@ impl Inner {
             }
         }
         let is_of_this_boot = sandbox.record.boot_id == self.boot_id;
-        let shim = (!sandbox.record.is_stopped && is_of_this_boot).then(|| ShimClient::unconnected());
+        let shim = (!sandbox.record.is_stopped && is_of_this_boot).then(ShimClient::unconnected);
         sandbox.shim.clone_from(&shim);
         {
             let mut tables = self.tables.lock();

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use cri::{ImageService, RuntimeService, v1};
 use support::{Host, Pod, container, output};
-use v1::ContainerState::{ContainerExited, ContainerRunning};
+use v1::ContainerState::ContainerRunning;
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1).peekable();

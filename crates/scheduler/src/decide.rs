@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::node_info::{NodeInfo, PodNeed, Snapshot};
+use crate::node_info::{NodeInfo, Snapshot};
 use crate::plugins::{Candidate, FILTERS, Refusal, Remedy, SCORES, normalize};
 
 /// The answer for one Pod.
@@ -21,7 +21,7 @@ pub fn decide(pod: &Pod, snapshot: &Snapshot, chance: u64) -> Decision {
     if snapshot.is_empty() {
         return Decision::Unschedulable("no nodes available to schedule pods".to_owned());
     }
-    let candidate = Candidate { pod, need: PodNeed::of(pod) };
+    let candidate = Candidate::new(pod, snapshot);
     let mut feasible = Vec::new();
     let mut refusals = Refusals::default();
     for node in snapshot.nodes() {
@@ -118,8 +118,9 @@ mod tests {
             snapshot.set_node(Arc::new(serde_saphyr::from_str::<Node>(node).expect("a node")));
         }
         for (index, (node, pod)) in placed.iter().enumerate() {
-            let pod: Pod = serde_saphyr::from_str(pod).expect("a pod");
-            snapshot.place(&index.to_string(), node, PodNeed::of(&pod));
+            let mut pod: Pod = serde_saphyr::from_str(pod).expect("a pod");
+            pod.metadata.uid = Some(index.to_string());
+            snapshot.place(&Arc::new(pod), node);
         }
         let pod: Pod = serde_saphyr::from_str(pod).expect("a pod");
         expected.assert_eq(&format!("{:?}", decide(&pod, &snapshot, 0)));
@@ -210,5 +211,79 @@ mod tests {
                 r#"Unschedulable("0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports. no new claims to deallocate, preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.")"#
             ]],
         );
+    }
+
+    const ZONES: [&str; 3] = [
+        "{metadata: {name: a, labels: {zone: x}}, status: {allocatable: {cpu: '9', memory: 4Gi, pods: 9}}}",
+        "{metadata: {name: b, labels: {zone: y}}, status: {allocatable: {cpu: '9', memory: 4Gi, pods: 9}}}",
+        "{metadata: {name: c}, status: {allocatable: {cpu: '9', memory: 4Gi, pods: 9}}}",
+    ];
+    const WEB: &str = "{metadata: {name: w, labels: {app: web}}, spec: {containers: [{name: c}]}}";
+    const TERM: &str = "{topologyKey: zone, labelSelector: {matchLabels: {app: web}}}";
+
+    fn with_affinity(kind: &str, app: &str) -> String {
+        format!(
+            "{{metadata: {{name: p, labels: {{app: {app}}}}}, spec: {{containers: [{{name: c}}], affinity: {{{kind}: {{requiredDuringSchedulingIgnoredDuringExecution: [{TERM}]}}}}}}}}"
+        )
+    }
+
+    #[test]
+    fn pods_are_put_near_those_they_want_and_far_from_those_they_do_not() {
+        let (near, far) = (with_affinity("podAffinity", "db"), with_affinity("podAntiAffinity", "db"));
+        check(&ZONES, &[("b", WEB)], &near, expect![[r#"Bind("b")"#]]);
+        check(&ZONES[..2], &[("b", WEB)], &far, expect![[r#"Bind("a")"#]]);
+        check(
+            &ZONES[..1],
+            &[("a", WEB)],
+            &far,
+            expect![[
+                r#"Unschedulable("0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules. no new claims to deallocate, preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.")"#
+            ]],
+        );
+        check(
+            &ZONES,
+            &[],
+            &near,
+            expect![[
+                r#"Unschedulable("0/3 nodes are available: 3 node(s) didn't match pod affinity rules. no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling.")"#
+            ]],
+        );
+    }
+
+    #[test]
+    fn the_first_of_a_group_needs_no_company_but_a_place() {
+        let group = with_affinity("podAffinity", "web");
+        check(&ZONES[1..], &[], &group, expect![[r#"Bind("b")"#]]);
+    }
+
+    #[test]
+    fn pods_that_want_nobody_near_are_left_alone() {
+        let loner = with_affinity("podAntiAffinity", "loner");
+        check(&ZONES[..2], &[("a", &loner)], WEB, expect![[r#"Bind("b")"#]]);
+        check(
+            &ZONES[..1],
+            &[("a", &loner)],
+            WEB,
+            expect![[
+                r#"Unschedulable("0/1 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules. no new claims to deallocate, preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.")"#
+            ]],
+        );
+    }
+
+    #[test]
+    fn pods_are_spread_as_evenly_as_they_must() {
+        let spread = "{metadata: {name: p, labels: {app: web}}, spec: {containers: [{name: c}], topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: web}}}]}}";
+        check(&ZONES, &[("a", WEB)], spread, expect![[r#"Bind("b")"#]]);
+        let full = "{metadata: {name: b, labels: {zone: y}}, status: {allocatable: {cpu: '9', memory: 4Gi, pods: 0}}}";
+        check(
+            &[ZONES[0], full, ZONES[2]],
+            &[("a", WEB)],
+            spread,
+            expect![[
+                r#"Unschedulable("0/3 nodes are available: 1 Too many pods, 1 node(s) didn't match pod topology spread constraints, 1 node(s) didn't match pod topology spread constraints (missing required label). no new claims to deallocate, preemption: 0/3 nodes are available: 1 Preemption is not helpful for scheduling, 2 No preemption victims found for incoming pod.")"#
+            ]],
+        );
+        let soft = spread.replace("DoNotSchedule", "ScheduleAnyway");
+        check(&ZONES[..2], &[("a", WEB)], &soft, expect![[r#"Bind("b")"#]]);
     }
 }

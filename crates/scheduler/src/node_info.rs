@@ -25,6 +25,8 @@ pub struct NodeInfo {
     pub ports: BTreeSet<HostPort>,
     /// Bytes per image name.
     pub images: HashMap<String, i64>,
+    /// The Pods, by uid.
+    pub pods: BTreeMap<String, Arc<Pod>>,
 }
 
 impl NodeInfo {
@@ -45,6 +47,7 @@ impl NodeInfo {
             requested_non_zero: Resources::default(),
             ports: BTreeSet::new(),
             images,
+            pods: BTreeMap::new(),
         }
     }
 
@@ -53,8 +56,14 @@ impl NodeInfo {
         self.node.metadata.name.as_deref().unwrap_or_default()
     }
 
+    /// The value of a label.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.node.metadata.labels.as_ref()?.get(key).map(String::as_str)
+    }
+
     /// Counts a Pod in.
-    pub fn add(&mut self, need: &PodNeed) {
+    fn add(&mut self, uid: &str, Placed { need, pod, .. }: &Placed) {
+        self.pods.insert(uid.to_owned(), pod.clone());
         self.requested.add(&need.requests);
         self.requested.pods += 1;
         self.requested_non_zero.add(&need.requests_non_zero);
@@ -62,7 +71,8 @@ impl NodeInfo {
     }
 
     /// Counts a Pod out.
-    pub fn remove(&mut self, need: &PodNeed) {
+    fn remove(&mut self, uid: &str, need: &PodNeed) {
+        self.pods.remove(uid);
         self.requested.subtract(&need.requests);
         self.requested.pods -= 1;
         self.requested_non_zero.subtract(&need.requests_non_zero);
@@ -114,7 +124,19 @@ fn host_ports(spec: &PodSpec) -> Vec<HostPort> {
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     nodes: BTreeMap<String, NodeInfo>,
-    placed: HashMap<String, (String, PodNeed)>,
+    placed: HashMap<String, Placed>,
+    /// Of the placed Pods those that want others near or far.
+    choosy: BTreeSet<String>,
+    /// The labels of each namespace.
+    namespaces: HashMap<String, BTreeMap<String, String>>,
+}
+
+/// A Pod that is on a Node, or soon will be.
+#[derive(Clone, Debug)]
+struct Placed {
+    node: String,
+    need: PodNeed,
+    pod: Arc<Pod>,
 }
 
 impl Snapshot {
@@ -142,9 +164,9 @@ impl Snapshot {
     pub fn set_node(&mut self, node: Arc<Node>) {
         let mut info = NodeInfo::new(node);
         let name = info.name().to_owned();
-        for (on, need) in self.placed.values() {
-            if *on == name {
-                info.add(need);
+        for (uid, placed) in &self.placed {
+            if placed.node == name {
+                info.add(uid, placed);
             }
         }
         self.nodes.insert(name, info);
@@ -155,26 +177,62 @@ impl Snapshot {
         self.nodes.remove(name);
     }
 
-    /// Places the Pod `uid` on a Node: bound already, or assumed to be soon.
-    pub fn place(&mut self, uid: &str, node: &str, need: PodNeed) {
-        if self.placed.get(uid).is_some_and(|(on, known)| on == node && *known == need) {
-            return;
+    /// Says which labels a namespace has; none if it is gone.
+    pub fn set_namespace(&mut self, name: &str, labels: Option<BTreeMap<String, String>>) {
+        match labels {
+            Some(labels) => self.namespaces.insert(name.to_owned(), labels),
+            None => self.namespaces.remove(name),
+        };
+    }
+
+    /// The labels of a namespace.
+    pub fn namespace_labels(&self, name: &str) -> Option<&BTreeMap<String, String>> {
+        self.namespaces.get(name)
+    }
+
+    /// The placed Pods that want others near or far, with their Nodes.
+    pub fn choosy(&self) -> impl Iterator<Item = (&Pod, &NodeInfo)> {
+        let placed = self.choosy.iter().filter_map(|uid| self.placed.get(uid));
+        placed.filter_map(|placed| Some((&*placed.pod, self.nodes.get(&placed.node)?)))
+    }
+
+    /// Places a Pod on a Node: bound already, or assumed to be soon. Returns whether that is news.
+    pub fn place(&mut self, pod: &Arc<Pod>, node: &str) -> bool {
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        let need = PodNeed::of(pod);
+        let same = |known: &Placed| {
+            known.node == node && known.need == need && known.pod.metadata.labels == pod.metadata.labels
+        };
+        if self.placed.get(uid).is_some_and(same) {
+            return false;
         }
         self.remove(uid);
+        let placed = Placed { node: node.to_owned(), need, pod: pod.clone() };
         if let Some(info) = self.nodes.get_mut(node) {
-            info.add(&need);
+            info.add(uid, &placed);
         }
-        self.placed.insert(uid.to_owned(), (node.to_owned(), need));
+        if is_choosy(pod) {
+            self.choosy.insert(uid.to_owned());
+        }
+        self.placed.insert(uid.to_owned(), placed);
+        true
     }
 
     /// Takes the Pod `uid` away; returns whether it was placed.
     pub fn remove(&mut self, uid: &str) -> bool {
-        let Some((node, need)) = self.placed.remove(uid) else { return false };
+        let Some(Placed { node, need, .. }) = self.placed.remove(uid) else { return false };
+        self.choosy.remove(uid);
         if let Some(info) = self.nodes.get_mut(&node) {
-            info.remove(&need);
+            info.remove(uid, &need);
         }
         true
     }
+}
+
+/// Whether it matters to the Pod where other Pods are, as far as affinity says so.
+fn is_choosy(pod: &Pod) -> bool {
+    let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref());
+    affinity.is_some_and(|affinity| affinity.pod_affinity.is_some() || affinity.pod_anti_affinity.is_some())
 }
 
 #[cfg(test)]
@@ -186,11 +244,12 @@ mod tests {
         let node: Node =
             serde_saphyr::from_str("metadata: {name: a}\nstatus: {allocatable: {cpu: '4'}}").expect("a node");
         let pod: Pod =
-            serde_saphyr::from_str("metadata: {name: p}\nspec: {containers: [{name: c, resources: {requests: {cpu: '1'}}, ports: [{containerPort: 80, hostPort: 80}]}]}").expect("a pod");
+            serde_saphyr::from_str("metadata: {name: p, uid: u}\nspec: {containers: [{name: c, resources: {requests: {cpu: '1'}}, ports: [{containerPort: 80, hostPort: 80}]}]}").expect("a pod");
         let mut snapshot = Snapshot::default();
-        snapshot.place("u", "a", PodNeed::of(&pod));
+        let pod = Arc::new(pod);
+        snapshot.place(&pod, "a");
         snapshot.set_node(Arc::new(node));
-        snapshot.place("u", "a", PodNeed::of(&pod));
+        snapshot.place(&pod, "a");
         let used = |snapshot: &Snapshot| {
             snapshot
                 .nodes()

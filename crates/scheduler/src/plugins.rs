@@ -2,11 +2,13 @@
 
 mod balanced_allocation;
 mod image_locality;
+mod inter_pod_affinity;
 mod node_affinity;
 mod node_name;
 mod node_ports;
 mod node_resources_fit;
 mod node_unschedulable;
+mod pod_topology_spread;
 mod taint_toleration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -23,6 +25,20 @@ pub struct Candidate<'a> {
     pub pod: &'a Pod,
     /// Its requests and ports.
     pub need: PodNeed,
+    near: inter_pod_affinity::State,
+    spread: pod_topology_spread::State,
+}
+
+impl<'a> Candidate<'a> {
+    /// A Pod that wants one of the Nodes of `snapshot`.
+    pub fn new(pod: &'a Pod, snapshot: &Snapshot) -> Self {
+        Self {
+            pod,
+            need: PodNeed::of(pod),
+            near: inter_pod_affinity::State::new(pod, snapshot),
+            spread: pod_topology_spread::State::new(pod, snapshot),
+        }
+    }
 }
 
 /// Why a Node cannot take a Pod.
@@ -86,6 +102,10 @@ pub enum Normalize {
     ByMax,
     /// The largest becomes 0, and 0 becomes [`SCORE_MAX`].
     ByMaxReversed,
+    /// The smallest becomes 0, the largest [`SCORE_MAX`].
+    ByRange,
+    /// The largest becomes 0, the smallest [`SCORE_MAX`].
+    ByRangeReversed,
 }
 
 /// Cheap and most telling first.
@@ -96,6 +116,8 @@ pub const FILTERS: &[Filter] = &[
     Filter { name: "NodeAffinity", filter: node_affinity::filter },
     Filter { name: "NodePorts", filter: node_ports::filter },
     Filter { name: "NodeResourcesFit", filter: node_resources_fit::filter },
+    Filter { name: "PodTopologySpread", filter: pod_topology_spread::filter },
+    Filter { name: "InterPodAffinity", filter: inter_pod_affinity::filter },
 ];
 
 /// Weights are upstream's.
@@ -111,6 +133,18 @@ pub const SCORES: &[Score] = &[
         weight: 2,
         score: |pod, node, _| node_affinity::score(pod, node),
         normalize: Normalize::ByMax,
+    },
+    Score {
+        name: "PodTopologySpread",
+        weight: 2,
+        score: |pod, node, _| pod_topology_spread::score(pod, node),
+        normalize: Normalize::ByRangeReversed,
+    },
+    Score {
+        name: "InterPodAffinity",
+        weight: 2,
+        score: |pod, node, _| inter_pod_affinity::score(pod, node),
+        normalize: Normalize::ByRange,
     },
     Score {
         name: "NodeResourcesFit",
@@ -130,10 +164,19 @@ pub const SCORES: &[Score] = &[
 /// Scales one plugin's scores in place.
 pub fn normalize(scores: &mut [i64], how: Normalize) {
     let max = scores.iter().copied().max().unwrap_or(0);
+    let min = scores.iter().copied().min().unwrap_or(0);
     match how {
         Normalize::AsIs => {}
         Normalize::ByMax if max == 0 => {}
         Normalize::ByMax => scores.iter_mut().for_each(|score| *score = *score * SCORE_MAX / max),
+        Normalize::ByRange if max == min => scores.fill(0),
+        Normalize::ByRange => {
+            scores.iter_mut().for_each(|score| *score = (*score - min) * SCORE_MAX / (max - min));
+        }
+        Normalize::ByRangeReversed if max == min => scores.fill(SCORE_MAX),
+        Normalize::ByRangeReversed => {
+            scores.iter_mut().for_each(|score| *score = (max - *score) * SCORE_MAX / (max - min));
+        }
         Normalize::ByMaxReversed if max == 0 => scores.fill(SCORE_MAX),
         Normalize::ByMaxReversed => {
             scores.iter_mut().for_each(|score| *score = SCORE_MAX - *score * SCORE_MAX / max);

@@ -11,13 +11,13 @@ use controller::informer::{Change, Changes};
 use controller::trace::Reporter;
 use controller::{Action, EventType, Hands, Informers, Patch, Recorder, cause};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::decide::{Decision, decide};
 use crate::metrics::{self, SchedulerMetrics};
-use crate::node_info::{PodNeed, Snapshot};
+use crate::node_info::Snapshot;
 use crate::queue::Queue;
 
 /// Bindings under way at once; deciding waits when there are more.
@@ -39,9 +39,12 @@ impl Default for Config {
 /// Runs a scheduler until its task is dropped.
 pub async fn run(config: Config, informers: Informers, reporter: Reporter, tasks: Tasks) {
     let (pods, nodes) = (informers.informer::<Pod>(), informers.informer::<Node>());
+    let namespaces = informers.informer::<Namespace>();
     let (mut pod_changes, mut node_changes) = (pods.subscribe(), nodes.subscribe());
+    let mut namespace_changes = namespaces.subscribe();
     pods.synced().await;
     nodes.synced().await;
+    namespaces.synced().await;
     let (finished, mut outcomes) = mpsc::channel(BINDINGS_MAX);
     let recorder = Recorder::start(&informers, "default-scheduler");
     let mut scheduler = Scheduler {
@@ -56,10 +59,11 @@ pub async fn run(config: Config, informers: Informers, reporter: Reporter, tasks
         queue: Queue::default(),
         pods: HashMap::new(),
         binding: BTreeMap::new(),
+        sociable: BTreeSet::new(),
         gated: BTreeSet::new(),
         finished,
     };
-    take_in(&mut scheduler, &mut node_changes, &mut pod_changes).await;
+    take_in(&mut scheduler, &mut namespace_changes, &mut node_changes, &mut pod_changes).await;
     loop {
         scheduler.schedule_all(&mut outcomes).await;
         scheduler.count();
@@ -67,6 +71,7 @@ pub async fn run(config: Config, informers: Informers, reporter: Reporter, tasks
         tokio::select! {
             biased;
             changes = node_changes.next() => scheduler.nodes_changed(changes),
+            changes = namespace_changes.next() => scheduler.namespaces_changed(changes),
             changes = pod_changes.next() => scheduler.pods_changed(changes),
             Some(outcome) = outcomes.recv() => scheduler.bound(outcome),
             () = sleep_until(due, &scheduler.clock) => {}
@@ -74,8 +79,15 @@ pub async fn run(config: Config, informers: Informers, reporter: Reporter, tasks
     }
 }
 
-/// Nodes first, so that Pods that are bound already find theirs.
-async fn take_in(scheduler: &mut Scheduler, nodes: &mut Changes<Node>, pods: &mut Changes<Pod>) {
+/// Nodes before Pods, so that Pods that are bound already find theirs.
+async fn take_in(
+    scheduler: &mut Scheduler,
+    namespaces: &mut Changes<Namespace>,
+    nodes: &mut Changes<Node>,
+    pods: &mut Changes<Pod>,
+) {
+    let now = std::future::ready(());
+    tokio::select! { biased; changes = namespaces.next() => scheduler.namespaces_changed(changes), () = now => {} }
     let now = std::future::ready(());
     tokio::select! { biased; changes = nodes.next() => scheduler.nodes_changed(changes), () = now => {} }
     let now = std::future::ready(());
@@ -106,6 +118,8 @@ struct Scheduler {
     pods: HashMap<String, (Arc<Pod>, u64)>,
     /// Pods that are assumed and being bound: key to uid.
     binding: BTreeMap<String, String>,
+    /// Pods that may go when others have come: they wait for company, or for an even spread.
+    sociable: BTreeSet<String>,
     /// Pods that nobody may schedule yet.
     gated: BTreeSet<String>,
     finished: mpsc::Sender<Outcome>,
@@ -138,6 +152,14 @@ impl Scheduler {
         }
     }
 
+    fn namespaces_changed(&mut self, changes: Vec<Change<Namespace>>) {
+        for change in changes {
+            let labels = change.new.map(|namespace| namespace.metadata.labels.clone().unwrap_or_default());
+            self.snapshot.set_namespace(&change.key, labels);
+        }
+        self.queue.cluster_changed(self.clock.now());
+    }
+
     fn pods_changed(&mut self, changes: Vec<Change<Pod>>) {
         let mut freed = false;
         for change in changes {
@@ -167,7 +189,7 @@ impl Scheduler {
         match node_name(&pod) {
             Some(node) => {
                 self.forget(&change.key);
-                self.snapshot.place(uid(&pod), node, PodNeed::of(&pod));
+                freed |= self.snapshot.place(&pod, node) && !self.sociable.is_empty();
             }
             None => self.wants_node(change.key, change.old.as_deref(), pod, change.revision),
         }
@@ -191,6 +213,9 @@ impl Scheduler {
         let is_news =
             old.is_none_or(|old| old.spec != pod.spec || old.metadata.labels != pod.metadata.labels);
         let priority = spec.and_then(|spec| spec.priority).unwrap_or(0);
+        if is_sociable(&pod) {
+            self.sociable.insert(key.clone());
+        }
         self.pods.insert(key.clone(), (pod, revision));
         let is_known = self.queue.contains(&key) || self.binding.contains_key(&key);
         if (is_news || !is_known) && !self.binding.contains_key(&key) {
@@ -202,6 +227,7 @@ impl Scheduler {
         self.queue.remove(key);
         self.pods.remove(key);
         self.gated.remove(key);
+        self.sociable.remove(key);
     }
 
     async fn schedule_all(&mut self, outcomes: &mut mpsc::Receiver<Outcome>) {
@@ -236,8 +262,8 @@ impl Scheduler {
         }
     }
 
-    fn bind(&mut self, key: &str, pod: &Pod, revision: u64, (node, start): (String, Timestamp)) {
-        self.snapshot.place(uid(pod), &node, PodNeed::of(pod));
+    fn bind(&mut self, key: &str, pod: &Arc<Pod>, revision: u64, (node, start): (String, Timestamp)) {
+        self.snapshot.place(pod, &node);
         self.binding.insert(key.to_owned(), uid(pod).to_owned());
         let (binding, event) = (binding(pod, &node), scheduled_event(pod, key, &node));
         let (hands, finished) = (self.hands.clone(), self.finished.clone());
@@ -261,6 +287,9 @@ impl Scheduler {
         let now = self.clock.now();
         let Some(failure) = outcome.failure else {
             self.metrics.attempted(metrics::Outcome::scheduled, outcome.start, now);
+            if !self.sociable.is_empty() {
+                self.queue.cluster_changed(now);
+            }
             if let Some((attempts, since)) = outcome.history {
                 self.metrics.scheduled(attempts, since, now);
             }
@@ -298,6 +327,13 @@ fn uid(pod: &Pod) -> &str {
 
 fn node_name(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
+}
+
+fn is_sociable(pod: &Pod) -> bool {
+    let spec = pod.spec.as_ref();
+    let affinity = spec.and_then(|spec| spec.affinity.as_ref());
+    affinity.is_some_and(|affinity| affinity.pod_affinity.is_some())
+        || spec.is_some_and(|spec| spec.topology_spread_constraints.is_some())
 }
 
 fn is_finished(pod: &Pod) -> bool {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use base::Random;
 use bytes::Bytes;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 use store::etcd::{ConnectError, Etcd, Options};
 use store::suite::{self, events, put};
 use store::{Change, Expect, Store, StoreError, Write};
@@ -23,6 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 struct Cluster {
     members: Vec<Child>,
     urls: Vec<String>,
+    /// Whom to trust, and who we are, if the members want to know.
+    identity: Option<(Vec<u8>, (Vec<u8>, Vec<u8>))>,
     _data: TempDir,
 }
 
@@ -31,18 +34,22 @@ impl Cluster {
         let data = tempfile::tempdir().unwrap();
         let ports: Vec<TcpListener> =
             (0..2 * count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let url = |n: usize| format!("http://{}", ports[n].local_addr().unwrap());
-        let (urls, peers): (Vec<_>, Vec<_>) =
-            ((0..count).map(url).collect(), (count..2 * count).map(url).collect());
+        let scheme = if flags.contains(&"--cert-file") { "https" } else { "http" };
+        let url = |scheme: &str, n: usize| format!("{scheme}://{}", ports[n].local_addr().unwrap());
+        let urls: Vec<_> = (0..count).map(|n| url(scheme, n)).collect();
+        let peers: Vec<_> = (count..2 * count).map(|n| url("http", n)).collect();
         drop(ports);
         let all: Vec<_> = peers.iter().enumerate().map(|(n, peer)| format!("m{n}={peer}")).collect();
         let members =
             (0..count).map(|n| member(data.path(), n, &urls[n], &peers[n], &all.join(","), flags)).collect();
-        Self { members, urls, _data: data }
+        Self { members, urls, identity: None, _data: data }
     }
 
     async fn connect(&self) -> Etcd {
-        let options = options(&self.urls);
+        let mut options = options(&self.urls);
+        if let Some((authority, identity)) = self.identity.clone() {
+            (options.authority_pem, options.identity_pem) = (Some(authority), Some(identity));
+        }
         tokio::time::timeout(PATIENCE, async {
             loop {
                 match Etcd::connect(options.clone()).await {
@@ -189,6 +196,48 @@ async fn a_full_etcd_refuses_puts_and_still_reads() {
     let huge = Change::Put { value: Bytes::from(vec![b'x'; 2 << 20]), ttl_seconds: None };
     let refused = store.commit(Write { change: huge, ..put("/registry/huge", Expect::Absent, "") }).await;
     assert!(matches!(refused, Err(StoreError::TooLarge)), "{refused:?}");
+}
+
+#[tokio::test]
+async fn members_that_want_certificates_get_and_show_them() {
+    let keys = tempfile::tempdir().unwrap();
+    let path = |name: &str| keys.path().join(name).to_str().unwrap().to_owned();
+    let write = |name: &str, pem: String| {
+        std::fs::write(path(name), &pem).unwrap();
+        pem.into_bytes()
+    };
+    let mut authority = CertificateParams::new([]).unwrap();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    let authority = CertifiedIssuer::self_signed(authority, key).unwrap();
+    let authority_pem = write("ca.crt", authority.pem());
+    let identity = |name: &str| {
+        let mut params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &authority).unwrap().pem();
+        (write(&format!("{name}.crt"), certificate), write(&format!("{name}.key"), key.serialize_pem()))
+    };
+    identity("server");
+    let files = ["ca.crt", "server.crt", "server.key"].map(path);
+    let flags = [
+        "--client-cert-auth",
+        "--trusted-ca-file",
+        &files[0],
+        "--cert-file",
+        &files[1],
+        "--key-file",
+        &files[2],
+    ];
+    let mut cluster = Cluster::start(1, &flags);
+    let stranger = Options { authority_pem: Some(authority_pem.clone()), ..options(&cluster.urls) };
+    cluster.identity = Some((authority_pem, identity("client")));
+    let store = cluster.connect().await;
+    let revision = store.commit(put("/registry/a", Expect::Absent, "1")).await.unwrap();
+    assert_eq!(store.get("/registry/a").await.unwrap().unwrap().revision, revision);
+    let refused = Etcd::connect(stranger).await.err().unwrap().to_string();
+    assert!(refused.contains("no etcd member answers"), "{refused}");
 }
 
 #[tokio::test]

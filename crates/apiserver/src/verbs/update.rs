@@ -94,7 +94,7 @@ pub fn authorize_create(api: &Api, request: &Request) -> Result<()> {
     if let Some(resource) = &mut info.resource {
         resource.verb = crate::request_info::Verb::Create;
     }
-    api.security.authorize(&request.user, &info)
+    api.security.authorize(&request.user, &info).map(drop)
 }
 
 /// Changes an existing object: `transform` makes the new object out of the current one (served form), and is called

@@ -36,6 +36,11 @@ pub fn now() -> jiff::Timestamp {
 
 /// Starts a server; `bind` makes it listen too.
 pub async fn start(bind: Option<SocketAddr>) -> TestServer {
+    start_with(bind, |_| {}).await
+}
+
+/// Starts a server that is configured in some way.
+pub async fn start_with(bind: Option<SocketAddr>, configure: impl FnOnce(&mut Config)) -> TestServer {
     let dir = tempfile::tempdir().unwrap();
     let store = Embedded::open(&dir.path().join("db"), Options::default()).unwrap();
     let authority = Authority::load_or_create(dir.path(), now()).unwrap();
@@ -44,7 +49,7 @@ pub async fn start(bind: Option<SocketAddr>) -> TestServer {
     let kubelet = Subject::client("kubelet-client", "kube-apiserver-kubelet-client", "system:masters");
     let kubelet = authority.issue(dir.path(), &kubelet, now()).unwrap();
     let ca = authority.certificate_pem().as_bytes().to_vec();
-    let config = Config {
+    let mut config = Config {
         bind,
         certificate_pem: serving.certificate_pem.into_bytes(),
         key_pem: serving.key_pem.into_bytes(),
@@ -62,6 +67,7 @@ pub async fn start(bind: Option<SocketAddr>) -> TestServer {
         requests_in_flight_max: 400,
         options: Default::default(),
     };
+    configure(&mut config);
     let tasks = Tasks::new();
     let server = apiserver::start(config, Arc::new(store), tasks.clone(), Clock::system(), Random::seeded(1))
         .await

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use crate::object::{name, namespace, status_patch, time};
 use crate::pod::{Availability, availability, is_ready};
-use crate::selector::{Labels, contains};
+use controller::selector::{Labels, contains};
 
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 

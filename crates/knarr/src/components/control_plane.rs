@@ -173,7 +173,7 @@ fn api_server_config(settings: &Settings) -> Result<apiserver::Config> {
         service_cidr: args.service_cidr.parse().context("--service-cidr")?,
         node_ports: NODE_PORTS,
         requests_in_flight_max: REQUESTS_IN_FLIGHT_MAX,
-        options: apiserver::Options::default(),
+        options: super::api_options::options(&args.api_server)?,
     })
 }
 

@@ -11,6 +11,7 @@ mod host;
 mod kills;
 mod kubectl;
 mod parts;
+mod pods;
 mod restarts;
 mod streams;
 mod supervisor;

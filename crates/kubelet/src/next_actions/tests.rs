@@ -99,6 +99,18 @@ fn init_containers_run_one_after_the_other_and_sidecars_stay() {
 }
 
 #[test]
+fn ephemeral_containers_start_at_once_and_never_again() {
+    const DEBUG: &str = "{metadata: {uid: u}, spec: {initContainers: [{name: i, image: img}],
+        containers: [{name: a, image: img}], ephemeralContainers: [{name: e, image: img, targetContainerName: a}]}}";
+    check("beside an init container", &snapshot(DEBUG, &["i 0 running"]), &["start/e/0"]);
+    check("one that runs", &snapshot(DEBUG, &["i 0 0", "a 0 running", "e 0 running"]), &[]);
+    check("one that has ended", &snapshot(DEBUG, &["i 0 0", "a 0 running", "e 0 1"]), &[]);
+    let mut broken = snapshot(DEBUG, &["i 0 0", "a 0 1"]);
+    broken.crashes.entry("a".into()).or_default().restarted(at(90), at(90));
+    check("while its target waits", &broken, &["start/e/0"]);
+}
+
+#[test]
 fn restarts_follow_the_policy_and_back_off() {
     check("the first restart is immediate", &snapshot(ONE, &["a 0 1"]), &["start/a/1"]);
     let mut crashing = snapshot(ONE, &["a 0 1", "a 1 1"]);

@@ -32,7 +32,8 @@ pub(super) fn status(
     };
     let is_ready = match role {
         Role::Init => state.terminated.as_ref().is_some_and(|t| t.exit_code == 0),
-        _ => started && latest.is_some_and(|c| is_ready(snapshot, spec, c)),
+        Role::Ephemeral => false,
+        Role::Main | Role::Sidecar => started && latest.is_some_and(|c| is_ready(snapshot, spec, c)),
     };
     ContainerStatus {
         name: spec.name.clone(),
@@ -44,7 +45,7 @@ pub(super) fn status(
         image_id: latest.map(|c| c.image_ref.clone()).unwrap_or_default(),
         container_id: latest.map(|c| id(node, c)),
         ready: is_ready,
-        started: Some(started),
+        started: (role != Role::Ephemeral).then_some(started),
         restart_count,
         state: Some(state),
         last_state: Some(last_state),

@@ -17,7 +17,7 @@ use crate::context::Context;
 use crate::inbox::sandbox_from_cri;
 use crate::next_actions::PodAction;
 use crate::objects::{PodObjects, Token, request_token};
-use crate::snapshot::{PodSnapshot, Sandbox};
+use crate::snapshot::{PodSnapshot, Sandbox, find_container};
 use crate::volumes::{self, TokenKey, VolumeInput, token_keys};
 use crate::{handlers, labels, pull};
 
@@ -89,9 +89,11 @@ impl Worker {
 
     fn launch_start(&mut self, key: String, name: String, attempt: u32, ended: Option<Timestamp>) {
         let Some(sandbox) = self.snapshot.ready_sandbox().cloned() else { return };
-        let spec = self.snapshot.spec();
-        let all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
-        let Some(spec) = all.into_iter().find(|c| c.name == name).cloned() else { return };
+        let Some(spec) = find_container(self.snapshot.spec(), &name) else { return };
+        let ephemeral = self.snapshot.spec().ephemeral_containers.iter().flatten();
+        let target =
+            ephemeral.into_iter().find(|c| c.name == name).and_then(|c| c.target_container_name.clone());
+        let target_id = target.and_then(|target| Some(self.snapshot.current(&target)?.id.clone()));
         let image = spec.image.clone().unwrap_or_default();
         let image_ref = match self.snapshot.images.get(&image) {
             Some(crate::snapshot::Step::Ready(reference)) => reference.clone(),
@@ -104,6 +106,7 @@ impl Worker {
             spec,
             attempt,
             sandbox,
+            target_id,
             image_ref,
             cause: self.cause,
         };

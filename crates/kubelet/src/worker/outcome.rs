@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use super::{REFRESH, Worker, merge};
 use crate::crash_backoff;
 use crate::objects::Token;
-use crate::snapshot::{Failure, Sandbox, Step, after};
+use crate::snapshot::{Failure, Sandbox, Step, after, find_container};
 use crate::volumes::TokenKey;
 
 /// Before the second try of what failed.
@@ -166,10 +166,8 @@ impl Worker {
 
     /// The next start of that container asks for its image again: it may be gone, or newer.
     fn forget_image(&mut self, container: &str) {
-        let spec = self.snapshot.spec();
-        let all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
-        let mut all = all.filter(|c| c.name == container);
-        if let Some(image) = all.next().and_then(|c| c.image.clone()) {
+        let spec = find_container(self.snapshot.spec(), container);
+        if let Some(image) = spec.and_then(|c| c.image) {
             self.snapshot.images.remove(&image);
         }
     }

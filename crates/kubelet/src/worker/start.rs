@@ -24,6 +24,8 @@ pub(super) struct StartInput {
     pub(super) spec: Container,
     pub(super) attempt: u32,
     pub(super) sandbox: Sandbox,
+    /// The container whose processes it shall see.
+    pub(super) target_id: Option<String>,
     pub(super) image_ref: String,
     pub(super) cause: u64,
 }
@@ -115,6 +117,7 @@ async fn config(input: &StartInput) -> Result<v1::ContainerConfig, String> {
         env,
         mounts,
         image_ref: input.image_ref.clone(),
+        target_id: input.target_id.clone(),
         memory_capacity: context.memory_capacity,
         image_user,
     };

@@ -44,6 +44,20 @@ pub(crate) fn parse_cidr(text: &str) -> Option<(IpAddr, u8)> {
     (bits <= max).then_some((ip, bits))
 }
 
+/// The address `ip` and the bits of the prefix only.
+pub(crate) fn masked(ip: IpAddr, bits: u8) -> IpAddr {
+    match ip {
+        IpAddr::V4(ip) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(bits.min(32))).unwrap_or(0);
+            IpAddr::V4(Ipv4Addr::from(u32::from(ip) & mask))
+        }
+        IpAddr::V6(ip) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(bits.min(128))).unwrap_or(0);
+            IpAddr::V6(Ipv6Addr::from(u128::from(ip) & mask))
+        }
+    }
+}
+
 impl At<'_> {
     /// An IP address.
     pub(super) fn ip(&self, errors: &mut FieldErrors) {
@@ -115,5 +129,7 @@ mod tests {
         assert!(parse_cidr("10.0.0.0/33").is_none());
         assert!(parse_cidr("fd00::/129").is_none());
         assert!(parse_cidr("10.0.0.0").is_none());
+        assert_eq!(masked("10.1.2.3".parse().unwrap(), 8).to_string(), "10.0.0.0");
+        assert_eq!(masked("10.1.2.3".parse().unwrap(), 0).to_string(), "0.0.0.0");
     }
 }

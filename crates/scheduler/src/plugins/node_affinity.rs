@@ -1,36 +1,41 @@
 //! Node selector and node affinity. Source: `core/v1.NodeSelectorTerm`.
 
-use k8s_openapi::api::core::v1::{NodeAffinity, NodeSelectorRequirement, NodeSelectorTerm};
+use k8s_openapi::api::core::v1::{NodeAffinity, NodeSelectorRequirement, NodeSelectorTerm, Pod};
 
 use super::{Candidate, Refusal};
 use crate::node_info::NodeInfo;
 
 pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refusal> {
-    if matches_selector(candidate, node) && matches_required(candidate, node) {
+    if allows(candidate.pod, node) {
         return None;
     }
     Some(Refusal::lasting("node(s) didn't match Pod's node affinity/selector"))
 }
 
+/// Whether the Pod's selector and required affinity allow the Node.
+pub(super) fn allows(pod: &Pod, node: &NodeInfo) -> bool {
+    matches_selector(pod, node) && matches_required(pod, node)
+}
+
 /// The weights of the preferred terms that the Node matches.
 pub(super) fn score(candidate: &Candidate<'_>, node: &NodeInfo) -> i64 {
-    let preferred = affinity(candidate)
+    let preferred = affinity(candidate.pod)
         .and_then(|affinity| affinity.preferred_during_scheduling_ignored_during_execution.as_deref());
     let matching = preferred.unwrap_or_default().iter().filter(|term| matches_term(&term.preference, node));
     matching.map(|term| i64::from(term.weight)).sum()
 }
 
-fn affinity<'a>(candidate: &Candidate<'a>) -> Option<&'a NodeAffinity> {
-    candidate.pod.spec.as_ref()?.affinity.as_ref()?.node_affinity.as_ref()
+fn affinity(pod: &Pod) -> Option<&NodeAffinity> {
+    pod.spec.as_ref()?.affinity.as_ref()?.node_affinity.as_ref()
 }
 
-fn matches_selector(candidate: &Candidate<'_>, node: &NodeInfo) -> bool {
-    let wanted = candidate.pod.spec.iter().flat_map(|spec| spec.node_selector.iter().flatten());
-    wanted.into_iter().all(|(key, value)| label(node, key) == Some(value))
+fn matches_selector(pod: &Pod, node: &NodeInfo) -> bool {
+    let wanted = pod.spec.iter().flat_map(|spec| spec.node_selector.iter().flatten());
+    wanted.into_iter().all(|(key, value)| node.label(key) == Some(value))
 }
 
-fn matches_required(candidate: &Candidate<'_>, node: &NodeInfo) -> bool {
-    let required = affinity(candidate)
+fn matches_required(pod: &Pod, node: &NodeInfo) -> bool {
+    let required = affinity(pod)
         .and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
     required.is_none_or(|selector| selector.node_selector_terms.iter().any(|term| matches_term(term, node)))
 }
@@ -42,14 +47,10 @@ fn matches_term(term: &NodeSelectorTerm, node: &NodeInfo) -> bool {
     if expressions.is_empty() && fields.is_empty() {
         return false;
     }
-    expressions.iter().all(|requirement| matches_requirement(requirement, label(node, &requirement.key)))
+    expressions.iter().all(|requirement| matches_requirement(requirement, node.label(&requirement.key)))
         && fields.iter().all(|requirement| {
             matches_requirement(requirement, (requirement.key == "metadata.name").then_some(node.name()))
         })
-}
-
-fn label<'a>(node: &'a NodeInfo, key: &str) -> Option<&'a str> {
-    node.node.metadata.labels.as_ref()?.get(key).map(String::as_str)
 }
 
 fn matches_requirement(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {

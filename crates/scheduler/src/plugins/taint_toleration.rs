@@ -6,10 +6,13 @@ use super::{Candidate, Refusal};
 use crate::node_info::NodeInfo;
 
 pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refusal> {
-    let untolerated = taints(node)
-        .filter(|taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute"))
-        .find(|taint| !tolerates(candidate.pod, taint));
-    untolerated.map(|_| Refusal::lasting("node(s) had untolerated taint(s)"))
+    (!tolerates_all(candidate.pod, node)).then(|| Refusal::lasting("node(s) had untolerated taint(s)"))
+}
+
+/// Whether no taint keeps the Pod away.
+pub(super) fn tolerates_all(pod: &Pod, node: &NodeInfo) -> bool {
+    let mut hard = taints(node).filter(|taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute"));
+    hard.all(|taint| tolerates(pod, taint))
 }
 
 /// How many soft taints the Pod does not tolerate.

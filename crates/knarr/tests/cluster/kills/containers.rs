@@ -39,7 +39,8 @@ fn processes(pod_uid: &str) -> BTreeSet<(u32, String)> {
     let found = entries.filter_map(|entry| {
         let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
         let read = |file: &str| std::fs::read_to_string(entry.path().join(file)).ok();
-        let is_of_pod = read("cgroup")?.contains(pod_uid);
+        // The shim is knarr's own, and may be killed.
+        let is_of_pod = read("cgroup")?.contains(pod_uid) && !read("cmdline")?.contains("shim");
         // Source: proc_pid_stat(5); the command, in parentheses, may hold blanks.
         let stat = read("stat")?;
         let started = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.to_owned();

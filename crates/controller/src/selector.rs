@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
 /// The labels of an object.
-pub(crate) type Labels = BTreeMap<String, String>;
+pub type Labels = BTreeMap<String, String>;
 
 /// Whether `labels` satisfy every requirement of `selector`. Source: `LabelSelector`, meta/v1.
-pub(crate) fn selects(selector: &LabelSelector, labels: Option<&Labels>) -> bool {
+pub fn selects(selector: &LabelSelector, labels: Option<&Labels>) -> bool {
     let empty = Labels::new();
     let labels = labels.unwrap_or(&empty);
     selector.match_labels.as_ref().is_none_or(|wanted| contains(labels, wanted))
@@ -18,13 +18,13 @@ pub(crate) fn selects(selector: &LabelSelector, labels: Option<&Labels>) -> bool
 }
 
 /// Whether `selector` has no requirement at all, and so selects everything.
-pub(crate) fn is_empty(selector: &LabelSelector) -> bool {
+pub fn is_empty(selector: &LabelSelector) -> bool {
     selector.match_labels.as_ref().is_none_or(Labels::is_empty)
         && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
 }
 
 /// Whether `labels` hold every pair of `wanted`. Source: `ServiceSpec.selector`, core/v1.
-pub(crate) fn contains(labels: &Labels, wanted: &Labels) -> bool {
+pub fn contains(labels: &Labels, wanted: &Labels) -> bool {
     wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
 }
 
@@ -43,7 +43,9 @@ fn satisfies(requirement: &LabelSelectorRequirement, labels: &Labels) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::parse;
+    fn parse<T: serde::de::DeserializeOwned>(yaml: &str) -> T {
+        serde_saphyr::from_str(yaml).expect("valid YAML")
+    }
 
     fn check(selector: &str, labels: &str, expect: bool) {
         let labels: Labels = parse(labels);

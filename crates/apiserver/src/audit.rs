@@ -1,0 +1,232 @@
+//! The audit log: who did what, by upstream's policy.
+//!
+//! A request that the policy does not care about costs a walk over its rules; without a policy it costs nothing.
+//! Events are made on the way out and written elsewhere; when the disk does not keep up, they are dropped and counted.
+//! Source: `audit.k8s.io/v1`.
+
+pub mod log;
+pub mod policy;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use auth::UserInfo;
+use base::{Clock, Random, Tasks};
+use bytes::Bytes;
+use http::{HeaderMap, Response};
+use http_body_util::BodyExt;
+use jiff::Timestamp;
+use machinery::metadata;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tracing::warn;
+
+use crate::codec;
+use crate::negotiate::content_format;
+use crate::notes::Notes;
+use crate::request_info::RequestInfo;
+use crate::respond::{self, Body};
+use crate::reviews::user_info;
+pub use log::LogFile;
+use policy::{Level, Policy, Stage, Verdict};
+
+const AUDIT_ID: &str = "audit-id";
+
+/// What to log and where to.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What.
+    pub policy: Policy,
+    /// Where to.
+    pub log: LogFile,
+}
+
+/// The log of a server.
+pub struct Audit {
+    policy: Policy,
+    sender: mpsc::Sender<String>,
+    clock: Clock,
+    random: Random,
+    dropped: AtomicU64,
+}
+
+/// What the log will say about a request under way.
+pub struct Trail {
+    audit: Arc<Audit>,
+    verdict: Verdict,
+    event: Value,
+    is_watch: bool,
+}
+
+impl Audit {
+    /// Opens the log.
+    ///
+    /// # Errors
+    /// If its file cannot be opened.
+    pub fn start(config: Config, tasks: &Tasks, clock: Clock, random: Random) -> std::io::Result<Self> {
+        let sender = log::start(config.log, tasks, clock.clone())?;
+        Ok(Self { policy: config.policy, sender, clock, random, dropped: AtomicU64::new(0) })
+    }
+
+    /// Begins to follow a request, if the policy wants it; `acting_as` is whom `user` impersonates.
+    pub fn begin(
+        self: &Arc<Self>,
+        (user, acting_as): (&UserInfo, Option<&UserInfo>),
+        info: &RequestInfo,
+        headers: &HeaderMap,
+        address: Option<std::net::SocketAddr>,
+    ) -> Option<Trail> {
+        let verdict = self.policy.judge(user, info);
+        if verdict.level == Level::None {
+            return None;
+        }
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let id = match text(AUDIT_ID) {
+            "" => self.random.uuid(),
+            given => given.chars().take(64).collect(),
+        };
+        let uri = if info.raw_query.is_empty() {
+            info.path.clone()
+        } else {
+            format!("{}?{}", info.path, info.raw_query)
+        };
+        let verb = info.resource.as_ref().map_or_else(
+            || info.method.as_str().to_ascii_lowercase(),
+            |resource| resource.verb.as_str().to_owned(),
+        );
+        let mut event = json!({
+            "kind": "Event",
+            "apiVersion": "audit.k8s.io/v1",
+            "level": verdict.level.as_str(),
+            "auditID": id,
+            "stage": "",
+            "requestURI": uri,
+            "verb": verb,
+            "user": user_info(user),
+            "sourceIPs": sources(headers, address),
+            "userAgent": text("user-agent"),
+            "requestReceivedTimestamp": metadata::micro_time(self.clock.now()),
+        });
+        if let Some(target) = acting_as {
+            event["impersonatedUser"] = user_info(target);
+        }
+        if let Some(resource) = &info.resource {
+            let parts = [
+                ("resource", &resource.resource),
+                ("namespace", &resource.namespace),
+                ("name", &resource.name),
+                ("apiGroup", &resource.group),
+                ("apiVersion", &resource.version),
+                ("subresource", &resource.subresource),
+            ];
+            let given = parts.into_iter().filter(|(_, value)| !value.is_empty());
+            event["objectRef"] =
+                given.map(|(name, value)| (name.to_owned(), Value::from(value.as_str()))).collect();
+        }
+        let is_watch = info.resource.as_ref().is_some_and(|r| r.verb == crate::request_info::Verb::Watch);
+        let trail = Trail { audit: Arc::clone(self), verdict, event, is_watch };
+        trail.send(Stage::RequestReceived, trail.event.clone());
+        Some(trail)
+    }
+
+    fn write(&self, event: &Value) {
+        if self.sender.try_send(event.to_string()).is_err() {
+            let dropped = self.dropped.fetch_add(1, Ordering::Relaxed) + 1;
+            if dropped.is_power_of_two() {
+                warn!(dropped, "the audit log cannot keep up: events are dropped");
+            }
+        }
+    }
+}
+
+/// Whom a request came through, then from whom. Source: `utilnet.SourceIPs`.
+fn sources(headers: &HeaderMap, address: Option<std::net::SocketAddr>) -> Vec<String> {
+    let forwarded = headers.get("x-forwarded-for").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let mut all: Vec<String> = forwarded
+        .split(',')
+        .filter_map(|text| text.trim().parse::<std::net::IpAddr>().ok())
+        .map(|ip| ip.to_string())
+        .collect();
+    if let Some(ip) = address.map(|address| address.ip().to_string())
+        && all.last() != Some(&ip)
+    {
+        all.push(ip);
+    }
+    all
+}
+
+impl Trail {
+    /// The id that the response carries.
+    pub fn id(&self) -> &str {
+        self.event.get("auditID").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Takes note of what was sent.
+    pub fn request(&mut self, headers: &HeaderMap, body: &Bytes) {
+        if self.verdict.level >= Level::Request
+            && !body.is_empty()
+            && let Ok(format) = content_format(headers)
+            && let Ok(object) = codec::decode(format, body)
+        {
+            self.event["requestObject"] = self.shown(object);
+        }
+    }
+
+    /// Says how it ended. The body is read only if the policy wants it, and never that of a stream.
+    pub async fn finish(mut self, response: Response<Body>, notes: &Notes, now: Timestamp) -> Response<Body> {
+        let code = response.status();
+        let mut status = json!({"metadata": {}, "code": code.as_u16()});
+        let wants_body =
+            self.verdict.level == Level::RequestResponse || code.is_client_error() || code.is_server_error();
+        let is_whole = http_body::Body::size_hint(response.body()).exact().is_some();
+        let response = if wants_body && is_whole && !self.is_watch {
+            let (parts, body) = response.into_parts();
+            let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+            if let Ok(object) = serde_json::from_slice::<Value>(&bytes) {
+                for field in ["status", "message", "reason", "details"] {
+                    if let Some(value) = object.get(field).filter(|_| !code.is_success()) {
+                        status[field] = value.clone();
+                    }
+                }
+                if self.verdict.level == Level::RequestResponse {
+                    self.event["responseObject"] = self.shown(object);
+                }
+            }
+            Response::from_parts(parts, respond::full(bytes))
+        } else {
+            response
+        };
+        self.event["responseStatus"] = status;
+        let annotations: BTreeMap<String, String> = notes.annotations();
+        if !annotations.is_empty() {
+            self.event["annotations"] = json!(annotations);
+        }
+        self.event["stageTimestamp"] = metadata::micro_time(now).into();
+        let stage = if self.is_watch { Stage::ResponseStarted } else { Stage::ResponseComplete };
+        let event = self.event.take();
+        self.send(stage, event);
+        response
+    }
+
+    fn shown(&self, mut object: Value) -> Value {
+        if self.verdict.omit_managed_fields {
+            metadata::remove(&mut object, "managedFields");
+            for item in object.get_mut("items").and_then(Value::as_array_mut).into_iter().flatten() {
+                metadata::remove(item, "managedFields");
+            }
+        }
+        object
+    }
+
+    fn send(&self, stage: Stage, mut event: Value) {
+        if self.verdict.omit_stages.contains(&stage) {
+            return;
+        }
+        event["stage"] = stage.as_str().into();
+        if event.get("stageTimestamp").is_none() {
+            event["stageTimestamp"] = metadata::micro_time(self.audit.clock.now()).into();
+        }
+        self.audit.write(&event);
+    }
+}

@@ -1,0 +1,164 @@
+//! The audit log's file: one event per line, in a task of its own behind a bounded queue.
+//!
+//! Source: `--audit-log-path`, `--audit-log-maxage`, `--audit-log-maxbackup`, `--audit-log-maxsize`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use base::{Clock, Tasks};
+use jiff::{SignedDuration, Timestamp};
+use tokio::sync::mpsc;
+use tracing::warn;
+
+/// How many events may wait for the disk; more are dropped and counted.
+const WAITING_MAX: usize = 10_000;
+
+/// Where the log goes and how much of it is kept; 0 is no limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogFile {
+    /// `-` is standard output.
+    pub path: PathBuf,
+    /// Files older than this many days are removed.
+    pub days_max: u32,
+    /// How many old files are kept.
+    pub files_max: usize,
+    /// A file that grows beyond so many megabytes is put aside.
+    pub megabytes_max: u64,
+}
+
+/// Starts the writer; what is sent is written as one line each.
+///
+/// # Errors
+/// If the file cannot be opened.
+pub(super) fn start(file: LogFile, tasks: &Tasks, clock: Clock) -> std::io::Result<mpsc::Sender<String>> {
+    let (sender, mut receiver) = mpsc::channel::<String>(WAITING_MAX);
+    let mut writer = Writer { out: None, written: 0, file, clock };
+    writer.open()?;
+    let stopping = tasks.clone();
+    tasks.spawn_to_end("audit-log", async move {
+        let mut lines = Vec::new();
+        loop {
+            tokio::select! {
+                count = receiver.recv_many(&mut lines, 256) => if count == 0 { return },
+                () = stopping.stopping() => {
+                    // What was said before the end is written, what comes later belongs to nobody.
+                    while let Ok(line) = receiver.try_recv() {
+                        lines.push(line);
+                    }
+                    writer.write(&lines);
+                    return;
+                }
+            }
+            let batch = std::mem::take(&mut lines);
+            let moved = tokio::task::spawn_blocking(move || {
+                writer.write(&batch);
+                writer
+            });
+            match moved.await {
+                Ok(back) => writer = back,
+                Err(failure) => return warn!(%failure, "the audit log has ended"),
+            }
+        }
+    });
+    Ok(sender)
+}
+
+struct Writer {
+    out: Option<std::fs::File>,
+    written: u64,
+    file: LogFile,
+    clock: Clock,
+}
+
+impl Writer {
+    fn open(&mut self) -> std::io::Result<()> {
+        if self.file.path != Path::new("-") {
+            let mut options = std::fs::OpenOptions::new();
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+            let out = options.create(true).append(true).open(&self.file.path)?;
+            self.written = out.metadata()?.len();
+            self.out = Some(out);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, lines: &[String]) {
+        let mut text = String::with_capacity(lines.iter().map(|line| line.len() + 1).sum());
+        for line in lines {
+            text.push_str(line);
+            text.push('\n');
+        }
+        let result = match &mut self.out {
+            Some(out) => out.write_all(text.as_bytes()),
+            None => std::io::stdout().write_all(text.as_bytes()),
+        };
+        self.written += text.len() as u64;
+        let limit = self.file.megabytes_max.saturating_mul(1 << 20);
+        let is_full = self.out.is_some() && limit > 0 && self.written >= limit;
+        if let Err(failure) = result.and_then(|()| if is_full { self.rotate() } else { Ok(()) }) {
+            warn!(%failure, "cannot write the audit log");
+        }
+    }
+
+    /// Puts the file aside as `audit-<time>.log`, and removes what is too old or too much.
+    fn rotate(&mut self) -> std::io::Result<()> {
+        let now = self.clock.now();
+        std::fs::rename(&self.file.path, aside(&self.file.path, now))?;
+        self.open()?;
+        let Some(folder) = self.file.path.parent() else { return Ok(()) };
+        let prefix = format!("{}-", stem(&self.file.path));
+        let mut old: Vec<PathBuf> =
+            std::fs::read_dir(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })?
+                .filter_map(|entry| Some(entry.ok()?.path()))
+                .filter(|path| stem(path).starts_with(&prefix))
+                .collect();
+        old.sort();
+        old.reverse();
+        let oldest =
+            aside(&self.file.path, now - SignedDuration::from_hours(24 * i64::from(self.file.days_max)));
+        for (number, path) in old.iter().enumerate() {
+            let is_surplus = self.file.files_max > 0 && number >= self.file.files_max;
+            if is_surplus || (self.file.days_max > 0 && *path < oldest) {
+                std::fs::remove_file(path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// The name of a file that was put aside: names sort by time.
+fn aside(path: &Path, at: Timestamp) -> PathBuf {
+    let extension = path.extension().map(|e| format!(".{}", e.to_string_lossy())).unwrap_or_default();
+    path.with_file_name(format!("{}-{}{extension}", stem(path), at.strftime("%Y-%m-%dT%H-%M-%S.%3f")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_file_is_put_aside_and_few_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.log");
+        for old in ["2020-01-01T00-00-00.000", "2021-01-01T00-00-00.000"] {
+            std::fs::write(dir.path().join(format!("audit-{old}.log")), "old").unwrap();
+        }
+        let file = LogFile { path: path.clone(), files_max: 2, megabytes_max: 1, ..LogFile::default() };
+        let mut writer = Writer { out: None, written: 0, file, clock: Clock::system() };
+        writer.open().unwrap();
+        writer.write(&["x".repeat(1 << 20)]);
+        writer.write(&["next".to_owned()]);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "next\n");
+        let mut names: Vec<String> = std::fs::read_dir(dir.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(names.len(), 3, "{names:?}");
+        assert!(names[0].starts_with("audit-2021"), "the oldest went: {names:?}");
+    }
+}

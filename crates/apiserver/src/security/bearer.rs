@@ -1,0 +1,41 @@
+//! Tokens that live in Secrets: those of service accounts, without an end, and those that let nodes in.
+
+use auth::token::Tokens;
+use auth::{UserInfo, bootstrap_token};
+use jiff::Timestamp;
+use machinery::metadata::Metadata;
+use serde_json::Value;
+
+use crate::admission::text;
+use crate::api::Api;
+use crate::kinds::Kind;
+
+fn stored(api: &Api, resource: &str, namespace: &str, name: &str) -> Option<Value> {
+    let kind = Kind::find("", "v1", resource)?;
+    kind.cache(api).get(&kind.key(namespace, name)).map(|object| kind.value(&object))
+}
+
+/// The service account of a Secret's token, while both are there. Source: `pkg/serviceaccount/legacy.go`.
+pub(super) fn legacy(api: &Api, tokens: &Tokens, token: &str) -> Option<UserInfo> {
+    let claims = tokens.verify_legacy(token).ok()?;
+    let secret = stored(api, "secrets", &claims.namespace, &claims.secret)?;
+    let held =
+        base64::Engine::decode(&base64::engine::general_purpose::STANDARD, text(&secret, "/data/token"))
+            .ok()?;
+    if Metadata::of(&secret).is_terminating() || held != token.as_bytes() {
+        return None;
+    }
+    let account = stored(api, "serviceaccounts", &claims.namespace, &claims.account)?;
+    let metadata = Metadata::of(&account);
+    if metadata.is_terminating() || metadata.uid() != claims.uid {
+        return None;
+    }
+    Some(UserInfo::service_account(&claims.namespace, &claims.account, &claims.uid))
+}
+
+/// The node-to-be behind a bootstrap token.
+pub(super) fn bootstrap(api: &Api, token: &str, now: Timestamp) -> Option<UserInfo> {
+    let (id, given) = bootstrap_token::split(token)?;
+    let secret = stored(api, "secrets", "kube-system", &bootstrap_token::secret_name(id))?;
+    bootstrap_token::user_of(&secret, id, given, now)
+}

@@ -1,0 +1,122 @@
+//! Bootstrap tokens: a Secret in `kube-system` lets a new node in.
+//!
+//! Source: `plugin/pkg/auth/authenticator/token/bootstrap`, `k8s.io/cluster-bootstrap/token`.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::UserInfo;
+
+const SECRET_TYPE: &str = "bootstrap.kubernetes.io/token";
+const GROUP: &str = "system:bootstrappers";
+const ID_LEN: usize = 6;
+const SECRET_LEN: usize = 16;
+
+/// Id and secret of a text that has the form of a bootstrap token.
+pub fn split(token: &str) -> Option<(&str, &str)> {
+    let (id, secret) = token.split_once('.')?;
+    let is_plain = |text: &str| text.bytes().all(|b| b.is_ascii_digit() || b.is_ascii_lowercase());
+    let fits = id.len() == ID_LEN && secret.len() == SECRET_LEN && is_plain(id) && is_plain(secret);
+    fits.then_some((id, secret))
+}
+
+/// The name of the Secret behind a token's id.
+pub fn secret_name(id: &str) -> String {
+    format!("bootstrap-token-{id}")
+}
+
+/// The user that the token stands for, if the Secret says so.
+pub fn user_of(secret: &Value, id: &str, given: &str, now: Timestamp) -> Option<UserInfo> {
+    let data = |field: &str| -> Option<String> {
+        let encoded = secret.pointer(&format!("/data/{field}"))?.as_str()?;
+        String::from_utf8(STANDARD.decode(encoded).ok()?).ok()
+    };
+    let is_type = secret.get("type").is_some_and(|kind| kind == SECRET_TYPE);
+    let is_going = secret.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null());
+    if !is_type || is_going || data("token-id")? != id {
+        return None;
+    }
+    let wanted = data("token-secret")?;
+    if !is_same(wanted.as_bytes(), given.as_bytes()) {
+        return None;
+    }
+    let is_over = match data("expiration").filter(|text| !text.is_empty()) {
+        Some(text) => text.parse::<Timestamp>().map_or(true, |end| end <= now),
+        None => false,
+    };
+    if is_over || data("usage-bootstrap-authentication").as_deref() != Some("true") {
+        return None;
+    }
+    let extra = data("auth-extra-groups").unwrap_or_default();
+    let extra: Vec<&str> = extra.split(',').map(str::trim).filter(|group| !group.is_empty()).collect();
+    if !extra.iter().all(|group| is_group(group)) {
+        return None;
+    }
+    let mut groups = vec![GROUP.to_owned()];
+    groups.extend(extra.into_iter().map(str::to_owned));
+    groups.sort();
+    groups.dedup();
+    Some(UserInfo { name: format!("system:bootstrap:{id}"), groups, ..UserInfo::default() })
+}
+
+/// Compares without telling by its time where the first difference is.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).fold(0, |acc, (a, b)| acc | (a ^ b)) == 0
+}
+
+/// `system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]`
+fn is_group(group: &str) -> bool {
+    let Some(rest) = group.strip_prefix("system:bootstrappers:") else { return false };
+    let is_plain = |b: u8| b.is_ascii_digit() || b.is_ascii_lowercase();
+    rest.len() <= 256
+        && rest.bytes().all(|b| is_plain(b) || matches!(b, b':' | b'-'))
+        && rest.bytes().last().is_some_and(is_plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(name: &str, change: (&str, &str), expect: Option<&[&str]>) {
+        let mut data = json!({"token-id": "abcdef", "token-secret": "0123456789abcdef",
+            "usage-bootstrap-authentication": "true", "auth-extra-groups": "system:bootstrappers:workers",
+            "expiration": "2027-01-01T00:00:00Z"});
+        data[change.0] = change.1.into();
+        let encoded: serde_json::Map<String, Value> = data
+            .as_object()
+            .expect("an object")
+            .iter()
+            .map(|(k, v)| (k.clone(), STANDARD.encode(v.as_str().expect("text")).into()))
+            .collect();
+        let secret = json!({"metadata": {}, "type": SECRET_TYPE, "data": encoded});
+        let now = "2026-06-01T00:00:00Z".parse().expect("a time");
+        let (id, given) = split("abcdef.0123456789abcdef").expect("a token");
+        let user = user_of(&secret, id, given, now);
+        let expect = expect.map(|groups| groups.iter().map(|g| (*g).to_owned()).collect::<Vec<_>>());
+        assert_eq!(user.map(|user| user.groups), expect, "{name}");
+    }
+
+    #[test]
+    fn a_token_is_as_good_as_its_secret() {
+        let all: &[&str] = &["system:bootstrappers", "system:bootstrappers:workers"];
+        check("good", ("description", "x"), Some(all));
+        check("another secret", ("token-secret", "fedcba9876543210"), None);
+        check("another id", ("token-id", "xxxxxx"), None);
+        check("over", ("expiration", "2026-01-01T00:00:00Z"), None);
+        check("no time", ("expiration", "tomorrow"), None);
+        check("another use", ("usage-bootstrap-authentication", "false"), None);
+        check("a foreign group", ("auth-extra-groups", "system:masters"), None);
+        check("no groups", ("auth-extra-groups", ""), Some(&["system:bootstrappers"]));
+    }
+
+    #[test]
+    fn other_texts_are_no_bootstrap_tokens() {
+        for text in ["abcdef", "abcdef.0123", "ABCDEF.0123456789abcdef", "abcdef.0123456789abcdeF"] {
+            assert_eq!(split(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! The disruption controller: how many Pods of each PodDisruptionBudget may be evicted now.
+//!
+//! Source: `pkg/controller/disruption`, `policy/v1`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use controller::{Action, Change, Controller, EventType, Informers, Plan, Source};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
+use k8s_openapi::api::core::v1::{Pod, ReplicationController};
+use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use crate::object::{controller_of, is_deleting, key, name, namespace, time};
+use crate::pod::is_ready;
+use crate::selector::selects;
+
+/// How long an eviction counts although its Pod is not seen to go.
+const EVICTION_SEEN_WITHIN: SignedDuration = SignedDuration::from_mins(2);
+const CONDITION: &str = "DisruptionAllowed";
+
+/// The controller's row. Keys are budgets.
+pub const CONTROLLER: Controller = Controller {
+    name: "disruption-controller",
+    queue: "disruption",
+    sources: |_| {
+        vec![
+            Source::itself::<PodDisruptionBudget>(),
+            Source::of::<Pod>(budgets_of_pod),
+            // How many Pods are expected follows from these.
+            Source::of::<ReplicaSet>(|change, informers| in_namespace_of(&change.key, informers)),
+            Source::of::<Deployment>(|change, informers| in_namespace_of(&change.key, informers)),
+            Source::of::<StatefulSet>(|change, informers| in_namespace_of(&change.key, informers)),
+            Source::of::<ReplicationController>(|change, informers| in_namespace_of(&change.key, informers)),
+        ]
+    },
+    reconcile: |informers, key, now| {
+        gather(informers, key).map_or_else(Plan::nothing, |seen| plan(&seen, now))
+    },
+};
+
+/// What a decision about one budget is made from.
+pub struct Snapshot {
+    /// The budget.
+    pub budget: Arc<PodDisruptionBudget>,
+    /// The Pods that it selects.
+    pub pods: Vec<Arc<Pod>>,
+    /// How many Pods each of their controllers wants, by uid; `None` where the controller is not known.
+    pub scales: BTreeMap<String, Option<i32>>,
+}
+
+fn selector(budget: &PodDisruptionBudget) -> Option<&LabelSelector> {
+    budget.spec.as_ref()?.selector.as_ref()
+}
+
+fn in_namespace_of(changed: &str, informers: &Informers) -> Vec<String> {
+    let namespace = changed.split_once('/').map_or("", |(namespace, _)| namespace);
+    let budgets = informers.informer::<PodDisruptionBudget>().in_namespace(namespace);
+    budgets.iter().map(|budget| key(&budget.metadata)).collect()
+}
+
+/// A Pod wakes the budgets that select it, or did.
+fn budgets_of_pod(change: &Change<Pod>, informers: &Informers) -> Vec<String> {
+    let facts = |pod: &Option<Arc<Pod>>| {
+        pod.as_ref().map(|pod| (is_ready(pod), is_deleting(&pod.metadata), pod.metadata.labels.clone()))
+    };
+    let Some(pod) = change.object() else { return Vec::new() };
+    if facts(&change.old) == facts(&change.new) {
+        return Vec::new();
+    }
+    let versions = [&change.old, &change.new];
+    let is_about = |budget: &PodDisruptionBudget| {
+        let labels = versions.iter().filter_map(|pod| pod.as_ref().map(|pod| pod.metadata.labels.as_ref()));
+        selector(budget).is_some_and(|selector| labels.into_iter().any(|labels| selects(selector, labels)))
+    };
+    let budgets = informers.informer::<PodDisruptionBudget>().in_namespace(namespace(&pod.metadata));
+    budgets.iter().filter(|budget| is_about(budget)).map(|budget| key(&budget.metadata)).collect()
+}
+
+fn gather(informers: &Informers, key: &str) -> Option<Snapshot> {
+    let budget = informers.informer::<PodDisruptionBudget>().get(key)?;
+    let place = namespace(&budget.metadata).to_owned();
+    let mut pods = informers.informer::<Pod>().in_namespace(&place);
+    let chosen = selector(&budget);
+    pods.retain(|pod| chosen.is_some_and(|selector| selects(selector, pod.metadata.labels.as_ref())));
+    let mut scales = BTreeMap::new();
+    for owner in pods.iter().filter_map(|pod| controller_of(&pod.metadata)) {
+        if !scales.contains_key(&owner.uid) {
+            let key = format!("{place}/{}", owner.name);
+            scales.insert(owner.uid.clone(), scale(informers, &owner.kind, &key, &place));
+        }
+    }
+    Some(Snapshot { budget, pods, scales })
+}
+
+/// How many Pods a controller wants; a ReplicaSet of a Deployment as many as that.
+fn scale(informers: &Informers, kind: &str, key: &str, place: &str) -> Option<i32> {
+    let or_one = |replicas: Option<i32>| replicas.unwrap_or(1);
+    match kind {
+        "ReplicaSet" => {
+            let set = informers.informer::<ReplicaSet>().get(key)?;
+            let owner = controller_of(&set.metadata).filter(|owner| owner.kind == "Deployment");
+            match owner
+                .and_then(|owner| informers.informer::<Deployment>().get(&format!("{place}/{}", owner.name)))
+            {
+                Some(deployment) => Some(or_one(deployment.spec.as_ref()?.replicas)),
+                None => Some(or_one(set.spec.as_ref()?.replicas)),
+            }
+        }
+        "StatefulSet" => Some(or_one(informers.informer::<StatefulSet>().get(key)?.spec.as_ref()?.replicas)),
+        "ReplicationController" => {
+            Some(or_one(informers.informer::<ReplicationController>().get(key)?.spec.as_ref()?.replicas))
+        }
+        _ => None,
+    }
+}
+
+/// Decides what the budget's status says.
+pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
+    let mut plan = Plan::nothing();
+    let budget = &*snapshot.budget;
+    if is_deleting(&budget.metadata) {
+        return plan;
+    }
+    let (disrupted, look_again) = disrupted(snapshot, now);
+    let counted = expected(snapshot);
+    let healthy = snapshot.pods.iter().filter(|pod| {
+        !is_deleting(&pod.metadata) && !disrupted.contains_key(name(&pod.metadata)) && is_ready(pod)
+    });
+    let healthy = i32::try_from(healthy.count()).unwrap_or(i32::MAX);
+    let old = budget.status.clone().unwrap_or_default();
+    let (status, told) = match counted {
+        Ok((expected_pods, desired_healthy)) => {
+            let allowed = if expected_pods <= 0 { 0 } else { (healthy - desired_healthy).max(0) };
+            let status = PodDisruptionBudgetStatus {
+                current_healthy: healthy,
+                desired_healthy,
+                expected_pods,
+                disruptions_allowed: allowed,
+                disrupted_pods: (!disrupted.is_empty()).then_some(disrupted),
+                observed_generation: budget.metadata.generation,
+                conditions: None,
+            };
+            let told = if allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
+            (status, (told.0, told.1, String::new()))
+        }
+        Err(why) => {
+            plan.push(Action::event(
+                budget,
+                EventType::Warning,
+                "CalculateExpectedPodCountFailed",
+                why.clone(),
+            ));
+            let status = PodDisruptionBudgetStatus {
+                disruptions_allowed: 0,
+                observed_generation: budget.metadata.generation,
+                ..old.clone()
+            };
+            (status, ("False", "SyncFailed", why))
+        }
+    };
+    let conditions = with_condition(&old, told, budget.metadata.generation, now);
+    let status = PodDisruptionBudgetStatus { conditions: Some(conditions), ..status };
+    if snapshot.pods.is_empty() && status != old {
+        plan.push(Action::event(budget, EventType::Normal, "NoPods", "No matching pods found"));
+    }
+    if status != old {
+        plan.push(Action::update_status(&PodDisruptionBudget { status: Some(status), ..budget.clone() }));
+    }
+    plan.requeue_after = look_again;
+    plan
+}
+
+/// The evictions whose Pods are still there and not yet going; and when the first of them is forgotten.
+fn disrupted(snapshot: &Snapshot, now: Timestamp) -> (BTreeMap<String, Time>, Option<Duration>) {
+    let recorded = snapshot.budget.status.as_ref().and_then(|status| status.disrupted_pods.clone());
+    let mut kept = BTreeMap::new();
+    let mut look_again: Option<Duration> = None;
+    for (pod, at) in recorded.unwrap_or_default() {
+        let is_there =
+            snapshot.pods.iter().any(|one| name(&one.metadata) == pod && !is_deleting(&one.metadata));
+        let left = (at.0 + EVICTION_SEEN_WITHIN).duration_since(now);
+        let Ok(left) = Duration::try_from(left) else { continue };
+        if is_there && !left.is_zero() {
+            look_again = Some(look_again.map_or(left, |earlier| earlier.min(left)));
+            kept.insert(pod, at);
+        }
+    }
+    (kept, look_again)
+}
+
+/// How many Pods there should be, and how many of them healthy.
+fn expected(snapshot: &Snapshot) -> Result<(i32, i32), String> {
+    let Some(spec) = &snapshot.budget.spec else { return Ok((0, 0)) };
+    let present = i32::try_from(snapshot.pods.len()).unwrap_or(i32::MAX);
+    if let Some(unavailable) = &spec.max_unavailable {
+        let wanted = wanted(snapshot)?;
+        return Ok((wanted, (wanted - part_of(unavailable, wanted)).max(0)));
+    }
+    match &spec.min_available {
+        Some(IntOrString::Int(count)) => Ok((present, *count)),
+        Some(percent) => {
+            let wanted = wanted(snapshot)?;
+            Ok((wanted, part_of(percent, wanted)))
+        }
+        None => Ok((present, 0)),
+    }
+}
+
+/// How many Pods the controllers want together; Pods without one count for nothing.
+fn wanted(snapshot: &Snapshot) -> Result<i32, String> {
+    let mut total = 0_i32;
+    for (uid, scale) in &snapshot.scales {
+        match scale {
+            Some(scale) => total = total.saturating_add(*scale),
+            None => {
+                let of = snapshot.pods.iter().filter_map(|pod| controller_of(&pod.metadata));
+                let kind = of.into_iter().find(|owner| owner.uid == *uid).map_or("", |owner| &owner.kind);
+                let pod = snapshot
+                    .pods
+                    .iter()
+                    .find(|pod| controller_of(&pod.metadata).is_some_and(|owner| owner.uid == *uid));
+                let pod = pod.map_or("", |pod| name(&pod.metadata));
+                return Err(format!("found no controllers for pod \"{pod}\" (controller kind {kind:?})"));
+            }
+        }
+    }
+    Ok(total)
+}
+
+/// A number or a percentage, rounded up.
+fn part_of(amount: &IntOrString, whole: i32) -> i32 {
+    match amount {
+        IntOrString::Int(count) => *count,
+        IntOrString::String(text) => {
+            let percent: i64 = text.trim_end_matches('%').parse().unwrap_or(0);
+            i32::try_from((i64::from(whole) * percent + 99).div_euclid(100)).unwrap_or(i32::MAX)
+        }
+    }
+}
+
+fn with_condition(
+    old: &PodDisruptionBudgetStatus,
+    (status, reason, message): (&str, &str, String),
+    generation: Option<i64>,
+    now: Timestamp,
+) -> Vec<Condition> {
+    let mut all = old.conditions.clone().unwrap_or_default();
+    let before = all.iter().find(|one| one.type_ == CONDITION);
+    let since = before.filter(|one| one.status == status).map(|one| one.last_transition_time.clone());
+    let new = Condition {
+        type_: CONDITION.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message,
+        observed_generation: generation,
+        last_transition_time: since.unwrap_or_else(|| time(now)),
+    };
+    match all.iter_mut().find(|one| one.type_ == CONDITION) {
+        Some(one) => *one = new,
+        None => all.push(new),
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{list, noon, parse};
+
+    fn check(name: &str, spec: &str, status: &str, scale: Option<i32>, expect: &str) {
+        let budget = format!("{{metadata: {{name: b, generation: 3}}, spec: {spec}, status: {status}}}");
+        let pod = |name: &str, more: &str, ready: &str| {
+            format!(
+                "{{metadata: {{name: {name}{more}, ownerReferences: [{{uid: r, kind: ReplicaSet, name: r, apiVersion: apps/v1, \
+                 controller: true}}]}}, spec: {{containers: []}}, status: {{conditions: [{{type: Ready, status: '{ready}'}}]}}}}"
+            )
+        };
+        let pods = format!(
+            "[{}, {}, {}, {}]",
+            pod("a", "", "True"),
+            pod("b", "", "True"),
+            pod("c", "", "False"),
+            pod("d", ", deletionTimestamp: '2026-01-01T11:00:00Z'", "True")
+        );
+        let snapshot = Snapshot {
+            budget: Arc::new(parse(&budget)),
+            pods: list(&pods),
+            scales: [("r".to_owned(), scale)].into(),
+        };
+        let plan = plan(&snapshot, noon());
+        let written = plan.actions().find_map(|action| match action {
+            Action::Request(request) => Some(request.body["status"].clone()),
+            Action::Event(_) => None,
+        });
+        let status = written.unwrap_or_default();
+        let shown = format!(
+            "{}/{}/{}/{} {} {} {:?}",
+            status["currentHealthy"],
+            status["desiredHealthy"],
+            status["expectedPods"],
+            status["disruptionsAllowed"],
+            status["conditions"][0]["reason"].as_str().unwrap_or_default(),
+            status["disruptedPods"],
+            plan.requeue_after,
+        );
+        assert_eq!(shown, expect, "{name}");
+    }
+
+    #[test]
+    fn budgets_count_ready_pods() {
+        check("min", "{minAvailable: 1}", "{}", Some(4), "2/1/4/1 SufficientPods null None");
+        check("min percent", "{minAvailable: 50%}", "{}", Some(3), "2/2/3/0 InsufficientPods null None");
+        check("max", "{maxUnavailable: 2}", "{}", Some(3), "2/1/3/1 SufficientPods null None");
+        check("max percent", "{maxUnavailable: 34%}", "{}", Some(3), "2/1/3/1 SufficientPods null None");
+        check("nothing wanted", "{maxUnavailable: 1}", "{}", Some(0), "2/0/0/0 InsufficientPods null None");
+        check("unknown owner", "{maxUnavailable: 1}", "{}", None, "0/0/0/0 SyncFailed null None");
+    }
+
+    #[test]
+    fn an_eviction_counts_until_its_pod_goes_or_two_minutes_pass() {
+        check(
+            "evicted",
+            "{minAvailable: 1}",
+            "{disruptedPods: {a: '2026-01-01T11:59:00Z', b: '2026-01-01T11:00:00Z', d: '2026-01-01T11:59:00Z'}}",
+            Some(4),
+            "1/1/4/0 InsufficientPods {\"a\":\"2026-01-01T11:59:00Z\"} Some(60s)",
+        );
+    }
+}

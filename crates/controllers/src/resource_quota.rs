@@ -1,0 +1,162 @@
+//! The ResourceQuota controller: writes down what a namespace's objects use of each quota.
+//!
+//! Admission counts for itself; this is what people see. Source: `pkg/controller/resourcequota`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use controller::{Action, Change, Controller, Informers, PartialObject, Plan, ResourceRef, Source};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceQuota, ResourceQuotaStatus, Service};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use resources::pod_resources::add_all;
+use resources::quota::{self, Amounts, Quota};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::kinds;
+use crate::object::{is_deleting, key, namespace};
+use crate::pod::is_finished;
+
+/// The controller's row. Keys are quotas.
+pub const CONTROLLER: Controller = Controller {
+    name: "resourcequota-controller",
+    queue: "resourcequota_primary",
+    sources: |_| {
+        let mut sources = vec![
+            Source::itself::<ResourceQuota>(),
+            Source::of::<Pod>(of_pod),
+            Source::of::<Service>(|change, informers| {
+                let spec = |one: &Option<Arc<Service>>| one.as_ref().map(|service| service.spec.clone());
+                of_change(spec(&change.old) != spec(&change.new), &change.key, informers)
+            }),
+            Source::of::<PersistentVolumeClaim>(|change, informers| {
+                let asked =
+                    |one: &Option<Arc<PersistentVolumeClaim>>| one.as_ref().map(|claim| claim.spec.clone());
+                of_change(asked(&change.old) != asked(&change.new), &change.key, informers)
+            }),
+        ];
+        let counted = kinds::watched().filter(|resource| resource.namespaced && !is_read_whole(resource));
+        sources.extend(counted.map(|resource| Source::metadata_of(resource.clone(), of_counted)));
+        sources
+    },
+    reconcile: |informers, key, now| {
+        gather(informers, key).map_or_else(Plan::nothing, |seen| plan(&seen, now))
+    },
+};
+
+/// What a decision about one quota is made from.
+pub struct Snapshot {
+    /// The quota.
+    pub quota: Arc<ResourceQuota>,
+    /// What may count: group, plural, and the object; of most kinds only that it is there.
+    pub objects: Vec<(String, String, Value)>,
+}
+
+/// Kinds whose objects cost more than their number.
+fn is_read_whole(resource: &ResourceRef) -> bool {
+    resource.group.is_empty()
+        && matches!(resource.plural.as_str(), "pods" | "services" | "persistentvolumeclaims")
+}
+
+fn of_pod(change: &Change<Pod>, informers: &Informers) -> Vec<String> {
+    let facts = |pod: &Option<Arc<Pod>>| {
+        pod.as_ref().map(|pod| (is_finished(pod), is_deleting(&pod.metadata), pod.spec.clone()))
+    };
+    of_change(facts(&change.old) != facts(&change.new), &change.key, informers)
+}
+
+fn of_counted(change: &Change<PartialObject>, _: &ResourceRef, informers: &Informers) -> Vec<String> {
+    of_change(change.old.is_some() != change.new.is_some(), &change.key, informers)
+}
+
+/// The quotas of the namespace of `key`, if it matters to them.
+fn of_change(matters: bool, changed: &str, informers: &Informers) -> Vec<String> {
+    let Some((namespace, _)) = changed.split_once('/').filter(|_| matters) else { return Vec::new() };
+    let quotas = informers.informer::<ResourceQuota>().in_namespace(namespace);
+    quotas.iter().map(|quota| key(&quota.metadata)).collect()
+}
+
+fn gather(informers: &Informers, key: &str) -> Option<Snapshot> {
+    let quota = informers.informer::<ResourceQuota>().get(key)?;
+    let read = Quota::of(&serde_json::to_value(&*quota).unwrap_or_default());
+    let place = namespace(&quota.metadata).to_owned();
+    let mut objects = Vec::new();
+    let counted = kinds::watched().filter(|one| one.namespaced && read.counts(&one.group, &one.plural));
+    for resource in counted {
+        let values: Vec<Value> = match (resource.group.as_str(), resource.plural.as_str()) {
+            ("", "pods") => whole(&informers.informer::<Pod>().in_namespace(&place)),
+            ("", "services") => whole(&informers.informer::<Service>().in_namespace(&place)),
+            ("", "persistentvolumeclaims") => {
+                whole(&informers.informer::<PersistentVolumeClaim>().in_namespace(&place))
+            }
+            _ => vec![Value::Null; informers.metadata(resource).in_namespace(&place).len()],
+        };
+        objects
+            .extend(values.into_iter().map(|value| (resource.group.clone(), resource.plural.clone(), value)));
+    }
+    Some(Snapshot { quota, objects })
+}
+
+fn whole<K: Serialize>(objects: &[Arc<K>]) -> Vec<Value> {
+    objects.iter().map(|object| serde_json::to_value(&**object).unwrap_or_default()).collect()
+}
+
+/// Decides what the quota's status says.
+pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
+    let mut plan = Plan::nothing();
+    let read = Quota::of(&serde_json::to_value(&*snapshot.quota).unwrap_or_default());
+    let mut used = read.nothing_used();
+    for (group, plural, object) in &snapshot.objects {
+        if read.matches(group, plural, object) {
+            add_all(&mut used, &read.mask(&quota::usage(group, plural, object, now)));
+        }
+    }
+    let hard = snapshot.quota.spec.as_ref().and_then(|spec| spec.hard.clone());
+    let status = ResourceQuotaStatus { hard, used: Some(shown(&used)) };
+    if snapshot.quota.status.as_ref() != Some(&status) {
+        plan.push(Action::update_status(&ResourceQuota {
+            status: Some(status),
+            ..(*snapshot.quota).clone()
+        }));
+    }
+    plan
+}
+
+fn shown(amounts: &Amounts) -> BTreeMap<String, Quantity> {
+    amounts.iter().map(|(name, amount)| (name.clone(), Quantity(amount.to_string()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{noon, parse};
+
+    fn check(status: &str, expect: Option<&str>) {
+        let quota = format!(
+            "{{metadata: {{name: q}}, spec: {{hard: {{pods: '5', requests.cpu: '2', configmaps: '3'}}}}, status: {status}}}"
+        );
+        let pod = |cpu: &str| {
+            let yaml =
+                format!("{{spec: {{containers: [{{name: a, resources: {{requests: {{cpu: {cpu}}}}}}}]}}}}");
+            (String::new(), "pods".to_owned(), parse::<Value>(&yaml))
+        };
+        let map = || (String::new(), "configmaps".to_owned(), Value::Null);
+        let objects = vec![pod("500m"), pod("'1'"), map(), map()];
+        let plan = plan(&Snapshot { quota: Arc::new(parse(&quota)), objects }, noon());
+        let written = plan.actions().next().map(|action| match action {
+            Action::Request(request) => request.body["status"]["used"].to_string(),
+            Action::Event(_) => String::new(),
+        });
+        assert_eq!(written.as_deref(), expect);
+    }
+
+    #[test]
+    fn the_status_says_what_is_used() {
+        check("{}", Some(r#"{"configmaps":"2","pods":"2","requests.cpu":"1500m"}"#));
+        check(
+            "{hard: {pods: '5', requests.cpu: '2', configmaps: '3'}, used: {pods: '2', requests.cpu: 1500m, configmaps: '2'}}",
+            None,
+        );
+    }
+}

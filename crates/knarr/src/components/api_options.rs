@@ -1,0 +1,93 @@
+//! What the API server's flags come to: files are read and names checked here, so that a mistake is told at the start.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use apiserver::Options;
+use apiserver::audit::{self, LogFile, policy::Policy};
+use apiserver::security::front_proxy::FrontProxy;
+use auth::oidc::Issuer;
+use cli::api_server::ApiServerArgs;
+
+/// Reads what the flags name.
+pub(crate) fn options(args: &ApiServerArgs) -> Result<Options> {
+    let plugins =
+        apiserver::admission::chosen(&args.enable_admission_plugins, &args.disable_admission_plugins);
+    Ok(Options {
+        admission_plugins: plugins.map_err(anyhow::Error::msg)?,
+        front_proxy: front_proxy(args)?,
+        oidc: issuer(args)?.into_iter().collect(),
+        audit: audit(args)?,
+        is_fair: !args.disable_priority_and_fairness,
+        request_timeout: Duration::from_secs(args.request_timeout_seconds),
+        shutdown_delay: Duration::from_secs(args.shutdown_delay_seconds),
+    })
+}
+
+fn read(flag: &str, path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| format!("{flag}: read {}", path.display()))
+}
+
+fn front_proxy(args: &ApiServerArgs) -> Result<Option<FrontProxy>> {
+    let Some(path) = &args.requestheader_client_ca_file else { return Ok(None) };
+    let proxy = FrontProxy::new(read("--requestheader-client-ca-file", path)?);
+    Ok(Some(FrontProxy { allowed_names: args.requestheader_allowed_names.clone(), ..proxy }))
+}
+
+fn issuer(args: &ApiServerArgs) -> Result<Option<Issuer>> {
+    let (url, client) = match (&args.oidc_issuer_url, &args.oidc_client_id) {
+        (None, None) => return Ok(None),
+        (Some(url), Some(client)) => (url.clone(), client.clone()),
+        _ => bail!("--oidc-issuer-url and --oidc-client-id need each other"),
+    };
+    if !url.starts_with("https://") {
+        bail!("--oidc-issuer-url must begin with https://");
+    }
+    let claim = args.oidc_username_claim.clone();
+    let username_prefix = match args.oidc_username_prefix.as_deref() {
+        Some("-") => String::new(),
+        Some(prefix) => prefix.to_owned(),
+        // So that an issuer's users are nobody else's. Source: kube-apiserver's `--oidc-username-prefix`.
+        None if claim == "email" => String::new(),
+        None => format!("{url}#"),
+    };
+    let required = args.oidc_required_claim.iter().map(|pair| {
+        let (name, value) = pair
+            .split_once('=')
+            .with_context(|| format!("--oidc-required-claim: {pair:?} is not CLAIM=VALUE"))?;
+        Ok((name.to_owned(), value.to_owned()))
+    });
+    Ok(Some(Issuer {
+        discovery_url: None,
+        ca_pem: args.oidc_ca_file.as_deref().map_or(Ok(Vec::new()), |path| read("--oidc-ca-file", path))?,
+        audiences: vec![client],
+        username_claim: claim,
+        username_prefix,
+        groups_claim: args.oidc_groups_claim.clone(),
+        groups_prefix: args.oidc_groups_prefix.clone().unwrap_or_default(),
+        uid_claim: None,
+        required_claims: required.collect::<Result<_>>()?,
+        algorithms: args.oidc_signing_algs.clone(),
+        url,
+    }))
+}
+
+fn audit(args: &ApiServerArgs) -> Result<Option<audit::Config>> {
+    let (Some(policy), Some(path)) = (&args.audit_policy_file, &args.audit_log_path) else {
+        if args.audit_policy_file.is_some() || args.audit_log_path.is_some() {
+            bail!("--audit-policy-file and --audit-log-path need each other");
+        }
+        return Ok(None);
+    };
+    let text =
+        String::from_utf8(read("--audit-policy-file", policy)?).context("--audit-policy-file is no text")?;
+    let policy = Policy::parse(&text).map_err(|why| anyhow::anyhow!("--audit-policy-file: {why}"))?;
+    let log = LogFile {
+        path: path.clone(),
+        days_max: args.audit_log_maxage,
+        files_max: args.audit_log_maxbackup,
+        megabytes_max: args.audit_log_maxsize,
+    };
+    Ok(Some(audit::Config { policy, log }))
+}

@@ -1,0 +1,70 @@
+//! What a Pod's spec asks for, as its user sees it: one cluster, all Pods in it together.
+//!
+//! Each session starts its Pods at once and then looks at one after the other, so that they wait together.
+
+use testkit::clients::KUBECTLS;
+use testkit::{Cluster, Session};
+
+use crate::{cluster, must};
+
+const SESSIONS: [(&str, &str); 6] = [
+    ("pods_lifecycle.txt", include_str!("sessions/pods_lifecycle.txt")),
+    ("pods_probes.txt", include_str!("sessions/pods_probes.txt")),
+    ("pods_volumes.txt", include_str!("sessions/pods_volumes.txt")),
+    ("pods_security.txt", include_str!("sessions/pods_security.txt")),
+    ("pods_attach.txt", include_str!("sessions/pods_attach.txt")),
+    ("pods_logs.txt", include_str!("sessions/pods_logs.txt")),
+];
+
+/// All sessions at the same time, each in a namespace of its own.
+fn failures(cluster: &Cluster) -> Vec<String> {
+    let run = |(name, script): (&str, &str)| {
+        let namespace = name.trim_end_matches(".txt").replace('_', "-");
+        let ran =
+            Session::new(cluster, KUBECTLS[1], &namespace).and_then(|session| session.run(name, script));
+        ran.err().map(|error| format!("{error:#}"))
+    };
+    std::thread::scope(|scope| {
+        let sessions: Vec<_> = SESSIONS.map(|session| scope.spawn(move || run(session))).into();
+        sessions.into_iter().filter_map(|session| session.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn pods_do_what_their_specs_say() {
+    let cluster = cluster();
+    let failures = failures(&cluster);
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    must(cluster.remove());
+}
+
+/// One line per Pod: name, restarts, container, address.
+const STATE: &str = "kubectl get pods -o jsonpath='{range .items[*]}{.metadata.name} \
+    {.status.containerStatuses[0].restartCount} {.status.containerStatuses[0].containerID} \
+    {.status.podIP}{\"\\n\"}{end}'";
+
+fn kill(pids: &[i32]) {
+    for pid in pids {
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(*pid), nix::sys::signal::Signal::SIGKILL).unwrap();
+    }
+}
+
+#[test]
+fn killed_shims_are_replaced_and_broken_networks_mended() {
+    let cluster = cluster();
+    let session = must(Session::new(&cluster, KUBECTLS[1], "mended"));
+    must(session.run("mended_before.txt", include_str!("sessions/mended_before.txt")));
+    let before = must(session.must(STATE));
+    let shims = cluster.processes("/proc/self/exe shim");
+    assert_eq!(shims.len(), 3, "one shim for each Pod");
+    kill(&shims);
+    must(session.run("mended_shims.txt", include_str!("sessions/mended_shims.txt")));
+    assert_eq!(must(session.must(STATE)), before, "no container has noticed");
+    assert!(cluster.processes("/proc/self/exe shim").iter().all(|pid| !shims.contains(pid)));
+    // A lease that nobody has, and a Pod whose interface is gone: what a crash in the wrong moment leaves.
+    must(session.run("mended_break.txt", include_str!("sessions/mended_break.txt")));
+    kill(&cluster.processes("knarr node"));
+    must(session.run("mended_network.txt", include_str!("sessions/mended_network.txt")));
+    drop(session);
+    must(cluster.remove());
+}
