@@ -168,13 +168,22 @@ fn service(reference: &At<'_>, errors: &mut FieldErrors) {
             errors.push(reference.get(shown).required(""));
         }
     }
-    let port = reference.get("port");
-    let rules = names::port_number(port.number().unwrap_or_default());
-    if !rules.is_empty() {
-        let rule = format!("port is not valid: {}", rules.join(", "));
-        errors.push(FieldError::invalid(&port.path, port.number().unwrap_or_default(), &rule));
-    }
+    service_port(reference, errors);
     path(&reference.get("path"), errors);
+}
+
+/// The port of a reference to a Service that the API server calls.
+pub(super) fn service_port(reference: &At<'_>, errors: &mut FieldErrors) {
+    let port = reference.get("port");
+    let number = port.number().unwrap_or_default();
+    let rules = names::port_number(number);
+    if !rules.is_empty() {
+        errors.push(FieldError::invalid(
+            &port.path,
+            number,
+            &format!("port is not valid: {}", rules.join(", ")),
+        ));
+    }
 }
 
 fn path(path: &At<'_>, errors: &mut FieldErrors) {
