@@ -118,7 +118,7 @@ async fn kubernetes_service(api: &Api) -> Result<()> {
 }
 
 /// Creates an object unless it is there.
-async fn ensure(
+pub(crate) async fn ensure(
     api: &Api,
     group: &str,
     version: &str,
@@ -172,7 +172,7 @@ async fn put(
 }
 
 /// A request of the API server to itself.
-fn request(
+pub(crate) fn request(
     api: &Api,
     (group, version, resource): (&str, &str, &str),
     namespace: &str,

@@ -242,7 +242,7 @@ pub fn apply_scale(body: &[u8], validation: FieldValidation) -> Result<(Value, V
         return Err(Error::internal("Scale has no schema"));
     };
     let (scale, warnings) = configuration(schema, body, validation)?;
-    machinery::apply::check_configuration(schema, &scale).map_err(|text| Error::bad_request(text))?;
+    machinery::apply::check_configuration(schema, &scale).map_err(Error::bad_request)?;
     Ok((scale, warnings))
 }
 

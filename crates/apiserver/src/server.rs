@@ -155,28 +155,33 @@ pub async fn start(
             () = until_drained.cancelled() => {}
         }
     });
-    let fair = Arc::clone(&api);
-    tasks.spawn("flow-control", async move { fair.flow.follow(&fair).await });
-    let bootstrap = Arc::clone(&api);
-    tasks.spawn("bootstrap", async move {
-        crate::bootstrap::run_until_done(&bootstrap).await;
-    });
+    spawn_followers(&api);
     let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
-    if let (Some(listener), Some(tls)) = (listener, tls) {
+    let entrance = listener.zip(tls);
+    if entrance.is_some() {
         info!(address = %address.map(|a| a.to_string()).unwrap_or_default(), "serving");
-        let api = Arc::clone(&api);
-        tasks.spawn_to_end("listener", async move {
-            listen(api, listener, tls).await;
-            drained.cancel();
-        });
-    } else {
-        let stopping = tasks.clone();
-        tasks.spawn_to_end("drain", async move {
-            stopping.stopping().await;
-            drained.cancel();
-        });
     }
+    let serving = Arc::clone(&api);
+    tasks.spawn_to_end("listener", async move {
+        match entrance {
+            Some((listener, tls)) => listen(serving, listener, tls).await,
+            None => serving.tasks.stopping().await,
+        }
+        drained.cancel();
+    });
     Ok(ApiServer { api, address })
+}
+
+/// What makes the first objects, and what follows the cache beside requests.
+fn spawn_followers(api: &Arc<Api>) {
+    let bootstrap = Arc::clone(api);
+    api.tasks.spawn("bootstrap", async move { crate::bootstrap::run_until_done(&bootstrap).await });
+    let addresses = Arc::clone(api);
+    api.tasks.spawn("ip-addresses", async move {
+        crate::admission::service_addresses::published::follow(&addresses).await;
+    });
+    let fair = Arc::clone(api);
+    api.tasks.spawn("flow-control", async move { fair.flow.follow(&fair).await });
 }
 
 fn acceptor(config: &Config, certificates: Arc<Certificates>) -> Result<TlsAcceptor, StartError> {

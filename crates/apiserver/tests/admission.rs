@@ -144,3 +144,58 @@ async fn classes_priorities_and_finalizers_are_filled_in() {
     assert_eq!((&pod["spec"]["priority"], &pod["spec"]["priorityClassName"]), (&json!(7), &json!("seven")));
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_service_has_its_addresses_to_itself_until_it_lets_go() {
+    let server = start(None).await;
+    let path = "/api/v1/namespaces/default/services";
+    let service = |name: &str, more: &str| {
+        format!("{{metadata: {{name: {name}}}, spec: {{selector: {{a: b}}, ports: [{{port: 80}}]{more}}}}}")
+    };
+    let first = server.call("POST", path, &service("one", ", clusterIP: 10.43.0.77")).await;
+    assert_eq!(first.code, 201, "{}", first.body);
+    for name in ["one", "two"] {
+        let taken = server.call("POST", path, &service(name, ", clusterIP: 10.43.0.77")).await;
+        assert_eq!(
+            taken.body["message"],
+            json!(format!(
+                "Service \"{name}\" is invalid: spec.clusterIPs: Invalid value: [\"10.43.0.77\"]: failed to allocate IP 10.43.0.77: provided IP is already allocated"
+            ))
+        );
+    }
+    let address = "/apis/networking.k8s.io/v1/ipaddresses/10.43.0.77";
+    let object = loop {
+        let answer = server.call("GET", address, "").await;
+        if answer.code == 200 {
+            break answer.body;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(
+        object["spec"]["parentRef"],
+        json!({"group": "", "resource": "services", "namespace": "default", "name": "one"})
+    );
+    let external = r#"{"spec": {"type": "ExternalName", "externalName": "x.example"}}"#;
+    let changed = server.call("PATCH", &format!("{path}/one"), external).await;
+    assert_eq!(changed.code, 200, "{}", changed.body);
+    assert_eq!(changed.body["spec"].get("clusterIP"), None, "{}", changed.body);
+    while server.call("GET", address, "").await.code != 404 {
+        tokio::task::yield_now().await;
+    }
+    let again = loop {
+        let answer = server.call("POST", path, &service("two", ", clusterIP: 10.43.0.77")).await;
+        if answer.code == 201 {
+            break answer;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(again.body["spec"]["clusterIPs"], json!(["10.43.0.77"]));
+    let dual = server.call("POST", path, &service("dual", ", ipFamilyPolicy: RequireDualStack")).await;
+    assert_eq!(
+        dual.body["message"],
+        json!(
+            "Service \"dual\" is invalid: spec.ipFamilyPolicy: Invalid value: \"RequireDualStack\": this cluster is not configured for dual-stack services"
+        )
+    );
+    server.stop().await;
+}

@@ -209,72 +209,73 @@ async fn a_conflict_names_the_owner_and_the_version() {
     server.stop().await;
 }
 
+/// A name, the query, the body, and the answer's code and message.
+const REFUSED: &[(&str, &str, &str, u16, &str)] = &[
+    (
+        "no manager",
+        "",
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: one}}",
+        422,
+        "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch",
+    ),
+    (
+        "other kind",
+        "?fieldManager=a",
+        "{apiVersion: v1, kind: Pod}",
+        400,
+        "invalid object type: /v1, Kind=Pod",
+    ),
+    (
+        "managed fields",
+        "?fieldManager=a",
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: one, managedFields: []}}",
+        400,
+        "metadata.managedFields must be nil",
+    ),
+    (
+        "unknown field",
+        "?fieldManager=a",
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: one}, date: {}}",
+        400,
+        "failed to create typed patch object (/one; v1, Kind=ConfigMap): .date: field not declared in schema",
+    ),
+    (
+        "other name",
+        "?fieldManager=a",
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: two}}",
+        400,
+        "the name of the object (two) does not match the name on the URL (one)",
+    ),
+    (
+        "no name",
+        "?fieldManager=a",
+        "{apiVersion: v1, kind: ConfigMap}",
+        400,
+        "the name of the object (one based on URL) was undeterminable: name must be provided",
+    ),
+    (
+        "uid",
+        "?fieldManager=a",
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: one, uid: u}}",
+        409,
+        "Operation cannot be fulfilled on configmaps \"one\": uid mismatch: the provided object specified uid u, and no existing object was found",
+    ),
+    (
+        "duplicate",
+        "?fieldManager=a&fieldValidation=Strict",
+        r#"{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}, "data": {}, "data": {}}"#,
+        400,
+        r#"error strict decoding YAML: duplicate field "data""#,
+    ),
+    ("no YAML", "?fieldManager=a", "[", 400, ""),
+    ("a list", "?fieldManager=a", "[]", 400, "error decoding YAML: the configuration is no object"),
+];
+
 #[tokio::test]
 async fn a_configuration_that_cannot_be_applied_is_refused() {
     let server = start(None).await;
     let one = format!("{CONFIG_MAPS}/one");
-    let config = "{apiVersion: v1, kind: ConfigMap, metadata: {name: one}}";
-    let rows: &[(&str, &str, &str, u16, &str)] = &[
-        (
-            "no manager",
-            "",
-            config,
-            422,
-            "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch",
-        ),
-        (
-            "other kind",
-            "?fieldManager=a",
-            "{apiVersion: v1, kind: Pod}",
-            400,
-            "invalid object type: /v1, Kind=Pod",
-        ),
-        (
-            "managed fields",
-            "?fieldManager=a",
-            "{apiVersion: v1, kind: ConfigMap, metadata: {name: one, managedFields: []}}",
-            400,
-            "metadata.managedFields must be nil",
-        ),
-        (
-            "unknown field",
-            "?fieldManager=a",
-            "{apiVersion: v1, kind: ConfigMap, metadata: {name: one}, date: {}}",
-            400,
-            "failed to create typed patch object (/one; v1, Kind=ConfigMap): .date: field not declared in schema",
-        ),
-        (
-            "other name",
-            "?fieldManager=a",
-            "{apiVersion: v1, kind: ConfigMap, metadata: {name: two}}",
-            400,
-            "the name of the object (two) does not match the name on the URL (one)",
-        ),
-        (
-            "no name",
-            "?fieldManager=a",
-            "{apiVersion: v1, kind: ConfigMap}",
-            400,
-            "the name of the object (one based on URL) was undeterminable: name must be provided",
-        ),
-        (
-            "uid",
-            "?fieldManager=a",
-            "{apiVersion: v1, kind: ConfigMap, metadata: {name: one, uid: u}}",
-            409,
-            "Operation cannot be fulfilled on configmaps \"one\": uid mismatch: the provided object specified uid u, and no existing object was found",
-        ),
-        (
-            "duplicate",
-            "?fieldManager=a&fieldValidation=Strict",
-            r#"{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}, "data": {}, "data": {}}"#,
-            400,
-            r#"error strict decoding YAML: duplicate field "data""#,
-        ),
-        ("no YAML", "?fieldManager=a", "[", 400, ""),
-        ("a list", "?fieldManager=a", "[]", 400, "error decoding YAML: the configuration is no object"),
-    ];
-    for (name, query, body, code, message) in rows {
+    for (name, query, body, code, message) in REFUSED {
         let answer = call(&server, "x", ("PATCH", &format!("{one}{query}"), body), APPLY).await;
         assert_eq!(answer.code.as_u16(), *code, "{name}: {}", answer.body);
         if !message.is_empty() {

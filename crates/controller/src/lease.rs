@@ -200,7 +200,7 @@ mod tests {
     fn election() -> Election {
         Election {
             namespace: "kube-system".into(),
-            name: "kube-scheduler".into(),
+            name: "kube-scheduler",
             identity: "a".into(),
             timing: Timing::default(),
         }

@@ -3,9 +3,12 @@
 //! What is held is rebuilt from the cached Services at the start, so there is no second record that could disagree.
 //! Source: `pkg/registry/core/service/storage/alloc.go`, `ipallocator`, `portallocator`.
 
+pub mod published;
+
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 
+use jiff::{SignedDuration, Timestamp};
 use machinery::field::{FieldError, Path};
 use machinery::metadata::Metadata;
 use parking_lot::Mutex;
@@ -18,6 +21,8 @@ use crate::status::{Error, Result};
 
 /// How often chance is asked for a free address before all are tried in order.
 const RANDOM_TRIES: usize = 16;
+/// How long something stays taken for a Service that is not seen to have it: longer than any request may take.
+const UNDER_WAY: SignedDuration = SignedDuration::from_secs(70);
 
 /// What a Service can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,7 +38,14 @@ pub enum Held {
 pub struct Allocator {
     cidr: Cidr,
     ports: PortRange,
-    owners: Mutex<HashMap<Held, String>>,
+    owners: Mutex<HashMap<Held, Owner>>,
+}
+
+/// Who took something, and when.
+#[derive(Debug)]
+struct Owner {
+    key: String,
+    at: Timestamp,
 }
 
 impl Allocator {
@@ -48,7 +60,17 @@ impl Allocator {
         let mut owners = self.owners.lock();
         for object in kind.cache(api).list(kind.row().storage_prefix, 0).objects {
             for item in held(&object.value()) {
-                owners.insert(item, object.key.to_string());
+                owners.insert(item, Owner { key: object.key.to_string(), at: api.clock.now() });
+            }
+        }
+    }
+
+    /// Gives back what this Service held, and nobody else has taken since.
+    pub fn release_of(&self, key: &str, items: &[Held]) {
+        let mut owners = self.owners.lock();
+        for item in items {
+            if owners.get(item).is_some_and(|owner| owner.key == key) {
+                owners.remove(item);
             }
         }
     }
@@ -61,15 +83,14 @@ impl Allocator {
         }
     }
 
-    fn take(&self, item: Held, key: &str, still_holds: &dyn Fn(&str, Held) -> bool) -> bool {
+    /// Takes something for the Service `key`, unless another one has it, or is about to.
+    fn take(&self, item: Held, owner: Owner, still_holds: &dyn Fn(&Owner, Held) -> bool) -> bool {
         let mut owners = self.owners.lock();
-        match owners.get(&item) {
-            Some(owner) if owner != key && still_holds(owner, item) => false,
-            _ => {
-                owners.insert(item, key.to_owned());
-                true
-            }
+        if owners.get(&item).is_some_and(|held_by| still_holds(held_by, item)) {
+            return false;
         }
+        owners.insert(item, owner);
+        true
     }
 
     fn is_free(&self, item: Held) -> bool {
@@ -128,9 +149,11 @@ fn invalid(service: &Value, error: FieldError) -> Error {
     Error::invalid(subject, Metadata::of(service).name(), &vec![error])
 }
 
-fn still_holds(context: &Context<'_>, owner: &str, item: Held) -> bool {
-    let cache = context.request.kind.cache(context.api);
-    cache.get(owner).is_none_or(|object| held(&object.value()).contains(&item))
+/// Whether somebody has something: by what is stored, or because their request is still under way.
+fn still_holds(context: &Context<'_>, owner: &Owner, item: Held) -> bool {
+    let stored = context.request.kind.cache(context.api).get(&owner.key);
+    let is_stored = stored.is_some_and(|object| held(&object.value()).contains(&item));
+    is_stored || owner.at + UNDER_WAY > context.api.clock.now()
 }
 
 fn claim(context: &Context<'_>, service: &Value, item: Held, taken: &mut Vec<Held>) -> bool {
@@ -138,7 +161,8 @@ fn claim(context: &Context<'_>, service: &Value, item: Held, taken: &mut Vec<Hel
     if context.old.is_some_and(|old| held(old).contains(&item)) {
         return true;
     }
-    let is_taken = context.api.services.take(item, &key, &|owner, item| still_holds(context, owner, item));
+    let owner = Owner { key, at: context.api.clock.now() };
+    let is_taken = context.api.services.take(item, owner, &|owner, item| still_holds(context, owner, item));
     if is_taken {
         taken.push(item);
     }
@@ -147,8 +171,10 @@ fn claim(context: &Context<'_>, service: &Value, item: Held, taken: &mut Vec<Hel
 
 fn allocate_address(context: &Context<'_>, service: &mut Value, taken: &mut Vec<Held>) -> Result<()> {
     if text(service, "/spec/type") == "ExternalName" {
+        let_go(context, service);
         return Ok(());
     }
+    check_families(service)?;
     let old_address = context.old.map(|old| text(old, "/spec/clusterIP").to_owned()).unwrap_or_default();
     let wanted = match text(service, "/spec/clusterIP") {
         "" => {
@@ -164,8 +190,82 @@ fn allocate_address(context: &Context<'_>, service: &mut Value, taken: &mut Vec<
     let Some(spec) = child(service, "spec") else { return Ok(()) };
     spec.insert("clusterIP".to_owned(), address.clone().into());
     spec.insert("clusterIPs".to_owned(), json!([address]));
-    spec.entry("ipFamilies").or_insert_with(|| json!(["IPv4"]));
-    spec.entry("ipFamilyPolicy").or_insert_with(|| json!("SingleStack"));
+    // Without a selector and without an address, endpoints of both families may be written by hand.
+    let has_selector = spec.get("selector").and_then(Value::as_object).is_some_and(|all| !all.is_empty());
+    let is_free = address == "None" && !has_selector;
+    let is_unset = |value: Option<&Value>| {
+        value.is_none_or(|value| value.is_null() || value.as_array().is_some_and(Vec::is_empty))
+    };
+    if is_unset(spec.get("ipFamilyPolicy")) {
+        let policy = if is_free { "RequireDualStack" } else { "SingleStack" };
+        spec.insert("ipFamilyPolicy".to_owned(), policy.into());
+    }
+    if is_unset(spec.get("ipFamilies")) {
+        spec.insert("ipFamilies".to_owned(), json!(["IPv4"]));
+    }
+    let is_single = spec.get("ipFamilyPolicy").is_some_and(|policy| policy == "SingleStack");
+    if is_free
+        && !is_single
+        && let Some(families) = spec.get_mut("ipFamilies").and_then(Value::as_array_mut)
+        && let [one] = families.as_slice()
+    {
+        let other = if one == "IPv4" { "IPv6" } else { "IPv4" };
+        families.push(other.into());
+    }
+    Ok(())
+}
+
+/// A Service that becomes an ExternalName gives up what it had, unless its writer says otherwise.
+fn let_go(context: &Context<'_>, service: &mut Value) {
+    let Some(old) = context.old.filter(|old| text(old, "/spec/type") != "ExternalName") else { return };
+    let is_same = |field: &str, new: &Value| {
+        let pointer = format!("/spec/{field}");
+        new.pointer(&pointer) == old.pointer(&pointer)
+    };
+    let dropped: Vec<&str> =
+        ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort"]
+            .into_iter()
+            .filter(|field| is_same(field, service))
+            .collect();
+    let old_ports = held(old);
+    let Some(spec) = child(service, "spec") else { return };
+    for field in dropped {
+        spec.remove(field);
+    }
+    for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+        let number = port.get("nodePort").and_then(Value::as_u64).and_then(|n| u16::try_from(n).ok());
+        let was_held = number.is_some_and(|number| old_ports.contains(&Held::Port(number)));
+        if let Some(port) = port.as_object_mut().filter(|_| was_held) {
+            port.remove("nodePort");
+        }
+    }
+}
+
+/// Only families that the cluster has addresses of can be asked for.
+fn check_families(service: &Value) -> Result<()> {
+    let is_headless = text(service, "/spec/clusterIP") == "None";
+    let selector = service.pointer("/spec/selector").and_then(Value::as_object);
+    if is_headless && selector.is_none_or(serde_json::Map::is_empty) {
+        return Ok(());
+    }
+    let spec = Path::new("spec");
+    if text(service, "/spec/ipFamilyPolicy") == "RequireDualStack" {
+        let why = "this cluster is not configured for dual-stack services";
+        return Err(invalid(
+            service,
+            FieldError::invalid(&spec.child("ipFamilyPolicy"), "RequireDualStack", why),
+        ));
+    }
+    let families = service.pointer("/spec/ipFamilies").and_then(Value::as_array).into_iter().flatten();
+    for (index, family) in families.filter_map(Value::as_str).enumerate() {
+        if family == "IPv6" {
+            let path = spec.child("ipFamilies").index(index);
+            return Err(invalid(
+                service,
+                FieldError::invalid(&path, family, "not configured on this cluster"),
+            ));
+        }
+    }
     Ok(())
 }
 

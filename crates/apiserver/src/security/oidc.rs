@@ -89,9 +89,9 @@ async fn fetch(issuer: &Issuer, url: &str) -> Result<Value, String> {
     let host = uri.host().filter(|_| uri.scheme_str() == Some("https")).ok_or("the URL must be https")?;
     let connector = connector(&issuer.ca_pem)?;
     let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let stream = TcpStream::connect((bare, uri.port_u16().unwrap_or(443))).await.map_err(|f| text(&f))?;
     let name = ServerName::try_from(bare.to_owned()).map_err(|failure| text(&failure))?;
-    let stream = connector.connect(name, stream).await.map_err(|failure| text(&failure))?;
+    let stream = TcpStream::connect((bare, uri.port_u16().unwrap_or(443))).await;
+    let stream = connector.connect(name, stream.map_err(|f| text(&f))?).await.map_err(|f| text(&f))?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|f| text(&f))?;
     let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();

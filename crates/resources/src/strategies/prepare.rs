@@ -7,11 +7,21 @@ pub(super) fn child<'a>(object: &'a mut Value, name: &str) -> Option<&'a mut Map
     object.as_object_mut()?.entry(name).or_insert_with(|| json!({})).as_object_mut()
 }
 
-/// A new Pod is pending and has its quality of service.
+/// A new Pod is pending and has its quality of service; one with gates says why it is not scheduled.
 pub(super) fn pod_create(pod: &mut Value) {
-    let class = qos_class(pod);
+    let mut status = json!({"phase": "Pending", "qosClass": qos_class(pod)});
+    let gates = pod.pointer("/spec/schedulingGates").and_then(Value::as_array);
+    if gates.is_some_and(|gates| !gates.is_empty()) {
+        status["conditions"] = json!([{
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+            "lastTransitionTime": null,
+        }]);
+    }
     if let Some(map) = pod.as_object_mut() {
-        map.insert("status".to_owned(), json!({"phase": "Pending", "qosClass": class}));
+        map.insert("status".to_owned(), status);
     }
 }
 

@@ -4,8 +4,14 @@
 
 use std::collections::HashMap;
 use std::io::Read as _;
+use std::sync::LazyLock;
+
+use sha2::{Digest as _, Sha256};
 
 static PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptions.zlib"));
+
+/// Changes when any text does: documents with other texts must not pass for the same.
+pub(super) static FINGERPRINT: LazyLock<Vec<u8>> = LazyLock::new(|| Sha256::digest(PACKED).to_vec());
 
 /// All descriptions.
 pub(super) struct Descriptions(String);

@@ -1,7 +1,7 @@
 //! OpenAPI v3: an index, and a document per group-version.
 
 use super::definitions::{Definitions, Flavour};
-use super::descriptions::Descriptions;
+use super::descriptions::{Descriptions, FINGERPRINT};
 use super::operations::{Forms, META, Operation, paths};
 use super::{LEVEL, Resource, root_path};
 use crate::Object;
@@ -21,7 +21,8 @@ const PATCH_TYPES: &[&str] = &[
 /// The hash of a group-version's document, made from what the document is made from.
 pub fn hash(group: &str, version: &str, resources: &[Resource<'_>]) -> String {
     let input = format!("{LEVEL} {} {group}/{version} {resources:?}", env!("CARGO_PKG_VERSION"));
-    Sha256::digest(input.as_bytes()).iter().fold(String::with_capacity(64), |mut text, byte| {
+    let input = [input.as_bytes(), &FINGERPRINT].concat();
+    Sha256::digest(input).iter().fold(String::with_capacity(64), |mut text, byte| {
         // Writing to a string cannot fail.
         write!(text, "{byte:02X}").ok();
         text

@@ -222,7 +222,7 @@ fn security<'a>(object: &'a Value, field: &str) -> Option<&'a Value> {
     object.get("securityContext")?.get(field).filter(|value| !value.is_null())
 }
 
-fn words<'a>(list: Option<&'a Value>) -> impl Iterator<Item = &'a str> {
+fn words(list: Option<&Value>) -> impl Iterator<Item = &str> {
     list.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
