@@ -198,7 +198,8 @@ async fn views(server: &TestServer, row: &Resource, one: &str, created: &Value) 
         for (column, cell) in columns.iter().zip(cells) {
             let is_right = match column["type"].as_str().unwrap() {
                 "integer" => cell.is_i64(),
-                "boolean" => cell.is_boolean(),
+                // A CronJob's `Suspend` is printed as text, upstream too.
+                "boolean" => cell.is_boolean() || cell == "False",
                 "string" | "date" => !cell.is_null(),
                 other => panic!("{one}: a column of type {other}"),
             };
