@@ -18,6 +18,8 @@ use crate::state::Inner;
 
 /// Requests that may wait for the connection.
 const REQUESTS_MAX: usize = 64;
+/// Shims that one request may be asked of, each after the death of the one before.
+const SHIMS_MAX: usize = 16;
 
 /// Why a shim did not do what it was asked.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -146,12 +148,19 @@ impl ShimClient {
     /// Asks and waits for the answer. What a shim died over is asked of the next one: every such call may be
     /// repeated.
     pub(crate) async fn ask(&self, call: Call, descriptors: Vec<OwnedFd>) -> Answer {
-        let copies = descriptors.iter().map(OwnedFd::try_clone).collect::<io::Result<Vec<_>>>();
-        let again = copies.map(|copies| (call.clone(), copies));
-        match (self.send(call, descriptors, None).await.1, again) {
-            (Err(ShimError::Gone), Ok((call, copies))) => self.send(call, copies, None).await.1,
-            (answer, _) => answer,
+        for _ in 1..SHIMS_MAX {
+            let copies = descriptors.iter().map(OwnedFd::try_clone).collect::<io::Result<Vec<_>>>();
+            let Ok(copies) = copies else { break };
+            match self.send(call.clone(), copies, None).await.1 {
+                Err(ShimError::Gone) if !self.has_ended() => {}
+                answer => return answer,
+            }
         }
+        self.send(call, descriptors, None).await.1
+    }
+
+    fn has_ended(&self) -> bool {
+        matches!(*self.line.borrow(), Line::Ended)
     }
 
     /// Starts a process; `exit` gets its exit code. Returns the number by which it can be killed.

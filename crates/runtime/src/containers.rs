@@ -259,9 +259,11 @@ impl Inner {
                 shim.ask(Call::Delete { container: container.id.clone() }, Vec::new()).await,
             )?;
         }
-        let dir = self.container_dir(&container);
+        let (this, dir) = (Arc::clone(self), self.container_dir(&container));
         let cgroup = container.record.cgroup.clone();
         blocking(move || {
+            // What a shim that was killed has half started.
+            this.cgroups.kill(&cgroup, KILL_TIMEOUT).map_err(internal)?;
             crate::cgroups::remove_tree(&cgroup).map_err(internal)?;
             sys::mount::detach(&dir.join("rootfs")).map_err(internal)?;
             std::fs::remove_dir_all(&dir).map_err(internal)

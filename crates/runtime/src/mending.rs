@@ -4,16 +4,29 @@
 //! first process, by which the exit code is known later, and the container's input, which would close otherwise.
 //! If no shim can be had, the containers are killed, since nobody would see their end.
 
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cri::{CriError, CriResult, v1};
+use nix::libc::SIGKILL;
 use sys::process::PidFd;
 
-use crate::client::{Connected, ShimClient};
+use crate::client::{Connected, ShimClient, ShimError};
 use crate::shim::layout::{self, Started};
 use crate::shim::protocol::{Call, Done};
-use crate::state::{Container, Inner, Sandbox, Status, internal};
+use crate::state::{Container, Inner, Sandbox, Status, blocking, internal};
+
+/// Shims that may be killed one after another while they come up, before the sandbox is given up.
+const REPLACEMENTS_MAX: usize = 16;
+/// How long a killed shim may take to end: longer means that the kernel does not let it.
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A shim was killed before everyone could use it.
+struct Killed(ShimError);
 
 /// What the runtime holds of a container that runs.
 pub(crate) struct Held {
@@ -59,64 +72,110 @@ impl Inner {
             }
         }
         let id = id.to_owned();
-        self.config.tasks.spawn("lost shim", async move {
-            if let Err(error) = this.mend(&id).await {
-                tracing::warn!(sandbox = %id, %error, "no shim for the sandbox; killing what it left");
-                this.abandon(&id).await;
-            }
-        });
+        self.config.tasks.spawn("lost shim", async move { this.mend_or_abandon(&id).await });
         true
     }
 
-    /// Connects to the shim again if it lives, else to a new one that has adopted the containers.
-    pub(crate) async fn mend(self: &Arc<Self>, id: &str) -> CriResult<()> {
+    /// Sees to it that a shim looks after the sandbox, or that none of its containers runs. A runtime that stops
+    /// does neither: the next one finds everything as it is.
+    pub(crate) async fn mend_or_abandon(self: &Arc<Self>, id: &str) {
+        let Err(error) = self.mend(id).await else { return };
+        if self.config.tasks.is_stopping() {
+            return;
+        }
+        tracing::warn!(sandbox = %id, %error, "no shim for the sandbox; killing what it left");
+        self.abandon(id).await;
+    }
+
+    /// Connects to the shim if it lives, else to a new one, and has it adopt the containers that run.
+    ///
+    /// A shim that is killed on the way is replaced in its turn; one that ends by itself would do so again.
+    async fn mend(self: &Arc<Self>, id: &str) -> CriResult<()> {
         let sandbox = self.sandbox(id)?;
         let Some(client) = sandbox.shim.clone() else {
             return Err(CriError::NotFound(format!("pod sandbox {id} is stopped")));
         };
-        let (connected, running) = match self.reach(&client, id).await {
-            Ok(reached) => reached,
-            Err(_) => {
-                tracing::warn!(sandbox = %id, "the pod's shim ended; starting another");
-                self.replace(&client, &sandbox).await?
-            }
-        };
-        self.tables.lock().mending.remove(id);
-        client.publish(connected);
-        self.miss(id, &running).await;
-        Ok(())
-    }
-
-    /// Connects and asks what runs.
-    async fn reach(&self, client: &ShimClient, id: &str) -> CriResult<(Connected, Vec<String>)> {
-        let socket = self.sandbox_dir(id).join(layout::SOCKET);
-        let opened = client.open(&socket, id.to_owned(), self.weak.clone(), &self.config.tasks);
-        let connected = opened.map_err(internal)?;
-        match connected.ask(Call::State, Vec::new()).await? {
-            (Done::Running(ids), _) => Ok((connected, ids)),
-            _ => Err(CriError::Internal("the shim gave an answer to another question".into())),
+        if self.reach(&client, id).await.is_ok() {
+            return Ok(());
         }
+        tracing::warn!(sandbox = %id, "the pod's shim ended; starting another");
+        let mut replaced = self.replace(&client, &sandbox).await?;
+        for _ in 1..REPLACEMENTS_MAX {
+            let Err(Killed(error)) = &replaced else { break };
+            tracing::warn!(sandbox = %id, %error, "the pod's next shim was killed; starting another");
+            replaced = self.replace(&client, &sandbox).await?;
+        }
+        replaced.map_err(|Killed(error)| self.shim_failure(id, &error))
     }
 
-    /// Starts a shim in the place of one that died and has it adopt the containers that run.
+    /// Starts a shim in the place of one that died.
     async fn replace(
         self: &Arc<Self>,
         client: &ShimClient,
         sandbox: &Sandbox,
-    ) -> CriResult<(Connected, Vec<String>)> {
-        let listener = sys::descriptors::listen_at(&self.sandbox_dir(&sandbox.id).join(layout::SOCKET));
-        self.start_shim(sandbox, listener.map_err(internal)?).map_err(internal)?;
-        let (connected, _) = self.reach(client, &sandbox.id).await?;
-        for container in self.containers_of(&sandbox.id) {
-            let status = container.status.borrow().clone();
-            if let Status::Running(started) = status {
-                self.have_adopted(&connected, &container, &started).await?;
+    ) -> CriResult<Result<(), Killed>> {
+        let dir = self.sandbox_dir(&sandbox.id);
+        let listener = blocking(move || {
+            end_former(&dir)?;
+            sys::descriptors::listen_at(&dir.join(layout::SOCKET)).map_err(internal)
+        });
+        let spawned = self.start_shim(sandbox, listener.await?).map_err(internal)?;
+        let Err(error) = self.reach(client, &sandbox.id).await else { return Ok(Ok(())) };
+        // Two must never look after the same containers.
+        spawned.process.signal(SIGKILL).map_err(internal)?;
+        let was_killed = spawned.ended.await.is_ok_and(|status| status.signal() == Some(SIGKILL));
+        if was_killed { Ok(Err(Killed(error))) } else { Err(self.shim_failure(&sandbox.id, &error)) }
+    }
+
+    /// Connects, has the shim adopt what it does not know to run, and lets everyone use it.
+    ///
+    /// Also one that lives may know of nothing: the runtime that started it may have died before it said a word.
+    async fn reach(self: &Arc<Self>, client: &ShimClient, id: &str) -> Result<(), ShimError> {
+        let socket = self.sandbox_dir(id).join(layout::SOCKET);
+        let opened = client.open(&socket, id.to_owned(), self.weak.clone(), &self.config.tasks);
+        let connected = opened.map_err(|_| ShimError::Gone)?;
+        let known = running(&connected).await?;
+        let started = self.started_of(id);
+        for (container, started) in &started {
+            if known.contains(&container.id) {
+                continue;
+            }
+            match self.have_adopted(&connected, container, started).await {
+                Err(ShimError::Gone) => return Err(ShimError::Gone),
+                // It is killed below, since nobody would see its end.
+                Err(error) => tracing::warn!(container = %container.id, %error, "cannot adopt a container"),
+                Ok(()) => {}
             }
         }
-        match connected.ask(Call::State, Vec::new()).await? {
-            (Done::Running(ids), _) => Ok((connected, ids)),
-            _ => Err(CriError::Internal("the shim gave an answer to another question".into())),
+        let running = running(&connected).await?;
+        for (container, started) in &started {
+            if running.contains(&container.id) {
+                note_start(container, started);
+            } else {
+                self.kill_orphan(container).await;
+            }
         }
+        self.tables.lock().mending.remove(id);
+        client.publish(connected);
+        Ok(())
+    }
+
+    /// The containers of a sandbox that were started and of whose end nobody knows. What is on disk counts: whoever
+    /// started one may have died before it could say so.
+    fn started_of(&self, sandbox: &str) -> Vec<(Container, Started)> {
+        let started = |container: Container| {
+            let status = container.status.borrow().clone();
+            let started = match status {
+                Status::Running(started) => started,
+                Status::Created => {
+                    let path = self.container_dir(&container).join(layout::STARTED);
+                    layout::read_json(&path).ok().flatten()?
+                }
+                Status::Exited { .. } => return None,
+            };
+            Some((container, started))
+        };
+        self.containers_of(sandbox).into_iter().filter_map(started).collect()
     }
 
     async fn have_adopted(
@@ -124,37 +183,26 @@ impl Inner {
         connected: &Connected,
         container: &Container,
         started: &Started,
-    ) -> CriResult<()> {
+    ) -> Result<(), ShimError> {
         let (process, input) = {
             let tables = self.tables.lock();
             let held = tables.held.get(&container.id);
             let copy = |fd: &dyn AsFd| fd.as_fd().try_clone_to_owned();
             let process = held.and_then(|held| held.process.as_ref()).map(|process| copy(process));
             let input = held.and_then(|held| held.input.as_ref()).map(|input| copy(input));
-            (process.transpose().map_err(internal)?, input.transpose().map_err(internal)?)
+            (process.transpose().map_err(not_handed)?, input.transpose().map_err(not_handed)?)
         };
         // After a restart of the runtime nothing is held, but the process may still run.
         let process = match process {
             Some(process) => Some(process),
             None => {
                 let found = started.process();
-                found.map(|process| process.as_fd().try_clone_to_owned()).transpose().map_err(internal)?
+                found.map(|process| process.as_fd().try_clone_to_owned()).transpose().map_err(not_handed)?
             }
         };
         let call = Call::Adopt { container: container.id.clone(), process: process.is_some() };
         connected.ask(call, process.into_iter().chain(input).collect()).await?;
         Ok(())
-    }
-
-    /// Takes note of what ended while nobody listened.
-    pub(crate) async fn miss(self: &Arc<Self>, sandbox: &str, running: &[String]) {
-        for container in self.containers_of(sandbox) {
-            let is_lost =
-                matches!(*container.status.borrow(), Status::Running(..)) && !running.contains(&container.id);
-            if is_lost {
-                self.kill_orphan(&container).await;
-            }
-        }
     }
 
     /// There is no shim and will be none: the sandbox is not ready, and its containers end.
@@ -167,7 +215,48 @@ impl Inner {
         if let Some(shim) = shim {
             shim.give_up();
         }
-        self.miss(id, &[]).await;
+        self.end_all(id).await;
         self.emit(id, id, v1::ContainerEventType::ContainerStoppedEvent);
     }
+
+    /// Ends the containers of a sandbox that has no shim.
+    pub(crate) async fn end_all(self: &Arc<Self>, sandbox: &str) {
+        for (container, _) in self.started_of(sandbox) {
+            self.kill_orphan(&container).await;
+        }
+    }
+}
+
+/// Kills the sandbox's last shim if it lives and could not be reached all the same.
+fn end_former(sandbox: &Path) -> CriResult<()> {
+    let former: Option<Started> = layout::read_json(&sandbox.join(layout::SHIM)).map_err(internal)?;
+    let Some(process) = former.and_then(|former| former.process()) else { return Ok(()) };
+    process.signal(SIGKILL).map_err(internal)?;
+    match process.wait(KILL_TIMEOUT).map_err(internal)? {
+        true => Ok(()),
+        false => Err(CriError::Internal("the pod's former shim does not die".into())),
+    }
+}
+
+/// Which containers run, as the shim says.
+async fn running(connected: &Connected) -> Result<Vec<String>, ShimError> {
+    match connected.ask(Call::State, Vec::new()).await? {
+        (Done::Running(ids), _) => Ok(ids),
+        _ => Err(ShimError::Refused("the shim gave an answer to another question".into())),
+    }
+}
+
+/// A container that runs although nobody has said that it was started.
+fn note_start(container: &Container, started: &Started) {
+    container.status.send_if_modified(|status| {
+        let is_new = *status == Status::Created;
+        if is_new {
+            *status = Status::Running(started.clone());
+        }
+        is_new
+    });
+}
+
+fn not_handed(error: io::Error) -> ShimError {
+    ShimError::Refused(format!("cannot hand a descriptor to the shim: {error}"))
 }

@@ -248,27 +248,47 @@ impl Inner {
                 tables.mending.insert(id.clone());
             }
         }
-        let Some(shim) = shim else { return self.miss(&id, &[]).await };
-        match self.mend(&id).await {
-            Ok(()) => {
-                for container in self.containers_of(&id) {
-                    let status = container.status.borrow().clone();
-                    if let Status::Running(started) = status {
-                        self.hold(&shim, &container, &started).await;
-                    }
-                }
-                self.check_network(&id).await;
+        let Some(shim) = shim else {
+            self.end_all(&id).await;
+            if is_of_this_boot {
+                self.finish_stopping(&id).await;
             }
-            Err(error) => {
-                tracing::warn!(sandbox = %id, %error, "the sandbox is gone");
-                self.abandon(&id).await;
+            return;
+        };
+        self.mend_or_abandon(&id).await;
+        for container in self.containers_of(&id) {
+            let status = container.status.borrow().clone();
+            if let Status::Running(started) = status {
+                self.hold(&shim, &container, &started).await;
             }
+        }
+        self.check_network(&id).await;
+    }
+
+    /// What the last runtime may not have come to after it wrote down that the sandbox is stopped.
+    async fn finish_stopping(self: &Arc<Self>, id: &str) {
+        let dir = self.sandbox_dir(id);
+        let shim = self.shim_client(id, &dir).ok();
+        if shim.is_none() && !dir.join("netns").exists() {
+            return;
+        }
+        let finish = async {
+            if let Some(shim) = &shim {
+                end_shim(shim).await?;
+            }
+            self.take_down(&self.sandbox(id)?).await
+        };
+        if let Err(error) = finish.await {
+            tracing::warn!(sandbox = %id, %error, "cannot take down a stopped sandbox");
         }
     }
 
     /// A sandbox that is not connected as it was left is not ready: the kubelet makes another.
     async fn check_network(&self, id: &str) {
         let Ok(sandbox) = self.sandbox(id) else { return };
+        if sandbox.shim.is_none() {
+            return;
+        }
         let (Some(network), Some(attachment)) = (&self.config.network, self.network_of(&sandbox)) else {
             return;
         };
@@ -302,7 +322,6 @@ fn discard_container(inner: &Inner, sandbox: &str, id: &str) {
     }
 }
 
-/// For `is_lost` containers and those that ended meanwhile the exit is read from their file.
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,14 +3,16 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 
 use cri::{CriError, CriResult, v1};
 use prost::Message;
+use sys::process::PidFd;
+use tokio::sync::oneshot;
 use v1::NamespaceMode;
 
-use crate::client::{ShimClient, ShimError};
+use crate::client::{Answer, Connected, ShimClient, ShimError};
 use crate::files;
 use crate::network::SandboxNetwork;
 use crate::shim::layout::{self, PodPlan};
@@ -19,6 +21,13 @@ use crate::state::{Inner, Sandbox, SandboxRecord, blocking, internal};
 
 /// Size of a Pod's `/dev/shm`.
 const SHM_BYTES: u64 = 64 << 20;
+
+/// A shim that this process has started.
+pub(crate) struct Spawned {
+    pub(crate) process: PidFd,
+    /// Sent when it has ended.
+    pub(crate) ended: oneshot::Receiver<ExitStatus>,
+}
 
 impl Inner {
     pub(crate) async fn run_pod_sandbox(
@@ -47,8 +56,10 @@ impl Inner {
         };
         let made = self.make(sandbox.clone()).await;
         match made {
-            Ok(sandbox) => {
+            Ok((sandbox, client, connected)) => {
                 self.tables.lock().sandboxes.insert(id.clone(), sandbox);
+                // Only now: should the shim have died meanwhile, the sandbox is known and gets another one.
+                client.publish(connected);
                 self.emit(&id, &id, v1::ContainerEventType::ContainerStartedEvent);
                 Ok(id)
             }
@@ -62,7 +73,7 @@ impl Inner {
     }
 
     /// Namespace and shim first; the network is connected while the shim starts.
-    async fn make(self: &Arc<Self>, sandbox: Sandbox) -> CriResult<Sandbox> {
+    async fn make(self: &Arc<Self>, sandbox: Sandbox) -> CriResult<(Sandbox, ShimClient, Connected)> {
         let this = Arc::clone(self);
         let (mut sandbox, listener) = blocking(move || {
             let mut sandbox = sandbox;
@@ -71,20 +82,25 @@ impl Inner {
         })
         .await?;
         self.start_shim(&sandbox, listener).map_err(internal)?;
-        let shim = self.shim_client(&sandbox.id, &self.sandbox_dir(&sandbox.id)).map_err(internal)?;
+        let client = ShimClient::unconnected();
+        let socket = self.sandbox_dir(&sandbox.id).join(layout::SOCKET);
+        let shim = client.open(&socket, sandbox.id.clone(), self.weak.clone(), &self.config.tasks);
+        let shim = shim.map_err(internal)?;
         let connected = self.connect(&sandbox).await;
         let alive =
             shim.ask(Call::State, Vec::new()).await.map_err(|error| self.shim_failure(&sandbox.id, &error));
-        match connected.and_then(|ips| alive.map(|_| ips)) {
-            Ok(ips) => {
-                sandbox.record.ips = ips;
-                sandbox.record.is_made = true;
-                self.save(&sandbox).map_err(internal)?;
-                sandbox.shim = Some(shim);
-                Ok(sandbox)
+        let made = connected.and_then(|ips| alive.map(|_| ips)).and_then(|ips| {
+            sandbox.record.ips = ips;
+            sandbox.record.is_made = true;
+            self.save(&sandbox).map_err(internal)
+        });
+        match made {
+            Ok(()) => {
+                sandbox.shim = Some(client.clone());
+                Ok((sandbox, client, shim))
             }
             Err(error) => {
-                end_shim(&shim).await?;
+                gone_is_fine(shim.ask(Call::Shutdown, Vec::new()).await)?;
                 Err(error)
             }
         }
@@ -139,7 +155,7 @@ impl Inner {
     }
 
     /// Starts a shim that serves whoever connects to `listener`.
-    pub(crate) fn start_shim(&self, sandbox: &Sandbox, listener: OwnedFd) -> io::Result<()> {
+    pub(crate) fn start_shim(&self, sandbox: &Sandbox, listener: OwnedFd) -> io::Result<Spawned> {
         let dir = self.sandbox_dir(&sandbox.id);
         let log = std::fs::File::options().append(true).create(true).open(dir.join(layout::SHIM_LOG))?;
         let (program, arguments) = self
@@ -156,12 +172,18 @@ impl Inner {
             .stderr(Stdio::from(log))
             .kill_on_drop(false)
             .spawn()?;
+        let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
+        let pid = pid.ok_or_else(|| io::Error::other("the shim ended as it started"))?;
+        // Nobody has reaped it yet, so the pid is its own.
+        let process = PidFd::open(pid).map_err(io::Error::other)?;
+        let (sender, ended) = oneshot::channel();
         self.config.tasks.spawn("shim", async move {
-            if let Err(error) = child.wait().await {
-                tracing::warn!(%error, "cannot wait for a shim");
+            match child.wait().await {
+                Ok(status) => drop(sender.send(status)),
+                Err(error) => tracing::warn!(%error, "cannot wait for a shim"),
             }
         });
-        Ok(())
+        Ok(Spawned { process, ended })
     }
 
     pub(crate) fn shim_client(&self, id: &str, dir: &Path) -> io::Result<ShimClient> {
@@ -169,7 +191,7 @@ impl Inner {
     }
 
     /// What a shim that ended said last.
-    fn shim_failure(&self, id: &str, error: &ShimError) -> CriError {
+    pub(crate) fn shim_failure(&self, id: &str, error: &ShimError) -> CriError {
         let log = std::fs::read_to_string(self.sandbox_dir(id).join(layout::SHIM_LOG)).unwrap_or_default();
         match log.trim().lines().last() {
             Some(line) => CriError::Internal(line.to_owned()),
@@ -237,6 +259,8 @@ impl Inner {
         let dir = self.sandbox_dir(&sandbox.id);
         let is_known = self.tables.lock().sandboxes.contains_key(&sandbox.id);
         blocking(move || {
+            // A shim that was killed has not ended it.
+            crate::shim::end_pause(&dir).map_err(internal)?;
             let unmount = || {
                 sys::netns::delete(&dir.join("netns"))?;
                 sys::mount::detach(&dir.join("shm"))
@@ -300,7 +324,11 @@ impl Inner {
 
 /// Has the shim kill what it has and end. No error if it is gone.
 pub(crate) async fn end_shim(shim: &ShimClient) -> CriResult<()> {
-    match shim.ask(Call::Shutdown, Vec::new()).await {
+    gone_is_fine(shim.ask(Call::Shutdown, Vec::new()).await)
+}
+
+fn gone_is_fine(answer: Answer) -> CriResult<()> {
+    match answer {
         Ok(_) | Err(ShimError::Gone) => Ok(()),
         Err(error) => Err(error.into()),
     }

@@ -18,6 +18,7 @@ mod server;
 mod trace;
 
 pub(crate) use executor::WAY_THERE;
+pub(crate) use pause::end_left as end_pause;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

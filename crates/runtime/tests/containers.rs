@@ -4,6 +4,8 @@
 //! own, and checks in the end that nothing is left.
 #![allow(clippy::unwrap_used)]
 
+#[path = "containers/deaths.rs"]
+mod deaths;
 mod support;
 
 use std::ffi::OsString;
@@ -45,6 +47,15 @@ const TESTS: &[support::Test] = &[
     ("a_shared_pid_namespace_ends_with_its_container", |host| Box::pin(shared_pid(host))),
     ("a_shim_that_dies_is_replaced", |host| Box::pin(lost_shim(host))),
     ("a_shim_that_dies_with_the_runtime_is_replaced", |host| Box::pin(lost_both(host))),
+    ("a_shim_that_is_killed_while_it_takes_over_is_replaced_again", |host| {
+        Box::pin(deaths::while_it_takes_over(host))
+    }),
+    ("a_new_shim_that_knows_of_nothing_is_told_by_the_next_runtime", |host| {
+        Box::pin(deaths::before_the_runtime_had_it_adopt(host))
+    }),
+    ("a_start_survives_the_runtime", |host| Box::pin(deaths::of_the_runtime_while_a_container_starts(host))),
+    ("a_start_survives_the_shim", |host| Box::pin(deaths::while_a_container_starts(host))),
+    ("a_stop_survives_the_runtime", |host| Box::pin(deaths::of_the_runtime_while_a_sandbox_stops(host))),
     ("input_survives_the_shim", |host| Box::pin(input_survives(host))),
     ("a_log_is_rotated_and_bounded", |host| Box::pin(flood(host))),
     ("the_log_is_reopened_after_rotation", |host| Box::pin(rotation(host))),

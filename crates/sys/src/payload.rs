@@ -2,6 +2,8 @@
 //!
 //! For a process with one thread that is about to exec.
 
+use std::os::fd::RawFd;
+
 use nix::libc;
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 
@@ -25,6 +27,26 @@ pub fn reset_signals() -> Result<()> {
         nix::errno::Errno::result(reset).doing(|| format!("reset signal {signal}"))?;
     }
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None).doing(|| "unblock all signals".into())
+}
+
+/// Ties this process, which was forked and has not become a payload yet, to the one that it waits for: it is killed
+/// when that ends, and closes the `sockets` that it has from it, so that their other ends learn of that end.
+///
+/// The sockets must be copies by fork, which nothing in this process uses.
+pub fn depend_on_parent(sockets: &[RawFd]) -> Result<()> {
+    crate::process::die_with_parent(libc::SIGKILL)?;
+    for socket in sockets {
+        // SAFETY: closing is an integer call; the caller says that nobody in this process uses the descriptor again.
+        let closed = unsafe { libc::close(*socket) };
+        nix::errno::Errno::result(closed).doing(|| format!("close descriptor {socket}"))?;
+    }
+    Ok(())
+}
+
+/// Undoes the tie of [`depend_on_parent`].
+pub fn outlive_parent() -> Result<()> {
+    const NONE: i32 = 0;
+    crate::process::die_with_parent(NONE)
 }
 
 /// One instruction of classic BPF. Source: linux/filter.h.

@@ -35,6 +35,10 @@ pub(super) async fn ensure(client: kube::Client, settings: &Settings) -> Result<
         },
     }))?;
     let api: Api<Service> = Api::namespaced(client, "kube-system");
+    // One that is there has its address; to ask for that again is an error of its own.
+    if api.get_opt("kube-dns").await.context("read the kube-dns Service")?.is_some() {
+        return Ok(());
+    }
     match api.create(&PostParams::default(), &service).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),

@@ -25,18 +25,20 @@ const PAUSE_MILLIS_MAX: u64 = 700;
 const SEED: u64 = 20_260_101;
 
 /// A process of the cluster: its name, and how its command line begins.
-const VICTIMS: [(&str, &str); 3] = [
+const VICTIMS: [(&str, &str); 4] = [
     ("control plane", "knarr control-plane"),
     ("node", "knarr node"),
     ("supervisor", "/proc/self/exe server"),
+    ("shim", "/proc/self/exe shim"),
 ];
 
-/// Of ten kills, two hit the supervisor, which takes the others with it.
+/// Of ten kills, one hits the supervisor, which takes control plane and node with it.
 fn victim(random: &Random) -> (&'static str, &'static str) {
     VICTIMS[match random.below(10) {
-        0..4 => 0,
-        4..8 => 1,
-        _ => 2,
+        0..3 => 0,
+        3..6 => 1,
+        6 => 2,
+        _ => 3,
     }]
 }
 

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -90,12 +90,14 @@ struct Streams {
 
 impl Container {
     /// Creates and starts the container whose plan and specification are in its directory.
-    pub(super) fn start(sandbox: &Path, id: &str) -> Result<(Self, Started), StartError> {
+    ///
+    /// `sockets` are the shim's own, which the container's process lets go of.
+    pub(super) fn start(sandbox: &Path, id: &str, sockets: &[RawFd]) -> Result<(Self, Started), StartError> {
         let dir = layout::container_dir(sandbox, id);
         let mut container = Self::planned(&dir)?;
         let (failure, failure_in) = io::pipe().map_err(prepare("pipe"))?;
-        let payload =
-            Payload { security: container.plan.security.clone(), failure: Some(Arc::new(failure_in.into())) };
+        let failure_in = Some(Arc::new(OwnedFd::from(failure_in)));
+        let payload = Payload::new(container.plan.security.clone(), failure_in, sockets);
         let root = sandbox.join(layout::LIBCONTAINER);
         let mut builder = ContainerBuilder::new(id.to_owned(), SyscallType::default())
             .with_executor(payload)
@@ -359,12 +361,12 @@ pub(super) struct ExecStreams {
 /// Runs one more process in a container; returns its pid and, if asked for, its terminal.
 pub(super) fn exec(
     sandbox: &Path,
-    id: &str,
-    container: &Container,
+    (id, container): (&str, &Container),
     process: &Path,
     streams: Option<ExecStreams>,
+    sockets: &[RawFd],
 ) -> Result<(i32, Option<OwnedFd>), StartError> {
-    let payload = Payload { security: container.plan.security.clone(), failure: None };
+    let payload = Payload::new(container.plan.security.clone(), None, sockets);
     let mut builder = ContainerBuilder::new(id.to_owned(), SyscallType::default())
         .with_executor(payload)
         .with_root_path(sandbox.join(layout::LIBCONTAINER))

@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 use std::ffi::CString;
-use std::os::fd::OwnedFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,9 +23,12 @@ pub(crate) const WAY_THERE: [&str; 2] = ["CAP_SYS_ADMIN", "CAP_SETPCAP"];
 /// Runs the payload of a container or of an exec in it.
 #[derive(Clone)]
 pub(super) struct Payload {
-    pub(super) security: Security,
+    security: Security,
     /// Where to say why the payload could not be run; closes by itself when it runs.
-    pub(super) failure: Option<Arc<OwnedFd>>,
+    failure: Option<Arc<OwnedFd>>,
+    /// The shim, and its sockets.
+    shim: u32,
+    sockets: Vec<RawFd>,
 }
 
 impl Executor for Payload {
@@ -38,12 +41,22 @@ impl Executor for Payload {
         Err(error)
     }
 
+    /// libcontainer calls this in the container's process, which then waits for its start.
     fn validate(&self, spec: &Spec) -> Result<(), ExecutorValidationError> {
+        if std::process::id() != self.shim {
+            sys::payload::depend_on_parent(&self.sockets)
+                .map_err(|error| ExecutorValidationError::ArgValidationError(crate::error_chain(&error)))?;
+        }
         find(spec).map(drop).map_err(ExecutorValidationError::ArgValidationError)
     }
 }
 
 impl Payload {
+    /// `sockets` are those of this process, the shim.
+    pub(super) fn new(security: Security, failure: Option<Arc<OwnedFd>>, sockets: &[RawFd]) -> Self {
+        Self { security, failure, shim: std::process::id(), sockets: sockets.to_vec() }
+    }
+
     fn become_payload(&self, spec: &Spec) -> Result<(), ExecutorError> {
         let process = spec.process().as_ref().ok_or(ExecutorError::InvalidArg)?;
         let args = process.args().as_ref().ok_or(ExecutorError::InvalidArg)?;
@@ -51,6 +64,7 @@ impl Payload {
         let program = c_string(program.to_string_lossy().as_bytes())?;
         let args = args.iter().map(|arg| c_string(arg.as_bytes())).collect::<Result<Vec<_>, _>>()?;
         sys::payload::reset_signals().map_err(boxed)?;
+        sys::payload::outlive_parent().map_err(boxed)?;
         let keep = capabilities(&self.security.capabilities)?;
         let filter = match self.security.seccomp {
             SeccompProfile::Unconfined => Vec::new(),

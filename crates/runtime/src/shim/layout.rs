@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 
 /// The shim's socket, in the sandbox's directory.
 pub const SOCKET: &str = "shim.sock";
+/// [`Started`] of the shim itself, in the sandbox's directory. A new shim writes it before all else.
+pub const SHIM: &str = "shim.json";
 /// What the shim says when something is wrong.
 pub const SHIM_LOG: &str = "shim.log";
 /// [`PodPlan`].

@@ -45,13 +45,14 @@ impl Pause {
         setns(home, CloneFlags::CLONE_NEWPID)?;
         let pid = i32::try_from(pause.id()).map_err(io::Error::other)?;
         let process = PidFd::open(pid).map_err(io::Error::other)?;
-        layout::write_json(&sandbox.join(layout::PAUSE), &Started::now(pid))?;
         let link = sandbox.join(layout::PID_NAMESPACE);
         match std::fs::remove_file(&link) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
         std::os::unix::fs::symlink(format!("/proc/{pid}/ns/pid"), link)?;
+        // Last: who finds this finds the link too.
+        layout::write_json(&sandbox.join(layout::PAUSE), &Started::now(pid))?;
         Ok(Self(process))
     }
 
@@ -65,6 +66,11 @@ impl Pause {
         self.0.signal(SIGKILL)?;
         self.0.wait(KILL_TIMEOUT).map(drop)
     }
+}
+
+/// Ends the pause process that a killed shim left in a sandbox, if there is one.
+pub(crate) fn end_left(sandbox: &Path) -> io::Result<()> {
+    Pause::find(sandbox)?.map_or(Ok(()), |pause| pause.end().map_err(io::Error::other))
 }
 
 /// Reaps until it is killed or told to end.

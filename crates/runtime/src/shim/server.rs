@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use sys::descriptors;
 use sys::process::PidFd;
 
 use super::container::{self, Container, Containers, ExecStreams};
-use super::layout::{self, PodPlan};
+use super::layout::{self, PodPlan, Started};
 use super::logs::Stream;
 use super::pause::Pause;
 use super::protocol::{Call, Done, Message, PACKET_BYTES_MAX, Refused, Request};
@@ -70,6 +70,8 @@ pub(super) fn run(sandbox: &Path) -> Result<(), Error> {
     let plan: PodPlan = layout::read_json(&sandbox.join(layout::POD_PLAN))
         .and_then(|plan| plan.ok_or_else(|| io::ErrorKind::NotFound.into()))
         .map_err(system("read the pod's plan"))?;
+    let pid = i32::try_from(std::process::id()).unwrap_or_default();
+    layout::write_json(&sandbox.join(layout::SHIM), &Started::now(pid)).map_err(system("say who it is"))?;
     trace::install().map_err(system("keep a log"))?;
     detach(&plan)?;
     let pause = namespaces::enter(sandbox, &plan)?;
@@ -282,7 +284,8 @@ impl Server {
                 let it = running(&self.containers, &container)?;
                 let streams = (!tty).then(|| exec_streams(streams, received));
                 let (pid, terminal) =
-                    container::exec(&self.sandbox, &container, it, &process, streams).map_err(refused)?;
+                    container::exec(&self.sandbox, (&container, it), &process, streams, &self.sockets())
+                        .map_err(refused)?;
                 self.execs.insert(pid, (connection, request.id));
                 reply.extend(terminal);
                 Ok(Done::Started { pid, at: container::now_nanos(), ticks: 0 })
@@ -318,18 +321,38 @@ impl Server {
         }
     }
 
+    /// May be repeated: whoever asked first may have died before the answer.
     fn start(&mut self, container: String) -> Result<Done, Refused> {
+        if self.containers.contains_key(&container) {
+            return self.already_started(&container);
+        }
         if self.sandbox.join(layout::LIBCONTAINER).join(&container).exists() {
             // An earlier shim ended in the middle of this.
             self.take_back(&container)?;
         }
         let log = self.sandbox.join(layout::SHIM_LOG);
         let mark = trace::mark(&log);
-        let started = Container::start(&self.sandbox, &container);
+        let started = Container::start(&self.sandbox, &container, &self.sockets());
         let because = || trace::first_since(&log, mark);
         let (it, started) = started.map_err(|error| self.failed_start(&container, &error, because()))?;
         self.containers.insert(container, it);
-        Ok(Done::Started { pid: started.pid, at: started.at, ticks: started.ticks })
+        Ok(done_started(&started))
+    }
+
+    fn already_started(&self, container: &str) -> Result<Done, Refused> {
+        let path = layout::container_dir(&self.sandbox, container).join(layout::STARTED);
+        let started: Option<Started> = layout::read_json(&path).map_err(refused)?;
+        let started = started.ok_or_else(|| Refused {
+            not_found: true,
+            message: format!("nobody knows how container {container} was started"),
+        })?;
+        Ok(done_started(&started))
+    }
+
+    /// What a process that is about to become a container must not hold on to: as long as it does, nobody learns
+    /// that this shim has died.
+    fn sockets(&self) -> Vec<RawFd> {
+        self.connections.values().chain([&self.listener]).map(AsRawFd::as_raw_fd).collect()
     }
 
     fn take_back(&self, container: &str) -> Result<(), Refused> {
@@ -340,6 +363,7 @@ impl Server {
         container::delete(&self.sandbox, container).map_err(refused)
     }
 
+    /// May be repeated.
     fn adopt(&mut self, id: String, process: bool, received: Vec<OwnedFd>) -> Result<Done, Refused> {
         if self.containers.contains_key(&id) {
             return Ok(Done::Ok);
@@ -425,6 +449,10 @@ impl Server {
         }
         Ok(())
     }
+}
+
+fn done_started(started: &Started) -> Done {
+    Done::Started { pid: started.pid, at: started.at, ticks: started.ticks }
 }
 
 fn running<'a>(containers: &'a Containers, id: &str) -> Result<&'a Container, Refused> {

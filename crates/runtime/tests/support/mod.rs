@@ -142,19 +142,36 @@ impl Host {
         String::new()
     }
 
-    /// Kills the shim of a sandbox, found by its command line.
+    /// A file in a sandbox's directory.
+    pub fn sandbox_file(&self, sandbox: &str, name: &str) -> PathBuf {
+        self.0.dir.path().join("data/sandboxes").join(sandbox).join(name)
+    }
+
+    /// The shim of a sandbox, found by its command line.
+    pub fn shim_of(&self, sandbox: &str) -> Option<i32> {
+        let path = self.sandbox_file(sandbox, "").to_string_lossy().trim_end_matches('/').to_owned();
+        std::fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
+            let pid = entry.file_name().to_string_lossy().parse::<i32>().ok()?;
+            let command = std::fs::read(entry.path().join("cmdline")).ok()?;
+            let is_its = String::from_utf8_lossy(&command).trim_end_matches(['\0', '/']).ends_with(&path);
+            (is_its && !is_of_container(pid)).then_some(pid)
+        })
+    }
+
+    /// Kills the shim of a sandbox.
     pub fn kill_shim(&self, sandbox: &str) {
-        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-            let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };
-            let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            if String::from_utf8_lossy(&command).contains(&format!("sandboxes/{sandbox}")) {
-                let shim = sys::process::PidFd::open(pid).unwrap();
-                shim.signal(nix::libc::SIGKILL).unwrap();
-                assert!(shim.wait(DEADLINE).unwrap());
-                return;
-            }
-        }
-        panic!("no shim of {sandbox}");
+        let pid = self.shim_of(sandbox).unwrap_or_else(|| panic!("no shim of {sandbox}"));
+        let shim = sys::process::PidFd::open(pid).unwrap();
+        shim.signal(nix::libc::SIGKILL).unwrap();
+        assert!(shim.wait(DEADLINE).unwrap());
+    }
+
+    /// The processes in a container's cgroup.
+    pub fn processes_of(&self, id: &str) -> Vec<i32> {
+        let cgroups = sys::cgroup::Cgroups::detect().unwrap();
+        let Some(dir) = cgroups.dir_of("pids", &self.cgroup_of(id)) else { return Vec::new() };
+        let text = std::fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+        text.lines().filter_map(|pid| pid.parse().ok()).collect()
     }
 
     pub async fn finish(self) {}
@@ -460,6 +477,12 @@ impl Pod {
         let request = v1::RemovePodSandboxRequest { pod_sandbox_id: self.id.clone() };
         self.host.runtime().remove_pod_sandbox(request).await.unwrap();
     }
+}
+
+/// Whether a process is on its way to be a container: it has a shim's command line until then.
+fn is_of_container(pid: i32) -> bool {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.starts_with("youki:")
 }
 
 /// Whether a process's exit code can be read after another has reaped it: Linux 6.15 and newer.
