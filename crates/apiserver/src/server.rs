@@ -114,15 +114,7 @@ pub async fn start(
         }
         None => None,
     };
-    let proxy_ca = config.options.front_proxy.as_ref().map(|proxy| proxy.client_ca_pem.as_slice());
-    let certificates = Certificates::new(&config.client_ca_pem, proxy_ca).map_err(StartError::Tls);
-    let tls = match &listener {
-        Some(_) => {
-            let certificates = Arc::new(certificates?);
-            Some(Tls { acceptor: acceptor(&config, Arc::clone(&certificates))?, certificates })
-        }
-        None => None,
-    };
+    let tls = listener.as_ref().map(|_| tls(&config)).transpose()?;
     let audit = config.options.audit.clone();
     let audit = audit
         .map(|audit| Audit::start(audit, &tasks, clock.clone(), random.clone()).map(Arc::new))
@@ -170,6 +162,14 @@ pub async fn start(
         drained.cancel();
     });
     Ok(ApiServer { api, address })
+}
+
+/// Our certificate, and whose certificates are believed.
+fn tls(config: &Config) -> Result<Tls, StartError> {
+    let proxy_ca = config.options.front_proxy.as_ref().map(|proxy| proxy.client_ca_pem.as_slice());
+    let certificates = Certificates::new(&config.client_ca_pem, proxy_ca).map_err(StartError::Tls)?;
+    let certificates = Arc::new(certificates);
+    Ok(Tls { acceptor: acceptor(config, Arc::clone(&certificates))?, certificates })
 }
 
 /// What makes the first objects, and what follows the cache beside requests.

@@ -277,7 +277,7 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
     }
 
     async fn open(&mut self, id: u32, fin: bool, headers: Headers) {
-        if id % 2 == 0 || id <= self.last_stream {
+        if id.is_multiple_of(2) || id <= self.last_stream {
             return self.send(Frame::Reset { stream: id, status: reset::PROTOCOL_ERROR }).await;
         }
         self.last_stream = id;

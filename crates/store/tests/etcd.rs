@@ -20,12 +20,14 @@ use tempfile::TempDir;
 /// How long what must come may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+type Pem = Vec<u8>;
+
 /// Real members on loopback; they end with this.
 struct Cluster {
     members: Vec<Child>,
     urls: Vec<String>,
     /// Whom to trust, and who we are, if the members want to know.
-    identity: Option<(Vec<u8>, (Vec<u8>, Vec<u8>))>,
+    identity: Option<(Pem, (Pem, Pem))>,
     _data: TempDir,
 }
 

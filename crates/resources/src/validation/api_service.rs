@@ -62,12 +62,7 @@ fn backend(spec: &At<'_>, errors: &mut FieldErrors) {
             errors.push(service.get(field).required(""));
         }
     }
-    let port = service.get("port");
-    let rules = names::port_number(port.number().unwrap_or_default());
-    if !rules.is_empty() {
-        let rule = format!("port is not valid: {}", rules.join(", "));
-        errors.push(FieldError::invalid(&port.path, port.number().unwrap_or_default(), &rule));
-    }
+    super::webhook::service_port(&service.get("port"), errors);
     if insecure.flag() && !bundle.is_empty() {
         errors.push(insecure.invalid("may not be true if caBundle is present"));
     }

@@ -168,13 +168,18 @@ fn service(reference: &At<'_>, errors: &mut FieldErrors) {
             errors.push(reference.get(shown).required(""));
         }
     }
-    let port = reference.get("port");
-    let rules = names::port_number(port.number().unwrap_or_default());
+    service_port(&reference.get("port"), errors);
+    path(&reference.get("path"), errors);
+}
+
+/// The port of a Service that the API server calls.
+pub(super) fn service_port(port: &At<'_>, errors: &mut FieldErrors) {
+    let number = port.number().unwrap_or_default();
+    let rules = names::port_number(number);
     if !rules.is_empty() {
         let rule = format!("port is not valid: {}", rules.join(", "));
-        errors.push(FieldError::invalid(&port.path, port.number().unwrap_or_default(), &rule));
+        errors.push(FieldError::invalid(&port.path, number, &rule));
     }
-    path(&reference.get("path"), errors);
 }
 
 fn path(path: &At<'_>, errors: &mut FieldErrors) {

@@ -37,9 +37,12 @@ pub(super) struct Definitions<'a> {
 
 const APIEXTENSIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1";
 
-/// Messages of which one field says which other one is set: the ends of their names, that field, and for each other
-/// field the value that stands for it. Source: `x-kubernetes-unions` in upstream's OpenAPI.
-const UNIONS: &[(&str, &str, &[(&str, &str)])] = &[
+/// A message of which one field says which other one is set: the end of its name, that field, and for each other
+/// field the value that stands for it.
+type Union = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+
+/// Source: `x-kubernetes-unions` in upstream's OpenAPI.
+const UNIONS: &[Union] = &[
     (".core.v1.AppArmorProfile", "type", &[("localhostProfile", "LocalhostProfile")]),
     (".core.v1.SeccompProfile", "type", &[("localhostProfile", "LocalhostProfile")]),
     (".flowcontrol.v1.LimitResponse", "type", &[("queuing", "Queuing")]),

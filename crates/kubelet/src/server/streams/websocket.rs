@@ -201,8 +201,9 @@ async fn incoming(
 ) {
     match (channel, stdin.as_mut()) {
         (STDIN, Some(writer)) if !content.is_empty() => {
-            if write(writer, content).await.is_err() {
-                // The process does not read any more; its output and end still matter.
+            // A process that does not read any more: its output and end still matter.
+            if let Err(error) = write(writer, content).await {
+                tracing::debug!(%error, "stdin is not read");
                 *stdin = None;
             }
         }
