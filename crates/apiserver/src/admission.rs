@@ -167,11 +167,13 @@ pub const PLUGINS: &[Plugin] = &[
     plugin("CertificateSigning", None, Some(certificates::signing)),
     plugin("CertificateSubjectRestriction", None, Some(certificates::subject)),
     plugin("DefaultIngressClass", Some(default_class::ingress), None),
-    // Upstream's registry does this; it is no plugin there, and nobody may switch it off.
+    // Upstream's registry does these; they are no plugins there, and nobody may switch them off.
+    plugin(REQUESTER, Some(certificates::requester), None),
     plugin(ESCALATION, None, Some(rbac_escalation::validate)),
     plugin("ResourceQuota", None, Some(resource_quota::validate)),
 ];
 
+const REQUESTER: &str = "CertificateRequester";
 const ESCALATION: &str = "RBACEscalation";
 
 /// The plugins to run: the default ones and `enabled`, without `disabled`; both are upstream's names.
@@ -179,8 +181,8 @@ const ESCALATION: &str = "RBACEscalation";
 /// # Errors
 /// A name that no plugin has.
 pub fn chosen(enabled: &[String], disabled: &[String]) -> Result<Vec<Plugin>, String> {
-    let is_known =
-        |name: &&String| PLUGINS.iter().any(|plugin| plugin.name == **name && plugin.name != ESCALATION);
+    let is_optional = |plugin: &Plugin| ![REQUESTER, ESCALATION].contains(&plugin.name);
+    let is_known = |name: &&String| PLUGINS.iter().any(|plugin| plugin.name == **name && is_optional(plugin));
     if let Some(unknown) = enabled.iter().chain(disabled).find(|name| !is_known(name)) {
         return Err(format!("there is no admission plugin {unknown:?}"));
     }

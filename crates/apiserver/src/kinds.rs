@@ -136,6 +136,9 @@ impl Kind {
         match part {
             Part::Object => self.row.validate_update(new, old),
             Part::Status => self.row.validate_status_update(new, old),
+            Part::Partial(subresource) => resources::partial(self.row, subresource)
+                .map(|strategy| strategy.validate(self.row, new, old))
+                .unwrap_or_default(),
             Part::Approval | Part::Raw => Vec::new(),
         }
     }

@@ -280,7 +280,7 @@ fn is_fresh(end_second: i64, now: Timestamp) -> bool {
 }
 
 /// When a certificate ends, in Unix seconds.
-fn ends_at(certificate_pem: &str) -> Option<i64> {
+pub(crate) fn ends_at(certificate_pem: &str) -> Option<i64> {
     let (_, pem) = x509_parser::pem::parse_x509_pem(certificate_pem.as_bytes()).ok()?;
     Some(pem.parse_x509().ok()?.validity().not_after.timestamp())
 }

@@ -7,9 +7,10 @@
 
 use std::time::Duration;
 
-use k8s_openapi::Metadata;
+use k8s_openapi::api::authorization::v1::{SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::{Metadata, Resource};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -98,8 +99,10 @@ pub enum Verb {
     Update,
     /// PATCH with this content type.
     Patch(&'static str),
-    /// GET, which fails the plan if the object is there with the uid of the body's preconditions.
+    /// GET, which fails the plan if the object is there with the uid of the body's preconditions; any, if empty.
     RequireAbsent,
+    /// POST of a SubjectAccessReview, which fails the plan unless its subject is allowed what it asks.
+    RequireAllowed,
     /// DELETE; `NotFound` counts as done, and so does a failed precondition on the uid.
     Delete,
 }
@@ -245,6 +248,18 @@ impl Action {
         Self::request(Verb::RequireAbsent, resource, namespace, name, "", body)
     }
 
+    /// Lets the plan go on only if whoever `spec` names is allowed what it asks.
+    pub fn require_allowed(spec: &SubjectAccessReviewSpec) -> Self {
+        let resource = ResourceRef::of::<SubjectAccessReview>();
+        let body = json!({
+            "apiVersion": SubjectAccessReview::API_VERSION,
+            "kind": SubjectAccessReview::KIND,
+            "metadata": {},
+            "spec": spec,
+        });
+        Self::request(Verb::RequireAllowed, resource, "", "", "", body)
+    }
+
     /// Deletes every object of a resource in a namespace.
     pub fn delete_collection(resource: ResourceRef, namespace: &str, propagation: Propagation) -> Self {
         Self::delete_ref(resource, namespace, "", None, propagation, None)
@@ -386,7 +401,7 @@ impl ApiRequest {
     /// If a name cannot stand in a URL.
     pub fn to_http(&self) -> Result<http::Request<Vec<u8>>, http::Error> {
         let mut path = match (self.verb, self.subresource) {
-            (Verb::Create, "") => self.resource.collection_path(&self.namespace),
+            (Verb::Create | Verb::RequireAllowed, "") => self.resource.collection_path(&self.namespace),
             (Verb::Delete, "") if self.name.is_empty() => self.resource.collection_path(&self.namespace),
             _ => self.resource.object_path(&self.namespace, &self.name),
         };
@@ -395,7 +410,7 @@ impl ApiRequest {
             path.push_str(self.subresource);
         }
         let (method, content_type) = match self.verb {
-            Verb::Create => ("POST", "application/json"),
+            Verb::Create | Verb::RequireAllowed => ("POST", "application/json"),
             Verb::Update => ("PUT", "application/json"),
             Verb::Patch(content_type) => ("PATCH", content_type),
             Verb::RequireAbsent => ("GET", "application/json"),

@@ -51,6 +51,7 @@ fn line(request: &ApiRequest) -> String {
         Verb::Update => ("update", true),
         Verb::Patch(_) => ("patch", true),
         Verb::RequireAbsent => ("require no", false),
+        Verb::RequireAllowed => ("require allowed", true),
         Verb::Delete => ("delete", false),
     };
     let slash = if request.subresource.is_empty() { "" } else { "/" };

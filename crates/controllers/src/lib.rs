@@ -17,6 +17,7 @@ pub mod replica_set;
 pub mod endpoint_slice;
 pub mod endpoints;
 
+pub mod certificates;
 pub mod cluster_role;
 pub mod disruption;
 pub mod garbage_collector;
@@ -27,6 +28,7 @@ pub mod resource_quota;
 pub mod root_ca;
 pub mod service_account;
 pub mod taint_eviction;
+pub mod token;
 
 #[cfg(test)]
 mod fixture;
@@ -41,7 +43,10 @@ pub fn all() -> &'static [Controller] {
         endpoint_slice::CONTROLLER,
         endpoints::CONTROLLER,
         service_account::CONTROLLER,
+        token::CONTROLLER,
         root_ca::CONTROLLER,
+        certificates::approving::CONTROLLER,
+        certificates::signing::CONTROLLER,
         garbage_collector::CONTROLLER,
         namespace::CONTROLLER,
         node_lifecycle::CONTROLLER,

@@ -5,39 +5,61 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::node_info::{NodeInfo, Snapshot};
-use crate::plugins::{Candidate, FILTERS, Refusal, Remedy, SCORES, normalize};
+use crate::plugins::{Candidate, FILTERS, Refusal, SCORES, normalize};
+use crate::preemption::{Preemption, nominated};
+
+const NO_NODES: &str = "no nodes available to schedule pods";
 
 /// The answer for one Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// The Node to bind to.
     Bind(String),
-    /// No Node can take it; the text is what users read in the event and the condition.
+    /// No Node can take it; the text is what users read in the event and the condition, so far as Nodes are concerned.
     Unschedulable(String),
 }
 
 /// Chooses a Node for `pod`. Among equally good Nodes `chance` (any number) picks one.
 pub fn decide(pod: &Pod, snapshot: &Snapshot, chance: u64) -> Decision {
     if snapshot.is_empty() {
-        return Decision::Unschedulable("no nodes available to schedule pods".to_owned());
+        return Decision::Unschedulable(NO_NODES.to_owned());
     }
     let candidate = Candidate::new(pod, snapshot);
     let mut feasible = Vec::new();
-    let mut refusals = Refusals::default();
+    let mut reasons = Vec::new();
     for node in snapshot.nodes() {
         match filter(&candidate, node) {
             None => feasible.push(node),
-            Some(refusal) => refusals.add(refusal),
+            Some(refusal) => reasons.extend(refusal.reasons),
         }
+    }
+    // Others went so that the Pod fits here.
+    if let Some(node) = feasible.iter().find(|node| nominated(pod) == Some(node.name())) {
+        return Decision::Bind(node.name().to_owned());
     }
     match best(&candidate, &feasible, snapshot, chance) {
         Some(node) => Decision::Bind(node.name().to_owned()),
-        None => Decision::Unschedulable(refusals.explain(pod, snapshot.len())),
+        None => Decision::Unschedulable(available(snapshot.len(), &reasons)),
     }
 }
 
+/// What users read about a Pod that fits nowhere: `why` the Nodes refuse it, and what came of preemption.
+///
+/// `0/3 nodes are available: 1 Insufficient cpu, 2 node(s) were unschedulable. no new claims to deallocate,
+/// preemption: 0/3 nodes are available: ...`.
+pub fn explain(why: &str, preemption: &Preemption, nodes: usize) -> String {
+    let preemption = match preemption {
+        // Room is being made: nothing more is said.
+        Preemption::Possible(_) => return why.to_owned(),
+        _ if nodes == 0 => return why.to_owned(),
+        Preemption::NotEligible(why) => (*why).to_owned(),
+        Preemption::Useless(reasons) => available(nodes, reasons),
+    };
+    format!("{why} no new claims to deallocate, preemption: {preemption}")
+}
+
 /// The first filter that refuses says why.
-fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refusal> {
+pub(crate) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refusal> {
     FILTERS.iter().find_map(|plugin| (plugin.filter)(candidate, node))
 }
 
@@ -65,39 +87,12 @@ fn best<'a>(
     winners.get(pick).map(|(node, _)| **node)
 }
 
-/// Why each Node said no.
-#[derive(Default)]
-struct Refusals {
-    reasons: BTreeMap<String, usize>,
-    preemption: BTreeMap<String, usize>,
-}
-
-impl Refusals {
-    fn add(&mut self, refusal: Refusal) {
-        for reason in refusal.reasons {
-            *self.reasons.entry(reason).or_default() += 1;
-        }
-        let preemption = match refusal.remedy {
-            Remedy::None => "Preemption is not helpful for scheduling",
-            Remedy::Preemption => "No preemption victims found for incoming pod",
-        };
-        *self.preemption.entry(preemption.to_owned()).or_default() += 1;
+/// How many Nodes gave which reason.
+fn available(nodes: usize, all: &[String]) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for reason in all {
+        *counts.entry(reason).or_default() += 1;
     }
-
-    /// `0/3 nodes are available: 1 Insufficient cpu, 2 node(s) were unschedulable. no new claims to deallocate,
-    /// preemption: 0/3 nodes are available: ...`: what filters said, and what the plugins said that would make room.
-    fn explain(&self, pod: &Pod, nodes: usize) -> String {
-        let policy = pod.spec.as_ref().and_then(|spec| spec.preemption_policy.as_deref());
-        let preemption = match policy {
-            Some("Never") => "not eligible due to preemptionPolicy=Never.".to_owned(),
-            _ => available(nodes, &self.preemption),
-        };
-        let reasons = available(nodes, &self.reasons);
-        format!("{reasons} no new claims to deallocate, preemption: {preemption}")
-    }
-}
-
-fn available(nodes: usize, counts: &BTreeMap<String, usize>) -> String {
     let mut reasons: Vec<String> = counts.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     reasons.sort();
     format!("0/{nodes} nodes are available: {}.", reasons.join(", "))
@@ -108,6 +103,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::preemption::preempt;
     use expect_test::{Expect, expect};
     use k8s_openapi::api::core::v1::Node;
 
@@ -123,7 +119,14 @@ mod tests {
             snapshot.place(&Arc::new(pod), node);
         }
         let pod: Pod = serde_saphyr::from_str(pod).expect("a pod");
-        expected.assert_eq(&format!("{:?}", decide(&pod, &snapshot, 0)));
+        let decision = match decide(&pod, &snapshot, 0) {
+            Decision::Unschedulable(why) => {
+                let preemption = preempt(&pod, &mut snapshot, &[], 0);
+                Decision::Unschedulable(explain(&why, &preemption, snapshot.len()))
+            }
+            bind => bind,
+        };
+        expected.assert_eq(&format!("{decision:?}"));
     }
 
     const A: &str =

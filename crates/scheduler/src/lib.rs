@@ -8,6 +8,7 @@ pub mod decide;
 mod metrics;
 pub mod node_info;
 pub mod plugins;
+pub mod preemption;
 pub mod queue;
 pub mod resource;
 pub mod run;

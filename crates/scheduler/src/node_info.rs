@@ -145,6 +145,11 @@ impl Snapshot {
         self.nodes.values()
     }
 
+    /// The Node of that name.
+    pub fn node(&self, name: &str) -> Option<&NodeInfo> {
+        self.nodes.get(name)
+    }
+
     /// How many Nodes there are.
     pub fn len(&self) -> usize {
         self.nodes.len()

@@ -9,15 +9,17 @@ use std::sync::Arc;
 use base::{Clock, Random, Tasks};
 use controller::informer::{Change, Changes};
 use controller::trace::Reporter;
-use controller::{Action, EventType, Hands, Informers, Patch, Recorder, cause};
+use controller::{Action, EventType, Hands, Informer, Informers, Patch, Propagation, Recorder, cause};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::decide::{Decision, decide};
+use crate::decide::{Decision, decide, explain};
 use crate::metrics::{self, SchedulerMetrics};
 use crate::node_info::Snapshot;
+use crate::preemption::{Preemption, REASON, Room, nominated, preempt, priority};
 use crate::queue::Queue;
 
 /// Bindings under way at once; deciding waits when there are more.
@@ -40,11 +42,13 @@ impl Default for Config {
 pub async fn run(config: Config, informers: Informers, reporter: Reporter, tasks: Tasks) {
     let (pods, nodes) = (informers.informer::<Pod>(), informers.informer::<Node>());
     let namespaces = informers.informer::<Namespace>();
+    let budgets = informers.informer::<PodDisruptionBudget>();
     let (mut pod_changes, mut node_changes) = (pods.subscribe(), nodes.subscribe());
     let mut namespace_changes = namespaces.subscribe();
     pods.synced().await;
     nodes.synced().await;
     namespaces.synced().await;
+    budgets.synced().await;
     let (finished, mut outcomes) = mpsc::channel(BINDINGS_MAX);
     let recorder = Recorder::start(&informers, "default-scheduler");
     let mut scheduler = Scheduler {
@@ -61,6 +65,8 @@ pub async fn run(config: Config, informers: Informers, reporter: Reporter, tasks
         binding: BTreeMap::new(),
         sociable: BTreeSet::new(),
         gated: BTreeSet::new(),
+        nominated: BTreeMap::new(),
+        budgets,
         finished,
     };
     take_in(&mut scheduler, &mut namespace_changes, &mut node_changes, &mut pod_changes).await;
@@ -122,6 +128,9 @@ struct Scheduler {
     sociable: BTreeSet<String>,
     /// Pods that nobody may schedule yet.
     gated: BTreeSet<String>,
+    /// Pods for which others were made to go: key to Node.
+    nominated: BTreeMap<String, String>,
+    budgets: Informer<PodDisruptionBudget>,
     finished: mpsc::Sender<Outcome>,
 }
 
@@ -216,6 +225,12 @@ impl Scheduler {
         if is_sociable(&pod) {
             self.sociable.insert(key.clone());
         }
+        // Whoever wrote the nomination, it counts; ours are known before they are written.
+        match (nominated(&pod), old.and_then(nominated)) {
+            (Some(node), _) => drop(self.nominated.insert(key.clone(), node.to_owned())),
+            (None, Some(_)) => drop(self.nominated.remove(&key)),
+            (None, None) => {}
+        }
         self.pods.insert(key.clone(), (pod, revision));
         let is_known = self.queue.contains(&key) || self.binding.contains_key(&key);
         if (is_news || !is_known) && !self.binding.contains_key(&key) {
@@ -228,6 +243,7 @@ impl Scheduler {
         self.pods.remove(key);
         self.gated.remove(key);
         self.sociable.remove(key);
+        self.nominated.remove(key);
     }
 
     async fn schedule_all(&mut self, outcomes: &mut mpsc::Receiver<Outcome>) {
@@ -243,7 +259,18 @@ impl Scheduler {
     fn schedule(&mut self, key: &str) {
         let Some((pod, revision)) = self.pods.get(key).cloned() else { return };
         let start = self.clock.now();
-        let decision = decide(&pod, &self.snapshot, self.random.below(u64::MAX));
+        let promised = self.keep_promises(key, &pod);
+        let chance = self.random.below(u64::MAX);
+        let mut decision = decide(&pod, &self.snapshot, chance);
+        let mut room = None;
+        if let Decision::Unschedulable(why) = &mut decision {
+            let preemption = preempt(&pod, &mut self.snapshot, &self.budgets.list(), chance);
+            *why = explain(why, &preemption, self.snapshot.len());
+            room = Some(preemption);
+        }
+        for uid in promised {
+            self.snapshot.remove(&uid);
+        }
         let end = self.clock.now();
         self.metrics.decided(start, end);
         let detail = match &decision {
@@ -257,9 +284,79 @@ impl Scheduler {
             Decision::Unschedulable(why) => {
                 self.metrics.attempted(metrics::Outcome::unschedulable, start, end);
                 self.queue.unschedulable(key, start);
-                self.say_why(&pod, revision, why);
+                let node = self.nominate(key, &pod, room.as_ref());
+                self.say_why(&pod, revision, why, node);
+                if let Some(Preemption::Possible(room)) = room {
+                    self.make_room(key, &pod, revision, (room, start));
+                }
             }
         }
+    }
+
+    /// Others have gone for Pods that are at least as important as `pod`: their room is not free. Gives the uids of
+    /// whoever is counted in for the decision's time.
+    fn keep_promises(&mut self, key: &str, pod: &Pod) -> Vec<String> {
+        let mut promised = Vec::new();
+        for (other, node) in self.nominated.iter().filter(|(other, _)| *other != key) {
+            let Some((waiting, _)) = self.pods.get(other) else { continue };
+            let is_waiting = !self.binding.contains_key(other);
+            if is_waiting && priority(waiting) >= priority(pod) && self.snapshot.place(waiting, node) {
+                promised.push(uid(waiting).to_owned());
+            }
+        }
+        promised
+    }
+
+    /// Notes which Node the Pod waits for from now on; says what its status is to say, if that is news.
+    fn nominate(&mut self, key: &str, pod: &Pod, preemption: Option<&Preemption>) -> Option<Option<String>> {
+        let node = match preemption {
+            Some(Preemption::Possible(room)) => Some(room.node.clone()),
+            Some(Preemption::Useless(_)) => None,
+            Some(Preemption::NotEligible(_)) | None => return None,
+        };
+        match &node {
+            Some(node) => self.nominated.insert(key.to_owned(), node.clone()),
+            None => self.nominated.remove(key),
+        };
+        (node.as_deref() != nominated(pod)).then_some(node)
+    }
+
+    /// Sends the victims away; whoever waited for the same Node and is less important waits no longer.
+    fn make_room(&mut self, key: &str, pod: &Arc<Pod>, revision: u64, (room, start): (Room, Timestamp)) {
+        let lesser: Vec<String> = self
+            .nominated
+            .iter()
+            .filter(|(other, node)| *other != key && **node == room.node)
+            .filter(|(other, _)| {
+                self.pods.get(*other).is_some_and(|(other, _)| priority(other) < priority(pod))
+            })
+            .map(|(other, _)| other.clone())
+            .collect();
+        let mut actions = Vec::new();
+        for other in lesser {
+            self.nominated.remove(&other);
+            if let Some((waiting, _)) = self.pods.get(&other) {
+                actions.push(nominating(waiting, None));
+            }
+        }
+        let leaving = |victim: &&Arc<Pod>| victim.metadata.deletion_timestamp.is_none();
+        for victim in room.victims.iter().filter(leaving) {
+            actions.extend(eviction(victim, pod, &room.node, self.clock.now()));
+        }
+        let (hands, finished) = (self.hands.clone(), self.finished.clone());
+        let history = self.queue.history(key);
+        let (key, uid) = (key.to_owned(), uid(pod).to_owned());
+        self.tasks.spawn("preempt", async move {
+            for action in actions {
+                let Err(failure) = cause::with(revision, hands.carry_out(action)).await else { continue };
+                // Then the Pod is tried again soon, with whatever room there is.
+                let outcome = Outcome { key, uid, start, history, failure: Some(failure) };
+                if finished.send(outcome).await.is_err() {
+                    tracing::debug!("the scheduler stopped during a preemption");
+                }
+                return;
+            }
+        });
     }
 
     fn bind(&mut self, key: &str, pod: &Arc<Pod>, revision: u64, (node, start): (String, Timestamp)) {
@@ -296,7 +393,7 @@ impl Scheduler {
             return;
         };
         self.metrics.attempted(metrics::Outcome::error, outcome.start, now);
-        tracing::info!(pod = outcome.key, error = failure, "binding failed");
+        tracing::info!(pod = outcome.key, error = failure, "binding or preemption failed");
         let is_waiting = self.pods.get(&outcome.key).is_some_and(|(pod, _)| uid(pod) == outcome.uid);
         if is_waiting {
             self.snapshot.remove(&outcome.uid);
@@ -309,10 +406,13 @@ impl Scheduler {
         self.metrics.cached(self.snapshot.len(), self.snapshot.placed(), self.binding.len());
     }
 
-    fn say_why(&self, pod: &Arc<Pod>, revision: u64, why: String) {
+    /// `node` is what the Pod's status is to say about the Node that it waits for, if that changes.
+    fn say_why(&self, pod: &Arc<Pod>, revision: u64, why: String, node: Option<Option<String>>) {
         let (hands, pod, now) = (self.hands.clone(), pod.clone(), self.clock.now());
         self.tasks.spawn("explain", async move {
-            for action in explanations(&pod, why, now) {
+            let mut actions = explanations(&pod, why, now);
+            actions.extend(node.map(|node| nominating(&pod, node.as_deref())));
+            for action in actions {
                 if let Err(error) = cause::with(revision, hands.carry_out(action)).await {
                     tracing::info!(error, "could not say why a pod is unschedulable");
                 }
@@ -360,6 +460,37 @@ fn binding(pod: &Pod, node: &str) -> Action {
 
 fn scheduled_event(pod: &Pod, key: &str, node: &str) -> Action {
     Action::event(pod, EventType::Normal, "Scheduled", format!("Successfully assigned {key} to {node}"))
+}
+
+/// Says which Node the Pod waits for, or that it waits for none.
+fn nominating(pod: &Pod, node: Option<&str>) -> Action {
+    let (namespace, name) = names(pod);
+    let patch = Patch::Strategic(json!({ "status": { "nominatedNodeName": node } }));
+    Action::patch_status::<Pod>(namespace, name, patch)
+}
+
+/// What happens to a victim: its status says why, it is deleted, and an event tells who came.
+fn eviction(victim: &Pod, pod: &Pod, node: &str, now: Timestamp) -> [Action; 3] {
+    let (namespace, name) = names(victim);
+    let scheduler = pod.spec.as_ref().and_then(|spec| spec.scheduler_name.as_deref()).unwrap_or_default();
+    let condition = json!({
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": REASON,
+        "message": format!("{scheduler}: preempting to accommodate a higher priority pod"),
+        "lastTransitionTime": now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+    });
+    let patch = Patch::Strategic(json!({
+        "metadata": { "uid": uid(victim) },
+        "status": { "conditions": [condition] },
+    }));
+    let message = format!("Preempted by pod {} on node {node}", uid(pod));
+    let background = Propagation::Background;
+    [
+        Action::patch_status::<Pod>(namespace, name, patch),
+        Action::delete::<Pod>(namespace, name, Some(uid(victim)), background, None),
+        Action::event(victim, EventType::Normal, "Preempted", message),
+    ]
 }
 
 /// The event and the condition; the condition only if it says something new.

@@ -4,7 +4,7 @@
 
 use auth::{Attributes, Decision};
 use machinery::metadata::Metadata;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Context, Operation, text};
 use crate::status::Result;
@@ -17,6 +17,28 @@ fn is_request(context: &Context<'_>, subresource: &str) -> bool {
     kind.group() == GROUP
         && kind.resource() == "certificatesigningrequests"
         && context.request.resource.subresource == subresource
+}
+
+/// A request says who sent it; what its sender says about that does not count: approval goes by it.
+/// Source: `csrStrategy.PrepareForCreate` of `pkg/registry/certificates`.
+pub(super) fn requester(context: &Context<'_>, request: &mut Value) -> Result<()> {
+    if context.operation != Operation::Create || !is_request(context, "") {
+        return Ok(());
+    }
+    let user = &context.request.user;
+    let Some(spec) = super::child(request, "spec") else { return Ok(()) };
+    for field in ["username", "uid", "groups", "extra"] {
+        spec.remove(field);
+    }
+    spec.insert("username".to_owned(), user.name.as_str().into());
+    spec.insert("groups".to_owned(), json!(user.groups));
+    if !user.uid.is_empty() {
+        spec.insert("uid".to_owned(), user.uid.as_str().into());
+    }
+    if !user.extra.is_empty() {
+        spec.insert("extra".to_owned(), json!(user.extra));
+    }
+    Ok(())
 }
 
 /// Who approves needs `approve` on the signer.

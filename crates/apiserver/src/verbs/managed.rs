@@ -37,7 +37,7 @@ fn ignored(request: &Request, part: Part) -> &'static Set<'static> {
     match part {
         Part::Object if request.kind.strategy().keeps_status => &STATUS,
         Part::Status | Part::Approval => &ALL_BUT_STATUS,
-        Part::Object | Part::Raw => &NOTHING,
+        Part::Object | Part::Partial(_) | Part::Raw => &NOTHING,
     }
 }
 
@@ -65,6 +65,9 @@ pub fn apply_config(
         true => OnConflict::Force,
         false => OnConflict::Refuse,
     };
+    // What the subresource does not change is not applied either, and nobody comes to own it.
+    let reduced = super::update::partial_of(request, part).map(|strategy| strategy.only(config));
+    let config = reduced.as_ref().unwrap_or(config);
     let applied =
         with_write(api, request, part, |write| apply::apply(write, &request.kind, live, config, on_conflict));
     applied.map_err(|failure| refused(&failure))

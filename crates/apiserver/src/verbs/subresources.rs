@@ -5,8 +5,9 @@ use machinery::metadata::{self, Metadata};
 use serde_json::{Value, json};
 
 use super::update::{Part, change};
-use super::{Answer, Request, answer, decode, get, patch, scale, update};
+use super::{Answer, Request, decode, get, patch, scale, update};
 use crate::api::Api;
+use crate::kinds::Kind;
 use crate::request_info::Verb;
 use crate::status::{self, Error, Result};
 
@@ -26,18 +27,13 @@ pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
         "status" => part(api, request, Part::Status).await,
         "scale" => scale::run(api, request).await,
         "approval" => part(api, request, Part::Approval).await,
-        // Read only until the kubelet can do it: a write that nothing carries out would be a lie.
-        "resize" | "ephemeralcontainers" if request.resource.verb == Verb::Get => {
-            get::get(api, request).await
-        }
-        "resize" | "ephemeralcontainers" => Err(Error::method_not_allowed()),
-        "finalize" => finalize(api, request).await,
         "binding" => binding(api, request).await,
         "eviction" => crate::eviction::evict(api, request).await,
         "token" => crate::tokens::request_token(api, request).await,
         "log" | "exec" | "attach" | "portforward" | "proxy" => {
             crate::kubelet_client::proxy(api, request).await.map(Answer::Response)
         }
+        name if resources::partial(row, name).is_some() => part(api, request, Part::Partial(name)).await,
         _ => Err(Error::unknown_path()),
     }
 }
@@ -51,41 +47,20 @@ async fn part(api: &Api, request: &Request, part: Part) -> Result<Answer> {
     }
 }
 
-/// `namespaces/finalize`: replaces `spec.finalizers`; the namespace goes when none is left.
-async fn finalize(api: &Api, request: &Request) -> Result<Answer> {
-    let wanted = decode::body(request)?.object;
-    let committed = change(api, request, Part::Raw, |old| {
-        let mut new = old.clone();
-        let finalizers = wanted.pointer("/spec/finalizers").cloned().unwrap_or_else(|| json!([]));
-        let version = Metadata::of(&wanted).resource_version();
-        if version.is_empty() {
-            metadata::remove(&mut new, "resourceVersion");
-        } else {
-            metadata::set(&mut new, "resourceVersion", version);
-        }
-        if let Some(map) = new.as_object_mut() {
-            let spec = map.entry("spec").or_insert_with(|| json!({}));
-            if let Some(spec) = spec.as_object_mut() {
-                spec.insert("finalizers".to_owned(), finalizers);
-            }
-        }
-        Ok(new)
-    })
-    .await?;
-    Ok(answer(StatusCode::OK, committed, Vec::new()))
-}
-
 /// `pods/binding`: the scheduler gives the Pod to a node.
 async fn binding(api: &Api, request: &Request) -> Result<Answer> {
     let binding = decode::body_of(request, "v1", "Binding")?;
     let name = &request.resource.name;
-    let node = binding.pointer("/target/name").and_then(Value::as_str).unwrap_or_default();
-    if node.is_empty() {
-        let path = machinery::field::Path::new("target").child("name");
-        let errors = vec![machinery::field::FieldError::required(&path, "")];
+    if Metadata::of(&binding).name() != *name {
+        return Err(Error::bad_request("name in URL does not match name in Binding object"));
+    }
+    let strategy = Kind::find("", "v1", "bindings").map(|kind| kind.strategy());
+    let errors = strategy.map(|strategy| (strategy.validate_create)(&binding)).unwrap_or_default();
+    if !errors.is_empty() {
         let subject = status::Subject { group: "", resource: "Binding" };
         return Err(Error::invalid(subject, name, &errors));
     }
+    let node = binding.pointer("/target/name").and_then(Value::as_str).unwrap_or_default();
     let uid = Metadata::of(&binding).uid().to_owned();
     change(api, request, Part::Raw, |old| bind(request, old, &binding, node, &uid, api.clock.now())).await?;
     Ok(Answer::Value {

@@ -24,6 +24,8 @@ pub enum Part {
     Status,
     /// `status.conditions` of a CertificateSigningRequest.
     Approval,
+    /// What the subresource of that name changes by its own strategy, such as `spec.ephemeralContainers`.
+    Partial(&'static str),
     /// What the subresource's own code changes; nothing is restored.
     Raw,
 }
@@ -129,6 +131,9 @@ pub async fn change_owned(
         let mut new = transform(&old_value)?;
         let is_conditional = check_preconditions(request, &new, &old_value)?;
         crate::codec::default(request.kind, &mut new);
+        if let Some(strategy) = partial_of(request, part) {
+            strategy.begin_update(&mut new, &old_value);
+        }
         if ownership == Ownership::Track {
             managed::track(api, request, part, Some(&old_value), &mut new);
         }
@@ -145,6 +150,14 @@ pub async fn change_owned(
         }
     }
     Err(Error::modified(request.subject(), &request.resource.name))
+}
+
+/// The strategy of a write to a part that has one of its own.
+pub fn partial_of(request: &Request, part: Part) -> Option<&'static resources::PartialStrategy> {
+    match part {
+        Part::Partial(subresource) => resources::partial(request.kind.row(), subresource),
+        _ => None,
+    }
 }
 
 /// Compares uid and resourceVersion of the new object with the old one's; says whether a revision was asked for.
@@ -174,7 +187,8 @@ async fn change_once(
         Part::Object => strategy.begin_update(&mut new, old_value),
         Part::Status => strategy.begin_status_update(&mut new, old_value),
         Part::Approval => new = with_conditions_of(&new, old_value),
-        Part::Raw => {}
+        // Prepared before the managed fields were set; no plugin changes what it must not.
+        Part::Partial(_) | Part::Raw => {}
     }
     metadata::set(&mut new, "resourceVersion", Metadata::of(old_value).resource_version());
     machinery::apply::restore_times(old_value, &mut new);
@@ -182,7 +196,7 @@ async fn change_once(
     let is_gone = is_ready_to_go(request, &new);
     let warnings = match part {
         Part::Object => (strategy.warnings_on_update)(&new, old_value),
-        Part::Status | Part::Approval | Part::Raw => Vec::new(),
+        Part::Status | Part::Approval | Part::Partial(_) | Part::Raw => Vec::new(),
     };
     let admitted = admission::admit(api, request, Operation::Update(part), new, Some(old_value))
         .map_err(Refusal::Failed)?;

@@ -130,8 +130,15 @@ impl Executor {
         let body = body_of(response).await.map_err(|error| describe(&error))?;
         if status.is_success() && request.verb == Verb::RequireAbsent {
             let found: PartialObject = serde_json::from_slice(&body).unwrap_or_default();
-            let is_same = found.metadata.uid.as_deref() == expected_uid(&request);
+            let is_same = expected_uid(&request)
+                .is_none_or(|uid| uid.is_empty() || found.metadata.uid.as_deref() == Some(uid));
             return if is_same { Err(describe(&"it is still there")) } else { Ok(None) };
+        }
+        if status.is_success() && request.verb == Verb::RequireAllowed {
+            let review: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+            let is_allowed = review.pointer("/status/allowed").and_then(serde_json::Value::as_bool);
+            let refused = || describe(&"the subject access review was not approved");
+            return if is_allowed == Some(true) { Ok(None) } else { Err(refused()) };
         }
         if status.is_success() {
             return Ok(own_write(&request, &body));

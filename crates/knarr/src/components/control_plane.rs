@@ -64,7 +64,12 @@ async fn run(settings: &Settings, identity: &str) -> Result<()> {
     if settings.args.runs(Part::ControllerManager) {
         let authority = std::fs::read_to_string("tls/ca.crt").context("read the authority's certificate")?;
         let informers = informers_as("system:kube-controller-manager");
+        let key = std::fs::read_to_string("tls/ca.key").context("read the authority's key")?;
+        let signer = auth::issuing::Signer::new(&authority, &key).context("read the authority")?;
+        let tokens = legacy_tokens(settings)?;
         informers.setting_or(|| controllers::root_ca::Bundle(authority));
+        informers.setting_or(|| signer);
+        informers.setting_or(|| tokens);
         start_controllers(&server, identity, informers);
     }
     if settings.args.runs(Part::Scheduler) {
@@ -104,6 +109,10 @@ fn start_controllers(server: &ApiServer, identity: &str, informers: Informers) {
 
 /// A controller's own client: the ServiceAccount that upstream's role for it is bound to.
 fn controller_client(server: &ApiServer, controller: &'static str) -> kube::Client {
+    // It fills the Secrets that the other accounts would need, and therefore has none.
+    if controller == controllers::token::CONTROLLER.name {
+        return client_as(server, "system:kube-controller-manager", &[]);
+    }
     let account = format!("system:serviceaccount:kube-system:{}", account_of(controller));
     client_as(server, &account, &["system:serviceaccounts", "system:serviceaccounts:kube-system"])
 }
@@ -111,6 +120,9 @@ fn controller_client(server: &ApiServer, controller: &'static str) -> kube::Clie
 /// The ServiceAccount that upstream gives a controller. Source: `app.NewControllerInitializers`.
 pub(super) fn account_of(controller: &'static str) -> &'static str {
     match controller {
+        "certificatesigningrequest-approving-controller" | "certificatesigningrequest-signing-controller" => {
+            "certificate-controller"
+        }
         "endpoints-controller" => "endpoint-controller",
         "garbage-collector-controller" => "generic-garbage-collector",
         "node-lifecycle-controller" | "taint-eviction-controller" => "node-controller",
@@ -151,12 +163,22 @@ fn client_as(server: &ApiServer, user: &str, groups: &[&str]) -> kube::Client {
     kube::Client::new(service, "default")
 }
 
+/// Who issues ServiceAccount tokens, and whom they are for unless they say otherwise.
+fn issuer(settings: &Settings) -> String {
+    format!("https://kubernetes.default.svc.{}", settings.args.cluster_domain)
+}
+
+fn legacy_tokens(settings: &Settings) -> Result<auth::token::Tokens> {
+    let (key, issuer) = (auth::pki::service_account_key(Path::new("tls"))?, issuer(settings));
+    auth::token::Tokens::new(&key, &issuer, vec![issuer.clone()]).context("read the service account key")
+}
+
 fn api_server_config(settings: &Settings) -> Result<apiserver::Config> {
     let read =
         |name: &str| std::fs::read(Path::new("tls").join(name)).with_context(|| format!("read tls/{name}"));
     let authority = read("ca.crt")?;
     let args = &settings.args;
-    let issuer = format!("https://kubernetes.default.svc.{}", args.cluster_domain);
+    let issuer = issuer(settings);
     Ok(apiserver::Config {
         bind: Some(SocketAddr::new(args.bind_address, args.https_listen_port)),
         certificate_pem: read("apiserver.crt")?,

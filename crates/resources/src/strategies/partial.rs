@@ -17,6 +17,10 @@ pub struct PartialStrategy {
     kind: &'static str,
     /// The subresource's name.
     subresource: &'static str,
+    /// The fields of the spec that it changes.
+    spec_fields: &'static [&'static str],
+    /// What it changes of each item of those fields, and the item's key; all of it if empty.
+    item_fields: &'static [&'static str],
     /// Makes the new object the old one with the changed part: `(new, old)`.
     prepare: fn(&mut Value, &Value),
     /// The broken rules, metadata apart: `(new, old)`.
@@ -27,18 +31,24 @@ const ROWS: &[PartialStrategy] = &[
     PartialStrategy {
         kind: "Pod",
         subresource: "ephemeralcontainers",
+        spec_fields: &["ephemeralContainers"],
+        item_fields: &[],
         prepare: |new, old| take_spec_field(new, old, "ephemeralContainers"),
         validate: v::pod_ephemeral::update,
     },
     PartialStrategy {
         kind: "Pod",
         subresource: "resize",
+        spec_fields: &["containers", "initContainers", "resources"],
+        item_fields: &["name", "resources", "resizePolicy"],
         prepare: take_resources,
         validate: v::pod_resize::update,
     },
     PartialStrategy {
         kind: "Namespace",
         subresource: "finalize",
+        spec_fields: &["finalizers"],
+        item_fields: &[],
         prepare: |new, old| take_spec_field(new, old, "finalizers"),
         validate: v::namespace::finalize,
     },
@@ -66,6 +76,32 @@ impl PartialStrategy {
         if generation != 0 && new.get("spec") != old.get("spec") {
             metadata::set(new, "generation", generation + 1);
         }
+    }
+
+    /// What of an applied configuration counts: its identity, and the part that the subresource changes.
+    pub fn only(&self, config: &Value) -> Value {
+        const IDENTITY: [&str; 4] = ["name", "namespace", "uid", "resourceVersion"];
+        let mut bare = Map::new();
+        for name in ["apiVersion", "kind"] {
+            bare.extend(config.get(name).map(|value| (name.to_owned(), value.clone())));
+        }
+        let named = |object: &Value, names: &[&str]| -> Map<String, Value> {
+            let fields = object.as_object().into_iter().flatten();
+            let kept = fields.filter(|(name, _)| names.contains(&name.as_str()));
+            kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+        };
+        if let Some(meta) = config.get("metadata") {
+            bare.insert("metadata".to_owned(), named(meta, &IDENTITY).into());
+        }
+        let Some(spec) = config.get("spec") else { return bare.into() };
+        let mut spec = named(spec, self.spec_fields);
+        if !self.item_fields.is_empty() {
+            for list in spec.values_mut().filter_map(Value::as_array_mut) {
+                list.iter_mut().for_each(|item| *item = named(item, self.item_fields).into());
+            }
+        }
+        bare.insert("spec".to_owned(), spec.into());
+        bare.into()
     }
 
     /// Every broken rule of a write, metadata included.
@@ -143,6 +179,30 @@ mod tests {
             },
             "status": {"qosClass": "Burstable"},
         })
+    }
+
+    #[test]
+    fn a_pod_that_has_a_node_is_not_resized() {
+        let mut old = pod();
+        old["spec"]["nodeName"] = "n".into();
+        let mut new = old.clone();
+        new["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "3".into();
+        let (_, errors) = write("resize", new, &old);
+        let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(texts, ["spec: Forbidden: Pod running on node without support for resize"]);
+    }
+
+    #[test]
+    fn an_applied_configuration_counts_only_where_the_subresource_does() {
+        let row = crate::find("", "v1", "pods").unwrap();
+        let config = json!({"kind": "Pod", "metadata": {"name": "p", "labels": {"a": "b"}},
+            "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "1"}}}]}});
+        assert_eq!(
+            partial(row, "resize").unwrap().only(&config),
+            json!({"kind": "Pod", "metadata": {"name": "p"},
+                "spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}}}]}})
+        );
+        assert_eq!(partial(row, "ephemeralcontainers").unwrap().only(&config)["spec"], json!({}));
     }
 
     #[test]

@@ -1,0 +1,335 @@
+//! Certificates for what signing requests ask: the requester's subject and key as they were sent, the rest by usages.
+//!
+//! `rcgen` writes everything but the subject, of which it keeps one organization only, and the key, of which it knows
+//! few types; these two are put in as they are, and the whole is signed anew. What may be asked of which signer is
+//! not decided here. Source: `PermissiveSigningPolicy` of `pkg/controller/certificates/authority`, RFC 5280.
+
+use std::net::IpAddr;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use rcgen::{
+    CertificateParams, CustomExtension, ExtendedKeyUsagePurpose, Issuer, KeyPair, KeyUsagePurpose, SanType,
+    SerialNumber, SigningKey,
+};
+use ring::rand::{SecureRandom, SystemRandom};
+use x509_parser::certification_request::X509CertificationRequest;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use crate::signing::Asked;
+
+/// Clocks may differ by this much. Source: `--cluster-signing-duration`'s backdating of five minutes.
+const BACKDATE_SECONDS: i64 = 300;
+/// How long a certificate lives unless its request asks for less. Source: `--cluster-signing-duration`.
+const SECONDS_MAX: i64 = 365 * 24 * 3600;
+/// No certificate lives shorter.
+const SECONDS_MIN: i64 = 600;
+/// The end of a certificate that lives shorter than this is not backdated.
+const SHORT_SECONDS: i64 = 8 * 3600;
+/// `id-ce-basicConstraints`
+const BASIC_CONSTRAINTS: &[u64] = &[2, 5, 29, 19];
+const SEQUENCE: u8 = 0x30;
+const BIT_STRING: u8 = 0x03;
+const SERIAL_BYTES: usize = 16;
+
+/// Why no certificate was issued.
+#[derive(Debug, thiserror::Error)]
+pub enum IssueError {
+    /// The authority's certificate or key is none.
+    #[error("read the signing authority")]
+    Authority(#[source] rcgen::Error),
+    /// The request cannot be read.
+    #[error(transparent)]
+    Request(#[from] crate::signing::RequestError),
+    /// The certificate could not be made.
+    #[error("make the certificate")]
+    Certificate(#[source] rcgen::Error),
+    /// A usage that certificates do not have.
+    #[error("unrecognized usage values: [{0:?}]")]
+    Usage(String),
+    /// No chance to be had.
+    #[error("choose a serial number")]
+    Serial,
+}
+
+/// Signs certificates of requests. Source: `--cluster-signing-cert-file`, `--cluster-signing-key-file`.
+pub struct Signer {
+    issuer: Issuer<'static, KeyPair>,
+    ends_second: i64,
+    random: SystemRandom,
+}
+
+impl Signer {
+    /// The authority of a certificate and its key, both PEM.
+    ///
+    /// # Errors
+    /// If they are none.
+    pub fn new(certificate_pem: &str, key_pem: &str) -> Result<Self, IssueError> {
+        let key = KeyPair::from_pem(key_pem).map_err(IssueError::Authority)?;
+        let issuer = Issuer::from_ca_cert_pem(certificate_pem, key).map_err(IssueError::Authority)?;
+        let ends_second = crate::pki::ends_at(certificate_pem).unwrap_or(i64::MAX);
+        Ok(Self { issuer, ends_second, random: SystemRandom::new() })
+    }
+
+    /// The certificate, PEM, for the PEM request `pem`; it lives `wanted_seconds` at most.
+    ///
+    /// # Errors
+    /// If the request cannot be read, or asks for a usage that does not exist.
+    pub fn sign(
+        &self,
+        pem: &[u8],
+        usages: &[String],
+        wanted_seconds: Option<i64>,
+        now: Timestamp,
+    ) -> Result<String, IssueError> {
+        let asked = Asked::of_pem(pem)?;
+        let (_, block) =
+            x509_parser::pem::parse_x509_pem(pem).map_err(|_| crate::signing::RequestError::NotPem)?;
+        let (_, request) = X509CertificationRequest::from_der(&block.contents)
+            .map_err(|_| crate::signing::RequestError::NotARequest)?;
+        let info = &request.certification_request_info;
+        let mut params = self.params(&asked, usages)?;
+        self.set_lifetime(&mut params, wanted_seconds, now);
+        let draft = params.signed_by(self.issuer.key(), &self.issuer).map_err(IssueError::Certificate)?;
+        self.finish(draft.der(), info.subject.as_raw(), info.subject_pki.raw)
+    }
+
+    fn params(&self, asked: &Asked, usages: &[String]) -> Result<CertificateParams, IssueError> {
+        let mut params = CertificateParams::default();
+        let mut serial = [0; SERIAL_BYTES];
+        self.random.fill(&mut serial).map_err(|_| IssueError::Serial)?;
+        params.serial_number = Some(SerialNumber::from_slice(&serial));
+        params.subject_alt_names = alternatives(asked).map_err(IssueError::Certificate)?;
+        params.use_authority_key_identifier_extension = true;
+        // An empty sequence: no authority.
+        let mut basic = CustomExtension::from_oid_content(BASIC_CONSTRAINTS, vec![SEQUENCE, 0]);
+        basic.set_criticality(true);
+        params.custom_extensions = vec![basic];
+        for usage in usages {
+            match (key_usage(usage), extended_usage(usage)) {
+                (Some(usage), _) => params.key_usages.push(usage),
+                (None, Some(usage)) => params.extended_key_usages.push(usage),
+                (None, None) => return Err(IssueError::Usage(usage.clone())),
+            }
+        }
+        Ok(params)
+    }
+
+    fn set_lifetime(&self, params: &mut CertificateParams, wanted_seconds: Option<i64>, now: Timestamp) {
+        let seconds = wanted_seconds.unwrap_or(SECONDS_MAX).clamp(SECONDS_MIN, SECONDS_MAX);
+        // Only of a short life the backdating would be a noticeable part.
+        let backdated = if seconds < SHORT_SECONDS { 0 } else { BACKDATE_SECONDS };
+        let end = (now.as_second() + seconds - backdated).min(self.ends_second);
+        let at = time::OffsetDateTime::from_unix_timestamp;
+        if let (Ok(start), Ok(end)) = (at(now.as_second() - BACKDATE_SECONDS), at(end)) {
+            params.not_before = start;
+            params.not_after = end;
+        }
+    }
+
+    /// Puts subject and key into a draft and signs it again.
+    fn finish(&self, draft: &[u8], subject: &[u8], key: &[u8]) -> Result<String, IssueError> {
+        let broken = || IssueError::Certificate(rcgen::Error::CouldNotParseCertificate);
+        let (_, parsed) = X509Certificate::from_der(draft).map_err(|_| broken())?;
+        let tbs = &parsed.tbs_certificate;
+        let (whole, old_subject, old_key) = (tbs.as_ref(), tbs.subject.as_raw(), tbs.subject_pki.raw);
+        let content = content_of(whole).ok_or_else(broken)?;
+        // Subject and key are neighbours: RFC 5280, 4.1.
+        let neighbours = [old_subject, old_key].concat();
+        let at =
+            content.windows(neighbours.len()).position(|window| window == neighbours).ok_or_else(broken)?;
+        let (before, rest) = content.split_at(at);
+        let after = rest.get(neighbours.len()..).ok_or_else(broken)?;
+        let tbs = tagged(SEQUENCE, &[before, subject, key, after].concat());
+        let signature = self.issuer.key().sign(&tbs).map_err(IssueError::Certificate)?;
+        let after_tbs = content_of(draft).and_then(|all| all.get(whole.len()..)).ok_or_else(broken)?;
+        let algorithm = element_of(after_tbs).ok_or_else(broken)?;
+        let signature = tagged(BIT_STRING, &[&[0], signature.as_slice()].concat());
+        let certificate = tagged(SEQUENCE, &[tbs.as_slice(), algorithm, &signature].concat());
+        Ok(to_pem(&certificate))
+    }
+}
+
+fn alternatives(asked: &Asked) -> Result<Vec<SanType>, rcgen::Error> {
+    let mut names = Vec::new();
+    for name in &asked.dns_names {
+        names.push(SanType::DnsName(name.as_str().try_into()?));
+    }
+    for name in &asked.emails {
+        names.push(SanType::Rfc822Name(name.as_str().try_into()?));
+    }
+    names.extend(asked.ips.iter().copied().map(|ip: IpAddr| SanType::IpAddress(ip)));
+    for name in &asked.uris {
+        names.push(SanType::URI(name.as_str().try_into()?));
+    }
+    Ok(names)
+}
+
+/// Source: `KeyUsage` of `certificates.k8s.io/v1`.
+fn key_usage(name: &str) -> Option<KeyUsagePurpose> {
+    Some(match name {
+        "signing" | "digital signature" => KeyUsagePurpose::DigitalSignature,
+        "content commitment" => KeyUsagePurpose::ContentCommitment,
+        "key encipherment" => KeyUsagePurpose::KeyEncipherment,
+        "key agreement" => KeyUsagePurpose::KeyAgreement,
+        "data encipherment" => KeyUsagePurpose::DataEncipherment,
+        "cert sign" => KeyUsagePurpose::KeyCertSign,
+        "crl sign" => KeyUsagePurpose::CrlSign,
+        "encipher only" => KeyUsagePurpose::EncipherOnly,
+        "decipher only" => KeyUsagePurpose::DecipherOnly,
+        _ => return None,
+    })
+}
+
+/// Source: `KeyUsage` of `certificates.k8s.io/v1`.
+fn extended_usage(name: &str) -> Option<ExtendedKeyUsagePurpose> {
+    use ExtendedKeyUsagePurpose as Usage;
+    let purpose = |last| Usage::Other(vec![1, 3, 6, 1, 5, 5, 7, 3, last]);
+    let microsoft = |last| Usage::Other(vec![1, 3, 6, 1, 4, 1, 311, 10, 3, last]);
+    Some(match name {
+        "any" => Usage::Any,
+        "server auth" => Usage::ServerAuth,
+        "client auth" => Usage::ClientAuth,
+        "code signing" => Usage::CodeSigning,
+        "email protection" | "s/mime" => Usage::EmailProtection,
+        "ipsec end system" => purpose(5),
+        "ipsec tunnel" => purpose(6),
+        "ipsec user" => purpose(7),
+        "timestamping" => Usage::TimeStamping,
+        "ocsp signing" => Usage::OcspSigning,
+        "microsoft sgc" => microsoft(3),
+        "netscape sgc" => Usage::Other(vec![2, 16, 840, 1, 113_730, 4, 1]),
+        _ => return None,
+    })
+}
+
+/// An element of DER: tag, length, content.
+fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
+    let length = content.len();
+    let bytes = length.to_be_bytes();
+    let first = bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len() - 1);
+    let short = bytes.get(first..).unwrap_or_default();
+    let mut element = vec![tag];
+    // Lengths of 128 and more are written as their own length first.
+    if length >= 0x80 {
+        element.push(0x80 | u8::try_from(short.len()).unwrap_or_default());
+    }
+    element.extend_from_slice(short);
+    element.extend_from_slice(content);
+    element
+}
+
+/// Where the content of the first element begins and ends.
+fn bounds(der: &[u8]) -> Option<(usize, usize)> {
+    let length = usize::from(*der.get(1)?);
+    if length < 0x80 {
+        return Some((2, 2 + length));
+    }
+    let count = length & 0x7f;
+    let bytes = der.get(2..2 + count)?;
+    let length = bytes.iter().fold(0_usize, |sum, byte| (sum << 8) | usize::from(*byte));
+    Some((2 + count, 2 + count + length))
+}
+
+fn content_of(der: &[u8]) -> Option<&[u8]> {
+    let (start, end) = bounds(der)?;
+    der.get(start..end)
+}
+
+fn element_of(der: &[u8]) -> Option<&[u8]> {
+    der.get(..bounds(der)?.1)
+}
+
+fn to_pem(certificate: &[u8]) -> String {
+    let encoded = STANDARD.encode(certificate);
+    let lines: Vec<_> = encoded.as_bytes().chunks(64).map(String::from_utf8_lossy).collect();
+    format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{DistinguishedName, DnType};
+    use x509_parser::pem::parse_x509_pem;
+
+    use super::*;
+    use crate::pki::Authority;
+
+    fn now() -> Timestamp {
+        "2026-01-01T00:00:00Z".parse().expect("a time")
+    }
+
+    fn authority() -> (Signer, String) {
+        let dir = tempfile::tempdir().expect("a folder");
+        let authority = Authority::load_or_create(dir.path(), now()).expect("an authority");
+        let key = std::fs::read_to_string(dir.path().join("ca.key")).expect("its key");
+        let pem = authority.certificate_pem().to_owned();
+        (Signer::new(&pem, &key).expect("a signer"), pem)
+    }
+
+    /// A request with two groups, which `rcgen` writes under two names of the same attribute.
+    fn request() -> Vec<u8> {
+        let mut params = CertificateParams::new(vec!["n.example".to_owned()]).expect("names");
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::OrganizationName, "one");
+        params.distinguished_name.push(DnType::CustomDnType(vec![2, 5, 4, 10]), "two");
+        params.distinguished_name.push(DnType::CommonName, "anna");
+        let key = KeyPair::generate().expect("a key");
+        params.serialize_request(&key).and_then(|request| request.pem()).expect("a request").into_bytes()
+    }
+
+    #[test]
+    fn a_certificate_has_every_group_the_key_and_the_usages_of_its_request() {
+        let (signer, authority) = authority();
+        let usages = ["client auth", "digital signature"].map(str::to_owned);
+        let request = request();
+        let pem = signer.sign(&request, &usages, Some(3600), now()).expect("a certificate");
+        let (_, block) = parse_x509_pem(pem.as_bytes()).expect("PEM");
+        let certificate = block.parse_x509().expect("a certificate");
+        let (_, parent) = parse_x509_pem(authority.as_bytes()).expect("PEM");
+        let parent = parent.parse_x509().expect("a certificate");
+        let (_, asked) = parse_x509_pem(&request).expect("PEM");
+        let user = crate::x509::user_of(&block.contents).expect("a user");
+        assert_eq!((user.name.as_str(), user.groups.as_slice()), ("anna", &["one".into(), "two".into()][..]));
+        assert_eq!(certificate.issuer(), parent.subject());
+        assert_eq!(certificate.validity().not_after.timestamp(), now().as_second() + 3600);
+        assert_eq!(certificate.validity().not_before.timestamp(), now().as_second() - 300);
+        let extended = certificate.extended_key_usage().expect("readable").expect("usages").value;
+        assert!(extended.client_auth && !extended.server_auth);
+        assert!(!certificate.is_ca());
+        let (_, request) = X509CertificationRequest::from_der(&asked.contents).expect("a request");
+        assert_eq!(certificate.public_key().raw, request.certification_request_info.subject_pki.raw);
+        let signature = certificate.signature_value.data.as_ref();
+        let parent_key = parent.public_key().subject_public_key.data.as_ref();
+        ring::signature::UnparsedPublicKey::new(&ring::signature::ECDSA_P256_SHA256_ASN1, parent_key)
+            .verify(certificate.tbs_certificate.as_ref(), signature)
+            .expect("the authority's signature");
+    }
+
+    #[test]
+    fn nobody_outlives_the_authority_and_serials_differ() {
+        let (signer, authority) = authority();
+        let ends = crate::pki::ends_at(&authority).expect("an end");
+        let late = Timestamp::from_second(ends - 60).expect("a time");
+        let request = request();
+        let serial_and_end = |pem: String| {
+            let (_, block) = parse_x509_pem(pem.as_bytes()).expect("PEM");
+            let parsed = block.parse_x509().expect("a certificate");
+            (parsed.raw_serial_as_string(), parsed.validity().not_after.timestamp())
+        };
+        let one = serial_and_end(signer.sign(&request, &[], None, late).expect("a certificate"));
+        let two = serial_and_end(signer.sign(&request, &[], None, late).expect("a certificate"));
+        assert_eq!((one.1, two.1), (ends, ends));
+        assert_ne!(one.0, two.0);
+        let unknown = signer.sign(&request, &["flying".to_owned()], None, late);
+        assert_eq!(unknown.expect_err("refused").to_string(), "unrecognized usage values: [\"flying\"]");
+    }
+
+    #[test]
+    fn lengths_are_written_as_der_wants_them() {
+        assert_eq!(tagged(4, &[7]), [4, 1, 7]);
+        assert_eq!(tagged(4, &[0; 200]).get(..3), Some(&[4, 0x81, 200][..]));
+        assert_eq!(tagged(4, &[0; 300]).get(..4), Some(&[4, 0x82, 1, 44][..]));
+        assert_eq!(content_of(&tagged(4, &[9; 300])).map(<[u8]>::len), Some(300));
+    }
+}

@@ -1,0 +1,181 @@
+//! CertificateSigningRequests for the cluster's own signers: which are approved by themselves, and who gets what.
+//!
+//! Requests of kubelets are approved if RBAC lets their sender ask for such; everything else people approve. Signing
+//! is done by the setting [`auth::issuing::Signer`]; without it nothing is signed.
+//! Source: `pkg/controller/certificates`, `pkg/apis/certificates/helpers.go`.
+
+pub mod approving;
+pub mod signing;
+
+use std::collections::BTreeSet;
+
+use auth::signing::Asked;
+use jiff::Timestamp;
+use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+/// Clients of the API server that people approve.
+const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
+/// Kubelets as clients of the API server.
+const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+/// Kubelets as servers.
+const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
+/// What the oldest API's requests are for; nothing is checked.
+const LEGACY: &str = "kubernetes.io/legacy-unknown";
+
+/// Whether the condition is there and true.
+fn has(request: &CertificateSigningRequest, condition_type: &str) -> bool {
+    let conditions = request.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|condition| condition.type_ == condition_type && condition.status == "True")
+}
+
+fn has_certificate(request: &CertificateSigningRequest) -> bool {
+    let certificate = request.status.as_ref().and_then(|status| status.certificate.as_ref());
+    certificate.is_some_and(|certificate| !certificate.0.is_empty())
+}
+
+/// The request with one more condition.
+fn with_condition(
+    request: &CertificateSigningRequest,
+    (condition_type, reason, message): (&str, &str, &str),
+    now: Timestamp,
+) -> CertificateSigningRequest {
+    let mut new = request.clone();
+    let conditions = new.status.get_or_insert_default().conditions.get_or_insert_default();
+    conditions.push(CertificateSigningRequestCondition {
+        type_: condition_type.to_owned(),
+        status: "True".to_owned(),
+        reason: Some(reason.to_owned()),
+        message: Some(message.to_owned()),
+        last_update_time: Some(Time(now)),
+        last_transition_time: None,
+    });
+    new
+}
+
+fn usages(request: &CertificateSigningRequest) -> Vec<String> {
+    request.spec.usages.clone().unwrap_or_default()
+}
+
+/// What is wrong with a kubelet's request for a client's certificate.
+fn check_kubelet_client(asked: &Asked, usages: &[String]) -> Result<(), String> {
+    check_organization(asked)?;
+    let unwanted = [
+        (!asked.dns_names.is_empty(), "DNS subjectAltNames are not allowed"),
+        (!asked.emails.is_empty(), "Email subjectAltNames are not allowed"),
+        (!asked.ips.is_empty(), "IP subjectAltNames are not allowed"),
+        (!asked.uris.is_empty(), "URI subjectAltNames are not allowed"),
+    ];
+    refuse_first(&unwanted)?;
+    check_usages(usages, "client auth")?;
+    check_node_name(asked)
+}
+
+/// What is wrong with a kubelet's request for a server's certificate.
+fn check_kubelet_serving(asked: &Asked, usages: &[String]) -> Result<(), String> {
+    check_organization(asked)?;
+    let unwanted = [
+        (asked.dns_names.is_empty() && asked.ips.is_empty(), "DNS or IP subjectAltName is required"),
+        (!asked.emails.is_empty(), "Email subjectAltNames are not allowed"),
+        (!asked.uris.is_empty(), "URI subjectAltNames are not allowed"),
+    ];
+    refuse_first(&unwanted)?;
+    check_usages(usages, "server auth")?;
+    check_node_name(asked)
+}
+
+/// What is wrong with the usages of a client's certificate.
+fn check_client(usages: &[String]) -> Result<(), String> {
+    let is_known =
+        |usage: &&String| matches!(usage.as_str(), "digital signature" | "key encipherment" | "client auth");
+    if let Some(usage) = usages.iter().find(|usage| !is_known(usage)) {
+        return Err(format!("invalid usage for client certificate: {usage}"));
+    }
+    if usages.iter().any(|usage| usage == "client auth") {
+        return Ok(());
+    }
+    Err("missing required usage for client certificate: client auth".to_owned())
+}
+
+fn refuse_first(rules: &[(bool, &str)]) -> Result<(), String> {
+    rules.iter().find(|(is_broken, _)| *is_broken).map_or(Ok(()), |(_, text)| Err((*text).to_owned()))
+}
+
+fn check_organization(asked: &Asked) -> Result<(), String> {
+    let is_node = asked.organizations == [auth::NODES];
+    if is_node { Ok(()) } else { Err("subject organization is not system:nodes".to_owned()) }
+}
+
+fn check_node_name(asked: &Asked) -> Result<(), String> {
+    let is_node = asked.common_name.starts_with(auth::NODE_USER_PREFIX);
+    if is_node { Ok(()) } else { Err("subject common name does not begin with system:node:".to_owned()) }
+}
+
+/// Exactly `side` and digital signature; key encipherment too, for keys that can.
+fn check_usages(usages: &[String], side: &str) -> Result<(), String> {
+    let given: BTreeSet<&str> = usages.iter().map(String::as_str).collect();
+    let least = BTreeSet::from([side, "digital signature"]);
+    let most = BTreeSet::from([side, "digital signature", "key encipherment"]);
+    if given == least || given == most {
+        return Ok(());
+    }
+    let all: Vec<&str> = most.into_iter().collect();
+    Err(format!("usages did not match [{}]", all.join(" ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kubelet() -> Asked {
+        Asked {
+            common_name: "system:node:a".into(),
+            organizations: vec!["system:nodes".into()],
+            ..Asked::default()
+        }
+    }
+
+    fn texts(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_kubelet_asks_for_itself_and_for_nothing_else() {
+        let usages = texts(&["digital signature", "client auth"]);
+        assert_eq!(check_kubelet_client(&kubelet(), &usages), Ok(()));
+        type Change = fn(&mut Asked);
+        let rows: [(Change, &str); 4] = [
+            (|a| a.organizations.push("other".into()), "subject organization is not system:nodes"),
+            (|a| a.dns_names.push("a".into()), "DNS subjectAltNames are not allowed"),
+            (|a| a.uris.push("a".into()), "URI subjectAltNames are not allowed"),
+            (|a| a.common_name = "a".into(), "subject common name does not begin with system:node:"),
+        ];
+        for (change, text) in rows {
+            let mut asked = kubelet();
+            change(&mut asked);
+            assert_eq!(check_kubelet_client(&asked, &usages), Err(text.to_owned()));
+        }
+        assert_eq!(
+            check_kubelet_client(&kubelet(), &texts(&["client auth"])),
+            Err("usages did not match [client auth digital signature key encipherment]".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_server_needs_a_name_and_a_client_the_right_usage() {
+        let usages = texts(&["server auth", "key encipherment", "digital signature"]);
+        let text = "DNS or IP subjectAltName is required".to_owned();
+        assert_eq!(check_kubelet_serving(&kubelet(), &usages), Err(text));
+        let named = Asked { ips: vec!["10.0.0.1".parse().unwrap()], ..kubelet() };
+        assert_eq!(check_kubelet_serving(&named, &usages), Ok(()));
+        assert_eq!(check_client(&texts(&["client auth", "key encipherment"])), Ok(()));
+        assert_eq!(
+            check_client(&usages),
+            Err("invalid usage for client certificate: server auth".to_owned())
+        );
+        assert_eq!(
+            check_client(&texts(&["digital signature"])),
+            Err("missing required usage for client certificate: client auth".to_owned())
+        );
+    }
+}

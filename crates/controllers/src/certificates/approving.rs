@@ -1,0 +1,107 @@
+//! Approves kubelets' requests for client certificates, if their sender may ask for such.
+//!
+//! Source: `pkg/controller/certificates/approver/sarapprove.go`.
+
+use auth::signing::Asked;
+use controller::plan::{ApiRequest, Verb};
+use controller::{Action, Controller, Plan, ResourceRef, Source};
+use jiff::Timestamp;
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReviewSpec};
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use serde_json::json;
+
+use super::{KUBELET_CLIENT, check_kubelet_client, has, has_certificate, usages, with_condition};
+use crate::object::name;
+
+/// The controller's row. Keys are CertificateSigningRequests.
+pub const CONTROLLER: Controller = Controller {
+    name: "certificatesigningrequest-approving-controller",
+    queue: "certificate_approving",
+    sources: |_| vec![Source::itself::<CertificateSigningRequest>()],
+    reconcile: |informers, key, now| {
+        let request = informers.informer::<CertificateSigningRequest>().get(key);
+        request.map_or_else(Plan::nothing, |request| plan(&request, now))
+    },
+};
+
+/// Decides whether to approve: a kubelet's request, for itself or for a node to be.
+pub fn plan(request: &CertificateSigningRequest, now: Timestamp) -> Plan {
+    let mut plan = Plan::nothing();
+    let is_decided = has(request, "Approved") || has(request, "Denied") || has_certificate(request);
+    if is_decided || request.spec.signer_name != KUBELET_CLIENT {
+        return plan;
+    }
+    let Ok(asked) = Asked::of_pem(&request.spec.request.0) else { return plan };
+    if check_kubelet_client(&asked, &usages(request)).is_err() {
+        return plan;
+    }
+    let is_itself = request.spec.username.as_deref() == Some(asked.common_name.as_str());
+    let (subresource, message) = if is_itself {
+        ("selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview.")
+    } else {
+        ("nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview.")
+    };
+    plan.push(Action::require_allowed(&may_ask(request, subresource)));
+    let approved = with_condition(request, ("Approved", "AutoApproved", message), now);
+    plan.push(Action::Request(Box::new(ApiRequest {
+        verb: Verb::Update,
+        resource: ResourceRef::of::<CertificateSigningRequest>(),
+        namespace: String::new(),
+        name: name(&request.metadata).to_owned(),
+        subresource: "approval",
+        body: json!(approved),
+    })));
+    plan
+}
+
+/// Whether the sender may create requests of that sort.
+fn may_ask(request: &CertificateSigningRequest, subresource: &str) -> SubjectAccessReviewSpec {
+    let spec = &request.spec;
+    SubjectAccessReviewSpec {
+        user: spec.username.clone(),
+        uid: spec.uid.clone(),
+        groups: spec.groups.clone(),
+        extra: spec.extra.clone(),
+        resource_attributes: Some(ResourceAttributes {
+            group: Some("certificates.k8s.io".to_owned()),
+            resource: Some("certificatesigningrequests".to_owned()),
+            verb: Some("create".to_owned()),
+            version: Some("*".to_owned()),
+            subresource: Some(subresource.to_owned()),
+            ..ResourceAttributes::default()
+        }),
+        ..SubjectAccessReviewSpec::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::certificates::signing::tests::{request, request_of};
+    use crate::fixture::{noon, render};
+
+    fn check(request: &CertificateSigningRequest, subresource: Option<&str>) {
+        let plan = render(&plan(request, noon()));
+        let Some(subresource) = subresource else { return assert_eq!(plan, "") };
+        assert!(plan.contains(&format!("\"subresource\":\"{subresource}\"")), "{plan}");
+        assert!(plan.contains("update certificatesigningrequests/approval r"), "{plan}");
+        assert!(plan.contains("AutoApproved"), "{plan}");
+    }
+
+    #[test]
+    fn kubelets_are_approved_for_themselves_and_others_for_nodes_to_be() {
+        let mut kubelet = request_of(KUBELET_CLIENT);
+        kubelet.spec.usages = Some(vec!["client auth".into(), "digital signature".into()]);
+        kubelet.spec.username = Some("system:node:a".into());
+        check(&kubelet, Some("selfnodeclient"));
+        kubelet.spec.username = Some("system:bootstrap:abcdef".into());
+        check(&kubelet, Some("nodeclient"));
+        kubelet.spec.usages = Some(vec!["server auth".into()]);
+        check(&kubelet, None);
+    }
+
+    #[test]
+    fn people_approve_everything_else() {
+        check(&request(), None);
+    }
+}

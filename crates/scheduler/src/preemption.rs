@@ -1,0 +1,361 @@
+//! Which Pods must go so that a more important one finds room: DefaultPreemption, as pure functions.
+//!
+//! A victim has less priority than the Pod that wants room. On each Node as few go as possible, those that a
+//! PodDisruptionBudget protects last; of the Nodes the one whose loss is smallest is chosen. The snapshot is changed
+//! while thinking and is afterwards as it was.
+//! Source: `plugins/defaultpreemption`, `framework/preemption` of kube-scheduler.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use controller::selector;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+
+use crate::decide::filter;
+use crate::node_info::Snapshot;
+use crate::plugins::{Candidate, Remedy};
+
+/// What a victim's condition says. Source: `PodReasonPreemptionByScheduler`, core/v1.
+pub const REASON: &str = "PreemptionByScheduler";
+/// On how many Nodes room is looked for at least, if there are as many. Source: `minCandidateNodesAbsolute`.
+const CANDIDATES_MIN: usize = 100;
+/// The share of the Nodes on which room is looked for. Source: `minCandidateNodesPercentage`, 10.
+const CANDIDATES_SHARE: usize = 10;
+
+const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
+const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
+
+/// Where room can be made, and by whose going.
+#[derive(Clone, Debug)]
+pub struct Room {
+    /// The Node.
+    pub node: String,
+    /// Who goes, most important first.
+    pub victims: Vec<Arc<Pod>>,
+    /// How many of them a budget would have protected.
+    violations: usize,
+}
+
+/// The answer for one Pod that fits nowhere.
+#[derive(Clone, Debug)]
+pub enum Preemption {
+    /// These Pods go.
+    Possible(Room),
+    /// Nobody's going helps; per Node why, as users read it.
+    Useless(Vec<String>),
+    /// The Pod may not ask for it, or has already.
+    NotEligible(&'static str),
+}
+
+/// The priority of a Pod; 0 if it says none.
+pub fn priority(pod: &Pod) -> i32 {
+    pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0)
+}
+
+/// The Node that a Pod waits for while others leave it.
+pub fn nominated(pod: &Pod) -> Option<&str> {
+    pod.status.as_ref()?.nominated_node_name.as_deref().filter(|name| !name.is_empty())
+}
+
+/// Looks for room for `pod`, which no Node takes. `chance` (any number) says at which Node the search begins.
+pub fn preempt(
+    pod: &Pod,
+    snapshot: &mut Snapshot,
+    budgets: &[Arc<PodDisruptionBudget>],
+    chance: u64,
+) -> Preemption {
+    if pod.spec.as_ref().and_then(|spec| spec.preemption_policy.as_deref()) == Some("Never") {
+        return Preemption::NotEligible("not eligible due to preemptionPolicy=Never.");
+    }
+    let (nodes, mut reasons) = helpful(pod, snapshot);
+    if is_room_coming(pod, snapshot, &nodes) {
+        return Preemption::NotEligible("not eligible due to a terminating pod on the nominated node.");
+    }
+    let enough = (nodes.len() / CANDIDATES_SHARE).max(CANDIDATES_MIN);
+    let first = usize::try_from(chance % u64::try_from(nodes.len().max(1)).unwrap_or(1)).unwrap_or(0);
+    let mut rooms: Vec<Room> = Vec::new();
+    for node in nodes.iter().cycle().skip(first).take(nodes.len()) {
+        match victims_on(pod, node, snapshot, budgets) {
+            Ok(room) => rooms.push(room),
+            Err(why) => reasons.extend(why),
+        }
+        if rooms.len() >= enough && rooms.iter().any(|room| room.violations == 0) {
+            break;
+        }
+    }
+    rooms.into_iter().min_by_key(loss).map_or(Preemption::Useless(reasons), Preemption::Possible)
+}
+
+/// The Nodes that the Pod could have if others went, and what is said of the rest.
+fn helpful(pod: &Pod, snapshot: &Snapshot) -> (Vec<String>, Vec<String>) {
+    let candidate = Candidate::new(pod, snapshot);
+    let (mut nodes, mut reasons) = (Vec::new(), Vec::new());
+    for node in snapshot.nodes() {
+        match filter(&candidate, node) {
+            Some(refusal) if refusal.remedy == Remedy::None => reasons.push(NOT_HELPFUL.to_owned()),
+            _ => nodes.push(node.name().to_owned()),
+        }
+    }
+    (nodes, reasons)
+}
+
+/// Whether victims of this Pod are still on their way out of its nominated Node.
+fn is_room_coming(pod: &Pod, snapshot: &Snapshot, helpful: &[String]) -> bool {
+    let Some(node) = nominated(pod).filter(|node| helpful.iter().any(|name| name == node)) else {
+        return false;
+    };
+    let is_victim = |other: &Arc<Pod>| {
+        let conditions = other.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        let target = conditions.into_iter().find(|condition| condition.type_ == "DisruptionTarget");
+        other.metadata.deletion_timestamp.is_some()
+            && priority(other) < priority(pod)
+            && target
+                .is_some_and(|target| target.status == "True" && target.reason.as_deref() == Some(REASON))
+    };
+    snapshot.node(node).is_some_and(|node| node.pods.values().any(is_victim))
+}
+
+/// Who must go from `node`, or why that would not help.
+fn victims_on(
+    pod: &Pod,
+    node: &str,
+    snapshot: &mut Snapshot,
+    budgets: &[Arc<PodDisruptionBudget>],
+) -> Result<Room, Vec<String>> {
+    let here = snapshot.node(node).map(|node| node.pods.values().cloned().collect::<Vec<_>>());
+    let mut lesser: Vec<Arc<Pod>> = here.unwrap_or_default();
+    lesser.retain(|other| priority(other) < priority(pod));
+    if lesser.is_empty() {
+        return Err(vec![NO_VICTIMS.to_owned()]);
+    }
+    lesser.sort_by_key(|other| importance(other));
+    lesser.iter().for_each(|other| drop_from(snapshot, other));
+    let outcome = refusal(pod, node, snapshot).map_or_else(
+        || {
+            let (protected, free) = by_budgets(&lesser, budgets);
+            let (mut victims, violations) = reprieve(pod, node, snapshot, &protected);
+            victims.extend(reprieve(pod, node, snapshot, &free).0);
+            victims.sort_by_key(|other| importance(other));
+            Ok(Room { node: node.to_owned(), victims, violations })
+        },
+        Err,
+    );
+    for other in &lesser {
+        snapshot.place(other, node);
+    }
+    outcome
+}
+
+/// Lets everyone stay who can, in order; gives those who cannot, and how many.
+fn reprieve(
+    pod: &Pod,
+    node: &str,
+    snapshot: &mut Snapshot,
+    candidates: &[Arc<Pod>],
+) -> (Vec<Arc<Pod>>, usize) {
+    let mut victims = Vec::new();
+    for other in candidates {
+        snapshot.place(other, node);
+        if refusal(pod, node, snapshot).is_some() {
+            drop_from(snapshot, other);
+            victims.push(other.clone());
+        }
+    }
+    let count = victims.len();
+    (victims, count)
+}
+
+fn drop_from(snapshot: &mut Snapshot, pod: &Pod) {
+    snapshot.remove(pod.metadata.uid.as_deref().unwrap_or_default());
+}
+
+/// Why the Node cannot take the Pod as things are.
+fn refusal(pod: &Pod, node: &str, snapshot: &Snapshot) -> Option<Vec<String>> {
+    let candidate = Candidate::new(pod, snapshot);
+    filter(&candidate, snapshot.node(node)?).map(|refusal| refusal.reasons)
+}
+
+/// Sorts the most important Pod first: by priority, then by how long it runs.
+fn importance(pod: &Pod) -> (Reverse<i32>, Timestamp) {
+    (Reverse(priority(pod)), started(pod))
+}
+
+fn started(pod: &Pod) -> Timestamp {
+    let time = pod.status.as_ref().and_then(|status| status.start_time.as_ref());
+    time.map_or(Timestamp::MAX, |time| time.0)
+}
+
+/// Those whose going would break a budget, and the others; in the order in which they came.
+fn by_budgets(pods: &[Arc<Pod>], budgets: &[Arc<PodDisruptionBudget>]) -> (Vec<Arc<Pod>>, Vec<Arc<Pod>>) {
+    let mut allowed: Vec<i32> = budgets
+        .iter()
+        .map(|budget| budget.status.as_ref().map_or(0, |status| status.disruptions_allowed))
+        .collect();
+    pods.iter().cloned().partition(|pod| {
+        let mut is_protected = false;
+        for (budget, allowed) in budgets.iter().zip(&mut allowed) {
+            if protects(budget, pod) {
+                *allowed -= 1;
+                is_protected |= *allowed < 0;
+            }
+        }
+        is_protected
+    })
+}
+
+/// Whether a budget counts the Pod's going; one that was evicted already is counted.
+fn protects(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    let gone = budget.status.as_ref().and_then(|status| status.disrupted_pods.as_ref());
+    let selector = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
+    budget.metadata.namespace == pod.metadata.namespace
+        && pod.metadata.labels.as_ref().is_some_and(|labels| !labels.is_empty())
+        && selector.is_some_and(|wanted| {
+            !selector::is_empty(wanted) && selector::selects(wanted, pod.metadata.labels.as_ref())
+        })
+        && gone.is_none_or(|gone| !gone.contains_key(name))
+}
+
+/// What a Node's choice costs; the least is chosen: broken budgets, the highest priority that is hit, the sum of
+/// priorities, the number of victims, and how long the most important ones have been running.
+fn loss(room: &Room) -> (usize, i32, i64, usize, Reverse<Timestamp>) {
+    let priorities = || room.victims.iter().map(|pod| priority(pod));
+    let highest = priorities().max().unwrap_or(i32::MIN);
+    // Every victim counts, those of negative priority too.
+    let sum = priorities().map(|priority| i64::from(priority) + i64::from(i32::MAX) + 1).sum();
+    let most_important = room.victims.iter().filter(|pod| priority(pod) == highest);
+    let earliest = most_important.map(|pod| started(pod)).min().unwrap_or(Timestamp::MAX);
+    (room.violations, highest, sum, room.victims.len(), Reverse(earliest))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use k8s_openapi::api::core::v1::Node;
+
+    use super::*;
+
+    fn parse<T: serde::de::DeserializeOwned>(yaml: &str) -> T {
+        serde_saphyr::from_str(yaml).expect("valid YAML")
+    }
+
+    /// A Pod of `cpu` and `priority`; `more` joins its status.
+    fn pod(name: &str, cpu: i32, priority: i32, more: &str) -> Pod {
+        parse(&format!(
+            "{{metadata: {{name: {name}, namespace: d, uid: {name}, labels: {{app: {name}}}}}, \
+             spec: {{priority: {priority}, containers: [{{name: c, resources: {{requests: {{cpu: '{cpu}'}}}}}}]}}, \
+             status: {{{more}}}}}"
+        ))
+    }
+
+    fn nodes(names: &[&str]) -> Snapshot {
+        let mut snapshot = Snapshot::default();
+        for name in names {
+            let node =
+                format!("{{metadata: {{name: {name}}}, status: {{allocatable: {{cpu: '4', pods: 9}}}}}}");
+            snapshot.set_node(Arc::new(parse::<Node>(&node)));
+        }
+        snapshot
+    }
+
+    /// `placed`: node, name, CPUs, priority, status. The Pod that wants room has priority 10 and wants `cpu`.
+    fn check(cpu: i32, placed: &[(&str, &str, i32, i32, &str)], budgets: &[&str], expected: Expect) {
+        let mut snapshot = nodes(&["a", "b"]);
+        for (node, name, cpu, priority, status) in placed {
+            snapshot.place(&Arc::new(pod(name, *cpu, *priority, status)), node);
+        }
+        let used = |snapshot: &Snapshot| -> Vec<_> {
+            snapshot.nodes().map(|node| (node.requested.clone(), node.pods.len())).collect()
+        };
+        let before = used(&snapshot);
+        let budgets: Vec<_> = budgets.iter().map(|budget| Arc::new(parse(budget))).collect();
+        let text = match preempt(&pod("vip", cpu, 10, ""), &mut snapshot, &budgets, 0) {
+            Preemption::Possible(room) => {
+                let names: Vec<_> = room.victims.iter().flat_map(|pod| pod.metadata.name.clone()).collect();
+                format!("{}: {}", room.node, names.join(" "))
+            }
+            Preemption::Useless(reasons) => reasons.join(", "),
+            Preemption::NotEligible(why) => why.to_owned(),
+        };
+        assert_eq!(used(&snapshot), before, "the snapshot is as it was");
+        expected.assert_eq(&text);
+    }
+
+    #[test]
+    fn as_few_go_as_possible_and_the_least_important_first() {
+        let placed = [
+            ("a", "low", 1, 1, ""),
+            ("a", "mid", 2, 5, ""),
+            ("a", "less", 1, 0, ""),
+            ("b", "peer", 4, 10, ""),
+        ];
+        check(1, &placed, &[], expect!["a: less"]);
+        check(2, &placed, &[], expect!["a: low less"]);
+        check(3, &placed, &[], expect!["a: mid less"]);
+    }
+
+    #[test]
+    fn the_node_whose_loss_is_smallest_is_chosen() {
+        check(4, &[("a", "x", 4, 5, ""), ("b", "y", 4, 4, "")], &[], expect!["b: y"]);
+        check(4, &[("a", "x", 2, 5, ""), ("a", "z", 2, 5, ""), ("b", "y", 4, 5, "")], &[], expect!["b: y"]);
+        check(
+            4,
+            &[
+                ("a", "x", 4, 5, "startTime: '2026-01-01T00:00:00Z'"),
+                ("b", "y", 4, 5, "startTime: '2026-01-02T00:00:00Z'"),
+            ],
+            &[],
+            expect!["b: y"],
+        );
+    }
+
+    #[test]
+    fn budgets_are_broken_only_if_nothing_else_helps() {
+        let budget = |app: &str| {
+            format!(
+                "{{metadata: {{name: b, namespace: d}}, spec: {{selector: {{matchLabels: {{app: {app}}}}}}}, status: {{disruptionsAllowed: 0, currentHealthy: 1, desiredHealthy: 1, expectedPods: 1}}}}"
+            )
+        };
+        let two = [("a", "x", 4, 1, ""), ("b", "y", 4, 5, "")];
+        check(4, &two, &[&budget("x")], expect!["b: y"]);
+        check(4, &two[..1], &[&budget("x")], expect!["a: x"]);
+        let same = [("a", "x", 2, 5, ""), ("a", "w", 2, 1, ""), ("b", "peer", 4, 10, "")];
+        check(2, &same, &[&budget("w")], expect!["a: x"]);
+    }
+
+    #[test]
+    fn who_cannot_be_helped_is_told_why() {
+        check(
+            4,
+            &[("a", "peer", 1, 10, ""), ("a", "low", 3, 1, ""), ("b", "other", 4, 10, "")],
+            &[],
+            expect!["Insufficient cpu, No preemption victims found for incoming pod"],
+        );
+        check(
+            9,
+            &[("a", "low", 3, 1, "")],
+            &[],
+            expect!["Preemption is not helpful for scheduling, Preemption is not helpful for scheduling"],
+        );
+    }
+
+    #[test]
+    fn nobody_else_goes_while_victims_are_leaving() {
+        let mut snapshot = nodes(&["a"]);
+        let mut victim = pod(
+            "victim",
+            4,
+            1,
+            "conditions: [{type: DisruptionTarget, status: 'True', reason: PreemptionByScheduler}]",
+        );
+        victim.metadata.deletion_timestamp = Some(parse("'2026-01-01T00:00:00Z'"));
+        snapshot.place(&Arc::new(victim), "a");
+        let waiting = pod("vip", 4, 10, "nominatedNodeName: a");
+        let answer = preempt(&waiting, &mut snapshot, &[], 0);
+        assert!(matches!(answer, Preemption::NotEligible(why) if why.contains("terminating pod")));
+        let other = pod("vip", 4, 10, "");
+        assert!(matches!(preempt(&other, &mut snapshot, &[], 0), Preemption::Possible(_)));
+    }
+}
