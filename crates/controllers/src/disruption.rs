@@ -16,7 +16,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::object::{controller_of, is_deleting, key, name, namespace, time};
 use crate::pod::is_ready;
-use crate::selector::selects;
+use controller::selector::selects;
 
 /// How long an eviction counts although its Pod is not seen to go.
 const EVICTION_SEEN_WITHIN: SignedDuration = SignedDuration::from_mins(2);
