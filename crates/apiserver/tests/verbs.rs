@@ -265,12 +265,13 @@ async fn pods_are_bound_scaled_objects_scale_and_services_get_addresses() {
     let binding = format!("{pods}/{name}/binding");
     check(
         &server,
-        ("POST", &binding, "{target: {kind: Node, name: n1}}"),
+        ("POST", &binding, &format!("{{metadata: {{name: {name}}}, target: {{kind: Node, name: n1}}}}")),
         201,
         &[("/status", json!("Success"))],
     )
     .await;
-    check(&server, ("POST", &binding, "{target: {kind: Node, name: n2}}"), 409, &[]).await;
+    let second = format!("{{metadata: {{name: {name}}}, target: {{kind: Node, name: n2}}}}");
+    check(&server, ("POST", &binding, &second), 409, &[]).await;
     let bound =
         check(&server, ("GET", &format!("{pods}/{name}"), ""), 200, &[("/spec/nodeName", json!("n1"))]).await;
     assert_eq!(bound["status"]["conditions"][0]["type"], "PodScheduled");
@@ -478,5 +479,26 @@ async fn a_chain_of_causes_can_be_asked_for() {
     assert_eq!(chain["commits"][1]["key"], "configmaps/default/two");
     assert_eq!(chain["commits"][1]["component"], "tester");
     assert_eq!(chain["spans"][0]["name"], "n");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_balanced_service_that_stays_local_has_a_health_check_port_of_its_own() {
+    const SERVICES: &str = "/api/v1/namespaces/default/services";
+    let server = start(None).await;
+    let local = "type: LoadBalancer, externalTrafficPolicy: Local, ports: [{port: 80}]";
+    let made = server.call("POST", SERVICES, &format!("{{metadata: {{name: a}}, spec: {{{local}}}}}")).await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    let port = made.body["spec"]["healthCheckNodePort"].clone();
+    assert!(port.as_u64().is_some_and(|port| (30000..=32767).contains(&port)), "{}", made.body);
+    assert_ne!(port, made.body["spec"]["ports"][0]["nodePort"]);
+    let same = format!("{{metadata: {{name: b}}, spec: {{{local}, healthCheckNodePort: {port}}}}}");
+    let refused = server.call("POST", SERVICES, &same).await;
+    assert_eq!(refused.code, 422);
+    let text = format!("spec.healthCheckNodePort: Invalid value: {port}: provided port is already allocated");
+    assert!(refused.body["message"].as_str().unwrap().contains(&text), "{}", refused.body);
+    let path = format!("{SERVICES}/a");
+    let plain = server.call("PATCH", &path, r#"{"spec": {"externalTrafficPolicy": "Cluster"}}"#).await;
+    assert_eq!(plain.body["spec"].get("healthCheckNodePort"), None, "{}", plain.body);
     server.stop().await;
 }

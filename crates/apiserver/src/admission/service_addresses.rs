@@ -136,7 +136,8 @@ pub(super) fn allocate(context: &Context<'_>, service: &mut Value) -> Result<Vec
     }
     let mut taken = Vec::new();
     let outcome = allocate_address(context, service, &mut taken)
-        .and_then(|()| allocate_ports(context, service, &mut taken));
+        .and_then(|()| allocate_ports(context, service, &mut taken))
+        .and_then(|()| allocate_health_check_port(context, service, &mut taken));
     if context.request.is_dry_run() || outcome.is_err() {
         context.api.services.release(&taken);
         taken.clear();
@@ -328,15 +329,38 @@ fn allocate_ports(context: &Context<'_>, service: &mut Value, taken: &mut Vec<He
     for index in 0..count {
         let Some(port) = service.pointer(&format!("/spec/ports/{index}")).cloned() else { continue };
         let given = port.get("nodePort").and_then(Value::as_u64).filter(|n| *n > 0);
+        let path = Path::new("spec").child("ports").index(index).child("nodePort");
         let number = match given.or_else(|| old_port(context, &port)) {
-            Some(number) => take_port(context, service, index, number, taken)?,
-            None => next_port(context, service, index, taken)?,
+            Some(number) => take_port(context, service, &path, number, taken)?,
+            None => next_port(context, service, &path, taken)?,
         };
         if let Some(port) =
             service.pointer_mut(&format!("/spec/ports/{index}")).and_then(Value::as_object_mut)
         {
             port.insert("nodePort".to_owned(), number.into());
         }
+    }
+    Ok(())
+}
+
+/// Where load balancers ask which nodes have endpoints, for Services that want their traffic to stay on the node.
+fn allocate_health_check_port(
+    context: &Context<'_>,
+    service: &mut Value,
+    taken: &mut Vec<Held>,
+) -> Result<()> {
+    let is_local = text(service, "/spec/externalTrafficPolicy") == "Local";
+    if text(service, "/spec/type") != "LoadBalancer" || !is_local {
+        return Ok(());
+    }
+    let path = Path::new("spec").child("healthCheckNodePort");
+    let given = service.pointer("/spec/healthCheckNodePort").and_then(Value::as_u64).filter(|n| *n > 0);
+    let number = match given {
+        Some(number) => take_port(context, service, &path, number, taken)?,
+        None => next_port(context, service, &path, taken)?,
+    };
+    if let Some(spec) = child(service, "spec") {
+        spec.insert("healthCheckNodePort".to_owned(), number.into());
     }
     Ok(())
 }
@@ -353,25 +377,24 @@ fn old_port(context: &Context<'_>, port: &Value) -> Option<u64> {
 fn take_port(
     context: &Context<'_>,
     service: &Value,
-    index: usize,
+    path: &Path,
     number: u64,
     taken: &mut Vec<Held>,
 ) -> Result<u16> {
-    let path = Path::new("spec").child("ports").index(index).child("nodePort");
     let shown = Value::from(number);
     let range = context.api.services.ports;
     let Some(port) = u16::try_from(number).ok().filter(|port| range.contains(*port)) else {
         let why = format!("provided port is not in the valid range. The range of valid ports is {range}");
-        return Err(invalid(service, FieldError::invalid(&path, &shown, &why)));
+        return Err(invalid(service, FieldError::invalid(path, &shown, &why)));
     };
     // One number may serve two protocols of one Service.
     if taken.contains(&Held::Port(port)) || claim(context, service, Held::Port(port), taken) {
         return Ok(port);
     }
-    Err(invalid(service, FieldError::invalid(&path, &shown, "provided port is already allocated")))
+    Err(invalid(service, FieldError::invalid(path, &shown, "provided port is already allocated")))
 }
 
-fn next_port(context: &Context<'_>, service: &Value, index: usize, taken: &mut Vec<Held>) -> Result<u16> {
+fn next_port(context: &Context<'_>, service: &Value, path: &Path, taken: &mut Vec<Held>) -> Result<u16> {
     let allocator = &context.api.services;
     let range = allocator.ports;
     let at = |n: u64| u16::try_from(n).ok().and_then(|n| range.first.checked_add(n)).map(Held::Port);
@@ -381,6 +404,5 @@ fn next_port(context: &Context<'_>, service: &Value, index: usize, taken: &mut V
             return Ok(port);
         }
     }
-    let path = Path::new("spec").child("ports").index(index).child("nodePort");
-    Err(invalid(service, FieldError::internal(&path, "failed to allocate a nodePort: range is full")))
+    Err(invalid(service, FieldError::internal(path, "failed to allocate a nodePort: range is full")))
 }
