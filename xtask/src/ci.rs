@@ -18,6 +18,9 @@ const NEEDED: &[(&str, &str)] = &[
     ("curl", "curl"),
     ("strace", "strace"),
     ("npm", "npm"),
+    ("node", "nodejs"),
+    ("python3", "python3"),
+    ("pip3", "python3-pip"),
     ("unzip", "unzip"),
 ];
 

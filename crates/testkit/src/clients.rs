@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 
 /// The kubectl versions that sessions run with; each is the name of a folder with a `kubectl` in it.
-pub const KUBECTLS: [&str; 2] = ["kubectl-1.32", "kubectl-1.35"];
+pub const KUBECTLS: [&str; 2] = ["kubectl-1.32", "kubectl-1.36"];
 
 /// Debian's kubectl: it speaks SPDY where newer ones speak WebSocket, and asks for discovery the old way.
 pub const KUBECTL_SPDY: &str = "kubectl-1.20";

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "tests")]
 
 mod bad_input;
+mod clients;
 mod etcd;
 mod host;
 mod kills;

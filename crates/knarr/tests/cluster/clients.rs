@@ -1,0 +1,75 @@
+//! Real clients of other people, at pinned versions, against one fresh cluster: each in a namespace of its own, all
+//! at the same time. Each does real work and checks its result itself; a script fails with what it expected.
+//!
+//! The scripts stand in `clients/`, with the versions (`requirements.txt`, `package-lock.json`).
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use testkit::clients::KUBECTLS;
+use testkit::{Cluster, Session};
+
+use crate::{cluster, must};
+
+/// What drives a client: a session of commands, or a script for an interpreter.
+#[derive(Debug, Clone, Copy)]
+enum Script {
+    Session(&'static str),
+    Python(&'static str),
+}
+
+/// Namespace, the folder that its kubectl and helm are from, and what runs there.
+const CLIENTS: [(&str, &str, Script); 5] = [
+    ("helm-3", KUBECTLS[0], Script::Session(include_str!("clients/helm.txt"))),
+    ("helm-4", KUBECTLS[1], Script::Session(include_str!("clients/helm.txt"))),
+    ("python-asyncio", KUBECTLS[1], Script::Python("python_asyncio.py")),
+    ("python-lightkube", KUBECTLS[1], Script::Python("python_lightkube.py")),
+    ("python-kr8s", KUBECTLS[1], Script::Python("python_kr8s.py")),
+];
+
+const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/clients");
+
+fn run(cluster: &Cluster, name: &str, programs: &str, script: Script) -> Result<()> {
+    let session = Session::new(cluster, programs, name)?;
+    match script {
+        Script::Session(text) => {
+            session.must(&format!("cp -r {SCRIPTS}/chart ."))?;
+            session.run(name, text)
+        }
+        Script::Python(file) => interpret(&session, "python/bin/python", file),
+    }
+}
+
+/// Runs a script with an interpreter or module path that `cargo xtask clients` fetched.
+fn interpret(session: &Session<'_>, interpreter: &str, file: &str) -> Result<()> {
+    let clients = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.cache/clients");
+    let interpreter = clients.join(interpreter);
+    if !interpreter.exists() {
+        bail!("{} is missing; run `cargo xtask clients`", interpreter.display());
+    }
+    let started = std::time::Instant::now();
+    session.must(&format!("{} {SCRIPTS}/{file}", interpreter.display()))?;
+    eprintln!("{file} {:.1?}", started.elapsed());
+    Ok(())
+}
+
+/// All clients at the same time; every one runs, so that one report names everything that failed.
+fn failures(cluster: &Cluster) -> Vec<String> {
+    let only = std::env::var("KNARR_TEST_CLIENT").unwrap_or_default();
+    let wanted = CLIENTS.into_iter().filter(|(name, ..)| name.starts_with(&only));
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = wanted
+            .map(|(name, programs, script)| scope.spawn(move || run(cluster, name, programs, script)))
+            .collect();
+        let ended = clients.into_iter().map(|client| client.join().unwrap());
+        ended.filter_map(|ended| ended.err().map(|error| format!("{error:#}"))).collect()
+    })
+}
+
+#[test]
+fn clients_of_every_language_do_their_work() {
+    let cluster = cluster();
+    let failures = failures(&cluster);
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    must(cluster.remove());
+}
