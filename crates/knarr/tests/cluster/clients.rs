@@ -19,9 +19,10 @@ enum Script {
 }
 
 /// Namespace, the folder that its kubectl and helm are from, and what runs there.
-const CLIENTS: [(&str, &str, Script); 5] = [
+const CLIENTS: [(&str, &str, Script); 6] = [
     ("helm-3", KUBECTLS[0], Script::Session(include_str!("clients/helm.txt"))),
     ("helm-4", KUBECTLS[1], Script::Session(include_str!("clients/helm.txt"))),
+    ("python-kubernetes", KUBECTLS[1], Script::Python("python_kubernetes.py")),
     ("python-asyncio", KUBECTLS[1], Script::Python("python_asyncio.py")),
     ("python-lightkube", KUBECTLS[1], Script::Python("python_lightkube.py")),
     ("python-kr8s", KUBECTLS[1], Script::Python("python_kr8s.py")),
