@@ -1,6 +1,6 @@
 //! exec, attach, cp, port-forward, proxy and logs: over WebSocket and over SPDY, with every kubectl that differs there.
 //!
-//! 1.20 speaks SPDY only; 1.32 and 1.35 speak WebSocket, and SPDY inside it for port-forward.
+//! 1.20 speaks SPDY only; 1.32 and 1.36 speak WebSocket, and SPDY inside it for port-forward.
 
 use testkit::Session;
 use testkit::clients::{KUBECTL_SPDY, KUBECTLS};

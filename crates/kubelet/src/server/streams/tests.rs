@@ -2,6 +2,7 @@ use bytes::Bytes;
 use futures::{SinkExt, StreamExt};
 use serde_json::Value;
 use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
 use super::websocket::{CLOSE, Framing, RESULT, STDIN, STDOUT, converse};
@@ -135,4 +136,18 @@ async fn older_clients_see_output_and_exit_code_over_spdy() {
     served.unwrap();
     assert_eq!(output, MUCH);
     assert_eq!(result["details"]["causes"][0]["message"], "3");
+}
+
+#[test]
+fn a_channel_is_read_from_text_and_from_binary_alike() {
+    for protocol in ["v5.channel.k8s.io", "base64.channel.k8s.io"] {
+        let framing = Framing::of(protocol);
+        let sent = framing.message(STDIN, b"typed").into_data();
+        for message in
+            [Message::text(String::from_utf8_lossy(&sent).into_owned()), Message::Binary(sent.clone())]
+        {
+            assert_eq!(framing.content(message), Some((STDIN, "typed".into())), "{protocol}");
+        }
+        assert_eq!(framing.content(Message::text("")), None);
+    }
 }

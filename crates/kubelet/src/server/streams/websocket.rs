@@ -57,18 +57,24 @@ impl Framing {
     }
 
     /// Channel and content; `None` for what has none.
+    ///
+    /// The protocol says how to read a message, not whether it came as text or as binary: Python's client sends
+    /// what is typed as text.
     pub(in crate::server) fn content(self, message: Message) -> Option<(u8, Bytes)> {
-        match message {
-            Message::Binary(mut data) if !self.is_base64 && !data.is_empty() => {
-                let channel = data.split_to(1);
-                Some((*channel.first()?, data))
-            }
-            Message::Text(text) if self.is_base64 => {
-                let (channel, content) = text.split_at_checked(1)?;
-                Some((channel.parse().ok()?, STANDARD.decode(content).ok()?.into()))
-            }
-            _ => None,
+        let mut data = match message {
+            Message::Binary(data) => data,
+            Message::Text(text) => text.into(),
+            _ => return None,
+        };
+        if data.is_empty() {
+            return None;
         }
+        let channel = *data.split_to(1).first()?;
+        if !self.is_base64 {
+            return Some((channel, data));
+        }
+        let channel = char::from(channel).to_digit(10).and_then(|digit| u8::try_from(digit).ok())?;
+        Some((channel, STANDARD.decode(data).ok()?.into()))
     }
 }
 
