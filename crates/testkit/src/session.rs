@@ -33,6 +33,8 @@ impl<'a> Session<'a> {
         std::fs::create_dir_all(&folder)?;
         std::fs::copy(cluster.kubeconfig(), folder.join("kubeconfig")).context("copy the kubeconfig")?;
         let session = Self { cluster, folder, programs: crate::clients::folder(kubectl)? };
+        // The API server may be on its way back.
+        session.must("timeout 60 sh -c 'until kubectl get --raw /readyz >/dev/null 2>&1; do :; done'")?;
         if namespace != "default" {
             session.must(&format!(
                 "kubectl get namespace {namespace} || kubectl create namespace {namespace}"
