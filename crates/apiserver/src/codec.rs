@@ -1,22 +1,29 @@
-//! Between bytes and objects, and what the schema does to objects: the only file that names `schema`.
+//! Between bytes and objects, and what the schema does to objects: the only module that names `schema`.
+
+mod refusal;
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use bytes::Bytes;
 use machinery::apply::Versions;
+use machinery::field::{FieldError, Path};
 use schema::patch::PatchError;
+use schema::text;
+use schema::walk::budget::Room;
 use schema::walk::decode::{self, DecodeError};
 use schema::walk::default::Defaults;
 use schema::{SchemaRef, proto};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tracing::warn;
 
 use crate::kinds::Kind;
 use crate::negotiate::Format;
-use crate::status::{Error, Result};
+use crate::status::{Error, Result, Subject};
 use crate::verbs::options::FieldValidation;
 use crate::verbs::patch::Patch;
+pub use refusal::claim;
+pub use schema::text::TypeMeta;
 
 static DEFAULTS: LazyLock<Defaults> =
     LazyLock::new(|| Defaults::new(schema::builtin(), resources::defaults::rows()));
@@ -44,26 +51,30 @@ impl Versions for Kind {
     }
 }
 
-/// What all aliases of a YAML document together may expand to, in parser events: enough for any manifest, and a
-/// document that multiplies itself is refused early.
-const YAML_ALIAS_EVENTS_MAX: usize = 100_000;
-
-/// Parses a body of any type.
+/// Parses a body of any type: nothing is pruned or checked.
 ///
 /// # Errors
-/// 400 when it cannot be parsed.
+/// 400 when it cannot be parsed, 413 when it would take too much memory.
 pub fn decode(format: Format, body: &[u8]) -> Result<Value> {
-    match format {
-        Format::Json => serde_json::from_slice(body)
-            .map_err(|failure| Error::bad_request(format!("error decoding the body as JSON: {failure}"))),
-        Format::Yaml => {
-            let text = std::str::from_utf8(body).map_err(|_| Error::bad_request("the body is no UTF-8"))?;
-            let alias_limits =
-                serde_saphyr::alias_limits! { max_total_replayed_events: YAML_ALIAS_EVENTS_MAX };
-            serde_saphyr::from_str_with_options(text, serde_saphyr::options! { alias_limits: alias_limits })
-                .map_err(|failure| Error::bad_request(format!("error decoding the body as YAML: {failure}")))
+    let ignore = decode::FieldValidation::Ignore;
+    let decoded = match format {
+        Format::Json => text::json(body, Room::Usual, ignore),
+        Format::Yaml => text::yaml(body, Room::Usual, ignore),
+        Format::Protobuf => return decode_protobuf(body).map_err(|failure| unreadable(&failure)),
+    };
+    decoded.map(|decoded| decoded.value).map_err(|failure| match failure {
+        DecodeError::Syntax(why) if format == Format::Json => {
+            Error::bad_request(format!("couldn't get version/kind; json parse error: {why}"))
         }
-        Format::Protobuf => decode_protobuf(body),
+        DecodeError::TooLarge => Error::entity_too_large(failure.to_string()),
+        _ => Error::bad_request(failure.to_string()),
+    })
+}
+
+fn unreadable(failure: &proto::ProtoError) -> Error {
+    match failure {
+        proto::ProtoError::TooLarge => Error::entity_too_large(failure.to_string()),
+        _ => Error::bad_request(failure.to_string()),
     }
 }
 
@@ -76,27 +87,66 @@ pub fn decode_stored(bytes: &[u8]) -> Option<Value> {
 /// Decodes the body of an object of `kind`: strict, pruned; answers the object and warnings.
 ///
 /// # Errors
-/// 400 for what cannot be parsed, wrong types, and unknown or duplicate fields under strict validation.
+/// 400 for what cannot be parsed, claims to be something else, has wrong types, or under strict validation unknown or
+/// duplicate fields; 413 for what would take too much memory.
 pub fn decode_kind(
     kind: Kind,
     format: Format,
     body: &[u8],
     validation: FieldValidation,
 ) -> Result<(Value, Vec<String>)> {
-    if format != Format::Json {
-        return typed(kind, decode(format, body)?, validation);
-    }
-    let decoded = decode::from_json(schema_of(kind)?, body, mode(validation));
-    decoded.map(|decoded| (decoded.value, decoded.warnings)).map_err(|failure| refused(kind, &failure))
+    let schema = schema_of(kind)?;
+    let mode = mode(validation);
+    let decoded = match format {
+        Format::Json => decode::from_json(schema, body, mode),
+        Format::Yaml => from_yaml(kind, body, mode),
+        Format::Protobuf => {
+            let value =
+                decode_protobuf(body).map_err(|failure| refusal::of_protobuf(kind, body, &failure))?;
+            claim(kind, &TypeMeta::of_value(&value))?;
+            decode::from_value(schema, value, mode)
+        }
+    };
+    let decoded = decoded.map_err(|failure| refusal::of_kind(kind, format, body, &failure))?;
+    Ok((decoded.value, decoded.warnings))
 }
 
-/// Prunes and checks a parsed object of `kind`; answers it with warnings.
+/// YAML is read twice: as any document, then as an object of its kind.
+fn from_yaml(
+    kind: Kind,
+    body: &[u8],
+    mode: decode::FieldValidation,
+) -> std::result::Result<decode::Decoded, DecodeError> {
+    let Ok(schema) = schema_of(kind) else { return Err(DecodeError::Syntax(String::new())) };
+    let read = text::yaml(body, Room::of(schema.message_name()), mode)?;
+    if claim(kind, &TypeMeta::of_value(&read.value)).is_err() {
+        return Ok(read);
+    }
+    let mut decoded = decode::from_value(schema, read.value, mode)?;
+    decoded.warnings.splice(..0, read.warnings);
+    Ok(decoded)
+}
+
+/// Prunes and checks what a patch made of an object of `kind`; answers it with warnings. `shown` is what the client is
+/// told that it sent.
 ///
 /// # Errors
-/// As [`decode_kind`].
-pub fn typed(kind: Kind, value: Value, validation: FieldValidation) -> Result<(Value, Vec<String>)> {
+/// 422 about the patch: for wrong types, and under strict validation unknown fields.
+pub fn patched(
+    kind: Kind,
+    value: Value,
+    validation: FieldValidation,
+    shown: impl FnOnce() -> String,
+) -> Result<(Value, Vec<String>)> {
     let decoded = decode::from_value(schema_of(kind)?, value, mode(validation));
-    decoded.map(|decoded| (decoded.value, decoded.warnings)).map_err(|failure| refused(kind, &failure))
+    let decoded = decoded.map_err(|failure| invalid_patch(&shown(), &failure.to_string()))?;
+    Ok((decoded.value, decoded.warnings))
+}
+
+/// 422: what a patch makes of an object is none.
+pub fn invalid_patch(shown: &str, why: &str) -> Error {
+    let error = FieldError::invalid(&Path::new("patch"), shown, why);
+    Error::invalid(Subject { group: "", resource: "" }, "", &vec![error])
 }
 
 /// Checks an object of some other type than its row's, such as `Eviction`.
@@ -119,17 +169,6 @@ fn mode(validation: FieldValidation) -> decode::FieldValidation {
     }
 }
 
-fn refused(kind: Kind, failure: &DecodeError) -> Error {
-    let row = kind.row();
-    match failure {
-        DecodeError::Syntax(text) | DecodeError::Type(text) => Error::bad_request(format!(
-            "{} in version {:?} cannot be handled as a {}: {text}",
-            row.kind, row.version, row.kind
-        )),
-        DecodeError::Strict(_) => Error::bad_request(failure.to_string()),
-    }
-}
-
 /// Fills in defaults.
 pub fn default(kind: Kind, value: &mut Value) {
     if let Ok(schema) = schema_of(kind) {
@@ -146,16 +185,13 @@ fn schema_named(api_version: &str, kind: &str) -> Option<SchemaRef<'static>> {
         .or_else(|| schemas.message(&format!("io.k8s.apimachinery.pkg.apis.meta.v1.{kind}")))
 }
 
-fn decode_protobuf(body: &[u8]) -> Result<Value> {
-    let refused = |failure: proto::ProtoError| Error::bad_request(failure.to_string());
-    let envelope = proto::open(body).map_err(refused)?;
-    let Some(schema) = schema_named(envelope.api_version, envelope.kind) else {
-        return Err(Error::bad_request(format!(
-            "no kind {:?} is registered for version {:?}",
-            envelope.kind, envelope.api_version
-        )));
-    };
-    proto::decode(schema, &envelope).map_err(refused)
+fn decode_protobuf(body: &[u8]) -> std::result::Result<Value, proto::ProtoError> {
+    let envelope = proto::open(body)?;
+    match schema_named(envelope.api_version, envelope.kind) {
+        Some(schema) => proto::decode(schema, &envelope),
+        // Whoever knows what it must be says what is wrong.
+        None => Ok(json!({"apiVersion": envelope.api_version, "kind": envelope.kind})),
+    }
 }
 
 /// An object in protobuf, in its envelope; `None` if its type has no such form.
@@ -224,6 +260,47 @@ fn unfit(failure: PatchError) -> Error {
     }
 }
 
+/// Reads the body of a merge patch; answers it with what strict validation finds in it.
+///
+/// # Errors
+/// 400 when it cannot be parsed, 413 when it would take too much memory.
+pub fn merge_patch(
+    kind: Kind,
+    body: &[u8],
+    validation: FieldValidation,
+    what: &str,
+) -> Result<(Value, Vec<String>)> {
+    let mode = match validation {
+        FieldValidation::Ignore => decode::FieldValidation::Ignore,
+        _ => decode::FieldValidation::Warn,
+    };
+    let refused = |why: &str| Error::bad_request(format!("{what}{why}"));
+    let read = text::json(body, Room::of(schema_of(kind)?.message_name()), mode);
+    let read = read.map_err(|failure| match failure {
+        DecodeError::TooLarge => Error::entity_too_large(failure.to_string()),
+        _ => refused(&failure.to_string()),
+    })?;
+    match &read.value {
+        Value::Object(_) => Ok((read.value, read.warnings)),
+        other => {
+            let found = match other {
+                Value::Array(_) => "array",
+                Value::String(_) => "string",
+                Value::Bool(_) => "bool",
+                _ => "number",
+            };
+            Err(refused(&format!(
+                "json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+            )))
+        }
+    }
+}
+
+/// A patch as Go prints a map.
+pub fn go_text(patch: &Value) -> String {
+    schema::patch::go_text(patch)
+}
+
 /// Reads an applied configuration as it is sent: YAML, of which JSON is the common case. Answers it with warnings
 /// about duplicate fields.
 ///
@@ -252,22 +329,24 @@ fn configuration(
     validation: FieldValidation,
 ) -> Result<(Value, Vec<String>)> {
     let refused = |why: &str| Error::bad_request(format!("error decoding YAML: {why}"));
-    let value = match serde_json::from_slice::<Value>(body) {
-        Ok(value) => value,
-        Err(_) => decode(Format::Yaml, body).map_err(|failure| refused(&failure.message))?,
+    let room = Room::of(schema.message_name());
+    let mode = match validation {
+        FieldValidation::Ignore => decode::FieldValidation::Ignore,
+        _ => decode::FieldValidation::Warn,
     };
-    if !value.is_object() {
+    let read = match text::json(body, room, mode) {
+        Err(DecodeError::Syntax(_)) => text::yaml(body, room, mode),
+        other => other,
+    };
+    let read = read.map_err(|failure| match failure {
+        DecodeError::TooLarge => Error::entity_too_large(failure.to_string()),
+        _ => refused(&failure.to_string()),
+    })?;
+    if !read.value.is_object() {
         return Err(refused("the configuration is no object"));
     }
-    if validation == FieldValidation::Ignore {
-        return Ok((value, Vec::new()));
+    if validation == FieldValidation::Strict && !read.warnings.is_empty() {
+        return Err(Error::bad_request(format!("error strict decoding YAML: {}", read.warnings.join(", "))));
     }
-    // The typed walk knows duplicates; everything else it could say is said by the apply itself.
-    let decoded = decode::from_json(schema, body, decode::FieldValidation::Warn);
-    let mut duplicates = decoded.map(|decoded| decoded.warnings).unwrap_or_default();
-    duplicates.retain(|warning| warning.starts_with("duplicate field"));
-    if validation == FieldValidation::Strict && !duplicates.is_empty() {
-        return Err(Error::bad_request(format!("error strict decoding YAML: {}", duplicates.join(", "))));
-    }
-    Ok((value, duplicates))
+    Ok((read.value, read.warnings))
 }

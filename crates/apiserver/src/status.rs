@@ -4,12 +4,17 @@
 //! Rust names and addresses never appear; they go to the log.
 //! Source: `k8s.io/apimachinery/pkg/api/errors`.
 
+use std::collections::HashSet;
+
 use http::StatusCode;
 use machinery::field::{FieldErrors, Reason};
 use serde_json::{Value, json};
 
 /// What every stage of a request returns on failure.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// How many broken fields a client is told of.
+const CAUSES_MAX: usize = 1000;
 
 /// A failed request, ready to be shown.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -52,7 +57,9 @@ impl Subject<'_> {
         if !self.group.is_empty() {
             details.insert("group".into(), self.group.into());
         }
-        details.insert("kind".into(), self.resource.into());
+        if !self.resource.is_empty() {
+            details.insert("kind".into(), self.resource.into());
+        }
         Value::Object(details)
     }
 }
@@ -104,12 +111,12 @@ impl Error {
 
     /// 422 with every broken field; `kind.resource` is the kind.
     pub fn invalid(kind: Subject<'_>, name: &str, errors: &FieldErrors) -> Self {
-        let mut texts: Vec<String> = Vec::new();
-        for error in errors {
-            let text = error.to_string();
-            if !texts.contains(&text) {
-                texts.push(text);
-            }
+        let mut seen = HashSet::new();
+        let shown = errors.iter().take(CAUSES_MAX);
+        let mut texts: Vec<String> =
+            shown.clone().map(ToString::to_string).filter(|text| seen.insert(text.clone())).collect();
+        if errors.len() > CAUSES_MAX {
+            texts.push(format!("and {} more", errors.len() - CAUSES_MAX));
         }
         let joined = match texts.as_slice() {
             [one] => one.clone(),
@@ -117,8 +124,7 @@ impl Error {
         };
         let message = format!("{} {name:?} is invalid: {joined}", kind.qualified());
         let mut error = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).about(kind, name);
-        error.details["causes"] = errors
-            .iter()
+        error.details["causes"] = shown
             .map(|e| {
                 json!({"reason": cause_reason(e.reason), "message": e.message, "field": e.path.to_string()})
             })

@@ -27,6 +27,7 @@ pub mod arena;
 pub mod openapi;
 pub mod patch;
 pub mod proto;
+pub mod text;
 pub mod walk;
 
 pub use arena::{SchemaRef, Shape, TypeRef, builtin};

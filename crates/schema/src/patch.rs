@@ -8,6 +8,7 @@ mod strategic;
 
 use crate::arena::SchemaRef;
 use serde_json::Value;
+pub use strategic::go_text;
 
 /// Why a patch cannot be applied. The texts are upstream's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -9,7 +9,7 @@ mod encode;
 pub(crate) mod wire;
 
 use crate::arena::SchemaRef;
-use crate::walk::decode::{FieldValidation, from_json};
+use crate::walk::decode::{DecodeError, FieldValidation, from_json};
 use serde_json::Value;
 
 /// What every body starts with.
@@ -27,6 +27,9 @@ pub enum ProtoError {
     /// The bytes break the rules of the format.
     #[error("proto: {0}")]
     Malformed(&'static str),
+    /// The value would take far more memory than its bytes.
+    #[error("Request entity too large: the values of the body take too much memory")]
+    TooLarge,
     /// A field's bytes are not what its type has.
     #[error("proto: field {field}: {reason}")]
     Field {
@@ -85,9 +88,9 @@ pub fn open(bytes: &[u8]) -> Result<Envelope<'_>, ProtoError> {
 pub fn decode(schema: SchemaRef<'_>, envelope: &Envelope<'_>) -> Result<Value, ProtoError> {
     let mut value = if envelope.content_type == "application/json" {
         let decoded = from_json(schema, envelope.raw, FieldValidation::Ignore);
-        let error = |error: crate::walk::decode::DecodeError| ProtoError::Field {
-            field: "raw".into(),
-            reason: error.to_string(),
+        let error = |error: DecodeError| match error {
+            DecodeError::TooLarge => ProtoError::TooLarge,
+            error => ProtoError::Field { field: "raw".into(), reason: error.to_string() },
         };
         decoded.map_err(error)?.value
     } else {

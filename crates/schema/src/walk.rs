@@ -1,5 +1,6 @@
 //! Walks over a value by its schema.
 
+pub mod budget;
 pub mod decode;
 pub mod default;
 pub mod visit;

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use bytes::{BufMut, Bytes, BytesMut};
+use machinery::apply::fields_v1;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -135,7 +136,31 @@ fn field(out: &mut Vec<u8>, first: &mut bool, name: &str, value: &Value) -> Resu
     }
     serde_json::to_writer(&mut *out, name)?;
     out.push(b':');
-    serde_json::to_writer(&mut *out, value)
+    match (name, value) {
+        ("managedFields", Value::Array(entries)) => managed_fields(out, entries),
+        _ => serde_json::to_writer(&mut *out, value),
+    }
+}
+
+/// The entries of managed fields; their sets have an order of their own.
+fn managed_fields(out: &mut Vec<u8>, entries: &[Value]) -> Result<(), serde_json::Error> {
+    out.push(b'[');
+    for (at, entry) in entries.iter().enumerate() {
+        let mut first = true;
+        out.extend_from_slice(if at > 0 { b",{" } else { b"{" });
+        for (name, value) in entry.as_object().into_iter().flatten() {
+            if name == "fieldsV1" {
+                out.extend_from_slice(if std::mem::take(&mut first) { b"" } else { b"," });
+                out.extend_from_slice(b"\"fieldsV1\":");
+                fields_v1::write_in_order(value, out);
+            } else {
+                field(out, &mut first, name, value)?;
+            }
+        }
+        out.push(b'}');
+    }
+    out.push(b']');
+    Ok(())
 }
 
 fn splice(stored: &[u8], revision: Revision) -> Option<Bytes> {
@@ -187,6 +212,15 @@ mod tests {
             br#"{"kind":"Pod","metadata":{"name":"b","resourceVersion":"3"}}"#,
             r#"{"metadata":{"resourceVersion":"7","name":"b"},"kind":"Pod"}"#,
         );
+    }
+
+    #[test]
+    fn managed_fields_are_written_in_upstreams_order() {
+        let set = serde_json::json!({"k:{\"port\":80}": {}, "k:{\"port\":443}": {}});
+        let entries = serde_json::json!([{"manager": "m", "fieldsV1": set}, {"fieldsV1": {}, "time": "t"}]);
+        let stored = encode_stored(&serde_json::json!({"metadata": {"managedFields": entries}})).unwrap();
+        let expect = r#"{"metadata":{"managedFields":[{"fieldsV1":{"k:{\"port\":80}":{},"k:{\"port\":443}":{}},"manager":"m"},{"fieldsV1":{},"time":"t"}]}}"#;
+        assert_eq!(std::str::from_utf8(&stored).unwrap(), expect);
     }
 
     #[test]

@@ -24,21 +24,10 @@ pub struct Decoded {
 /// 400, 415 or 422 with what is wrong.
 pub fn body(request: &Request) -> Result<Decoded> {
     let format = content_format(&request.headers)?;
-    if request.body.is_empty() {
-        return Err(Error::bad_request("the body of the request was empty"));
-    }
     let validation = FieldValidation::of(request);
-    match codec::decode_kind(request.kind, format, &request.body, validation) {
-        Ok((mut object, warnings)) => {
-            super::managed::keep_reset_of(&request.body, format, &mut object);
-            check_kind(request, request.kind, object, warnings)
-        }
-        // An object of another kind may well have the wrong types; what it claims to be says more.
-        Err(failure) => match codec::decode(format, &request.body) {
-            Ok(object) => check_kind(request, request.kind, object, Vec::new()).and(Err(failure)),
-            Err(_) => Err(failure),
-        },
-    }
+    let (mut object, warnings) = codec::decode_kind(request.kind, format, &request.body, validation)?;
+    super::managed::keep_reset_of(&request.body, format, &mut object);
+    check_kind(request.kind, object, warnings)
 }
 
 /// Decodes the body as an object of some other kind: the options and requests that subresources take.
@@ -79,52 +68,30 @@ pub fn options_body(request: &Request) -> Result<Value> {
     Ok(value)
 }
 
-/// Checks that a parsed value is an object of `kind` and knows no other fields.
+/// Checks what a patch made of an object, and that it is still of its kind.
 ///
 /// # Errors
-/// 400 with every field that is wrong.
-pub fn typed(request: &Request, kind: Kind, value: Value, validation: FieldValidation) -> Result<Decoded> {
-    let (object, warnings) = codec::typed(kind, value, validation)?;
-    check_kind(request, kind, object, warnings)
+/// 400 if it is of another kind now, 422 about the patch with the field that is wrong.
+pub fn patched(
+    request: &Request,
+    value: Value,
+    validation: FieldValidation,
+    shown: impl FnOnce() -> String,
+) -> Result<Decoded> {
+    let (object, warnings) = codec::patched(request.kind, value, validation, shown)?;
+    check_kind(request.kind, object, warnings)
 }
 
 /// The object must be what the URL says it is; what it does not say is filled in.
-fn check_kind(request: &Request, kind: Kind, mut object: Value, warnings: Vec<String>) -> Result<Decoded> {
+fn check_kind(kind: Kind, mut object: Value, warnings: Vec<String>) -> Result<Decoded> {
+    codec::claim(kind, &codec::TypeMeta::of_value(&object))?;
     let Some(map) = object.as_object_mut() else {
         return Err(Error::bad_request("the body of the request is no object"));
     };
-    let api_version = kind.api_version();
-    let text = |name: &str| map.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let (sent, sent_kind) = (text("apiVersion"), text("kind"));
-    if !sent_kind.is_empty() && sent_kind != kind.kind() {
-        return Err(wrong_kind(request, kind, &sent, &sent_kind));
-    }
-    if !sent.is_empty() && sent != api_version {
-        return Err(Error::bad_request(format!(
-            "the API version in the data ({sent}) does not match the expected API version ({api_version})"
-        )));
-    }
-    map.insert("apiVersion".to_owned(), api_version.into());
+    map.insert("apiVersion".to_owned(), kind.api_version().into());
     map.insert("kind".to_owned(), kind.kind().into());
     if map.get("metadata").is_none_or(Value::is_null) {
         map.insert("metadata".to_owned(), Value::Object(Default::default()));
     }
     Ok(Decoded { object, warnings })
-}
-
-fn wrong_kind(request: &Request, kind: Kind, sent_version: &str, sent_kind: &str) -> Error {
-    let (group, version) = sent_version.split_once('/').unwrap_or(("", sent_version));
-    if resources::by_kind(group, version, sent_kind).is_none() && !sent_version.is_empty() {
-        return Error::bad_request(format!(
-            "no kind {sent_kind:?} is registered for version {sent_version:?} in scheme \"k8s.io/apimachinery/pkg/runtime/scheme.go:110\""
-        ));
-    }
-    Error::bad_request(format!(
-        "{sent_kind} in version {:?} cannot be handled as a {}: converting ({}).{sent_kind} to ({}).{}: unknown conversion",
-        request.resource.version,
-        kind.kind(),
-        version,
-        kind.row().version,
-        kind.kind(),
-    ))
 }

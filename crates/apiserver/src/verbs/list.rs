@@ -31,7 +31,7 @@ pub struct Listed {
 
 /// Upstream's continue token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Continue {
+pub struct Continue {
     v: String,
     rv: i64,
     start: String,
@@ -48,7 +48,7 @@ pub async fn list(api: &Api, request: &Request) -> Result<Answer> {
     validate(query, Purpose::List)?;
     let filter = Filter::of(request.kind, &request.resource, query)?;
     let limit = usize::try_from(query.number("limit")?.unwrap_or(0)).unwrap_or(0);
-    let token = query.get("continue").map(decode_token).transpose()?;
+    let token = query.get("continue").map(Continue::decode).transpose()?;
     let listing = match &token {
         Some(token) => page_source(api, request, &filter, token).await?,
         None => first_source(api, request, &filter, limit).await?,
@@ -95,7 +95,7 @@ async fn page_source(api: &Api, request: &Request, filter: &Filter, token: &Cont
              up in the list.",
         );
         let inconsistent = Continue { rv: -1, ..token.clone() };
-        error.details = serde_json::json!({ "continue": encode_token(&inconsistent) });
+        error.details = serde_json::json!({ "continue": inconsistent.encode() });
         error
     })
 }
@@ -125,23 +125,30 @@ fn page(listing: Listing, filter: &Filter, limit: usize, token: Option<&Continue
     Listed {
         objects,
         revision,
-        continue_token: Some(encode_token(&next)),
+        continue_token: Some(next.encode()),
         remaining: (!filter.is_selective()).then_some(remaining),
     }
 }
 
-fn encode_token(token: &Continue) -> String {
-    URL_SAFE_NO_PAD.encode(serde_json::to_vec(token).unwrap_or_default())
-}
-
-fn decode_token(text: &str) -> Result<Continue> {
-    let invalid = || Error::bad_request("continue key is not valid: unable to decode the token");
-    let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|_| invalid())?;
-    let token: Continue = serde_json::from_slice(&bytes).map_err(|_| invalid())?;
-    if token.v != TOKEN_VERSION || token.start.is_empty() {
-        return Err(invalid());
+impl Continue {
+    /// The text that clients send back.
+    pub fn encode(&self) -> String {
+        URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).unwrap_or_default())
     }
-    Ok(token)
+
+    /// Reads what a client sent back.
+    ///
+    /// # Errors
+    /// 400 if it is no token.
+    pub fn decode(text: &str) -> Result<Self> {
+        let invalid = || Error::bad_request("continue key is not valid: unable to decode the token");
+        let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|_| invalid())?;
+        let token: Self = serde_json::from_slice(&bytes).map_err(|_| invalid())?;
+        if token.v != TOKEN_VERSION || token.start.is_empty() {
+            return Err(invalid());
+        }
+        Ok(token)
+    }
 }
 
 /// Reads a resourceVersion.
@@ -163,7 +170,7 @@ mod tests {
     #[test]
     fn a_continue_token_survives_its_way_through_the_client() {
         let token = Continue { v: TOKEN_VERSION.into(), rv: 12, start: "a/b\0".into() };
-        assert_eq!(decode_token(&encode_token(&token)).unwrap(), token);
-        assert_eq!(decode_token("!!").unwrap_err().code, http::StatusCode::BAD_REQUEST);
+        assert_eq!(Continue::decode(&token.encode()).unwrap(), token);
+        assert_eq!(Continue::decode("!!").unwrap_err().code, http::StatusCode::BAD_REQUEST);
     }
 }

@@ -37,17 +37,17 @@ pub enum Patch {
 }
 
 impl Patch {
-    /// Reads the patch of a request.
+    /// Reads the patch of a request; answers it with what is to be warned about, or under strict validation refused.
     ///
     /// # Errors
     /// 415 for types that are not known, 400 for bodies that cannot be read.
-    pub fn of(request: &Request) -> Result<Self> {
-        let media_type = media_type(&request.headers);
-        let parse = || codec::decode(crate::negotiate::Format::Json, &request.body);
-        match media_type {
-            JSON_PATCH => Ok(Self::Json(request.body.clone())),
-            MERGE_PATCH => Ok(Self::Merge(parse()?)),
-            STRATEGIC_PATCH => Ok(Self::Strategic(parse()?)),
+    pub fn of(request: &Request) -> Result<(Self, Vec<String>)> {
+        let validation = FieldValidation::of(request);
+        let read = |what| codec::merge_patch(request.kind, &request.body, validation, what);
+        match media_type(&request.headers) {
+            JSON_PATCH => Ok((Self::Json(request.body.clone()), Vec::new())),
+            MERGE_PATCH => read("error decoding patch: ").map(|(patch, strict)| (Self::Merge(patch), strict)),
+            STRATEGIC_PATCH => read("").map(|(patch, strict)| (Self::Strategic(patch), strict)),
             _ => {
                 let known = [JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH];
                 Err(Error::unsupported_media_type(&known.join(", ")))
@@ -70,6 +70,14 @@ impl Patch {
     pub fn apply_untyped(&self, object: &Value) -> Result<Value> {
         codec::patch_untyped(self, object)
     }
+
+    /// What the client is told that it sent: the patch if it is strategic, else what it makes of the object.
+    fn shown(&self, request: &Request, object: &Value) -> String {
+        match self {
+            Self::Strategic(patch) => codec::go_text(patch),
+            _ => self.apply(request, object).unwrap_or_default().to_string(),
+        }
+    }
 }
 
 /// Changes part of an object.
@@ -88,14 +96,18 @@ pub async fn patch_part(api: &Api, request: &Request, part: Part) -> Result<Answ
     if media_type(&request.headers) == APPLY_PATCH {
         return apply(api, request, part).await;
     }
-    let patch = Patch::of(request)?;
+    let (patch, strict) = Patch::of(request)?;
     let validation = FieldValidation::of(request);
     let mut warnings = Vec::new();
     let committed = change(api, request, part, |old| {
         let mut patched = patch.apply(request, old)?;
+        if validation == FieldValidation::Strict && !strict.is_empty() {
+            let why = format!("strict decoding error: {}", strict.join(", "));
+            return Err(codec::invalid_patch(&patch.shown(request, old), &why));
+        }
         managed::keep_reset(&mut patched);
-        let decoded = finish(request, old, patched, validation)?;
-        warnings = decoded.warnings;
+        let decoded = finish(request, old, patched, validation, || patch.shown(request, old))?;
+        warnings = [strict.as_slice(), &decoded.warnings].concat();
         Ok(decoded.object)
     })
     .await?;
@@ -109,7 +121,7 @@ async fn apply(api: &Api, request: &Request, part: Part) -> Result<Answer> {
     check_config(&config, &request.kind.api_version(), request.kind.kind())?;
     let apply_to = |live: Option<&Value>| {
         let merged = managed::apply_config(api, request, part, live, &config)?;
-        finish(request, live.unwrap_or(&Value::Null), merged, FieldValidation::Ignore)
+        finish(request, live.unwrap_or(&Value::Null), merged, FieldValidation::Ignore, || config.to_string())
     };
     // Somebody else may create or delete the object at any time.
     for _ in 0..CONFLICT_RETRIES_MAX {
@@ -166,11 +178,12 @@ fn finish(
     old: &Value,
     mut patched: Value,
     validation: FieldValidation,
+    shown: impl FnOnce() -> String,
 ) -> Result<decode::Decoded> {
     if Metadata::of(old).resource_version() == Metadata::of(&patched).resource_version() {
         metadata::remove(&mut patched, "resourceVersion");
     }
-    let mut decoded = decode::typed(request, request.kind, patched, validation)?;
+    let mut decoded = decode::patched(request, patched, validation, shown)?;
     super::create::take_namespace(request, &mut decoded.object)?;
     update::check_name(request, Metadata::of(&decoded.object).name())?;
     Ok(decoded)

@@ -33,8 +33,11 @@ pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
         }
         Verb::Patch if media_type(&request.headers) == APPLY_PATCH => apply(api, request).await,
         Verb::Patch => {
-            let patch = Patch::of(request)?;
-            set(api, request, |scale| patch.apply_untyped(scale)).await
+            let (patch, _) = Patch::of(request)?;
+            set(api, request, |scale| {
+                codec::check_types("autoscaling/v1", "Scale", patch.apply_untyped(scale)?)
+            })
+            .await
         }
         _ => Err(Error::method_not_allowed()),
     }

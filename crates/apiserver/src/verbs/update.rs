@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::StatusCode;
+use machinery::field::{FieldError, Path, Reason};
 use machinery::metadata::{self, Metadata};
 use serde_json::Value;
 
@@ -50,9 +51,10 @@ pub async fn replace(api: &Api, request: &Request, part: Part) -> Result<Answer>
     check_name(request, &name)?;
     let strategy = request.kind.strategy();
     if Metadata::of(&object).resource_version().is_empty() && !strategy.allow_unconditional_update {
-        let path = machinery::field::Path::new("metadata").child("resourceVersion");
-        let errors =
-            vec![machinery::field::FieldError::invalid(&path, 0_i64, "must be specified for an update")];
+        let path = Path::new("metadata").child("resourceVersion");
+        // Go prints the number that stands for none in hexadecimal.
+        let message = "Invalid value: 0x0: must be specified for an update".to_owned();
+        let errors = vec![FieldError { path, reason: Reason::Invalid, message }];
         return Err(Error::invalid(request.kind.kind_subject(), &name, &errors));
     }
     let outcome = change(api, request, part, |_| Ok(object.clone())).await;

@@ -55,10 +55,53 @@ fn below(node: &super::set::Node<'_>) -> Value {
     Value::Object(map)
 }
 
+/// A set as JSON text in the order of its elements, which is upstream's: keys by their values, not by their texts.
+pub fn in_order(fields: &Value) -> String {
+    let mut out = Vec::new();
+    write_in_order(fields, &mut out);
+    String::from_utf8(out).unwrap_or_default()
+}
+
+/// As [`in_order`], at the end of `out`.
+pub fn write_in_order(fields: &Value, out: &mut Vec<u8>) {
+    let Value::Object(map) = fields else { return write(fields, out) };
+    let mut entries: Vec<(&String, &Value)> = map.iter().collect();
+    // Texts of names are in order already, and nearly all elements are names.
+    if map.keys().filter(|key| !key.starts_with("f:")).nth(1).is_some() {
+        let element = |key: &str| Element::parse(key).ok().flatten();
+        entries.sort_by_cached_key(|(key, _)| (*key != SELF, element(key).is_none(), element(key)));
+    }
+    out.push(b'{');
+    for (at, (key, value)) in entries.into_iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        write(key, out);
+        out.push(b':');
+        write_in_order(value, out);
+    }
+    out.push(b'}');
+}
+
+fn write(value: &(impl serde::Serialize + ?Sized), out: &mut Vec<u8>) {
+    // Values that came from JSON always become JSON.
+    out.extend(serde_json::to_vec(value).unwrap_or_default());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn elements_are_written_in_upstreams_order() {
+        let fields = json!({
+            r#"k:{"port":443}"#: {}, r#"k:{"port":80}"#: {}, "i:1": {}, r#"v:"a""#: {}, "v:10": {}, "v:9": {},
+            "f:b": {"f:z": {}, ".": {}}, ".": {}, "what": {},
+        });
+        let expect = r#"{".":{},"f:b":{".":{},"f:z":{}},"k:{\"port\":80}":{},"k:{\"port\":443}":{},"v:9":{},"v:10":{},"v:\"a\"":{},"i:1":{},"what":{}}"#;
+        assert_eq!(in_order(&fields), expect);
+    }
 
     fn check(fields: Value, paths: &[&str]) {
         let set = decode(&fields).unwrap();

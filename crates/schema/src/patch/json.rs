@@ -1,6 +1,8 @@
 //! JSON patch, operation by operation, with bounds on their number and on what `copy` makes.
 
 use super::PatchError;
+use crate::walk::budget::{Room, fits};
+use crate::walk::decode::{DecodeError, FieldValidation};
 use json_patch::{PatchErrorKind, PatchOperation};
 use serde_json::Value;
 
@@ -10,20 +12,13 @@ const OPERATIONS_MAX: usize = 10_000;
 const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 pub(super) fn apply(mut target: Value, patch: &[u8]) -> Result<Value, PatchError> {
-    let operations: Vec<PatchOperation> =
-        serde_json::from_slice(patch).map_err(|error| PatchError::Malformed(error.to_string()))?;
-    if operations.len() > OPERATIONS_MAX {
-        let count = operations.len();
-        return Err(PatchError::TooLarge(format!(
-            "The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {count}"
-        )));
-    }
     let mut copied = 0usize;
-    for operation in &operations {
-        if let PatchOperation::Copy(copy) = operation {
-            let size = target.pointer(copy.from.as_str()).map_or(0, |value| value.to_string().len());
-            copied = copied.saturating_add(size);
-            if copied > COPIED_BYTES_MAX {
+    for operation in &read(patch)? {
+        if let PatchOperation::Copy(copy) = operation
+            && let Some(value) = target.pointer(copy.from.as_str())
+        {
+            copied = copied.saturating_add(value.to_string().len());
+            if copied > COPIED_BYTES_MAX || !fits(value, 0) {
                 return Err(PatchError::TooLarge(format!(
                     "Unable to complete the copy, the accumulated size increase of copy is {copied}, \
                      exceeding the limit {COPIED_BYTES_MAX}"
@@ -34,6 +29,57 @@ pub(super) fn apply(mut target: Value, patch: &[u8]) -> Result<Value, PatchError
         json_patch::patch(&mut target, one).map_err(|error| failure(operation, &error.kind))?;
     }
     Ok(target)
+}
+
+/// Reads the operations.
+fn read(patch: &[u8]) -> Result<Vec<PatchOperation>, PatchError> {
+    let decoded = crate::text::json(patch, Room::Usual, FieldValidation::Ignore);
+    let decoded = decoded.map_err(|error| match error {
+        DecodeError::TooLarge => PatchError::TooLarge(error.to_string()),
+        other => PatchError::Malformed(format!("error decoding patch: {other}")),
+    })?;
+    let Value::Array(items) = decoded.value else {
+        return Err(wrong_type(&decoded.value, "Go value of type []handlers.jsonPatchOp"));
+    };
+    if items.len() > OPERATIONS_MAX {
+        let count = items.len();
+        return Err(PatchError::TooLarge(format!(
+            "The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {count}"
+        )));
+    }
+    items.into_iter().map(operation).collect()
+}
+
+fn operation(item: Value) -> Result<PatchOperation, PatchError> {
+    if !item.is_object() {
+        return Err(wrong_type(&item, "Go value of type handlers.jsonPatchOp"));
+    }
+    for name in ["op", "path", "from"] {
+        if let Some(value) = item.get(name).filter(|value| !value.is_string()) {
+            return Err(wrong_type(value, &format!("Go struct field jsonPatchOp.{name} of type string")));
+        }
+    }
+    let name = item.get("op").and_then(Value::as_str).unwrap_or("unknown").to_owned();
+    serde_json::from_value(item).map_err(|error| {
+        PatchError::Invalid(match &*name {
+            "add" | "remove" | "replace" | "move" | "copy" | "test" => {
+                format!("{name} operation does not apply: {error}")
+            }
+            _ => format!("Unexpected kind: {name}"),
+        })
+    })
+}
+
+fn wrong_type(value: &Value, wanted: &str) -> PatchError {
+    let found = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    PatchError::Malformed(format!("error decoding patch: json: cannot unmarshal {found} into {wanted}"))
 }
 
 fn failure(operation: &PatchOperation, kind: &PatchErrorKind) -> PatchError {
@@ -134,8 +180,25 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_that_is_no_list_is_malformed() {
-        let result = super::super::json(json!({}), b"{}");
-        assert!(matches!(result, Err(PatchError::Malformed(_))), "{result:?}");
+    fn a_patch_that_is_none_is_told_what_it_is() {
+        let check = |patch: &str, expect: &str| {
+            let result = super::super::json(json!({}), patch.as_bytes());
+            assert_eq!(result.unwrap_err().to_string(), expect, "{patch}");
+        };
+        check("[", "error decoding patch: unexpected end of JSON input");
+        check(
+            "{}",
+            "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp",
+        );
+        check(
+            "[5]",
+            "error decoding patch: json: cannot unmarshal number into Go value of type handlers.jsonPatchOp",
+        );
+        check(
+            r#"[{"op": 1}]"#,
+            "error decoding patch: json: cannot unmarshal number into Go struct field jsonPatchOp.op of type string",
+        );
+        check(r#"[{"op": "fly", "path": "/a"}]"#, "Unexpected kind: fly");
+        check(r#"[{"path": "/a"}]"#, "Unexpected kind: unknown");
     }
 }

@@ -36,6 +36,11 @@ fn bad_patch_type(directive: &Value, object: &Object) -> PatchError {
     PatchError::Invalid(format!("unknown patch type: {directive} in map: {}", lists::go_map(object)))
 }
 
+/// A value as Go's `%v` prints it.
+pub fn go_text(value: &Value) -> String {
+    lists::go_value(value)
+}
+
 struct Merger<'a> {
     schemas: &'a Schemas,
 }

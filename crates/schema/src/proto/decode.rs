@@ -6,7 +6,8 @@ use crate::Object;
 use crate::arena::SchemaRef;
 use crate::rows::{Field, Schemas, Type};
 use crate::scalar;
-use crate::walk::decode::{complete, is_zero};
+use crate::walk::budget::{Budget, Exceeded, Room};
+use crate::walk::decode::{DecodeError, FieldValidation, complete, is_zero};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -14,13 +15,21 @@ use serde_json::Value;
 const DEPTH_MAX: usize = 128;
 
 pub(super) fn message(schema: SchemaRef<'_>, bytes: &[u8]) -> Result<Value, ProtoError> {
-    Walk { schemas: schema.schemas, depth: 0 }.message(schema.as_type().ty, bytes)
+    let budget = Budget::new(Room::of(schema.message_name()), bytes.len());
+    Walk { schemas: schema.schemas, budget: &budget, depth: 0 }.message(schema.as_type().ty, bytes)
 }
 
 #[derive(Clone, Copy)]
 struct Walk<'a> {
     schemas: &'a Schemas,
+    budget: &'a Budget,
     depth: usize,
+}
+
+impl From<Exceeded> for ProtoError {
+    fn from(Exceeded: Exceeded) -> Self {
+        Self::TooLarge
+    }
 }
 
 impl Walk<'_> {
@@ -36,7 +45,7 @@ impl Walk<'_> {
         let schema = self.schemas.at(index).ok_or(ProtoError::Malformed("unknown message"))?;
         let mut object = Object::new();
         self.deeper()?.fields(schema, &mut Vec::new(), bytes, &mut object)?;
-        complete(schema, &mut object);
+        complete(schema, &mut object, self.budget)?;
         Ok(Value::Object(object))
     }
 
@@ -52,6 +61,9 @@ impl Walk<'_> {
         while let Some((number, wire)) = reader.next()? {
             let here = |field: &&Field| field.number == number && field.via == via.as_slice();
             if let Some(field) = schema.fields().iter().find(here) {
+                if !object.contains_key(&*field.name) {
+                    self.budget.entry(object.len(), field.name.len())?;
+                }
                 let slot = object.entry(&*field.name).or_insert(Value::Null);
                 self.field(field.ty, wire, slot).map_err(|error| named(field, error))?;
                 if slot.is_null() || field.omits_zero() && is_zero(slot) {
@@ -81,11 +93,14 @@ impl Walk<'_> {
                     let mut reader = Reader::new(packed);
                     while !reader.is_empty() {
                         let number = Wire::Varint(reader.varint()?);
+                        self.budget.element(false)?;
                         items.push(self.single(item, number)?);
                     }
                     return Ok(());
                 }
-                items.push(self.single(item, wire)?);
+                let value = self.single(item, wire)?;
+                self.budget.element(value.as_object().is_some_and(Object::is_empty))?;
+                items.push(value);
             }
             Type::Map(index) => {
                 if !slot.is_object() {
@@ -93,6 +108,7 @@ impl Walk<'_> {
                 }
                 let Value::Object(entries) = slot else { return Ok(()) };
                 let (key, value) = self.entry(self.schemas.map(index), wire.bytes()?)?;
+                self.budget.entry(entries.len(), key.len())?;
                 entries.insert(key, value);
             }
             _ => *slot = self.single(ty, wire)?,
@@ -131,7 +147,11 @@ impl Walk<'_> {
             }
             Type::Int64 => wire.int()?.into(),
             Type::Double => f64::from_bits(wire.number()?).into(),
-            Type::String => wire.text()?.into(),
+            Type::String => {
+                let text = wire.text()?;
+                self.budget.text(text.len())?;
+                text.into()
+            }
             Type::Bytes => scalar::to_base64(wire.bytes()?).into(),
             Type::Message(_) => self.message(ty, wire.bytes()?)?,
             Type::Quantity => quantity(wire.bytes()?)?,
@@ -147,6 +167,7 @@ impl Walk<'_> {
                 let mut reader = Reader::new(wire.bytes()?);
                 while let Some((number, wire)) = reader.next()? {
                     if number == 1 {
+                        self.budget.element(false)?;
                         items.push(self.single(self.schemas.item(index), wire)?);
                     }
                 }
@@ -172,8 +193,11 @@ impl Walk<'_> {
         if raw.starts_with(MAGIC) {
             return self.embedded(&open(raw)?);
         }
-        serde_json::from_slice(raw)
-            .map_err(|error| ProtoError::Field { field: "raw".into(), reason: error.to_string() })
+        match crate::text::json(raw, Room::Usual, FieldValidation::Ignore) {
+            Ok(decoded) => Ok(decoded.value),
+            Err(DecodeError::TooLarge) => Err(ProtoError::TooLarge),
+            Err(error) => Err(ProtoError::Field { field: "raw".into(), reason: error.to_string() }),
+        }
     }
 
     fn embedded(self, envelope: &Envelope<'_>) -> Result<Value, ProtoError> {
@@ -198,8 +222,14 @@ impl Walk<'_> {
             match (ty, number) {
                 (Type::PropsOrBool, 1) => allows = wire.number()? != 0,
                 (Type::PropsOrBool, 2) | (_, 1) => schema = Some(self.message(props, wire.bytes()?)?),
-                (Type::PropsOrArray, 2) => items.push(self.message(props, wire.bytes()?)?),
-                (Type::PropsOrStrings, 2) => items.push(wire.text()?.into()),
+                (Type::PropsOrArray, 2) => {
+                    self.budget.element(true)?;
+                    items.push(self.message(props, wire.bytes()?)?);
+                }
+                (Type::PropsOrStrings, 2) => {
+                    self.budget.element(false)?;
+                    items.push(wire.text()?.into());
+                }
                 _ => {}
             }
         }

@@ -3,12 +3,14 @@
 //! One pass. What the schema does not know is pruned and, as asked, ignored, warned about or refused, like
 //! duplicate keys. A value of the wrong type is always refused, with Go's text. The result is what Go would
 //! write after reading the same: nulls are dropped, empty values where Go omits them, and objects that Go holds
-//! by value are there. Nesting is bounded by the parser (128 levels).
+//! by value are there. Nesting is bounded by the parser (128 levels), memory by a [`Budget`].
 
 use crate::Object;
 use crate::arena::SchemaRef;
 use crate::rows::{Field, Message, Schemas, Type};
 use crate::scalar;
+use crate::text::in_words_of_go;
+use crate::walk::budget::{Budget, Exceeded, Room};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
 use std::cell::RefCell;
@@ -46,6 +48,9 @@ pub enum DecodeError {
     /// There are unknown or duplicate fields.
     #[error("strict decoding error: {}", .0.join(", "))]
     Strict(Vec<String>),
+    /// The value would take far more memory than its text.
+    #[error("Request entity too large: the values of the body take too much memory")]
+    TooLarge,
 }
 
 /// How many unknown and duplicate fields are reported.
@@ -61,11 +66,11 @@ pub fn from_json(
     validation: FieldValidation,
 ) -> Result<Decoded, DecodeError> {
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let state = State::new(schema.schemas, validation);
-    let seed =
-        Seed { state: &state, ty: Type::Message(schema.index), owner: schema.message, path: &Path::Root };
-    let result = seed.deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
-    state.finish(result.map_err(|error| error.to_string()))
+    let budget = Budget::new(Room::of(schema.message_name()), bytes.len());
+    let state = State::new(schema.schemas, validation, budget);
+    let result = root(&state, schema).deserialize(&mut deserializer);
+    let result = result.and_then(|value| deserializer.end().map(|()| value));
+    state.finish(result.map_err(|error| error.to_string())).map_err(|error| in_words_of_go(error, bytes))
 }
 
 /// Decodes a value that is parsed already, such as the result of a patch.
@@ -77,11 +82,30 @@ pub fn from_value(
     value: Value,
     validation: FieldValidation,
 ) -> Result<Decoded, DecodeError> {
-    let state = State::new(schema.schemas, validation);
-    let seed =
-        Seed { state: &state, ty: Type::Message(schema.index), owner: schema.message, path: &Path::Root };
-    let result = seed.deserialize(value);
+    let state = State::new(schema.schemas, validation, Budget::unlimited());
+    let result = root(&state, schema).deserialize(value);
     state.finish(result.map_err(|error| error.to_string()))
+}
+
+/// Reads any value of a text of `length` bytes as it is.
+///
+/// # Errors
+/// What the parser says, [`DecodeError::TooLarge`], and when strict, a duplicate key.
+pub(crate) fn untyped<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    length: usize,
+    room: Room,
+    validation: FieldValidation,
+) -> Result<Decoded, DecodeError> {
+    let schemas = crate::builtin();
+    let state = State::new(schemas, validation, Budget::new(room, length));
+    let Some(schema) = schemas.at(0) else { return Err(DecodeError::Syntax("no schema".to_owned())) };
+    let result = Seed { ty: Type::Json, ..root(&state, schema) }.deserialize(deserializer);
+    state.finish(result.map_err(|error| error.to_string()))
+}
+
+fn root<'a>(state: &'a State<'a>, schema: SchemaRef<'a>) -> Seed<'a> {
+    Seed { state, ty: Type::Message(schema.index), owner: schema.message, path: &Path::Root }
 }
 
 struct State<'a> {
@@ -89,12 +113,24 @@ struct State<'a> {
     validation: FieldValidation,
     strict: RefCell<Vec<String>>,
     /// The first wrong type; it ends the walk.
-    wrong: RefCell<Option<String>>,
+    wrong: RefCell<Option<DecodeError>>,
+    /// What would be said if what the parser stumbled over is a number beyond all bounds.
+    number: RefCell<Option<String>>,
+    budget: Budget,
 }
 
 impl<'a> State<'a> {
-    fn new(schemas: &'a Schemas, validation: FieldValidation) -> Self {
-        Self { schemas, validation, strict: RefCell::default(), wrong: RefCell::default() }
+    fn new(schemas: &'a Schemas, validation: FieldValidation, budget: Budget) -> Self {
+        let (strict, wrong, number) = (RefCell::default(), RefCell::default(), RefCell::default());
+        Self { schemas, validation, strict, wrong, number, budget }
+    }
+
+    /// Ends the walk if there is no memory left.
+    fn afford<E: de::Error>(&self, charged: Result<(), Exceeded>) -> Result<(), E> {
+        charged.map_err(|Exceeded| {
+            *self.wrong.borrow_mut() = Some(DecodeError::TooLarge);
+            E::custom("")
+        })
     }
 
     fn report(&self, problem: &str, path: &Path<'_>, name: &str) {
@@ -110,9 +146,12 @@ impl<'a> State<'a> {
 
     fn finish(self, result: Result<Value, String>) -> Result<Decoded, DecodeError> {
         if let Some(wrong) = self.wrong.into_inner() {
-            return Err(DecodeError::Type(wrong));
+            return Err(wrong);
         }
-        let value = result.map_err(DecodeError::Syntax)?;
+        let value = result.map_err(|text| match self.number.into_inner() {
+            Some(number) if text.starts_with("number out of range") => DecodeError::Type(number),
+            _ => DecodeError::Syntax(text),
+        })?;
         let strict = self.strict.into_inner();
         if self.validation == FieldValidation::Strict && !strict.is_empty() {
             return Err(DecodeError::Strict(strict));
@@ -159,19 +198,31 @@ struct Seed<'a> {
 
 impl<'a> Seed<'a> {
     fn wrong<E: de::Error>(&self, found: &str) -> E {
+        self.refuse(self.mismatch(found))
+    }
+
+    fn mismatch(&self, found: &str) -> String {
         let ty = self.state.schemas.go_type(self.ty);
-        self.refuse(match self.path.to_text(Indexes::Hidden) {
+        match self.path.to_text(Indexes::Hidden) {
             path if path.is_empty() => format!("json: cannot unmarshal {found} into Go value of type {ty}"),
             path => {
                 let owner = self.owner.short_name();
                 format!("json: cannot unmarshal {found} into Go struct field {owner}.{path} of type {ty}")
             }
-        })
+        }
     }
 
     fn refuse<E: de::Error>(&self, text: String) -> E {
-        *self.state.wrong.borrow_mut() = Some(text);
+        *self.state.wrong.borrow_mut() = Some(DecodeError::Type(text));
         E::custom("")
+    }
+
+    /// Remembers where the parser stumbled, innermost first.
+    fn stumbled(&self) {
+        let mut number = self.state.number.borrow_mut();
+        if number.is_none() && self.state.wrong.borrow().is_none() {
+            *number = Some(self.mismatch("number"));
+        }
     }
 
     fn with(&self, ty: Type) -> Self {
@@ -179,6 +230,7 @@ impl<'a> Seed<'a> {
     }
 
     fn text<E: de::Error>(&self, text: &str) -> Result<Value, E> {
+        self.state.afford(self.state.budget.text(text.len()))?;
         match self.ty {
             Type::String | Type::Json | Type::IntOrString => Ok(Value::String(text.to_owned())),
             Type::Bytes => match scalar::from_base64(text) {
@@ -219,7 +271,7 @@ impl<'de> DeserializeSeed<'de> for Seed<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
+        deserializer.deserialize_any(self).inspect_err(|_| self.stumbled())
     }
 }
 
@@ -232,6 +284,14 @@ impl<'de> Visitor<'de> for Seed<'_> {
 
     fn visit_unit<E: de::Error>(self) -> Result<Value, E> {
         Ok(Value::Null)
+    }
+
+    fn visit_none<E: de::Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        self.deserialize(deserializer)
     }
 
     fn visit_bool<E: de::Error>(self, value: bool) -> Result<Value, E> {
@@ -274,7 +334,10 @@ impl<'de> Visitor<'de> for Seed<'_> {
             let path = Path::Index(self.path, values.len());
             let seed = Seed { ty, path: &path, state: self.state, owner: self.owner };
             let Some(value) = items.next_element_seed(seed)? else { break };
-            values.push(if value.is_null() { self.zero(ty) } else { value });
+            let value = if value.is_null() { self.zero(ty) } else { value };
+            let is_empty_object = value.as_object().is_some_and(Object::is_empty);
+            self.state.afford(self.state.budget.element(is_empty_object))?;
+            values.push(value);
         }
         Ok(Value::Array(values))
     }
@@ -315,6 +378,7 @@ impl<'a> Seed<'a> {
                 self.state.report("duplicate", self.path, &key);
             }
             let value = if value.is_null() { self.zero(ty) } else { value };
+            self.state.afford(self.state.budget.entry(object.len(), key.len()))?;
             object.insert(key, value);
         }
         Ok(Value::Object(object))
@@ -346,26 +410,29 @@ impl<'a> Seed<'a> {
             let seed = Seed { ty: field.ty, path: &path, state: self.state, owner: message };
             let value = entries.next_value_seed(seed)?;
             if !(value.is_null() || field.omits_zero() && is_zero(&value)) {
+                self.state.afford(self.state.budget.entry(object.len(), field.name.len()))?;
                 object.insert(field.name.clone().into_owned(), value);
             }
         }
-        complete(schema, &mut object);
+        self.state.afford(complete(schema, &mut object, &self.state.budget))?;
         Ok(Value::Object(object))
     }
 }
 
 /// Adds the objects that Go holds by value.
-pub(crate) fn complete(schema: SchemaRef<'_>, object: &mut Object) {
+pub(crate) fn complete(schema: SchemaRef<'_>, object: &mut Object, budget: &Budget) -> Result<(), Exceeded> {
     for field in schema.fields().iter().filter(|field| field.is_by_value()) {
         if let Type::Message(index) = field.ty
             && !object.contains_key(&*field.name)
             && let Some(inner) = schema.schemas.at(index)
         {
             let mut value = Object::new();
-            complete(inner, &mut value);
+            complete(inner, &mut value, budget)?;
+            budget.entry(object.len(), field.name.len())?;
             object.insert(field.name.clone().into_owned(), Value::Object(value));
         }
     }
+    Ok(())
 }
 
 /// Whether Go's `omitempty` leaves the value out.

@@ -84,7 +84,7 @@ pub(super) fn go_map(object: &Object) -> String {
     format!("map[{}]", entries.join(" "))
 }
 
-fn go_value(value: &Value) -> String {
+pub(super) fn go_value(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".into(),
         Value::String(text) => text.clone(),

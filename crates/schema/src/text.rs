@@ -1,0 +1,183 @@
+//! Texts to values without a schema: JSON and YAML, bounded in depth and in the memory that the value takes.
+//!
+//! What a body claims to be is read without reading the rest. Nothing is dropped: nulls stay, and of keys that come
+//! twice the last one counts, with a warning.
+
+mod syntax;
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{self, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::walk::budget::Room;
+use crate::walk::decode::{DecodeError, Decoded, FieldValidation, untyped};
+
+/// What all aliases of a YAML document together may expand to, in parser events; a document that multiplies itself is
+/// refused early.
+const YAML_ALIAS_EVENTS_MAX: usize = 10_000;
+/// How deep YAML may nest; the same as for JSON.
+const YAML_DEPTH_MAX: usize = 128;
+/// What anchors may hold for later.
+const YAML_ANCHOR_BYTES_MAX: usize = 1024 * 1024;
+/// How much of a parser's complaint is shown.
+const COMPLAINT_BYTES_MAX: usize = 200;
+
+/// Reads JSON; with warnings about duplicate keys.
+///
+/// # Errors
+/// [`DecodeError::Syntax`] with Go's complaint, [`DecodeError::TooLarge`], and when strict [`DecodeError::Strict`].
+pub fn json(bytes: &[u8], room: Room, validation: FieldValidation) -> Result<Decoded, DecodeError> {
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let decoded = untyped(&mut deserializer, bytes.len(), room, validation);
+    let decoded = match (decoded, deserializer.end()) {
+        (Ok(_), Err(failure)) => Err(DecodeError::Syntax(failure.to_string())),
+        (decoded, _) => decoded,
+    };
+    decoded.map_err(|failure| in_words_of_go(failure, bytes))
+}
+
+/// Reads the first document of a YAML text; with warnings about duplicate keys.
+///
+/// # Errors
+/// As [`json`], with the complaint of the parser.
+pub fn yaml(bytes: &[u8], room: Room, validation: FieldValidation) -> Result<Decoded, DecodeError> {
+    let text = std::str::from_utf8(bytes)
+        .map_err(|_| DecodeError::Syntax("yaml: control characters are not allowed".to_owned()))?;
+    let mut outcome = Err(DecodeError::Syntax("yaml: no document".to_owned()));
+    let read = serde_saphyr::with_deserializer_from_str_with_options(text, yaml_options(), |deserializer| {
+        outcome = untyped(deserializer, text.len(), room, validation);
+        Ok(())
+    });
+    match (outcome, read) {
+        (Err(DecodeError::Syntax(complaint)), _) => Err(DecodeError::Syntax(first_line(&complaint))),
+        (Ok(_), Err(failure)) => Err(DecodeError::Syntax(first_line(&failure.to_string()))),
+        (outcome, _) => outcome,
+    }
+}
+
+fn yaml_options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_depth: YAML_DEPTH_MAX,
+            max_recorded_anchor_bytes: YAML_ANCHOR_BYTES_MAX,
+            max_recorded_anchor_events: YAML_ALIAS_EVENTS_MAX,
+        },
+        // The walk itself warns of them.
+        duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins,
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: YAML_ALIAS_EVENTS_MAX },
+    }
+}
+
+fn first_line(complaint: &str) -> String {
+    let line = complaint.lines().next().unwrap_or_default();
+    let mut end = line.len().min(COMPLAINT_BYTES_MAX);
+    while !line.is_char_boundary(end) {
+        end -= 1;
+    }
+    let line = line.get(..end).unwrap_or_default();
+    if line.starts_with("yaml: ") { line.to_owned() } else { format!("yaml: {line}") }
+}
+
+/// The parser's complaint about a syntax error, in the words of Go.
+pub(crate) fn in_words_of_go(failure: DecodeError, bytes: &[u8]) -> DecodeError {
+    match failure {
+        DecodeError::Syntax(text) if text.starts_with("recursion limit exceeded") => {
+            DecodeError::Syntax(syntax::complaint(bytes).unwrap_or_else(|| "exceeded max depth".to_owned()))
+        }
+        DecodeError::Syntax(text) => DecodeError::Syntax(syntax::complaint(bytes).unwrap_or(text)),
+        other => other,
+    }
+}
+
+/// What a body claims to be; empty where it says nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TypeMeta {
+    /// Group and version.
+    pub api_version: String,
+    /// The kind.
+    pub kind: String,
+}
+
+impl TypeMeta {
+    /// Reads it off JSON.
+    ///
+    /// # Errors
+    /// Go's complaint, if the text is no JSON object or claims to be something that is no text.
+    pub fn of_json(bytes: &[u8]) -> Result<Self, String> {
+        if let Some(complaint) = syntax::complaint(bytes) {
+            return Err(complaint);
+        }
+        let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+        let claims = deserializer.deserialize_any(Claims).map_err(|failure| match failure.classify() {
+            serde_json::error::Category::Data => {
+                let found = go_kind(bytes.trim_ascii_start().first().copied().unwrap_or_default());
+                format!(
+                    "json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \
+                     \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+                )
+            }
+            _ => failure.to_string(),
+        })?;
+        let text = |name: &str, raw: Option<&RawValue>| match raw.map(RawValue::get) {
+            None | Some("null") => Ok(String::new()),
+            Some(json) => serde_json::from_str(json).map_err(|_| {
+                let found = go_kind(json.bytes().next().unwrap_or_default());
+                format!("json: cannot unmarshal {found} into Go struct field .{name} of type string")
+            }),
+        };
+        Ok(Self { api_version: text("apiVersion", claims.0)?, kind: text("kind", claims.1)? })
+    }
+
+    /// Reads it off a value; what is no text counts as nothing.
+    pub fn of_value(value: &Value) -> Self {
+        let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        Self { api_version: text("apiVersion"), kind: text("kind") }
+    }
+}
+
+fn go_kind(first: u8) -> &'static str {
+    match first {
+        b'{' => "object",
+        b'[' => "array",
+        b'"' => "string",
+        b't' | b'f' => "bool",
+        _ => "number",
+    }
+}
+
+/// The raw values of `apiVersion` and `kind`; of those that come twice, the last.
+struct Claims;
+
+type Claimed<'de> = (Option<&'de RawValue>, Option<&'de RawValue>);
+
+impl<'de> Visitor<'de> for Claims {
+    type Value = Claimed<'de>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Claimed<'de>, E> {
+        Ok((None, None))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Claimed<'de>, A::Error> {
+        let mut claimed = (None, None);
+        while let Some(name) = entries.next_key::<Cow<'de, str>>()? {
+            match &*name {
+                "apiVersion" => claimed.0 = Some(entries.next_value()?),
+                "kind" => claimed.1 = Some(entries.next_value()?),
+                _ => {
+                    entries.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(claimed)
+    }
+}
+
+#[cfg(test)]
+mod tests;
