@@ -68,8 +68,7 @@ pub fn write_in_order(fields: &Value, out: &mut Vec<u8>) {
     let mut entries: Vec<(&String, &Value)> = map.iter().collect();
     // Texts of names are in order already, and nearly all elements are names.
     if map.keys().filter(|key| !key.starts_with("f:")).nth(1).is_some() {
-        let element = |key: &str| Element::parse(key).ok().flatten();
-        entries.sort_by_cached_key(|(key, _)| (*key != SELF, element(key).is_none(), element(key)));
+        entries.sort_by(|(left, _), (right, _)| place(left).cmp(&place(right)));
     }
     out.push(b'{');
     for (at, (key, value)) in entries.into_iter().enumerate() {
@@ -81,6 +80,12 @@ pub fn write_in_order(fields: &Value, out: &mut Vec<u8>) {
         write_in_order(value, out);
     }
     out.push(b'}');
+}
+
+/// Where a key stands: what is no element comes last.
+fn place(key: &str) -> (bool, bool, Option<Element<'_>>) {
+    let element = Element::parse(key).ok().flatten();
+    (key != SELF, element.is_none(), element)
 }
 
 fn write(value: &(impl serde::Serialize + ?Sized), out: &mut Vec<u8>) {
