@@ -179,7 +179,7 @@ impl Trail {
         let mut status = json!({"metadata": {}, "code": code.as_u16()});
         let wants_body =
             self.verdict.level == Level::RequestResponse || code.is_client_error() || code.is_server_error();
-        let is_whole = http_body::Body::size_hint(response.body()).exact().is_some();
+        let is_whole = respond::finish::size(&response).is_some();
         let response = if wants_body && is_whole && !self.is_watch {
             let (parts, body) = response.into_parts();
             let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();

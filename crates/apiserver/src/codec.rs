@@ -207,15 +207,29 @@ pub fn encode_protobuf_message(kind: Kind, stored: &Value) -> Option<Bytes> {
     logged(proto::encode_message(schema_of(kind).ok()?, &value))
 }
 
-/// A list of messages in the envelope of the kind's list.
-pub fn protobuf_list(kind: Kind, metadata: &Value, items: &[Bytes]) -> Option<Bytes> {
-    let items = items.iter().map(|item| item.as_ref());
-    logged(proto::list(&kind.api_version(), kind.row().list_kind, metadata, items))
+/// What stands around the messages of a list and before each of them.
+pub fn protobuf_list_frame(
+    (api_version, kind): (&str, &str),
+    metadata: &Value,
+    items: &[Bytes],
+) -> Option<proto::ListFrame> {
+    let frame = proto::list_frame(api_version, kind, metadata, items.iter().map(Bytes::len));
+    frame.inspect_err(|failure| warn!(%failure, "a list has no protobuf form")).ok()
 }
 
-/// A message in the envelope of its kind.
-pub fn protobuf_envelope(kind: Kind, message: &[u8]) -> Bytes {
-    Bytes::from(proto::seal(&kind.api_version(), kind.kind(), message))
+/// What stands before an item of a list.
+pub fn protobuf_list_item_head(length: usize) -> Bytes {
+    Bytes::from(proto::list_item_head(length))
+}
+
+/// The message of the `PartialObjectMetadata` of an object's message.
+pub fn protobuf_partial(message: &[u8]) -> Option<Bytes> {
+    logged(proto::partial_message(message))
+}
+
+/// A message in the envelope of its type.
+pub fn protobuf_envelope((api_version, kind): (&str, &str), message: &[u8]) -> Bytes {
+    Bytes::from(proto::seal(api_version, kind, message))
 }
 
 /// A frame of a watch around an object in its envelope.

@@ -32,8 +32,10 @@ pub enum View {
     Object,
     /// `meta.k8s.io/v1 Table`
     Table,
-    /// `meta.k8s.io/v1 PartialObjectMetadata`, or its list.
+    /// `meta.k8s.io/v1 PartialObjectMetadata`.
     Metadata,
+    /// `meta.k8s.io/v1 PartialObjectMetadataList`.
+    MetadataList,
 }
 
 /// What the client wants.
@@ -51,7 +53,7 @@ impl Accept {
     /// JSON of the object itself.
     pub const JSON: Self = Self { format: Format::Json, view: View::Object, meta_version: "meta.k8s.io/v1" };
 
-    /// Reads `Accept`; the first clause that can be met wins.
+    /// Reads `Accept`: of the clauses that can be met the one of the highest quality, the first of several.
     ///
     /// # Errors
     /// 406 if none can be met.
@@ -62,32 +64,93 @@ impl Accept {
         if header.trim().is_empty() {
             return Ok(Self::JSON);
         }
-        let clauses: Vec<Self> = header.split(',').filter_map(clause).collect();
-        let preferred = clauses.iter().find(|c| c.format != Format::Protobuf || c.view == View::Object);
-        preferred.or(clauses.first()).copied().ok_or_else(Error::not_acceptable)
+        let mut clauses: Vec<Clause<'_>> = header.split(',').map(Clause::read).collect();
+        clauses.sort_by_key(Clause::rank);
+        clauses.iter().find_map(Clause::accept).ok_or_else(Error::not_acceptable)
     }
 }
 
-fn clause(text: &str) -> Option<Accept> {
-    let mut parts = text.split(';').map(str::trim);
-    let format = match parts.next()? {
-        "*/*" | "application/*" | "application/json" => Format::Json,
-        "application/yaml" | "application/x-yaml" | "text/yaml" => Format::Yaml,
-        PROTOBUF => Format::Protobuf,
-        _ => return None,
-    };
-    let (mut view, mut meta_version) = (View::Object, "meta.k8s.io/v1");
-    for parameter in parts {
-        match parameter.split_once('=') {
-            Some(("as", "Table")) => view = View::Table,
-            Some(("as", "PartialObjectMetadata" | "PartialObjectMetadataList")) => view = View::Metadata,
-            Some(("as", _)) => return None,
-            Some(("v", "v1beta1")) => meta_version = "meta.k8s.io/v1beta1",
-            Some(("v", version)) if !matches!(version, "v1" | "v2" | "v2beta1") => return None,
-            _ => {}
+/// One clause of an `Accept` header.
+struct Clause<'a> {
+    media_type: &'a str,
+    /// In thousandths.
+    quality: u16,
+    /// Kind, group and version to convert to; empty where not said.
+    convert: [&'a str; 3],
+    stream: &'a str,
+}
+
+impl<'a> Clause<'a> {
+    fn read(text: &'a str) -> Self {
+        let mut parts = text.split(';').map(str::trim);
+        let media_type = parts.next().unwrap_or_default();
+        let mut clause = Self { media_type, quality: 1000, convert: [""; 3], stream: "" };
+        for (name, value) in parts.filter_map(|parameter| parameter.split_once('=')) {
+            let value = value.trim().trim_matches('"');
+            match name.trim() {
+                "q" => clause.quality = thousandths(value),
+                "as" => clause.convert[0] = value,
+                "g" => clause.convert[1] = value,
+                "v" => clause.convert[2] = value,
+                "stream" => clause.stream = value,
+                _ => {}
+            }
         }
+        clause
     }
-    Some(Accept { format, view, meta_version })
+
+    /// Better ones first: higher quality, then fewer wildcards.
+    fn rank(&self) -> (u16, usize) {
+        (1000 - self.quality, self.media_type.matches('*').count())
+    }
+
+    /// What it asks for, if that can be had.
+    fn accept(&self) -> Option<Accept> {
+        let format = match self.media_type {
+            "*/*" | "application/*" | "application/json" => Format::Json,
+            "application/yaml" | "application/x-yaml" | "text/yaml" => Format::Yaml,
+            PROTOBUF => Format::Protobuf,
+            _ => return None,
+        };
+        if !matches!(self.stream, "" | "watch") {
+            return None;
+        }
+        let (view, meta_version) = match self.convert {
+            ["", "", ""] => (View::Object, "meta.k8s.io/v1"),
+            [kind, "meta.k8s.io", version] => (view(kind)?, meta_version(version)?),
+            _ => return None,
+        };
+        // Tables have no protobuf form.
+        let is_possible = view != View::Table || format != Format::Protobuf;
+        is_possible.then_some(Accept { format, view, meta_version })
+    }
+}
+
+fn view(kind: &str) -> Option<View> {
+    match kind {
+        "Table" => Some(View::Table),
+        "PartialObjectMetadata" => Some(View::Metadata),
+        "PartialObjectMetadataList" => Some(View::MetadataList),
+        _ => None,
+    }
+}
+
+fn meta_version(version: &str) -> Option<&'static str> {
+    match version {
+        "v1" => Some("meta.k8s.io/v1"),
+        "v1beta1" => Some("meta.k8s.io/v1beta1"),
+        _ => None,
+    }
+}
+
+/// A quality as thousandths; what is none is the highest.
+fn thousandths(text: &str) -> u16 {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    if whole != "0" {
+        return 1000;
+    }
+    let digits = fraction.bytes().chain(std::iter::repeat(b'0')).take(3);
+    digits.fold(0, |sum, digit| sum * 10 + u16::from(digit.saturating_sub(b'0').min(9)))
 }
 
 /// Reads the `Content-Type` of an object; none means JSON.
@@ -132,8 +195,13 @@ mod tests {
         check("application/vnd.kubernetes.protobuf, */*", Some((Protobuf, View::Object)));
         check(
             "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
-            Some((Json, View::Metadata)),
+            Some((Protobuf, View::Metadata)),
         );
+        check("application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1", None);
+        check("application/json;as=Table", None);
+        check("application/json;as=Table;g=meta.k8s.io;v=v2, application/json", Some((Json, View::Object)));
+        check("application/json;q=0.2, application/yaml;q=0.75", Some((Yaml, View::Object)));
+        check("*/*, application/yaml", Some((Yaml, View::Object)));
         check("application/yaml", Some((Yaml, View::Object)));
         check("image/png", None);
     }

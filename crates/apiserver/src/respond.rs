@@ -1,12 +1,13 @@
 //! From an answer to an HTTP response: the form that the client asked for, headers, the body.
 
 pub mod finish;
+pub mod list;
 pub mod protobuf;
 pub mod table;
 pub mod watch;
 pub mod websocket;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use futures::Stream;
 use futures::StreamExt;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WARNING};
@@ -18,11 +19,12 @@ use serde_json::{Value, json};
 
 use crate::cache::CachedObject;
 use crate::codec;
-use crate::kinds::Kind;
 use crate::negotiate::{Accept, Format, JSON, PROTOBUF, View, YAML};
 use crate::status::{Error, Result};
 use crate::verbs::list::Listed;
 use crate::verbs::{Answer, Request};
+use list::{Finite, Pieces};
+use table::Form;
 
 /// Why a body broke off.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -61,30 +63,39 @@ pub fn error(error: &Error, accept: Option<Accept>) -> Response<Body> {
 
 /// The response of a verb.
 pub fn answer(request: &Request, answer: Answer, now: jiff::Timestamp) -> Response<Body> {
-    let accept = request.accept;
     match answer {
         Answer::Response(response) => response,
-        Answer::Object { code, object, warnings } => {
-            let kind = request.kind;
-            let response = match accept.view {
-                View::Object if accept.format == Format::Json => text(code, JSON, kind.json(&object)),
-                View::Object if accept.format == Format::Protobuf => match protobuf::object(kind, &object) {
-                    Some(bytes) => text(code, PROTOBUF, bytes),
-                    None => text(code, JSON, kind.json(&object)),
-                },
-                View::Object => serialised(code, accept.format, &kind.value(&object)),
-                View::Table => {
-                    let table = table::one(request, &kind.value(&object), now);
-                    serialised(code, accept.format, &table)
-                }
-                View::Metadata => {
-                    serialised(code, accept.format, &partial(kind.value(&object), accept.meta_version))
-                }
-            };
-            warned(response, &warnings)
+        Answer::Object { code, object, warnings } => warned(one(request, code, &object, now), &warnings),
+        Answer::Value { code, value, warnings } => {
+            let value = viewed(request, value, now);
+            warned(serialised(code, request.accept.format, &value), &warnings)
         }
-        Answer::Value { code, value, warnings } => warned(serialised(code, accept.format, &value), &warnings),
-        Answer::List(listed) => list(request, &listed, now),
+        Answer::List(listed) => list(request, listed, now),
+    }
+}
+
+fn one(request: &Request, code: StatusCode, object: &CachedObject, now: jiff::Timestamp) -> Response<Body> {
+    let (kind, accept) = (request.kind, request.accept);
+    match (accept.view, accept.format) {
+        (View::Object | View::MetadataList, Format::Json) => text(code, JSON, kind.json(object)),
+        (View::Metadata, Format::Json) if !kind.is_converted() => {
+            text(code, JSON, partial_json(object, accept.meta_version))
+        }
+        (View::Object | View::Metadata, Format::Protobuf) => match protobuf::object(kind, accept, object) {
+            Some(bytes) => text(code, PROTOBUF, bytes),
+            None => serialised(code, Format::Json, &viewed(request, kind.value(object), now)),
+        },
+        (_, format) => serialised(code, format, &viewed(request, kind.value(object), now)),
+    }
+}
+
+/// An object in the view that is asked for; a Status stays what it is.
+fn viewed(request: &Request, value: Value, now: jiff::Timestamp) -> Value {
+    match request.accept.view {
+        _ if value.get("kind").is_some_and(|kind| kind == "Status") => value,
+        View::Object | View::MetadataList => value,
+        View::Table => table::one(request, value, now),
+        View::Metadata => partial(value, request.accept.meta_version),
     }
 }
 
@@ -112,41 +123,79 @@ fn warned(mut response: Response<Body>, warnings: &[String]) -> Response<Body> {
     response
 }
 
-fn list(request: &Request, listed: &Listed, now: jiff::Timestamp) -> Response<Body> {
-    let kind = request.kind;
-    let metadata = list_metadata(listed);
-    match (request.accept.view, request.accept.format) {
-        (View::Object, Format::Json) => text(StatusCode::OK, JSON, list_json(kind, listed, &metadata)),
-        (View::Object, Format::Protobuf) => match protobuf::list(kind, listed, &metadata) {
-            Some(bytes) => text(StatusCode::OK, PROTOBUF, bytes),
-            None => text(StatusCode::OK, JSON, list_json(kind, listed, &metadata)),
-        },
-        (View::Table, format) => {
-            let table = table::many(request, listed, metadata, now);
-            serialised(StatusCode::OK, format, &table)
-        }
-        (View::Metadata, format) => {
-            let items: Vec<Value> =
-                listed.objects.iter().map(|o| partial(kind.value(o), request.accept.meta_version)).collect();
-            let value = json!({
-                "kind": "PartialObjectMetadataList",
-                "apiVersion": request.accept.meta_version,
-                "metadata": metadata,
-                "items": items,
-            });
-            serialised(StatusCode::OK, format, &value)
-        }
-        (View::Object, Format::Yaml) => {
-            let items: Vec<Value> = listed.objects.iter().map(|o| kind.value(o)).collect();
-            let value = json!({
-                "kind": kind.row().list_kind,
-                "apiVersion": kind.api_version(),
-                "metadata": metadata,
-                "items": items,
-            });
-            serialised(StatusCode::OK, Format::Yaml, &value)
-        }
+fn list(request: &Request, listed: Listed, now: jiff::Timestamp) -> Response<Body> {
+    let (kind, accept) = (request.kind, request.accept);
+    let metadata = list_metadata(&listed);
+    let api_version = kind.api_version();
+    let (list_kind, version) = match accept.view {
+        View::Metadata | View::MetadataList => ("PartialObjectMetadataList", accept.meta_version),
+        View::Table => ("Table", accept.meta_version),
+        View::Object => (kind.row().list_kind, api_version.as_str()),
+    };
+    if accept.format == Format::Protobuf
+        && let Some(pieces) = protobuf::list(kind, accept, &listed, &metadata)
+    {
+        return streamed(PROTOBUF, pieces, 0);
     }
+    if accept.format == Format::Yaml {
+        return yaml_list(request, &listed, (version, list_kind), metadata, now);
+    }
+    let guess: usize = listed.objects.iter().map(|object| object.json.len()).sum();
+    let opening = format!(r#"{{"kind":"{list_kind}","apiVersion":"{version}","metadata":{metadata},"#);
+    let tail = Bytes::from_static(b"]}\n");
+    let items = Bytes::from(format!(r#"{opening}"items":["#));
+    let pieces = match accept.view {
+        View::Table => {
+            let form = Form::of(request);
+            let head = format!(r#"{opening}"columnDefinitions":{},"rows":["#, table::columns(kind));
+            let row = move |object: &CachedObject| table::row(kind, kind.value(object), form, now);
+            let encode = move |object: &CachedObject| Bytes::from(row(object).to_string());
+            Pieces::json(Bytes::from(head), listed.objects, encode, tail)
+        }
+        View::Metadata | View::MetadataList => {
+            let encode = move |object: &CachedObject| match kind.is_converted() {
+                true => Bytes::from(partial(kind.value(object), accept.meta_version).to_string()),
+                false => Bytes::from(partial_json(object, accept.meta_version)),
+            };
+            Pieces::json(items, listed.objects, encode, tail)
+        }
+        View::Object if kind.is_converted() => {
+            Pieces::json(items, listed.objects, move |object| kind.json(object), tail)
+        }
+        View::Object => Pieces::of_objects(items, listed.objects, tail),
+    };
+    streamed(JSON, pieces, u64::try_from(guess).unwrap_or(u64::MAX))
+}
+
+/// A response in pieces; `guess` is how long it may be.
+fn streamed(content_type: &'static str, pieces: Pieces, guess: u64) -> Response<Body> {
+    let mut response = text(StatusCode::OK, content_type, Bytes::new());
+    response.extensions_mut().insert(Finite(guess));
+    *response.body_mut() = pieces.body();
+    response
+}
+
+fn yaml_list(
+    request: &Request,
+    listed: &Listed,
+    (version, list_kind): (&str, &str),
+    metadata: Value,
+    now: jiff::Timestamp,
+) -> Response<Body> {
+    let kind = request.kind;
+    if request.accept.view == View::Table {
+        return serialised(StatusCode::OK, Format::Yaml, &table::many(request, listed, metadata, now));
+    }
+    let items: Vec<Value> = listed
+        .objects
+        .iter()
+        .map(|object| match request.accept.view {
+            View::Object | View::Table => kind.value(object),
+            View::Metadata | View::MetadataList => partial(kind.value(object), version),
+        })
+        .collect();
+    let value = json!({"kind": list_kind, "apiVersion": version, "metadata": metadata, "items": items});
+    serialised(StatusCode::OK, Format::Yaml, &value)
 }
 
 /// `ListMeta` of a collection.
@@ -159,26 +208,6 @@ pub fn list_metadata(listed: &Listed) -> Value {
         metadata["remainingItemCount"] = remaining.into();
     }
     metadata
-}
-
-/// The objects' bytes, joined.
-fn list_json(kind: Kind, listed: &Listed, metadata: &Value) -> Bytes {
-    let head = format!(
-        r#"{{"kind":"{}","apiVersion":"{}","metadata":{metadata},"items":["#,
-        kind.row().list_kind,
-        kind.api_version()
-    );
-    let size: usize = listed.objects.iter().map(|object| object.json.len() + 1).sum();
-    let mut out = BytesMut::with_capacity(head.len() + size + 4);
-    out.put_slice(head.as_bytes());
-    for (index, object) in listed.objects.iter().enumerate() {
-        if index > 0 {
-            out.put_u8(b',');
-        }
-        out.put_slice(&kind.json(object));
-    }
-    out.put_slice(b"]}\n");
-    out.freeze()
 }
 
 /// The `PartialObjectMetadata` of an object, in a version of `meta.k8s.io`.
@@ -203,7 +232,7 @@ pub fn watch_response(
     let mut response = Response::new(BodyExt::boxed_unsync(body));
     *response.status_mut() = code;
     let content_type = match request.accept.format {
-        Format::Protobuf if request.accept.view == View::Object => {
+        Format::Protobuf if request.accept.view != View::Table => {
             "application/vnd.kubernetes.protobuf;stream=watch"
         }
         Format::Yaml | Format::Json | Format::Protobuf => JSON,

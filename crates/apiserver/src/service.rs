@@ -111,7 +111,7 @@ async fn answer(api: &Api, http: HttpRequest<RequestBody>) -> Response<Body> {
         Err(failure) => respond::error(&failure, accept.ok()),
     };
     let response = passage.finish(api, response).await;
-    let response = finish.apply(response).await;
+    let response = finish.apply(response);
     let labels = RequestLabels {
         verb: verb.map_or("OTHER", metric_verb),
         group: found.map_or("", |kind| kind.group()),

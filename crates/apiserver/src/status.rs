@@ -175,6 +175,11 @@ impl Error {
         Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", text)
     }
 
+    /// 406: what there is cannot be seen in this way.
+    pub fn no_such_view(message: String) -> Self {
+        Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
+    }
+
     /// 415; `accepted` is the list of media types.
     pub fn unsupported_media_type(accepted: &str) -> Self {
         let text = format!(

@@ -148,6 +148,7 @@ impl Answer {
 /// What the client is told.
 pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
     options::check(request)?;
+    options::check_view(request)?;
     if !request.resource.subresource.is_empty() {
         return subresources::run(api, request).await;
     }

@@ -3,23 +3,22 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, reason = "a test")]
 
 mod fixtures;
+mod nasty;
 mod server;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 
 use base::Random;
 use fixtures::{collection, stored};
 use http_body_util::BodyExt;
+use nasty::{
+    APPLY_PATCH, BODY_BYTES_MAX, JSON, JSON_PATCH, MERGE_PATCH, PROTOBUF, STRATEGIC_PATCH, YAML, nested,
+    reachable, writable,
+};
 use resources::Resource;
-use schema::{SchemaRef, Shape, Type, TypeRef};
+use schema::{Field, Shape, Type, TypeRef};
 use serde_json::{Value, json};
 use server::{TestServer, start};
-
-const JSON: &str = "application/json";
-const YAML: &str = "application/yaml";
-const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
-const SEED: u64 = 7;
 
 /// Bytes in; code and body out.
 async fn send(server: &TestServer, method: &str, path: &str, kind: &str, body: Vec<u8>) -> (u16, Value) {
@@ -60,9 +59,28 @@ async fn everything(server: &TestServer) -> BTreeMap<String, Value> {
 
 /// Collects what was answered wrongly, and shows all of it at the end.
 #[derive(Default)]
-struct Findings(Vec<String>);
+struct Findings(Vec<String>, u64);
 
 impl Findings {
+    fn of_seed(seed: u64) -> Self {
+        Self(Vec::new(), seed)
+    }
+
+    /// As `refused`, with one code only.
+    async fn told(
+        &mut self,
+        server: &TestServer,
+        expect: u16,
+        name: &str,
+        (method, path, kind): (&str, &str, &str),
+        body: Vec<u8>,
+    ) {
+        let answer = send(server, method, path, kind, body).await;
+        if broken(&answer).is_some() || answer.0 != expect {
+            self.0.push(format!("{name}: {method} {path}: {} {}", answer.0, answer.1));
+        }
+    }
+
     async fn refused(&mut self, server: &TestServer, name: &str, request: (&str, &str, &str), body: Vec<u8>) {
         let (method, path, kind) = request;
         if let Some(why) = broken(&send(server, method, path, kind, body).await) {
@@ -73,91 +91,52 @@ impl Findings {
     fn none(self) {
         let shown: Vec<_> =
             self.0.iter().take(40).map(|text| text.chars().take(400).collect::<String>()).collect();
-        assert!(self.0.is_empty(), "{} findings: {shown:#?}", self.0.len());
+        assert!(self.0.is_empty(), "seed {}: {} findings: {shown:#?}", self.1, self.0.len());
     }
 }
 
-fn bodies(row: &Resource, random: &Random) -> Vec<(&'static str, &'static str, Vec<u8>)> {
-    let object = fixtures::of(row).unwrap();
-    let json = object.to_string().into_bytes();
-    let schema = schema::builtin().kind(row.group, row.version, row.kind).unwrap();
-    let proto = schema::proto::encode(schema, &object).unwrap();
-    let mut bodies: Vec<(&'static str, &'static str, Vec<u8>)> = vec![
-        ("wrong content type", "text/plain", json.clone()),
-        ("wrong content type", "application/xml", json.clone()),
-        ("empty", JSON, Vec::new()),
-        ("no object", JSON, b"[]".to_vec()),
-        ("no object", JSON, b"5".to_vec()),
-        ("no object", YAML, b"- a".to_vec()),
-        ("two objects", JSON, [json.clone(), json.clone()].concat()),
-        ("invalid UTF-8", JSON, b"{\"metadata\": {\"name\": \"\xff\xfe\"}}".to_vec()),
-        ("invalid UTF-8", YAML, b"metadata: {name: \"\xff\xfe\"}".to_vec()),
-        ("protobuf without its magic", PROTOBUF, json.clone()),
-        (
-            "other kind",
-            JSON,
-            b"{\"apiVersion\":\"v1\",\"kind\":\"Nonsense\",\"metadata\":{\"name\":\"a\"}}".to_vec(),
-        ),
-        (
-            "other version",
-            JSON,
-            b"{\"apiVersion\":\"example.com/v9\",\"metadata\":{\"name\":\"a\"}}".to_vec(),
-        ),
-    ];
-    for _ in 0..4 {
-        let cut = |bytes: &[u8], from: usize| {
-            let span = u64::try_from(bytes.len() - from).unwrap();
-            from + usize::try_from(random.below(span)).unwrap()
-        };
-        bodies.push(("truncated", JSON, json[..cut(&json, 1)].to_vec()));
-        // The envelope's last four bytes are two empty texts: without them it is whole.
-        bodies.push(("truncated", PROTOBUF, proto[..cut(&proto[..proto.len() - 4], 4)].to_vec()));
-        let noise: Vec<u8> = (0..200).map(|_| u8::try_from(random.below(256)).unwrap()).collect();
-        bodies.push(("random", JSON, noise.clone()));
-        bodies.push(("random", YAML, [b"{".to_vec(), noise.clone()].concat()));
-        bodies.push(("random", PROTOBUF, noise.clone()));
-        bodies.push(("random", PROTOBUF, [b"k8s\0".to_vec(), noise].concat()));
+/// What can be sent to a row: method and path of every write, with what the URL names.
+fn writes(row: &Resource) -> Vec<(&'static str, String)> {
+    let path = collection(row);
+    let mut writes = vec![("POST", path.clone())];
+    let name = fixtures::of(row).unwrap()["metadata"]["name"].as_str().unwrap_or("x").to_owned();
+    if row.allows("update") {
+        writes.push(("PUT", format!("{path}/{name}")));
     }
-    bodies
+    for subresource in row.subresources.iter().filter(|s| !STREAMS.contains(&s.name)) {
+        let target = format!("{path}/{name}/{}", subresource.name);
+        for (verb, method) in [("create", "POST"), ("update", "PUT")] {
+            if subresource.verbs.contains(&verb) {
+                writes.push((method, target.clone()));
+            }
+        }
+    }
+    writes
 }
 
-/// Bodies that are small and costly: the same reader refuses them for every row.
-fn bombs() -> [(&'static str, &'static str, Vec<u8>); 4] {
-    [
-        ("deep objects", JSON, [b"{\"metadata\":".repeat(20_000), b"}".repeat(20_000)].concat()),
-        ("deep lists", JSON, b"[".repeat(100_000)),
-        ("deep lists", YAML, b"[".repeat(20_000)),
-        ("aliases", YAML, aliases()),
-    ]
-}
-
-/// A few lines that would be a billion.
-fn aliases() -> Vec<u8> {
-    let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
-    for i in 1..10 {
-        let list = vec![format!("*a{}", i - 1); 10].join(", ");
-        text.push_str(&format!("a{i}: &a{i} [{list}]\n"));
-    }
-    text.into_bytes()
-}
+/// Subresources that lead to a kubelet, whatever the body is.
+const STREAMS: [&str; 5] = ["exec", "attach", "portforward", "proxy", "log"];
 
 #[tokio::test]
 async fn bodies_that_cannot_be_read_are_refused() {
     let server = start(None).await;
     let before = everything(&server).await;
-    let random = Random::seeded(SEED);
-    let mut findings = Findings::default();
-    for row in stored() {
-        let path = collection(row);
-        let one = format!("{path}/{}", fixtures::of(row).unwrap()["metadata"]["name"].as_str().unwrap());
-        for (name, kind, body) in bodies(row, &random) {
-            findings.refused(&server, name, ("POST", &path, kind), body.clone()).await;
-            if name != "empty" {
-                findings.refused(&server, name, ("PUT", &one, kind), body).await;
+    for seed in nasty::seeds() {
+        let random = Random::seeded(seed);
+        let mut findings = Findings::of_seed(seed);
+        for row in writable() {
+            for (name, kind, body) in nasty::bodies(row, &random) {
+                for (method, path) in writes(row) {
+                    // Without a body a subresource may take its defaults, and a collection is what the URL says.
+                    if body.is_empty() && path != collection(row) {
+                        continue;
+                    }
+                    findings.refused(&server, name, (method, &path, kind), body.clone()).await;
+                }
             }
         }
+        findings.none();
     }
-    findings.none();
     assert_eq!(everything(&server).await, before, "nothing was stored");
     server.stop().await;
 }
@@ -166,11 +145,9 @@ async fn bodies_that_cannot_be_read_are_refused() {
 async fn bodies_that_explode_are_refused() {
     let server = start(None).await;
     let mut findings = Findings::default();
-    for row in stored().take(3) {
-        for (name, kind, body) in bombs() {
-            let start = std::time::Instant::now();
+    for row in writable() {
+        for (name, kind, body) in nasty::bombs() {
             findings.refused(&server, name, ("POST", &collection(row), kind), body).await;
-            eprintln!("{name} {kind} {:?}", start.elapsed());
         }
     }
     findings.none();
@@ -181,35 +158,51 @@ async fn bodies_that_explode_are_refused() {
 async fn bodies_that_are_too_large_are_refused() {
     let server = start(None).await;
     let mut findings = Findings::default();
-    for row in stored().take(5) {
-        let path = collection(row);
-        let body = vec![b' '; BODY_BYTES_MAX + 1];
-        findings.refused(&server, "3 MiB + 1", ("POST", &path, JSON), body).await;
-        let operations = vec![json!({"op": "test", "path": "/kind", "value": "x"}); 10_001];
-        let body = Value::Array(operations).to_string().into_bytes();
-        let one = "/api/v1/namespaces/default";
+    let operation = json!({"op": "test", "path": "/kind", "value": "x"});
+    let operations = Value::Array(vec![operation; 10_001]).to_string().into_bytes();
+    for row in writable() {
+        for (method, path) in writes(row) {
+            let body = vec![b' '; BODY_BYTES_MAX + 1];
+            findings.told(&server, 413, "3 MiB + 1", (method, &path, JSON), body).await;
+        }
+    }
+    for row in stored().filter(|row| row.plural != "pods") {
+        let one = made(&server, row).await;
         findings
-            .refused(&server, "10,001 operations", ("PATCH", one, "application/json-patch+json"), body)
+            .told(&server, 413, "10,001 operations", ("PATCH", &one, JSON_PATCH), operations.clone())
             .await;
+        for kind in [MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH] {
+            let body = vec![b' '; BODY_BYTES_MAX + 1];
+            let target = format!("{one}?fieldManager=m");
+            findings.told(&server, 413, "3 MiB + 1", ("PATCH", &target, kind), body).await;
+        }
+        unmade(&server, &one).await;
     }
     findings.none();
     server.stop().await;
+}
+
+/// Makes the fixture of a row; answers its path. Pods wait for an account that nobody makes here.
+async fn made(server: &TestServer, row: &Resource) -> String {
+    let object = fixtures::of(row).unwrap();
+    let path = collection(row);
+    let (code, answer) = send(server, "POST", &path, JSON, object.to_string().into_bytes()).await;
+    assert_eq!(code, 201, "{path}: {answer}");
+    format!("{path}/{}", object["metadata"]["name"].as_str().unwrap())
+}
+
+/// Another version or group of the same kind comes with the same name.
+async fn unmade(server: &TestServer, one: &str) {
+    send(server, "DELETE", &format!("{one}?propagationPolicy=Background"), JSON, Vec::new()).await;
 }
 
 #[tokio::test]
 async fn patches_that_cannot_be_read_are_refused() {
     let server = start(None).await;
     let mut findings = Findings::default();
-    for row in stored() {
-        let object = fixtures::of(row).unwrap();
-        let path = collection(row);
-        let (code, answer) = send(&server, "POST", &path, JSON, object.to_string().into_bytes()).await;
-        // Pods wait for an account that nobody makes here.
-        if row.plural == "pods" {
-            continue;
-        }
-        assert_eq!(code, 201, "{path}: {answer}");
-        let one = format!("{path}/{}", object["metadata"]["name"].as_str().unwrap());
+    for row in stored().filter(|row| row.plural != "pods") {
+        let one = made(&server, row).await;
+        let before = send(&server, "GET", &one, JSON, Vec::new()).await;
         for (kind, body) in [
             ("application/json-patch+json", "{}"),
             ("application/json-patch+json", "[{\"op\": \"fly\", \"path\": \"/a\"}]"),
@@ -226,53 +219,42 @@ async fn patches_that_cannot_be_read_are_refused() {
             ("application/merge-patch+json", "{\"kind\": \"Other\"}"),
             ("application/strategic-merge-patch+json", "{\"metadata\": {\"labels\": 5}}"),
             ("application/strategic-merge-patch+json", "{\"metadata\": {\"$patch\": \"fly\"}}"),
+            (STRATEGIC_PATCH, "[]"),
+            (STRATEGIC_PATCH, "{\"$retainKeys\": 5}"),
+            (STRATEGIC_PATCH, "{\"$setElementOrder/a\": 5}"),
+            (MERGE_PATCH, ""),
+            (MERGE_PATCH, "nonsense"),
+            (MERGE_PATCH, "{\"a\": \"\\ud800\"}"),
+            (JSON_PATCH, "[5]"),
+            (JSON_PATCH, "[{\"op\": 5}]"),
+            (JSON_PATCH, "[{\"op\": \"add\", \"path\": \"no slash\", \"value\": 1}]"),
+            (JSON_PATCH, "[{\"op\": \"move\", \"from\": \"/metadata\", \"path\": \"/metadata/labels/a\"}]"),
+            (APPLY_PATCH, "5"),
+            (APPLY_PATCH, "{a: ["),
+            (APPLY_PATCH, "{}"),
+            (APPLY_PATCH, "{apiVersion: v9, kind: Nonsense}"),
             ("text/plain", "{}"),
+            ("application/json", "{}"),
         ] {
-            findings.refused(&server, body, ("PATCH", &one, kind), body.as_bytes().to_vec()).await;
-        }
-        // Another version or group of the same kind comes with the same name.
-        send(&server, "DELETE", &format!("{one}?propagationPolicy=Background"), JSON, Vec::new()).await;
-    }
-    findings.none();
-    server.stop().await;
-}
-
-/// Every message that a body can have, with a path to it from a row: names of fields, and `0` for an element.
-fn reachable() -> Vec<(&'static Resource, Vec<String>, SchemaRef<'static>)> {
-    let mut seen = BTreeSet::new();
-    let mut queue: VecDeque<_> = stored()
-        .map(|row| (row, Vec::new(), schema::builtin().kind(row.group, row.version, row.kind).unwrap()))
-        .collect();
-    let mut found = Vec::new();
-    while let Some((row, path, schema)) = queue.pop_front() {
-        if !seen.insert(schema.message_name()) {
-            continue;
-        }
-        for field in schema.fields() {
-            let mut path: Vec<String> = path.clone();
-            path.push(field.name.to_string());
-            let mut ty = schema.field_type(&field.name).unwrap();
-            loop {
-                ty = match ty.shape() {
-                    Shape::List(item, ..) => {
-                        path.push("0".to_owned());
-                        item
-                    }
-                    Shape::Map(item) => {
-                        path.push("key".to_owned());
-                        item
-                    }
-                    Shape::Object(inner) => {
-                        queue.push_back((row, path, inner));
-                        break;
-                    }
-                    Shape::Scalar | Shape::Json => break,
+            let mut targets = vec![one.clone()];
+            let patched = row.subresources.iter().filter(|s| s.verbs.contains(&"patch"));
+            targets
+                .extend(patched.filter(|s| !STREAMS.contains(&s.name)).map(|s| format!("{one}/{}", s.name)));
+            for target in targets {
+                // What a subresource does not change is not looked at.
+                let is_ignored = target != one && body.contains("metadata") && kind != APPLY_PATCH;
+                if !is_ignored {
+                    let target =
+                        if kind == APPLY_PATCH { format!("{target}?fieldManager=m") } else { target };
+                    findings.refused(&server, body, ("PATCH", &target, kind), body.as_bytes().to_vec()).await;
                 }
             }
         }
-        found.push((row, path, schema));
+        assert_eq!(send(&server, "GET", &one, JSON, Vec::new()).await, before, "nothing was stored");
+        unmade(&server, &one).await;
     }
-    found
+    findings.none();
+    server.stop().await;
 }
 
 /// Values that a field of this type cannot have, as JSON.
@@ -303,12 +285,9 @@ fn is_text_told(value: &str) -> bool {
     matches!(value, "1e400" | "\"!\"" | "\"many\"" | "\"yesterday\"" | "\"long\"")
 }
 
-/// `value` at the end of `path`.
-fn nested(path: &[String], value: &str) -> String {
-    path.iter().rev().fold(value.to_owned(), |inner, step| match step.as_str() {
-        "0" => format!("[{inner}]"),
-        name => format!("{{{name:?}: {inner}}}"),
-    })
+/// Whether a message names a field.
+fn names(answer: &(u16, Value), field: &Field) -> bool {
+    answer.1["message"].as_str().is_some_and(|text| text.contains(field.name.as_ref()))
 }
 
 #[tokio::test]
@@ -324,16 +303,19 @@ async fn wrong_types_in_every_field_are_refused_by_name() {
             }
             let mut full = path.clone();
             full.push(field.name.to_string());
-            for value in wrong(schema.field_type(&field.name).unwrap()) {
+            let target = format!("{}?dryRun=All", collection(row));
+            for (at, value) in wrong(schema.field_type(&field.name).unwrap()).iter().enumerate() {
                 let body = nested(&full, value);
-                let target = format!("{}?dryRun=All", collection(row));
-                let answer = send(&server, "POST", &target, JSON, body.clone().into_bytes()).await;
-                let is_named =
-                    answer.1["message"].as_str().is_some_and(|text| text.contains(field.name.as_ref()));
-                if let Some(why) = broken(&answer) {
-                    findings.0.push(format!("{body}: {why}"));
-                } else if !is_named && !is_text_told(value) {
-                    findings.0.push(format!("{body}: the field is not named: {}", answer.1["message"]));
+                // JSON is YAML; but texts of numbers are numbers there, if they are beyond all bounds.
+                let kinds = if at == 0 { &[JSON, YAML][..] } else { &[JSON][..] };
+                for kind in kinds {
+                    let answer = send(&server, "POST", &target, kind, body.clone().into_bytes()).await;
+                    if let Some(why) = broken(&answer) {
+                        findings.0.push(format!("{kind} {body}: {why}"));
+                    } else if !names(&answer, field) && !is_text_told(value) {
+                        let message = &answer.1["message"];
+                        findings.0.push(format!("{kind} {body}: the field is not named: {message}"));
+                    }
                 }
             }
         }
@@ -341,6 +323,72 @@ async fn wrong_types_in_every_field_are_refused_by_name() {
     findings.none();
     assert_eq!(everything(&server).await, before, "nothing was stored");
     server.stop().await;
+}
+
+/// A field of the wrong wire type, in every message that protobuf can have.
+#[tokio::test]
+async fn wrong_types_in_every_field_of_protobuf_are_refused_by_name() {
+    let server = start(None).await;
+    let mut findings = Findings::default();
+    for (row, path, schema) in reachable() {
+        let root = schema::builtin().kind(row.group, row.version, row.kind).unwrap();
+        for field in schema.fields().iter().filter(|field| field.number > 0 && field.via.is_empty()) {
+            let is_number = matches!(field.ty, Type::Bool | Type::Int32 | Type::Int64 | Type::Double);
+            // Lists of numbers may be packed into bytes.
+            let Some(wrapped) = wrap(root.as_type(), &path, wire(field.number, !is_number)) else { continue };
+            let body = schema::proto::seal(&row.api_version(), row.kind, &wrapped);
+            let target = format!("{}?dryRun=All", collection(row));
+            let answer = send(&server, "POST", &target, PROTOBUF, body).await;
+            let is_named = names(&answer, field);
+            if let Some(why) = broken(&answer) {
+                findings.0.push(format!("{path:?} {}: {why}", field.name));
+            } else if !is_named {
+                findings.0.push(format!("{path:?} {}: not named: {}", field.name, answer.1["message"]));
+            }
+        }
+    }
+    findings.none();
+    server.stop().await;
+}
+
+/// A field that holds a number, or bytes that are cut off within.
+fn wire(number: u16, holds_number: bool) -> Vec<u8> {
+    let mut out = Vec::new();
+    varint(&mut out, u64::from(number) << 3 | if holds_number { 0 } else { 2 });
+    out.push(1);
+    if !holds_number {
+        out.push(0x80);
+    }
+    out
+}
+
+fn varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(u8::try_from(value & 0x7f).unwrap() | 0x80);
+        value >>= 7;
+    }
+    out.push(u8::try_from(value).unwrap());
+}
+
+/// Puts a message's bytes at the end of a path; `None` where protobuf has no such path.
+fn wrap(ty: TypeRef<'_>, path: &[String], bytes: Vec<u8>) -> Option<Vec<u8>> {
+    let [name, rest @ ..] = path else { return Some(bytes) };
+    let put = |number: u16, inner: Vec<u8>| {
+        let mut out = Vec::new();
+        varint(&mut out, u64::from(number) << 3 | 2);
+        varint(&mut out, u64::try_from(inner.len()).unwrap());
+        out.extend(inner);
+        out
+    };
+    match ty.shape() {
+        Shape::List(item, ..) if !matches!(ty.ty, Type::Wrapped(_)) => wrap(item, rest, bytes),
+        Shape::Map(item) => Some(put(2, wrap(item, rest, bytes)?)),
+        Shape::Object(schema) => {
+            let field = schema.field(name).filter(|field| field.number > 0 && field.via.is_empty())?;
+            Some(put(field.number, wrap(schema.field_type(name)?, rest, bytes)?))
+        }
+        _ => None,
+    }
 }
 
 #[tokio::test]
@@ -386,7 +434,15 @@ async fn options_that_make_no_sense_are_refused() {
         "watch=true&resourceVersion=x",
         "watch=true&timeoutSeconds=x",
     ];
-    const WRITES: &[&str] = &["dryRun=Some", "fieldValidation=Loose", "fieldManager=%00"];
+    const WRITES: &[&str] =
+        &["dryRun=Some", "fieldValidation=Loose", "fieldManager=%00", "fieldManager=%E2%80%A8"];
+    const PATCHES: &[(&str, &str)] = &[
+        (MERGE_PATCH, "force=true"),
+        (MERGE_PATCH, "dryRun=Some"),
+        (JSON_PATCH, "fieldValidation=Loose"),
+        (APPLY_PATCH, ""),
+        (APPLY_PATCH, "fieldManager=m&dryRun=Some"),
+    ];
     const DELETES: &[&str] = &[
         "dryRun=Some",
         "gracePeriodSeconds=x",
@@ -402,6 +458,29 @@ async fn options_that_make_no_sense_are_refused() {
         for query in WRITES {
             let request = ("POST", &*format!("{path}?{query}"), JSON);
             findings.refused(&server, query, request, body.to_string().into_bytes()).await;
+        }
+        for (kind, query) in PATCHES {
+            let request = ("PATCH", &*format!("{path}/x?{query}"), *kind);
+            findings.refused(&server, query, request, b"{}".to_vec()).await;
+        }
+        let long = format!("fieldManager={}", "m".repeat(129));
+        let request = ("POST", &*format!("{path}?{long}"), JSON);
+        findings.refused(&server, &long, request, body.to_string().into_bytes()).await;
+        for options in [
+            "{\"gracePeriodSeconds\": -1, \"propagationPolicy\": \"Sideways\"}",
+            "{\"orphanDependents\": true, \"propagationPolicy\": \"Orphan\"}",
+            "{\"dryRun\": [\"Some\"]}",
+            "{\"preconditions\": 5}",
+            "{\"kind\": 5}",
+            "[]",
+            "nonsense",
+        ] {
+            for target in [format!("{path}/x"), path.clone()] {
+                let is_served = row.allows(if target == path { "deletecollection" } else { "delete" });
+                if is_served {
+                    findings.refused(&server, options, ("DELETE", &target, JSON), options.into()).await;
+                }
+            }
         }
         for query in DELETES {
             findings
@@ -432,6 +511,12 @@ async fn paths_that_lead_nowhere_lead_nowhere() {
             "/x/nonsense",
             "/x/status/more/and/more",
             "/%2f%2e%2e%2f",
+            "/..%2f..%2fetc",
+            "/x/../..",
+            "//..//x",
+            "/%c0%ae%c0%ae",
+            "/x//nonsense",
+            "/x/%2e%2e",
         ] {
             for method in ["GET", "DELETE", "PATCH", "PUT"] {
                 let target = format!("{path}{tail}");

@@ -145,24 +145,64 @@ pub fn seal(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Puts together a list's body from its items' messages, each without an envelope.
+/// What stands around the items of a list, so that they need not be copied into one piece.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListFrame {
+    /// The envelope and the list's metadata.
+    pub head: Vec<u8>,
+    /// The rest of the envelope.
+    pub tail: Vec<u8>,
+}
+
+/// The frame of a list of items whose messages have these lengths.
 ///
 /// # Errors
 /// If `metadata` is not a `ListMeta`.
-pub fn list<'i>(
+pub fn list_frame(
     api_version: &str,
     kind: &str,
     metadata: &Value,
-    items: impl IntoIterator<Item = &'i [u8]>,
-) -> Result<Vec<u8>, ProtoError> {
+    items: impl IntoIterator<Item = usize>,
+) -> Result<ListFrame, ProtoError> {
     let schema = crate::builtin().message("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta");
     let schema = schema.ok_or(ProtoError::Malformed("no ListMeta"))?;
-    let mut raw = Vec::new();
-    wire::bytes(&mut raw, 1, &encode_message(schema, metadata)?);
-    for item in items {
-        wire::bytes(&mut raw, 2, item);
+    let mut first = Vec::new();
+    wire::bytes(&mut first, 1, &encode_message(schema, metadata)?);
+    let length = items.into_iter().map(|length| list_item_head(length).len() + length).sum::<usize>();
+    let mut head = MAGIC.to_vec();
+    wire::nested(&mut head, 1, |out| {
+        wire::bytes(out, 1, api_version.as_bytes());
+        wire::bytes(out, 2, kind.as_bytes());
+    });
+    wire::begin_bytes(&mut head, 2, first.len() + length);
+    head.extend(first);
+    let mut tail = Vec::new();
+    wire::bytes(&mut tail, 3, b"");
+    wire::bytes(&mut tail, 4, b"");
+    Ok(ListFrame { head, tail })
+}
+
+/// What stands before an item of a list.
+pub fn list_item_head(length: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(6);
+    wire::begin_bytes(&mut out, 2, length);
+    out
+}
+
+/// The message of a `PartialObjectMetadata`: the first field of an object's message, which is its metadata in every
+/// kind.
+///
+/// # Errors
+/// If the bytes are no message.
+pub fn partial_message(message: &[u8]) -> Result<Vec<u8>, ProtoError> {
+    let mut out = Vec::new();
+    let mut reader = wire::Reader::new(message);
+    while let Some((number, value)) = reader.next()? {
+        if number == 1 {
+            wire::bytes(&mut out, 1, value.bytes()?);
+        }
     }
-    Ok(seal(api_version, kind, &raw))
+    Ok(out)
 }
 
 /// One frame of a watch stream: four bytes of length and a `WatchEvent` around an object's body.

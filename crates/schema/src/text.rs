@@ -18,8 +18,8 @@ use crate::walk::decode::{DecodeError, Decoded, FieldValidation, untyped};
 /// What all aliases of a YAML document together may expand to, in parser events; a document that multiplies itself is
 /// refused early.
 const YAML_ALIAS_EVENTS_MAX: usize = 10_000;
-/// How deep YAML may nest; the same as for JSON.
-const YAML_DEPTH_MAX: usize = 128;
+/// How deep YAML may nest: half of what JSON may, because its parser needs far more of the stack for a level.
+const YAML_DEPTH_MAX: usize = 64;
 /// What anchors may hold for later.
 const YAML_ANCHOR_BYTES_MAX: usize = 1024 * 1024;
 /// How much of a parser's complaint is shown.

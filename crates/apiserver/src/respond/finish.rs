@@ -1,19 +1,22 @@
 //! The last touch to a complete answer: indented for people, compressed for those who ask.
 //!
-//! Streams pass as they are.
+//! Watches and other streams pass as they are.
 //! Source: `k8s.io/apiserver/pkg/endpoints/handlers/responsewriters`.
 
 use std::io::Write as _;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT, VARY};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
-use http_body::Body as _;
+use http_body::{Body as _, Frame};
 use http_body_util::BodyExt;
 
-use super::{Body, full};
+use super::list::Finite;
+use super::{Body, BoxError};
 use crate::negotiate::JSON;
 use crate::request_info::RequestInfo;
 
@@ -42,34 +45,84 @@ impl Finish {
         Self { is_pretty, is_gzip }
     }
 
-    /// The finished answer.
-    pub async fn apply(self, response: Response<Body>) -> Response<Body> {
-        let Some(size) = response.body().size_hint().exact() else { return response };
+    /// The finished answer. What changes it works frame by frame, so that a long answer is never there as a whole.
+    pub fn apply(self, response: Response<Body>) -> Response<Body> {
+        let Some(size) = size(&response) else { return response };
         let headers = response.headers();
         let is_encoded = headers.contains_key(CONTENT_ENCODING);
         let is_pretty =
             self.is_pretty && !is_encoded && headers.get(CONTENT_TYPE).is_some_and(|kind| kind == JSON);
         let is_gzip =
             self.is_gzip && size > GZIP_BYTES_MIN && response.status() == StatusCode::OK && !is_encoded;
-        if size == 0 || !(is_pretty || is_gzip) {
+        if !(is_pretty || is_gzip) {
             return response;
         }
         let (mut parts, body) = response.into_parts();
-        let bytes = match body.collect().await {
-            Ok(collected) => collected.to_bytes(),
-            // A complete body does not fail.
-            Err(error) => return Response::from_parts(parts, failed(error)),
+        if is_gzip {
+            parts.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            parts.headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
+        }
+        let indent = is_pretty.then(Indent::default);
+        let gzip = is_gzip.then(|| GzEncoder::new(Vec::new(), Compression::fast()));
+        Response::from_parts(parts, Finished { body, indent, gzip }.boxed_unsync())
+    }
+}
+
+/// How long the body of an answer is, or may be; `None` if it never ends by itself.
+pub fn size(response: &Response<Body>) -> Option<u64> {
+    let guess = response.extensions().get::<Finite>().map(|finite| finite.0);
+    response.body().size_hint().exact().or(guess)
+}
+
+/// A body that is changed on its way out.
+struct Finished {
+    body: Body,
+    indent: Option<Indent>,
+    gzip: Option<GzEncoder<Vec<u8>>>,
+}
+
+impl Finished {
+    /// What is sent for a frame; empty if it is kept for later.
+    fn change(&mut self, bytes: Bytes) -> std::io::Result<Bytes> {
+        let bytes = match &mut self.indent {
+            Some(indent) => indent.take(&bytes),
+            None => bytes,
         };
-        let bytes = if is_pretty { indented(&bytes) } else { bytes };
-        let whole = bytes.clone();
-        let zipped = match is_gzip {
-            true => tokio::task::spawn_blocking(move || gzip(&whole)).await.ok().and_then(Result::ok),
-            false => None,
-        };
-        let Some(zipped) = zipped else { return Response::from_parts(parts, full(bytes)) };
-        parts.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        parts.headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
-        Response::from_parts(parts, full(zipped))
+        let Some(gzip) = &mut self.gzip else { return Ok(bytes) };
+        gzip.write_all(&bytes)?;
+        Ok(std::mem::take(gzip.get_mut()).into())
+    }
+
+    /// What is sent at the end.
+    fn last(&mut self) -> std::io::Result<Bytes> {
+        self.gzip.take().map_or_else(|| Ok(Bytes::new()), |gzip| gzip.finish().map(Bytes::from))
+    }
+}
+
+impl http_body::Body for Finished {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        loop {
+            let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(cx));
+            let is_last = frame.is_none();
+            let changed = match frame.map(|frame| frame.map(Frame::into_data)) {
+                Some(Ok(Ok(data))) => self.change(data),
+                Some(Ok(Err(trailers))) => return Poll::Ready(Some(Ok(trailers))),
+                Some(Err(failure)) => return Poll::Ready(Some(Err(failure))),
+                None => self.last(),
+            };
+            return Poll::Ready(match changed {
+                Ok(bytes) if bytes.is_empty() && is_last => None,
+                Ok(bytes) if bytes.is_empty() => continue,
+                Ok(bytes) => Some(Ok(Frame::data(bytes))),
+                Err(failure) => Some(Err(failure.into())),
+            });
+        }
     }
 }
 
@@ -77,10 +130,6 @@ impl Finish {
 pub fn takes_gzip(headers: &HeaderMap) -> bool {
     let text = headers.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default();
     text.split(',').any(|one| one.split(';').next().is_some_and(|name| name.trim() == "gzip"))
-}
-
-fn failed(error: super::BoxError) -> Body {
-    http_body_util::StreamBody::new(futures::stream::iter([Err(error)])).boxed_unsync()
 }
 
 /// Compresses, at the level where time still matters more than size.
@@ -93,46 +142,59 @@ pub fn gzip(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     encoder.finish()
 }
 
-/// JSON with a line for each value, two spaces deep per level, as Go writes it.
-fn indented(json: &[u8]) -> Bytes {
-    let mut out = BytesMut::with_capacity(json.len() * 2);
-    let (mut depth, mut is_text, mut is_escaped) = (0usize, false, false);
-    let mut bytes = json.iter().copied().peekable();
-    while let Some(byte) = bytes.next() {
-        if is_text {
+/// Writes JSON with a line for each value, two spaces deep per level, as Go does. It takes the text in any pieces.
+#[derive(Debug, Default)]
+struct Indent {
+    depth: usize,
+    is_text: bool,
+    is_escaped: bool,
+    /// A container was opened, and nothing is known of its content.
+    is_open: bool,
+}
+
+impl Indent {
+    fn take(&mut self, json: &[u8]) -> Bytes {
+        let mut out = BytesMut::with_capacity(json.len() * 2);
+        for byte in json {
+            self.byte(*byte, &mut out);
+        }
+        out.freeze()
+    }
+
+    fn byte(&mut self, byte: u8, out: &mut BytesMut) {
+        if self.is_text {
             out.put_u8(byte);
-            is_text = is_escaped || byte != b'"';
-            is_escaped = !is_escaped && byte == b'\\';
-            continue;
+            self.is_text = self.is_escaped || byte != b'"';
+            self.is_escaped = !self.is_escaped && byte == b'\\';
+            return;
+        }
+        if byte.is_ascii_whitespace() {
+            return;
+        }
+        let is_end = matches!(byte, b'}' | b']');
+        match (std::mem::take(&mut self.is_open), is_end) {
+            (true, true) => return out.put_u8(byte),
+            (true, false) => {
+                self.depth += 1;
+                new_line(out, self.depth);
+            }
+            (false, true) => {
+                self.depth = self.depth.saturating_sub(1);
+                new_line(out, self.depth);
+            }
+            (false, false) => {}
         }
         match byte {
-            b'{' | b'[' => {
-                out.put_u8(byte);
-                if let Some(end) = bytes.next_if(|next| matches!(next, b'}' | b']')) {
-                    out.put_u8(end);
-                } else {
-                    depth += 1;
-                    new_line(&mut out, depth);
-                }
-            }
-            b'}' | b']' => {
-                depth = depth.saturating_sub(1);
-                new_line(&mut out, depth);
-                out.put_u8(byte);
-            }
-            b',' => {
-                out.put_u8(byte);
-                new_line(&mut out, depth);
-            }
-            b':' => out.put_slice(b": "),
-            b' ' | b'\t' | b'\r' | b'\n' => {}
-            byte => {
-                is_text = byte == b'"';
-                out.put_u8(byte);
-            }
+            b':' => return out.put_slice(b": "),
+            b'{' | b'[' => self.is_open = true,
+            b'"' => self.is_text = true,
+            _ => {}
+        }
+        out.put_u8(byte);
+        if byte == b',' {
+            new_line(out, self.depth);
         }
     }
-    out.freeze()
 }
 
 fn new_line(out: &mut BytesMut, depth: usize) {
@@ -170,20 +232,24 @@ mod tests {
     #[test]
     fn json_is_indented_as_go_does_it() {
         let expect = "{\n  \"a\": [\n    1,\n    \"x{,\\\"\"\n  ],\n  \"b\": {},\n  \"c\": []\n}";
-        assert_eq!(indented(br#"{"a":[1,"x{,\""],"b":{},"c":[]}"#), expect);
+        let json = br#"{"a":[1,"x{,\""],"b":{},"c":[ ]}"#;
+        assert_eq!(Indent::default().take(json), expect);
+        let mut indent = Indent::default();
+        let pieces: Vec<u8> = json.chunks(1).flat_map(|piece| indent.take(piece)).collect();
+        assert_eq!(String::from_utf8(pieces).unwrap(), expect);
     }
 
     #[tokio::test]
     async fn long_answers_are_compressed() {
         let long = format!("\"{}\"", "x".repeat(200_000));
         let wish = finish("/api", &[("accept-encoding", "gzip")]);
-        let response = wish.apply(super::super::text(StatusCode::OK, JSON, long.clone())).await;
+        let response = wish.apply(super::super::text(StatusCode::OK, JSON, long.clone()));
         assert_eq!(response.headers()[CONTENT_ENCODING], "gzip");
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
         let mut plain = String::new();
         flate2::read::GzDecoder::new(&bytes[..]).read_to_string(&mut plain).unwrap();
         assert_eq!(plain, long);
-        let short = wish.apply(super::super::text(StatusCode::OK, JSON, "{}")).await;
+        let short = wish.apply(super::super::text(StatusCode::OK, JSON, "{}"));
         assert!(!short.headers().contains_key(CONTENT_ENCODING));
     }
 }

@@ -1,6 +1,7 @@
 //! `meta.k8s.io/v1 Table`: what `kubectl get` prints.
 
 use machinery::metadata::Metadata;
+use resources::columns::Column;
 use serde_json::{Value, json};
 
 use super::partial;
@@ -40,11 +41,18 @@ impl Form {
     }
 }
 
-/// The Table of one object.
-pub fn one(request: &Request, object: &Value, now: jiff::Timestamp) -> Value {
-    let metadata = json!({"resourceVersion": Metadata::of(object).resource_version()});
+/// The Table of one object; of one that is not the kind's, such as a Scale, its own.
+pub fn one(request: &Request, object: Value, now: jiff::Timestamp) -> Value {
+    let metadata = json!({"resourceVersion": Metadata::of(&object).resource_version()});
     let form = Form::of(request);
-    table(request.kind, form, vec![row(request.kind, object.clone(), form, now)], metadata, true)
+    let is_of_kind = object.get("kind").is_some_and(|kind| kind == request.kind.kind());
+    let of = match object.get("kind").and_then(Value::as_str) {
+        _ if is_of_kind => request.kind.row().columns,
+        Some("Scale") => resources::columns::SCALE,
+        _ => resources::columns::CREATED_AT,
+    };
+    let rows = vec![row_of(of, object, form, now)];
+    table_of(of, form, rows, metadata)
 }
 
 /// The Table of a collection.
@@ -57,18 +65,29 @@ pub fn many(request: &Request, listed: &Listed, metadata: Value, now: jiff::Time
 
 /// A Table with these rows; `with_columns` says whether the columns are described.
 pub fn table(kind: Kind, form: Form, rows: Vec<Value>, metadata: Value, with_columns: bool) -> Value {
-    let columns: Vec<Value> =
-        if with_columns { kind.row().columns.iter().map(column).collect() } else { Vec::new() };
+    table_of(if with_columns { kind.row().columns } else { &[] }, form, rows, metadata)
+}
+
+fn table_of(columns: &[Column], form: Form, rows: Vec<Value>, metadata: Value) -> Value {
     json!({
         "kind": "Table",
         "apiVersion": form.meta_version,
         "metadata": metadata,
-        "columnDefinitions": columns,
+        "columnDefinitions": described(columns),
         "rows": rows,
     })
 }
 
-fn column(column: &resources::columns::Column) -> Value {
+/// The descriptions of a kind's columns.
+pub fn columns(kind: Kind) -> Value {
+    described(kind.row().columns)
+}
+
+fn described(columns: &[Column]) -> Value {
+    columns.iter().map(column).collect()
+}
+
+fn column(column: &Column) -> Value {
     json!({
         "name": column.name,
         "type": column.r#type,
@@ -80,7 +99,11 @@ fn column(column: &resources::columns::Column) -> Value {
 
 /// One row of a Table.
 pub fn row(kind: Kind, object: Value, form: Form, now: jiff::Timestamp) -> Value {
-    let cells: Vec<Value> = kind.row().columns.iter().map(|column| (column.cell)(&object, now)).collect();
+    row_of(kind.row().columns, object, form, now)
+}
+
+fn row_of(columns: &[Column], object: Value, form: Form, now: jiff::Timestamp) -> Value {
+    let cells: Vec<Value> = columns.iter().map(|column| (column.cell)(&object, now)).collect();
     match form.include {
         Include::None => json!({"cells": cells}),
         Include::Metadata => json!({"cells": cells, "object": partial(object, form.meta_version)}),

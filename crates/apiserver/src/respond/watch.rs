@@ -11,7 +11,7 @@ use super::{partial_json, protobuf};
 use crate::cache::{CachedObject, EventType};
 use crate::codec;
 use crate::kinds::Kind;
-use crate::negotiate::{Format, View};
+use crate::negotiate::{Accept, Format, View};
 use crate::status::Error;
 use crate::verbs::Request;
 
@@ -19,7 +19,7 @@ use crate::verbs::Request;
 #[derive(Debug)]
 pub struct Encoder {
     kind: Kind,
-    view: View,
+    accept: Accept,
     is_protobuf: bool,
     form: Form,
     /// Ages in tables are since creation.
@@ -34,8 +34,8 @@ impl Encoder {
         Self {
             clock,
             kind: request.kind,
-            view: request.accept.view,
-            is_protobuf: request.accept.format == Format::Protobuf && request.accept.view == View::Object,
+            accept: request.accept,
+            is_protobuf: request.accept.format == Format::Protobuf,
             form: Form::of(request),
             columns_sent: AtomicBool::new(false),
         }
@@ -51,14 +51,14 @@ impl Encoder {
             object
         };
         if self.is_protobuf
-            && let Some(body) = protobuf::object(self.kind, object)
+            && let Some(body) = protobuf::object(self.kind, self.accept, object)
         {
             return codec::protobuf_watch_event(event_type.as_str(), &body);
         }
-        match self.view {
+        match self.accept.view {
             View::Object => json_event(event_type.as_str(), &self.kind.json(object)),
-            View::Metadata => {
-                json_event(event_type.as_str(), partial_json(object, self.form.meta_version).as_bytes())
+            View::Metadata | View::MetadataList => {
+                json_event(event_type.as_str(), partial_json(object, self.accept.meta_version).as_bytes())
             }
             View::Table => {
                 let row = table::row(self.kind, self.kind.value(object), self.form, self.clock.now());
@@ -73,11 +73,11 @@ impl Encoder {
         if ends_initial_events {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        let object = match self.view {
+        let object = match self.accept.view {
             View::Object => {
                 json!({"kind": self.kind.kind(), "apiVersion": self.kind.api_version(), "metadata": metadata})
             }
-            View::Metadata => {
+            View::Metadata | View::MetadataList => {
                 json!({"kind": "PartialObjectMetadata", "apiVersion": self.form.meta_version, "metadata": metadata})
             }
             View::Table => {

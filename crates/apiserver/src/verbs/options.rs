@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Request;
 use super::patch::APPLY_PATCH;
-use crate::negotiate::media_type;
+use crate::negotiate::{View, media_type};
 use crate::request_info::Verb;
 use crate::status::{Error, Result, Subject};
 
@@ -162,6 +162,34 @@ pub fn check(request: &Request) -> Result<()> {
         Verb::Get | Verb::List | Verb::Watch => return Ok(()),
     };
     Err(Error::invalid(Subject { group: "meta.k8s.io", resource: kind }, "", &errors))
+}
+
+/// Checks that what is answered can be seen in the view that is asked for.
+///
+/// # Errors
+/// 406 for the metadata of one object where there is a list, and the other way round; 400 for rows of unknown content.
+pub fn check_view(request: &Request) -> Result<()> {
+    let row = request.kind.row();
+    match (request.accept.view, request.resource.verb) {
+        (View::Metadata, Verb::List) => Err(Error::no_such_view(format!(
+            "you requested PartialObjectMetadata, but the requested object is a list (*{}.{})",
+            row.version, row.list_kind
+        ))),
+        (View::MetadataList, Verb::List) => Ok(()),
+        (View::MetadataList, _) => Err(Error::no_such_view(format!(
+            "you requested PartialObjectMetadataList, but the requested object is not a list (*{}.{})",
+            row.version, row.kind
+        ))),
+        (View::Table, _) => match request.info.query.get("includeObject") {
+            None | Some("None" | "Metadata" | "Object") => Ok(()),
+            Some(other) => {
+                let path = Path::new("includeObject");
+                let error = FieldError::not_supported(&path, other, &["Metadata", "None", "Object"]);
+                Err(Error::bad_request(format!("Unable to convert to Table as requested: {error}")))
+            }
+        },
+        _ => Ok(()),
+    }
 }
 
 fn check_manager(manager: &str, errors: &mut Vec<FieldError>) {

@@ -26,6 +26,14 @@ pub const DEPLOYMENT: &[Column] = &[
     SELECTOR,
 ];
 
+/// The Scale of anything.
+pub const SCALE: &[Column] = &[
+    NAME,
+    integer("Desired", |o, _| number(o, "/spec/replicas").into()),
+    integer("Available", |o, _| number(o, "/status/replicas").into()),
+    AGE,
+];
+
 /// ReplicaSets.
 pub const REPLICA_SET: &[Column] = &[
     NAME,

@@ -119,8 +119,9 @@ fn zero_values_that_go_always_writes_are_dropped() {
 fn lists_and_events_are_put_together_from_encoded_objects() {
     let schema = crate::builtin().kind("", "v1", "ConfigMap").expect("a kind");
     let item = encode_message(schema, &json!({"metadata": {"name": "a"}})).expect("encodes");
-    let body =
-        list("v1", "ConfigMapList", &json!({"resourceVersion": "7"}), [item.as_slice()]).expect("encodes");
+    let frame = list_frame("v1", "ConfigMapList", &json!({"resourceVersion": "7"}), [item.len()]);
+    let frame = frame.expect("encodes");
+    let body = [frame.head, list_item_head(item.len()), item.clone(), frame.tail].concat();
     let lists = crate::builtin().kind("", "v1", "ConfigMapList").expect("a kind");
     let expect = json!({"apiVersion": "v1", "kind": "ConfigMapList", "metadata": {"resourceVersion": "7"},
         "items": [{"metadata": {"name": "a"}}]});
@@ -133,6 +134,16 @@ fn lists_and_events_are_put_together_from_encoded_objects() {
     let expect = json!({"type": "ADDED",
         "object": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}});
     assert_eq!(decode_message(events, &frame[4..]).expect("decodes"), expect);
+}
+
+#[test]
+fn the_metadata_of_any_message_is_that_of_its_partial_form() {
+    let schema = crate::builtin().kind("", "v1", "ConfigMap").expect("a kind");
+    let object = json!({"metadata": {"name": "a", "labels": {"b": "c"}}, "data": {"d": "e"}});
+    let message = encode_message(schema, &object).expect("encodes");
+    let partial = crate::builtin().kind("meta.k8s.io", "v1", "PartialObjectMetadata").expect("a kind");
+    let decoded = decode_message(partial, &partial_message(&message).expect("a message"));
+    assert_eq!(decoded.expect("decodes"), json!({"metadata": object["metadata"]}));
 }
 
 #[test]

@@ -126,9 +126,14 @@ pub(super) fn double(out: &mut Vec<u8>, number: u16, value: f64) {
 
 /// Writes bytes, a text or a message that is encoded already.
 pub(crate) fn bytes(out: &mut Vec<u8>, number: u16, value: &[u8]) {
-    put_tag(out, number, 2);
-    put_varint(out, value.len() as u64);
+    begin_bytes(out, number, value.len());
     out.extend_from_slice(value);
+}
+
+/// Writes what stands before so many bytes.
+pub(crate) fn begin_bytes(out: &mut Vec<u8>, number: u16, length: usize) {
+    put_tag(out, number, 2);
+    put_varint(out, length as u64);
 }
 
 /// Writes a message in place; its length is put before it when it is known.

@@ -1,0 +1,176 @@
+//! A collection as a body: its objects' own bytes between a head and a tail, in frames of moderate size.
+//!
+//! Nothing is put together into one piece, so that a list costs its frame in memory, however long it is. Bytes that
+//! are shared stay shared: long ones are handed on as they are, short ones gathered.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt;
+
+use super::{Body, BoxError};
+use crate::cache::CachedObject;
+use crate::codec;
+
+/// How long a gathered frame is, at least.
+const FRAME_BYTES: usize = 64 * 1024;
+/// Pieces of this length are frames of their own.
+const LARGE_BYTES: usize = 16 * 1024;
+
+/// Marks a response whose body ends by itself though its length is not known, with a guess at that.
+#[derive(Clone, Copy, Debug)]
+pub struct Finite(pub u64);
+
+/// What makes the bytes of an object.
+type Encode = Box<dyn FnMut(&CachedObject) -> Bytes + Send>;
+
+/// The items that are still to come.
+enum Items {
+    /// Encoded one by one, with a comma between them.
+    Json(std::vec::IntoIter<Arc<CachedObject>>, Encode),
+    /// Encoded messages, each after its length.
+    Protobuf(std::vec::IntoIter<Bytes>),
+}
+
+/// A list in pieces.
+pub struct Pieces {
+    items: Items,
+    /// What comes next, in order.
+    queue: VecDeque<Bytes>,
+    tail: Option<Bytes>,
+    is_first: bool,
+    /// How many bytes are still to come, if that is known.
+    left: Option<u64>,
+}
+
+impl Pieces {
+    /// A list whose items are encoded one by one.
+    pub fn json(
+        head: Bytes,
+        objects: Vec<Arc<CachedObject>>,
+        encode: impl FnMut(&CachedObject) -> Bytes + Send + 'static,
+        tail: Bytes,
+    ) -> Self {
+        let items = Items::Json(objects.into_iter(), Box::new(encode));
+        Self { items, queue: VecDeque::from([head]), tail: Some(tail), is_first: true, left: None }
+    }
+
+    /// A list of the objects' own JSON.
+    pub fn of_objects(head: Bytes, objects: Vec<Arc<CachedObject>>, tail: Bytes) -> Self {
+        let commas = objects.len().saturating_sub(1);
+        let size: usize = objects.iter().map(|object| object.json.len()).sum();
+        let left = u64::try_from(head.len() + size + commas + tail.len()).ok();
+        Self { left, ..Self::json(head, objects, |object| object.json.clone(), tail) }
+    }
+
+    /// A list of messages.
+    pub fn protobuf(head: Bytes, items: Vec<Bytes>, tail: Bytes) -> Self {
+        let size: usize =
+            items.iter().map(|item| codec::protobuf_list_item_head(item.len()).len() + item.len()).sum();
+        let left = u64::try_from(head.len() + size + tail.len()).ok();
+        let items = Items::Protobuf(items.into_iter());
+        Self { items, queue: VecDeque::from([head]), tail: Some(tail), is_first: true, left }
+    }
+
+    /// The body.
+    pub fn body(self) -> Body {
+        self.boxed_unsync()
+    }
+
+    fn next_piece(&mut self) -> Option<Bytes> {
+        if let Some(piece) = self.queue.pop_front() {
+            return Some(piece);
+        }
+        match &mut self.items {
+            Items::Json(objects, encode) => match objects.next() {
+                Some(object) if std::mem::take(&mut self.is_first) => Some(encode(&object)),
+                Some(object) => {
+                    self.queue.push_back(encode(&object));
+                    Some(Bytes::from_static(b","))
+                }
+                None => self.tail.take(),
+            },
+            Items::Protobuf(items) => match items.next() {
+                Some(item) => {
+                    let head = codec::protobuf_list_item_head(item.len());
+                    self.queue.push_back(item);
+                    Some(head)
+                }
+                None => self.tail.take(),
+            },
+        }
+    }
+
+    fn next_frame(&mut self) -> Option<Bytes> {
+        let mut gathered = BytesMut::new();
+        while gathered.len() < FRAME_BYTES {
+            let Some(piece) = self.next_piece() else { break };
+            if piece.len() < LARGE_BYTES {
+                gathered.reserve(if gathered.is_empty() { FRAME_BYTES } else { 0 });
+                gathered.put_slice(&piece);
+            } else if gathered.is_empty() {
+                return Some(piece);
+            } else {
+                self.queue.push_front(piece);
+                break;
+            }
+        }
+        (!gathered.is_empty()).then(|| gathered.freeze())
+    }
+}
+
+impl http_body::Body for Pieces {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let pieces = self.get_mut();
+        let frame = pieces.next_frame();
+        if let (Some(left), Some(frame)) = (&mut pieces.left, &frame) {
+            *left = left.saturating_sub(frame.len() as u64);
+        }
+        Poll::Ready(frame.map(|frame| Ok(Frame::data(frame))))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(name: &str, length: usize) -> Arc<CachedObject> {
+        let stored = format!(r#"{{"metadata":{{"name":"{name}"}},"data":"{}"}}"#, "x".repeat(length));
+        Arc::new(CachedObject::from_stored(name.into(), stored.as_bytes(), 1).unwrap())
+    }
+
+    async fn check(objects: Vec<Arc<CachedObject>>, frames: usize) {
+        let whole: Vec<&str> = objects.iter().map(|o| std::str::from_utf8(&o.json).unwrap()).collect();
+        let expect = format!("[{}]", whole.join(","));
+        let pieces = Pieces::of_objects(Bytes::from_static(b"["), objects.clone(), Bytes::from_static(b"]"));
+        let mut body = pieces.body();
+        assert_eq!(http_body::Body::size_hint(&body).exact(), Some(expect.len() as u64));
+        let (mut got, mut count) = (Vec::new(), 0);
+        while let Some(frame) = body.frame().await {
+            got.extend_from_slice(&frame.unwrap().into_data().unwrap());
+            count += 1;
+        }
+        assert_eq!(String::from_utf8(got).unwrap(), expect);
+        assert_eq!(count, frames);
+        assert_eq!(http_body::Body::size_hint(&body).exact(), Some(0));
+    }
+
+    #[tokio::test]
+    async fn short_objects_are_gathered_and_long_ones_passed_on() {
+        check(Vec::new(), 1).await;
+        check(vec![object("a", 10), object("b", 10)], 1).await;
+        check(vec![object("a", 10), object("b", 100_000), object("c", 10)], 3).await;
+        check((0..100).map(|n| object(&n.to_string(), 2000)).collect(), 4).await;
+    }
+}
