@@ -273,7 +273,11 @@ pub async fn admit(
     let kind = request.kind;
     let context = Context { api, request, operation, old };
     let allocation = service_addresses::allocate(&context, &mut object).await?;
-    if let Err(error) = check(&context, &object) {
+    let checked = match check(&context, &object) {
+        Ok(()) => resource_quota::record(&context, &object).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = checked {
         if let Some(allocation) = allocation {
             allocation.undo(api).await;
         }
