@@ -3,6 +3,7 @@
 //!
 //! Everything is created through the verbs, as `system:apiserver`; what is there already is left alone.
 
+pub(crate) mod flow;
 mod platform;
 mod rbac;
 
@@ -46,6 +47,7 @@ pub async fn run(api: &Api) -> Result<()> {
         authentication["data"][key] = value.into();
     }
     put(api, "", "v1", "configmaps", "kube-system", authentication).await?;
+    flow::maintain(api).await?;
     platform::run(api).await?;
     token_tracking(api).await?;
     api.bootstrapped();

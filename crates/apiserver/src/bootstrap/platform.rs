@@ -1,8 +1,7 @@
-//! What a new cluster has beside namespaces, roles and the `kubernetes` Service: flow control, the range of service
+//! What a new cluster has beside namespaces, roles and the `kubernetes` Service: the range of service
 //! addresses and a record of each group and version that is served.
 
 use machinery::metadata;
-use resources::flow_control;
 use serde_json::{Value, json};
 
 use super::{ensure, request};
@@ -64,14 +63,7 @@ pub(super) async fn service_range(api: &Api) -> Result<()> {
 }
 
 fn rows() -> Vec<Row> {
-    const FLOW: &str = "flowcontrol.apiserver.k8s.io";
-    let levels = flow_control::priority_levels().iter();
-    let schemas = flow_control::flow_schemas().iter();
-    let mut rows: Vec<Row> =
-        levels.map(|level| ((FLOW, "v1", "prioritylevelconfigurations"), level.clone())).collect();
-    rows.extend(schemas.map(|schema| ((FLOW, "v1", "flowschemas"), schema.clone())));
-    rows.extend(PRIORITIES.iter().map(api_service));
-    rows
+    PRIORITIES.iter().map(api_service).collect()
 }
 
 fn api_service((group, version, group_priority, version_priority): &(&str, &str, i64, i64)) -> Row {

@@ -180,6 +180,7 @@ fn api_server_config(settings: &Settings) -> Result<apiserver::Config> {
     let authority = read("ca.crt")?;
     let args = &settings.args;
     let issuer = issuer(settings);
+    let options = super::api_options::options(&args.api_server, &issuer)?;
     Ok(apiserver::Config {
         bind: Some(SocketAddr::new(args.bind_address, args.https_listen_port)),
         certificate_pem: read("apiserver.crt")?,
@@ -196,7 +197,7 @@ fn api_server_config(settings: &Settings) -> Result<apiserver::Config> {
         service_cidrs: vec![args.service_cidr.parse().context("--service-cidr")?],
         node_ports: NODE_PORTS,
         requests_in_flight_max: REQUESTS_IN_FLIGHT_MAX,
-        options: super::api_options::options(&args.api_server)?,
+        options,
     })
 }
 
