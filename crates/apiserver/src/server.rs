@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use tracing::{debug, info, warn};
 
-use crate::admission::service_addresses::Allocator;
+use crate::admission::service_addresses::{self, NodePorts};
 use crate::api::{Api, Config};
 use crate::audit::Audit;
 use crate::cache::{Cache, feed};
@@ -103,6 +103,7 @@ pub async fn start(
     for kind in Kind::all().filter(|kind| kind.row().is_stored()) {
         cache.resource(kind.row().storage_prefix);
     }
+    cache.resource(service_addresses::PREFIX);
     feed::load(&cache, store.as_ref()).await?;
     let trace = Arc::new(Trace::new(clock.clone()));
     let security = Arc::new(Security::new(&config, clock.clone()).map_err(StartError::Tls)?);
@@ -123,7 +124,7 @@ pub async fn start(
     let api = Arc::new(Api {
         flow: FlowControl::new(config.requests_in_flight_max),
         audit,
-        services: Allocator::new(config.service_cidr, config.node_ports),
+        node_ports: NodePorts::new(config.node_ports),
         kubelets: KubeletClient::new(&config),
         security: Arc::clone(&security),
         door: Door::new(Arc::clone(&store)),
@@ -136,7 +137,6 @@ pub async fn start(
         clock,
         random,
     });
-    api.services.load(&api);
     tasks.spawn("compaction", crate::compaction::run(Arc::clone(&cache), Arc::clone(&store)));
     let drained = CancellationToken::new();
     let until_drained = drained.clone();
@@ -177,9 +177,7 @@ fn spawn_followers(api: &Arc<Api>) {
     let bootstrap = Arc::clone(api);
     api.tasks.spawn("bootstrap", async move { crate::bootstrap::run_until_done(&bootstrap).await });
     let addresses = Arc::clone(api);
-    api.tasks.spawn("ip-addresses", async move {
-        crate::admission::service_addresses::published::follow(&addresses).await;
-    });
+    api.tasks.spawn("service-addresses", async move { service_addresses::repair::follow(&addresses).await });
     let fair = Arc::clone(api);
     api.tasks.spawn("flow-control", async move { fair.flow.follow(&fair).await });
 }
