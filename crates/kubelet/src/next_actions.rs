@@ -356,7 +356,7 @@ fn due(snapshot: &PodSnapshot) -> Due<'_> {
         match assess(snapshot, container, Role::Main) {
             Need::Nothing | Need::Patience => {}
             Need::Start => due.start.push(Cow::Borrowed(container)),
-            Need::Kill(kill) => due.kill.push(kill),
+            Need::Kill(kill) => due.kill.push(*kill),
         }
     }
     due
@@ -368,7 +368,7 @@ enum Need {
     /// It must get further before the next init container may start.
     Patience,
     Start,
-    Kill(PodAction),
+    Kill(Box<PodAction>),
 }
 
 fn assess(snapshot: &PodSnapshot, spec: &ContainerSpec, role: Role) -> Need {
@@ -382,12 +382,12 @@ fn assess(snapshot: &PodSnapshot, spec: &ContainerSpec, role: Role) -> Need {
         ContainerState::Created if snapshot.busy.contains(&format!("start/{}", spec.name)) => Need::Patience,
         ContainerState::Created | ContainerState::Unknown => Need::Start,
         ContainerState::Running { .. } => match kill_message(snapshot, spec, container) {
-            Some(message) => Need::Kill(PodAction::Kill {
+            Some(message) => Need::Kill(Box::new(PodAction::Kill {
                 id: container.id.clone(),
                 name: spec.name.clone(),
                 grace: probe_grace(spec, &message).unwrap_or_else(|| grace(snapshot)),
                 message,
-            }),
+            })),
             None if role == Role::Init => Need::Patience,
             None if role == Role::Sidecar && !snapshot.is_started(spec, container) => Need::Patience,
             None => Need::Nothing,

@@ -86,17 +86,7 @@ impl Worker {
                 }
                 merge::read_last_words(&self.context.config, &mut self.snapshot);
             }
-            Outcome::Resized(Ok(status)) => merge::container(&mut self.snapshot, &status, ""),
-            Outcome::Resized(Err(error)) => {
-                let pod = self.pod();
-                let text =
-                    crate::resize::event_text(&pod, "error", &crate::resize::resources(&pod), Some(&error));
-                if self.snapshot.resize.error.as_ref() != Some(&error) {
-                    self.context.event(&pod, None, controller::EventType::Warning, "ResizeError", text);
-                }
-                self.snapshot.resize.error = Some(error);
-                self.retry_later(key, now);
-            }
+            Outcome::Resized(result) => self.resized(key, result, now),
             Outcome::Runtime { known, sandboxes, containers } => {
                 merge::all(&mut self.snapshot, &known, sandboxes, &containers);
                 merge::read_last_words(&self.context.config, &mut self.snapshot);
@@ -131,6 +121,21 @@ impl Worker {
                 }
             }
         }
+    }
+
+    fn resized(&mut self, key: String, result: Result<Box<v1::ContainerStatus>, String>, now: Timestamp) {
+        let error = match result {
+            Ok(status) => return merge::container(&mut self.snapshot, &status, ""),
+            Err(error) => error,
+        };
+        if self.snapshot.resize.error.as_ref() != Some(&error) {
+            let pod = self.pod();
+            let resources = crate::resize::resources(&pod);
+            let text = crate::resize::event_text(&pod, "error", &resources, Some(&error));
+            self.context.event(&pod, None, controller::EventType::Warning, "ResizeError", text);
+        }
+        self.snapshot.resize.error = Some(error);
+        self.retry_later(key, now);
     }
 
     fn retry_later(&mut self, key: String, now: Timestamp) {
