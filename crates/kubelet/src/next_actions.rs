@@ -345,7 +345,7 @@ fn due(snapshot: &PodSnapshot) -> Due<'_> {
                 }
             }
             Need::Kill(kill) => {
-                due.kill.push(kill);
+                due.kill.push(*kill);
                 if !mains_created {
                     return due;
                 }
