@@ -62,7 +62,7 @@ pub enum PodAction {
         /// Its name in the spec.
         name: String,
         /// What the kernel is to have.
-        resources: v1::LinuxContainerResources,
+        resources: Box<v1::LinuxContainerResources>,
     },
     /// Remove a dead container that nobody can ask for any more.
     RemoveContainer {
@@ -202,7 +202,7 @@ fn resizes(snapshot: &PodSnapshot) -> impl Iterator<Item = PodAction> {
     in_place.map(|(spec, container, found)| PodAction::Resize {
         id: container.id.clone(),
         name: spec.name.clone(),
-        resources: found.resources,
+        resources: Box::new(found.resources),
     })
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use controller::EventType;
 use cri::v1;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -9,6 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use super::{REFRESH, Worker, merge};
 use crate::crash_backoff;
 use crate::objects::Token;
+use crate::resize;
 use crate::snapshot::{Failure, Sandbox, Step, after, find_container};
 use crate::volumes::TokenKey;
 
@@ -87,16 +89,7 @@ impl Worker {
                 merge::read_last_words(&self.context.config, &mut self.snapshot);
             }
             Outcome::Resized(Ok(status)) => merge::container(&mut self.snapshot, &status, ""),
-            Outcome::Resized(Err(error)) => {
-                let pod = self.pod();
-                let text =
-                    crate::resize::event_text(&pod, "error", &crate::resize::resources(&pod), Some(&error));
-                if self.snapshot.resize.error.as_ref() != Some(&error) {
-                    self.context.event(&pod, None, controller::EventType::Warning, "ResizeError", text);
-                }
-                self.snapshot.resize.error = Some(error);
-                self.retry_later(key, now);
-            }
+            Outcome::Resized(Err(error)) => self.not_resized(key, error, now),
             Outcome::Runtime { known, sandboxes, containers } => {
                 merge::all(&mut self.snapshot, &known, sandboxes, &containers);
                 merge::read_last_words(&self.context.config, &mut self.snapshot);
@@ -131,6 +124,17 @@ impl Worker {
                 }
             }
         }
+    }
+
+    fn not_resized(&mut self, key: String, error: String, now: Timestamp) {
+        if self.snapshot.resize.error.as_ref() != Some(&error) {
+            let pod = self.pod();
+            let resources = resize::resources(&pod);
+            let text = resize::event_text(&pod, "error", &resources, Some(&error));
+            self.context.event(&pod, None, EventType::Warning, "ResizeError", text);
+        }
+        self.snapshot.resize.error = Some(error);
+        self.retry_later(key, now);
     }
 
     fn retry_later(&mut self, key: String, now: Timestamp) {
