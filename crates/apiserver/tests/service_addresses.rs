@@ -1,5 +1,7 @@
 //! Cluster IPs and node ports: each is one Service's, however many servers share the store.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, reason = "a test")]
+
 mod server;
 
 use std::collections::BTreeSet;

@@ -11,6 +11,7 @@ use controller::plan::EventType;
 use controller::{Action, Change, Controller, Informers, Patch, Plan, Source};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::networking::v1::{IPAddress, ServiceCIDR};
+use resources::validation::common_bits;
 use serde_json::json;
 
 use crate::object::{is_deleting, label, name, time, uid};
@@ -62,12 +63,7 @@ fn networks(range: &ServiceCIDR) -> impl Iterator<Item = Network> {
 
 /// Whether the first `bits` of both addresses are the same.
 fn shares(a: IpAddr, b: IpAddr, bits: u8) -> bool {
-    let same = match (a, b) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => (u32::from(a) ^ u32::from(b)).leading_zeros(),
-        (IpAddr::V6(a), IpAddr::V6(b)) => (u128::from(a) ^ u128::from(b)).leading_zeros(),
-        _ => return false,
-    };
-    same >= u32::from(bits)
+    common_bits(a, b).is_some_and(|same| same >= u32::from(bits))
 }
 
 fn overlap(a: &ServiceCIDR, b: &ServiceCIDR) -> bool {

@@ -44,6 +44,15 @@ pub(crate) fn parse_cidr(text: &str) -> Option<(IpAddr, u8)> {
     (bits <= max).then_some((ip, bits))
 }
 
+/// How many leading bits two addresses of one family share; `None` for two families.
+pub fn common_bits(a: IpAddr, b: IpAddr) -> Option<u32> {
+    match (a, b) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => Some((u32::from(a) ^ u32::from(b)).leading_zeros()),
+        (IpAddr::V6(a), IpAddr::V6(b)) => Some((u128::from(a) ^ u128::from(b)).leading_zeros()),
+        _ => None,
+    }
+}
+
 /// The address `ip` and the bits of the prefix only.
 pub(crate) fn masked(ip: IpAddr, bits: u8) -> IpAddr {
     match ip {

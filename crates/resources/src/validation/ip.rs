@@ -9,7 +9,7 @@ use machinery::names;
 use serde_json::Value;
 
 use super::At;
-use super::address::{masked, parse_cidr, parse_ip};
+use super::address::{common_bits, masked, parse_cidr, parse_ip};
 
 const NO_CIDR: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 const NO_IP: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
@@ -47,12 +47,8 @@ impl Range {
 
     /// Whether `inner` lies in this range and is smaller.
     pub(super) fn has_strictly(self, inner: Self) -> bool {
-        let shares = match (self.first, inner.first) {
-            (IpAddr::V4(a), IpAddr::V4(b)) => (u32::from(a) ^ u32::from(b)).leading_zeros(),
-            (IpAddr::V6(a), IpAddr::V6(b)) => (u128::from(a) ^ u128::from(b)).leading_zeros(),
-            _ => return false,
-        };
-        shares >= u32::from(self.bits) && inner.bits > self.bits
+        inner.bits > self.bits
+            && common_bits(self.first, inner.first).is_some_and(|same| same >= u32::from(self.bits))
     }
 }
 
