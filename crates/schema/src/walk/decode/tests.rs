@@ -141,7 +141,12 @@ fn deep_nesting_and_garbage_are_refused() {
         &expect!["error: exceeded max depth"],
     );
     check(POD, "{", FieldValidation::Ignore, &expect!["error: unexpected end of JSON input"]);
-    check(POD, "{} {}", FieldValidation::Ignore, &expect!["error: invalid character '{' after top-level value"]);
+    check(
+        POD,
+        "{} {}",
+        FieldValidation::Ignore,
+        &expect!["error: invalid character '{' after top-level value"],
+    );
 }
 
 #[test]
