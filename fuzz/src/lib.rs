@@ -10,7 +10,6 @@ use apiserver::kinds::Kind;
 use apiserver::negotiate::{Accept, content_format};
 use apiserver::request_info::{Query, RequestInfo};
 use apiserver::verbs::list::{Continue, parse_revision};
-use bytes::BytesMut;
 use http::{HeaderMap, HeaderValue, Method, header};
 use machinery::apply::{self, OnConflict, Write, fields_v1, set::Set};
 use machinery::{fields, labels, quantity::Quantity};
@@ -213,7 +212,7 @@ fn frames(bytes: &[u8], piece: usize) -> (Vec<String>, usize) {
         decoder.buffer().extend_from_slice(piece);
         loop {
             match decoder.next() {
-                Ok(Some(spdy::Frame::Data { data: bytes, .. })) => data += BytesMut::from(&bytes[..]).len(),
+                Ok(Some(spdy::Frame::Data { bytes, .. })) => data += bytes.len(),
                 Ok(Some(frame)) => control.push(format!("{frame:?}")),
                 Ok(None) => break,
                 Err(failure) => {

@@ -164,9 +164,11 @@ async fn one_life(server: &TestServer, row: &Resource) {
     views(server, row, &one, &created).await;
     let changed = changes(server, row, &one, &created).await;
     status(server, row, &one, &changed).await;
+    applied(server, row, &one).await;
     ends(server, row, &path, &one).await;
     if row.deletion_is_final() {
         protobuf(server, row, &path, &one, &created).await;
+        apply_creates(server, &one, &object, &created).await;
         collected(server, row, &path, &object).await;
     }
 }
@@ -206,12 +208,46 @@ async fn views(server: &TestServer, row: &Resource, one: &str, created: &Value) 
             assert!(is_right, "{one}: {column} has {cell}");
         }
     }
-    let partial = accepted(server, one, &format!("{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1")).await;
-    assert_eq!(partial["kind"], "PartialObjectMetadata");
-    same(&partial["metadata"], &created["metadata"], one);
+    partial(server, one, &selected, created).await;
+    let (code, bytes) = raw(server, ("GET", &selected), &[("accept", PROTOBUF)], Vec::new()).await;
+    assert_eq!(code, 200);
+    let list = schema::builtin().kind(row.group, row.version, row.list_kind).unwrap();
+    let list = schema::proto::decode(list, &schema::proto::open(&bytes).unwrap()).unwrap();
+    assert_eq!(list["items"][0]["metadata"]["uid"], created["metadata"]["uid"]);
     let (code, bytes) = raw(server, ("GET", one), &[("accept", PROTOBUF)], Vec::new()).await;
     assert_eq!(code, 200);
     same(&decoded(row, &bytes), created, one);
+}
+
+/// Metadata only, of the object and of the list, as JSON and as protobuf; one is not the other.
+async fn partial(server: &TestServer, one: &str, selected: &str, created: &Value) {
+    for format in [JSON, PROTOBUF] {
+        let get = async |path: &str, kind: &str| {
+            let accept = format!("{format};as={kind};g=meta.k8s.io;v=v1");
+            let (code, bytes) = raw(server, ("GET", path), &[("accept", &accept)], Vec::new()).await;
+            assert_eq!(code, 200, "{path} {accept}: {}", String::from_utf8_lossy(&bytes));
+            let value: Value = match format {
+                JSON => serde_json::from_slice(&bytes).unwrap(),
+                _ => {
+                    let envelope = schema::proto::open(&bytes).unwrap();
+                    let schema = schema::builtin().kind("meta.k8s.io", "v1", envelope.kind).unwrap();
+                    schema::proto::decode(schema, &envelope).unwrap()
+                }
+            };
+            assert_eq!((&value["kind"], &value["apiVersion"]), (&kind.into(), &"meta.k8s.io/v1".into()));
+            value
+        };
+        let metadata = get(one, "PartialObjectMetadata").await;
+        same(&metadata["metadata"], &created["metadata"], one);
+        assert_eq!(metadata.get("spec"), None);
+        let list = get(selected, "PartialObjectMetadataList").await;
+        same(&list["items"][0]["metadata"], &created["metadata"], selected);
+        for (path, kind) in [(selected, "PartialObjectMetadata"), (one, "PartialObjectMetadataList")] {
+            let accept = format!("{format};as={kind};g=meta.k8s.io;v=v1");
+            let (code, _) = raw(server, ("GET", path), &[("accept", &accept)], Vec::new()).await;
+            assert_eq!(code, 406, "{path} {accept}");
+        }
+    }
 }
 
 fn decoded(row: &Resource, bytes: &[u8]) -> Value {
@@ -246,6 +282,9 @@ async fn changes(server: &TestServer, row: &Resource, one: &str, created: &Value
     )
     .await;
     assert_eq!(dry["metadata"]["labels"]["dry"], "1");
+    let mut new = patched.clone();
+    new["metadata"]["labels"]["dry"] = json!("2");
+    must(server, ("PUT", &format!("{one}?dryRun=All")), &new, 200).await;
     let now = must(server, ("GET", one), &Value::Null, 200).await;
     same(&now, &patched, &format!("{one} after a dry run"));
     if !row.strategy.allow_unconditional_update {
@@ -268,8 +307,50 @@ async fn status(server: &TestServer, row: &Resource, one: &str, before: &Value) 
     assert_eq!(after["metadata"]["generation"], before["metadata"]["generation"], "{path}");
     let mut new = after.clone();
     new["status"] = json!({});
+    must(server, ("PUT", &format!("{path}?dryRun=All")), &new, 200).await;
+    same(&must(server, ("GET", one), &Value::Null, 200).await, &after, &format!("{path} after a dry run"));
     let put = must(server, ("PUT", &path), &new, 200).await;
     assert_eq!(put["spec"], before["spec"], "{path}");
+}
+
+async fn apply(server: &TestServer, path: &str, config: &Value, code: u16) -> Value {
+    let headers = [("content-type", "application/apply-patch+yaml")];
+    let answer = server.call_with("PATCH", path, &headers, &config.to_string()).await;
+    assert_eq!(answer.code.as_u16(), code, "{path}: {}", answer.body);
+    answer.body
+}
+
+/// Applying an object is owning it: again changes nothing, and nobody else may.
+async fn applied(server: &TestServer, row: &Resource, one: &str) {
+    let config = fixtures::of(row).unwrap();
+    let mine = format!("{one}?fieldManager=matrix");
+    let first = apply(server, &format!("{mine}&force=true"), &config, 200).await;
+    let again = apply(server, &mine, &config, 200).await;
+    same(&again, &first, &mine);
+    let owners = first["metadata"]["managedFields"].as_array().unwrap();
+    assert!(
+        owners.iter().any(|entry| entry["manager"] == "matrix" && entry["operation"] == "Apply"),
+        "{one}"
+    );
+    let label = json!({"apiVersion": config["apiVersion"], "kind": config["kind"],
+        "metadata": {"name": config["metadata"]["name"], "labels": {fixtures::LABEL: "2"}}});
+    let other = format!("{one}?fieldManager=other");
+    let conflict = apply(server, &other, &label, 409).await;
+    assert_eq!(conflict["details"]["causes"][0]["field"], format!(".metadata.labels.{}", fixtures::LABEL));
+    let dry = apply(server, &format!("{other}&force=true&dryRun=All"), &label, 200).await;
+    assert_eq!(dry["metadata"]["labels"][fixtures::LABEL], "2");
+    same(&must(server, ("GET", one), &Value::Null, 200).await, &first, &format!("{one} after a dry run"));
+    let mut unknown = config.clone();
+    unknown["nonsense"] = json!(1);
+    let refused = apply(server, &mine, &unknown, 400).await;
+    assert!(refused["message"].as_str().unwrap().contains(".nonsense: field not declared in schema"));
+}
+
+/// What is applied and not there is made, as a POST would have made it.
+async fn apply_creates(server: &TestServer, one: &str, object: &Value, created: &Value) {
+    let made = apply(server, &format!("{one}?fieldManager=matrix"), object, 201).await;
+    same(&timeless(&made), &timeless(created), one);
+    must(server, ("DELETE", &format!("{one}?propagationPolicy=Background")), &Value::Null, 200).await;
 }
 
 async fn ends(server: &TestServer, row: &Resource, path: &str, one: &str) {
@@ -289,6 +370,8 @@ async fn protobuf(server: &TestServer, row: &Resource, path: &str, one: &str, cr
     let schema = schema::builtin().kind(row.group, row.version, row.kind).unwrap();
     let bytes = schema::proto::encode(schema, &fixtures::of(row).unwrap()).unwrap();
     let dry = format!("{path}?dryRun=All");
+    must(server, ("POST", &dry), &fixtures::of(row).unwrap(), 201).await;
+    must(server, ("GET", one), &Value::Null, 404).await;
     let headers = [("content-type", PROTOBUF), ("accept", PROTOBUF)];
     let (code, answer) = raw(server, ("POST", &dry), &headers, bytes.clone()).await;
     assert_eq!(code, 201, "{path}: {}", String::from_utf8_lossy(&answer));
@@ -308,6 +391,9 @@ async fn collected(server: &TestServer, row: &Resource, path: &str, object: &Val
         return;
     }
     must(server, ("POST", path), object, 201).await;
+    must(server, ("DELETE", &format!("{selected}&dryRun=All")), &Value::Null, 200).await;
+    let list = must(server, ("GET", &selected), &Value::Null, 200).await;
+    assert_eq!(list["items"].as_array().map(Vec::len), Some(1), "{path} after a dry run");
     must(server, ("DELETE", &format!("{selected}&propagationPolicy=Background")), &Value::Null, 200).await;
     let list = must(server, ("GET", &selected), &Value::Null, 200).await;
     assert_eq!(list["items"], json!([]), "{path}");
@@ -374,6 +460,115 @@ async fn nobody_may_do_anything_without_a_right() {
         }
     }
     server.stop().await;
+}
+
+/// A right to an object is no right to what is below it.
+#[tokio::test]
+async fn nobody_may_do_anything_below_an_object_without_a_right() {
+    let server = start(None).await;
+    for row in served() {
+        for subresource in row.subresources {
+            for verb in subresource.verbs {
+                let method = match *verb {
+                    "get" => "GET",
+                    "create" => "POST",
+                    "update" => "PUT",
+                    "patch" => "PATCH",
+                    "delete" => "DELETE",
+                    other => panic!("{other}"),
+                };
+                let path = format!("{}/x/{}", collection(row), subresource.name);
+                let nobody = UserInfo { name: "nobody".into(), ..UserInfo::default() };
+                let response =
+                    server::send(server.server.service(), Some(nobody), method, &path, &[], "{}").await;
+                assert_eq!(response.status(), 403, "{method} {path}");
+                let body = response.into_body().collect().await.unwrap().to_bytes();
+                let body: Value = serde_json::from_slice(&body).unwrap();
+                let what = format!("{}/{}", row.plural, subresource.name);
+                let expect =
+                    format!("User \"nobody\" cannot {verb} resource {what:?} in API group {:?}", row.group);
+                assert!(body["message"].as_str().unwrap().contains(&expect), "{body}");
+            }
+        }
+    }
+    server.stop().await;
+}
+
+/// Which fields of an object may not take another value once it is there, of every kind: every value of the fixture
+/// is changed, one at a time.
+#[tokio::test]
+async fn every_field_may_be_changed_or_is_told_why_not() {
+    let server = with_service_account().await;
+    let mut told = String::new();
+    for row in stored() {
+        let path = collection(row);
+        let created = must(&server, ("POST", &path), &fixtures::of(row).unwrap(), 201).await;
+        let one = format!("{path}/{}", name_of(&created));
+        let mut leaves = Vec::new();
+        values(&created, &mut String::new(), &mut leaves);
+        for pointer in leaves {
+            let mut new = created.clone();
+            let value = new.pointer_mut(&pointer).unwrap();
+            *value = another(value);
+            let answer = json_call(&server, "PUT", &format!("{one}?dryRun=All"), &new).await;
+            let why = match answer.code.as_u16() {
+                200 => continue,
+                422 => {
+                    let causes = answer.body["details"]["causes"].as_array().unwrap().iter();
+                    let words =
+                        |cause: &Value| format!("{} {}", cause["field"], cause["reason"]).replace('"', "");
+                    causes.map(words).collect::<Vec<_>>().join(", ")
+                }
+                code @ 400..500 => format!("{code} {}", answer.body["reason"]),
+                code => panic!("{one}{pointer}: {code} {}", answer.body),
+            };
+            let line = format!("{} {} {pointer}: {why}\n", row.api_version(), row.plural);
+            told.push_str(&line);
+        }
+        json_call(&server, "DELETE", &format!("{one}?propagationPolicy=Background"), &Value::Null).await;
+    }
+    server.stop().await;
+    expect_file!["golden/update_rules.txt"].assert_eq(&told);
+}
+
+/// The places of all values that clients set, apart from labels and annotations.
+fn values(value: &Value, pointer: &mut String, found: &mut Vec<String>) {
+    const NOT_THEIRS: [&str; 4] = ["/apiVersion", "/kind", "/status", "/metadata"];
+    const CHANCE: [&str; 3] = ["controller-uid", "kube-api-access", "batch.kubernetes.io~1"];
+    let is_chance = |text: &str| CHANCE.iter().any(|chance| text.contains(chance));
+    if NOT_THEIRS.contains(&pointer.as_str()) || is_chance(pointer) {
+        return;
+    }
+    let length = pointer.len();
+    match value {
+        Value::Object(map) => {
+            for (name, value) in map {
+                pointer.push('/');
+                pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
+                values(value, pointer, found);
+                pointer.truncate(length);
+            }
+        }
+        Value::Array(items) => {
+            for (at, value) in items.iter().enumerate() {
+                pointer.push_str(&format!("/{at}"));
+                values(value, pointer, found);
+                pointer.truncate(length);
+            }
+        }
+        Value::Null => {}
+        _ => found.push(pointer.clone()),
+    }
+}
+
+/// A value of the same type.
+fn another(value: &Value) -> Value {
+    match value {
+        Value::Bool(flag) => (!flag).into(),
+        Value::Number(number) => (number.as_i64().unwrap() + 1).into(),
+        Value::String(text) => format!("{text}x").into(),
+        other => other.clone(),
+    }
 }
 
 /// What is said about an object with nothing but a name, of every kind.

@@ -58,6 +58,12 @@ impl Call {
         Self { method: Method::PATCH, body, content_type: "application/merge-patch+json", ..Self::get(path) }
     }
 
+    /// A configuration, applied by the server.
+    pub(crate) fn apply(path: String, body: String) -> Self {
+        let path = format!("{path}?fieldManager=bench-apply&force=true");
+        Self { method: Method::PATCH, body, content_type: "application/apply-patch+yaml", ..Self::get(path) }
+    }
+
     /// The same, answered in another form.
     pub(crate) fn accepting(self, accept: &'static str) -> Self {
         Self { accept, ..self }

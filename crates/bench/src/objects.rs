@@ -30,6 +30,17 @@ pub(crate) fn config_map_path(number: usize) -> String {
     format!("{}/load-{number}", collection("configmaps"))
 }
 
+/// The configuration that one of so many clients applies to a ConfigMap.
+pub(crate) fn applied(number: usize, clients: usize) -> String {
+    json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": { "name": format!("load-{number}"), "labels": { "applied": "true" } },
+        "data": { "applied": format!("by one of {clients}") },
+    })
+    .to_string()
+}
+
 /// A ConfigMap with about 1 kB of data.
 fn config_map(number: usize) -> String {
     let value = format!("{number:0>VALUE_BYTES$}");

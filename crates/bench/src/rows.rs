@@ -34,7 +34,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row { name: "pods", about: "POST of a Deployment to its Pods Ready", measure: pods::measure },
     Row { name: "creates", about: "durable creates of 1 kB", measure: creates::measure },
     Row { name: "get", about: "GET of one object", measure: get::measure },
-    Row { name: "patch", about: "merge patch of one object", measure: patch::measure },
+    Row { name: "patch", about: "merge patch and server-side apply of one object", measure: patch::measure },
     Row { name: "list", about: "LIST of 10,000 objects, in JSON and protobuf", measure: list::measure },
     Row { name: "watchers", about: "1,000 watchers, 100 events a second", measure: watchers::measure },
     Row {

@@ -123,28 +123,24 @@ pub fn keep(live: &Value, new: &mut Value) {
 /// Undoes a change of nothing but times: such a write must not make a revision.
 pub fn restore_times(live: &Value, new: &mut Value) {
     let (old, made) = (entries_of(live), entries_of(new));
-    let is_same_entry = |(old, new): (&Value, &Value)| {
-        let apart = |value: &Value| {
-            let fields = value.as_object().into_iter().flatten();
-            fields
-                .filter(|(name, _)| *name != "time")
-                .map(|(name, value)| (name.clone(), value.clone()))
-                .collect()
-        };
-        let (old, new): (serde_json::Map<_, _>, serde_json::Map<_, _>) = (apart(old), apart(new));
-        old == new
-    };
+    let is_same_entry = |(old, new): (&Value, &Value)| is_same_but(old, new, "time");
     if old.is_empty() || old == made || old.len() != made.len() || !old.iter().zip(made).all(is_same_entry) {
         return;
     }
-    let without = |value: &Value| {
-        let mut value = value.clone();
-        metadata::remove(&mut value, "managedFields");
-        value
+    let is_same_metadata = match (live.get("metadata"), new.get("metadata")) {
+        (Some(live), Some(new)) => is_same_but(live, new, "managedFields"),
+        (live, new) => live == new,
     };
-    if without(live) == without(new) {
+    if is_same_metadata && is_same_but(live, new, "metadata") {
         put(new, old.to_vec());
     }
+}
+
+/// Whether two objects differ in one field at most.
+fn is_same_but(left: &Value, right: &Value, name: &str) -> bool {
+    let (Value::Object(left), Value::Object(right)) = (left, right) else { return left == right };
+    let others = |(other, _): &(&String, &Value)| *other != name;
+    left.iter().filter(others).eq(right.iter().filter(others))
 }
 
 fn tracked(

@@ -69,14 +69,14 @@ pub async fn create_owned(
         managed::track(api, request, Part::Object, None, &mut object);
     }
     admission::wait_for_prerequisites(api, request, &object).await?;
+    if !is_generated {
+        return create_once(api, request, object).await;
+    }
     for attempt in 1.. {
         let mut candidate = object.clone();
-        if is_generated {
-            generate_name(api, &mut candidate);
-        }
+        generate_name(api, &mut candidate);
         match create_once(api, request, candidate).await {
-            Err(error)
-                if is_generated && error.reason == "AlreadyExists" && attempt < GENERATED_NAME_TRIES => {}
+            Err(error) if error.reason == "AlreadyExists" && attempt < GENERATED_NAME_TRIES => {}
             other => return other,
         }
     }

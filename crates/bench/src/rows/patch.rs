@@ -1,4 +1,4 @@
-//! Merge patches, each of another object, so that none waits for another.
+//! Merge patches and configurations applied, each of another object, so that none waits for another.
 
 use std::sync::Arc;
 
@@ -21,6 +21,11 @@ pub(super) fn measure(bench: &mut Bench) -> Result<()> {
                 Call::merge_patch(objects::config_map_path(number), patch.to_string())
             });
             let series = Series { what: "merge patch", goal: None, job };
+            bench.series((cluster, &door), clients, 0..patches, &series).await?;
+            let job = Arc::new(move |number| {
+                Call::apply(objects::config_map_path(number), objects::applied(number, clients))
+            });
+            let series = Series { what: "server-side apply", goal: None, job };
             bench.series((cluster, &door), clients, 0..patches, &series).await?;
         }
         Ok(())

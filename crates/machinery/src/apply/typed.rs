@@ -128,19 +128,18 @@ impl<'a> Associative<'a> {
     /// # Errors
     /// With upstream's text if it cannot be told from others.
     pub(super) fn element(&self, item: &'a Value) -> Result<Element<'a>, String> {
-        let mut names: Vec<&'a str> = self.keys.to_vec();
-        names.extend(self.merge_key);
-        if names.is_empty() {
+        if self.keys.is_empty() && self.merge_key.is_none() {
             return by_value(item);
         }
+        let names = || self.keys.iter().copied().chain(self.merge_key);
         let object = match item {
             Value::Object(object) => object,
             Value::Null => return Err("associative list with keys may not have a null element".to_owned()),
             _ => return Err("associative list with keys may not have non-map elements".to_owned()),
         };
-        let mut fields: Vec<(Cow<'a, str>, Scalar<'a>)> = Vec::with_capacity(names.len());
-        for name in &names {
-            let value = match object.get(*name) {
+        let mut fields: Vec<(Cow<'a, str>, Scalar<'a>)> = Vec::with_capacity(self.keys.len() + 1);
+        for name in names() {
+            let value = match object.get(name) {
                 Some(value) => Scalar::of(value),
                 None => match self.default(name) {
                     Some(value) => value,
@@ -150,6 +149,7 @@ impl<'a> Associative<'a> {
             fields.push((Cow::Borrowed(name), value));
         }
         if fields.is_empty() {
+            let names: Vec<&str> = names().collect();
             return Err(format!(
                 "associative list with keys has an element that omits all key fields {names:?} (and doesn't have \
                  default values for any key fields)",
@@ -162,6 +162,11 @@ impl<'a> Associative<'a> {
     fn default(&self, name: &str) -> Option<Scalar<'a>> {
         let Shape::Object(schema) = self.item.ty.shape() else { return None };
         let json = schema.field(name).map(|field| &*field.default).filter(|json| !json.is_empty())?;
+        // Nearly all defaults are short texts.
+        let plain = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+        if let Some(text) = plain.filter(|text| !text.contains(['"', '\\'])) {
+            return Some(Scalar::Text(Cow::Borrowed(text)));
+        }
         match serde_json::from_str(json).ok()? {
             Value::String(text) => Some(Scalar::Text(Cow::Owned(text))),
             Value::Bool(flag) => Some(Scalar::Bool(flag)),

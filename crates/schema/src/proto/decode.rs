@@ -42,6 +42,8 @@ impl Walk<'_> {
 
     fn message(self, ty: Type, bytes: &[u8]) -> Result<Value, ProtoError> {
         let Type::Message(index) = ty else { return Err(ProtoError::Malformed("not a message")) };
+        // Also for one that replaces another: two bytes are little to pay for a walk.
+        self.budget.element(false)?;
         let schema = self.schemas.at(index).ok_or(ProtoError::Malformed("unknown message"))?;
         let mut object = Object::new();
         self.deeper()?.fields(schema, &mut Vec::new(), bytes, &mut object)?;
@@ -119,6 +121,7 @@ impl Walk<'_> {
     fn entry(self, ty: Type, bytes: &[u8]) -> Result<(String, Value), ProtoError> {
         let mut key = String::new();
         let mut value = Value::Null;
+        self.budget.element(false)?;
         let mut reader = Reader::new(bytes);
         while let Some((number, wire)) = reader.next()? {
             match number {
