@@ -43,6 +43,16 @@ pub async fn start(bind: Option<SocketAddr>) -> TestServer {
 pub async fn start_with(bind: Option<SocketAddr>, configure: impl FnOnce(&mut Config)) -> TestServer {
     let dir = tempfile::tempdir().unwrap();
     let store = Embedded::open(&dir.path().join("db"), Options::default()).unwrap();
+    start_on(Arc::new(store), dir, bind, configure).await
+}
+
+/// Starts a server on a store that others may use too.
+pub async fn start_on(
+    store: Arc<dyn store::Store>,
+    dir: tempfile::TempDir,
+    bind: Option<SocketAddr>,
+    configure: impl FnOnce(&mut Config),
+) -> TestServer {
     let authority = Authority::load_or_create(dir.path(), now()).unwrap();
     let serving = Subject::api_server("cluster.local", vec!["127.0.0.1".parse().unwrap()]);
     let serving = authority.issue(dir.path(), &serving, now()).unwrap();
@@ -69,9 +79,8 @@ pub async fn start_with(bind: Option<SocketAddr>, configure: impl FnOnce(&mut Co
     };
     configure(&mut config);
     let tasks = Tasks::new();
-    let server = apiserver::start(config, Arc::new(store), tasks.clone(), Clock::system(), Random::seeded(1))
-        .await
-        .unwrap();
+    let server =
+        apiserver::start(config, store, tasks.clone(), Clock::system(), Random::seeded(1)).await.unwrap();
     server.ready().await;
     TestServer { server, tasks, authority, dir }
 }
