@@ -10,6 +10,7 @@ use base::{Clock, Random, Tasks};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::admission::service_addresses::NodePorts;
+use crate::at_rest::AtRest;
 use crate::audit::Audit;
 use crate::cache::Cache;
 use crate::door::Door;
@@ -168,6 +169,8 @@ pub struct Api {
     pub cache: Arc<Cache>,
     /// Where writes go.
     pub door: Door,
+    /// How values lie in the store.
+    pub at_rest: Arc<AtRest>,
     /// Who is it, may they.
     pub security: Arc<Security>,
     /// Which node ports are given out.

@@ -20,6 +20,7 @@ use parking_lot::RwLock;
 use store::{Revision, Store};
 use tokio::sync::watch;
 
+use crate::at_rest::AtRest;
 use crate::status::{Error, Result};
 pub use filter::Filter;
 pub use interest::Interest;
@@ -32,16 +33,23 @@ pub const FRESHNESS_TIMEOUT: Duration = Duration::from_secs(3);
 /// All resources' caches and how far they are.
 pub struct Cache {
     store: Arc<dyn Store>,
+    at_rest: Arc<AtRest>,
     resources: RwLock<HashMap<String, Arc<ResourceCache>>>,
     progress: watch::Sender<Revision>,
     loaded: AtomicBool,
 }
 
 impl Cache {
-    /// An empty cache over `store`; [`feed::load`] fills it.
+    /// An empty cache over `store`, where nothing is encrypted; [`feed::load`] fills it.
     pub fn new(store: Arc<dyn Store>) -> Self {
+        Self::encrypted(store, Arc::default())
+    }
+
+    /// The same over a store where values lie as `at_rest` says.
+    pub fn encrypted(store: Arc<dyn Store>, at_rest: Arc<AtRest>) -> Self {
         Self {
             store,
+            at_rest,
             resources: RwLock::default(),
             progress: watch::Sender::new(0),
             loaded: AtomicBool::new(false),

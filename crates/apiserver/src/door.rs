@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use serde_json::Value;
-use store::{Change, Durability, Entry, Expect, Revision, Store, StoreError, Write};
+use store::{Change, Durability, Expect, Revision, Store, StoreError, Write};
 use tracing::error;
 
 use crate::admission::Admitted;
+use crate::at_rest::AtRest;
 use crate::cache::CachedObject;
 use crate::cache::object::encode_stored;
 use crate::kinds::Kind;
@@ -18,6 +19,7 @@ use crate::status::Error;
 /// Writes admitted objects.
 pub struct Door {
     store: Arc<dyn Store>,
+    at_rest: Arc<AtRest>,
     /// The last change of what other requests are judged by.
     policy: AtomicU64,
 }
@@ -52,9 +54,9 @@ pub enum Refusal {
 }
 
 impl Door {
-    /// A door to `store`.
-    pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, policy: AtomicU64::new(0) }
+    /// A door to `store`, where values lie as `at_rest` says.
+    pub fn new(store: Arc<dyn Store>, at_rest: Arc<AtRest>) -> Self {
+        Self { store, at_rest, policy: AtomicU64::new(0) }
     }
 
     /// The revision of the last change of what other requests are judged by: namespaces, roles, quotas, classes.
@@ -70,7 +72,8 @@ impl Door {
         self.put(admitted, Expect::Absent, cause).await
     }
 
-    /// Replaces an object whose last change was `revision`. If nothing changes, nothing is written.
+    /// Replaces an object whose last change was `revision`. If nothing changes, nothing is written, unless the object
+    /// is stored in another way than it would be today.
     ///
     /// # Errors
     /// As [`Refusal`].
@@ -82,7 +85,7 @@ impl Door {
     ) -> Result<Committed, Refusal> {
         let value = encode(admitted)?;
         let as_is = CachedObject::from_stored(Arc::clone(&current.key), &value, current.revision);
-        if as_is.is_some_and(|same| same.json == current.json) {
+        if as_is.is_some_and(|same| same.json == current.json) && !self.is_stale(admitted).await? {
             return Ok(Committed {
                 revision: current.revision,
                 object: Arc::clone(current),
@@ -110,7 +113,7 @@ impl Door {
             durability: durability(admitted.kind()),
             cause,
         };
-        let revision = self.commit(write).await?;
+        let revision = self.commit(admitted.kind(), write).await?;
         self.note(admitted.kind(), revision);
         committed(admitted, &value, revision)
     }
@@ -142,7 +145,7 @@ impl Door {
             Err(StoreError::Conflict { current }) => Err(Refusal::Conflict(current.and_then(|entry| {
                 object(&entry.value, entry.revision).or_else(|| object(br#"{"metadata":{}}"#, entry.revision))
             }))),
-            Err(failure) => Err(Refusal::Failed(failed(record.key, failure))),
+            Err(failure) => Err(refusal(record.key, failure)),
         }
     }
 
@@ -180,30 +183,54 @@ impl Door {
         expect: Expect,
         cause: Bytes,
     ) -> Result<Committed, Refusal> {
+        let sealed = self.at_rest.seal(admitted.kind(), admitted.key(), value.clone());
         let write = Write {
             key: admitted.key().to_owned(),
             expect,
-            change: Change::Put { value: value.clone(), ttl_seconds: admitted.kind().ttl_seconds() },
+            change: Change::Put {
+                value: sealed.map_err(Refusal::Failed)?,
+                ttl_seconds: admitted.kind().ttl_seconds(),
+            },
             durability: durability(admitted.kind()),
             cause,
         };
-        let revision = self.commit(write).await?;
+        let revision = self.commit(admitted.kind(), write).await?;
         self.note(admitted.kind(), revision);
         committed(admitted, &value, revision)
     }
 
-    async fn commit(&self, write: Write) -> Result<Revision, Refusal> {
-        let key = write.key.clone();
-        self.store.commit(write).await.map_err(|failure| match failure {
-            StoreError::Conflict { current } => Refusal::Conflict(current.as_ref().and_then(object_of)),
-            failure => Refusal::Failed(failed(&key, failure)),
-        })
+    /// Whether what is stored for an object is encrypted in another way than it would be today.
+    async fn is_stale(&self, admitted: &Admitted) -> Result<bool, Refusal> {
+        let prefix = admitted.kind().row().storage_prefix;
+        if !self.at_rest.is_configured(prefix) {
+            return Ok(false);
+        }
+        let entry =
+            self.store.get(admitted.key()).await.map_err(|failure| refusal(admitted.key(), failure))?;
+        let Some(entry) = entry else { return Ok(true) };
+        self.at_rest.is_stale(prefix, &entry).await.map_err(|why| Refusal::Failed(why.into()))
+    }
+
+    async fn commit(&self, kind: &Kind, write: Write) -> Result<Revision, Refusal> {
+        let (key, is_new) = (write.key.clone(), matches!(write.expect, Expect::Absent));
+        match self.store.commit(write).await {
+            Ok(revision) => Ok(revision),
+            // Whatever is there: the object is not new.
+            Err(StoreError::Conflict { .. }) if is_new => Err(Refusal::Conflict(None)),
+            Err(StoreError::Conflict { current: None }) => Err(Refusal::Conflict(None)),
+            Err(StoreError::Conflict { current: Some(entry) }) => {
+                let opened = self.at_rest.open(kind.row().storage_prefix, &entry, entry.revision).await;
+                let object = opened.map_err(|why| Refusal::Failed(why.into()))?;
+                Err(Refusal::Conflict(Some(Arc::new(object))))
+            }
+            Err(failure) => Err(refusal(&key, failure)),
+        }
     }
 }
 
-/// What the client is told about a store that failed; the rest goes to the log.
-fn failed(key: &str, failure: StoreError) -> Error {
-    match failure {
+/// What a client is told of a store that failed.
+fn refusal(key: &str, failure: StoreError) -> Refusal {
+    Refusal::Failed(match failure {
         StoreError::TooLarge => {
             Error::entity_too_large("Request entity too large: the store takes no such value")
         }
@@ -219,7 +246,7 @@ fn failed(key: &str, failure: StoreError) -> Error {
             error!(key, %failure, "commit failed");
             Error::internal("the store could not commit the change")
         }
-    }
+    })
 }
 
 fn encode(admitted: &Admitted) -> Result<Bytes, Refusal> {
@@ -230,10 +257,6 @@ fn committed(admitted: &Admitted, value: &[u8], revision: Revision) -> Result<Co
     CachedObject::from_stored(admitted.key().into(), value, revision)
         .map(|object| Committed { revision, object: Arc::new(object), warnings: Vec::new() })
         .ok_or_else(|| Refusal::Failed(Error::internal("the object could not be encoded")))
-}
-
-fn object_of(entry: &Entry) -> Option<Arc<CachedObject>> {
-    CachedObject::from_stored(entry.key.as_str().into(), &entry.value, entry.revision).map(Arc::new)
 }
 
 /// Leases and Events need not be on disk before they are acknowledged.

@@ -21,6 +21,7 @@ pub mod flow_control;
 pub mod status;
 
 pub mod admission;
+pub mod at_rest;
 pub mod cache;
 pub mod codec;
 mod compaction;

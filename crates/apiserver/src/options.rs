@@ -22,6 +22,11 @@ pub struct Options {
     pub anonymous: Anonymous,
     /// What is written to the audit log. Source: `--audit-*`.
     pub audit: Option<audit::Config>,
+    /// How values are encrypted in the store. Source: `--encryption-provider-config`.
+    pub encryption: Option<encryption::Config>,
+    /// Whether there will be other configurations of that. Source:
+    /// `--encryption-provider-config-automatic-reload`.
+    pub reloads_encryption: bool,
     /// Whether FlowSchemas count; otherwise requests only share the places there are. Source:
     /// `--enable-priority-and-fairness`.
     pub is_fair: bool,
@@ -39,6 +44,8 @@ impl Default for Options {
             oidc: Vec::new(),
             anonymous: Anonymous::Public,
             audit: None,
+            encryption: None,
+            reloads_encryption: false,
             is_fair: true,
             request_timeout: Duration::from_secs(60),
             shutdown_delay: Duration::ZERO,

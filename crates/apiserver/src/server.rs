@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Clock, Random, Tasks};
+use encryption::Encryption;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
@@ -20,6 +21,7 @@ use tracing::{debug, info, warn};
 
 use crate::admission::service_addresses::{self, NodePorts};
 use crate::api::{Api, Config};
+use crate::at_rest::AtRest;
 use crate::audit::Audit;
 use crate::cache::{Cache, feed};
 use crate::door::Door;
@@ -27,6 +29,7 @@ use crate::flow_control::FlowControl;
 use crate::kinds::Kind;
 use crate::kubelet_client::KubeletClient;
 use crate::metrics::Metrics;
+use crate::options::Options;
 use crate::security::Security;
 use crate::security::peer::Certificates;
 use crate::service::ApiService;
@@ -82,6 +85,17 @@ impl ApiServer {
         self.api.metrics.registry()
     }
 
+    /// Encrypts by another configuration from now on; says whether it is another one.
+    ///
+    /// # Errors
+    /// If it cannot be used. Then nothing changes.
+    pub async fn reload_encryption(&self, text: &[u8]) -> Result<bool, encryption::ConfigError> {
+        match self.api.at_rest.encryption() {
+            Some(encryption) => encryption.reload(text).await,
+            None => Ok(false),
+        }
+    }
+
     /// Waits until the bootstrap objects are there.
     pub async fn ready(&self) {
         self.api.wait_bootstrapped().await;
@@ -99,7 +113,9 @@ pub async fn start(
     clock: Clock,
     random: Random,
 ) -> Result<ApiServer, StartError> {
-    let cache = Arc::new(Cache::new(Arc::clone(&store)));
+    let metrics = Metrics::default();
+    let at_rest = Arc::new(at_rest(&config, &metrics, &clock, &tasks).await);
+    let cache = Arc::new(Cache::encrypted(Arc::clone(&store), Arc::clone(&at_rest)));
     for kind in Kind::all().filter(|kind| kind.row().is_stored()) {
         cache.resource(kind.row().storage_prefix);
     }
@@ -127,8 +143,9 @@ pub async fn start(
         node_ports: NodePorts::new(config.node_ports),
         kubelets: KubeletClient::new(&config),
         security: Arc::clone(&security),
-        door: Door::new(Arc::clone(&store)),
-        metrics: Metrics::default(),
+        door: Door::new(Arc::clone(&store), Arc::clone(&at_rest)),
+        at_rest,
+        metrics,
         state: crate::api::State::new(config.requests_in_flight_max),
         cache: Arc::clone(&cache),
         trace: Arc::clone(&trace),
@@ -162,6 +179,16 @@ pub async fn start(
         drained.cancel();
     });
     Ok(ApiServer { api, address })
+}
+
+/// How values are stored. KMS plugins are asked for the first time here.
+async fn at_rest(config: &Config, metrics: &Metrics, clock: &Clock, tasks: &Tasks) -> AtRest {
+    let Options { encryption, reloads_encryption, .. } = &config.options;
+    let id = config.advertise_address.to_string();
+    let (registry, clock) = (metrics.registry(), clock.clone());
+    AtRest::new(
+        Encryption::start(encryption.as_ref(), *reloads_encryption, &id, registry, clock, tasks).await,
+    )
 }
 
 /// Our certificate, and whose certificates are believed.

@@ -181,7 +181,7 @@ pub async fn current(api: &Api, request: &Request, key: &str) -> Result<Arc<Cach
     request
         .kind
         .cache(api)
-        .get(key)
+        .read(key)?
         .ok_or_else(|| Error::not_found(request.subject(), &request.resource.name))
 }
 

@@ -72,6 +72,13 @@ pub struct ApiServerArgs {
     /// Seconds for which requests are still taken after readiness has failed
     #[arg(long, default_value_t = 0)]
     pub shutdown_delay_seconds: u64,
+    /// How values are encrypted in the store: an EncryptionConfiguration; Secrets under a key of the cluster's own if
+    /// not given
+    #[arg(long, value_name = "FILE")]
+    pub encryption_provider_config: Option<PathBuf>,
+    /// Take changes of that file while the server runs
+    #[arg(long, requires = "encryption_provider_config")]
+    pub encryption_provider_config_automatic_reload: bool,
     /// Share places among requests without regard to FlowSchemas
     #[arg(long)]
     pub disable_priority_and_fairness: bool,

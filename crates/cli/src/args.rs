@@ -77,6 +77,8 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Import, list and remove images
     Image(ImageArgs),
+    /// How Secrets lie in the store
+    Secrets(SecretsArgs),
     /// Run the controllers alone, against any Kubernetes
     ControllerManager(ControllerManagerArgs),
     /// Run the scheduler alone, against any Kubernetes
@@ -323,6 +325,35 @@ pub enum ImageCommand {
         #[command(flatten)]
         data: DataDirArgs,
     },
+}
+
+/// `knarr secrets`.
+#[derive(Clone, Debug, Args)]
+pub struct SecretsArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: SecretsCommand,
+}
+
+/// What to do with stored Secrets.
+#[derive(Clone, Debug, Subcommand)]
+pub enum SecretsCommand {
+    /// Store everything under the newest key that is not yet; when it is interrupted, call it again
+    Reencrypt(ReencryptArgs),
+}
+
+/// Flags of `secrets reencrypt`.
+#[derive(Clone, Debug, Args)]
+pub struct ReencryptArgs {
+    /// What to store again, such as secrets or deployments.apps: repeated, or with commas
+    #[arg(long, value_delimiter = ',', default_value = "secrets")]
+    pub resource: Vec<String>,
+    /// Which cluster.
+    #[command(flatten)]
+    pub data: DataDirArgs,
+    /// How to reach the API server, if it is not this host's
+    #[arg(long)]
+    pub kubeconfig: Option<PathBuf>,
 }
 
 /// Flags of `status`.

@@ -7,6 +7,7 @@ pub(crate) mod down;
 pub(crate) mod image;
 pub(crate) mod part;
 pub(crate) mod reset;
+pub(crate) mod secrets;
 pub(crate) mod server;
 pub(crate) mod status;
 pub(crate) mod trace;

@@ -10,6 +10,7 @@ mod control_plane;
 mod credentials;
 mod datastore;
 mod election;
+mod encryption;
 mod identity;
 mod node;
 mod pod_network;
@@ -20,6 +21,7 @@ use std::io::Write;
 
 use cli::args::{Part, ServerArgs};
 
+pub(crate) use self::encryption::hand_on as hand_on_encryption;
 pub(crate) use alone::{Connection, start_controllers, start_kubelet, start_proxy, start_scheduler};
 pub(crate) use control_plane::control_plane;
 pub(crate) use identity::prepare;

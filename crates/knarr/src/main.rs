@@ -80,6 +80,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Why(args) => commands::why::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
         Command::Image(args) => commands::image::run(&args.command),
+        Command::Secrets(args) => commands::secrets::run(&args.command),
         Command::ControllerManager(args) => commands::part::controller_manager(args),
         Command::Scheduler(args) => commands::part::scheduler(args),
         Command::Kubelet(args) => commands::part::kubelet(args),

@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use store::{Batch, Event, ROOT, Store, StoreError};
+use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use super::Cache;
 use super::object::CachedObject;
 use super::resource::{CacheEvent, ResourceCache};
+use crate::at_rest::{self, AtRest};
 use crate::security::Security;
 use crate::trace::Trace;
 
@@ -22,18 +24,19 @@ const ROOT_END: &str = "/registry0";
 pub async fn load(cache: &Cache, store: &dyn Store) -> Result<(), StoreError> {
     let page = store.range(ROOT, ROOT_END, None, 0).await?;
     let revision = page.revision;
-    let mut by_resource: HashMap<String, Vec<Arc<CachedObject>>> = HashMap::new();
+    let mut by_resource: HashMap<String, (Vec<Arc<CachedObject>>, Vec<_>)> = HashMap::new();
     for entry in page.entries {
         let Some(resource) = cache.of_key(&entry.key) else { continue };
-        match CachedObject::from_stored(entry.key.as_str().into(), &entry.value, entry.revision) {
-            Some(object) => {
-                by_resource.entry(resource.prefix().to_owned()).or_default().push(Arc::new(object));
-            }
-            None => warn!(key = %entry.key, "stored value is no JSON object; it is not served"),
+        let opened = at_rest::object(&cache.at_rest, resource.prefix(), &entry, entry.revision).await;
+        let (objects, unreadable) = by_resource.entry(resource.prefix().to_owned()).or_default();
+        match opened {
+            Ok(object) => objects.push(object),
+            Err(why) => unreadable.push((entry.key.into(), why)),
         }
     }
     for resource in cache.all() {
-        resource.reset(by_resource.remove(resource.prefix()).unwrap_or_default(), revision);
+        let (objects, unreadable) = by_resource.remove(resource.prefix()).unwrap_or_default();
+        resource.reset(objects, unreadable, revision);
     }
     cache.advance(revision);
     cache.loaded.store(true, std::sync::atomic::Ordering::Release);
@@ -41,8 +44,49 @@ pub async fn load(cache: &Cache, store: &dyn Store) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Reads again what could not be read, because it may be readable now: as of what the watch has told, so that it tells
+/// all that follows.
+async fn heal(cache: &Cache, store: &dyn Store, security: &Security) {
+    let lost: Vec<_> = cache.all().into_iter().filter(|resource| resource.is_unreadable()).collect();
+    for resource in &lost {
+        let end = format!("{}0", resource.prefix().trim_end_matches('/'));
+        let page = match store.range(resource.prefix(), &end, Some(cache.revision()), 0).await {
+            Ok(page) => page,
+            Err(failure) => {
+                warn!(%failure, prefix = resource.prefix(), "cannot read again what could not be read");
+                continue;
+            }
+        };
+        let (mut objects, mut unreadable) = (Vec::new(), Vec::new());
+        for entry in page.entries {
+            match at_rest::object(&cache.at_rest, resource.prefix(), &entry, entry.revision).await {
+                Ok(object) => objects.push(object),
+                Err(why) => unreadable.push((entry.key.into(), why)),
+            }
+        }
+        info!(prefix = resource.prefix(), unreadable = unreadable.len(), "read again");
+        resource.reset(objects, unreadable, page.revision);
+    }
+    if !lost.is_empty() {
+        security.load(cache);
+    }
+}
+
+/// Ends when unreadable values may be readable.
+async fn keys_changed(changed: &mut Option<watch::Receiver<u64>>) {
+    match changed {
+        Some(changed) => {
+            if changed.changed().await.is_err() {
+                std::future::pending().await
+            }
+        }
+        None => std::future::pending().await,
+    }
+}
+
 /// Follows the store for ever; starts over when the store forgot what comes next.
 pub async fn follow(cache: Arc<Cache>, store: Arc<dyn Store>, trace: Arc<Trace>, security: Arc<Security>) {
+    let mut changed = cache.at_rest.changed();
     loop {
         let mut watch = match store.watch(cache.revision()).await {
             Ok(watch) => watch,
@@ -56,8 +100,15 @@ pub async fn follow(cache: Arc<Cache>, store: Arc<dyn Store>, trace: Arc<Trace>,
             }
         };
         loop {
-            match watch.batches.recv().await {
-                Some(Ok(batch)) => take(&cache, &trace, &security, &batch),
+            let batch = tokio::select! {
+                batch = watch.batches.recv() => batch,
+                () = keys_changed(&mut changed) => {
+                    heal(&cache, store.as_ref(), &security).await;
+                    continue;
+                }
+            };
+            match batch {
+                Some(Ok(batch)) => take(&cache, &trace, &security, &batch).await,
                 Some(Err(failure)) => {
                     warn!(%failure, "the store's watch ended");
                     if let Err(failure) = load(&cache, store.as_ref()).await {
@@ -72,12 +123,12 @@ pub async fn follow(cache: Arc<Cache>, store: Arc<dyn Store>, trace: Arc<Trace>,
     }
 }
 
-fn take(cache: &Cache, trace: &Trace, security: &Security, batch: &Batch) {
+async fn take(cache: &Cache, trace: &Trace, security: &Security, batch: &Batch) {
     let mut touched: Vec<Arc<ResourceCache>> = Vec::new();
     for event in &batch.events {
         trace.committed(event);
         let Some(resource) = cache.of_key(&event.key) else { continue };
-        if let Some(change) = apply(&resource, event) {
+        if let Some(change) = apply(&cache.at_rest, &resource, event).await {
             security.observe(resource.prefix(), &change);
         }
         if !touched.iter().any(|seen| Arc::ptr_eq(seen, &resource)) {
@@ -90,20 +141,25 @@ fn take(cache: &Cache, trace: &Trace, security: &Security, batch: &Batch) {
     }
 }
 
-fn apply(resource: &ResourceCache, event: &Event) -> Option<CacheEvent> {
-    let make = |value: &[u8]| {
-        let made = CachedObject::from_stored(event.key.as_str().into(), value, event.revision).map(Arc::new);
-        if made.is_none() {
-            warn!(key = %event.key, "stored value is no JSON object; it is not served");
-        }
-        made
-    };
-    match &event.entry {
-        Some(entry) => resource.apply(&event.key, event.revision, Some(make(&entry.value)?), &|_| None),
-        None => resource.apply(&event.key, event.revision, None, &|held| match (&event.previous, held) {
-            (Some(previous), _) => make(&previous.value),
-            (None, Some(held)) => make(&held.json),
-            (None, None) => None,
-        }),
+async fn apply(at_rest: &AtRest, resource: &ResourceCache, event: &Event) -> Option<CacheEvent> {
+    let (key, revision, prefix) = (event.key.as_str(), event.revision, resource.prefix());
+    if let Some(entry) = &event.entry {
+        return match at_rest::object(at_rest, prefix, entry, revision).await {
+            Ok(object) => resource.apply(key, revision, Some(object), &|_| None),
+            Err(why) => {
+                resource.lose(key, revision, why);
+                None
+            }
+        };
     }
+    // What the cache holds need not be decrypted again.
+    let last = match &event.previous {
+        Some(previous) if !at_rest.is_configured(prefix) || resource.get(key).is_none() => {
+            at_rest::object(at_rest, prefix, previous, revision).await.ok()
+        }
+        _ => None,
+    };
+    resource.apply(key, revision, None, &|held| {
+        last.clone().or_else(|| held.map(|held| Arc::new(held.at_revision(revision))))
+    })
 }

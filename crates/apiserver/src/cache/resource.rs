@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use super::interest::{Interest, Interests};
 use super::object::CachedObject;
+use crate::at_rest::Unreadable;
 use crate::status::{Error, Result};
 
 /// How many events a resource remembers. A watcher that is further behind is cut with 410.
@@ -72,6 +73,8 @@ pub struct ResourceCache {
 #[derive(Debug)]
 struct State {
     objects: BTreeMap<Arc<str>, Arc<CachedObject>>,
+    /// Keys whose values cannot be read, and why.
+    unreadable: BTreeMap<Arc<str>, Unreadable>,
     ring: VecDeque<CacheEvent>,
     /// Every event after this revision is in the ring.
     oldest: Revision,
@@ -81,11 +84,22 @@ struct State {
     announced: Revision,
 }
 
+impl State {
+    /// Has nothing to tell of what was before `revision`.
+    fn forget_events(&mut self, revision: Revision) {
+        self.ring.clear();
+        self.oldest = revision;
+        self.revision = revision;
+        self.announced = revision;
+    }
+}
+
 impl ResourceCache {
     /// An empty cache which is complete at `revision`.
     pub fn new(prefix: &str, revision: Revision) -> Self {
         let state = State {
             objects: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
             ring: VecDeque::new(),
             oldest: revision,
             revision,
@@ -104,6 +118,34 @@ impl ResourceCache {
         self.state.read().objects.get(key).cloned()
     }
 
+    /// The same for a client.
+    ///
+    /// # Errors
+    /// 500 if something is stored there that cannot be read.
+    pub fn read(&self, key: &str) -> Result<Option<Arc<CachedObject>>> {
+        let state = self.state.read();
+        match state.unreadable.get(key) {
+            Some(why) => Err(why.clone().into()),
+            None => Ok(state.objects.get(key).cloned()),
+        }
+    }
+
+    /// Whether clients may be told of everything whose key begins with `prefix`.
+    ///
+    /// # Errors
+    /// 500 if something there cannot be read: a list without it would say that it is gone.
+    pub fn check_readable(&self, prefix: &str) -> Result<()> {
+        match range(&self.state.read().unreadable, prefix).next() {
+            Some((_, why)) => Err(why.clone().into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether anything cannot be read.
+    pub fn is_unreadable(&self) -> bool {
+        !self.state.read().unreadable.is_empty()
+    }
+
     /// How many objects there are.
     pub fn len(&self) -> usize {
         self.state.read().objects.len()
@@ -116,7 +158,8 @@ impl ResourceCache {
 
     /// Whether there is no object whose key begins with `prefix`.
     pub fn is_empty_under(&self, prefix: &str) -> bool {
-        range(&self.state.read().objects, prefix).next().is_none()
+        let state = self.state.read();
+        range(&state.objects, prefix).next().is_none() && range(&state.unreadable, prefix).next().is_none()
     }
 
     /// The objects whose keys begin with `prefix`, now. `complete` is a revision which the cache is known to have
@@ -157,14 +200,31 @@ impl ResourceCache {
     }
 
     /// Starts over with `objects` at `revision`: watchers behind it are cut.
-    pub fn reset(&self, objects: Vec<Arc<CachedObject>>, revision: Revision) {
+    pub fn reset(
+        &self,
+        objects: Vec<Arc<CachedObject>>,
+        unreadable: Vec<(Arc<str>, Unreadable)>,
+        revision: Revision,
+    ) {
         {
             let mut state = self.state.write();
             state.objects = objects.into_iter().map(|o| (Arc::clone(&o.key), o)).collect();
-            state.ring.clear();
-            state.oldest = revision;
-            state.revision = revision;
-            state.announced = revision;
+            state.unreadable = unreadable.into_iter().collect();
+            state.forget_events(revision);
+        }
+        self.interests.wake_all(revision);
+    }
+
+    /// Takes note of a value that cannot be read. Watchers are cut, and will be told why when they list again.
+    pub(super) fn lose(&self, key: &str, revision: Revision, why: Unreadable) {
+        {
+            let mut state = self.state.write();
+            if revision <= state.revision {
+                return;
+            }
+            state.objects.remove(key);
+            state.unreadable.insert(key.into(), why);
+            state.forget_events(revision);
         }
         self.interests.wake_all(revision);
     }
@@ -181,6 +241,7 @@ impl ResourceCache {
         if revision <= state.revision {
             return None;
         }
+        state.unreadable.remove(key);
         let event = match new {
             Some(object) => {
                 let previous = state.objects.insert(Arc::clone(&object.key), Arc::clone(&object));
@@ -217,11 +278,11 @@ impl ResourceCache {
 /// Makes the last state of a deleted object out of what the cache held.
 pub(super) type Last<'a> = &'a dyn Fn(Option<&CachedObject>) -> Option<Arc<CachedObject>>;
 
-fn range<'a>(
-    objects: &'a BTreeMap<Arc<str>, Arc<CachedObject>>,
+fn range<'a, T>(
+    by_key: &'a BTreeMap<Arc<str>, T>,
     prefix: &'a str,
-) -> impl Iterator<Item = (&'a Arc<str>, &'a Arc<CachedObject>)> {
-    objects
+) -> impl Iterator<Item = (&'a Arc<str>, &'a T)> {
+    by_key
         .range::<str, _>((Bound::Included(prefix), Bound::Unbounded))
         .take_while(move |(key, _)| key.starts_with(prefix))
 }
@@ -317,6 +378,26 @@ mod tests {
         assert_eq!(names(&cache.list_at("/registry/pods/", 2).unwrap()), ["x@1", "y@2"]);
         assert_eq!(names(&cache.list_at("/registry/pods/", 3).unwrap()), ["x@3", "y@2"]);
         assert_eq!(names(&cache.list_at("/registry/pods/", 0).unwrap()), Vec::<String>::new());
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_read_is_an_error_until_it_can() {
+        let cache = Arc::new(ResourceCache::new("/registry/pods/", 0));
+        put(&cache, "x", 1);
+        put(&cache, "y", 2);
+        let mut watcher = cache.watch(2, Interest::Everything);
+        let key = "/registry/pods/a/y";
+        cache.lose(key, 3, Unreadable("no key".into()));
+        assert_eq!(watcher.next().await.unwrap_err().reason, "Expired");
+        assert_eq!(cache.read(key).unwrap_err().message, "Internal error occurred: no key");
+        assert!(cache.check_readable("/registry/pods/a/").is_err());
+        assert!(cache.check_readable("/registry/pods/b/").is_ok());
+        assert!(cache.read("/registry/pods/a/x").unwrap().is_some());
+        put(&cache, "y", 4);
+        assert!(cache.read(key).unwrap().is_some() && !cache.is_unreadable());
+        cache.lose(key, 5, Unreadable("no key".into()));
+        cache.apply(key, 6, None, &|_| None);
+        assert!(cache.read(key).unwrap().is_none() && !cache.is_unreadable());
     }
 
     #[tokio::test]

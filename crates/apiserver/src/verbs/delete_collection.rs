@@ -18,6 +18,7 @@ pub async fn delete_collection(api: &Api, request: &Request) -> Result<Answer> {
     let options = DeleteOptions::of(request)?;
     let filter = Filter::of(request.kind, &request.resource, &request.info.query)?;
     let revision = api.cache.fresh().await?;
+    request.kind.cache(api).check_readable(&filter.prefix)?;
     let listing = request.kind.cache(api).list(&filter.prefix, revision);
     let mut items: Vec<Value> = Vec::new();
     for object in listing.objects.iter().filter(|object| filter.matches(object)) {

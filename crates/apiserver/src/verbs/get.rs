@@ -25,7 +25,7 @@ pub async fn get(api: &Api, request: &Request) -> Result<Answer> {
     let object = request
         .kind
         .cache(api)
-        .get(&request.key())
+        .read(&request.key())?
         .ok_or_else(|| Error::not_found(request.subject(), &request.resource.name))?;
     Ok(Answer::Object { code: StatusCode::OK, object, warnings: Vec::new() })
 }

@@ -70,6 +70,7 @@ async fn first_source(api: &Api, request: &Request, filter: &Filter, limit: usiz
         Some(text) => api.cache.reached(parse_revision(text)?).await?,
         None => api.cache.fresh().await?,
     };
+    cache.check_readable(&filter.prefix)?;
     match (exact, version) {
         (true, Some(text)) => cache.list_at(&filter.prefix, parse_revision(text)?),
         _ => Ok(cache.list(&filter.prefix, complete)),
@@ -83,9 +84,11 @@ async fn page_source(api: &Api, request: &Request, filter: &Filter, token: &Cont
     let cache = request.kind.cache(api);
     let Ok(revision) = u64::try_from(token.rv) else {
         let complete = api.cache.fresh().await?;
+        cache.check_readable(&filter.prefix)?;
         return Ok(cache.list(&filter.prefix, complete));
     };
     api.cache.reached(revision).await?;
+    cache.check_readable(&filter.prefix)?;
     cache.list_at(&filter.prefix, revision).map_err(|_| {
         let mut error = Error::expired(
             "The provided continue parameter is too old to display a consistent list result. You can start a new \

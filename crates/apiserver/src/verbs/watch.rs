@@ -41,6 +41,7 @@ pub async fn watch(api: &Api, request: &Request) -> Result<Answer> {
     let send_initial = query.has("sendInitialEvents").then(|| query.flag("sendInitialEvents"));
     let version = query.get("resourceVersion").unwrap_or_default();
     let cache = request.kind.cache(api);
+    cache.check_readable(&filter.prefix)?;
     let encoder = Encoder::new(request, api.clock.clone());
 
     let mut initial = Initial::default();

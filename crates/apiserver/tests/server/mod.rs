@@ -48,7 +48,7 @@ pub async fn start_with(bind: Option<SocketAddr>, configure: impl FnOnce(&mut Co
 
 /// Starts a server on a store that may have others; `dir` is for its keys.
 pub async fn start_on(
-    store: Arc<Embedded>,
+    store: Arc<dyn store::Store>,
     dir: tempfile::TempDir,
     bind: Option<SocketAddr>,
     configure: impl FnOnce(&mut Config),

@@ -33,7 +33,12 @@ fn supervise(args: &ServerArgs, log: &LogArgs, layout: &Layout) -> Result<()> {
         log_flags: log.flags(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let ended = runtime.block_on(supervisor::run(plan));
+    let ended = runtime.block_on(async {
+        tokio::select! {
+            ended = supervisor::run(plan) => ended,
+            () = components::hand_on_encryption(&settings, layout) => Ok(()),
+        }
+    });
     drop(lock);
     ended
 }

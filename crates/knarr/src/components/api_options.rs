@@ -24,12 +24,15 @@ pub(crate) fn options(args: &ApiServerArgs, own_issuer: &str) -> Result<Options>
     };
     let plugins =
         apiserver::admission::chosen(&args.enable_admission_plugins, &args.disable_admission_plugins);
+    let (encryption, reloads_encryption) = super::encryption::load(args)?;
     Ok(Options {
         admission_plugins: plugins.map_err(anyhow::Error::msg)?,
         front_proxy: front_proxy(args)?,
         oidc: authentication.issuers,
         anonymous: authentication.anonymous,
         audit: audit(args)?,
+        encryption: Some(encryption),
+        reloads_encryption,
         is_fair: !args.disable_priority_and_fairness,
         request_timeout: Duration::from_secs(args.request_timeout_seconds),
         shutdown_delay: Duration::from_secs(args.shutdown_delay_seconds),

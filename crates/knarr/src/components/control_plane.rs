@@ -88,10 +88,20 @@ async fn run(settings: &Settings, identity: &str) -> Result<()> {
         _ = terminate.recv() => true,
         _ = interrupt.recv() => true,
         () = tasks.stopping() => false,
+        () = reload_encryption(settings, &server) => false,
     };
     tasks.stop_and_wait().await;
     store.close().await.context("close the store")?;
     if has_led { Ok(()) } else { bail!("another control plane leads now; this one starts over") }
+}
+
+/// Takes changes of the encryption configuration. Never ends.
+async fn reload_encryption(settings: &Settings, server: &ApiServer) {
+    if let Err(failure) = super::encryption::follow(settings.args.api_server.clone(), server).await {
+        let failure = format!("{failure:#}");
+        tracing::error!(failure, "changes of the encryption configuration count after a restart only");
+    }
+    std::future::pending().await
 }
 
 fn start_controllers(server: &ApiServer, identity: &str, informers: Informers) {

@@ -86,6 +86,7 @@ pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
         write(path, "admin", &admin, mode)?;
     }
     super::datastore::prepare(&settings.args.datastore, layout)?;
+    super::encryption::prepare(&settings.args.api_server, layout)?;
     hand_over(&server)?;
     std::fs::set_permissions(&server, std::fs::Permissions::from_mode(0o700))?;
     std::fs::set_permissions(&agent, std::fs::Permissions::from_mode(0o700))?;

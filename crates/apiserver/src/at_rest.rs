@@ -1,0 +1,176 @@
+//! Between the store's bytes and an object's: encryption at rest, and the last step of reading.
+//!
+//! What goes into the store passes [`AtRest::seal`] in `door`, once per write; what comes out of it passes
+//! [`AtRest::open`] in `cache/feed`, once per revision. A value that cannot be read is told as such to who asks for it;
+//! it is never taken for one that is not there. Source: upstream's `etcd3/store.go`, `DefaultStorageFactory`.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use encryption::{Encryption, SealError};
+use machinery::field::quote;
+use store::{Entry, ROOT, Revision};
+use tokio::sync::watch;
+
+use crate::cache::CachedObject;
+use crate::kinds::Kind;
+use crate::status::Error;
+
+/// How values are stored.
+#[derive(Default)]
+pub struct AtRest {
+    encryption: Option<Encryption>,
+    /// Group and resource by the prefix of their keys, for built-in kinds.
+    resources: HashMap<&'static str, (&'static str, &'static str)>,
+}
+
+/// A stored value that cannot be read, and why, for clients.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unreadable(pub String);
+
+impl From<Unreadable> for Error {
+    fn from(unreadable: Unreadable) -> Self {
+        let mut error = Self::internal(&unreadable);
+        error.details = serde_json::json!({"causes": [{"message": unreadable.0}]});
+        error
+    }
+}
+
+impl AtRest {
+    /// Values are stored as this says.
+    pub fn new(encryption: Encryption) -> Self {
+        let mut resources = HashMap::new();
+        for row in resources::table().iter().filter(|row| row.is_stored()) {
+            // Kinds that are served in two groups are stored in one, which is the core group for Events.
+            let of_prefix = resources.entry(row.storage_prefix).or_insert((row.group, row.plural));
+            if row.group.is_empty() {
+                *of_prefix = (row.group, row.plural);
+            }
+        }
+        Self { encryption: Some(encryption), resources }
+    }
+
+    /// The encryption, if there is any.
+    pub fn encryption(&self) -> Option<&Encryption> {
+        self.encryption.as_ref()
+    }
+
+    /// Whether a configuration says anything of the kind whose keys begin with `prefix`.
+    pub fn is_configured(&self, prefix: &str) -> bool {
+        self.encryption
+            .as_ref()
+            .is_some_and(|encryption| self.transformer(encryption, prefix).is_configured())
+    }
+
+    /// What is stored for `value` under `key`.
+    ///
+    /// # Errors
+    /// 500 when it cannot be encrypted.
+    pub fn seal(&self, kind: &Kind, key: &str, value: Bytes) -> Result<Bytes, Error> {
+        let Some(encryption) = &self.encryption else { return Ok(value) };
+        let transformer = self.transformer(encryption, kind.row().storage_prefix);
+        if !transformer.is_configured() {
+            return Ok(value);
+        }
+        let sealed = transformer.seal(key, &value).map_err(|failure: SealError| {
+            tracing::error!(key, %failure, "a value cannot be encrypted");
+            Error::internal(failure)
+        })?;
+        Ok(match sealed {
+            Cow::Borrowed(_) => value,
+            Cow::Owned(sealed) => sealed.into(),
+        })
+    }
+
+    /// The object that is stored in `entry`, as of `revision`. `prefix` is what the keys of its kind begin with.
+    ///
+    /// # Errors
+    /// When it cannot be decrypted, or is no object.
+    pub async fn open(
+        &self,
+        prefix: &str,
+        entry: &Entry,
+        revision: Revision,
+    ) -> Result<CachedObject, Unreadable> {
+        let (value, _) = self.plain(prefix, entry).await?;
+        CachedObject::from_stored(entry.key.as_str().into(), &value, revision)
+            .ok_or_else(|| unreadable(&entry.key, "decode", "the stored value is no object"))
+    }
+
+    /// Whether `entry` is stored in another way than it would be today.
+    ///
+    /// # Errors
+    /// When it cannot be decrypted.
+    pub async fn is_stale(&self, prefix: &str, entry: &Entry) -> Result<bool, Unreadable> {
+        self.plain(prefix, entry).await.map(|(_, is_stale)| is_stale)
+    }
+
+    async fn plain<'a>(&self, prefix: &str, entry: &'a Entry) -> Result<(Cow<'a, [u8]>, bool), Unreadable> {
+        let Some(encryption) = &self.encryption else { return Ok((Cow::Borrowed(&entry.value), false)) };
+        let transformer = self.transformer(encryption, prefix);
+        let opened = transformer.open(&entry.key, &entry.value).await;
+        opened.map_err(|failure| unreadable(&entry.key, "transform", &failure.to_string()))
+    }
+
+    /// Counts up whenever values that were unreadable may be readable; never, without encryption.
+    pub fn changed(&self) -> Option<watch::Receiver<u64>> {
+        self.encryption.as_ref().map(Encryption::changed)
+    }
+
+    /// How KMS plugins are; `None` if there are none, and will be none.
+    pub async fn health(&self) -> Option<bool> {
+        let encryption = self.encryption.as_ref().filter(|encryption| encryption.has_health())?;
+        Some(encryption.health().await.is_ok())
+    }
+
+    fn transformer(&self, encryption: &Encryption, prefix: &str) -> encryption::Transformer {
+        let (group, resource) = self.name(prefix);
+        encryption.transformer(group, resource)
+    }
+
+    fn name<'a>(&self, prefix: &'a str) -> (&'a str, &'a str) {
+        self.resources.get(prefix).copied().unwrap_or_else(|| custom(prefix))
+    }
+}
+
+/// Group and resource of `/registry/<group>/<resource>/`: where custom resources are.
+fn custom(prefix: &str) -> (&str, &str) {
+    let path = prefix.strip_prefix(ROOT).unwrap_or(prefix).trim_end_matches('/');
+    path.split_once('/').unwrap_or(("", path))
+}
+
+fn unreadable(key: &str, what: &str, why: &str) -> Unreadable {
+    Unreadable(format!("unable to {what} key {}: {why}", quote(key)))
+}
+
+/// Opens entries for the cache; what is unreadable is logged.
+pub(crate) async fn object(
+    at_rest: &AtRest,
+    prefix: &str,
+    entry: &Entry,
+    revision: Revision,
+) -> Result<Arc<CachedObject>, Unreadable> {
+    let opened = at_rest.open(prefix, entry, revision).await;
+    opened.map(Arc::new).inspect_err(|why| tracing::error!(%why, "a stored value cannot be read"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn every_stored_kind_has_the_name_that_configurations_have_for_it() {
+        let registry = base::Metrics::new();
+        let (clock, tasks) = (base::Clock::system(), base::Tasks::new());
+        let at_rest = AtRest::new(Encryption::start(None, false, "a", &registry, clock, &tasks).await);
+        assert_eq!(at_rest.name("/registry/secrets/"), ("", "secrets"));
+        assert_eq!(at_rest.name("/registry/events/"), ("", "events"));
+        assert_eq!(at_rest.name("/registry/services/specs/"), ("", "services"));
+        assert_eq!(at_rest.name("/registry/deployments/"), ("apps", "deployments"));
+        assert_eq!(at_rest.name("/registry/bears.example/pandas/"), ("bears.example", "pandas"));
+        assert!(at_rest.resources.values().all(|(group, _)| *group != "events.k8s.io"));
+    }
+}

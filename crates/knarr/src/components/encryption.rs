@@ -1,0 +1,185 @@
+//! How values are encrypted in the store: by the user's file, or under a key that the cluster has made for itself.
+//!
+//! The cluster's own file is made once and never changed by us; losing it is losing the Secrets. The supervisor, which
+//! is root, hands the file in use to the control plane, which is not, and does so again when it changes. A file that
+//! cannot be used is told at the start; later on, the one before it stays in use.
+
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use apiserver::ApiServer;
+use cli::api_server::ApiServerArgs;
+use encryption::Config;
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use tokio::io::unix::AsyncFd;
+use tracing::{error, warn};
+
+use super::Settings;
+use super::identity::{CONTROL_PLANE_GID, CONTROL_PLANE_UID};
+use crate::layout::Layout;
+
+const FLAG: &str = "--encryption-provider-config";
+/// The cluster's own configuration, in the server's folder.
+pub(super) const OWN: &str = "cred/encryption-config.yaml";
+/// A copy of the user's, for the control plane.
+const COPY: &str = "cred/encryption-provider-config.yaml";
+/// Keys are for nobody else.
+const MODE: u32 = 0o600;
+
+/// What the control plane reads.
+fn in_use(args: &ApiServerArgs) -> &'static Path {
+    Path::new(if args.encryption_provider_config.is_some() { COPY } else { OWN })
+}
+
+/// Whether changes count while the server runs; those of the cluster's own file always do.
+fn is_reloaded(args: &ApiServerArgs) -> bool {
+    args.encryption_provider_config.is_none() || args.encryption_provider_config_automatic_reload
+}
+
+/// Makes the cluster's own configuration, or takes the user's.
+///
+/// # Errors
+/// If the user's cannot be read or used, or nothing can be written.
+pub(super) fn prepare(args: &ApiServerArgs, layout: &Layout) -> Result<()> {
+    let folder = layout.server();
+    std::fs::create_dir_all(folder.join("cred")).context("make the folder of credentials")?;
+    let Some(path) = &args.encryption_provider_config else { return ensure_own(&folder) };
+    let text = std::fs::read(path).with_context(|| format!("{FLAG}: read {}", path.display()))?;
+    let reloads = args.encryption_provider_config_automatic_reload;
+    Config::parse(&text, reloads).with_context(|| format!("{FLAG} {}", path.display()))?;
+    hand_over(&text, &folder.join(COPY))
+}
+
+/// Makes the cluster's own configuration, unless it is there.
+///
+/// # Errors
+/// If it cannot be written.
+pub(super) fn ensure_own(server_folder: &Path) -> Result<()> {
+    let path = server_folder.join(OWN);
+    if path.exists() {
+        return Ok(());
+    }
+    auth::pki::write_file(&path, encryption::keys::generate()?.as_bytes(), MODE)?;
+    Ok(())
+}
+
+/// Reads what [`prepare`] left; whether there will be others. The working directory is the server's folder.
+///
+/// # Errors
+/// If it cannot be used.
+pub(super) fn load(args: &ApiServerArgs) -> Result<(Config, bool)> {
+    let (path, reloads) = (in_use(args), is_reloaded(args));
+    let text = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
+    let config = Config::parse(&text, reloads).with_context(|| format!("server/{}", path.display()))?;
+    Ok((config, reloads))
+}
+
+/// In the control plane: takes every change of the file in use. Ends only if it cannot be followed.
+pub(super) async fn follow(args: ApiServerArgs, server: &ApiServer) -> Result<()> {
+    if !is_reloaded(&args) {
+        return Ok(());
+    }
+    let path = in_use(&args);
+    let mut changes = Changes::of(path)?;
+    loop {
+        changes.next().await?;
+        match std::fs::read(path) {
+            Err(failure) => warn!(%failure, "the changed encryption configuration cannot be read yet"),
+            Ok(text) => {
+                if let Err(failure) = server.reload_encryption(&text).await {
+                    error!(%failure, "the changed encryption configuration cannot be used; the old one stays");
+                }
+            }
+        }
+    }
+}
+
+/// In the supervisor: hands every change on to the control plane. Never ends.
+pub(crate) async fn hand_on(settings: &Settings, layout: &Layout) {
+    let args = &settings.args.api_server;
+    if is_reloaded(args) {
+        let source = args.encryption_provider_config.clone().unwrap_or_else(|| layout.server().join(OWN));
+        if let Err(failure) = hand_on_changes(source, args, layout).await {
+            let failure = format!("{failure:#}");
+            error!(failure, "changes of the encryption configuration count after a restart only");
+        }
+    }
+    std::future::pending().await
+}
+
+async fn hand_on_changes(source: PathBuf, args: &ApiServerArgs, layout: &Layout) -> Result<()> {
+    let mut changes = Changes::of(&source)?;
+    let is_own = args.encryption_provider_config.is_none();
+    let mut handed_on = std::fs::read(&source).unwrap_or_default();
+    loop {
+        changes.next().await?;
+        let text = match std::fs::read(&source) {
+            Ok(text) if text != handed_on => text,
+            Ok(_) => continue,
+            Err(failure) => {
+                warn!(%failure, "the encryption configuration is not there");
+                continue;
+            }
+        };
+        let handed = if is_own { give(&source) } else { hand_over(&text, &layout.server().join(COPY)) };
+        match handed {
+            Ok(()) => handed_on = text,
+            Err(failure) => error!(failure = format!("{failure:#}"), "the control plane did not get it"),
+        }
+    }
+}
+
+/// Writes a file of the control plane's, at once and whole.
+fn hand_over(text: &[u8], path: &Path) -> Result<()> {
+    let new = path.with_extension("new");
+    auth::pki::write_file(&new, text, MODE)?;
+    give(&new)?;
+    std::fs::rename(&new, path).with_context(|| format!("write {}", path.display()))
+}
+
+/// An editor leaves a new file of its user's behind.
+fn give(path: &Path) -> Result<()> {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(MODE))?;
+    chown(path, Some(CONTROL_PLANE_UID), Some(CONTROL_PLANE_GID))
+        .with_context(|| format!("hand over {}", path.display()))
+}
+
+/// Changes in a file's folder: of the file itself, and of whatever it may be replaced by.
+struct Changes(AsyncFd<Descriptor>);
+
+/// What tokio asks of a descriptor.
+struct Descriptor(Inotify);
+
+impl AsRawFd for Descriptor {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_fd().as_raw_fd()
+    }
+}
+
+impl Changes {
+    #[expect(deprecated, reason = "the replacement is unsafe code, and the descriptor is the inotify's own")]
+    fn of(path: &Path) -> Result<Self> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
+        let what = AddWatchFlags::IN_CLOSE_WRITE
+            | AddWatchFlags::IN_MOVED_TO
+            | AddWatchFlags::IN_CREATE
+            | AddWatchFlags::IN_ATTRIB;
+        inotify.add_watch(folder, what).with_context(|| format!("watch {}", folder.display()))?;
+        Ok(Self(AsyncFd::new(Descriptor(inotify))?))
+    }
+
+    /// Waits for the next change; several may come as one.
+    async fn next(&mut self) -> Result<()> {
+        loop {
+            let mut ready = self.0.readable_mut().await?;
+            match ready.get_inner().0.read_events() {
+                Ok(_) => return Ok(()),
+                Err(nix::errno::Errno::EAGAIN) => ready.clear_ready(),
+                Err(failure) => return Err(failure.into()),
+            }
+        }
+    }
+}
