@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::record::Record;
 use super::tables::KEY_BYTES_MAX;
-use super::view::View;
+use super::view::{View, of_key};
 use super::writer::answer;
 use crate::{Change, Durability, Entry, Expect, Revision, StoreError, Write};
 
@@ -80,7 +80,13 @@ impl Stage {
             answer(reply, Err(StoreError::Failed(why)));
             return Ok(());
         }
-        let before = self.before(view, &write.key)?;
+        let before = match self.before(view, &write.key) {
+            Err(damaged @ StoreError::Damaged(_)) => {
+                answer(reply, Err(damaged));
+                return Ok(());
+            }
+            before => before?,
+        };
         let is_met = match (write.expect, &before.entry) {
             (Expect::Absent, None) => matches!(write.change, Change::Put { .. }),
             (Expect::Revision(revision), Some(entry)) => entry.revision == revision,
@@ -112,11 +118,17 @@ impl Stage {
         row: (i64, Revision),
         key: &str,
     ) -> Result<(), StoreError> {
-        let before = self.before(view, key)?;
+        self.expired = Some(row);
+        let before = match self.before(view, key) {
+            Err(error @ StoreError::Damaged(_)) => {
+                tracing::error!(%error, "it does not expire");
+                return Ok(());
+            }
+            before => before?,
+        };
         if before.revision == row.1 && before.entry.is_some() {
             self.push(key.to_owned(), before, None, (0, Bytes::new()), None);
         }
-        self.expired = Some(row);
         Ok(())
     }
 
@@ -133,7 +145,7 @@ impl Stage {
         let Some(pointer) = view.pointer(key)? else { return Ok(Before { revision: 0, entry: None }) };
         let entry = match pointer.is_tombstone {
             true => None,
-            false => view.record(pointer.revision)?.and_then(|record| record.entry()),
+            false => view.newest_record(pointer).map_err(|error| of_key(error, key))?.entry(),
         };
         Ok(Before { revision: pointer.revision, entry })
     }
