@@ -47,12 +47,29 @@ pub struct Options {
     pub relaxed_flush: Duration,
     /// Decides when keys expire.
     pub clock: Clock,
+    /// Where the work is done.
+    pub threads: Threads,
+}
+
+/// Where the store does what can block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// In a thread of its own, and in the runtime's blocking ones.
+    Own,
+    /// In the runtime's tasks: whatever happens then follows from the order in which these run, so a simulation can
+    /// choose it. Dropping such a store is a crash: nothing is written out.
+    None,
 }
 
 impl Default for Options {
     /// 8 GiB, which upstream recommends as etcd's largest quota; five minutes.
     fn default() -> Self {
-        Self { bytes_max: 8 << 30, relaxed_flush: Duration::from_secs(300), clock: Clock::system() }
+        Self {
+            bytes_max: 8 << 30,
+            relaxed_flush: Duration::from_secs(300),
+            clock: Clock::system(),
+            threads: Threads::Own,
+        }
     }
 }
 
@@ -92,6 +109,7 @@ struct Core {
     failed: OnceLock<String>,
     /// As found when it was opened.
     gaps: Vec<Gap>,
+    threads: Threads,
 }
 
 struct Shared {
@@ -122,6 +140,19 @@ impl Core {
             Some(gap) => Err(StoreError::Compacted { requested: revision, oldest: gap.to + 1 }),
             None => Ok(()),
         }
+    }
+
+    /// Reads what takes long.
+    async fn read<T: Send + 'static>(
+        self: &Arc<Self>,
+        read: impl FnOnce(&Self) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        if self.threads == Threads::None {
+            return read(self);
+        }
+        let core = Arc::clone(self);
+        let done = tokio::task::spawn_blocking(move || read(&core)).await;
+        done.map_err(|stopped| StoreError::Failed(stopped.to_string()))?
     }
 
     fn range(&self, start: &str, end: &str, at: Option<Revision>, limit: usize) -> Result<Page, StoreError> {
@@ -172,14 +203,24 @@ impl Embedded {
             newest: AtomicU64::new(start.last),
             failed: OnceLock::new(),
             gaps,
+            threads: options.threads,
         });
         let (queue, queued) = mpsc::channel(QUEUE_MAX);
         let writer = Writer::new(Arc::clone(&core), queued, &options, &start);
         let tasks = Tasks::new();
         tasks.spawn("store timer", wake(writer.due.subscribe(), queue.downgrade(), options.clock));
-        let thread = std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || writer.run());
-        let writer = thread.map_err(|source| OpenError::Directory { path: dir.to_owned(), source })?;
-        Ok(Self { core, queue: Some(queue), writer: Some(writer), tasks, _lock: lock })
+        let writer = match options.threads {
+            Threads::Own => {
+                let thread = std::thread::Builder::new().name("store-writer".to_owned());
+                let thread = thread.spawn(move || writer.run());
+                Some(thread.map_err(|source| OpenError::Directory { path: dir.to_owned(), source })?)
+            }
+            Threads::None => {
+                tasks.spawn("store writer", writer.run_as_task());
+                None
+            }
+        };
+        Ok(Self { core, queue: Some(queue), writer, tasks, _lock: lock })
     }
 
     /// Bytes that the data takes.
@@ -237,13 +278,8 @@ impl Store for Embedded {
         at: Option<Revision>,
         limit: usize,
     ) -> BoxFuture<'_, Result<Page, StoreError>> {
-        let (core, start, end) = (Arc::clone(&self.core), start.to_owned(), end.to_owned());
-        async move {
-            tokio::task::spawn_blocking(move || core.range(&start, &end, at, limit))
-                .await
-                .map_err(|stopped| StoreError::Failed(stopped.to_string()))?
-        }
-        .boxed()
+        let (start, end) = (start.to_owned(), end.to_owned());
+        self.core.read(move |core| core.range(&start, &end, at, limit)).boxed()
     }
 
     fn revision(&self) -> Revision {
