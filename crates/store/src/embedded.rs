@@ -191,6 +191,9 @@ impl Embedded {
         let lock = lock(dir)?;
         let map = options.bytes_max.saturating_add(options.bytes_max / 16).saturating_add(HEADROOM_BYTES);
         let tables = Tables::open(dir, usize::try_from(map & !0xffff).unwrap_or(usize::MAX & !0xffff))?;
+        if tables.is_fresh()? {
+            sync_folder(dir)?;
+        }
         let (start, gaps) = recover(&tables)?;
         let shared = Shared {
             overlay: Arc::default(),
@@ -320,7 +323,10 @@ impl Store for Embedded {
 /// Makes `dir` and takes its lock, which goes with the process.
 fn lock(dir: &Path) -> Result<File, OpenError> {
     let refused = |source| OpenError::Directory { path: dir.to_owned(), source };
-    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(refused)?;
+    if !dir.is_dir() {
+        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(refused)?;
+        dir.parent().filter(|parent| parent.is_dir()).map_or(Ok(()), sync_folder)?;
+    }
     let mut options = OpenOptions::new();
     let file = options.create(true).truncate(false).write(true).mode(0o600).open(dir.join("lock"));
     let file = file.map_err(refused)?;
@@ -329,6 +335,12 @@ fn lock(dir: &Path) -> Result<File, OpenError> {
         Err(TryLockError::WouldBlock) => Err(OpenError::Locked(dir.to_owned())),
         Err(TryLockError::Error(source)) => Err(refused(source)),
     }
+}
+
+/// A new file survives a power loss when its folder was flushed.
+fn sync_folder(dir: &Path) -> Result<(), OpenError> {
+    let synced = File::open(dir).and_then(|folder| folder.sync_all());
+    synced.map_err(|source| OpenError::Directory { path: dir.to_owned(), source })
 }
 
 /// Where to go on: above everything that may have been given out, with a gap noted if a tail was lost.

@@ -14,6 +14,10 @@ pub mod workload;
 
 pub mod mutants;
 
+pub mod disk;
+pub mod process;
+pub mod scenario;
+
 pub use check::check;
 pub use history::{History, Recorder};
 

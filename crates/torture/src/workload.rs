@@ -82,9 +82,9 @@ fn key(random: &Random, plan: &Plan) -> (String, Keep) {
     (format!("/registry/{folder}/k{number}"), keep)
 }
 
-/// Runs a workload to its end, then waits until every watcher has seen all of it.
-pub async fn run(store: &Arc<dyn Store>, plan: &Plan, recorder: &Recorder) {
-    let (start, tasks) = (store.revision(), Tasks::new());
+/// Runs a workload to its end, then waits until every watcher has seen all of it from `start` on.
+pub async fn run(store: &Arc<dyn Store>, plan: &Plan, start: Revision, recorder: &Recorder) {
+    let tasks = Tasks::new();
     let mut watchers = vec![watcher::spawn(store, recorder, &tasks, start, Manner::Steady)];
     for number in 0..plan.watchers {
         let manner = if number % 2 == 0 { Manner::Restless } else { Manner::Slow };
@@ -92,12 +92,19 @@ pub async fn run(store: &Arc<dyn Store>, plan: &Plan, recorder: &Recorder) {
     }
     let clients = (0..plan.clients).map(|number| client::run(store, plan, number, recorder));
     futures::future::join_all(clients).await;
+    read_everything(store, recorder).await;
     let newest = settled(store).await;
     for watcher in watchers {
         watcher.finish(newest, plan.patience, recorder).await;
     }
-    read_everything(store, recorder).await;
     tasks.stop_and_wait().await;
+}
+
+/// One more write, of a key that nobody else writes.
+pub async fn write_once(store: &Arc<dyn Store>, name: &str, recorder: &Recorder) {
+    let key = format!("/registry/configmaps/a/{name}");
+    let value = format!("{name}.once");
+    ask(store, recorder, crate::history::Call::Create { key, value, keep: Keep::Durably }).await;
 }
 
 /// The newest revision, as soon as anybody can say it.
@@ -112,11 +119,12 @@ async fn read_everything(store: &Arc<dyn Store>, recorder: &Recorder) {
     }
 }
 
-/// Says how a store that was opened again goes on, with all that can still be seen of its history.
+/// Says how a store that was opened again goes on, with all that can still be seen of its history; answers up to where
+/// that is.
 ///
 /// # Errors
 /// If the store cannot be watched or read.
-pub async fn take_stock(store: &Arc<dyn Store>, recorder: &Recorder) -> Result<(), StoreError> {
+pub async fn take_stock(store: &Arc<dyn Store>, recorder: &Recorder) -> Result<Revision, StoreError> {
     let newest = store.revision();
     let mut after = 0;
     let mut watch = loop {
@@ -126,17 +134,27 @@ pub async fn take_stock(store: &Arc<dyn Store>, recorder: &Recorder) -> Result<(
             Err(error) => return Err(error),
         }
     };
-    let mut kept = after;
+    let (events, upto) = read_to(&mut watch, after, newest).await?;
+    let kept = events.iter().map(|event| event.revision).filter(|revision| *revision <= newest).max();
+    recorder.note(Line::Restart { newest, kept: kept.unwrap_or(after) });
+    read_everything(store, recorder).await;
+    // Keys may have expired meanwhile.
+    let (more, upto) = read_to(&mut watch, upto, settled(store).await).await?;
+    watcher::note_all(recorder, after, &[events, more].concat(), upto);
+    Ok(upto)
+}
+
+/// The events of a watch up to a revision.
+async fn read_to(
+    watch: &mut store::Watch,
+    mut upto: Revision,
+    newest: Revision,
+) -> Result<(Vec<store::Event>, Revision), StoreError> {
     let mut events = Vec::new();
-    let mut upto = after;
     while upto < newest {
         let batch = watch.batches.recv().await.unwrap_or(Err(StoreError::Failed("it ended".to_owned())))?;
-        kept = batch.events.last().map_or(kept, |event| event.revision);
         events.extend(batch.events);
         upto = batch.upto;
     }
-    recorder.note(Line::Restart { newest, kept });
-    watcher::note_all(recorder, after, &events, upto);
-    read_everything(store, recorder).await;
-    Ok(())
+    Ok((events, upto))
 }

@@ -24,7 +24,8 @@ fn breaches(lie: Lie, seed: u64) -> Vec<Breach> {
         let store: Arc<dyn Store> = Arc::new(Liar::new(inner, lie));
         let patience = Duration::from_secs(if lie == Lie::StuckWatch { 1 } else { 30 });
         let recorder = Recorder::in_memory();
-        workload::run(&store, &Plan { patience, ..Plan::new(seed) }, &recorder).await;
+        let start = store.revision();
+        workload::run(&store, &Plan { patience, ..Plan::new(seed) }, start, &recorder).await;
         store.close().await.unwrap();
         check(&recorder.history(), Promise::Store)
     })

@@ -136,6 +136,12 @@ impl Tables {
         }
     }
 
+    /// Whether nothing was ever acknowledged from here.
+    pub(super) fn is_fresh(&self) -> Result<bool, heed::Error> {
+        let txn = self.env.read_txn()?;
+        Ok(self.counter(&txn, Counter::Last)? == 0)
+    }
+
     /// A counter; 0 if it was never set.
     pub(super) fn counter(&self, txn: &RoTxn<'_>, counter: Counter) -> Result<u64, heed::Error> {
         let bytes = self.meta.get(txn, counter.key())?;
