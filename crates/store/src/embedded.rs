@@ -56,12 +56,29 @@ pub struct Options {
     pub relaxed_flush: Duration,
     /// Decides when keys expire.
     pub clock: Clock,
+    /// Where the work is done.
+    pub threads: Threads,
+}
+
+/// Where the store does what can block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// In a thread of its own, and in the runtime's blocking ones.
+    Own,
+    /// In the runtime's tasks: whatever happens then follows from the order in which these run, so a simulation can
+    /// choose it. Dropping such a store is a crash: nothing is written out.
+    None,
 }
 
 impl Default for Options {
     /// 8 GiB, which upstream recommends as etcd's largest quota; five minutes.
     fn default() -> Self {
-        Self { bytes_max: 8 << 30, relaxed_flush: Duration::from_secs(300), clock: Clock::system() }
+        Self {
+            bytes_max: 8 << 30,
+            relaxed_flush: Duration::from_secs(300),
+            clock: Clock::system(),
+            threads: Threads::Own,
+        }
     }
 }
 
@@ -106,6 +123,7 @@ struct Core {
     faults: Mutex<Faults>,
     /// As found when it was opened.
     gaps: Vec<Gap>,
+    threads: Threads,
 }
 
 /// What is wrong, for people.
@@ -147,6 +165,19 @@ impl Core {
         }
     }
 
+    /// Reads what takes long.
+    async fn read<T: Send + 'static>(
+        self: &Arc<Self>,
+        read: impl FnOnce(&Self) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        if self.threads == Threads::None {
+            return read(self);
+        }
+        let core = Arc::clone(self);
+        let done = tokio::task::spawn_blocking(move || read(&core)).await;
+        done.map_err(|stopped| StoreError::Failed(stopped.to_string()))?
+    }
+
     fn range(&self, start: &str, end: &str, at: Option<Revision>, limit: usize) -> Result<Page, StoreError> {
         loop {
             let view = self.view()?;
@@ -184,6 +215,9 @@ impl Embedded {
         let map = options.bytes_max.saturating_mul(MAP_FACTOR).max(MAP_BYTES_MIN);
         let tables = Tables::open(dir, usize::try_from(map & !0xffff).unwrap_or(usize::MAX & !0xffff))?;
         tables.check_keys()?;
+        if tables.is_fresh()? {
+            sync_folder(dir)?;
+        }
         let (start, gaps) = recover(&tables)?;
         let shared = Shared {
             overlay: Arc::default(),
@@ -198,14 +232,24 @@ impl Embedded {
             end: cell::Sender::new(false),
             faults: Mutex::default(),
             gaps,
+            threads: options.threads,
         });
         let (queue, queued) = mpsc::channel(QUEUE_MAX);
         let writer = Writer::new(Arc::clone(&core), queued, &options, &start, Trial::new(dir));
         let tasks = Tasks::new();
         tasks.spawn("store timer", wake(writer.due.subscribe(), queue.downgrade(), options.clock));
-        let thread = std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || writer.run());
-        let writer = thread.map_err(|source| OpenError::Directory { path: dir.to_owned(), source })?;
-        Ok(Self { core, queue: Some(queue), writer: Some(writer), tasks, _lock: lock })
+        let writer = match options.threads {
+            Threads::Own => {
+                let thread = std::thread::Builder::new().name("store-writer".to_owned());
+                let thread = thread.spawn(move || writer.run());
+                Some(thread.map_err(|source| OpenError::Directory { path: dir.to_owned(), source })?)
+            }
+            Threads::None => {
+                tasks.spawn("store writer", writer.run_as_task());
+                None
+            }
+        };
+        Ok(Self { core, queue: Some(queue), writer, tasks, _lock: lock })
     }
 
     /// Bytes that the data takes.
@@ -263,13 +307,8 @@ impl Store for Embedded {
         at: Option<Revision>,
         limit: usize,
     ) -> BoxFuture<'_, Result<Page, StoreError>> {
-        let (core, start, end) = (Arc::clone(&self.core), start.to_owned(), end.to_owned());
-        async move {
-            tokio::task::spawn_blocking(move || core.range(&start, &end, at, limit))
-                .await
-                .map_err(|stopped| StoreError::Failed(stopped.to_string()))?
-        }
-        .boxed()
+        let (start, end) = (start.to_owned(), end.to_owned());
+        self.core.read(move |core| core.range(&start, &end, at, limit)).boxed()
     }
 
     fn revision(&self) -> Revision {
@@ -327,7 +366,10 @@ impl Store for Embedded {
 /// Makes `dir` and takes its lock, which goes with the process.
 fn lock(dir: &Path) -> Result<File, OpenError> {
     let refused = |source| OpenError::Directory { path: dir.to_owned(), source };
-    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(refused)?;
+    if !dir.is_dir() {
+        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(refused)?;
+        dir.parent().filter(|parent| parent.is_dir()).map_or(Ok(()), sync_folder)?;
+    }
     let mut options = OpenOptions::new();
     let file = options.create(true).truncate(false).write(true).mode(0o600).open(dir.join("lock"));
     let file = file.map_err(refused)?;
@@ -336,6 +378,12 @@ fn lock(dir: &Path) -> Result<File, OpenError> {
         Err(TryLockError::WouldBlock) => Err(OpenError::Locked(dir.to_owned())),
         Err(TryLockError::Error(source)) => Err(refused(source)),
     }
+}
+
+/// A new file survives a power loss when its folder was flushed.
+fn sync_folder(dir: &Path) -> Result<(), OpenError> {
+    let synced = File::open(dir).and_then(|folder| folder.sync_all());
+    synced.map_err(|source| OpenError::Directory { path: dir.to_owned(), source })
 }
 
 /// Where to go on: above everything that may have been given out, with a gap where a tail was lost.

@@ -150,6 +150,12 @@ impl Tables {
         self.env.read_txn().map_err(|error| self.blame.engine(error))
     }
 
+    /// Whether nothing was ever acknowledged from here.
+    pub(super) fn is_fresh(&self) -> Result<bool, StoreError> {
+        let txn = self.read()?;
+        Ok(self.counter(&txn, Counter::Last)? == 0)
+    }
+
     /// A counter; 0 if it was never set.
     pub(super) fn counter(&self, txn: &RoTxn<'_>, counter: Counter) -> Result<u64, StoreError> {
         let meta = self.table(Kind::Meta);

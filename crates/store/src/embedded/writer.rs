@@ -20,7 +20,7 @@ use super::Core;
 use super::overlay::Overlay;
 use super::record::Record;
 use super::sealed::of_disk;
-use super::stage::{Stage, Staged, write_bytes};
+use super::stage::{Refused, Stage, Staged, write_bytes};
 use super::tables::{Counter, Gap, Tables};
 use super::trial::{Refusal, Trial};
 use crate::{Entry, Event, Revision, StoreError, Write};
@@ -106,6 +106,19 @@ struct Round {
     is_over: bool,
 }
 
+/// Whether there will be another round.
+#[derive(PartialEq, Eq)]
+enum Going {
+    On,
+    Over,
+}
+
+impl Going {
+    fn is_over(&self) -> bool {
+        *self == Self::Over
+    }
+}
+
 impl Round {
     fn add(&mut self, op: Op) {
         match op {
@@ -158,26 +171,48 @@ impl Writer {
         }
     }
 
-    /// Works until the queue closes or a failure.
+    /// Works on the calling thread until the queue closes or a failure.
     pub(super) fn run(mut self) {
         loop {
-            let round = self.take();
-            let is_over = round.is_over;
-            self.step(round);
-            if is_over {
+            let first = if self.is_idle() { Some(self.queue.blocking_recv()) } else { None };
+            if self.round(first).is_over() {
                 return;
             }
         }
     }
 
-    fn take(&mut self) -> Round {
-        let mut round = Round::default();
-        if self.state.sweep.is_none() || self.core.failed.get().is_some() {
-            match self.queue.blocking_recv() {
-                Some(op) => round.add(op),
-                None => round.is_over = true,
+    /// The same as a task of the runtime.
+    pub(super) async fn run_as_task(mut self) {
+        loop {
+            let first = if self.is_idle() { Some(self.queue.recv().await) } else { None };
+            if self.round(first).is_over() {
+                return;
             }
+            tokio::task::yield_now().await;
         }
+    }
+
+    /// Whether there is nothing to do before something is asked.
+    fn is_idle(&self) -> bool {
+        self.state.sweep.is_none() || self.core.failed.get().is_some()
+    }
+
+    /// One round, with what was waited for; `None` in it is the end of the queue.
+    fn round(&mut self, first: Option<Option<Op>>) -> Going {
+        let mut round = Round::default();
+        match first {
+            Some(Some(op)) => round.add(op),
+            Some(None) => round.is_over = true,
+            None => {}
+        }
+        self.fill(&mut round);
+        let going = if round.is_over { Going::Over } else { Going::On };
+        self.step(round);
+        going
+    }
+
+    /// Adds what else is queued.
+    fn fill(&mut self, round: &mut Round) {
         let mut bytes = 0;
         while !round.is_over && round.writes.len() < GROUP_MAX && bytes < GROUP_BYTES_MAX {
             match self.queue.try_recv() {
@@ -189,7 +224,6 @@ impl Writer {
                 Err(TryRecvError::Disconnected) => round.is_over = true,
             }
         }
-        round
     }
 
     /// One round: decide, commit, publish, answer.
@@ -228,9 +262,7 @@ impl Writer {
             }
             Err(error) => {
                 let why = self.note_failure(error);
-                stage.items.into_iter().filter_map(|item| item.reply).for_each(|reply| {
-                    answer(reply, Err(StoreError::Failed(why.clone())));
-                });
+                stage.into_replies().for_each(|reply| answer(reply, Err(StoreError::Failed(why.clone()))));
                 closing.into_iter().for_each(|reply| answer(reply, Err(StoreError::Failed(why.clone()))));
             }
         }
@@ -406,6 +438,9 @@ impl Writer {
         shared.subscribers.send(&events);
         drop(shared);
         replies.into_iter().for_each(|(reply, revision)| answer(reply, Ok(revision)));
+        for Refused { current, reply } in stage.refused {
+            answer(reply, Err(StoreError::Conflict { current }));
+        }
     }
 
     /// Nothing of the group happened.
@@ -416,9 +451,7 @@ impl Writer {
         if self.state.flush_at.is_some() {
             self.state.flush_at = Some(now_us.saturating_add(self.relaxed_flush_us));
         }
-        stage.items.into_iter().filter_map(|item| item.reply).for_each(|reply| {
-            answer(reply, Err(error.clone()));
-        });
+        stage.into_replies().for_each(|reply| answer(reply, Err(error.clone())));
         for reply in self.state.sweep.take().into_iter().flat_map(|sweep| sweep.replies) {
             answer(reply, Err(error.clone()));
         }
