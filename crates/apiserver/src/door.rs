@@ -164,13 +164,9 @@ impl Door {
                     "the store does not answer; whether the change was made is not known",
                 ))
             }
-            StoreError::NoSpace => {
-                error!(key, "no space is left for the store");
-                Refusal::Failed(Error::unavailable("the store has no space left"))
-            }
             failure => {
                 error!(key, %failure, "commit failed");
-                Refusal::Failed(Error::internal("the store could not commit the change"))
+                Refusal::Failed(Error::of_store(failure))
             }
         })
     }

@@ -1,7 +1,8 @@
 //! A page beside the data: what the disk says to a write and a flush, asked without touching the data.
 //!
-//! The engine does not say which of its calls has failed. A write that fails has changed nothing that is used; after
-//! a flush that fails nobody knows what is on disk, and the process starts over.
+//! The engine does not say which of its calls has failed, and says `EIO` where a full disk took a part of a write. A
+//! write that fails has changed nothing that is used; after a flush that fails nobody knows what is on disk, and the
+//! process starts over.
 
 use std::fs::{File, OpenOptions};
 use std::io::Error;
@@ -41,13 +42,29 @@ impl Trial {
 
     /// Writes the page and flushes it.
     pub(super) fn run(&mut self) -> Result<(), Refusal> {
-        let file = match self.file.take() {
-            Some(file) => file,
-            None => self.open().map_err(Refusal::Write)?,
-        };
-        let file = self.file.insert(file);
+        let file = self.opened().map_err(Refusal::Write)?;
         file.write_all_at(&PAGE, 0).map_err(Refusal::Write)?;
         file.sync_data().map_err(Refusal::Flush)
+    }
+
+    /// The same, and whether there is room for `bytes` more, which are given back.
+    pub(super) fn run_with_room(&mut self, bytes: u64) -> Result<(), Refusal> {
+        self.run()?;
+        let file = self.opened().map_err(Refusal::Write)?;
+        let end = PAGE.len() as u64 + bytes;
+        let mut pages = (PAGE.len() as u64..end).step_by(PAGE.len());
+        let filled = pages.try_for_each(|at| file.write_all_at(&PAGE, at)).map_err(Refusal::Write);
+        let flushed = filled.and_then(|()| file.sync_data().map_err(Refusal::Flush));
+        file.set_len(PAGE.len() as u64).map_err(Refusal::Write)?;
+        flushed
+    }
+
+    fn opened(&mut self) -> Result<&File, Error> {
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => self.open()?,
+        };
+        Ok(self.file.insert(file))
     }
 
     fn open(&self) -> Result<File, Error> {

@@ -36,6 +36,9 @@ const SWEEP_RECORDS: usize = 500;
 /// Keys that expire in one group.
 const EXPIRE_MAX: usize = 500;
 
+/// The engine writes whole ones.
+const PAGE_BYTES: usize = 4096;
+
 type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// What the writer is asked to do.
@@ -323,20 +326,23 @@ impl Writer {
                 }
                 Ok(())
             }
-            Err(error) => Err(self.judge(error)),
+            Err(error) => Err(self.judge(error, room_for(stage))),
         }
     }
 
-    /// What a failed commit means.
-    fn judge(&mut self, error: StoreError) -> StoreError {
+    /// What a failed commit means, which would have taken about `bytes`.
+    fn judge(&mut self, error: StoreError, bytes: u64) -> StoreError {
         // The engine takes nothing more when it could not say which pages are used.
         if let Err(StoreError::Failed(panicked)) = self.core.tables.write().map(drop) {
             return StoreError::Failed(format!("{error} ({panicked})"));
         }
         self.state.is_disk_doubtful = true;
         match error {
-            StoreError::Failed(why) => match self.trial.run() {
-                Err(Refusal::Write(_)) => StoreError::Refused(why),
+            StoreError::Failed(why) => match self.trial.run_with_room(bytes) {
+                Err(Refusal::Write(error)) => match of_disk(&error) {
+                    StoreError::NoSpace => StoreError::NoSpace,
+                    _ => StoreError::Refused(why),
+                },
                 Err(Refusal::Flush(_)) | Ok(()) => StoreError::Failed(why),
             },
             other => other,
@@ -494,6 +500,12 @@ impl Writer {
             is_tick || is_sooner
         });
     }
+}
+
+/// What a group takes on disk, generously: its bytes, and the pages that lead to them and to a step of compaction.
+fn room_for(stage: &Stage) -> u64 {
+    let bytes: usize = stage.items.iter().map(|item| item.record.bytes()).sum();
+    (2 * bytes + (stage.items.len() + SWEEP_RECORDS) * 2 * PAGE_BYTES) as u64
 }
 
 /// Clears a part of the log below the target: what a record replaced, and removals themselves.
