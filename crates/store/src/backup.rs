@@ -218,7 +218,7 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     /// [`BackupError::Damaged`] if it was cut off or changed.
-    pub fn next(&mut self) -> Result<Option<Item>, BackupError> {
+    pub fn next_item(&mut self) -> Result<Option<Item>, BackupError> {
         if self.has_ended {
             return Ok(None);
         }
@@ -370,7 +370,7 @@ mod tests {
     fn read(bytes: &[u8]) -> Result<(Head, Vec<Item>), BackupError> {
         let (mut reader, head) = Reader::new(bytes)?;
         let mut items = Vec::new();
-        while let Some(item) = reader.next()? {
+        while let Some(item) = reader.next_item()? {
             items.push(item);
         }
         Ok((head, items))

@@ -65,7 +65,7 @@ fn open(path: &Path) -> Result<BufReader<File>> {
 /// Reads all of it, changing nothing.
 fn check(backup: &mut (impl Read + Seek)) -> Result<Head> {
     let (mut reader, head) = Reader::new(&mut *backup)?;
-    while let Some(item) = reader.next()? {
+    while let Some(item) = reader.next_item()? {
         if let Item::File(file) = item
             && !is_ours(Path::new(&file.path))
         {
@@ -90,7 +90,7 @@ fn fill(layout: &Layout, backup: &mut impl Read, revision: Revision) -> Result<u
     let mut store = Restored::begin(&new)?;
     let (mut reader, _) = Reader::new(backup)?;
     let (mut records, mut files) = (0, Vec::new());
-    while let Some(item) = reader.next()? {
+    while let Some(item) = reader.next_item()? {
         match item {
             Item::File(file) => files.push(file),
             Item::Record(record) => {

@@ -17,6 +17,8 @@ const SUM_BYTES: usize = 4;
 
 /// Rows by key.
 pub(super) type Rows = Database<Raw, Raw>;
+/// Key and value.
+pub(super) type Row<'t> = (&'t [u8], &'t [u8]);
 /// A part of a table.
 pub(super) type Span<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
@@ -154,7 +156,7 @@ impl Table {
         &self,
         txn: &'t RoTxn<'_>,
         span: &Span<'_>,
-    ) -> Result<impl Iterator<Item = Result<(&'t [u8], &'t [u8]), StoreError>> + use<'t>, StoreError> {
+    ) -> Result<impl Iterator<Item = Result<Row<'t>, StoreError>> + use<'t>, StoreError> {
         let (kind, blame) = (self.kind, self.blame.clone());
         let mut rows = self.rows.range(txn, span).map_err(|error| blame.engine(error))?;
         let mut has_ended = false;
@@ -175,7 +177,7 @@ impl Table {
     pub(super) fn all<'t>(
         &self,
         txn: &'t RoTxn<'_>,
-    ) -> Result<impl Iterator<Item = Result<(&'t [u8], &'t [u8]), StoreError>> + use<'t>, StoreError> {
+    ) -> Result<impl Iterator<Item = Result<Row<'t>, StoreError>> + use<'t>, StoreError> {
         self.range(txn, &(Bound::Unbounded, Bound::Unbounded))
     }
 
