@@ -125,6 +125,11 @@ impl Cache {
         self.progress.subscribe().wait_for(|now| *now > revision).await.map(|now| *now)
     }
 
+    /// What keeps the store from working as it should, a line each.
+    pub async fn faults(&self) -> Vec<String> {
+        self.store.faults().await
+    }
+
     /// Whether the store was read.
     pub fn is_loaded(&self) -> bool {
         self.loaded.load(std::sync::atomic::Ordering::Acquire)

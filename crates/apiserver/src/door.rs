@@ -238,13 +238,9 @@ fn refusal(key: &str, failure: StoreError) -> Refusal {
             error!(key, why, "the store does not answer");
             Error::unavailable("the store does not answer; whether the change was made is not known")
         }
-        StoreError::NoSpace => {
-            error!(key, "no space is left for the store");
-            Error::unavailable("the store has no space left")
-        }
         failure => {
             error!(key, %failure, "commit failed");
-            Error::internal("the store could not commit the change")
+            Error::of_store(failure)
         }
     })
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Clock, Random, Tasks};
+use base::{Backoff, Clock, Random, Tasks};
 use encryption::Encryption;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -37,6 +37,10 @@ use crate::trace::Trace;
 
 /// How long a handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// After a connection that could not be taken, most likely for want of descriptors: others get the time to end.
+/// Source: `net/http.Server.Serve`.
+const ACCEPT_RETRY_FIRST: Duration = Duration::from_millis(5);
+const ACCEPT_RETRY_MAX: Duration = Duration::from_secs(1);
 /// How long connections get to finish at shutdown.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -238,6 +242,7 @@ async fn listen(api: Arc<Api>, listener: TcpListener, tls: Tls) {
     let graceful = GracefulShutdown::new();
     let closing = closing(&api);
     tokio::pin!(closing);
+    let mut backoff = Backoff::new(ACCEPT_RETRY_FIRST, ACCEPT_RETRY_MAX, 0.0);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -245,15 +250,19 @@ async fn listen(api: Arc<Api>, listener: TcpListener, tls: Tls) {
         };
         match accepted {
             Ok((stream, address)) => {
+                backoff.reset();
                 let watcher = graceful.watcher();
                 let (api, tls) = (Arc::clone(&api), tls.clone());
                 let tasks = api.tasks.clone();
                 tasks.spawn_to_end("connection", connection(api, stream, address, tls, watcher));
             }
             Err(failure) => {
-                warn!(%failure, "cannot accept a connection");
-                // Out of descriptors, most likely: give others the time to end.
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                let delay = backoff.next(&api.random);
+                warn!(%failure, ?delay, "cannot accept a connection");
+                tokio::select! {
+                    () = tokio::time::sleep(delay) => {}
+                    () = &mut closing => break,
+                }
             }
         }
     }

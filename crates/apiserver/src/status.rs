@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use http::StatusCode;
 use machinery::field::{FieldErrors, Reason};
 use serde_json::{Value, json};
+use store::StoreError;
 
 /// What every stage of a request returns on failure.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -256,6 +257,24 @@ impl Error {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
     }
 
+    /// The store could not commit: 507 when there is no room, 503 when it may work again, 500 otherwise.
+    ///
+    /// Upstream has no reason of its own for 507. client-go shows the message and tries again only where a
+    /// `Retry-After` says so, which would not make room.
+    pub fn of_store(failure: StoreError) -> Self {
+        match failure {
+            StoreError::NoSpace => {
+                Self::new(StatusCode::INSUFFICIENT_STORAGE, "InsufficientStorage", failure.to_string())
+            }
+            StoreError::Refused(_) => Self::unavailable(failure.to_string()),
+            StoreError::Failed(_) => Self::unavailable(
+                "the store failed and nothing more is written; the API server starts over from what is on disk",
+            ),
+            StoreError::Damaged(_) => Self::internal("what the store has of this object is damaged"),
+            _ => Self::internal("the store could not commit the change"),
+        }
+    }
+
     /// The `Status` object.
     pub fn status(&self) -> Value {
         let mut status = json!({
@@ -317,6 +336,19 @@ mod tests {
                 r#"{"apiVersion":"v1","code":404,"details":{"group":"apps","kind":"deployments","name":"web"},"kind":"Status","message":"deployments.apps \"web\" not found","metadata":{},"reason":"NotFound","status":"Failure"}"#
             ]],
         );
+    }
+
+    #[test]
+    fn a_store_that_cannot_write_says_why() {
+        let check = |failure: StoreError, code: u16, message: &str| {
+            let error = Error::of_store(failure);
+            assert_eq!((error.code.as_u16(), error.message.as_str()), (code, message));
+        };
+        check(StoreError::NoSpace, 507, "no space is left for the store");
+        let refused = StoreError::Refused("Input/output error (os error 5)".to_owned());
+        check(refused, 503, "the disk refuses writes: Input/output error (os error 5)");
+        let damaged = StoreError::Damaged("revision 3 in /secret/place".to_owned());
+        check(damaged, 500, "Internal error occurred: what the store has of this object is damaged");
     }
 
     #[test]

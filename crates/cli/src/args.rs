@@ -8,6 +8,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 
+pub use crate::backup::{BackupArgs, RestoreArgs};
+
 /// A whole Kubernetes in one binary.
 #[derive(Debug, Parser)]
 #[command(name = "knarr", version, about, disable_help_subcommand = true)]
@@ -75,6 +77,10 @@ pub enum Command {
     Why(WhyArgs),
     /// What is wrong with this host, and what to do about it
     Doctor(DoctorArgs),
+    /// Write all objects and keys of a cluster to a file, also while it runs
+    Backup(BackupArgs),
+    /// Make a cluster of a backup
+    Restore(RestoreArgs),
     /// Import, list and remove images
     Image(ImageArgs),
     /// How Secrets lie in the store

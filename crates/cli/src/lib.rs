@@ -3,6 +3,7 @@
 
 pub mod api_server;
 pub mod args;
+pub mod backup;
 pub mod config;
 pub mod progress;
 pub mod trace;

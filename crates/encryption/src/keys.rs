@@ -1,7 +1,7 @@
 //! The configuration that a cluster has which was given none: Secrets under a key of its own.
 //!
 //! It is upstream's format, so that it can be edited by upstream's instructions, or taken to a kube-apiserver. Why
-//! secretbox: `docs/adr/0007-encryption-by-default.md`.
+//! secretbox: `docs/adr/0008-encryption-by-default.md`.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -1,5 +1,6 @@
 //! One module per command.
 
+pub(crate) mod backup;
 pub(crate) mod completion;
 pub(crate) mod demo;
 pub(crate) mod doctor;
@@ -7,6 +8,7 @@ pub(crate) mod down;
 pub(crate) mod image;
 pub(crate) mod part;
 pub(crate) mod reset;
+pub(crate) mod restore;
 pub(crate) mod secrets;
 pub(crate) mod server;
 pub(crate) mod status;

@@ -33,6 +33,11 @@ impl Layout {
         self.root.join("server")
     }
 
+    /// The embedded store's folder.
+    pub(crate) fn db(&self) -> PathBuf {
+        self.server().join("db")
+    }
+
     /// The Node's folder.
     pub(crate) fn agent(&self) -> PathBuf {
         self.root.join("agent")

@@ -79,6 +79,8 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Trace(args) => commands::trace::run(args),
         Command::Why(args) => commands::why::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
+        Command::Backup(args) => commands::backup::run(args),
+        Command::Restore(args) => commands::restore::run(args),
         Command::Image(args) => commands::image::run(&args.command),
         Command::Secrets(args) => commands::secrets::run(&args.command),
         Command::ControllerManager(args) => commands::part::controller_manager(args),

@@ -3,13 +3,19 @@
 //! Invariants: a synced write is acknowledged after its group's flush; relaxed writes are a tail of the same log
 //! that only a crash can cut off, never out of its middle; revisions are never given out twice, also over a crash
 //! (what may have been lost answers [`StoreError::Compacted`], so that watchers list again); reads see whole
-//! revisions only. What can block does so in a blocking task or in the writer's thread.
+//! revisions only. What can block does so in a blocking task or in the writer's thread. Opening what is there writes
+//! nothing, so that a disk that is full or takes no writes still serves. What is read back is checked ([`sealed`]);
+//! what is damaged is never served. What a failing disk means is decided in [`writer`].
 
 mod fanout;
+mod format;
+pub mod offline;
 mod overlay;
 mod record;
+mod sealed;
 mod stage;
 mod tables;
+mod trial;
 mod view;
 mod writer;
 
@@ -29,14 +35,17 @@ use tokio::sync::{mpsc, oneshot, watch as cell};
 
 use self::overlay::Overlay;
 use self::tables::{Counter, Gap, Tables};
+use self::trial::Trial;
 use self::view::View;
-use self::writer::{Op, RESERVE, Start, Writer};
+use self::writer::{Op, Start, Writer};
 use crate::{Entry, Page, Revision, Store, StoreError, Watch, Write};
 
 /// Writes that wait for the writer.
 const QUEUE_MAX: usize = 1024;
-/// Room beyond [`Options::bytes_max`] in which removals and compaction still work.
-const HEADROOM_BYTES: u64 = 32 << 20;
+/// The map is this much larger than [`Options::bytes_max`], so that it is never what ends first: removals and
+/// compaction go on beyond the bound, and pages that a long read holds are not free. It costs addresses, no memory.
+const MAP_FACTOR: u64 = 4;
+const MAP_BYTES_MIN: u64 = 1 << 30;
 
 /// How to open an embedded store.
 #[derive(Clone, Debug)]
@@ -47,12 +56,29 @@ pub struct Options {
     pub relaxed_flush: Duration,
     /// Decides when keys expire.
     pub clock: Clock,
+    /// Where the work is done.
+    pub threads: Threads,
+}
+
+/// Where the store does what can block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// In a thread of its own, and in the runtime's blocking ones.
+    Own,
+    /// In the runtime's tasks: whatever happens then follows from the order in which these run, so a simulation can
+    /// choose it. Dropping such a store is a crash: nothing is written out.
+    None,
 }
 
 impl Default for Options {
     /// 8 GiB, which upstream recommends as etcd's largest quota; five minutes.
     fn default() -> Self {
-        Self { bytes_max: 8 << 30, relaxed_flush: Duration::from_secs(300), clock: Clock::system() }
+        Self {
+            bytes_max: 8 << 30,
+            relaxed_flush: Duration::from_secs(300),
+            clock: Clock::system(),
+            threads: Threads::Own,
+        }
     }
 }
 
@@ -63,7 +89,9 @@ pub enum OpenError {
     #[error("the data directory {} is in use by another process", .0.display())]
     Locked(PathBuf),
     /// A newer or foreign layout.
-    #[error("the data has format {found}, this version knows {known}")]
+    #[error(
+        "the data has format {found}, this knarr knows up to {known}: use the knarr that wrote it, or a newer one"
+    )]
     Format {
         /// In the file.
         found: u64,
@@ -79,9 +107,9 @@ pub enum OpenError {
         #[source]
         source: std::io::Error,
     },
-    /// The engine refused.
+    /// The data cannot be read, or the disk refuses.
     #[error("cannot open the data file")]
-    Engine(#[from] heed::Error),
+    Data(#[from] StoreError),
 }
 
 /// What the writer, readers and watches share.
@@ -90,8 +118,21 @@ struct Core {
     shared: Mutex<Shared>,
     newest: AtomicU64,
     failed: OnceLock<String>,
+    /// Set with `failed`.
+    end: cell::Sender<bool>,
+    faults: Mutex<Faults>,
     /// As found when it was opened.
     gaps: Vec<Gap>,
+    threads: Threads,
+}
+
+/// What is wrong, for people.
+#[derive(Default)]
+struct Faults {
+    /// Why the last write to disk did not happen.
+    disk: Option<String>,
+    /// What compaction stumbled over; it stays until the process ends.
+    damage: Option<String>,
 }
 
 struct Shared {
@@ -122,6 +163,19 @@ impl Core {
             Some(gap) => Err(StoreError::Compacted { requested: revision, oldest: gap.to + 1 }),
             None => Ok(()),
         }
+    }
+
+    /// Reads what takes long.
+    async fn read<T: Send + 'static>(
+        self: &Arc<Self>,
+        read: impl FnOnce(&Self) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        if self.threads == Threads::None {
+            return read(self);
+        }
+        let core = Arc::clone(self);
+        let done = tokio::task::spawn_blocking(move || read(&core)).await;
+        done.map_err(|stopped| StoreError::Failed(stopped.to_string()))?
     }
 
     fn range(&self, start: &str, end: &str, at: Option<Revision>, limit: usize) -> Result<Page, StoreError> {
@@ -158,8 +212,12 @@ impl Embedded {
     /// If somebody else has it open, if its format is unknown, if disk or engine refuse.
     pub fn open(dir: &Path, options: Options) -> Result<Self, OpenError> {
         let lock = lock(dir)?;
-        let map = options.bytes_max.saturating_add(options.bytes_max / 16).saturating_add(HEADROOM_BYTES);
+        let map = options.bytes_max.saturating_mul(MAP_FACTOR).max(MAP_BYTES_MIN);
         let tables = Tables::open(dir, usize::try_from(map & !0xffff).unwrap_or(usize::MAX & !0xffff))?;
+        tables.check_keys()?;
+        if tables.is_fresh()? {
+            sync_folder(dir)?;
+        }
         let (start, gaps) = recover(&tables)?;
         let shared = Shared {
             overlay: Arc::default(),
@@ -171,15 +229,27 @@ impl Embedded {
             shared: Mutex::new(shared),
             newest: AtomicU64::new(start.last),
             failed: OnceLock::new(),
+            end: cell::Sender::new(false),
+            faults: Mutex::default(),
             gaps,
+            threads: options.threads,
         });
         let (queue, queued) = mpsc::channel(QUEUE_MAX);
-        let writer = Writer::new(Arc::clone(&core), queued, &options, &start);
+        let writer = Writer::new(Arc::clone(&core), queued, &options, &start, Trial::new(dir));
         let tasks = Tasks::new();
         tasks.spawn("store timer", wake(writer.due.subscribe(), queue.downgrade(), options.clock));
-        let thread = std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || writer.run());
-        let writer = thread.map_err(|source| OpenError::Directory { path: dir.to_owned(), source })?;
-        Ok(Self { core, queue: Some(queue), writer: Some(writer), tasks, _lock: lock })
+        let writer = match options.threads {
+            Threads::Own => {
+                let thread = std::thread::Builder::new().name("store-writer".to_owned());
+                let thread = thread.spawn(move || writer.run());
+                Some(thread.map_err(|source| OpenError::Directory { path: dir.to_owned(), source })?)
+            }
+            Threads::None => {
+                tasks.spawn("store writer", writer.run_as_task());
+                None
+            }
+        };
+        Ok(Self { core, queue: Some(queue), writer, tasks, _lock: lock })
     }
 
     /// Bytes that the data takes.
@@ -187,7 +257,7 @@ impl Embedded {
     /// # Errors
     /// If the engine cannot tell.
     pub fn used_bytes(&self) -> Result<u64, StoreError> {
-        self.core.tables.used_bytes().map_err(tables::engine)
+        self.core.tables.used_bytes()
     }
 
     async fn ask<T>(
@@ -237,13 +307,8 @@ impl Store for Embedded {
         at: Option<Revision>,
         limit: usize,
     ) -> BoxFuture<'_, Result<Page, StoreError>> {
-        let (core, start, end) = (Arc::clone(&self.core), start.to_owned(), end.to_owned());
-        async move {
-            tokio::task::spawn_blocking(move || core.range(&start, &end, at, limit))
-                .await
-                .map_err(|stopped| StoreError::Failed(stopped.to_string()))?
-        }
-        .boxed()
+        let (start, end) = (start.to_owned(), end.to_owned());
+        self.core.read(move |core| core.range(&start, &end, at, limit)).boxed()
     }
 
     fn revision(&self) -> Revision {
@@ -269,6 +334,23 @@ impl Store for Embedded {
         self.ask(move |reply| Op::Compact(revision, reply)).boxed()
     }
 
+    fn faults(&self) -> BoxFuture<'_, Vec<String>> {
+        let failed = self.core.failed.get().map(|why| format!("the store failed: {why}"));
+        let faults = self.core.faults.lock();
+        let all = failed.into_iter().chain(faults.disk.clone()).chain(faults.damage.clone()).collect();
+        futures::future::ready(all).boxed()
+    }
+
+    fn failed(&self) -> BoxFuture<'_, ()> {
+        let mut end = self.core.end.subscribe();
+        async move {
+            if end.wait_for(|has_failed| *has_failed).await.is_err() {
+                std::future::pending().await
+            }
+        }
+        .boxed()
+    }
+
     /// Later writes answer `Failed`.
     fn close(&self) -> BoxFuture<'_, Result<(), StoreError>> {
         async move {
@@ -284,7 +366,10 @@ impl Store for Embedded {
 /// Makes `dir` and takes its lock, which goes with the process.
 fn lock(dir: &Path) -> Result<File, OpenError> {
     let refused = |source| OpenError::Directory { path: dir.to_owned(), source };
-    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(refused)?;
+    if !dir.is_dir() {
+        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(refused)?;
+        dir.parent().filter(|parent| parent.is_dir()).map_or(Ok(()), sync_folder)?;
+    }
     let mut options = OpenOptions::new();
     let file = options.create(true).truncate(false).write(true).mode(0o600).open(dir.join("lock"));
     let file = file.map_err(refused)?;
@@ -295,24 +380,29 @@ fn lock(dir: &Path) -> Result<File, OpenError> {
     }
 }
 
-/// Where to go on: above everything that may have been given out, with a gap noted if a tail was lost.
+/// A new file survives a power loss when its folder was flushed.
+fn sync_folder(dir: &Path) -> Result<(), OpenError> {
+    let synced = File::open(dir).and_then(|folder| folder.sync_all());
+    synced.map_err(|source| OpenError::Directory { path: dir.to_owned(), source })
+}
+
+/// Where to go on: above everything that may have been given out, with a gap where a tail was lost.
 ///
-/// A fresh store starts at revision 1, as etcd's does, so that no list ever has the resource version 0.
-fn recover(tables: &Tables) -> Result<(Start, Vec<Gap>), heed::Error> {
-    let mut txn = tables.env.write_txn()?;
+/// Nothing is written: until the first write, opening it again finds the same. A fresh store starts at revision 1, as
+/// etcd's does, so that no list ever has the resource version 0.
+fn recover(tables: &Tables) -> Result<(Start, Vec<Gap>), StoreError> {
+    let txn = tables.read()?;
     let (last, reserved) = (tables.counter(&txn, Counter::Last)?, tables.counter(&txn, Counter::Reserved)?);
-    let compacted = tables.counter(&txn, Counter::Compacted)?;
-    let swept = tables.counter(&txn, Counter::Swept)?;
+    let (compacted, swept) =
+        (tables.counter(&txn, Counter::Compacted)?, tables.counter(&txn, Counter::Swept)?);
     let newest = if reserved > last { reserved + 1 } else { last.max(1) };
-    if reserved > last {
+    let lost = (reserved > last).then_some(Gap { from: last, to: reserved });
+    if lost.is_some() {
         tracing::info!(last, resumed_at = newest, "the store was not closed: relaxed writes may be lost");
-        tables.add_gap(&mut txn, Gap { from: last, to: reserved })?;
     }
-    tables.set(&mut txn, Counter::Last, newest)?;
-    tables.set(&mut txn, Counter::Reserved, newest + RESERVE)?;
-    let gaps = tables.gaps(&txn)?;
-    txn.commit()?;
-    Ok((Start { last: newest, reserved: newest + RESERVE, compacted, swept }, gaps))
+    let mut gaps = tables.gaps(&txn)?;
+    gaps.extend(lost);
+    Ok((Start { last: newest, reserved: reserved.max(last), compacted, swept, lost }, gaps))
 }
 
 /// Wakes the writer when it wants to be woken.

@@ -1,11 +1,13 @@
 //! Revisions, ranges, watch, compaction, expiry: bytes only.
 //!
 //! One trait, two implementations ([`embedded`], [`etcd`]), one suite ([`suite`]) that both pass.
-//! Nothing here knows what a key or a value means. Invariants: revisions rise by one per committed write (over a crash
+//! Nothing here knows what a key or a value means; [`backup`] is the form in which a store leaves and comes back.
+//! Invariants: revisions rise by one per committed write (over a crash
 //! they may leap, they never come back);
 //! an acknowledged durable write is on disk; a watch delivers every revision in order or ends with
 //! [`StoreError::Compacted`], it never skips.
 
+pub mod backup;
 pub mod embedded;
 pub mod etcd;
 pub mod suite;
@@ -107,7 +109,7 @@ pub struct Event {
 }
 
 /// Why the store could not do it.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
     /// The condition of a write did not hold.
     #[error("the key's state is not the expected one")]
@@ -137,9 +139,16 @@ pub enum StoreError {
     /// The engine does not answer; nothing is known to be lost, and trying again may help.
     #[error("the store does not answer: {0}")]
     Unavailable(String),
-    /// Disk full, or the map's bound is reached.
+    /// Disk or quota full, or the store's own bound is reached: nothing of the write happened, and the next one is
+    /// tried again.
     #[error("no space is left for the store")]
     NoSpace,
+    /// The disk takes no writes: nothing of this one happened, and the next one is tried again.
+    #[error("the disk refuses writes: {0}")]
+    Refused(String),
+    /// What is on disk is not what was written. It is not served.
+    #[error("the data is damaged: {0}")]
+    Damaged(String),
     /// The engine failed; nothing is acknowledged any more from this state.
     #[error("the store failed: {0}")]
     Failed(String),
@@ -174,6 +183,16 @@ pub trait Store: Send + Sync + 'static {
 
     /// Forgets what is older than `revision`.
     fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// What keeps the store from working as it should, a line each; empty when it is well.
+    fn faults(&self) -> BoxFuture<'_, Vec<String>> {
+        Box::pin(async { Vec::new() })
+    }
+
+    /// Ends when nothing will be acknowledged any more: the process has to start over from what is on disk.
+    fn failed(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
 
     /// Writes out what is not yet on disk and ends all watches; later writes may be refused.
     fn close(&self) -> BoxFuture<'_, Result<(), StoreError>>;

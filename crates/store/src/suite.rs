@@ -45,6 +45,7 @@ cases!(
     the_future_is_refused,
     a_key_with_a_ttl_expires_with_an_event,
     concurrent_writers_of_one_key_win_once_per_revision,
+    what_a_refused_writer_is_told_is_there_already,
 );
 
 /// A write of `value` to `key`.
@@ -324,4 +325,19 @@ async fn concurrent_writers_of_one_key_win_once_per_revision(store: Arc<dyn Stor
     });
     let won = futures::future::join_all(tries).await.into_iter().filter(|won| *won).count();
     assert_eq!(won, 1);
+}
+
+async fn what_a_refused_writer_is_told_is_there_already(store: Arc<dyn Store>) {
+    for n in 0..100 {
+        let key = format!("/registry/k{n}");
+        let race = (0..3).map(|writer| {
+            let (store, write) = (Arc::clone(&store), put(&key, Expect::Absent, &writer.to_string()));
+            async move {
+                if let Err(StoreError::Conflict { current }) = store.commit(write.clone()).await {
+                    assert_eq!(store.get(&write.key).await.unwrap(), current);
+                }
+            }
+        });
+        futures::future::join_all(race).await;
+    }
 }

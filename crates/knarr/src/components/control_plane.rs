@@ -28,6 +28,8 @@ use crate::layout::Layout;
 const NODE_PORTS: PortRange = PortRange { first: 30_000, last: 32_767 };
 /// Requests, watches apart, that may be under way: upstream's two limits together.
 const REQUESTS_IN_FLIGHT_MAX: usize = 600;
+/// After a failed flush nobody knows what is on disk but whoever reads it anew.
+const STORE_FAILED: &str = "the store failed; the control plane starts over from what is on disk";
 
 /// Runs the control plane until it is told to stop.
 pub(crate) fn control_plane(layout: &Layout) -> Result<()> {
@@ -81,7 +83,10 @@ async fn run(settings: &Settings, identity: &str) -> Result<()> {
             Ok(())
         });
     }
-    server.ready().await;
+    tokio::select! {
+        () = server.ready() => {}
+        () = store.failed() => bail!(STORE_FAILED),
+    }
     super::addons::ensure(client_as(&server, "system:knarr", &["system:masters"]), settings).await?;
     Ready::ApiServer.announce();
     let has_led = tokio::select! {
@@ -89,6 +94,7 @@ async fn run(settings: &Settings, identity: &str) -> Result<()> {
         _ = interrupt.recv() => true,
         () = tasks.stopping() => false,
         () = reload_encryption(settings, &server) => false,
+        () = store.failed() => bail!(STORE_FAILED),
     };
     tasks.stop_and_wait().await;
     store.close().await.context("close the store")?;

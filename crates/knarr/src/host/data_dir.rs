@@ -108,12 +108,14 @@ pub(crate) fn is_registered(layout: &Layout) -> bool {
 
 /// Folders that this host remembers and that are no longer there.
 pub(crate) fn vanished() -> Vec<PathBuf> {
+    registered().into_iter().filter(|folder| !folder.exists()).collect()
+}
+
+/// Folders that this host remembers.
+pub(crate) fn registered() -> Vec<PathBuf> {
     let entries = std::fs::read_dir(REGISTRY).into_iter().flatten().flatten();
-    let mut folders: Vec<PathBuf> = entries
-        .filter_map(|entry| std::fs::read_to_string(entry.path()).ok())
-        .map(PathBuf::from)
-        .filter(|folder| !folder.exists())
-        .collect();
+    let folders = entries.filter_map(|entry| std::fs::read_to_string(entry.path()).ok()).map(PathBuf::from);
+    let mut folders: Vec<PathBuf> = folders.collect();
     folders.sort();
     folders
 }

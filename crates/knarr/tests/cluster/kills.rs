@@ -2,7 +2,7 @@
 //! of its writes to disk. Afterwards no acknowledged write is missing, containers that ran have never noticed, and
 //! the cluster converges.
 
-mod client;
+pub(crate) mod client;
 mod containers;
 
 use std::collections::BTreeMap;

@@ -5,8 +5,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "tests")]
 
+mod backup;
 mod bad_input;
 mod clients;
+mod disk;
 mod etcd;
 mod host;
 mod kills;

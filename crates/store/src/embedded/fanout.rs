@@ -102,19 +102,15 @@ async fn catch_up(
                 return Some(shared.subscribers.add(batches));
             }
         }
-        let (reader, after) = (Arc::clone(core), *cursor);
-        let read = move || {
-            let view = reader.view()?;
+        let after = *cursor;
+        let read = core.read(move |core| {
+            let view = core.view()?;
             if after < view.compacted {
                 return Err(StoreError::Compacted { requested: after, oldest: view.compacted });
             }
             view.events(after)
-        };
-        let chunk = match tokio::task::spawn_blocking(read).await {
-            Ok(chunk) => chunk,
-            Err(stopped) => Err(StoreError::Failed(stopped.to_string())),
-        };
-        let batch = match chunk {
+        });
+        let batch = match read.await {
             Ok(chunk) => {
                 *cursor = chunk.upto;
                 Ok(Batch { events: chunk.events, upto: chunk.upto })

@@ -1,7 +1,7 @@
 //! One revision as it lies in the log.
 //!
 //! Layout (little endian): flags, create revision, revision before, expiry, key length, cause length, then key,
-//! cause and value. It must not change without a new format version in `tables`.
+//! cause and value. It must not change without a new version in `format`.
 
 use bytes::Bytes;
 
@@ -26,29 +26,20 @@ pub(super) struct Record {
     pub(super) cause: Bytes,
 }
 
-/// A log record was not what [`Record::encode`] writes.
-#[derive(Debug, thiserror::Error)]
-#[error("the log record of revision {0} is broken")]
-pub(super) struct Broken(pub(super) Revision);
-
 /// A record before its cause and value are copied.
 pub(super) struct Head<'a> {
     pub(super) is_tombstone: bool,
     pub(super) create_revision: Revision,
     pub(super) before: Revision,
-    expires_us: i64,
+    pub(super) expires_us: i64,
     pub(super) key: &'a str,
     cause: &'a [u8],
     value: &'a [u8],
 }
 
 impl<'a> Head<'a> {
-    /// Reads the fixed part and the key.
-    pub(super) fn decode(revision: Revision, bytes: &'a [u8]) -> Result<Self, Broken> {
-        Self::parse(bytes).ok_or(Broken(revision))
-    }
-
-    fn parse(bytes: &'a [u8]) -> Option<Self> {
+    /// Reads the fixed part and the key; `None` if it is not what [`Record::encode`] writes.
+    pub(super) fn decode(bytes: &'a [u8]) -> Option<Self> {
         let (flags, rest) = bytes.split_first()?;
         let (create, rest) = rest.split_first_chunk::<8>()?;
         let (before, rest) = rest.split_first_chunk::<8>()?;
@@ -142,7 +133,7 @@ mod tests {
     fn a_record_reads_back_as_it_was_written() {
         for record in [record(Some("{}"), "why"), record(Some(""), ""), record(None, "gone")] {
             let bytes = record.encode();
-            let head = Head::decode(7, &bytes).unwrap();
+            let head = Head::decode(&bytes).unwrap();
             assert_eq!(head.is_tombstone, record.is_tombstone());
             assert_eq!(head.to_record(7), record);
         }
@@ -154,7 +145,7 @@ mod tests {
         let bytes = record.encode();
         let whole = HEAD_BYTES + record.key.len() + record.cause.len();
         for len in 0..whole {
-            assert!(Head::decode(7, &bytes[..len]).is_err(), "length {len}");
+            assert!(Head::decode(&bytes[..len]).is_none(), "length {len}");
         }
     }
 }

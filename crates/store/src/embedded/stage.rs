@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::record::Record;
 use super::tables::KEY_BYTES_MAX;
-use super::view::View;
+use super::view::{View, of_key};
 use super::writer::answer;
 use crate::{Change, Durability, Entry, Expect, Revision, StoreError, Write};
 
@@ -23,9 +23,16 @@ pub(super) struct Staged {
     pub(super) reply: Option<oneshot::Sender<Result<Revision, StoreError>>>,
 }
 
+/// A write that lost to another one of its group: it may not be told what is there before that is so.
+pub(super) struct Refused {
+    pub(super) current: Option<Entry>,
+    pub(super) reply: oneshot::Sender<Result<Revision, StoreError>>,
+}
+
 /// The group so far.
 pub(super) struct Stage {
     pub(super) items: Vec<Staged>,
+    pub(super) refused: Vec<Refused>,
     /// Whether one of them must be on disk before it is acknowledged.
     pub(super) is_synced: bool,
     /// The revision that the next write gets.
@@ -58,6 +65,7 @@ impl Stage {
     pub(super) fn new(last: Revision, is_full: bool, now_us: i64, expiry_floor_us: i64) -> Self {
         Self {
             items: Vec::new(),
+            refused: Vec::new(),
             is_synced: false,
             next: last + 1,
             expired: None,
@@ -80,14 +88,20 @@ impl Stage {
             answer(reply, Err(StoreError::Failed(why)));
             return Ok(());
         }
-        let before = self.before(view, &write.key)?;
+        let before = match self.before(view, &write.key) {
+            Err(damaged @ StoreError::Damaged(_)) => {
+                answer(reply, Err(damaged));
+                return Ok(());
+            }
+            before => before?,
+        };
         let is_met = match (write.expect, &before.entry) {
             (Expect::Absent, None) => matches!(write.change, Change::Put { .. }),
             (Expect::Revision(revision), Some(entry)) => entry.revision == revision,
             _ => false,
         };
         if !is_met {
-            answer(reply, Err(StoreError::Conflict { current: before.entry }));
+            self.refuse(&write.key, before.entry, reply);
             return Ok(());
         }
         let (value, expires_us) = match write.change {
@@ -112,12 +126,38 @@ impl Stage {
         row: (i64, Revision),
         key: &str,
     ) -> Result<(), StoreError> {
-        let before = self.before(view, key)?;
+        self.expired = Some(row);
+        let before = match self.before(view, key) {
+            Err(error @ StoreError::Damaged(_)) => {
+                tracing::error!(%error, "it does not expire");
+                return Ok(());
+            }
+            before => before?,
+        };
         if before.revision == row.1 && before.entry.is_some() {
             self.push(key.to_owned(), before, None, (0, Bytes::new()), None);
         }
-        self.expired = Some(row);
         Ok(())
+    }
+
+    /// Answers a write whose condition does not hold: at once, if what is there instead is committed.
+    fn refuse(
+        &mut self,
+        key: &str,
+        current: Option<Entry>,
+        reply: oneshot::Sender<Result<Revision, StoreError>>,
+    ) {
+        if self.newest.contains_key(key) {
+            self.refused.push(Refused { current, reply });
+        } else {
+            answer(reply, Err(StoreError::Conflict { current }));
+        }
+    }
+
+    /// Whoever waits for an answer, when nothing of the group has happened.
+    pub(super) fn into_replies(self) -> impl Iterator<Item = oneshot::Sender<Result<Revision, StoreError>>> {
+        let refused = self.refused.into_iter().map(|refused| refused.reply);
+        self.items.into_iter().filter_map(|item| item.reply).chain(refused)
     }
 
     fn expires_us(&self, ttl_seconds: u32) -> i64 {
@@ -133,7 +173,7 @@ impl Stage {
         let Some(pointer) = view.pointer(key)? else { return Ok(Before { revision: 0, entry: None }) };
         let entry = match pointer.is_tombstone {
             true => None,
-            false => view.record(pointer.revision)?.and_then(|record| record.entry()),
+            false => view.newest_record(pointer).map_err(|error| of_key(error, key))?.entry(),
         };
         Ok(Before { revision: pointer.revision, entry })
     }

@@ -2,32 +2,27 @@
 //!
 //! `log`: revision to record. `current`: key to its newest revision, removals included until compaction passes
 //! them. `expiry`: (time, revision) to key. `gaps`: revisions that a crash made unknowable. `meta`: counters.
-//! Revisions are big endian in keys, so that tables are in revision order.
+//! Revisions are big endian in keys, so that tables are in revision order. Every row is [`sealed`](super::sealed).
 
 use std::ops::Bound;
 use std::path::Path;
 
-use heed::types::Bytes as Raw;
-use heed::{Database, Env, EnvOpenOptions, PutFlags, RoTxn, RwTxn, WithoutTls};
+use heed::{Env, EnvFlags, EnvOpenOptions, RoTxn, RwTxn, WithoutTls};
 
 use super::OpenError;
+use super::format::{self, FORMAT};
 use super::record::{Head, Record};
+use super::sealed::{Blame, Kind, Rows, Span, Table};
 use crate::{Revision, StoreError};
 
-/// Rises with every change of the layout.
-const FORMAT: u64 = 1;
 /// Concurrent read transactions: more than tokio has blocking threads.
 const READERS_MAX: u32 = 1024;
 /// The longest key: what LMDB takes with pages of 4 KiB, rounded down. Kubernetes' longest are below 700.
 pub(super) const KEY_BYTES_MAX: usize = 1500;
 
-type Table = Database<Raw, Raw>;
-
 /// A counter in `meta`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counter {
-    /// The layout's version.
-    Format,
     /// The newest revision on disk.
     Last,
     /// Revisions up to here may have been given out, on disk or not.
@@ -41,7 +36,6 @@ pub(super) enum Counter {
 impl Counter {
     fn key(self) -> &'static [u8] {
         match self {
-            Self::Format => b"format",
             Self::Last => b"last",
             Self::Reserved => b"reserved",
             Self::Compacted => b"compacted",
@@ -58,19 +52,18 @@ pub(super) struct Pointer {
 }
 
 impl Pointer {
-    fn encode(self) -> [u8; 9] {
-        let mut out = [0; 9];
-        out[..8].copy_from_slice(&self.revision.to_be_bytes());
-        out[8] = u8::from(self.is_tombstone);
+    fn encode(self) -> Vec<u8> {
+        let mut out = self.revision.to_be_bytes().to_vec();
+        out.push(u8::from(self.is_tombstone));
         out
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, StoreError> {
-        match bytes.split_first_chunk::<8>() {
-            Some((revision, [flag])) => {
-                Ok(Self { revision: u64::from_be_bytes(*revision), is_tombstone: *flag != 0 })
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        match bytes.split_first_chunk::<8>()? {
+            (revision, [flag]) => {
+                Some(Self { revision: u64::from_be_bytes(*revision), is_tombstone: *flag != 0 })
             }
-            _ => Err(StoreError::Failed("a row of the current table is broken".to_owned())),
+            _ => None,
         }
     }
 }
@@ -85,91 +78,130 @@ pub(super) struct Gap {
 /// The open environment.
 pub(super) struct Tables {
     pub(super) env: Env<WithoutTls>,
-    meta: Table,
-    log: Table,
-    current: Table,
-    expiry: Table,
-    gaps: Table,
-}
-
-/// Maps the engine's errors to the store's.
-pub(super) fn engine(error: heed::Error) -> StoreError {
-    match &error {
-        heed::Error::Mdb(heed::MdbError::MapFull) => StoreError::NoSpace,
-        heed::Error::Io(io) if io.kind() == std::io::ErrorKind::StorageFull => StoreError::NoSpace,
-        _ => StoreError::Failed(error.to_string()),
-    }
+    pub(super) blame: Blame,
+    /// In the order of [`Kind::ALL`].
+    tables: [Table; 5],
 }
 
 impl Tables {
-    /// Opens or creates the tables in `dir`, with a map of `map_bytes`.
+    /// Opens or creates the tables in `dir`, with a map of `map_bytes`, and brings older ones to this format.
     ///
     /// The caller holds the directory's lock.
     pub(super) fn open(dir: &Path, map_bytes: usize) -> Result<Self, OpenError> {
-        let mut options = EnvOpenOptions::new().read_txn_without_tls();
-        options.map_size(map_bytes).max_dbs(8).max_readers(READERS_MAX);
-        // SAFETY: the map stays valid while nobody else changes the file but through LMDB. The directory is ours
-        // (mode 0700), its lock is held by this process until its last write, and nothing here truncates the file.
-        #[expect(unsafe_code, reason = "LMDB maps a file, which the type system cannot guard")]
-        let env = unsafe { options.open(dir) }?;
-        env.clear_stale_readers()?;
-        let mut txn = env.write_txn()?;
-        let mut table = |name| env.create_database::<Raw, Raw>(&mut txn, Some(name));
-        let (meta, log, current) = (table("meta")?, table("log")?, table("current")?);
-        let (expiry, gaps) = (table("expiry")?, table("gaps")?);
-        txn.commit()?;
-        let tables = Self { env, meta, log, current, expiry, gaps };
-        tables.check_format()?;
+        let blame = Blame::new(dir);
+        let env = env(dir, map_bytes, EnvFlags::empty()).map_err(|error| blame.engine(error))?;
+        let made = fill_up(&env).and_then(|()| {
+            env.clear_stale_readers()?;
+            let mut txn = env.write_txn()?;
+            let mut rows = Vec::new();
+            for kind in Kind::ALL {
+                rows.push(env.create_database(&mut txn, Some(kind.name()))?);
+            }
+            txn.commit()?;
+            Ok(rows)
+        });
+        let rows = made.map_err(|error| blame.engine(error))?;
+        let tables = named(&rows, &blame)?;
+        format::bring_up(&env, &tables)?;
+        Ok(Self { env, blame, tables })
+    }
+
+    /// Opens what is in `dir` for reading, also while another process writes there.
+    pub(super) fn open_to_read(dir: &Path) -> Result<Self, OpenError> {
+        let blame = Blame::new(dir);
+        let opened = env(dir, 0, EnvFlags::READ_ONLY).and_then(|env| {
+            let txn = env.read_txn()?;
+            let mut rows = Vec::new();
+            for kind in Kind::ALL {
+                rows.extend(env.open_database(&txn, Some(kind.name()))?);
+            }
+            txn.commit()?;
+            Ok((env, rows))
+        });
+        let (env, rows) = opened.map_err(|error| blame.engine(error))?;
+        let tables = Self { tables: named(&rows, &blame)?, env, blame };
+        let txn = tables.env.read_txn().map_err(|error| tables.blame.engine(error))?;
+        match format::read(tables.table(Kind::Meta), &txn)? {
+            FORMAT => {}
+            found => return Err(OpenError::Format { found, known: FORMAT }),
+        }
+        drop(txn);
         Ok(tables)
     }
 
-    fn check_format(&self) -> Result<(), OpenError> {
-        let mut txn = self.env.write_txn()?;
-        match self.counter(&txn, Counter::Format)? {
-            0 => {
-                self.set(&mut txn, Counter::Format, FORMAT)?;
-                txn.commit()?;
-                Ok(())
-            }
-            FORMAT => Ok(()),
-            found => Err(OpenError::Format { found, known: FORMAT }),
+    fn table(&self, kind: Kind) -> &Table {
+        let [meta, log, current, expiry, gaps] = &self.tables;
+        match kind {
+            Kind::Meta => meta,
+            Kind::Log => log,
+            Kind::Current => current,
+            Kind::Expiry => expiry,
+            Kind::Gaps => gaps,
         }
     }
 
+    /// Begins to write.
+    pub(super) fn write(&self) -> Result<RwTxn<'_>, StoreError> {
+        self.env.write_txn().map_err(|error| self.blame.engine(error))
+    }
+
+    /// Begins to read.
+    pub(super) fn read(&self) -> Result<RoTxn<'_, WithoutTls>, StoreError> {
+        self.env.read_txn().map_err(|error| self.blame.engine(error))
+    }
+
+    /// Whether nothing was ever acknowledged from here.
+    pub(super) fn is_fresh(&self) -> Result<bool, StoreError> {
+        let txn = self.read()?;
+        Ok(self.counter(&txn, Counter::Last)? == 0)
+    }
+
     /// A counter; 0 if it was never set.
-    pub(super) fn counter(&self, txn: &RoTxn<'_>, counter: Counter) -> Result<u64, heed::Error> {
-        let bytes = self.meta.get(txn, counter.key())?;
-        Ok(bytes.and_then(|b| b.try_into().ok()).map_or(0, u64::from_be_bytes))
+    pub(super) fn counter(&self, txn: &RoTxn<'_>, counter: Counter) -> Result<u64, StoreError> {
+        let meta = self.table(Kind::Meta);
+        let Some(bytes) = meta.get(txn, counter.key())? else { return Ok(0) };
+        bytes.try_into().map(u64::from_be_bytes).map_err(|_| meta.broken(counter.key()))
     }
 
     /// Sets a counter.
-    pub(super) fn set(&self, txn: &mut RwTxn<'_>, counter: Counter, value: u64) -> Result<(), heed::Error> {
-        self.meta.put(txn, counter.key(), &value.to_be_bytes())
+    pub(super) fn set(&self, txn: &mut RwTxn<'_>, counter: Counter, value: u64) -> Result<(), StoreError> {
+        self.table(Kind::Meta).put(txn, counter.key(), value.to_be_bytes().to_vec())
     }
 
     /// Appends a record, which must be newer than all others, and points its key to it.
-    pub(super) fn put(&self, txn: &mut RwTxn<'_>, record: &Record) -> Result<(), heed::Error> {
-        let revision = record.revision.to_be_bytes();
-        self.log.put_with_flags(txn, PutFlags::APPEND, &revision, &record.encode())?;
+    pub(super) fn put(&self, txn: &mut RwTxn<'_>, record: &Record) -> Result<(), StoreError> {
+        self.table(Kind::Log).append(txn, &record.revision.to_be_bytes(), record.encode())?;
+        self.index(txn, record)
+    }
+
+    /// Puts a record where its revision belongs, which no other has, and points its key to it.
+    pub(super) fn put_anywhere(&self, txn: &mut RwTxn<'_>, record: &Record) -> Result<(), StoreError> {
+        self.table(Kind::Log).put(txn, &record.revision.to_be_bytes(), record.encode())?;
+        self.index(txn, record)
+    }
+
+    fn index(&self, txn: &mut RwTxn<'_>, record: &Record) -> Result<(), StoreError> {
         let pointer = Pointer { revision: record.revision, is_tombstone: record.is_tombstone() };
-        self.current.put(txn, record.key.as_bytes(), &pointer.encode())?;
+        self.table(Kind::Current).put(txn, record.key.as_bytes(), pointer.encode())?;
         if record.expires_us > 0 {
-            self.expiry.put(txn, &expiry_key(record.expires_us, record.revision), record.key.as_bytes())?;
+            let key = expiry_key(record.expires_us, record.revision);
+            self.table(Kind::Expiry).put(txn, &key, record.key.clone().into_bytes())?;
         }
         Ok(())
     }
 
     /// The record of `revision`, if it is still there.
     pub(super) fn record(&self, txn: &RoTxn<'_>, revision: Revision) -> Result<Option<Record>, StoreError> {
-        let Some(bytes) = self.log.get(txn, &revision.to_be_bytes()).map_err(engine)? else {
-            return Ok(None);
-        };
-        Ok(Some(Head::decode(revision, bytes).map_err(broken)?.to_record(revision)))
+        let (log, key) = (self.table(Kind::Log), revision.to_be_bytes());
+        let Some(bytes) = log.get(txn, &key)? else { return Ok(None) };
+        Head::decode(bytes).map(|head| Some(head.to_record(revision))).ok_or_else(|| log.broken(&key))
     }
 
     /// Where `key`'s newest record is.
     pub(super) fn pointer(&self, txn: &RoTxn<'_>, key: &str) -> Result<Option<Pointer>, StoreError> {
-        self.current.get(txn, key.as_bytes()).map_err(engine)?.map(Pointer::decode).transpose()
+        let current = self.table(Kind::Current);
+        let Some(bytes) = current.get(txn, key.as_bytes())? else { return Ok(None) };
+        Pointer::decode(bytes).map(Some).ok_or_else(|| current.broken(key.as_bytes()))
     }
 
     /// Keys in `[start, end)` with their newest records, in key order.
@@ -179,15 +211,46 @@ impl Tables {
         start: &str,
         end: &str,
     ) -> Result<impl Iterator<Item = Result<(&'t str, Pointer), StoreError>> + use<'t>, StoreError> {
-        let bounds: (Bound<&[u8]>, Bound<&[u8]>) =
-            (Bound::Included(start.as_bytes()), Bound::Excluded(end.as_bytes()));
-        let rows = self.current.range(txn, &bounds).map_err(engine)?;
-        Ok(rows.map(|row| {
-            let (key, pointer) = row.map_err(engine)?;
-            let key = std::str::from_utf8(key)
-                .map_err(|_| StoreError::Failed("a key in the current table is broken".to_owned()))?;
-            Ok((key, Pointer::decode(pointer)?))
+        self.pointers_of(txn, &(Bound::Included(start.as_bytes()), Bound::Excluded(end.as_bytes())))
+    }
+
+    /// All keys with their newest records, in key order.
+    pub(super) fn all_pointers<'t>(
+        &self,
+        txn: &'t RoTxn<'_>,
+    ) -> Result<impl Iterator<Item = Result<(&'t str, Pointer), StoreError>> + use<'t>, StoreError> {
+        self.pointers_of(txn, &(Bound::Unbounded, Bound::Unbounded))
+    }
+
+    fn pointers_of<'t>(
+        &self,
+        txn: &'t RoTxn<'_>,
+        span: &Span<'_>,
+    ) -> Result<impl Iterator<Item = Result<(&'t str, Pointer), StoreError>> + use<'t>, StoreError> {
+        let blame = self.blame.clone();
+        let rows = self.table(Kind::Current).range(txn, span)?;
+        Ok(rows.map(move |row| {
+            let (key, pointer) = row?;
+            let pair = std::str::from_utf8(key).ok().zip(Pointer::decode(pointer));
+            pair.ok_or_else(|| blame.damaged(format_args!("the key {}", key.escape_ascii())))
         }))
+    }
+
+    /// Whether every key can be read and none is missing.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] if not.
+    pub(super) fn check_keys(&self) -> Result<(), StoreError> {
+        let txn = self.read()?;
+        let mut found = 0;
+        for row in self.all_pointers(&txn)? {
+            row?;
+            found += 1;
+        }
+        match self.table(Kind::Current).len(&txn)? {
+            expected if expected == found => Ok(()),
+            expected => Err(self.blame.damaged(format_args!("the list of keys ({found} of {expected})"))),
+        }
     }
 
     /// Log records after `after` up to `to`, in order.
@@ -197,20 +260,20 @@ impl Tables {
         after: Revision,
         to: Revision,
     ) -> Result<impl Iterator<Item = Result<(Revision, Head<'t>), StoreError>> + use<'t>, StoreError> {
-        let (after, to) = (after.to_be_bytes(), to.to_be_bytes());
-        let bounds: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Excluded(&after), Bound::Included(&to));
-        let rows = self.log.range(txn, &bounds).map_err(engine)?;
-        Ok(rows.map(|row| {
-            let (revision, bytes) = row.map_err(engine)?;
-            let revision = revision.try_into().map_or(0, u64::from_be_bytes);
-            Ok((revision, Head::decode(revision, bytes).map_err(broken)?))
+        let (after, to, blame) = (after.to_be_bytes(), to.to_be_bytes(), self.blame.clone());
+        let rows = self.table(Kind::Log).range(txn, &(Bound::Excluded(&after), Bound::Included(&to)))?;
+        Ok(rows.map(move |row| {
+            let (key, bytes) = row?;
+            let revision = key.try_into().map_or(0, u64::from_be_bytes);
+            let head = Head::decode(bytes);
+            head.map(|head| (revision, head))
+                .ok_or_else(|| blame.damaged(format_args!("revision {revision}")))
         }))
     }
 
     /// Removes a log record, if it is there.
-    pub(super) fn forget(&self, txn: &mut RwTxn<'_>, revision: Revision) -> Result<(), heed::Error> {
-        self.log.delete(txn, &revision.to_be_bytes())?;
-        Ok(())
+    pub(super) fn forget(&self, txn: &mut RwTxn<'_>, revision: Revision) -> Result<(), StoreError> {
+        self.table(Kind::Log).delete(txn, &revision.to_be_bytes())
     }
 
     /// Removes a key whose newest record is the removal at `revision`.
@@ -221,12 +284,12 @@ impl Tables {
         revision: Revision,
     ) -> Result<(), StoreError> {
         if self.pointer(txn, key)?.is_some_and(|p| p.revision == revision) {
-            self.current.delete(txn, key.as_bytes()).map_err(engine)?;
+            self.table(Kind::Current).delete(txn, key.as_bytes())?;
         }
         Ok(())
     }
 
-    /// Rows of `expiry` after `after`, in order of time.
+    /// Rows of `expiry` after `after`, in order of time. One that is damaged keeps its key from expiring, and is said.
     pub(super) fn expiring(
         &self,
         txn: &RoTxn<'_>,
@@ -234,65 +297,95 @@ impl Tables {
         max: usize,
     ) -> Result<Vec<(i64, Revision, String)>, StoreError> {
         let after = expiry_key(after.0, after.1);
-        let bounds: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Excluded(&after), Bound::Unbounded);
         let mut out = Vec::new();
-        for row in self.expiry.range(txn, &bounds).map_err(engine)?.take(max) {
-            let (time, key) = row.map_err(engine)?;
+        for row in self.table(Kind::Expiry).range(txn, &(Bound::Excluded(&after), Bound::Unbounded))? {
+            let (time, key) = match row {
+                Ok(row) => row,
+                Err(error @ StoreError::Damaged(_)) => {
+                    tracing::error!(%error, "something will not expire");
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             let Some((at, revision)) = time.split_first_chunk::<8>() else { continue };
             let revision = revision.try_into().map_or(0, u64::from_be_bytes);
             out.push((i64::from_be_bytes(*at), revision, String::from_utf8_lossy(key).into_owned()));
+            if out.len() >= max {
+                break;
+            }
         }
         Ok(out)
     }
 
     /// Removes the rows of `expiry` up to and with `upto`.
-    pub(super) fn expired(&self, txn: &mut RwTxn<'_>, upto: (i64, Revision)) -> Result<(), heed::Error> {
+    pub(super) fn expired(&self, txn: &mut RwTxn<'_>, upto: (i64, Revision)) -> Result<(), StoreError> {
         let upto = expiry_key(upto.0, upto.1);
-        let bounds: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Included(&upto));
-        self.expiry.delete_range(txn, &bounds)?;
-        Ok(())
+        self.table(Kind::Expiry).delete_range(txn, &(Bound::Unbounded, Bound::Included(&upto)))
     }
 
     /// The gaps, oldest first.
-    pub(super) fn gaps(&self, txn: &RoTxn<'_>) -> Result<Vec<Gap>, heed::Error> {
+    pub(super) fn gaps(&self, txn: &RoTxn<'_>) -> Result<Vec<Gap>, StoreError> {
         let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_be_bytes);
-        self.gaps
-            .iter(txn)?
-            .map(|row| row.map(|(from, to)| Gap { from: number(from), to: number(to) }))
-            .collect()
+        let rows = self.table(Kind::Gaps).all(txn)?;
+        rows.map(|row| row.map(|(from, to)| Gap { from: number(from), to: number(to) })).collect()
     }
 
     /// Notes a gap.
-    pub(super) fn add_gap(&self, txn: &mut RwTxn<'_>, gap: Gap) -> Result<(), heed::Error> {
-        self.gaps.put(txn, &gap.from.to_be_bytes(), &gap.to.to_be_bytes())
+    pub(super) fn add_gap(&self, txn: &mut RwTxn<'_>, gap: Gap) -> Result<(), StoreError> {
+        self.table(Kind::Gaps).put(txn, &gap.from.to_be_bytes(), gap.to.to_be_bytes().to_vec())
     }
 
     /// Drops a gap that compaction has passed.
-    pub(super) fn drop_gap(&self, txn: &mut RwTxn<'_>, gap: Gap) -> Result<(), heed::Error> {
-        self.gaps.delete(txn, &gap.from.to_be_bytes())?;
-        Ok(())
+    pub(super) fn drop_gap(&self, txn: &mut RwTxn<'_>, gap: Gap) -> Result<(), StoreError> {
+        self.table(Kind::Gaps).delete(txn, &gap.from.to_be_bytes())
     }
 
     /// Bytes of the map that hold something.
-    pub(super) fn used_bytes(&self) -> Result<u64, heed::Error> {
-        let txn = self.env.read_txn()?;
-        let mut used = 0;
-        for table in [&self.meta, &self.log, &self.current, &self.expiry, &self.gaps] {
-            let stat = table.stat(&txn)?;
-            let pages = stat.leaf_pages + stat.branch_pages + stat.overflow_pages;
-            used += pages as u64 * u64::from(stat.page_size);
-        }
-        Ok(used)
+    pub(super) fn used_bytes(&self) -> Result<u64, StoreError> {
+        let txn = self.read()?;
+        self.tables.iter().map(|table| table.bytes(&txn)).sum()
     }
 
     /// Bytes of the map that were ever used.
     pub(super) fn high_water_bytes(&self) -> u64 {
         self.env.info().last_page_number as u64 * u64::from(self.env.stat().page_size)
     }
+
+    /// Lets go of the pages that readers hold which died while they read.
+    pub(super) fn forget_dead_readers(&self) -> Result<(), StoreError> {
+        self.env.clear_stale_readers().map(drop).map_err(|error| self.blame.engine(error))
+    }
 }
 
-fn broken(error: super::record::Broken) -> StoreError {
-    StoreError::Failed(error.to_string())
+fn env(dir: &Path, map_bytes: usize, flags: EnvFlags) -> Result<Env<WithoutTls>, heed::Error> {
+    let mut options = EnvOpenOptions::new().read_txn_without_tls();
+    options.max_dbs(8).max_readers(READERS_MAX);
+    if map_bytes > 0 {
+        options.map_size(map_bytes);
+    }
+    // SAFETY: the map stays valid while nobody else changes the file but through LMDB. The directory is ours
+    // (mode 0700), its lock is held by the writing process until its last write, and nothing truncates the file. The
+    // only flag is the one that forbids to write.
+    #[expect(unsafe_code, reason = "LMDB maps a file, which the type system cannot guard")]
+    unsafe {
+        options.flags(flags);
+        options.open(dir)
+    }
+}
+
+/// A file that was cut off ends in empty pages, which the engine knows to be broken; beyond the end there would be
+/// none at all, and to touch them ends the process.
+fn fill_up(env: &Env<WithoutTls>) -> Result<(), heed::Error> {
+    let pages = env.info().last_page_number as u64 + 1;
+    let file = env.try_clone_inner_file()?;
+    let bytes = pages * u64::from(env.stat().page_size);
+    if file.metadata()?.len() < bytes { Ok(file.set_len(bytes)?) } else { Ok(()) }
+}
+
+fn named(rows: &[Rows], blame: &Blame) -> Result<[Table; 5], OpenError> {
+    let table = |(kind, rows): (Kind, &Rows)| Table { kind, rows: *rows, blame: blame.clone() };
+    let tables: Vec<Table> = Kind::ALL.into_iter().zip(rows).map(table).collect();
+    Ok(tables.try_into().map_err(|_| blame.damaged("the list of tables"))?)
 }
 
 fn expiry_key(at_us: i64, revision: Revision) -> [u8; 16] {

@@ -11,7 +11,7 @@ use heed::{RoTxn, WithoutTls};
 
 use super::overlay::Overlay;
 use super::record::Record;
-use super::tables::{Counter, Pointer, Tables, engine};
+use super::tables::{Counter, Pointer, Tables};
 use crate::{Entry, Event, Page, Revision, StoreError};
 
 /// Log records that one read of events goes through.
@@ -45,8 +45,8 @@ impl<'e> View<'e> {
         overlay: Arc<Overlay>,
         revision: Revision,
     ) -> Result<Self, StoreError> {
-        let txn = tables.env.read_txn().map_err(engine)?;
-        let compacted = tables.counter(&txn, Counter::Compacted).map_err(engine)?;
+        let txn = tables.read()?;
+        let compacted = tables.counter(&txn, Counter::Compacted)?;
         Ok(Self { tables, txn, overlay, revision, compacted })
     }
 
@@ -71,23 +71,32 @@ impl<'e> View<'e> {
 
     /// The newest record at or before `at`, from `pointer` backwards; `None` if the key was not there.
     fn record_at(&self, pointer: Pointer, at: Revision) -> Result<Option<Arc<Record>>, StoreError> {
-        let mut revision = pointer.revision;
-        if revision <= at && pointer.is_tombstone {
+        if pointer.revision <= at && pointer.is_tombstone {
             return Ok(None);
         }
-        while let Some(record) = self.record(revision)? {
-            if record.revision <= at {
-                return Ok((!record.is_tombstone()).then_some(record));
-            }
-            revision = record.before;
+        let mut record = self.newest_record(pointer)?;
+        while record.revision > at {
+            // What is before may be compacted away.
+            let Some(before) = self.record(record.before)? else { return Ok(None) };
+            record = before;
         }
-        Ok(None)
+        Ok((!record.is_tombstone()).then_some(record))
+    }
+
+    /// The record that a key points to. Compaction never takes it.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] if it is not there.
+    pub(super) fn newest_record(&self, pointer: Pointer) -> Result<Arc<Record>, StoreError> {
+        let missing = || self.tables.blame.damaged(format_args!("revision {}", pointer.revision));
+        self.record(pointer.revision)?.ok_or_else(missing)
     }
 
     /// The entry of `key` in the picture.
     pub(super) fn get(&self, key: &str) -> Result<Option<Entry>, StoreError> {
         let Some(pointer) = self.pointer(key)? else { return Ok(None) };
-        Ok(self.record_at(pointer, self.revision)?.and_then(|record| record.entry()))
+        let record = self.record_at(pointer, self.revision).map_err(|error| of_key(error, key))?;
+        Ok(record.and_then(|record| record.entry()))
     }
 
     /// Entries in `[start, end)` at `at`, at most `limit` (0: all).
@@ -108,15 +117,16 @@ impl<'e> View<'e> {
         let bounds: (Bound<&str>, Bound<&str>) = (Bound::Included(start), Bound::Excluded(end));
         let overlay =
             self.overlay.latest.range::<str, _>(bounds).map(|(key, p)| (key.as_str(), *p)).peekable();
-        for pointer in (Merged { disk, overlay }) {
-            let pointer = pointer?;
+        for row in (Merged { disk, overlay }) {
+            let (key, pointer) = row?;
+            let record_at = || self.record_at(pointer, at).map_err(|error| of_key(error, key));
             if limit == 0 || page.entries.len() < limit {
-                page.entries.extend(self.record_at(pointer, at)?.and_then(|record| record.entry()));
+                page.entries.extend(record_at()?.and_then(|record| record.entry()));
                 continue;
             }
             let is_there = match pointer.revision <= at {
                 true => !pointer.is_tombstone,
-                false => self.record_at(pointer, at)?.is_some(),
+                false => record_at()?.is_some(),
             };
             page.remaining += u64::from(is_there);
         }
@@ -182,18 +192,26 @@ impl<'e> View<'e> {
     }
 }
 
-/// Both iterators' pointers in key order; for a key in both, the overlay's.
+/// Says whose data it is.
+pub(super) fn of_key(error: StoreError, key: &str) -> StoreError {
+    match error {
+        StoreError::Damaged(what) => StoreError::Damaged(format!("{key}: {what}")),
+        other => other,
+    }
+}
+
+/// Both iterators' rows in key order; for a key in both, the overlay's.
 struct Merged<D: Iterator, O: Iterator> {
     disk: Peekable<D>,
     overlay: Peekable<O>,
 }
 
-impl<'a, 'b, D, O> Iterator for Merged<D, O>
+impl<'a, D, O> Iterator for Merged<D, O>
 where
     D: Iterator<Item = Result<(&'a str, Pointer), StoreError>>,
-    O: Iterator<Item = (&'b str, Pointer)>,
+    O: Iterator<Item = (&'a str, Pointer)>,
 {
-    type Item = Result<Pointer, StoreError>;
+    type Item = Result<(&'a str, Pointer), StoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let order = match (self.disk.peek(), self.overlay.peek()) {
@@ -202,12 +220,12 @@ where
             (None, _) => std::cmp::Ordering::Greater,
         };
         match order {
-            std::cmp::Ordering::Less => self.disk.next().map(|row| row.map(|(_, pointer)| pointer)),
-            std::cmp::Ordering::Greater => self.overlay.next().map(|(_, pointer)| Ok(pointer)),
+            std::cmp::Ordering::Less => self.disk.next(),
+            std::cmp::Ordering::Greater => self.overlay.next().map(Ok),
             std::cmp::Ordering::Equal => {
                 let below = self.disk.next();
                 debug_assert!(below.is_some());
-                self.overlay.next().map(|(_, pointer)| Ok(pointer))
+                self.overlay.next().map(Ok)
             }
         }
     }

@@ -3,7 +3,12 @@
 //! A group with a synced write in it goes to disk in one transaction, with one flush, together with the overlay
 //! before it; a group of relaxed writes goes into the overlay. Revisions are given out here only. A revision that
 //! is visible before it is on disk stays below `Reserved`, which is on disk: after a crash counting goes on above
-//! it, so no revision is ever given out twice. After a failed flush nothing is acknowledged any more.
+//! it, so no revision is ever given out twice.
+//!
+//! When the disk refuses a group, nothing of it has happened: the engine writes to unused pages and says which are
+//! used last, by one sector. A full disk answers `NoSpace`, one that takes no writes `Refused`; the next group tries
+//! again. After a flush that failed, or when it cannot be told which call did, nothing is acknowledged any more:
+//! [`Core::end`] asks for the process to start over.
 
 use std::sync::Arc;
 
@@ -14,8 +19,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::Core;
 use super::overlay::Overlay;
 use super::record::Record;
-use super::stage::{Stage, Staged, write_bytes};
-use super::tables::{Counter, Gap, Tables, engine};
+use super::sealed::of_disk;
+use super::stage::{Refused, Stage, Staged, write_bytes};
+use super::tables::{Counter, Gap, Tables};
+use super::trial::{Refusal, Trial};
 use crate::{Entry, Event, Revision, StoreError, Write};
 
 /// Writes in one group.
@@ -23,11 +30,14 @@ const GROUP_MAX: usize = 256;
 /// Bytes of values in one group.
 const GROUP_BYTES_MAX: usize = 4 << 20;
 /// Revisions that may be visible before they are on disk.
-pub(super) const RESERVE: u64 = 10_000;
+const RESERVE: u64 = 10_000;
 /// Log records that compaction goes through in one group.
 const SWEEP_RECORDS: usize = 500;
 /// Keys that expire in one group.
 const EXPIRE_MAX: usize = 500;
+
+/// The engine writes whole ones.
+const PAGE_BYTES: usize = 4096;
 
 type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
@@ -57,6 +67,7 @@ pub(super) struct Writer {
     pub(super) relaxed_flush_us: i64,
     /// A `put` is refused when more than this is used.
     pub(super) used_bytes_max: u64,
+    trial: Trial,
     state: State,
 }
 
@@ -71,7 +82,12 @@ struct State {
     next_expiry: Option<i64>,
     flush_at: Option<i64>,
     sweep: Option<Sweep>,
-    is_full: bool,
+    /// More is used than may be.
+    is_over_bound: bool,
+    /// The disk is tried before the data is touched: at first, and after it has refused.
+    is_disk_doubtful: bool,
+    /// The tail that a crash has cut off, as long as the disk does not say so.
+    lost: Option<Gap>,
 }
 
 /// The counters that a writer starts from.
@@ -80,6 +96,7 @@ pub(super) struct Start {
     pub(super) reserved: Revision,
     pub(super) compacted: Revision,
     pub(super) swept: Revision,
+    pub(super) lost: Option<Gap>,
 }
 
 /// What one round took from the queue, beside the writes.
@@ -90,6 +107,19 @@ struct Round {
     is_tick: bool,
     closing: Vec<Reply<()>>,
     is_over: bool,
+}
+
+/// Whether there will be another round.
+#[derive(PartialEq, Eq)]
+enum Going {
+    On,
+    Over,
+}
+
+impl Going {
+    fn is_over(&self) -> bool {
+        *self == Self::Over
+    }
 }
 
 impl Round {
@@ -112,6 +142,7 @@ impl Writer {
         queue: mpsc::Receiver<Op>,
         options: &super::Options,
         start: &Start,
+        trial: Trial,
     ) -> Self {
         let sweep = (start.swept < start.compacted).then(|| Sweep {
             target: start.compacted,
@@ -127,7 +158,9 @@ impl Writer {
             next_expiry: Some(0),
             flush_at: None,
             sweep,
-            is_full: false,
+            is_over_bound: false,
+            is_disk_doubtful: true,
+            lost: start.lost,
         };
         Self {
             core,
@@ -136,30 +169,53 @@ impl Writer {
             clock: options.clock.clone(),
             relaxed_flush_us: i64::try_from(options.relaxed_flush.as_micros()).unwrap_or(i64::MAX / 4),
             used_bytes_max: options.bytes_max,
+            trial,
             state,
         }
     }
 
-    /// Works until the queue closes or a failure.
+    /// Works on the calling thread until the queue closes or a failure.
     pub(super) fn run(mut self) {
         loop {
-            let round = self.take();
-            let is_over = round.is_over;
-            self.step(round);
-            if is_over {
+            let first = if self.is_idle() { Some(self.queue.blocking_recv()) } else { None };
+            if self.round(first).is_over() {
                 return;
             }
         }
     }
 
-    fn take(&mut self) -> Round {
-        let mut round = Round::default();
-        if self.state.sweep.is_none() || self.core.failed.get().is_some() {
-            match self.queue.blocking_recv() {
-                Some(op) => round.add(op),
-                None => round.is_over = true,
+    /// The same as a task of the runtime.
+    pub(super) async fn run_as_task(mut self) {
+        loop {
+            let first = if self.is_idle() { Some(self.queue.recv().await) } else { None };
+            if self.round(first).is_over() {
+                return;
             }
+            tokio::task::yield_now().await;
         }
+    }
+
+    /// Whether there is nothing to do before something is asked.
+    fn is_idle(&self) -> bool {
+        self.state.sweep.is_none() || self.core.failed.get().is_some()
+    }
+
+    /// One round, with what was waited for; `None` in it is the end of the queue.
+    fn round(&mut self, first: Option<Option<Op>>) -> Going {
+        let mut round = Round::default();
+        match first {
+            Some(Some(op)) => round.add(op),
+            Some(None) => round.is_over = true,
+            None => {}
+        }
+        self.fill(&mut round);
+        let going = if round.is_over { Going::Over } else { Going::On };
+        self.step(round);
+        going
+    }
+
+    /// Adds what else is queued.
+    fn fill(&mut self, round: &mut Round) {
         let mut bytes = 0;
         while !round.is_over && round.writes.len() < GROUP_MAX && bytes < GROUP_BYTES_MAX {
             match self.queue.try_recv() {
@@ -171,7 +227,6 @@ impl Writer {
                 Err(TryRecvError::Disconnected) => round.is_over = true,
             }
         }
-        round
     }
 
     /// One round: decide, commit, publish, answer.
@@ -192,10 +247,10 @@ impl Writer {
         let must_sync = stage.is_synced
             || round.is_over
             || self.state.sweep.is_some()
-            || stage.next - 1 > self.state.reserved
+            || (!stage.items.is_empty() && stage.next - 1 > self.state.reserved)
             || self.state.flush_at.is_some_and(|at| at <= now_us)
             || self.core.shared.lock().overlay.is_full(stage.items.len());
-        let done = if must_sync { self.commit(&stage, round.is_over) } else { Ok(()) };
+        let done = if must_sync { self.try_commit(&stage, round.is_over) } else { Ok(()) };
         let closing = std::mem::take(&mut round.closing);
         match done {
             Ok(()) => {
@@ -203,16 +258,14 @@ impl Writer {
                 closing.into_iter().for_each(|reply| answer(reply, Ok(())));
                 self.plan_wake(round.is_tick, now_us);
             }
-            Err(StoreError::NoSpace) => {
-                self.refuse(stage, now_us);
-                closing.into_iter().for_each(|reply| answer(reply, Err(StoreError::NoSpace)));
+            Err(error @ (StoreError::NoSpace | StoreError::Refused(_) | StoreError::Damaged(_))) => {
+                closing.into_iter().for_each(|reply| answer(reply, Err(error.clone())));
+                self.refuse(stage, &error, now_us);
                 self.plan_wake(round.is_tick, now_us);
             }
             Err(error) => {
                 let why = self.note_failure(error);
-                stage.items.into_iter().filter_map(|item| item.reply).for_each(|reply| {
-                    answer(reply, Err(StoreError::Failed(why.clone())));
-                });
+                stage.into_replies().for_each(|reply| answer(reply, Err(StoreError::Failed(why.clone()))));
                 closing.into_iter().for_each(|reply| answer(reply, Err(StoreError::Failed(why.clone()))));
             }
         }
@@ -221,7 +274,7 @@ impl Writer {
     /// Decides all writes of the round against the newest state; conflicts are answered at once.
     fn stage(&mut self, round: &mut Round, now_us: i64) -> Result<Stage, StoreError> {
         let view = self.core.view()?;
-        let mut stage = Stage::new(self.state.last, self.state.is_full, now_us, self.state.expired.0);
+        let mut stage = Stage::new(self.state.last, self.state.is_over_bound, now_us, self.state.expired.0);
         for (write, reply) in std::mem::take(&mut round.writes) {
             stage.write(&view, write, reply)?;
         }
@@ -246,11 +299,53 @@ impl Writer {
                 answer(reply, Ok(()));
                 continue;
             }
+            if let Err(error) = self.core.tables.forget_dead_readers() {
+                tracing::warn!(%error, "pages may stay in use for readers that are gone");
+            }
             let compacted = self.state.compacted;
             let fresh = || Sweep { target, swept: compacted, replies: Vec::new() };
             let sweep = self.state.sweep.get_or_insert_with(fresh);
             sweep.target = sweep.target.max(target);
             sweep.replies.push(reply);
+        }
+    }
+
+    /// [`Self::commit`], if the disk can be trusted, and what its failure means.
+    fn try_commit(&mut self, stage: &Stage, is_over: bool) -> Result<(), StoreError> {
+        if self.state.is_disk_doubtful {
+            self.trial.run().map_err(|refusal| match of_disk(refusal.error()) {
+                StoreError::Failed(why) => StoreError::Refused(why),
+                other => other,
+            })?;
+        }
+        match self.commit(stage, is_over) {
+            Ok(()) => {
+                self.state.is_disk_doubtful = false;
+                if self.core.faults.lock().disk.take().is_some() {
+                    tracing::info!("the store takes writes again");
+                }
+                Ok(())
+            }
+            Err(error) => Err(self.judge(error, room_for(stage))),
+        }
+    }
+
+    /// What a failed commit means, which would have taken about `bytes`.
+    fn judge(&mut self, error: StoreError, bytes: u64) -> StoreError {
+        // The engine takes nothing more when it could not say which pages are used.
+        if let Err(StoreError::Failed(panicked)) = self.core.tables.write().map(drop) {
+            return StoreError::Failed(format!("{error} ({panicked})"));
+        }
+        self.state.is_disk_doubtful = true;
+        match error {
+            StoreError::Failed(why) => match self.trial.run_with_room(bytes) {
+                Err(Refusal::Write(error)) => match of_disk(&error) {
+                    StoreError::NoSpace => StoreError::NoSpace,
+                    _ => StoreError::Refused(why),
+                },
+                Err(Refusal::Flush(_)) | Ok(()) => StoreError::Failed(why),
+            },
+            other => other,
         }
     }
 
@@ -265,26 +360,41 @@ impl Writer {
             false if self.state.reserved < last + RESERVE / 2 => last + RESERVE,
             false => self.state.reserved,
         };
-        let mut txn = tables.env.write_txn().map_err(engine)?;
+        let mut txn = tables.write()?;
+        if let Some(lost) = self.state.lost {
+            tables.add_gap(&mut txn, lost)?;
+        }
         for record in overlay.records.values().chain(stage.items.iter().map(|item| &item.record)) {
-            tables.put(&mut txn, record).map_err(engine)?;
+            tables.put(&mut txn, record)?;
         }
         if expired > self.state.expired_on_disk {
-            tables.expired(&mut txn, expired).map_err(engine)?;
+            tables.expired(&mut txn, expired)?;
         }
-        tables.set(&mut txn, Counter::Last, last).map_err(engine)?;
-        tables.set(&mut txn, Counter::Reserved, reserved).map_err(engine)?;
-        let swept = match &self.state.sweep {
-            Some(sweep) => Some(sweep_step(tables, &mut txn, sweep)?),
-            None => None,
+        tables.set(&mut txn, Counter::Last, last)?;
+        tables.set(&mut txn, Counter::Reserved, reserved)?;
+        let swept = match self.state.sweep.as_ref().map(|sweep| sweep_step(tables, &mut txn, sweep)) {
+            Some(Err(damaged @ StoreError::Damaged(_))) => {
+                drop(txn);
+                self.drop_sweep(&damaged);
+                return self.commit(stage, is_over);
+            }
+            swept => swept.transpose()?,
         };
-        txn.commit().map_err(engine)?;
-        (self.state.reserved, self.state.expired_on_disk) = (reserved, expired);
+        txn.commit().map_err(|error| tables.blame.engine(error))?;
+        (self.state.reserved, self.state.expired_on_disk, self.state.lost) = (reserved, expired, None);
+        self.state.is_over_bound = tables.high_water_bytes() > self.used_bytes_max
+            && tables.used_bytes().is_ok_and(|used| used > self.used_bytes_max);
         self.end_sweep(swept);
-        let high_water = self.core.tables.high_water_bytes();
-        self.state.is_full = high_water > self.used_bytes_max
-            && self.core.tables.used_bytes().map_err(engine)? > self.used_bytes_max;
         Ok(())
+    }
+
+    /// Compaction cannot go on: what it would have to read is damaged.
+    fn drop_sweep(&mut self, damaged: &StoreError) {
+        tracing::error!(error = %damaged, "compaction is given up");
+        self.core.faults.lock().damage = Some(damaged.to_string());
+        for reply in self.state.sweep.take().into_iter().flat_map(|sweep| sweep.replies) {
+            answer(reply, Err(damaged.clone()));
+        }
     }
 
     fn end_sweep(&mut self, swept: Option<Revision>) {
@@ -334,20 +444,22 @@ impl Writer {
         shared.subscribers.send(&events);
         drop(shared);
         replies.into_iter().for_each(|(reply, revision)| answer(reply, Ok(revision)));
+        for Refused { current, reply } in stage.refused {
+            answer(reply, Err(StoreError::Conflict { current }));
+        }
     }
 
-    /// There was no room: nothing of the group happened.
-    fn refuse(&mut self, stage: Stage, now_us: i64) {
-        tracing::warn!("the store is full: writes are refused, reads go on");
-        self.state.is_full = true;
+    /// Nothing of the group happened.
+    fn refuse(&mut self, stage: Stage, error: &StoreError, now_us: i64) {
+        if self.core.faults.lock().disk.replace(error.to_string()).is_none() {
+            tracing::error!(%error, "writes are refused, reads go on");
+        }
         if self.state.flush_at.is_some() {
             self.state.flush_at = Some(now_us.saturating_add(self.relaxed_flush_us));
         }
-        stage.items.into_iter().filter_map(|item| item.reply).for_each(|reply| {
-            answer(reply, Err(StoreError::NoSpace));
-        });
+        stage.into_replies().for_each(|reply| answer(reply, Err(error.clone())));
         for reply in self.state.sweep.take().into_iter().flat_map(|sweep| sweep.replies) {
-            answer(reply, Err(StoreError::NoSpace));
+            answer(reply, Err(error.clone()));
         }
     }
 
@@ -363,6 +475,7 @@ impl Writer {
         };
         tracing::error!(error = why, "the store failed: nothing is acknowledged any more");
         let why = self.core.failed.get_or_init(|| why).clone();
+        self.core.end.send_replace(true);
         for reply in self.state.sweep.take().into_iter().flat_map(|sweep| sweep.replies) {
             answer(reply, Err(StoreError::Failed(why.clone())));
         }
@@ -389,6 +502,12 @@ impl Writer {
     }
 }
 
+/// What a group takes on disk, generously: its bytes, and the pages that lead to them and to a step of compaction.
+fn room_for(stage: &Stage) -> u64 {
+    let bytes: usize = stage.items.iter().map(|item| item.record.bytes()).sum();
+    (2 * bytes + (stage.items.len() + SWEEP_RECORDS) * 2 * PAGE_BYTES) as u64
+}
+
 /// Clears a part of the log below the target: what a record replaced, and removals themselves.
 fn sweep_step(tables: &Tables, txn: &mut heed::RwTxn<'_>, sweep: &Sweep) -> Result<Revision, StoreError> {
     let mut rows = Vec::new();
@@ -402,19 +521,19 @@ fn sweep_step(tables: &Tables, txn: &mut heed::RwTxn<'_>, sweep: &Sweep) -> Resu
     };
     for (revision, before, removed) in rows {
         if before > 0 {
-            tables.forget(txn, before).map_err(engine)?;
+            tables.forget(txn, before)?;
         }
         if let Some(key) = removed {
-            tables.forget(txn, revision).map_err(engine)?;
+            tables.forget(txn, revision)?;
             tables.forget_key(txn, &key, revision)?;
         }
     }
     let passed = |gap: &Gap| gap.to <= sweep.target;
-    for gap in tables.gaps(txn).map_err(engine)?.into_iter().filter(passed) {
-        tables.drop_gap(txn, gap).map_err(engine)?;
+    for gap in tables.gaps(txn)?.into_iter().filter(passed) {
+        tables.drop_gap(txn, gap)?;
     }
-    tables.set(txn, Counter::Compacted, sweep.target).map_err(engine)?;
-    tables.set(txn, Counter::Swept, swept).map_err(engine)?;
+    tables.set(txn, Counter::Compacted, sweep.target)?;
+    tables.set(txn, Counter::Swept, swept)?;
     Ok(swept)
 }
 

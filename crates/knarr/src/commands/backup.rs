@@ -1,0 +1,150 @@
+//! `knarr backup`: all objects and keys of a cluster in one file, also while it runs.
+//!
+//! It reads the data file itself, in a read transaction of its own, rather than asking the API server: that needs no
+//! server that answers, takes none of its memory, and shows one revision however long it lasts. What is encrypted at
+//! rest stays so. See `docs/adr/0006-backups.md`.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, IsTerminal, Write, stdout};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use base::Clock;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use cli::args::BackupArgs;
+use kube::config::Kubeconfig;
+use store::StoreError;
+use store::backup::{self, Head, Item};
+use store::embedded::offline::{Archive, Picture};
+
+use crate::components::Settings;
+use crate::host::data_dir;
+use crate::layout::Layout;
+
+/// Writes the backup.
+pub(crate) fn run(args: &BackupArgs) -> Result<()> {
+    let layout = match &args.kubeconfig {
+        Some(kubeconfig) => of_kubeconfig(kubeconfig)?,
+        None => Layout::new(&args.data.data_dir)?,
+    };
+    if Settings::load(&layout)?.args.datastore.datastore_endpoint.is_some() {
+        bail!("the state of this cluster is on etcd; back it up there with `etcdctl snapshot save`");
+    }
+    let archive = Archive::open(&layout.db()).context("open the store")?;
+    let picture = archive.picture().context("read the store")?;
+    let damaged = if args.salvage { damaged(&picture)? } else { 0 };
+    let head = Head {
+        revision: picture.revision,
+        seen: picture.seen,
+        created: Clock::system().now().to_string(),
+        writer: env!("CARGO_PKG_VERSION").to_owned(),
+        left_out: damaged,
+    };
+    let records = if args.file == Path::new("-") {
+        if stdout().is_terminal() {
+            bail!("a backup is no text; send it to a file or to another command");
+        }
+        write(BufWriter::new(stdout().lock()), &head, &layout, &picture)?.1
+    } else {
+        to_file(&args.file, |file| write(file, &head, &layout, &picture))?
+    };
+    eprintln!("backed up {records} objects at revision {}", picture.revision);
+    if damaged > 0 {
+        eprintln!("{damaged} objects are damaged and left out");
+    }
+    Ok(())
+}
+
+/// The cluster of this host whose authority the file names.
+fn of_kubeconfig(file: &Path) -> Result<Layout> {
+    let config = Kubeconfig::read_from(file).with_context(|| format!("read {}", file.display()))?;
+    let authorities = config.clusters.into_iter().filter_map(|named| named.cluster);
+    let authorities = authorities.filter_map(|cluster| cluster.certificate_authority_data);
+    let authorities: Vec<Vec<u8>> = authorities.filter_map(|data| STANDARD.decode(data).ok()).collect();
+    for folder in data_dir::registered() {
+        let layout = Layout::new(&folder)?;
+        let authority = std::fs::read(layout.server().join("tls/ca.crt")).unwrap_or_default();
+        if authorities.contains(&authority) {
+            return Ok(layout);
+        }
+    }
+    bail!("{} is for no cluster of this host; name its folder with --data-dir", file.display());
+}
+
+/// Says what cannot be read, and counts it.
+fn damaged(picture: &Picture<'_>) -> Result<u64> {
+    let mut count = 0;
+    for record in picture.records()? {
+        match record {
+            Ok(_) => {}
+            Err(error @ StoreError::Damaged(_)) => {
+                eprintln!("left out: {error}");
+                count += 1;
+            }
+            Err(error) => return Err(error).context("read the store"),
+        }
+    }
+    Ok(count)
+}
+
+fn write<W: Write>(out: W, head: &Head, layout: &Layout, picture: &Picture<'_>) -> Result<(W, u64)> {
+    let mut writer = backup::Writer::new(out, head).context("write the backup")?;
+    for path in files(&layout.server(), &layout.db())? {
+        let content = std::fs::read(&path).with_context(|| format!("read {}", path.display()))?;
+        let mode = path.metadata()?.permissions().mode() & 0o777;
+        let path = path.strip_prefix(layout.root())?.to_str().context("a file's name is not UTF-8")?;
+        let file = backup::File { path: path.to_owned(), mode, content: content.into() };
+        writer.add(&Item::File(file)).context("write the backup")?;
+    }
+    for record in picture.records().context("read the store")? {
+        match record {
+            Ok(record) => writer.add(&Item::Record(record)).context("write the backup")?,
+            Err(StoreError::Damaged(_)) if head.left_out > 0 => {}
+            Err(error) => return Err(error).context("read the store"),
+        }
+    }
+    writer.finish().context("write the backup")
+}
+
+/// Everything below `dir` but the store, in order of name.
+fn files(dir: &Path, db: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).with_context(|| format!("read {}", dir.display()))? {
+        let (path, kind) = entry.and_then(|entry| Ok((entry.path(), entry.file_type()?)))?;
+        if kind.is_dir() && path.with_extension("") != db {
+            found.extend(files(&path, db)?);
+        } else if kind.is_file() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Writes a file that is there whole or not at all, for its owner alone.
+fn to_file(path: &Path, fill: impl FnOnce(BufWriter<File>) -> Result<(BufWriter<File>, u64)>) -> Result<u64> {
+    let mut partial = path.as_os_str().to_owned();
+    partial.push(".partial");
+    let partial = PathBuf::from(partial);
+    let written = OpenOptions::new()
+        .create(true)
+        .truncate(true)
+        .write(true)
+        .mode(0o600)
+        .open(&partial)
+        .with_context(|| format!("create {}", partial.display()))
+        .and_then(|file| fill(BufWriter::new(file)))
+        .and_then(|(out, records)| {
+            out.into_inner().map_err(|error| error.into_error())?.sync_all()?;
+            std::fs::rename(&partial, path).with_context(|| format!("write {}", path.display()))?;
+            Ok(records)
+        });
+    if written.is_err()
+        && let Err(error) = std::fs::remove_file(&partial)
+    {
+        tracing::debug!(%error, "nothing was begun");
+    }
+    written
+}

@@ -1,0 +1,155 @@
+//! A disk that is full, takes no writes or does not keep them, and a process that may open nothing more: reads go on,
+//! writes are refused with the reason, and all heals by itself. After a failed flush the control plane starts over.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use testkit::clients::KUBECTLS;
+use testkit::cluster::{NODE_IP, NODE_NAME, text};
+use testkit::{Cluster, Session};
+
+use crate::kills::client::Client;
+use crate::must;
+
+/// Anything gets this long to become true.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+const DISK_BYTES: u64 = 24 << 20;
+/// Enough to start with.
+const DESCRIPTORS_MAX: usize = 128;
+
+/// A control plane alone, and a session with a ConfigMap and the content of a large one.
+fn started(cluster: &mut Cluster) -> Session<'_> {
+    must(cluster.up_with(&["--disable-agent"]));
+    let session = must(Session::new(cluster, KUBECTLS[1], "steady"));
+    must(session.must("kubectl create configmap before --from-literal=a=b"));
+    must(session.must("head -c 900000 /dev/zero | tr '\\0' x > big.txt"));
+    session
+}
+
+fn control_plane(cluster: &Cluster) -> i32 {
+    let started = Instant::now();
+    loop {
+        if let [pid] = *cluster.processes("knarr control-plane") {
+            return pid;
+        }
+        assert!(started.elapsed() < WAIT_MAX, "there is no control plane");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Has the calls of the control plane fail, until the returned process is killed.
+fn fail(pid: i32, syscalls: &str, how: &str) -> Child {
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-o", "/dev/null", "-e", &format!("trace={syscalls}")]);
+    strace.args(["-e", &format!("inject={syscalls}:{how}"), "-p", &pid.to_string()]);
+    let mut strace = strace.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(strace.stderr.take().unwrap()).lines();
+    let first = lines.next().unwrap().unwrap();
+    assert!(first.contains("attached"), "{first}");
+    // Reads to the end, so that strace never waits for us.
+    std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
+    strace
+}
+
+/// Ends strace in a way that lets it let go of what it traces.
+fn let_go(mut strace: Child) {
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(strace.id()).unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    strace.wait().unwrap();
+}
+
+#[test]
+fn a_full_disk_refuses_writes_with_the_reason_and_heals() {
+    // The mount is this thread's and its children's alone.
+    sys::mount::own_namespace().unwrap();
+    let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
+    let disk = cluster.data_dir();
+    std::fs::create_dir(&disk).unwrap();
+    sys::mount::tmpfs(&disk, Some(DISK_BYTES), 0o755).unwrap();
+    let filler = disk.join("filler");
+    let session = started(&mut cluster);
+    must(session.must("dd if=/dev/zero of=../data/filler bs=64k 2>&1 | grep 'No space left'"));
+    must(session.run("disk_refused.txt", include_str!("sessions/disk_refused.txt")));
+    let pid = nix::unistd::Pid::from_raw(
+        must(session.must("pgrep -f 'knarr control-plane' | head -n 1")).trim().parse().unwrap(),
+    );
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+    must(session.run("disk_still_reads.txt", include_str!("sessions/disk_still_reads.txt")));
+    std::fs::remove_file(filler).unwrap();
+    must(session.run("disk_healed.txt", include_str!("sessions/disk_healed.txt")));
+    drop(session);
+    must(cluster.remove());
+}
+
+#[test]
+fn a_disk_that_takes_no_writes_refuses_them_until_it_does() {
+    let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
+    drop(started(&mut cluster));
+    let session = must(Session::new(&cluster, KUBECTLS[1], "steady"));
+    let pid = control_plane(&cluster);
+    let strace = fail(pid, "pwrite64,pwritev", "error=EIO");
+    must(session.run("disk_errors.txt", include_str!("sessions/disk_errors.txt")));
+    let_go(strace);
+    must(session.run("disk_healed.txt", include_str!("sessions/disk_healed.txt")));
+    assert_eq!(control_plane(&cluster), pid, "nobody had to start over");
+    drop(session);
+    must(cluster.remove());
+}
+
+#[test]
+fn after_a_failed_flush_the_control_plane_starts_over_from_what_is_on_disk() {
+    let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
+    drop(started(&mut cluster));
+    let session = must(Session::new(&cluster, KUBECTLS[1], "steady"));
+    let client = Client::new(&cluster);
+    let pid = control_plane(&cluster);
+    let mut strace = fail(pid, "fdatasync", "error=EIO:when=1");
+    let refused = session.must("kubectl create configmap lost --from-literal=a=b");
+    assert!(refused.is_err(), "what was not flushed is not acknowledged: {refused:?}");
+    strace.wait().unwrap();
+    client.wait_until_ready();
+    assert_ne!(control_plane(&cluster), pid, "it goes on as if nothing had been");
+    let names = must(session.must("kubectl get configmap before lost -o name --ignore-not-found"));
+    assert_eq!(names, "configmap/before\n", "readers do not see what is not durable");
+    must(session.must("kubectl create configmap lost --from-literal=a=b"));
+    drop((session, client));
+    must(cluster.remove());
+}
+
+/// More connections than the control plane may have files open, none of which says a word.
+fn silent_connections(cluster: &Cluster) -> Vec<TcpStream> {
+    std::thread::scope(|scope| {
+        let made = scope.spawn(|| {
+            cluster.enter().unwrap();
+            let address = ([127, 0, 0, 1], 6443).into();
+            let connect = |_| TcpStream::connect_timeout(&address, Duration::from_secs(1)).ok();
+            // Those that find the queue full are not needed.
+            (0..DESCRIPTORS_MAX + 50).map_while(connect).collect()
+        });
+        made.join().unwrap()
+    })
+}
+
+#[test]
+fn a_control_plane_out_of_descriptors_serves_who_is_there_and_heals() {
+    let cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
+    let mut up = cluster.command("sh");
+    let flags = format!("--node-ip {NODE_IP} --node-name {NODE_NAME} --disable-agent");
+    up.args(["-c", &format!("ulimit -n {DESCRIPTORS_MAX}; exec $KNARR up {flags} --data-dir $DATA_DIR")]);
+    let up = up.output().unwrap();
+    assert!(up.status.success(), "{}", text(&up));
+    let session = must(Session::new(&cluster, KUBECTLS[1], "steady"));
+    let client = Client::new(&cluster);
+    client.wait_until_ready();
+    let silent = silent_connections(&cluster);
+    let refused = session.must("kubectl get namespace steady --request-timeout=2s");
+    assert!(refused.is_err(), "there is no descriptor for another connection: {refused:?}");
+    // The connection that is there goes on.
+    client.wait_until_ready();
+    drop(silent);
+    must(session.must("kubectl get namespace steady"));
+    drop((session, client));
+    must(cluster.remove());
+}

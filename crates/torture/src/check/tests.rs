@@ -1,0 +1,145 @@
+use super::*;
+use crate::history::{Call, Event, Keep, Line, Outcome, State};
+
+const KEY: &str = "/registry/configmaps/a/k";
+
+fn create(value: &str) -> Call {
+    Call::Create { key: KEY.into(), value: value.into(), keep: Keep::Durably }
+}
+
+fn update(expect: u64, value: &str) -> Call {
+    Call::Update { key: KEY.into(), value: value.into(), expect, keep: Keep::Durably }
+}
+
+fn delete(expect: u64) -> Call {
+    Call::Delete { key: KEY.into(), expect, keep: Keep::Durably }
+}
+
+fn loosely(value: &str) -> Call {
+    Call::Create { key: "/registry/leases/a/k".into(), value: value.into(), keep: Keep::Loosely }
+}
+
+fn get() -> Call {
+    Call::Get { key: KEY.into() }
+}
+
+fn got(value: &str, revision: u64) -> Outcome {
+    Outcome::Got(Some(State { value: value.into(), revision, created: None }))
+}
+
+fn unknown() -> Outcome {
+    Outcome::Unknown("no answer".into())
+}
+
+/// One after the other.
+fn sequence(operations: Vec<(Call, Outcome)>) -> Vec<Line> {
+    let lines = operations
+        .into_iter()
+        .zip(1..)
+        .flat_map(|((call, outcome), id)| [Line::Invoke(id, call), Line::Return(id, outcome)]);
+    lines.collect()
+}
+
+/// All at once.
+fn together(operations: Vec<(Call, Outcome)>) -> Vec<Line> {
+    let (calls, outcomes): (Vec<_>, Vec<_>) = operations.into_iter().unzip();
+    let calls = calls.into_iter().zip(1..).map(|(call, id)| Line::Invoke(id, call));
+    calls.chain(outcomes.into_iter().zip(1..).map(|(outcome, id)| Line::Return(id, outcome))).collect()
+}
+
+fn check(lines: Vec<Line>, expect: &[Rule]) {
+    let breaches = super::check(&History { lines }, Promise::Store);
+    let mut rules: Vec<Rule> = breaches.iter().map(|breach| breach.rule).collect();
+    rules.sort_unstable();
+    rules.dedup();
+    assert_eq!(rules, expect, "{breaches:?}");
+}
+
+#[test]
+fn what_happens_one_after_the_other_is_right() {
+    check(
+        sequence(vec![
+            (create("a"), Outcome::Wrote(2)),
+            (get(), got("a", 2)),
+            (create("b"), Outcome::Refused(Some(State { value: "a".into(), revision: 2, created: Some(2) }))),
+            (update(2, "c"), Outcome::Wrote(3)),
+            (delete(3), Outcome::Wrote(4)),
+            (get(), Outcome::Got(None)),
+            (create("d"), Outcome::Wrote(7)),
+        ]),
+        &[],
+    );
+}
+
+#[test]
+fn of_two_reads_at_once_either_may_come_before_the_write() {
+    let write = (create("a"), Outcome::Wrote(2));
+    check(together(vec![write.clone(), (get(), got("a", 2)), (get(), Outcome::Got(None))]), &[]);
+    let mut lines = vec![Line::Invoke(9, write.0)];
+    lines.extend(sequence(vec![(get(), got("a", 2)), (get(), Outcome::Got(None))]));
+    lines.push(Line::Return(9, write.1));
+    check(lines, &[Rule::Linearizable]);
+}
+
+#[test]
+fn a_write_without_an_answer_may_happen_late_or_never() {
+    let start = vec![(create("a"), unknown()), (get(), Outcome::Got(None))];
+    check(sequence(start.clone()), &[]);
+    check(sequence([start, vec![(get(), got("a", 2)), (update(2, "b"), Outcome::Wrote(3))]].concat()), &[]);
+    let gone = vec![(create("a"), Outcome::Wrote(2)), (delete(2), unknown()), (get(), Outcome::Got(None))];
+    check(sequence(gone.clone()), &[]);
+    check(sequence([gone, vec![(get(), got("a", 2))]].concat()), &[Rule::Linearizable]);
+}
+
+#[test]
+fn only_one_of_two_updates_of_the_same_revision_wins() {
+    let both = vec![(update(2, "b"), Outcome::Wrote(3)), (update(2, "c"), Outcome::Wrote(4))];
+    let mut lines = sequence(vec![(create("a"), Outcome::Wrote(2))]);
+    lines.extend(together(both));
+    check(lines, &[Rule::Linearizable]);
+}
+
+#[test]
+fn a_restart_may_lose_what_was_written_loosely_and_only_the_end_of_it() {
+    let written = |keep: fn(&str) -> Call, kept| {
+        let mut lines = sequence(vec![(keep("a"), Outcome::Wrote(2))]);
+        lines.push(Line::Restart { newest: 10, kept });
+        lines
+    };
+    check(written(loosely, 1), &[]);
+    check(written(create, 2), &[]);
+    check(written(create, 1), &[Rule::NothingLost]);
+}
+
+#[test]
+fn counting_goes_on_above_everything_after_a_restart() {
+    let mut lines = sequence(vec![(create("a"), Outcome::Wrote(5))]);
+    lines.push(Line::Restart { newest: 4, kept: 4 });
+    check(lines, &[Rule::RevisionsRise]);
+}
+
+#[test]
+fn what_was_seen_and_not_yet_acknowledged_must_survive_too() {
+    let event = Event {
+        revision: 2,
+        key: KEY.into(),
+        state: Some(State { value: "a".into(), revision: 2, created: Some(2) }),
+        previous: Some(None),
+    };
+    let (start, end) = ("/registry/".to_owned(), "/registry0".to_owned());
+    let lines = vec![
+        Line::Watch { watch: 8, start, end, after: 1 },
+        Line::Invoke(1, create("a")),
+        Line::Event(8, event),
+        Line::Restart { newest: 10, kept: 1 },
+    ];
+    check(lines, &[Rule::NothingLost]);
+}
+
+#[test]
+fn what_nobody_wrote_is_invented() {
+    check(
+        sequence(vec![(create("a"), Outcome::Wrote(2)), (get(), got("broken: a", 3))]),
+        &[Rule::NothingInvented, Rule::Linearizable],
+    );
+}

@@ -1,0 +1,334 @@
+//! What clients and watchers were told, in the order in which they were told it.
+//!
+//! A history is a list of lines, one per call, answer and event, so that a process that is killed leaves all of it
+//! but a half line. The place of a line is its time: an answer before a call came before it in real time too.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use store::Revision;
+
+/// Names an operation.
+pub type Id = u64;
+
+/// What a key holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// The tag of the value, see [`crate::value`].
+    pub value: String,
+    /// The key's last change.
+    pub revision: Revision,
+    /// When the key came to be, if whoever was asked says so.
+    pub created: Option<Revision>,
+}
+
+/// How a write is to be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Keep {
+    /// Nothing may lose it once it is acknowledged.
+    Durably,
+    /// A crash may lose it, with everything that came after it.
+    Loosely,
+    /// It goes by itself after a time.
+    ForAWhile,
+}
+
+/// What a client asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Call {
+    /// Sets a key that must not be there.
+    Create {
+        /// Which.
+        key: String,
+        /// Unique in the history.
+        value: String,
+        /// What is promised.
+        keep: Keep,
+    },
+    /// Sets a key whose last change must be `expect`.
+    Update {
+        /// Which.
+        key: String,
+        /// Unique in the history.
+        value: String,
+        /// The condition.
+        expect: Revision,
+        /// What is promised.
+        keep: Keep,
+    },
+    /// Removes a key whose last change must be `expect`.
+    Delete {
+        /// Which.
+        key: String,
+        /// The condition.
+        expect: Revision,
+        /// What is promised.
+        keep: Keep,
+    },
+    /// Reads a key.
+    Get {
+        /// Which.
+        key: String,
+    },
+    /// Reads the keys in `[start, end)`.
+    List {
+        /// The first.
+        start: String,
+        /// The first that is not asked for.
+        end: String,
+        /// As they were then; now, if `None`.
+        at: Option<Revision>,
+        /// At most so many; 0 for all.
+        limit: usize,
+    },
+    /// Asks for the newest revision.
+    Newest,
+    /// Forgets what is older.
+    Compact {
+        /// Than this.
+        revision: Revision,
+    },
+}
+
+/// What a client was told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// The write is made.
+    Wrote(Revision),
+    /// The condition did not hold: this is there instead.
+    Refused(Option<State>),
+    /// The condition did not hold, and what is there was not said.
+    RefusedBlindly,
+    /// What a key holds.
+    Got(Option<State>),
+    /// What the keys hold, in order.
+    Listed {
+        /// The revision of the picture.
+        revision: Revision,
+        /// The rows.
+        states: Vec<(String, State)>,
+        /// How many come after them, if that was said.
+        remaining: Option<u64>,
+    },
+    /// The newest revision.
+    Newest(Revision),
+    /// Done, whatever it was.
+    Done,
+    /// The revision asked for is forgotten.
+    Gone,
+    /// It was not done, and never will be.
+    NotDone(String),
+    /// Nobody knows.
+    Unknown(String),
+}
+
+/// A change as a watcher sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// The change's revision.
+    pub revision: Revision,
+    /// What changed.
+    pub key: String,
+    /// To what; `None` if it was removed.
+    pub state: Option<State>,
+    /// What was there before, if that was said: `Some(None)` says that nothing was.
+    pub previous: Option<Option<State>>,
+}
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Line {
+    /// A client asks.
+    Invoke(Id, Call),
+    /// A client is told.
+    Return(Id, Outcome),
+    /// A watcher of the keys in `[start, end)` begins after a revision.
+    Watch {
+        /// Its name.
+        watch: Id,
+        /// The first key.
+        start: String,
+        /// The first key that is not its own.
+        end: String,
+        /// It wants what comes after this.
+        after: Revision,
+    },
+    /// A watcher is told of a change.
+    Event(Id, Event),
+    /// A watcher is told that it has seen everything up to a revision.
+    Upto(Id, Revision),
+    /// A watcher is told that what comes next is forgotten.
+    Cut(Id),
+    /// A watcher should have been told of everything up to a revision by now.
+    Due(Id, Revision),
+    /// The store was opened again after a crash; it counts on from `newest`, and of what was there before nothing
+    /// after `kept` is left.
+    Restart {
+        /// The newest revision.
+        newest: Revision,
+        /// The last that survived.
+        kept: Revision,
+    },
+}
+
+/// An operation with its place in time.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    /// What was asked.
+    pub call: Call,
+    /// What was told; [`Outcome::Unknown`] if nothing was.
+    pub outcome: Outcome,
+    /// The line of the call.
+    pub invoked: usize,
+    /// The line of the answer.
+    pub returned: Option<usize>,
+}
+
+impl Call {
+    /// The key that it is about, if it is about one.
+    #[must_use]
+    pub fn key(&self) -> Option<&str> {
+        match self {
+            Self::Create { key, .. }
+            | Self::Update { key, .. }
+            | Self::Delete { key, .. }
+            | Self::Get { key } => Some(key),
+            _ => None,
+        }
+    }
+
+    /// What a write promises.
+    #[must_use]
+    pub fn keep(&self) -> Option<Keep> {
+        match self {
+            Self::Create { keep, .. } | Self::Update { keep, .. } | Self::Delete { keep, .. } => Some(*keep),
+            _ => None,
+        }
+    }
+
+    /// What a write puts there.
+    #[must_use]
+    pub fn value(&self) -> Option<&str> {
+        match self {
+            Self::Create { value, .. } | Self::Update { value, .. } => Some(value),
+            _ => None,
+        }
+    }
+}
+
+/// Everything that happened.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// In order.
+    pub lines: Vec<Line>,
+}
+
+impl History {
+    /// Reads what a process printed; a last line without an end is none, and so is what is no line of a history.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        let whole = text.rfind('\n').map_or("", |end| text.get(..end).unwrap_or_default());
+        Self { lines: whole.lines().filter_map(|line| serde_json::from_str(line).ok()).collect() }
+    }
+
+    /// The operations, in the order in which they were called.
+    #[must_use]
+    pub fn operations(&self) -> Vec<Operation> {
+        let mut all: Vec<Operation> = Vec::new();
+        let mut open: BTreeMap<Id, usize> = BTreeMap::new();
+        for (at, line) in self.lines.iter().enumerate() {
+            match line {
+                Line::Invoke(id, call) => {
+                    open.insert(*id, all.len());
+                    let outcome = Outcome::Unknown("no answer".to_owned());
+                    all.push(Operation { call: call.clone(), outcome, invoked: at, returned: None });
+                }
+                Line::Return(id, outcome) => {
+                    let Some(operation) = open.remove(id).and_then(|index| all.get_mut(index)) else {
+                        continue;
+                    };
+                    operation.outcome = outcome.clone();
+                    operation.returned = Some(at);
+                }
+                _ => {}
+            }
+        }
+        all
+    }
+
+    /// How many durable writes were acknowledged.
+    #[must_use]
+    pub fn acknowledged(&self) -> usize {
+        let is_one = |operation: &&Operation| {
+            operation.call.keep() == Some(Keep::Durably) && matches!(operation.outcome, Outcome::Wrote(_))
+        };
+        self.operations().iter().filter(is_one).count()
+    }
+
+    /// The highest name that was given to an operation or a watch.
+    #[must_use]
+    pub fn last_id(&self) -> Id {
+        let ids = self.lines.iter().map(|line| match line {
+            Line::Invoke(id, _) | Line::Watch { watch: id, .. } => *id,
+            _ => 0,
+        });
+        ids.max().unwrap_or(0)
+    }
+}
+
+/// Where lines go. Cloning shares it.
+#[derive(Clone)]
+pub struct Recorder(Arc<Inner>);
+
+struct Inner {
+    /// `None`: they are printed.
+    lines: Option<Mutex<Vec<Line>>>,
+    next_id: Mutex<Id>,
+}
+
+impl Recorder {
+    /// Keeps them.
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self(Arc::new(Inner { lines: Some(Mutex::default()), next_id: Mutex::new(1) }))
+    }
+
+    /// Prints them, each at once and whole; names begin after `last_id`.
+    #[must_use]
+    pub fn to_stdout(last_id: Id) -> Self {
+        Self(Arc::new(Inner { lines: None, next_id: Mutex::new(last_id + 1) }))
+    }
+
+    /// A name that no other has.
+    #[must_use]
+    pub fn id(&self) -> Id {
+        let mut next = self.0.next_id.lock();
+        *next += 1;
+        *next - 1
+    }
+
+    /// Takes down a line.
+    ///
+    /// # Panics
+    /// If it cannot be printed: whoever reads has gone away, and nothing that follows would count.
+    #[expect(clippy::expect_used, reason = "a history that is not written down proves nothing")]
+    pub fn note(&self, line: Line) {
+        match &self.0.lines {
+            Some(lines) => lines.lock().push(line),
+            None => {
+                let mut text = serde_json::to_string(&line).expect("lines are plain data");
+                text.push('\n');
+                std::io::stdout().lock().write_all(text.as_bytes()).expect("somebody reads");
+            }
+        }
+    }
+
+    /// What was taken down so far.
+    #[must_use]
+    pub fn history(&self) -> History {
+        History { lines: self.0.lines.as_ref().map(|lines| lines.lock().clone()).unwrap_or_default() }
+    }
+}

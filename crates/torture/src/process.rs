@@ -1,0 +1,247 @@
+//! A store in a process of its own, with `strace` between it and the kernel: to kill it at a call, to have a call
+//! fail, or to take down what it writes.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use store::embedded::Threads;
+
+use crate::disk::Trace;
+use crate::history::{History, Id, Line};
+
+/// What the store's data file is called.
+pub const DATA: &str = "data.mdb";
+/// One system call may write so much.
+const STRING_BYTES_MAX: &str = "67108864";
+
+/// What happens to the process.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// Nothing: the control.
+    None,
+    /// It is killed as it enters the n-th call of this name.
+    KillAt(&'static str, usize),
+    /// It is killed when it has printed so many lines.
+    KillAfterLines(usize),
+    /// From the n-th call of this name on, so many fail with this error.
+    Error {
+        /// The call.
+        call: &'static str,
+        /// The first that fails.
+        nth: usize,
+        /// How many fail; 0 for all that follow.
+        count: usize,
+        /// `EIO`
+        error: &'static str,
+    },
+    /// Its calls are taken down.
+    Record,
+    /// It is stopped and goes on, so many times.
+    StopAndGo(usize),
+}
+
+/// What the process is asked to do.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// This binary: `torture`.
+    pub binary: PathBuf,
+    /// The store's folder.
+    pub folder: PathBuf,
+    /// Of the workload.
+    pub seed: u64,
+    /// Per client; 0 to take stock and write once.
+    pub operations: u64,
+    /// Where the store works: in one thread every call has one number, whatever the machine does beside.
+    pub threads: Threads,
+}
+
+/// How a process ended.
+#[derive(Clone, Debug, Default)]
+pub struct Ran {
+    /// What it printed.
+    pub history: History,
+    /// Whether it ended by itself, and well.
+    pub is_clean: bool,
+    /// What it said on standard error.
+    pub complaints: String,
+    /// How long it took until the store was open.
+    pub until_open: Option<Duration>,
+    /// What it did to the disk, if that was taken down.
+    pub trace: Option<Trace>,
+}
+
+impl Job {
+    /// Runs the process after what happened before, which tells it which names are taken.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn run(&self, before: &History, fault: &Fault) -> Result<Ran> {
+        let log = tempfile::NamedTempFile::new()?;
+        let mut command = self.command(before.last_id(), fault, log.path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let started = Instant::now();
+        let mut child = command.spawn().context("start the store's process; is strace there?")?;
+        let stdout = child.stdout.take().context("no output")?;
+        let mut stderr = child.stderr.take().context("no output")?;
+        let complaints = std::thread::spawn(move || {
+            let mut text = String::new();
+            stderr.read_to_string(&mut text).map(|_| text)
+        });
+        let (text, until_open) = read(stdout, &mut child, fault, started)?;
+        let status = child.wait()?;
+        let complaints = complaints.join().map_or_else(|_| Ok(String::new()), |text| text)?;
+        let trace = match fault {
+            Fault::Record => {
+                let folder = self.folder.to_string_lossy();
+                Some(Trace::read(&std::fs::read_to_string(log.path())?, &folder, DATA))
+            }
+            _ => None,
+        };
+        Ok(Ran { history: History::parse(&text), is_clean: status.success(), complaints, until_open, trace })
+    }
+
+    /// How many calls of a name the process makes.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn count(&self, call: &str) -> Result<usize> {
+        let log = tempfile::NamedTempFile::new()?;
+        let options = vec!["-e".to_owned(), format!("trace={call}")];
+        let mut command = strace(log.path(), options);
+        let status = command.args(self.arguments(0)).stdin(Stdio::null()).stdout(Stdio::null()).status();
+        let status = status.context("start the store's process; is strace there?")?;
+        if !status.success() {
+            bail!("the store's process failed without a fault: {status}");
+        }
+        let begins = format!(" {call}(");
+        Ok(std::fs::read_to_string(log.path())?.lines().filter(|line| line.contains(&begins)).count())
+    }
+
+    fn command(&self, last_id: Id, fault: &Fault, log: &Path) -> Command {
+        let arguments = self.arguments(last_id);
+        let options = match fault {
+            Fault::None | Fault::KillAfterLines(_) | Fault::StopAndGo(_) => {
+                let mut plain = Command::new(&self.binary);
+                plain.args(arguments.iter().skip(1));
+                return plain;
+            }
+            Fault::Record => {
+                let trace = format!("trace={}", crate::disk::CALLS);
+                ["-xx", "-s", STRING_BYTES_MAX, "-e", &trace].map(str::to_owned).to_vec()
+            }
+            Fault::KillAt(call, nth) => inject(call, &format!("signal=KILL:when={nth}")),
+            Fault::Error { call, nth, count, error } => {
+                let when = match count {
+                    0 => format!("{nth}+"),
+                    count => format!("{nth}..{}", nth + count - 1),
+                };
+                inject(call, &format!("error={error}:when={when}"))
+            }
+        };
+        let mut command = strace(log, options);
+        command.args(arguments);
+        command
+    }
+
+    /// The process's own command line.
+    fn arguments(&self, last_id: Id) -> [OsString; 10] {
+        let threads = if self.threads == Threads::Own { "--threads=own" } else { "--threads=none" };
+        [
+            self.binary.clone().into(),
+            "child".into(),
+            "--seed".into(),
+            self.seed.to_string().into(),
+            "--operations".into(),
+            self.operations.to_string().into(),
+            "--last-id".into(),
+            last_id.to_string().into(),
+            threads.into(),
+            self.folder.clone().into(),
+        ]
+    }
+}
+
+fn strace(log: &Path, options: Vec<String>) -> Command {
+    let mut command = Command::new("strace");
+    // Not with --seccomp-bpf: strace 6.1 sends no signals then.
+    command.args(["-f", "-qq", "-o"]).arg(log).args(options);
+    command
+}
+
+fn inject(call: &str, what: &str) -> Vec<String> {
+    let trace = ["-e".to_owned(), format!("trace={call}")];
+    let inject = ["-e".to_owned(), format!("inject={call}:{what}")];
+    [trace, inject].concat()
+}
+
+/// Reads what the process prints, and kills or stops it when its time has come.
+fn read(
+    stdout: impl Read,
+    child: &mut Child,
+    fault: &Fault,
+    started: Instant,
+) -> Result<(String, Option<Duration>)> {
+    let (mut text, mut until_open) = (String::new(), None);
+    let mut output = BufReader::new(stdout);
+    let mut lines = 0;
+    while output.read_line(&mut text)? > 0 {
+        lines += 1;
+        until_open.get_or_insert_with(|| started.elapsed());
+        match fault {
+            Fault::KillAfterLines(count) if lines == *count => child.kill()?,
+            Fault::StopAndGo(times) if lines % 100 == 0 && lines / 100 <= *times => stop_and_go(child)?,
+            _ => {}
+        }
+    }
+    Ok((text, until_open))
+}
+
+/// Stops the process for a while, which is what the fault is.
+fn stop_and_go(child: &Child) -> Result<()> {
+    use nix::sys::signal::{Signal, kill};
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id())?);
+    kill(pid, Signal::SIGSTOP)?;
+    std::thread::sleep(Duration::from_millis(200));
+    kill(pid, Signal::SIGCONT)?;
+    Ok(())
+}
+
+/// Appends what a process printed. Whoever comes next begins after it.
+pub fn append(history: &mut History, more: &History) {
+    history.lines.extend(more.lines.iter().cloned());
+}
+
+/// Of a trace, the history that had been printed at a step.
+#[must_use]
+pub fn printed(trace: &Trace, steps: usize) -> History {
+    let steps = trace.steps.get(..steps).unwrap_or_default();
+    let bytes = steps.iter().filter_map(|step| match step {
+        crate::disk::Step::Print(bytes) => Some(bytes.as_slice()),
+        _ => None,
+    });
+    History::parse(&String::from_utf8_lossy(&bytes.collect::<Vec<_>>().concat()))
+}
+
+/// Takes stock of a folder in a process of its own, which may well die of what it finds.
+///
+/// # Errors
+/// If it does; what it said is in the error.
+pub fn take_stock(binary: &Path, folder: &Path, before: &History) -> Result<(History, Duration)> {
+    let job = Job {
+        binary: binary.to_owned(),
+        folder: folder.to_owned(),
+        seed: 0,
+        operations: 0,
+        threads: Threads::Own,
+    };
+    let ran = job.run(before, &Fault::None)?;
+    let is_open = ran.history.lines.iter().any(|line| matches!(line, Line::Restart { .. }));
+    if !ran.is_clean || !is_open {
+        bail!("the store does not open: {}", ran.complaints.trim());
+    }
+    Ok((ran.history, ran.until_open.unwrap_or_default()))
+}

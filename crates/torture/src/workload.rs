@@ -1,0 +1,160 @@
+//! Clients and watchers of a store, who write down what they are told.
+//!
+//! Each client's choices follow from the seed and from what it was told. Values are unique, conditions are sometimes
+//! stale on purpose, and keys lie so that a range with a wrong end shows.
+
+mod client;
+mod watcher;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Random, Tasks};
+use store::{Revision, Store, StoreError};
+
+use crate::history::{Keep, Line, Recorder};
+
+pub use client::ask;
+pub use watcher::{Manner, follow};
+
+/// Where all keys of a workload are.
+pub const EVERYTHING: (&str, &str) = ("/registry/", "/registry0");
+/// Ranges that are listed; some of their ends are others' beginnings.
+pub const RANGES: [(&str, &str); 5] = [
+    EVERYTHING,
+    ("/registry/configmaps/", "/registry/configmaps0"),
+    ("/registry/configmaps/a/", "/registry/configmaps/a0"),
+    ("/registry/configmaps/a-b/", "/registry/configmaps/a-b0"),
+    ("/registry/secrets/", "/registry/secrets0"),
+];
+/// How a workload is made.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Everything that is chosen follows from it.
+    pub seed: u64,
+    /// Tells this run's values from those of other runs on the same store.
+    pub name: String,
+    /// How many clients there are.
+    pub clients: u64,
+    /// How many operations each of them does.
+    pub operations: u64,
+    /// How many keys there are in each folder.
+    pub keys: u64,
+    /// How many watchers come beside the one that sees everything.
+    pub watchers: u64,
+    /// Whether some keys may be lost by a crash, and some go by themselves.
+    pub is_loose: bool,
+    /// Whether history is compacted.
+    pub compacts: bool,
+    /// How long what must come may take.
+    pub patience: Duration,
+}
+
+impl Plan {
+    /// A busy one.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            name: "w".to_owned(),
+            clients: 6,
+            operations: 100,
+            keys: 4,
+            watchers: 4,
+            is_loose: true,
+            compacts: true,
+            patience: Duration::from_secs(30),
+        }
+    }
+}
+
+/// A key, and what is promised for it.
+fn key(random: &Random, plan: &Plan) -> (String, Keep) {
+    let number = random.below(plan.keys);
+    let (folder, keep) = match random.below(if plan.is_loose { 8 } else { 6 }) {
+        0 | 1 => ("configmaps/a", Keep::Durably),
+        2 | 3 => ("configmaps/a-b", Keep::Durably),
+        4 => ("configmaps/b", Keep::Durably),
+        5 => ("secrets/a", Keep::Durably),
+        6 => ("leases/a", Keep::Loosely),
+        _ => ("events/a", Keep::ForAWhile),
+    };
+    (format!("/registry/{folder}/k{number}"), keep)
+}
+
+/// Runs a workload to its end, then waits until every watcher has seen all of it from `start` on.
+pub async fn run(store: &Arc<dyn Store>, plan: &Plan, start: Revision, recorder: &Recorder) {
+    let tasks = Tasks::new();
+    let mut watchers = vec![watcher::spawn(store, recorder, &tasks, start, Manner::Steady)];
+    for number in 0..plan.watchers {
+        let manner = if number % 2 == 0 { Manner::Restless } else { Manner::Slow };
+        watchers.push(watcher::spawn(store, recorder, &tasks, start, manner));
+    }
+    let clients = (0..plan.clients).map(|number| client::run(store, plan, number, recorder));
+    futures::future::join_all(clients).await;
+    read_everything(store, recorder).await;
+    let newest = settled(store).await;
+    for watcher in watchers {
+        watcher.finish(newest, plan.patience, recorder).await;
+    }
+    tasks.stop_and_wait().await;
+}
+
+/// One more write, of a key that nobody else writes.
+pub async fn write_once(store: &Arc<dyn Store>, name: &str, recorder: &Recorder) {
+    let key = format!("/registry/configmaps/a/{name}");
+    let value = format!("{name}.once");
+    ask(store, recorder, crate::history::Call::Create { key, value, keep: Keep::Durably }).await;
+}
+
+/// The newest revision, as soon as anybody can say it.
+async fn settled(store: &Arc<dyn Store>) -> Revision {
+    store.newest().await.unwrap_or_else(|_| store.revision())
+}
+
+async fn read_everything(store: &Arc<dyn Store>, recorder: &Recorder) {
+    for (start, end) in RANGES {
+        let (start, end) = (start.to_owned(), end.to_owned());
+        ask(store, recorder, crate::history::Call::List { start, end, at: None, limit: 0 }).await;
+    }
+}
+
+/// Says how a store that was opened again goes on, with all that can still be seen of its history; answers up to where
+/// that is.
+///
+/// # Errors
+/// If the store cannot be watched or read.
+pub async fn take_stock(store: &Arc<dyn Store>, recorder: &Recorder) -> Result<Revision, StoreError> {
+    let newest = store.revision();
+    let mut after = 0;
+    let mut watch = loop {
+        match store.watch(after).await {
+            Ok(watch) => break watch,
+            Err(StoreError::Compacted { oldest, .. }) if oldest > after => after = oldest,
+            Err(error) => return Err(error),
+        }
+    };
+    let (events, upto) = read_to(&mut watch, after, newest).await?;
+    let kept = events.iter().map(|event| event.revision).filter(|revision| *revision <= newest).max();
+    recorder.note(Line::Restart { newest, kept: kept.unwrap_or(after) });
+    read_everything(store, recorder).await;
+    // Keys may have expired meanwhile.
+    let (more, upto) = read_to(&mut watch, upto, settled(store).await).await?;
+    watcher::note_all(recorder, after, &[events, more].concat(), upto);
+    Ok(upto)
+}
+
+/// The events of a watch up to a revision.
+async fn read_to(
+    watch: &mut store::Watch,
+    mut upto: Revision,
+    newest: Revision,
+) -> Result<(Vec<store::Event>, Revision), StoreError> {
+    let mut events = Vec::new();
+    while upto < newest {
+        let batch = watch.batches.recv().await.unwrap_or(Err(StoreError::Failed("it ended".to_owned())))?;
+        events.extend(batch.events);
+        upto = batch.upto;
+    }
+    Ok((events, upto))
+}
