@@ -12,7 +12,10 @@ pub mod check;
 
 pub mod workload;
 
+pub mod flaky;
 pub mod mutants;
+
+pub mod simulation;
 
 pub mod disk;
 pub mod process;

@@ -136,8 +136,9 @@ impl Log {
                 _ => {}
             }
         }
-        let may_have =
-            |operation: &&Operation| matches!(operation.outcome, Outcome::Wrote(_) | Outcome::Unknown(_));
+        let may_have = |operation: &&Operation| {
+            matches!(operation.outcome, Outcome::Wrote(_) | Outcome::Done | Outcome::Unknown(_))
+        };
         for (revision, change) in &self.changes {
             let what = format!("revision {revision}: {}={:?}", change.key, change.value);
             if let Some(value) = &change.value {

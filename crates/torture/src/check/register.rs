@@ -83,6 +83,7 @@ fn step(index: usize, operation: &Operation, log: &Log) -> Option<Step> {
     let is_write = operation.call.keep().is_some();
     let effect = match &operation.outcome {
         Outcome::Wrote(revision) => Effect::Write { expect, held: held(Some(*revision)) },
+        Outcome::Done if is_write => Effect::Write { expect, held: held(None) },
         Outcome::Refused(found) => Effect::Refused { expect, found: revision(found) },
         Outcome::RefusedBlindly => Effect::RefusedBlindly { expect },
         Outcome::Got(found) => Effect::Read(revision(found)),
