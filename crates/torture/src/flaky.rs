@@ -4,6 +4,7 @@
 //! what stands upon it has to live with it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use base::{Random, Tasks};
@@ -22,7 +23,7 @@ pub struct Flaky {
     inner: Arc<dyn Store>,
     random: Random,
     /// Of a hundred requests, how many are not answered.
-    percent: u64,
+    percent: Arc<AtomicU64>,
     tasks: Tasks,
 }
 
@@ -30,11 +31,16 @@ impl Flaky {
     /// Of a hundred requests to `inner`, about `percent` are not answered.
     #[must_use]
     pub fn new(inner: Arc<dyn Store>, random: Random, percent: u64) -> Self {
-        Self { inner, random, percent, tasks: Tasks::new() }
+        Self { inner, random, percent: Arc::new(AtomicU64::new(percent)), tasks: Tasks::new() }
+    }
+
+    /// From now on, so many of a hundred.
+    pub fn set(&self, percent: u64) {
+        self.percent.store(percent, Ordering::Relaxed);
     }
 
     fn is_broken(&self) -> bool {
-        self.random.below(100) < self.percent
+        self.random.below(100) < self.percent.load(Ordering::Relaxed)
     }
 
     async fn late(&self) {
@@ -97,9 +103,9 @@ impl Store for Flaky {
         async move {
             let watch = self.through(async { self.inner.watch(after).await }).await?;
             let (sender, batches) = mpsc::channel(1);
-            // Some watches never break, so that somebody sees the end.
-            let life = if self.percent == 0 { u64::MAX } else { 5 + self.random.below(200) };
-            self.tasks.spawn("flaky watch", forward(watch, sender, self.random.clone(), life));
+            let life = 5 + self.random.below(200);
+            let forward = forward(watch, sender, (self.random.clone(), Arc::clone(&self.percent)), life);
+            self.tasks.spawn("flaky watch", forward);
             Ok(Watch { batches })
         }
         .boxed()
@@ -122,7 +128,7 @@ impl Store for Flaky {
 async fn forward(
     mut watch: Watch,
     sender: mpsc::Sender<Result<Batch, StoreError>>,
-    random: Random,
+    (random, percent): (Random, Arc<AtomicU64>),
     mut life: u64,
 ) {
     while let Some(batch) = watch.batches.recv().await {
@@ -134,7 +140,8 @@ async fn forward(
             Err(error) => vec![Err(error)],
         };
         for piece in pieces {
-            life = life.saturating_sub(1);
+            // Without trouble nothing breaks.
+            life = life.saturating_sub(u64::from(percent.load(Ordering::Relaxed) > 0));
             let piece = match life {
                 0 => Err(StoreError::Unavailable("the watch broke".to_owned())),
                 _ => piece,

@@ -10,6 +10,7 @@ pub mod value;
 
 pub mod check;
 
+pub mod api;
 pub mod workload;
 
 pub mod flaky;
