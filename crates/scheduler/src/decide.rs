@@ -19,25 +19,32 @@ pub enum Decision {
     Unschedulable(String),
 }
 
-/// Chooses a Node for `pod`. Among equally good Nodes `chance` (any number) picks one.
+/// Chooses a Node for `pod`. `chance` (any number) says where the search begins, and picks one of equally good Nodes.
+///
+/// In a large cluster the search ends when [`enough`] Nodes can take the Pod.
 pub fn decide(pod: &Pod, snapshot: &Snapshot, chance: u64) -> Decision {
     if snapshot.is_empty() {
         return Decision::Unschedulable(NO_NODES.to_owned());
     }
     let candidate = Candidate::new(pod, snapshot);
-    let mut feasible = Vec::new();
+    // Others went so that the Pod fits here.
+    let promised = nominated(pod).and_then(|name| snapshot.node(name));
+    if let Some(node) = promised.filter(|node| filter(&candidate, node).is_none()) {
+        return Decision::Bind(node.name().to_owned());
+    }
+    let enough = enough(snapshot.len());
+    let mut feasible = Vec::with_capacity(enough);
     let mut reasons = Vec::new();
-    for node in snapshot.nodes() {
+    for node in snapshot.nodes_from(chance) {
         match filter(&candidate, node) {
             None => feasible.push(node),
             Some(refusal) => reasons.extend(refusal.reasons),
         }
+        if feasible.len() == enough {
+            break;
+        }
     }
-    // Others went so that the Pod fits here.
-    if let Some(node) = feasible.iter().find(|node| nominated(pod) == Some(node.name())) {
-        return Decision::Bind(node.name().to_owned());
-    }
-    match best(&candidate, &feasible, snapshot, chance) {
+    match best(&candidate, &feasible, chance) {
         Some(node) => Decision::Bind(node.name().to_owned()),
         None => Decision::Unschedulable(available(snapshot.len(), &reasons)),
     }
@@ -58,24 +65,25 @@ pub fn explain(why: &str, preemption: &Preemption, nodes: usize) -> String {
     format!("{why} no new claims to deallocate, preemption: {preemption}")
 }
 
+/// Among how many Nodes that can take a Pod the best is good enough. Source: `percentageOfNodesToScore`, which is
+/// adaptive by default: 50 % less one for each 125 Nodes, never under 5 %, never under 100 Nodes.
+fn enough(nodes: usize) -> usize {
+    let percent = 50_usize.saturating_sub(nodes / 125).max(5);
+    (nodes * percent / 100).max(100).min(nodes)
+}
+
 /// The first filter that refuses says why.
 pub(crate) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refusal> {
     FILTERS.iter().find_map(|plugin| (plugin.filter)(candidate, node))
 }
 
-fn best<'a>(
-    candidate: &Candidate<'_>,
-    feasible: &[&'a NodeInfo],
-    snapshot: &Snapshot,
-    chance: u64,
-) -> Option<&'a NodeInfo> {
+fn best<'a>(candidate: &Candidate<'_>, feasible: &[&'a NodeInfo], chance: u64) -> Option<&'a NodeInfo> {
     if let [only] = feasible {
         return Some(only);
     }
     let mut totals = vec![0; feasible.len()];
     for plugin in SCORES {
-        let mut scores: Vec<i64> =
-            feasible.iter().map(|node| (plugin.score)(candidate, node, snapshot)).collect();
+        let mut scores: Vec<i64> = feasible.iter().map(|node| (plugin.score)(candidate, node)).collect();
         normalize(&mut scores, plugin.normalize);
         for (total, score) in totals.iter_mut().zip(scores) {
             *total += score * plugin.weight;
@@ -138,6 +146,27 @@ mod tests {
         "{metadata: {name: p}, spec: {containers: [{name: c, resources: {requests: {cpu: '1'}}}]}}";
     const NINE_CPUS: &str =
         "{metadata: {name: p}, spec: {containers: [{name: c, resources: {requests: {cpu: '9'}}}]}}";
+
+    #[test]
+    fn a_large_cluster_is_not_searched_to_its_end() {
+        let cases = [(1, 1), (99, 99), (150, 100), (1_000, 420), (5_000, 500), (10_000, 500)];
+        for (nodes, expected) in cases {
+            assert_eq!(enough(nodes), expected, "{nodes} Nodes");
+        }
+    }
+
+    #[test]
+    fn every_node_has_its_turn_whatever_the_chance() {
+        let mut snapshot = Snapshot::default();
+        for name in ["a", "b", "c"] {
+            let node = format!("{{metadata: {{name: {name}}}, status: {{allocatable: {{pods: 9}}}}}}");
+            snapshot.set_node(Arc::new(serde_saphyr::from_str::<Node>(&node).expect("a node")));
+        }
+        for (chance, expected) in [(0, "abc"), (1, "bca"), (5, "cab")] {
+            let order: String = snapshot.nodes_from(chance).map(NodeInfo::name).collect();
+            assert_eq!(order, expected, "chance {chance}");
+        }
+    }
 
     #[test]
     fn the_emptier_node_is_chosen() {

@@ -129,6 +129,8 @@ pub struct Snapshot {
     choosy: BTreeSet<String>,
     /// The labels of each namespace.
     namespaces: HashMap<String, BTreeMap<String, String>>,
+    /// How many Nodes have an image, by its name.
+    images: HashMap<String, usize>,
 }
 
 /// A Pod that is on a Node, or soon will be.
@@ -143,6 +145,13 @@ impl Snapshot {
     /// The Nodes in name order.
     pub fn nodes(&self) -> impl Iterator<Item = &NodeInfo> {
         self.nodes.values()
+    }
+
+    /// All Nodes once, in name order, from the one on which `chance` (any number) falls.
+    pub fn nodes_from(&self, chance: u64) -> impl Iterator<Item = &NodeInfo> {
+        let count = u64::try_from(self.nodes.len()).unwrap_or(u64::MAX).max(1);
+        let start = usize::try_from(chance % count).unwrap_or(0);
+        self.nodes.values().skip(start).chain(self.nodes.values().take(start))
     }
 
     /// The Node of that name.
@@ -174,12 +183,35 @@ impl Snapshot {
                 info.add(uid, placed);
             }
         }
-        self.nodes.insert(name, info);
+        for image in info.images.keys() {
+            *self.images.entry(image.clone()).or_default() += 1;
+        }
+        if let Some(old) = self.nodes.insert(name, info) {
+            self.forget_images(&old);
+        }
     }
 
     /// Removes a Node.
     pub fn remove_node(&mut self, name: &str) {
-        self.nodes.remove(name);
+        if let Some(old) = self.nodes.remove(name) {
+            self.forget_images(&old);
+        }
+    }
+
+    fn forget_images(&mut self, node: &NodeInfo) {
+        for image in node.images.keys() {
+            if let Some(count) = self.images.get_mut(image) {
+                *count -= 1;
+                if *count == 0 {
+                    self.images.remove(image);
+                }
+            }
+        }
+    }
+
+    /// How many Nodes have the image of that name.
+    pub fn having(&self, image: &str) -> usize {
+        self.images.get(image).copied().unwrap_or(0)
     }
 
     /// Says which labels a namespace has; none if it is gone.

@@ -25,6 +25,7 @@ pub struct Candidate<'a> {
     pub pod: &'a Pod,
     /// Its requests and ports.
     pub need: PodNeed,
+    images: image_locality::State,
     near: inter_pod_affinity::State,
     spread: pod_topology_spread::State,
 }
@@ -35,6 +36,7 @@ impl<'a> Candidate<'a> {
         Self {
             pod,
             need: PodNeed::of(pod),
+            images: image_locality::State::new(pod, snapshot),
             near: inter_pod_affinity::State::new(pod, snapshot),
             spread: pod_topology_spread::State::new(pod, snapshot),
         }
@@ -88,7 +90,7 @@ pub struct Score {
     /// How much it counts.
     pub weight: i64,
     /// A Node's raw score.
-    pub score: fn(&Candidate<'_>, &NodeInfo, &Snapshot) -> i64,
+    pub score: fn(&Candidate<'_>, &NodeInfo) -> i64,
     /// How raw scores become `0..=SCORE_MAX`.
     pub normalize: Normalize,
 }
@@ -125,37 +127,32 @@ pub const SCORES: &[Score] = &[
     Score {
         name: "TaintToleration",
         weight: 3,
-        score: |pod, node, _| taint_toleration::score(pod, node),
+        score: taint_toleration::score,
         normalize: Normalize::ByMaxReversed,
     },
-    Score {
-        name: "NodeAffinity",
-        weight: 2,
-        score: |pod, node, _| node_affinity::score(pod, node),
-        normalize: Normalize::ByMax,
-    },
+    Score { name: "NodeAffinity", weight: 2, score: node_affinity::score, normalize: Normalize::ByMax },
     Score {
         name: "PodTopologySpread",
         weight: 2,
-        score: |pod, node, _| pod_topology_spread::score(pod, node),
+        score: pod_topology_spread::score,
         normalize: Normalize::ByRangeReversed,
     },
     Score {
         name: "InterPodAffinity",
         weight: 2,
-        score: |pod, node, _| inter_pod_affinity::score(pod, node),
+        score: inter_pod_affinity::score,
         normalize: Normalize::ByRange,
     },
     Score {
         name: "NodeResourcesFit",
         weight: 1,
-        score: |pod, node, _| node_resources_fit::score(pod, node),
+        score: node_resources_fit::score,
         normalize: Normalize::AsIs,
     },
     Score {
         name: "NodeResourcesBalancedAllocation",
         weight: 1,
-        score: |pod, node, _| balanced_allocation::score(pod, node),
+        score: balanced_allocation::score,
         normalize: Normalize::AsIs,
     },
     Score { name: "ImageLocality", weight: 1, score: image_locality::score, normalize: Normalize::AsIs },

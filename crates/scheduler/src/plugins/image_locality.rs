@@ -1,5 +1,7 @@
 //! A Node that has the Pod's images already is better, the more so the larger they are and the more Nodes have them.
 
+use k8s_openapi::api::core::v1::Pod;
+
 use super::{Candidate, SCORE_MAX};
 use crate::node_info::{NodeInfo, Snapshot};
 
@@ -8,24 +10,45 @@ const BYTES_MIN: i64 = 23 << 20;
 /// Beyond this many bytes per container more does not count more.
 const BYTES_PER_CONTAINER_MAX: i64 = 1000 << 20;
 
-pub(super) fn score(candidate: &Candidate<'_>, node: &NodeInfo, all: &Snapshot) -> i64 {
-    let Some(spec) = &candidate.pod.spec else { return 0 };
-    let total = i64::try_from(all.len()).unwrap_or(i64::MAX).max(1);
-    let containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
-    let (mut count, mut bytes) = (0, 0);
-    for image in containers.filter_map(|container| container.image.as_deref()) {
-        count += 1;
-        let name = with_tag(image);
-        if let Some(size) = node.images.get(&name) {
-            let having = all.nodes().filter(|other| other.images.contains_key(&name)).count();
-            bytes += size.saturating_mul(i64::try_from(having).unwrap_or(0)) / total;
-        }
+/// What is known about a Pod's images for all Nodes.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    /// Each container's image that some Node has, with the number of Nodes that do.
+    images: Vec<(String, i64)>,
+    nodes: i64,
+    bytes_max: i64,
+}
+
+impl State {
+    pub(super) fn new(pod: &Pod, all: &Snapshot) -> Self {
+        let spec = pod.spec.iter();
+        let containers =
+            spec.flat_map(|spec| spec.containers.iter().chain(spec.init_containers.iter().flatten()));
+        let names: Vec<String> =
+            containers.filter_map(|container| container.image.as_deref()).map(with_tag).collect();
+        let bytes_max = BYTES_PER_CONTAINER_MAX * signed(names.len());
+        let having = names.into_iter().map(|name| {
+            let count = signed(all.having(&name));
+            (name, count)
+        });
+        let images = having.filter(|(_, count)| *count > 0).collect();
+        Self { images, nodes: signed(all.len()).max(1), bytes_max }
     }
-    let max = BYTES_PER_CONTAINER_MAX * count;
-    if max <= BYTES_MIN {
+}
+
+pub(super) fn score(candidate: &Candidate<'_>, node: &NodeInfo) -> i64 {
+    let State { images, nodes, bytes_max } = &candidate.images;
+    if *bytes_max <= BYTES_MIN {
         return 0;
     }
-    SCORE_MAX * (bytes.clamp(BYTES_MIN, max) - BYTES_MIN) / (max - BYTES_MIN)
+    let here =
+        images.iter().filter_map(|(name, having)| Some(node.images.get(name)?.saturating_mul(*having)));
+    let bytes: i64 = here.map(|bytes| bytes / nodes).sum();
+    SCORE_MAX * (bytes.clamp(BYTES_MIN, *bytes_max) - BYTES_MIN) / (bytes_max - BYTES_MIN)
+}
+
+fn signed(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 fn with_tag(image: &str) -> String {

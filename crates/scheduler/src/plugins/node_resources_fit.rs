@@ -34,9 +34,9 @@ pub(super) fn score(candidate: &Candidate<'_>, node: &NodeInfo) -> i64 {
         free_share(used.milli_cpu + need.milli_cpu, node.allocatable.milli_cpu),
         free_share(used.memory + need.memory, node.allocatable.memory),
     ];
-    let known: Vec<i64> = shares.into_iter().flatten().collect();
-    let count = i64::try_from(known.len()).unwrap_or(1).max(1);
-    known.iter().sum::<i64>() / count
+    let (count, sum) =
+        shares.into_iter().flatten().fold((0, 0), |(count, sum), share| (count + 1, sum + share));
+    sum / count.max(1)
 }
 
 fn free_share(used: i64, all: i64) -> Option<i64> {
