@@ -1,7 +1,7 @@
 //! The whole API server on a store that is hard to reach and crashes, in virtual time, from a seed: what clients and
 //! watchers are told must fit together, whatever breaks below.
 
-#![allow(clippy::unwrap_used, missing_docs, reason = "a test")]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test")]
 
 mod server;
 
@@ -25,7 +25,9 @@ use torture::{Recorder, check, simulation};
 use tower::ServiceExt;
 
 /// Seeds that always run; so many more are new each time, unless `KNARR_TEST_SEED` gives one.
-const SEEDS: std::ops::Range<u64> = 0..4;
+const SEEDS: std::ops::Range<u64> = 0..6;
+/// In virtual time.
+const RUN_MAX: Duration = Duration::from_secs(7200);
 const START: &str = "2026-01-01T00:00:00Z";
 
 fn seeds() -> Vec<u64> {
@@ -56,13 +58,14 @@ fn breaches(seed: u64, lie: Lie, percent: u64) -> (Vec<Breach>, usize) {
         let random = Random::seeded(seed);
         let options = Options { clock: clock.clone(), threads: Threads::None, ..Options::default() };
         let embedded = Arc::new(Embedded::open(&dir.path().join("db"), options).unwrap());
-        let liar = Arc::new(Liar::new(embedded, lie));
-        let flaky = Arc::new(Flaky::new(liar, Random::seeded(random.below(u64::MAX)), 0));
+        let liar = Arc::new(Liar::new(embedded, lie).honest_at_first());
+        let flaky = Arc::new(Flaky::new(liar.clone(), Random::seeded(random.below(u64::MAX)), 0));
         let store: Arc<dyn Store> = flaky.clone();
         let server = server::start_on(dir, store, (clock, random.clone()), (None, |_| {})).await;
         let client = Client::new(Arc::new(Inside(server.server.service())));
         client.prepare().await.unwrap();
         flaky.set(percent);
+        liar.begin();
         let plan = Plan {
             world: &OBJECTS,
             watchers: 6,
@@ -70,7 +73,8 @@ fn breaches(seed: u64, lie: Lie, percent: u64) -> (Vec<Breach>, usize) {
             patience: Duration::from_secs(200),
             ..Plan::new(random.below(u64::MAX))
         };
-        api::run(&client, &plan, &recorder).await.unwrap();
+        let run = tokio::time::timeout(RUN_MAX, api::run(&client, &plan, &recorder)).await;
+        run.unwrap_or_else(|_| panic!("KNARR_TEST_SEED={seed}: it never ends")).unwrap();
         server.stop().await;
     });
     let history = recorder.history();
@@ -80,7 +84,8 @@ fn breaches(seed: u64, lie: Lie, percent: u64) -> (Vec<Breach>, usize) {
 #[test]
 fn what_clients_and_watchers_are_told_fits_together() {
     let mut acknowledged = 0;
-    for (seed, percent) in seeds().into_iter().zip([0, 2, 10].into_iter().cycle()) {
+    for seed in seeds() {
+        let percent = [0, 2, 10][usize::try_from(seed % 3).unwrap()];
         let (breaches, count) = breaches(seed, Lie::None, percent);
         assert!(breaches.is_empty(), "KNARR_TEST_SEED={seed}, {percent} %: {}", breaches[0]);
         acknowledged += count;

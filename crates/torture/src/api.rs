@@ -35,6 +35,8 @@ pub trait Server: Send + Sync + 'static {
 
 /// A request gets this long.
 const REQUEST_MAX: Duration = Duration::from_secs(10);
+/// Before a server that could not be reached is asked again.
+const AGAIN_AFTER: Duration = Duration::from_millis(20);
 /// What the workload's objects are told from others by.
 const SELECTOR: &str = "labelSelector=torture%3Dyes";
 const PREFIX: &str = "/registry/configmaps/";
@@ -80,6 +82,21 @@ impl Client {
             Ok::<_, Failure>((code, serde_json::from_slice(&bytes)?))
         };
         tokio::time::timeout(REQUEST_MAX, answer).await?
+    }
+
+    /// The newest revision, as soon as the server can say it.
+    async fn newest(&self, patience: Duration) -> Result<Revision, Failure> {
+        let path = format!("/api/v1/configmaps?{SELECTOR}");
+        let asked = async {
+            loop {
+                let answer = self.ask(Method::GET, &path, None).await;
+                if let Some(revision) = answer.ok().and_then(|(_, list)| version(&list)) {
+                    return revision;
+                }
+                tokio::time::sleep(AGAIN_AFTER).await;
+            }
+        };
+        Ok(tokio::time::timeout(patience, asked).await?)
     }
 
     async fn outcome(&self, call: Call) -> Outcome {
@@ -132,8 +149,7 @@ impl Target for Client {
 /// If the server cannot be reached at the beginning or at the end.
 pub async fn run(client: &Client, plan: &Plan, recorder: &Recorder) -> Result<(), Failure> {
     let tasks = Tasks::new();
-    let (_, list) = client.ask(Method::GET, &format!("/api/v1/configmaps?{SELECTOR}"), None).await?;
-    let start = version(&list).ok_or("a list has no revision")?;
+    let start = client.newest(plan.patience).await?;
     let watchers: Vec<_> = (0..plan.watchers)
         .map(|number| watcher::spawn(client, recorder, &tasks, watcher::Manner::of(number), start))
         .collect();
@@ -160,7 +176,7 @@ async fn mark(client: &Client, plan: &Plan, recorder: &Recorder) -> Result<Revis
                 Outcome::Wrote(revision) => return revision,
                 other => last = format!("{other:?}"),
             }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(AGAIN_AFTER).await;
         }
         0
     };

@@ -10,11 +10,9 @@ use serde_json::Value;
 use store::Revision;
 use tokio::sync::watch as cell;
 
-use super::{Body, Client, Failure, PREFIX, SELECTOR, state, version};
+use super::{AGAIN_AFTER, Body, Client, Failure, PREFIX, SELECTOR, state, version};
 use crate::history::{Call, Event, Id, Line, Outcome, Recorder, State};
 
-/// Before a server that could not be reached is asked again.
-const AGAIN_AFTER: Duration = Duration::from_millis(20);
 /// After so many events a restless watcher begins again.
 const RESTLESS_EVENTS: usize = 40;
 const END: &str = "/registry/configmaps0";
