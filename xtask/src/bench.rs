@@ -16,7 +16,7 @@ pub(crate) fn run() -> Result<()> {
     step(Command::new(bench).args(std::env::args().skip(2)))
 }
 
-fn target_directory(root: &Path) -> Result<PathBuf> {
+pub(crate) fn target_directory(root: &Path) -> Result<PathBuf> {
     let output = Command::new("cargo")
         .args(["metadata", "--no-deps", "--format-version=1"])
         .current_dir(root)
@@ -28,7 +28,7 @@ fn target_directory(root: &Path) -> Result<PathBuf> {
     Ok(folder.into())
 }
 
-fn step(command: &mut Command) -> Result<()> {
+pub(crate) fn step(command: &mut Command) -> Result<()> {
     let program = command.get_program().to_string_lossy().into_owned();
     let status = command.status().with_context(|| format!("run {program}"))?;
     if !status.success() {

@@ -141,6 +141,7 @@ pub async fn start(
         .map(|audit| Audit::start(audit, &tasks, clock.clone(), random.clone()).map(Arc::new))
         .transpose()
         .map_err(StartError::Audit)?;
+    let random_of_feed = random.clone();
     let api = Arc::new(Api {
         flow: FlowControl::new(config.requests_in_flight_max),
         audit,
@@ -159,12 +160,12 @@ pub async fn start(
         random,
     });
     tasks.spawn("compaction", crate::compaction::run(Arc::clone(&cache), Arc::clone(&store)));
-    let drained = CancellationToken::new();
+    let (drained, chance) = (CancellationToken::new(), random_of_feed);
     let until_drained = drained.clone();
     tasks.spawn_to_end("watch-cache", async move {
         // Requests that are under way while the server stops need the cache to the end.
         tokio::select! {
-            () = feed::follow(cache, store, trace, security) => {}
+            () = feed::follow(cache, store, trace, security, chance) => {}
             () = until_drained.cancelled() => {}
         }
     });

@@ -26,6 +26,7 @@ impl Tasks {
         self.tracker.spawn(
             async move {
                 tokio::select! {
+                    biased;
                     () = stop.cancelled() => {}
                     () = task => tracing::debug!("task ended"),
                 }

@@ -414,6 +414,7 @@ async fn wake(mut due: cell::Receiver<Option<i64>>, queue: mpsc::WeakSender<Op>,
             Some(at) => {
                 let wait = u64::try_from(at.saturating_sub(clock.now().as_microsecond())).unwrap_or(0);
                 tokio::select! {
+                    biased;
                     changed = due.changed() => changed,
                     () = tokio::time::sleep(Duration::from_micros(wait)) => {
                         let Some(queue) = queue.upgrade() else { return };

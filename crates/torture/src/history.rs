@@ -263,9 +263,26 @@ impl History {
     #[must_use]
     pub fn acknowledged(&self) -> usize {
         let is_one = |operation: &&Operation| {
-            operation.call.keep() == Some(Keep::Durably) && matches!(operation.outcome, Outcome::Wrote(_))
+            let is_told = matches!(operation.outcome, Outcome::Wrote(_) | Outcome::Done);
+            operation.call.keep() == Some(Keep::Durably) && is_told
         };
         self.operations().iter().filter(is_one).count()
+    }
+
+    /// How many acknowledged writes crashes have cut off, as they may.
+    #[must_use]
+    pub fn cut_off(&self) -> usize {
+        let restarts = self.lines.iter().enumerate().filter_map(|(at, line)| match line {
+            Line::Restart { newest, kept } => Some((at, *kept..*newest)),
+            _ => None,
+        });
+        let restarts: Vec<_> = restarts.collect();
+        let is_cut = |operation: &Operation| {
+            let Outcome::Wrote(revision) = operation.outcome else { return false };
+            let within = |lost: &std::ops::Range<Revision>| lost.start < revision && revision <= lost.end;
+            restarts.iter().any(|(at, lost)| within(lost) && operation.returned.is_some_and(|it| it < *at))
+        };
+        self.operations().iter().filter(|operation| is_cut(operation)).count()
     }
 
     /// The highest name that was given to an operation or a watch.

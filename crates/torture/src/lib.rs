@@ -10,9 +10,13 @@ pub mod value;
 
 pub mod check;
 
+pub mod api;
 pub mod workload;
 
+pub mod flaky;
 pub mod mutants;
+
+pub mod simulation;
 
 pub mod disk;
 pub mod process;

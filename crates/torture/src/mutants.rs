@@ -6,7 +6,7 @@ mod writes;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::Tasks;
 use futures::FutureExt;
@@ -89,7 +89,8 @@ pub enum Lie {
 pub struct Liar {
     inner: Arc<dyn Store>,
     lie: Lie,
-    chances: Arc<AtomicU64>,
+    is_honest: Arc<AtomicBool>,
+    chances: AtomicU64,
     memory: Mutex<Memory>,
     tasks: Tasks,
 }
@@ -107,12 +108,30 @@ impl Liar {
     /// Tells `lie` about `inner`.
     #[must_use]
     pub fn new(inner: Arc<dyn Store>, lie: Lie) -> Self {
-        Self { inner, lie, chances: Arc::default(), memory: Mutex::default(), tasks: Tasks::new() }
+        let (is_honest, chances) = (Arc::default(), AtomicU64::new(0));
+        Self { inner, lie, is_honest, chances, memory: Mutex::default(), tasks: Tasks::new() }
+    }
+
+    /// Tells the truth until [`Liar::begin`].
+    #[must_use]
+    pub fn honest_at_first(self) -> Self {
+        self.is_honest.store(true, Ordering::Relaxed);
+        self
+    }
+
+    /// Lies from now on.
+    pub fn begin(&self) {
+        self.is_honest.store(false, Ordering::Relaxed);
+    }
+
+    /// What it lies about now.
+    fn lie(&self) -> Lie {
+        if self.is_honest.load(Ordering::Relaxed) { Lie::None } else { self.lie }
     }
 
     /// Whether to lie this time: one chance in `every`, if this is the lie.
     fn is_lying(&self, lie: Lie, every: u64) -> bool {
-        self.lie == lie && self.chances.fetch_add(1, Ordering::Relaxed) % every == every - 1
+        self.lie() == lie && self.chances.fetch_add(1, Ordering::Relaxed) % every == every - 1
     }
 }
 
@@ -149,9 +168,9 @@ impl Store for Liar {
 
     fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<(), StoreError>> {
         async move {
-            let much = if self.lie == Lie::CompactsTooMuch { self.inner.revision() } else { revision };
+            let much = if self.lie() == Lie::CompactsTooMuch { self.inner.revision() } else { revision };
             self.inner.compact(much).await?;
-            if self.lie == Lie::CompactionEatsLiveKey {
+            if self.lie() == Lie::CompactionEatsLiveKey {
                 let page = self.inner.range("/registry/", "/registry0", None, 0).await?;
                 let oldest = page.entries.into_iter().min_by_key(|entry| entry.revision);
                 self.memory.lock().eaten = oldest.map(|entry| entry.key);

@@ -1,4 +1,4 @@
-//! Clients and watchers of a store, who write down what they are told.
+//! Clients of a store or an API server, and watchers of a store, who write down what they are told.
 //!
 //! Each client's choices follow from the seed and from what it was told. Values are unique, conditions are sometimes
 //! stale on purpose, and keys lie so that a range with a wrong end shows.
@@ -10,23 +10,65 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Random, Tasks};
+use futures::future::BoxFuture;
 use store::{Revision, Store, StoreError};
 
-use crate::history::{Keep, Line, Recorder};
+use crate::history::{Call, Keep, Line, Outcome, Recorder};
 
-pub use client::ask;
+pub use client::{ask, work};
 pub use watcher::{Manner, follow};
 
-/// Where all keys of a workload are.
-pub const EVERYTHING: (&str, &str) = ("/registry/", "/registry0");
-/// Ranges that are listed; some of their ends are others' beginnings.
-pub const RANGES: [(&str, &str); 5] = [
-    EVERYTHING,
-    ("/registry/configmaps/", "/registry/configmaps0"),
-    ("/registry/configmaps/a/", "/registry/configmaps/a0"),
-    ("/registry/configmaps/a-b/", "/registry/configmaps/a-b0"),
-    ("/registry/secrets/", "/registry/secrets0"),
-];
+/// The keys of a workload.
+#[derive(Debug)]
+pub struct World {
+    /// Where keys are, and what is promised for them.
+    pub folders: &'static [(&'static str, Keep)],
+    /// Of the folders, how many are durable; these come first.
+    pub durable: u64,
+    /// Ranges that are listed; some of their ends are others' beginnings. The first has all keys in it.
+    pub ranges: &'static [(&'static str, &'static str)],
+}
+
+/// Keys of a store.
+pub const KEYS: World = World {
+    folders: &[
+        ("/registry/configmaps/a/", Keep::Durably),
+        ("/registry/configmaps/a-b/", Keep::Durably),
+        ("/registry/configmaps/b/", Keep::Durably),
+        ("/registry/secrets/a/", Keep::Durably),
+        ("/registry/leases/a/", Keep::Loosely),
+        ("/registry/events/a/", Keep::ForAWhile),
+    ],
+    durable: 4,
+    ranges: &[
+        ("/registry/", "/registry0"),
+        ("/registry/configmaps/", "/registry/configmaps0"),
+        ("/registry/configmaps/a/", "/registry/configmaps/a0"),
+        ("/registry/configmaps/a-b/", "/registry/configmaps/a-b0"),
+        ("/registry/secrets/", "/registry/secrets0"),
+    ],
+};
+
+/// Objects of an API server.
+pub const OBJECTS: World = World {
+    folders: &[
+        ("/registry/configmaps/a/", Keep::Durably),
+        ("/registry/configmaps/a-b/", Keep::Durably),
+        ("/registry/configmaps/b/", Keep::Durably),
+    ],
+    durable: 3,
+    ranges: &[
+        ("/registry/configmaps/", "/registry/configmaps0"),
+        ("/registry/configmaps/a/", "/registry/configmaps/a0"),
+        ("/registry/configmaps/a-b/", "/registry/configmaps/a-b0"),
+    ],
+};
+
+/// Whom clients ask.
+pub trait Target: Send + Sync {
+    /// Asks for one thing.
+    fn call(&self, call: Call) -> BoxFuture<'_, Outcome>;
+}
 /// How a workload is made.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -42,6 +84,10 @@ pub struct Plan {
     pub keys: u64,
     /// How many watchers come beside the one that sees everything.
     pub watchers: u64,
+    /// Which keys there are.
+    pub world: &'static World,
+    /// Between two operations of a client passes at most this long; none passes if it is zero.
+    pub pause: Duration,
     /// Whether some keys may be lost by a crash, and some go by themselves.
     pub is_loose: bool,
     /// Whether history is compacted.
@@ -61,6 +107,8 @@ impl Plan {
             operations: 100,
             keys: 4,
             watchers: 4,
+            world: &KEYS,
+            pause: Duration::ZERO,
             is_loose: true,
             compacts: true,
             patience: Duration::from_secs(30),
@@ -70,16 +118,10 @@ impl Plan {
 
 /// A key, and what is promised for it.
 fn key(random: &Random, plan: &Plan) -> (String, Keep) {
-    let number = random.below(plan.keys);
-    let (folder, keep) = match random.below(if plan.is_loose { 8 } else { 6 }) {
-        0 | 1 => ("configmaps/a", Keep::Durably),
-        2 | 3 => ("configmaps/a-b", Keep::Durably),
-        4 => ("configmaps/b", Keep::Durably),
-        5 => ("secrets/a", Keep::Durably),
-        6 => ("leases/a", Keep::Loosely),
-        _ => ("events/a", Keep::ForAWhile),
-    };
-    (format!("/registry/{folder}/k{number}"), keep)
+    let folders = if plan.is_loose { plan.world.folders.len() as u64 } else { plan.world.durable };
+    let folder = usize::try_from(random.below(folders)).unwrap_or(0);
+    let (folder, keep) = plan.world.folders.get(folder).copied().unwrap_or(("/", Keep::Durably));
+    (format!("{folder}k{}", random.below(plan.keys)), keep)
 }
 
 /// Runs a workload to its end, then waits until every watcher has seen all of it from `start` on.
@@ -90,9 +132,9 @@ pub async fn run(store: &Arc<dyn Store>, plan: &Plan, start: Revision, recorder:
         let manner = if number % 2 == 0 { Manner::Restless } else { Manner::Slow };
         watchers.push(watcher::spawn(store, recorder, &tasks, start, manner));
     }
-    let clients = (0..plan.clients).map(|number| client::run(store, plan, number, recorder));
+    let clients = (0..plan.clients).map(|number| client::work(store, plan, number, recorder));
     futures::future::join_all(clients).await;
-    read_everything(store, recorder).await;
+    read_everything(store, plan.world, recorder).await;
     let newest = settled(store).await;
     for watcher in watchers {
         watcher.finish(newest, plan.patience, recorder).await;
@@ -104,7 +146,7 @@ pub async fn run(store: &Arc<dyn Store>, plan: &Plan, start: Revision, recorder:
 pub async fn write_once(store: &Arc<dyn Store>, name: &str, recorder: &Recorder) {
     let key = format!("/registry/configmaps/a/{name}");
     let value = format!("{name}.once");
-    ask(store, recorder, crate::history::Call::Create { key, value, keep: Keep::Durably }).await;
+    ask(store, recorder, Call::Create { key, value, keep: Keep::Durably }).await;
 }
 
 /// The newest revision, as soon as anybody can say it.
@@ -112,10 +154,10 @@ async fn settled(store: &Arc<dyn Store>) -> Revision {
     store.newest().await.unwrap_or_else(|_| store.revision())
 }
 
-async fn read_everything(store: &Arc<dyn Store>, recorder: &Recorder) {
-    for (start, end) in RANGES {
-        let (start, end) = (start.to_owned(), end.to_owned());
-        ask(store, recorder, crate::history::Call::List { start, end, at: None, limit: 0 }).await;
+pub(crate) async fn read_everything(target: &dyn Target, world: &World, recorder: &Recorder) {
+    for (start, end) in world.ranges {
+        let (start, end) = ((*start).to_owned(), (*end).to_owned());
+        ask(target, recorder, Call::List { start, end, at: None, limit: 0 }).await;
     }
 }
 
@@ -137,7 +179,7 @@ pub async fn take_stock(store: &Arc<dyn Store>, recorder: &Recorder) -> Result<R
     let (events, upto) = read_to(&mut watch, after, newest).await?;
     let kept = events.iter().map(|event| event.revision).filter(|revision| *revision <= newest).max();
     recorder.note(Line::Restart { newest, kept: kept.unwrap_or(after) });
-    read_everything(store, recorder).await;
+    read_everything(store, &KEYS, recorder).await;
     // Keys may have expired meanwhile.
     let (more, upto) = read_to(&mut watch, upto, settled(store).await).await?;
     watcher::note_all(recorder, after, &[events, more].concat(), upto);

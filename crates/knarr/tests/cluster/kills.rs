@@ -4,6 +4,7 @@
 
 pub(crate) mod client;
 mod containers;
+mod history;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -21,6 +22,8 @@ const IMAGE: &str = "knarr.local/hello";
 const KILLS: usize = 40;
 /// Between two kills: long enough to come up now and then, short enough to be hit on the way.
 const PAUSE_MILLIS_MAX: u64 = 700;
+/// One in five is stopped instead, for at most so long.
+const STOP_MILLIS_MAX: u64 = 2000;
 /// How long a killed process may take to end.
 const DEATH_MAX: Duration = Duration::from_secs(10);
 /// A seed that always runs; the other is new each time and printed, unless `KNARR_TEST_SEED` gives it.
@@ -50,6 +53,16 @@ fn kill(pid: i32) -> bool {
     process.signal(nix::libc::SIGKILL).is_ok() && process.wait(DEATH_MAX).unwrap()
 }
 
+/// Stops a process for a while, which is what is done to it here.
+fn stop_and_go(pid: i32, random: &Random) {
+    let Ok(process) = sys::process::PidFd::open(pid) else { return };
+    if process.signal(nix::libc::SIGSTOP).is_ok() {
+        std::thread::sleep(Duration::from_millis(random.below(STOP_MILLIS_MAX)));
+        // It may have been killed with its supervisor meanwhile.
+        process.signal(nix::libc::SIGCONT).ok();
+    }
+}
+
 /// Whoever finds no supervisor starts the cluster again, as a user would.
 fn revive(cluster: &Cluster, up: &mut Option<Process>) {
     let is_starting = up.as_mut().is_some_and(|up| must(up.is_running()));
@@ -71,6 +84,10 @@ fn kill_at_random(cluster: &Cluster, random: &Random) -> BTreeMap<&'static str, 
         let pids = cluster.processes(command);
         let Some(last) = pids.len().checked_sub(1) else { continue };
         let chosen = usize::try_from(random.below(pids.len() as u64)).unwrap_or(last);
+        if random.below(5) == 0 {
+            stop_and_go(pids[chosen], random);
+            continue;
+        }
         if kill(pids[chosen]) {
             *killed.entry(name).or_default() += 1;
         }
@@ -99,12 +116,14 @@ fn survives_kills(seed: u64) {
     client.wait_until_available("steady", 3);
     let before = Containers::of(&client, "steady");
 
+    let told = history::listen(&client, seed);
     let writer = client.write_in_background();
     let killed = kill_at_random(&cluster, &random);
     eprintln!("kills: {killed:?}");
     let acknowledged = writer.stop();
     eprintln!("kills: {} writes were acknowledged, {} not", acknowledged.len(), acknowledged.refused);
 
+    told.check();
     client.scale("moving", 2);
     client.wait_until_available("moving", 2);
     client.wait_until_available("steady", 3);

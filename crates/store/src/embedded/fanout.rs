@@ -77,6 +77,7 @@ pub(super) async fn follow(core: Arc<Core>, after: Revision, batches: mpsc::Send
     let mut cursor = after;
     while let Some((id, fell_behind)) = catch_up(&core, &mut cursor, &batches).await {
         tokio::select! {
+            biased;
             last = fell_behind => match last {
                 Ok(last) => cursor = last,
                 Err(_) => return,

@@ -15,7 +15,10 @@ pub(super) fn check(log: &Log, operations: &[Operation], promise: Promise, breac
                     let what = format!("a list at {at:?} says that it is of {revision}");
                     breaches.add(Rule::ListsAreWhole, what);
                 }
-                let all = expected(log, (start, end), *revision, operation.returned.unwrap_or(usize::MAX));
+                let mut all =
+                    expected(log, (start, end), *revision, operation.returned.unwrap_or(usize::MAX));
+                let is_listed = |key: &str| states.iter().any(|(listed, _)| listed == key);
+                all.retain(|(key, state)| is_listed(key) || !log.may_be_removed(key, state.revision));
                 let wanted = if *limit == 0 { all.len() } else { *limit };
                 let rest = all.len().saturating_sub(wanted) as u64;
                 let first = all.get(..wanted.min(all.len())).unwrap_or_default();

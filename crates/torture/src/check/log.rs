@@ -1,6 +1,6 @@
 //! The log of all changes, put together from every acknowledgement, event and read.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 
 use store::Revision;
@@ -26,6 +26,8 @@ pub(super) struct Log {
     by_value: HashMap<String, Revision>,
     /// (line, after, up to) of what restarts made unknowable.
     pub(super) gaps: Vec<(usize, Revision, Revision)>,
+    /// Key and revision of what may have been removed without anybody having seen when.
+    unseen_removals: HashSet<(String, Revision)>,
 }
 
 impl Log {
@@ -42,6 +44,8 @@ impl Log {
         for (revision, change) in &log.changes {
             log.by_key.entry(change.key.clone()).or_default().push(*revision);
         }
+        log.unseen_removals =
+            operations.iter().filter_map(|operation| log.unseen_removal(operation)).collect();
         log.lose(history, operations, breaches);
         log.look_for_authors(operations, breaches);
         log
@@ -121,6 +125,22 @@ impl Log {
         }
     }
 
+    /// A removal whose revision nobody was told: not even its author, over the API.
+    fn unseen_removal(&self, operation: &Operation) -> Option<(String, Revision)> {
+        let Call::Delete { key, expect, .. } = &operation.call else { return None };
+        if !matches!(operation.outcome, Outcome::Done | Outcome::Unknown(_)) {
+            return None;
+        }
+        let next = self.by_key.get(key)?.iter().find(|revision| **revision > *expect);
+        let is_seen = next.and_then(|next| self.changes.get(next)).is_some_and(|next| next.value.is_none());
+        (!is_seen).then(|| (key.clone(), *expect))
+    }
+
+    /// Whether what was there at a revision may have been removed unseen.
+    pub(super) fn may_be_removed(&self, key: &str, revision: Revision) -> bool {
+        self.unseen_removals.contains(&(key.to_owned(), revision))
+    }
+
     /// Every value has somebody who wrote it, every removal somebody who may have.
     fn look_for_authors(&self, operations: &[Operation], breaches: &mut Breaches) {
         let mut puts: HashMap<&str, &Operation> = HashMap::new();
@@ -136,8 +156,9 @@ impl Log {
                 _ => {}
             }
         }
-        let may_have =
-            |operation: &&Operation| matches!(operation.outcome, Outcome::Wrote(_) | Outcome::Unknown(_));
+        let may_have = |operation: &&Operation| {
+            matches!(operation.outcome, Outcome::Wrote(_) | Outcome::Done | Outcome::Unknown(_))
+        };
         for (revision, change) in &self.changes {
             let what = format!("revision {revision}: {}={:?}", change.key, change.value);
             if let Some(value) = &change.value {

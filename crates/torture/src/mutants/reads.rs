@@ -14,7 +14,7 @@ pub(super) async fn get(liar: &Liar, key: String) -> Result<Option<Entry>, Store
     {
         return Ok(Some(old.clone()));
     }
-    if liar.lie == Lie::StaleGet
+    if liar.lie() == Lie::StaleGet
         && let Some(entry) = &entry
     {
         liar.memory.lock().entries.entry(key).or_insert(entry.clone());
@@ -28,11 +28,11 @@ pub(super) async fn range(
     at: Option<Revision>,
     limit: usize,
 ) -> Result<Page, StoreError> {
-    let from = match liar.lie {
+    let from = match liar.lie() {
         Lie::WrongRange => start.trim_end_matches('/').to_owned(),
         _ => start.clone(),
     };
-    let when = at.filter(|_| liar.lie != Lie::ListIgnoresItsRevision);
+    let when = at.filter(|_| liar.lie() != Lie::ListIgnoresItsRevision);
     let mut page = liar.inner.range(&from, &end, when, limit).await?;
     page.revision = at.unwrap_or(page.revision);
     if liar.is_lying(Lie::ListMissesKey, 5) && page.entries.len() > 1 {
@@ -44,14 +44,14 @@ pub(super) async fn range(
     if liar.is_lying(Lie::WrongRemaining, 2) {
         page.remaining += 1;
     }
-    if liar.lie == Lie::CreationForgotten {
+    if liar.lie() == Lie::CreationForgotten {
         page.entries.iter_mut().for_each(|entry| entry.create_revision = entry.revision);
     }
     let mut memory = liar.memory.lock();
     if let Some(eaten) = &memory.eaten {
         page.entries.retain(|entry| entry.key != *eaten);
     }
-    if liar.lie == Lie::ListHasDeletedKey && limit == 0 {
+    if liar.lie() == Lie::ListHasDeletedKey && limit == 0 {
         let there = |entry: &Entry| page.entries.iter().any(|it| it.key == entry.key);
         let in_range = |key: &String| *key >= start && *key < end;
         let ghosts = memory.entries.values().filter(|entry| in_range(&entry.key) && !there(entry));
@@ -60,7 +60,7 @@ pub(super) async fn range(
         page.entries.sort_by(|a, b| a.key.cmp(&b.key));
         memory.entries.extend(page.entries.iter().map(|entry| (entry.key.clone(), entry.clone())));
     }
-    if liar.lie == Lie::StaleList && at.is_none() {
+    if liar.lie() == Lie::StaleList && at.is_none() {
         let old =
             memory.pages.entry(format!("{start} {end} {limit}")).or_insert_with(|| page.clone()).clone();
         return Ok(old);
@@ -70,7 +70,7 @@ pub(super) async fn range(
 
 pub(super) async fn newest(liar: &Liar) -> Result<Revision, StoreError> {
     let newest = liar.inner.newest().await?;
-    if liar.lie != Lie::StaleNewest {
+    if liar.lie() != Lie::StaleNewest {
         return Ok(newest);
     }
     let mut memory = liar.memory.lock();

@@ -1,5 +1,8 @@
 //! Lies about watches.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use store::{Batch, Event, Revision, StoreError, Watch};
 use tokio::sync::mpsc;
 
@@ -11,19 +14,21 @@ const EVERY: u64 = 20;
 const BATCHES_MAX: usize = 5;
 
 pub(super) async fn watch(liar: &Liar, after: Revision) -> Result<Watch, StoreError> {
-    let from = match liar.lie {
+    let from = match liar.lie() {
         Lie::WatchStartsLate => after.saturating_add(1).min(liar.inner.revision()),
         Lie::WatchStartsEarly => after.saturating_sub(1),
         _ => after,
     };
     let watch = match liar.inner.watch(from).await {
-        Err(StoreError::Compacted { oldest, .. }) if liar.lie == Lie::SkipsCompacted => {
+        Err(StoreError::Compacted { oldest, .. }) if liar.lie() == Lie::SkipsCompacted => {
             liar.inner.watch(oldest).await?
         }
         other => other?,
     };
+    let is_honest = Arc::clone(&liar.is_honest);
+    let teller = Teller { lie: liar.lie, is_honest, chances: 0, last: None };
     let (sender, batches) = mpsc::channel(1);
-    liar.tasks.spawn("lies", forward(Teller { lie: liar.lie, chances: 0, last: None }, watch, sender));
+    liar.tasks.spawn("lies", forward(teller, watch, sender));
     Ok(Watch { batches })
 }
 
@@ -50,6 +55,7 @@ async fn forward(mut teller: Teller, mut watch: Watch, sender: mpsc::Sender<Resu
 /// What one watch needs to lie.
 struct Teller {
     lie: Lie,
+    is_honest: Arc<AtomicBool>,
     chances: u64,
     last: Option<Event>,
 }
@@ -61,6 +67,9 @@ impl Teller {
     }
 
     fn tell(&mut self, batch: Batch) -> Vec<Batch> {
+        if self.is_honest.load(Ordering::Relaxed) {
+            return vec![batch];
+        }
         let Batch { events, upto } = batch;
         if self.lie == Lie::ProgressAhead && !events.is_empty() {
             return vec![Batch { events: Vec::new(), upto }, Batch { events, upto }];

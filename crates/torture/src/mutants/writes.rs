@@ -12,7 +12,7 @@ pub(super) async fn commit(liar: &Liar, write: Write) -> Result<Revision, StoreE
     if liar.is_lying(Lie::NotWritten, EVERY) {
         return Ok(liar.inner.revision() + 1);
     }
-    let before = match liar.lie {
+    let before = match liar.lie() {
         Lie::DeletedKeyComesBack | Lie::RefusalShowsThePast => liar.inner.get(&write.key).await?,
         _ => None,
     };
@@ -49,7 +49,7 @@ pub(super) async fn commit(liar: &Liar, write: Write) -> Result<Revision, StoreE
 /// Whether a condition that does not hold is ignored.
 fn forces(liar: &Liar, write: &Write) -> bool {
     match write.expect {
-        Expect::Absent => liar.lie == Lie::CreateOverExisting,
-        Expect::Revision(_) => liar.lie == Lie::LostUpdate,
+        Expect::Absent => liar.lie() == Lie::CreateOverExisting,
+        Expect::Revision(_) => liar.lie() == Lie::LostUpdate,
     }
 }

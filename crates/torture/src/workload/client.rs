@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::Random;
 use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use store::{Change, Durability, Entry, Expect, Revision, Store, StoreError, Write};
 
-use super::{Plan, RANGES, key};
+use super::{Plan, Target, key};
 use crate::history::{Call, Keep, Line, Outcome, Recorder, State};
 use crate::value;
 
@@ -21,14 +24,19 @@ struct Known {
     newest: Revision,
 }
 
-pub(super) async fn run(store: &Arc<dyn Store>, plan: &Plan, number: u64, recorder: &Recorder) {
+/// The work of one client of a plan.
+pub async fn work(target: &dyn Target, plan: &Plan, number: u64, recorder: &Recorder) {
     let random = Random::seeded(plan.seed.wrapping_mul(1_000_003).wrapping_add(number));
     let mut known = Known::default();
     for step in 0..plan.operations {
         let tag = format!("{}.{number}.{step}", plan.name);
         let call = choose(&random, plan, &known, tag);
-        let outcome = ask(store, recorder, call.clone()).await;
+        let outcome = ask(target, recorder, call.clone()).await;
         known.learn(&call, &outcome, &random);
+        let pause = u64::try_from(plan.pause.as_micros()).unwrap_or(0);
+        if pause > 0 {
+            tokio::time::sleep(Duration::from_micros(random.below(pause))).await;
+        }
         // Others get their turn at moments that the seed chooses.
         for _ in 0..random.below(3) {
             tokio::task::yield_now().await;
@@ -42,8 +50,9 @@ fn choose(random: &Random, plan: &Plan, known: &Known, tag: String) -> Call {
         0..55 => write(random, known, (key, keep), tag),
         55..75 => Call::Get { key },
         75..95 => {
-            let range = usize::try_from(random.below(RANGES.len() as u64)).unwrap_or(0);
-            let (start, end) = RANGES.get(range).copied().unwrap_or(super::EVERYTHING);
+            let ranges = plan.world.ranges;
+            let range = usize::try_from(random.below(ranges.len() as u64)).unwrap_or(0);
+            let (start, end) = ranges.get(range).copied().unwrap_or_default();
             let at = (random.below(2) == 0 && known.past > 0).then_some(known.past);
             let limit = if random.below(4) == 0 { 3 } else { 0 };
             Call::List { start: start.to_owned(), end: end.to_owned(), at, limit }
@@ -82,6 +91,7 @@ impl Known {
                 self.see(*revision, random);
                 self.keys.extend(states.iter().map(|(key, state)| (key.clone(), state.revision)));
             }
+            (Some(key), Outcome::Done) => drop(self.keys.insert(key.to_owned(), 0)),
             (_, Outcome::Newest(revision)) => self.see(*revision, random),
             (_, Outcome::Gone) => self.past = self.newest,
             _ => {}
@@ -97,12 +107,18 @@ impl Known {
 }
 
 /// Asks for one thing and writes down call and answer.
-pub async fn ask(store: &Arc<dyn Store>, recorder: &Recorder, call: Call) -> Outcome {
+pub async fn ask(target: &dyn Target, recorder: &Recorder, call: Call) -> Outcome {
     let id = recorder.id();
     recorder.note(Line::Invoke(id, call.clone()));
-    let outcome = call_of(store, call).await;
+    let outcome = target.call(call).await;
     recorder.note(Line::Return(id, outcome.clone()));
     outcome
+}
+
+impl Target for Arc<dyn Store> {
+    fn call(&self, call: Call) -> BoxFuture<'_, Outcome> {
+        call_of(self, call).boxed()
+    }
 }
 
 async fn call_of(store: &Arc<dyn Store>, call: Call) -> Outcome {

@@ -7,7 +7,6 @@ use base::Tasks;
 use store::{Revision, Store, StoreError};
 use tokio::sync::watch as cell;
 
-use super::EVERYTHING;
 use super::client::state;
 use crate::history::{Event, Id, Line, Recorder};
 
@@ -137,7 +136,7 @@ fn ended(error: &StoreError) -> Ended {
 }
 
 fn note_start(recorder: &Recorder, watch: Id, after: Revision) {
-    let (start, end) = EVERYTHING;
+    let (start, end) = super::KEYS.ranges.first().copied().unwrap_or_default();
     recorder.note(Line::Watch { watch, start: start.to_owned(), end: end.to_owned(), after });
 }
 

@@ -88,6 +88,16 @@ impl Client {
         })
     }
 
+    /// The same client for others, who use it in [`Client::spawn`].
+    pub(crate) fn kube(&self) -> kube::Client {
+        self.client.clone()
+    }
+
+    /// Runs something beside, on threads inside the namespace.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(work);
+    }
+
     /// On a worker: the calling thread would make its sockets outside of the namespace.
     fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
         self.runtime.block_on(self.runtime.spawn(work)).unwrap()

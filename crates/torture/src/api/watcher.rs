@@ -1,0 +1,214 @@
+//! Watchers of the API, as informers are: from a revision, or with the state at the beginning sent along.
+
+use std::time::Duration;
+
+use base::Tasks;
+use bytes::{Bytes, BytesMut};
+use http::Request;
+use http_body_util::BodyExt;
+use serde_json::Value;
+use store::Revision;
+use tokio::sync::watch as cell;
+
+use super::{AGAIN_AFTER, Body, Client, Failure, PREFIX, SELECTOR, state, version};
+use crate::history::{Call, Event, Id, Line, Outcome, Recorder, State};
+
+/// After so many events a restless watcher begins again.
+const RESTLESS_EVENTS: usize = 40;
+const END: &str = "/registry/configmaps0";
+
+/// How a watcher begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// From a revision; it goes on where it was.
+    Steady,
+    /// The same, from revisions of the past, again and again.
+    Restless,
+    /// With what is there (`sendInitialEvents`), again and again.
+    Listing,
+}
+
+impl Manner {
+    pub(super) fn of(number: u64) -> Self {
+        match number % 3 {
+            0 => Self::Steady,
+            1 => Self::Restless,
+            _ => Self::Listing,
+        }
+    }
+}
+
+/// A watcher at work.
+pub(super) struct Watching(cell::Receiver<(Id, Revision)>);
+
+pub(super) fn spawn(
+    client: &Client,
+    recorder: &Recorder,
+    tasks: &Tasks,
+    manner: Manner,
+    start: Revision,
+) -> Watching {
+    let (progress, at) = cell::channel((0, start));
+    let watcher = Watcher { client: client.clone(), recorder: recorder.clone(), manner, progress };
+    tasks.spawn("watcher", watcher.run(start));
+    Watching(at)
+}
+
+impl Watching {
+    pub(super) async fn finish(mut self, newest: Revision, patience: Duration, recorder: &Recorder) {
+        let seen = self.0.wait_for(|(_, upto)| *upto >= newest);
+        if tokio::time::timeout(patience, seen).await.is_err() {
+            let (watch, _) = *self.0.borrow();
+            recorder.note(Line::Due(watch, newest));
+        }
+    }
+}
+
+struct Watcher {
+    client: Client,
+    recorder: Recorder,
+    manner: Manner,
+    progress: cell::Sender<(Id, Revision)>,
+}
+
+/// Why a watch ended.
+enum Ended {
+    Forgotten,
+    Broken,
+    Restless,
+}
+
+impl Watcher {
+    async fn run(self, start: Revision) {
+        let mut after = start;
+        loop {
+            let ended = match self.manner {
+                Manner::Listing => self.list_and_watch().await,
+                _ => self.watch(after).await,
+            };
+            let at = self.progress.borrow().1;
+            after = match ended {
+                Ok(Ended::Forgotten) => self.newest().await.unwrap_or(at),
+                Ok(Ended::Restless) => at.saturating_sub(20).max(start),
+                Ok(Ended::Broken) | Err(_) => {
+                    tokio::time::sleep(AGAIN_AFTER).await;
+                    at
+                }
+            };
+        }
+    }
+
+    /// A client that was cut lists, and begins there.
+    async fn newest(&self) -> Option<Revision> {
+        let (start, end) = (PREFIX.to_owned(), END.to_owned());
+        let call = Call::List { start, end, at: None, limit: 0 };
+        match crate::workload::ask(&self.client, &self.recorder, call).await {
+            Outcome::Listed { revision, .. } => {
+                self.progress.send_modify(|at| at.1 = at.1.max(revision));
+                Some(revision)
+            }
+            _ => None,
+        }
+    }
+
+    async fn watch(&self, after: Revision) -> Result<Ended, Failure> {
+        let from = format!("resourceVersion={after}&allowWatchBookmarks=true");
+        let mut lines = Lines::open(&self.client, &from).await?;
+        let watch = self.begin(after);
+        self.follow(watch, &mut lines).await
+    }
+
+    /// What is there at the beginning is a list like any other: as new as whatever was acknowledged before.
+    async fn list_and_watch(&self) -> Result<Ended, Failure> {
+        let id = self.recorder.id();
+        let (start, end) = (PREFIX.to_owned(), END.to_owned());
+        self.recorder.note(Line::Invoke(id, Call::List { start, end, at: None, limit: 0 }));
+        let from = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+        let mut lines = Lines::open(&self.client, from).await?;
+        let mut states: Vec<(String, State)> = Vec::new();
+        let revision = loop {
+            let Some(line) = lines.next().await? else { return Ok(Ended::Broken) };
+            match line["type"].as_str() {
+                Some("ADDED") => states.extend(state(&line["object"])),
+                Some("BOOKMARK") => break version(&line["object"]).unwrap_or(0),
+                _ => return Ok(Ended::Broken),
+            }
+        };
+        states.sort_by(|a, b| a.0.cmp(&b.0));
+        self.recorder.note(Line::Return(id, Outcome::Listed { revision, states, remaining: None }));
+        let watch = self.begin(revision);
+        self.progress.send_modify(|at| at.1 = at.1.max(revision));
+        self.follow(watch, &mut lines).await
+    }
+
+    fn begin(&self, after: Revision) -> Id {
+        let watch = self.recorder.id();
+        let (start, end) = (PREFIX.to_owned(), END.to_owned());
+        self.recorder.note(Line::Watch { watch, start, end, after });
+        self.progress.send_modify(|at| at.0 = watch);
+        watch
+    }
+
+    async fn follow(&self, watch: Id, lines: &mut Lines) -> Result<Ended, Failure> {
+        let mut count = 0;
+        while let Some(line) = lines.next().await? {
+            let kind = line["type"].as_str().unwrap_or_default();
+            if kind == "ERROR" {
+                self.recorder.note(Line::Cut(watch));
+                return Ok(Ended::Forgotten);
+            }
+            let revision = version(&line["object"]).ok_or("an event has no revision")?;
+            if kind != "BOOKMARK" {
+                let event = event(kind, &line["object"]).ok_or("an event cannot be read")?;
+                self.recorder.note(Line::Event(watch, event));
+            }
+            // Events come in order: whatever was before this one has been told.
+            self.recorder.note(Line::Upto(watch, revision));
+            self.progress.send_modify(|at| at.1 = at.1.max(revision));
+            count += 1;
+            if self.manner != Manner::Steady && count >= RESTLESS_EVENTS {
+                return Ok(Ended::Restless);
+            }
+        }
+        Ok(Ended::Broken)
+    }
+}
+
+/// What an event says; the type tells whether there was something before.
+fn event(kind: &str, object: &Value) -> Option<Event> {
+    let (key, state) = state(object)?;
+    let revision = state.revision;
+    let previous = (kind == "ADDED").then_some(None);
+    Some(Event { revision, key, state: (kind != "DELETED").then_some(state), previous })
+}
+
+/// A watch's body, line by line.
+struct Lines {
+    body: Body,
+    rest: BytesMut,
+}
+
+impl Lines {
+    async fn open(client: &Client, from: &str) -> Result<Self, Failure> {
+        let path = format!("/api/v1/configmaps?watch=true&{SELECTOR}&{from}");
+        let request = Request::get(path).header("accept", "application/json").body(Bytes::new())?;
+        let response = tokio::time::timeout(super::REQUEST_MAX, client.0.send(request)).await??;
+        if !response.status().is_success() {
+            return Err(format!("a watch was refused with {}", response.status()).into());
+        }
+        Ok(Self { body: response.into_body(), rest: BytesMut::new() })
+    }
+
+    async fn next(&mut self) -> Result<Option<Value>, Failure> {
+        loop {
+            if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+                let line = self.rest.split_to(end + 1);
+                return Ok(Some(serde_json::from_slice(&line)?));
+            }
+            match self.body.frame().await {
+                Some(frame) => self.rest.extend_from_slice(&frame?.into_data().unwrap_or_default()),
+                None => return Ok(None),
+            }
+        }
+    }
+}
