@@ -5,8 +5,8 @@ use super::{Envelope, MAGIC, ProtoError, open};
 use crate::Object;
 use crate::arena::SchemaRef;
 use crate::rows::{Field, Schemas, Type};
-use crate::scalar;
 use crate::walk::decode::{complete, is_zero};
+use crate::{duration, scalar};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -139,7 +139,7 @@ impl Walk<'_> {
             Type::Time | Type::MicroTime => time(ty, wire.bytes()?)?,
             Type::Duration => {
                 let parts = numbers(wire.bytes()?)?;
-                scalar::format_duration(parts[0]).into()
+                duration::format(parts[0]).into()
             }
             Type::Json | Type::FieldsV1 => self.raw(wire.bytes()?)?,
             Type::Wrapped(index) => {
