@@ -19,6 +19,9 @@ pub struct Options {
     pub oidc: Vec<Issuer>,
     /// What is written to the audit log. Source: `--audit-*`.
     pub audit: Option<audit::Config>,
+    /// Whether requests that say nothing of who sends them are `system:anonymous`'s; otherwise they get 401. Source:
+    /// `--anonymous-auth`.
+    pub anonymous_auth: bool,
     /// Whether FlowSchemas count; otherwise requests only share the places there are. Source:
     /// `--enable-priority-and-fairness`.
     pub is_fair: bool,
@@ -35,6 +38,7 @@ impl Default for Options {
             front_proxy: None,
             oidc: Vec::new(),
             audit: None,
+            anonymous_auth: true,
             is_fair: true,
             request_timeout: Duration::from_secs(60),
             shutdown_delay: Duration::ZERO,

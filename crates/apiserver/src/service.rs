@@ -172,7 +172,7 @@ async fn handle(
     let is_long = is_long_running(&info);
     let limit = deadline::of(&info, api.config.options.request_timeout)?;
     let address = http.extensions().get::<Peer>().and_then(|peer| peer.address);
-    let own = authenticate(api, &mut http, &info).await?;
+    let own = authenticate(api, &mut http).await?;
     let acting_as = api.security.impersonate(&own, http.headers())?;
     if let Some(audit) = &api.audit {
         passage.trail = audit.begin((&own, acting_as.as_ref()), &info, http.headers(), address);
@@ -285,12 +285,8 @@ async fn serve(
     })
 }
 
-/// Who asks: an in-process identity, a client certificate, a token, or nobody.
-async fn authenticate(
-    api: &Api,
-    http: &mut HttpRequest<RequestBody>,
-    info: &RequestInfo,
-) -> Result<UserInfo> {
+/// Who asks: an in-process identity, a client certificate, a token, or nobody, whom RBAC lets see little.
+async fn authenticate(api: &Api, http: &mut HttpRequest<RequestBody>) -> Result<UserInfo> {
     let peer = http.extensions().get::<Peer>().cloned();
     let user = match http.extensions_mut().remove::<UserInfo>() {
         // Connections from outside carry a `Peer`; what they bring in extensions counts for nothing.
@@ -299,16 +295,9 @@ async fn authenticate(
     };
     match user {
         Some(user) => Ok(user),
-        None if is_public(info) => Ok(UserInfo::anonymous()),
+        None if api.config.options.anonymous_auth => Ok(UserInfo::anonymous()),
         None => Err(Error::unauthorized()),
     }
-}
-
-/// Paths that anybody may see.
-pub fn is_public(info: &RequestInfo) -> bool {
-    let path = info.path.trim_end_matches('/');
-    let first = path.split('/').nth(1).unwrap_or_default();
-    info.method == Method::GET && matches!(first, "healthz" | "livez" | "readyz" | "version")
 }
 
 fn is_long_running(info: &RequestInfo) -> bool {
@@ -350,7 +339,8 @@ async fn other(api: &Api, http: HttpRequest<RequestBody>, info: &RequestInfo) ->
             Ok(respond::json(StatusCode::OK, &crate::status::success(serde_json::Value::Null)))
         }
         ("", None, _) => Ok(respond::json(StatusCode::OK, &root_paths())),
-        _ => discovery::discover(&info.path, http.headers()).ok_or_else(Error::unknown_path),
+        _ => discovery::discover(&info.path, http.headers(), api.config.advertise_address)
+            .ok_or_else(Error::unknown_path),
     }
 }
 

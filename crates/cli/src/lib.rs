@@ -4,6 +4,7 @@
 pub mod api_server;
 pub mod args;
 pub mod config;
+pub mod duration;
 pub mod progress;
 pub mod trace;
 pub mod validate;

@@ -1,7 +1,9 @@
 //! What the API server's flags come to: files are read and names checked here, so that a mistake is told at the start.
+//! This happens as root: the control plane's own user need not be able to read what an administrator keeps.
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::{OpenOptionsExt, chown};
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use apiserver::Options;
@@ -19,10 +21,25 @@ pub(crate) fn options(args: &ApiServerArgs) -> Result<Options> {
         front_proxy: front_proxy(args)?,
         oidc: issuer(args)?.into_iter().collect(),
         audit: audit(args)?,
-        is_fair: !args.disable_priority_and_fairness,
-        request_timeout: Duration::from_secs(args.request_timeout_seconds),
-        shutdown_delay: Duration::from_secs(args.shutdown_delay_seconds),
+        anonymous_auth: args.anonymous_auth,
+        is_fair: args.enable_priority_and_fairness,
+        request_timeout: args.request_timeout.0,
+        shutdown_delay: args.shutdown_delay_duration.0,
     })
+}
+
+/// Lets the control plane's user write the audit log, which lies where root wants it.
+pub(crate) fn own_log(args: &ApiServerArgs, uid: u32, gid: u32) -> Result<()> {
+    let Some(path) = args.audit_log_path.as_deref().filter(|path| path.as_os_str() != "-") else {
+        return Ok(());
+    };
+    let cannot = || format!("--audit-log-path: prepare {}", path.display());
+    if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
+        std::fs::create_dir_all(folder).with_context(cannot)?;
+        chown(folder, Some(uid), Some(gid)).with_context(cannot)?;
+    }
+    OpenOptions::new().create(true).append(true).mode(0o600).open(path).with_context(cannot)?;
+    chown(path, Some(uid), Some(gid)).with_context(cannot)
 }
 
 fn read(flag: &str, path: &Path) -> Result<Vec<u8>> {
