@@ -8,6 +8,7 @@ pub mod log;
 pub mod policy;
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -77,7 +78,7 @@ impl Audit {
         users: (&UserInfo, Option<&UserInfo>),
         info: &RequestInfo,
         headers: &HeaderMap,
-        address: Option<std::net::SocketAddr>,
+        address: Option<SocketAddr>,
     ) -> Option<Trail> {
         let trail = self.follow(users, info, headers, address)?;
         trail.send(Stage::RequestReceived, trail.event.clone());
@@ -89,7 +90,7 @@ impl Audit {
         (user, acting_as): (&UserInfo, Option<&UserInfo>),
         info: &RequestInfo,
         headers: &HeaderMap,
-        address: Option<std::net::SocketAddr>,
+        address: Option<SocketAddr>,
     ) -> Option<Trail> {
         let verdict = self.policy.judge(user, info);
         if verdict.level == Level::None {
@@ -147,7 +148,7 @@ impl Audit {
         self: &Arc<Self>,
         info: &RequestInfo,
         headers: &HeaderMap,
-        address: Option<std::net::SocketAddr>,
+        address: Option<SocketAddr>,
         is_certified: bool,
     ) -> Option<Trail> {
         let mut trail = self.follow((&UserInfo::default(), None), info, headers, address)?;
@@ -179,17 +180,15 @@ fn attempts(headers: &HeaderMap, is_certified: bool) -> String {
     format!("Authentication failed, attempted: {}", all.join(", "))
 }
 
-/// Whom a request came through, then from whom. Source: `utilnet.SourceIPs`.
-fn sources(headers: &HeaderMap, address: Option<std::net::SocketAddr>) -> Vec<String> {
-    let forwarded = headers.get("x-forwarded-for").and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let mut all: Vec<String> = forwarded
-        .split(',')
-        .filter_map(|text| text.trim().parse::<std::net::IpAddr>().ok())
-        .map(|ip| ip.to_string())
-        .collect();
-    if let Some(ip) = address.map(|address| address.ip().to_string())
-        && all.last() != Some(&ip)
-    {
+/// Whom a request came through, as `X-Forwarded-For` and `X-Real-Ip` say, then from whom. Source: `utilnet.SourceIPs`.
+fn sources(headers: &HeaderMap, address: Option<SocketAddr>) -> Vec<IpAddr> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let parse = |text: &str| text.trim().parse().ok().map(|ip: IpAddr| ip.to_canonical());
+    let mut all: Vec<IpAddr> = text("x-forwarded-for").split(',').filter_map(parse).collect();
+    if let Some(ip) = parse(text("x-real-ip")).filter(|ip| !all.contains(ip)) {
+        all.push(ip);
+    }
+    if let Some(ip) = address.map(|address| address.ip().to_canonical()).filter(|ip| all.last() != Some(ip)) {
         all.push(ip);
     }
     all
@@ -271,5 +270,27 @@ impl Trail {
             event["stageTimestamp"] = metadata::micro_time(self.audit.clock.now()).into();
         }
         self.audit.write(&event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_comes_from_whom_it_says_and_last_from_where_it_came() {
+        let check = |headers: &[(&'static str, &str)], expect: &[&str]| {
+            let headers = headers.iter().map(|(name, value)| {
+                (http::HeaderName::from_static(name), http::HeaderValue::from_str(value).unwrap())
+            });
+            let found = sources(&headers.collect(), Some("192.0.2.9:40000".parse().unwrap()));
+            assert_eq!(found.iter().map(IpAddr::to_string).collect::<Vec<_>>(), expect);
+        };
+        check(&[], &["192.0.2.9"]);
+        check(&[("x-forwarded-for", "192.0.2.1, x, 192.0.2.2")], &["192.0.2.1", "192.0.2.2", "192.0.2.9"]);
+        check(&[("x-forwarded-for", "192.0.2.9")], &["192.0.2.9"]);
+        check(&[("x-real-ip", "::ffff:192.0.2.3")], &["192.0.2.3", "192.0.2.9"]);
+        let both = [("x-forwarded-for", "192.0.2.3,192.0.2.4"), ("x-real-ip", "192.0.2.3")];
+        check(&both, &["192.0.2.3", "192.0.2.4", "192.0.2.9"]);
     }
 }

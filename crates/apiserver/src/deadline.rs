@@ -5,6 +5,8 @@
 use std::future::Future;
 use std::time::Duration;
 
+use machinery::duration;
+
 use crate::request_info::RequestInfo;
 use crate::status::{Error, Result};
 
@@ -14,41 +16,13 @@ use crate::status::{Error, Result};
 /// 400 if it says something that is no duration.
 pub fn of(info: &RequestInfo, max: Duration) -> Result<Duration> {
     let Some(text) = info.query.get("timeout") else { return Ok(max) };
-    match parse(text) {
-        Some(given) if given.is_zero() => Ok(max),
-        Some(given) => Ok(given.min(max)),
-        None => {
-            let why = format!("time: invalid duration {text:?}");
-            Err(Error::bad_request(format!("invalid timeout specified in the request URL - {why}")))
-        }
+    let nanoseconds = duration::parse(text)
+        .map_err(|why| Error::bad_request(format!("invalid timeout specified in the request URL - {why}")))?;
+    // Nothing, and less than nothing, mean that the client does not mind.
+    match u64::try_from(nanoseconds) {
+        Ok(0) | Err(_) => Ok(max),
+        Ok(given) => Ok(Duration::from_nanos(given).min(max)),
     }
-}
-
-/// A duration as Go writes it: `1h30m`, `1.5s`, `0`.
-fn parse(text: &str) -> Option<Duration> {
-    if text == "0" {
-        return Some(Duration::ZERO);
-    }
-    let mut rest = text.strip_prefix('+').unwrap_or(text);
-    let mut total = 0.0;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let (number, tail) = rest.split_at(digits);
-        let letters = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at(letters);
-        let seconds = match unit {
-            "h" => 3600.0,
-            "m" => 60.0,
-            "s" => 1.0,
-            "ms" => 1e-3,
-            "us" | "µs" => 1e-6,
-            "ns" => 1e-9,
-            _ => return None,
-        };
-        total += number.parse::<f64>().ok()? * seconds;
-        rest = tail;
-    }
-    if text.is_empty() { None } else { Duration::try_from_secs_f64(total).ok() }
 }
 
 /// Runs a request for so long.
@@ -79,6 +53,11 @@ mod tests {
         check("timeout=10s", Ok(10));
         check("timeout=1h", Ok(60));
         check("timeout=0", Ok(60));
+        check("timeout=-3s", Ok(60));
+        check(
+            "timeout=10",
+            Err("invalid timeout specified in the request URL - time: missing unit in duration \"10\""),
+        );
         check(
             "timeout=soon",
             Err("invalid timeout specified in the request URL - time: invalid duration \"soon\""),

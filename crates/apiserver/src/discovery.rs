@@ -3,6 +3,7 @@
 //! Made once from the table; the aggregated form carries an ETag.
 //! Source: KEP-3352 (aggregated discovery), `metav1.APIResourceList`.
 
+use std::net::SocketAddr;
 use std::sync::LazyLock;
 
 use http::header::{ACCEPT, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
@@ -33,7 +34,6 @@ static DOCUMENTS: LazyLock<Documents> = LazyLock::new(|| {
         core_versions: json!({
             "kind": "APIVersions",
             "versions": ["v1"],
-            "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}],
         }),
         groups: json!({
             "kind": "APIGroupList",
@@ -45,14 +45,19 @@ static DOCUMENTS: LazyLock<Documents> = LazyLock::new(|| {
     }
 });
 
-/// Answers a discovery path; `None` if it is none.
-pub fn discover(path: &str, headers: &HeaderMap) -> Option<Response<Body>> {
+/// Answers a discovery path; `None` if it is none. `address` is where clients find the server.
+pub fn discover(path: &str, headers: &HeaderMap, address: SocketAddr) -> Option<Response<Body>> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let documents = &*DOCUMENTS;
     let value = match parts.as_slice() {
         ["api"] => match wanted_aggregated(headers) {
             Some(index) => return Some(aggregated_response(&documents.aggregated_core, index, headers)),
-            None => documents.core_versions.clone(),
+            None => {
+                let mut versions = documents.core_versions.clone();
+                versions["serverAddressByClientCIDRs"] =
+                    json!([{"clientCIDR": "0.0.0.0/0", "serverAddress": address.to_string()}]);
+                versions
+            }
         },
         ["apis"] => match wanted_aggregated(headers) {
             Some(index) => return Some(aggregated_response(&documents.aggregated_groups, index, headers)),

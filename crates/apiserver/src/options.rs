@@ -18,7 +18,8 @@ pub struct Options {
     pub front_proxy: Option<FrontProxy>,
     /// Issuers of tokens outside the cluster. Source: `--oidc-*`, `--authentication-config`.
     pub oidc: Vec<Issuer>,
-    /// Where requests need not say who sends them. Source: `--authentication-config`.
+    /// Where requests need not say who sends them. Source: `--anonymous-auth`,
+    /// `--authentication-config`.
     pub anonymous: Anonymous,
     /// What is written to the audit log. Source: `--audit-*`.
     pub audit: Option<audit::Config>,
@@ -42,7 +43,7 @@ impl Default for Options {
             admission_plugins: chosen(&[], &[]).unwrap_or_default(),
             front_proxy: None,
             oidc: Vec::new(),
-            anonymous: Anonymous::Public,
+            anonymous: Anonymous::Everywhere,
             audit: None,
             encryption: None,
             reloads_encryption: false,

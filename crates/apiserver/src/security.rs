@@ -29,6 +29,9 @@ use crate::status::{Error, Result, Subject};
 use front_proxy::FrontProxy;
 pub use peer::Peer;
 
+/// What everybody may see, also before there are roles. Source: the default of `--authorization-always-allow-paths`.
+const ALWAYS_ALLOWED: [&str; 3] = ["healthz", "readyz", "livez"];
+
 /// Authenticators and authorizers.
 pub struct Security {
     tokens: Tokens,
@@ -136,7 +139,9 @@ impl Security {
     /// # Errors
     /// 403 with upstream's text.
     pub fn authorize(&self, user: &UserInfo, info: &RequestInfo) -> Result<String> {
-        if user.is_in(auth::MASTERS) || crate::service::is_public(info) {
+        let first = info.path.split('/').nth(1).unwrap_or_default();
+        let is_always_allowed = info.resource.is_none() && ALWAYS_ALLOWED.contains(&first);
+        if user.is_in(auth::MASTERS) || is_always_allowed {
             return Ok(String::new());
         }
         let attributes = attributes(info);

@@ -295,7 +295,7 @@ async fn serve(
     })
 }
 
-/// Who asks: an in-process identity, a client certificate, a token, or nobody.
+/// Who asks: an in-process identity, a client certificate, a token, or nobody, whom RBAC lets see little.
 async fn authenticate(
     api: &Api,
     http: &mut HttpRequest<RequestBody>,
@@ -309,16 +309,9 @@ async fn authenticate(
     };
     match user {
         Some(user) => Ok(user),
-        None if api.config.options.anonymous.allows(info, is_public(info)) => Ok(UserInfo::anonymous()),
+        None if api.config.options.anonymous.allows(info) => Ok(UserInfo::anonymous()),
         None => Err(Error::unauthorized()),
     }
-}
-
-/// Paths that anybody may see.
-pub fn is_public(info: &RequestInfo) -> bool {
-    let path = info.path.trim_end_matches('/');
-    let first = path.split('/').nth(1).unwrap_or_default();
-    info.method == Method::GET && matches!(first, "healthz" | "livez" | "readyz" | "version")
 }
 
 fn is_long_running(info: &RequestInfo) -> bool {
@@ -360,7 +353,8 @@ async fn other(api: &Api, http: HttpRequest<RequestBody>, info: &RequestInfo) ->
             Ok(respond::json(StatusCode::OK, &crate::status::success(serde_json::Value::Null)))
         }
         ("", None, _) => Ok(respond::json(StatusCode::OK, &root_paths())),
-        _ => discovery::discover(&info.path, http.headers()).ok_or_else(Error::unknown_path),
+        _ => discovery::discover(&info.path, http.headers(), api.config.advertise_address)
+            .ok_or_else(Error::unknown_path),
     }
 }
 

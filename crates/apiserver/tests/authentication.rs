@@ -100,7 +100,7 @@ async fn a_front_proxy_says_who_its_client_is() {
         request.extensions_mut().insert(Peer { proxy: proxy.map(str::to_owned), ..Peer::default() });
         server.server.service().oneshot(request)
     };
-    assert_eq!(ask(None).await.unwrap().status(), 401, "headers alone say nothing");
+    assert_eq!(ask(None).await.unwrap().status(), 403, "headers alone say nothing");
     let answer = ask(Some("aggregator")).await.unwrap();
     let body: Value =
         serde_json::from_slice(&answer.into_body().collect().await.unwrap().to_bytes()).unwrap();

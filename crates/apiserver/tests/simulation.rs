@@ -61,7 +61,7 @@ fn breaches(seed: u64, lie: Lie, percent: u64) -> (Vec<Breach>, usize) {
         let liar = Arc::new(Liar::new(embedded, lie).honest_at_first());
         let flaky = Arc::new(Flaky::new(liar.clone(), Random::seeded(random.below(u64::MAX)), 0));
         let store: Arc<dyn Store> = flaky.clone();
-        let server = server::start_on(dir, store, (clock, random.clone()), (None, |_| {})).await;
+        let server = server::start_at((clock, random.clone()), store, dir, (None, |_| {})).await;
         let client = Client::new(Arc::new(Inside(server.server.service())));
         client.prepare().await.unwrap();
         flaky.set(percent);

@@ -359,7 +359,7 @@ async fn a_token_is_issued_and_authenticates() {
     let review: Value = serde_json::from_slice(&bytes).unwrap();
     assert_eq!(review["status"]["userInfo"]["username"], "system:serviceaccount:default:robot", "{review}");
     let nobody = server::send(server.server.service(), None, "GET", "/api/v1/pods", &[], "").await;
-    assert_eq!(nobody.status(), 401);
+    assert_eq!(nobody.status(), 403);
     let health = server::send(server.server.service(), None, "GET", "/readyz?verbose", &[], "").await;
     assert_eq!(health.status(), 200);
     server.stop().await;

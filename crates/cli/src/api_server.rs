@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use crate::duration::GoDuration;
+
 /// How the API server judges requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[serde(default)]
@@ -66,12 +68,6 @@ pub struct ApiServerArgs {
     /// The names of front proxies that are believed; any if not given
     #[arg(long, value_delimiter = ',')]
     pub requestheader_allowed_names: Vec<String>,
-    /// Seconds that a request may take which does not say
-    #[arg(long, default_value_t = 60)]
-    pub request_timeout_seconds: u64,
-    /// Seconds for which requests are still taken after readiness has failed
-    #[arg(long, default_value_t = 0)]
-    pub shutdown_delay_seconds: u64,
     /// How values are encrypted in the store: an EncryptionConfiguration; Secrets under a key of the cluster's own if
     /// not given
     #[arg(long, value_name = "FILE")]
@@ -79,7 +75,34 @@ pub struct ApiServerArgs {
     /// Take changes of that file while the server runs
     #[arg(long, requires = "encryption_provider_config")]
     pub encryption_provider_config_automatic_reload: bool,
-    /// Share places among requests without regard to FlowSchemas
-    #[arg(long)]
-    pub disable_priority_and_fairness: bool,
+    /// Requests that say nothing of who sends them are system:anonymous's; otherwise they are refused
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1,
+          require_equals = true, default_missing_value = "true")]
+    pub anonymous_auth: bool,
+    /// How long a request may take that does not say
+    #[arg(long, default_value = "1m0s", value_name = "DURATION")]
+    pub request_timeout: GoDuration,
+    /// How long requests are still taken after readiness has failed
+    #[arg(long, default_value = "0s", value_name = "DURATION")]
+    pub shutdown_delay_duration: GoDuration,
+    /// Share places among requests by FlowSchemas and PriorityLevelConfigurations
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1,
+          require_equals = true, default_missing_value = "true")]
+    pub enable_priority_and_fairness: bool,
+}
+
+impl ApiServerArgs {
+    /// The files that are only read, and the log.
+    pub fn files_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        [
+            &mut self.audit_policy_file,
+            &mut self.audit_log_path,
+            &mut self.authentication_config,
+            &mut self.encryption_provider_config,
+            &mut self.oidc_ca_file,
+            &mut self.requestheader_client_ca_file,
+        ]
+        .into_iter()
+        .flatten()
+    }
 }

@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 pub use crate::backup::{BackupArgs, RestoreArgs};
+use crate::duration::duration;
 
 /// A whole Kubernetes in one binary.
 #[derive(Debug, Parser)]
@@ -245,10 +246,18 @@ impl ServerArgs {
     /// Never: all values are texts, numbers or lists of them.
     pub fn flags(&self) -> Result<Vec<String>, serde_json::Error> {
         let serde_json::Value::Object(fields) = serde_json::to_value(self)? else { return Ok(Vec::new()) };
+        let known = ServerArgs::augment_args(clap::Command::new("server"));
+        let takes_value = |name: &str| {
+            let mut args = known.get_arguments();
+            args.any(|arg| arg.get_id() == name && arg.get_action().takes_values())
+        };
         let mut flags = Vec::new();
         for (name, value) in fields {
             let flag = format!("--{}", name.replace('_', "-"));
             match value {
+                serde_json::Value::Bool(is_set) if takes_value(&name) => {
+                    flags.push(format!("{flag}={is_set}"))
+                }
                 serde_json::Value::Null | serde_json::Value::Bool(false) => {}
                 serde_json::Value::Bool(true) => flags.push(flag),
                 serde_json::Value::Array(values) => {
@@ -440,16 +449,6 @@ pub struct LeaderElectionArgs {
     pub leader_elect_retry_period: Duration,
 }
 
-/// Reads a duration as Go's flags have it: `1m30s`, `1500ms`.
-fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is not a duration, such as 15s or 1m30s");
-    if !text.starts_with(|first: char| first.is_ascii_digit()) || text.contains(char::is_whitespace) {
-        return Err(wrong());
-    }
-    let span: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
-    span.try_into().map_err(|_| wrong())
-}
-
 /// Flags of `controller-manager`.
 #[derive(Clone, Debug, Args)]
 pub struct ControllerManagerArgs {
@@ -466,6 +465,15 @@ pub struct ControllerManagerArgs {
     /// The certificate authority that Pods are given; the kubeconfig's if not given
     #[arg(long)]
     pub root_ca_file: Option<PathBuf>,
+    /// The authority that signs certificate requests; without it none is signed
+    #[arg(long, requires = "cluster_signing_key_file")]
+    pub cluster_signing_cert_file: Option<PathBuf>,
+    /// That authority's key
+    #[arg(long, requires = "cluster_signing_cert_file")]
+    pub cluster_signing_key_file: Option<PathBuf>,
+    /// The key that signs tokens in Secrets of ServiceAccounts; without it such Secrets stay empty
+    #[arg(long)]
+    pub service_account_private_key_file: Option<PathBuf>,
 }
 
 /// Flags of `scheduler`.
@@ -515,6 +523,9 @@ pub struct KubeletArgs {
     /// The kubelet's own port
     #[arg(long, default_value_t = 10_250)]
     pub port: u16,
+    /// How long exec, attach and port-forward may be silent before they end
+    #[arg(long, default_value = "4h0m0s", value_parser = duration, value_name = "DURATION")]
+    pub streaming_connection_idle_timeout: Duration,
 }
 
 /// Flags of `proxy`.
@@ -576,8 +587,10 @@ mod tests {
             "--datastore-cafile=/ca",
             "--enable-admission-plugins=A,B",
             "--oidc-username-prefix=-",
-            "--shutdown-delay-seconds=3",
-            "--disable-priority-and-fairness",
+            "--request-timeout=1m30s",
+            "--shutdown-delay-duration=3s",
+            "--enable-priority-and-fairness=false",
+            "--anonymous-auth=false",
         ];
         for given in [&given[..], &[]] {
             let args = server(given);
@@ -605,20 +618,6 @@ mod tests {
         check(&["--disable", "agent"], &parts[..2]);
         check(&["--disable", "kubelet,coredns", "--disable", "kube-proxy"], &parts[..2]);
         check(&["--disable", "controller-manager,scheduler,kubelet"], &parts[3..]);
-    }
-
-    #[test]
-    fn durations_are_gos() {
-        let check = |text: &str, expected: Option<u64>| {
-            assert_eq!(duration(text).ok().map(|took| took.as_millis()), expected.map(u128::from), "{text}");
-        };
-        check("15s", Some(15_000));
-        check("1m30s", Some(90_000));
-        check("1500ms", Some(1_500));
-        check("0.5s", Some(500));
-        check("15", None);
-        check("-2s", None);
-        check("soon", None);
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub mod api_server;
 pub mod args;
 pub mod backup;
 pub mod config;
+pub mod duration;
 pub mod progress;
 pub mod trace;
 pub mod validate;

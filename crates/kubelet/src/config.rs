@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A kubelet's settings, under upstream's names where it has them.
 #[derive(Clone, Debug)]
@@ -40,6 +41,8 @@ pub struct Config {
     pub container_log_max_size: u64,
     /// So many log files are kept of a container, with the one that is written.
     pub container_log_max_files: u32,
+    /// How long exec, attach and port-forward may be silent before they end; zero is for ever.
+    pub streaming_connection_idle_timeout: Duration,
 }
 
 /// The kubelet's HTTPS server.
@@ -72,6 +75,7 @@ impl Default for Config {
             seccomp_default: true,
             container_log_max_size: 10 << 20,
             container_log_max_files: 5,
+            streaming_connection_idle_timeout: Duration::from_secs(4 * 3600),
         }
     }
 }

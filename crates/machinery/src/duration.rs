@@ -1,8 +1,9 @@
-//! Spans of time for people: `5s`, `3m20s`, `7d2h`.
+//! Spans of time: for people (`5s`, `3m20s`, `7d2h`), and in Go's notation, which objects, requests and flags have.
 //!
-//! Source: `k8s.io/apimachinery/pkg/util/duration`, `HumanDuration`.
+//! Source: `k8s.io/apimachinery/pkg/util/duration`, `HumanDuration`; Go's `time.ParseDuration`.
 
 use jiff::Timestamp;
+pub use schema::duration::{ParseError, format, parse};
 
 /// The age of something made at `since`; `<unknown>` without a time.
 pub fn age(since: Option<Timestamp>, now: Timestamp) -> String {

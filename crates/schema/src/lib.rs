@@ -24,6 +24,7 @@ mod rows;
 mod scalar;
 
 pub mod arena;
+pub mod duration;
 pub mod openapi;
 pub mod patch;
 pub mod proto;

@@ -46,7 +46,6 @@ pub async fn load(cache: &Cache, store: &dyn Store) -> Result<(), StoreError> {
     Ok(())
 }
 
-<<<<<<< HEAD
 /// Reads again what could not be read, because it may be readable now: as of what the watch has told, so that it tells
 /// all that follows.
 async fn heal(cache: &Cache, store: &dyn Store, security: &Security) {
@@ -87,37 +86,6 @@ async fn keys_changed(changed: &mut Option<watch::Receiver<u64>>) {
     }
 }
 
-/// Follows the store for ever; starts over when the store forgot what comes next.
-pub async fn follow(cache: Arc<Cache>, store: Arc<dyn Store>, trace: Arc<Trace>, security: Arc<Security>) {
-    let mut changed = cache.at_rest.changed();
-    loop {
-        let mut watch = match store.watch(cache.revision()).await {
-            Ok(watch) => watch,
-            Err(failure) => {
-                error!(%failure, "cannot watch the store; loading again");
-                if let Err(failure) = load(&cache, store.as_ref()).await {
-                    error!(%failure, "cannot load from the store");
-                    return;
-                }
-                continue;
-            }
-        };
-        loop {
-            let batch = tokio::select! {
-                batch = watch.batches.recv() => batch,
-                () = keys_changed(&mut changed) => {
-                    heal(&cache, store.as_ref(), &security).await;
-                    continue;
-                }
-            };
-            match batch {
-                Some(Ok(batch)) => take(&cache, &trace, &security, &batch).await,
-                Some(Err(failure)) => {
-                    warn!(%failure, "the store's watch ended");
-                    if let Err(failure) = load(&cache, store.as_ref()).await {
-                        error!(%failure, "cannot load from the store");
-                        return;
-=======
 /// Follows the store for ever; starts over when the store forgot what comes next. While the store does not answer,
 /// what is here stays as it was.
 pub async fn follow(
@@ -127,15 +95,22 @@ pub async fn follow(
     security: Arc<Security>,
     random: Random,
 ) {
+    let mut keys = cache.at_rest.changed();
     let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2), 0.5);
     loop {
         let ended = match store.watch(cache.revision()).await {
             Ok(mut watch) => loop {
-                match watch.batches.recv().await {
+                let batch = tokio::select! {
+                    batch = watch.batches.recv() => batch,
+                    () = keys_changed(&mut keys) => {
+                        heal(&cache, store.as_ref(), &security).await;
+                        continue;
+                    }
+                };
+                match batch {
                     Some(Ok(batch)) => {
                         backoff.reset();
-                        take(&cache, &trace, &security, &batch);
->>>>>>> torture
+                        take(&cache, &trace, &security, &batch).await;
                     }
                     Some(Err(failure)) => break failure,
                     None => return,

@@ -27,29 +27,26 @@ const PREFIX: &str =
 pub struct Authentication {
     /// Whose tokens are believed.
     pub issuers: Vec<Issuer>,
-    /// Where requests need not say who sends them.
-    pub anonymous: Anonymous,
+    /// Where requests need not say who sends them, if the file says.
+    pub anonymous: Option<Anonymous>,
 }
 
 /// Where requests need not say who sends them; what they may do there is another question.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Anonymous {
-    /// Where health and version are.
+    /// Everywhere.
     #[default]
-    Public,
+    Everywhere,
     /// Nowhere.
     Nowhere,
-    /// Everywhere.
-    Everywhere,
     /// At these paths.
     At(Vec<String>),
 }
 
 impl Anonymous {
-    /// Whether a request without credentials is let in. `is_public` says whether it asks for health or version.
-    pub fn allows(&self, info: &RequestInfo, is_public: bool) -> bool {
+    /// Whether a request without credentials is `system:anonymous`'s.
+    pub fn allows(&self, info: &RequestInfo) -> bool {
         match self {
-            Self::Public => is_public,
             Self::Nowhere => false,
             Self::Everywhere => true,
             Self::At(paths) => paths.contains(&info.path),
@@ -169,7 +166,7 @@ impl Authentication {
             }
             issuers.push(issuer);
         }
-        let anonymous = anonymous(file.anonymous.as_ref(), &mut errors);
+        let anonymous = file.anonymous.as_ref().map(|config| anonymous(config, &mut errors));
         if errors.is_empty() {
             return Ok(Self { issuers, anonymous });
         }
@@ -177,8 +174,7 @@ impl Authentication {
     }
 }
 
-fn anonymous(config: Option<&AnonymousConfig>, errors: &mut FieldErrors) -> Anonymous {
-    let Some(config) = config else { return Anonymous::Public };
+fn anonymous(config: &AnonymousConfig, errors: &mut FieldErrors) -> Anonymous {
     let path = Path::new("anonymous").child("conditions");
     if !config.enabled && !config.conditions.is_empty() {
         let why = "enabled should be set to true when conditions are defined";
@@ -390,9 +386,9 @@ anonymous: {enabled: true, conditions: [{path: /livez}]}
             (Some("roles"), Some("oid"))
         );
         assert_eq!(issuer.required_claims, [("hd".to_owned(), "example".to_owned())]);
-        assert_eq!(read.anonymous, Anonymous::At(vec!["/livez".into()]));
+        assert_eq!(read.anonymous, Some(Anonymous::At(vec!["/livez".into()])));
         assert_eq!(parse("").unwrap(), Authentication::default());
-        assert_eq!(parse("anonymous: {enabled: false}").unwrap().anonymous, Anonymous::Nowhere);
+        assert_eq!(parse("anonymous: {enabled: false}").unwrap().anonymous, Some(Anonymous::Nowhere));
     }
 
     fn check(from: &str, to: &str, expect: &str) {

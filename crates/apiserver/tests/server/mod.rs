@@ -43,29 +43,26 @@ pub async fn start(bind: Option<SocketAddr>) -> TestServer {
 /// Starts a server that is configured in some way.
 pub async fn start_with(bind: Option<SocketAddr>, configure: impl FnOnce(&mut Config)) -> TestServer {
     let dir = tempfile::tempdir().unwrap();
-<<<<<<< HEAD
     let store = Arc::new(Embedded::open(&dir.path().join("db"), Options::default()).unwrap());
     start_on(store, dir, bind, configure).await
 }
 
 /// Starts a server on a store that may have others; `dir` is for its keys.
 pub async fn start_on(
-    store: Arc<dyn store::Store>,
+    store: Arc<dyn Store>,
     dir: tempfile::TempDir,
     bind: Option<SocketAddr>,
     configure: impl FnOnce(&mut Config),
-=======
-    let store = Embedded::open(&dir.path().join("db"), Options::default()).unwrap();
-    start_on(dir, Arc::new(store), (Clock::system(), Random::seeded(1)), (bind, configure)).await
+) -> TestServer {
+    start_at((Clock::system(), Random::seeded(1)), store, dir, (bind, configure)).await
 }
 
-/// Starts a server on a store; its keys go to `dir`.
-pub async fn start_on(
-    dir: tempfile::TempDir,
-    store: Arc<dyn Store>,
+/// The same, with a time and a chance of its own.
+pub async fn start_at(
     (clock, random): (Clock, Random),
+    store: Arc<dyn Store>,
+    dir: tempfile::TempDir,
     (bind, configure): (Option<SocketAddr>, impl FnOnce(&mut Config)),
->>>>>>> torture
 ) -> TestServer {
     let authority = Authority::load_or_create(dir.path(), now()).unwrap();
     let serving = Subject::api_server("cluster.local", vec!["127.0.0.1".parse().unwrap()]);
@@ -93,12 +90,7 @@ pub async fn start_on(
     };
     configure(&mut config);
     let tasks = Tasks::new();
-<<<<<<< HEAD
-    let server =
-        apiserver::start(config, store, tasks.clone(), Clock::system(), Random::seeded(1)).await.unwrap();
-=======
     let server = apiserver::start(config, store, tasks.clone(), clock, random).await.unwrap();
->>>>>>> torture
     server.ready().await;
     TestServer { server, tasks, authority, dir }
 }

@@ -8,6 +8,8 @@ use cli::args::{ControllerManagerArgs, KubeletArgs, LeaderElectionArgs, ProxyArg
 use controller::lease::{Election, Timing};
 use controller::trace::Reporter;
 use controller::{Engine, Informers};
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject;
 
 use super::election::{election, lead};
 use super::node::{self, Place};
@@ -57,6 +59,12 @@ impl Connection {
 pub(crate) fn start_controllers(args: &ControllerManagerArgs, connection: &Connection) -> Result<()> {
     let authority = root_ca(args, &connection.config)?;
     connection.informers.setting_or(|| controllers::root_ca::Bundle(authority));
+    if let Some(signer) = signer(args)? {
+        connection.informers.setting_or(|| signer);
+    }
+    if let Some(tokens) = legacy_tokens(args)? {
+        connection.informers.setting_or(|| tokens);
+    }
     let election = connection.election("kube-controller-manager", &args.leader)?;
     let own_accounts = args.use_service_account_credentials.then(|| connection.config.clone());
     lead(election, &connection.informers, async move |informers| {
@@ -77,8 +85,7 @@ pub(crate) fn start_controllers(args: &ControllerManagerArgs, connection: &Conne
 /// The authority that Pods are given: the file's, or the one that we trust ourselves.
 fn root_ca(args: &ControllerManagerArgs, config: &kube::Config) -> Result<String> {
     if let Some(path) = &args.root_ca_file {
-        return std::fs::read_to_string(path)
-            .with_context(|| format!("read --root-ca-file {}", path.display()));
+        return read("--root-ca-file", path);
     }
     use base64::Engine as _;
     let mut pem = String::new();
@@ -92,6 +99,31 @@ fn root_ca(args: &ControllerManagerArgs, config: &kube::Config) -> Result<String
         pem.push_str("-----END CERTIFICATE-----\n");
     }
     Ok(pem)
+}
+
+fn read(flag: &str, path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("{flag}: read {}", path.display()))
+}
+
+/// Who signs certificate requests.
+fn signer(args: &ControllerManagerArgs) -> Result<Option<auth::issuing::Signer>> {
+    let (Some(certificate), Some(key)) = (&args.cluster_signing_cert_file, &args.cluster_signing_key_file)
+    else {
+        return Ok(None);
+    };
+    let certificate = read("--cluster-signing-cert-file", certificate)?;
+    let key = read("--cluster-signing-key-file", key)?;
+    auth::issuing::Signer::new(&certificate, &key).context("read --cluster-signing-cert-file").map(Some)
+}
+
+/// Who fills the Secrets of ServiceAccounts with tokens; these name no issuer of their own.
+fn legacy_tokens(args: &ControllerManagerArgs) -> Result<Option<auth::token::Tokens>> {
+    const FLAG: &str = "--service-account-private-key-file";
+    let Some(path) = &args.service_account_private_key_file else { return Ok(None) };
+    let key =
+        PrivateKeyDer::from_pem_file(path).with_context(|| format!("{FLAG}: read {}", path.display()))?;
+    let tokens = auth::token::Tokens::new(key.secret_der(), "", Vec::new());
+    tokens.with_context(|| format!("{FLAG}: {}", path.display())).map(Some)
 }
 
 /// `knarr scheduler`: the scheduler, once it leads.
@@ -125,7 +157,10 @@ pub(crate) async fn start_kubelet(args: &KubeletArgs, layout: &Layout, connectio
     };
     let tasks = connection.informers.tasks().clone();
     let container_runtime = node::open_runtime(layout, &place, Reporter::disabled(), &tasks).await?;
-    let config = node::kubelet_config(&place, layout, server);
+    let config = kubelet::Config {
+        streaming_connection_idle_timeout: args.streaming_connection_idle_timeout,
+        ..node::kubelet_config(&place, layout, server)
+    };
     node::start_kubelet(config, connection.informers, container_runtime, Reporter::disabled(), &tasks).await
 }
 

@@ -1,12 +1,14 @@
 //! What the API server's flags come to: files are read and names checked here, so that a mistake is told at the start.
+//! This happens as root: the control plane's own user need not be able to read what an administrator keeps.
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::{OpenOptionsExt, chown};
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use apiserver::Options;
 use apiserver::audit::{self, LogFile, policy::Policy};
-use apiserver::security::authentication_config::Authentication;
+use apiserver::security::authentication_config::{Anonymous, Authentication};
 use apiserver::security::front_proxy::FrontProxy;
 use auth::oidc::Issuer;
 use cli::api_server::ApiServerArgs;
@@ -22,21 +24,39 @@ pub(crate) fn options(args: &ApiServerArgs, own_issuer: &str) -> Result<Options>
         }
         None => Authentication { issuers: issuer(args)?.into_iter().collect(), ..Authentication::default() },
     };
+    let anonymous = match (authentication.anonymous, args.anonymous_auth) {
+        (Some(_), false) => bail!("--anonymous-auth and anonymous in --authentication-config exclude each other"),
+        (Some(anonymous), true) => anonymous,
+        (None, true) => Anonymous::Everywhere,
+        (None, false) => Anonymous::Nowhere,
+    };
     let plugins =
         apiserver::admission::chosen(&args.enable_admission_plugins, &args.disable_admission_plugins);
-    let (encryption, reloads_encryption) = super::encryption::load(args)?;
     Ok(Options {
         admission_plugins: plugins.map_err(anyhow::Error::msg)?,
         front_proxy: front_proxy(args)?,
         oidc: authentication.issuers,
-        anonymous: authentication.anonymous,
+        anonymous,
         audit: audit(args)?,
-        encryption: Some(encryption),
-        reloads_encryption,
-        is_fair: !args.disable_priority_and_fairness,
-        request_timeout: Duration::from_secs(args.request_timeout_seconds),
-        shutdown_delay: Duration::from_secs(args.shutdown_delay_seconds),
+        is_fair: args.enable_priority_and_fairness,
+        request_timeout: args.request_timeout.0,
+        shutdown_delay: args.shutdown_delay_duration.0,
+        ..Options::default()
     })
+}
+
+/// Lets the control plane's user write the audit log, which lies where root wants it.
+pub(crate) fn own_log(args: &ApiServerArgs, uid: u32, gid: u32) -> Result<()> {
+    let Some(path) = args.audit_log_path.as_deref().filter(|path| path.as_os_str() != "-") else {
+        return Ok(());
+    };
+    let cannot = || format!("--audit-log-path: prepare {}", path.display());
+    if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
+        std::fs::create_dir_all(folder).with_context(cannot)?;
+        chown(folder, Some(uid), Some(gid)).with_context(cannot)?;
+    }
+    OpenOptions::new().create(true).append(true).mode(0o600).open(path).with_context(cannot)?;
+    chown(path, Some(uid), Some(gid)).with_context(cannot)
 }
 
 fn read(flag: &str, path: &Path) -> Result<Vec<u8>> {

@@ -1,6 +1,6 @@
 //! The control plane's process: store, API server, controllers, scheduler.
 //!
-//! Its first act is to give up root. Controllers and scheduler reach the API server through its own service,
+//! Its first act is to give up root, once it has read the files that its flags name. Controllers and scheduler reach the API server through its own service,
 //! without a socket, each as the user that upstream's roles are for.
 
 use std::net::{IpAddr, SocketAddr};
@@ -35,6 +35,8 @@ const STORE_FAILED: &str = "the store failed; the control plane starts over from
 pub(crate) fn control_plane(layout: &Layout) -> Result<()> {
     let parent = nix::unistd::getppid();
     let settings = Settings::load(layout)?;
+    let options = super::api_options::options(&settings.args.api_server, &issuer(&settings))?;
+    super::api_options::own_log(&settings.args.api_server, CONTROL_PLANE_UID, CONTROL_PLANE_GID)?;
     // From here on everything is relative to the server's folder: its parents may be closed to the new user.
     std::env::set_current_dir(layout.server()).context("enter the control plane's folder")?;
     sys::process::drop_privileges(CONTROL_PLANE_UID, CONTROL_PLANE_GID)?;
@@ -47,15 +49,15 @@ pub(crate) fn control_plane(layout: &Layout) -> Result<()> {
         tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("control-plane").build()?;
     // The same after a restart, so that the lead is ours at once: the store's lock keeps everyone else away.
     let identity = format!("{}_{}", settings.node_name, layout.cluster_id());
-    runtime.block_on(run(&settings, &identity))
+    runtime.block_on(run(&settings, options, &identity))
 }
 
-async fn run(settings: &Settings, identity: &str) -> Result<()> {
+async fn run(settings: &Settings, options: apiserver::Options, identity: &str) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let (clock, random, tasks) = (Clock::system(), Random::from_system(), Tasks::new());
     let store = super::datastore::open(&settings.args.datastore, &clock, &random).await?;
-    let config = api_server_config(settings)?;
+    let config = api_server_config(settings, options)?;
     let server =
         apiserver::start(config, Arc::clone(&store), tasks.clone(), clock.clone(), random.clone()).await?;
     let metrics = ClientMetrics::new(server.metrics());
@@ -190,13 +192,13 @@ fn legacy_tokens(settings: &Settings) -> Result<auth::token::Tokens> {
     auth::token::Tokens::new(&key, &issuer, vec![issuer.clone()]).context("read the service account key")
 }
 
-fn api_server_config(settings: &Settings) -> Result<apiserver::Config> {
+fn api_server_config(settings: &Settings, options: apiserver::Options) -> Result<apiserver::Config> {
     let read =
         |name: &str| std::fs::read(Path::new("tls").join(name)).with_context(|| format!("read tls/{name}"));
     let authority = read("ca.crt")?;
     let args = &settings.args;
     let issuer = issuer(settings);
-    let options = super::api_options::options(&args.api_server, &issuer)?;
+    let (encryption, reloads_encryption) = super::encryption::load(&args.api_server)?;
     Ok(apiserver::Config {
         bind: Some(SocketAddr::new(args.bind_address, args.https_listen_port)),
         certificate_pem: read("apiserver.crt")?,
@@ -213,7 +215,7 @@ fn api_server_config(settings: &Settings) -> Result<apiserver::Config> {
         service_cidrs: vec![args.service_cidr.parse().context("--service-cidr")?],
         node_ports: NODE_PORTS,
         requests_in_flight_max: REQUESTS_IN_FLIGHT_MAX,
-        options,
+        options: apiserver::Options { encryption: Some(encryption), reloads_encryption, ..options },
     })
 }
 

@@ -24,7 +24,11 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// Fills in what was not given: from an earlier run of this cluster, or from the host.
-    pub(crate) fn resolve(args: ServerArgs, layout: &Layout) -> Result<Self> {
+    pub(crate) fn resolve(mut args: ServerArgs, layout: &Layout) -> Result<Self> {
+        // The parts have working directories of their own.
+        for file in args.api_server.files_mut().filter(|file| file.as_os_str() != "-") {
+            *file = std::path::absolute(&file).with_context(|| format!("find {}", file.display()))?;
+        }
         let earlier = if layout.config().exists() { Some(Self::load(layout)?) } else { None };
         let node_name = match (&args.node_name, &earlier) {
             (Some(name), _) => name.clone(),

@@ -3,7 +3,9 @@
 //!
 //! The scripts stand in `clients/`, with the versions (`requirements.txt`, `package-lock.json`).
 
-use std::path::Path;
+mod rust;
+
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use testkit::clients::KUBECTLS;
@@ -15,43 +17,62 @@ use crate::{cluster, must};
 #[derive(Debug, Clone, Copy)]
 enum Script {
     Session(&'static str),
+    /// A session with a program that not every machine has.
+    SessionOf(&'static str, &'static str),
     Python(&'static str),
+    Node(&'static str),
 }
 
 /// Namespace, the folder that its kubectl and helm are from, and what runs there.
-const CLIENTS: [(&str, &str, Script); 6] = [
+const CLIENTS: [(&str, &str, Script); 9] = [
     ("helm-3", KUBECTLS[0], Script::Session(include_str!("clients/helm.txt"))),
     ("helm-4", KUBECTLS[1], Script::Session(include_str!("clients/helm.txt"))),
     ("python-kubernetes", KUBECTLS[1], Script::Python("python_kubernetes.py")),
     ("python-asyncio", KUBECTLS[1], Script::Python("python_asyncio.py")),
     ("python-lightkube", KUBECTLS[1], Script::Python("python_lightkube.py")),
     ("python-kr8s", KUBECTLS[1], Script::Python("python_kr8s.py")),
+    ("python-kopf", KUBECTLS[1], Script::Python("python_kopf.py")),
+    ("node", KUBECTLS[1], Script::Node("node_client.mjs")),
+    ("terraform", KUBECTLS[1], Script::SessionOf("terraform", include_str!("clients/terraform.txt"))),
 ];
 
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/clients");
 
 fn run(cluster: &Cluster, name: &str, programs: &str, script: Script) -> Result<()> {
     let session = Session::new(cluster, programs, name)?;
+    let started = std::time::Instant::now();
     match script {
         Script::Session(text) => {
             session.must(&format!("cp -r {SCRIPTS}/chart ."))?;
-            session.run(name, text)
+            session.run(name, text)?;
         }
-        Script::Python(file) => interpret(&session, "python/bin/python", file),
+        Script::SessionOf(program, text) => match session.must(&format!("command -v {program}")) {
+            Ok(_) => session.run(name, text)?,
+            Err(_) => eprintln!("{name} skipped: there is no {program} on this machine"),
+        },
+        Script::Python(file) => {
+            let python = fetched("python/bin/python")?;
+            session.must(&format!("{} {SCRIPTS}/{file}", python.display()))?;
+        }
+        Script::Node(file) => {
+            // An import is looked for beside the script.
+            let modules = fetched("node/node_modules")?;
+            session.must(&format!("ln -s {} node_modules; cp {SCRIPTS}/{file} .", modules.display()))?;
+            session.must(&format!("node {file}"))?;
+        }
     }
+    eprintln!("{name} {:.1?}", started.elapsed());
+    Ok(())
 }
 
-/// Runs a script with an interpreter or module path that `cargo xtask clients` fetched.
-fn interpret(session: &Session<'_>, interpreter: &str, file: &str) -> Result<()> {
-    let clients = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.cache/clients");
-    let interpreter = clients.join(interpreter);
-    if !interpreter.exists() {
-        bail!("{} is missing; run `cargo xtask clients`", interpreter.display());
+/// What `cargo xtask clients` fetched.
+fn fetched(path: &str) -> Result<PathBuf> {
+    let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.cache/clients");
+    let path = all.join(path);
+    if !path.exists() {
+        bail!("{} is missing; run `cargo xtask clients`", path.display());
     }
-    let started = std::time::Instant::now();
-    session.must(&format!("{} {SCRIPTS}/{file}", interpreter.display()))?;
-    eprintln!("{file} {:.1?}", started.elapsed());
-    Ok(())
+    Ok(path)
 }
 
 /// All clients at the same time; every one runs, so that one report names everything that failed.

@@ -4,6 +4,7 @@
 //! Source: KEP-4006 and `remotecommand` of upstream.
 
 mod ending;
+pub(super) mod idle;
 mod multiplexed;
 pub(super) mod websocket;
 
@@ -82,7 +83,7 @@ pub(super) async fn exec(
     let server = server.clone();
     server.context.tasks.clone().spawn("exec", async move {
         let start = async { server.context.runtime.exec(call).await.map_err(|e| e.to_string()) };
-        connect(client, &upgrade, wishes, start, Ending::ExitCode).await;
+        connect(&server, client, (&upgrade, wishes), start, Ending::ExitCode).await;
     });
     Ok(response)
 }
@@ -102,7 +103,7 @@ pub(super) async fn attach(
     let server = server.clone();
     server.context.tasks.clone().spawn("attach", async move {
         let start = async { server.context.runtime.attach(call).await.map_err(|e| e.to_string()) };
-        connect(client, &upgrade, wishes, start, Ending::Success).await;
+        connect(&server, client, (&upgrade, wishes), start, Ending::Success).await;
     });
     Ok(response)
 }
@@ -130,9 +131,9 @@ async fn running(
 }
 
 async fn connect(
+    server: &Server,
     client: OnUpgrade,
-    upgrade: &Upgrade,
-    wishes: Wishes,
+    (upgrade, wishes): (&Upgrade, Wishes),
     start: impl Future<Output = Result<Streams, String>>,
     ending: Ending,
 ) {
@@ -143,15 +144,22 @@ async fn connect(
             return;
         }
     };
-    let left = match upgrade.transport {
-        Transport::WebSocket => {
-            let framing = websocket::Framing::of(upgrade.protocol);
-            websocket::converse(io, framing, wishes, start, ending).await.err().map(|e| e.to_string())
+    let (io, silence) = idle::watched(io, server.context.config.streaming_connection_idle_timeout);
+    let conversation = async {
+        match upgrade.transport {
+            Transport::WebSocket => {
+                let framing = websocket::Framing::of(upgrade.protocol);
+                websocket::converse(io, framing, wishes, start, ending).await.err().map(|e| e.to_string())
+            }
+            Transport::Spdy => {
+                let work = |streams| multiplexed::converse(streams, upgrade.protocol, wishes, start, ending);
+                spdy::serve(io, work).await.err().map(|e| e.to_string())
+            }
         }
-        Transport::Spdy => {
-            let work = |streams| multiplexed::converse(streams, upgrade.protocol, wishes, start, ending);
-            spdy::serve(io, work).await.err().map(|e| e.to_string())
-        }
+    };
+    let left = tokio::select! {
+        left = conversation => left,
+        () = silence => Some("nobody had spoken for too long".to_owned()),
     };
     if let Some(error) = left {
         tracing::debug!(error, "a client left");

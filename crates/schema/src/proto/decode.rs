@@ -5,7 +5,7 @@ use super::{Envelope, MAGIC, ProtoError, open};
 use crate::Object;
 use crate::arena::SchemaRef;
 use crate::rows::{Field, Schemas, Type};
-use crate::scalar;
+use crate::{duration, scalar};
 use crate::walk::budget::{Budget, Exceeded, Room};
 use crate::walk::decode::{DecodeError, FieldValidation, complete, is_zero};
 use jiff::Timestamp;
@@ -162,7 +162,7 @@ impl Walk<'_> {
             Type::Time | Type::MicroTime => time(ty, wire.bytes()?)?,
             Type::Duration => {
                 let parts = numbers(wire.bytes()?)?;
-                scalar::format_duration(parts[0]).into()
+                duration::format(parts[0]).into()
             }
             Type::Json | Type::FieldsV1 => self.raw(wire.bytes()?)?,
             Type::Wrapped(index) => {

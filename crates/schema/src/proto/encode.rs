@@ -4,7 +4,7 @@ use super::{ProtoError, wire};
 use crate::Object;
 use crate::arena::SchemaRef;
 use crate::rows::{Schemas, Type};
-use crate::scalar;
+use crate::{duration, scalar};
 use serde_json::Value;
 
 pub(super) fn message(schema: SchemaRef<'_>, value: &Value) -> Result<Vec<u8>, ProtoError> {
@@ -150,7 +150,7 @@ fn special(ty: Type, number: u16, text: &str, out: &mut Vec<u8>) -> Option<()> {
             });
         }
         Type::Duration => {
-            let duration = scalar::parse_duration(text)?;
+            let duration = duration::parse(text).ok()?;
             wire::nested(out, number, |out| wire::int(out, 1, duration));
         }
         _ => return None,

@@ -8,7 +8,7 @@
 use crate::Object;
 use crate::arena::SchemaRef;
 use crate::rows::{Field, Message, Schemas, Type};
-use crate::scalar;
+use crate::{duration, scalar};
 use crate::text::in_words_of_go;
 use crate::walk::budget::{Budget, Exceeded, Room};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -247,9 +247,9 @@ impl<'a> Seed<'a> {
                 Some(time) => Ok(scalar::format_micro_time(time).into()),
                 None => Err(self.refuse(scalar::time_error(text))),
             },
-            Type::Duration => match scalar::parse_duration(text) {
-                Some(duration) => Ok(scalar::format_duration(duration).into()),
-                None => Err(self.refuse(format!("time: invalid duration {text:?}"))),
+            Type::Duration => match duration::parse(text) {
+                Ok(nanoseconds) => Ok(duration::format(nanoseconds).into()),
+                Err(error) => Err(self.refuse(error.to_string())),
             },
             _ => Err(self.wrong("string")),
         }
