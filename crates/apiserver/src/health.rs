@@ -1,4 +1,7 @@
 //! `/livez`, `/readyz`, `/healthz`, `/version`.
+//!
+//! Reasons of failures are withheld, as upstream withholds them, but for those that the store gives: an alarm or a full
+//! disk is nobody's secret, and it is what the operator has to do something about.
 
 use http::{Response, StatusCode};
 use serde_json::json;
@@ -15,33 +18,45 @@ struct Check {
     passes: fn(&Api) -> bool,
 }
 
+/// The check that the store does what it should; for `/readyz` only. Source: upstream's `etcd-readiness`.
+const STORE: &str = "etcd-readiness";
+
 const CHECKS: &[Check] = &[
     Check { name: "ping", passes: |_| true },
     Check { name: "log", passes: |_| true },
     Check { name: "etcd", passes: |api| api.cache.is_loaded() },
+    Check { name: STORE, passes: |_| true },
     Check { name: "informer-sync", passes: |api| api.cache.is_loaded() },
     Check { name: "poststarthook/rbac/bootstrap-roles", passes: |api| api.is_bootstrapped() },
     Check { name: "shutdown", passes: |api| !api.tasks.is_stopping() },
 ];
 
 /// Answers a health path; `endpoint` is `livez`, `readyz` or `healthz`, `rest` may name one check.
-pub fn health(api: &Api, info: &RequestInfo, endpoint: &str, rest: &str) -> Response<Body> {
-    let is_live_only = endpoint == "livez";
+pub async fn health(api: &Api, info: &RequestInfo, endpoint: &str, rest: &str) -> Response<Body> {
+    let is_asked = |name: &str| match name {
+        "shutdown" => endpoint != "livez",
+        STORE => endpoint == "readyz",
+        _ => true,
+    };
     let excluded: Vec<&str> = info.query.all("exclude").collect();
     let mut lines = String::new();
     let mut is_well = true;
     for check in CHECKS {
-        if (is_live_only && check.name == "shutdown") || (!rest.is_empty() && rest != check.name) {
+        if !is_asked(check.name) || (!rest.is_empty() && rest != check.name) {
             continue;
         }
         if excluded.contains(&check.name) {
             lines.push_str(&format!("[+]{} excluded: ok\n", check.name));
-        } else if (check.passes)(api) {
-            lines.push_str(&format!("[+]{} ok\n", check.name));
-        } else {
-            is_well = false;
-            lines.push_str(&format!("[-]{} failed: reason withheld\n", check.name));
+            continue;
         }
+        let faults = if check.name == STORE { api.cache.faults().await } else { Vec::new() };
+        if (check.passes)(api) && faults.is_empty() {
+            lines.push_str(&format!("[+]{} ok\n", check.name));
+            continue;
+        }
+        is_well = false;
+        let reason = if faults.is_empty() { "reason withheld".to_owned() } else { faults.join("; ") };
+        lines.push_str(&format!("[-]{} failed: {reason}\n", check.name));
     }
     let code = if is_well { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
     let plain = "text/plain; charset=utf-8";

@@ -103,6 +103,7 @@ pub async fn start(
     for kind in Kind::all().filter(|kind| kind.row().is_stored()) {
         cache.resource(kind.row().storage_prefix);
     }
+    cache.resource(crate::peers::PREFIX);
     feed::load(&cache, store.as_ref()).await?;
     let trace = Arc::new(Trace::new(clock.clone()));
     let security = Arc::new(Security::new(&config, clock.clone()).map_err(StartError::Tls)?);
@@ -120,6 +121,7 @@ pub async fn start(
         .map(|audit| Audit::start(audit, &tasks, clock.clone(), random.clone()).map(Arc::new))
         .transpose()
         .map_err(StartError::Audit)?;
+    let random_of_feed = random.clone();
     let api = Arc::new(Api {
         flow: FlowControl::new(config.requests_in_flight_max),
         audit,
@@ -138,12 +140,12 @@ pub async fn start(
     });
     api.services.load(&api);
     tasks.spawn("compaction", crate::compaction::run(Arc::clone(&cache), Arc::clone(&store)));
-    let drained = CancellationToken::new();
+    let (drained, chance) = (CancellationToken::new(), random_of_feed);
     let until_drained = drained.clone();
     tasks.spawn_to_end("watch-cache", async move {
         // Requests that are under way while the server stops need the cache to the end.
         tokio::select! {
-            () = feed::follow(cache, store, trace, security) => {}
+            () = feed::follow(cache, store, trace, security, chance) => {}
             () = until_drained.cancelled() => {}
         }
     });
@@ -180,6 +182,12 @@ fn spawn_followers(api: &Arc<Api>) {
     api.tasks.spawn("ip-addresses", async move {
         crate::admission::service_addresses::published::follow(&addresses).await;
     });
+    let alive = Arc::clone(api);
+    api.tasks.spawn("identity lease", async move { crate::peers::identity::follow(&alive).await });
+    if api.config.options.is_one_of_many {
+        let alive = Arc::clone(api);
+        api.tasks.spawn_to_end("master lease", async move { crate::peers::follow(&alive).await });
+    }
     let fair = Arc::clone(api);
     api.tasks.spawn("flow-control", async move { fair.flow.follow(&fair).await });
 }

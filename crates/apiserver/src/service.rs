@@ -324,7 +324,7 @@ async fn other(api: &Api, http: HttpRequest<RequestBody>, info: &RequestInfo) ->
     match (first.unwrap_or_default(), second, third) {
         (endpoint @ ("healthz" | "livez" | "readyz"), _, _) => {
             let rest = path.splitn(3, '/').nth(2).unwrap_or_default();
-            Ok(health::health(api, info, endpoint, rest))
+            Ok(health::health(api, info, endpoint, rest).await)
         }
         ("version", None, _) => Ok(health::version()),
         ("metrics", None, _) => {

@@ -175,6 +175,11 @@ pub trait Store: Send + Sync + 'static {
     /// Forgets what is older than `revision`.
     fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<(), StoreError>>;
 
+    /// What keeps the store from working as it should, a line each; empty when it is well.
+    fn faults(&self) -> BoxFuture<'_, Vec<String>> {
+        Box::pin(async { Vec::new() })
+    }
+
     /// Writes out what is not yet on disk and ends all watches; later writes may be refused.
     fn close(&self) -> BoxFuture<'_, Result<(), StoreError>>;
 }

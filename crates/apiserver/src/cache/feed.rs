@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use base::{Backoff, Random};
 use store::{Batch, Event, ROOT, Store, StoreError};
 use tracing::{error, info, warn};
 
@@ -41,34 +43,41 @@ pub async fn load(cache: &Cache, store: &dyn Store) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Follows the store for ever; starts over when the store forgot what comes next.
-pub async fn follow(cache: Arc<Cache>, store: Arc<dyn Store>, trace: Arc<Trace>, security: Arc<Security>) {
+/// Follows the store for ever; starts over when the store forgot what comes next. While the store does not answer,
+/// what is here stays as it was.
+pub async fn follow(
+    cache: Arc<Cache>,
+    store: Arc<dyn Store>,
+    trace: Arc<Trace>,
+    security: Arc<Security>,
+    random: Random,
+) {
+    let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2), 0.5);
     loop {
-        let mut watch = match store.watch(cache.revision()).await {
-            Ok(watch) => watch,
-            Err(failure) => {
-                error!(%failure, "cannot watch the store; loading again");
-                if let Err(failure) = load(&cache, store.as_ref()).await {
-                    error!(%failure, "cannot load from the store");
-                    return;
-                }
-                continue;
-            }
-        };
-        loop {
-            match watch.batches.recv().await {
-                Some(Ok(batch)) => take(&cache, &trace, &security, &batch),
-                Some(Err(failure)) => {
-                    warn!(%failure, "the store's watch ended");
-                    if let Err(failure) = load(&cache, store.as_ref()).await {
-                        error!(%failure, "cannot load from the store");
-                        return;
+        let ended = match store.watch(cache.revision()).await {
+            Ok(mut watch) => loop {
+                match watch.batches.recv().await {
+                    Some(Ok(batch)) => {
+                        backoff.reset();
+                        take(&cache, &trace, &security, &batch);
                     }
-                    break;
+                    Some(Err(failure)) => break failure,
+                    None => return,
                 }
-                None => return,
+            },
+            Err(failure) => failure,
+        };
+        error!(failure = %ended, "the store's watch ended");
+        if !matches!(ended, StoreError::Unavailable(_)) {
+            match load(&cache, store.as_ref()).await {
+                Ok(()) => {
+                    security.load(&cache);
+                    continue;
+                }
+                Err(failure) => error!(%failure, "cannot load from the store"),
             }
         }
+        tokio::time::sleep(backoff.next(&random)).await;
     }
 }
 

@@ -22,6 +22,7 @@ pub(crate) fn options(args: &ApiServerArgs) -> Result<Options> {
         is_fair: !args.disable_priority_and_fairness,
         request_timeout: Duration::from_secs(args.request_timeout_seconds),
         shutdown_delay: Duration::from_secs(args.shutdown_delay_seconds),
+        ..Options::default()
     })
 }
 

@@ -195,7 +195,11 @@ fn api_server_config(settings: &Settings) -> Result<apiserver::Config> {
         service_cidr: args.service_cidr.parse().context("--service-cidr")?,
         node_ports: NODE_PORTS,
         requests_in_flight_max: REQUESTS_IN_FLIGHT_MAX,
-        options: super::api_options::options(&args.api_server)?,
+        options: apiserver::Options {
+            is_one_of_many: args.datastore.datastore_endpoint.is_some(),
+            hostname: settings.node_name.clone(),
+            ..super::api_options::options(&args.api_server)?
+        },
     })
 }
 

@@ -88,6 +88,11 @@ impl Ledger {
         accounts.get_mut(namespace).map_or(Ok(()), |account| account.charge(charge, now))
     }
 
+    /// Closes all accounts: they are opened again from what the cache holds then.
+    pub fn clear(&self) {
+        self.accounts.lock().clear();
+    }
+
     /// Closes the account of a namespace without quotas.
     pub(super) fn forget(&self, namespace: &str) {
         let mut accounts = self.accounts.lock();
