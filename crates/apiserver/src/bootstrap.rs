@@ -13,7 +13,7 @@ use auth::UserInfo;
 use bytes::Bytes;
 use futures::future::try_join_all;
 use http::HeaderMap;
-use machinery::metadata::Metadata;
+use machinery::metadata::{self, Metadata};
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
@@ -180,6 +180,8 @@ pub(crate) async fn put(
         if let (Some(new), Some(old)) = (new.as_object_mut(), old.as_object()) {
             new.insert("metadata".to_owned(), old.get("metadata").cloned().unwrap_or_default());
         }
+        // Without it nobody else's change in between is a conflict.
+        metadata::remove(&mut new, "resourceVersion");
         Ok(new)
     })
     .await?;

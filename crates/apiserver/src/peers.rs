@@ -5,7 +5,7 @@
 //! other: whoever is left hears of it and takes the dead one's address away. Source:
 //! `pkg/controlplane/reconcilers/lease.go`.
 
-pub mod identity;
+pub(crate) mod identity;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -24,7 +24,7 @@ use crate::kinds::Kind;
 use crate::status::{Error, Result};
 
 /// Where the leases are.
-pub const PREFIX: &str = "/registry/masterleases/";
+pub(crate) const PREFIX: &str = "/registry/masterleases/";
 /// How long a server that says nothing counts as alive. Source: `DefaultEndpointReconcilerTTL`.
 const TTL_SECONDS: u32 = 15;
 /// How often a server says that it lives. Source: `DefaultEndpointReconcilerInterval`.

@@ -104,6 +104,12 @@ pub fn new_token() -> Result<String, BundleError> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+/// A SHA-256 in hexadecimal.
+pub fn sha256(content: &[u8]) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, content);
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn key(token: &str, salt: &[u8], rounds: NonZeroU32) -> LessSafeKey {
     let mut bytes = [0; KEY_BYTES];
     pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, rounds, salt, token.as_bytes(), &mut bytes);

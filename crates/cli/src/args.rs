@@ -170,6 +170,11 @@ pub struct ServerArgs {
     /// Run the control plane without a Node: the same as --disable agent
     #[arg(long, env = "KNARR_DISABLE_AGENT")]
     pub disable_agent: bool,
+    /// What several servers on one --datastore-endpoint share their keys under; the first one's is in the file `token`
+    /// of its folder. Better given in the environment, where other users do not see it
+    #[arg(long, env = "KNARR_TOKEN", hide_env_values = true)]
+    #[serde(skip)]
+    pub token: Option<Secret>,
     /// Where the state is.
     #[command(flatten)]
     #[serde(flatten)]
@@ -178,6 +183,25 @@ pub struct ServerArgs {
     #[command(flatten)]
     #[serde(flatten)]
     pub api_server: crate::api_server::ApiServerArgs,
+}
+
+/// A text that is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("...")
+    }
+}
+
+impl std::str::FromStr for Secret {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(Self(text.to_owned())) }
+    }
 }
 
 /// An etcd cluster to keep the state on.

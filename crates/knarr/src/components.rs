@@ -12,9 +12,13 @@ mod datastore;
 mod election;
 mod identity;
 mod node;
+mod pod_cidr;
 mod pod_network;
+mod pod_routes;
 mod remains;
+mod servers;
 mod settings;
+mod shared;
 
 use std::io::Write;
 

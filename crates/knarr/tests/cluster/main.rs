@@ -8,6 +8,7 @@
 mod bad_input;
 mod clients;
 mod etcd;
+mod ha;
 mod host;
 mod kills;
 mod kubectl;
