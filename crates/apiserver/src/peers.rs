@@ -157,8 +157,7 @@ fn is_published(api: &Api, addresses: &BTreeSet<IpAddr>) -> bool {
         let object = kind.cache(api).get(&kind.key("default", "kubernetes"))?;
         Some(kind.value(&object))
     };
-    let Some((endpoints, slice)) =
-        object("", "endpoints").zip(object("discovery.k8s.io", "endpointslices"))
+    let Some((endpoints, slice)) = object("", "endpoints").zip(object("discovery.k8s.io", "endpointslices"))
     else {
         return false;
     };
@@ -183,7 +182,8 @@ mod tests {
     fn a_lease_says_where_its_server_is() {
         let lease = json!({"subsets": [{"addresses": [{"ip": "192.0.2.7"}]}]});
         assert_eq!(address(&lease), Some(IpAddr::from([192, 0, 2, 7])));
-        for nothing in [json!({}), json!({"subsets": []}), json!({"subsets": [{"addresses": [{"ip": "x"}]}]})] {
+        for nothing in [json!({}), json!({"subsets": []}), json!({"subsets": [{"addresses": [{"ip": "x"}]}]})]
+        {
             assert_eq!(address(&nothing), None, "{nothing}");
         }
         assert_eq!(key(IpAddr::from([192, 0, 2, 7])), "/registry/masterleases/192.0.2.7");

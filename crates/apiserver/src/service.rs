@@ -308,7 +308,7 @@ async fn authenticate(
 pub fn is_public(info: &RequestInfo) -> bool {
     let path = info.path.trim_end_matches('/');
     let first = path.split('/').nth(1).unwrap_or_default();
-    info.method == Method::GET && matches!(first, "healthz" | "livez" | "readyz" | "version")
+    info.method == Method::GET && matches!(first, "healthz" | "livez" | "readyz" | "version" | "cacerts")
 }
 
 fn is_long_running(info: &RequestInfo) -> bool {
@@ -327,6 +327,11 @@ async fn other(api: &Api, http: HttpRequest<RequestBody>, info: &RequestInfo) ->
             Ok(health::health(api, info, endpoint, rest).await)
         }
         ("version", None, _) => Ok(health::version()),
+        // Whom to trust, for those who know what it must be. Source: k3s.
+        ("cacerts", None, _) => {
+            let authority = String::from_utf8_lossy(&api.config.root_ca_pem).into_owned();
+            Ok(respond::text(StatusCode::OK, "text/plain", authority))
+        }
         ("metrics", None, _) => {
             let text = api.metrics.registry().render();
             Ok(respond::text(StatusCode::OK, base::metrics::CONTENT_TYPE, text))

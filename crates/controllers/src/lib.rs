@@ -47,6 +47,7 @@ pub fn all() -> &'static [Controller] {
         token::CONTROLLER,
         root_ca::CONTROLLER,
         certificates::approving::CONTROLLER,
+        certificates::serving::CONTROLLER,
         certificates::signing::CONTROLLER,
         garbage_collector::CONTROLLER,
         namespace::CONTROLLER,

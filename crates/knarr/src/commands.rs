@@ -1,5 +1,6 @@
 //! One module per command.
 
+pub(crate) mod agent;
 pub(crate) mod completion;
 pub(crate) mod demo;
 pub(crate) mod doctor;
@@ -9,6 +10,7 @@ pub(crate) mod part;
 pub(crate) mod reset;
 pub(crate) mod server;
 pub(crate) mod status;
+pub(crate) mod token;
 pub(crate) mod trace;
 pub(crate) mod up;
 pub(crate) mod version;

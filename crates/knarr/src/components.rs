@@ -11,6 +11,7 @@ mod credentials;
 mod datastore;
 mod election;
 mod identity;
+mod join;
 mod node;
 mod pod_cidr;
 mod pod_network;
@@ -27,9 +28,12 @@ use cli::args::{Part, ServerArgs};
 pub(crate) use alone::{Connection, start_controllers, start_kubelet, start_proxy, start_scheduler};
 pub(crate) use control_plane::control_plane;
 pub(crate) use identity::prepare;
+pub(crate) use join::{ClusterConfig, JoinToken, Newcomer, TOKEN_GROUP};
 pub(crate) use node::node;
 pub(crate) use remains::{remove_network, remove_pods};
+pub(crate) use servers::seed as seed_servers;
 pub(crate) use settings::Settings;
+pub(crate) use shared::authority_hash;
 
 /// What a cluster is ready to do; each is one line on the server's standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

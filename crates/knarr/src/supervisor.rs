@@ -30,7 +30,9 @@ use crate::components::Ready;
 pub(crate) use lock::{lock, lock_is_free};
 
 /// The parts, in start order.
-pub(crate) const PARTS: [&str; 2] = ["control-plane", "node"];
+pub(crate) const PARTS: [&str; 2] = ["control-plane", NODE];
+/// The Node's part.
+pub(crate) const NODE: &str = "node";
 /// Set for the children: which part they are.
 pub(crate) const PART_VARIABLE: &str = "KNARR_PART";
 /// A part that is asked to stop gets this long.

@@ -25,8 +25,8 @@ use futures::future::BoxFuture;
 use tokio::sync::{mpsc, watch as cell};
 use tonic::{Code, Status};
 
-use self::lease::Leases;
 use self::faults::Faults;
+use self::lease::Leases;
 use self::members::{Members, failure};
 use crate::{Entry, Page, ROOT, Revision, Store, StoreError, Watch, Write};
 

@@ -106,9 +106,7 @@ impl Parts<'_> {
     fn informers_as(&self, user: &'static str) -> impl Fn(Tasks) -> Informers + Send + Sync + use<> {
         let client = client_as(&self.server, user, &[]);
         let (clock, random, metrics) = (self.clock.clone(), self.random.clone(), self.metrics.clone());
-        move |tasks| {
-            Informers::metered(client.clone(), tasks, clock.clone(), random.clone(), metrics.clone())
-        }
+        move |tasks| Informers::metered(client.clone(), tasks, clock.clone(), random.clone(), metrics.clone())
     }
 
     fn start_controllers(&self, settings: &Settings) -> Result<()> {
@@ -155,9 +153,9 @@ fn controller_client(server: &ApiServer, controller: &'static str) -> kube::Clie
 /// The ServiceAccount that upstream gives a controller. Source: `app.NewControllerInitializers`.
 pub(super) fn account_of(controller: &'static str) -> &'static str {
     match controller {
-        "certificatesigningrequest-approving-controller" | "certificatesigningrequest-signing-controller" => {
-            "certificate-controller"
-        }
+        "certificatesigningrequest-approving-controller"
+        | "certificatesigningrequest-signing-controller"
+        | "kubelet-serving-approving-controller" => "certificate-controller",
         "endpoints-controller" => "endpoint-controller",
         "garbage-collector-controller" => "generic-garbage-collector",
         "node-ipam-controller" | "node-lifecycle-controller" | "taint-eviction-controller" => {

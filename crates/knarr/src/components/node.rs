@@ -64,10 +64,7 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
         let container_runtime = open_runtime(layout, &place, reporter.clone(), &tasks).await?;
         super::pod_cidr::follow(settings, layout, &kubelet_informers, &tasks);
         let routes = (settings.node_name.clone(), place.cluster_cidr, layout.clone());
-        tasks.spawn(
-            "Pod routes",
-            super::pod_routes::follow(informers.clone(), routes.0, routes.1, routes.2),
-        );
+        tasks.spawn("Pod routes", super::pod_routes::follow(informers.clone(), routes.0, routes.1, routes.2));
         let config = kubelet_config(&place, layout, Some(own_server_config(layout, settings.node_ip)?));
         start_kubelet(config, kubelet_informers, container_runtime, reporter, &tasks).await?;
         Ready::Node.announce();

@@ -67,11 +67,8 @@ pub(super) fn follow(settings: &Settings, layout: &Layout, informers: &Informers
 async fn register(name: &str, informers: &Informers) -> Result<()> {
     let nodes: Api<Node> = Api::all(informers.client().clone());
     let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
-    let mut backoff = base::Backoff::new(
-        std::time::Duration::from_millis(20),
-        std::time::Duration::from_secs(5),
-        0.2,
-    );
+    let mut backoff =
+        base::Backoff::new(std::time::Duration::from_millis(20), std::time::Duration::from_secs(5), 0.2);
     loop {
         let node = Node { metadata: metadata.clone(), ..Node::default() };
         match nodes.create(&PostParams::default(), &node).await {

@@ -6,7 +6,7 @@
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -58,9 +58,7 @@ impl Servers {
     pub(super) fn load(home: Option<SocketAddr>, layout: &Layout) -> Result<Self> {
         let file = layout.servers();
         let known: Vec<SocketAddr> = match std::fs::read(&file) {
-            Ok(text) => {
-                serde_json::from_slice(&text).with_context(|| format!("read {}", file.display()))?
-            }
+            Ok(text) => serde_json::from_slice(&text).with_context(|| format!("read {}", file.display()))?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(error).with_context(|| format!("read {}", file.display())),
         };
@@ -130,6 +128,21 @@ impl Servers {
         }
         Err(last)
     }
+}
+
+/// Writes down where the first server is, for a Node that knows no other yet.
+///
+/// # Errors
+/// If the URL has no address that can be found.
+pub(crate) fn seed(url: &str, layout: &Layout) -> Result<()> {
+    if layout.servers().exists() {
+        return Ok(());
+    }
+    let uri: Uri = url.parse().with_context(|| format!("--server {url}"))?;
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+    let found = (host, uri.port_u16().unwrap_or(443)).to_socket_addrs();
+    let found: Vec<SocketAddr> = found.with_context(|| format!("look up --server {url}"))?.collect();
+    Ok(pki::write_file(&layout.servers(), &serde_json::to_vec(&found)?, 0o600)?)
 }
 
 /// Notices when the other host is gone without a word.

@@ -36,7 +36,9 @@ pub(super) fn agree(settings: &Settings, layout: &Layout, now: Timestamp) -> Res
     if let Some(expected) = &token.authority_hash {
         let found = authority_hash(&std::fs::read(layout.server().join("tls/ca.crt"))?);
         if found != *expected {
-            bail!("--token is for a cluster with another authority: its hash is {expected}, this one's {found}");
+            bail!(
+                "--token is for a cluster with another authority: its hash is {expected}, this one's {found}"
+            );
         }
     }
     pki::write_file(&layout.token(), token.secret.as_bytes(), 0o600)?;
@@ -47,7 +49,9 @@ async fn exchange(etcd: &Etcd, token: &Token, folder: &Path, now: Timestamp) -> 
     for _ in 0..ROUNDS_MAX {
         let there = etcd.bootstrap().await.context("read what servers share")?;
         let theirs = match &there {
-            Some(entry) => bundle::open(&entry.value, &token.secret).map_err(|error| explain(error, token))?,
+            Some(entry) => {
+                bundle::open(&entry.value, &token.secret).map_err(|error| explain(error, token))?
+            }
             None => Files::new(),
         };
         write(folder, &theirs)?;

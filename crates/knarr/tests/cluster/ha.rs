@@ -10,7 +10,7 @@ use testkit::clients::KUBECTLS;
 use testkit::etcd::{Etcd, Security};
 use testkit::{Cluster, Lan, Session, lan};
 
-use crate::must;
+use crate::{BUSYBOX, must};
 
 const SERVERS: u8 = 3;
 const TOKEN: &str = "the servers' own secret";
@@ -93,7 +93,8 @@ const ADDRESSES: &str =
     "kubectl -n default get endpoints kubernetes -o jsonpath='{.subsets[0].addresses[*].ip}' 2>/dev/null";
 
 fn wait_for(session: &Session<'_>, command: &str, expected: &str) {
-    let script = format!("timeout 90 sh -c 'until [ \"$(eval \"$COMMAND\")\" = \"{expected}\" ]; do :; done'");
+    let script =
+        format!("timeout 90 sh -c 'until [ \"$(eval \"$COMMAND\")\" = \"{expected}\" ]; do :; done'");
     must(session.must(&format!("COMMAND=$(cat <<'END'\n{command}\nEND\n)\nexport COMMAND\n{script} || {{ eval \"$COMMAND\"; false; }}")));
 }
 
@@ -161,7 +162,7 @@ fn three_servers_serve_and_one_works(members: u8, security: Security) {
         must(servers[0].session().must(ranges)).split(' ').map(str::to_owned).collect();
     assert_eq!(ranges.len(), usize::from(SERVERS), "{ranges:?}");
     what_one_writes_all_read(&servers);
-    //services_collide_nowhere(&servers);
+    services_collide_nowhere(&servers);
     a_node_goes_on_without_its_own_api_server(&servers);
 
     // A rollout, and in the middle of it the leader's end.
@@ -178,7 +179,8 @@ fn three_servers_serve_and_one_works(members: u8, security: Security) {
     let killed = Instant::now();
     for lease in ["kube-controller-manager", "kube-scheduler"] {
         if server_of(&servers, &leader(&session, lease)).number == dead {
-            let held = format!("kubectl -n kube-system get lease {lease} -o jsonpath='{{.spec.holderIdentity}}'");
+            let held =
+                format!("kubectl -n kube-system get lease {lease} -o jsonpath='{{.spec.holderIdentity}}'");
             must(session.must(&format!(
                 "timeout 60 sh -c 'until {held} | grep -qv ^host-{dead}_; do :; done'",
                 held = held.replace('\'', "\"")
@@ -250,4 +252,70 @@ fn a_server_with_another_token_is_told_so_in_one_line() {
     assert!(refused.contains("the token is not the one of the cluster on this etcd"), "{refused}");
     must(second.cluster.remove());
     must(first.cluster.remove());
+}
+
+/// What `sh` prints within a Pod.
+fn inside(session: &Session<'_>, pod: &str, command: &str) -> String {
+    must(session.must(&format!("kubectl exec {pod} -- {command}")))
+}
+
+#[test]
+fn a_host_joins_with_a_token_and_its_pods_are_the_clusters() {
+    let wire = must(Lan::new(2));
+    let binary = env!("CARGO_BIN_EXE_knarr");
+    let mut server = must(Cluster::on_host(binary, &wire, 0));
+    let mut agent = must(Cluster::on_host(binary, &wire, 1));
+    for cluster in [&mut server, &mut agent] {
+        must(cluster.import_busybox(BUSYBOX));
+    }
+    let (first, second) = (lan::ip(0).to_string(), lan::ip(1).to_string());
+    must(server.knarr(&["up", "--node-ip", &first, "--node-name", "host-0"]));
+    let url = format!("https://{first}:6443");
+    let token = must(server.knarr(&["token", "create", "--description", "for host 1"])).trim().to_owned();
+    let id = token.rsplit_once("::").unwrap().1.split('.').next().unwrap();
+    let listed = must(server.knarr(&["token", "list"]));
+    assert!(listed.contains(id) && listed.contains("for host 1"), "{listed}");
+
+    // Another cluster's token is not even sent.
+    let foreign = format!("K10{}::{}", "0".repeat(64), token.rsplit_once("::").unwrap().1);
+    let join = ["agent", "--server", &url, "--node-ip", &second, "--node-name", "host-1", "--token"];
+    let refused = agent.knarr(&[&join[..], &[&foreign]].concat()).unwrap_err().to_string();
+    assert!(refused.contains("is not the cluster that --token is for"), "{refused}");
+
+    let folder = agent.data_dir().display().to_string();
+    let run = |agent: &Cluster, name: &str, more: &[&str]| {
+        must(agent.start(name, &[&join[..7], &["--data-dir", &folder], more].concat()))
+    };
+    let node = run(&agent, "agent", &["--token", &token]);
+    let session = must(Session::new(&server, KUBECTLS[1], "joined"));
+    must(session.run("joined.txt", include_str!("sessions/joined.txt")));
+
+    // Both ways, by address and through the Service, whichever Node the endpoint is on.
+    let address =
+        |pod: &str| must(session.must(&format!("kubectl get pod {pod} -o jsonpath='{{.status.podIP}}'")));
+    for (from, to) in [("on-0", "on-1"), ("on-1", "on-0")] {
+        let command = format!("wget -q -O - -T 5 http://{}:8080/", address(&format!("hello-{to}")));
+        assert!(inside(&session, &format!("busybox-{from}"), &command).contains(&format!("hello-{to}")));
+        let both = format!(
+            "sh -c 'for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do wget -q -O - -T 5 http://hello.joined.svc.cluster.local/; done'"
+        );
+        let answers = inside(&session, &format!("busybox-{from}"), &both);
+        assert!(answers.contains("hello-on-0") && answers.contains("hello-on-1"), "{answers}");
+    }
+    let before = must(wire.routes(0));
+    assert!(before.iter().any(|route| route.gateway == Some(lan::ip(1).into())), "{before:?}");
+
+    // It starts again without a token, and its Pods have gone on.
+    must(node.stop());
+    let node = run(&agent, "agent", &[]);
+    must(session.must("kubectl wait --for=condition=Ready node/host-1 --timeout=60s"));
+    assert_eq!(inside(&session, "busybox-on-1", "echo here").trim(), "here");
+    must(session.must("kubectl delete pods --all --timeout=60s"));
+    drop(session);
+    must(node.stop());
+    must(server.knarr(&["token", "delete", id]));
+    must(agent.remove());
+    must(server.remove());
+    let left = must(wire.routes(0));
+    assert!(left.iter().all(|route| route.gateway.is_none()), "routes go with the cluster: {left:?}");
 }

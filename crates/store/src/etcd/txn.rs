@@ -188,7 +188,8 @@ mod tests {
             let txn = request(&write, [1; 16], WriteLeases::default(), 41).unwrap();
             assert_eq!(txn.compare[0].mod_revision, Some(expected), "{write:?}");
             assert_eq!((txn.success.len(), txn.failure.len()), (2, 2));
-            let not_since: Vec<_> = txn.compare[1..].iter().map(|more| (more.result, more.mod_revision)).collect();
+            let not_since: Vec<_> =
+                txn.compare[1..].iter().map(|more| (more.result, more.mod_revision)).collect();
             let must_be_absent = [(api::CompareResult::Less.into(), Some(42))];
             assert_eq!(not_since, must_be_absent[..usize::from(expected == 0)], "{write:?}");
         }

@@ -203,9 +203,9 @@ async fn read_to_the_end(mut watch: Watch) -> Vec<(Revision, String, String)> {
             if event.key == END {
                 return seen;
             }
-            let value = event.entry.map_or("gone".to_owned(), |entry| {
-                String::from_utf8(entry.value.to_vec()).expect("a text")
-            });
+            let value = event
+                .entry
+                .map_or("gone".to_owned(), |entry| String::from_utf8(entry.value.to_vec()).expect("a text"));
             seen.push((event.revision, event.key, value));
         }
     }
@@ -215,8 +215,11 @@ fn judge(book: &Book, seen: &[(Revision, String, String)]) {
     assert!(seen.windows(2).all(|two| two[0].0 < two[1].0), "revisions rise, none comes twice");
     let by_revision: BTreeMap<_, _> =
         seen.iter().map(|(revision, key, value)| (*revision, (key.clone(), value.clone()))).collect();
-    let lost: Vec<_> =
-        book.acknowledged.iter().filter(|(revision, write)| by_revision.get(revision) != Some(write)).collect();
+    let lost: Vec<_> = book
+        .acknowledged
+        .iter()
+        .filter(|(revision, write)| by_revision.get(revision) != Some(write))
+        .collect();
     let mut times: BTreeMap<(&str, &str), u32> = BTreeMap::new();
     for (_, key, value) in seen.iter().filter(|(_, _, value)| value != "gone") {
         *times.entry((key, value)).or_default() += 1;
