@@ -198,6 +198,7 @@ pub struct Admitted {
     key: String,
     name: String,
     object: Value,
+    allocation: Option<service_addresses::Allocation>,
 }
 
 impl Admitted {
@@ -257,11 +258,12 @@ pub fn mutate(
     Ok(object)
 }
 
-/// Validates by the kind's rules, allocates what must be unique in the cluster, runs the validating plugins.
+/// Validates by the kind's rules, allocates what must be unique in the cluster, runs the validating plugins. What was
+/// admitted is followed by [`stored`] or [`undo`].
 ///
 /// # Errors
 /// 422 with every broken field, or what the first plugin that refuses says.
-pub fn admit(
+pub async fn admit(
     api: &Api,
     request: &Request,
     operation: Operation,
@@ -270,16 +272,21 @@ pub fn admit(
 ) -> Result<Admitted> {
     let kind = request.kind;
     let context = Context { api, request, operation, old };
-    let allocated = service_addresses::allocate(&context, &mut object)?;
-    let checked = check(&context, &object);
+    let allocation = service_addresses::allocate(&context, &mut object).await?;
+    let checked = match check(&context, &object) {
+        Ok(()) => resource_quota::record(&context, &object).await,
+        Err(error) => Err(error),
+    };
     if let Err(error) = checked {
-        api.services.release(&allocated);
+        if let Some(allocation) = allocation {
+            allocation.undo(api).await;
+        }
         return Err(error);
     }
     let metadata = Metadata::of(&object);
     let name = metadata.name().to_owned();
     let key = kind.key(metadata.namespace(), &name);
-    Ok(Admitted { kind, key, name, object: kind.to_stored(object) })
+    Ok(Admitted { kind, key, name, object: kind.to_stored(object), allocation })
 }
 
 fn check(context: &Context<'_>, object: &Value) -> Result<()> {
@@ -301,21 +308,24 @@ fn check(context: &Context<'_>, object: &Value) -> Result<()> {
 }
 
 /// Gives back what [`admit`] allocated, when the object was not stored after all.
-pub fn undo(api: &Api, admitted: &Admitted) {
+pub async fn undo(api: &Api, admitted: &Admitted) {
     resource_quota::undo(api, admitted);
-    deleted_value(api, &admitted.kind, &admitted.object);
-}
-
-/// Gives back what a deleted object held.
-pub fn deleted(api: &Api, kind: &Kind, object: &CachedObject) {
-    if kind.resource() == "services" {
-        deleted_value(api, kind, &object.value());
+    if let Some(allocation) = &admitted.allocation {
+        allocation.undo(api).await;
     }
 }
 
-fn deleted_value(api: &Api, kind: &Kind, object: &Value) {
+/// Gives back what the object no longer holds, now that it is stored.
+pub async fn stored(api: &Api, admitted: &Admitted) {
+    if let Some(allocation) = &admitted.allocation {
+        allocation.commit(api).await;
+    }
+}
+
+/// Gives back what a deleted object held.
+pub async fn deleted(api: &Api, kind: &Kind, object: &CachedObject) {
     if kind.resource() == "services" && kind.group().is_empty() {
-        api.services.release(&service_addresses::held(object));
+        service_addresses::deleted(api, &object.value()).await;
     }
 }
 

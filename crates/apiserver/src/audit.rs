@@ -57,6 +57,8 @@ pub struct Trail {
     verdict: Verdict,
     event: Value,
     is_watch: bool,
+    /// Why nobody knows who sent it.
+    failure: Option<String>,
 }
 
 impl Audit {
@@ -71,6 +73,18 @@ impl Audit {
 
     /// Begins to follow a request, if the policy wants it; `acting_as` is whom `user` impersonates.
     pub fn begin(
+        self: &Arc<Self>,
+        users: (&UserInfo, Option<&UserInfo>),
+        info: &RequestInfo,
+        headers: &HeaderMap,
+        address: Option<std::net::SocketAddr>,
+    ) -> Option<Trail> {
+        let trail = self.follow(users, info, headers, address)?;
+        trail.send(Stage::RequestReceived, trail.event.clone());
+        Some(trail)
+    }
+
+    fn follow(
         self: &Arc<Self>,
         (user, acting_as): (&UserInfo, Option<&UserInfo>),
         info: &RequestInfo,
@@ -125,8 +139,20 @@ impl Audit {
                 given.map(|(name, value)| (name.to_owned(), Value::from(value.as_str()))).collect();
         }
         let is_watch = info.resource.as_ref().is_some_and(|r| r.verb == crate::request_info::Verb::Watch);
-        let trail = Trail { audit: Arc::clone(self), verdict, event, is_watch };
-        trail.send(Stage::RequestReceived, trail.event.clone());
+        Some(Trail { audit: Arc::clone(self), verdict, event, is_watch, failure: None })
+    }
+
+    /// Begins to follow a request whose sender nobody knows. Source: `WithFailedAuthenticationAudit`.
+    pub fn begin_unknown(
+        self: &Arc<Self>,
+        info: &RequestInfo,
+        headers: &HeaderMap,
+        address: Option<std::net::SocketAddr>,
+        is_certified: bool,
+    ) -> Option<Trail> {
+        let mut trail = self.follow((&UserInfo::default(), None), info, headers, address)?;
+        trail.event["user"] = json!({});
+        trail.failure = Some(attempts(headers, is_certified));
         Some(trail)
     }
 
@@ -138,6 +164,19 @@ impl Audit {
             }
         }
     }
+}
+
+/// How somebody tried to say who they are. Source: `getAuthMethods`.
+fn attempts(headers: &HeaderMap, is_certified: bool) -> String {
+    let authorization =
+        headers.get(http::header::AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let scheme = authorization.trim().split_once(' ').map(|(scheme, _)| scheme.to_ascii_lowercase());
+    let named = scheme.filter(|scheme| matches!(scheme.as_str(), "basic" | "bearer"));
+    let all: Vec<String> = named.into_iter().chain(is_certified.then(|| "x509".to_owned())).collect();
+    if all.is_empty() {
+        return "Authentication failed, no credentials provided".to_owned();
+    }
+    format!("Authentication failed, attempted: {}", all.join(", "))
 }
 
 /// Whom a request came through, then from whom. Source: `utilnet.SourceIPs`.
@@ -197,13 +236,17 @@ impl Trail {
         } else {
             response
         };
+        if let Some(failure) = &self.failure {
+            status["message"] = failure.as_str().into();
+        }
         self.event["responseStatus"] = status;
         let annotations: BTreeMap<String, String> = notes.annotations();
         if !annotations.is_empty() {
             self.event["annotations"] = json!(annotations);
         }
         self.event["stageTimestamp"] = metadata::micro_time(now).into();
-        let stage = if self.is_watch { Stage::ResponseStarted } else { Stage::ResponseComplete };
+        let is_first = self.is_watch || self.failure.is_some();
+        let stage = if is_first { Stage::ResponseStarted } else { Stage::ResponseComplete };
         let event = self.event.take();
         self.send(stage, event);
         response

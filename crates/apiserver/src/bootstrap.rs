@@ -3,6 +3,7 @@
 //!
 //! Everything is created through the verbs, as `system:apiserver`; what is there already is left alone.
 
+pub(crate) mod flow;
 mod platform;
 mod rbac;
 
@@ -38,6 +39,7 @@ pub async fn run(api: &Api) -> Result<()> {
         priority_classes().map(|class| ensure(api, "scheduling.k8s.io", "v1", "priorityclasses", "", class));
     try_join_all(classes).await?;
     try_join_all(rbac::defaults()?.into_iter().map(|wanted| rbac::reconcile(api, wanted))).await?;
+    platform::service_range(api).await?;
     kubernetes_service(api).await?;
     let ca = String::from_utf8_lossy(&api.config.client_ca_pem).into_owned();
     let mut authentication = json!({
@@ -48,6 +50,7 @@ pub async fn run(api: &Api) -> Result<()> {
         authentication["data"][key] = value.into();
     }
     put(api, "", "v1", "configmaps", "kube-system", authentication).await?;
+    flow::maintain(api).await?;
     platform::run(api).await?;
     token_tracking(api).await?;
     api.bootstrapped();
@@ -88,7 +91,8 @@ async fn token_tracking(api: &Api) -> Result<()> {
 
 /// The `kubernetes` Service at the first address of the range, and where it leads.
 async fn kubernetes_service(api: &Api) -> Result<()> {
-    let address = api.config.service_cidr.nth(1).map(|address| address.to_string()).unwrap_or_default();
+    let range = api.config.service_cidrs.first();
+    let address = range.and_then(|range| range.nth(1)).map(|address| address.to_string()).unwrap_or_default();
     let endpoint = api.config.advertise_address;
     let labels = json!({"component": "apiserver", "provider": "kubernetes"});
     let service = json!({
@@ -97,7 +101,6 @@ async fn kubernetes_service(api: &Api) -> Result<()> {
             "type": "ClusterIP",
             "clusterIP": address,
             "clusterIPs": [address],
-            "ipFamilies": ["IPv4"],
             "ipFamilyPolicy": "SingleStack",
             "sessionAffinity": "None",
             "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": endpoint.port()}],
@@ -112,7 +115,7 @@ async fn kubernetes_service(api: &Api) -> Result<()> {
 
 /// Where the `kubernetes` Service leads: the API servers at `addresses`.
 pub(crate) async fn kubernetes_endpoints(api: &Api, addresses: &BTreeSet<IpAddr>) -> Result<()> {
-    let port = api.config.advertise_address.port();
+    let (port, is_ipv4) = (api.config.advertise_address.port(), api.config.advertise_address.is_ipv4());
     let ports = json!([{"name": "https", "port": port, "protocol": "TCP"}]);
     let skip = json!({"endpointslice.kubernetes.io/skip-mirror": "true"});
     let subset = json!({
@@ -125,7 +128,7 @@ pub(crate) async fn kubernetes_endpoints(api: &Api, addresses: &BTreeSet<IpAddr>
     let endpoint = |ip: &IpAddr| json!({"addresses": [ip.to_string()], "conditions": {"ready": true}});
     let slice = json!({
         "metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},
-        "addressType": "IPv4",
+        "addressType": if is_ipv4 { "IPv4" } else { "IPv6" },
         "endpoints": addresses.iter().map(endpoint).collect::<Vec<_>>(),
         "ports": ports,
     });

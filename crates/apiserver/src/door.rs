@@ -1,10 +1,12 @@
 //! The one door to the data: the only file that writes to the store. It takes nothing but [`Admitted`] objects,
-//! and only `admission::admit` makes one; and this server's own sign of life, which is no object of the API.
+//! and only `admission::admit` makes one; the one [`Record`] of admission's own that no client can name; and this
+//! server's own sign of life, which is no object of the API.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use serde_json::Value;
 use store::{Change, Durability, Entry, Expect, Revision, Store, StoreError, Write};
 use tracing::error;
 
@@ -19,6 +21,15 @@ pub struct Door {
     store: Arc<dyn Store>,
     /// The last change of what other requests are judged by.
     policy: AtomicU64,
+}
+
+/// What admission keeps for itself in the store, beside the objects: which node ports are given out.
+#[derive(Debug)]
+pub struct Record {
+    /// The store's key.
+    pub key: &'static str,
+    /// What is stored.
+    pub object: Value,
 }
 
 /// What was written, as readers will see it.
@@ -137,6 +148,37 @@ impl Door {
         self.store.commit(write).await.map(drop)
     }
 
+    /// Writes a record whose last change was `revision`, or which must not exist.
+    ///
+    /// # Errors
+    /// As [`Refusal`]; the conflict has what is there now, without content if that cannot be read.
+    pub async fn record(
+        &self,
+        record: &Record,
+        revision: Option<Revision>,
+    ) -> Result<Arc<CachedObject>, Refusal> {
+        let value =
+            encode_stored(&record.object).map_err(|failure| Refusal::Failed(Error::internal(failure)))?;
+        let write = Write {
+            key: record.key.to_owned(),
+            expect: revision.map_or(Expect::Absent, Expect::Revision),
+            change: Change::Put { value: value.clone(), ttl_seconds: None },
+            durability: Durability::Synced,
+            cause: Bytes::new(),
+        };
+        let object = |value: &[u8], revision| {
+            CachedObject::from_stored(record.key.into(), value, revision).map(Arc::new)
+        };
+        match self.store.commit(write).await {
+            Ok(revision) => object(&value, revision)
+                .ok_or_else(|| Refusal::Failed(Error::internal("the record could not be encoded"))),
+            Err(StoreError::Conflict { current }) => Err(Refusal::Conflict(current.and_then(|entry| {
+                object(&entry.value, entry.revision).or_else(|| object(br#"{"metadata":{}}"#, entry.revision))
+            }))),
+            Err(failure) => Err(Refusal::Failed(failed(record.key, failure))),
+        }
+    }
+
     /// Remembers changes of policy.
     fn note(&self, kind: &Kind, revision: Revision) {
         const POLICY: [&str; 13] = [
@@ -187,24 +229,29 @@ impl Door {
         let key = write.key.clone();
         self.store.commit(write).await.map_err(|failure| match failure {
             StoreError::Conflict { current } => Refusal::Conflict(current.as_ref().and_then(object_of)),
-            StoreError::TooLarge => Refusal::Failed(Error::entity_too_large(
-                "Request entity too large: the store takes no such value",
-            )),
-            StoreError::Unavailable(why) => {
-                error!(key, why, "the store does not answer");
-                Refusal::Failed(Error::unavailable(
-                    "the store does not answer; whether the change was made is not known",
-                ))
-            }
-            StoreError::NoSpace => {
-                error!(key, "no space is left for the store");
-                Refusal::Failed(Error::unavailable("the store has no space left"))
-            }
-            failure => {
-                error!(key, %failure, "commit failed");
-                Refusal::Failed(Error::internal("the store could not commit the change"))
-            }
+            failure => Refusal::Failed(failed(&key, failure)),
         })
+    }
+}
+
+/// What the client is told about a store that failed; the rest goes to the log.
+fn failed(key: &str, failure: StoreError) -> Error {
+    match failure {
+        StoreError::TooLarge => {
+            Error::entity_too_large("Request entity too large: the store takes no such value")
+        }
+        StoreError::Unavailable(why) => {
+            error!(key, why, "the store does not answer");
+            Error::unavailable("the store does not answer; whether the change was made is not known")
+        }
+        StoreError::NoSpace => {
+            error!(key, "no space is left for the store");
+            Error::unavailable("the store has no space left")
+        }
+        failure => {
+            error!(key, %failure, "commit failed");
+            Error::internal("the store could not commit the change")
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! a request costs a walk over the schemas and one lock.
 //! Source: KEP-1040, `flowcontrol.apiserver.k8s.io/v1`.
 
+pub mod metrics;
 pub mod queues;
 pub mod rules;
 
@@ -22,9 +23,11 @@ use tokio::sync::oneshot;
 
 use crate::admission::text;
 use crate::api::Api;
+use crate::bootstrap;
 use crate::cache::interest::Interest;
 use crate::kinds::Kind;
 use crate::request_info::RequestInfo;
+use metrics::{FlowMetrics, Handles, Running};
 use queues::{Full, Id, Queues, Settings, Verdict};
 use rules::Schema;
 
@@ -51,6 +54,8 @@ struct Plan {
     schemas: Vec<Classified>,
     settings: Vec<Settings>,
     shared: Mutex<Shared>,
+    /// What is counted, per schema; nothing before the first reading.
+    handles: Vec<Arc<Handles>>,
 }
 
 /// A schema and where it leads.
@@ -82,6 +87,8 @@ pub struct Rejected(pub &'static str);
 /// How a request was classified: its seats, unless it needs none, and what its response says about it.
 pub struct Admission {
     seats: Option<Seats>,
+    /// Counts the request until it ends.
+    _running: Option<Running>,
     headers: Option<(HeaderValue, HeaderValue)>,
 }
 
@@ -116,7 +123,8 @@ impl FlowControl {
             listing.objects.iter().map(|object| kind.value(object)).collect()
         };
         let (schemas, levels) = (read("flowschemas"), read("prioritylevelconfigurations"));
-        let plan = Plan::of(&schemas, &levels, self.seats_max);
+        let mut plan = Plan::of(&schemas, &levels, self.seats_max);
+        plan.count(&api.metrics.flow, &levels);
         let mut current = self.plan.write();
         if current.schemas != plan.schemas || current.settings != plan.settings {
             // Requests that run or wait keep the plan that they came under.
@@ -135,6 +143,11 @@ impl FlowControl {
                 levels.cache(api).watch(revision, Interest::Everything),
             );
             self.load(api);
+            if api.is_bootstrapped()
+                && let Err(failure) = bootstrap::flow::maintain(api).await
+            {
+                tracing::warn!(%failure, "flow control's own objects could not be kept");
+            }
             // Either says that something changed, or that too much did: in both cases all is read again.
             tokio::select! {
                 _ = schemas.next() => {}
@@ -149,21 +162,36 @@ impl FlowControl {
     /// When there is none, or none in time.
     pub async fn admit(&self, api: &Api, user: &UserInfo, info: &RequestInfo) -> Result<Admission, Rejected> {
         let plan = Arc::clone(&self.plan.read());
-        let Some(found) = plan.schemas.iter().find(|one| one.schema.matches(user, info)) else {
+        let Some((number, found)) =
+            plan.schemas.iter().enumerate().find(|(_, one)| one.schema.matches(user, info))
+        else {
             // Nobody is let in by accident: what no schema knows shares the last level.
             let level = if user.is_in(MASTERS) { None } else { Some(0) };
             let seats = match level {
                 Some(level) => Some(seat(&plan, level, 0, 1).await?),
                 None => None,
             };
-            return Ok(Admission { seats, headers: None });
+            return Ok(Admission { seats, _running: None, headers: None });
         };
         let headers = found.headers.clone();
-        let Some(level) = found.level else { return Ok(Admission { seats: None, headers }) };
+        let waiting = plan.handles.get(number).map(Handles::wait);
+        let Some(level) = found.level else {
+            let running = waiting.map(|waiting| waiting.run(1));
+            return Ok(Admission { seats: None, _running: running, headers });
+        };
         let flow = self.hasher.hash_one((&found.schema.name, found.schema.flow(user, info)));
-        match seat(&plan, level, flow, width(api, info)).await {
-            Ok(seats) => Ok(Admission { seats: Some(seats), headers }),
-            Err(rejected) => Err(rejected),
+        let width = width(api, info);
+        match seat(&plan, level, flow, width).await {
+            Ok(seats) => {
+                let running = waiting.map(|waiting| waiting.run(width));
+                Ok(Admission { seats: Some(seats), _running: running, headers })
+            }
+            Err(rejected) => {
+                if let Some(waiting) = waiting {
+                    waiting.reject(rejected.0);
+                }
+                Err(rejected)
+            }
         }
     }
 }
@@ -284,7 +312,17 @@ impl Plan {
             (a.schema.precedence, &a.schema.name).cmp(&(b.schema.precedence, &b.schema.name))
         });
         let shared = Shared { queues: Queues::new(&settings), waiting: HashMap::new(), next_id: 0 };
-        Self { schemas, settings, shared: Mutex::new(shared) }
+        Self { schemas, settings, shared: Mutex::new(shared), handles: Vec::new() }
+    }
+
+    /// Looks up what is counted.
+    fn count(&mut self, metrics: &FlowMetrics, levels: &[Value]) {
+        let of = |one: &Classified| Arc::new(metrics.of(&one.schema.name, &one.schema.level));
+        self.handles = self.schemas.iter().map(of).collect();
+        let limited = levels.iter().filter(|level| text(level, "/spec/type") == "Limited");
+        for (level, settings) in limited.zip(&self.settings) {
+            metrics.level(Metadata::of(level).name(), settings);
+        }
     }
 }
 

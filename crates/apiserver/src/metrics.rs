@@ -7,6 +7,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
+use crate::flow_control::metrics::FlowMetrics;
+
 /// What requests are counted by.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct RequestLabels {
@@ -56,6 +58,8 @@ pub struct Metrics {
     pub durations: Family<VerbLabels, Histogram, fn() -> Histogram>,
     in_flight: Family<KindLabels, Gauge>,
     long_running: Family<VerbLabels, Gauge>,
+    /// `apiserver_flowcontrol_*`
+    pub flow: FlowMetrics,
 }
 
 impl Default for Metrics {
@@ -71,7 +75,8 @@ impl Default for Metrics {
         registry.register("apiserver_request_duration_seconds", "Latency in seconds", &durations);
         registry.register("apiserver_current_inflight_requests", "Requests under way", &in_flight);
         registry.register("apiserver_longrunning_requests", "Watches under way", &long_running);
-        Self { registry, requests, durations, in_flight, long_running }
+        let flow = FlowMetrics::new(&registry);
+        Self { registry, requests, durations, in_flight, long_running, flow }
     }
 }
 

@@ -6,6 +6,7 @@ use auth::oidc::Issuer;
 
 use crate::admission::{Plugin, chosen};
 use crate::audit;
+use crate::security::authentication_config::Anonymous;
 use crate::security::front_proxy::FrontProxy;
 
 /// The choices.
@@ -17,6 +18,8 @@ pub struct Options {
     pub front_proxy: Option<FrontProxy>,
     /// Issuers of tokens outside the cluster. Source: `--oidc-*`, `--authentication-config`.
     pub oidc: Vec<Issuer>,
+    /// Where requests need not say who sends them. Source: `--authentication-config`.
+    pub anonymous: Anonymous,
     /// What is written to the audit log. Source: `--audit-*`.
     pub audit: Option<audit::Config>,
     /// Whether FlowSchemas count; otherwise requests only share the places there are. Source:
@@ -38,6 +41,7 @@ impl Default for Options {
             admission_plugins: chosen(&[], &[]).unwrap_or_default(),
             front_proxy: None,
             oidc: Vec::new(),
+            anonymous: Anonymous::Public,
             audit: None,
             is_fair: true,
             is_one_of_many: false,

@@ -1,5 +1,6 @@
 //! Who is it, and may they: joins `auth` to requests and to the cached RBAC objects.
 
+pub mod authentication_config;
 mod bearer;
 pub mod front_proxy;
 pub mod impersonation;

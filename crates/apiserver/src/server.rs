@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use tracing::{debug, info, warn};
 
-use crate::admission::service_addresses::Allocator;
+use crate::admission::service_addresses::{self, NodePorts};
 use crate::api::{Api, Config};
 use crate::audit::Audit;
 use crate::cache::{Cache, feed};
@@ -104,6 +104,7 @@ pub async fn start(
         cache.resource(kind.row().storage_prefix);
     }
     cache.resource(crate::peers::PREFIX);
+    cache.resource(service_addresses::PREFIX);
     feed::load(&cache, store.as_ref()).await?;
     let trace = Arc::new(Trace::new(clock.clone()));
     let security = Arc::new(Security::new(&config, clock.clone()).map_err(StartError::Tls)?);
@@ -125,7 +126,7 @@ pub async fn start(
     let api = Arc::new(Api {
         flow: FlowControl::new(config.requests_in_flight_max),
         audit,
-        services: Allocator::new(config.service_cidr, config.node_ports),
+        node_ports: NodePorts::new(config.node_ports),
         kubelets: KubeletClient::new(&config),
         security: Arc::clone(&security),
         door: Door::new(Arc::clone(&store)),
@@ -138,7 +139,6 @@ pub async fn start(
         clock,
         random,
     });
-    api.services.load(&api);
     tasks.spawn("compaction", crate::compaction::run(Arc::clone(&cache), Arc::clone(&store)));
     let (drained, chance) = (CancellationToken::new(), random_of_feed);
     let until_drained = drained.clone();
@@ -179,9 +179,7 @@ fn spawn_followers(api: &Arc<Api>) {
     let bootstrap = Arc::clone(api);
     api.tasks.spawn("bootstrap", async move { crate::bootstrap::run_until_done(&bootstrap).await });
     let addresses = Arc::clone(api);
-    api.tasks.spawn("ip-addresses", async move {
-        crate::admission::service_addresses::published::follow(&addresses).await;
-    });
+    api.tasks.spawn("service-addresses", async move { service_addresses::repair::follow(&addresses).await });
     let alive = Arc::clone(api);
     api.tasks.spawn("identity lease", async move { crate::peers::identity::follow(&alive).await });
     if api.config.options.is_one_of_many {

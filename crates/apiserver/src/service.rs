@@ -172,12 +172,22 @@ async fn handle(
     let is_long = is_long_running(&info);
     let limit = deadline::of(&info, api.config.options.request_timeout)?;
     let address = http.extensions().get::<Peer>().and_then(|peer| peer.address);
-    let own = authenticate(api, &mut http, &info).await?;
-    let acting_as = api.security.impersonate(&own, http.headers())?;
+    let own = match authenticate(api, &mut http, &info).await {
+        Ok(own) => own,
+        Err(failure) => {
+            let is_certified = http.extensions().get::<Peer>().is_some_and(Peer::has_certificate);
+            let audit = api.audit.as_ref();
+            passage.trail =
+                audit.and_then(|audit| audit.begin_unknown(&info, http.headers(), address, is_certified));
+            return Err(failure);
+        }
+    };
+    let acting_as = api.security.impersonate(&own, http.headers());
     if let Some(audit) = &api.audit {
-        passage.trail = audit.begin((&own, acting_as.as_ref()), &info, http.headers(), address);
+        let target = acting_as.as_ref().ok().and_then(Option::as_ref);
+        passage.trail = audit.begin((&own, target), &info, http.headers(), address);
     }
-    let user = acting_as.unwrap_or(own);
+    let user = acting_as?.unwrap_or(own);
     let _place = match room(api, &user, &info, is_long, passage).await? {
         Ok(place) => place,
         Err(full) => return Ok(full),
@@ -299,7 +309,7 @@ async fn authenticate(
     };
     match user {
         Some(user) => Ok(user),
-        None if is_public(info) => Ok(UserInfo::anonymous()),
+        None if api.config.options.anonymous.allows(info, is_public(info)) => Ok(UserInfo::anonymous()),
         None => Err(Error::unauthorized()),
     }
 }

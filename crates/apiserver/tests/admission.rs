@@ -4,9 +4,12 @@
 
 mod server;
 
+use std::sync::Arc;
+
 use futures::future::join_all;
 use serde_json::{Value, json};
 use server::{TestServer, admin, send, start};
+use store::embedded::{Embedded, Options};
 
 const PODS: &str = "/api/v1/namespaces/team/pods";
 const POD: &str = "{metadata: {name: NAME}, spec: {containers: [{name: x, image: i}]}}";
@@ -56,6 +59,33 @@ async fn a_quota_is_never_overrun_by_concurrent_requests() {
         )
     );
     server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quota_is_never_overrun_through_two_servers() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(Embedded::open(&dir.path().join("db"), Options::default()).unwrap());
+    let one = server::start_on(Arc::clone(&store), dir, None, |_| {}).await;
+    let two = server::start_on(store, tempfile::tempdir().unwrap(), None, |_| {}).await;
+    assert_eq!(one.call("POST", "/api/v1/namespaces", "{metadata: {name: team}}").await.code, 201);
+    let quota = "{metadata: {name: few}, spec: {hard: {configmaps: 7}}}";
+    let quotas = "/api/v1/namespaces/team/resourcequotas";
+    assert_eq!(one.call("POST", quotas, quota).await.code, 201);
+    while two.call("GET", &format!("{quotas}/few"), "").await.code != 200 {
+        tokio::task::yield_now().await;
+    }
+    let path = "/api/v1/namespaces/team/configmaps";
+    let made = (0..40).map(|n| {
+        let server = if n % 2 == 0 { &one } else { &two };
+        async move { server.call("POST", path, &format!("{{metadata: {{name: c{n}}}}}")).await }
+    });
+    let codes: Vec<u16> = join_all(made).await.iter().map(|answer| answer.code.as_u16()).collect();
+    assert_eq!(codes.iter().filter(|code| **code == 201).count(), 7, "{codes:?}");
+    assert_eq!(codes.iter().filter(|code| **code == 403).count(), 33, "{codes:?}");
+    let quota = one.call("GET", &format!("{quotas}/few"), "").await;
+    assert_eq!(quota.body["status"]["used"], json!({"configmaps": "7"}));
+    one.stop().await;
+    two.stop().await;
 }
 
 #[tokio::test]

@@ -18,14 +18,23 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 /// Waits until a change of flow control has taken effect, by what a response says.
 async fn classified(server: &TestServer, user: &UserInfo, uid: &str) {
-    loop {
-        let answer = send(server.server.service(), Some(user.clone()), "GET", MAPS, &[], "").await;
-        let header = answer.headers().get("x-kubernetes-pf-flowschema-uid").cloned();
-        if header.is_some_and(|header| header == uid) {
-            return;
+    in_time(async {
+        loop {
+            let answer = send(server.server.service(), Some(user.clone()), "GET", MAPS, &[], "").await;
+            let header = answer.headers().get("x-kubernetes-pf-flowschema-uid").cloned();
+            if header.is_some_and(|header| header == uid) {
+                return;
+            }
+            tokio::task::yield_now().await;
         }
-        tokio::task::yield_now().await;
-    }
+    })
+    .await;
+}
+
+/// Whatever a test waits for comes soon or never.
+async fn in_time<T>(waiting: impl Future<Output = T>) -> T {
+    let limit = std::time::Duration::from_secs(30);
+    tokio::time::timeout(limit, waiting).await.expect("it comes in time")
 }
 
 #[tokio::test]
@@ -55,13 +64,25 @@ async fn a_full_level_sends_away_and_the_exempt_pass() {
     let mut request = http::Request::post(MAPS).body(StreamBody::new(receiver)).unwrap();
     request.extensions_mut().insert(bob.clone());
     let held = tokio::spawn(server.server.service().oneshot(request));
-    loop {
-        let answer = send(server.server.service(), Some(bob.clone()), "GET", MAPS, &[], "").await;
-        if answer.status() == 429 {
-            assert_eq!(answer.headers()["retry-after"], "1");
-            break;
+    in_time(async {
+        loop {
+            let answer = send(server.server.service(), Some(bob.clone()), "GET", MAPS, &[], "").await;
+            if answer.status() == 429 {
+                assert_eq!(answer.headers()["retry-after"], "1");
+                break;
+            }
+            tokio::task::yield_now().await;
         }
-        tokio::task::yield_now().await;
+    })
+    .await;
+    let metrics = server.call("GET", "/metrics", "").await.body;
+    let metrics = metrics.as_str().unwrap();
+    for line in [
+        "apiserver_flowcontrol_rejected_requests_total{flow_schema=\"bobs\",priority_level=\"narrow\",reason=\"concurrency-limit\"}",
+        "apiserver_flowcontrol_current_executing_requests{flow_schema=\"bobs\",priority_level=\"narrow\"} 1",
+        "apiserver_flowcontrol_nominal_limit_seats{priority_level=\"narrow\"} 1",
+    ] {
+        assert!(metrics.contains(line), "{line}\n{metrics}");
     }
     let other = send(server.server.service(), Some(admin()), "GET", MAPS, &[], "").await;
     assert_eq!(other.status(), 200, "others have their own seats");
@@ -69,6 +90,34 @@ async fn a_full_level_sends_away_and_the_exempt_pass() {
     assert_eq!(held.await.unwrap().unwrap().status(), 400, "an empty body");
     let again = send(server.server.service(), Some(bob), "GET", MAPS, &[], "").await;
     assert_eq!(again.status(), 200, "the seat is free again");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn flow_controls_own_objects_are_kept() {
+    let server = start_with(None, |_| {}).await;
+    let api = "/apis/flowcontrol.apiserver.k8s.io/v1";
+    let level = format!("{api}/prioritylevelconfigurations/workload-low");
+    let shares = "/spec/limited/nominalConcurrencyShares";
+    let change = r#"{"spec": {"limited": {"nominalConcurrencyShares": 7}}}"#;
+    assert_eq!(server.call("PATCH", &level, change).await.code, 200);
+    let is = async |path: &str, pointer: &str, wanted: Value| {
+        in_time(async {
+            while server.call("GET", path, "").await.body.pointer(pointer) != Some(&wanted) {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    };
+    is(&level, shares, json!(100)).await;
+    let own = r#"{"metadata": {"annotations": {"apf.kubernetes.io/autoupdate-spec": "false"}}, "spec": {"limited": {"nominalConcurrencyShares": 7}}}"#;
+    assert_eq!(server.call("PATCH", &level, own).await.code, 200);
+    let schema = format!("{api}/flowschemas/global-default");
+    let uid = server.call("GET", &schema, "").await.body["metadata"]["uid"].clone();
+    assert_eq!(server.call("DELETE", &schema, "").await.code, 200);
+    is(&schema, "/spec/matchingPrecedence", json!(9900)).await;
+    assert_ne!(server.call("GET", &schema, "").await.body["metadata"]["uid"], uid);
+    is(&level, shares, json!(7)).await;
     server.stop().await;
 }
 
@@ -108,11 +157,18 @@ async fn the_audit_log_says_what_its_policy_wants() {
         .call("POST", "/api/v1/namespaces/default/secrets", "{metadata: {name: s}, stringData: {k: hidden}}")
         .await;
     server.call("GET", MAPS, "").await;
+    let headers = [("authorization", "Bearer nobody-knows")];
+    let unknown =
+        send(server.server.service(), None, "GET", "/api/v1/namespaces/default/secrets", &headers, "").await;
+    assert_eq!(unknown.status(), 401);
     server.stop().await;
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(!text.contains("hidden"), "secrets stay secret: {text}");
     let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(events.len(), 2, "{text}");
+    assert_eq!(events.len(), 3, "{text}");
+    assert_eq!((&events[2]["stage"], &events[2]["user"]), (&json!("ResponseStarted"), &json!({})));
+    assert_eq!(events[2]["responseStatus"]["code"], 401);
+    assert_eq!(events[2]["responseStatus"]["message"], "Authentication failed, attempted: bearer");
     let refused = &events[0];
     assert_eq!(refused["auditID"], "one");
     assert_eq!(refused["impersonatedUser"]["username"], "jane");

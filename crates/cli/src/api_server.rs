@@ -30,6 +30,9 @@ pub struct ApiServerArgs {
     /// Megabytes at which an audit log is put aside
     #[arg(long, default_value_t = 100)]
     pub audit_log_maxsize: u64,
+    /// An AuthenticationConfiguration, in place of the `--oidc` flags
+    #[arg(long, conflicts_with_all = ["oidc_issuer_url", "oidc_client_id"])]
+    pub authentication_config: Option<PathBuf>,
     /// An OpenID Connect issuer whose tokens are believed
     #[arg(long)]
     pub oidc_issuer_url: Option<String>,

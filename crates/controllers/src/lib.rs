@@ -28,6 +28,7 @@ pub mod pod_gc;
 pub mod resource_quota;
 pub mod root_ca;
 pub mod service_account;
+pub mod service_cidr;
 pub mod taint_eviction;
 pub mod token;
 
@@ -58,5 +59,6 @@ pub fn all() -> &'static [Controller] {
         cluster_role::CONTROLLER,
         resource_quota::CONTROLLER,
         disruption::CONTROLLER,
+        service_cidr::CONTROLLER,
     ]
 }

@@ -1,9 +1,12 @@
 //! The ResourceQuota controller: writes down what a namespace's objects use of each quota.
 //!
-//! Admission counts for itself; this is what people see. Source: `pkg/controller/resourcequota`.
+//! Admission has charged every object that is made. This controller counts what is used when a quota is new or changed
+//! and when objects go, and now and then in case something was missed; it does not when objects come, since what is
+//! charged and not seen yet would be lost. Source: `pkg/controller/resourcequota`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use controller::{Action, Change, Controller, Informers, PartialObject, Plan, ResourceRef, Source};
 use jiff::Timestamp;
@@ -18,22 +21,33 @@ use crate::kinds;
 use crate::object::{is_deleting, key, namespace};
 use crate::pod::is_finished;
 
+/// How often everything is counted. Source: `--resource-quota-sync-period`.
+const SYNC_PERIOD: Duration = Duration::from_secs(300);
+
 /// The controller's row. Keys are quotas.
 pub const CONTROLLER: Controller = Controller {
     name: "resourcequota-controller",
     queue: "resourcequota_primary",
     sources: |_| {
         let mut sources = vec![
-            Source::itself::<ResourceQuota>(),
+            Source::of::<ResourceQuota>(of_quota),
             Source::of::<Pod>(of_pod),
             Source::of::<Service>(|change, informers| {
                 let spec = |one: &Option<Arc<Service>>| one.as_ref().map(|service| service.spec.clone());
-                of_change(spec(&change.old) != spec(&change.new), &change.key, informers)
+                of_change(
+                    change.old.is_some() && spec(&change.old) != spec(&change.new),
+                    &change.key,
+                    informers,
+                )
             }),
             Source::of::<PersistentVolumeClaim>(|change, informers| {
                 let asked =
                     |one: &Option<Arc<PersistentVolumeClaim>>| one.as_ref().map(|claim| claim.spec.clone());
-                of_change(asked(&change.old) != asked(&change.new), &change.key, informers)
+                of_change(
+                    change.old.is_some() && asked(&change.old) != asked(&change.new),
+                    &change.key,
+                    informers,
+                )
             }),
         ];
         let counted = kinds::watched().filter(|resource| resource.namespaced && !is_read_whole(resource));
@@ -59,15 +73,22 @@ fn is_read_whole(resource: &ResourceRef) -> bool {
         && matches!(resource.plural.as_str(), "pods" | "services" | "persistentvolumeclaims")
 }
 
+/// The status is nobody's but ours and admission's.
+fn of_quota(change: &Change<ResourceQuota>, _: &Informers) -> Vec<String> {
+    let spec = |quota: &Option<Arc<ResourceQuota>>| quota.as_ref().map(|quota| quota.spec.clone());
+    let matters = change.new.is_some() && spec(&change.old) != spec(&change.new);
+    matters.then(|| change.key.clone()).into_iter().collect()
+}
+
 fn of_pod(change: &Change<Pod>, informers: &Informers) -> Vec<String> {
     let facts = |pod: &Option<Arc<Pod>>| {
         pod.as_ref().map(|pod| (is_finished(pod), is_deleting(&pod.metadata), pod.spec.clone()))
     };
-    of_change(facts(&change.old) != facts(&change.new), &change.key, informers)
+    of_change(change.old.is_some() && facts(&change.old) != facts(&change.new), &change.key, informers)
 }
 
 fn of_counted(change: &Change<PartialObject>, _: &ResourceRef, informers: &Informers) -> Vec<String> {
-    of_change(change.old.is_some() != change.new.is_some(), &change.key, informers)
+    of_change(change.new.is_none(), &change.key, informers)
 }
 
 /// The quotas of the namespace of `key`, if it matters to them.
@@ -113,6 +134,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         }
     }
     let hard = snapshot.quota.spec.as_ref().and_then(|spec| spec.hard.clone());
+    plan.requeue(SYNC_PERIOD);
     let status = ResourceQuotaStatus { hard, used: Some(shown(&used)) };
     if snapshot.quota.status.as_ref() != Some(&status) {
         plan.push(Action::update_status(&ResourceQuota {

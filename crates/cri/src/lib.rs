@@ -94,6 +94,10 @@ pub trait RuntimeService: Send + Sync + 'static {
     ) -> CriResult<v1::StartContainerResponse>;
     async fn stop_container(&self, request: v1::StopContainerRequest)
     -> CriResult<v1::StopContainerResponse>;
+    async fn update_container_resources(
+        &self,
+        request: v1::UpdateContainerResourcesRequest,
+    ) -> CriResult<v1::UpdateContainerResourcesResponse>;
     async fn remove_container(
         &self,
         request: v1::RemoveContainerRequest,

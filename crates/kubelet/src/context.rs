@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ObjectReference, Pod, Service};
 use tokio::sync::Semaphore;
 
+use crate::allocations::Allocations;
 use crate::config::Config;
 use crate::status::NodeFacts;
 
@@ -33,6 +34,8 @@ pub(crate) struct Context {
     pub(crate) facts: NodeFacts,
     /// CPU in thousandths and memory in bytes that Pods can have.
     pub(crate) allocatable: (i64, i64),
+    /// What of that they have.
+    pub(crate) allocations: Allocations,
     /// Bytes.
     pub(crate) memory_capacity: i64,
     /// Bounds the CRI calls.

@@ -28,6 +28,8 @@ pub(crate) struct Mail {
     pub(crate) probes: BTreeMap<(String, ProbeKind), (String, bool)>,
     /// A ConfigMap or Secret has changed.
     pub(crate) sources_changed: bool,
+    /// There may be room for a resize that waits.
+    pub(crate) has_room: bool,
 }
 
 /// See [`Mail`].
@@ -63,6 +65,10 @@ impl Inbox {
 
     pub(crate) fn sources_changed(&self) {
         self.put(|mail| mail.sources_changed = true);
+    }
+
+    pub(crate) fn room(&self) {
+        self.put(|mail| mail.has_room = true);
     }
 
     pub(crate) fn probe(&self, container: &str, kind: ProbeKind, container_id: &str, is_success: bool) {

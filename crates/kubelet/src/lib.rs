@@ -15,9 +15,11 @@ pub mod files;
 pub mod labels;
 pub mod next_actions;
 pub mod qos;
+pub mod resize;
 pub mod snapshot;
 pub mod status;
 
+mod allocations;
 mod cleanup;
 mod context;
 mod handlers;
@@ -112,6 +114,7 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
         recorder: Recorder::start(&parts.informers, "kubelet"),
         facts: status::NodeFacts { host_ips: config.node_ips.clone(), runtime_name: version.runtime_name },
         allocatable: node::allocatable(&machine),
+        allocations: allocations::Allocations::new(node::allocatable(&machine)),
         memory_capacity: i64::try_from(machine.memory).unwrap_or(i64::MAX),
         limit: Arc::new(Semaphore::new(context::CRI_CALLS_MAX)),
         config,

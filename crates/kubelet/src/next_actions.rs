@@ -9,9 +9,11 @@ mod terminate;
 
 use std::borrow::Cow;
 
+use cri::v1;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container as ContainerSpec, PodSpec};
 
+use crate::resize;
 use crate::snapshot::{
     Container, ContainerState, Exit, Failure, PodSnapshot, Role, Step, after, ephemeral, init_role,
 };
@@ -53,6 +55,15 @@ pub enum PodAction {
         /// For the event.
         message: String,
     },
+    /// Change what a running container may use.
+    Resize {
+        /// The runtime's id.
+        id: String,
+        /// Its name in the spec.
+        name: String,
+        /// What the kernel is to have.
+        resources: v1::LinuxContainerResources,
+    },
     /// Remove a dead container that nobody can ask for any more.
     RemoveContainer {
         /// The runtime's id.
@@ -85,6 +96,7 @@ impl PodAction {
             Self::PullImage { image, .. } => format!("image/{image}"),
             Self::Start { name, .. } => format!("start/{name}"),
             Self::Kill { id, grace, .. } => format!("kill/{id}/{grace}"),
+            Self::Resize { id, .. } => format!("resize/{id}"),
             Self::RemoveContainer { id } => format!("remove/{id}"),
             Self::StopSandbox { id } => format!("stop/{id}"),
             Self::RemoveSandbox { id } => format!("remove-sandbox/{id}"),
@@ -179,8 +191,19 @@ fn run(snapshot: &PodSnapshot, now: Timestamp) -> Vec<PodAction> {
             may_start = false;
         }
     }
+    actions.extend(resizes(snapshot));
     actions.extend(outdated(snapshot));
     actions
+}
+
+/// What can be resized while it runs.
+fn resizes(snapshot: &PodSnapshot) -> impl Iterator<Item = PodAction> {
+    let in_place = resize::differences(snapshot).into_iter().filter(|(_, _, found)| !found.needs_restart);
+    in_place.map(|(spec, container, found)| PodAction::Resize {
+        id: container.id.clone(),
+        name: spec.name.clone(),
+        resources: found.resources,
+    })
 }
 
 /// Whether `failure` lies so far back that it is time for the next try; wakes then if not.
@@ -380,6 +403,9 @@ fn kill_message(snapshot: &PodSnapshot, spec: &ContainerSpec, container: &Contai
     let restart = "will be restarted";
     if !container.hash.is_empty() && container.hash != crate::container_config::spec_hash(spec) {
         return Some(format!("Container {} definition changed, {restart}", spec.name));
+    }
+    if resize::difference(snapshot.spec(), spec, container).is_some_and(|found| found.needs_restart) {
+        return Some(format!("Container {} resize requires restart", spec.name));
     }
     let results = snapshot.probe_results(container)?;
     let failed = match (results.liveness, results.startup) {

@@ -12,11 +12,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container as ContainerSpec, Pod, PodSpec};
 
 use crate::crash_backoff::CrashBackoff;
+use crate::resize::Resize;
 
 /// One Pod's state.
 #[derive(Clone, Debug, Default)]
 pub struct PodSnapshot {
-    /// The newest object seen.
+    /// The newest object seen, with the resources that the node has agreed to.
     pub pod: Arc<Pod>,
     /// The object is gone from the API although its containers may still run.
     pub removed_from_api: bool,
@@ -36,6 +37,8 @@ pub struct PodSnapshot {
     pub probes: BTreeMap<String, ProbeResults>,
     /// By container name.
     pub crashes: BTreeMap<String, CrashBackoff>,
+    /// How far its resize is.
+    pub resize: Resize,
     /// Actions that are being carried out, by [`crate::next_actions::PodAction::key`].
     pub busy: BTreeSet<String>,
     /// Everything on the node is taken back.
@@ -130,6 +133,8 @@ pub struct Container {
     pub hash: String,
     /// User and groups of its first process, if the runtime says so.
     pub user: Option<(i64, i64, Vec<i64>)>,
+    /// What the kernel has been told, if the runtime says so.
+    pub resources: Option<v1::LinuxContainerResources>,
 }
 
 /// Source: CRI `ContainerState` with the fields that belong to each.
@@ -196,6 +201,7 @@ impl Container {
             image_ref: status.image_ref.clone(),
             hash: status.annotations.get(crate::labels::CONTAINER_HASH).cloned().unwrap_or_default(),
             user: user.map(|u| (u.uid, u.gid, u.supplemental_groups.clone())),
+            resources: status.resources.as_ref().and_then(|resources| resources.linux.clone()),
         }
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod carry_out;
 mod merge;
 mod outcome;
 mod report;
+mod resize;
 mod start;
 
 use std::collections::BTreeMap;
@@ -61,6 +62,13 @@ impl Worker {
         cause: u64,
     ) -> Self {
         let tasks = context.tasks.child();
+        if !snapshot.containers.is_empty() {
+            let (agreed, wanted) =
+                crate::resize::split(&snapshot.pod, &crate::resize::recorded(&snapshot.pod));
+            snapshot.pod = agreed.map_or(snapshot.pod, Arc::new);
+            snapshot.resize.wanted = wanted;
+        }
+        context.allocations.add(snapshot.uid(), crate::resize::requests(snapshot.spec()), &inbox);
         let objects = PodObjects::of(&context, &snapshot.pod);
         objects.watch(&tasks, &inbox);
         // After a restart everything is there; it is only brought up to date.
@@ -109,6 +117,7 @@ impl Worker {
                 () = tokio::time::sleep(sleep.unwrap_or_default()), if sleep.is_some() => {}
             }
         }
+        self.context.allocations.remove(self.snapshot.uid());
         self.tasks.stop();
     }
 
@@ -120,6 +129,7 @@ impl Worker {
             self.retries.remove(&key);
             self.snapshot.busy.remove(&key);
         }
+        self.try_resize();
         let mut wake_at: Vec<Timestamp> = self.retries.values().copied().collect();
         let report = self.report.due(&self.context, &self.snapshot, now);
         self.snapshot.is_status_written = report.is_written;
@@ -149,7 +159,7 @@ impl Worker {
                 self.is_volume_update_due |= pod.metadata.labels != self.snapshot.pod.metadata.labels
                     || pod.metadata.annotations != self.snapshot.pod.metadata.annotations;
                 merge::forget_changed(&mut self.snapshot, &pod);
-                self.snapshot.pod = pod;
+                self.take_pod(pod);
             }
             self.cause = revision;
         }

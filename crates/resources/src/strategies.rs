@@ -1,5 +1,6 @@
 //! The strategies of the kinds that have rules of their own.
 
+mod label_keys;
 mod partial;
 mod platform;
 mod prepare;

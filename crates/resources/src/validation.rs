@@ -63,6 +63,8 @@ pub(crate) mod volume;
 pub(crate) mod warnings;
 pub(crate) mod webhook;
 
+pub use service::service_cluster_addresses;
+
 use machinery::field::{FieldError, FieldErrors, Path};
 use machinery::names;
 use serde_json::Value;

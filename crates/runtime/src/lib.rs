@@ -17,6 +17,7 @@ mod files;
 mod mending;
 mod port_forward;
 mod recovery;
+mod resize;
 mod sandboxes;
 mod service;
 mod state;

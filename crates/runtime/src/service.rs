@@ -146,6 +146,14 @@ impl RuntimeService for Runtime {
         Ok(v1::StopContainerResponse {})
     }
 
+    async fn update_container_resources(
+        &self,
+        request: v1::UpdateContainerResourcesRequest,
+    ) -> CriResult<v1::UpdateContainerResourcesResponse> {
+        self.0.update_container(&request.container_id, request.linux.unwrap_or_default()).await?;
+        Ok(v1::UpdateContainerResourcesResponse {})
+    }
+
     async fn remove_container(
         &self,
         request: v1::RemoveContainerRequest,

@@ -154,32 +154,37 @@ fn check_claim(claim: &Value, limits: &[Value]) -> Vec<String> {
     let mut broken = Vec::new();
     for limit in limits.iter().filter(|limit| text(limit, "/type") == "PersistentVolumeClaim") {
         let of = text(limit, "/type");
-        for (name, bound) in amounts(limit.get("min")) {
-            broken.extend(below_minimum(of, &name, bound, requests.get(&name), None));
-        }
-        for (name, bound) in amounts(limit.get("max")) {
+        broken.extend(each(limit, "min", |name, bound| {
+            below_minimum(of, name, bound, requests.get(name), None)
+        }));
+        broken.extend(each(limit, "max", |name, bound| {
             let head = format!("maximum {name} usage per {of} is {bound}");
-            match requests.get(&name) {
-                None => broken.push(format!("{head}.  No request is specified")),
-                Some(request) if *request > bound => broken.push(format!("{head}, but request is {request}")),
-                Some(_) => {}
+            match requests.get(name) {
+                None => Some(format!("{head}.  No request is specified")),
+                Some(request) => (*request > bound).then(|| format!("{head}, but request is {request}")),
             }
-        }
+        }));
     }
     broken
 }
 
 fn check_bounds(limit: &Value, requests: &Amounts, limits: &Amounts, broken: &mut Vec<String>) {
     let of = text(limit, "/type");
-    for (name, bound) in amounts(limit.get("min")) {
-        broken.extend(below_minimum(of, &name, bound, requests.get(&name), limits.get(&name)));
+    let rules: [(&str, Bound); 3] =
+        [("min", below_minimum), ("max", above_maximum), ("maxLimitRequestRatio", above_ratio)];
+    for (list, rule) in rules {
+        broken.extend(each(limit, list, |name, bound| {
+            rule(of, name, bound, requests.get(name), limits.get(name))
+        }));
     }
-    for (name, bound) in amounts(limit.get("max")) {
-        broken.extend(above_maximum(of, &name, bound, requests.get(&name), limits.get(&name)));
-    }
-    for (name, bound) in amounts(limit.get("maxLimitRequestRatio")) {
-        broken.extend(above_ratio(of, &name, bound, requests.get(&name), limits.get(&name)));
-    }
+}
+
+/// What of a bound is broken: type, resource, bound, request, limit.
+type Bound = fn(&str, &str, Quantity, Option<&Quantity>, Option<&Quantity>) -> Option<String>;
+
+/// Applies a rule to each bound in one list of a limit.
+fn each(limit: &Value, list: &str, rule: impl Fn(&str, Quantity) -> Option<String>) -> Vec<String> {
+    amounts(limit.get(list)).into_iter().filter_map(|(name, bound)| rule(&name, bound)).collect()
 }
 
 fn below_minimum(

@@ -1,11 +1,14 @@
 //! ResourceQuota: what a namespace's objects cost together stays within what its quotas allow.
 //!
 //! What is used is counted from the watch cache, and what was admitted but has not come back through it yet is held
-//! against the quota, so that no number of concurrent requests can get past it. `status.used` is written by the quota
-//! controller from the same objects.
+//! against the quota, so that no number of concurrent requests can get past it. What passes here is then written into
+//! `status.used` ([`record`]), so that no number of API servers on one store can either.
 //! Source: `k8s.io/apiserver/pkg/admission/plugin/resourcequota`.
 
 mod ledger;
+mod record;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use machinery::metadata::Metadata;
 use resources::quota::{self, Quota};
@@ -51,6 +54,45 @@ pub(super) fn validate(context: &Context<'_>, object: &Value) -> Result<()> {
     };
     let charged = ledger.charge(context.api, namespace, &stored, &charge);
     charged.map_err(|why| context.forbidden(name, &why))
+}
+
+/// Writes what [`validate`] charged for an object into the quotas' statuses.
+///
+/// # Errors
+/// 403 when other servers have given the room away.
+pub(super) async fn record(context: &Context<'_>, object: &Value) -> Result<()> {
+    let (api, kind) = (context.api, &context.request.kind);
+    if !kind.is_namespaced() || context.request.is_dry_run() {
+        return Ok(());
+    }
+    let namespace = context.request.resource.namespace.as_str();
+    let name = Metadata::of(object).name();
+    let (ledger, key) = (&api.security.quota, kind.key(namespace, name));
+    let Some(turn) = ledger.turn(namespace, &key) else { return Ok(()) };
+    let turn = turn.lock().await;
+    let unwritten = ledger.unwritten(namespace);
+    let is_mine = unwritten.values().flatten().any(|entry| entry.key == key);
+    // Otherwise somebody who came earlier has written it already.
+    if is_mine {
+        let keys: BTreeSet<String> = unwritten.values().flatten().map(|entry| entry.key.clone()).collect();
+        let mut refused = BTreeMap::new();
+        for (quota, mut entries) in unwritten {
+            entries.retain(|entry| !refused.contains_key(&entry.key));
+            match record::write(api, namespace, &quota, &entries).await {
+                Ok(more) => refused.extend(more),
+                Err(failure) => {
+                    ledger.release(namespace, &key);
+                    return Err(failure);
+                }
+            }
+        }
+        ledger.settle(namespace, &keys, &refused);
+    }
+    drop(turn);
+    match ledger.take_refusal(namespace, &key) {
+        Some(why) => Err(context.forbidden(name, &why)),
+        None => Ok(()),
+    }
 }
 
 /// Waits until what was deleted before has left the cache, where there are quotas: it makes room.

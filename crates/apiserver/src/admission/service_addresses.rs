@@ -1,408 +1,512 @@
 //! Cluster IPs and node ports: each belongs to one Service.
 //!
-//! What is held is rebuilt from the cached Services at the start, so there is no second record that could disagree.
-//! Source: `pkg/registry/core/service/storage/alloc.go`, `ipallocator`, `portallocator`.
+//! Before a Service is stored it takes what it needs ([`allocate`]); afterwards what it no longer needs is given back,
+//! and what it took when it could not be stored. What is taken is written down in the store before the Service is, so
+//! neither another API server nor a crash can give it to somebody else; what a crash leaves behind is found by
+//! [`repair`].
+//! Source: `pkg/registry/core/service/storage/alloc.go`.
 
-pub mod published;
+pub mod repair;
 
-use std::collections::HashMap;
-use std::net::Ipv4Addr;
+mod addresses;
+mod families;
+mod ports;
+mod ranges;
 
-use jiff::{SignedDuration, Timestamp};
+use std::net::IpAddr;
+
 use machinery::field::{FieldError, Path};
 use machinery::metadata::Metadata;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tracing::warn;
 
-use super::{Context, Operation, child, text};
-use crate::api::{Api, Cidr, PortRange};
+use self::families::{Family, Spec, texts};
+use self::ports::Given;
+use super::{Context, Operation, child};
+use crate::api::Api;
 use crate::kinds::Kind;
-use crate::status::{Error, Result};
+use crate::status::{Error, Result, Subject};
 
-/// How often chance is asked for a free address before all are tried in order.
-const RANDOM_TRIES: usize = 16;
-/// How long something stays taken for a Service that is not seen to have it: longer than any request may take.
-const UNDER_WAY: SignedDuration = SignedDuration::from_secs(70);
+pub use ports::{NodePorts, PREFIX};
 
-/// What a Service can hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Held {
-    /// A cluster IP.
-    Address(Ipv4Addr),
-    /// A node port.
-    Port(u16),
+/// What a Service has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Held {
+    addresses: Vec<IpAddr>,
+    ports: Vec<u16>,
 }
 
-/// Who holds what.
-#[derive(Debug)]
-pub struct Allocator {
-    cidr: Cidr,
-    ports: PortRange,
-    owners: Mutex<HashMap<Held, Owner>>,
-}
-
-/// Who took something, and when.
-#[derive(Debug)]
-struct Owner {
-    key: String,
-    at: Timestamp,
-}
-
-impl Allocator {
-    /// Nothing is held yet.
-    pub fn new(cidr: Cidr, ports: PortRange) -> Self {
-        Self { cidr, ports, owners: Mutex::default() }
-    }
-
-    /// Takes over what the cached Services hold.
-    pub fn load(&self, api: &Api) {
-        let Some(kind) = Kind::find("", "v1", "services") else { return };
-        let mut owners = self.owners.lock();
-        for object in kind.cache(api).list(kind.row().storage_prefix, 0).objects {
-            for item in held(&object.value()) {
-                owners.insert(item, Owner { key: object.key.to_string(), at: api.clock.now() });
+impl Held {
+    /// What a Service object says it has.
+    fn of(service: &Value) -> Self {
+        let spec = |field: &str| service.get("spec").and_then(|spec| spec.get(field));
+        let listed = spec("clusterIPs").and_then(Value::as_array).into_iter().flatten();
+        let mut held = Self::default();
+        for address in listed.chain(spec("clusterIP")).filter_map(|address| address.as_str()?.parse().ok()) {
+            if !held.addresses.contains(&address) {
+                held.addresses.push(address);
             }
         }
-    }
-
-    /// Gives back what this Service held, and nobody else has taken since.
-    pub fn release_of(&self, key: &str, items: &[Held]) {
-        let mut owners = self.owners.lock();
-        for item in items {
-            if owners.get(item).is_some_and(|owner| owner.key == key) {
-                owners.remove(item);
+        let ports = spec("ports").and_then(Value::as_array).into_iter().flatten();
+        let numbers = ports.filter_map(|port| port.get("nodePort")).chain(spec("healthCheckNodePort"));
+        for port in numbers.filter_map(|number| u16::try_from(number.as_u64()?).ok()) {
+            if port > 0 && !held.ports.contains(&port) {
+                held.ports.push(port);
             }
         }
+        held
     }
 
-    /// Gives back.
-    pub fn release(&self, items: &[Held]) {
-        let mut owners = self.owners.lock();
-        for item in items {
-            owners.remove(item);
+    fn without(&self, other: &Self) -> Self {
+        Self {
+            addresses: self.addresses.iter().filter(|one| !other.addresses.contains(one)).copied().collect(),
+            ports: self.ports.iter().filter(|one| !other.ports.contains(one)).copied().collect(),
         }
-    }
-
-    /// Takes something for the Service `key`, unless another one has it, or is about to.
-    fn take(&self, item: Held, owner: Owner, still_holds: &dyn Fn(&Owner, Held) -> bool) -> bool {
-        let mut owners = self.owners.lock();
-        if owners.get(&item).is_some_and(|held_by| still_holds(held_by, item)) {
-            return false;
-        }
-        owners.insert(item, owner);
-        true
-    }
-
-    fn is_free(&self, item: Held) -> bool {
-        !self.owners.lock().contains_key(&item)
-    }
-
-    fn next(&self, candidates: u64, random: &base::Random, at: &dyn Fn(u64) -> Option<Held>) -> Option<Held> {
-        let chance = (0..RANDOM_TRIES).map(|_| random.below(candidates));
-        chance.chain(0..candidates).filter_map(at).find(|item| self.is_free(*item))
     }
 }
 
-/// What a Service object holds.
-pub fn held(service: &Value) -> Vec<Held> {
-    let addresses = service.pointer("/spec/clusterIPs").and_then(Value::as_array).into_iter().flatten();
-    let one = service.pointer("/spec/clusterIP");
-    let mut items: Vec<Held> = Vec::new();
-    for address in addresses.chain(one).filter_map(Value::as_str).filter_map(|a| a.parse().ok()) {
-        if !items.contains(&Held::Address(address)) {
-            items.push(Held::Address(address));
-        }
-    }
-    let ports = service.pointer("/spec/ports").and_then(Value::as_array).into_iter().flatten();
-    let numbers = ports
-        .filter_map(|p| p.get("nodePort")?.as_u64())
-        .chain(service.pointer("/spec/healthCheckNodePort").and_then(Value::as_u64));
-    items.extend(numbers.filter(|n| *n > 0).filter_map(|n| u16::try_from(n).ok()).map(Held::Port));
-    items
+/// What a write took, and what it gives back once it is done.
+#[derive(Debug)]
+pub(super) struct Allocation {
+    /// Namespace and name of the Service.
+    service: (String, String),
+    taken: Held,
+    freed: Held,
 }
 
-/// Gives a Service the addresses and ports it needs; answers what was newly taken.
+/// The node ports that the cached Services have.
+fn in_use(api: &Api) -> Given {
+    let mut given = Given::none(api.node_ports.range());
+    for service in services(api) {
+        Held::of(&service).ports.into_iter().for_each(|port| given.set(port));
+    }
+    given
+}
+
+/// The cached Services.
+fn services(api: &Api) -> impl Iterator<Item = Value> {
+    let kind = Kind::find("", "v1", "services");
+    let all = kind.map(|kind| kind.cache(api).list(kind.row().storage_prefix, 0).objects).unwrap_or_default();
+    all.into_iter().map(|object| object.value())
+}
+
+/// Gives a Service the addresses and ports it needs.
 ///
 /// # Errors
-/// 422 when something is taken or outside of the range.
-pub(super) fn allocate(context: &Context<'_>, service: &mut Value) -> Result<Vec<Held>> {
-    let kind = &context.request.kind;
-    let is_service = kind.group().is_empty() && kind.resource() == "services";
-    if !is_service
-        || context.operation == Operation::Delete
-        || !context.request.resource.subresource.is_empty()
-    {
-        return Ok(Vec::new());
+/// 422 when something is taken or outside of the range; 500 when there is nothing left.
+pub(super) async fn allocate(context: &Context<'_>, service: &mut Value) -> Result<Option<Allocation>> {
+    if !context.is_core("services") || context.operation == Operation::Delete {
+        return Ok(None);
     }
-    let mut taken = Vec::new();
-    let outcome = allocate_address(context, service, &mut taken)
-        .and_then(|()| allocate_ports(context, service, &mut taken))
-        .and_then(|()| allocate_health_check_port(context, service, &mut taken));
-    if context.request.is_dry_run() || outcome.is_err() {
-        context.api.services.release(&taken);
-        taken.clear();
+    let key = (Metadata::of(service).namespace().to_owned(), Metadata::of(service).name().to_owned());
+    let mut allocation = Allocation { service: key, taken: Held::default(), freed: Held::default() };
+    let outcome = take(context, service, &mut allocation).await;
+    if context.request.is_dry_run() {
+        allocation.taken = Held::default();
+        return outcome.map(|()| None);
     }
-    outcome.map(|()| taken)
+    if let Err(error) = outcome {
+        allocation.undo(context.api).await;
+        return Err(error);
+    }
+    if let Some(old) = context.old {
+        allocation.freed = Held::of(old).without(&Held::of(service));
+    }
+    Ok(Some(allocation))
+}
+
+impl Allocation {
+    /// Gives back what was taken for a Service that was not stored after all.
+    pub(super) async fn undo(&self, api: &Api) {
+        self.give_back(api, &self.taken).await;
+    }
+
+    /// Gives back what the Service, stored now, no longer has.
+    pub(super) async fn commit(&self, api: &Api) {
+        self.give_back(api, &self.freed).await;
+    }
+
+    async fn give_back(&self, api: &Api, held: &Held) {
+        let service = (self.service.0.as_str(), self.service.1.as_str());
+        for address in &held.addresses {
+            addresses::release(api, *address, service).await;
+        }
+        release_ports(api, &held.ports).await;
+    }
+}
+
+async fn release_ports(api: &Api, ports: &[u16]) {
+    if ports.is_empty() {
+        return;
+    }
+    let clear = |given: &mut Given| {
+        ports.iter().for_each(|port| given.clear(*port));
+        Ok(())
+    };
+    if let Err(failure) = api.node_ports.change(api, clear).await {
+        warn!(?ports, %failure, "node ports could not be given back; they will be when they are missed");
+    }
+}
+
+/// Gives back all that a deleted Service had.
+pub(super) async fn deleted(api: &Api, service: &Value) {
+    let metadata = Metadata::of(service);
+    let key = (metadata.namespace().to_owned(), metadata.name().to_owned());
+    Allocation { service: key, taken: Held::default(), freed: Held::of(service) }.commit(api).await;
 }
 
 fn invalid(service: &Value, error: FieldError) -> Error {
-    let subject = crate::status::Subject { group: "", resource: "Service" };
+    let subject = Subject { group: "", resource: "Service" };
     Error::invalid(subject, Metadata::of(service).name(), &vec![error])
 }
 
-/// Whether somebody has something: by what is stored, or because their request is still under way.
-fn still_holds(context: &Context<'_>, owner: &Owner, item: Held) -> bool {
-    let stored = context.request.kind.cache(context.api).get(&owner.key);
-    let is_stored = stored.is_some_and(|object| held(&object.value()).contains(&item));
-    is_stored || owner.at + UNDER_WAY > context.api.clock.now()
-}
-
-fn claim(context: &Context<'_>, service: &Value, item: Held, taken: &mut Vec<Held>) -> bool {
-    let key = context.request.kind.key(Metadata::of(service).namespace(), Metadata::of(service).name());
-    if context.old.is_some_and(|old| held(old).contains(&item)) {
-        return true;
-    }
-    let owner = Owner { key, at: context.api.clock.now() };
-    let is_taken = context.api.services.take(item, owner, &|owner, item| still_holds(context, owner, item));
-    if is_taken {
-        taken.push(item);
-    }
-    is_taken
-}
-
-fn allocate_address(context: &Context<'_>, service: &mut Value, taken: &mut Vec<Held>) -> Result<()> {
-    if text(service, "/spec/type") == "ExternalName" {
-        let_go(context, service);
-        return Ok(());
-    }
-    check_families(service)?;
-    let old_address = context.old.map(|old| text(old, "/spec/clusterIP").to_owned()).unwrap_or_default();
-    let wanted = match text(service, "/spec/clusterIP") {
-        "" => {
-            service.pointer("/spec/clusterIPs/0").and_then(Value::as_str).unwrap_or(&old_address).to_owned()
+async fn take(context: &Context<'_>, service: &mut Value, allocation: &mut Allocation) -> Result<()> {
+    let mut cluster: Vec<Family> = Vec::new();
+    for family in context.api.config.service_cidrs.iter().map(|cidr| Family::of(cidr.address)) {
+        if !cluster.contains(&family) {
+            cluster.push(family);
         }
-        given => given.to_owned(),
-    };
-    let address = match wanted.as_str() {
-        "None" => "None".to_owned(),
-        "" => next_address(context, service, taken)?,
-        given => take_address(context, service, given, taken)?,
-    };
+    }
+    let name = Metadata::of(service).name().to_owned();
+    let old = context.old.and_then(|old| old.get("spec")?.as_object());
     let Some(spec) = child(service, "spec") else { return Ok(()) };
-    spec.insert("clusterIP".to_owned(), address.clone().into());
-    spec.insert("clusterIPs".to_owned(), json!([address]));
-    // Without a selector and without an address, endpoints of both families may be written by hand.
-    let has_selector = spec.get("selector").and_then(Value::as_object).is_some_and(|all| !all.is_empty());
-    let is_free = address == "None" && !has_selector;
-    let is_unset = |value: Option<&Value>| {
-        value.is_none_or(|value| value.is_null() || value.as_array().is_some_and(Vec::is_empty))
-    };
-    if is_unset(spec.get("ipFamilyPolicy")) {
-        let policy = if is_free { "RequireDualStack" } else { "SingleStack" };
-        spec.insert("ipFamilyPolicy".to_owned(), policy.into());
-    }
-    if is_unset(spec.get("ipFamilies")) {
-        spec.insert("ipFamilies".to_owned(), json!(["IPv4"]));
-    }
-    let is_single = spec.get("ipFamilyPolicy").is_some_and(|policy| policy == "SingleStack");
-    if is_free
-        && !is_single
-        && let Some(families) = spec.get_mut("ipFamilies").and_then(Value::as_array_mut)
-        && let [one] = families.as_slice()
-    {
-        let other = if one == "IPv4" { "IPv6" } else { "IPv4" };
-        families.push(other.into());
-    }
-    Ok(())
+    families::settle(spec, old, &cluster)
+        .map_err(|errors| Error::invalid(Subject { group: "", resource: "Service" }, &name, &errors))?;
+    take_addresses(context, service, allocation).await?;
+    take_ports(context, service, allocation).await
 }
 
-/// A Service that becomes an ExternalName gives up what it had, unless its writer says otherwise.
-fn let_go(context: &Context<'_>, service: &mut Value) {
-    let Some(old) = context.old.filter(|old| text(old, "/spec/type") != "ExternalName") else { return };
-    let is_same = |field: &str, new: &Value| {
-        let pointer = format!("/spec/{field}");
-        new.pointer(&pointer) == old.pointer(&pointer)
-    };
-    let dropped: Vec<&str> =
-        ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort"]
-            .into_iter()
-            .filter(|field| is_same(field, service))
-            .collect();
-    let old_ports = held(old);
-    let Some(spec) = child(service, "spec") else { return };
-    for field in dropped {
-        spec.remove(field);
+/// Which of the Service's addresses are to be taken now: all of a new one's, the second of one that becomes dual.
+fn missing(spec: &Spec, old: Option<&Spec>) -> std::ops::Range<usize> {
+    let families = texts(spec, "ipFamilies").len();
+    let is_external = |spec: &Spec| families::text(spec, "type") == "ExternalName";
+    let is_headless = |spec: &Spec| texts(spec, "clusterIPs").first() == Some(&"None");
+    if is_external(spec) || is_headless(spec) || families::is_unchanged(spec, old) {
+        return 0..0;
     }
-    for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
-        let number = port.get("nodePort").and_then(Value::as_u64).and_then(|n| u16::try_from(n).ok());
-        let was_held = number.is_some_and(|number| old_ports.contains(&Held::Port(number)));
-        if let Some(port) = port.as_object_mut().filter(|_| was_held) {
-            port.remove("nodePort");
-        }
+    match old.filter(|old| !is_external(old)) {
+        None => 0..families,
+        Some(old) if is_headless(old) => 0..0,
+        Some(old) if texts(old, "ipFamilies").len() == 1 && families == 2 => 1..2,
+        Some(_) => 0..0,
     }
 }
 
-/// Only families that the cluster has addresses of can be asked for.
-fn check_families(service: &Value) -> Result<()> {
-    let is_headless = text(service, "/spec/clusterIP") == "None";
-    let selector = service.pointer("/spec/selector").and_then(Value::as_object);
-    if is_headless && selector.is_none_or(serde_json::Map::is_empty) {
-        return Ok(());
-    }
-    let spec = Path::new("spec");
-    if text(service, "/spec/ipFamilyPolicy") == "RequireDualStack" {
-        let why = "this cluster is not configured for dual-stack services";
-        return Err(invalid(
-            service,
-            FieldError::invalid(&spec.child("ipFamilyPolicy"), "RequireDualStack", why),
-        ));
-    }
-    let families = service.pointer("/spec/ipFamilies").and_then(Value::as_array).into_iter().flatten();
-    for (index, family) in families.filter_map(Value::as_str).enumerate() {
-        if family == "IPv6" {
-            let path = spec.child("ipFamilies").index(index);
-            return Err(invalid(
-                service,
-                FieldError::invalid(&path, family, "not configured on this cluster"),
-            ));
-        }
-    }
-    Ok(())
-}
-
-fn take_address(
-    context: &Context<'_>,
-    service: &Value,
-    given: &str,
-    taken: &mut Vec<Held>,
-) -> Result<String> {
-    let path = Path::new("spec").child("clusterIPs").index(0);
-    let Ok(address) = given.parse::<Ipv4Addr>() else {
-        let why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-        return Err(invalid(service, FieldError::invalid(&path, given, why)));
-    };
-    let path = Path::new("spec").child("clusterIPs");
-    let shown = json!([given]);
-    if !context.api.services.cidr.contains(address) {
-        let why = format!(
-            "failed to allocate IP {given}: the provided IP ({given}) is not in the valid range. The range of valid IPs is {}",
-            context.api.services.cidr
-        );
-        return Err(invalid(service, FieldError::invalid(&path, &shown, &why)));
-    }
-    if !claim(context, service, Held::Address(address), taken) {
-        let why = format!("failed to allocate IP {given}: provided IP is already allocated");
-        return Err(invalid(service, FieldError::invalid(&path, &shown, &why)));
-    }
-    Ok(given.to_owned())
-}
-
-fn next_address(context: &Context<'_>, service: &Value, taken: &mut Vec<Held>) -> Result<String> {
-    let allocator = &context.api.services;
-    let cidr = allocator.cidr;
-    // The lower band is for addresses that users choose.
-    let band = (cidr.size() / 16).clamp(16, 256).min(cidr.size() / 2);
-    let count = cidr.size().saturating_sub(band + 1);
-    let at = |n: u64| cidr.nth(band + n).map(Held::Address);
-    while let Some(Held::Address(address)) = allocator.next(count, &context.api.random, &at) {
-        if claim(context, service, Held::Address(address), taken) {
-            return Ok(address.to_string());
-        }
-    }
-    let path = Path::new("spec").child("clusterIPs");
-    Err(invalid(service, FieldError::internal(&path, "failed to allocate a serviceIP: range is full")))
-}
-
-fn allocate_ports(context: &Context<'_>, service: &mut Value, taken: &mut Vec<Held>) -> Result<()> {
-    let service_type = text(service, "/spec/type").to_owned();
-    let wants_ports = match service_type.as_str() {
-        "NodePort" => true,
-        "LoadBalancer" => {
-            service.pointer("/spec/allocateLoadBalancerNodePorts").and_then(Value::as_bool).unwrap_or(true)
-        }
-        _ => false,
-    };
-    if !wants_ports {
-        return Ok(());
-    }
-    let count = service.pointer("/spec/ports").and_then(Value::as_array).map_or(0, Vec::len);
-    for index in 0..count {
-        let Some(port) = service.pointer(&format!("/spec/ports/{index}")).cloned() else { continue };
-        let given = port.get("nodePort").and_then(Value::as_u64).filter(|n| *n > 0);
-        let path = Path::new("spec").child("ports").index(index).child("nodePort");
-        let number = match given.or_else(|| old_port(context, &port)) {
-            Some(number) => take_port(context, service, &path, number, taken)?,
-            None => next_port(context, service, &path, taken)?,
-        };
-        if let Some(port) =
-            service.pointer_mut(&format!("/spec/ports/{index}")).and_then(Value::as_object_mut)
-        {
-            port.insert("nodePort".to_owned(), number.into());
-        }
-    }
-    Ok(())
-}
-
-/// Where load balancers ask which nodes have endpoints, for Services that want their traffic to stay on the node.
-fn allocate_health_check_port(
+async fn take_addresses(
     context: &Context<'_>,
     service: &mut Value,
-    taken: &mut Vec<Held>,
+    allocation: &mut Allocation,
 ) -> Result<()> {
-    let is_local = text(service, "/spec/externalTrafficPolicy") == "Local";
-    if text(service, "/spec/type") != "LoadBalancer" || !is_local {
+    let old = context.old.and_then(|old| old.get("spec")?.as_object());
+    let Some(spec) = service.get("spec").and_then(Value::as_object) else { return Ok(()) };
+    let shown = spec.get("clusterIPs").cloned().unwrap_or_default();
+    let families: Vec<Family> = texts(spec, "ipFamilies").into_iter().filter_map(Family::parse).collect();
+    let mut addresses: Vec<String> = texts(spec, "clusterIPs").into_iter().map(str::to_owned).collect();
+    let missing = missing(spec, old);
+    if missing.is_empty() {
         return Ok(());
     }
-    let path = Path::new("spec").child("healthCheckNodePort");
-    let given = service.pointer("/spec/healthCheckNodePort").and_then(Value::as_u64).filter(|n| *n > 0);
-    let number = match given {
-        Some(number) => take_port(context, service, &path, number, taken)?,
-        None => next_port(context, service, &path, taken)?,
-    };
+    let (namespace, name) = allocation.service.clone();
+    let key = (namespace.as_str(), name.as_str());
+    for index in missing {
+        let Some(family) = families.get(index).copied() else { break };
+        let wanted = addresses.get(index).map(String::as_str).unwrap_or_default();
+        let address = if wanted.is_empty() {
+            addresses::take_any(context, key, family).await?
+        } else {
+            let refused = |why: &str| {
+                let path = Path::new("spec").child("clusterIPs");
+                let why = format!("failed to allocate IP {wanted}: {why}");
+                invalid(service, FieldError::invalid(&path, &shown, &why))
+            };
+            let address: IpAddr = wanted.parse().map_err(|_| refused("it is no IP address"))?;
+            addresses::take(context, key, address).await?.map_err(refused)?;
+            address
+        };
+        if !context.request.is_dry_run() {
+            allocation.taken.addresses.push(address);
+        }
+        addresses.truncate(index);
+        addresses.push(address.to_string());
+    }
     if let Some(spec) = child(service, "spec") {
-        spec.insert("healthCheckNodePort".to_owned(), number.into());
+        spec.insert("clusterIP".to_owned(), addresses.first().cloned().unwrap_or_default().into());
+        spec.insert("clusterIPs".to_owned(), json!(addresses));
     }
     Ok(())
 }
 
-/// The node port that the same port had before.
-fn old_port(context: &Context<'_>, port: &Value) -> Option<u64> {
-    let ports = context.old?.pointer("/spec/ports")?.as_array()?;
-    let same = ports
-        .iter()
-        .find(|old| old.get("port") == port.get("port") && old.get("protocol") == port.get("protocol"))?;
-    same.get("nodePort")?.as_u64().filter(|n| *n > 0)
-}
-
-fn take_port(
-    context: &Context<'_>,
-    service: &Value,
-    path: &Path,
-    number: u64,
-    taken: &mut Vec<Held>,
-) -> Result<u16> {
-    let shown = Value::from(number);
-    let range = context.api.services.ports;
-    let Some(port) = u16::try_from(number).ok().filter(|port| range.contains(*port)) else {
-        let why = format!("provided port is not in the valid range. The range of valid ports is {range}");
-        return Err(invalid(service, FieldError::invalid(path, &shown, &why)));
-    };
-    // One number may serve two protocols of one Service.
-    if taken.contains(&Held::Port(port)) || claim(context, service, Held::Port(port), taken) {
-        return Ok(port);
+/// Takes the node ports and the health check's port, all in one change of the record.
+async fn take_ports(context: &Context<'_>, service: &mut Value, allocation: &mut Allocation) -> Result<()> {
+    let had = context.old.map(|old| Held::of(old).ports).unwrap_or_default();
+    let asks = Held::of(service).ports.iter().any(|port| !had.contains(port));
+    if !asks && !needs_any_port(service) {
+        return Ok(());
     }
-    Err(invalid(service, FieldError::invalid(path, &shown, "provided port is already allocated")))
+    let api = context.api;
+    let decide = |given: &mut Given| {
+        let mut filled = service.clone();
+        let mut turn = Turn { given, had: &had, taken: Vec::new(), random: &api.random };
+        turn.node_ports(&mut filled, context.old.is_none())?;
+        turn.health_check_port(&mut filled)?;
+        Ok((filled, turn.taken))
+    };
+    let (filled, taken) = if context.request.is_dry_run() {
+        decide(&mut api.node_ports.given(api))?
+    } else {
+        api.node_ports.change(api, decide).await?
+    };
+    *service = filled;
+    allocation.taken.ports = taken;
+    Ok(())
 }
 
-fn next_port(context: &Context<'_>, service: &Value, path: &Path, taken: &mut Vec<Held>) -> Result<u16> {
-    let allocator = &context.api.services;
-    let range = allocator.ports;
-    let at = |n: u64| u16::try_from(n).ok().and_then(|n| range.first.checked_add(n)).map(Held::Port);
-    let count = u64::from(range.last.saturating_sub(range.first)) + 1;
-    while let Some(Held::Port(port)) = allocator.next(count, &context.api.random, &at) {
-        if claim(context, service, Held::Port(port), taken) {
+fn type_of(service: &Value) -> &str {
+    super::text(service, "/spec/type")
+}
+
+fn has_node_ports(service: &Value) -> bool {
+    matches!(type_of(service), "NodePort" | "LoadBalancer")
+}
+
+/// Whether ports without a node port get one.
+fn gets_node_ports(service: &Value) -> bool {
+    let is_wanted = service.pointer("/spec/allocateLoadBalancerNodePorts").and_then(Value::as_bool);
+    type_of(service) == "NodePort" || (type_of(service) == "LoadBalancer" && is_wanted.unwrap_or(true))
+}
+
+/// Whether load balancers must be told which nodes have endpoints.
+fn needs_health_check(service: &Value) -> bool {
+    type_of(service) == "LoadBalancer" && super::text(service, "/spec/externalTrafficPolicy") == "Local"
+}
+
+fn number(value: &Value, field: &str) -> u64 {
+    value.get(field).and_then(Value::as_u64).unwrap_or_default()
+}
+
+fn ports(service: &Value) -> &[Value] {
+    service.pointer("/spec/ports").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn needs_any_port(service: &Value) -> bool {
+    let is_open = gets_node_ports(service) && ports(service).iter().any(|port| number(port, "nodePort") == 0);
+    is_open || (needs_health_check(service) && number(&service["spec"], "healthCheckNodePort") == 0)
+}
+
+/// In a new Service, two protocols of one port share a node port, whichever of them names it.
+fn of_same(service: &Value, index: usize) -> Option<u64> {
+    let all = ports(service);
+    let mine = number(all.get(index)?, "port");
+    let same = all.iter().enumerate().filter(|(other, port)| *other != index && number(port, "port") == mine);
+    same.map(|(_, port)| number(port, "nodePort")).find(|port| *port > 0)
+}
+
+/// One decision about a Service's ports.
+struct Turn<'a> {
+    given: &'a mut Given,
+    had: &'a [u16],
+    taken: Vec<u16>,
+    random: &'a base::Random,
+}
+
+impl Turn<'_> {
+    fn node_ports(&mut self, service: &mut Value, is_new: bool) -> Result<()> {
+        if !has_node_ports(service) {
+            return Ok(());
+        }
+        for index in 0..ports(service).len() {
+            let Some(port) = ports(service).get(index).cloned() else { continue };
+            let (wanted, same) = (number(&port, "nodePort"), of_same(service, index));
+            if wanted == 0 && !gets_node_ports(service) {
+                continue;
+            }
+            let path = Path::new("spec").child("ports").index(index).child("nodePort");
+            let got = match (wanted, same.filter(|_| is_new)) {
+                (0, Some(same)) => self.this(service, &path, same, true)?,
+                (0, None) => self.any("nodePort")?,
+                (wanted, same) => self.this(service, &path, wanted, !is_new || same == Some(wanted))?,
+            };
+            let place = service.pointer_mut(&format!("/spec/ports/{index}")).and_then(Value::as_object_mut);
+            if let Some(port) = place {
+                port.insert("nodePort".to_owned(), got.into());
+            }
+        }
+        Ok(())
+    }
+
+    fn any(&mut self, what: &str) -> Result<u16> {
+        let Some(port) = self.given.free(self.random) else {
+            return Err(Error::internal(format!("failed to allocate a {what}: range is full")));
+        };
+        self.given.set(port);
+        self.taken.push(port);
+        Ok(port)
+    }
+
+    fn this(&mut self, service: &Value, path: &Path, wanted: u64, may_share: bool) -> Result<u16> {
+        let refused = |why: &str| invalid(service, FieldError::invalid(path, &Value::from(wanted), why));
+        let range = self.given.range();
+        let Some(port) = u16::try_from(wanted).ok().filter(|port| range.contains(*port)) else {
+            let why = format!("provided port is not in the valid range. The range of valid ports is {range}");
+            return Err(refused(&why));
+        };
+        if self.had.contains(&port) || (may_share && self.taken.contains(&port)) {
             return Ok(port);
         }
+        if self.given.has(port) {
+            return Err(refused("provided port is already allocated"));
+        }
+        self.given.set(port);
+        self.taken.push(port);
+        Ok(port)
     }
-    Err(invalid(service, FieldError::internal(path, "failed to allocate a nodePort: range is full")))
+
+    fn health_check_port(&mut self, service: &mut Value) -> Result<()> {
+        if !needs_health_check(service) {
+            return Ok(());
+        }
+        let path = Path::new("spec").child("healthCheckNodePort");
+        let got = match number(&service["spec"], "healthCheckNodePort") {
+            0 => self.any("HealthCheck NodePort")?,
+            wanted => self.this(service, &path, wanted, false)?,
+        };
+        if let Some(spec) = child(service, "spec") {
+            spec.insert("healthCheckNodePort".to_owned(), got.into());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+    use crate::api::PortRange;
+
+    fn parse(yaml: &str) -> Value {
+        json!({"metadata": {"name": "a"}, "spec": serde_saphyr::from_str::<Value>(yaml).unwrap()})
+    }
+
+    /// The node ports after a write, with free ones shown by how many there are; or what is wrong.
+    fn check(spec: &str, old: Option<&str>, expect: &Expect) {
+        let mut given = Given::none(PortRange { first: 30000, last: 30099 });
+        given.set(30005);
+        let (mut service, old) = (parse(spec), old.map(parse));
+        let had = old.as_ref().map(|old| Held::of(old).ports).unwrap_or_default();
+        had.iter().for_each(|port| given.set(*port));
+        let random = base::Random::seeded(1);
+        let mut turn = Turn { given: &mut given, had: &had, taken: Vec::new(), random: &random };
+        let outcome =
+            turn.node_ports(&mut service, old.is_none()).and_then(|()| turn.health_check_port(&mut service));
+        let mut chosen: Vec<u16> = Vec::new();
+        let mut show = |port: u64| {
+            let port = u16::try_from(port).unwrap();
+            if port == 0 || port < 30010 {
+                return port.to_string();
+            }
+            let at = chosen.iter().position(|one| *one == port).unwrap_or_else(|| {
+                chosen.push(port);
+                chosen.len() - 1
+            });
+            format!("chance{at}")
+        };
+        let text = match outcome {
+            Err(error) => error.message,
+            Ok(()) => {
+                let numbers: Vec<String> =
+                    ports(&service).iter().map(|port| show(number(port, "nodePort"))).collect();
+                let health = number(&service["spec"], "healthCheckNodePort");
+                let health = if health == 0 { String::new() } else { format!(" health {}", show(health)) };
+                format!("{}{health}", numbers.join(","))
+            }
+        };
+        expect.assert_eq(&text);
+    }
+
+    #[test]
+    fn ports_are_given_out_where_the_type_has_them() {
+        check("{type: ClusterIP, ports: [{port: 80}]}", None, &expect!["0"]);
+        check("{type: NodePort, ports: [{port: 80}, {port: 81}]}", None, &expect!["chance0,chance1"]);
+        check(
+            "{type: LoadBalancer, allocateLoadBalancerNodePorts: false, ports: [{port: 80}, {port: 81, nodePort: 30001}]}",
+            None,
+            &expect!["0,30001"],
+        );
+    }
+
+    #[test]
+    fn two_protocols_of_one_port_share_a_node_port() {
+        check(
+            "{type: NodePort, ports: [{port: 53, protocol: UDP}, {port: 53, protocol: TCP}]}",
+            None,
+            &expect!["chance0,chance0"],
+        );
+        check(
+            "{type: NodePort, ports: [{port: 53, protocol: UDP, nodePort: 30001}, {port: 53, protocol: TCP}]}",
+            None,
+            &expect!["30001,30001"],
+        );
+        check(
+            "{type: NodePort, ports: [{port: 53, protocol: UDP, nodePort: 30001}, {port: 53, protocol: TCP, nodePort: 30001}]}",
+            None,
+            &expect!["30001,30001"],
+        );
+    }
+
+    #[test]
+    fn what_another_service_has_is_refused() {
+        check(
+            "{type: NodePort, ports: [{port: 80, nodePort: 30005}]}",
+            None,
+            &expect![[
+                r#"Service "a" is invalid: spec.ports[0].nodePort: Invalid value: 30005: provided port is already allocated"#
+            ]],
+        );
+        check(
+            "{type: NodePort, ports: [{port: 80, nodePort: 80}]}",
+            None,
+            &expect![[
+                r#"Service "a" is invalid: spec.ports[0].nodePort: Invalid value: 80: provided port is not in the valid range. The range of valid ports is 30000-30099"#
+            ]],
+        );
+    }
+
+    #[test]
+    fn an_update_keeps_what_it_has_and_takes_the_rest() {
+        check(
+            "{type: NodePort, ports: [{port: 80, nodePort: 30001}, {port: 81}]}",
+            Some("{type: NodePort, ports: [{port: 80, nodePort: 30001}]}"),
+            &expect!["30001,chance0"],
+        );
+        check(
+            "{type: LoadBalancer, externalTrafficPolicy: Local, ports: [{port: 80, nodePort: 30001}]}",
+            Some("{type: NodePort, ports: [{port: 80, nodePort: 30001}]}"),
+            &expect!["30001 health chance0"],
+        );
+    }
+
+    #[test]
+    fn what_a_service_no_longer_has_is_free() {
+        let old = parse(
+            "{clusterIPs: [10.0.0.1, 'fd00::1'], clusterIP: 10.0.0.1, ports: [{nodePort: 30001}, {nodePort: 30001}], healthCheckNodePort: 30002}",
+        );
+        let new = parse("{clusterIPs: [10.0.0.1], clusterIP: 10.0.0.1, ports: [{nodePort: 30001}]}");
+        let freed = Held::of(&old).without(&Held::of(&new));
+        assert_eq!(freed, Held { addresses: vec!["fd00::1".parse().unwrap()], ports: vec![30002] });
+    }
+
+    #[test]
+    fn only_what_is_missing_is_taken() {
+        let spec = |yaml: &str| parse(yaml)["spec"].as_object().unwrap().clone();
+        let single = spec("{type: ClusterIP, clusterIPs: [10.0.0.1], ipFamilies: [IPv4]}");
+        let dual = spec("{type: ClusterIP, clusterIPs: [10.0.0.1], ipFamilies: [IPv4, IPv6]}");
+        let external = spec("{type: ExternalName}");
+        let headless = spec("{type: ClusterIP, clusterIPs: [None], ipFamilies: [IPv4, IPv6]}");
+        assert_eq!(missing(&dual, None), 0..2);
+        assert_eq!(missing(&dual, Some(&external)), 0..2);
+        assert_eq!(missing(&dual, Some(&single)), 1..2);
+        assert!(missing(&single, Some(&single)).is_empty() && missing(&headless, None).is_empty());
+        assert!(missing(&external, Some(&single)).is_empty());
+    }
 }

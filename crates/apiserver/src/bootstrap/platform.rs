@@ -1,8 +1,7 @@
-//! What a new cluster has beside namespaces, roles and the `kubernetes` Service: flow control, the range of service
-//! addresses, and a record of each group and version that is served.
+//! What a new cluster has beside namespaces, roles and the `kubernetes` Service: the range of service
+//! addresses and a record of each group and version that is served.
 
 use machinery::metadata;
-use resources::flow_control;
 use serde_json::{Value, json};
 
 use super::{ensure, request};
@@ -46,42 +45,25 @@ type Row = ((&'static str, &'static str, &'static str), Value);
 /// # Errors
 /// When the store or the cache fail.
 pub(super) async fn run(api: &Api) -> Result<()> {
-    let rows = rows(api).into_iter();
-    let created =
-        rows.map(|((group, version, resource), object)| ensure(api, group, version, resource, "", object));
-    futures::future::try_join_all(created).await?;
-    service_range_is_ready(api).await
+    let created = rows()
+        .into_iter()
+        .map(|((group, version, resource), object)| ensure(api, group, version, resource, "", object));
+    futures::future::try_join_all(created).await.map(drop)
 }
 
-fn rows(api: &Api) -> Vec<Row> {
-    const FLOW: &str = "flowcontrol.apiserver.k8s.io";
-    let levels = flow_control::priority_levels().iter();
-    let schemas = flow_control::flow_schemas().iter();
-    let mut rows: Vec<Row> =
-        levels.map(|level| ((FLOW, "v1", "prioritylevelconfigurations"), level.clone())).collect();
-    rows.extend(schemas.map(|schema| ((FLOW, "v1", "flowschemas"), schema.clone())));
-    rows.push((("networking.k8s.io", "v1", "servicecidrs"), service_range(api)));
-    rows.extend(service_address(api));
-    rows.extend(PRIORITIES.iter().map(api_service));
-    rows
+/// Makes the range of service addresses, and says that addresses can be had from it.
+///
+/// # Errors
+/// When the store or the cache fail.
+pub(super) async fn service_range(api: &Api) -> Result<()> {
+    let ranges: Vec<String> = api.config.service_cidrs.iter().map(ToString::to_string).collect();
+    let object = json!({"metadata": {"name": DEFAULT}, "spec": {"cidrs": ranges}});
+    ensure(api, "networking.k8s.io", "v1", "servicecidrs", "", object.clone()).await?;
+    service_range_is_ready(api, object).await
 }
 
-fn service_range(api: &Api) -> Value {
-    let range = format!("{}/{}", api.config.service_cidr.address, api.config.service_cidr.bits);
-    json!({"metadata": {"name": DEFAULT}, "spec": {"cidrs": [range]}})
-}
-
-/// The record that the first address of the range is the API server's.
-fn service_address(api: &Api) -> Option<Row> {
-    let address = api.config.service_cidr.nth(1)?;
-    let labels = json!({
-        "ipaddress.kubernetes.io/ip-family": "IPv4",
-        "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
-    });
-    let parent = json!({"group": "", "resource": "services", "namespace": "default", "name": DEFAULT});
-    let object =
-        json!({"metadata": {"name": address.to_string(), "labels": labels}, "spec": {"parentRef": parent}});
-    Some((("networking.k8s.io", "v1", "ipaddresses"), object))
+fn rows() -> Vec<Row> {
+    PRIORITIES.iter().map(api_service).collect()
 }
 
 fn api_service((group, version, group_priority, version_priority): &(&str, &str, i64, i64)) -> Row {
@@ -100,9 +82,7 @@ fn api_service((group, version, group_priority, version_priority): &(&str, &str,
     (("apiregistration.k8s.io", "v1", "apiservices"), object)
 }
 
-/// Says once that addresses can be had from the range.
-async fn service_range_is_ready(api: &Api) -> Result<()> {
-    let range = service_range(api);
+async fn service_range_is_ready(api: &Api, range: Value) -> Result<()> {
     let Some((mut request, _)) =
         request(api, ("networking.k8s.io", "v1", "servicecidrs"), "", range, Verb::Update)
     else {

@@ -28,6 +28,13 @@ pub struct Peer {
     pub address: Option<SocketAddr>,
 }
 
+impl Peer {
+    /// Whether it sent a certificate, whatever that proves.
+    pub fn has_certificate(&self) -> bool {
+        self.is_refused || self.user.is_some() || self.proxy.is_some()
+    }
+}
+
 /// Takes any client certificate; says afterwards what it proves.
 #[derive(Debug)]
 pub struct Certificates {

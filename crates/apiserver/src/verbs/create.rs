@@ -90,7 +90,7 @@ async fn create_once(api: &Api, request: &Request, object: Value) -> Result<(Com
     fill_system_metadata(api, &mut object);
     strategy.begin_create(&mut object);
     let warnings = (strategy.warnings)(&object);
-    let admitted = admission::admit(api, request, Operation::Create, object, None)?;
+    let admitted = admission::admit(api, request, Operation::Create, object, None).await?;
     let name = admitted.name().to_owned();
     if request.is_dry_run() {
         if request.kind.cache(api).get(admitted.key()).is_some() {
@@ -101,11 +101,11 @@ async fn create_once(api: &Api, request: &Request, object: Value) -> Result<(Com
     match api.door.create(&admitted, request.cause_bytes()).await {
         Ok(committed) => Ok((committed, warnings)),
         Err(Refusal::Conflict(_)) => {
-            admission::undo(api, &admitted);
+            admission::undo(api, &admitted).await;
             Err(already_exists(request, &name))
         }
         Err(refusal) => {
-            admission::undo(api, &admitted);
+            admission::undo(api, &admitted).await;
             Err(refused(refusal, request.subject(), &name))
         }
     }

@@ -79,22 +79,23 @@ pub async fn delete_object(
                 return Ok((Committed { revision: old.revision, object: old, warnings: Vec::new() }, false));
             }
             Outcome::Mark(marked) => {
-                let admitted = admission::admit(api, request, Operation::Delete, marked, Some(&object))?;
+                let admitted =
+                    admission::admit(api, request, Operation::Delete, marked, Some(&object)).await?;
                 if options.is_dry_run {
                     return Ok((admitted.as_if_committed(old.revision)?, false));
                 }
                 api.door.replace(&admitted, &old, request.cause_bytes()).await.map(|c| (c, false))
             }
             Outcome::Remove => {
-                let admitted = admission::admit(api, request, Operation::Delete, object, None)?;
+                let admitted = admission::admit(api, request, Operation::Delete, object, None).await?;
                 if options.is_dry_run {
                     return Ok((admitted.as_if_committed(old.revision)?, true));
                 }
                 let removed = api.door.remove(&admitted, old.revision, request.cause_bytes()).await;
-                removed.map(|committed| {
-                    admission::deleted(api, &request.kind, &committed.object);
-                    (committed, true)
-                })
+                if let Ok(committed) = &removed {
+                    admission::deleted(api, &request.kind, &committed.object).await;
+                }
+                removed.map(|committed| (committed, true))
             }
         };
         match attempt {

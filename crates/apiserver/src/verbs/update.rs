@@ -199,18 +199,30 @@ async fn change_once(
         Part::Status | Part::Approval | Part::Partial(_) | Part::Raw => Vec::new(),
     };
     let admitted = admission::admit(api, request, Operation::Update(part), new, Some(old_value))
+        .await
         .map_err(Refusal::Failed)?;
     if request.is_dry_run() {
         let committed = admitted.as_if_committed(old.revision).map_err(Refusal::Failed)?;
         return Ok(Committed { warnings, ..committed });
     }
-    if is_gone {
-        let committed = api.door.remove(&admitted, old.revision, request.cause_bytes()).await?;
-        admission::deleted(api, &request.kind, &committed.object);
-        return Ok(committed);
+    let outcome = if is_gone {
+        api.door.remove(&admitted, old.revision, request.cause_bytes()).await
+    } else {
+        api.door.replace(&admitted, old, request.cause_bytes()).await
+    };
+    match outcome {
+        Ok(committed) => {
+            admission::stored(api, &admitted).await;
+            if is_gone {
+                admission::deleted(api, &request.kind, &committed.object).await;
+            }
+            Ok(Committed { warnings, ..committed })
+        }
+        Err(refusal) => {
+            admission::undo(api, &admitted).await;
+            Err(refusal)
+        }
     }
-    let committed = api.door.replace(&admitted, old, request.cause_bytes()).await?;
-    Ok(Committed { warnings, ..committed })
 }
 
 /// The old object with the conditions of the new one: all that `certificatesigningrequests/approval` may change.

@@ -42,7 +42,17 @@ pub async fn start(bind: Option<SocketAddr>) -> TestServer {
 /// Starts a server that is configured in some way.
 pub async fn start_with(bind: Option<SocketAddr>, configure: impl FnOnce(&mut Config)) -> TestServer {
     let dir = tempfile::tempdir().unwrap();
-    let store = Embedded::open(&dir.path().join("db"), Options::default()).unwrap();
+    let store = Arc::new(Embedded::open(&dir.path().join("db"), Options::default()).unwrap());
+    start_on(store, dir, bind, configure).await
+}
+
+/// Starts a server on a store that may have others; `dir` is for its keys.
+pub async fn start_on(
+    store: Arc<Embedded>,
+    dir: tempfile::TempDir,
+    bind: Option<SocketAddr>,
+    configure: impl FnOnce(&mut Config),
+) -> TestServer {
     let authority = Authority::load_or_create(dir.path(), now()).unwrap();
     let serving = Subject::api_server("cluster.local", vec!["127.0.0.1".parse().unwrap()]);
     let serving = authority.issue(dir.path(), &serving, now()).unwrap();
@@ -62,16 +72,15 @@ pub async fn start_with(bind: Option<SocketAddr>, configure: impl FnOnce(&mut Co
         kubelet_client_key_pem: kubelet.key_pem.into_bytes(),
         kubelet_ca_pem: ca,
         advertise_address: "10.0.0.1:6443".parse().unwrap(),
-        service_cidr: "10.43.0.0/16".parse().unwrap(),
+        service_cidrs: vec!["10.43.0.0/16".parse().unwrap()],
         node_ports: PortRange { first: 30000, last: 32767 },
         requests_in_flight_max: 400,
         options: Default::default(),
     };
     configure(&mut config);
     let tasks = Tasks::new();
-    let server = apiserver::start(config, Arc::new(store), tasks.clone(), Clock::system(), Random::seeded(1))
-        .await
-        .unwrap();
+    let server =
+        apiserver::start(config, store, tasks.clone(), Clock::system(), Random::seeded(1)).await.unwrap();
     server.ready().await;
     TestServer { server, tasks, authority, dir }
 }

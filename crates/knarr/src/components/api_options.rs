@@ -6,18 +6,29 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use apiserver::Options;
 use apiserver::audit::{self, LogFile, policy::Policy};
+use apiserver::security::authentication_config::Authentication;
 use apiserver::security::front_proxy::FrontProxy;
 use auth::oidc::Issuer;
 use cli::api_server::ApiServerArgs;
 
-/// Reads what the flags name.
-pub(crate) fn options(args: &ApiServerArgs) -> Result<Options> {
+/// Reads what the flags name; `issuer` is that of the cluster's own tokens.
+pub(crate) fn options(args: &ApiServerArgs, own_issuer: &str) -> Result<Options> {
+    let authentication = match &args.authentication_config {
+        Some(path) => {
+            let text = String::from_utf8(read("--authentication-config", path)?)
+                .context("--authentication-config is no text")?;
+            Authentication::parse(&text, own_issuer)
+                .map_err(|why| anyhow::anyhow!("--authentication-config: {why}"))?
+        }
+        None => Authentication { issuers: issuer(args)?.into_iter().collect(), ..Authentication::default() },
+    };
     let plugins =
         apiserver::admission::chosen(&args.enable_admission_plugins, &args.disable_admission_plugins);
     Ok(Options {
         admission_plugins: plugins.map_err(anyhow::Error::msg)?,
         front_proxy: front_proxy(args)?,
-        oidc: issuer(args)?.into_iter().collect(),
+        oidc: authentication.issuers,
+        anonymous: authentication.anonymous,
         audit: audit(args)?,
         is_fair: !args.disable_priority_and_fairness,
         request_timeout: Duration::from_secs(args.request_timeout_seconds),

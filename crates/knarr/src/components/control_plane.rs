@@ -164,6 +164,7 @@ pub(super) fn account_of(controller: &'static str) -> &'static str {
         "pod-garbage-collector-controller" => "pod-garbage-collector",
         "root-ca-certificate-publisher-controller" => "root-ca-cert-publisher",
         "serviceaccount-controller" => "service-account-controller",
+        "service-cidr-controller" => "service-cidrs-controller",
         same => same,
     }
 }
@@ -246,6 +247,7 @@ fn api_server_config(settings: &Settings) -> Result<apiserver::Config> {
     let authority = read("ca.crt")?;
     let args = &settings.args;
     let issuer = issuer(settings);
+    let options = super::api_options::options(&args.api_server, &issuer)?;
     Ok(apiserver::Config {
         bind: Some(SocketAddr::new(args.bind_address, args.https_listen_port)),
         certificate_pem: read("apiserver.crt")?,
@@ -259,13 +261,13 @@ fn api_server_config(settings: &Settings) -> Result<apiserver::Config> {
         kubelet_client_key_pem: read("apiserver-kubelet-client.key")?,
         kubelet_ca_pem: authority,
         advertise_address: SocketAddr::new(advertised(settings), args.https_listen_port),
-        service_cidr: args.service_cidr.parse().context("--service-cidr")?,
+        service_cidrs: vec![args.service_cidr.parse().context("--service-cidr")?],
         node_ports: NODE_PORTS,
         requests_in_flight_max: REQUESTS_IN_FLIGHT_MAX,
         options: apiserver::Options {
             is_one_of_many: args.datastore.datastore_endpoint.is_some(),
             hostname: settings.node_name.clone(),
-            ..super::api_options::options(&args.api_server)?
+            ..options
         },
     })
 }

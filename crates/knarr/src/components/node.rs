@@ -143,7 +143,10 @@ pub(super) fn ipv4(ip: IpAddr) -> Result<Ipv4Addr> {
 
 pub(super) fn parse_cidr(text: &str) -> Result<(Ipv4Addr, u8)> {
     let cidr: apiserver::Cidr = text.parse()?;
-    Ok((cidr.address, cidr.bits))
+    match cidr.address {
+        std::net::IpAddr::V4(address) => Ok((address, cidr.bits)),
+        std::net::IpAddr::V6(_) => anyhow::bail!("{text} is no IPv4 network"),
+    }
 }
 
 pub(super) async fn open_runtime(

@@ -7,13 +7,14 @@ use testkit::{Cluster, Session};
 
 use crate::{cluster, must};
 
-const SESSIONS: [(&str, &str); 6] = [
+const SESSIONS: [(&str, &str); 7] = [
     ("pods_lifecycle.txt", include_str!("sessions/pods_lifecycle.txt")),
     ("pods_probes.txt", include_str!("sessions/pods_probes.txt")),
     ("pods_volumes.txt", include_str!("sessions/pods_volumes.txt")),
     ("pods_security.txt", include_str!("sessions/pods_security.txt")),
     ("pods_attach.txt", include_str!("sessions/pods_attach.txt")),
     ("pods_logs.txt", include_str!("sessions/pods_logs.txt")),
+    ("resize.txt", include_str!("sessions/resize.txt")),
 ];
 
 /// All sessions at the same time, each in a namespace of its own.

@@ -29,6 +29,7 @@ fn container(text: &str) -> Container {
         image_ref: "ref".into(),
         hash: String::new(),
         user: None,
+        resources: None,
     }
 }
 

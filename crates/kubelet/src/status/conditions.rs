@@ -5,7 +5,13 @@ use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{is_initialized, whole_second};
+use crate::resize::differences;
 use crate::snapshot::{PodSnapshot, Role, init_role};
+
+const RESIZE_PENDING: &str = "PodResizePending";
+const RESIZE_IN_PROGRESS: &str = "PodResizeInProgress";
+/// Conditions that are there only while a resize is under way.
+pub(super) const RESIZE: [&str; 2] = [RESIZE_PENDING, RESIZE_IN_PROGRESS];
 
 /// What one condition says.
 struct Verdict {
@@ -40,9 +46,27 @@ pub(super) fn conditions(snapshot: &PodSnapshot, status: &PodStatus, now: Timest
     let generation = snapshot.pod.metadata.generation;
     let mut conditions: Vec<_> =
         verdicts.iter().map(|verdict| carry_over(verdict, &old, generation, now)).collect();
-    let foreign = old.iter().filter(|c| verdicts.iter().all(|v| v.type_ != c.type_));
+    let resize = resize(snapshot);
+    conditions.extend(resize.iter().map(|verdict| carry_over(verdict, &old, generation, now)));
+    let is_foreign = |type_: &str| !RESIZE.contains(&type_) && verdicts.iter().all(|v| v.type_ != type_);
+    let foreign = old.iter().filter(|condition| is_foreign(&condition.type_));
     conditions.extend(foreign.cloned());
     conditions
+}
+
+/// A resize that waits for the node, and one that is being carried out.
+fn resize(snapshot: &PodSnapshot) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    let resize = &snapshot.resize;
+    if let Some(refused) = &resize.refused {
+        let (reason, message) = (Some(refused.reason), Some(refused.message.clone()));
+        verdicts.push(Verdict { reason, message, ..Verdict::yes(RESIZE_PENDING) });
+    }
+    if resize.is_started && !differences(snapshot).is_empty() {
+        let reason = resize.error.is_some().then_some("Error");
+        verdicts.push(Verdict { reason, message: resize.error.clone(), ..Verdict::yes(RESIZE_IN_PROGRESS) });
+    }
+    verdicts
 }
 
 fn carry_over(

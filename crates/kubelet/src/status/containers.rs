@@ -3,13 +3,15 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     Container as ContainerSpec, ContainerState, ContainerStateRunning, ContainerStateTerminated,
-    ContainerStateWaiting, ContainerStatus, ContainerUser, LinuxContainerUser, VolumeMountStatus,
+    ContainerStateWaiting, ContainerStatus, ContainerUser, LinuxContainerUser, ResourceRequirements,
+    VolumeMountStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{NodeFacts, pull_error_shown_until, recorded, whole_second};
 use crate::crash_backoff::go_duration;
 use crate::next_actions::should_restart;
+use crate::resize::difference;
 use crate::snapshot::{self, Container, Exit, PodSnapshot, Role, Step};
 
 /// The status of the container that `spec` describes.
@@ -49,12 +51,23 @@ pub(super) fn status(
         restart_count,
         state: Some(state),
         last_state: Some(last_state),
-        resources: spec.resources.clone(),
+        resources: actual(snapshot, spec, latest),
         allocated_resources: spec.resources.as_ref().and_then(|r| r.requests.clone()),
         user: latest.filter(|_| is_running).and_then(user),
         volume_mounts: volume_mounts(spec),
         ..ContainerStatus::default()
     }
+}
+
+/// What the container has: as long as a resize is not carried out, what it had before.
+fn actual(
+    snapshot: &PodSnapshot,
+    spec: &ContainerSpec,
+    container: Option<&Container>,
+) -> Option<ResourceRequirements> {
+    let is_different = container.is_some_and(|c| difference(snapshot.spec(), spec, c).is_some());
+    let before = recorded(snapshot, &spec.name).and_then(|old| old.resources.clone());
+    before.filter(|_| is_different).or_else(|| spec.resources.clone())
 }
 
 fn id(node: &NodeFacts, container: &Container) -> String {

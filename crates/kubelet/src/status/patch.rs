@@ -1,9 +1,11 @@
 //! The difference between two statuses, as a strategic merge patch.
 //!
 //! Only changed fields are sent, and of the conditions only changed ones, so that conditions of others that
-//! the informer has not shown yet stay.
+//! the informer has not shown yet stay. Only those that are ours alone and there for a while are taken away.
 
 use serde_json::{Map, Value, json};
+
+use super::conditions::RESIZE;
 
 /// The patch that makes `new` out of `old`; `None` if they are equal. `uid` guards against a namesake.
 pub fn status_patch(uid: &str, old: &Value, new: &Value) -> Option<Value> {
@@ -31,7 +33,13 @@ fn field_patch(key: &str, old: Option<&Value>, new: &Value) -> Value {
                 let same_type = before.iter().find(|b| b["type"] == item["type"]);
                 with_nulls(same_type, item)
             });
-            Value::Array(changed.collect())
+            let is_gone = |item: &&Value| {
+                let is_ours = RESIZE.iter().any(|type_| item["type"] == *type_);
+                is_ours && items.iter().all(|new| new["type"] != item["type"])
+            };
+            let gone =
+                before.iter().filter(is_gone).map(|item| json!({"type": item["type"], "$patch": "delete"}));
+            Value::Array(changed.chain(gone).collect())
         }
         // Merged by `ip` otherwise, which would keep addresses that are gone.
         "podIPs" | "hostIPs" if old.is_some() => {

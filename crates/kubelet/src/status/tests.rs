@@ -32,6 +32,7 @@ fn with_container(pod: &str, state: ContainerState) -> PodSnapshot {
         image_ref: "sha256:1".into(),
         hash: String::new(),
         user: None,
+        resources: None,
     };
     PodSnapshot {
         sandboxes: vec![Sandbox {

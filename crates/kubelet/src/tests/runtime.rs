@@ -220,6 +220,18 @@ impl RuntimeService for Runtime {
         Ok(v1::StopContainerResponse {})
     }
 
+    async fn update_container_resources(
+        &self,
+        request: v1::UpdateContainerResourcesRequest,
+    ) -> CriResult<v1::UpdateContainerResourcesResponse> {
+        let linux = request.linux.unwrap_or_default();
+        let mut state = self.call(format!("resize {} {}", request.container_id, linux.cpu_shares));
+        for (status, _) in state.containers.iter_mut().filter(|(c, _)| c.id == request.container_id) {
+            status.resources = Some(v1::ContainerResources { linux: Some(linux.clone()), windows: None });
+        }
+        Ok(v1::UpdateContainerResourcesResponse {})
+    }
+
     async fn remove_container(
         &self,
         request: v1::RemoveContainerRequest,

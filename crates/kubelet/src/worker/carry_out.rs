@@ -61,6 +61,7 @@ impl Worker {
                     handlers::kill_container(&context, &pod, (&id, &name), grace, &message, ips).await
                 });
             }
+            PodAction::Resize { id, resources, .. } => self.launch_resize(key, id, resources),
             PodAction::RemoveContainer { id } => self.spawn(key, async move {
                 let request = v1::RemoveContainerRequest { container_id: id.clone() };
                 finished(context.runtime.remove_container(request).await, Outcome::ContainerRemoved(id))

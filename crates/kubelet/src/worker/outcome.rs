@@ -31,6 +31,8 @@ pub(crate) enum Outcome {
     /// The container's name; the end of the one before; what the runtime says about it.
     Started(String, Option<Timestamp>, Result<(v1::ContainerStatus, String), Refusal>),
     Killed(Option<(v1::ContainerStatus, String)>),
+    /// What the runtime says about the container afterwards.
+    Resized(Result<Box<v1::ContainerStatus>, String>),
     Runtime {
         known: Vec<String>,
         sandboxes: Vec<Sandbox>,
@@ -84,6 +86,17 @@ impl Worker {
                 }
                 merge::read_last_words(&self.context.config, &mut self.snapshot);
             }
+            Outcome::Resized(Ok(status)) => merge::container(&mut self.snapshot, &status, ""),
+            Outcome::Resized(Err(error)) => {
+                let pod = self.pod();
+                let text =
+                    crate::resize::event_text(&pod, "error", &crate::resize::resources(&pod), Some(&error));
+                if self.snapshot.resize.error.as_ref() != Some(&error) {
+                    self.context.event(&pod, None, controller::EventType::Warning, "ResizeError", text);
+                }
+                self.snapshot.resize.error = Some(error);
+                self.retry_later(key, now);
+            }
             Outcome::Runtime { known, sandboxes, containers } => {
                 merge::all(&mut self.snapshot, &known, sandboxes, &containers);
                 merge::read_last_words(&self.context.config, &mut self.snapshot);
@@ -104,7 +117,7 @@ impl Worker {
             Outcome::StatusWritten(pod) => {
                 self.report.written();
                 if super::carry_out::is_newer(&pod, &self.snapshot.pod) {
-                    self.snapshot.pod = pod.into();
+                    self.take_pod(pod.into());
                 }
             }
             Outcome::StatusFailed(error) => {

@@ -182,14 +182,18 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_has_a_node_is_not_resized() {
+    fn a_pod_whose_node_cannot_do_it_is_not_resized() {
         let mut old = pod();
-        old["spec"]["nodeName"] = "n".into();
+        old["status"]["containerStatuses"] = json!([{"name": "c", "state": {"running": {}}}]);
         let mut new = old.clone();
         new["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "3".into();
         let (_, errors) = write("resize", new, &old);
         let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
         assert_eq!(texts, ["spec: Forbidden: Pod running on node without support for resize"]);
+        old["status"]["containerStatuses"][0]["resources"] = json!({});
+        let mut new = old.clone();
+        new["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "3".into();
+        assert_eq!(write("resize", new, &old).1, []);
     }
 
     #[test]

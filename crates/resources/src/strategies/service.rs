@@ -38,7 +38,7 @@ fn is_reachable_from_outside(spec: &Spec) -> bool {
     has_node_ports(spec) || (text(spec, "type") == "ClusterIP" && !list(spec, "externalIPs").is_empty())
 }
 
-/// A new Service has no load balancer yet, and its address families follow from its addresses.
+/// A new Service has no load balancer yet.
 pub(super) fn create(service: &mut Value) {
     if let Some(map) = service.as_object_mut() {
         map.insert("status".to_owned(), json!({"loadBalancer": {}}));
@@ -47,30 +47,6 @@ pub(super) fn create(service: &mut Value) {
     if !text(spec, "clusterIP").is_empty() && list(spec, "clusterIPs").is_empty() {
         let ip = text(spec, "clusterIP").to_owned();
         spec.insert("clusterIPs".to_owned(), json!([ip]));
-    }
-    default_families(spec);
-}
-
-/// A Service without selector and address may have endpoints of both families; any other is of its address's.
-fn default_families(spec: &mut Spec) {
-    if !has_cluster_ip(spec) {
-        return;
-    }
-    let first = list(spec, "clusterIPs").first().and_then(Value::as_str).unwrap_or_default();
-    let has_selector = spec.get("selector").and_then(Value::as_object).is_some_and(|s| !s.is_empty());
-    let is_free = first == "None" && !has_selector;
-    let is_v6 = first.contains(':');
-    let is_dual = list(spec, "clusterIPs").len() > 1 || list(spec, "ipFamilies").len() > 1;
-    let policy = if is_dual || is_free { "RequireDualStack" } else { "SingleStack" };
-    spec.entry("ipFamilyPolicy").or_insert_with(|| policy.into());
-    let family = if is_v6 { "IPv6" } else { "IPv4" };
-    let families = spec.entry("ipFamilies").or_insert_with(|| json!([family]));
-    let is_single = families.as_array().is_some_and(|families| families.len() == 1);
-    if is_free && is_single && text(spec, "ipFamilyPolicy") != "SingleStack" {
-        let other = if list(spec, "ipFamilies").contains(&json!("IPv4")) { "IPv6" } else { "IPv4" };
-        if let Some(families) = spec.get_mut("ipFamilies").and_then(Value::as_array_mut) {
-            families.push(other.into());
-        }
     }
 }
 
@@ -82,10 +58,6 @@ pub(super) fn update(new: &mut Value, old: &Value) {
     sync_cluster_ips(spec, old);
     keep_given(spec, old);
     drop_of_other_types(spec, old);
-    drop_second_family(spec, old);
-    if has_cluster_ip(spec) && !has_cluster_ip(old) {
-        default_families(spec);
-    }
 }
 
 /// Who changes one of `clusterIP` and `clusterIPs` and leaves the other means both.
@@ -201,22 +173,6 @@ fn drop_same(spec: &mut Spec, old: &Spec, field: &str) {
     }
 }
 
-/// Who asks for one family only need not take away the second address.
-fn drop_second_family(spec: &mut Spec, old: &Spec) {
-    let is_downgrade = text(spec, "ipFamilyPolicy") == "SingleStack"
-        && !matches!(text(old, "ipFamilyPolicy"), "" | "SingleStack");
-    if !is_downgrade {
-        return;
-    }
-    for field in ["clusterIPs", "ipFamilies"] {
-        if spec.get(field) == old.get(field)
-            && let Some(list) = spec.get_mut(field).and_then(Value::as_array_mut)
-        {
-            list.truncate(1);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use expect_test::{Expect, expect};
@@ -257,27 +213,5 @@ mod tests {
             "{type: ClusterIP, allocateLoadBalancerNodePorts: true, externalTrafficPolicy: Local, healthCheckNodePort: 31000, ports: [{port: 80, nodePort: 30000}]}",
             expect![[r#"{"ports":[{"port":80}],"type":"ClusterIP"}"#]],
         );
-    }
-
-    #[test]
-    fn one_family_is_enough_for_who_says_so() {
-        check(
-            "{type: ClusterIP, clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1, 'fd00::1'], ipFamilies: [IPv4, IPv6], ipFamilyPolicy: PreferDualStack}",
-            "{type: ClusterIP, clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1, 'fd00::1'], ipFamilies: [IPv4, IPv6], ipFamilyPolicy: SingleStack}",
-            expect![[
-                r#"{"clusterIP":"10.0.0.1","clusterIPs":["10.0.0.1"],"ipFamilies":["IPv4"],"ipFamilyPolicy":"SingleStack","type":"ClusterIP"}"#
-            ]],
-        );
-    }
-
-    #[test]
-    fn a_headless_service_without_selector_is_of_both_families() {
-        let mut service = json!({"spec": {"type": "ClusterIP", "clusterIP": "None"}});
-        create(&mut service);
-        assert_eq!(service["spec"]["ipFamilies"], json!(["IPv4", "IPv6"]));
-        assert_eq!(service["spec"]["ipFamilyPolicy"], "RequireDualStack");
-        let mut service = json!({"spec": {"type": "ClusterIP", "clusterIP": "None", "selector": {"a": "b"}}});
-        create(&mut service);
-        assert_eq!(service["spec"]["ipFamilies"], json!(["IPv4"]));
     }
 }

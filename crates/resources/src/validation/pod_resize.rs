@@ -61,10 +61,11 @@ fn is_sidecar(container: &At<'_>) -> bool {
     container.get("restartPolicy").text() == "Always"
 }
 
-/// Before a Pod has a node, its resources are plain wishes. No kubelet of ours changes what runs: a change that
-/// nobody carries out is refused as upstream refuses it for nodes that cannot.
+/// A kubelet that can resize says what running containers have. Where nothing runs there is nothing to tell by.
 fn can_be_resized(pod: &At<'_>) -> bool {
-    pod.get("spec").get("nodeName").text().is_empty()
+    let mut statuses = pod.get("status").get("containerStatuses").items();
+    let running = statuses.find(|status| status.get("state").get("running").is_set());
+    running.is_none_or(|status| status.get("resources").is_set())
 }
 
 fn resized(container: &At<'_>, was: &At<'_>, errors: &mut FieldErrors) {

@@ -173,7 +173,7 @@ fn pod_term(term: &At<'_>, errors: &mut FieldErrors) {
     errors.extend(rules.iter().map(|rule| FieldError::invalid(&key.path, key.text(), rule)));
 }
 
-/// Labels of the Pod itself that join the selector.
+/// Labels of the Pod itself that join the selector of a term or a constraint.
 fn label_keys(term: &At<'_>, errors: &mut FieldErrors) {
     let selector = term.get("labelSelector");
     let (keys, others) = (term.get("matchLabelKeys"), term.get("mismatchLabelKeys"));
@@ -243,27 +243,7 @@ pub(super) fn topology_spread(constraints: &At<'_>, errors: &mut FieldErrors) {
         for policy in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
             constraint.get(policy).if_one_of(&["Honor", "Ignore"], errors);
         }
-        spread_label_keys(&constraint, errors);
+        label_keys(&constraint, errors);
         selector::check(&constraint.get("labelSelector"), errors);
-    }
-}
-
-fn spread_label_keys(constraint: &At<'_>, errors: &mut FieldErrors) {
-    let (keys, selector) = (constraint.get("matchLabelKeys"), constraint.get("labelSelector"));
-    if keys.is_empty() {
-        return;
-    }
-    if !selector.is_set() {
-        errors.push(keys.forbidden("must not be specified when labelSelector is not set"));
-    }
-    let labels = selector.get("matchLabels");
-    let expressions = selector.get("matchExpressions");
-    for key in keys.items() {
-        errors.extend(key.all(names::qualified_name(key.text())));
-        let is_selected = labels.value.get(key.text()).is_some()
-            || expressions.items().any(|e| e.get("key").text() == key.text());
-        if is_selected {
-            errors.push(key.invalid("exists in both matchLabelKeys and labelSelector"));
-        }
     }
 }

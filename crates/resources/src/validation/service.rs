@@ -5,7 +5,7 @@ mod update;
 
 use std::collections::BTreeSet;
 
-use machinery::field::{FieldError, FieldErrors};
+use machinery::field::{FieldError, FieldErrors, Path};
 use machinery::names;
 use serde_json::{Value, json};
 
@@ -48,6 +48,13 @@ pub(crate) fn check(object: &Value) -> FieldErrors {
     policy.if_one_of(&["Cluster", "Local"], &mut errors);
     spec.get("trafficDistribution")
         .if_one_of(&["PreferClose", "PreferSameNode", "PreferSameZone"], &mut errors);
+    errors
+}
+
+/// The rules for the addresses and address families of a Service's `spec`: what must hold before any are given out.
+pub fn service_cluster_addresses(spec: &Value) -> FieldErrors {
+    let mut errors = Vec::new();
+    addresses::cluster(&At { value: spec, path: Path::new("spec") }, &mut errors);
     errors
 }
 
@@ -217,7 +224,7 @@ fn load_balancer(spec: &At<'_>, errors: &mut FieldErrors) {
     }
     if !ports.is_set() && is_balanced {
         // Upstream names the field without `spec`.
-        let path = machinery::field::Path::new("allocateLoadBalancerNodePorts");
+        let path = Path::new("allocateLoadBalancerNodePorts");
         errors.push(FieldError::required(&path, ""));
     }
     load_balancer_class(spec, errors);

@@ -3,14 +3,16 @@
 //! A namespace's account is opened at the first charge, by a look at all of its objects, and closed when its quotas
 //! change. Events replace an object's entry as a whole, so seeing one twice does no harm.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
+use resources::pod_resources::add_all;
 use resources::quota::{self, Amounts, Quota};
 use serde_json::Value;
 
+use super::record::{Entry, Own};
 use crate::api::Api;
 use crate::cache::{CacheEvent, CachedObject, EventType};
 use crate::kinds::Kind;
@@ -50,6 +52,12 @@ struct Account {
     /// The sum per quota.
     used: Vec<Amounts>,
     held: Vec<Hold>,
+    /// What became of the quotas' statuses, by name.
+    statuses: HashMap<String, Own>,
+    /// Who was refused when others wrote for them, and why.
+    refused: HashMap<String, String>,
+    /// Only one request of this server at a time writes to the statuses: the others would only get in its way.
+    turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Debug)]
@@ -57,6 +65,8 @@ struct Hold {
     key: String,
     costs: Vec<(usize, Amounts)>,
     at: Timestamp,
+    /// Whether the quotas' statuses have it.
+    is_written: bool,
 }
 
 impl Ledger {
@@ -77,10 +87,12 @@ impl Ledger {
             match accounts.get_mut(namespace).filter(|account| account.quotas == quotas) {
                 Some(account) => account.revisions = revisions,
                 None => {
-                    let held = accounts.remove(namespace).map(|account| account.held).unwrap_or_default();
+                    let before = accounts.remove(namespace);
                     let mut account = Account::new(quotas, revisions);
                     account.open(api, namespace);
-                    account.take_over(held);
+                    if let Some(before) = before {
+                        account.take_over(before);
+                    }
                     accounts.insert(namespace.to_owned(), account);
                 }
             }
@@ -91,6 +103,69 @@ impl Ledger {
     /// Closes all accounts: they are opened again from what the cache holds then.
     pub fn clear(&self) {
         self.accounts.lock().clear();
+    }
+
+    /// The turn to write the statuses of a namespace's quotas, if there is something to be written for `key`.
+    pub(super) fn turn(&self, namespace: &str, key: &str) -> Option<Arc<tokio::sync::Mutex<()>>> {
+        let accounts = self.accounts.lock();
+        let account = accounts.get(namespace)?;
+        account.held.iter().any(|hold| hold.key == key).then(|| Arc::clone(&account.turn))
+    }
+
+    /// What is charged and not written, by the names of the quotas.
+    pub(super) fn unwritten(&self, namespace: &str) -> BTreeMap<String, Vec<Entry>> {
+        let accounts = self.accounts.lock();
+        let mut entries: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
+        let Some(account) = accounts.get(namespace) else { return entries };
+        for hold in account.held.iter().filter(|hold| !hold.is_written) {
+            for (index, cost) in &hold.costs {
+                let Some(quota) = account.quotas.get(*index) else { continue };
+                let entry = Entry { key: hold.key.clone(), cost: cost.clone() };
+                entries.entry(quota.name.clone()).or_default().push(entry);
+            }
+        }
+        entries
+    }
+
+    /// What was written for these keys counts; who was refused gives back what was held.
+    pub(super) fn settle(
+        &self,
+        namespace: &str,
+        keys: &BTreeSet<String>,
+        refused: &BTreeMap<String, String>,
+    ) {
+        let mut accounts = self.accounts.lock();
+        let Some(account) = accounts.get_mut(namespace) else { return };
+        account.held.retain(|hold| !refused.contains_key(&hold.key));
+        for hold in account.held.iter_mut().filter(|hold| keys.contains(&hold.key)) {
+            hold.is_written = true;
+        }
+        account.refused.extend(refused.iter().map(|(key, why)| (key.clone(), why.clone())));
+    }
+
+    /// Why this key was refused, if it was; said once.
+    pub(super) fn take_refusal(&self, namespace: &str, key: &str) -> Option<String> {
+        self.accounts.lock().get_mut(namespace)?.refused.remove(key)
+    }
+
+    /// What this server knows about a quota whose newest revision is `revision`.
+    pub(super) fn own(&self, namespace: &str, name: &str, revision: u64, now: Timestamp) -> Own {
+        let mut accounts = self.accounts.lock();
+        let Some(account) = accounts.get_mut(namespace) else { return Own::default() };
+        let counted =
+            account.quotas.iter().position(|quota| quota.name == name).map(|index| account.total(index));
+        let own = account.statuses.entry(name.to_owned()).or_default();
+        if revision != own.written && own.foreign.is_none_or(|(seen, _)| seen != revision) {
+            own.foreign = Some((revision, now));
+        }
+        Own { counted: counted.unwrap_or_default(), ..own.clone() }
+    }
+
+    /// This server has written a quota's status.
+    pub(super) fn wrote(&self, namespace: &str, name: &str, revision: u64) {
+        if let Some(account) = self.accounts.lock().get_mut(namespace) {
+            account.statuses.entry(name.to_owned()).or_default().written = revision;
+        }
     }
 
     /// Closes the account of a namespace without quotas.
@@ -138,7 +213,16 @@ fn stored_kind(prefix: &str) -> Option<Kind> {
 impl Account {
     fn new(quotas: Vec<Quota>, revisions: Vec<u64>) -> Self {
         let used = quotas.iter().map(Quota::nothing_used).collect();
-        Self { quotas, revisions, objects: HashMap::new(), used, held: Vec::new() }
+        Self {
+            quotas,
+            revisions,
+            objects: HashMap::new(),
+            used,
+            held: Vec::new(),
+            statuses: HashMap::new(),
+            refused: HashMap::new(),
+            turn: Arc::default(),
+        }
     }
 
     /// Counts everything that is there.
@@ -154,9 +238,10 @@ impl Account {
     }
 
     /// Keeps what was admitted under earlier quotas: it may still come. It is counted in full once it is there.
-    fn take_over(&mut self, held: Vec<Hold>) {
+    fn take_over(&mut self, before: Self) {
         let is_here = |hold: &Hold| self.objects.contains_key(hold.key.as_str());
-        self.held = held.into_iter().filter(|hold| !is_here(hold)).collect();
+        self.held = before.held.into_iter().filter(|hold| !is_here(hold)).collect();
+        (self.statuses, self.refused, self.turn) = (before.statuses, before.refused, before.turn);
         for hold in &mut self.held {
             hold.costs.retain(|(index, _)| *index < self.quotas.len());
         }
@@ -181,7 +266,7 @@ impl Account {
         let costs = self.costs((group, plural), object, &usage);
         for (index, cost) in &costs {
             if let Some(used) = self.used.get_mut(*index) {
-                resources::pod_resources::add_all(used, cost);
+                add_all(used, cost);
             }
         }
         if !costs.is_empty() {
@@ -214,9 +299,17 @@ impl Account {
             self.check(*index, cost)?;
         }
         if !charge.is_dry_run && !costs.is_empty() {
-            self.held.push(Hold { key: charge.key.clone(), costs, at: now });
+            self.held.push(Hold { key: charge.key.clone(), costs, at: now, is_written: false });
         }
         Ok(())
+    }
+
+    /// What is used by what is there and by what was charged and written.
+    fn total(&self, index: usize) -> Amounts {
+        let mut total = self.used.get(index).cloned().unwrap_or_default();
+        let written = self.held.iter().filter(|hold| hold.is_written).flat_map(|hold| &hold.costs);
+        written.filter(|(of, _)| *of == index).for_each(|(_, cost)| add_all(&mut total, cost));
+        total
     }
 
     fn check(&self, index: usize, cost: &Amounts) -> Result<(), String> {
@@ -225,28 +318,30 @@ impl Account {
         };
         let mut used = counted.clone();
         for (_, held) in self.held.iter().flat_map(|hold| &hold.costs).filter(|(of, _)| *of == index) {
-            resources::pod_resources::add_all(&mut used, held);
+            add_all(&mut used, held);
         }
-        let mut exceeded = (Amounts::new(), Amounts::new(), Amounts::new());
-        for (name, more) in cost {
-            let Some(hard) = quota.hard.get(name) else { continue };
-            let before = used.get(name).copied().unwrap_or_default();
-            if before.plus(*more) > *hard {
-                exceeded.0.insert(name.clone(), *more);
-                exceeded.1.insert(name.clone(), before);
-                exceeded.2.insert(name.clone(), *hard);
-            }
-        }
-        if exceeded.0.is_empty() {
-            return Ok(());
-        }
-        let (requested, used, limited) =
-            (quota::show(&exceeded.0), quota::show(&exceeded.1), quota::show(&exceeded.2));
-        Err(format!(
-            "exceeded quota: {}, requested: {requested}, used: {used}, limited: {limited}",
-            quota.name
-        ))
+        exceeded(quota, &used, cost).map_or(Ok(()), Err)
     }
+}
+
+/// Why `cost` is too much on top of `used`, if it is.
+pub(super) fn exceeded(quota: &Quota, used: &Amounts, cost: &Amounts) -> Option<String> {
+    let mut exceeded = (Amounts::new(), Amounts::new(), Amounts::new());
+    for (name, more) in cost {
+        let Some(hard) = quota.hard.get(name) else { continue };
+        let before = used.get(name).copied().unwrap_or_default();
+        if before.plus(*more) > *hard {
+            exceeded.0.insert(name.clone(), *more);
+            exceeded.1.insert(name.clone(), before);
+            exceeded.2.insert(name.clone(), *hard);
+        }
+    }
+    if exceeded.0.is_empty() {
+        return None;
+    }
+    let (requested, used, limited) =
+        (quota::show(&exceeded.0), quota::show(&exceeded.1), quota::show(&exceeded.2));
+    Some(format!("exceeded quota: {}, requested: {requested}, used: {used}, limited: {limited}", quota.name))
 }
 
 #[cfg(test)]

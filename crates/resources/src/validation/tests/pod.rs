@@ -665,7 +665,7 @@ fn scheduling() {
             (
                 "the same constraint twice",
                 "/spec/topologySpreadConstraints",
-                "[{maxSkew: 1, topologyKey: a, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {a: b}}, matchLabelKeys: [a]}, {maxSkew: 1, topologyKey: a, whenUnsatisfiable: ScheduleAnyway}]",
+                "[{maxSkew: 1, topologyKey: a, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: Exists}]}, matchLabelKeys: [a]}, {maxSkew: 1, topologyKey: a, whenUnsatisfiable: ScheduleAnyway}]",
             ),
             (
                 "bad tolerations",
@@ -711,7 +711,7 @@ fn scheduling() {
               spec.topologySpreadConstraints[0].matchLabelKeys: Forbidden: must not be specified when labelSelector is not set
             the same constraint twice
               spec.topologySpreadConstraints[0].{topologyKey, whenUnsatisfiable}: Duplicate value: "{a, ScheduleAnyway}"
-              spec.topologySpreadConstraints[0].matchLabelKeys[0]: Invalid value: "a": exists in both matchLabelKeys and labelSelector
+              spec.topologySpreadConstraints[0][0]: Invalid value: "a": exists in both matchLabelKeys and labelSelector
             bad tolerations
               spec.tolerations[0].operator: Invalid value: "a b": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue', or 'my_value', or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')
               spec.tolerations[1].operator: Invalid value: "b": value must be empty when `operator` is 'Exists'

@@ -1,0 +1,148 @@
+//! Keeps the FlowSchemas and PriorityLevelConfigurations that every cluster has, as long as the server runs: the
+//! mandatory ones as they must be, the suggested ones up to date unless their annotation says that they are the
+//! operator's own. What is deleted comes back; what an older version had suggested goes.
+//!
+//! Source: `k8s.io/apiserver/pkg/util/flowcontrol`, `pkg/registry/flowcontrol/ensurer`.
+
+use machinery::metadata::{self, Metadata};
+use resources::flow_control;
+use serde_json::{Value, json};
+
+use super::{ensure, request};
+use crate::api::Api;
+use crate::kinds::Kind;
+use crate::request_info::Verb;
+use crate::status::Result;
+use crate::verbs::delete;
+use crate::verbs::options::DeleteOptions;
+use crate::verbs::update::{Part, change};
+
+const GROUP: &str = "flowcontrol.apiserver.k8s.io";
+
+/// What has to be done about an object.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    Nothing,
+    /// Annotation and, if it says so, spec are brought up to date.
+    Update {
+        is_auto: bool,
+    },
+}
+
+/// Compares an object with what it should be.
+fn decide(current: &Value, wanted: &Value, is_mandatory: bool) -> Step {
+    let metadata = Metadata::of(current);
+    let annotation =
+        metadata.annotation(flow_control::AUTO_UPDATE).and_then(|text| text.parse::<bool>().ok());
+    // Without a word from the operator, an object that nobody has changed is kept up to date.
+    let is_auto = is_mandatory || annotation.unwrap_or(metadata.generation() == 1);
+    let is_current = current.get("spec") == wanted.get("spec");
+    if annotation == Some(is_auto) && (is_current || !is_auto) {
+        return Step::Nothing;
+    }
+    Step::Update { is_auto }
+}
+
+/// Brings all of them into order.
+///
+/// # Errors
+/// When the store or the cache fail.
+pub(crate) async fn maintain(api: &Api) -> Result<()> {
+    let levels = ("prioritylevelconfigurations", flow_control::priority_levels());
+    for (resource, all) in [levels, ("flowschemas", flow_control::flow_schemas())] {
+        let Some(kind) = Kind::find(GROUP, "v1", resource) else { continue };
+        for wanted in all {
+            keep(api, kind, wanted).await?;
+        }
+        let here = kind.cache(api).list(kind.row().storage_prefix, 0).objects;
+        for object in here.iter().map(|object| kind.value(object)) {
+            let name = Metadata::of(&object).name();
+            let is_ours = Metadata::of(&object).annotation(flow_control::AUTO_UPDATE) == Some("true");
+            if is_ours && all.iter().all(|wanted| Metadata::of(wanted).name() != name) {
+                remove(api, resource, name).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn keep(api: &Api, kind: Kind, wanted: &Value) -> Result<()> {
+    let resource = kind.resource();
+    let name = Metadata::of(wanted).name().to_owned();
+    let Some(current) = kind.cache(api).get(&kind.key("", &name)) else {
+        return ensure(api, GROUP, "v1", resource, "", wanted.clone()).await;
+    };
+    let Some((request, mut wanted)) = request(api, (GROUP, "v1", resource), "", wanted.clone(), Verb::Update)
+    else {
+        return Ok(());
+    };
+    crate::codec::default(kind, &mut wanted);
+    let is_mandatory = flow_control::mandatory(kind.kind(), &name).is_some();
+    if decide(&kind.value(&current), &wanted, is_mandatory) == Step::Nothing {
+        return Ok(());
+    }
+    let outcome = change(api, &request, Part::Object, |old| {
+        let mut new = old.clone();
+        metadata::remove(&mut new, "resourceVersion");
+        if let Step::Update { is_auto } = decide(old, &wanted, is_mandatory) {
+            if let Some(annotations) = metadata::metadata_mut(&mut new)
+                .map(|map| map.entry("annotations").or_insert_with(|| json!({})))
+            {
+                annotations[flow_control::AUTO_UPDATE] = is_auto.to_string().into();
+            }
+            if is_auto && let Some(spec) = wanted.get("spec") {
+                new["spec"] = spec.clone();
+            }
+        }
+        Ok(new)
+    });
+    match outcome.await {
+        Err(failure) if failure.reason != "NotFound" => Err(failure),
+        _ => Ok(()),
+    }
+}
+
+async fn remove(api: &Api, resource: &str, name: &str) -> Result<()> {
+    let object = json!({"metadata": {"name": name}});
+    let Some((request, _)) = request(api, (GROUP, "v1", resource), "", object, Verb::Delete) else {
+        return Ok(());
+    };
+    match delete::delete_object(api, &request, &DeleteOptions::default()).await {
+        Err(failure) if failure.reason != "NotFound" => Err(failure),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(metadata: &str, spec: i64, is_mandatory: bool, expect: Step) {
+        let metadata: Value = serde_saphyr::from_str(metadata).unwrap();
+        let (current, wanted) = (json!({"metadata": metadata, "spec": spec}), json!({"spec": 1}));
+        assert_eq!(decide(&current, &wanted, is_mandatory), expect, "{metadata} {spec}");
+    }
+
+    const AUTO: &str = "{annotations: {apf.kubernetes.io/autoupdate-spec: 'true'}}";
+    const OWN: &str = "{annotations: {apf.kubernetes.io/autoupdate-spec: 'false'}}";
+
+    #[test]
+    fn suggested_objects_follow_unless_they_are_the_operators() {
+        check(AUTO, 1, false, Step::Nothing);
+        check(AUTO, 2, false, Step::Update { is_auto: true });
+        check(OWN, 2, false, Step::Nothing);
+    }
+
+    #[test]
+    fn without_an_annotation_the_generation_tells() {
+        check("{generation: 1}", 1, false, Step::Update { is_auto: true });
+        check("{generation: 2}", 2, false, Step::Update { is_auto: false });
+    }
+
+    #[test]
+    fn mandatory_objects_follow_whatever_is_said() {
+        check(AUTO, 1, true, Step::Nothing);
+        check(OWN, 1, true, Step::Update { is_auto: true });
+        check(AUTO, 2, true, Step::Update { is_auto: true });
+    }
+}

@@ -1,0 +1,90 @@
+//! What the node has agreed to give its Pods: all workers share it, so that two resizes never get the same room.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::inbox::Inbox;
+use crate::resize::{Amount, Refused, decide};
+
+/// The node's Pods and what each has, by uid.
+pub(crate) struct Allocations {
+    capacity: Amount,
+    pods: Mutex<HashMap<String, Entry>>,
+}
+
+struct Entry {
+    has: Amount,
+    /// A resize waits for room.
+    is_waiting: bool,
+    inbox: Arc<Inbox>,
+}
+
+impl Allocations {
+    /// Nobody has anything of the node's CPU (in thousandths) and memory (in bytes).
+    pub(crate) fn new((cpu, memory): (i64, i64)) -> Self {
+        Self { capacity: Amount { cpu, memory }, pods: Mutex::default() }
+    }
+
+    /// A Pod has come with what it asks for: the scheduler has found room for it.
+    pub(crate) fn add(&self, uid: &str, has: Amount, inbox: &Arc<Inbox>) {
+        let entry = Entry { has, is_waiting: false, inbox: inbox.clone() };
+        self.pods.lock().insert(uid.to_owned(), entry);
+    }
+
+    /// A Pod needs nothing any more.
+    pub(crate) fn remove(&self, uid: &str) {
+        let mut pods = self.pods.lock();
+        if pods.remove(uid).is_some() {
+            wake(&pods);
+        }
+    }
+
+    /// Lets a Pod have `asked` in place of what it has.
+    pub(crate) fn change(&self, uid: &str, asked: Amount) -> Result<(), Refused> {
+        let mut pods = self.pods.lock();
+        let others = pods.iter().filter(|(other, _)| *other != uid).map(|(_, entry)| entry.has);
+        let used = others.fold(Amount::default(), |sum, one| Amount {
+            cpu: sum.cpu.saturating_add(one.cpu),
+            memory: sum.memory.saturating_add(one.memory),
+        });
+        let outcome = decide(asked, used, self.capacity);
+        let Some(entry) = pods.get_mut(uid) else { return outcome };
+        entry.is_waiting = outcome.is_err();
+        if outcome.is_ok() {
+            let is_less = asked.cpu < entry.has.cpu || asked.memory < entry.has.memory;
+            entry.has = asked;
+            if is_less {
+                wake(&pods);
+            }
+        }
+        outcome
+    }
+}
+
+/// There may be room now for those who wait.
+fn wake(pods: &HashMap<String, Entry>) {
+    pods.values().filter(|entry| entry.is_waiting).for_each(|entry| entry.inbox.room());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_that_comes_free_wakes_who_waits_for_it() {
+        let amount = |cpu| Amount { cpu, memory: 0 };
+        let allocations = Allocations::new((2000, 0));
+        let (first, second) = (Arc::new(Inbox::default()), Arc::new(Inbox::default()));
+        allocations.add("a", amount(1000), &first);
+        allocations.add("b", amount(500), &second);
+        assert_eq!(allocations.change("b", amount(1500)).unwrap_err().reason, "Deferred");
+        assert!(!second.take().has_room);
+        allocations.change("a", amount(500)).unwrap();
+        assert!(second.take().has_room && !first.take().has_room);
+        allocations.change("b", amount(1500)).unwrap();
+        allocations.remove("a");
+        assert!(!second.take().has_room);
+    }
+}

@@ -1,0 +1,315 @@
+//! Resizing a Pod that runs: what the API asks for, what the node has agreed to, what the kernel has. Pure.
+//!
+//! The snapshot's Pod always has the resources that the node has agreed to ([`split`]), so that everything else need
+//! not know of resizes; what is asked for beyond that waits in [`Resize::wanted`].
+//! Source: KEP-1287, `pkg/kubelet/allocation/allocation_manager.go` of upstream.
+
+use std::collections::BTreeMap;
+
+use cri::v1;
+use k8s_openapi::api::core::v1::{Container as ContainerSpec, Pod, PodSpec, ResourceRequirements};
+use serde_json::json;
+
+use crate::snapshot::{Container, PodSnapshot, Role, init_role};
+use crate::{qos, quantity};
+
+/// The resources of a Pod's containers, by name.
+pub type Resources = BTreeMap<String, ResourceRequirements>;
+
+/// How far a Pod's resize is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Resize {
+    /// What the API asks for and the node has not agreed to.
+    pub wanted: Resources,
+    /// Why not.
+    pub refused: Option<Refused>,
+    /// The node has agreed, and not everything is carried out.
+    pub is_started: bool,
+    /// Why the last try to carry it out failed.
+    pub error: Option<String>,
+}
+
+/// Why the node does not agree to a resize.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refused {
+    /// `Deferred` or `Infeasible`.
+    pub reason: &'static str,
+    /// For people.
+    pub message: String,
+}
+
+/// CPU in thousandths and memory in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amount {
+    /// Thousandths of a CPU.
+    pub cpu: i64,
+    /// Bytes.
+    pub memory: i64,
+}
+
+impl Amount {
+    fn plus(self, other: Self) -> Self {
+        Self { cpu: self.cpu.saturating_add(other.cpu), memory: self.memory.saturating_add(other.memory) }
+    }
+
+    fn max(self, other: Self) -> Self {
+        Self { cpu: self.cpu.max(other.cpu), memory: self.memory.max(other.memory) }
+    }
+}
+
+/// Main containers, and init containers that keep running.
+fn resizable(spec: &PodSpec) -> impl Iterator<Item = &ContainerSpec> {
+    let sidecars = spec.init_containers.iter().flatten().filter(|c| init_role(c) == Role::Sidecar);
+    sidecars.chain(&spec.containers)
+}
+
+/// The resources of all containers that can be resized.
+pub fn resources(pod: &Pod) -> Resources {
+    let spec = pod.spec.iter();
+    let all = spec.flat_map(resizable);
+    all.map(|c| (c.name.clone(), c.resources.clone().unwrap_or_default())).collect()
+}
+
+/// What the node had agreed to before the kubelet was started again, by what it last wrote.
+pub fn recorded(pod: &Pod) -> Resources {
+    let mut all = resources(pod);
+    let status = pod.status.iter();
+    let statuses = status.flat_map(|s| {
+        s.container_statuses.iter().flatten().chain(s.init_container_statuses.iter().flatten())
+    });
+    for status in statuses {
+        let Some(resources) = all.get_mut(&status.name) else { continue };
+        if let Some(actual) = &status.resources {
+            resources.limits.clone_from(&actual.limits);
+        }
+        if let Some(requests) = &status.allocated_resources {
+            resources.requests = Some(requests.clone());
+        }
+    }
+    all
+}
+
+/// The Pod with the resources of `allocated`, and what it asks for beyond them.
+pub fn split(pod: &Pod, allocated: &Resources) -> (Option<Pod>, Resources) {
+    let wanted: Resources = resources(pod)
+        .into_iter()
+        .filter(|(name, asked)| allocated.get(name).is_some_and(|agreed| !is_same(agreed, asked)))
+        .collect();
+    if wanted.is_empty() {
+        return (None, wanted);
+    }
+    let mut pod = pod.clone();
+    if let Some(spec) = &mut pod.spec {
+        put(spec, allocated);
+    }
+    (Some(pod), wanted)
+}
+
+/// Gives the containers of a spec these resources.
+pub fn put(spec: &mut PodSpec, resources: &Resources) {
+    for container in spec.init_containers.iter_mut().flatten().chain(&mut spec.containers) {
+        if let Some(resources) = resources.get(&container.name) {
+            container.resources = Some(resources.clone());
+        }
+    }
+}
+
+fn is_same(a: &ResourceRequirements, b: &ResourceRequirements) -> bool {
+    let compute = |resources: &ResourceRequirements| {
+        let of = |list: &Option<BTreeMap<String, _>>, name: &str| {
+            list.as_ref().and_then(|amounts| amounts.get(name)).map(quantity::milli)
+        };
+        ["cpu", "memory"].map(|name| (of(&resources.requests, name), of(&resources.limits, name)))
+    };
+    compute(a) == compute(b)
+}
+
+/// What a Pod asks of its node.
+pub fn requests(spec: &PodSpec) -> Amount {
+    let of = |container: &ContainerSpec| {
+        let requests = container.resources.as_ref().and_then(|r| r.requests.as_ref());
+        Amount {
+            cpu: requests.and_then(|r| r.get("cpu")).map_or(0, quantity::milli),
+            memory: requests.and_then(|r| r.get("memory")).map_or(0, quantity::whole),
+        }
+    };
+    let running = resizable(spec).map(of).fold(Amount::default(), Amount::plus);
+    let init = spec.init_containers.iter().flatten().filter(|c| init_role(c) == Role::Init);
+    let overhead = spec.overhead.as_ref();
+    let overhead = Amount {
+        cpu: overhead.and_then(|o| o.get("cpu")).map_or(0, quantity::milli),
+        memory: overhead.and_then(|o| o.get("memory")).map_or(0, quantity::whole),
+    };
+    init.map(of).fold(running, Amount::max).plus(overhead)
+}
+
+/// Whether a Pod can have `asked`, when all others have `used` of what the node has.
+///
+/// # Errors
+/// Why not.
+pub fn decide(asked: Amount, used: Amount, capacity: Amount) -> Result<(), Refused> {
+    let whole = if asked.memory > capacity.memory {
+        Some(("memory", asked.memory, capacity.memory))
+    } else if asked.cpu > capacity.cpu {
+        Some(("cpu", asked.cpu, capacity.cpu))
+    } else {
+        None
+    };
+    if let Some((name, asked, capacity)) = whole {
+        let message =
+            format!("Node didn't have enough capacity: {name}, requested: {asked}, capacity: {capacity}");
+        return Err(Refused { reason: "Infeasible", message });
+    }
+    let now = if asked.cpu.saturating_add(used.cpu) > capacity.cpu {
+        Some(("cpu", asked.cpu, used.cpu, capacity.cpu))
+    } else if asked.memory.saturating_add(used.memory) > capacity.memory {
+        Some(("memory", asked.memory, used.memory, capacity.memory))
+    } else {
+        None
+    };
+    let Some((name, asked, used, capacity)) = now else { return Ok(()) };
+    let message = format!(
+        "Node didn't have enough resource: {name}, requested: {asked}, used: {used}, capacity: {capacity}"
+    );
+    Err(Refused { reason: "Deferred", message })
+}
+
+/// What of a running container's cgroup is not as its spec has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// What the kernel is to have.
+    pub resources: v1::LinuxContainerResources,
+    /// The container must be restarted for it. Source: `Container.resizePolicy`.
+    pub needs_restart: bool,
+}
+
+/// Compares the container with its spec; `None` if nothing has to be done, or the runtime does not say what it has.
+pub fn difference(pod: &PodSpec, spec: &ContainerSpec, container: &Container) -> Option<Difference> {
+    let actual = container.resources.as_ref()?;
+    let wanted = qos::container_resources(pod, spec, 1);
+    let cpu = (wanted.cpu_shares, wanted.cpu_quota) != (actual.cpu_shares, actual.cpu_quota);
+    let memory = wanted.memory_limit_in_bytes != actual.memory_limit_in_bytes;
+    if !container.is_running() || !(cpu || memory) {
+        return None;
+    }
+    let restarts = |name: &str| {
+        let policies = spec.resize_policy.iter().flatten();
+        policies.into_iter().any(|p| p.resource_name == name && p.restart_policy == "RestartContainer")
+    };
+    let needs_restart = (cpu && restarts("cpu")) || (memory && restarts("memory"));
+    let resources = v1::LinuxContainerResources { oom_score_adj: actual.oom_score_adj, ..wanted };
+    Some(Difference { resources, needs_restart })
+}
+
+/// Every running container whose cgroup is not as its spec has it.
+pub fn differences(snapshot: &PodSnapshot) -> Vec<(&ContainerSpec, &Container, Difference)> {
+    let spec = snapshot.spec();
+    resizable(spec)
+        .filter_map(|one| {
+            let container = snapshot.current(&one.name)?;
+            Some((one, container, difference(spec, one, container)?))
+        })
+        .collect()
+}
+
+/// What an event says about a resize.
+pub fn event_text(pod: &Pod, what: &str, resources: &Resources, error: Option<&str>) -> String {
+    let containers: Vec<_> =
+        resources.iter().map(|(name, resources)| json!({"name": name, "resources": resources})).collect();
+    let mut text = json!({"containers": containers, "generation": pod.metadata.generation});
+    if let (Some(error), Some(map)) = (error, text.as_object_mut()) {
+        map.insert("error".into(), error.into());
+    }
+    format!("Pod resize {what}: {text}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::ContainerState;
+
+    fn pod(cpu: &str, memory: &str) -> Pod {
+        let yaml = format!(
+            "{{metadata: {{name: p, uid: u}}, spec: {{containers: [{{name: a, resizePolicy: [{{resourceName: memory, \
+             restartPolicy: RestartContainer}}], resources: {{requests: {{cpu: {cpu}}}, limits: {{memory: {memory}}}}}}}]}}}}"
+        );
+        serde_saphyr::from_str(&yaml).unwrap()
+    }
+
+    #[test]
+    fn what_is_asked_for_waits_beside_what_is_agreed() {
+        let (old, new) = (pod("100m", "1Gi"), pod("200m", "1Gi"));
+        assert_eq!(split(&old, &resources(&old)), (None, Resources::new()));
+        let (kept, wanted) = split(&new, &resources(&old));
+        assert_eq!(kept.unwrap().spec, old.spec);
+        assert_eq!(wanted, resources(&new));
+    }
+
+    #[test]
+    fn the_same_amount_in_other_words_is_no_resize() {
+        assert_eq!(split(&pod("'0.1'", "1024Mi"), &resources(&pod("100m", "1Gi"))).1, Resources::new());
+    }
+
+    #[test]
+    fn what_was_agreed_is_read_back_from_the_status() {
+        let mut new = pod("200m", "2Gi");
+        new.status = serde_saphyr::from_str(
+            "{containerStatuses: [{name: a, image: i, imageID: i, ready: true, restartCount: 0, \
+             allocatedResources: {cpu: 100m}, resources: {requests: {cpu: 100m}, limits: {memory: 1Gi}}}]}",
+        )
+        .unwrap();
+        assert_eq!(recorded(&new), resources(&pod("100m", "1Gi")));
+    }
+
+    #[test]
+    fn a_node_agrees_to_what_it_has() {
+        let amount = |cpu, memory| Amount { cpu, memory };
+        let check = |asked, used, expect: &str| {
+            let got = decide(asked, used, amount(2000, 1000));
+            let got = got.err().map(|refused| format!("{}: {}", refused.reason, refused.message));
+            assert_eq!(got.unwrap_or_default(), expect);
+        };
+        check(amount(1000, 500), amount(1000, 500), "");
+        check(
+            amount(3000, 1),
+            amount(0, 0),
+            "Infeasible: Node didn't have enough capacity: cpu, requested: 3000, capacity: 2000",
+        );
+        check(
+            amount(1500, 1),
+            amount(1000, 0),
+            "Deferred: Node didn't have enough resource: cpu, requested: 1500, used: 1000, capacity: 2000",
+        );
+        check(
+            amount(1, 600),
+            amount(0, 500),
+            "Deferred: Node didn't have enough resource: memory, requested: 600, used: 500, capacity: 1000",
+        );
+    }
+
+    #[test]
+    fn cpu_changes_in_place_and_memory_by_its_policy() {
+        let old = pod("100m", "1Gi");
+        let old_spec = old.spec.unwrap();
+        let container = Container {
+            id: "1".into(),
+            name: "a".into(),
+            sandbox_id: String::new(),
+            attempt: 0,
+            state: ContainerState::Running { started_at: jiff::Timestamp::UNIX_EPOCH },
+            image: String::new(),
+            image_ref: String::new(),
+            hash: String::new(),
+            user: None,
+            resources: Some(qos::container_resources(&old_spec, &old_spec.containers[0], 1)),
+        };
+        let check = |new: Pod, expect: Option<bool>| {
+            let spec = new.spec.unwrap();
+            let found = difference(&spec, &spec.containers[0], &container);
+            assert_eq!(found.map(|difference| difference.needs_restart), expect);
+        };
+        check(pod("100m", "1Gi"), None);
+        check(pod("200m", "1Gi"), Some(false));
+        check(pod("100m", "2Gi"), Some(true));
+    }
+}

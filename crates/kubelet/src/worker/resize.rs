@@ -1,0 +1,97 @@
+//! A Pod's resize: asks the node whether there is room, and carries out what was agreed.
+
+use std::sync::Arc;
+
+use controller::EventType;
+use cri::v1;
+use k8s_openapi::api::core::v1::Pod;
+
+use super::Worker;
+use super::outcome::Outcome;
+use crate::next_actions::is_finished;
+use crate::resize::{self, Refused};
+
+impl Worker {
+    /// Takes a newer object; of its resources only those that the node has agreed to count.
+    pub(super) fn take_pod(&mut self, pod: Arc<Pod>) {
+        let allocated = resize::resources(&self.snapshot.pod);
+        let (agreed, wanted) = resize::split(&pod, &allocated);
+        self.snapshot.pod = agreed.map_or(pod, Arc::new);
+        if wanted != self.snapshot.resize.wanted {
+            self.snapshot.resize.refused = None;
+            self.snapshot.resize.wanted = wanted;
+        }
+    }
+
+    /// Asks for room for what is wanted.
+    pub(super) fn try_resize(&mut self) {
+        let is_over = self.snapshot.is_terminating() || is_finished(&self.snapshot);
+        if is_over {
+            self.context.allocations.remove(self.snapshot.uid());
+            self.snapshot.resize = resize::Resize::default();
+            return;
+        }
+        self.report_completion();
+        if self.snapshot.resize.wanted.is_empty() {
+            return;
+        }
+        let mut spec = self.snapshot.spec().clone();
+        resize::put(&mut spec, &self.snapshot.resize.wanted);
+        match self.context.allocations.change(self.snapshot.uid(), resize::requests(&spec)) {
+            Ok(()) => {
+                let mut pod = (*self.snapshot.pod).clone();
+                pod.spec = Some(spec);
+                self.snapshot.pod = Arc::new(pod);
+                let wanted = std::mem::take(&mut self.snapshot.resize.wanted);
+                self.snapshot.resize = resize::Resize { is_started: true, ..resize::Resize::default() };
+                let text = resize::event_text(&self.snapshot.pod, "started", &wanted, None);
+                self.context.event(&self.snapshot.pod, None, EventType::Normal, "ResizeStarted", text);
+            }
+            Err(refused) => self.refuse(refused),
+        }
+    }
+
+    fn refuse(&mut self, refused: Refused) {
+        let before = self.snapshot.resize.refused.as_ref().map(|refused| refused.reason);
+        if before != Some(refused.reason) {
+            let (reason, what) = match refused.reason {
+                "Infeasible" => ("ResizeInfeasible", "Infeasible"),
+                _ => ("ResizeDeferred", "Deferred"),
+            };
+            let wanted = &self.snapshot.resize.wanted;
+            let text = resize::event_text(&self.snapshot.pod, what, wanted, Some(&refused.message));
+            self.context.event(&self.snapshot.pod, None, EventType::Warning, reason, text);
+        }
+        self.snapshot.resize.refused = Some(refused);
+    }
+
+    fn report_completion(&mut self) {
+        let resize = &self.snapshot.resize;
+        if !resize.is_started || !resize::differences(&self.snapshot).is_empty() {
+            return;
+        }
+        let pod = &self.snapshot.pod;
+        let text = resize::event_text(pod, "completed", &resize::resources(pod), None);
+        self.context.event(pod, None, EventType::Normal, "ResizeCompleted", text);
+        (self.snapshot.resize.is_started, self.snapshot.resize.error) = (false, None);
+    }
+
+    pub(super) fn launch_resize(&mut self, key: String, id: String, resources: v1::LinuxContainerResources) {
+        let context = self.context.clone();
+        self.spawn(key, async move {
+            let request = v1::UpdateContainerResourcesRequest {
+                container_id: id.clone(),
+                linux: Some(resources),
+                ..v1::UpdateContainerResourcesRequest::default()
+            };
+            if let Err(error) = context.runtime.update_container_resources(request).await {
+                return Outcome::Resized(Err(error.to_string()));
+            }
+            let request = v1::ContainerStatusRequest { container_id: id, verbose: false };
+            match context.runtime.container_status(request).await {
+                Ok(answer) => Outcome::Resized(Ok(Box::new(answer.status.unwrap_or_default()))),
+                Err(error) => Outcome::Resized(Err(error.to_string())),
+            }
+        });
+    }
+}

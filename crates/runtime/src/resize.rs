@@ -1,0 +1,97 @@
+//! Changing what a running container may use.
+
+use std::sync::Arc;
+
+use cri::{CriError, CriResult, v1};
+use prost::Message;
+use sys::cgroup::Limits;
+
+use crate::shim::layout;
+use crate::state::{Inner, Status, blocking, internal};
+
+impl Inner {
+    /// Sets what `wanted` names, in the kernel and in the container's configuration; 0 is "as it is".
+    pub(crate) async fn update_container(
+        self: &Arc<Self>,
+        id: &str,
+        wanted: v1::LinuxContainerResources,
+    ) -> CriResult<()> {
+        let container = self.container(id)?;
+        if matches!(*container.status.borrow(), Status::Exited { .. }) {
+            return Err(CriError::FailedPrecondition(format!("container {} has ended", container.id)));
+        }
+        let mut config = container.config.clone();
+        let resources = config.linux.get_or_insert_default().resources.get_or_insert_default();
+        merge(resources, &wanted);
+        let (this, cgroup) = (Arc::clone(self), container.record.cgroup.clone());
+        let (dir, encoded) = (self.container_dir(&container), config.encode_to_vec());
+        blocking(move || {
+            let used = this.cgroups.stats(&cgroup).memory_working_set_bytes;
+            let limit = wanted.memory_limit_in_bytes;
+            // The kernel would make room by killing.
+            if u64::try_from(limit).is_ok_and(|limit| limit > 0 && limit < used) {
+                return Err(CriError::FailedPrecondition(format!(
+                    "the memory limit {limit} is below the current usage {used}"
+                )));
+            }
+            let unavailable = this.cgroups.set_limits(&cgroup, &limits(&wanted)).map_err(internal)?;
+            if !unavailable.is_empty() {
+                tracing::warn!(cgroup, ?unavailable, "the host has not all controllers of a resize");
+            }
+            layout::write_whole(&dir.join("config.pb"), &encoded).map_err(internal)
+        })
+        .await?;
+        if let Some(container) = self.tables.lock().containers.get_mut(&container.id) {
+            container.config = config;
+        }
+        Ok(())
+    }
+}
+
+fn merge(resources: &mut v1::LinuxContainerResources, wanted: &v1::LinuxContainerResources) {
+    let set = |old: &mut i64, new: i64| {
+        if new != 0 {
+            *old = new;
+        }
+    };
+    set(&mut resources.cpu_period, wanted.cpu_period);
+    set(&mut resources.cpu_quota, wanted.cpu_quota);
+    set(&mut resources.cpu_shares, wanted.cpu_shares);
+    set(&mut resources.memory_limit_in_bytes, wanted.memory_limit_in_bytes);
+}
+
+fn limits(wanted: &v1::LinuxContainerResources) -> Limits {
+    let some = |number: i64| (number != 0).then_some(number);
+    let positive = |number: i64| u64::try_from(number).ok().filter(|number| *number > 0);
+    Limits {
+        cpu_shares: positive(wanted.cpu_shares),
+        cpu_quota_us: some(wanted.cpu_quota),
+        cpu_period_us: positive(wanted.cpu_period),
+        memory_max_bytes: some(wanted.memory_limit_in_bytes),
+        pids_max: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_named_changes() {
+        let mut resources = v1::LinuxContainerResources {
+            cpu_shares: 102,
+            memory_limit_in_bytes: 1 << 20,
+            oom_score_adj: 7,
+            ..Default::default()
+        };
+        let wanted = v1::LinuxContainerResources { cpu_shares: 204, cpu_quota: 20_000, ..Default::default() };
+        merge(&mut resources, &wanted);
+        assert_eq!((resources.cpu_shares, resources.cpu_quota), (204, 20_000));
+        assert_eq!((resources.memory_limit_in_bytes, resources.oom_score_adj), (1 << 20, 7));
+        let limits = limits(&wanted);
+        assert_eq!(
+            (limits.cpu_shares, limits.cpu_quota_us, limits.memory_max_bytes),
+            (Some(204), Some(20_000), None)
+        );
+    }
+}
