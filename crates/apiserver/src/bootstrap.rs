@@ -7,11 +7,14 @@ pub(crate) mod flow;
 mod platform;
 mod rbac;
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
 use auth::UserInfo;
 use bytes::Bytes;
 use futures::future::try_join_all;
 use http::HeaderMap;
-use machinery::metadata::Metadata;
+use machinery::metadata::{self, Metadata};
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
@@ -104,17 +107,29 @@ async fn kubernetes_service(api: &Api) -> Result<()> {
         },
     });
     ensure(api, "", "v1", "services", "default", service).await?;
-    let ports = json!([{"name": "https", "port": endpoint.port(), "protocol": "TCP"}]);
+    if api.config.options.is_one_of_many {
+        return crate::peers::begin(api).await;
+    }
+    kubernetes_endpoints(api, &BTreeSet::from([endpoint.ip()])).await
+}
+
+/// Where the `kubernetes` Service leads: the API servers at `addresses`.
+pub(crate) async fn kubernetes_endpoints(api: &Api, addresses: &BTreeSet<IpAddr>) -> Result<()> {
+    let (port, is_ipv4) = (api.config.advertise_address.port(), api.config.advertise_address.is_ipv4());
+    let ports = json!([{"name": "https", "port": port, "protocol": "TCP"}]);
     let skip = json!({"endpointslice.kubernetes.io/skip-mirror": "true"});
-    let endpoints = json!({
-        "metadata": {"name": "kubernetes", "labels": skip},
-        "subsets": [{"addresses": [{"ip": endpoint.ip().to_string()}], "ports": ports}],
+    let subset = json!({
+        "addresses": addresses.iter().map(|ip| json!({"ip": ip.to_string()})).collect::<Vec<_>>(),
+        "ports": ports,
     });
+    let subsets = if addresses.is_empty() { json!([]) } else { json!([subset]) };
+    let endpoints = json!({"metadata": {"name": "kubernetes", "labels": skip}, "subsets": subsets});
     put(api, "", "v1", "endpoints", "default", endpoints).await?;
+    let endpoint = |ip: &IpAddr| json!({"addresses": [ip.to_string()], "conditions": {"ready": true}});
     let slice = json!({
         "metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},
-        "addressType": if endpoint.is_ipv4() { "IPv4" } else { "IPv6" },
-        "endpoints": [{"addresses": [endpoint.ip().to_string()], "conditions": {"ready": true}}],
+        "addressType": if is_ipv4 { "IPv4" } else { "IPv6" },
+        "endpoints": addresses.iter().map(endpoint).collect::<Vec<_>>(),
         "ports": ports,
     });
     put(api, "discovery.k8s.io", "v1", "endpointslices", "default", slice).await
@@ -149,7 +164,7 @@ pub(crate) async fn ensure(
 }
 
 /// Creates an object, or replaces all of it but its metadata.
-async fn put(
+pub(crate) async fn put(
     api: &Api,
     group: &str,
     version: &str,
@@ -168,6 +183,8 @@ async fn put(
         if let (Some(new), Some(old)) = (new.as_object_mut(), old.as_object()) {
             new.insert("metadata".to_owned(), old.get("metadata").cloned().unwrap_or_default());
         }
+        // Without it nobody else's change in between is a conflict.
+        metadata::remove(&mut new, "resourceVersion");
         Ok(new)
     })
     .await?;

@@ -30,6 +30,9 @@ pub use resource::{CacheEvent, EventType, Listing, ResourceCache, Watcher};
 /// How long a read waits for the cache to reach the revision it needs.
 pub const FRESHNESS_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// How long a revision that exists takes to arrive, most of the time.
+const BY_ITSELF: Duration = Duration::from_millis(50);
+
 /// All resources' caches and how far they are.
 pub struct Cache {
     store: Arc<dyn Store>,
@@ -105,13 +108,21 @@ impl Cache {
         if now >= revision {
             return Ok(now);
         }
-        let mut progress = self.progress.subscribe();
-        let reached =
-            tokio::time::timeout(FRESHNESS_TIMEOUT, progress.wait_for(|now| *now >= revision)).await;
-        match reached {
-            Ok(Ok(now)) => Ok(*now),
-            _ => Err(Error::too_large(revision, self.revision())),
-        }
+        let arrives = async {
+            let mut progress = self.progress.subscribe();
+            if let Ok(reached) =
+                tokio::time::timeout(BY_ITSELF, progress.wait_for(|now| *now >= revision)).await
+            {
+                return reached.map(|now| *now).ok();
+            }
+            // Another server may have got it from a store whose other keys have changed: to ask is to be told soon.
+            if let Err(failure) = self.store.newest().await {
+                tracing::warn!(%failure, "cannot ask for the newest revision");
+            }
+            progress.wait_for(|now| *now >= revision).await.map(|now| *now).ok()
+        };
+        let reached = tokio::time::timeout(FRESHNESS_TIMEOUT, arrives).await;
+        reached.ok().flatten().ok_or_else(|| Error::too_large(revision, self.revision()))
     }
 
     /// Waits until something newer than `revision` is here; answers how far it is then.

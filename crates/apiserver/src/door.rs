@@ -1,5 +1,6 @@
 //! The one door to the data: the only file that writes to the store. It takes nothing but [`Admitted`] objects,
-//! and only `admission::admit` makes one; and the one [`Record`] of admission's own that no client can name.
+//! and only `admission::admit` makes one; the one [`Record`] of admission's own that no client can name; and this
+//! server's own sign of life, which is no object of the API.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -116,6 +117,38 @@ impl Door {
         let revision = self.commit(admitted.kind(), write).await?;
         self.note(admitted.kind(), revision);
         committed(admitted, &value, revision)
+    }
+
+    /// Writes a server's sign of life, which goes away by itself.
+    ///
+    /// # Errors
+    /// If the store fails, or somebody else writes the same key.
+    pub async fn show_life(&self, key: &str, value: Bytes, ttl_seconds: u32) -> Result<(), StoreError> {
+        let current = self.store.get(key).await?;
+        let write = Write {
+            key: key.to_owned(),
+            expect: current.map_or(Expect::Absent, |entry| Expect::Revision(entry.revision)),
+            change: Change::Put { value, ttl_seconds: Some(ttl_seconds) },
+            durability: Durability::Relaxed,
+            cause: Bytes::new(),
+        };
+        self.store.commit(write).await.map(drop)
+    }
+
+    /// Takes a sign of life back.
+    ///
+    /// # Errors
+    /// As [`Door::show_life`].
+    pub async fn end_life(&self, key: &str) -> Result<(), StoreError> {
+        let Some(current) = self.store.get(key).await? else { return Ok(()) };
+        let write = Write {
+            key: key.to_owned(),
+            expect: Expect::Revision(current.revision),
+            change: Change::Delete,
+            durability: Durability::Relaxed,
+            cause: Bytes::new(),
+        };
+        self.store.commit(write).await.map(drop)
     }
 
     /// Writes a record whose last change was `revision`, or which must not exist.

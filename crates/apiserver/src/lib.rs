@@ -42,6 +42,7 @@ pub mod discovery;
 pub mod health;
 pub mod metrics;
 pub mod openapi;
+mod peers;
 pub mod trace;
 
 pub use api::{Cidr, Config, PortRange};

@@ -31,6 +31,10 @@ pub struct Options {
     /// Whether FlowSchemas count; otherwise requests only share the places there are. Source:
     /// `--enable-priority-and-fairness`.
     pub is_fair: bool,
+    /// Whether other API servers may share the store.
+    pub is_one_of_many: bool,
+    /// This server's own name among them. Source: upstream takes the host's.
+    pub hostname: String,
     /// How long a request may take that does not say. Source: `--request-timeout`.
     pub request_timeout: Duration,
     /// How long requests are still taken after readiness has failed. Source: `--shutdown-delay-duration`.
@@ -48,6 +52,8 @@ impl Default for Options {
             encryption: None,
             reloads_encryption: false,
             is_fair: true,
+            is_one_of_many: false,
+            hostname: String::new(),
             request_timeout: Duration::from_secs(60),
             shutdown_delay: Duration::ZERO,
         }

@@ -260,11 +260,14 @@ impl Security {
 
     /// Takes over what the cache holds.
     pub fn load(&self, cache: &Cache) {
+        let mut authorizer = Authorizer::new();
         for prefix in index::PREFIXES {
             for object in cache.resource(prefix).list(prefix, 0).objects {
-                index::insert(&mut self.authorizer.write(), prefix, &object);
+                index::insert(&mut authorizer, prefix, &object);
             }
         }
+        *self.authorizer.write() = authorizer;
+        self.quota.clear();
     }
 
     /// Takes note of a change, so that decisions are never behind the cache.

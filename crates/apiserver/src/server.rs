@@ -123,6 +123,7 @@ pub async fn start(
     for kind in Kind::all().filter(|kind| kind.row().is_stored()) {
         cache.resource(kind.row().storage_prefix);
     }
+    cache.resource(crate::peers::PREFIX);
     cache.resource(service_addresses::PREFIX);
     feed::load(&cache, store.as_ref()).await?;
     let trace = Arc::new(Trace::new(clock.clone()));
@@ -210,6 +211,12 @@ fn spawn_followers(api: &Arc<Api>) {
     api.tasks.spawn("bootstrap", async move { crate::bootstrap::run_until_done(&bootstrap).await });
     let addresses = Arc::clone(api);
     api.tasks.spawn("service-addresses", async move { service_addresses::repair::follow(&addresses).await });
+    let alive = Arc::clone(api);
+    api.tasks.spawn("identity lease", async move { crate::peers::identity::follow(&alive).await });
+    if api.config.options.is_one_of_many {
+        let alive = Arc::clone(api);
+        api.tasks.spawn_to_end("master lease", async move { crate::peers::follow(&alive).await });
+    }
     let fair = Arc::clone(api);
     api.tasks.spawn("flow-control", async move { fair.flow.follow(&fair).await });
 }

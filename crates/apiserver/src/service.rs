@@ -330,6 +330,11 @@ async fn other(api: &Api, http: HttpRequest<RequestBody>, info: &RequestInfo) ->
             Ok(health::health(api, info, endpoint, rest).await)
         }
         ("version", None, _) => Ok(health::version()),
+        // Whom to trust, for those who know what it must be. Source: k3s.
+        ("cacerts", None, _) => {
+            let authority = String::from_utf8_lossy(&api.config.root_ca_pem).into_owned();
+            Ok(respond::text(StatusCode::OK, "text/plain", authority))
+        }
         ("metrics", None, _) => {
             let text = api.metrics.registry().render();
             Ok(respond::text(StatusCode::OK, base::metrics::CONTENT_TYPE, text))

@@ -64,7 +64,8 @@ async fn a_quota_is_never_overrun_by_concurrent_requests() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_quota_is_never_overrun_through_two_servers() {
     let dir = tempfile::tempdir().unwrap();
-    let store = Arc::new(Embedded::open(&dir.path().join("db"), Options::default()).unwrap());
+    let store: Arc<dyn store::Store> =
+        Arc::new(Embedded::open(&dir.path().join("db"), Options::default()).unwrap());
     let one = server::start_on(Arc::clone(&store), dir, None, |_| {}).await;
     let two = server::start_on(store, tempfile::tempdir().unwrap(), None, |_| {}).await;
     assert_eq!(one.call("POST", "/api/v1/namespaces", "{metadata: {name: team}}").await.code, 201);

@@ -411,44 +411,45 @@ async fn unknown_and_duplicate_fields_are_refused_under_strict_validation() {
     server.stop().await;
 }
 
+const READS: &[&str] = &[
+    "limit=x",
+    "labelSelector=a%20b%20c",
+    "labelSelector=a%20in%20b",
+    "fieldSelector=a",
+    "fieldSelector=no.such.field%3Dx",
+    "resourceVersion=x",
+    "resourceVersion=-1",
+    "resourceVersionMatch=Exact",
+    "resourceVersionMatch=Nearly&resourceVersion=1",
+    "resourceVersionMatch=Exact&resourceVersion=0",
+    "continue=x",
+    "continue=x&resourceVersion=1",
+    "sendInitialEvents=true",
+    "watch=true&sendInitialEvents=true",
+    "watch=true&resourceVersion=x",
+    "watch=true&timeoutSeconds=x",
+];
+const WRITES: &[&str] =
+    &["dryRun=Some", "fieldValidation=Loose", "fieldManager=%00", "fieldManager=%E2%80%A8"];
+const PATCHES: &[(&str, &str)] = &[
+    (MERGE_PATCH, "force=true"),
+    (MERGE_PATCH, "dryRun=Some"),
+    (JSON_PATCH, "fieldValidation=Loose"),
+    (APPLY_PATCH, ""),
+    (APPLY_PATCH, "fieldManager=m&dryRun=Some"),
+];
+const DELETES: &[&str] = &[
+    "dryRun=Some",
+    "gracePeriodSeconds=x",
+    "propagationPolicy=Sideways",
+    "propagationPolicy=Orphan&orphanDependents=true",
+];
+
 #[tokio::test]
 async fn options_that_make_no_sense_are_refused() {
     let server = start(None).await;
     let before = everything(&server).await;
     let mut findings = Findings::default();
-    const READS: &[&str] = &[
-        "limit=x",
-        "labelSelector=a%20b%20c",
-        "labelSelector=a%20in%20b",
-        "fieldSelector=a",
-        "fieldSelector=no.such.field%3Dx",
-        "resourceVersion=x",
-        "resourceVersion=-1",
-        "resourceVersionMatch=Exact",
-        "resourceVersionMatch=Nearly&resourceVersion=1",
-        "resourceVersionMatch=Exact&resourceVersion=0",
-        "continue=x",
-        "continue=x&resourceVersion=1",
-        "sendInitialEvents=true",
-        "watch=true&sendInitialEvents=true",
-        "watch=true&resourceVersion=x",
-        "watch=true&timeoutSeconds=x",
-    ];
-    const WRITES: &[&str] =
-        &["dryRun=Some", "fieldValidation=Loose", "fieldManager=%00", "fieldManager=%E2%80%A8"];
-    const PATCHES: &[(&str, &str)] = &[
-        (MERGE_PATCH, "force=true"),
-        (MERGE_PATCH, "dryRun=Some"),
-        (JSON_PATCH, "fieldValidation=Loose"),
-        (APPLY_PATCH, ""),
-        (APPLY_PATCH, "fieldManager=m&dryRun=Some"),
-    ];
-    const DELETES: &[&str] = &[
-        "dryRun=Some",
-        "gracePeriodSeconds=x",
-        "propagationPolicy=Sideways",
-        "propagationPolicy=Orphan&orphanDependents=true",
-    ];
     for row in stored() {
         let path = collection(row);
         for query in READS {

@@ -37,7 +37,8 @@ async fn wait_for(server: &TestServer, path: &str, what: impl Fn(&Value) -> bool
 
 async fn two_servers(configure: fn(&mut apiserver::Config)) -> (TestServer, TestServer) {
     let dir = tempfile::tempdir().unwrap();
-    let store = Arc::new(Embedded::open(&dir.path().join("db"), Options::default()).unwrap());
+    let store: Arc<dyn store::Store> =
+        Arc::new(Embedded::open(&dir.path().join("db"), Options::default()).unwrap());
     let one = start_on(Arc::clone(&store), dir, None, configure).await;
     let two = start_on(store, tempfile::tempdir().unwrap(), None, configure).await;
     (one, two)

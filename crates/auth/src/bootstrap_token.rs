@@ -5,6 +5,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
+use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::Value;
 
 use crate::UserInfo;
@@ -20,6 +21,19 @@ pub fn split(token: &str) -> Option<(&str, &str)> {
     let is_plain = |text: &str| text.bytes().all(|b| b.is_ascii_digit() || b.is_ascii_lowercase());
     let fits = id.len() == ID_LEN && secret.len() == SECRET_LEN && is_plain(id) && is_plain(secret);
     fits.then_some((id, secret))
+}
+
+/// A new token: its id and its secret.
+///
+/// # Errors
+/// If the operating system gives no randomness.
+pub fn new() -> Result<(String, String), ring::error::Unspecified> {
+    const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+    let mut bytes = [0; ID_LEN + SECRET_LEN];
+    SystemRandom::new().fill(&mut bytes)?;
+    let text: String = bytes.iter().map(|byte| char::from(ALPHABET[usize::from(byte % 32)])).collect();
+    let (id, secret) = text.split_at(ID_LEN);
+    Ok((id.to_owned(), secret.to_owned()))
 }
 
 /// The name of the Secret behind a token's id.
@@ -111,6 +125,13 @@ mod tests {
         check("another use", ("usage-bootstrap-authentication", "false"), None);
         check("a foreign group", ("auth-extra-groups", "system:masters"), None);
         check("no groups", ("auth-extra-groups", ""), Some(&["system:bootstrappers"]));
+    }
+
+    #[test]
+    fn a_new_token_has_the_form() {
+        let (id, secret) = new().expect("a token");
+        assert_eq!(split(&format!("{id}.{secret}")), Some((id.as_str(), secret.as_str())));
+        assert_ne!(new().expect("a token").1, secret);
     }
 
     #[test]

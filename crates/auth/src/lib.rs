@@ -5,6 +5,7 @@
 pub mod authorizer;
 pub mod bootstrap;
 pub mod bootstrap_token;
+pub mod bundle;
 pub mod escalation;
 pub mod issuing;
 pub mod node;

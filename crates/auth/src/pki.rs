@@ -161,25 +161,17 @@ impl Authority {
     /// # Errors
     /// If the files cannot be read or written.
     pub fn issue(&self, dir: &Path, subject: &Subject, now: Timestamp) -> Result<Identity, PkiError> {
-        let request = dir.join(format!("{}.subject", subject.name));
-        let wanted = format!("{subject:?}\n{}", self.identity.certificate_pem);
-        if let Some(identity) = read_identity(dir, &subject.name)? {
-            let is_same = fs::read_to_string(&request).is_ok_and(|known| known == wanted);
-            if is_same && ends_at(&identity.certificate_pem).is_some_and(|end| is_fresh(end, now)) {
-                return Ok(identity);
-            }
+        if let Some(identity) = usable(dir, subject, self.certificate_pem(), now)? {
+            return Ok(identity);
         }
         let identity = self.sign(subject, now).map_err(named(&subject.name))?;
-        write_identity(dir, &subject.name, &identity)?;
-        write_file(&request, wanted.as_bytes(), 0o600)?;
+        keep(dir, subject, self.certificate_pem(), &identity)?;
         Ok(identity)
     }
 
     fn sign(&self, subject: &Subject, now: Timestamp) -> Result<Identity, rcgen::Error> {
         let key = KeyPair::generate()?;
-        let mut params = CertificateParams::new(subject.dns_names.clone())?;
-        params.subject_alt_names.extend(subject.ips.iter().copied().map(SanType::IpAddress));
-        params.distinguished_name = distinguished_name(&subject.common_name, subject.organization.as_deref());
+        let mut params = named_params(subject)?;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
         params.extended_key_usages = match subject.usage {
             Usage::Client => vec![ExtendedKeyUsagePurpose::ClientAuth],
@@ -189,6 +181,62 @@ impl Authority {
         let certificate = params.signed_by(&key, &self.issuer)?;
         Ok(Identity { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
     }
+}
+
+/// The certificate of `subject` in `dir`, if it was signed by this authority for just that and does not end soon.
+///
+/// # Errors
+/// If the files cannot be read.
+pub fn usable(
+    dir: &Path,
+    subject: &Subject,
+    authority_pem: &str,
+    now: Timestamp,
+) -> Result<Option<Identity>, PkiError> {
+    let Some(identity) = read_identity(dir, &subject.name)? else { return Ok(None) };
+    let is_same =
+        read_optional(&about(dir, subject))?.is_some_and(|known| known == wanted(subject, authority_pem));
+    let is_good = is_same && ends_at(&identity.certificate_pem).is_some_and(|end| is_fresh(end, now));
+    Ok(is_good.then_some(identity))
+}
+
+/// Keeps a certificate of `subject` in `dir` for [`usable`].
+///
+/// # Errors
+/// If the files cannot be written.
+pub fn keep(dir: &Path, subject: &Subject, authority_pem: &str, identity: &Identity) -> Result<(), PkiError> {
+    write_identity(dir, &subject.name, identity)?;
+    write_file(&about(dir, subject), wanted(subject, authority_pem).as_bytes(), 0o600)
+}
+
+/// Says what a certificate is for.
+fn about(dir: &Path, subject: &Subject) -> PathBuf {
+    dir.join(format!("{}.subject", subject.name))
+}
+
+fn wanted(subject: &Subject, authority_pem: &str) -> String {
+    format!("{subject:?}\n{authority_pem}")
+}
+
+/// A request for a certificate of `subject`, to be signed elsewhere, and the new key that it is for; both in PEM.
+///
+/// # Errors
+/// If a name is none.
+pub fn request(subject: &Subject) -> Result<(String, String), PkiError> {
+    let make = || {
+        let key = KeyPair::generate()?;
+        let request = named_params(subject)?.serialize_request(&key)?;
+        Ok((request.pem()?, key.serialize_pem()))
+    };
+    make().map_err(named(&subject.name))
+}
+
+/// Names and addresses.
+fn named_params(subject: &Subject) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(subject.dns_names.clone())?;
+    params.subject_alt_names.extend(subject.ips.iter().copied().map(SanType::IpAddress));
+    params.distinguished_name = distinguished_name(&subject.common_name, subject.organization.as_deref());
+    Ok(params)
 }
 
 /// The key that signs ServiceAccount tokens, `service-account.key` in `dir`: PKCS#8, ECDSA P-256.

@@ -3,6 +3,8 @@
 //! What is counted is counted where it happens. What is a state (how long something has been running) is looked up
 //! when the registry is read, so that nothing has to keep it current.
 
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,6 +22,7 @@ pub struct Metrics(Arc<Inner>);
 struct Inner {
     registry: Mutex<Registry>,
     updates: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
+    parts: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
 }
 
 impl fmt::Debug for Metrics {
@@ -38,6 +41,19 @@ impl Metrics {
     pub fn register<M: Metric + Clone>(&self, name: &str, help: &str, metric: &M) {
         let mut registry = self.0.registry.lock().unwrap_or_else(PoisonError::into_inner);
         registry.register(name, help, metric.clone());
+    }
+
+    /// What a part counts, made when it is first asked for: a part that starts again counts on.
+    pub fn part<T: Any + Send + Sync>(&self, make: impl FnOnce(&Self) -> T) -> Arc<T> {
+        let known = |parts: &HashMap<TypeId, Arc<dyn Any + Send + Sync>>| {
+            Arc::clone(parts.get(&TypeId::of::<T>())?).downcast().ok()
+        };
+        let mut parts = self.0.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        known(&parts).unwrap_or_else(|| {
+            let made = Arc::new(make(self));
+            parts.insert(TypeId::of::<T>(), Arc::clone(&made) as Arc<dyn Any + Send + Sync>);
+            made
+        })
     }
 
     /// Calls `update` before each reading: for gauges that nobody changes while they grow.
@@ -75,6 +91,9 @@ mod tests {
             depth.set(7);
         });
         adds.inc();
+        let part = |metrics: &Metrics| metrics.part(|_| Counter::<u64>::default());
+        part(&metrics).inc();
+        assert_eq!(part(&metrics).get(), 1, "it counts on");
         expect![[r#"
             # HELP workqueue_adds Adds.
             # TYPE workqueue_adds counter

@@ -70,6 +70,10 @@ pub enum Command {
     Reset(ResetArgs),
     /// Run the cluster in the foreground: control plane and node
     Server(ServerArgs),
+    /// Run this host as a Node of a cluster whose servers are elsewhere
+    Agent(AgentArgs),
+    /// Make, list and remove the tokens that hosts join the cluster with
+    Token(TokenArgs),
     /// What is running
     Status(StatusArgs),
     /// The chain of events of an object, with latencies
@@ -179,6 +183,11 @@ pub struct ServerArgs {
     /// Run the control plane without a Node: the same as --disable agent
     #[arg(long, env = "KNARR_DISABLE_AGENT")]
     pub disable_agent: bool,
+    /// What several servers on one --datastore-endpoint share their keys under; the first one's is in the file `token`
+    /// of its folder. Better given in the environment, where other users do not see it
+    #[arg(long, env = "KNARR_TOKEN", hide_env_values = true)]
+    #[serde(skip)]
+    pub token: Option<Secret>,
     /// Where the state is.
     #[command(flatten)]
     #[serde(flatten)]
@@ -187,6 +196,84 @@ pub struct ServerArgs {
     #[command(flatten)]
     #[serde(flatten)]
     pub api_server: crate::api_server::ApiServerArgs,
+}
+
+/// Flags of `agent`.
+#[derive(Clone, Debug, Args)]
+pub struct AgentArgs {
+    /// A file with these flags' names and values, in YAML; /etc/knarr/config.yaml if that is there
+    #[arg(long, env = "KNARR_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// The Node's folder
+    #[arg(long, env = "KNARR_DATA_DIR", default_value = "/var/lib/knarr")]
+    pub data_dir: PathBuf,
+    /// A server of the cluster, such as https://192.0.2.1:6443; the others are learnt from it
+    #[arg(long, env = "KNARR_SERVER", value_name = "URL")]
+    pub server: String,
+    /// What `knarr token create` has printed on a server; needed to join, not to start again. Better given in the
+    /// environment, where other users do not see it
+    #[arg(long, env = "KNARR_TOKEN", hide_env_values = true)]
+    pub token: Option<Secret>,
+    /// This Node's name; the host name if not given
+    #[arg(long, env = "KNARR_NODE_NAME")]
+    pub node_name: Option<String>,
+    /// This Node's address; the first that is not a loopback one if not given
+    #[arg(long, env = "KNARR_NODE_IP")]
+    pub node_ip: Option<IpAddr>,
+}
+
+/// `knarr token`.
+#[derive(Clone, Debug, Args)]
+pub struct TokenArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: TokenCommand,
+}
+
+/// What to do with tokens.
+#[derive(Clone, Debug, Subcommand)]
+pub enum TokenCommand {
+    /// Make a token and print it
+    Create {
+        /// How long it is good for, such as 24h; 0s for ever
+        #[arg(long, default_value = "24h", value_parser = duration, value_name = "DURATION")]
+        ttl: Duration,
+        /// What it is for
+        #[arg(long)]
+        description: Option<String>,
+        /// Which cluster.
+        #[command(flatten)]
+        data: DataDirArgs,
+    },
+    /// List the tokens, without their secrets
+    List(DataDirArgs),
+    /// Remove a token: nobody joins with it any more
+    Delete {
+        /// The token or its id
+        token: String,
+        /// Which cluster.
+        #[command(flatten)]
+        data: DataDirArgs,
+    },
+}
+
+/// A text that is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("...")
+    }
+}
+
+impl std::str::FromStr for Secret {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(Self(text.to_owned())) }
+    }
 }
 
 /// An etcd cluster to keep the state on.

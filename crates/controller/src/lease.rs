@@ -129,9 +129,31 @@ pub async fn acquire(election: Election, informers: &Informers) -> Held {
 impl Held {
     /// Renews, and ends when that has failed for too long or somebody else has the Lease. Whoever led must then stop
     /// at once.
-    pub async fn lost(self) {
-        keep(&self.election, &self.informers, self.lease).await;
+    pub async fn lost(&mut self) {
+        keep(&self.election, &self.informers, &mut self.lease).await;
         tracing::warn!(lease = self.election.name, "the lead was lost");
+    }
+
+    /// Gives the Lease up, so that somebody else can lead at once. Whoever led must have stopped before. Source:
+    /// `ReleaseOnCancel`.
+    ///
+    /// # Errors
+    /// If it could not be written: then it lasts to its end.
+    pub async fn release(self) -> Result<(), kube::Error> {
+        let spec = released(self.lease.spec.clone().unwrap_or_default(), self.informers.clock().now());
+        let lease = Lease { spec: Some(spec), ..self.lease };
+        write(&self.informers, Verb::Update, &lease).await.map(drop)
+    }
+}
+
+/// Held by nobody, for a second.
+fn released(spec: LeaseSpec, now: Timestamp) -> LeaseSpec {
+    LeaseSpec {
+        holder_identity: Some(String::new()),
+        lease_duration_seconds: Some(1),
+        acquire_time: Some(MicroTime(now)),
+        renew_time: Some(MicroTime(now)),
+        ..spec
     }
 }
 
@@ -164,18 +186,18 @@ async fn contend(election: &Election, informers: &Informers, leases: &Informer<L
 }
 
 /// Renews until that has failed for too long, or somebody else holds the Lease.
-async fn keep(election: &Election, informers: &Informers, mut lease: Lease) {
+async fn keep(election: &Election, informers: &Informers, lease: &mut Lease) {
     let Timing { renew_deadline, renew_every, retry_after, .. } = election.timing;
     let mut renewed = Instant::now();
     let mut wait = renew_every;
     while renewed.elapsed() + wait < renew_deadline {
         tokio::time::sleep(wait).await;
-        let step = next_step(election, Some(&lease), Duration::ZERO, informers.clock().now());
+        let step = next_step(election, Some(lease), Duration::ZERO, informers.clock().now());
         let Step::Write(verb, renewal) = step else { return };
         let left = renew_deadline.saturating_sub(renewed.elapsed());
         match tokio::time::timeout(left, write(informers, verb, &renewal)).await {
             Ok(Ok(newer)) => {
-                lease = newer;
+                *lease = newer;
                 renewed = Instant::now();
                 wait = renew_every;
             }
@@ -240,5 +262,7 @@ mod tests {
         check(Some(held_by("")), 0, "\"a\" after Some(3) transitions");
         check(Some(held_by("b")), 4, "wait 11 s");
         check(Some(held_by("b")), 15, "\"a\" after Some(3) transitions");
+        let spec = released(held_by("b").spec.expect("a spec"), Timestamp::UNIX_EPOCH);
+        check(Some(Lease { spec: Some(spec), ..Lease::default() }), 0, "\"a\" after Some(3) transitions");
     }
 }

@@ -22,6 +22,7 @@ pub mod cluster_role;
 pub mod disruption;
 pub mod garbage_collector;
 pub mod namespace;
+pub mod node_ipam;
 pub mod node_lifecycle;
 pub mod pod_gc;
 pub mod resource_quota;
@@ -47,9 +48,11 @@ pub fn all() -> &'static [Controller] {
         token::CONTROLLER,
         root_ca::CONTROLLER,
         certificates::approving::CONTROLLER,
+        certificates::serving::CONTROLLER,
         certificates::signing::CONTROLLER,
         garbage_collector::CONTROLLER,
         namespace::CONTROLLER,
+        node_ipam::CONTROLLER,
         node_lifecycle::CONTROLLER,
         taint_eviction::CONTROLLER,
         pod_gc::CONTROLLER,

@@ -1,5 +1,6 @@
 //! One module per command.
 
+pub(crate) mod agent;
 pub(crate) mod backup;
 pub(crate) mod completion;
 pub(crate) mod demo;
@@ -12,6 +13,7 @@ pub(crate) mod restore;
 pub(crate) mod secrets;
 pub(crate) mod server;
 pub(crate) mod status;
+pub(crate) mod token;
 pub(crate) mod trace;
 pub(crate) mod up;
 pub(crate) mod version;

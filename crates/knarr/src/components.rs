@@ -12,10 +12,15 @@ mod datastore;
 mod election;
 mod encryption;
 mod identity;
+mod join;
 mod node;
+mod pod_cidr;
 mod pod_network;
+mod pod_routes;
 mod remains;
+mod servers;
 mod settings;
+mod shared;
 
 use std::io::Write;
 
@@ -25,9 +30,12 @@ pub(crate) use self::encryption::hand_on as hand_on_encryption;
 pub(crate) use alone::{Connection, start_controllers, start_kubelet, start_proxy, start_scheduler};
 pub(crate) use control_plane::control_plane;
 pub(crate) use identity::prepare;
+pub(crate) use join::{ClusterConfig, JoinToken, Newcomer, TOKEN_GROUP};
 pub(crate) use node::node;
 pub(crate) use remains::{remove_network, remove_pods};
+pub(crate) use servers::seed as seed_servers;
 pub(crate) use settings::Settings;
+pub(crate) use shared::authority_hash;
 
 /// What a cluster is ready to do; each is one line on the server's standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,6 +31,22 @@ pub(crate) fn take(args: &ServerArgs, layout: &Layout) -> Result<(Settings, Floc
     Ok((settings, lock))
 }
 
+/// The same for a Node of a cluster elsewhere: there is no API server here.
+///
+/// # Errors
+/// As [`take`].
+pub(crate) fn take_for_agent(args: ServerArgs, layout: &Layout) -> Result<(Settings, Flock<File>)> {
+    checks::root()?;
+    data_dir::claim(layout)?;
+    let lock = supervisor::lock(layout)?;
+    let settings = Settings::resolve(args, layout)?;
+    let subject =
+        Subject { args: &settings.args, layout, node_ip: Some(settings.node_ip), is_running: false };
+    checks::demand_of_node(&subject)?;
+    data_dir::register(layout)?;
+    Ok((settings, lock))
+}
+
 /// The same for a Node's parts that run alone.
 ///
 /// # Errors

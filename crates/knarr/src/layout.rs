@@ -61,6 +61,21 @@ impl Layout {
         self.root.join("runtime")
     }
 
+    /// Where API servers were last seen.
+    pub(crate) fn servers(&self) -> PathBuf {
+        self.agent().join("servers.json")
+    }
+
+    /// The range of this Node's Pods.
+    pub(crate) fn pod_cidr(&self) -> PathBuf {
+        self.agent().join("pod-cidr")
+    }
+
+    /// The routes to other Nodes' Pods that were made on this host.
+    pub(crate) fn pod_routes(&self) -> PathBuf {
+        self.agent().join("pod-routes.json")
+    }
+
     /// The runtime's images.
     pub(crate) fn images(&self) -> PathBuf {
         self.runtime().join("images")
@@ -94,6 +109,11 @@ impl Layout {
     /// Locked by the supervisor while it runs; holds its process id.
     pub(crate) fn lock(&self) -> PathBuf {
         self.root.join("knarr.pid")
+    }
+
+    /// What the keys that several servers share are sealed with. Root's alone: the control plane has no use for it.
+    pub(crate) fn token(&self) -> PathBuf {
+        self.root.join("token")
     }
 
     pub(crate) fn log(&self) -> PathBuf {

@@ -75,6 +75,8 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Down(args) => commands::down::run(&args.data_dir),
         Command::Reset(args) => commands::reset::run(args),
         Command::Server(args) => commands::server::run(args, log),
+        Command::Agent(args) => commands::agent::run(args, log),
+        Command::Token(args) => commands::token::run(&args.command),
         Command::Status(args) => commands::status::run(args),
         Command::Trace(args) => commands::trace::run(args),
         Command::Why(args) => commands::why::run(args),

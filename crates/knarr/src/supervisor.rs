@@ -25,11 +25,14 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use crate::commands::up::TOKEN_VARIABLE;
 use crate::components::Ready;
 pub(crate) use lock::{lock, lock_is_free};
 
 /// The parts, in start order.
-pub(crate) const PARTS: [&str; 2] = ["control-plane", "node"];
+pub(crate) const PARTS: [&str; 2] = ["control-plane", NODE];
+/// The Node's part.
+pub(crate) const NODE: &str = "node";
 /// Set for the children: which part they are.
 pub(crate) const PART_VARIABLE: &str = "KNARR_PART";
 /// A part that is asked to stop gets this long.
@@ -128,6 +131,7 @@ impl Supervisor {
         let mut command = std::process::Command::new("/proc/self/exe");
         command.arg0(format!("knarr {name}")).args(["server", "--data-dir"]).arg(&self.plan.data_dir);
         command.args(&self.plan.log_flags).env(PART_VARIABLE, name).env_remove(notify::VARIABLE);
+        command.env_remove(TOKEN_VARIABLE);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         // From the first moment on: a part must not outlive us, for it would keep the store and the ports.
         let setup = sys::process::ChildSetup {

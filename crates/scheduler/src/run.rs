@@ -52,7 +52,7 @@ pub async fn run(config: Config, informers: Informers, reporter: Reporter, tasks
     let (finished, mut outcomes) = mpsc::channel(BINDINGS_MAX);
     let recorder = Recorder::start(&informers, "default-scheduler");
     let mut scheduler = Scheduler {
-        metrics: SchedulerMetrics::new(informers.metrics().registry(), &config.name),
+        metrics: informers.metrics().registry().part(|all| SchedulerMetrics::new(all, &config.name)),
         config,
         hands: Hands::new(informers.clone(), recorder),
         clock: informers.clock().clone(),
@@ -112,7 +112,7 @@ async fn sleep_until(due: Option<Timestamp>, clock: &Clock) {
 
 struct Scheduler {
     config: Config,
-    metrics: SchedulerMetrics,
+    metrics: Arc<SchedulerMetrics>,
     hands: Hands,
     clock: Clock,
     random: Random,

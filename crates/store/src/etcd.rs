@@ -1,35 +1,37 @@
 //! The store on a real etcd cluster, with upstream's keys and values, so that a kube-apiserver can share it.
 //!
 //! Invariants: a write is one transaction that compares the key's last change, sent again when a member does not
-//! answer and recognised by its id if the first sending did take effect, so that no answer is ever a guess; reads
-//! are linearizable; a watch goes on after the last revision that it has delivered, whatever member dies.
+//! answer and recognised by its id if the first sending did take effect, so that no answer is ever a guess (see
+//! `commit`); reads are linearizable; a watch goes on after the last revision that it has delivered, whatever member
+//! dies.
 
 mod api;
+mod bootstrap;
+mod commit;
+mod compaction;
+mod faults;
 mod lease;
 mod members;
 mod txn;
 mod watch;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use base::{Random, Tasks};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::{mpsc, watch as cell};
-use tokio::time::Instant;
 use tonic::{Code, Status};
 
+use self::faults::Faults;
 use self::lease::Leases;
-use self::members::{Members, failure, text};
-use self::txn::{Outcome, WriteId, WriteLeases};
-use crate::{Change, Entry, Expect, Page, ROOT, Revision, Store, StoreError, Watch, Write};
+use self::members::{Members, failure};
+use crate::{Entry, Page, ROOT, Revision, Store, StoreError, Watch, Write};
 
 /// Keys that one request for a range returns.
 const PAGE_KEYS: i64 = 2000;
-/// How often a write asks for a new lease because etcd forgot the one that it was to share.
-const LEASE_ATTEMPTS_MAX: u32 = 3;
 
 /// Which cluster, and who we are.
 #[derive(Clone, Debug)]
@@ -80,122 +82,22 @@ struct Core {
     newest: AtomicU64,
     /// Everything older than this is known to be gone.
     compacted: AtomicU64,
+    /// How often anyone has compacted, as far as this process knows.
+    compactions: AtomicI64,
+    /// What is wrong with the cluster, as of the last look.
+    faults: Faults,
     /// The newest revision that somebody waits for.
     wanted: cell::Sender<Revision>,
 }
 
 impl Core {
+    /// The newest revision that this process knows of.
+    fn newest(&self) -> Revision {
+        self.newest.load(Ordering::Acquire)
+    }
+
     fn seen(&self, revision: Revision) {
         self.newest.fetch_max(revision, Ordering::AcqRel);
-    }
-
-    async fn commit(&self, write: Write) -> Result<Revision, StoreError> {
-        let id: WriteId = {
-            let half = || self.random.below(u64::MAX).to_be_bytes();
-            let mut id = [0; 16];
-            id[..8].copy_from_slice(&half());
-            id[8..].copy_from_slice(&half());
-            id
-        };
-        for _ in 0..LEASE_ATTEMPTS_MAX {
-            let leases = self.leases(&write).await?;
-            let request = txn::request(&write, id, leases)?;
-            let attempt = self.members.ask("/etcdserverpb.KV/Txn", &request).await;
-            match attempt.result {
-                Ok(answer) => return self.decide(&write, id, answer, attempt.is_repeated).await,
-                Err(status) if status.message().contains("requested lease not found") => {
-                    self.leases.forget(leases.object);
-                    self.leases.forget(leases.cause);
-                }
-                Err(status) => return Err(failure(&status)),
-            }
-        }
-        Err(StoreError::Unavailable("etcd forgets leases as soon as it grants them".to_owned()))
-    }
-
-    /// What the answer to a write means, also if an earlier sending of it may have taken effect.
-    async fn decide(
-        &self,
-        write: &Write,
-        id: WriteId,
-        answer: api::TxnResponse,
-        is_repeated: bool,
-    ) -> Result<Revision, StoreError> {
-        self.seen(txn::header(&answer.header));
-        match txn::outcome(answer) {
-            Outcome::Committed(revision) => Ok(revision),
-            Outcome::Refused { current, cause } => {
-                if is_repeated && let Some(revision) = self.find(write, id, cause).await? {
-                    return Ok(revision);
-                }
-                Err(StoreError::Conflict { current })
-            }
-        }
-    }
-
-    /// Looks through the causes of a key, newest first, for a write that may have taken effect.
-    async fn find(
-        &self,
-        write: &Write,
-        id: WriteId,
-        newest: Option<(WriteId, Revision)>,
-    ) -> Result<Option<Revision>, StoreError> {
-        let oldest = match write.expect {
-            Expect::Absent => 0,
-            Expect::Revision(revision) => revision,
-        };
-        let Some(key) = txn::cause_key(&write.key) else { return Ok(None) };
-        let mut next = newest;
-        while let Some((found, revision)) = next.filter(|(_, revision)| *revision > oldest) {
-            if found == id {
-                return Ok(Some(revision));
-            }
-            let before = api::RangeRequest {
-                key: key.clone(),
-                revision: i64::try_from(revision - 1).unwrap_or(i64::MAX),
-                ..Default::default()
-            };
-            let unknown = |status: Status| {
-                StoreError::Unavailable(format!(
-                    "whether the write was made cannot be known: {}",
-                    text(&status)
-                ))
-            };
-            let page: api::RangeResponse =
-                self.members.ask("/etcdserverpb.KV/Range", &before).await.result.map_err(unknown)?;
-            next = page
-                .kvs
-                .into_iter()
-                .next()
-                .and_then(|kv| Some((txn::split_cause(&kv.value)?.0, txn::revision(kv.mod_revision))));
-        }
-        Ok(None)
-    }
-
-    async fn leases(&self, write: &Write) -> Result<WriteLeases, StoreError> {
-        let object = match &write.change {
-            Change::Put { ttl_seconds: Some(seconds), .. } => self.lease(*seconds).await?,
-            _ => 0,
-        };
-        Ok(WriteLeases { object, cause: self.lease(txn::CAUSE_TTL_SECONDS).await? })
-    }
-
-    async fn lease(&self, ttl_seconds: u32) -> Result<i64, StoreError> {
-        if let Some(id) = self.leases.shared(ttl_seconds, Instant::now()) {
-            return Ok(id);
-        }
-        let request = api::LeaseGrantRequest { ttl: i64::from(Leases::granted_seconds(ttl_seconds)) };
-        let granted: api::LeaseGrantResponse = self
-            .members
-            .ask("/etcdserverpb.Lease/LeaseGrant", &request)
-            .await
-            .result
-            .map_err(|status| failure(&status))?;
-        if !granted.error.is_empty() {
-            return Err(StoreError::Unavailable(granted.error));
-        }
-        self.leases.add(ttl_seconds, granted.id, Instant::now());
-        Ok(granted.id)
     }
 
     async fn read(&self, request: &api::RangeRequest) -> Result<api::RangeResponse, StoreError> {
@@ -213,7 +115,7 @@ impl Core {
             return failure(status);
         }
         if status.message().contains("future revision") {
-            return StoreError::Future { requested, newest: self.newest.load(Ordering::Acquire) };
+            return StoreError::Future { requested, newest: self.newest() };
         }
         let oldest = self.compacted.load(Ordering::Acquire).max(requested + 1);
         StoreError::Compacted { requested, oldest }
@@ -280,6 +182,8 @@ impl Etcd {
             random: options.random,
             newest: AtomicU64::new(0),
             compacted: AtomicU64::new(0),
+            compactions: AtomicI64::new(0),
+            faults: Faults::default(),
             wanted: cell::Sender::new(0),
         };
         let version = core.members.version().await?;
@@ -324,7 +228,7 @@ impl Store for Etcd {
     }
 
     fn revision(&self) -> Revision {
-        self.core.newest.load(Ordering::Acquire)
+        self.core.newest()
     }
 
     fn newest(&self) -> BoxFuture<'_, Result<Revision, StoreError>> {
@@ -358,20 +262,11 @@ impl Store for Etcd {
     }
 
     fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<(), StoreError>> {
-        async move {
-            let request = api::CompactionRequest { revision: i64::try_from(revision).unwrap_or(i64::MAX) };
-            let done: Result<api::Done, Status> =
-                self.core.members.ask("/etcdserverpb.KV/Compact", &request).await.result;
-            match done.map_err(|status| self.core.history(&status, revision)) {
-                // Somebody else was quicker: what was to go is gone.
-                Ok(_) | Err(StoreError::Compacted { .. }) => {
-                    self.core.compacted.fetch_max(revision, Ordering::AcqRel);
-                    Ok(())
-                }
-                Err(error) => Err(error),
-            }
-        }
-        .boxed()
+        self.core.compact(revision).boxed()
+    }
+
+    fn faults(&self) -> BoxFuture<'_, Vec<String>> {
+        self.core.faults().boxed()
     }
 
     /// What was acknowledged is safe without it.

@@ -12,13 +12,13 @@ use anyhow::{Context, Result, bail};
 use sys::netns::NetNs;
 use tempfile::TempDir;
 
+use crate::lan::{HOST_LINK, Lan};
 use crate::leftovers::{self, Noted};
 
 /// The Node's address inside the namespace.
 pub const NODE_IP: &str = "192.0.2.1";
 /// The Node's name.
 pub const NODE_NAME: &str = "test";
-const HOST_LINK: &str = "host0";
 /// Any one command gets this long.
 const COMMAND_SECONDS_MAX: &str = "120";
 const LOG_LINES: usize = 60;
@@ -44,9 +44,6 @@ impl Cluster {
         if !nix::unistd::geteuid().is_root() {
             bail!("whole-cluster tests make network namespaces: run them as root");
         }
-        // The control plane's unprivileged user must be able to reach its folder.
-        let everyone_may_enter = std::fs::Permissions::from_mode(0o755);
-        let folder = tempfile::Builder::new().prefix("knarr-").permissions(everyone_may_enter).tempdir()?;
         let namespace = NetNs::anonymous()?;
         namespace.run(|| {
             let mut route = sys::netlink::Route::open()?;
@@ -56,6 +53,22 @@ impl Cluster {
             route.add_address(sys::netlink::Address { link, ip, prefix: 24 })?;
             route.set_up(HOST_LINK)
         })?;
+        Self::inside(knarr, namespace)
+    }
+
+    /// The part of a cluster that runs on host `number` of a wire.
+    ///
+    /// # Errors
+    /// If the folder cannot be made.
+    pub fn on_host(knarr: &str, lan: &Lan, number: u8) -> Result<Self> {
+        let path = format!("/proc/self/fd/{}", lan.host(number).as_fd().as_raw_fd());
+        Self::inside(knarr, NetNs::open(Path::new(&path))?)
+    }
+
+    fn inside(knarr: &str, namespace: NetNs) -> Result<Self> {
+        // The control plane's unprivileged user must be able to reach its folder.
+        let everyone_may_enter = std::fs::Permissions::from_mode(0o755);
+        let folder = tempfile::Builder::new().prefix("knarr-").permissions(everyone_may_enter).tempdir()?;
         Ok(Self {
             knarr: knarr.into(),
             namespace,

@@ -6,9 +6,13 @@
 
 pub mod clients;
 pub mod cluster;
+pub mod etcd;
 pub mod image;
+pub mod lan;
 mod leftovers;
 pub mod session;
 
 pub use cluster::{Cluster, Process};
+pub use etcd::Etcd;
+pub use lan::Lan;
 pub use session::Session;

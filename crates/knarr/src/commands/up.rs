@@ -13,6 +13,9 @@ use crate::components::Ready;
 use crate::host;
 use crate::layout::Layout;
 
+/// As `--token` has it.
+pub(crate) const TOKEN_VARIABLE: &str = "KNARR_TOKEN";
+
 /// Starts the cluster; prints the kubeconfig's path.
 pub(crate) fn run(args: &ServerArgs, log: &LogArgs) -> Result<()> {
     let layout = Layout::new(&args.data_dir)?;
@@ -33,6 +36,10 @@ pub(crate) fn start(args: &ServerArgs, log: &LogArgs, layout: &Layout) -> Result
     let mut command = Command::new("/proc/self/exe");
     command.arg("server").args(args.flags()?).args(log.flags());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file);
+    if let Some(token) = &args.token {
+        // Not on the command line, which everybody can read.
+        command.env(TOKEN_VARIABLE, &token.0);
+    }
     let setup = sys::process::ChildSetup { new_session: true, ..sys::process::ChildSetup::default() };
     sys::process::set_up_child(&mut command, setup);
     command.spawn().context("start knarr server")

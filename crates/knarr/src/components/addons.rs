@@ -1,25 +1,87 @@
-//! Objects that every cluster has because of how knarr is built: the Service that stands for its DNS.
+//! Objects that every cluster has because of how knarr is built: the Service that stands for its DNS, and what Nodes
+//! that join need.
 //!
-//! Each Node answers at that address itself, so the Service has no selector; it keeps the address from being given
+//! Each Node answers at the DNS address itself, so that Service has no selector; it keeps the address from being given
 //! to anything else, and says where DNS is to those who look for it.
 
+use std::fmt::Debug;
+
 use anyhow::{Context, Result};
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::core::v1::{ConfigMap, Service};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use kube::api::{Api, PostParams};
-use serde_json::json;
+use kube::{Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 use super::Settings;
+use super::join::{self, ClusterConfig};
+
+const NAMESPACE: &str = "kube-system";
+/// Roles that are upstream's, and who has them here: hosts that come with a token ask for a certificate, Nodes for the
+/// next one, and see the Services that they are to serve.
+const BINDINGS: [(&str, &str, &str); 4] = [
+    ("knarr:node-bootstrapper", "system:node-bootstrapper", join::TOKEN_GROUP),
+    (
+        "knarr:node-autoapprove-bootstrap",
+        "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
+        join::TOKEN_GROUP,
+    ),
+    (
+        "knarr:node-autoapprove-certificate-rotation",
+        "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
+        auth::NODES,
+    ),
+    ("knarr:node-proxier", "system:node-proxier", auth::NODES),
+];
 
 /// Creates what is not there.
 ///
 /// # Errors
 /// If the API server refuses, other than because it is there.
 pub(super) async fn ensure(client: kube::Client, settings: &Settings) -> Result<()> {
-    let ip = settings.args.cluster_dns.to_string();
-    let service: Service = serde_json::from_value(json!({
+    let (client, in_namespace) = (&client, Some(NAMESPACE));
+    make::<Service>(client, in_namespace, dns(settings)).await?;
+    make::<ConfigMap>(client, in_namespace, configuration(settings)?).await?;
+    let name = "knarr:config-reader";
+    let rule = json!({"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [join::CONFIG], "verbs": ["get"]});
+    make::<Role>(client, in_namespace, json!({"metadata": {"name": name}, "rules": [rule]})).await?;
+    make::<RoleBinding>(client, in_namespace, binding(name, "Role", name, &[group(auth::NODES)])).await?;
+    for (name, role, of) in BINDINGS {
+        make::<ClusterRoleBinding>(client, None, binding(name, "ClusterRole", role, &[group(of)])).await?;
+    }
+    let approver =
+        json!({"kind": "ServiceAccount", "name": "certificate-controller", "namespace": NAMESPACE});
+    let role = "system:certificates.k8s.io:kubelet-serving-approver";
+    let bound = binding("knarr:kubelet-serving-approver", "ClusterRole", role, &[approver]);
+    make::<ClusterRoleBinding>(client, None, bound).await?;
+    let name = "knarr:authority-viewer";
+    let rule = json!({"nonResourceURLs": ["/cacerts"], "verbs": ["get"]});
+    make::<ClusterRole>(client, None, json!({"metadata": {"name": name}, "rules": [rule]})).await?;
+    let everybody = [group(auth::AUTHENTICATED), group(auth::UNAUTHENTICATED)];
+    make::<ClusterRoleBinding>(client, None, binding(name, "ClusterRole", name, &everybody)).await
+}
+
+fn group(name: &str) -> Value {
+    json!({"kind": "Group", "name": name, "apiGroup": "rbac.authorization.k8s.io"})
+}
+
+fn binding(name: &str, kind: &str, role: &str, subjects: &[Value]) -> Value {
+    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role});
+    json!({"metadata": {"name": name}, "roleRef": role, "subjects": subjects})
+}
+
+/// What Nodes that join are told.
+fn configuration(settings: &Settings) -> Result<Value> {
+    let config = serde_json::to_string(&ClusterConfig::of(&settings.args))?;
+    Ok(json!({"metadata": {"name": join::CONFIG}, "data": {"config": config}}))
+}
+
+fn dns(settings: &Settings) -> Value {
+    json!({
         "metadata": {
             "name": "kube-dns",
-            "namespace": "kube-system",
             "labels": {
                 "k8s-app": "kube-dns",
                 "kubernetes.io/cluster-service": "true",
@@ -27,21 +89,38 @@ pub(super) async fn ensure(client: kube::Client, settings: &Settings) -> Result<
             },
         },
         "spec": {
-            "clusterIP": ip,
+            "clusterIP": settings.args.cluster_dns.to_string(),
             "ports": [
                 { "name": "dns", "port": 53, "protocol": "UDP" },
                 { "name": "dns-tcp", "port": 53, "protocol": "TCP" },
             ],
         },
-    }))?;
-    let api: Api<Service> = Api::namespaced(client, "kube-system");
-    // One that is there has its address; to ask for that again is an error of its own.
-    if api.get_opt("kube-dns").await.context("read the kube-dns Service")?.is_some() {
-        return Ok(());
+    })
+}
+
+async fn make<K>(client: &kube::Client, namespace: Option<&str>, object: Value) -> Result<()>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Serialize,
+{
+    let object: K = serde_json::from_value(object)?;
+    let api: Api<K> = Api::all(client.clone());
+    let path = api.resource_url().to_owned();
+    let what = || format!("{} {}", K::kind(&()), object.name_any());
+    let path = match namespace {
+        Some(namespace) => K::url_path(&(), Some(namespace)),
+        None => path,
+    };
+    let known = http::Request::get(format!("{path}/{}", object.name_any())).body(Vec::new())?;
+    // One that is there may be as somebody wants it to be, and has its address if it is a Service.
+    match client.request::<K>(known).await {
+        Ok(_) => return Ok(()),
+        Err(kube::Error::Api(status)) if status.is_not_found() => {}
+        Err(error) => return Err(error).with_context(|| format!("read the {}", what())),
     }
-    match api.create(&PostParams::default(), &service).await {
+    let new = kube::core::Request::new(path).create(&PostParams::default(), serde_json::to_vec(&object)?)?;
+    match client.request::<K>(new).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
-        Err(error) => Err(error).context("create the kube-dns Service"),
+        Err(error) => Err(error).with_context(|| format!("create the {}", what())),
     }
 }

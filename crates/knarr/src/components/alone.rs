@@ -144,7 +144,6 @@ pub(crate) async fn start_kubelet(args: &KubeletArgs, layout: &Layout, connectio
         node_ip: node::ipv4(args.node_ip.map_or_else(host::node_ip, Ok)?)?,
         pod_cidr,
         cluster_cidr: pod_cidr,
-        service_cidr: pod_cidr,
         cluster_dns: args.cluster_dns,
         cluster_domain: args.cluster_domain.clone(),
     };

@@ -25,7 +25,9 @@ pub(crate) fn options(args: &ApiServerArgs, own_issuer: &str) -> Result<Options>
         None => Authentication { issuers: issuer(args)?.into_iter().collect(), ..Authentication::default() },
     };
     let anonymous = match (authentication.anonymous, args.anonymous_auth) {
-        (Some(_), false) => bail!("--anonymous-auth and anonymous in --authentication-config exclude each other"),
+        (Some(_), false) => {
+            bail!("--anonymous-auth and anonymous in --authentication-config exclude each other")
+        }
         (Some(anonymous), true) => anonymous,
         (None, true) => Anonymous::Everywhere,
         (None, false) => Anonymous::Nowhere,

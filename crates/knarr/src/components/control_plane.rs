@@ -6,6 +6,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use apiserver::{ApiServer, PortRange};
@@ -19,7 +20,7 @@ use nix::sys::signal::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tower::ServiceExt;
 
-use super::election::{election, lead};
+use super::election::{election, lead_in_turns};
 use super::identity::{CONTROL_PLANE_GID, CONTROL_PLANE_UID};
 use super::{Ready, Settings};
 use crate::layout::Layout;
@@ -47,7 +48,7 @@ pub(crate) fn control_plane(layout: &Layout) -> Result<()> {
     }
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("control-plane").build()?;
-    // The same after a restart, so that the lead is ours at once: the store's lock keeps everyone else away.
+    // The same after a restart, so that the lead is ours at once: two servers with one Node's name cannot be.
     let identity = format!("{}_{}", settings.node_name, layout.cluster_id());
     runtime.block_on(run(&settings, options, &identity))
 }
@@ -61,46 +62,29 @@ async fn run(settings: &Settings, options: apiserver::Options, identity: &str) -
     let server =
         apiserver::start(config, Arc::clone(&store), tasks.clone(), clock.clone(), random.clone()).await?;
     let metrics = ClientMetrics::new(server.metrics());
-    let informers_as = |user: &str| {
-        let client = client_as(&server, user, &[]);
-        Informers::metered(client, tasks.clone(), clock.clone(), random.clone(), metrics.clone())
-    };
+    let parts = Parts { server: Arc::new(server), identity, tasks: &tasks, clock, random, metrics };
     if settings.args.runs(Part::ControllerManager) {
-        let authority = std::fs::read_to_string("tls/ca.crt").context("read the authority's certificate")?;
-        let informers = informers_as("system:kube-controller-manager");
-        let key = std::fs::read_to_string("tls/ca.key").context("read the authority's key")?;
-        let signer = auth::issuing::Signer::new(&authority, &key).context("read the authority")?;
-        let tokens = legacy_tokens(settings)?;
-        informers.setting_or(|| controllers::root_ca::Bundle(authority));
-        informers.setting_or(|| signer);
-        informers.setting_or(|| tokens);
-        start_controllers(&server, identity, informers);
+        parts.start_controllers(settings)?;
     }
     if settings.args.runs(Part::Scheduler) {
-        let informers = informers_as("system:kube-scheduler");
-        let reporter = Reporter::start(informers.client().clone(), &tasks);
-        let election = election("kube-scheduler", identity, Timing::default());
-        lead(Some(election), &informers, async move |informers| {
-            run_scheduler(&informers, reporter);
-            Ok(())
-        });
+        parts.start_scheduler(settings);
     }
+    let server = parts.server;
     tokio::select! {
         () = server.ready() => {}
         () = store.failed() => bail!(STORE_FAILED),
     }
     super::addons::ensure(client_as(&server, "system:knarr", &["system:masters"]), settings).await?;
     Ready::ApiServer.announce();
-    let has_led = tokio::select! {
-        _ = terminate.recv() => true,
-        _ = interrupt.recv() => true,
-        () = tasks.stopping() => false,
-        () = reload_encryption(settings, &server) => false,
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        () = tasks.stopping() => {}
+        () = reload_encryption(settings, &server) => {}
         () = store.failed() => bail!(STORE_FAILED),
-    };
+    }
     tasks.stop_and_wait().await;
-    store.close().await.context("close the store")?;
-    if has_led { Ok(()) } else { bail!("another control plane leads now; this one starts over") }
+    store.close().await.context("close the store")
 }
 
 /// Takes changes of the encryption configuration. Never ends.
@@ -112,17 +96,66 @@ async fn reload_encryption(settings: &Settings, server: &ApiServer) {
     std::future::pending().await
 }
 
-fn start_controllers(server: &ApiServer, identity: &str, informers: Informers) {
-    let clients: Vec<_> =
-        controllers::all().iter().map(|row| (*row, controller_client(server, row.name))).collect();
-    let election = election("kube-controller-manager", identity, Timing::default());
-    lead(Some(election), &informers, async move |informers| {
-        let engine = Engine::new(informers, "controllermanager");
-        for (controller, client) in clients {
-            engine.start_as(controller, client);
-        }
+/// How often the lead is renewed. Where others wait for it, they need not wait long.
+fn timing(settings: &Settings) -> Timing {
+    match settings.args.datastore.datastore_endpoint {
+        None => Timing::default(),
+        Some(_) => Timing {
+            lease_duration: Duration::from_secs(10),
+            renew_deadline: Duration::from_secs(7),
+            renew_every: Duration::from_secs(2),
+            retry_after: Duration::from_secs(1),
+        },
+    }
+}
+
+/// What the parts beside the API server are made with.
+struct Parts<'a> {
+    server: Arc<ApiServer>,
+    identity: &'a str,
+    tasks: &'a Tasks,
+    clock: Clock,
+    random: Random,
+    metrics: ClientMetrics,
+}
+
+impl Parts<'_> {
+    /// Makes informers of `user` in given tasks.
+    fn informers_as(&self, user: &'static str) -> impl Fn(Tasks) -> Informers + Send + Sync + use<> {
+        let client = client_as(&self.server, user, &[]);
+        let (clock, random, metrics) = (self.clock.clone(), self.random.clone(), self.metrics.clone());
+        move |tasks| Informers::metered(client.clone(), tasks, clock.clone(), random.clone(), metrics.clone())
+    }
+
+    fn start_controllers(&self, settings: &Settings) -> Result<()> {
+        let keys = Keys::read(settings)?;
+        // What cannot be used is told at the start.
+        keys.give_to(&self.informers_as("system:kube-controller-manager")(self.tasks.child()))?;
+        let (server, make) = (Arc::clone(&self.server), self.informers_as("system:kube-controller-manager"));
+        let election = election("kube-controller-manager", self.identity, timing(settings));
+        lead_in_turns(election, self.tasks, make, move |informers| {
+            let (given, server) = (keys.give_to(&informers), Arc::clone(&server));
+            async move {
+                given?;
+                let engine = Engine::new(informers, "controllermanager");
+                for row in controllers::all() {
+                    engine.start_as(*row, controller_client(&server, row.name));
+                }
+                Ok(())
+            }
+        });
         Ok(())
-    });
+    }
+
+    fn start_scheduler(&self, settings: &Settings) {
+        let make = self.informers_as("system:kube-scheduler");
+        let election = election("kube-scheduler", self.identity, timing(settings));
+        lead_in_turns(election, self.tasks, make, async |informers: Informers| {
+            let reporter = Reporter::start(informers.client().clone(), informers.tasks());
+            run_scheduler(&informers, reporter);
+            Ok(())
+        });
+    }
 }
 
 /// A controller's own client: the ServiceAccount that upstream's role for it is bound to.
@@ -138,12 +171,14 @@ fn controller_client(server: &ApiServer, controller: &'static str) -> kube::Clie
 /// The ServiceAccount that upstream gives a controller. Source: `app.NewControllerInitializers`.
 pub(super) fn account_of(controller: &'static str) -> &'static str {
     match controller {
-        "certificatesigningrequest-approving-controller" | "certificatesigningrequest-signing-controller" => {
-            "certificate-controller"
-        }
+        "certificatesigningrequest-approving-controller"
+        | "certificatesigningrequest-signing-controller"
+        | "kubelet-serving-approving-controller" => "certificate-controller",
         "endpoints-controller" => "endpoint-controller",
         "garbage-collector-controller" => "generic-garbage-collector",
-        "node-lifecycle-controller" | "taint-eviction-controller" => "node-controller",
+        "node-ipam-controller" | "node-lifecycle-controller" | "taint-eviction-controller" => {
+            "node-controller"
+        }
         "pod-garbage-collector-controller" => "pod-garbage-collector",
         "root-ca-certificate-publisher-controller" => "root-ca-cert-publisher",
         "serviceaccount-controller" => "service-account-controller",
@@ -187,9 +222,41 @@ fn issuer(settings: &Settings) -> String {
     format!("https://kubernetes.default.svc.{}", settings.args.cluster_domain)
 }
 
-fn legacy_tokens(settings: &Settings) -> Result<auth::token::Tokens> {
-    let (key, issuer) = (auth::pki::service_account_key(Path::new("tls"))?, issuer(settings));
-    auth::token::Tokens::new(&key, &issuer, vec![issuer.clone()]).context("read the service account key")
+/// What controllers are told: the keys that they sign with, and the Nodes' ranges.
+struct Keys {
+    authority_pem: String,
+    authority_key_pem: String,
+    service_account_key: Vec<u8>,
+    issuer: String,
+    pod_ranges: controllers::node_ipam::Ranges,
+}
+
+impl Keys {
+    fn read(settings: &Settings) -> Result<Self> {
+        Ok(Self {
+            authority_pem: std::fs::read_to_string("tls/ca.crt").context("read tls/ca.crt")?,
+            authority_key_pem: std::fs::read_to_string("tls/ca.key").context("read tls/ca.key")?,
+            service_account_key: auth::pki::service_account_key(Path::new("tls"))?,
+            issuer: issuer(settings),
+            pod_ranges: {
+                let (first, bits) = super::node::parse_cidr(&settings.args.cluster_cidr)?;
+                controllers::node_ipam::Ranges { first, bits }
+            },
+        })
+    }
+
+    fn give_to(&self, informers: &Informers) -> Result<()> {
+        let signer = auth::issuing::Signer::new(&self.authority_pem, &self.authority_key_pem);
+        let signer = signer.context("read the authority")?;
+        let audiences = vec![self.issuer.clone()];
+        let tokens = auth::token::Tokens::new(&self.service_account_key, &self.issuer, audiences);
+        let tokens = tokens.context("read the service account key")?;
+        informers.setting_or(|| controllers::root_ca::Bundle(self.authority_pem.clone()));
+        informers.setting_or(|| signer);
+        informers.setting_or(|| tokens);
+        informers.setting_or(|| self.pod_ranges);
+        Ok(())
+    }
 }
 
 fn api_server_config(settings: &Settings, options: apiserver::Options) -> Result<apiserver::Config> {
@@ -215,7 +282,13 @@ fn api_server_config(settings: &Settings, options: apiserver::Options) -> Result
         service_cidrs: vec![args.service_cidr.parse().context("--service-cidr")?],
         node_ports: NODE_PORTS,
         requests_in_flight_max: REQUESTS_IN_FLIGHT_MAX,
-        options: apiserver::Options { encryption: Some(encryption), reloads_encryption, ..options },
+        options: apiserver::Options {
+            encryption: Some(encryption),
+            reloads_encryption,
+            is_one_of_many: args.datastore.datastore_endpoint.is_some(),
+            hostname: settings.node_name.clone(),
+            ..options
+        },
     })
 }
 

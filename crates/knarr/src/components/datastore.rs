@@ -2,18 +2,23 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
-use base::{Clock, Random};
+use base::{Backoff, Clock, Random};
 use cli::args::DatastoreArgs;
 use store::Store;
 use store::embedded::{Embedded, Options};
-use store::etcd::{self, Etcd};
+use store::etcd::{self, ConnectError, Etcd};
+use tokio::time::Instant;
 
 use crate::layout::Layout;
 
 /// Where the control plane finds the files that etcd's flags name: they may be readable for root alone.
 const FILES: [&str; 3] = ["tls/etcd-ca.crt", "tls/etcd-client.crt", "tls/etcd-client.key"];
+
+/// How long an etcd cluster that does not answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Copies what the control plane will need of the user's files into its own folder.
 ///
@@ -37,16 +42,46 @@ pub(super) async fn open(args: &DatastoreArgs, clock: &Clock, random: &Random) -
         let options = Options { clock: clock.clone(), ..Options::default() };
         return Ok(Arc::new(Embedded::open(Path::new("db"), options).context("open the store")?));
     };
-    let [authority_pem, certificate, key] = {
-        let read = |(given, copy): (Option<_>, _)| given.map(|_| std::fs::read(copy)).transpose();
-        let [a, b, c] = args.files().map(|(_, given)| given);
-        [read((a, FILES[0])), read((b, FILES[1])), read((c, FILES[2]))]
-    };
+    let [a, b, c] = args.files().map(|(_, given)| given);
+    let copies = [(a, FILES[0]), (b, FILES[1]), (c, FILES[2])];
+    let files = copies.map(|(given, copy)| given.map(|_| Path::new(copy)));
+    Ok(Arc::new(connect(endpoints, files, random).await?))
+}
+
+/// Connects to the etcd cluster before there is a control plane, with the user's own files. A cluster that is just
+/// starting too is waited for.
+///
+/// # Errors
+/// If a file cannot be read, or no member answers in time.
+pub(super) async fn connect_early(args: &DatastoreArgs, random: &Random) -> Result<Etcd> {
+    let endpoints = args.datastore_endpoint.as_deref().unwrap_or_default();
+    let files = args.files().map(|(_, given)| given);
+    let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2), 0.5);
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let failed = match connect(endpoints, files, random).await {
+            Ok(etcd) => return Ok(etcd),
+            Err(error) => error,
+        };
+        let may_come = matches!(failed.downcast_ref(), Some(ConnectError::Unreachable(_)));
+        if !may_come || Instant::now() >= deadline {
+            return Err(failed);
+        }
+        tracing::info!(error = format!("{failed:#}"), "etcd is waited for");
+        tokio::time::sleep(backoff.next(random)).await;
+    }
+}
+
+/// Authority, certificate and key are in `files`.
+async fn connect(endpoints: &str, files: [Option<&Path>; 3], random: &Random) -> Result<Etcd> {
+    let [authority_pem, certificate, key] = files.map(|path| {
+        path.map(|path| std::fs::read(path).with_context(|| format!("read {}", path.display()))).transpose()
+    });
     let options = etcd::Options {
         endpoints: endpoints.split(',').map(|url| url.trim().to_owned()).collect(),
         authority_pem: authority_pem?,
         identity_pem: certificate?.zip(key?),
         random: random.clone(),
     };
-    Ok(Arc::new(Etcd::connect(options).await.context("--datastore-endpoint")?))
+    Etcd::connect(options).await.context("--datastore-endpoint")
 }

@@ -28,6 +28,9 @@ pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
     for dir in [&server, &agent, &keys, &server.join("db"), &agent.join("tls")] {
         std::fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
     }
+    if settings.args.datastore.datastore_endpoint.is_some() {
+        super::shared::agree(settings, layout, now)?;
+    }
     let authority = Authority::load_or_create(&keys, now)?;
     let authority_pem = authority.certificate_pem();
     pki::service_account_key(&keys)?;
@@ -94,7 +97,7 @@ pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
 }
 
 /// Where clients on this host find the API server.
-fn reachable(settings: &Settings) -> IpAddr {
+pub(super) fn reachable(settings: &Settings) -> IpAddr {
     let bound = settings.args.bind_address;
     if bound.is_unspecified() { IpAddr::from([127, 0, 0, 1]) } else { bound }
 }

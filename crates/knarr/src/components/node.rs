@@ -17,6 +17,7 @@ use rustls::server::WebPkiClientVerifier;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::pod_network::CniPodNetwork;
+use super::servers::Servers;
 use super::{Ready, Settings};
 use crate::commands::trace;
 use crate::host::checks::KUBELET_PORT;
@@ -39,31 +40,66 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let tasks = Tasks::new();
     let (clock, random) = (Clock::system(), Random::from_system());
-    let place = Place::of(settings)?;
-    let kubelet_client = trace::client(&layout.agent_kubeconfig(), "kubelet").await?;
-    let reporter = Reporter::start(kubelet_client.clone(), &tasks);
-    let container_runtime = match settings.args.runs(Part::Kubelet) {
-        true => Some(open_runtime(layout, &place, reporter.clone(), &tasks).await?),
-        false => None,
+    let servers = Servers::load(home(settings), layout)?;
+    let client = async |kubeconfig: &Path, agent: &'static str| {
+        servers.client(&trace::config(kubeconfig, agent).await?)
     };
-    let proxy_client = trace::client(&layout.proxy_kubeconfig(), "kube-proxy").await?;
+    let kubelet_client = client(&layout.agent_kubeconfig(), "kubelet").await?;
+    let proxy_client = client(&layout.proxy_kubeconfig(), "kube-proxy").await?;
+    let reporter = Reporter::start(kubelet_client.clone(), &tasks);
     let informers = Informers::new(proxy_client, tasks.clone(), clock.clone(), random.clone());
+    let kubelet_informers = Informers::new(kubelet_client, tasks.clone(), clock, random);
+    tasks.spawn("API servers", servers.clone().follow(informers.clone()));
+    let (place, ()) = tokio::select! {
+        found = async {
+            tokio::try_join!(
+                Place::of(settings, layout, &kubelet_informers),
+                start_network(settings, layout, &informers, &reporter, &tasks),
+            )
+        } => found?,
+        _ = terminate.recv() => return Ok(()),
+        _ = interrupt.recv() => return Ok(()),
+    };
+    if settings.args.runs(Part::Kubelet) {
+        let container_runtime = open_runtime(layout, &place, reporter.clone(), &tasks).await?;
+        super::pod_cidr::follow(settings, layout, &kubelet_informers, &tasks);
+        let routes = (settings.node_name.clone(), place.cluster_cidr, layout.clone());
+        tasks.spawn("Pod routes", super::pod_routes::follow(informers.clone(), routes.0, routes.1, routes.2));
+        let config = kubelet_config(&place, layout, Some(own_server_config(layout, settings.node_ip)?));
+        start_kubelet(config, kubelet_informers, container_runtime, reporter, &tasks).await?;
+        Ready::Node.announce();
+    }
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        () = tasks.stopping() => {}
+    }
+    tasks.stop_and_wait().await;
+    Ok(())
+}
+
+/// This host's own API server, if it has one.
+fn home(settings: &Settings) -> Option<SocketAddr> {
+    let address = super::identity::reachable(settings);
+    settings.joined.is_none().then(|| SocketAddr::new(address, settings.args.https_listen_port))
+}
+
+/// Proxy and DNS, each once it works.
+async fn start_network(
+    settings: &Settings,
+    layout: &Layout,
+    informers: &Informers,
+    reporter: &Reporter,
+    tasks: &Tasks,
+) -> Result<()> {
     if settings.args.runs(Part::Proxy) {
-        start_proxy(&informers, &place, layout, reporter.clone(), &tasks).await?;
+        start_proxy(informers, settings, layout, reporter.clone(), tasks).await?;
         Ready::Proxy.announce();
     }
     if settings.args.runs(Part::Dns) {
-        start_dns(&informers, settings, reporter.clone(), &tasks).await?;
+        start_dns(informers, settings, reporter.clone(), tasks).await?;
         Ready::Dns.announce();
     }
-    if let Some(container_runtime) = container_runtime {
-        let informers = Informers::new(kubelet_client, tasks.clone(), clock, random);
-        let config = kubelet_config(&place, layout, Some(own_server_config(layout, settings.node_ip)?));
-        start_kubelet(config, informers, container_runtime, reporter, &tasks).await?;
-        Ready::Node.announce();
-    }
-    tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
-    tasks.stop_and_wait().await;
     Ok(())
 }
 
@@ -73,22 +109,24 @@ pub(super) struct Place {
     pub(super) node_ip: Ipv4Addr,
     pub(super) pod_cidr: (Ipv4Addr, u8),
     pub(super) cluster_cidr: (Ipv4Addr, u8),
-    pub(super) service_cidr: (Ipv4Addr, u8),
     pub(super) cluster_dns: IpAddr,
     pub(super) cluster_domain: String,
 }
 
 impl Place {
-    fn of(settings: &Settings) -> Result<Self> {
+    /// Waits until the Node has a range for its Pods, if it has Pods.
+    async fn of(settings: &Settings, layout: &Layout, informers: &Informers) -> Result<Self> {
         let args = &settings.args;
         let cluster_cidr = parse_cidr(&args.cluster_cidr)?;
+        let pod_cidr = match args.runs(Part::Kubelet) {
+            true => super::pod_cidr::of_node(settings, layout, informers).await?,
+            false => cluster_cidr,
+        };
         Ok(Self {
             node_name: settings.node_name.clone(),
             node_ip: ipv4(settings.node_ip)?,
-            // One Node: the first /24 of the cluster's range is its own.
-            pod_cidr: (cluster_cidr.0, cluster_cidr.1.max(24)),
+            pod_cidr,
             cluster_cidr,
-            service_cidr: parse_cidr(&args.service_cidr)?,
             cluster_dns: args.cluster_dns,
             cluster_domain: args.cluster_domain.clone(),
         })
@@ -136,18 +174,18 @@ pub(super) async fn open_runtime(
 
 async fn start_proxy(
     informers: &Informers,
-    place: &Place,
+    settings: &Settings,
     layout: &Layout,
     reporter: Reporter,
     tasks: &Tasks,
 ) -> Result<()> {
     let config = proxy::Config {
         cluster_id: layout.cluster_id(),
-        node_name: place.node_name.clone(),
-        node_ip: place.node_ip,
-        cluster_cidr: place.cluster_cidr,
-        service_cidr: place.service_cidr,
-        local_addresses: vec![ipv4(place.cluster_dns)?],
+        node_name: settings.node_name.clone(),
+        node_ip: ipv4(settings.node_ip)?,
+        cluster_cidr: parse_cidr(&settings.args.cluster_cidr)?,
+        service_cidr: parse_cidr(&settings.args.service_cidr)?,
+        local_addresses: vec![ipv4(settings.args.cluster_dns)?],
     };
     run_proxy(config, informers, reporter, tasks).await
 }

@@ -15,6 +15,7 @@ pub(crate) fn remove_pods(layout: &Layout) -> Result<()> {
 
 /// Removes links, addresses and nft tables.
 pub(crate) fn remove_network(layout: &Layout) -> Result<()> {
+    super::pod_routes::remove(layout)?;
     proxy::cleanup(&layout.cluster_id())?;
     cni::cleanup(&layout.cluster_id(), &layout.cni())?;
     Ok(())

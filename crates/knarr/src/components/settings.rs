@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use anyhow::{Context, Result};
-use cli::args::ServerArgs;
+use cli::args::{Part, ServerArgs};
 use serde::{Deserialize, Serialize};
 
 use crate::host;
@@ -20,6 +20,9 @@ pub(crate) struct Settings {
     pub(crate) node_ip: IpAddr,
     /// The API server's own Service address: the first of the range.
     pub(crate) kubernetes_service_ip: IpAddr,
+    /// The cluster that this Node has joined, if its control plane is elsewhere: a server's URL.
+    #[serde(default)]
+    pub(crate) joined: Option<String>,
 }
 
 impl Settings {
@@ -41,7 +44,13 @@ impl Settings {
             (None, None) => host::node_ip()?,
         };
         let kubernetes_service_ip = first_address(&args.service_cidr)?;
-        Ok(Self { args, node_name, node_ip, kubernetes_service_ip })
+        Ok(Self { args, node_name, node_ip, kubernetes_service_ip, joined: None })
+    }
+
+    /// Whether somebody gives Nodes their ranges: controllers here, or those of a cluster of several hosts.
+    pub(crate) fn has_node_ipam(&self) -> bool {
+        let has_others = self.joined.is_some() || self.args.datastore.datastore_endpoint.is_some();
+        has_others || self.args.runs(Part::ControllerManager)
     }
 
     /// Reads what [`Settings::save`] wrote.

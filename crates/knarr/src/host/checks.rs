@@ -16,6 +16,8 @@ use crate::layout::Layout;
 /// The kubelet's port, as everywhere.
 pub(crate) const KUBELET_PORT: u16 = 10_250;
 
+const API_SERVER_PORT: &str = "API server's port";
+
 /// What is looked at.
 pub(crate) struct Subject<'a> {
     pub(crate) args: &'a ServerArgs,
@@ -63,7 +65,7 @@ const CHECKS: &[Check] = &[
     Check { name: "namespaces", part: Some(Part::Kubelet), look: kernel::namespaces },
     Check { name: "seccomp", part: Some(Part::Kubelet), look: kernel::seccomp },
     Check { name: "node address", part: None, look: node_address },
-    Check { name: "API server's port", part: None, look: api_server_port },
+    Check { name: API_SERVER_PORT, part: None, look: api_server_port },
     Check { name: "kubelet's port", part: Some(Part::Kubelet), look: kubelet_port },
 ];
 
@@ -92,6 +94,15 @@ pub(crate) fn demand(subject: &Subject<'_>) -> Result<()> {
         .iter()
         .filter(|check| check.concerns(subject.args))
         .try_for_each(|check| demanded((check.look)(subject)))
+}
+
+/// The same for a Node without an API server of its own.
+///
+/// # Errors
+/// As [`demand`].
+pub(crate) fn demand_of_node(subject: &Subject<'_>) -> Result<()> {
+    let of_node = |check: &&Check| check.concerns(subject.args) && check.name != API_SERVER_PORT;
+    CHECKS.iter().filter(of_node).try_for_each(|check| demanded((check.look)(subject)))
 }
 
 /// The same for what one part needs of the kernel.

@@ -10,6 +10,7 @@ mod bad_input;
 mod clients;
 mod disk;
 mod etcd;
+mod ha;
 mod host;
 mod kills;
 mod kubectl;

@@ -5,9 +5,9 @@ use super::{Envelope, MAGIC, ProtoError, open};
 use crate::Object;
 use crate::arena::SchemaRef;
 use crate::rows::{Field, Schemas, Type};
-use crate::{duration, scalar};
 use crate::walk::budget::{Budget, Exceeded, Room};
 use crate::walk::decode::{DecodeError, FieldValidation, complete, is_zero};
+use crate::{duration, scalar};
 use jiff::Timestamp;
 use serde_json::Value;
 

@@ -8,9 +8,9 @@
 use crate::Object;
 use crate::arena::SchemaRef;
 use crate::rows::{Field, Message, Schemas, Type};
-use crate::{duration, scalar};
 use crate::text::in_words_of_go;
 use crate::walk::budget::{Budget, Exceeded, Room};
+use crate::{duration, scalar};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
 use std::cell::RefCell;

@@ -21,6 +21,8 @@ pub(super) struct KeyValue {
     pub(super) create_revision: i64,
     #[prost(int64, tag = "3")]
     pub(super) mod_revision: i64,
+    #[prost(int64, tag = "4")]
+    pub(super) version: i64,
     #[prost(bytes = "bytes", tag = "5")]
     pub(super) value: Bytes,
 }
@@ -111,13 +113,27 @@ pub(super) enum CompareTarget {
     Mod = 2,
 }
 
-/// Whether the key's `target` equals `mod_revision` (0: the key is not there).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Enumeration)]
+#[repr(i32)]
+pub(super) enum CompareResult {
+    Equal = 0,
+    Greater = 1,
+    Less = 2,
+    NotEqual = 3,
+}
+
+/// Whether the key's `target` equals `mod_revision` or `version` (0: the key is not there), or whatever else
+/// `result` says.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Compare {
+    #[prost(enumeration = "CompareResult", tag = "1")]
+    pub(super) result: i32,
     #[prost(enumeration = "CompareTarget", tag = "2")]
     pub(super) target: i32,
     #[prost(bytes = "bytes", tag = "3")]
     pub(super) key: Bytes,
+    #[prost(int64, optional, tag = "4")]
+    pub(super) version: Option<i64>,
     #[prost(int64, optional, tag = "6")]
     pub(super) mod_revision: Option<i64>,
 }
@@ -160,6 +176,32 @@ pub(super) struct LeaseGrantResponse {
     pub(super) id: i64,
     #[prost(string, tag = "4")]
     pub(super) error: String,
+}
+
+/// Asks for all alarms of all members.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct AlarmRequest {}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Enumeration)]
+#[repr(i32)]
+pub(super) enum AlarmType {
+    None = 0,
+    NoSpace = 1,
+    Corrupt = 2,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct AlarmMember {
+    #[prost(uint64, tag = "1")]
+    pub(super) member_id: u64,
+    #[prost(enumeration = "AlarmType", tag = "2")]
+    pub(super) alarm: i32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct AlarmResponse {
+    #[prost(message, repeated, tag = "2")]
+    pub(super) alarms: Vec<AlarmMember>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -57,11 +57,12 @@ pub(super) fn split_cause(value: &Bytes) -> Option<(WriteId, Bytes)> {
     Some((id, value.slice(ID_BYTES..)))
 }
 
-/// The transaction of a write.
+/// The transaction of a write that was begun when `begun_at` was the newest known revision.
 pub(super) fn request(
     write: &Write,
     id: WriteId,
     leases: WriteLeases,
+    begun_at: Revision,
 ) -> Result<api::TxnRequest, StoreError> {
     let foreign = || StoreError::Failed(format!("keys must begin with {ROOT}, {:?} does not", write.key));
     let (key, cause_key) = (Bytes::from(write.key.clone()), cause_key(&write.key).ok_or_else(foreign)?);
@@ -87,13 +88,24 @@ pub(super) fn request(
         (Expect::Absent, Change::Delete) | (Expect::Revision(0), _) => -1,
         (Expect::Revision(revision), _) => i64::try_from(revision).unwrap_or(i64::MAX),
     };
-    let condition = api::Compare {
+    let mut compare = vec![api::Compare {
         target: api::CompareTarget::Mod.into(),
         key: key.clone(),
         mod_revision: Some(mod_revision),
-    };
+        ..Default::default()
+    }];
+    if mod_revision == 0 {
+        // A key can be absent again: a sending that arrives late must not bring back what came and went.
+        compare.push(api::Compare {
+            result: api::CompareResult::Less.into(),
+            target: api::CompareTarget::Mod.into(),
+            key: cause_key.clone(),
+            mod_revision: Some(i64::try_from(begun_at + 1).unwrap_or(i64::MAX)),
+            ..Default::default()
+        });
+    }
     Ok(api::TxnRequest {
-        compare: vec![condition],
+        compare,
         success: vec![op(cause), op(change)],
         failure: vec![op(read(key)), op(read(cause_key))],
     })
@@ -103,7 +115,7 @@ fn read(key: Bytes) -> api::Request {
     api::Request::Range(api::RangeRequest { key, ..Default::default() })
 }
 
-fn op(request: api::Request) -> api::RequestOp {
+pub(super) fn op(request: api::Request) -> api::RequestOp {
     api::RequestOp { request: Some(request) }
 }
 
@@ -112,14 +124,19 @@ pub(super) fn outcome(answer: api::TxnResponse) -> Outcome {
     if answer.succeeded {
         return Outcome::Committed(header(&answer.header));
     }
-    let mut found = answer.responses.into_iter().map(|response| match response.response {
-        Some(api::Response::Range(range)) => range.kvs.into_iter().next(),
-        _ => None,
-    });
+    let mut found = answer.responses.into_iter().map(|response| first([response]));
     let current = found.next().flatten().and_then(entry);
     let cause =
         found.next().flatten().and_then(|kv| Some((split_cause(&kv.value)?.0, revision(kv.mod_revision))));
     Outcome::Refused { current, cause }
+}
+
+/// The first key in the first range of a transaction's answer.
+pub(super) fn first(responses: impl IntoIterator<Item = api::ResponseOp>) -> Option<api::KeyValue> {
+    match responses.into_iter().next()?.response? {
+        api::Response::Range(range) => range.kvs.into_iter().next(),
+        api::Response::Put(_) | api::Response::DeleteRange(_) => None,
+    }
 }
 
 /// A key and its value as the store's callers know them; `None` if the key is no text.
@@ -168,11 +185,15 @@ mod tests {
             (delete("/registry/a", 9), 9),
         ];
         for (write, expected) in rows {
-            let txn = request(&write, [1; 16], WriteLeases::default()).unwrap();
+            let txn = request(&write, [1; 16], WriteLeases::default(), 41).unwrap();
             assert_eq!(txn.compare[0].mod_revision, Some(expected), "{write:?}");
             assert_eq!((txn.success.len(), txn.failure.len()), (2, 2));
+            let not_since: Vec<_> =
+                txn.compare[1..].iter().map(|more| (more.result, more.mod_revision)).collect();
+            let must_be_absent = [(api::CompareResult::Less.into(), Some(42))];
+            assert_eq!(not_since, must_be_absent[..usize::from(expected == 0)], "{write:?}");
         }
-        let foreign = request(&put("/a", Expect::Absent, "1"), [1; 16], WriteLeases::default());
+        let foreign = request(&put("/a", Expect::Absent, "1"), [1; 16], WriteLeases::default(), 0);
         assert!(matches!(foreign, Err(StoreError::Failed(_))));
     }
 
@@ -183,6 +204,7 @@ mod tests {
             create_revision: 3,
             mod_revision: 5,
             value: Bytes::from_static(value),
+            ..Default::default()
         };
         let range = |kvs| api::ResponseOp {
             response: Some(api::Response::Range(api::RangeResponse { kvs, ..Default::default() })),

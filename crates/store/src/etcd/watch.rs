@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use base::Backoff;
 use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tonic::Streaming;
 
 use super::members::Version;
@@ -21,6 +24,8 @@ pub(super) const BATCHES_MAX: usize = 64;
 const REQUESTS_MAX: usize = 4;
 /// How long a revision that somebody waits for may take to arrive by itself.
 const PATIENCE: Duration = Duration::from_millis(10);
+/// How long a member may say nothing while somebody waits for a revision: then another one is asked.
+const SILENCE_MAX: Duration = Duration::from_secs(2);
 
 type Sender = mpsc::Sender<Result<Batch, StoreError>>;
 
@@ -115,21 +120,35 @@ async fn read(
     version: Version,
 ) -> End {
     let mut wanted = core.wanted.subscribe();
+    // Since when the member has been silent though somebody waits; and what was done about it.
+    let (mut silent_since, mut pressing) = (Instant::now(), None::<BoxFuture<'_, Result<(), End>>>);
     loop {
-        let behind = *wanted.borrow_and_update() > cursor.upto;
+        let is_behind = *wanted.borrow_and_update() > cursor.upto;
         let answer = tokio::select! {
             answer = stream.message() => answer,
-            changed = wanted.changed(), if !behind => match changed {
-                Ok(()) => continue,
+            changed = wanted.changed(), if !is_behind => match changed {
+                Ok(()) => {
+                    silent_since = Instant::now();
+                    continue;
+                }
                 Err(_) => return End::Unread,
             },
-            () = tokio::time::sleep(PATIENCE), if behind => {
-                if let Err(end) = press(core, requests, version).await {
-                    return end;
-                }
+            () = tokio::time::sleep(PATIENCE), if is_behind && pressing.is_none() => {
+                pressing = Some(press(core, requests, version).boxed());
                 continue;
             }
+            pressed = async { pressing.as_mut()?.await.err() }, if pressing.is_some() => {
+                pressing = None;
+                match pressed {
+                    Some(end) => return end,
+                    None => continue,
+                }
+            }
+            () = tokio::time::sleep_until(silent_since + SILENCE_MAX), if is_behind => {
+                return End::Broken("the member says nothing".to_owned());
+            }
         };
+        silent_since = Instant::now();
         let answer = match answer {
             Ok(Some(answer)) => answer,
             Ok(None) => return End::Broken("the member ended the stream".to_owned()),
@@ -222,6 +241,7 @@ mod tests {
             mod_revision: revision,
             create_revision: revision,
             value: Bytes::from_static(value),
+            ..Default::default()
         };
         api::Event { r#type: kind.into(), kv: Some(kv), prev_kv: None }
     }

@@ -100,6 +100,11 @@ impl Ledger {
         accounts.get_mut(namespace).map_or(Ok(()), |account| account.charge(charge, now))
     }
 
+    /// Closes all accounts: they are opened again from what the cache holds then.
+    pub fn clear(&self) {
+        self.accounts.lock().clear();
+    }
+
     /// The turn to write the statuses of a namespace's quotas, if there is something to be written for `key`.
     pub(super) fn turn(&self, namespace: &str, key: &str) -> Option<Arc<tokio::sync::Mutex<()>>> {
         let accounts = self.accounts.lock();

@@ -1,0 +1,65 @@
+//! `knarr agent`: this host as a Node of a cluster whose servers are elsewhere.
+
+use anyhow::Result;
+use clap::Parser;
+use cli::args::{AgentArgs, LogArgs, Part, ServerArgs};
+use cli::{Cli, Command};
+
+use crate::components::{ClusterConfig, JoinToken, Newcomer, Ready, Settings};
+use crate::host;
+use crate::layout::Layout;
+use crate::supervisor;
+
+/// Joins, then runs until it is told to stop.
+pub(crate) fn run(args: &AgentArgs, log: &LogArgs) -> Result<()> {
+    let layout = Layout::new(&args.data_dir)?;
+    let token = args.token.as_ref().map(|token| JoinToken::parse(&token.0)).transpose()?;
+    let (settings, lock) = host::take_for_agent(as_server(args, None)?, &layout)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let newcomer = Newcomer {
+        server: &args.server,
+        token: token.as_ref(),
+        node_name: &settings.node_name,
+        node_ip: settings.node_ip,
+    };
+    let config = runtime.block_on(newcomer.join(&layout))?;
+    let server_args = as_server(args, Some(&config))?;
+    cli::validate::server(&server_args)?;
+    let settings = Settings { joined: Some(args.server.clone()), ..Settings::resolve(server_args, &layout)? };
+    settings.save(&layout)?;
+    crate::components::seed_servers(&args.server, &layout)?;
+    let awaited =
+        Ready::awaited(&settings.args).into_iter().filter(|ready| *ready != Ready::ApiServer).collect();
+    let plan = supervisor::Plan {
+        parts: vec![supervisor::NODE],
+        data_dir: layout.root().to_owned(),
+        awaited,
+        log_flags: log.flags(),
+    };
+    let ended = runtime.block_on(supervisor::run(plan));
+    drop(lock);
+    ended
+}
+
+/// The flags of a server that runs the Node's parts only, in a cluster such as `config` says.
+fn as_server(args: &AgentArgs, config: Option<&ClusterConfig>) -> Result<ServerArgs> {
+    let Command::Server(server) = Cli::try_parse_from(["knarr", "server"])?.command else {
+        anyhow::bail!("`knarr server` is another command");
+    };
+    let mut server = ServerArgs {
+        config: None,
+        data_dir: args.data_dir.clone(),
+        node_name: args.node_name.clone(),
+        node_ip: args.node_ip,
+        token: None,
+        disable: vec![Part::ControllerManager, Part::Scheduler],
+        ..server
+    };
+    if let Some(config) = config {
+        server.cluster_cidr.clone_from(&config.cluster_cidr);
+        server.service_cidr.clone_from(&config.service_cidr);
+        server.cluster_dns = config.cluster_dns;
+        server.cluster_domain.clone_from(&config.cluster_domain);
+    }
+    Ok(server)
+}

@@ -1,0 +1,339 @@
+//! How a host becomes a Node of a cluster elsewhere: it makes sure that the cluster is the one that its token is for,
+//! proves itself with the token, and is given certificates for keys that never leave it.
+//!
+//! The token is sent only to a server that has the authority whose hash the token names. What is there already from
+//! an earlier run is kept as long as it is good: then no token is needed. Source: k3s' agent, kubeadm's TLS bootstrap.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use auth::pki::{self, Identity, Subject};
+use base::{Backoff, Clock, Random, Tasks};
+use cli::args::ServerArgs;
+use controller::{Informers, Scope};
+use http::Uri;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestSpec};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, NodeAddress, NodeStatus};
+use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::shared::authority_hash;
+use crate::layout::Layout;
+
+/// What Nodes must know of their cluster; `kube-system/knarr-config`.
+pub(crate) const CONFIG: &str = "knarr-config";
+/// The group of those who come with a token.
+pub(crate) const TOKEN_GROUP: &str = "system:bootstrappers:knarr:default-node-token";
+/// What all servers' certificates are for, whatever their address.
+const SERVER_NAME: &str = "kubernetes";
+/// How long a server that does not answer is asked.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a certificate may take.
+const SIGNING_MAX: Duration = Duration::from_secs(60);
+
+/// What a Node that joins is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ClusterConfig {
+    pub(crate) cluster_cidr: String,
+    pub(crate) service_cidr: String,
+    pub(crate) cluster_dns: IpAddr,
+    pub(crate) cluster_domain: String,
+}
+
+impl ClusterConfig {
+    /// What a server's flags say.
+    pub(crate) fn of(args: &ServerArgs) -> Self {
+        Self {
+            cluster_cidr: args.cluster_cidr.clone(),
+            service_cidr: args.service_cidr.clone(),
+            cluster_dns: args.cluster_dns,
+            cluster_domain: args.cluster_domain.clone(),
+        }
+    }
+}
+
+/// A token of `knarr token create`: `K10HASH::ID.SECRET`.
+pub(crate) struct JoinToken {
+    pub(crate) authority_hash: String,
+    pub(crate) bearer: String,
+}
+
+impl JoinToken {
+    /// Reads the text.
+    ///
+    /// # Errors
+    /// If it does not have the form.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let form =
+            "--token must have the form K10HASH::ID.SECRET: `knarr token create` on a server makes one";
+        let (hash, bearer) = text.strip_prefix("K10").and_then(|rest| rest.split_once("::")).context(form)?;
+        let is_hash = hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !is_hash || auth::bootstrap_token::split(bearer).is_none() {
+            bail!(form);
+        }
+        Ok(Self { authority_hash: hash.to_lowercase(), bearer: bearer.to_owned() })
+    }
+}
+
+/// This host as it is to be.
+pub(crate) struct Newcomer<'a> {
+    pub(crate) server: &'a str,
+    pub(crate) token: Option<&'a JoinToken>,
+    pub(crate) node_name: &'a str,
+    pub(crate) node_ip: IpAddr,
+}
+
+impl Newcomer<'_> {
+    /// Joins, or makes sure that what an earlier run has left is good.
+    ///
+    /// # Errors
+    /// If the cluster is another one, does not answer, or refuses.
+    pub(crate) async fn join(&self, layout: &Layout) -> Result<ClusterConfig> {
+        let tls = layout.agent().join("tls");
+        std::fs::create_dir_all(&tls).with_context(|| format!("create {}", tls.display()))?;
+        let tasks = Tasks::new();
+        let joined = self.join_in(layout, &tls, &tasks).await;
+        tasks.stop_and_wait().await;
+        joined
+    }
+
+    async fn join_in(&self, layout: &Layout, tls: &Path, tasks: &Tasks) -> Result<ClusterConfig> {
+        let authority = self.authority(tls).await?;
+        let now = Clock::system().now();
+        let client_subject =
+            Subject::client("kubelet", &format!("{}{}", auth::NODE_USER_PREFIX, self.node_name), auth::NODES);
+        let client = match pki::usable(tls, &client_subject, &authority, now)? {
+            Some(identity) => identity,
+            None => {
+                let token =
+                    self.token.context("--token is needed: `knarr token create` on a server makes one")?;
+                let kube = self.client(&authority, Proof::Token(&token.bearer))?;
+                let signer = ("kubernetes.io/kube-apiserver-client-kubelet", "client auth");
+                let identity = certificate(&kube, tasks, signer, &client_subject).await?;
+                pki::keep(tls, &client_subject, &authority, &identity)?;
+                identity
+            }
+        };
+        let kube = self.client(&authority, Proof::Certificate(&client))?;
+        let config = read_config(&kube).await?;
+        self.register(&kube).await.context("make the Node")?;
+        let serving_subject = Subject {
+            organization: Some(auth::NODES.to_owned()),
+            ..Subject::server(
+                "kubelet-server",
+                &client_subject.common_name,
+                vec![self.node_name.to_owned()],
+                vec![self.node_ip],
+            )
+        };
+        if pki::usable(tls, &serving_subject, &authority, now)?.is_none() {
+            let signer = ("kubernetes.io/kubelet-serving", "server auth");
+            let identity = certificate(&kube, tasks, signer, &serving_subject).await?;
+            pki::keep(tls, &serving_subject, &authority, &identity)?;
+        }
+        for (path, user) in [(layout.agent_kubeconfig(), "kubelet"), (layout.proxy_kubeconfig(), "kubelet")] {
+            let text = pki::kubeconfig(self.server, &authority, user, &client);
+            let text = text.replace(
+                "    certificate-authority-data:",
+                &format!("    tls-server-name: {SERVER_NAME}\n    certificate-authority-data:"),
+            );
+            pki::write_file(&path, text.as_bytes(), 0o600)?;
+        }
+        Ok(config)
+    }
+
+    /// The cluster's authority: known from before, or shown by the server and named by the token.
+    async fn authority(&self, tls: &Path) -> Result<String> {
+        let path = tls.join("ca.crt");
+        let known = match path.exists() {
+            true => Some(std::fs::read_to_string(&path).context("read the cluster's authority")?),
+            false => None,
+        };
+        let Some(token) = self.token else {
+            return known.context("--token is needed: `knarr token create` on a server makes one");
+        };
+        if let Some(known) = known.filter(|known| authority_hash(known.as_bytes()) == token.authority_hash) {
+            return Ok(known);
+        }
+        let mut config = kube::Config::new(self.uri()?);
+        // Whoever answers is not believed: what it says is compared with the token.
+        config.accept_invalid_certs = true;
+        let client = kube::Client::try_from(config)?;
+        let ask = || http::Request::get("/cacerts").body(Vec::new());
+        let shown = again(async || Ok(client.request_text(ask()?).await?)).await;
+        let shown = shown.with_context(|| format!("ask {} for its authority", self.server))?;
+        let found = authority_hash(shown.as_bytes());
+        if found != token.authority_hash {
+            bail!(
+                "{} is not the cluster that --token is for: its authority has the hash {found}, not {}",
+                self.server,
+                token.authority_hash
+            );
+        }
+        pki::write_file(&path, shown.as_bytes(), 0o644)?;
+        Ok(shown)
+    }
+
+    fn uri(&self) -> Result<Uri> {
+        let uri: Uri = self.server.parse().with_context(|| format!("--server {}", self.server))?;
+        if uri.scheme_str() != Some("https") || uri.host().is_none() {
+            bail!("--server {} must be a URL such as https://192.0.2.1:6443", self.server);
+        }
+        Ok(uri)
+    }
+
+    fn client(&self, authority: &str, proof: Proof<'_>) -> Result<kube::Client> {
+        use base64::Engine;
+        use rustls::pki_types::CertificateDer;
+        use rustls::pki_types::pem::PemObject;
+        let encode = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
+        let mut config = kube::Config::new(self.uri()?);
+        let roots: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(authority.as_bytes()).collect();
+        config.root_cert = Some(roots?.into_iter().map(|root| root.to_vec()).collect());
+        config.tls_server_name = Some(SERVER_NAME.to_owned());
+        match proof {
+            Proof::Token(token) => config.auth_info.token = Some(token.to_owned().into()),
+            Proof::Certificate(identity) => {
+                config.auth_info.client_certificate_data = Some(encode(&identity.certificate_pem));
+                config.auth_info.client_key_data = Some(encode(&identity.key_pem).into());
+            }
+        }
+        Ok(kube::Client::try_from(config)?)
+    }
+
+    /// The Node with its address: what its certificate may be for. The kubelet adds the rest.
+    async fn register(&self, kube: &kube::Client) -> Result<()> {
+        let nodes: Api<Node> = Api::all(kube.clone());
+        let address = |type_: &str, address: String| NodeAddress { type_: type_.to_owned(), address };
+        let addresses = vec![
+            address("InternalIP", self.node_ip.to_string()),
+            address("Hostname", self.node_name.to_owned()),
+        ];
+        let node = Node {
+            metadata: ObjectMeta { name: Some(self.node_name.to_owned()), ..ObjectMeta::default() },
+            status: Some(NodeStatus { addresses: Some(addresses.clone()), ..NodeStatus::default() }),
+            ..Node::default()
+        };
+        match nodes.create(&PostParams::default(), &node).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {
+                let mut list = vec![json!({"$patch": "replace"})];
+                list.extend(addresses.iter().map(|address| json!(address)));
+                let patch = json!({"status": {"addresses": list}});
+                let params = PatchParams::default();
+                nodes.patch_status(self.node_name, &params, &Patch::Strategic(&patch)).await.map(drop)?;
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// How a client says who it is.
+enum Proof<'a> {
+    Token(&'a str),
+    Certificate(&'a Identity),
+}
+
+/// Tries until it works or the time is over; what the server refuses is final.
+async fn again<T>(attempt: impl AsyncFn() -> Result<T>) -> Result<T> {
+    let (random, deadline) = (Random::from_system(), tokio::time::Instant::now() + PATIENCE);
+    let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(3), 0.3);
+    loop {
+        let error = match attempt().await {
+            Ok(done) => return Ok(done),
+            Err(error) => error,
+        };
+        let is_refused = matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.code < 500);
+        if is_refused || tokio::time::Instant::now() >= deadline {
+            return Err(error);
+        }
+        tracing::info!(error = format!("{error:#}"), "the server does not answer yet");
+        tokio::time::sleep(backoff.next(&random)).await;
+    }
+}
+
+async fn read_config(kube: &kube::Client) -> Result<ClusterConfig> {
+    let maps: Api<ConfigMap> = Api::namespaced(kube.clone(), "kube-system");
+    let map =
+        again(async || Ok(maps.get(CONFIG).await?)).await.context("read the cluster's configuration")?;
+    let text =
+        map.data.as_ref().and_then(|data| data.get("config")).context("kube-system/knarr-config is empty")?;
+    serde_json::from_str(text).context("read kube-system/knarr-config")
+}
+
+/// Asks for a certificate for a new key, and waits until it is signed.
+async fn certificate(
+    kube: &kube::Client,
+    tasks: &Tasks,
+    (signer, usage): (&str, &str),
+    subject: &Subject,
+) -> Result<Identity> {
+    let (request_pem, key_pem) = pki::request(subject)?;
+    let requests: Api<CertificateSigningRequest> = Api::all(kube.clone());
+    let request = CertificateSigningRequest {
+        metadata: ObjectMeta { generate_name: Some("csr-".to_owned()), ..ObjectMeta::default() },
+        spec: CertificateSigningRequestSpec {
+            signer_name: signer.to_owned(),
+            request: ByteString(request_pem.into_bytes()),
+            usages: Some(vec!["digital signature".to_owned(), usage.to_owned()]),
+            ..CertificateSigningRequestSpec::default()
+        },
+        status: None,
+    };
+    let made = again(async || Ok(requests.create(&PostParams::default(), &request).await?)).await;
+    let name = made.with_context(|| format!("ask for a certificate of {signer}"))?.metadata.name;
+    let name = name.context("the API server has given the request no name")?;
+    let informers = Informers::new(kube.clone(), tasks.child(), Clock::system(), Random::from_system());
+    let signed = tokio::time::timeout(SIGNING_MAX, signed(&informers, &name)).await;
+    informers.tasks().stop();
+    let certificate_pem = signed
+        .with_context(|| format!("the request {name} for a certificate of {signer} was not answered"))??;
+    Ok(Identity { certificate_pem, key_pem })
+}
+
+async fn signed(informers: &Informers, name: &str) -> Result<String> {
+    let scope = Scope { field_selector: Some(format!("metadata.name={name}")), ..Scope::default() };
+    let requests = informers.scoped::<CertificateSigningRequest>(scope);
+    let mut changes = requests.subscribe();
+    loop {
+        if let Some(status) = requests.get(name).and_then(|request| request.status.clone()) {
+            let conditions = status.conditions.unwrap_or_default();
+            let bad = conditions.iter().find(|c| matches!(c.type_.as_str(), "Denied" | "Failed"));
+            if let Some(bad) = bad {
+                let message = bad.message.clone().unwrap_or_default();
+                bail!("the request {name} was answered with {}: {message}", bad.type_);
+            }
+            if let Some(certificate) = status.certificate {
+                return String::from_utf8(certificate.0).context("the certificate is no text");
+            }
+        }
+        changes.next().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_names_the_cluster_and_holds_the_proof() {
+        let hash = "ab".repeat(32);
+        let token = JoinToken::parse(&format!("K10{hash}::abcdef.0123456789abcdef")).unwrap();
+        assert_eq!((token.authority_hash, token.bearer.as_str()), (hash.clone(), "abcdef.0123456789abcdef"));
+        let wrong = [
+            "abcdef.0123456789abcdef".to_owned(),
+            format!("K10{hash}::server:secret"),
+            "K10ab::abcdef.0123456789abcdef".to_owned(),
+            format!("K10{hash}::abcdef"),
+        ];
+        for text in wrong {
+            let error = JoinToken::parse(&text).err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(error.contains("must have the form K10HASH::ID.SECRET"), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Which API server a Node talks to: its own host's if it has one, and any other while that is away.
+//!
+//! There is no proxy in between: whoever opens a connection is given one to the first server that takes it. All
+//! servers have certificates for the same names, so that TLS is end to end. Which servers there are is learnt from
+//! where the `kubernetes` Service leads, and kept in a file for the next start. Source: k3s' client-side load balancer.
+
+use std::future::Future;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context as TaskContext, Poll};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use auth::pki;
+use controller::Informers;
+use http::Uri;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::client::{Body, ClientBuilder, ConfigExt};
+use nix::sys::socket::{setsockopt, sockopt};
+use tokio::net::TcpStream;
+use tower::{Service, ServiceBuilder};
+
+use crate::layout::Layout;
+
+/// How long one server gets to take a connection.
+const CONNECT_MAX: Duration = Duration::from_secs(2);
+/// A connection on which nothing was heard for so long is probed, in seconds.
+const IDLE_SECONDS: u32 = 10;
+/// Between probes, in seconds, and how many may be lost.
+const PROBE_SECONDS: u32 = 5;
+const PROBES_MAX: u32 = 2;
+/// How long what was sent may go unconfirmed, in milliseconds.
+const UNCONFIRMED_MAX: u32 = 20_000;
+const NAME: &str = "kubernetes";
+
+/// The servers. Cloning shares them.
+#[derive(Clone)]
+pub(super) struct Servers(Arc<Inner>);
+
+struct Inner {
+    /// This host's own.
+    home: Option<SocketAddr>,
+    /// All that are known, in a fixed order.
+    known: Mutex<Vec<SocketAddr>>,
+    file: PathBuf,
+}
+
+impl Servers {
+    /// This host's own, and those that were known when the Node last ran.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub(super) fn load(home: Option<SocketAddr>, layout: &Layout) -> Result<Self> {
+        let file = layout.servers();
+        let known: Vec<SocketAddr> = match std::fs::read(&file) {
+            Ok(text) => serde_json::from_slice(&text).with_context(|| format!("read {}", file.display()))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(error).with_context(|| format!("read {}", file.display())),
+        };
+        Ok(Self(Arc::new(Inner { home, known: Mutex::new(known), file })))
+    }
+
+    /// A client whose connections lead to whichever server takes them.
+    ///
+    /// # Errors
+    /// If the configuration's keys cannot be used.
+    pub(super) fn client(&self, config: &kube::Config) -> Result<kube::Client> {
+        let connector = config.rustls_https_connector_with_connector(self.clone())?;
+        let connections: Client<_, Body> = Client::builder(TokioExecutor::new()).build(connector);
+        let service = ServiceBuilder::new()
+            .layer(config.base_uri_layer())
+            .option_layer(config.auth_layer()?)
+            .layer(config.extra_headers_layer()?)
+            .map_err(tower::BoxError::from)
+            .service(connections);
+        Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
+    }
+
+    /// Learns for ever where servers are.
+    pub(super) async fn follow(self, informers: Informers) {
+        let slices = informers.informer::<EndpointSlice>();
+        let mut changes = slices.subscribe();
+        loop {
+            let all = slices.list();
+            let found: Vec<SocketAddr> = all.iter().flat_map(|slice| addresses(slice)).collect();
+            if let Err(error) = self.learn(found) {
+                tracing::warn!(error = format!("{error:#}"), "the API servers' addresses were not kept");
+            }
+            changes.next().await;
+        }
+    }
+
+    /// None is no news: the API says so only while it is being set up.
+    fn learn(&self, mut found: Vec<SocketAddr>) -> Result<()> {
+        found.sort_unstable();
+        found.dedup();
+        let mut known = self.0.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if found.is_empty() || found == *known {
+            return Ok(());
+        }
+        tracing::info!(servers = ?found, "API servers");
+        pki::write_file(&self.0.file, &serde_json::to_vec(&found)?, 0o600)?;
+        *known = found;
+        Ok(())
+    }
+
+    fn in_order(&self) -> Vec<SocketAddr> {
+        let known = self.0.known.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.home.into_iter().chain(known.iter().copied()).collect()
+    }
+
+    async fn connect(self) -> io::Result<TokioIo<TcpStream>> {
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "no API server is known");
+        for server in self.in_order() {
+            let connected = tokio::time::timeout(CONNECT_MAX, TcpStream::connect(server)).await;
+            match connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+                Ok(stream) => return set_up(stream).map(TokioIo::new),
+                Err(error) => {
+                    tracing::debug!(%server, %error, "an API server cannot be reached");
+                    last = error;
+                }
+            }
+        }
+        Err(last)
+    }
+}
+
+/// Writes down where the first server is, for a Node that knows no other yet.
+///
+/// # Errors
+/// If the URL has no address that can be found.
+pub(crate) fn seed(url: &str, layout: &Layout) -> Result<()> {
+    if layout.servers().exists() {
+        return Ok(());
+    }
+    let uri: Uri = url.parse().with_context(|| format!("--server {url}"))?;
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+    let found = (host, uri.port_u16().unwrap_or(443)).to_socket_addrs();
+    let found: Vec<SocketAddr> = found.with_context(|| format!("look up --server {url}"))?.collect();
+    Ok(pki::write_file(&layout.servers(), &serde_json::to_vec(&found)?, 0o600)?)
+}
+
+/// Notices when the other host is gone without a word.
+fn set_up(stream: TcpStream) -> io::Result<TcpStream> {
+    stream.set_nodelay(true)?;
+    setsockopt(&stream, sockopt::KeepAlive, &true)?;
+    setsockopt(&stream, sockopt::TcpKeepIdle, &IDLE_SECONDS)?;
+    setsockopt(&stream, sockopt::TcpKeepInterval, &PROBE_SECONDS)?;
+    setsockopt(&stream, sockopt::TcpKeepCount, &PROBES_MAX)?;
+    setsockopt(&stream, sockopt::TcpUserTimeout, &UNCONFIRMED_MAX)?;
+    Ok(stream)
+}
+
+impl Service<Uri> for Servers {
+    type Response = TokioIo<TcpStream>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// Where the URI leads does not matter: only the name in it, which TLS checks.
+    fn call(&mut self, _: Uri) -> Self::Future {
+        Box::pin(self.clone().connect())
+    }
+}
+
+/// Where the `kubernetes` Service leads.
+fn addresses(slice: &EndpointSlice) -> Vec<SocketAddr> {
+    let (metadata, labels) = (&slice.metadata, slice.metadata.labels.as_ref());
+    let service = labels.and_then(|labels| labels.get("kubernetes.io/service-name"));
+    let is_ours = metadata.namespace.as_deref() == Some("default")
+        && service.is_some_and(|service| service == NAME)
+        && metadata.name.as_deref() == Some(NAME);
+    let port = slice.ports.iter().flatten().find_map(|port| u16::try_from(port.port?).ok());
+    let Some(port) = port.filter(|_| is_ours) else { return Vec::new() };
+    let all = slice.endpoints.iter().flat_map(|endpoint| &endpoint.addresses);
+    all.filter_map(|address| Some(SocketAddr::new(address.parse().ok()?, port))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slice(name: &str) -> EndpointSlice {
+        let slice = serde_json::json!({
+            "metadata": {"name": name, "namespace": "default",
+                         "labels": {"kubernetes.io/service-name": "kubernetes"}},
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": ["192.0.2.12"]}, {"addresses": ["192.0.2.11"]}],
+            "ports": [{"name": "https", "port": 6443}],
+        });
+        serde_json::from_value(slice).unwrap()
+    }
+
+    #[test]
+    fn servers_are_where_the_kubernetes_service_leads() {
+        let text: Vec<String> = addresses(&slice("kubernetes")).iter().map(ToString::to_string).collect();
+        assert_eq!(text, ["192.0.2.12:6443", "192.0.2.11:6443"]);
+        assert_eq!(addresses(&slice("kubernetes-by-hand")), []);
+    }
+
+    #[tokio::test]
+    async fn a_connection_leads_to_the_first_server_that_takes_it() {
+        let listen = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let (home, other) = (listen(), listen());
+        let address = |listener: &std::net::TcpListener| listener.local_addr().unwrap();
+        let folder = std::env::temp_dir().join(format!("knarr-servers-{}", std::process::id()));
+        let layout = Layout::new(&folder).unwrap();
+        let servers = Servers::load(Some(address(&home)), &layout).unwrap();
+        servers.learn(vec![address(&other)]).unwrap();
+        let peer = async |servers: &Servers| {
+            servers.clone().connect().await.unwrap().into_inner().peer_addr().unwrap()
+        };
+        assert_eq!(peer(&servers).await, address(&home));
+        drop(home);
+        assert_eq!(peer(&servers).await, address(&other));
+        let again = Servers::load(None, &layout).unwrap();
+        assert_eq!(peer(&again).await, address(&other), "what was learnt is kept");
+        again.learn(Vec::new()).unwrap();
+        assert_eq!(peer(&again).await, address(&other), "nothing is no news");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,120 @@
+//! A wire of its own: a bridge in a network namespace, and hosts plugged into it, each in a namespace of its own.
+//!
+//! Addresses are of 192.0.2.0/24 (RFC 5737); there is no default route: no packet can leave.
+
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use sys::netlink::{Address, Route, RouteEntry, VethPeer};
+use sys::netns::NetNs;
+
+const BRIDGE: &str = "lan0";
+/// What a host's link to the wire is called on the host: its own, which nothing of a cluster is.
+pub const HOST_LINK: &str = "host0";
+const FIRST_HOST: u8 = 11;
+
+/// The wire and its hosts; gone when dropped and nothing runs on them any more.
+#[derive(Debug)]
+pub struct Lan {
+    home: NetNs,
+    hosts: Vec<NetNs>,
+}
+
+impl Lan {
+    /// A wire with so many hosts. Its own end, where tests may run clients, is 192.0.2.1.
+    ///
+    /// # Errors
+    /// If not root, or a namespace cannot be made.
+    pub fn new(hosts: u8) -> Result<Self> {
+        if !nix::unistd::geteuid().is_root() {
+            bail!("these tests make network namespaces: run them as root");
+        }
+        let home = NetNs::anonymous()?;
+        let bridge = home.run(|| {
+            let mut route = Route::open()?;
+            route.create_bridge(BRIDGE)?;
+            let link = route.index(BRIDGE)?;
+            route.add_address(Address { link, ip: Ipv4Addr::new(192, 0, 2, 1).into(), prefix: 24 })?;
+            route.set_up(BRIDGE)?;
+            Ok(link)
+        })?;
+        let mut lan = Self { home, hosts: Vec::new() };
+        for number in 0..hosts {
+            let host = NetNs::anonymous()?;
+            lan.home.run(|| {
+                let peer = VethPeer { name: HOST_LINK, namespace: host.as_fd(), mac: None };
+                let mut route = Route::open()?;
+                route.create_veth(&port(number), None, Some(bridge), &peer)?;
+                route.set_up(&port(number))
+            })?;
+            host.run(|| {
+                let mut route = Route::open()?;
+                let link = route.index(HOST_LINK)?;
+                route.add_address(Address { link, ip: ip(number).into(), prefix: 24 })?;
+                route.set_up(HOST_LINK)
+            })?;
+            lan.hosts.push(host);
+        }
+        Ok(lan)
+    }
+
+    /// Host `number`'s namespace.
+    #[must_use]
+    pub fn host(&self, number: u8) -> &NetNs {
+        &self.hosts[usize::from(number)]
+    }
+
+    /// Cuts host `number` off from all others, in both directions.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn unplug(&self, number: u8) -> Result<()> {
+        self.home.run(|| Route::open()?.set_down(&port(number))).context("unplug a host")
+    }
+
+    /// Undoes [`Lan::unplug`].
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn plug(&self, number: u8) -> Result<()> {
+        self.home.run(|| Route::open()?.set_up(&port(number))).context("plug a host in")
+    }
+
+    /// A command on host `number`, or at the wire's own end; its process is the program's own.
+    #[must_use]
+    pub fn command(&self, number: Option<u8>, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let namespace = number.map_or(&self.home, |number| self.host(number));
+        let path = format!("--net=/proc/{}/fd/{}", std::process::id(), namespace.as_fd().as_raw_fd());
+        let mut command = Command::new("nsenter");
+        command.arg(path).arg(program).stdin(Stdio::null());
+        command
+    }
+
+    /// Moves the calling thread to the wire's own end, for good; threads that it starts are there too.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn enter(&self) -> Result<()> {
+        nix::sched::setns(&self.home, nix::sched::CloneFlags::CLONE_NEWNET).context("enter the test's wire")
+    }
+
+    /// The routes of host `number`.
+    ///
+    /// # Errors
+    /// If the kernel cannot say.
+    pub fn routes(&self, number: u8) -> Result<Vec<RouteEntry>> {
+        Ok(self.host(number).run(|| Route::open()?.routes())?)
+    }
+}
+
+/// Host `number`'s address.
+#[must_use]
+pub fn ip(number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(192, 0, 2, FIRST_HOST + number)
+}
+
+fn port(number: u8) -> String {
+    format!("port{number}")
+}
