@@ -18,8 +18,11 @@ use schema::walk::decode::{FieldValidation, from_json, from_value};
 use schema::{SchemaRef, patch, proto, text};
 use serde_json::Value;
 
+/// Takes any bytes without a panic; what it decodes fits together.
+pub type Target = fn(&[u8]);
+
 /// Every decoder, by the name of its corpus.
-pub const TARGETS: &[(&str, fn(&[u8]))] = &[
+pub const TARGETS: &[(&str, Target)] = &[
     ("json", json),
     ("yaml", yaml),
     ("protobuf", protobuf),

@@ -162,14 +162,13 @@ async fn fields(costs: &mut Costs) {
 
 /// Makes every `%%%%` another text.
 fn name_keys(body: &mut [u8]) {
-    let mut number = 0;
-    for key in body.chunk_by_mut(|a, b| (*a == b'%') == (*b == b'%')).filter(|run| run[0] == b'%') {
+    let keys = body.chunk_by_mut(|a, b| (*a == b'%') == (*b == b'%')).filter(|run| run[0] == b'%');
+    for (number, key) in keys.enumerate() {
         let mut rest = number;
         for byte in key {
             *byte = b'a' + u8::try_from(rest % 26).unwrap();
             rest /= 26;
         }
-        number += 1;
     }
 }
 

@@ -105,7 +105,7 @@ fn by_key(operations: &[Operation]) -> Vec<(&str, Vec<&Operation>)> {
     let is_durable = |operation: &&Operation| {
         operation.call.keep().is_none_or(|keep| keep == crate::history::Keep::Durably)
     };
-    keys.into_iter().filter(|(_, operations)| operations.iter().all(|it| is_durable(&it))).collect()
+    keys.into_iter().filter(|(_, operations)| operations.iter().all(is_durable)).collect()
 }
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ impl Job {
         });
         let (text, until_open) = read(stdout, &mut child, fault, started)?;
         let status = child.wait()?;
-        let complaints = complaints.join().map_or_else(|_| Ok(String::new()), |text| text)?;
+        let complaints = complaints.join().unwrap_or_else(|_| Ok(String::new()))?;
         let trace = match fault {
             Fault::Record => {
                 let folder = self.folder.to_string_lossy();

@@ -244,7 +244,7 @@ fn moments(trace: &Trace, count: usize, random: &Random) -> Vec<usize> {
         let end = usize::try_from(random.below(ends.len() as u64)).unwrap_or(0);
         let after = usize::try_from(random.below(3)).unwrap_or(0);
         let near = ends.get(end).map_or(any, |end| (end + after).min(trace.steps.len()));
-        if number % 2 == 0 { any } else { near }
+        if number.is_multiple_of(2) { any } else { near }
     };
     let mut moments: Vec<usize> = (0..count).map(pick).collect();
     moments.sort_unstable();

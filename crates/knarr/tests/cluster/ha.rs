@@ -303,10 +303,9 @@ fn a_host_joins_with_a_token_and_its_pods_are_the_clusters() {
     for (from, to) in [("on-0", "on-1"), ("on-1", "on-0")] {
         let command = format!("wget -q -O - http://{}:8080/", address(&format!("hello-{to}")));
         assert!(inside(&session, &format!("busybox-{from}"), &command).contains(&format!("hello-{to}")));
-        let both = format!(
-            "sh -c 'for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do wget -q -O - http://hello.joined.svc.cluster.local/; done'"
-        );
-        let answers = inside(&session, &format!("busybox-{from}"), &both);
+        let both = "sh -c 'for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do \
+                    wget -q -O - http://hello.joined.svc.cluster.local/; done'";
+        let answers = inside(&session, &format!("busybox-{from}"), both);
         assert!(answers.contains("hello-on-0") && answers.contains("hello-on-1"), "{answers}");
     }
     let before = must(wire.routes(0));

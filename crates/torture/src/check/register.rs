@@ -85,9 +85,9 @@ fn step(index: usize, operation: &Operation, log: &Log) -> Option<Step> {
     };
     let revision = |state: &Option<State>| state.as_ref().map(|state| state.revision);
     let unseen = UNSEEN + index as u64;
-    let held = |revision: Option<Revision>| match operation.call.value() {
-        Some(value) => Some(revision.or_else(|| log.revision_of(value)).unwrap_or(unseen)),
-        None => None,
+    let held = |revision: Option<Revision>| {
+        let value = operation.call.value()?;
+        Some(revision.or_else(|| log.revision_of(value)).unwrap_or(unseen))
     };
     let is_write = operation.call.keep().is_some();
     let effect = match &operation.outcome {
