@@ -19,7 +19,7 @@ pub fn generate() -> Result<String, SealError> {
     let digest = ring::digest::digest(&ring::digest::SHA256, &secret);
     let name: String = digest.as_ref().iter().take(4).map(|byte| format!("{byte:02x}")).collect();
     Ok(format!(
-        "# The key that Secrets are stored under. Without it they cannot be read: keep a copy, apart from backups.
+        "# The key that Secrets are stored under. Without it they cannot be read: keep a copy.
 # To change it, put a new key first, run `knarr secrets reencrypt`, then drop the old key.
 apiVersion: {version}
 kind: {kind}

@@ -3,15 +3,12 @@
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
 
-#[allow(dead_code, reason = "each test uses a part of it")]
-mod plugin;
-
 use base::{Clock, Metrics, Random, Tasks};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use encryption::{Config, Encryption};
-use plugin::Plugin;
 use serde::Deserialize;
+use testkit::kms::Plugin;
 
 #[derive(Deserialize)]
 struct Vectors {
@@ -55,7 +52,7 @@ async fn what_others_have_stored_is_read() {
     let Vectors { place, vectors } = vectors();
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("kms.sock");
-    let plugin = Plugin::start(&socket);
+    let plugin = Plugin::start(&socket).unwrap();
     let kms = format!("{{kms: {{apiVersion: v2, name: vault, endpoint: 'unix://{}'}}}}", socket.display());
     assert_eq!(vectors.len(), 45);
     for vector in vectors {
@@ -80,7 +77,7 @@ async fn what_others_have_stored_is_read() {
 async fn what_is_written_is_read_back_and_never_written_twice_alike() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("kms.sock");
-    let _plugin = Plugin::start(&socket);
+    let _plugin = Plugin::start(&socket).unwrap();
     let random = Random::seeded(7);
     let key = |bytes: usize| STANDARD.encode(vec![3; bytes]);
     for (provider, prefix, longer) in [
@@ -121,7 +118,7 @@ async fn broken_bytes_are_an_error_and_nothing_worse() {
     let Vectors { place, vectors } = vectors();
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("kms.sock");
-    let plugin = Plugin::start(&socket);
+    let plugin = Plugin::start(&socket).unwrap();
     let kms = format!("{{kms: {{apiVersion: v2, name: vault, endpoint: 'unix://{}'}}}}", socket.display());
     let random = Random::seeded(11);
     for vector in vectors.iter().filter(|vector| !vector.name.contains("long")) {

@@ -2,15 +2,12 @@
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
 
-#[allow(dead_code, reason = "each test uses a part of it")]
-mod plugin;
-
 use std::path::PathBuf;
 use std::time::Duration;
 
 use base::{Clock, Metrics, Tasks};
 use encryption::{Config, Encryption};
-use plugin::Plugin;
+use testkit::kms::{Behaviour, Plugin};
 
 const PLACE: &str = "/registry/secrets/default/a";
 const PLAIN: &[u8] = b"a value";
@@ -32,7 +29,7 @@ impl Fixture {
     }
 
     fn plugin(&self) -> Plugin {
-        Plugin::start(&self.socket)
+        Plugin::start(&self.socket).unwrap()
     }
 
     fn text(&self) -> String {
@@ -182,8 +179,8 @@ async fn what_is_wrong_with_a_plugin_is_said_in_upstreams_words() {
     let fixture = Fixture::new();
     let plugin = fixture.plugin();
     let server = fixture.server().await;
-    let check = async |change: fn(&mut plugin::Behaviour), expect: &str| {
-        plugin.set(|plugin| *plugin = plugin::Behaviour::default());
+    let check = async |change: fn(&mut Behaviour), expect: &str| {
+        plugin.set(|plugin| *plugin = Behaviour::default());
         plugin.set(change);
         wait(21).await;
         assert_eq!(server.health().await.err().unwrap_or_default(), expect);

@@ -1,5 +1,7 @@
 //! Real etcd members (Debian's etcd-server) that a test can kill, stop, cut off and start again.
 
+mod pretender;
+
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,6 +13,8 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsa
 use tempfile::TempDir;
 
 use crate::lan::{self, Lan};
+
+pub use pretender::pretend;
 
 /// A cluster; it ends with this.
 #[derive(Debug)]

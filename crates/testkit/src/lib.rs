@@ -7,7 +7,9 @@
 pub mod clients;
 pub mod cluster;
 pub mod etcd;
+mod grpc;
 pub mod image;
+pub mod kms;
 pub mod lan;
 mod leftovers;
 pub mod session;

@@ -6,7 +6,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::fs::{PermissionsExt, chown};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use apiserver::ApiServer;
@@ -84,7 +84,7 @@ pub(super) async fn follow(args: ApiServerArgs, server: &ApiServer) -> Result<()
     let path = in_use(&args);
     let mut changes = Changes::of(path)?;
     loop {
-        changes.next().await?;
+        // Also at the beginning: it may have changed since it was loaded. What is in use already is not taken again.
         match std::fs::read(path) {
             Err(failure) => warn!(%failure, "the changed encryption configuration cannot be read yet"),
             Ok(text) => {
@@ -93,42 +93,53 @@ pub(super) async fn follow(args: ApiServerArgs, server: &ApiServer) -> Result<()
                 }
             }
         }
+        changes.next().await?;
     }
 }
 
-/// In the supervisor: hands every change on to the control plane. Never ends.
+/// In the supervisor: hands every change on to the control plane, and to servers that join later. Never ends.
 pub(crate) async fn hand_on(settings: &Settings, layout: &Layout) {
-    let args = &settings.args.api_server;
-    if is_reloaded(args) {
-        let source = args.encryption_provider_config.clone().unwrap_or_else(|| layout.server().join(OWN));
-        if let Err(failure) = hand_on_changes(source, args, layout).await {
-            let failure = format!("{failure:#}");
-            error!(failure, "changes of the encryption configuration count after a restart only");
-        }
+    if is_reloaded(&settings.args.api_server)
+        && let Err(failure) = hand_on_changes(settings, layout).await
+    {
+        let failure = format!("{failure:#}");
+        error!(failure, "changes of the encryption configuration count after a restart only");
     }
     std::future::pending().await
 }
 
-async fn hand_on_changes(source: PathBuf, args: &ApiServerArgs, layout: &Layout) -> Result<()> {
-    let mut changes = Changes::of(&source)?;
-    let is_own = args.encryption_provider_config.is_none();
-    let mut handed_on = std::fs::read(&source).unwrap_or_default();
+async fn hand_on_changes(settings: &Settings, layout: &Layout) -> Result<()> {
+    let args = &settings.args.api_server;
+    let target = layout.server().join(in_use(args));
+    let source = args.encryption_provider_config.as_deref().unwrap_or(&target);
+    let mut changes = Changes::of(source)?;
+    // What `prepare` has left: the source may have changed since.
+    let mut handed_on = std::fs::read(&target).with_context(|| format!("read {}", target.display()))?;
     loop {
-        changes.next().await?;
-        let text = match std::fs::read(&source) {
-            Ok(text) if text != handed_on => text,
-            Ok(_) => continue,
-            Err(failure) => {
-                warn!(%failure, "the encryption configuration is not there");
-                continue;
-            }
-        };
-        let handed = if is_own { give(&source) } else { hand_over(&text, &layout.server().join(COPY)) };
-        match handed {
-            Ok(()) => handed_on = text,
-            Err(failure) => error!(failure = format!("{failure:#}"), "the control plane did not get it"),
+        match std::fs::read(source) {
+            Ok(text) if text == handed_on => {}
+            Ok(text) => match hand_on_one(settings, &text, &target, layout).await {
+                Ok(()) => handed_on = text,
+                Err(failure) => error!(failure = format!("{failure:#}"), "the control plane did not get it"),
+            },
+            Err(failure) => warn!(%failure, "the encryption configuration is not there"),
         }
+        changes.next().await?;
     }
+}
+
+async fn hand_on_one(settings: &Settings, text: &[u8], target: &Path, layout: &Layout) -> Result<()> {
+    if settings.args.api_server.encryption_provider_config.is_some() {
+        return hand_over(text, target);
+    }
+    give(target)?;
+    // The control plane tells what is wrong with a file that cannot be used.
+    let is_shared = settings.args.datastore.datastore_endpoint.is_some() && Config::parse(text, true).is_ok();
+    if is_shared && let Err(failure) = super::shared::publish_encryption(settings, layout).await {
+        let failure = format!("{failure:#}");
+        error!(failure, "servers that join get the earlier encryption keys until this one is started again");
+    }
+    Ok(())
 }
 
 /// Writes a file of the control plane's, at once and whole.

@@ -2,10 +2,12 @@
 //! signs ServiceAccount tokens, and how Secrets are encrypted. It lies on the etcd cluster, sealed under the token.
 //!
 //! The first server makes it; of several that start at once, etcd says who was first, and the others take what is
-//! there. What is there wins over what a server has in its folder, but for the encryption: its keys are changed by
-//! changing the servers' files, and whoever starts last says what a new server gets. See `docs/adr/0009-what-servers-share.md`.
+//! there. What is there wins over what a server has in its folder, but for the encryption, whose keys an administrator
+//! changes in any server's file: see [`encryption_file`] and `docs/adr/0009-what-servers-share.md`.
 
-use std::path::Path;
+mod encryption_file;
+
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use auth::bundle::{self, BundleError, Files};
@@ -14,30 +16,30 @@ use base::Random;
 use jiff::Timestamp;
 use store::etcd::Etcd;
 
-use super::encryption::OWN as ENCRYPTION;
+use self::encryption_file::{ENCRYPTION, Which};
 use super::{Settings, datastore};
 use crate::layout::Layout;
 
+const AUTHORITY: &str = "tls/ca.crt";
 /// What is shared, in the server's folder, and how the control plane may read it.
-const FILES: [(&str, u32); 4] =
-    [("tls/ca.crt", 0o644), ("tls/ca.key", 0o600), ("tls/service-account.key", 0o600), (ENCRYPTION, 0o600)];
+const FILES: [(&str, u32); 3] =
+    [(AUTHORITY, 0o644), ("tls/ca.key", 0o600), ("tls/service-account.key", 0o600)];
 /// How often somebody else may be quicker. Each time, what they wrote has more in it.
 const ROUNDS_MAX: usize = 8;
 
 /// Agrees with the other servers, present and past; what is shared is in the server's folder afterwards.
 ///
 /// # Errors
-/// If the token is not the cluster's, etcd does not answer, or something cannot be written.
+/// If the token is not the cluster's, etcd does not answer, or something cannot be read or written.
 pub(super) fn agree(settings: &Settings, layout: &Layout, now: Timestamp) -> Result<()> {
     let token = Token::of(settings, layout)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let etcd = datastore::connect_early(&settings.args.datastore, &Random::from_system()).await?;
-        let makes_key = settings.args.api_server.encryption_provider_config.is_none();
-        exchange(&etcd, &token, (&layout.server(), makes_key), now).await
+        let shelf = Shelf::reach(settings, &token, layout).await?;
+        shelf.exchange(|stored| begin(settings, &layout.server(), stored, now)).await
     })?;
     if let Some(expected) = &token.authority_hash {
-        let found = authority_hash(&std::fs::read(layout.server().join("tls/ca.crt"))?);
+        let found = authority_hash(&std::fs::read(layout.server().join(AUTHORITY))?);
         if found != *expected {
             bail!(
                 "--token is for a cluster with another authority: its hash is {expected}, this one's {found}"
@@ -48,54 +50,98 @@ pub(super) fn agree(settings: &Settings, layout: &Layout, now: Timestamp) -> Res
     Ok(())
 }
 
-async fn exchange(
-    etcd: &Etcd,
-    token: &Token,
-    (folder, makes_key): (&Path, bool),
-    now: Timestamp,
-) -> Result<()> {
-    std::fs::create_dir_all(folder.join("cred")).context("make the folder of credentials")?;
-    for _ in 0..ROUNDS_MAX {
-        let there = etcd.bootstrap().await.context("read what servers share")?;
-        let theirs = match &there {
-            Some(entry) => {
-                bundle::open(&entry.value, &token.secret).map_err(|error| explain(error, token))?
-            }
-            None => Files::new(),
-        };
-        write(folder, &theirs)?;
-        if there.is_none() {
-            Authority::load_or_create(&folder.join("tls"), now)?;
-            pki::service_account_key(&folder.join("tls"))?;
-        }
-        let mut own = read(folder)?;
-        if makes_key && !theirs.contains_key(ENCRYPTION) && !own.contains_key(ENCRYPTION) {
-            // In the folder only when it is everybody's: nothing may be encrypted under a key that has lost.
-            own.insert(ENCRYPTION.to_owned(), encryption::keys::generate()?.into());
-        }
-        let all = merged(theirs.clone(), own);
-        if all == theirs {
-            return Ok(());
-        }
-        let sealed = bundle::seal(&all, &token.secret)?;
-        let expected = there.map_or(0, |entry| entry.revision);
-        let written = etcd.set_bootstrap(expected, sealed.clone().into()).await;
-        if written.context("write what servers share")?.is_some_and(|entry| entry.value == sealed) {
-            return write(folder, &all);
-        }
-    }
-    bail!("other servers change what servers share again and again")
+/// Has servers that join later use the encryption that this one's file now says.
+///
+/// # Errors
+/// If etcd does not answer, or the file cannot be used.
+pub(super) async fn publish_encryption(settings: &Settings, layout: &Layout) -> Result<()> {
+    let token = Token::of(settings, layout)?;
+    let own = std::fs::read(layout.server().join(ENCRYPTION)).context("read the encryption's file")?;
+    let shelf = Shelf::reach(settings, &token, layout).await?;
+    shelf
+        .exchange(|stored| {
+            let mut all = stored.clone();
+            encryption_file::put(&mut all, own.clone());
+            Ok((all, Files::new()))
+        })
+        .await
 }
 
-/// What is stored, and what a server has that is not stored yet.
-fn merged(mut stored: Files, own: Files) -> Files {
-    for (name, content) in own {
-        match stored.get(&name) {
-            Some(_) if name != ENCRYPTION => {}
-            _ => drop(stored.insert(name, content)),
+/// Takes what is stored into the folder. Returns what must be stored then, and which files are to be written here only
+/// when it is: nothing may be encrypted under a key that has lost.
+fn begin(settings: &Settings, folder: &Path, stored: &Files, now: Timestamp) -> Result<(Files, Files)> {
+    std::fs::create_dir_all(folder.join("cred")).context("make the folder of credentials")?;
+    let (mut all, mut then) = (stored.clone(), Files::new());
+    if settings.args.api_server.encryption_provider_config.is_none() {
+        let own = encryption_file::read(folder)?;
+        match encryption_file::which(stored, own.as_deref(), is_of_cluster(folder, stored)?) {
+            Which::Same => {}
+            Which::Ours(own) => encryption_file::put(&mut all, own),
+            Which::Theirs(theirs) => encryption_file::take(folder, &theirs)?,
+            Which::New => {
+                let made: Vec<u8> = encryption::keys::generate()?.into();
+                encryption_file::put(&mut all, made.clone());
+                then.insert(ENCRYPTION.to_owned(), made);
+            }
         }
     }
-    stored
+    // After the keys: once it has the authority the folder counts as the cluster's.
+    take(folder, stored)?;
+    if stored.is_empty() {
+        Authority::load_or_create(&folder.join("tls"), now)?;
+        pki::service_account_key(&folder.join("tls"))?;
+    }
+    for (name, content) in read(folder)? {
+        all.entry(name).or_insert(content);
+    }
+    Ok((all, then))
+}
+
+/// Whether the folder was this cluster's before, or nobody's.
+fn is_of_cluster(folder: &Path, stored: &Files) -> Result<bool> {
+    let own = read(folder)?;
+    Ok(own.get(AUTHORITY).zip(stored.get(AUTHORITY)).is_none_or(|(own, stored)| own == stored))
+}
+
+/// Where the shared value lies, and what opens it.
+struct Shelf<'a> {
+    etcd: Etcd,
+    token: &'a Token,
+    /// The server's folder.
+    folder: PathBuf,
+}
+
+impl<'a> Shelf<'a> {
+    async fn reach(settings: &Settings, token: &'a Token, layout: &Layout) -> Result<Self> {
+        let etcd = datastore::connect_early(&settings.args.datastore, &Random::from_system()).await?;
+        Ok(Self { etcd, token, folder: layout.server() })
+    }
+
+    /// Changes what is stored into what `change` makes of it; begins anew if another server was quicker.
+    async fn exchange(&self, change: impl Fn(&Files) -> Result<(Files, Files)>) -> Result<()> {
+        for _ in 0..ROUNDS_MAX {
+            let there = self.etcd.bootstrap().await.context("read what servers share")?;
+            let stored = match &there {
+                Some(entry) => bundle::open(&entry.value, &self.token.secret)
+                    .map_err(|error| explain(error, self.token))?,
+                None => Files::new(),
+            };
+            let (all, then) = change(&stored)?;
+            if all == stored {
+                return Ok(());
+            }
+            let sealed = bundle::seal(&all, &self.token.secret)?;
+            let expected = there.map_or(0, |entry| entry.revision);
+            let written = self.etcd.set_bootstrap(expected, sealed.clone().into()).await;
+            if written.context("write what servers share")?.is_some_and(|entry| entry.value == sealed) {
+                for (name, content) in then {
+                    pki::write_file(&self.folder.join(name), &content, 0o600)?;
+                }
+                return Ok(());
+            }
+        }
+        bail!("other servers change what servers share again and again")
+    }
 }
 
 fn read(folder: &Path) -> Result<Files> {
@@ -108,16 +154,17 @@ fn read(folder: &Path) -> Result<Files> {
         .collect()
 }
 
-fn write(folder: &Path, files: &Files) -> Result<()> {
+/// Writes what is stored into the folder.
+fn take(folder: &Path, stored: &Files) -> Result<()> {
+    let own = read(folder)?;
     for (name, mode) in FILES {
-        let (path, Some(content)) = (folder.join(name), files.get(name)) else { continue };
-        if std::fs::read(&path).is_ok_and(|own| own == *content || name == ENCRYPTION) {
-            continue;
+        let Some(content) = stored.get(name) else { continue };
+        match own.get(name) {
+            Some(own) if own == content => continue,
+            Some(_) => tracing::warn!(file = name, "the other servers have another one: it is replaced"),
+            None => {}
         }
-        if path.exists() {
-            tracing::warn!(file = name, "the other servers have another one: it is replaced");
-        }
-        pki::write_file(&path, content, mode)?;
+        pki::write_file(&folder.join(name), content, mode)?;
     }
     Ok(())
 }
@@ -194,16 +241,5 @@ mod tests {
         check("K10abc::abcdef.0123456789abcdef", Err("is for `knarr agent`"));
         check("K10abc::server:", Err("is for `knarr agent`"));
         check("K10 is my secret", Ok(("K10 is my secret", None)));
-    }
-
-    #[test]
-    fn what_is_stored_wins_and_what_is_missing_is_added() {
-        let files = |rows: &[(&str, &str)]| {
-            rows.iter().map(|(name, text)| ((*name).to_owned(), text.as_bytes().to_vec())).collect::<Files>()
-        };
-        let (stored, own) = (files(&[("a", "1")]), files(&[("a", "2"), ("b", "2")]));
-        assert_eq!(merged(stored, own), files(&[("a", "1"), ("b", "2")]));
-        let changed = files(&[(ENCRYPTION, "new")]);
-        assert_eq!(merged(files(&[(ENCRYPTION, "old")]), changed.clone()), changed);
     }
 }

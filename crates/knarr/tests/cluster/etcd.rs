@@ -6,8 +6,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use testkit::clients::KUBECTLS;
 use testkit::cluster::{NODE_IP, NODE_NAME};
-use testkit::{Cluster, Session};
+use testkit::etcd::{Etcd, Security};
+use testkit::{Cluster, Lan, Session};
 
+use crate::ha::{Server, TOKEN};
 use crate::{BUSYBOX, must};
 
 const URL: &str = "http://127.0.0.1:2379";
@@ -60,4 +62,28 @@ fn a_cluster_keeps_its_state_on_etcd_as_upstream_does() {
     drop(steady);
     must(cluster.remove());
     crash(server);
+}
+
+#[test]
+fn an_alarm_of_etcd_is_told_and_once_mended_all_goes_on() {
+    let wire = must(Lan::new(1));
+    let quota = ["--quota-backend-bytes", "8000000"];
+    let etcd = must(Etcd::on_hosts(&wire, 1, Security::Plain, &quota));
+    let mut server = Server::new(&wire, &etcd, 0);
+    must(server.up_with(TOKEN, &["--disable-agent"]));
+    let steady = must(Session::new(&server.cluster, KUBECTLS[1], "steady"));
+    must(steady.must("kubectl create configmap before --from-literal=a=b"));
+    let filler = "x".repeat(100_000);
+    let is_full = (0..200).any(|n| etcd.etcdctl(0, &["put", &format!("/elsewhere/{n}"), &filler]).is_err());
+    assert!(is_full, "the quota holds");
+    must(steady.run("etcd_full.txt", include_str!("sessions/etcd_full.txt")));
+    must(etcd.etcdctl(0, &["del", "--prefix", "/elsewhere/"]));
+    let status = must(etcd.etcdctl(0, &["endpoint", "status", "--write-out", "fields"]));
+    let revision = status.lines().find_map(|line| line.strip_prefix("\"Revision\" : ")).unwrap();
+    must(etcd.etcdctl(0, &["compact", revision.trim()]));
+    must(etcd.etcdctl(0, &["defrag"]));
+    must(etcd.etcdctl(0, &["alarm", "disarm"]));
+    must(steady.run("etcd_mended.txt", include_str!("sessions/etcd_mended.txt")));
+    drop(steady);
+    must(server.cluster.remove());
 }

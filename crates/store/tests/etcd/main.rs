@@ -13,7 +13,7 @@ use bytes::Bytes;
 use store::etcd::{ConnectError, Etcd, Options};
 use store::suite::{self, events, put};
 use store::{Change, Expect, Store, StoreError, Write};
-use testkit::etcd::{Etcd as Servers, Security};
+use testkit::etcd::{Etcd as Servers, Security, pretend};
 
 /// How long what must come may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -188,5 +188,18 @@ async fn a_cluster_that_cannot_be_used_says_why() {
     for (urls, why) in rows {
         let error = Etcd::connect(at(urls.clone())).await.err().unwrap().to_string();
         assert!(error.contains(why), "{urls:?}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn an_etcd_that_is_too_old_is_refused_with_the_reason() {
+    let rows = [
+        ("3.3.27", "etcd 3.3.27 is too old, 3.4.0 or newer is needed"),
+        ("2.3.8", "etcd 2.3.8 is too old, 3.4.0 or newer is needed"),
+        ("unheard of", "it says version \"unheard of\""),
+    ];
+    for (version, why) in rows {
+        let error = Etcd::connect(at(vec![pretend(version).await.unwrap()])).await.err().unwrap().to_string();
+        assert!(error.contains(why), "{version}: {error}");
     }
 }

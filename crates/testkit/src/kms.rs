@@ -1,28 +1,33 @@
 //! A KMS v2 plugin for tests: a gRPC server on a unix socket, whose key "encryption" anybody can undo.
 
 use std::collections::HashMap;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use anyhow::Result;
 use encryption::kms::api;
 use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::UnixListener;
-use tonic::{Request, Response, Status};
-use tonic_prost::ProstCodec;
+use tonic::Status;
+
+use crate::grpc::{self, unary};
 
 /// How the plugin behaves; change it while it runs.
-pub(crate) struct Behaviour {
-    pub(crate) key_id: String,
-    pub(crate) healthz: String,
-    pub(crate) version: String,
+#[derive(Debug)]
+pub struct Behaviour {
+    /// Which of its keys it uses, as it says.
+    pub key_id: String,
+    /// How it is, as it says.
+    pub healthz: String,
+    /// What it speaks, as it says.
+    pub version: String,
     /// Whether Decrypt fails.
-    pub(crate) refuses: bool,
+    pub refuses: bool,
     /// What these ciphertexts come to, beside those that the plugin made.
-    pub(crate) known: HashMap<Vec<u8>, Vec<u8>>,
+    pub known: HashMap<Vec<u8>, Vec<u8>>,
     /// The calls so far.
-    pub(crate) calls: Vec<&'static str>,
+    pub calls: Vec<&'static str>,
 }
 
 impl Default for Behaviour {
@@ -39,56 +44,62 @@ impl Default for Behaviour {
 }
 
 /// A plugin; it ends with the runtime that it was started on, or when told to.
-#[derive(Clone)]
-pub(crate) struct Plugin {
-    pub(crate) behaviour: Arc<Mutex<Behaviour>>,
+#[derive(Clone, Debug)]
+pub struct Plugin {
+    behaviour: Arc<Mutex<Behaviour>>,
     stop: Arc<tokio::sync::Notify>,
 }
 
 const MARK: &[u8] = b"wrapped:";
 
 impl Plugin {
-    /// Listens on `socket`, which everybody may then use.
-    pub(crate) fn start(socket: &Path) -> Self {
-        use std::os::unix::fs::PermissionsExt;
-        let listener = UnixListener::bind(socket).unwrap();
-        std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o777)).unwrap();
+    /// Listens on `socket`, which everybody may then use. To be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// If the socket cannot be made.
+    pub fn start(socket: &Path) -> Result<Self> {
+        // An earlier one may have left it.
+        if socket.exists() {
+            std::fs::remove_file(socket)?;
+        }
+        let listener = UnixListener::bind(socket)?;
+        std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o777))?;
         let plugin = Self { behaviour: Arc::default(), stop: Arc::default() };
         let serving = plugin.clone();
         tokio::spawn(async move {
             let mut connections = tokio::task::JoinSet::new();
             loop {
                 let stream = tokio::select! {
-                    accepted = listener.accept() => accepted.unwrap().0,
+                    Ok((stream, _)) = listener.accept() => stream,
                     () = serving.stop.notified() => return,
                 };
                 let plugin = serving.clone();
-                connections.spawn(async move {
-                    let service = service_fn(move |request| {
-                        let plugin = plugin.clone();
-                        async move { Ok::<_, std::convert::Infallible>(plugin.answer(request).await) }
-                    });
-                    let serving = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-                    serving.serve_connection(TokioIo::new(stream), service).await.ok();
-                });
+                connections.spawn(grpc::serve(stream, move |request| {
+                    let plugin = plugin.clone();
+                    async move { plugin.answer(request).await }
+                }));
             }
         });
-        plugin
+        Ok(plugin)
     }
 
     /// Ends it and cuts its connections.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.stop.notify_one();
     }
 
+    fn behaviour(&self) -> MutexGuard<'_, Behaviour> {
+        self.behaviour.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Changes how it behaves.
-    pub(crate) fn set(&self, change: impl FnOnce(&mut Behaviour)) {
-        change(&mut self.behaviour.lock().unwrap());
+    pub fn set(&self, change: impl FnOnce(&mut Behaviour)) {
+        change(&mut self.behaviour());
     }
 
     /// How often `call` was made.
-    pub(crate) fn count(&self, call: &str) -> usize {
-        self.behaviour.lock().unwrap().calls.iter().filter(|seen| **seen == call).count()
+    pub fn count(&self, call: &str) -> usize {
+        self.behaviour().calls.iter().filter(|seen| **seen == call).count()
     }
 
     async fn answer(&self, request: hyper::Request<Incoming>) -> hyper::Response<tonic::body::Body> {
@@ -103,14 +114,14 @@ impl Plugin {
     }
 
     fn status(&self) -> Result<api::StatusResponse, Status> {
-        let mut behaviour = self.behaviour.lock().unwrap();
+        let mut behaviour = self.behaviour();
         behaviour.calls.push("status");
         let (version, healthz) = (behaviour.version.clone(), behaviour.healthz.clone());
         Ok(api::StatusResponse { version, healthz, key_id: behaviour.key_id.clone() })
     }
 
     fn encrypt(&self, asked: api::EncryptRequest) -> Result<api::EncryptResponse, Status> {
-        let mut behaviour = self.behaviour.lock().unwrap();
+        let mut behaviour = self.behaviour();
         behaviour.calls.push("encrypt");
         let turned = asked.plaintext.iter().map(|byte| byte ^ 0x5a);
         Ok(api::EncryptResponse {
@@ -121,7 +132,7 @@ impl Plugin {
     }
 
     fn decrypt(&self, asked: api::DecryptRequest) -> Result<api::DecryptResponse, Status> {
-        let mut behaviour = self.behaviour.lock().unwrap();
+        let mut behaviour = self.behaviour();
         behaviour.calls.push("decrypt");
         if behaviour.refuses {
             return Err(Status::failed_precondition("the vault is sealed"));
@@ -132,24 +143,4 @@ impl Plugin {
         let plaintext = known.or(made).ok_or_else(|| Status::invalid_argument("not mine"))?;
         Ok(api::DecryptResponse { plaintext })
     }
-}
-
-async fn unary<Q, A, F>(request: hyper::Request<Incoming>, answer: F) -> hyper::Response<tonic::body::Body>
-where
-    Q: prost::Message + Default + 'static,
-    A: prost::Message + Default + 'static,
-    F: Fn(Q) -> Result<A, Status> + Send + 'static,
-{
-    struct Unary<F>(F);
-    impl<Q, A, F> tonic::server::UnaryService<Q> for Unary<F>
-    where
-        F: Fn(Q) -> Result<A, Status>,
-    {
-        type Response = A;
-        type Future = std::future::Ready<Result<Response<A>, Status>>;
-        fn call(&mut self, request: Request<Q>) -> Self::Future {
-            std::future::ready((self.0)(request.into_inner()).map(Response::new))
-        }
-    }
-    tonic::server::Grpc::new(ProstCodec::<A, Q>::default()).unary(Unary(answer), request).await
 }
