@@ -1,7 +1,8 @@
 //! The embedded store: LMDB below, one writer thread, group commit.
 //!
 //! Invariants: a synced write is acknowledged after its group's flush; relaxed writes are a tail of the same log
-//! that only a crash can cut off, never out of its middle; revisions are never given out twice, also over a crash
+//! that only a crash can cut off, never out of its middle, and of which the disk gets each key's newest ([`past`]);
+//! revisions are never given out twice, also over a crash
 //! (what may have been lost answers [`StoreError::Compacted`], so that watchers list again); reads see whole
 //! revisions only. What can block does so in a blocking task or in the writer's thread. Opening what is there writes
 //! nothing, so that a disk that is full or takes no writes still serves. What is read back is checked ([`sealed`]);
@@ -11,6 +12,7 @@ mod fanout;
 mod format;
 pub mod offline;
 mod overlay;
+mod past;
 mod record;
 mod sealed;
 mod stage;
@@ -18,6 +20,9 @@ mod tables;
 mod trial;
 mod view;
 mod writer;
+
+#[cfg(test)]
+mod tests;
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -52,8 +57,13 @@ const MAP_BYTES_MIN: u64 = 1 << 30;
 pub struct Options {
     /// Writes are refused with [`StoreError::NoSpace`] when the data takes more than this.
     pub bytes_max: u64,
-    /// Relaxed writes reach the disk within this time, if no synced one takes them along before.
+    /// Relaxed writes that create or remove something (Events) reach the disk within this time, if no synced one
+    /// takes them along before.
     pub relaxed_flush: Duration,
+    /// Those that only change what is there (renewals of Leases) reach it within this time: of each key the newest.
+    pub heartbeat_flush: Duration,
+    /// There has been data: that it is not there is an error.
+    pub is_expected: bool,
     /// Decides when keys expire.
     pub clock: Clock,
     /// Where the work is done.
@@ -71,11 +81,13 @@ pub enum Threads {
 }
 
 impl Default for Options {
-    /// 8 GiB, which upstream recommends as etcd's largest quota; five minutes.
+    /// 8 GiB, which upstream recommends as etcd's largest quota; half a minute; ten minutes.
     fn default() -> Self {
         Self {
             bytes_max: 8 << 30,
-            relaxed_flush: Duration::from_secs(300),
+            relaxed_flush: Duration::from_secs(30),
+            heartbeat_flush: Duration::from_secs(600),
+            is_expected: false,
             clock: Clock::system(),
             threads: Threads::Own,
         }
@@ -107,6 +119,18 @@ pub enum OpenError {
         #[source]
         source: std::io::Error,
     },
+    /// There was data, and now there is none.
+    #[error(
+        "the data file {} {state}, and this cluster has had one: put it back, bring a backup back with `knarr \
+         restore`, or begin anew after `knarr reset`",
+        path.display()
+    )]
+    Missing {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        state: &'static str,
+    },
     /// The data cannot be read, or the disk refuses.
     #[error("cannot open the data file")]
     Data(#[from] StoreError),
@@ -117,6 +141,8 @@ struct Core {
     tables: Tables,
     shared: Mutex<Shared>,
     newest: AtomicU64,
+    /// What is older is not answered any more: raised before the disk forgets it, and before the disk knows.
+    compacted: AtomicU64,
     failed: OnceLock<String>,
     /// Set with `failed`.
     end: cell::Sender<bool>,
@@ -148,7 +174,7 @@ impl Core {
             let shared = self.shared.lock();
             (Arc::clone(&shared.overlay), shared.published)
         };
-        View::open(&self.tables, overlay, published)
+        View::open(&self.tables, overlay, published, || self.compacted.load(Ordering::Acquire))
     }
 
     /// Whether history from `revision` on can be had.
@@ -209,8 +235,12 @@ impl Embedded {
     /// Opens the store in `dir`, which is made (mode 0700) if it is not there. To be called within a tokio runtime.
     ///
     /// # Errors
-    /// If somebody else has it open, if its format is unknown, if disk or engine refuse.
+    /// If somebody else has it open, if its format is unknown, if what is expected is not there, if disk or engine
+    /// refuse.
     pub fn open(dir: &Path, options: Options) -> Result<Self, OpenError> {
+        if options.is_expected {
+            find(&dir.join("data.mdb"))?;
+        }
         let lock = lock(dir)?;
         let map = options.bytes_max.saturating_mul(MAP_FACTOR).max(MAP_BYTES_MIN);
         let tables = Tables::open(dir, usize::try_from(map & !0xffff).unwrap_or(usize::MAX & !0xffff))?;
@@ -228,6 +258,7 @@ impl Embedded {
             tables,
             shared: Mutex::new(shared),
             newest: AtomicU64::new(start.last),
+            compacted: AtomicU64::new(start.compacted),
             failed: OnceLock::new(),
             end: cell::Sender::new(false),
             faults: Mutex::default(),
@@ -266,10 +297,16 @@ impl Embedded {
     ) -> Result<T, StoreError> {
         let why = || self.core.failed.get().cloned().unwrap_or_else(|| "it is closed".to_owned());
         let closed = || StoreError::Failed(why());
-        let (reply, answer) = oneshot::channel();
+        let (reply, mut answer) = oneshot::channel();
         let queue = self.queue.as_ref().ok_or_else(closed)?;
         queue.send(op(reply)).await.map_err(|_| closed())?;
-        answer.await.map_err(|_| closed())?
+        let answered = tokio::select! {
+            biased;
+            answered = &mut answer => answered.ok(),
+            // What came into the queue just when the writer left is never looked at.
+            () = queue.closed() => answer.try_recv().ok(),
+        };
+        answered.ok_or_else(closed)?
     }
 }
 
@@ -360,6 +397,17 @@ impl Store for Embedded {
             result
         }
         .boxed()
+    }
+}
+
+/// Whether there is something in the data file. The engine would make an empty one of nothing.
+fn find(path: &Path) -> Result<(), OpenError> {
+    let missing = |state| Err(OpenError::Missing { path: path.to_owned(), state });
+    match path.metadata() {
+        Ok(data) if data.len() > 0 => Ok(()),
+        Ok(_) => missing("is empty"),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => missing("is missing"),
+        Err(source) => Err(OpenError::Directory { path: path.to_owned(), source }),
     }
 }
 

@@ -17,6 +17,9 @@ use crate::layout::Layout;
 /// Where the control plane finds the files that etcd's flags name: they may be readable for root alone.
 const FILES: [&str; 3] = ["tls/etcd-ca.crt", "tls/etcd-client.crt", "tls/etcd-client.key"];
 
+/// In the server's folder: says that there is a store, so that one that has gone is not taken for a new cluster's.
+const MADE: &str = "db.made";
+
 /// How long an etcd cluster that does not answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -39,8 +42,13 @@ pub(super) fn prepare(args: &DatastoreArgs, layout: &Layout) -> Result<()> {
 /// If the folder is in use, or no member of the etcd cluster answers.
 pub(super) async fn open(args: &DatastoreArgs, clock: &Clock, random: &Random) -> Result<Arc<dyn Store>> {
     let Some(endpoints) = &args.datastore_endpoint else {
-        let options = Options { clock: clock.clone(), ..Options::default() };
-        return Ok(Arc::new(Embedded::open(Path::new("db"), options).context("open the store")?));
+        let is_expected = Path::new(MADE).exists();
+        let options = Options { clock: clock.clone(), is_expected, ..Options::default() };
+        let store = Embedded::open(Path::new("db"), options).context("open the store")?;
+        if !is_expected && let Err(error) = std::fs::write(MADE, "") {
+            tracing::warn!(%error, "it cannot be noted that there is a store");
+        }
+        return Ok(Arc::new(store));
     };
     let [a, b, c] = args.files().map(|(_, given)| given);
     let copies = [(a, FILES[0]), (b, FILES[1]), (c, FILES[2])];

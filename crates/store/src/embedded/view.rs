@@ -10,8 +10,8 @@ use std::sync::Arc;
 use heed::{RoTxn, WithoutTls};
 
 use super::overlay::Overlay;
-use super::record::Record;
-use super::tables::{Counter, Pointer, Tables};
+use super::record::{Head, Record};
+use super::tables::{Pointer, Tables};
 use crate::{Entry, Event, Page, Revision, StoreError};
 
 /// Log records that one read of events goes through.
@@ -39,15 +39,16 @@ pub(super) struct Chunk {
 }
 
 impl<'e> View<'e> {
-    /// `overlay` and `revision` were taken together, and before this call.
+    /// `overlay` and `revision` were taken together, and before this call. `compacted` is at least what compaction has
+    /// come to at the time of the call.
     pub(super) fn open(
         tables: &'e Tables,
         overlay: Arc<Overlay>,
         revision: Revision,
+        compacted: impl FnOnce() -> Revision,
     ) -> Result<Self, StoreError> {
         let txn = tables.read()?;
-        let compacted = tables.counter(&txn, Counter::Compacted)?;
-        Ok(Self { tables, txn, overlay, revision, compacted })
+        Ok(Self { tables, txn, overlay, revision, compacted: compacted() })
     }
 
     /// Where `key`'s newest record is, which may be newer than the picture.
@@ -63,7 +64,7 @@ impl<'e> View<'e> {
         if revision == 0 {
             return Ok(None);
         }
-        match self.overlay.records.get(&revision) {
+        match self.overlay.record(revision) {
             Some(record) => Ok(Some(Arc::clone(record))),
             None => Ok(self.tables.record(&self.txn, revision)?.map(Arc::new)),
         }
@@ -142,23 +143,14 @@ impl<'e> View<'e> {
             bytes += more;
             scanned >= SCAN_RECORDS_MAX || chunk.events.len() >= EVENTS_MAX || bytes >= EVENTS_BYTES_MAX
         };
-        for row in self.tables.log(&self.txn, after, self.revision)? {
-            let (revision, head) = row?;
-            let record = head.to_record(revision);
+        let disk = self.tables.log(&self.txn, after, self.revision)?.peekable();
+        let memory = self.overlay.log(after, self.revision).peekable();
+        for record in (Records { disk, memory }) {
+            let record = record?;
             chunk.events.push(self.event(&record)?);
-            chunk.upto = revision;
+            chunk.upto = record.revision;
             if is_enough(&chunk, record.bytes()) {
                 return Ok(chunk);
-            }
-        }
-        let rest = (Bound::Excluded(chunk.upto), Bound::Included(self.revision.max(chunk.upto)));
-        if chunk.upto < self.revision {
-            for (revision, record) in self.overlay.records.range(rest) {
-                chunk.events.push(self.event(record)?);
-                chunk.upto = *revision;
-                if is_enough(&chunk, record.bytes()) {
-                    return Ok(chunk);
-                }
             }
         }
         chunk.upto = self.revision.max(after);
@@ -228,5 +220,35 @@ where
                 self.overlay.next().map(Ok)
             }
         }
+    }
+}
+
+/// Both iterators' records in order of revision; for a revision in both, the memory's.
+struct Records<D: Iterator, M: Iterator> {
+    disk: Peekable<D>,
+    memory: Peekable<M>,
+}
+
+impl<'a, D, M> Iterator for Records<D, M>
+where
+    D: Iterator<Item = Result<(Revision, Head<'a>), StoreError>>,
+    M: Iterator<Item = &'a Arc<Record>>,
+{
+    type Item = Result<Arc<Record>, StoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let order = match (self.disk.peek(), self.memory.peek()) {
+            (Some(Ok((disk, _))), Some(memory)) => disk.cmp(&memory.revision),
+            (Some(_), _) => std::cmp::Ordering::Less,
+            (None, _) => std::cmp::Ordering::Greater,
+        };
+        if order.is_ge() {
+            if order.is_eq() {
+                let below = self.disk.next();
+                debug_assert!(below.is_some());
+            }
+            return self.memory.next().map(|record| Ok(Arc::clone(record)));
+        }
+        self.disk.next().map(|row| row.map(|(revision, head)| Arc::new(head.to_record(revision))))
     }
 }

@@ -11,6 +11,8 @@
 //! [`Core::end`] asks for the process to start over.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use base::Clock;
 use tokio::sync::mpsc::error::TryRecvError;
@@ -18,6 +20,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::Core;
 use super::overlay::Overlay;
+use super::past::{self, Past, Thinned};
 use super::record::Record;
 use super::sealed::of_disk;
 use super::stage::{Refused, Stage, Staged, write_bytes};
@@ -33,6 +36,8 @@ const GROUP_BYTES_MAX: usize = 4 << 20;
 const RESERVE: u64 = 10_000;
 /// Log records that compaction goes through in one group.
 const SWEEP_RECORDS: usize = 500;
+/// Log records that compaction leaves for the next write, whatever it is.
+const WAITING_RECORDS: usize = 64;
 /// Keys that expire in one group.
 const EXPIRE_MAX: usize = 500;
 
@@ -55,6 +60,8 @@ struct Sweep {
     target: Revision,
     swept: Revision,
     replies: Vec<Reply<()>>,
+    /// It is little: it goes with whatever is written next.
+    can_wait: bool,
 }
 
 /// The writer's own state; its thread is the only owner.
@@ -65,6 +72,7 @@ pub(super) struct Writer {
     pub(super) due: watch::Sender<Option<i64>>,
     pub(super) clock: Clock,
     pub(super) relaxed_flush_us: i64,
+    pub(super) heartbeat_flush_us: i64,
     /// A `put` is refused when more than this is used.
     pub(super) used_bytes_max: u64,
     trial: Trial,
@@ -74,7 +82,12 @@ pub(super) struct Writer {
 struct State {
     last: Revision,
     reserved: Revision,
+    /// What compaction has done.
     compacted: Revision,
+    /// History on disk begins here: after a restart nothing older is answered.
+    begin_on_disk: Revision,
+    /// What the disk was spared.
+    past: Arc<Past>,
     /// Expiry up to here is done.
     expired: (i64, Revision),
     /// The expiry table begins after this.
@@ -148,11 +161,14 @@ impl Writer {
             target: start.compacted,
             swept: start.swept,
             replies: Vec::new(),
+            can_wait: true,
         });
         let state = State {
             last: start.last,
             reserved: start.reserved,
-            compacted: start.compacted,
+            compacted: start.swept.min(start.compacted),
+            begin_on_disk: start.compacted,
+            past: Arc::default(),
             expired: (0, 0),
             expired_on_disk: (0, 0),
             next_expiry: Some(0),
@@ -167,7 +183,8 @@ impl Writer {
             queue,
             due: watch::Sender::new(Some(0)),
             clock: options.clock.clone(),
-            relaxed_flush_us: i64::try_from(options.relaxed_flush.as_micros()).unwrap_or(i64::MAX / 4),
+            relaxed_flush_us: microseconds(options.relaxed_flush),
+            heartbeat_flush_us: microseconds(options.heartbeat_flush),
             used_bytes_max: options.bytes_max,
             trial,
             state,
@@ -197,7 +214,7 @@ impl Writer {
 
     /// Whether there is nothing to do before something is asked.
     fn is_idle(&self) -> bool {
-        self.state.sweep.is_none() || self.core.failed.get().is_some()
+        self.state.sweep.as_ref().is_none_or(|sweep| sweep.can_wait) || self.core.failed.get().is_some()
     }
 
     /// One round, with what was waited for; `None` in it is the end of the queue.
@@ -239,14 +256,14 @@ impl Writer {
             return;
         }
         let now_us = self.clock.now().as_microsecond();
-        self.begin_sweep(std::mem::take(&mut round.compactions));
+        self.begin_sweep(std::mem::take(&mut round.compactions), now_us);
         let stage = match self.stage(&mut round, now_us) {
             Ok(stage) => stage,
             Err(error) => return self.fail(error, round),
         };
         let must_sync = stage.is_synced
             || round.is_over
-            || self.state.sweep.is_some()
+            || self.state.sweep.as_ref().is_some_and(|sweep| !sweep.can_wait)
             || (!stage.items.is_empty() && stage.next - 1 > self.state.reserved)
             || self.state.flush_at.is_some_and(|at| at <= now_us)
             || self.core.shared.lock().overlay.is_full(stage.items.len());
@@ -289,7 +306,7 @@ impl Writer {
         Ok(stage)
     }
 
-    fn begin_sweep(&mut self, compactions: Vec<(Revision, Reply<()>)>) {
+    fn begin_sweep(&mut self, compactions: Vec<(Revision, Reply<()>)>, now_us: i64) {
         for (target, reply) in compactions {
             if target > self.state.last {
                 answer(reply, Err(StoreError::Future { requested: target, newest: self.state.last }));
@@ -302,11 +319,21 @@ impl Writer {
             if let Err(error) = self.core.tables.forget_dead_readers() {
                 tracing::warn!(%error, "pages may stay in use for readers that are gone");
             }
-            let compacted = self.state.compacted;
-            let fresh = || Sweep { target, swept: compacted, replies: Vec::new() };
-            let sweep = self.state.sweep.get_or_insert_with(fresh);
+            self.core.compacted.fetch_max(target, Ordering::AcqRel);
+            Arc::make_mut(&mut self.state.past).compact(target);
+            let swept = self.state.compacted;
+            let fresh = || Sweep { target, swept, replies: Vec::new(), can_wait: true };
+            let mut sweep = self.state.sweep.take().unwrap_or_else(fresh);
             sweep.target = sweep.target.max(target);
-            sweep.replies.push(reply);
+            sweep.can_wait = !self.state.is_over_bound && is_little(&self.core.tables, &sweep);
+            if sweep.can_wait {
+                let at = now_us.saturating_add(self.heartbeat_flush_us);
+                self.state.flush_at.get_or_insert(at);
+                answer(reply, Ok(()));
+            } else {
+                sweep.replies.push(reply);
+            }
+            self.state.sweep = Some(sweep);
         }
     }
 
@@ -360,11 +387,14 @@ impl Writer {
             false if self.state.reserved < last + RESERVE / 2 => last + RESERVE,
             false => self.state.reserved,
         };
+        // Who stops in order leaves a whole history.
+        let thin = if is_over { past::whole } else { past::thinned };
+        let Thinned { records, past, whole } = thin(&overlay, &self.state.past);
         let mut txn = tables.write()?;
         if let Some(lost) = self.state.lost {
             tables.add_gap(&mut txn, lost)?;
         }
-        for record in overlay.records.values().chain(stage.items.iter().map(|item| &item.record)) {
+        for record in records.iter().chain(stage.items.iter().map(|item| &item.record)) {
             tables.put(&mut txn, record)?;
         }
         if expired > self.state.expired_on_disk {
@@ -372,6 +402,11 @@ impl Writer {
         }
         tables.set(&mut txn, Counter::Last, last)?;
         tables.set(&mut txn, Counter::Reserved, reserved)?;
+        let target = self.state.sweep.as_ref().map_or(0, |sweep| sweep.target);
+        let begin = self.state.begin_on_disk.max(target).max(whole.unwrap_or(0));
+        if begin > self.state.begin_on_disk {
+            tables.set(&mut txn, Counter::Compacted, begin)?;
+        }
         let swept = match self.state.sweep.as_ref().map(|sweep| sweep_step(tables, &mut txn, sweep)) {
             Some(Err(damaged @ StoreError::Damaged(_))) => {
                 drop(txn);
@@ -381,6 +416,10 @@ impl Writer {
             swept => swept.transpose()?,
         };
         txn.commit().map_err(|error| tables.blame.engine(error))?;
+        (self.state.past, self.state.begin_on_disk) = (past, begin);
+        if whole.is_some() {
+            Arc::make_mut(&mut self.state.past).compact(self.core.compacted.load(Ordering::Acquire));
+        }
         (self.state.reserved, self.state.expired_on_disk, self.state.lost) = (reserved, expired, None);
         self.state.is_over_bound = tables.high_water_bytes() > self.used_bytes_max
             && tables.used_bytes().is_ok_and(|used| used > self.used_bytes_max);
@@ -399,11 +438,11 @@ impl Writer {
 
     fn end_sweep(&mut self, swept: Option<Revision>) {
         let (Some(swept), Some(sweep)) = (swept, &mut self.state.sweep) else { return };
-        sweep.swept = swept;
-        self.state.compacted = sweep.target;
+        (sweep.swept, sweep.can_wait) = (swept, false);
         if swept >= sweep.target
             && let Some(sweep) = self.state.sweep.take()
         {
+            self.state.compacted = sweep.target;
             sweep.replies.into_iter().for_each(|reply| answer(reply, Ok(())));
         }
     }
@@ -419,13 +458,17 @@ impl Writer {
             true => {
                 self.state.flush_at = None;
                 if !shared.overlay.is_empty() {
-                    shared.overlay = Arc::new(Overlay::default());
+                    shared.overlay = Arc::new(Overlay::after(Arc::clone(&self.state.past)));
                 }
             }
             false if stage.items.is_empty() => {}
             false => {
-                self.state.flush_at.get_or_insert(now_us.saturating_add(self.relaxed_flush_us));
+                let at = now_us.saturating_add(self.flush_after_us(&stage));
+                self.state.flush_at = Some(self.state.flush_at.map_or(at, |sooner| sooner.min(at)));
             }
+        }
+        if !Arc::ptr_eq(&shared.overlay.past, &self.state.past) {
+            Arc::make_mut(&mut shared.overlay).past = Arc::clone(&self.state.past);
         }
         for Staged { record, previous, reply } in stage.items {
             events.push(event(&record, previous));
@@ -440,12 +483,21 @@ impl Writer {
             }
         }
         shared.published = self.state.last;
-        self.core.newest.store(self.state.last, std::sync::atomic::Ordering::Release);
+        self.core.newest.store(self.state.last, Ordering::Release);
         shared.subscribers.send(&events);
         drop(shared);
         replies.into_iter().for_each(|(reply, revision)| answer(reply, Ok(revision)));
         for Refused { current, reply } in stage.refused {
             answer(reply, Err(StoreError::Conflict { current }));
+        }
+    }
+
+    /// How long a relaxed group may stay in memory.
+    fn flush_after_us(&self, stage: &Stage) -> i64 {
+        let is_heartbeat = |item: &Staged| item.previous.is_some() && !item.record.is_tombstone();
+        match stage.items.iter().all(is_heartbeat) {
+            true => self.heartbeat_flush_us.max(self.relaxed_flush_us),
+            false => self.relaxed_flush_us,
         }
     }
 
@@ -458,8 +510,9 @@ impl Writer {
             self.state.flush_at = Some(now_us.saturating_add(self.relaxed_flush_us));
         }
         stage.into_replies().for_each(|reply| answer(reply, Err(error.clone())));
-        for reply in self.state.sweep.take().into_iter().flat_map(|sweep| sweep.replies) {
-            answer(reply, Err(error.clone()));
+        if let Some(sweep) = &mut self.state.sweep {
+            sweep.can_wait = true;
+            sweep.replies.drain(..).for_each(|reply| answer(reply, Err(error.clone())));
         }
     }
 
@@ -508,6 +561,19 @@ fn room_for(stage: &Stage) -> u64 {
     (2 * bytes + (stage.items.len() + SWEEP_RECORDS) * 2 * PAGE_BYTES) as u64
 }
 
+/// Whether compaction has so little to do that it need not cause a write.
+fn is_little(tables: &Tables, sweep: &Sweep) -> bool {
+    let rows = tables.read().and_then(|txn| {
+        let rows = tables.log(&txn, sweep.swept, sweep.target)?.take(WAITING_RECORDS + 1);
+        rows.map(|row| row.map(drop)).collect::<Result<Vec<()>, _>>()
+    });
+    rows.is_ok_and(|rows| rows.len() <= WAITING_RECORDS)
+}
+
+fn microseconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX / 4)
+}
+
 /// Clears a part of the log below the target: what a record replaced, and removals themselves.
 fn sweep_step(tables: &Tables, txn: &mut heed::RwTxn<'_>, sweep: &Sweep) -> Result<Revision, StoreError> {
     let mut rows = Vec::new();
@@ -532,7 +598,6 @@ fn sweep_step(tables: &Tables, txn: &mut heed::RwTxn<'_>, sweep: &Sweep) -> Resu
     for gap in tables.gaps(txn)?.into_iter().filter(passed) {
         tables.drop_gap(txn, gap)?;
     }
-    tables.set(txn, Counter::Compacted, sweep.target)?;
     tables.set(txn, Counter::Swept, swept)?;
     Ok(swept)
 }
