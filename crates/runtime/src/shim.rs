@@ -1,8 +1,8 @@
 //! The shim: one small process per Pod that owns the Pod's containers.
 //!
-//! The node process re-executes itself as `shim` and talks to it over a socket in the sandbox's directory. The shim
-//! is single-threaded and synchronous, because libcontainer forks; it outlives the node process, reaps the
-//! containers, writes their logs and keeps their exit codes in files, so that a new node process finds everything.
+//! The node process talks to it over a socket in the sandbox's directory. It is a fork of the [`zygote`], which the node
+//! process starts as its own program once more. The shim is single-threaded and synchronous, because libcontainer
+//! forks; it outlives the node process, reaps the containers, writes their logs and keeps their exit codes in files, so that a new node process finds everything.
 //! It holds the Pod's network, IPC and UTS namespaces by being in them: its containers inherit them.
 //!
 //! What is on disk: [`layout`]. What is said: [`protocol`].
@@ -16,32 +16,31 @@ mod pause;
 pub mod protocol;
 mod server;
 mod trace;
+mod zygote;
 
 pub(crate) use executor::WAY_THERE;
 pub(crate) use pause::end_left as end_pause;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Runs a shim until it is told to end. The binary calls this before any thread starts when its first argument is
-/// `shim`; `args` is what follows.
-///
-/// `pause` as first argument is the process that holds a shared PID namespace.
+/// Runs what is behind the runtime's processes. The binary calls this before any thread starts when its first argument
+/// is `shim`; `args` is what follows: `zygote`, of which each shim is a fork, or `pause`, which holds a shared PID
+/// namespace.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let mut args = args.into_iter();
-    let Some(first) = args.next() else {
-        eprintln!("shim: no sandbox directory given; it is started by knarr's container runtime");
-        return ExitCode::from(2);
-    };
-    if first == "pause" {
-        return pause::run();
-    }
-    match server::run(&PathBuf::from(first)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("shim: {}", crate::error_chain(&error));
-            ExitCode::FAILURE
+    let first = args.into_iter().next().unwrap_or_default();
+    match first.to_str() {
+        Some("zygote") => match zygote::run() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("shim: {}", crate::error_chain(&error));
+                ExitCode::FAILURE
+            }
+        },
+        Some("pause") => pause::run(),
+        _ => {
+            eprintln!("shim: this is a part of knarr's container runtime, which starts it");
+            ExitCode::from(2)
         }
     }
 }
