@@ -80,8 +80,10 @@ fn run(time: Duration, first: u64) -> Result<()> {
     'rounds: for seed in first.. {
         eprintln!("torture: seed {seed}");
         let setup = Setup { binary: &binary, seed, lie: Lie::None };
-        for stage in stages() {
+        for (name, stage) in stages() {
+            let begun = Instant::now();
             summary.add(stage(&setup)?);
+            eprintln!("torture: {name}: {:.0?}", begun.elapsed());
             if seed > first && started.elapsed() >= time {
                 break 'rounds;
             }
@@ -95,22 +97,26 @@ fn run(time: Duration, first: u64) -> Result<()> {
     Ok(())
 }
 
-type Stage = Box<dyn Fn(&Setup<'_>) -> Result<Report>>;
+/// A scenario and its name.
+type Stage = (String, Box<dyn Fn(&Setup<'_>) -> Result<Report>>);
 
 fn stages() -> Vec<Stage> {
     let mut stages: Vec<Stage> = vec![
-        Box::new(|setup| scenario::simulated(setup, SIMULATIONS)),
-        Box::new(|setup| scenario::random_kills(setup, 20)),
-        Box::new(|setup| scenario::stops(setup, 6)),
-        Box::new(|setup| scenario::pictures(setup, Camera::Steady)),
-        Box::new(|setup| scenario::power_losses(setup, 400, Cheat::None)),
-        Box::new(|setup| members::run(setup.seed, setup.lie, &Trouble::ALL)),
+        ("simulation".to_owned(), Box::new(|setup| scenario::simulated(setup, SIMULATIONS))),
+        ("kills at random".to_owned(), Box::new(|setup| scenario::random_kills(setup, 40))),
+        ("stops".to_owned(), Box::new(|setup| scenario::stops(setup, 6))),
+        ("backups".to_owned(), Box::new(|setup| scenario::pictures(setup, Camera::Steady))),
+        ("power losses".to_owned(), Box::new(|setup| scenario::power_losses(setup, 400, Cheat::None))),
+        ("etcd".to_owned(), Box::new(|setup| members::run(setup.seed, setup.lie, &Trouble::ALL))),
     ];
     for call in DISK_CALLS {
-        stages.push(Box::new(move |setup| scenario::kills_at_calls(setup, call, None)));
+        let kills = move |setup: &Setup<'_>| scenario::kills_at_calls(setup, call, None);
+        stages.push((format!("kills at every {call}"), Box::new(kills)));
     }
-    for error in ERRORS {
-        stages.push(Box::new(move |setup| scenario::errors_at_calls(setup, error, Some(ERRORS_OF_A_KIND))));
+    for (call, error) in ERRORS {
+        let errors =
+            move |setup: &Setup<'_>| scenario::errors_at_calls(setup, (call, error), Some(ERRORS_OF_A_KIND));
+        stages.push((format!("{error} of {call}"), Box::new(errors)));
     }
     stages
 }

@@ -301,8 +301,9 @@ pub fn power_losses(setup: &Setup<'_>, images: usize, cheat: Cheat) -> Result<Re
         let place = format!("power lost after step {cut} of {}, seed {seed}", trace.steps.len());
         report.open(&place, (setup.binary, folder.path()), printed(&trace, cut));
     }
-    // Writes are counted once, not once for each image of them.
-    report.acknowledged = printed(&trace, trace.steps.len()).acknowledged();
+    // What was done is counted once, not once for each image of it.
+    let whole = printed(&trace, trace.steps.len());
+    (report.acknowledged, report.compactions) = (whole.acknowledged(), whole.compactions());
     Ok(report)
 }
 
