@@ -45,6 +45,10 @@ use self::view::View;
 use self::writer::{Op, Start, Writer};
 use crate::{Entry, Page, Revision, Store, StoreError, Watch, Write};
 
+/// The file with everything in it.
+const DATA: &str = "data.mdb";
+/// Where it is made.
+const NEW: &str = "new";
 /// Writes that wait for the writer.
 const QUEUE_MAX: usize = 1024;
 /// The map is this much larger than [`Options::bytes_max`], so that it is never what ends first: removals and
@@ -235,6 +239,9 @@ impl Embedded {
     /// If somebody else has it open, if its format is unknown, if disk or engine refuse.
     pub fn open(dir: &Path, options: Options) -> Result<Self, OpenError> {
         let lock = lock(dir)?;
+        if !dir.join(DATA).exists() {
+            create(dir)?;
+        }
         let map = options.bytes_max.saturating_mul(MAP_FACTOR).max(MAP_BYTES_MIN);
         let tables = Tables::open(dir, usize::try_from(map & !0xffff).unwrap_or(usize::MAX & !0xffff))?;
         tables.check_keys()?;
@@ -423,6 +430,21 @@ fn lock(dir: &Path) -> Result<File, OpenError> {
         Err(TryLockError::WouldBlock) => Err(OpenError::Locked(dir.to_owned())),
         Err(TryLockError::Error(source)) => Err(refused(source)),
     }
+}
+
+/// Makes an empty store aside, and gives it its name when all of it is on disk: a power loss leaves no store or a whole
+/// one.
+fn create(dir: &Path) -> Result<(), OpenError> {
+    let refused = |source| OpenError::Directory { path: dir.to_owned(), source };
+    let new = dir.join(NEW);
+    if new.exists() {
+        std::fs::remove_dir_all(&new).map_err(refused)?;
+    }
+    DirBuilder::new().mode(0o700).create(&new).map_err(refused)?;
+    drop(Tables::open(&new, usize::try_from(MAP_BYTES_MIN).unwrap_or(usize::MAX & !0xffff))?);
+    std::fs::rename(new.join(DATA), dir.join(DATA)).map_err(refused)?;
+    std::fs::remove_dir_all(&new).map_err(refused)?;
+    sync_folder(dir)
 }
 
 /// A new file survives a power loss when its folder was flushed.

@@ -204,9 +204,22 @@ fn take(cursor: &mut Cursor, answer: api::WatchResponse) -> Result<Option<Batch>
         cursor.upto = cursor.upto.max(txn::header(&answer.header));
     }
     for event in answer.events {
+        if lacks_its_past(&event) {
+            let oldest = event.kv.map_or(before, |kv| txn::revision(kv.mod_revision));
+            return Err(End::Fatal(StoreError::Compacted { requested: before, oldest }));
+        }
         events.extend(one(cursor, event));
     }
     Ok((cursor.upto > before).then_some(Batch { events, upto: cursor.upto }))
+}
+
+/// Whether what was there before a change of one of our keys was compacted meanwhile: etcd leaves it out then.
+///
+/// Upstream's watcher ends too when it gets such an event.
+fn lacks_its_past(event: &api::Event) -> bool {
+    let Some(kv) = &event.kv else { return false };
+    let is_creation = event.r#type == i32::from(api::EventType::Put) && kv.create_revision == kv.mod_revision;
+    !is_creation && event.prev_kv.is_none() && kv.key.starts_with(ROOT.as_bytes())
 }
 
 /// An event of one of our keys; causes are kept for the event that follows.
@@ -243,7 +256,8 @@ mod tests {
             value: Bytes::from_static(value),
             ..Default::default()
         };
-        api::Event { r#type: kind.into(), kv: Some(kv), prev_kv: None }
+        let prev_kv = (kind == api::EventType::Delete).then(|| kv.clone());
+        api::Event { r#type: kind.into(), kv: Some(kv), prev_kv }
     }
 
     fn answer(events: Vec<api::Event>) -> api::WatchResponse {
@@ -286,6 +300,23 @@ mod tests {
             "+/registry/a@5({c}) +/registry/foreign@6() -/registry/a@7({c}) -/registry/expired@8() upto 9";
         check(4, answer(changes), expect);
         check(4, answer(vec![cause("/registry.causes/-/barrier", 6)]), "upto 6");
+    }
+
+    #[test]
+    fn an_event_whose_past_was_compacted_ends_the_watch() {
+        let change = |create_revision, key| {
+            let mut event = event(api::EventType::Put, key, 7, b"2");
+            if let Some(kv) = &mut event.kv {
+                kv.create_revision = create_revision;
+            }
+            answer(vec![event])
+        };
+        check(4, change(7, "/registry/a"), "+/registry/a@7() upto 7");
+        check(4, change(5, "/registry/a"), "revision 4 was compacted, the oldest is 7");
+        check(4, change(5, "/registry.causes/a"), "upto 7");
+        let mut removal = event(api::EventType::Delete, "/registry/a", 7, b"");
+        removal.prev_kv = None;
+        check(4, answer(vec![removal]), "revision 4 was compacted, the oldest is 7");
     }
 
     #[test]

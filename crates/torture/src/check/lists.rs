@@ -1,5 +1,7 @@
 //! A list at a revision is the state of that revision: no key more, none less, in order.
 
+use std::ops::RangeInclusive;
+
 use store::Revision;
 
 use super::log::Log;
@@ -15,20 +17,14 @@ pub(super) fn check(log: &Log, operations: &[Operation], promise: Promise, breac
                     let what = format!("a list at {at:?} says that it is of {revision}");
                     breaches.add(Rule::ListsAreWhole, what);
                 }
-                let mut all =
-                    expected(log, (start, end), *revision, operation.returned.unwrap_or(usize::MAX));
-                let is_listed = |key: &str| states.iter().any(|(listed, _)| listed == key);
-                all.retain(|(key, state)| is_listed(key) || !log.may_be_removed(key, state.revision));
-                let wanted = if *limit == 0 { all.len() } else { *limit };
-                let rest = all.len().saturating_sub(wanted) as u64;
-                let first = all.get(..wanted.min(all.len())).unwrap_or_default();
-                if let Some(difference) = difference(first, states) {
+                let all = expected(log, (start, end), *revision, operation.returned.unwrap_or(usize::MAX));
+                let (wanted, rest) = wanted(log, all, states, *limit);
+                if let Some(difference) = difference(&wanted, states) {
                     let what = format!("{start}..{end} at {revision}: {difference}");
                     breaches.add(Rule::ListsAreWhole, what);
                 }
-                if remaining.is_some_and(|remaining| remaining != rest) {
-                    let what =
-                        format!("{start}..{end} at {revision}: {rest} come after it, not {remaining:?}");
+                if remaining.is_some_and(|remaining| !rest.contains(&remaining)) {
+                    let what = format!("{start}..{end} at {revision}: {rest:?} come after it, not {remaining:?}");
                     breaches.add(Rule::ListsAreWhole, what);
                 }
             }
@@ -55,6 +51,25 @@ pub(super) fn may_be_gone(log: &Log, operations: &[Operation], revision: Revisio
 fn expected(log: &Log, (start, end): (&str, &str), revision: Revision, now: usize) -> Vec<(String, State)> {
     let there = |key: &str| log.state(key, revision, now).map(|state| (key.to_owned(), state));
     log.keys(start, end).filter_map(there).collect()
+}
+
+/// The rows that should be listed, and how many may come after them. What may have been removed unseen may be missing,
+/// in the list and behind it.
+fn wanted(
+    log: &Log,
+    all: Vec<(String, State)>,
+    states: &[(String, State)],
+    limit: usize,
+) -> (Vec<(String, State)>, RangeInclusive<u64>) {
+    let is_listed = |key: &str| states.iter().any(|(listed, _)| listed == key);
+    let (mut certain, doubtful): (Vec<_>, Vec<_>) = all
+        .into_iter()
+        .partition(|(key, state)| is_listed(key) || !log.may_be_removed(key, state.revision));
+    let rest = if limit == 0 { Vec::new() } else { certain.split_off(limit.min(certain.len())) };
+    let last = states.last().map(|(key, _)| key);
+    let behind = |key: &String| limit > 0 && certain.len() == limit && last.is_none_or(|last| key > last);
+    let more = doubtful.iter().filter(|(key, _)| behind(key)).count();
+    (certain, rest.len() as u64..=(rest.len() + more) as u64)
 }
 
 /// The first row that is not as it should be.

@@ -143,3 +143,26 @@ fn what_nobody_wrote_is_invented() {
         &[Rule::NothingInvented, Rule::Linearizable],
     );
 }
+
+#[test]
+fn what_may_have_been_removed_may_be_behind_a_page_or_not() {
+    let key = |n: u64| format!("/registry/configmaps/a/k{n}");
+    let create = |n: u64| {
+        let call = Call::Create { key: key(n), value: n.to_string(), keep: Keep::Durably };
+        (call, Outcome::Wrote(n))
+    };
+    let page = |remaining| {
+        let state = State { value: "1".into(), revision: 1, created: Some(1) };
+        let (start, end) = ("/registry/".to_owned(), "/registry0".to_owned());
+        let listed =
+            Outcome::Listed { revision: 4, states: vec![(key(1), state)], remaining: Some(remaining) };
+        (Call::List { start, end, at: None, limit: 1 }, listed)
+    };
+    let removal = (Call::Delete { key: key(2), expect: 2, keep: Keep::Durably }, unknown());
+    for (remaining, expect) in
+        [(0, vec![Rule::ListsAreWhole]), (1, vec![]), (2, vec![]), (3, vec![Rule::ListsAreWhole])]
+    {
+        let all = vec![create(1), create(2), create(3), removal.clone(), page(remaining)];
+        check(sequence(all), &expect);
+    }
+}
