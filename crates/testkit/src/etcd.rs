@@ -181,9 +181,17 @@ impl<'a> Etcd<'a> {
         self.signal(number, Signal::SIGCONT)
     }
 
-    fn signal(&self, number: usize, signal: Signal) -> Result<()> {
+    /// A member's process.
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub fn pid(&self, number: usize) -> Result<u32> {
         let process = self.members[number].process.as_ref().context("the member does not run")?;
-        Ok(kill(Pid::from_raw(i32::try_from(process.id())?), signal)?)
+        Ok(process.id())
+    }
+
+    fn signal(&self, number: usize, signal: Signal) -> Result<()> {
+        Ok(kill(Pid::from_raw(i32::try_from(self.pid(number)?)?), signal)?)
     }
 
     /// The member that leads now, as those of `asked` see it who answer.

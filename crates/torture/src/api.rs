@@ -2,6 +2,8 @@
 //!
 //! Whoever runs it says how requests reach the server: over TLS, or in the same process.
 
+pub mod liar;
+mod lines;
 mod watcher;
 
 use std::sync::Arc;

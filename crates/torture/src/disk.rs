@@ -7,4 +7,4 @@ mod image;
 mod trace;
 
 pub use image::{Disk, Power};
-pub use trace::{CALLS, Call, Step, Trace};
+pub use trace::{CALLS, Call, NEW, Step, Trace};

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use store::Revision;
+use tokio::sync::watch as cell;
 
 /// Names an operation.
 pub type Id = u64;
@@ -269,6 +270,15 @@ impl History {
         self.operations().iter().filter(is_one).count()
     }
 
+    /// How many times history was compacted.
+    #[must_use]
+    pub fn compactions(&self) -> usize {
+        let is_one = |operation: &&Operation| {
+            matches!(operation.call, Call::Compact { .. }) && operation.outcome == Outcome::Done
+        };
+        self.operations().iter().filter(is_one).count()
+    }
+
     /// How many acknowledged writes crashes have cut off, as they may.
     #[must_use]
     pub fn cut_off(&self) -> usize {
@@ -304,19 +314,30 @@ struct Inner {
     /// `None`: they are printed.
     lines: Option<Mutex<Vec<Line>>>,
     next_id: Mutex<Id>,
+    answers: cell::Sender<u64>,
 }
 
 impl Recorder {
     /// Keeps them.
     #[must_use]
     pub fn in_memory() -> Self {
-        Self(Arc::new(Inner { lines: Some(Mutex::default()), next_id: Mutex::new(1) }))
+        Self::new(Some(Mutex::default()), 1)
     }
 
     /// Prints them, each at once and whole; names begin after `last_id`.
     #[must_use]
     pub fn to_stdout(last_id: Id) -> Self {
-        Self(Arc::new(Inner { lines: None, next_id: Mutex::new(last_id + 1) }))
+        Self::new(None, last_id + 1)
+    }
+
+    fn new(lines: Option<Mutex<Vec<Line>>>, next_id: Id) -> Self {
+        Self(Arc::new(Inner { lines, next_id: Mutex::new(next_id), answers: cell::Sender::new(0) }))
+    }
+
+    /// How many answers were taken down so far, to look at and to wait for.
+    #[must_use]
+    pub fn answers(&self) -> cell::Receiver<u64> {
+        self.0.answers.subscribe()
     }
 
     /// A name that no other has.
@@ -333,6 +354,9 @@ impl Recorder {
     /// If it cannot be printed: whoever reads has gone away, and nothing that follows would count.
     #[expect(clippy::expect_used, reason = "a history that is not written down proves nothing")]
     pub fn note(&self, line: Line) {
+        if matches!(line, Line::Return(..)) {
+            self.0.answers.send_modify(|count| *count += 1);
+        }
         match &self.0.lines {
             Some(lines) => lines.lock().push(line),
             None => {

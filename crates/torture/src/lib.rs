@@ -22,6 +22,9 @@ pub mod disk;
 pub mod process;
 pub mod scenario;
 
+pub mod members;
+pub mod several;
+
 pub use check::check;
 pub use history::{History, Recorder};
 

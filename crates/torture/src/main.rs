@@ -8,40 +8,54 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use base::Random;
-use clap::{Parser, ValueEnum};
+use clap::{Args, Parser, ValueEnum};
 use store::Store;
 use store::embedded::{Embedded, Options, Threads};
 use torture::Recorder;
-use torture::scenario::{self, Cheat, DISK_CALLS, ERRORS};
+use torture::members::{self, Trouble};
+use torture::mutants::{Liar, Lie};
+use torture::scenario::{self, Camera, Cheat, DISK_CALLS, ERRORS, Report, Setup};
 use torture::workload::{self, Plan};
 
 use summary::Summary;
 
-/// Injects faults into the embedded store and checks that it never loses and never lies.
+/// Simulated stores of a round.
+const SIMULATIONS: u64 = 20;
+/// Positions of each error in a round.
+const ERRORS_OF_A_KIND: u64 = 10;
+/// Often enough that every short run has a compaction in it.
+const COMPACT_PERCENT: u64 = 10;
+
+/// Injects faults into stores and checks that they never lose and never lie.
 #[derive(Parser)]
 enum Command {
     /// Runs every scenario again and again, with new seeds.
     Run {
         /// For so long.
-        #[arg(long, default_value_t = 10)]
-        minutes: u64,
+        #[arg(long, default_value_t = 600)]
+        seconds: u64,
         /// The first seed; the clock's if it is not given. Each failure prints its own.
         #[arg(long)]
         seed: Option<u64>,
     },
     /// Opens a store, says what is there, and works: what the scenarios start.
     #[command(hide = true)]
-    Child {
-        #[arg(long)]
-        seed: u64,
-        #[arg(long)]
-        operations: u64,
-        #[arg(long)]
-        last_id: u64,
-        #[arg(long)]
-        threads: Where,
-        folder: PathBuf,
-    },
+    Child(Child),
+}
+
+#[derive(Args)]
+struct Child {
+    #[arg(long)]
+    seed: u64,
+    #[arg(long)]
+    operations: u64,
+    #[arg(long)]
+    last_id: u64,
+    #[arg(long)]
+    threads: Where,
+    #[arg(long)]
+    lie: Lie,
+    folder: PathBuf,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -52,36 +66,26 @@ enum Where {
 
 fn main() -> Result<()> {
     match Command::parse() {
-        Command::Run { minutes, seed } => run(
-            Duration::from_secs(minutes * 60),
-            seed.unwrap_or_else(|| Random::from_system().below(1 << 32)),
-        ),
-        Command::Child { seed, operations, last_id, threads, folder } => {
-            let mut runtime = match threads {
-                Where::Own => tokio::runtime::Builder::new_multi_thread(),
-                Where::None => tokio::runtime::Builder::new_current_thread(),
-            };
-            let threads = if threads == Where::Own { Threads::Own } else { Threads::None };
-            let runtime = runtime.worker_threads(2).enable_all().build()?;
-            runtime.block_on(child(seed, operations, last_id, threads, folder))
+        Command::Run { seconds, seed } => {
+            run(Duration::from_secs(seconds), seed.unwrap_or_else(|| Random::from_system().below(1 << 32)))
         }
+        Command::Child(child) => child.run(),
     }
 }
 
-/// Runs every scenario until the time is over.
+/// Runs every scenario until the time is over; the first round is run to its end in any case.
 fn run(time: Duration, first: u64) -> Result<()> {
     let binary = std::env::current_exe()?;
     let (started, mut summary) = (Instant::now(), Summary::default());
-    for seed in first.. {
+    'rounds: for seed in first.. {
         eprintln!("torture: seed {seed}");
-        summary.add(scenario::random_kills(&binary, seed, 20)?);
-        for call in DISK_CALLS {
-            summary.add(scenario::kills_at_calls(&binary, seed, call, None)?);
+        let setup = Setup { binary: &binary, seed, lie: Lie::None };
+        for stage in stages() {
+            summary.add(stage(&setup)?);
+            if seed > first && started.elapsed() >= time {
+                break 'rounds;
+            }
         }
-        for error in ERRORS {
-            summary.add(scenario::errors_at_calls(&binary, seed, error, Some(20))?);
-        }
-        summary.add(scenario::power_losses(&binary, seed, 400, Cheat::None)?);
         if started.elapsed() >= time {
             break;
         }
@@ -91,19 +95,52 @@ fn run(time: Duration, first: u64) -> Result<()> {
     Ok(())
 }
 
-async fn child(seed: u64, operations: u64, last_id: u64, threads: Threads, folder: PathBuf) -> Result<()> {
-    let options = Options { relaxed_flush: Duration::from_millis(5), threads, ..Options::default() };
-    let store: Arc<dyn Store> = Arc::new(Embedded::open(&folder, options)?);
-    let recorder = Recorder::to_stdout(last_id);
-    let start = workload::take_stock(&store, &recorder).await.context("take stock")?;
-    let name = format!("p{last_id}");
-    if operations > 0 {
-        let patience = Duration::from_secs(5);
-        let plan = Plan { name, operations, patience, ..Plan::new(seed) };
-        workload::run(&store, &plan, start, &recorder).await;
-    } else {
-        workload::write_once(&store, &name, &recorder).await;
+type Stage = Box<dyn Fn(&Setup<'_>) -> Result<Report>>;
+
+fn stages() -> Vec<Stage> {
+    let mut stages: Vec<Stage> = vec![
+        Box::new(|setup| scenario::simulated(setup, SIMULATIONS)),
+        Box::new(|setup| scenario::random_kills(setup, 20)),
+        Box::new(|setup| scenario::stops(setup, 6)),
+        Box::new(|setup| scenario::pictures(setup, Camera::Steady)),
+        Box::new(|setup| scenario::power_losses(setup, 400, Cheat::None)),
+        Box::new(|setup| members::run(setup.seed, setup.lie, &Trouble::ALL)),
+    ];
+    for call in DISK_CALLS {
+        stages.push(Box::new(move |setup| scenario::kills_at_calls(setup, call, None)));
     }
-    store.close().await.context("close the store")?;
-    Ok(())
+    for error in ERRORS {
+        stages.push(Box::new(move |setup| scenario::errors_at_calls(setup, error, Some(ERRORS_OF_A_KIND))));
+    }
+    stages
+}
+
+impl Child {
+    fn run(self) -> Result<()> {
+        let mut runtime = match self.threads {
+            Where::Own => tokio::runtime::Builder::new_multi_thread(),
+            Where::None => tokio::runtime::Builder::new_current_thread(),
+        };
+        runtime.worker_threads(2).enable_all().build()?.block_on(self.work())
+    }
+
+    async fn work(self) -> Result<()> {
+        let threads = if self.threads == Where::Own { Threads::Own } else { Threads::None };
+        let options = Options { relaxed_flush: Duration::from_millis(5), threads, ..Options::default() };
+        let embedded = Arc::new(Embedded::open(&self.folder, options)?);
+        let store: Arc<dyn Store> = Arc::new(Liar::new(embedded, self.lie));
+        let recorder = Recorder::to_stdout(self.last_id);
+        let start = workload::take_stock(&store, &recorder).await.context("take stock")?;
+        let name = format!("p{}", self.last_id);
+        if self.operations > 0 {
+            let (operations, patience) = (self.operations, Duration::from_secs(5));
+            let plan =
+                Plan { name, operations, patience, compact_percent: COMPACT_PERCENT, ..Plan::new(self.seed) };
+            workload::run(&store, &plan, start, &recorder).await;
+        } else {
+            workload::write_once(&store, &name, &recorder).await;
+        }
+        store.close().await.context("close the store")?;
+        Ok(())
+    }
 }

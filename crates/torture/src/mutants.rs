@@ -1,5 +1,9 @@
 //! Stores that lie: the negative controls. Each tells one kind of lie, now and then, and a named test catches it.
+//!
+//! Some lie only where something else is wrong too (the process dies, a request is lost, the clock leaps): these are
+//! what the faults themselves are tried on.
 
+mod cache;
 mod reads;
 mod watches;
 mod writes;
@@ -8,14 +12,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use base::Tasks;
+use base::{Clock, Tasks};
+use clap::ValueEnum;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use store::{Entry, Page, Revision, Store, StoreError, Watch, Write};
 
 /// What is wrong with a store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Lie {
     /// Nothing: the control.
     None,
@@ -83,6 +88,26 @@ pub enum Lie {
     CompactionEatsLiveKey,
     /// Compaction forgets more than it was told to.
     CompactsTooMuch,
+    /// Reads and lists show what a watch has told so far.
+    CachedReads,
+    /// A synced write is acknowledged before it is on disk.
+    NotFlushed,
+    /// A write that failed is acknowledged.
+    ErrorsSwallowed,
+    /// A write without an answer is sent again, and the second answer is believed.
+    RetriesBlindly,
+    /// A watcher is not told of what happened while the process stood still.
+    SleepsThroughEvents,
+    /// A watcher is not told of what is older, by the clock, than what it was told before.
+    BelievesTheClock,
+}
+
+impl Lie {
+    /// As command lines have it: `dropped-event`.
+    #[must_use]
+    pub fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
 }
 
 /// A store that tells one kind of lie about another one.
@@ -92,6 +117,8 @@ pub struct Liar {
     is_honest: Arc<AtomicBool>,
     chances: AtomicU64,
     memory: Mutex<Memory>,
+    cache: cache::Cache,
+    clock: Clock,
     tasks: Tasks,
 }
 
@@ -108,8 +135,22 @@ impl Liar {
     /// Tells `lie` about `inner`.
     #[must_use]
     pub fn new(inner: Arc<dyn Store>, lie: Lie) -> Self {
-        let (is_honest, chances) = (Arc::default(), AtomicU64::new(0));
-        Self { inner, lie, is_honest, chances, memory: Mutex::default(), tasks: Tasks::new() }
+        Self {
+            inner,
+            lie,
+            is_honest: Arc::default(),
+            chances: AtomicU64::new(0),
+            memory: Mutex::default(),
+            cache: cache::Cache::default(),
+            clock: Clock::system(),
+            tasks: Tasks::new(),
+        }
+    }
+
+    /// Looks at this clock, if that is the lie.
+    #[must_use]
+    pub fn with_clock(self, clock: Clock) -> Self {
+        Self { clock, ..self }
     }
 
     /// Tells the truth until [`Liar::begin`].

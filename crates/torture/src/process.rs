@@ -9,9 +9,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use store::embedded::Threads;
+use store::embedded::offline::Archive;
+use store::{Revision, StoreError};
 
 use crate::disk::Trace;
-use crate::history::{History, Id, Line};
+use crate::history::{History, Id, Line, State};
+use crate::mutants::Lie;
+use crate::value;
 
 /// What the store's data file is called.
 pub const DATA: &str = "data.mdb";
@@ -42,6 +46,17 @@ pub enum Fault {
     Record,
     /// It is stopped and goes on, so many times.
     StopAndGo(usize),
+    /// Each time that it has printed so many lines, its data is read as a backup does it: a harmless one.
+    Pictures(usize),
+}
+
+/// Everything that a store held at a revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Picture {
+    /// Which.
+    pub revision: Revision,
+    /// Keys and what they held.
+    pub states: Vec<(String, State)>,
 }
 
 /// What the process is asked to do.
@@ -57,6 +72,8 @@ pub struct Job {
     pub operations: u64,
     /// Where the store works: in one thread every call has one number, whatever the machine does beside.
     pub threads: Threads,
+    /// What it lies about.
+    pub lie: Lie,
 }
 
 /// How a process ended.
@@ -68,6 +85,10 @@ pub struct Ran {
     pub is_clean: bool,
     /// What it said on standard error.
     pub complaints: String,
+    /// How often it was stopped.
+    pub stops: usize,
+    /// What its data was, in between.
+    pub pictures: Vec<Picture>,
     /// How long it took until the store was open.
     pub until_open: Option<Duration>,
     /// What it did to the disk, if that was taken down.
@@ -91,7 +112,7 @@ impl Job {
             let mut text = String::new();
             stderr.read_to_string(&mut text).map(|_| text)
         });
-        let (text, until_open) = read(stdout, &mut child, fault, started)?;
+        let told = read(stdout, (&mut child, &self.folder), fault, started)?;
         let status = child.wait()?;
         let complaints = complaints.join().unwrap_or_else(|_| Ok(String::new()))?;
         let trace = match fault {
@@ -101,7 +122,15 @@ impl Job {
             }
             _ => None,
         };
-        Ok(Ran { history: History::parse(&text), is_clean: status.success(), complaints, until_open, trace })
+        Ok(Ran {
+            history: History::parse(&told.text),
+            is_clean: status.success(),
+            complaints,
+            stops: told.stops,
+            pictures: told.pictures,
+            until_open: told.until_open,
+            trace,
+        })
     }
 
     /// How many calls of a name the process makes.
@@ -124,7 +153,7 @@ impl Job {
     fn command(&self, last_id: Id, fault: &Fault, log: &Path) -> Command {
         let arguments = self.arguments(last_id);
         let options = match fault {
-            Fault::None | Fault::KillAfterLines(_) | Fault::StopAndGo(_) => {
+            Fault::None | Fault::KillAfterLines(_) | Fault::StopAndGo(_) | Fault::Pictures(_) => {
                 let mut plain = Command::new(&self.binary);
                 plain.args(arguments.iter().skip(1));
                 return plain;
@@ -148,7 +177,7 @@ impl Job {
     }
 
     /// The process's own command line.
-    fn arguments(&self, last_id: Id) -> [OsString; 10] {
+    fn arguments(&self, last_id: Id) -> [OsString; 12] {
         let threads = if self.threads == Threads::Own { "--threads=own" } else { "--threads=none" };
         [
             self.binary.clone().into(),
@@ -160,6 +189,8 @@ impl Job {
             "--last-id".into(),
             last_id.to_string().into(),
             threads.into(),
+            "--lie".into(),
+            self.lie.name().into(),
             self.folder.clone().into(),
         ]
     }
@@ -178,26 +209,50 @@ fn inject(call: &str, what: &str) -> Vec<String> {
     [trace, inject].concat()
 }
 
+/// What came of reading what a process prints.
+#[derive(Default)]
+struct Told {
+    text: String,
+    until_open: Option<Duration>,
+    stops: usize,
+    pictures: Vec<Picture>,
+}
+
 /// Reads what the process prints, and kills or stops it when its time has come.
 fn read(
     stdout: impl Read,
-    child: &mut Child,
+    (child, folder): (&mut Child, &Path),
     fault: &Fault,
     started: Instant,
-) -> Result<(String, Option<Duration>)> {
-    let (mut text, mut until_open) = (String::new(), None);
-    let mut output = BufReader::new(stdout);
-    let mut lines = 0;
-    while output.read_line(&mut text)? > 0 {
+) -> Result<Told> {
+    let (mut told, mut output, mut lines) = (Told::default(), BufReader::new(stdout), 0);
+    while output.read_line(&mut told.text)? > 0 {
         lines += 1;
-        until_open.get_or_insert_with(|| started.elapsed());
+        told.until_open.get_or_insert_with(|| started.elapsed());
         match fault {
             Fault::KillAfterLines(count) if lines == *count => child.kill()?,
-            Fault::StopAndGo(times) if lines % 100 == 0 && lines / 100 <= *times => stop_and_go(child)?,
+            Fault::StopAndGo(times) if lines % 100 == 0 && told.stops < *times => {
+                stop_and_go(child)?;
+                told.stops += 1;
+            }
+            Fault::Pictures(every) if lines % every == 0 => told.pictures.push(picture(folder)?),
             _ => {}
         }
     }
-    Ok((text, until_open))
+    Ok(told)
+}
+
+/// What is on disk, while somebody writes there.
+fn picture(folder: &Path) -> Result<Picture> {
+    let archive = Archive::open(folder)?;
+    let picture = archive.picture()?;
+    let states = picture.records()?.map(|record| {
+        let record = record?;
+        let created = Some(record.create_revision);
+        let state = State { value: value::decode(&record.value), revision: record.revision, created };
+        Ok((record.key, state))
+    });
+    Ok(Picture { revision: picture.revision, states: states.collect::<Result<_, StoreError>>()? })
 }
 
 /// Stops the process for a while, which is what the fault is.
@@ -237,6 +292,7 @@ pub fn take_stock(binary: &Path, folder: &Path, before: &History) -> Result<(His
         seed: 0,
         operations: 0,
         threads: Threads::Own,
+        lie: Lie::None,
     };
     let ran = job.run(before, &Fault::None)?;
     let is_open = ran.history.lines.iter().any(|line| matches!(line, Line::Restart { .. }));

@@ -11,26 +11,44 @@ use base::Random;
 use store::embedded::Threads;
 
 use crate::check::{Breach, Promise, Rule};
-use crate::disk::{Disk, Power, Step, Trace};
-use crate::history::History;
-use crate::process::{self, DATA, Fault, Job, append, printed};
+use crate::disk::{Disk, NEW, Power, Step, Trace};
+use crate::history::{Call, History, Line, Outcome};
+use crate::mutants::Lie;
+use crate::process::{self, DATA, Fault, Job, Picture, append, printed};
+use crate::simulation::Simulation;
 
 /// The system calls by which a store reaches the disk.
 pub const DISK_CALLS: [&str; 3] = ["fdatasync", "pwrite64", "writev"];
 /// Errors of a disk or a kernel, and a call that may get each.
-pub const ERRORS: [(&str, &str); 8] = [
+pub const ERRORS: [(&str, &str); 11] = [
     ("fdatasync", "EIO"),
     ("fdatasync", "ENOSPC"),
     ("pwrite64", "EIO"),
     ("pwrite64", "ENOSPC"),
     ("writev", "EIO"),
     ("writev", "ENOSPC"),
+    ("pwrite64", "EROFS"),
+    ("writev", "EROFS"),
+    ("openat", "EROFS"),
     ("openat", "EMFILE"),
     ("mmap", "ENOMEM"),
 ];
 /// Operations per client of a scenario that is repeated for each system call.
 const SHORT: u64 = 12;
 const LONG: u64 = 60;
+/// A long run has a few thousand lines.
+const LINES_PER_PICTURE: usize = 150;
+
+/// Whom a scenario is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup<'b> {
+    /// This binary: `torture`.
+    pub binary: &'b Path,
+    /// Everything that is chosen follows from it.
+    pub seed: u64,
+    /// What the store lies about: nothing, but in negative controls.
+    pub lie: Lie,
+}
 
 /// What was tried and what came of it.
 #[derive(Clone, Debug, Default)]
@@ -41,8 +59,18 @@ pub struct Report {
     pub positions: usize,
     /// Disk images that were opened.
     pub images: usize,
+    /// Backups that were read while somebody wrote.
+    pub pictures: usize,
+    /// Times that a process was stopped and went on.
+    pub stops: usize,
+    /// Things that happened to members of etcd.
+    pub troubles: usize,
+    /// Lives of a simulated store.
+    pub lives: usize,
     /// Durable writes that were acknowledged.
     pub acknowledged: usize,
+    /// Compactions.
+    pub compactions: usize,
     /// From the start of a process after a crash until its store was open.
     pub recoveries: Vec<Duration>,
     /// Promises that were not kept, with the seed and the place.
@@ -55,14 +83,20 @@ impl Report {
         self.kills += other.kills;
         self.positions += other.positions;
         self.images += other.images;
+        self.pictures += other.pictures;
+        self.stops += other.stops;
+        self.troubles += other.troubles;
+        self.lives += other.lives;
+        self.compactions += other.compactions;
         self.acknowledged += other.acknowledged;
         self.recoveries.extend(other.recoveries);
         self.breaches.extend(other.breaches);
     }
 
     /// Checks a history and takes note of what is wrong with it.
-    fn judge(&mut self, place: &str, history: &History) {
+    pub(crate) fn judge(&mut self, place: &str, history: &History) {
         self.acknowledged += history.acknowledged();
+        self.compactions += history.compactions();
         let found = crate::check(history, Promise::Store);
         self.breaches.extend(found.into_iter().map(|breach| (place.to_owned(), breach)));
     }
@@ -83,24 +117,102 @@ impl Report {
     }
 }
 
-/// Kills at random moments, one after the other in one folder; also stops the process now and then.
+impl Setup<'_> {
+    fn job(&self, folder: &Path, operations: u64, threads: Threads) -> Job {
+        let (binary, folder): (PathBuf, PathBuf) = (self.binary.to_owned(), folder.to_owned());
+        Job { binary, folder, seed: self.seed, operations, threads, lie: self.lie }
+    }
+
+    /// How many calls of a name the short scenario makes.
+    fn count(&self, call: &str) -> Result<usize> {
+        let folder = tempfile::tempdir()?;
+        self.job(folder.path(), SHORT, Threads::None).count(call)
+    }
+}
+
+/// Runs so many simulations of the store, each from a seed of its own.
+///
+/// # Errors
+/// If one cannot be made.
+pub fn simulated(setup: &Setup<'_>, count: u64) -> Result<Report> {
+    let (random, mut report) = (Random::seeded(setup.seed), Report::default());
+    for _ in 0..count {
+        let simulation = Simulation { lie: setup.lie, ..Simulation::new(random.below(1 << 32)) };
+        let history = simulation.run()?;
+        report.lives += simulation.lives;
+        report.judge(&format!("simulated, KNARR_TEST_SEED={}", simulation.seed), &history);
+    }
+    Ok(report)
+}
+
+/// Kills at random moments, one after the other in one folder.
 ///
 /// # Errors
 /// If a process cannot be started.
-pub fn random_kills(binary: &Path, seed: u64, rounds: usize) -> Result<Report> {
-    let (random, folder) = (Random::seeded(seed), tempfile::tempdir()?);
+pub fn random_kills(setup: &Setup<'_>, rounds: usize) -> Result<Report> {
+    let (random, folder) = (Random::seeded(setup.seed), tempfile::tempdir()?);
     let (mut report, mut history) = (Report::default(), History::default());
-    for round in 0..rounds {
-        let seed = random.below(u64::MAX);
-        let job = job(binary, folder.path(), seed, LONG, Threads::Own);
+    for _ in 0..rounds {
+        let round = Setup { seed: random.below(u64::MAX), ..*setup };
         let lines = usize::try_from(random.below(1500)).unwrap_or(0) + 20;
-        let fault = if round % 5 == 4 { Fault::StopAndGo(2) } else { Fault::KillAfterLines(lines) };
-        let ran = job.run(&history, &fault)?;
+        let job = round.job(folder.path(), LONG, Threads::Own);
+        let ran = job.run(&history, &Fault::KillAfterLines(lines))?;
         report.kills += usize::from(!ran.is_clean);
         report.recoveries.extend(ran.until_open);
         append(&mut history, &ran.history);
     }
-    report.open(&format!("kills, seed {seed}"), (binary, folder.path()), history);
+    report.open(&format!("kills, seed {}", setup.seed), (setup.binary, folder.path()), history);
+    Ok(report)
+}
+
+/// Stops the process and has it go on, again and again.
+///
+/// # Errors
+/// If a process cannot be started.
+pub fn stops(setup: &Setup<'_>, times: usize) -> Result<Report> {
+    let (folder, mut report) = (tempfile::tempdir()?, Report::default());
+    let job = setup.job(folder.path(), LONG, Threads::Own);
+    let ran = job.run(&History::default(), &Fault::StopAndGo(times))?;
+    report.stops += ran.stops;
+    report.open(&format!("stops, seed {}", setup.seed), (setup.binary, folder.path()), ran.history);
+    Ok(report)
+}
+
+/// How a backup is made wrongly: the negative control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Camera {
+    /// Not at all.
+    Steady,
+    /// Half of each picture is of the one before it.
+    Moved,
+}
+
+/// Reads all data now and then while the process writes on, as backups do: each is a picture of one revision.
+///
+/// # Errors
+/// If a process cannot be started, or its data cannot be read.
+pub fn pictures(setup: &Setup<'_>, camera: Camera) -> Result<Report> {
+    let (folder, mut report) = (tempfile::tempdir()?, Report::default());
+    let job = setup.job(folder.path(), LONG, Threads::Own);
+    let ran = job.run(&History::default(), &Fault::Pictures(LINES_PER_PICTURE))?;
+    let (mut history, mut id) = (ran.history, 0);
+    let mut last = None;
+    for mut picture in ran.pictures {
+        let whole = picture.clone();
+        if let Some(Picture { states, .. }) = last.replace(whole).filter(|_| camera == Camera::Moved) {
+            let half = picture.states.len() / 2;
+            picture.states =
+                states.into_iter().take(half).chain(picture.states.into_iter().skip(half)).collect();
+        }
+        id = id.max(history.last_id()) + 1;
+        let (start, end) = ("/registry/".to_owned(), "/registry0".to_owned());
+        let call = Call::List { start, end, at: Some(picture.revision), limit: 0 };
+        let Picture { revision, states } = picture;
+        history.lines.push(Line::Invoke(id, call));
+        history.lines.push(Line::Return(id, Outcome::Listed { revision, states, remaining: None }));
+        report.pictures += 1;
+    }
+    report.judge(&format!("pictures, seed {}", setup.seed), &history);
     Ok(report)
 }
 
@@ -108,17 +220,18 @@ pub fn random_kills(binary: &Path, seed: u64, rounds: usize) -> Result<Report> {
 ///
 /// # Errors
 /// If a process cannot be started.
-pub fn kills_at_calls(binary: &Path, seed: u64, call: &'static str, some: Option<u64>) -> Result<Report> {
-    let all = count(binary, seed, call)?;
+pub fn kills_at_calls(setup: &Setup<'_>, call: &'static str, some: Option<u64>) -> Result<Report> {
+    let all = setup.count(call)?;
     let mut report = Report::default();
-    for nth in sample(all, some, &Random::seeded(seed)) {
+    for nth in sample(all, some, &Random::seeded(setup.seed)) {
         let folder = tempfile::tempdir()?;
-        let place = format!("killed at {call} number {nth}, seed {seed}");
-        let ran = job(binary, folder.path(), seed, SHORT, Threads::None)
+        let place = format!("killed at {call} number {nth}, seed {}", setup.seed);
+        let ran = setup
+            .job(folder.path(), SHORT, Threads::None)
             .run(&History::default(), &Fault::KillAt(call, nth))?;
         report.kills += usize::from(!ran.is_clean);
         report.positions += 1;
-        report.open(&place, (binary, folder.path()), ran.history);
+        report.open(&place, (setup.binary, folder.path()), ran.history);
     }
     Ok(report)
 }
@@ -128,22 +241,21 @@ pub fn kills_at_calls(binary: &Path, seed: u64, call: &'static str, some: Option
 /// # Errors
 /// If a process cannot be started.
 pub fn errors_at_calls(
-    binary: &Path,
-    seed: u64,
+    setup: &Setup<'_>,
     (call, error): (&'static str, &'static str),
     some: Option<u64>,
 ) -> Result<Report> {
-    let all = count(binary, seed, call)?;
-    let random = Random::seeded(seed);
+    let all = setup.count(call)?;
+    let random = Random::seeded(setup.seed);
     let mut report = Report::default();
     for nth in sample(all, some, &random) {
         let folder = tempfile::tempdir()?;
         let count = if random.below(2) == 0 { 1 } else { 0 };
         let fault = Fault::Error { call, nth, count, error };
-        let place = format!("{fault:?}, seed {seed}");
-        let ran = job(binary, folder.path(), seed, SHORT, Threads::None).run(&History::default(), &fault)?;
+        let place = format!("{fault:?}, seed {}", setup.seed);
+        let ran = setup.job(folder.path(), SHORT, Threads::None).run(&History::default(), &fault)?;
         report.positions += 1;
-        report.open(&place, (binary, folder.path()), ran.history);
+        report.open(&place, (setup.binary, folder.path()), ran.history);
     }
     Ok(report)
 }
@@ -163,9 +275,9 @@ pub enum Cheat {
 ///
 /// # Errors
 /// If a process cannot be started.
-pub fn power_losses(binary: &Path, seed: u64, images: usize, cheat: Cheat) -> Result<Report> {
-    let recorded = tempfile::tempdir()?;
-    let job = job(binary, recorded.path(), seed, LONG, Threads::Own);
+pub fn power_losses(setup: &Setup<'_>, images: usize, cheat: Cheat) -> Result<Report> {
+    let (recorded, seed) = (tempfile::tempdir()?, setup.seed);
+    let job = setup.job(recorded.path(), LONG, Threads::Own);
     let mut trace = job.run(&History::default(), &Fault::Record)?.trace.context("nothing was recorded")?;
     if cheat == Cheat::AcknowledgedEarly {
         trace = trace.acknowledged_early();
@@ -180,13 +292,14 @@ pub fn power_losses(binary: &Path, seed: u64, images: usize, cheat: Cheat) -> Re
         }
         done = cut;
         let folder = tempfile::tempdir()?;
-        // A new file may not be there at all, as long as its folder was not flushed.
-        if disk.is_named() || random.below(4) > 0 {
-            std::fs::write(folder.path().join(DATA), disk.image(&random))?;
-        }
+        // A new file may still be where it was made, as long as its folder was not flushed.
+        let is_there = disk.is_named() || disk.may_be_named() && random.below(4) > 0;
+        let place = if is_there { folder.path().to_owned() } else { folder.path().join(NEW) };
+        std::fs::create_dir_all(&place)?;
+        std::fs::write(place.join(DATA), disk.image(&random))?;
         report.images += 1;
         let place = format!("power lost after step {cut} of {}, seed {seed}", trace.steps.len());
-        report.open(&place, (binary, folder.path()), printed(&trace, cut));
+        report.open(&place, (setup.binary, folder.path()), printed(&trace, cut));
     }
     // Writes are counted once, not once for each image of them.
     report.acknowledged = printed(&trace, trace.steps.len()).acknowledged();
@@ -197,30 +310,19 @@ pub fn power_losses(binary: &Path, seed: u64, images: usize, cheat: Cheat) -> Re
 ///
 /// # Errors
 /// If a process cannot be started.
-pub fn back_in_time(binary: &Path, seed: u64) -> Result<Report> {
+pub fn back_in_time(setup: &Setup<'_>) -> Result<Report> {
     let folder = tempfile::tempdir()?;
     let data = folder.path().join(DATA);
-    let mut history =
-        job(binary, folder.path(), seed, SHORT, Threads::Own).run(&History::default(), &Fault::None)?.history;
+    let job = setup.job(folder.path(), SHORT, Threads::Own);
+    let mut history = job.run(&History::default(), &Fault::None)?.history;
     let copy = std::fs::read(&data)?;
-    let more = job(binary, folder.path(), seed + 1, SHORT, Threads::Own).run(&history, &Fault::None)?;
+    let next = Setup { seed: setup.seed + 1, ..*setup };
+    let more = next.job(folder.path(), SHORT, Threads::Own).run(&history, &Fault::None)?;
     append(&mut history, &more.history);
     std::fs::write(&data, copy)?;
     let mut report = Report::default();
-    report.open(&format!("back in time, seed {seed}"), (binary, folder.path()), history);
+    report.open(&format!("back in time, seed {}", setup.seed), (setup.binary, folder.path()), history);
     Ok(report)
-}
-
-fn job(binary: &Path, folder: &Path, seed: u64, operations: u64, threads: Threads) -> Job {
-    let (binary, folder): (PathBuf, PathBuf) = (binary.to_owned(), folder.to_owned());
-    Job { binary, folder, seed, operations, threads }
-}
-
-/// How many calls of a name the short scenario makes.
-fn count(binary: &Path, seed: u64, call: &str) -> Result<usize> {
-    let folder = tempfile::tempdir()?;
-    let job = job(binary, folder.path(), seed, SHORT, Threads::None);
-    job.count(call)
 }
 
 /// All of `1..=all`, or some of them: spread evenly, each moved at random within its part.
@@ -234,7 +336,10 @@ fn sample(all: usize, some: Option<u64>, random: &Random) -> Vec<usize> {
     (0..some).map(within).collect()
 }
 
-/// Moments of a trace, in order: half of them right at a flush, where most is at stake.
+/// Steps in which a store is made.
+const FIRST_STEPS: u64 = 40;
+
+/// Moments of a trace, in order: half of them right at a flush, where most is at stake, some at the very beginning.
 fn moments(trace: &Trace, count: usize, random: &Random) -> Vec<usize> {
     let is_end = |step: &Step| matches!(step, Step::End(..));
     let ends: Vec<usize> =
@@ -244,7 +349,11 @@ fn moments(trace: &Trace, count: usize, random: &Random) -> Vec<usize> {
         let end = usize::try_from(random.below(ends.len() as u64)).unwrap_or(0);
         let after = usize::try_from(random.below(3)).unwrap_or(0);
         let near = ends.get(end).map_or(any, |end| (end + after).min(trace.steps.len()));
-        if number.is_multiple_of(2) { any } else { near }
+        match number % 8 {
+            7 => usize::try_from(random.below(FIRST_STEPS)).unwrap_or(0),
+            even if even.is_multiple_of(2) => any,
+            _ => near,
+        }
     };
     let mut moments: Vec<usize> = (0..count).map(pick).collect();
     moments.sort_unstable();

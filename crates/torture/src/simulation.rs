@@ -15,6 +15,7 @@ use store::embedded::{Embedded, Options, Threads};
 
 use crate::flaky::Flaky;
 use crate::history::{History, Recorder};
+use crate::mutants::{Liar, Lie};
 use crate::workload::{self, Plan};
 
 /// How long the store lives before it crashes, at most, in virtual time.
@@ -32,23 +33,48 @@ pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()
 }
 
-/// Runs a workload through so many lives of one store.
-///
-/// # Errors
-/// If the store does not open, or cannot be read.
-pub fn run(seed: u64, lives: usize) -> Result<History> {
-    let folder = crate::folder()?;
-    let (random, recorder) = (Random::seeded(seed), Recorder::in_memory());
-    let mut now = Timestamp::from_second(1_767_225_600)?;
-    for life in 0..lives {
-        // What is left in the runtime when a life ends goes with it, without being written out: a crash.
-        now = runtime()?.block_on(live(folder.path(), &random, (life, now), &recorder))?;
+/// What is simulated.
+#[derive(Clone, Copy, Debug)]
+pub struct Simulation {
+    /// Everything that is chosen follows from it.
+    pub seed: u64,
+    /// How often the store is opened; each life but the last ends in a crash.
+    pub lives: usize,
+    /// Whether the clock leaps.
+    pub leaps: bool,
+    /// Of a hundred requests, how many are not answered, at most.
+    pub lost_percent_max: u64,
+    /// What the store lies about: nothing, but in negative controls.
+    pub lie: Lie,
+}
+
+impl Simulation {
+    /// Everything that can happen to an honest store.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self { seed, lives: 4, leaps: true, lost_percent_max: 20, lie: Lie::None }
     }
-    Ok(recorder.history())
+
+    /// Runs a workload through all lives of one store.
+    ///
+    /// # Errors
+    /// If the store does not open, or cannot be read.
+    pub fn run(&self) -> Result<History> {
+        let folder = crate::folder()?;
+        let (random, recorder) = (Random::seeded(self.seed), Recorder::in_memory());
+        let mut now = Timestamp::from_second(1_767_225_600)?;
+        for life in 0..self.lives {
+            // What is left in the runtime when a life ends goes with it, without being written out: a crash.
+            let live = live(self, folder.path(), &random, (life, now), &recorder);
+            now = runtime()?.block_on(live)?;
+        }
+        Ok(recorder.history())
+    }
 }
 
 /// One life: answers what the clock said at its end.
 async fn live(
+    simulation: &Simulation,
     folder: &Path,
     random: &Random,
     (life, start): (usize, Timestamp),
@@ -60,21 +86,23 @@ async fn live(
         Options { relaxed_flush, clock: clock.clone(), threads: Threads::None, ..Options::default() };
     let embedded: Arc<dyn Store> = Arc::new(Embedded::open(folder, options)?);
     let after = workload::take_stock(&embedded, recorder).await?;
-    let flaky = Flaky::new(Arc::clone(&embedded), Random::seeded(random.below(u64::MAX)), random.below(20));
-    let store: Arc<dyn Store> = Arc::new(flaky);
+    let percent = random.below(simulation.lost_percent_max);
+    let flaky = Flaky::new(embedded, Random::seeded(random.below(u64::MAX)), percent);
+    let liar = Liar::new(Arc::new(flaky), simulation.lie).with_clock(clock.clone());
+    let store: Arc<dyn Store> = Arc::new(liar);
     let plan = Plan { name: format!("l{life}"), pause: PAUSE, ..Plan::new(random.below(u64::MAX)) };
     let end = Duration::from_millis(random.below(LIFE_MAX_MILLIS));
     tokio::select! {
         biased;
         () = workload::run(&store, &plan, after, recorder) => {}
-        () = leap(&clock, random) => {}
+        () = leap(&clock, random), if simulation.leaps => {}
         () = tokio::time::sleep(end) => {}
     }
     Ok(clock.now())
 }
 
-/// Moves the clock now and then.
-async fn leap(clock: &Clock, random: &Random) {
+/// Moves the clock now and then, for ever.
+pub async fn leap(clock: &Clock, random: &Random) {
     loop {
         tokio::time::sleep(Duration::from_millis(random.below(1500))).await;
         let seconds = i64::try_from(random.below(2 * LEAP_MAX_SECONDS.unsigned_abs())).unwrap_or(0);

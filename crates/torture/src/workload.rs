@@ -7,6 +7,7 @@ mod client;
 mod watcher;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use base::{Random, Tasks};
@@ -90,10 +91,12 @@ pub struct Plan {
     pub pause: Duration,
     /// Whether some keys may be lost by a crash, and some go by themselves.
     pub is_loose: bool,
-    /// Whether history is compacted.
-    pub compacts: bool,
+    /// Of a hundred operations, how many compact the history.
+    pub compact_percent: u64,
     /// How long what must come may take.
     pub patience: Duration,
+    /// Clients end when it is set, whatever they still had to do.
+    pub is_over: Arc<AtomicBool>,
 }
 
 impl Plan {
@@ -110,8 +113,9 @@ impl Plan {
             world: &KEYS,
             pause: Duration::ZERO,
             is_loose: true,
-            compacts: true,
+            compact_percent: 2,
             patience: Duration::from_secs(30),
+            is_over: Arc::default(),
         }
     }
 }
@@ -167,6 +171,27 @@ pub(crate) async fn read_everything(target: &dyn Target, world: &World, recorder
 /// # Errors
 /// If the store cannot be watched or read.
 pub async fn take_stock(store: &Arc<dyn Store>, recorder: &Recorder) -> Result<Revision, StoreError> {
+    let mut left = note_restart(store, recorder).await?;
+    read_everything(store, &KEYS, recorder).await;
+    // Keys may have expired meanwhile.
+    let (more, upto) = read_to(&mut left.watch, left.upto, settled(store).await).await?;
+    watcher::note_all(recorder, left.after, &[left.events, more].concat(), upto);
+    Ok(upto)
+}
+
+/// What can be seen of a store's history.
+pub struct Left {
+    after: Revision,
+    events: Vec<store::Event>,
+    upto: Revision,
+    watch: store::Watch,
+}
+
+/// Says how a store that was opened again goes on.
+///
+/// # Errors
+/// If the store cannot be watched or read.
+pub async fn note_restart(store: &Arc<dyn Store>, recorder: &Recorder) -> Result<Left, StoreError> {
     let newest = store.revision();
     let mut after = 0;
     let mut watch = loop {
@@ -179,11 +204,7 @@ pub async fn take_stock(store: &Arc<dyn Store>, recorder: &Recorder) -> Result<R
     let (events, upto) = read_to(&mut watch, after, newest).await?;
     let kept = events.iter().map(|event| event.revision).filter(|revision| *revision <= newest).max();
     recorder.note(Line::Restart { newest, kept: kept.unwrap_or(after) });
-    read_everything(store, &KEYS, recorder).await;
-    // Keys may have expired meanwhile.
-    let (more, upto) = read_to(&mut watch, upto, settled(store).await).await?;
-    watcher::note_all(recorder, after, &[events, more].concat(), upto);
-    Ok(upto)
+    Ok(Left { after, events, upto, watch })
 }
 
 /// The events of a watch up to a revision.

@@ -93,4 +93,5 @@ lies! {
     a_watch_that_goes_to_sleep_is_caught: StuckWatch => Progress;
     compaction_that_removes_a_live_key_is_caught: CompactionEatsLiveKey => ListsAreWhole | Linearizable;
     compaction_that_forgets_too_much_is_caught: CompactsTooMuch => HistoryIsKept;
+    a_cache_that_waits_for_nobody_is_caught: CachedReads => Linearizable | ListsAreFresh;
 }

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use base::Tasks;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::Request;
-use http_body_util::BodyExt;
 use serde_json::Value;
 use store::Revision;
 use tokio::sync::watch as cell;
 
-use super::{AGAIN_AFTER, Body, Client, Failure, PREFIX, SELECTOR, state, version};
+use super::lines::Lines;
+use super::{AGAIN_AFTER, Client, Failure, PREFIX, SELECTOR, state, version};
 use crate::history::{Call, Event, Id, Line, Outcome, Recorder, State};
 
 /// After so many events a restless watcher begins again.
@@ -113,7 +113,7 @@ impl Watcher {
 
     async fn watch(&self, after: Revision) -> Result<Ended, Failure> {
         let from = format!("resourceVersion={after}&allowWatchBookmarks=true");
-        let mut lines = Lines::open(&self.client, &from).await?;
+        let mut lines = open(&self.client, &from).await?;
         let watch = self.begin(after);
         self.follow(watch, &mut lines).await
     }
@@ -124,7 +124,7 @@ impl Watcher {
         let (start, end) = (PREFIX.to_owned(), END.to_owned());
         self.recorder.note(Line::Invoke(id, Call::List { start, end, at: None, limit: 0 }));
         let from = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
-        let mut lines = Lines::open(&self.client, from).await?;
+        let mut lines = open(&self.client, from).await?;
         let mut states: Vec<(String, State)> = Vec::new();
         let revision = loop {
             let Some(line) = lines.next().await? else { return Ok(Ended::Broken) };
@@ -182,33 +182,12 @@ fn event(kind: &str, object: &Value) -> Option<Event> {
     Some(Event { revision, key, state: (kind != "DELETED").then_some(state), previous })
 }
 
-/// A watch's body, line by line.
-struct Lines {
-    body: Body,
-    rest: BytesMut,
-}
-
-impl Lines {
-    async fn open(client: &Client, from: &str) -> Result<Self, Failure> {
-        let path = format!("/api/v1/configmaps?watch=true&{SELECTOR}&{from}");
-        let request = Request::get(path).header("accept", "application/json").body(Bytes::new())?;
-        let response = tokio::time::timeout(super::REQUEST_MAX, client.0.send(request)).await??;
-        if !response.status().is_success() {
-            return Err(format!("a watch was refused with {}", response.status()).into());
-        }
-        Ok(Self { body: response.into_body(), rest: BytesMut::new() })
+async fn open(client: &Client, from: &str) -> Result<Lines, Failure> {
+    let path = format!("/api/v1/configmaps?watch=true&{SELECTOR}&{from}");
+    let request = Request::get(path).header("accept", "application/json").body(Bytes::new())?;
+    let response = tokio::time::timeout(super::REQUEST_MAX, client.0.send(request)).await??;
+    if !response.status().is_success() {
+        return Err(format!("a watch was refused with {}", response.status()).into());
     }
-
-    async fn next(&mut self) -> Result<Option<Value>, Failure> {
-        loop {
-            if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
-                let line = self.rest.split_to(end + 1);
-                return Ok(Some(serde_json::from_slice(&line)?));
-            }
-            match self.body.frame().await {
-                Some(frame) => self.rest.extend_from_slice(&frame?.into_data().unwrap_or_default()),
-                None => return Ok(None),
-            }
-        }
-    }
+    Ok(Lines::new(response.into_body()))
 }

@@ -24,7 +24,8 @@ pub(super) fn check(log: &Log, operations: &[Operation], promise: Promise, breac
                     breaches.add(Rule::ListsAreWhole, what);
                 }
                 if remaining.is_some_and(|remaining| !rest.contains(&remaining)) {
-                    let what = format!("{start}..{end} at {revision}: {rest:?} come after it, not {remaining:?}");
+                    let what =
+                        format!("{start}..{end} at {revision}: {rest:?} come after it, not {remaining:?}");
                     breaches.add(Rule::ListsAreWhole, what);
                 }
             }
@@ -62,9 +63,8 @@ fn wanted(
     limit: usize,
 ) -> (Vec<(String, State)>, RangeInclusive<u64>) {
     let is_listed = |key: &str| states.iter().any(|(listed, _)| listed == key);
-    let (mut certain, doubtful): (Vec<_>, Vec<_>) = all
-        .into_iter()
-        .partition(|(key, state)| is_listed(key) || !log.may_be_removed(key, state.revision));
+    let (mut certain, doubtful): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|(key, state)| is_listed(key) || !log.may_be_removed(key, state.revision));
     let rest = if limit == 0 { Vec::new() } else { certain.split_off(limit.min(certain.len())) };
     let last = states.last().map(|(key, _)| key);
     let behind = |key: &String| limit > 0 && certain.len() == limit && last.is_none_or(|last| key > last);

@@ -43,7 +43,9 @@ pub struct Disk {
     ended: Vec<usize>,
     /// Of each flush under way, how many writes had returned when it began.
     flushing: BTreeMap<usize, usize>,
-    /// Whether the folder knows the file for sure.
+    /// Whether the folder may know the file.
+    may_be_named: bool,
+    /// Whether it does for sure.
     is_named: bool,
 }
 
@@ -52,13 +54,19 @@ impl Disk {
     #[must_use]
     pub fn new(power: Power) -> Self {
         let (sectors, flushing) = (BTreeMap::new(), BTreeMap::new());
-        Self { power, sectors, ended: Vec::new(), flushing, is_named: false }
+        Self { power, sectors, ended: Vec::new(), flushing, may_be_named: false, is_named: false }
     }
 
     /// Whether the file will be found after a power loss, by what POSIX promises.
     #[must_use]
     pub fn is_named(&self) -> bool {
         self.is_named
+    }
+
+    /// Whether the file may be found after a power loss.
+    #[must_use]
+    pub fn may_be_named(&self) -> bool {
+        self.may_be_named
     }
 
     /// Goes on by one step.
@@ -82,8 +90,8 @@ impl Disk {
                     self.settle(|call| before.contains(&call));
                 }
             }
-            Some(Call::FlushFolder) => self.is_named |= is_done,
-            None => {}
+            Some(Call::FlushFolder) => self.is_named |= is_done && self.may_be_named,
+            Some(Call::Name) | None => {}
         }
     }
 
@@ -91,6 +99,7 @@ impl Disk {
         match calls.get(number) {
             Some(Call::Write { offset, bytes, .. }) => self.write(number, *offset, bytes),
             Some(Call::Flush) => drop(self.flushing.insert(number, self.ended.len())),
+            Some(Call::Name) => self.may_be_named = true,
             _ => {}
         }
     }

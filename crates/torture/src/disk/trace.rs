@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 /// The calls that have to be traced.
 pub const CALLS: &str =
-    "openat,close,write,pwrite64,pwritev,writev,lseek,fdatasync,fsync,ftruncate,mmap,msync";
+    "openat,close,write,pwrite64,pwritev,writev,lseek,fdatasync,fsync,ftruncate,mmap,msync,rename,renameat";
+
+/// The folder in which the file is made.
+pub const NEW: &str = "new";
 
 /// What was asked of the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +23,8 @@ pub enum Call {
     },
     /// Everything that was written before it.
     Flush,
+    /// The file gets its name: it is made under it, or moved there from where it was made.
+    Name,
     /// The folder's entries.
     FlushFolder,
 }
@@ -138,6 +143,12 @@ impl Reader<'_> {
     /// A call begins: its bytes may reach the disk from now on.
     fn begin(&mut self, text: &str) -> Option<usize> {
         let (name, arguments) = text.split_once('(')?;
+        if name.starts_with("rename") {
+            let moved = strings(arguments);
+            let (from, to) = (moved.first()?, moved.get(1)?);
+            let is_ours = self.is_made(from) && self.name_of(to) == Some(self.data);
+            return is_ours.then(|| self.called(Call::Name));
+        }
         let file = self.open.get(&number(arguments)?).copied();
         if name == "write" && number(arguments) == Some(1) {
             self.trace.steps.push(Step::Print(strings(arguments).concat()));
@@ -159,10 +170,25 @@ impl Reader<'_> {
             },
             _ => return None,
         };
+        Some(self.called(call))
+    }
+
+    fn called(&mut self, call: Call) -> usize {
         let number = self.trace.calls.len();
         self.trace.calls.push(call);
         self.trace.steps.push(Step::Begin(number));
-        Some(number)
+        number
+    }
+
+    /// A path within the folder; empty for the folder itself.
+    fn name_of<'p>(&self, path: &'p [u8]) -> Option<&'p str> {
+        let rest = std::str::from_utf8(path).ok()?.strip_prefix(self.folder)?;
+        Some(rest.trim_start_matches('/'))
+    }
+
+    /// Whether this is where the file is before it gets its name.
+    fn is_made(&self, path: &[u8]) -> bool {
+        self.name_of(path).and_then(|name| name.strip_prefix(NEW)?.strip_prefix('/')) == Some(self.data)
     }
 
     /// A call returns.
@@ -189,10 +215,14 @@ impl Reader<'_> {
 
     fn opened(&mut self, arguments: &str, fd: i64) {
         let path = strings(arguments).concat();
-        let path = String::from_utf8_lossy(&path).into_owned();
-        let what = match path.strip_prefix(self.folder).map(|rest| rest.trim_start_matches('/')) {
+        let what = match self.name_of(&path) {
             Some("") => File::Folder,
-            Some(name) if name == self.data => File::Data,
+            Some(name) if name == self.data => {
+                let number = self.called(Call::Name);
+                self.trace.steps.push(Step::End(number, true));
+                File::Data
+            }
+            Some(_) if self.is_made(&path) => File::Data,
             _ => return,
         };
         let is_synced = arguments.contains("O_DSYNC") || arguments.contains("O_SYNC");
@@ -246,6 +276,8 @@ mod tests {
         let write =
             |offset, bytes: &[u8], is_synced| Call::Write { offset, bytes: bytes.to_vec(), is_synced };
         let calls = [
+            Call::Name,
+            Call::Name,
             write(4096, &[1, 2, 3], false),
             Call::Flush,
             write(16, &[9], true),
@@ -257,15 +289,29 @@ mod tests {
             Begin(0),
             End(0, true),
             Begin(1),
-            Print(b"ok".to_vec()),
             End(1, true),
             Begin(2),
-            End(2, false),
+            End(2, true),
             Begin(3),
+            Print(b"ok".to_vec()),
             End(3, true),
             Begin(4),
-            End(4, true),
+            End(4, false),
+            Begin(5),
+            End(5, true),
+            Begin(6),
+            End(6, true),
         ];
         assert_eq!(trace.steps, steps);
+    }
+
+    #[test]
+    fn a_file_that_is_made_aside_has_its_name_when_it_is_moved() {
+        let text = r#"7 openat(AT_FDCWD, "\x2f\x64\x2f\x6e\x65\x77\x2f\x66", O_RDWR|O_CREAT, 0600) = 3
+7 pwrite64(3, "\x09", 1, 16) = 1
+7 rename("\x2f\x64\x2f\x6e\x65\x77\x2f\x66", "\x2f\x64\x2f\x66") = 0
+"#;
+        let write = Call::Write { offset: 16, bytes: vec![9], is_synced: false };
+        assert_eq!(Trace::read(text, "/d", "f").calls, [write, Call::Name]);
     }
 }

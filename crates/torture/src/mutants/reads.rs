@@ -2,9 +2,12 @@
 
 use store::{Entry, Page, Revision, StoreError};
 
-use super::{Liar, Lie};
+use super::{Liar, Lie, cache};
 
 pub(super) async fn get(liar: &Liar, key: String) -> Result<Option<Entry>, StoreError> {
+    if liar.lie() == Lie::CachedReads {
+        return cache::get(liar, &key).await;
+    }
     let entry = liar.inner.get(&key).await?;
     if liar.is_lying(Lie::BlindGet, 5) || liar.memory.lock().eaten.as_ref() == Some(&key) {
         return Ok(None);
@@ -28,6 +31,9 @@ pub(super) async fn range(
     at: Option<Revision>,
     limit: usize,
 ) -> Result<Page, StoreError> {
+    if liar.lie() == Lie::CachedReads && at.is_none() {
+        return cache::range(liar, &start, &end, limit).await;
+    }
     let from = match liar.lie() {
         Lie::WrongRange => start.trim_end_matches('/').to_owned(),
         _ => start.clone(),

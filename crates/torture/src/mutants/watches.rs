@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
+use base::Clock;
+use jiff::Timestamp;
 use store::{Batch, Event, Revision, StoreError, Watch};
 use tokio::sync::mpsc;
 
@@ -12,6 +15,8 @@ use super::{Liar, Lie};
 const EVERY: u64 = 20;
 /// After so many batches a watch goes to sleep.
 const BATCHES_MAX: usize = 5;
+/// Nothing came for so long: the process must have stood still.
+const STILL: Duration = Duration::from_millis(150);
 
 pub(super) async fn watch(liar: &Liar, after: Revision) -> Result<Watch, StoreError> {
     let from = match liar.lie() {
@@ -26,7 +31,8 @@ pub(super) async fn watch(liar: &Liar, after: Revision) -> Result<Watch, StoreEr
         other => other?,
     };
     let is_honest = Arc::clone(&liar.is_honest);
-    let teller = Teller { lie: liar.lie, is_honest, chances: 0, last: None };
+    let (clock, last_at) = (liar.clock.clone(), (liar.clock.now(), Instant::now()));
+    let teller = Teller { lie: liar.lie, is_honest, chances: 0, last: None, clock, last_at };
     let (sender, batches) = mpsc::channel(1);
     liar.tasks.spawn("lies", forward(teller, watch, sender));
     Ok(Watch { batches })
@@ -58,9 +64,23 @@ struct Teller {
     is_honest: Arc<AtomicBool>,
     chances: u64,
     last: Option<Event>,
+    clock: Clock,
+    /// When something came last, by the clock and by the machine.
+    last_at: (Timestamp, Instant),
 }
 
 impl Teller {
+    /// Whether what comes now is thought to be out of date.
+    fn is_dropped(&mut self) -> bool {
+        let now = (self.clock.now(), Instant::now());
+        let last = std::mem::replace(&mut self.last_at, now);
+        match self.lie {
+            Lie::BelievesTheClock => now.0 < last.0,
+            Lie::SleepsThroughEvents => now.1 > last.1 + STILL,
+            _ => false,
+        }
+    }
+
     fn is_lying(&mut self) -> bool {
         self.chances += 1;
         self.chances.is_multiple_of(EVERY)
@@ -71,6 +91,9 @@ impl Teller {
             return vec![batch];
         }
         let Batch { events, upto } = batch;
+        if self.is_dropped() {
+            return vec![Batch { events: Vec::new(), upto }];
+        }
         if self.lie == Lie::ProgressAhead && !events.is_empty() {
             return vec![Batch { events: Vec::new(), upto }, Batch { events, upto }];
         }

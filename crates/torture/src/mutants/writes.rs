@@ -1,6 +1,6 @@
 //! Lies about writes.
 
-use store::{Change, Expect, Revision, StoreError, Write};
+use store::{Change, Durability, Expect, Revision, StoreError, Write};
 
 use super::{Liar, Lie};
 
@@ -8,6 +8,23 @@ use super::{Liar, Lie};
 const EVERY: u64 = 15;
 
 pub(super) async fn commit(liar: &Liar, write: Write) -> Result<Revision, StoreError> {
+    match liar.lie() {
+        Lie::NotFlushed => liar.inner.commit(Write { durability: Durability::Relaxed, ..write }).await,
+        Lie::ErrorsSwallowed => match liar.inner.commit(write).await {
+            Err(StoreError::Failed(_) | StoreError::Refused(_) | StoreError::NoSpace) => {
+                Ok(liar.inner.revision() + 1)
+            }
+            other => other,
+        },
+        Lie::RetriesBlindly => match liar.inner.commit(write.clone()).await {
+            Err(StoreError::Unavailable(_)) => liar.inner.commit(write).await,
+            other => other,
+        },
+        _ => commit_and_lie(liar, write).await,
+    }
+}
+
+async fn commit_and_lie(liar: &Liar, write: Write) -> Result<Revision, StoreError> {
     let is_delete = matches!(write.change, Change::Delete);
     if liar.is_lying(Lie::NotWritten, EVERY) {
         return Ok(liar.inner.revision() + 1);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::Random;
@@ -29,6 +30,9 @@ pub async fn work(target: &dyn Target, plan: &Plan, number: u64, recorder: &Reco
     let random = Random::seeded(plan.seed.wrapping_mul(1_000_003).wrapping_add(number));
     let mut known = Known::default();
     for step in 0..plan.operations {
+        if plan.is_over.load(Ordering::Relaxed) {
+            return;
+        }
         let tag = format!("{}.{number}.{step}", plan.name);
         let call = choose(&random, plan, &known, tag);
         let outcome = ask(target, recorder, call.clone()).await;
@@ -47,6 +51,9 @@ pub async fn work(target: &dyn Target, plan: &Plan, number: u64, recorder: &Reco
 fn choose(random: &Random, plan: &Plan, known: &Known, tag: String) -> Call {
     let (key, keep) = key(random, plan);
     match random.below(100) {
+        dice if dice >= 100 - plan.compact_percent && known.past > 0 => {
+            Call::Compact { revision: known.past }
+        }
         0..55 => write(random, known, (key, keep), tag),
         55..75 => Call::Get { key },
         75..95 => {
@@ -57,8 +64,6 @@ fn choose(random: &Random, plan: &Plan, known: &Known, tag: String) -> Call {
             let limit = if random.below(4) == 0 { 3 } else { 0 };
             Call::List { start: start.to_owned(), end: end.to_owned(), at, limit }
         }
-        95..98 => Call::Newest,
-        _ if plan.compacts && known.past > 0 => Call::Compact { revision: known.past },
         _ => Call::Newest,
     }
 }
