@@ -11,6 +11,7 @@ mod patch;
 mod pods;
 mod scheduler;
 mod start;
+mod store;
 mod watchers;
 
 use anyhow::Result;
@@ -48,5 +49,20 @@ pub(crate) const ROWS: &[Row] = &[
         measure: deployment::measure,
     },
     Row { name: "scheduler", about: "5,000 Pods onto 1,000 Nodes", measure: scheduler::measure },
+    Row {
+        name: "updates",
+        about: "the bare store: 1,000,000 updates of 10,000 objects: disk, memory, bytes per write",
+        measure: store::updates,
+    },
+    Row {
+        name: "recovery",
+        about: "the bare store: opening 10,000 and 1,000,000 keys after a crash",
+        measure: store::recovery,
+    },
+    Row {
+        name: "idle-writes",
+        about: "the bare store: what an idle hour's heartbeats write",
+        measure: store::idle,
+    },
     Row { name: "etcd", about: "the same creates by etcd, where it is installed", measure: etcd::measure },
 ];

@@ -66,8 +66,6 @@ pub struct Options {
     pub relaxed_flush: Duration,
     /// Those that only change what is there (renewals of Leases) reach it within this time: of each key the newest.
     pub heartbeat_flush: Duration,
-    /// There has been data: that it is not there is an error.
-    pub is_expected: bool,
     /// Decides when keys expire.
     pub clock: Clock,
     /// Where the work is done.
@@ -91,7 +89,6 @@ impl Default for Options {
             bytes_max: 8 << 30,
             relaxed_flush: Duration::from_secs(30),
             heartbeat_flush: Duration::from_secs(600),
-            is_expected: false,
             clock: Clock::system(),
             threads: Threads::Own,
         }
@@ -239,12 +236,8 @@ impl Embedded {
     /// Opens the store in `dir`, which is made (mode 0700) if it is not there. To be called within a tokio runtime.
     ///
     /// # Errors
-    /// If somebody else has it open, if its format is unknown, if what is expected is not there, if disk or engine
-    /// refuse.
+    /// If somebody else has it open, if its format is unknown, if disk or engine refuse.
     pub fn open(dir: &Path, options: Options) -> Result<Self, OpenError> {
-        if options.is_expected {
-            find(&dir.join("data.mdb"))?;
-        }
         let lock = lock(dir)?;
         if !dir.join(DATA).exists() {
             create(dir)?;
@@ -407,15 +400,19 @@ impl Store for Embedded {
     }
 }
 
-/// Whether there is something in the data file. The engine would make an empty one of nothing.
-fn find(path: &Path) -> Result<(), OpenError> {
-    let missing = |state| Err(OpenError::Missing { path: path.to_owned(), state });
-    match path.metadata() {
-        Ok(data) if data.len() > 0 => Ok(()),
-        Ok(_) => missing("is empty"),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => missing("is missing"),
-        Err(source) => Err(OpenError::Directory { path: path.to_owned(), source }),
-    }
+/// Says whether there is data in `dir`, where there has been some: [`Embedded::open`] would begin anew.
+///
+/// # Errors
+/// [`OpenError::Missing`] if there is none.
+pub fn expect_data(dir: &Path) -> Result<(), OpenError> {
+    let path = dir.join("data.mdb");
+    let state = match path.metadata() {
+        Ok(data) if data.len() > 0 => return Ok(()),
+        Ok(_) => "is empty",
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => "is missing",
+        Err(source) => return Err(OpenError::Directory { path, source }),
+    };
+    Err(OpenError::Missing { path, state })
 }
 
 /// Makes `dir` and takes its lock, which goes with the process.

@@ -1,7 +1,8 @@
 //! `knarr restore`: makes a cluster of a backup.
 //!
 //! The whole file is checked before anything is changed. The new store is made beside the old one and takes its place
-//! in one step, so that a restore that is cut off has changed no object; it can be repeated.
+//! in one step, so that a restore that is cut off has changed no object; it can be repeated. What is on etcd is etcd's to
+//! restore: revisions are its own, and cannot be set.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom, stdin};
@@ -14,6 +15,7 @@ use store::Revision;
 use store::backup::{Head, Item, Reader};
 use store::embedded::offline::{Archive, Restored};
 
+use crate::components::Settings;
 use crate::host::{checks, data_dir};
 use crate::layout::Layout;
 use crate::supervisor;
@@ -25,10 +27,17 @@ const BUMP: Revision = 1_000_000_000;
 /// Restores.
 pub(crate) fn run(args: &RestoreArgs) -> Result<()> {
     checks::root()?;
+    let layout = Layout::new(&args.data.data_dir)?;
+    if Settings::load(&layout).is_ok_and(|last| last.args.datastore.datastore_endpoint.is_some()) {
+        bail!(
+            "the state of the cluster in {} is on etcd, and a backup cannot be brought there: restore etcd with \
+             `etcdutl snapshot restore`, or name another folder with --data-dir",
+            layout.root().display()
+        );
+    }
     let name = args.file.display();
     let mut backup = open(&args.file).with_context(|| format!("open {name}"))?;
     let head = check(&mut backup).with_context(|| format!("{name} cannot be restored"))?;
-    let layout = Layout::new(&args.data.data_dir)?;
     data_dir::claim(&layout)?;
     let lock = supervisor::lock(&layout)?;
     let root = layout.root().display();

@@ -1,5 +1,6 @@
 //! Where the state is: in the cluster's folder, or on an etcd cluster that the user names.
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use anyhow::{Context, Result};
 use base::{Backoff, Clock, Random};
 use cli::args::DatastoreArgs;
 use store::Store;
-use store::embedded::{Embedded, Options};
+use store::embedded::{self, Embedded, Options};
 use store::etcd::{self, ConnectError, Etcd};
 use tokio::time::Instant;
 
@@ -26,8 +27,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Copies what the control plane will need of the user's files into its own folder.
 ///
 /// # Errors
-/// If one cannot be read.
+/// If one cannot be read; if the data of an older cluster is gone.
 pub(super) fn prepare(args: &DatastoreArgs, layout: &Layout) -> Result<()> {
+    if args.datastore_endpoint.is_none() && layout.server().join(MADE).exists() {
+        embedded::expect_data(&layout.db())?;
+    }
     for ((flag, given), copy) in args.files().into_iter().zip(FILES) {
         let Some(path) = given else { continue };
         let pem = std::fs::read(path).with_context(|| format!("read {flag} {}", path.display()))?;
@@ -42,10 +46,13 @@ pub(super) fn prepare(args: &DatastoreArgs, layout: &Layout) -> Result<()> {
 /// If the folder is in use, or no member of the etcd cluster answers.
 pub(super) async fn open(args: &DatastoreArgs, clock: &Clock, random: &Random) -> Result<Arc<dyn Store>> {
     let Some(endpoints) = &args.datastore_endpoint else {
-        let is_expected = Path::new(MADE).exists();
-        let options = Options { clock: clock.clone(), is_expected, ..Options::default() };
-        let store = Embedded::open(Path::new("db"), options).context("open the store")?;
-        if !is_expected && let Err(error) = std::fs::write(MADE, "") {
+        let dir = Path::new("db");
+        if Path::new(MADE).exists() {
+            embedded::expect_data(dir)?;
+        }
+        let options = Options { clock: clock.clone(), ..Options::default() };
+        let store = Embedded::open(dir, options).context("open the store")?;
+        if let Err(error) = File::create(MADE) {
             tracing::warn!(%error, "it cannot be noted that there is a store");
         }
         return Ok(Arc::new(store));

@@ -89,10 +89,19 @@ fn a_disk_that_takes_no_writes_refuses_them_until_it_does() {
     drop(started(&mut cluster));
     let session = must(Session::new(&cluster, KUBECTLS[1], "steady"));
     let pid = control_plane(&cluster);
-    let strace = fail(pid, "pwrite64,pwritev", "error=EIO");
-    must(session.run("disk_errors.txt", include_str!("sessions/disk_errors.txt")));
-    let_go(strace);
-    must(session.run("disk_healed.txt", include_str!("sessions/disk_healed.txt")));
+    let errors = [
+        ("EIO", "the disk refuses writes: Input/output error (os error 5)"),
+        ("EROFS", "the disk refuses writes: Read-only file system (os error 30)"),
+        ("EDQUOT", "no space is left for the store"),
+    ];
+    for (error, reason) in errors {
+        let strace = fail(pid, "pwrite64,pwritev", &format!("error={error}"));
+        let refused = include_str!("sessions/disk_errors.txt").replace("REASON", reason);
+        must(session.run("disk_errors.txt", &refused));
+        let_go(strace);
+        must(session.run("disk_healed.txt", include_str!("sessions/disk_healed.txt")));
+        must(session.must("kubectl delete configmap big"));
+    }
     assert_eq!(control_plane(&cluster), pid, "nobody had to start over");
     drop(session);
     must(cluster.remove());

@@ -63,9 +63,11 @@ async fn an_idle_hour_writes_less_than_a_megabyte() {
         store.commit(relaxed(write)).await.unwrap();
     }
     an_idle_hour(&store).await;
-    let before = written_bytes();
+    let (before, used) = (written_bytes(), store.used_bytes().unwrap());
     an_idle_hour(&store).await;
     let written = written_bytes() - before;
+    let more = store.used_bytes().unwrap().saturating_sub(used);
+    assert!(more <= 8192, "what was replaced stays on disk: {more} bytes more");
     println!("{written} bytes in an hour");
     assert!(written > 10_000, "heartbeats reach the disk some day: {written} bytes");
     assert!(written < 600_000, "{written} bytes in an hour");
@@ -163,7 +165,7 @@ async fn random_life(store: &Embedded, model: &mut Model, random: &Random, seed:
 
 #[test]
 fn history_is_as_it_was_over_flushes_compactions_crashes_and_restarts() {
-    for seed in 0..60 {
+    for seed in 0..30 {
         let (dir, random) = (tempfile::tempdir().unwrap(), Random::seeded(seed));
         let (mut model, mut given) = (Model::default(), 0);
         for _ in 0..4 {
@@ -204,21 +206,47 @@ fn a_crash_takes_the_heartbeats_since_the_last_flush_and_a_watcher_is_told() {
 }
 
 #[tokio::test]
-async fn data_that_is_gone_is_not_taken_for_a_new_store() {
+async fn data_that_is_gone_is_missed() {
     let dir = tempfile::tempdir().unwrap();
-    let expected = || Options { is_expected: true, ..Options::default() };
     let file = dir.path().join("data.mdb");
-    let refused = || match Embedded::open(dir.path(), expected()) {
-        Err(error @ OpenError::Missing { .. }) => error.to_string(),
-        other => panic!("{:?}", other.err()),
-    };
+    let refused = || expect_data(dir.path()).unwrap_err().to_string();
     assert!(refused().contains("data.mdb is missing"), "{}", refused());
     let store = Embedded::open(dir.path(), Options::default()).unwrap();
     store.commit(put("/registry/a", Expect::Absent, "1")).await.unwrap();
     drop(store);
-    drop(Embedded::open(dir.path(), expected()).unwrap());
+    expect_data(dir.path()).unwrap();
     std::fs::write(&file, "").unwrap();
     assert!(refused().contains("data.mdb is empty"), "{}", refused());
     assert!(refused().contains("knarr restore"));
-    assert_eq!(file.metadata().unwrap().len(), 0, "it is left as it is");
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_updates_of_few_objects_take_the_room_of_their_recent_history() {
+    const OBJECTS: u64 = 100;
+    let dir = tempfile::tempdir().unwrap();
+    let store = Embedded::open(dir.path(), simulated()).unwrap();
+    let value = "x".repeat(1000);
+    let mut revisions = std::collections::BTreeMap::new();
+    let (mut kept, mut largest) = (store.revision(), 0);
+    for round in 0..250 {
+        let updates = (0..OBJECTS).map(|n| {
+            let expect = revisions.get(&n).map_or(Expect::Absent, |revision| Expect::Revision(*revision));
+            store.commit(put(&format!("/registry/configmaps/default/{n}"), expect, &value))
+        });
+        let done = futures::future::join_all(updates).await;
+        revisions = (0..).zip(done.into_iter().map(Result::unwrap)).collect();
+        if round % 10 == 0 {
+            store.compact(std::mem::replace(&mut kept, store.revision())).await.unwrap();
+            largest = largest.max(store.used_bytes().unwrap());
+        }
+    }
+    store.compact(store.revision()).await.unwrap();
+    let file = dir.path().join("data.mdb").metadata().unwrap().len();
+    let used = store.used_bytes().unwrap();
+    println!("{used} bytes used in the end, {largest} at most, the file has {file}");
+    // 25 MB were written; 20 rounds of history are 2.4 MB.
+    assert!(used < 600_000, "{used} bytes are used by {OBJECTS} objects");
+    assert!(file < 12_000_000, "the file has {file} bytes");
+    let memory = store.core.shared.lock().overlay.clone();
+    assert!(memory.is_empty() && memory.log(0, u64::MAX).next().is_none(), "nothing stays in memory");
 }

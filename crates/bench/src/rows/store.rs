@@ -1,0 +1,174 @@
+//! The embedded store alone, in this process: what it takes of disk and memory, and how it comes back.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ::store::embedded::{Embedded, Options, Threads};
+use ::store::{Change, Durability, Expect, ROOT, Revision, Store, Write};
+use anyhow::{Context, Result};
+use base::Clock;
+use bytes::Bytes;
+use futures::future::try_join_all;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::bench::Bench;
+use crate::load::as_f64;
+use crate::processes;
+
+const OBJECTS: usize = 10_000;
+const VALUE: Bytes = Bytes::from_static(&[b'x'; 1000]);
+/// Writers at once.
+const WRITERS: usize = 64;
+/// Updates after which compaction lets go of what was before the ones before.
+const COMPACT_EVERY: usize = 20_000;
+const HOUR_SECONDS: u64 = 3600;
+
+fn process() -> Result<[i32; 1]> {
+    Ok([i32::try_from(std::process::id())?])
+}
+
+fn runtime() -> Result<Runtime> {
+    Ok(Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
+}
+
+fn key(number: usize) -> String {
+    format!("{ROOT}configmaps/bench/load-{number}")
+}
+
+fn put(key: String, expect: Expect, durability: Durability) -> Write {
+    let change = Change::Put { value: VALUE, ttl_seconds: None };
+    Write { key, expect, change, durability, cause: Bytes::new() }
+}
+
+/// Writes `count` objects by so many writers at once; answers their revisions.
+async fn create(store: &Embedded, count: usize, writers: usize) -> Result<Vec<Revision>> {
+    let mut revisions = Vec::with_capacity(count);
+    for first in (0..count).step_by(writers) {
+        let numbers = first..count.min(first + writers);
+        let writes = numbers.map(|n| store.commit(put(key(n), Expect::Absent, Durability::Synced)));
+        revisions.extend(try_join_all(writes).await?);
+    }
+    Ok(revisions)
+}
+
+pub(super) fn updates(bench: &mut Bench) -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    runtime()?.block_on(async {
+        for writers in [1, WRITERS] {
+            let one = tempfile::tempdir()?;
+            let store = Embedded::open(one.path(), Options::default())?;
+            let before = processes::usage(&process()?)?.written_bytes;
+            let count = bench.extent.of(4_000, 500);
+            create(&store, count, writers).await?;
+            let written = processes::usage(&process()?)?.written_bytes - before;
+            let each = processes::kibibytes(written) / as_f64(count);
+            bench.report.value(
+                &format!("store: written per 1 kB create, {writers} writers"),
+                "KiB",
+                None,
+                each,
+            );
+        }
+        update(bench, dir.path()).await
+    })
+}
+
+async fn update(bench: &mut Bench, dir: &Path) -> Result<()> {
+    let store = Embedded::open(dir, Options::default())?;
+    let memory_before = processes::pss_bytes(&process()?)?;
+    let mut revisions = create(&store, OBJECTS, WRITERS).await?;
+    let count = bench.extent.of(1_000_000, 50_000);
+    let started = Instant::now();
+    let mut kept = store.revision();
+    for first in (0..count).step_by(WRITERS) {
+        let numbers: Vec<usize> = (first..first + WRITERS).map(|n| n % OBJECTS).collect();
+        let writes = numbers.iter().map(|n| {
+            let there = revisions.get(*n).copied().unwrap_or_default();
+            store.commit(put(key(*n), Expect::Revision(there), Durability::Synced))
+        });
+        for (number, revision) in numbers.iter().zip(try_join_all(writes).await?) {
+            *revisions.get_mut(*number).context("an object is missing")? = revision;
+        }
+        if first / COMPACT_EVERY != (first + WRITERS) / COMPACT_EVERY {
+            store.compact(std::mem::replace(&mut kept, store.revision())).await?;
+        }
+    }
+    let what = format!("store: {count} updates of {OBJECTS} objects");
+    let report = &mut bench.report;
+    report.value(&what, "1/s", None, as_f64(count) / started.elapsed().as_secs_f64());
+    report.value("  data file", "MiB", None, processes::mebibytes(size(dir)?));
+    store.compact(store.revision()).await?;
+    report.value("  of it in use after compaction", "MiB", None, processes::mebibytes(store.used_bytes()?));
+    let memory = processes::pss_bytes(&process()?)?.saturating_sub(memory_before);
+    report.value("  memory, the mapped file included", "MiB", None, processes::mebibytes(memory));
+    store.close().await?;
+    Ok(())
+}
+
+fn size(dir: &Path) -> Result<u64> {
+    Ok(dir.join("data.mdb").metadata()?.len())
+}
+
+pub(super) fn recovery(bench: &mut Bench) -> Result<()> {
+    for keys in [OBJECTS, bench.extent.of(1_000_000, 50_000)] {
+        let dir = tempfile::tempdir()?;
+        // What is dropped without being closed is as after a crash: a tail may be lost, a gap is to be noted.
+        let crashing = Options { threads: Threads::None, ..Options::default() };
+        Builder::new_current_thread().enable_all().build()?.block_on(async {
+            let store = Embedded::open(dir.path(), crashing)?;
+            create(&store, keys, 256).await.map(drop)
+        })?;
+        let mut took = Vec::new();
+        for _ in 0..bench.extent.of(5, 2) {
+            took.push(runtime()?.block_on(async {
+                let started = Instant::now();
+                let store = Embedded::open(dir.path(), Options::default())?;
+                let first = store.get(&key(keys - 1)).await?;
+                let elapsed = started.elapsed();
+                first.context("an acknowledged object is missing")?;
+                store.close().await?;
+                anyhow::Ok(elapsed)
+            })?);
+        }
+        bench.report.durations(&format!("store: open with {keys} keys to the first read"), None, &took);
+    }
+    Ok(())
+}
+
+/// An hour of the store's clock: its files and what is written to them are real.
+pub(super) fn idle(bench: &mut Bench) -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let clocked = Builder::new_current_thread().enable_all().start_paused(true).build()?;
+    let written = clocked.block_on(async {
+        let clock = Clock::simulated("2026-01-01T00:00:00Z".parse()?);
+        let options = Options { clock, threads: Threads::None, ..Options::default() };
+        let store = Embedded::open(dir.path(), options)?;
+        create(&store, OBJECTS, 256).await?;
+        heartbeats(&store).await?;
+        let before = processes::usage(&process()?)?.written_bytes;
+        heartbeats(&store).await?;
+        anyhow::Ok(processes::usage(&process()?)?.written_bytes - before)
+    })?;
+    let what = "store: written in an idle hour, 10,000 objects, 2 leaders, 1 Node";
+    bench.report.value(what, "MB", Some("1"), processes::megabytes(written));
+    Ok(())
+}
+
+/// Two leaders that renew every two seconds, a Node and a server every ten; compaction every five minutes.
+async fn heartbeats(store: &Embedded) -> Result<()> {
+    let mut kept = store.revision();
+    for second in (0..HOUR_SECONDS).step_by(2) {
+        let slow = ["node", "server"].into_iter().filter(|_| second % 10 == 0);
+        for name in ["scheduler", "controller-manager"].into_iter().chain(slow) {
+            let key = format!("{ROOT}leases/kube-system/{name}");
+            let there = store.get(&key).await?;
+            let expect = there.map_or(Expect::Absent, |entry| Expect::Revision(entry.revision));
+            store.commit(put(key, expect, Durability::Relaxed)).await?;
+        }
+        if second % 300 == 0 {
+            store.compact(std::mem::replace(&mut kept, store.revision())).await?;
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+    Ok(())
+}
