@@ -84,7 +84,7 @@ fn secrets_are_sealed_by_default_and_a_wrong_key_loses_nothing() {
     let key = key_in(&right);
     let other = key_in(&encryption::keys::generate().unwrap());
     std::fs::write(own_file(&cluster), right.replace(&key, &other)).unwrap();
-    must(cluster.knarr(&["up"]));
+    must(cluster.up_with(&["--disable-agent"]));
     let steady = session(&cluster);
     must(steady.run("encryption_wrong_key.txt", include_str!("sessions/encryption_wrong_key.txt")));
     // The right key again, as an editor leaves it: taken at once.
