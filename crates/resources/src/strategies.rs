@@ -1,5 +1,7 @@
 //! The strategies of the kinds that have rules of their own.
 
+mod claim;
+pub mod gated;
 mod label_keys;
 mod partial;
 mod platform;
@@ -127,7 +129,6 @@ pub const LEASE: Strategy = Strategy {
 /// Namespaces.
 pub const NAMESPACE: Strategy = Strategy {
     validate_create: v::namespace::check,
-    validate_update: |new, _| v::namespace::check(new),
     validate_status_update: v::namespace::status_update,
     name_rule: NameRule::Label,
     deletion: Deletion::Namespace,
@@ -137,6 +138,7 @@ pub const NAMESPACE: Strategy = Strategy {
 };
 /// Nodes.
 pub const NODE: Strategy = Strategy {
+    gated: gated::NODE,
     validate_create: v::node::check,
     validate_update: v::node::update,
     validate_status_update: v::node::update,
@@ -147,6 +149,8 @@ pub const NODE: Strategy = Strategy {
 };
 /// Pods.
 pub const POD: Strategy = Strategy {
+    gated: gated::POD,
+    pod_spec: "/spec",
     validate_create: v::pod::create,
     validate_update: v::pod_update::update,
     validate_status_update: v::pod_status::update,
@@ -173,6 +177,7 @@ fn pod_grace_period(pod: &serde_json::Value, asked: Option<i64>) -> i64 {
 }
 /// PodTemplates.
 pub const POD_TEMPLATE: Strategy = Strategy {
+    pod_spec: "/template/spec",
     generation: Generation::Content,
     allow_create_on_update: false,
     validate_create: v::pod::pod_template,
@@ -183,6 +188,7 @@ pub const POD_TEMPLATE: Strategy = Strategy {
 };
 /// ReplicationControllers.
 pub const REPLICATION_CONTROLLER: Strategy = Strategy {
+    pod_spec: "/spec/template/spec",
     status_counts: &["replicas"],
     validate_create: v::apps::replication_controller,
     validate_update: v::apps::replication_controller_update,
@@ -217,6 +223,7 @@ pub const SERVICE: Strategy = Strategy {
 
 /// DaemonSets.
 pub const DAEMON_SET: Strategy = Strategy {
+    pod_spec: "/spec/template/spec",
     status_counts: &["currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady"],
     validate_create: v::apps::daemon_set,
     validate_update: v::apps::daemon_set_update,
@@ -227,6 +234,7 @@ pub const DAEMON_SET: Strategy = Strategy {
 };
 /// Deployments.
 pub const DEPLOYMENT: Strategy = Strategy {
+    pod_spec: "/spec/template/spec",
     validate_create: v::apps::deployment,
     validate_update: v::apps::deployment_update,
     validate_status_update: v::apps::deployment_status,
@@ -236,6 +244,7 @@ pub const DEPLOYMENT: Strategy = Strategy {
 };
 /// ReplicaSets.
 pub const REPLICA_SET: Strategy = Strategy {
+    pod_spec: "/spec/template/spec",
     status_counts: &["replicas"],
     validate_create: v::apps::replica_set,
     validate_update: v::apps::replica_set_update,
@@ -246,6 +255,7 @@ pub const REPLICA_SET: Strategy = Strategy {
 };
 /// StatefulSets.
 pub const STATEFUL_SET: Strategy = Strategy {
+    pod_spec: "/spec/template/spec",
     status_counts: &["availableReplicas", "replicas"],
     name_rule: NameRule::Label,
     validate_create: v::apps::stateful_set,
@@ -263,6 +273,7 @@ pub const CONTROLLER_REVISION: Strategy = Strategy {
 };
 /// CronJobs.
 pub const CRON_JOB: Strategy = Strategy {
+    pod_spec: "/spec/jobTemplate/spec/template/spec",
     validate_create: v::batch::cron_job,
     validate_update: v::batch::cron_job_update,
     warnings: v::warnings::cron_job,
@@ -271,6 +282,7 @@ pub const CRON_JOB: Strategy = Strategy {
 };
 /// Jobs.
 pub const JOB: Strategy = Strategy {
+    pod_spec: "/spec/template/spec",
     validate_create: v::batch::job,
     validate_update: v::batch::job_update,
     validate_status_update: v::batch::job_status_update,
