@@ -91,6 +91,8 @@ pub const WORKLOAD: Strategy =
 pub const ENDPOINT_SLICE: Strategy = Strategy {
     validate_create: v::endpoint_slice::check,
     validate_update: v::endpoint_slice::update,
+    warnings: v::warnings::endpoint_slice,
+    warnings_on_update: |new, _| v::warnings::endpoint_slice_update(new),
     generation: Generation::Content,
     ..GENERIC
 };
@@ -205,6 +207,8 @@ pub const SECRET: Strategy =
 pub const SERVICE_ACCOUNT: Strategy = Strategy {
     prepare_for_create: prepare::secret_names,
     prepare_for_update: |new, _| prepare::secret_names(new),
+    warnings: |new| v::warnings::service_account(new, &serde_json::Value::Null),
+    warnings_on_update: v::warnings::service_account,
     ..GENERIC
 };
 /// Services.
