@@ -18,6 +18,7 @@ pub mod tolerations;
 pub mod default_class;
 pub mod owner_references;
 pub mod pod_tolerations;
+pub mod pod_topology_labels;
 pub mod runtime_class;
 pub mod storage;
 
@@ -167,6 +168,7 @@ pub const PLUGINS: &[Plugin] = &[
     plugin("CertificateSigning", None, Some(certificates::signing)),
     plugin("CertificateSubjectRestriction", None, Some(certificates::subject)),
     plugin("DefaultIngressClass", Some(default_class::ingress), None),
+    plugin("PodTopologyLabels", Some(pod_topology_labels::mutate), None),
     // Upstream's registry does these; they are no plugins there, and nobody may switch them off.
     plugin(REQUESTER, Some(certificates::requester), None),
     plugin(ESCALATION, None, Some(rbac_escalation::validate)),

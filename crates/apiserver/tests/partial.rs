@@ -83,7 +83,7 @@ async fn ephemeral_containers_come_by_every_kind_of_write() {
 }
 
 #[tokio::test]
-async fn a_pod_is_resized_only_before_it_has_a_node() {
+async fn a_pod_is_resized_only_where_its_node_can() {
     let server = with_pod().await;
     let more = r#"{"spec": {"containers": [{"name": "c", "image": "other", "resources": {"limits": {"cpu": "3"}}}]}}"#;
     let resized = send(&server, "PATCH", "resize", STRATEGIC, more).await;
@@ -101,7 +101,13 @@ async fn a_pod_is_resized_only_before_it_has_a_node() {
     assert_eq!(plain.code, 422, "only the subresource resizes: {}", plain.body);
     let binding = "{apiVersion: v1, kind: Binding, metadata: {name: p}, target: {kind: Node, name: node-1}}";
     assert_eq!(server.call("POST", &format!("{PODS}/p/binding"), binding).await.code, 201);
-    let refused = send(&server, "PATCH", "resize", STRATEGIC, &more.replace("\"3\"", "\"4\"")).await;
+    let waiting = send(&server, "PATCH", "resize", STRATEGIC, &more.replace("\"3\"", "\"4\"")).await;
+    assert_eq!(waiting.code, 200, "nothing runs yet: {}", waiting.body);
+    // What runs without saying with which resources runs on a node that knows no resizing.
+    let running = r#"{"status": {"containerStatuses": [{"name": "c", "image": "i", "imageID": "", "ready": true,
+                  "restartCount": 0, "state": {"running": {}}}]}}"#;
+    assert_eq!(send(&server, "PATCH", "status", MERGE, running).await.code, 200);
+    let refused = send(&server, "PATCH", "resize", STRATEGIC, &more.replace("\"3\"", "\"5\"")).await;
     assert_eq!(refused.code, 422);
     assert_eq!(
         refused.body["message"],
@@ -131,6 +137,27 @@ async fn bindings_are_checked_by_their_rules() {
         assert_eq!(answer.code, code, "{body}: {}", answer.body);
         assert!(answer.body["message"].as_str().unwrap().contains(text), "{body}: {}", answer.body);
     }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_bound_pod_carries_the_labels_of_its_binding_and_its_nodes_place() {
+    let server = with_pod().await;
+    let node = "{metadata: {name: node-1, labels: {topology.kubernetes.io/zone: a, \
+                kubernetes.io/os: linux}}}";
+    assert_eq!(server.call("POST", "/api/v1/nodes", node).await.code, 201);
+    let nominated = r#"{"status": {"nominatedNodeName": "node-2"}}"#;
+    assert_eq!(send(&server, "PATCH", "status", MERGE, nominated).await.code, 200);
+    let binding = "{metadata: {name: p, labels: {by: me, topology.kubernetes.io/zone: z}}, \
+                   target: {kind: Node, name: node-1}}";
+    let answer = server.call("POST", &format!("{PODS}/p/binding"), binding).await;
+    assert_eq!(answer.code, 201, "{}", answer.body);
+    let pod = server.call("GET", &format!("{PODS}/p"), "").await.body;
+    let label = |name: &str| pod["metadata"]["labels"][name].as_str();
+    assert_eq!(label("by"), Some("me"));
+    assert_eq!(label("topology.kubernetes.io/zone"), Some("a"));
+    assert_eq!(label("kubernetes.io/os"), None);
+    assert_eq!(pod["status"].get("nominatedNodeName"), None, "what was hoped for is settled");
     server.stop().await;
 }
 

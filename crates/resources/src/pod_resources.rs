@@ -79,6 +79,17 @@ pub fn of_pod(pod: &Value, half: Half) -> Amounts {
 
 /// The same without overhead.
 pub fn without_overhead(pod: &Value, half: Half) -> Amounts {
+    let mut total = of_containers(pod, half);
+    for (name, amount) in pod_level(pod, half) {
+        total.insert(name, amount);
+    }
+    total
+}
+
+/// What the containers together ask for or are limited to, or the init containers where these need more.
+///
+/// Source: `AggregateContainerRequests`, `AggregateContainerLimits`.
+pub fn of_containers(pod: &Value, half: Half) -> Amounts {
     let list =
         |name: &str| pod.pointer(&format!("/spec/{name}")).and_then(Value::as_array).into_iter().flatten();
     let mut total = Amounts::new();
@@ -98,9 +109,6 @@ pub fn without_overhead(pod: &Value, half: Half) -> Amounts {
         raise(&mut starting, &own);
     }
     raise(&mut total, &starting);
-    for (name, amount) in pod_level(pod, half) {
-        total.insert(name, amount);
-    }
     total
 }
 

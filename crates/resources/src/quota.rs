@@ -133,15 +133,18 @@ impl Scope {
 
     fn matches_claim(&self, claim: &Value) -> bool {
         let class = |pointer: &str| claim.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-        match self.name.as_str() {
-            "VolumeAttributesClass" => [
-                "/spec/volumeAttributesClassName",
-                "/status/currentVolumeAttributesClassName",
-                "/status/modifyVolumeStatus/targetVolumeAttributesClassName",
-            ]
-            .iter()
-            .any(|pointer| self.matches_value(class(pointer))),
-            _ => false,
+        if self.name != "VolumeAttributesClass" {
+            return false;
+        }
+        let classes = [
+            "/spec/volumeAttributesClassName",
+            "/status/currentVolumeAttributesClassName",
+            "/status/modifyVolumeStatus/targetVolumeAttributesClassName",
+        ];
+        let mut named = classes.into_iter().map(class).filter(|class| !class.is_empty()).peekable();
+        match named.peek() {
+            None => self.matches_value(""),
+            Some(_) => named.any(|class| self.matches_value(class)),
         }
     }
 

@@ -1,5 +1,7 @@
 //! The strategies of the kinds that have rules of their own.
 
+mod claim;
+pub mod gated;
 mod label_keys;
 mod partial;
 mod platform;
@@ -89,6 +91,8 @@ pub const WORKLOAD: Strategy =
 pub const ENDPOINT_SLICE: Strategy = Strategy {
     validate_create: v::endpoint_slice::check,
     validate_update: v::endpoint_slice::update,
+    warnings: v::warnings::endpoint_slice,
+    warnings_on_update: |new, _| v::warnings::endpoint_slice_update(new),
     generation: Generation::Content,
     ..GENERIC
 };
@@ -127,7 +131,6 @@ pub const LEASE: Strategy = Strategy {
 /// Namespaces.
 pub const NAMESPACE: Strategy = Strategy {
     validate_create: v::namespace::check,
-    validate_update: |new, _| v::namespace::check(new),
     validate_status_update: v::namespace::status_update,
     name_rule: NameRule::Label,
     deletion: Deletion::Namespace,
@@ -137,6 +140,7 @@ pub const NAMESPACE: Strategy = Strategy {
 };
 /// Nodes.
 pub const NODE: Strategy = Strategy {
+    gated: gated::NODE,
     validate_create: v::node::check,
     validate_update: v::node::update,
     validate_status_update: v::node::update,
@@ -147,6 +151,8 @@ pub const NODE: Strategy = Strategy {
 };
 /// Pods.
 pub const POD: Strategy = Strategy {
+    gated: gated::POD,
+    pod_spec: "/spec",
     validate_create: v::pod::create,
     validate_update: v::pod_update::update,
     validate_status_update: v::pod_status::update,
@@ -173,6 +179,7 @@ fn pod_grace_period(pod: &serde_json::Value, asked: Option<i64>) -> i64 {
 }
 /// PodTemplates.
 pub const POD_TEMPLATE: Strategy = Strategy {
+    pod_spec: "/template/spec",
     generation: Generation::Content,
     allow_create_on_update: false,
     validate_create: v::pod::pod_template,
@@ -183,6 +190,7 @@ pub const POD_TEMPLATE: Strategy = Strategy {
 };
 /// ReplicationControllers.
 pub const REPLICATION_CONTROLLER: Strategy = Strategy {
+    pod_spec: "/spec/template/spec",
     status_counts: &["replicas"],
     validate_create: v::apps::replication_controller,
     validate_update: v::apps::replication_controller_update,
@@ -199,6 +207,8 @@ pub const SECRET: Strategy =
 pub const SERVICE_ACCOUNT: Strategy = Strategy {
     prepare_for_create: prepare::secret_names,
     prepare_for_update: |new, _| prepare::secret_names(new),
+    warnings: |new| v::warnings::service_account(new, &serde_json::Value::Null),
+    warnings_on_update: v::warnings::service_account,
     ..GENERIC
 };
 /// Services.
@@ -217,6 +227,7 @@ pub const SERVICE: Strategy = Strategy {
 
 /// DaemonSets.
 pub const DAEMON_SET: Strategy = Strategy {
+    pod_spec: "/spec/template/spec",
     status_counts: &["currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady"],
     validate_create: v::apps::daemon_set,
     validate_update: v::apps::daemon_set_update,
@@ -227,6 +238,7 @@ pub const DAEMON_SET: Strategy = Strategy {
 };
 /// Deployments.
 pub const DEPLOYMENT: Strategy = Strategy {
+    pod_spec: "/spec/template/spec",
     validate_create: v::apps::deployment,
     validate_update: v::apps::deployment_update,
     validate_status_update: v::apps::deployment_status,
@@ -236,6 +248,7 @@ pub const DEPLOYMENT: Strategy = Strategy {
 };
 /// ReplicaSets.
 pub const REPLICA_SET: Strategy = Strategy {
+    pod_spec: "/spec/template/spec",
     status_counts: &["replicas"],
     validate_create: v::apps::replica_set,
     validate_update: v::apps::replica_set_update,
@@ -246,6 +259,7 @@ pub const REPLICA_SET: Strategy = Strategy {
 };
 /// StatefulSets.
 pub const STATEFUL_SET: Strategy = Strategy {
+    pod_spec: "/spec/template/spec",
     status_counts: &["availableReplicas", "replicas"],
     name_rule: NameRule::Label,
     validate_create: v::apps::stateful_set,
@@ -263,6 +277,7 @@ pub const CONTROLLER_REVISION: Strategy = Strategy {
 };
 /// CronJobs.
 pub const CRON_JOB: Strategy = Strategy {
+    pod_spec: "/spec/jobTemplate/spec/template/spec",
     validate_create: v::batch::cron_job,
     validate_update: v::batch::cron_job_update,
     warnings: v::warnings::cron_job,
@@ -271,6 +286,7 @@ pub const CRON_JOB: Strategy = Strategy {
 };
 /// Jobs.
 pub const JOB: Strategy = Strategy {
+    pod_spec: "/spec/template/spec",
     validate_create: v::batch::job,
     validate_update: v::batch::job_update,
     validate_status_update: v::batch::job_status_update,

@@ -10,6 +10,7 @@ use machinery::metadata::{self, Metadata};
 use serde_json::{Map, Value};
 
 use crate::resource::{Deletion, Generation, NameRule, Propagation};
+use crate::strategies::gated::drop_disabled;
 
 /// The functions and flags of one kind. All functions are pure.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +33,10 @@ pub struct Strategy {
     pub creates_with_status: bool,
     /// Numbers that the status always has, 0 at first.
     pub status_counts: &'static [&'static str],
+    /// Fields of features that are off: see [`crate::strategies::gated`].
+    pub gated: &'static [&'static str],
+    /// The JSON pointer to the Pod's spec in the object, empty if it has none.
+    pub pod_spec: &'static str,
     /// Changes what the caller may not set in a new object.
     pub prepare_for_create: fn(&mut Value),
     /// Changes what the caller may not set in an update: `(new, old)`.
@@ -87,6 +92,8 @@ pub const GENERIC: Strategy = Strategy {
     keeps_status: false,
     creates_with_status: false,
     status_counts: &[],
+    gated: &[],
+    pod_spec: "",
     prepare_for_create: nothing,
     prepare_for_update: nothing_on_update,
     prepare_for_status_update: nothing_on_update,
@@ -128,6 +135,7 @@ impl Strategy {
         } else {
             metadata::set(object, "generation", 1);
         }
+        drop_disabled(self.gated, self.pod_spec, object, None);
         (self.prepare_for_create)(object);
     }
 
@@ -137,6 +145,7 @@ impl Strategy {
             restore(new, old, "status");
         }
         restore_system_metadata(new, old);
+        drop_disabled(self.gated, self.pod_spec, new, Some(old));
         (self.prepare_for_update)(new, old);
         let is_bumped = match self.generation {
             Generation::None => return,
@@ -170,6 +179,7 @@ impl Strategy {
         if let Some(resource_version) = resource_version {
             metadata::set(new, "resourceVersion", resource_version);
         }
+        drop_disabled(self.gated, self.pod_spec, new, Some(old));
         (self.prepare_for_status_update)(new, old);
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use crate::node_info::{NodeInfo, Snapshot};
 use crate::plugins::{Candidate, FILTERS, Refusal, SCORES, normalize};
@@ -19,14 +20,15 @@ pub enum Decision {
     Unschedulable(String),
 }
 
-/// Chooses a Node for `pod`. `chance` (any number) says where the search begins, and picks one of equally good Nodes.
+/// Chooses a Node for `pod`. `kin` selects the Pods that it is spread with if it says nothing about that itself;
+/// `chance` (any number) says where the search begins, and picks one of equally good Nodes.
 ///
 /// In a large cluster the search ends when [`enough`] Nodes can take the Pod.
-pub fn decide(pod: &Pod, snapshot: &Snapshot, chance: u64) -> Decision {
+pub fn decide(pod: &Pod, kin: Option<&LabelSelector>, snapshot: &Snapshot, chance: u64) -> Decision {
     if snapshot.is_empty() {
         return Decision::Unschedulable(NO_NODES.to_owned());
     }
-    let candidate = Candidate::new(pod, snapshot);
+    let mut candidate = Candidate::new(pod, kin, snapshot);
     // Others went so that the Pod fits here.
     let promised = nominated(pod).and_then(|name| snapshot.node(name));
     if let Some(node) = promised.filter(|node| filter(&candidate, node).is_none()) {
@@ -44,6 +46,7 @@ pub fn decide(pod: &Pod, snapshot: &Snapshot, chance: u64) -> Decision {
             break;
         }
     }
+    candidate.settle(&feasible);
     match best(&candidate, &feasible, chance) {
         Some(node) => Decision::Bind(node.name().to_owned()),
         None => Decision::Unschedulable(available(snapshot.len(), &reasons)),
@@ -117,6 +120,17 @@ mod tests {
 
     /// `nodes` and `pod` in YAML; Pods in `placed` are on a Node already.
     fn check(nodes: &[&str], placed: &[(&str, &str)], pod: &str, expected: Expect) {
+        check_kin(nodes, placed, (pod, None), expected);
+    }
+
+    /// The same for a Pod that is spread with others.
+    fn check_kin(
+        nodes: &[&str],
+        placed: &[(&str, &str)],
+        (pod, kin): (&str, Option<&str>),
+        expected: Expect,
+    ) {
+        let kin: Option<LabelSelector> = kin.map(|kin| serde_saphyr::from_str(kin).expect("a selector"));
         let mut snapshot = Snapshot::default();
         for node in nodes {
             snapshot.set_node(Arc::new(serde_saphyr::from_str::<Node>(node).expect("a node")));
@@ -127,7 +141,7 @@ mod tests {
             snapshot.place(&Arc::new(pod), node);
         }
         let pod: Pod = serde_saphyr::from_str(pod).expect("a pod");
-        let decision = match decide(&pod, &snapshot, 0) {
+        let decision = match decide(&pod, kin.as_ref(), &snapshot, 0) {
             Decision::Unschedulable(why) => {
                 let preemption = preempt(&pod, &mut snapshot, &[], 0);
                 Decision::Unschedulable(explain(&why, &preemption, snapshot.len()))
@@ -317,5 +331,26 @@ mod tests {
         );
         let soft = spread.replace("DoNotSchedule", "ScheduleAnyway");
         check(&ZONES[..2], &[("a", WEB)], &soft, expect![[r#"Bind("b")"#]]);
+    }
+
+    #[test]
+    fn pods_of_a_service_go_where_fewer_of_them_are() {
+        let node = |name: &str, zone: &str| {
+            format!(
+                "{{metadata: {{name: {name}, labels: {{kubernetes.io/hostname: {name}, \
+                 topology.kubernetes.io/zone: {zone}}}}}, status: {{allocatable: {{cpu: '8', memory: 32Gi, pods: 9}}}}}}"
+            )
+        };
+        let (a, b, c) = (node("a", "x"), node("b", "x"), node("c", "y"));
+        let nodes = [a.as_str(), b.as_str(), c.as_str()];
+        let web = "{metadata: {name: p, labels: {app: web}}, spec: {containers: [{name: c}]}}";
+        let kin = Some("{matchLabels: {app: web}}");
+        // Hosts first, then zones: the zone of `a` has one already.
+        check_kin(&nodes, &[("a", web)], (web, kin), expect![[r#"Bind("c")"#]]);
+        check_kin(&nodes, &[("a", web), ("c", web)], (web, kin), expect![[r#"Bind("b")"#]]);
+        check_kin(&nodes, &[("b", web), ("c", web)], (web, kin), expect![[r#"Bind("a")"#]]);
+        // A Node without the labels is not out of the question.
+        let bare = "{metadata: {name: z}, status: {allocatable: {cpu: '8', memory: 32Gi, pods: 9}}}";
+        check_kin(&[&a, bare], &[("a", web)], (web, kin), expect![[r#"Bind("z")"#]]);
     }
 }

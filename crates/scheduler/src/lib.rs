@@ -5,6 +5,7 @@
 //! (among equally good nodes) comes in as an argument.
 
 pub mod decide;
+mod kin;
 mod metrics;
 pub mod node_info;
 pub mod plugins;

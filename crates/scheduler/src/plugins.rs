@@ -12,6 +12,7 @@ mod pod_topology_spread;
 mod taint_toleration;
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use crate::node_info::{NodeInfo, PodNeed, Snapshot};
 
@@ -31,15 +32,20 @@ pub struct Candidate<'a> {
 }
 
 impl<'a> Candidate<'a> {
-    /// A Pod that wants one of the Nodes of `snapshot`.
-    pub fn new(pod: &'a Pod, snapshot: &Snapshot) -> Self {
+    /// A Pod that wants one of the Nodes of `snapshot`, away from those that `kin` selects.
+    pub fn new(pod: &'a Pod, kin: Option<&LabelSelector>, snapshot: &Snapshot) -> Self {
         Self {
             pod,
             need: PodNeed::of(pod),
             images: image_locality::State::new(pod, snapshot),
             near: inter_pod_affinity::State::new(pod, snapshot),
-            spread: pod_topology_spread::State::new(pod, snapshot),
+            spread: pod_topology_spread::State::new(pod, kin, snapshot),
         }
+    }
+
+    /// Learns which Nodes are in question, before they are scored. Source: `PreScore`.
+    pub fn settle(&mut self, feasible: &[&NodeInfo]) {
+        self.spread.weigh(feasible);
     }
 }
 
@@ -106,8 +112,8 @@ pub enum Normalize {
     ByMaxReversed,
     /// The smallest becomes 0, the largest [`SCORE_MAX`].
     ByRange,
-    /// The largest becomes 0, the smallest [`SCORE_MAX`].
-    ByRangeReversed,
+    /// As Pods are spread over places: what weighs nothing becomes [`SCORE_MAX`].
+    Spread,
 }
 
 /// Cheap and most telling first.
@@ -135,7 +141,7 @@ pub const SCORES: &[Score] = &[
         name: "PodTopologySpread",
         weight: 2,
         score: pod_topology_spread::score,
-        normalize: Normalize::ByRangeReversed,
+        normalize: Normalize::Spread,
     },
     Score {
         name: "InterPodAffinity",
@@ -170,10 +176,7 @@ pub fn normalize(scores: &mut [i64], how: Normalize) {
         Normalize::ByRange => {
             scores.iter_mut().for_each(|score| *score = (*score - min) * SCORE_MAX / (max - min));
         }
-        Normalize::ByRangeReversed if max == min => scores.fill(SCORE_MAX),
-        Normalize::ByRangeReversed => {
-            scores.iter_mut().for_each(|score| *score = (max - *score) * SCORE_MAX / (max - min));
-        }
+        Normalize::Spread => pod_topology_spread::normalize(scores),
         Normalize::ByMaxReversed if max == 0 => scores.fill(SCORE_MAX),
         Normalize::ByMaxReversed => {
             scores.iter_mut().for_each(|score| *score = SCORE_MAX - *score * SCORE_MAX / max);

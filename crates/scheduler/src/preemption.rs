@@ -90,7 +90,7 @@ pub fn preempt(
 
 /// The Nodes that the Pod could have if others went, and what is said of the rest.
 fn helpful(pod: &Pod, snapshot: &Snapshot) -> (Vec<String>, Vec<String>) {
-    let candidate = Candidate::new(pod, snapshot);
+    let candidate = Candidate::new(pod, None, snapshot);
     let (mut nodes, mut reasons) = (Vec::new(), Vec::new());
     for node in snapshot.nodes() {
         match filter(&candidate, node) {
@@ -173,7 +173,7 @@ fn drop_from(snapshot: &mut Snapshot, pod: &Pod) {
 
 /// Why the Node cannot take the Pod as things are.
 fn refusal(pod: &Pod, node: &str, snapshot: &Snapshot) -> Option<Vec<String>> {
-    let candidate = Candidate::new(pod, snapshot);
+    let candidate = Candidate::new(pod, None, snapshot);
     filter(&candidate, snapshot.node(node)?).map(|refusal| refusal.reasons)
 }
 

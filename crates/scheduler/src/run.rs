@@ -17,6 +17,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::decide::{Decision, decide, explain};
+use crate::kin::Groups;
 use crate::metrics::{self, SchedulerMetrics};
 use crate::node_info::Snapshot;
 use crate::preemption::{Preemption, REASON, Room, nominated, preempt, priority};
@@ -49,6 +50,8 @@ pub async fn run(config: Config, informers: Informers, reporter: Reporter, tasks
     nodes.synced().await;
     namespaces.synced().await;
     budgets.synced().await;
+    let groups = Groups::new(&informers);
+    groups.synced().await;
     let (finished, mut outcomes) = mpsc::channel(BINDINGS_MAX);
     let recorder = Recorder::start(&informers, "default-scheduler");
     let mut scheduler = Scheduler {
@@ -67,6 +70,7 @@ pub async fn run(config: Config, informers: Informers, reporter: Reporter, tasks
         gated: BTreeSet::new(),
         nominated: BTreeMap::new(),
         budgets,
+        groups,
         finished,
     };
     take_in(&mut scheduler, &mut namespace_changes, &mut node_changes, &mut pod_changes).await;
@@ -131,6 +135,7 @@ struct Scheduler {
     /// Pods for which others were made to go: key to Node.
     nominated: BTreeMap<String, String>,
     budgets: Informer<PodDisruptionBudget>,
+    groups: Groups,
     finished: mpsc::Sender<Outcome>,
 }
 
@@ -261,7 +266,8 @@ impl Scheduler {
         let start = self.clock.now();
         let promised = self.keep_promises(key, &pod);
         let chance = self.random.below(u64::MAX);
-        let mut decision = decide(&pod, &self.snapshot, chance);
+        let kin = self.groups.kin(&pod);
+        let mut decision = decide(&pod, kin.as_ref(), &self.snapshot, chance);
         let mut room = None;
         if let Decision::Unschedulable(why) = &mut decision {
             let preemption = preempt(&pod, &mut self.snapshot, &self.budgets.list(), chance);

@@ -33,7 +33,7 @@ pub(super) fn storage(context: &Context<'_>, claim: &mut Value) -> Result<()> {
     Ok(())
 }
 
-/// Gives a new ingress the default IngressClass, if there is exactly one.
+/// Gives a new ingress the newest default IngressClass.
 pub(super) fn ingress(context: &Context<'_>, ingress: &mut Value) -> Result<()> {
     let kind = &context.request.kind;
     let is_ingress = kind.group() == "networking.k8s.io"
@@ -47,8 +47,9 @@ pub(super) fn ingress(context: &Context<'_>, ingress: &mut Value) -> Result<()> 
     if is_named {
         return Ok(());
     }
-    let mut classes = defaults(context, "networking.k8s.io", "ingressclasses", &INGRESS_DEFAULT);
-    if let (Some(class), Some(spec)) = (classes.drain(..).next(), child(ingress, "spec")) {
+    let newest =
+        defaults(context, "networking.k8s.io", "ingressclasses", &INGRESS_DEFAULT).into_iter().next();
+    if let (Some(class), Some(spec)) = (newest, child(ingress, "spec")) {
         spec.insert("ingressClassName".to_owned(), class.into());
     }
     Ok(())

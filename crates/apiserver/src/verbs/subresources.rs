@@ -98,13 +98,17 @@ fn bind(
     }
     let mut new = pod.clone();
     metadata::remove(&mut new, "resourceVersion");
-    if let Some(annotations) = Metadata::of(binding).annotations()
-        && let Some(map) = metadata::metadata_mut(&mut new)
-    {
-        let entry = map.entry("annotations").or_insert_with(|| json!({}));
-        if let Some(entry) = entry.as_object_mut() {
-            entry.extend(annotations.clone());
+    // What the Binding says of itself becomes the Pod's.
+    for field in ["annotations", "labels"] {
+        let said = binding.get("metadata").and_then(|metadata| metadata.get(field)?.as_object());
+        if let (Some(said), Some(map)) = (said, metadata::metadata_mut(&mut new))
+            && let Some(own) = map.entry(field).or_insert_with(|| json!({})).as_object_mut()
+        {
+            own.extend(said.clone());
         }
+    }
+    if let Some(status) = new.get_mut("status").and_then(Value::as_object_mut) {
+        status.remove("nominatedNodeName");
     }
     if let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) {
         spec.insert("nodeName".to_owned(), node.into());

@@ -68,7 +68,7 @@ pub const DAEMON_SET: &[Column] = &[
 pub const CONTROLLER_REVISION: &[Column] = &[
     NAME,
     column("Controller", |o, _| controller(o).into()),
-    integer("Revision", |o, _| number(o, "/revision").into()),
+    column("Revision", |o, _| number(o, "/revision").into()),
     AGE,
 ];
 
@@ -167,28 +167,45 @@ pub const HORIZONTAL_POD_AUTOSCALER: &[Column] = &[
 ];
 
 fn targets(autoscaler: &Value) -> String {
-    let percent =
-        |n: Option<&Value>| n.and_then(Value::as_i64).map_or("<unknown>".to_owned(), |n| format!("{n}%"));
+    let percent = |n: Option<&Value>, otherwise: &str| {
+        n.and_then(Value::as_i64).map_or_else(|| otherwise.to_owned(), |n| format!("{n}%"))
+    };
     if let Some(target) = autoscaler.pointer("/spec/targetCPUUtilizationPercentage") {
         let current = autoscaler.pointer("/status/currentCPUUtilizationPercentage");
-        return format!("cpu: {}/{}", percent(current), percent(Some(target)));
+        return format!("cpu: {}/{}", percent(current, "<unknown>"), percent(Some(target), "<auto>"));
     }
-    let metrics = list(autoscaler, "/spec/metrics");
-    let shown: Vec<_> = metrics
-        .iter()
-        .enumerate()
-        .map(|(i, metric)| {
-            let current = autoscaler
-                .pointer(&format!("/status/currentMetrics/{i}/resource/current/averageUtilization"));
-            match text(metric, "/type") {
-                "Resource" => {
-                    let target = metric.pointer("/resource/target/averageUtilization");
-                    format!("{}: {}/{}", text(metric, "/resource/name"), percent(current), percent(target))
-                }
-                _ => "<unknown>".to_owned(),
-            }
-        })
-        .collect();
+    let statuses = list(autoscaler, "/status/currentMetrics");
+    let metric = |(index, metric): (usize, &Value)| {
+        let source = match text(metric, "/type") {
+            "Resource" => "resource",
+            "ContainerResource" => "containerResource",
+            "Pods" => "pods",
+            "Object" => "object",
+            "External" => "external",
+            _ => return "<unknown type>".to_owned(),
+        };
+        let now = |field: &str| statuses.get(index)?.pointer(&format!("/{source}/current/{field}"));
+        let goal = |field: &str| metric.pointer(&format!("/{source}/target/{field}"));
+        let amount = |n: Option<&Value>| n.and_then(Value::as_str).unwrap_or("<unknown>").to_owned();
+        let name = match source {
+            "resource" | "containerResource" => format!("{}: ", text(metric, &format!("/{source}/name"))),
+            _ => String::new(),
+        };
+        if goal("averageValue").is_some() {
+            let average = if matches!(source, "object" | "external") { " (avg)" } else { "" };
+            return format!(
+                "{name}{}/{}{average}",
+                amount(now("averageValue")),
+                amount(goal("averageValue"))
+            );
+        }
+        if name.is_empty() {
+            return format!("{}/{}", amount(now("value")), amount(goal("value")));
+        }
+        let current = percent(now("averageUtilization"), "<unknown>");
+        format!("{name}{current}/{}", percent(goal("averageUtilization"), "<auto>"))
+    };
+    let shown: Vec<_> = list(autoscaler, "/spec/metrics").iter().enumerate().map(metric).collect();
     match shown.len() {
         0 => "<none>".to_owned(),
         1 | 2 => shown.join(", "),

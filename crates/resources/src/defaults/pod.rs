@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::pod_resources::{Half, of_containers};
+
 use super::{Row, absent, fill_resources, object, objects, quantities, quantity, text, unset};
 
 /// The rows of this file.
@@ -60,20 +62,37 @@ fn pod(pod: &mut Map<String, Value>) {
     }
 }
 
-/// Requests of the whole Pod that no container asks for follow its limits.
+/// A Pod that names limits of its own asks for what its containers do together, or else for as much as its limits;
+/// huge pages cannot be overcommitted, so that their limits are the containers' together.
+///
+/// Source: `defaultPodRequests`, `defaultHugePagePodLimits`, KEP-2837.
 fn pod_level_requests(spec: &mut Map<String, Value>) {
-    let is_requested = |name: &str| {
-        let lists =
-            ["containers", "initContainers"].into_iter().filter_map(|list| spec.get(list)?.as_array());
-        lists.flatten().any(|c| c.pointer(&format!("/resources/requests/{name}")).is_some())
-    };
-    let open: Vec<_> = ["cpu", "memory"].into_iter().filter(|name| !is_requested(name)).collect();
+    let is_set = |half: &str| spec.get("resources").and_then(|r| r.get(half)?.as_object()).is_some();
+    if !is_set("limits") && !is_set("requests") {
+        return;
+    }
+    let pod = json!({"spec": spec});
+    let of = |half| of_containers(&pod, half);
+    let (requests, limits) = (of(Half::Requests), of(Half::Limits));
     let Some(resources) = spec.get_mut("resources").and_then(Value::as_object_mut) else { return };
-    for name in open {
-        let Some(limit) = resources.get("limits").and_then(|l| l.get(name)).cloned() else { continue };
-        if let Some(requests) = object(resources, "requests") {
-            requests.entry(name).or_insert(limit);
-        }
+    let huge = limits.into_iter().filter(|(name, _)| name.starts_with("hugepages-"));
+    fill(resources, "limits", huge.map(|(name, amount)| (name, amount.to_string().into())));
+    let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else { return };
+    let asked = requests.into_iter().filter(|(name, _)| matches!(name.as_str(), "cpu" | "memory"));
+    fill(resources, "requests", asked.map(|(name, amount)| (name, amount.to_string().into())));
+    let is_of_pods = |name: &str| matches!(name, "cpu" | "memory") || name.starts_with("hugepages-");
+    fill(resources, "requests", limits.into_iter().filter(|(name, _)| is_of_pods(name)));
+}
+
+/// Adds what is missing.
+fn fill(resources: &mut Map<String, Value>, half: &str, amounts: impl Iterator<Item = (String, Value)>) {
+    let mut amounts = amounts.peekable();
+    if amounts.peek().is_none() {
+        return;
+    }
+    let Some(list) = object(resources, half) else { return };
+    for (name, amount) in amounts {
+        list.entry(name).or_insert(amount);
     }
 }
 

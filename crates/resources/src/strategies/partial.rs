@@ -125,24 +125,18 @@ fn take_spec_field(new: &mut Value, old: &Value, field: &str) {
     };
 }
 
-/// The old Pod with the resources of the new one's containers; who adds, drops or reorders containers is told by
-/// validation.
+/// The old Pod with the resources of the new one's containers. Whoever adds, drops, renames or reorders containers is
+/// told by validation: such a list stays as it was sent.
 fn take_resources(new: &mut Value, old: &Value) {
-    const FIELDS: [&str; 2] = ["resources", "resizePolicy"];
     let sent = std::mem::replace(new, old.clone());
+    let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) else { return };
     for list in ["containers", "initContainers"] {
-        let path = format!("/spec/{list}");
-        let Some(sent) = sent.pointer(&path).and_then(Value::as_array) else { continue };
-        let containers = new.pointer_mut(&path).and_then(Value::as_array_mut);
-        for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
-            let Some(sent) = sent.iter().find(|c| c.get("name") == container.get("name")) else { continue };
-            for field in FIELDS {
-                match sent.get(field) {
-                    Some(value) => container.insert(field.to_owned(), value.clone()),
-                    None => container.remove(field),
-                };
-            }
-        }
+        let Some(sent) = sent.pointer(&format!("/spec/{list}")).and_then(Value::as_array) else {
+            spec.remove(list);
+            continue;
+        };
+        let had = spec.get(list).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        spec.insert(list.to_owned(), resized(sent, had).into());
     }
     if let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) {
         match sent.pointer("/spec/resources") {
@@ -150,6 +144,25 @@ fn take_resources(new: &mut Value, old: &Value) {
             None => spec.remove("resources"),
         };
     }
+}
+
+/// The containers that there were, with the resources that were sent.
+fn resized(sent: &[Value], had: &[Value]) -> Vec<Value> {
+    let is_same_list =
+        sent.len() == had.len() && sent.iter().zip(had).all(|(new, old)| new.get("name") == old.get("name"));
+    if !is_same_list {
+        return sent.to_vec();
+    }
+    let mut containers = had.to_vec();
+    for (container, sent) in containers.iter_mut().filter_map(Value::as_object_mut).zip(sent) {
+        for field in ["resources", "resizePolicy"] {
+            match sent.get(field) {
+                Some(value) => container.insert(field.to_owned(), value.clone()),
+                None => container.remove(field),
+            };
+        }
+    }
+    containers
 }
 
 #[cfg(test)]
@@ -236,6 +249,29 @@ mod tests {
                 "spec.containers[0].resources.requests: Forbidden: resource requests cannot be removed",
                 "spec.containers[0].resources.limits: Forbidden: resource limits cannot be removed",
             ]
+        );
+    }
+
+    #[test]
+    fn a_resize_neither_adds_nor_renames_nor_reorders_containers() {
+        let mut old = pod();
+        let mut second = old["spec"]["containers"][0].clone();
+        second["name"] = "d".into();
+        old["spec"]["containers"].as_array_mut().unwrap().push(second);
+        let texts =
+            |new: Value| write("resize", new, &old).1.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let mut swapped = old.clone();
+        swapped["spec"]["containers"].as_array_mut().unwrap().reverse();
+        assert_eq!(
+            texts(swapped),
+            [
+                "spec.containers[0].name: Forbidden: containers may not be renamed or reordered on resize",
+                "spec.containers[1].name: Forbidden: containers may not be renamed or reordered on resize",
+            ]
+        );
+        assert_eq!(
+            texts(pod()),
+            ["spec.containers: Forbidden: containers may not be added or removed on resize"]
         );
     }
 

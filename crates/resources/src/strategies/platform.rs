@@ -2,6 +2,7 @@
 //! certificates, and the questions about access.
 
 use super::prepare::{not_attached, pending};
+use super::{claim, gated};
 use crate::resource::{Generation, NameRule};
 use crate::strategy::{GENERIC, SPEC, SPEC_AND_STATUS, STATUS_ONLY, Strategy, VIRTUAL};
 use crate::validation as v;
@@ -10,7 +11,8 @@ mod prepare;
 
 /// PersistentVolumeClaims.
 pub const PERSISTENT_VOLUME_CLAIM: Strategy = Strategy {
-    prepare_for_create: pending,
+    prepare_for_create: claim::create,
+    prepare_for_update: claim::update,
     validate_create: v::persistent_volume_claim::check,
     validate_update: v::persistent_volume_claim::update,
     validate_status_update: v::persistent_volume_claim::status_update,
@@ -207,10 +209,15 @@ pub const PRIORITY_LEVEL_CONFIGURATION: Strategy = Strategy {
 };
 
 /// DeviceClasses.
-pub const DEVICE_CLASS: Strategy =
-    Strategy { validate_create: v::device::class, validate_update: v::device::class_update, ..SPEC };
+pub const DEVICE_CLASS: Strategy = Strategy {
+    gated: gated::DEVICE_CLASS,
+    validate_create: v::device::class,
+    validate_update: v::device::class_update,
+    ..SPEC
+};
 /// ResourceClaims.
 pub const RESOURCE_CLAIM: Strategy = Strategy {
+    gated: gated::RESOURCE_CLAIM,
     validate_create: v::device::claim,
     validate_update: v::device::claim_update,
     validate_status_update: v::device::claim_status,
@@ -218,12 +225,14 @@ pub const RESOURCE_CLAIM: Strategy = Strategy {
 };
 /// ResourceClaimTemplates.
 pub const RESOURCE_CLAIM_TEMPLATE: Strategy = Strategy {
+    gated: gated::RESOURCE_CLAIM_TEMPLATE,
     validate_create: v::device::claim_template,
     validate_update: v::device::claim_update,
     ..GENERIC
 };
 /// ResourceSlices.
 pub const RESOURCE_SLICE: Strategy = Strategy {
+    gated: gated::RESOURCE_SLICE,
     validate_create: v::resource_slice::check,
     validate_update: v::resource_slice::update,
     ..SPEC

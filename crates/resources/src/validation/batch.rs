@@ -231,8 +231,8 @@ fn completions(new: &At<'_>, old: &At<'_>, errors: &mut FieldErrors) {
 /// The Pods of a Job that is suspended and has not started may still be sent elsewhere.
 fn template(new: &At<'_>, old: &At<'_>, status: &At<'_>, errors: &mut FieldErrors) {
     let (template, was) = (new.get("template"), old.get("template"));
-    let is_open = old.get("suspend").flag()
-        && (!status.get("startTime").is_set() || status.get("active").number().unwrap_or_default() == 0);
+    // Where Pods go may change as long as none has been made.
+    let is_open = old.get("suspend").flag() && !status.get("startTime").is_set();
     let is_same = if is_open {
         same(&undirected(template.value), &undirected(was.value))
     } else {

@@ -70,7 +70,7 @@ fn main<'a>(context: &Context<'a, '_>, names: &mut BTreeSet<&'a str>, errors: &m
 fn init<'a>(context: &Context<'a, '_>, names: &mut BTreeSet<&'a str>, errors: &mut FieldErrors) {
     for container in context.pod.spec.get("initContainers").items() {
         common(&container, context, errors);
-        restart_rules(&container, errors);
+        init_restart_rules(&container, errors);
         let name = container.get("name");
         if names.contains(name.text()) {
             errors.push(name.duplicate());
@@ -197,9 +197,20 @@ fn resize_policy(container: &At<'_>, pod: &PodView<'_>, errors: &mut FieldErrors
             }
         }
         if is_never && restart != "NotRequired" {
-            let detail = "must be 'NotRequired' when `restartPolicy` is 'Never'";
+            let detail = "must be 'NotRequired' when pod `restartPolicy` is 'Never'";
             errors.push(FieldError::invalid(&policies.path, restart, detail));
         }
+    }
+}
+
+/// A sidecar is always restarted: rules say nothing more.
+fn init_restart_rules(container: &At<'_>, errors: &mut FieldErrors) {
+    let rules = container.get("restartPolicyRules");
+    if container.get("restartPolicy").text() != "Always" {
+        restart_rules(container, errors);
+    } else if !rules.is_empty() {
+        let detail = "restartPolicyRules are not allowed for init containers with restart policy Always";
+        errors.push(rules.forbidden(detail));
     }
 }
 

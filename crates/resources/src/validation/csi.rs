@@ -38,6 +38,12 @@ pub(crate) fn driver(object: &Value) -> FieldErrors {
     if !spec.get("seLinuxMount").is_set() {
         errors.push(spec.get("seLinuxMount").required(""));
     }
+    let in_secrets = spec.get("serviceAccountTokenInSecrets");
+    if in_secrets.is_set() && spec.get("tokenRequests").is_empty() {
+        errors.push(
+            in_secrets.invalid("serviceAccountTokenInSecrets is set but no tokenRequests are specified"),
+        );
+    }
     let period = spec.get("nodeAllocatableUpdatePeriodSeconds");
     if period.number().is_some_and(|seconds| seconds < UPDATE_PERIOD_SECONDS_MIN) {
         errors.push(period.invalid("must be greater than or equal to 10 seconds"));

@@ -212,7 +212,7 @@ fn file_key_ref(reference: &At<'_>, errors: &mut FieldErrors) {
     let path = reference.get("path");
     match path.text() {
         "" => errors.push(path.required("")),
-        _ => path.file_path(errors),
+        _ => path.no_backsteps(errors),
     }
     reference.get("key").named(names::env_var_name, errors);
 }

@@ -17,6 +17,10 @@ pub(crate) fn check(object: &Value) -> FieldErrors {
     let node = At::root(object);
     taints(&node, &mut errors);
     amounts(&node, &mut errors);
+    // Upstream names it below the metadata.
+    let swap = node.get("status").get("nodeInfo").get("swap").get("capacity");
+    let path = Path::new("metadata").child("nodeSwapStatus").child("capacity");
+    At { path, ..swap }.positive(&mut errors);
     pod_cidrs(&node.get("spec").get("podCIDRs"), &mut errors);
     errors
 }

@@ -7,6 +7,7 @@ use machinery::names;
 use machinery::quantity::Quantity;
 use serde_json::Value;
 
+use super::storage::OLD_LABELS;
 use super::volume::{self, legacy};
 use super::{At, scheduling};
 
@@ -24,24 +25,24 @@ pub(crate) const SOURCES: &[(&str, Check)] = &[
     ("hostPath", volume::host_path),
     ("gcePersistentDisk", legacy::gce_disk),
     ("awsElasticBlockStore", legacy::aws_disk),
-    ("glusterfs", |s, e| required(s, &["endpoints", "path"], e)),
+    ("glusterfs", glusterfs),
     ("flocker", legacy::flocker),
     ("nfs", volume::nfs),
     ("rbd", legacy::rbd),
     ("quobyte", legacy::quobyte),
     ("cephfs", |s, e| required(s, &["monitors"], e)),
-    ("iscsi", legacy::iscsi),
-    ("cinder", with_secret),
+    ("iscsi", iscsi),
+    ("cinder", |s, e| with_secret(s, "volumeID", e)),
     ("fc", legacy::fibre_channel),
     ("flexVolume", legacy::flex),
-    ("azureFile", |s, e| required(s, &["secretName", "shareName"], e)),
+    ("azureFile", azure_file),
     ("vsphereVolume", |s, e| required(s, &["volumePath"], e)),
     ("photonPersistentDisk", |s, e| required(s, &["pdID"], e)),
     ("portworxVolume", |s, e| required(s, &["volumeID"], e)),
     ("azureDisk", legacy::azure_disk),
     ("scaleIO", |s, e| required(s, &["gateway", "system", "volumeName"], e)),
     ("local", local),
-    ("storageos", legacy::storage_os),
+    ("storageos", storage_os),
     ("csi", csi),
 ];
 
@@ -67,15 +68,39 @@ pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
     // Upstream names these two without `spec`.
     At { path: root.get("volumeMode").path, ..new.get("volumeMode") }
         .immutable(&old.get("volumeMode"), &mut errors);
-    if old.get("nodeAffinity").is_set() {
-        At { path: root.get("nodeAffinity").path, ..new.get("nodeAffinity") }
-            .immutable(&old.get("nodeAffinity"), &mut errors);
+    if old.get("nodeAffinity").is_set() && !is_same_affinity(&new, &old) {
+        let at = At { path: root.get("nodeAffinity").path, ..new.get("nodeAffinity") };
+        errors.push(at.invalid("field is immutable, except for updating from beta label to GA"));
     }
     let class = new.get("volumeAttributesClassName");
     if old.get("volumeAttributesClassName").is_set() && !class.is_set() {
         errors.push(class.forbidden("update from non-nil value to nil is forbidden"));
     }
     errors
+}
+
+/// Whether the affinity is what it was, but for labels that have a name of their own since they are stable.
+///
+/// Source: `validatePvNodeAffinity`.
+fn is_same_affinity(new: &At<'_>, old: &At<'_>) -> bool {
+    let (new, mut old) = (new.get("nodeAffinity"), old.get("nodeAffinity").value.clone());
+    let keys = |affinity: &Value| {
+        let terms = affinity.pointer("/required/nodeSelectorTerms").and_then(Value::as_array);
+        let rules = terms.into_iter().flatten().filter_map(|term| term.get("matchExpressions")?.as_array());
+        rules.flatten().map(|rule| rule["key"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    let mut wanted = keys(new.value).into_iter();
+    let terms = old.pointer_mut("/required/nodeSelectorTerms").and_then(Value::as_array_mut);
+    let rules =
+        terms.into_iter().flatten().filter_map(|term| term.get_mut("matchExpressions")?.as_array_mut());
+    for rule in rules.flatten() {
+        let Some(wanted) = wanted.next() else { break };
+        let is_successor = |(beta, stable): &&(&str, &str)| rule["key"] == **beta && wanted == *stable;
+        if OLD_LABELS.iter().any(|names| is_successor(&names)) {
+            rule["key"] = wanted.into();
+        }
+    }
+    *new.value == old
 }
 
 /// A CSI volume that had no secret for expansion may be given one.
@@ -185,7 +210,7 @@ fn capacity(capacity: &At<'_>, errors: &mut FieldErrors) {
 }
 
 /// An amount above zero.
-pub(super) fn positive(amount: &At<'_>, errors: &mut FieldErrors) {
+fn positive(amount: &At<'_>, errors: &mut FieldErrors) {
     match amount.text().parse::<Quantity>() {
         Err(error) => errors.push(amount.invalid(&error.to_string())),
         Ok(quantity) => {
@@ -216,7 +241,9 @@ fn sources(spec: &At<'_>, errors: &mut FieldErrors) {
             continue;
         }
         is_found = true;
-        check(&source, errors);
+        // Upstream names this one otherwise than its field.
+        let shown = if *name == "gcePersistentDisk" { "persistentDisk" } else { name };
+        check(&At { path: spec.path.child(shown), ..source }, errors);
     }
     if !is_found {
         errors.push(spec.required("must specify a volume type"));
@@ -229,13 +256,43 @@ fn required(source: &At<'_>, fields: &[&str], errors: &mut FieldErrors) {
     }
 }
 
+fn glusterfs(source: &At<'_>, errors: &mut FieldErrors) {
+    required(source, &["endpoints", "path"], errors);
+    let Some(namespace) = source.some("endpointsNamespace") else { return };
+    if namespace.text().is_empty() {
+        errors.push(namespace.invalid("if the endpointnamespace is set, it must be a valid namespace name"));
+    }
+    namespace.optional(names::dns1123_label, errors);
+}
+
+fn iscsi(source: &At<'_>, errors: &mut FieldErrors) {
+    legacy::iscsi(source, errors);
+    if let Some(secret) = source.some("secretRef") {
+        required(&secret, &["name"], errors);
+    }
+}
+
+fn azure_file(source: &At<'_>, errors: &mut FieldErrors) {
+    required(source, &["secretName", "shareName"], errors);
+    if let Some(namespace) = source.some("secretNamespace").filter(At::is_empty) {
+        errors.push(namespace.required(""));
+    }
+}
+
+fn storage_os(source: &At<'_>, errors: &mut FieldErrors) {
+    legacy::storage_os(source, errors);
+    if let Some(secret) = source.some("secretRef") {
+        required(&secret, &["namespace"], errors);
+    }
+}
+
 fn local(source: &At<'_>, errors: &mut FieldErrors) {
     required(source, &["path"], errors);
     source.get("path").no_backsteps(errors);
 }
 
-fn with_secret(source: &At<'_>, errors: &mut FieldErrors) {
-    required(source, &["volumeID"], errors);
+fn with_secret(source: &At<'_>, id: &str, errors: &mut FieldErrors) {
+    required(source, &[id], errors);
     if let Some(secret) = source.some("secretRef") {
         required(&secret, &["name", "namespace"], errors);
     }

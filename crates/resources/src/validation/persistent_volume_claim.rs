@@ -5,7 +5,7 @@ use machinery::names;
 use machinery::quantity::Quantity;
 use serde_json::Value;
 
-use super::persistent_volume::{VOLUME_MODES, access_modes, class_annotation_warnings, positive};
+use super::persistent_volume::{VOLUME_MODES, access_modes, class_annotation_warnings};
 use super::{At, selector};
 
 const RESIZE_STATES: &[&str] = &[
@@ -31,10 +31,11 @@ pub(super) fn spec(spec: &At<'_>, errors: &mut FieldErrors) {
     let request = spec.get("resources").get("requests").get("storage");
     // Upstream's path has no `requests`.
     let request = At { path: spec.get("resources").path.key("storage"), ..request };
-    if request.is_set() {
-        positive(&request, errors);
-    } else {
-        errors.push(request.required(""));
+    match request.text().parse::<Quantity>() {
+        _ if !request.is_set() => errors.push(request.required("")),
+        Err(error) => errors.push(request.invalid(&error.to_string())),
+        Ok(amount) if amount.signum() <= 0 => errors.push(request.invalid("must be greater than zero")),
+        Ok(_) => {}
     }
     spec.get("storageClassName").optional(names::dns1123_subdomain, errors);
     spec.get("volumeMode").if_one_of(VOLUME_MODES, errors);
@@ -102,12 +103,16 @@ pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
     At { path: root.get("volumeMode").path, ..new_spec.get("volumeMode") }
         .immutable(&old_spec.get("volumeMode"), &mut errors);
     let class = new_spec.get("volumeAttributesClassName");
-    if old_spec.get("volumeAttributesClassName").is_set() {
-        if !class.is_set() {
-            errors.push(class.forbidden("update from non-nil value to nil is forbidden"));
-        } else if class.text().is_empty() {
-            errors.push(class.forbidden("update from non-nil value to an empty string is forbidden"));
-        }
+    let is_applied = status.get("currentVolumeAttributesClassName").is_set();
+    if is_applied && class.value != old_spec.get("volumeAttributesClassName").value {
+        let what = match (class.is_set(), class.text()) {
+            (false, _) => "nil",
+            (true, "") => "empty string",
+            (true, _) => return errors,
+        };
+        errors.push(class.forbidden(&format!(
+            "update to {what} is forbidden when status.currentVolumeAttributesClassName is not nil"
+        )));
     }
     errors
 }
@@ -131,8 +136,10 @@ fn without_changeable(new: &Value, old: &Value) -> Value {
     if old_spec.get("storageClassName").is_none() && annotation.is_none_or(|a| Some(a) == class) {
         take("storageClassName");
     }
-    take("volumeAttributesClassName");
     let is_bound = new.pointer("/status/phase").and_then(Value::as_str) == Some("Bound");
+    if is_bound {
+        take("volumeAttributesClassName");
+    }
     if is_bound
         && let Some(request) = spec.pointer_mut("/resources/requests/storage")
         && let Some(before) = old.pointer("/spec/resources/requests/storage")
@@ -145,9 +152,11 @@ fn without_changeable(new: &Value, old: &Value) -> Value {
 fn beta_class(new: &At<'_>, old: &At<'_>, errors: &mut FieldErrors) {
     let of = |object: &At<'_>| object.get("metadata").get("annotations").get(BETA_CLASS).text().to_owned();
     let (now, before) = (of(new), of(old));
-    let is_moved = now.is_empty() && new.get("spec").get("storageClassName").text() == before;
+    let had_field = old.get("spec").get("storageClassName").is_set();
+    let is_moved = now.is_empty() && !had_field && new.get("spec").get("storageClassName").text() == before;
     if now != before && !is_moved {
-        let path = new.get("metadata").get("annotations").path.key(BETA_CLASS);
+        // Upstream writes the path like this.
+        let path = new.get("metadata").get("annotations").path.child(BETA_CLASS);
         errors.push(FieldError::invalid(&path, now, "field is immutable"));
     }
 }

@@ -35,10 +35,11 @@ pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
     if !can_be_resized(&old_pod) {
         errors.push(spec.forbidden("Pod running on node without support for resize"));
     }
-    let is_same_shape =
-        ["containers", "initContainers"].iter().all(|list| spec.get(list).len() == was.get(list).len());
-    if !is_same_shape {
-        errors.push(spec.forbidden("only cpu and memory resources are mutable"));
+    let before = errors.len();
+    for list in ["containers", "initContainers"] {
+        same_containers(&spec.get(list), &was.get(list), list, &mut errors);
+    }
+    if errors.len() > before {
         return errors;
     }
     for list in ["initContainers", "containers"] {
@@ -50,6 +51,20 @@ pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
     }
     only_cpu_and_memory(&spec, &was, &mut errors);
     errors
+}
+
+/// What follows compares containers by their place.
+fn same_containers(new: &At<'_>, old: &At<'_>, noun: &str, errors: &mut FieldErrors) {
+    if new.len() != old.len() {
+        errors.push(new.forbidden(&format!("{noun} may not be added or removed on resize")));
+        return;
+    }
+    for (new, old) in new.items().zip(old.items()) {
+        let name = new.get("name");
+        if name.value != old.get("name").value {
+            errors.push(name.forbidden(&format!("{noun} may not be renamed or reordered on resize")));
+        }
+    }
 }
 
 fn has_pod_level(spec: &At<'_>) -> bool {

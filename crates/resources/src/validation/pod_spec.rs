@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use machinery::field::{FieldError, FieldErrors};
+use machinery::field::{FieldError, FieldErrors, Path};
 use machinery::names;
 use machinery::quantity::Quantity;
 
+use super::pod_annotations::MIRROR;
 use super::quantities::{self, Names};
 use super::{At, container, labels, scheduling, security_context, volume};
 
@@ -33,18 +34,21 @@ pub(super) struct PodView<'a> {
     pub owner: Owner,
     /// The Pod's name; empty in a template.
     pub name: &'a str,
+    /// Whether a kubelet made the Pod from a file; the API only mirrors it.
+    pub is_mirror: bool,
 }
 
 impl<'a> PodView<'a> {
     /// The spec of a Pod.
     pub(super) fn of_pod(pod: &At<'a>) -> Self {
         let name = pod.get("metadata").get("name").text();
-        Self { spec: pod.get("spec"), owner: Owner::Pod, name }
+        let is_mirror = pod.annotations().get(MIRROR).is_set();
+        Self { spec: pod.get("spec"), owner: Owner::Pod, name, is_mirror }
     }
 
     /// The spec of a template.
     pub(super) fn of_template(template: &At<'a>) -> Self {
-        Self { spec: template.get("spec"), owner: Owner::Template, name: "" }
+        Self { spec: template.get("spec"), owner: Owner::Template, name: "", is_mirror: false }
     }
 
     /// Whether it is a Pod's own.
@@ -72,7 +76,7 @@ pub(super) fn check(pod: &PodView<'_>, errors: &mut FieldErrors) {
         errors.push(spec.get("terminationGracePeriodSeconds").required(""));
     }
     let volumes = volume::check_all(pod, errors);
-    resource_claims(spec, errors);
+    resource_claims(pod, errors);
     container::check_all(pod, &volumes, errors);
     pod_resources(pod, errors);
     host_network_ports(pod, errors);
@@ -111,11 +115,32 @@ pub(super) fn check(pod: &PodView<'_>, errors: &mut FieldErrors) {
     }
     overhead(&spec.get("overhead"), errors);
     security_context::operating_system(spec, errors);
+    files_of_variables(spec, errors);
 }
 
-fn resource_claims(spec: &At<'_>, errors: &mut FieldErrors) {
+/// Files that variables are read from lie in an `emptyDir`. Source: `validateFileKeyRefVolumes`, KEP-3721.
+fn files_of_variables(spec: &At<'_>, errors: &mut FieldErrors) {
+    for variable in containers(spec).flat_map(|container| container.get("env").items()) {
+        let Some(file) = variable.get("valueFrom").some("fileKeyRef") else { continue };
+        let name = file.get("volumeName");
+        let mut volumes = spec.get("volumes").items();
+        match volumes.find(|volume| volume.get("name").text() == name.text()) {
+            None => errors.push(FieldError::not_found(&name.path, name.text())),
+            Some(volume) if volume.get("emptyDir").is_set() => {}
+            Some(_) => errors.push(name.invalid("referenced volume must be of type emptyDir")),
+        }
+    }
+}
+
+fn resource_claims(pod: &PodView<'_>, errors: &mut FieldErrors) {
     let mut seen = BTreeSet::new();
-    for claim in spec.get("resourceClaims").items() {
+    for claim in pod.spec.get("resourceClaims").items() {
+        if pod.is_mirror {
+            let text = "static pods do not support resource claims";
+            // Upstream's path of one nameless field.
+            errors.push(FieldError::forbidden(&Path::new("[]"), text));
+            continue;
+        }
         let name = claim.get("name");
         if name.text().is_empty() {
             errors.push(name.required(""));
@@ -143,13 +168,18 @@ fn resource_claims(spec: &At<'_>, errors: &mut FieldErrors) {
 /// Requests and limits of the whole Pod, and that its containers keep within them.
 fn pod_resources(pod: &PodView<'_>, errors: &mut FieldErrors) {
     let Some(resources) = pod.spec.some("resources") else { return };
+    if pod.spec.get("os").get("name").text() == "windows" {
+        errors.push(resources.forbidden("may not be set for a windows pod"));
+        return;
+    }
     if resources.get("claims").is_set() {
-        errors.push(resources.get("claims").forbidden("claims cannot be set for Resources at pod-level"));
+        errors.push(resources.get("claims").forbidden("claims may not be set for Resources at pod-level"));
     }
     quantities::requirements(&resources, Names::Pod, &pod.claim_names(), errors);
     let requests = resources.get("requests");
     for (name, sum) in container_requests(&pod.spec) {
-        let own = quantities::amount(&requests.get(name)).unwrap_or_default();
+        // What the Pod does not ask for as a whole is the containers' own.
+        let Some(own) = quantities::amount(&requests.get(name)) else { continue };
         if sum > own {
             errors.push(FieldError::invalid(
                 &requests.path.key(name),
@@ -224,16 +254,15 @@ fn host_network_ports(pod: &PodView<'_>, errors: &mut FieldErrors) {
 
 fn hostname_override(spec: &At<'_>, errors: &mut FieldErrors) {
     let Some(name) = spec.some("hostnameOverride") else { return };
-    errors.extend(name.all(names::dns1123_subdomain(name.text())));
+    for field in ["setHostnameAsFQDN", "hostNetwork"] {
+        if spec.get(field).flag() {
+            errors.push(name.forbidden(&format!("may not be specified when {field} is true")));
+        }
+    }
     if name.len() > HOSTNAME_BYTES_MAX {
         errors.push(FieldError::too_long(&name.path, HOSTNAME_BYTES_MAX));
     }
-    if spec.get("setHostnameAsFQDN").flag() {
-        errors.push(name.forbidden("may not be set when `setHostnameAsFQDN` is true"));
-    }
-    if spec.get("hostNetwork").flag() {
-        errors.push(name.forbidden("may not be set when `hostNetwork` is true"));
-    }
+    errors.extend(name.all(names::dns1123_subdomain(name.text())));
 }
 
 fn dns_config(spec: &At<'_>, errors: &mut FieldErrors) {

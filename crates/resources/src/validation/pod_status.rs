@@ -16,14 +16,14 @@ const SYSTEM_CONDITIONS: &[&str] = &["Initialized", "PodScheduled", "Ready"];
 pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
     let mut errors = Vec::new();
     let (new, old) = (At::root(new), At::root(old));
-    let (metadata, status, was) = (new.get("metadata"), new.get("status"), old.get("status"));
+    let (status, was) = (new.get("status"), old.get("status"));
     pod_annotations::update(&new.annotations(), &old.annotations(), &mut errors);
     pod_annotations::check(&new.annotations(), &new.get("spec"), &mut errors);
     for (index, condition) in status.get("conditions").items().enumerate() {
         let kind = condition.get("type").text();
         if !SYSTEM_CONDITIONS.contains(&kind) {
             // Upstream names the field like this.
-            let path = metadata.path.child("conditions").index(index).child("Type");
+            let path = status.path.child("conditions").index(index).child("Type");
             let rules = names::qualified_name(kind);
             errors.extend(rules.iter().map(|rule| FieldError::invalid(&path, kind, rule)));
         }
@@ -31,6 +31,10 @@ pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
     let node = status.get("nominatedNodeName");
     if node.value != was.get("nominatedNodeName").value {
         node.optional(names::dns1123_subdomain, &mut errors);
+        let is_bound = !old.get("spec").get("nodeName").text().is_empty();
+        if is_bound && !node.text().is_empty() {
+            errors.push(node.forbidden("may not be set on pods that are already bound to a node"));
+        }
     }
     status.get("qosClass").immutable(&was.get("qosClass"), &mut errors);
     transitions(&new, &old, &mut errors);
@@ -43,39 +47,41 @@ pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
     errors
 }
 
+/// Generations count up from 0.
 fn observed_generation(pod: &At<'_>, errors: &mut FieldErrors) {
     let status = pod.get("status");
-    status.get("observedGeneration").not_negative(errors);
-    for condition in status.get("conditions").items() {
-        condition.get("observedGeneration").not_negative(errors);
+    let of_conditions = status.get("conditions").items().map(|c| c.get("observedGeneration"));
+    for at in std::iter::once(status.get("observedGeneration")).chain(of_conditions) {
+        if at.number().is_some_and(|n| n < 0) {
+            errors.push(at.invalid("must be a non-negative integer"));
+        }
     }
 }
 
-/// A container that ended and is not to be restarted stays ended.
+/// A container that ended stays so, unless its Pod's policy, its own or one of its rules has it started again.
+///
+/// Source: `ValidateContainerStateTransition`, KEP-5307.
 fn transitions(new: &At<'_>, old: &At<'_>, errors: &mut FieldErrors) {
     let spec = old.get("spec");
-    let policy = spec.get("restartPolicy").text();
-    for (list, policy) in [
-        ("containerStatuses", policy),
-        ("initContainerStatuses", policy),
+    for (list, containers) in [
+        ("containerStatuses", spec.get("containers")),
+        ("initContainerStatuses", spec.get("initContainers")),
         // The kubelet never restarts these.
-        ("ephemeralContainerStatuses", "Never"),
+        ("ephemeralContainerStatuses", At { value: &Value::Null, path: spec.path.clone() }),
     ] {
-        if policy == "Always" {
-            continue;
-        }
         let statuses = new.get("status").get(list);
         for (index, was) in old.get("status").get(list).items().enumerate() {
             let name = was.get("name").text();
             let ended = was.get("state").get("terminated");
-            let has_failed = ended.get("exitCode").number().unwrap_or_default() != 0;
-            if !ended.is_set() || (has_failed && policy == "OnFailure") || has_own_policy(&spec, name) {
+            let Some(now) = statuses.items().find(|status| status.get("name").text() == name) else {
+                continue;
+            };
+            if !ended.is_set() || now.get("state").get("terminated").is_set() {
                 continue;
             }
-            let is_up = |status: &At<'_>| {
-                status.get("name").text() == name && !status.get("state").get("terminated").is_set()
-            };
-            if statuses.items().any(|status| is_up(&status)) {
+            let code = ended.get("exitCode").number().unwrap_or_default();
+            let container = containers.items().find(|container| container.get("name").text() == name);
+            if !container.is_some_and(|container| is_restarted(&container, &spec, code)) {
                 let path = statuses.path.index(index).child("state");
                 let detail = "may not be transitioned to non-terminated state";
                 errors.push(FieldError::forbidden(&path, detail));
@@ -84,13 +90,19 @@ fn transitions(new: &At<'_>, old: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// A container with a restart policy of its own may come back, whatever the Pod's says.
-fn has_own_policy(spec: &At<'_>, name: &str) -> bool {
-    let mut lists = ["containers", "initContainers"].into_iter().flat_map(|list| spec.get(list).items());
-    lists.any(|c| {
-        c.get("name").text() == name && !matches!(c.get("restartPolicy").text(), "" | "Never")
-            || c.get("name").text() == name && !c.get("restartPolicyRules").is_empty()
-    })
+/// Whether a container that ended with `code` is started again. Source: `ContainerShouldRestart`.
+fn is_restarted(container: &At<'_>, spec: &At<'_>, code: i64) -> bool {
+    let by_policy = |policy: &str| policy == "Always" || (policy == "OnFailure" && code != 0);
+    let own = container.get("restartPolicy");
+    if !own.is_set() {
+        return by_policy(spec.get("restartPolicy").text());
+    }
+    let by_rule = container.get("restartPolicyRules").items().any(|rule| {
+        let codes = rule.get("exitCodes");
+        let is_listed = codes.get("values").items().any(|value| value.number() == Some(code));
+        rule.get("action").text() == "Restart" && is_listed == (codes.get("operator").text() == "In")
+    });
+    by_rule || by_policy(own.text())
 }
 
 fn claims(statuses: &At<'_>, spec: &At<'_>, errors: &mut FieldErrors) {

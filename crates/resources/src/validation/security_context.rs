@@ -34,7 +34,8 @@ pub(super) fn pod(spec: &At<'_>, errors: &mut FieldErrors) {
     windows_options(&context.get("windowsOptions"), errors);
     app_armor(&context.get("appArmorProfile"), errors);
     context.get("supplementalGroupsPolicy").if_one_of(&["Merge", "Strict"], errors);
-    context.get("seLinuxChangePolicy").if_one_of(&["MountOption", "Recursive"], errors);
+    // `MountOption` comes with the gate SELinuxMount.
+    context.get("seLinuxChangePolicy").if_one_of(&["Recursive"], errors);
 }
 
 /// The security context of a container.
@@ -286,7 +287,12 @@ pub(super) fn host_users(spec: &At<'_>, errors: &mut FieldErrors) {
     for (field, shown) in [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")] {
         if spec.get(field).flag() {
             let path = spec.path.child(shown);
-            errors.push(FieldError::forbidden(&path, "when `pod.Spec.HostUsers` is false"));
+            errors.push(FieldError::forbidden(&path, "when `hostUsers` is false"));
+        }
+    }
+    for devices in pod_spec::containers(spec).map(|container| container.get("volumeDevices")) {
+        if !devices.is_empty() {
+            errors.push(devices.forbidden("when `hostUsers` is false"));
         }
     }
 }

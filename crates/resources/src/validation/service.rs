@@ -203,7 +203,10 @@ fn source_ranges(service: &At<'_>, errors: &mut FieldErrors) {
         if !is_balanced {
             errors.push(ranges.forbidden(BALANCERS_ONLY));
         }
-        ranges.items().for_each(|range| range.cidr(errors));
+        for range in ranges.items() {
+            // Spaces around a range are part of the API, for historic reasons.
+            At { value: &range.text().trim().into(), path: range.path }.cidr(errors);
+        }
         return;
     }
     let annotations = service.annotations();

@@ -190,7 +190,7 @@ pub(crate) fn attachment_update(new: &Value, old: &Value) -> FieldErrors {
 }
 
 /// Labels of topology that have newer names.
-const OLD_LABELS: &[(&str, &str)] = &[
+pub(super) const OLD_LABELS: &[(&str, &str)] = &[
     ("beta.kubernetes.io/arch", "kubernetes.io/arch"),
     ("beta.kubernetes.io/os", "kubernetes.io/os"),
     ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),

@@ -4,6 +4,7 @@ use super::*;
 
 mod batch;
 mod core;
+mod gates;
 mod pod;
 mod pod_update;
 mod policy;

@@ -17,6 +17,10 @@ const PARALLELISM_SOFT_MAX: i64 = 10_000;
 const TOPOLOGY_HINTS: &str = "service.kubernetes.io/topology-aware-hints";
 const TOPOLOGY_MODE: &str = "service.kubernetes.io/topology-mode";
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
+const SLICE_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+const SLICE_CONTROLLERS: &[&str] =
+    &["endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"];
+const MOUNTABLE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
 
 /// Labels of Nodes that nobody should select by any more, and what to do instead.
 const OLD_NODE_LABELS: &[(&str, &str)] = &[
@@ -214,6 +218,38 @@ pub(crate) fn endpoints(object: &Value) -> Vec<String> {
         ["addresses", "notReadyAddresses"].map(|list| subset.get(list)).into_iter().flat_map(|l| l.items())
     });
     addresses.flat_map(|address| ip::ip_warning(&address.get("ip"))).collect()
+}
+
+/// A new EndpointSlice.
+pub(crate) fn endpoint_slice(object: &Value) -> Vec<String> {
+    let is_named = At::root(object).get("addressType").text() == "FQDN";
+    let mut warnings: Vec<_> =
+        is_named.then(|| "spec.addressType: FQDN endpoints are deprecated".to_owned()).into_iter().collect();
+    warnings.extend(endpoint_slice_update(object));
+    warnings
+}
+
+/// An updated EndpointSlice. Those that controllers keep are written often: they get none.
+pub(crate) fn endpoint_slice_update(object: &Value) -> Vec<String> {
+    let root = At::root(object);
+    if SLICE_CONTROLLERS.contains(&root.get("metadata").get("labels").get(SLICE_MANAGED_BY).text()) {
+        return Vec::new();
+    }
+    let endpoints = root.get("endpoints");
+    let addresses = endpoints.items().map(|endpoint| endpoint.get("addresses"));
+    addresses.flat_map(|list| list.items().filter_map(|at| ip::ip_warning(&at)).collect::<Vec<_>>()).collect()
+}
+
+/// A ServiceAccount, new, or newly with the annotation.
+pub(crate) fn service_account(new: &Value, old: &Value) -> Vec<String> {
+    let has = |object| At::root(object).get("metadata").get("annotations").get(MOUNTABLE_SECRETS).is_set();
+    if !has(new) || has(old) {
+        return Vec::new();
+    }
+    vec![format!(
+        "metadata.annotations[{MOUNTABLE_SECRETS}]: deprecated in v1.32+; prefer separate namespaces to isolate \
+         access to mounted secrets"
+    )]
 }
 
 /// A Node, new or updated.

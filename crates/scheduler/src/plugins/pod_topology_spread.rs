@@ -1,17 +1,27 @@
 //! Pods of one kind spread over places. Source: `core/v1.TopologySpreadConstraint`.
 //!
 //! Places are the values of a Node label. What each holds is summed up once per decision, over the Nodes that have
-//! every label that the constraints name and that the Pod could be on at all.
+//! every label that the constraints name and that the Pod could be on at all. A Pod that says nothing about it is
+//! spread all the same, a little over hosts and less over zones, if it has kin: Pods of the same Services and of the
+//! same owner. Source: upstream's system default constraints.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use controller::selector;
 use k8s_openapi::api::core::v1::{Pod, TopologySpreadConstraint};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::node_affinity::allows;
 use super::taint_toleration::tolerates_all;
-use super::{Candidate, Refusal};
+use super::{Candidate, Refusal, SCORE_MAX};
 use crate::node_info::{NodeInfo, Snapshot};
+
+/// The label by which a Node is a place of its own.
+const HOSTNAME: &str = "kubernetes.io/hostname";
+const ZONE: &str = "topology.kubernetes.io/zone";
+const SOFT: &str = "ScheduleAnyway";
+/// How uneven Pods without constraints may lie before it counts: by key.
+const DEFAULTS: [(&str, i32); 2] = [(HOSTNAME, 3), (ZONE, 5)];
 
 /// What is known about places for one Pod.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +30,8 @@ pub(super) struct State {
     hard: Vec<Spread>,
     /// Constraints that should hold.
     soft: Vec<Spread>,
+    /// Whether a Node without one of the labels is out of the question: not so for the defaults.
+    needs_all_labels: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -32,18 +44,54 @@ struct Spread {
     counts: HashMap<String, i64>,
     /// The fewest in any place; 0 while there are fewer places than there should be.
     fewest: i64,
+    /// What a Pod in the same place counts: the more places, the more.
+    weight: f64,
 }
 
 impl State {
-    pub(super) fn new(pod: &Pod, all: &Snapshot) -> Self {
-        let constraints = pod.spec.as_ref().and_then(|spec| spec.topology_spread_constraints.as_deref());
-        let constraints = constraints.unwrap_or_default();
+    /// `kin` selects the Pods that `pod` is spread with if it says nothing itself.
+    pub(super) fn new(pod: &Pod, kin: Option<&LabelSelector>, all: &Snapshot) -> Self {
+        let own = pod.spec.as_ref().and_then(|spec| spec.topology_spread_constraints.as_deref());
+        let own = own.unwrap_or_default();
+        let defaults: Vec<_> = kin.filter(|_| own.is_empty()).map(by_default).unwrap_or_default();
+        let needs_all_labels = !own.is_empty();
         let of = |action: &str| -> Vec<Spread> {
-            let chosen: Vec<_> = constraints.iter().filter(|c| c.when_unsatisfiable == action).collect();
-            chosen.iter().map(|constraint| spread(constraint, &chosen, pod, all)).collect()
+            let chosen: Vec<_> =
+                own.iter().chain(&defaults).filter(|c| c.when_unsatisfiable == action).collect();
+            let together = if needs_all_labels { chosen.as_slice() } else { &[] };
+            chosen.iter().map(|constraint| spread(constraint, together, pod, all)).collect()
         };
-        Self { hard: of("DoNotSchedule"), soft: of("ScheduleAnyway") }
+        Self { hard: of("DoNotSchedule"), soft: of(SOFT), needs_all_labels }
     }
+
+    /// Weighs the soft constraints by the number of places among the Nodes in question.
+    ///
+    /// Source: `topologyNormalizingWeight`.
+    pub(super) fn weigh(&mut self, feasible: &[&NodeInfo]) {
+        let counted: Vec<_> = feasible.iter().filter(|node| !self.is_ignored(node)).copied().collect();
+        for spread in &mut self.soft {
+            let places: HashSet<_> = counted.iter().filter_map(|node| node.label(&spread.key)).collect();
+            let count = if spread.key == HOSTNAME { counted.len() } else { places.len() };
+            #[expect(clippy::cast_precision_loss, reason = "a weight needs no more than 52 bits")]
+            let count = count as f64;
+            spread.weight = (count + 2.0).ln();
+        }
+    }
+
+    fn is_ignored(&self, node: &NodeInfo) -> bool {
+        self.needs_all_labels && self.soft.iter().any(|spread| node.label(&spread.key).is_none())
+    }
+}
+
+fn by_default(kin: &LabelSelector) -> Vec<TopologySpreadConstraint> {
+    let constraints = DEFAULTS.iter().map(|(key, max_skew)| TopologySpreadConstraint {
+        topology_key: (*key).to_owned(),
+        max_skew: *max_skew,
+        when_unsatisfiable: SOFT.to_owned(),
+        label_selector: Some(kin.clone()),
+        ..TopologySpreadConstraint::default()
+    });
+    constraints.collect()
 }
 
 fn spread(
@@ -72,6 +120,7 @@ fn spread(
         own: i64::from(is_same_kind(constraint, pod, pod)),
         counts,
         fewest,
+        weight: 1.0,
     }
 }
 
@@ -109,12 +158,36 @@ pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refus
     None
 }
 
-/// How many Pods of the kind the Node's places hold already.
+/// What the Pods of the kind in the Node's places weigh; below 0 for a Node that is no place at all.
+///
+/// Source: `scoreForCount`.
 pub(super) fn score(candidate: &Candidate<'_>, node: &NodeInfo) -> i64 {
-    let soft = candidate.spread.soft.iter();
-    soft.map(|spread| {
-        let most = || spread.counts.values().copied().max().unwrap_or(0) + 1;
-        node.label(&spread.key).map_or_else(most, |value| spread.counts.get(value).copied().unwrap_or(0))
-    })
-    .sum()
+    let state = &candidate.spread;
+    if state.is_ignored(node) {
+        return IGNORED;
+    }
+    let here = state.soft.iter().filter_map(|spread| {
+        let count = spread.counts.get(node.label(&spread.key)?).copied().unwrap_or(0);
+        #[expect(clippy::cast_precision_loss, reason = "a score needs no more than 52 bits")]
+        Some((count as f64).mul_add(spread.weight, (spread.max_skew - 1) as f64))
+    });
+    #[expect(clippy::cast_possible_truncation, reason = "rounded, and small")]
+    let score = here.sum::<f64>().round() as i64;
+    score
+}
+
+/// The score of a Node that lacks a label, before normalizing; 0 afterwards.
+const IGNORED: i64 = -1;
+
+/// The emptier, the better; 0 for Nodes that are no place. Source: `PodTopologySpread.NormalizeScore`.
+pub(super) fn normalize(scores: &mut [i64]) {
+    let counted = || scores.iter().copied().filter(|score| *score != IGNORED);
+    let (min, max) = (counted().min().unwrap_or(0), counted().max().unwrap_or(0));
+    for score in scores {
+        *score = match *score {
+            IGNORED => 0,
+            _ if max == 0 => SCORE_MAX,
+            score => SCORE_MAX * (max + min - score) / max,
+        };
+    }
 }

@@ -150,12 +150,49 @@ status:
             another host's address
               status.hostIPs[0].ip: Invalid value: "10.0.0.2": must be equal to `hostIP`
             a bad condition
-              metadata.conditions[0].Type: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName', or 'my.name', or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')
+              status.conditions[0].Type: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName', or 'my.name', or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')
             a bad user
               status.containerStatuses[0].linux.uid: Invalid value: -1: must be between 0 and 2147483647, inclusive
-            an unknown device
-              status.containerStatuses[0].allocatedResourcesStatus[0].name: Invalid value: "x": must match one of the container's resource requests
-              status.containerStatuses[0].allocatedResourcesStatus[0].resources[0].health: Unsupported value: "X": supported values: "Healthy", "Unhealthy", "Unknown"
-              status.containerStatuses[0].allocatedResourcesStatus[0].resources[1].resourceID: Duplicate value: "a""#]],
+            an unknown device"#]],
+    );
+}
+
+#[test]
+fn a_container_runs_again_where_its_rules_say_so() {
+    let pod = |policy: &str, containers: &str, code: i32| {
+        format!(
+            "{{metadata: {{name: web, namespace: default}}, spec: {{nodeName: node-1, restartPolicy: {policy}, {containers}}}, \
+             status: {{containerStatuses: [{{name: c, state: {{terminated: {{exitCode: {code}}}}}}}]}}}}"
+        )
+    };
+    let rules = "containers: [{name: c, restartPolicy: Never, restartPolicyRules: [{action: Restart, exitCodes: \
+                 {operator: In, values: [42]}}]}]";
+    let never = "containers: [{name: c, restartPolicy: Never}]";
+    let runs = &[("", "/status/containerStatuses/0/state", "{running: {}}")];
+    check_each_status(POD, &pod("Never", rules, 42), runs, expect![[""]]);
+    check_each_status(
+        POD,
+        &pod("Always", never, 1),
+        runs,
+        expect![[r#"
+
+              status.containerStatuses[0].state: Forbidden: may not be transitioned to non-terminated state"#]],
+    );
+    check_each_status(
+        POD,
+        &pod("Never", rules, 1),
+        runs,
+        expect![[r#"
+
+              status.containerStatuses[0].state: Forbidden: may not be transitioned to non-terminated state"#]],
+    );
+    check_each_status(POD, &pod("OnFailure", "containers: [{name: c}]", 1), runs, expect![[""]]);
+    check_each_status(
+        POD,
+        &pod("Always", "containers: [{name: c}]", 0),
+        &[("nominated though bound", "/status/nominatedNodeName", "node-2")],
+        expect![[r#"
+            nominated though bound
+              status.nominatedNodeName: Forbidden: may not be set on pods that are already bound to a node"#]],
     );
 }

@@ -97,7 +97,7 @@ fn pods() {
               metadata.annotations[seccomp.security.alpha.kubernetes.io/pod]: non-functional in v1.27+; use the "seccompProfile" field instead
               metadata.annotations[container.seccomp.security.alpha.kubernetes.io/c]: non-functional in v1.27+; use the "seccompProfile" field instead
             old volumes:
-              spec.volumes[0].gitRepo: deprecated in v1.11
+              spec.volumes[0].gitRepo: deprecated in v1.11, and disabled by default in v1.33+
               spec.volumes[1].rbd: deprecated in v1.28, non-functional in v1.31+
               spec.volumes[2].ephemeral.volumeClaimTemplate.spec.resources.requests[storage]: fractional byte value "100m" is invalid, must be an integer
             files in each other's way:
@@ -269,6 +269,54 @@ fn nodes() {
         expect![[r#"
             an old label:
               scheduling.nodeSelector: deprecated since v1.14; use "kubernetes.io/arch" instead"#]],
+    );
+}
+
+#[test]
+fn ports_and_addresses_of_pods() {
+    check(
+        ("v1", "pods"),
+        POD,
+        &[
+            (
+                "one name for two ports",
+                "/spec",
+                "{initContainers: [{name: i, image: i, ports: [{name: x, containerPort: 1}]}, {name: s, image: i, restartPolicy: Always, ports: [{name: web, containerPort: 2}]}], containers: [{name: c, image: i, ports: [{name: x, containerPort: 3}, {name: web, containerPort: 4}]}]}",
+            ),
+            (
+                "addresses that are written oddly",
+                "/spec",
+                "{containers: [{name: c, image: i}], dnsConfig: {nameservers: [1.2.3.4, 05.06.07.08]}, hostAliases: [{ip: '::ffff:1.2.3.4'}]}",
+            ),
+        ],
+        expect![[r#"
+            one name for two ports:
+              spec.containers[0].ports[1]: duplicate port name "web" with spec.initContainers[1].ports[0], services and probes that select ports by name will use spec.initContainers[1].ports[0]
+            addresses that are written oddly:
+              spec.dnsConfig.nameservers[1]: non-standard IP address "05.06.07.08" will be considered invalid in a future Kubernetes release: use "5.6.7.8"
+              spec.hostAliases[0].ip: non-standard IP address "::ffff:1.2.3.4" will be considered invalid in a future Kubernetes release: use "1.2.3.4""#]],
+    );
+}
+
+#[test]
+fn slices_and_accounts() {
+    check(
+        ("discovery.k8s.io/v1", "endpointslices"),
+        "{metadata: {name: a}, addressType: IPv4, endpoints: [{addresses: [10.0.0.1]}]}",
+        &[("names", "/addressType", "FQDN"), ("an odd address", "/endpoints/0/addresses/0", "010.0.0.1")],
+        expect![[r#"
+            names:
+              spec.addressType: FQDN endpoints are deprecated
+            an odd address:
+              endpoints[0].addresses[0]: non-standard IP address "010.0.0.1" will be considered invalid in a future Kubernetes release: use "10.0.0.1""#]],
+    );
+    check(
+        ("v1", "serviceaccounts"),
+        "{metadata: {name: a}}",
+        &[("its own secrets", "/metadata/annotations", "{kubernetes.io/enforce-mountable-secrets: 'true'}")],
+        expect![[r#"
+            its own secrets:
+              metadata.annotations[kubernetes.io/enforce-mountable-secrets]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"#]],
     );
 }
 

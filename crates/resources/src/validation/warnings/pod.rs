@@ -1,10 +1,11 @@
 //! Pods and templates of Pods.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use machinery::names;
 
 use super::super::At;
+use super::super::ip::ip_warning;
 use super::super::pod_annotations::{APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD};
 use super::super::pod_spec::containers;
 use super::{fractional, old_node_label, overlap};
@@ -28,7 +29,7 @@ const OLD_ANNOTATIONS: &[(&str, &str)] = &[
 /// Types of volumes that do nothing any more, or soon.
 const OLD_VOLUMES: &[(&str, &str)] = &[
     ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
-    ("gitRepo", "deprecated in v1.11"),
+    ("gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
     ("scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
     ("flocker", "deprecated in v1.22, non-functional in v1.25+"),
     ("storageos", "deprecated in v1.22, non-functional in v1.25+"),
@@ -73,6 +74,7 @@ pub(super) fn check(pod: &At<'_>, is_pod: bool, warnings: &mut Vec<String>) {
         variables(&container.get("env"), warnings);
     }
     ports(&spec, warnings);
+    port_names(&spec, warnings);
     let grace = spec.get("terminationGracePeriodSeconds");
     if grace.number().is_some_and(|seconds| seconds < 0) {
         warnings.push(grace.warning("must be >= 0; negative values are invalid and will be treated as 1"));
@@ -85,6 +87,10 @@ pub(super) fn check(pod: &At<'_>, is_pod: bool, warnings: &mut Vec<String>) {
             no_selector(&term, warnings);
         }
     }
+    let servers = spec.get("dnsConfig").get("nameservers");
+    servers.items().for_each(|server| warnings.extend(ip_warning(&server)));
+    let aliases = spec.get("hostAliases");
+    aliases.items().for_each(|alias| warnings.extend(ip_warning(&alias.get("ip"))));
 }
 
 /// Old labels of Nodes, wherever a Pod says where it wants to run.
@@ -224,5 +230,25 @@ fn ports(spec: &At<'_>, warnings: &mut Vec<String>) {
             warnings.push(port.warning(&format!("{how} port definition with {}", other.path)));
         }
         seen.push(port);
+    }
+}
+
+/// Names of ports that several of the containers that go on running give.
+fn port_names(spec: &At<'_>, warnings: &mut Vec<String>) {
+    let (first, others) = (spec.get("initContainers"), spec.get("containers"));
+    let sidecars = first.items().filter(|container| container.get("restartPolicy").text() == "Always");
+    let mut seen = BTreeMap::new();
+    for port in sidecars.chain(others.items()).flat_map(|container| container.get("ports").items()) {
+        let name = port.get("name").text();
+        if name.is_empty() {
+            continue;
+        }
+        if let Some(other) = seen.get(name) {
+            warnings.push(port.warning(&format!(
+                "duplicate port name {name:?} with {other}, services and probes that select ports by name will use {other}"
+            )));
+            continue;
+        }
+        seen.insert(name, port.path);
     }
 }

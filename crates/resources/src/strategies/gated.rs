@@ -1,0 +1,182 @@
+//! Fields of features that are off by default: a write does not set them, unless the object has them already.
+//!
+//! A path leads from the object to a field; `*` stands for every item of a list, or every value of a map.
+//! Source: the `dropDisabledFields` functions of `pkg/api/*/util.go` and `pkg/registry/*/*/strategy.go`, and the
+//! defaults of `pkg/features/kube_features.go`, at v1.35.
+
+use serde_json::Value;
+
+/// Of a Pod's spec, wherever it is.
+const OF_PODS: &[&str] = &[
+    // ContainerStopSignals.
+    "containers/*/lifecycle/stopSignal",
+    "initContainers/*/lifecycle/stopSignal",
+    "ephemeralContainers/*/lifecycle/stopSignal",
+    // ClusterTrustBundleProjection, PodCertificateRequest.
+    "volumes/*/projected/sources/*/clusterTrustBundle",
+    "volumes/*/projected/sources/*/podCertificate",
+    // GenericWorkload.
+    "workloadRef",
+];
+
+/// Of a Pod: ResourceHealthStatus, DRAExtendedResource, InPlacePodLevelResourcesVerticalScaling.
+pub const POD: &[&str] = &[
+    "status/containerStatuses/*/allocatedResourcesStatus",
+    "status/initContainerStatuses/*/allocatedResourcesStatus",
+    "status/ephemeralContainerStatuses/*/allocatedResourcesStatus",
+    "status/extendedResourceClaimStatus",
+    "status/resources",
+    "status/allocatedResources",
+];
+/// Of a Node: NodeDeclaredFeatures.
+pub const NODE: &[&str] = &["status/declaredFeatures"];
+/// Of a DeviceClass: DRAExtendedResource.
+pub const DEVICE_CLASS: &[&str] = &["spec/extendedResourceName"];
+/// Of a ResourceClaim: DRADeviceTaints, DRAConsumableCapacity, DRADeviceBindingConditions.
+pub const RESOURCE_CLAIM: &[&str] = &[
+    "spec/devices/requests/*/exactly/tolerations",
+    "spec/devices/requests/*/exactly/capacity",
+    "spec/devices/requests/*/firstAvailable/*/tolerations",
+    "spec/devices/requests/*/firstAvailable/*/capacity",
+    "spec/devices/constraints/*/distinctAttribute",
+    "status/allocation/allocationTimestamp",
+    "status/allocation/devices/results/*/tolerations",
+    "status/allocation/devices/results/*/bindingConditions",
+    "status/allocation/devices/results/*/bindingFailureConditions",
+    "status/allocation/devices/results/*/shareID",
+    "status/allocation/devices/results/*/consumedCapacity",
+    "status/devices/*/shareID",
+];
+/// Of a ResourceClaimTemplate: as of a claim.
+pub const RESOURCE_CLAIM_TEMPLATE: &[&str] = &[
+    "spec/spec/devices/requests/*/exactly/tolerations",
+    "spec/spec/devices/requests/*/exactly/capacity",
+    "spec/spec/devices/requests/*/firstAvailable/*/tolerations",
+    "spec/spec/devices/requests/*/firstAvailable/*/capacity",
+    "spec/spec/devices/constraints/*/distinctAttribute",
+];
+/// Of a ResourceSlice: DRAPartitionableDevices, DRADeviceTaints, DRADeviceBindingConditions, DRAConsumableCapacity.
+pub const RESOURCE_SLICE: &[&str] = &[
+    "spec/perDeviceNodeSelection",
+    "spec/sharedCounters",
+    "spec/devices/*/consumesCounters",
+    "spec/devices/*/nodeName",
+    "spec/devices/*/nodeSelector",
+    "spec/devices/*/allNodes",
+    "spec/devices/*/taints",
+    "spec/devices/*/bindsToNode",
+    "spec/devices/*/bindingConditions",
+    "spec/devices/*/bindingFailureConditions",
+    "spec/devices/*/allowMultipleAllocations",
+    "spec/devices/*/capacity/*/requestPolicy",
+];
+
+/// Takes the fields `paths` out of `new` that `old` has not; and those of Pods out of the Pod's spec at the pointer
+/// `pod_spec`, if the kind has one.
+pub(crate) fn drop_disabled(paths: &[&str], pod_spec: &str, new: &mut Value, old: Option<&Value>) {
+    take_new(paths, new, old);
+    if pod_spec.is_empty() {
+        return;
+    }
+    let old = old.and_then(|old| old.pointer(pod_spec));
+    if let Some(spec) = new.pointer_mut(pod_spec) {
+        take_new(OF_PODS, spec, old);
+    }
+}
+
+fn take_new(paths: &[&str], new: &mut Value, old: Option<&Value>) {
+    for path in paths {
+        let steps: Vec<&str> = path.split('/').collect();
+        if !old.is_some_and(|old| has(&steps, old)) {
+            take(&steps, new);
+        }
+    }
+}
+
+fn has(steps: &[&str], value: &Value) -> bool {
+    match steps {
+        [] => !value.is_null(),
+        ["*", rest @ ..] => match value {
+            Value::Array(list) => list.iter().any(|item| has(rest, item)),
+            Value::Object(map) => map.values().any(|item| has(rest, item)),
+            _ => false,
+        },
+        [field, rest @ ..] => value.get(field).is_some_and(|value| has(rest, value)),
+    }
+}
+
+fn take(steps: &[&str], value: &mut Value) {
+    match steps {
+        [] => {}
+        ["*", rest @ ..] => match value {
+            Value::Array(list) => list.iter_mut().for_each(|item| take(rest, item)),
+            Value::Object(map) => map.values_mut().for_each(|item| take(rest, item)),
+            _ => {}
+        },
+        [field] => {
+            value.as_object_mut().map(|map| map.remove(*field));
+        }
+        [field, rest @ ..] => {
+            let Some(inner) = value.get_mut(field) else { return };
+            let had_something = inner.as_object().is_some_and(|map| !map.is_empty());
+            take(rest, inner);
+            // A lifecycle that said nothing else is none.
+            let is_emptied = had_something && inner.as_object().is_some_and(serde_json::Map::is_empty);
+            if is_emptied && *field == "lifecycle" {
+                value.as_object_mut().map(|map| map.remove(*field));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(pod_spec: &str, new: Value, old: Option<&Value>, expect: &Value) {
+        let mut new = new;
+        drop_disabled(POD, pod_spec, &mut new, old);
+        assert_eq!(new, *expect);
+    }
+
+    #[test]
+    fn what_is_off_is_not_set() {
+        let pod = json!({
+            "spec": {
+                "workloadRef": {"name": "w"},
+                "containers": [{"name": "c", "lifecycle": {"stopSignal": "SIGINT"}}],
+                "volumes": [{"name": "v", "projected": {"sources": [{"clusterTrustBundle": {"path": "p"}}, {"secret": {}}]}}],
+            },
+            "status": {"resources": {}, "phase": "Pending"},
+        });
+        let kept = json!({
+            "spec": {
+                "containers": [{"name": "c"}],
+                "volumes": [{"name": "v", "projected": {"sources": [{}, {"secret": {}}]}}],
+            },
+            "status": {"phase": "Pending"},
+        });
+        check("/spec", pod.clone(), None, &kept);
+        check("/spec", pod.clone(), Some(&kept), &kept);
+        check("/spec", pod.clone(), Some(&pod), &pod);
+    }
+
+    #[test]
+    fn templates_are_no_way_around() {
+        let template = json!({"spec": {"template": {"spec": {"workloadRef": {}, "initContainers": [
+            {"lifecycle": {"stopSignal": "SIGINT", "preStop": {}}}, {"lifecycle": {}}]}}}});
+        let kept = json!({"spec": {"template": {"spec": {"initContainers": [
+            {"lifecycle": {"preStop": {}}}, {"lifecycle": {}}]}}}});
+        check("/spec/template/spec", template, None, &kept);
+    }
+
+    #[test]
+    fn values_of_maps_are_looked_at() {
+        let mut slice =
+            json!({"spec": {"devices": [{"capacity": {"m": {"value": "1", "requestPolicy": {}}}}]}});
+        drop_disabled(RESOURCE_SLICE, "", &mut slice, None);
+        assert_eq!(slice, json!({"spec": {"devices": [{"capacity": {"m": {"value": "1"}}}]}}));
+    }
+}

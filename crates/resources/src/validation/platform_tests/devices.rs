@@ -1,0 +1,45 @@
+//! Cases of the rules of devices.
+
+use super::*;
+
+#[test]
+fn a_resource_claim_asks_for_devices() {
+    check(
+        CLAIM,
+        "{spec: {devices: {requests: [{name: r}, {name: r, exactly: {deviceClassName: '', allocationMode: Some, tolerations: [{operator: Exists, value: v}]}}], constraints: [{requests: [q], matchAttribute: model}, {}], config: [{requests: [r/x]}]}}}",
+        expect![[r#"
+        spec.devices.requests[0]: Required value: exactly one of `exactly` or `firstAvailable` is required
+        spec.devices.requests[1].exactly.deviceClassName: Required value
+        spec.devices.requests[1].exactly.allocationMode: Unsupported value: "Some": supported values: "All", "ExactCount"
+        spec.devices.requests[1].exactly.tolerations[0].value: Invalid value: "v": must be empty for operator `Exists`
+        spec.devices.requests[1]: Duplicate value: "r"
+        spec.devices.constraints[0].requests[0]: Invalid value: "q": must be the name of a request in the claim or the name of a request and a subrequest separated by '/'
+        spec.devices.constraints[0].matchAttribute: Invalid value: "model": a fully qualified name must be a domain and a name separated by a slash
+        spec.devices.constraints[1].matchAttribute: Required value
+        spec.devices.config[0].requests[0]: Invalid value: "r/x": must be the name of a request in the claim or the name of a request and a subrequest separated by '/'
+        spec.devices.config[0].opaque: Required value"#]],
+    );
+    check_update(
+        CLAIM,
+        "{spec: {devices: {}}}",
+        "{spec: {devices: {requests: []}}}",
+        expect![[r#"spec: Invalid value: {"devices":{"requests":[]}}: field is immutable"#]],
+    );
+    check(
+        DEVICES,
+        "{spec: {driver: d, nodeName: '', allNodes: true, perDeviceNodeSelection: true, pool: {name: 'a//b', resourceSliceCount: 0, generation: -1}, devices: [{name: D, attributes: {a/b/c: {int: 1, bool: true}, x: {version: '1.0'}}}, {name: D, attributes: {y: {}}}]}}",
+        expect![[r#"
+        spec.pool.name: Invalid value: "": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')
+        spec.pool.resourceSliceCount: Invalid value: 0: must be greater than zero
+        spec.pool.generation: Invalid value: -1: must be greater than or equal to zero
+        spec.nodeName: Invalid value: "": must be either unset or set to a non-empty string
+        spec: Invalid value: "{`allNodes`, `perDeviceNodeSelection`}": exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required, but multiple fields are set
+        spec.devices[0].name: Invalid value: "D": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name', or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')
+        spec.devices[0].attributes[a/b/c]: Invalid value: "a/b/c": must not contain more than one slash
+        spec.devices[0].attributes[a/b/c]: Invalid value: {"bool":true,"int":1}: exactly one value must be specified
+        spec.devices[0].attributes[x].version: Invalid value: "1.0": must be a string compatible with semver.org spec 2.0.0
+        spec.devices[1].name: Invalid value: "D": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name', or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')
+        spec.devices[1].attributes[y]: Invalid value: "": exactly one value must be specified
+        spec.devices[1]: Duplicate value: "D""#]],
+    );
+}

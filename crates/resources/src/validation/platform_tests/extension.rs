@@ -1,0 +1,123 @@
+//! Cases of the rules of definitions, API services and their stored versions.
+
+use super::*;
+
+const WIDGETS: &str = "{metadata: {name: widgets.example.com}, spec: {group: example.com, scope: Namespaced, conversion: {strategy: None}, names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}}}]}, status: {storedVersions: [v1]}}";
+
+#[test]
+fn a_definition_names_itself() {
+    check(CRD, WIDGETS, expect![[""]]);
+    check(
+        CRD,
+        &WIDGETS.replace("group: example.com", "group: k8s.io").replace("plural: widgets", "plural: Wid"),
+        expect![[r#"
+        metadata.name: Invalid value: "widgets.example.com": must be spec.names.plural+"."+spec.group
+        spec.names.plural: Invalid value: "Wid": a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name', or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')
+        metadata.annotations[api-approved.kubernetes.io]: Required value: protected groups must have approval annotation "api-approved.kubernetes.io", see https://github.com/kubernetes/enhancements/pull/1111"#]],
+    );
+    check(
+        CRD,
+        &WIDGETS
+            .replace("storage: true", "storage: false")
+            .replace("listKind: WidgetList", "listKind: Widget")
+            .replace("scope: Namespaced", "scope: Everywhere"),
+        expect![[r#"
+        spec.scope: Unsupported value: "Everywhere": supported values: "Cluster", "Namespaced"
+        spec.versions: Invalid value: [{"name":"v1","schema":{"openAPIV3Schema":{"properties":{"spec":{"properties":{"size":{"type":"integer"}},"type":"object"}},"type":"object"}},"served":true,"storage":false}]: must have exactly one version marked as storage version
+        spec.names.listKind: Invalid value: "Widget": kind and listKind may not be the same"#]],
+    );
+    check(
+        CRD,
+        &WIDGETS.replace("strategy: None", "strategy: Webhook, webhook: {clientConfig: {}}"),
+        expect![[r#"
+        spec.conversion.webhookClientConfig: Required value: exactly one of url or service is required
+        spec.conversion.conversionReviewVersions: Required value"#]],
+    );
+    check_update(
+        CRD,
+        &WIDGETS.replace(
+            "storedVersions: [v1]",
+            "storedVersions: [v1], conditions: [{type: Established, status: 'True'}]",
+        ),
+        &WIDGETS.replace("kind: Widget,", "kind: Gadget,"),
+        expect![[r#"spec.names.kind: Invalid value: "Gadget": field is immutable"#]],
+    );
+}
+
+#[test]
+fn a_definitions_schema_is_structural() {
+    let with = |schema: &str| {
+        WIDGETS.replace(
+            "{type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}",
+            schema,
+        )
+    };
+    check(
+        CRD,
+        &with("{properties: {spec: {properties: {a: {type: array}}}}}"),
+        expect![[r#"
+        spec.validation.openAPIV3Schema.properties[spec].properties[a].items: Required value: must be specified
+        spec.validation.openAPIV3Schema.properties[spec].type: Required value: must not be empty for specified object fields
+        spec.validation.openAPIV3Schema.type: Required value: must not be empty at the root"#]],
+    );
+    check(
+        CRD,
+        &with(
+            "{type: object, nullable: true, additionalProperties: true, properties: {metadata: {type: object, properties: {labels: {type: object}}}, list: {type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [k, j], items: {type: object, properties: {k: {type: string}}}}}}",
+        ),
+        expect![[r#"
+        spec.validation.openAPIV3Schema.nullable: Forbidden: nullable cannot be true at the root
+        spec.validation.openAPIV3Schema.additionalProperties: Forbidden: must not be used at the root
+        spec.validation.openAPIV3Schema.properties[metadata]: Forbidden: must not specify anything other than name and generateName, but metadata is implicitly specified
+        spec.validation.openAPIV3Schema.properties[list].items.properties[k].default: Required value: this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property
+        spec.validation.openAPIV3Schema.properties[list].x-kubernetes-list-map-keys: Invalid value: ["k","j"]: entries must all be names of item properties"#]],
+    );
+    check(
+        CRD,
+        &with(
+            "{type: object, properties: {a: {type: string, pattern: '(', uniqueItems: true}, b: {type: whole}, c: {type: object, anyOf: [{properties: {x: {type: string}}}]}, d: {type: string, x-kubernetes-validations: [{rule: ''}], $ref: x}, e: {x-kubernetes-int-or-string: true, anyOf: [{type: integer}, {type: string}]}}}",
+        ),
+        expect![[r#"
+        spec.validation.openAPIV3Schema.properties[a].pattern: Invalid value: "(": must be a valid regular expression, but isn't: error parsing regexp: missing closing ): `(`
+        spec.validation.openAPIV3Schema.properties[c].anyOf[0].properties[x].type: Forbidden: must be empty to be structural
+        spec.validation.openAPIV3Schema.properties[c].properties[x]: Required value: because it is defined in spec.validation.openAPIV3Schema.properties[c].anyOf[0].properties[x]
+        spec.validation.openAPIV3Schema.properties[a].uniqueItems: Forbidden: uniqueItems cannot be set to true since the runtime complexity becomes quadratic
+        spec.validation.openAPIV3Schema.properties[b].type: Unsupported value: "whole": supported values: "array", "boolean", "integer", "number", "object", "string"
+        spec.validation.openAPIV3Schema.properties[d].$ref: Forbidden: $ref is not supported
+        spec.validation.openAPIV3Schema.properties[d].x-kubernetes-validations[0].rule: Required value: rule is not specified"#]],
+    );
+}
+
+#[test]
+fn an_api_service_is_named_after_what_it_serves() {
+    check(
+        API_SERVICE,
+        "{spec: {group: example.com, version: V1, groupPriorityMinimum: 0, versionPriority: 1001, insecureSkipTLSVerify: true, caBundle: YWJj}}",
+        expect![[r#"
+        metadata.name: Invalid value: "a": must be `spec.version+"."+spec.group`: "V1.example.com"
+        spec.version: Invalid value: "V1": a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name', or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')
+        spec.groupPriorityMinimum: Invalid value: 0: must be positive and less than 20000
+        spec.versionPriority: Invalid value: 1001: must be positive and less than 1000
+        spec.caBundle: Invalid value: "3 bytes": local APIServices may not have a caBundle
+        spec.insecureSkipTLSVerify: Invalid value: true: local APIServices may not have insecureSkipTLSVerify"#]],
+    );
+    check(
+        API_SERVICE,
+        "{metadata: {name: v1.example.com}, spec: {group: example.com, version: v1, groupPriorityMinimum: 1, versionPriority: 1, service: {}}}",
+        expect![[r#"
+        spec.service.namespace: Required value
+        spec.service.name: Required value
+        spec.service.port: Invalid value: 0: port is not valid: must be between 1 and 65535, inclusive"#]],
+    );
+}
+
+#[test]
+fn a_migration_names_a_resource() {
+    check(
+        ("storagemigration.k8s.io", "storageversionmigrations"),
+        "{spec: {resource: {group: 'A B'}}}",
+        expect![[r#"
+        spec.resource.resource: Required value: resource is required to be set
+        spec.resource.group: Invalid value: "A B": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"#]],
+    );
+}

@@ -1,0 +1,127 @@
+//! Which Pods are of a kind with another: those of its Services and of its owner.
+//!
+//! Pods that say nothing about how they are spread are spread with their kin. Source: `DefaultSelector` of upstream's
+//! scheduler, which the default constraints of `PodTopologySpread` stand on.
+
+use controller::selector::{contains, is_empty};
+use controller::{Informer, Informers};
+use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
+use k8s_openapi::api::core::v1::{Pod, ReplicationController, Service};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
+/// What groups Pods.
+pub(crate) struct Groups {
+    services: Informer<Service>,
+    controllers: Informer<ReplicationController>,
+    replica_sets: Informer<ReplicaSet>,
+    stateful_sets: Informer<StatefulSet>,
+}
+
+impl Groups {
+    /// Follows what groups Pods.
+    pub(crate) fn new(informers: &Informers) -> Self {
+        Self {
+            services: informers.informer(),
+            controllers: informers.informer(),
+            replica_sets: informers.informer(),
+            stateful_sets: informers.informer(),
+        }
+    }
+
+    /// Waits until everything is known.
+    pub(crate) async fn synced(&self) {
+        self.services.synced().await;
+        self.controllers.synced().await;
+        self.replica_sets.synced().await;
+        self.stateful_sets.synced().await;
+    }
+
+    /// What selects the kin of `pod`; nothing if it has none.
+    pub(crate) fn kin(&self, pod: &Pod) -> Option<LabelSelector> {
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let labels = pod.metadata.labels.clone().unwrap_or_default();
+        let mut kin = LabelSelector::default();
+        for service in self.services.in_namespace(namespace) {
+            let wanted = service.spec.as_ref().and_then(|spec| spec.selector.as_ref());
+            if let Some(wanted) = wanted.filter(|wanted| contains(&labels, wanted)) {
+                kin.match_labels.get_or_insert_default().extend(wanted.clone());
+            }
+        }
+        let owner =
+            pod.metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
+        if let Some(owner) = owner {
+            let key = format!("{namespace}/{}", owner.name);
+            match (owner.api_version.as_str(), owner.kind.as_str()) {
+                ("v1", "ReplicationController") => {
+                    let spec = self.controllers.get(&key).and_then(|owner| owner.spec.clone());
+                    let labels = spec.and_then(|spec| spec.selector);
+                    kin.match_labels.get_or_insert_default().extend(labels.unwrap_or_default());
+                }
+                ("apps/v1", "ReplicaSet") => {
+                    let spec = self.replica_sets.get(&key).and_then(|owner| owner.spec.clone());
+                    add(&mut kin, spec.map(|spec| spec.selector));
+                }
+                ("apps/v1", "StatefulSet") => {
+                    let spec = self.stateful_sets.get(&key).and_then(|owner| owner.spec.clone());
+                    add(&mut kin, spec.map(|spec| spec.selector));
+                }
+                _ => {}
+            }
+        }
+        (!is_empty(&kin)).then_some(kin)
+    }
+}
+
+/// Both must hold.
+fn add(kin: &mut LabelSelector, other: Option<LabelSelector>) {
+    let other = other.unwrap_or_default();
+    kin.match_labels.get_or_insert_default().extend(other.match_labels.unwrap_or_default());
+    kin.match_expressions.get_or_insert_default().extend(other.match_expressions.unwrap_or_default());
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    fn parse<T: serde::de::DeserializeOwned>(text: &str) -> T {
+        serde_saphyr::from_str(text).expect("an object")
+    }
+
+    fn check(pod: &str, expect: Expect) {
+        let groups = Groups {
+            services: Informer::fixed(vec![
+                parse("{metadata: {name: web, namespace: d}, spec: {selector: {app: web}}}"),
+                parse("{metadata: {name: other, namespace: d}, spec: {selector: {app: other}}}"),
+                parse("{metadata: {name: all, namespace: e}, spec: {selector: {app: web}}}"),
+            ]),
+            controllers: Informer::fixed(vec![]),
+            replica_sets: Informer::fixed(vec![parse(
+                "{metadata: {name: web-1, namespace: d}, spec: {selector: {matchLabels: {hash: '1'}}}}",
+            )]),
+            stateful_sets: Informer::fixed(vec![]),
+        };
+        let kin = groups.kin(&parse(pod));
+        expect.assert_eq(&serde_json::to_string(&kin).expect("a selector"));
+    }
+
+    #[test]
+    fn kin_are_the_pods_of_the_same_services_and_the_same_owner() {
+        check(
+            "{metadata: {namespace: d, labels: {app: web, hash: '1'}, ownerReferences: [{apiVersion: apps/v1, kind: \
+             ReplicaSet, name: web-1, uid: u, controller: true}]}}",
+            expect![[r#"{"matchExpressions":[],"matchLabels":{"app":"web","hash":"1"}}"#]],
+        );
+        check(
+            "{metadata: {namespace: d, labels: {app: web}}}",
+            expect![[r#"{"matchLabels":{"app":"web"}}"#]],
+        );
+    }
+
+    #[test]
+    fn a_pod_of_nobody_has_no_kin() {
+        check("{metadata: {namespace: d, labels: {app: batch}}}", expect!["null"]);
+        check("{metadata: {namespace: d}}", expect!["null"]);
+    }
+}
