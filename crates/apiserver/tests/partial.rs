@@ -83,7 +83,7 @@ async fn ephemeral_containers_come_by_every_kind_of_write() {
 }
 
 #[tokio::test]
-async fn a_pod_is_resized_only_before_it_has_a_node() {
+async fn a_running_pod_is_resized_only_on_a_node_that_can() {
     let server = with_pod().await;
     let more = r#"{"spec": {"containers": [{"name": "c", "image": "other", "resources": {"limits": {"cpu": "3"}}}]}}"#;
     let resized = send(&server, "PATCH", "resize", STRATEGIC, more).await;
@@ -101,6 +101,9 @@ async fn a_pod_is_resized_only_before_it_has_a_node() {
     assert_eq!(plain.code, 422, "only the subresource resizes: {}", plain.body);
     let binding = "{apiVersion: v1, kind: Binding, metadata: {name: p}, target: {kind: Node, name: node-1}}";
     assert_eq!(server.call("POST", &format!("{PODS}/p/binding"), binding).await.code, 201);
+    let node = r#"{"status": {"containerStatuses": [{"name": "c", "image": "i", "imageID": "i", "ready": true,
+        "restartCount": 0, "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}]}}"#;
+    assert_eq!(send(&server, "PATCH", "status", STRATEGIC, node).await.code, 200);
     let refused = send(&server, "PATCH", "resize", STRATEGIC, &more.replace("\"3\"", "\"4\"")).await;
     assert_eq!(refused.code, 422);
     assert_eq!(
