@@ -246,24 +246,28 @@ fn logged(encoded: std::result::Result<Vec<u8>, proto::ProtoError>) -> Option<By
 /// # Errors
 /// 400, 413 or 422 when it does not fit.
 pub fn patch(kind: Kind, patch: &Patch, object: &Value) -> Result<Value> {
-    match patch {
-        Patch::Strategic(patch) => {
-            schema::patch::strategic(schema_of(kind)?, object.clone(), patch.clone()).map_err(unfit)
-        }
-        _ => patch_untyped(patch, object),
-    }
+    patch_of(schema_of(kind)?, patch, object)
 }
 
-/// Applies a patch to an object without a schema; strategic is plain merge there.
+/// Applies a patch to a Scale of any kind.
 ///
 /// # Errors
 /// As [`patch`].
-pub fn patch_untyped(patch: &Patch, object: &Value) -> Result<Value> {
+pub fn patch_scale(patch: &Patch, scale: &Value) -> Result<Value> {
+    patch_of(scale_schema()?, patch, scale)
+}
+
+fn patch_of(schema: SchemaRef<'_>, patch: &Patch, object: &Value) -> Result<Value> {
     match patch {
         Patch::Json(operations) => schema::patch::json(object.clone(), operations),
-        Patch::Merge(patch) | Patch::Strategic(patch) => schema::patch::merge(object.clone(), patch),
+        Patch::Merge(patch) => schema::patch::merge(object.clone(), patch),
+        Patch::Strategic(patch) => schema::patch::strategic(schema, object.clone(), patch.clone()),
     }
     .map_err(unfit)
+}
+
+fn scale_schema() -> Result<SchemaRef<'static>> {
+    schema_named("autoscaling/v1", "Scale").ok_or_else(|| Error::internal("Scale has no schema"))
 }
 
 fn unfit(failure: PatchError) -> Error {
@@ -329,9 +333,7 @@ pub fn apply_config(kind: Kind, body: &[u8], validation: FieldValidation) -> Res
 /// # Errors
 /// As [`apply_config`], and 400 for what is no Scale or does not fit its schema.
 pub fn apply_scale(body: &[u8], validation: FieldValidation) -> Result<(Value, Vec<String>)> {
-    let Some(schema) = schema_named("autoscaling/v1", "Scale") else {
-        return Err(Error::internal("Scale has no schema"));
-    };
+    let schema = scale_schema()?;
     let (scale, warnings) = configuration(schema, body, validation)?;
     machinery::apply::check_configuration(schema, &scale).map_err(Error::bad_request)?;
     Ok((scale, warnings))

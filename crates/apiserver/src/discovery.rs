@@ -1,18 +1,22 @@
 //! Which resources there are: `/api`, `/apis`, per group and version, and aggregated.
 //!
-//! Made once from the table; the aggregated form carries an ETag.
+//! Made once from the table; the aggregated form carries an ETag, the plain ones come in every format.
 //! Source: KEP-3352 (aggregated discovery), `metav1.APIResourceList`.
 
 use std::net::SocketAddr;
 use std::sync::LazyLock;
 
-use http::header::{ACCEPT, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
 use crate::kinds::Kind;
-use crate::respond::{Body, json, text};
+use crate::negotiate::Accept;
+use crate::respond::{Body, json, serialised, text};
+use crate::status::{Error, Result};
 
 struct Documents {
     core_versions: Value,
@@ -45,13 +49,16 @@ static DOCUMENTS: LazyLock<Documents> = LazyLock::new(|| {
     }
 });
 
-/// Answers a discovery path; `None` if it is none. `address` is where clients find the server.
-pub fn discover(path: &str, headers: &HeaderMap, address: SocketAddr) -> Option<Response<Body>> {
+/// Answers a discovery path. `address` is where clients find the server.
+///
+/// # Errors
+/// 404 if it is none, 406 if the client takes none of the formats.
+pub fn discover(path: &str, headers: &HeaderMap, address: SocketAddr) -> Result<Response<Body>> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let documents = &*DOCUMENTS;
     let value = match parts.as_slice() {
         ["api"] => match wanted_aggregated(headers) {
-            Some(index) => return Some(aggregated_response(&documents.aggregated_core, index, headers)),
+            Some(index) => return Ok(aggregated_response(&documents.aggregated_core, index, headers)),
             None => {
                 let mut versions = documents.core_versions.clone();
                 versions["serverAddressByClientCIDRs"] =
@@ -60,20 +67,23 @@ pub fn discover(path: &str, headers: &HeaderMap, address: SocketAddr) -> Option<
             }
         },
         ["apis"] => match wanted_aggregated(headers) {
-            Some(index) => return Some(aggregated_response(&documents.aggregated_groups, index, headers)),
+            Some(index) => return Ok(aggregated_response(&documents.aggregated_groups, index, headers)),
             None => documents.groups.clone(),
         },
         ["api", version] => resource_list("", version)?,
         ["apis", group] => {
-            let mut document = Some(group_document(group)).filter(|d| d["versions"] != json!([]))?;
+            let mut document = group_document(group);
+            if document["versions"] == json!([]) {
+                return Err(Error::unknown_path());
+            }
             document["kind"] = "APIGroup".into();
             document["apiVersion"] = "v1".into();
             document
         }
         ["apis", group, version] => resource_list(group, version)?,
-        _ => return None,
+        _ => return Err(Error::unknown_path()),
     };
-    Some(json(StatusCode::OK, &value))
+    Ok(serialised(StatusCode::OK, Accept::of(headers)?.format, &value))
 }
 
 fn wanted_aggregated(headers: &HeaderMap) -> Option<usize> {
@@ -109,6 +119,7 @@ fn aggregated_response(
         header_map.insert(ETAG, value);
     }
     header_map.insert(VARY, HeaderValue::from_static("Accept"));
+    header_map.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
     response
 }
 
@@ -160,10 +171,20 @@ fn kinds_of(group: &str, version: &str) -> Vec<Kind> {
     Kind::all().filter(|kind| kind.group() == group && kind.row().version == version).collect()
 }
 
-fn resource_list(group: &str, version: &str) -> Option<Value> {
+/// Tells clients whether two versions of a resource are stored alike.
+///
+/// Source: `k8s.io/apiserver/pkg/endpoints/discovery`.
+fn storage_version_hash(kind: Kind) -> String {
+    let version = kind.row().storage_api_version;
+    let slash = if version.contains('/') { "" } else { "/" };
+    let hash = digest(&SHA256, format!("{slash}{version}/{}", kind.kind()).as_bytes());
+    STANDARD.encode(hash.as_ref().get(..8).unwrap_or_default())
+}
+
+fn resource_list(group: &str, version: &str) -> Result<Value> {
     let kinds = kinds_of(group, version);
     if kinds.is_empty() {
-        return None;
+        return Err(Error::unknown_path());
     }
     let mut resources: Vec<Value> = Vec::new();
     for kind in &kinds {
@@ -180,6 +201,9 @@ fn resource_list(group: &str, version: &str) -> Option<Value> {
         }
         if !row.categories.is_empty() {
             resource["categories"] = json!(row.categories);
+        }
+        if row.is_stored() {
+            resource["storageVersionHash"] = storage_version_hash(*kind).into();
         }
         resources.push(resource);
         for sub in row.subresources {
@@ -198,7 +222,7 @@ fn resource_list(group: &str, version: &str) -> Option<Value> {
         }
     }
     let group_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-    Some(json!({
+    Ok(json!({
         "kind": "APIResourceList",
         "apiVersion": "v1",
         "groupVersion": group_version,
@@ -225,7 +249,7 @@ fn aggregated_group(group: &str) -> Value {
             json!({"version": version, "freshness": "Current", "resources": resources})
         })
         .collect();
-    let mut metadata = json!({"creationTimestamp": null});
+    let mut metadata = json!({});
     if !group.is_empty() {
         metadata["name"] = group.into();
     }

@@ -92,6 +92,27 @@ impl Kind {
         self.row.allows(verb.as_str())
     }
 
+    /// Whether a DELETE is answered with the object that is gone, not with a Status.
+    ///
+    /// Source: `ReturnDeletedObject` of upstream's stores.
+    pub fn is_deletion_answered(&self) -> bool {
+        const CORE: [&str; 7] = [
+            "pods",
+            "services",
+            "serviceaccounts",
+            "persistentvolumes",
+            "persistentvolumeclaims",
+            "podtemplates",
+            "resourcequotas",
+        ];
+        match self.row.group {
+            "" => CORE.contains(&self.row.plural),
+            "storage.k8s.io" => self.row.plural != "csistoragecapacities",
+            "resource.k8s.io" => self.row.plural != "devicetaintrules",
+            _ => false,
+        }
+    }
+
     /// What keys of objects in `namespace` (all, if empty) begin with.
     pub fn collection(&self, namespace: &str) -> String {
         if self.is_namespaced() && !namespace.is_empty() {

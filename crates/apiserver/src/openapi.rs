@@ -6,8 +6,9 @@ use std::sync::{LazyLock, OnceLock};
 
 use bytes::Bytes;
 use flate2::read::GzDecoder;
-use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, ETAG, IF_NONE_MATCH, VARY};
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION, VARY};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use jiff::{Timestamp, ToSpan};
 use schema::openapi::{Resource, Subresource, root_path, v2, v3};
 
 use crate::kinds::Kind;
@@ -74,6 +75,7 @@ fn with_resources<T>(group_version: Option<(&str, &str)>, make: impl FnOnce(&[Re
             plural: kind.resource(),
             namespaced: kind.is_namespaced(),
             verbs: kind.row().verbs,
+            is_deletion_answered: kind.is_deletion_answered(),
             subresources,
         })
         .collect();
@@ -89,15 +91,17 @@ pub fn document(
     path: &str,
     info: &RequestInfo,
     headers: &HeaderMap,
+    now: Timestamp,
 ) -> Result<Response<Body>> {
     match version {
         "v2" => Ok(second(headers)),
-        "v3" => third(path, info, headers),
+        "v3" => third(path, info, headers, now),
         _ => Err(Error::unknown_path()),
     }
 }
 
-fn third(path: &str, info: &RequestInfo, headers: &HeaderMap) -> Result<Response<Body>> {
+/// The index, or a document. Who names the document's hash may keep it; who names another is sent to the right one.
+fn third(path: &str, info: &RequestInfo, headers: &HeaderMap, now: Timestamp) -> Result<Response<Body>> {
     let rest = path.trim_start_matches("/openapi/v3").trim_start_matches('/');
     if rest.is_empty() {
         let documents = V3.iter().map(|(path, document)| (path.as_str(), document.hash.as_str()));
@@ -105,7 +109,11 @@ fn third(path: &str, info: &RequestInfo, headers: &HeaderMap) -> Result<Response
     }
     let document = V3.get(rest).ok_or_else(Error::unknown_path)?;
     let etag = format!("\"{}\"", document.hash);
-    if headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == etag.as_bytes()) {
+    let hash = info.query.get("hash").filter(|hash| !hash.is_empty());
+    if hash.is_some_and(|hash| hash != document.hash) {
+        return Ok(moved(&v3::url(rest, &document.hash)));
+    }
+    if is_known(headers, &etag) {
         return Ok(tagged(text(StatusCode::NOT_MODIFIED, JSON, Bytes::new()), &etag));
     }
     let bytes = document.bytes.get_or_init(|| {
@@ -115,19 +123,37 @@ fn third(path: &str, info: &RequestInfo, headers: &HeaderMap) -> Result<Response
         })
     });
     let mut response = tagged(unpacked(JSON, bytes, headers), &etag);
-    if info.query.get("hash") == Some(document.hash.as_str()) {
-        let forever = HeaderValue::from_static("public, immutable");
-        response.headers_mut().insert(CACHE_CONTROL, forever);
+    if hash.is_some() {
+        let headers = response.headers_mut();
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
+        headers.append(VARY, HeaderValue::from_static("Accept"));
+        let end = now.checked_add((365 * 24).hours()).unwrap_or(now);
+        if let Ok(end) = HeaderValue::from_str(&end.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()) {
+            headers.insert(EXPIRES, end);
+        }
     }
     Ok(response)
 }
 
+fn moved(url: &str) -> Response<Body> {
+    let mut response = text(StatusCode::MOVED_PERMANENTLY, "text/html; charset=utf-8", Bytes::new());
+    if let Ok(url) = HeaderValue::from_str(url) {
+        response.headers_mut().insert(LOCATION, url);
+    }
+    response
+}
+
+/// Whether a client says that it has the document with this tag. Source: RFC 9110, section 13.1.2.
+fn is_known(headers: &HeaderMap, etag: &str) -> bool {
+    let known = headers.get_all(IF_NONE_MATCH).into_iter().filter_map(|known| known.to_str().ok());
+    let mut known = known.flat_map(|known| known.split(',')).map(str::trim);
+    known.any(|known| known == "*" || known.trim_start_matches("W/") == etag)
+}
+
 fn second(headers: &HeaderMap) -> Response<Body> {
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let is_known =
-        |etag: &str| headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == etag.as_bytes());
     let etag = format!("\"{}\"", V2_HASH.as_str());
-    if is_known(&etag) {
+    if is_known(headers, &etag) {
         return tagged(text(StatusCode::NOT_MODIFIED, JSON, Bytes::new()), &etag);
     }
     let value = || with_resources(None, |resources| v2::document(schema::builtin(), resources));

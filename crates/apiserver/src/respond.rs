@@ -99,7 +99,8 @@ fn viewed(request: &Request, value: Value, now: jiff::Timestamp) -> Value {
     }
 }
 
-fn serialised(code: StatusCode, format: Format, value: &Value) -> Response<Body> {
+/// A value in a format; as JSON if its type has no such form.
+pub fn serialised(code: StatusCode, format: Format, value: &Value) -> Response<Body> {
     match format {
         Format::Yaml => match serde_saphyr::to_string(value) {
             Ok(yaml) => text(code, YAML, yaml),

@@ -339,7 +339,9 @@ async fn other(api: &Api, http: HttpRequest<RequestBody>, info: &RequestInfo) ->
             let text = api.metrics.registry().render();
             Ok(respond::text(StatusCode::OK, base::metrics::CONTENT_TYPE, text))
         }
-        ("openapi", Some(version), _) => openapi::document(version, path, info, http.headers()),
+        ("openapi", Some(version), _) => {
+            openapi::document(version, path, info, http.headers(), api.clock.now())
+        }
         (".well-known", Some("openid-configuration"), None) => {
             Ok(respond::json(StatusCode::OK, &api.security.openid_configuration()))
         }
@@ -358,8 +360,7 @@ async fn other(api: &Api, http: HttpRequest<RequestBody>, info: &RequestInfo) ->
             Ok(respond::json(StatusCode::OK, &crate::status::success(serde_json::Value::Null)))
         }
         ("", None, _) => Ok(respond::json(StatusCode::OK, &root_paths())),
-        _ => discovery::discover(&info.path, http.headers(), api.config.advertise_address)
-            .ok_or_else(Error::unknown_path),
+        _ => discovery::discover(&info.path, http.headers(), api.config.advertise_address),
     }
 }
 

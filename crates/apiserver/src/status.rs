@@ -29,6 +29,8 @@ pub struct Error {
     pub message: String,
     /// `Status.details`, or null.
     pub details: Value,
+    /// `Status.metadata.continue`: how a list whose revision is gone can go on.
+    pub continue_token: Option<String>,
 }
 
 /// Which resource (or kind) an error talks about.
@@ -67,7 +69,7 @@ impl Subject<'_> {
 
 impl Error {
     fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: Value::Null }
+        Self { code, reason, message: message.into(), details: Value::Null, continue_token: None }
     }
 
     fn about(mut self, subject: Subject<'_>, name: &str) -> Self {
@@ -288,6 +290,9 @@ impl Error {
         });
         if !self.details.is_null() {
             status["details"] = self.details.clone();
+        }
+        if let Some(token) = &self.continue_token {
+            status["metadata"] = json!({"continue": token});
         }
         status
     }

@@ -207,9 +207,12 @@ async fn patches(costs: &mut Costs) {
     }
 }
 
-/// Bodies that multiply themselves.
+/// Bodies that multiply themselves. That they are refused by every row is another test's; what they cost is the same for
+/// most of them.
 async fn bombs(costs: &mut Costs) {
-    for row in served().filter(|row| row.allows("create")) {
+    let rows = served().filter(|row| row.allows("create")).enumerate();
+    let sample = rows.filter(|(at, row)| at % 5 == 0 || row.plural == "customresourcedefinitions");
+    for (_, row) in sample {
         let path = format!("{}?dryRun=All", collection(row));
         for (name, kind, body) in nasty::bombs() {
             costs.check(name, ("POST", &path, kind), body).await;

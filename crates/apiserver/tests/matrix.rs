@@ -71,7 +71,8 @@ fn name_of(object: &Value) -> &str {
 
 async fn json_call(server: &TestServer, method: &str, path: &str, body: &Value) -> Answer {
     let kind = if method == "PATCH" { "application/merge-patch+json" } else { JSON };
-    server.call_with(method, path, &[("content-type", kind)], &body.to_string()).await
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    server.call_with(method, path, &[("content-type", kind)], &body).await
 }
 
 /// Sends a request that must be answered with `code`.
@@ -162,6 +163,7 @@ async fn one_life(server: &TestServer, row: &Resource) {
     assert_eq!(again["reason"], "AlreadyExists");
     same(&must(server, ("GET", &one), &Value::Null, 200).await, &created, &one);
     views(server, row, &one, &created).await;
+    watched(server, row, &one, &created).await;
     let changed = changes(server, row, &one, &created).await;
     status(server, row, &one, &changed).await;
     applied(server, row, &one).await;
@@ -246,6 +248,52 @@ async fn partial(server: &TestServer, one: &str, selected: &str, created: &Value
             let accept = format!("{format};as={kind};g=meta.k8s.io;v=v1");
             let (code, _) = raw(server, ("GET", path), &[("accept", &accept)], Vec::new()).await;
             assert_eq!(code, 406, "{path} {accept}");
+        }
+    }
+}
+
+/// The first event of a watch, in every form that events have.
+async fn watched(server: &TestServer, row: &Resource, one: &str, created: &Value) {
+    let path = format!("{}?watch=1&labelSelector={}", collection(row), fixtures::LABEL);
+    let first = async |accept: &str| {
+        let headers = [("accept", accept)];
+        let response =
+            server::send(server.server.service(), Some(server::admin()), "GET", &path, &headers, "").await;
+        assert_eq!(response.status(), 200, "{path} {accept}");
+        let frame = response.into_body().frame().await.unwrap().unwrap();
+        frame.into_data().unwrap()
+    };
+    for (view, kind) in
+        [("", row.kind), ("Table", "Table"), ("PartialObjectMetadata", "PartialObjectMetadata")]
+    {
+        let form = if view.is_empty() { String::new() } else { format!(";as={view};g=meta.k8s.io;v=v1") };
+        let event: Value = serde_json::from_slice(&first(&format!("{JSON}{form}")).await).unwrap();
+        assert_eq!((&event["type"], &event["object"]["kind"]), (&json!("ADDED"), &json!(kind)), "{one}");
+        match view {
+            "" => same(&event["object"], created, one),
+            "Table" => {
+                let columns = event["object"]["columnDefinitions"].as_array().unwrap();
+                let row = &event["object"]["rows"][0];
+                assert_eq!(row["cells"].as_array().unwrap().len(), columns.len(), "{one}");
+                same(&row["object"]["metadata"], &created["metadata"], one);
+            }
+            _ => same(&event["object"]["metadata"], &created["metadata"], one),
+        }
+        if view == "Table" {
+            continue;
+        }
+        let frame = first(&format!("{PROTOBUF}{form}")).await;
+        let (length, event) = frame.split_first_chunk().unwrap();
+        assert_eq!(u32::from_be_bytes(*length) as usize, event.len(), "{one}: one frame");
+        assert!(event.starts_with(b"\x0a\x05ADDED\x12"), "{one}");
+        let start = event.windows(4).position(|bytes| bytes == b"k8s\0").expect("an envelope");
+        if view.is_empty() {
+            same(&decoded(row, &event[start..]), created, one);
+        } else {
+            let envelope = schema::proto::open(&event[start..]).unwrap();
+            let schema = schema::builtin().kind("meta.k8s.io", "v1", envelope.kind).unwrap();
+            let object = schema::proto::decode(schema, &envelope).unwrap();
+            same(&object["metadata"], &created["metadata"], one);
         }
     }
 }

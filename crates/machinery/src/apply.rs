@@ -300,8 +300,7 @@ fn apply_once(
     };
     let root = Typed::root(schema);
     check_configuration(schema, config).map_err(ApplyError::Invalid)?;
-    let mut base = live.unwrap_or_else(|| typed::empty_object()).clone();
-    metadata::remove(&mut base, "managedFields");
+    let base = live.map_or_else(|| typed::empty_object().clone(), without_managed_fields);
     let decoded = Managers::decode(live.map_or(&[], entries_of));
     let mut managers =
         decoded.map_err(|error| ApplyError::Invalid(format!("failed to decode managed fields: {error}")))?;
@@ -316,7 +315,10 @@ fn apply_once(
     owned.subtract_trees(write.ignored);
     managers.insert(identity.clone(), Entry::new(write.api_version.into(), owned.clone()));
     let merged = merge::merge(root, &base, config);
-    let object = prune::prune(versions, merged, &managers, last.as_ref(), write.api_version);
+    let object = match last.as_ref().filter(|last| last.is_within(write.api_version, &owned)) {
+        Some(_) => merged,
+        None => prune::prune(versions, merged, &managers, last.as_ref(), write.api_version),
+    };
 
     let mut changes = compare(root, &base, &object, &is_untracked);
     changes.exclude(write.ignored);
@@ -333,6 +335,8 @@ fn apply_once(
     match last {
         Some(last) if last.set == owned && base == object => managers.insert(identity, last),
         _ if owned.is_empty() => {}
+        // The time is when the manager last changed the object, not when it came to own more or less of it.
+        last if base == object => managers.insert(identity, Entry::unchanged(last, write.api_version, owned)),
         _ => managers.unite(identity, write.api_version, owned, write.now),
     }
     let encoded = managers.encode();
@@ -372,6 +376,19 @@ fn unfit(config: &Value, problems: &[String]) -> String {
         text("apiVersion"),
         text("kind"),
     )
+}
+
+/// A copy of an object without its managed fields, which are the larger part of many.
+fn without_managed_fields(object: &Value) -> Value {
+    let fields = object.as_object().into_iter().flatten();
+    let copied = fields.map(|(name, value)| match value {
+        Value::Object(metadata) if name == "metadata" => {
+            let kept = metadata.iter().filter(|(name, _)| *name != "managedFields");
+            (name.clone(), Value::Object(kept.map(|(name, value)| (name.clone(), value.clone())).collect()))
+        }
+        _ => (name.clone(), value.clone()),
+    });
+    Value::Object(copied.collect())
 }
 
 fn entries_of(object: &Value) -> &[Value] {

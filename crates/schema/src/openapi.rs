@@ -30,6 +30,8 @@ pub struct Resource<'a> {
     pub namespaced: bool,
     /// The verbs as discovery lists them: `create`, `delete`, `deletecollection`, `get`, `list`, `patch`, ...
     pub verbs: &'a [&'a str],
+    /// Whether a DELETE is answered with the object, not with a Status.
+    pub is_deletion_answered: bool,
     /// Its subresources.
     pub subresources: &'a [Subresource<'a>],
 }

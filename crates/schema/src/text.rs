@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 
 use crate::walk::budget::Room;
 use crate::walk::decode::{DecodeError, Decoded, FieldValidation, untyped};
+use crate::walk::stack::with_room;
 
 /// What all aliases of a YAML document together may expand to, in parser events; a document that multiplies itself is
 /// refused early.
@@ -47,9 +48,11 @@ pub fn yaml(bytes: &[u8], room: Room, validation: FieldValidation) -> Result<Dec
     let text = std::str::from_utf8(bytes)
         .map_err(|_| DecodeError::Syntax("yaml: control characters are not allowed".to_owned()))?;
     let mut outcome = Err(DecodeError::Syntax("yaml: no document".to_owned()));
-    let read = serde_saphyr::with_deserializer_from_str_with_options(text, yaml_options(), |deserializer| {
-        outcome = untyped(deserializer, text.len(), room, validation);
-        Ok(())
+    let read = with_room(|| {
+        serde_saphyr::with_deserializer_from_str_with_options(text, yaml_options(), |deserializer| {
+            outcome = untyped(deserializer, text.len(), room, validation);
+            Ok(())
+        })
     });
     match (outcome, read) {
         (Err(DecodeError::Syntax(complaint)), _) => Err(DecodeError::Syntax(first_line(&complaint))),

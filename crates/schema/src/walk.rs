@@ -3,4 +3,5 @@
 pub mod budget;
 pub mod decode;
 pub mod default;
+pub(crate) mod stack;
 pub mod visit;

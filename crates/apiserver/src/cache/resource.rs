@@ -401,6 +401,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_slow_watcher_holds_nobody_up_and_keeps_nothing() {
+        let cache = Arc::new(ResourceCache::new("/registry/pods/", 0));
+        let mut slow = cache.watch(0, Interest::Everything);
+        let mut fast = cache.watch(0, Interest::Everything);
+        let all = EVENTS_MAX as u64 + 100;
+        let mut seen = 0;
+        for revision in 1..=all {
+            put(&cache, "x", revision);
+            seen += fast.next().await.unwrap().len() as u64;
+        }
+        assert_eq!(seen, all);
+        assert_eq!(cache.state.read().ring.len(), EVENTS_MAX, "what is kept does not depend on watchers");
+        assert_eq!(slow.next().await.unwrap_err().reason, "Expired");
+        let mut late = cache.watch(all - 300, Interest::Everything);
+        assert_eq!(late.next().await.unwrap().len(), BATCH_EVENTS_MAX, "a little at a time");
+        assert_eq!(late.next().await.unwrap().len(), 300 - BATCH_EVENTS_MAX);
+    }
+
+    #[tokio::test]
     async fn a_watcher_sees_every_event_once_or_is_cut() {
         let cache = Arc::new(ResourceCache::new("/registry/pods/", 0));
         let mut watcher = cache.watch(0, Interest::Everything);

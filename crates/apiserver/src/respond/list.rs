@@ -16,7 +16,7 @@ use super::{Body, BoxError};
 use crate::cache::CachedObject;
 use crate::codec;
 
-/// How long a gathered frame is, at least.
+/// How long a gathered frame is, at least; at most a piece longer, so that its room never has to grow.
 const FRAME_BYTES: usize = 64 * 1024;
 /// Pieces of this length are frames of their own.
 const LARGE_BYTES: usize = 16 * 1024;
@@ -110,7 +110,10 @@ impl Pieces {
         while gathered.len() < FRAME_BYTES {
             let Some(piece) = self.next_piece() else { break };
             if piece.len() < LARGE_BYTES {
-                gathered.reserve(if gathered.is_empty() { FRAME_BYTES } else { 0 });
+                if gathered.is_empty() {
+                    let left = self.left.and_then(|left| usize::try_from(left).ok()).unwrap_or(usize::MAX);
+                    gathered.reserve(left.min(FRAME_BYTES + LARGE_BYTES));
+                }
                 gathered.put_slice(&piece);
             } else if gathered.is_empty() {
                 return Some(piece);

@@ -69,7 +69,7 @@ impl Encoder {
 
     /// A bookmark: everything up to `revision` was delivered.
     pub fn bookmark(&self, revision: u64, ends_initial_events: bool) -> Bytes {
-        let mut metadata = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
         if ends_initial_events {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }

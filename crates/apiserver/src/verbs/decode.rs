@@ -52,20 +52,21 @@ pub fn body_of(request: &Request, api_version: &str, kind: &str) -> Result<Value
     codec::check_types(&sent, kind, value)
 }
 
-/// The body of a DELETE, if there is one.
+/// The body of a DELETE, if there is one. It may say that it is of any group.
 ///
 /// # Errors
 /// 400 or 415.
-pub fn options_body(request: &Request) -> Result<Value> {
+pub fn options_body(request: &Request) -> Result<Option<Value>> {
     if request.body.is_empty() {
-        return Ok(Value::Null);
+        return Ok(None);
     }
     let format = content_format(&request.headers)?;
     let value = codec::decode(format, &request.body)?;
-    if !value.is_object() && !value.is_null() {
-        return Err(Error::bad_request("the body of the request is no object"));
+    let kind = value.get("kind").and_then(Value::as_str).unwrap_or_default();
+    if !matches!(kind, "" | "DeleteOptions") {
+        return Err(Error::bad_request("decoded object cannot be converted to DeleteOptions"));
     }
-    Ok(value)
+    codec::check_types("meta.k8s.io/v1", "DeleteOptions", value).map(Some)
 }
 
 /// Checks what a patch made of an object, and that it is still of its kind.

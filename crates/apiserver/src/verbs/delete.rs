@@ -33,8 +33,10 @@ pub enum Outcome {
 pub async fn delete(api: &Api, request: &Request) -> Result<Answer> {
     let options = DeleteOptions::of(request)?;
     let (committed, is_removed) = delete_object(api, request, &options).await?;
-    if !is_removed || returns_object(request) {
-        return Ok(answer(StatusCode::OK, committed, Vec::new()));
+    if !is_removed || request.kind.is_deletion_answered() {
+        let is_pending = !is_removed && options.is_waited_for;
+        let code = if is_pending { StatusCode::ACCEPTED } else { StatusCode::OK };
+        return Ok(answer(code, committed, Vec::new()));
     }
     let uid = committed.object.value().pointer("/metadata/uid").cloned().unwrap_or_default();
     let mut details = json!({"name": request.resource.name, "kind": request.kind.resource(), "uid": uid});
@@ -42,20 +44,6 @@ pub async fn delete(api: &Api, request: &Request) -> Result<Answer> {
         details["group"] = request.kind.group().into();
     }
     Ok(Answer::value(status::success(details)))
-}
-
-/// Kinds whose DELETE answers the object, not a Status. Source: `ReturnDeletedObject` of upstream's stores.
-fn returns_object(request: &Request) -> bool {
-    const RETURNED: &[&str] = &[
-        "pods",
-        "services",
-        "serviceaccounts",
-        "persistentvolumes",
-        "persistentvolumeclaims",
-        "podtemplates",
-        "resourcequotas",
-    ];
-    request.kind.group().is_empty() && RETURNED.contains(&request.kind.resource())
 }
 
 /// Deletes the object that the request names; says whether it is gone.
@@ -112,9 +100,15 @@ pub async fn delete_object(
 pub fn decide(object: &Value, options: &DeleteOptions, strategy: &Strategy, now: Timestamp) -> Outcome {
     let meta = Metadata::of(object);
     let finalizers = finalizers(object, options, strategy);
-    let grace = match strategy.deletion {
-        Deletion::PodGrace => (strategy.grace_period)(object, options.grace_period_seconds).max(0),
-        Deletion::Immediate | Deletion::Namespace => 0,
+    let pending = meta.deletion_grace_period_seconds();
+    let grace = match (strategy.deletion, options.grace_period_seconds) {
+        (Deletion::Immediate | Deletion::Namespace, _) => 0,
+        // A deletion that is under way can be hurried up, never slowed down.
+        (Deletion::PodGrace, asked) if meta.is_terminating() => {
+            let pending = pending.unwrap_or(0);
+            asked.map_or(pending, |asked| asked.min(pending))
+        }
+        (Deletion::PodGrace, asked) => (strategy.grace_period)(object, asked).max(0),
     };
     let held = match strategy.deletion {
         Deletion::Namespace => {
@@ -128,24 +122,22 @@ pub fn decide(object: &Value, options: &DeleteOptions, strategy: &Strategy, now:
     let mut marked = object.clone();
     let borrowed: Vec<&str> = finalizers.iter().map(String::as_str).collect();
     metadata::set_finalizers(&mut marked, &borrowed);
-    let pending = meta.deletion_grace_period_seconds();
-    // A deletion that is under way can be hurried up, never slowed down.
-    if !meta.is_terminating() || pending.is_some_and(|pending| grace < pending) {
-        let start = match (meta.deletion_timestamp(), pending) {
-            (Some(at), Some(pending)) => at - SignedDuration::from_secs(pending),
-            _ => now,
-        };
-        let end = if meta.is_terminating() {
-            (start + SignedDuration::from_secs(grace)).max(now)
-        } else {
-            now + SignedDuration::from_secs(grace)
-        };
+    if !meta.is_terminating() {
+        let end = now + SignedDuration::from_secs(grace);
         metadata::set(&mut marked, "deletionTimestamp", metadata::time(end));
         metadata::set(&mut marked, "deletionGracePeriodSeconds", grace);
         let generation = meta.generation();
         if generation > 0 {
             metadata::set(&mut marked, "generation", generation + 1);
         }
+    } else if let (Some(at), Some(pending)) = (meta.deletion_timestamp(), pending)
+        && grace < pending
+    {
+        let end = at - SignedDuration::from_secs(pending) + SignedDuration::from_secs(grace);
+        // Somebody else still has to see that it was hurried up, unless it is by force.
+        let grace = if end < now && grace > 0 { 1 } else { grace };
+        metadata::set(&mut marked, "deletionTimestamp", metadata::time(end.max(now)));
+        metadata::set(&mut marked, "deletionGracePeriodSeconds", grace);
     }
     if strategy.deletion == Deletion::Namespace
         && let Some(map) = marked.as_object_mut()
@@ -208,6 +200,30 @@ mod tests {
         let marked = json!({"metadata": {"name": "a", "finalizers": ["x"], "deletionGracePeriodSeconds": 0,
             "deletionTimestamp": "2025-01-01T00:00:00Z"}});
         check("twice", marked, &DeleteOptions::default(), "configmaps", Some(Value::Null));
+    }
+
+    #[test]
+    fn a_pods_deletion_can_be_hurried_up_but_not_slowed_down() {
+        let pod = |grace: i64, at: &str| {
+            json!({"metadata": {"name": "a", "generation": 2, "deletionGracePeriodSeconds": grace,
+                "deletionTimestamp": at}, "spec": {"nodeName": "n", "terminationGracePeriodSeconds": 30}})
+        };
+        let marked = |grace: i64, at: &str| Some(pod(grace, at)["metadata"].clone());
+        let asked = |seconds| DeleteOptions { grace_period_seconds: Some(seconds), ..Default::default() };
+        let soon = pod(60, "2026-01-01T00:00:50Z");
+        check("nothing is said", soon.clone(), &DeleteOptions::default(), "pods", Some(Value::Null));
+        check("longer", soon.clone(), &asked(90), "pods", Some(Value::Null));
+        check("shorter", soon.clone(), &asked(20), "pods", marked(20, "2026-01-01T00:00:10Z"));
+        check(
+            "shorter than what has passed",
+            soon.clone(),
+            &asked(5),
+            "pods",
+            marked(1, "2026-01-01T00:00:00Z"),
+        );
+        check("by force", soon, &asked(0), "pods", None);
+        let ended = pod(0, "2026-01-01T00:00:00Z");
+        check("it had no grace", ended, &DeleteOptions::default(), "pods", None);
     }
 
     #[test]

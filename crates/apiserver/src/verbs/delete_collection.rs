@@ -3,6 +3,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::list_options::{Purpose, validate};
 use super::options::DeleteOptions;
 use super::{Answer, Request, delete};
 use crate::api::Api;
@@ -15,6 +16,7 @@ use crate::status::Result;
 /// # Errors
 /// The first failure that is not a 404.
 pub async fn delete_collection(api: &Api, request: &Request) -> Result<Answer> {
+    validate(&request.info.query, Purpose::List)?;
     let options = DeleteOptions::of(request)?;
     let filter = Filter::of(request.kind, &request.resource, &request.info.query)?;
     let revision = api.cache.fresh().await?;

@@ -47,7 +47,11 @@ pub async fn list(api: &Api, request: &Request) -> Result<Answer> {
     let query = &request.info.query;
     validate(query, Purpose::List)?;
     let filter = Filter::of(request.kind, &request.resource, query)?;
-    let limit = usize::try_from(query.number("limit")?.unwrap_or(0)).unwrap_or(0);
+    let limit = match (query.number("limit")?, query.get("resourceVersion")) {
+        // Whatever the cache has comes as a whole.
+        (_, Some("0")) => 0,
+        (limit, _) => usize::try_from(limit.unwrap_or(0)).unwrap_or(0),
+    };
     let token = query.get("continue").map(Continue::decode).transpose()?;
     let listing = match &token {
         Some(token) => page_source(api, request, &filter, token).await?,
@@ -98,7 +102,7 @@ async fn page_source(api: &Api, request: &Request, filter: &Filter, token: &Cont
              up in the list.",
         );
         let inconsistent = Continue { rv: -1, ..token.clone() };
-        error.details = serde_json::json!({ "continue": inconsistent.encode() });
+        error.continue_token = Some(inconsistent.encode());
         error
     })
 }

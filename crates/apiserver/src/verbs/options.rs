@@ -18,6 +18,8 @@ pub struct DeleteOptions {
     pub grace_period_seconds: Option<i64>,
     /// What happens to dependents; the kind's default if absent.
     pub propagation: Option<Policy>,
+    /// Whether the client wants to be told if the object is not gone yet.
+    pub is_waited_for: bool,
     /// The object must have this uid.
     pub uid: Option<String>,
     /// The object must be at this revision.
@@ -38,43 +40,53 @@ pub enum Policy {
 }
 
 impl DeleteOptions {
-    /// Reads the options of a DELETE; the body wins over the query.
+    /// Reads the options of a DELETE: from the body, and if there is none from the query.
     ///
     /// # Errors
     /// 400 when an option cannot be read, 422 when it has no meaning.
     pub fn of(request: &Request) -> Result<Self> {
         let body = super::decode::options_body(request)?;
         let query = &request.info.query;
-        let text = |name: &str| body.get(name).and_then(Value::as_str).or_else(|| query.get(name));
-        let grace = match body.get("gracePeriodSeconds").and_then(Value::as_i64) {
-            Some(seconds) => Some(seconds),
+        let text = |name: &str| match &body {
+            Some(body) => body.get(name).and_then(Value::as_str),
+            None => query.get(name),
+        };
+        let grace = match &body {
+            Some(body) => body.get("gracePeriodSeconds").and_then(Value::as_i64),
             None => query.number("gracePeriodSeconds")?,
         };
-        let propagation = match text("propagationPolicy") {
-            None => orphan_dependents(&body, query.get("orphanDependents")),
-            Some("Background") => Some(Policy::Background),
-            Some("Foreground") => Some(Policy::Foreground),
-            Some("Orphan") => Some(Policy::Orphan),
-            Some(other) => {
-                return Err(Error::bad_request(format!(
-                    "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Unsupported value: {other:?}: \
-                     supported values: \"Background\", \"Foreground\", \"Orphan\""
-                )));
-            }
+        let orphan = match &body {
+            Some(body) => body.get("orphanDependents").and_then(Value::as_bool),
+            None => query.has("orphanDependents").then(|| query.flag("orphanDependents")),
         };
+        let dry_run: Vec<&str> = match &body {
+            Some(body) => body
+                .get("dryRun")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .collect(),
+            None => Vec::new(),
+        };
+        let policy = text("propagationPolicy");
+        check_deletion(policy, orphan, &dry_run)?;
         let precondition = |name: &str| {
-            body.get("preconditions").and_then(|p| p.get(name)).and_then(Value::as_str).map(str::to_owned)
+            let preconditions = body.as_ref().and_then(|body| body.get("preconditions"));
+            preconditions.and_then(|p| p.get(name)).and_then(Value::as_str).map(str::to_owned)
         };
-        let body_dry_run = body
-            .get("dryRun")
-            .and_then(Value::as_array)
-            .is_some_and(|list| list.iter().any(|entry| entry == "All"));
         Ok(Self {
-            grace_period_seconds: grace,
-            propagation,
+            // As fast as possible, but not by force.
+            grace_period_seconds: grace.map(|seconds| if seconds < 0 { 1 } else { seconds }),
+            propagation: policy.and_then(Policy::parse).or(match orphan {
+                Some(true) => Some(Policy::Orphan),
+                Some(false) => Some(Policy::Background),
+                None => None,
+            }),
+            is_waited_for: policy == Some("Foreground") || orphan == Some(false),
             uid: precondition("uid"),
             resource_version: precondition("resourceVersion"),
-            is_dry_run: request.is_dry_run() || body_dry_run,
+            is_dry_run: request.is_dry_run() || dry_run.contains(&"All"),
         })
     }
 
@@ -85,14 +97,18 @@ impl DeleteOptions {
     pub fn check(&self, request: &Request, object: &Value) -> Result<()> {
         let metadata = Metadata::of(object);
         let pairs = [
-            (&self.uid, metadata.uid(), "UID"),
-            (&self.resource_version, metadata.resource_version(), "ResourceVersion"),
+            (&self.uid, metadata.uid(), "UID", "deleted and then recreated"),
+            (&self.resource_version, metadata.resource_version(), "ResourceVersion", "modified"),
         ];
-        for (wanted, found, what) in pairs {
+        for (wanted, found, what, fate) in pairs {
             if let Some(wanted) = wanted
                 && wanted != found
             {
-                return Err(precondition_failed(request, metadata.name(), what, wanted, found));
+                let why = format!(
+                    "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). \
+                     The object might have been {fate}"
+                );
+                return Err(Error::conflict(request.kind.kind_subject(), metadata.name(), &why));
             }
         }
         Ok(())
@@ -117,9 +133,41 @@ pub fn precondition_failed(request: &Request, name: &str, what: &str, wanted: &s
     Error::conflict(request.subject(), name, &why)
 }
 
-fn orphan_dependents(body: &Value, query: Option<&str>) -> Option<Policy> {
-    let flag = body.get("orphanDependents").and_then(Value::as_bool).or(query.map(|text| text == "true"))?;
-    Some(if flag { Policy::Orphan } else { Policy::Background })
+impl Policy {
+    fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "Background" => Self::Background,
+            "Foreground" => Self::Foreground,
+            "Orphan" => Self::Orphan,
+            _ => return None,
+        })
+    }
+}
+
+/// Checks what the options of a DELETE say. Source: `ValidateDeleteOptions`.
+fn check_deletion(policy: Option<&str>, orphan: Option<bool>, dry_run: &[&str]) -> Result<()> {
+    let mut errors = Vec::new();
+    let path = Path::new("propagationPolicy");
+    if let Some(policy) = policy {
+        if orphan.is_some() {
+            let why = "orphanDependents and deletionPropagation cannot be both set";
+            errors.push(FieldError::invalid(&path, policy, why));
+        }
+        if Policy::parse(policy).is_none() {
+            errors.push(FieldError::not_supported(
+                &path,
+                policy,
+                &["Foreground", "Background", "Orphan", "nil"],
+            ));
+        }
+    }
+    for other in dry_run.iter().filter(|stage| **stage != "All") {
+        errors.push(FieldError::not_supported(&Path::new("dryRun"), *other, &["All"]));
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(Error::invalid(Subject { group: "meta.k8s.io", resource: "DeleteOptions" }, "", &errors))
 }
 
 /// How long a field manager's name may be.

@@ -63,12 +63,14 @@ impl Patch {
         codec::patch(request.kind, self, object)
     }
 
-    /// The patched object, for objects without a row of their own, such as Scale; strategic is plain merge there.
+    /// The patched Scale.
     ///
     /// # Errors
-    /// As [`Patch::apply`].
-    pub fn apply_untyped(&self, object: &Value) -> Result<Value> {
-        codec::patch_untyped(self, object)
+    /// As [`Patch::apply`], and 400 when the result is no Scale.
+    pub fn apply_to_scale(&self, scale: &Value) -> Result<Value> {
+        let patched = codec::patch_scale(self, scale)?;
+        super::scale::check_claim(&patched)?;
+        codec::check_types("autoscaling/v1", "Scale", patched)
     }
 
     /// What the client is told that it sent: the patch if it is strategic, else what it makes of the object.

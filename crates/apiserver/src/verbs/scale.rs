@@ -29,15 +29,13 @@ pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
         }
         Verb::Update => {
             let wanted = decode::body_of(request, "autoscaling/v1", "Scale")?;
+            check_claim(&wanted)?;
             set(api, request, |_| Ok(wanted.clone())).await
         }
         Verb::Patch if media_type(&request.headers) == APPLY_PATCH => apply(api, request).await,
         Verb::Patch => {
             let (patch, _) = Patch::of(request)?;
-            set(api, request, |scale| {
-                codec::check_types("autoscaling/v1", "Scale", patch.apply_untyped(scale)?)
-            })
-            .await
+            set(api, request, |scale| patch.apply_to_scale(scale)).await
         }
         _ => Err(Error::method_not_allowed()),
     }
@@ -110,6 +108,22 @@ fn in_scale(request: &Request, mut failure: Error) -> Error {
         }
     }
     failure
+}
+
+/// What is sent for a Scale must not claim to be anything else.
+///
+/// # Errors
+/// 400 if it does.
+pub fn check_claim(scale: &Value) -> Result<()> {
+    let text = |name: &str| scale.get(name).and_then(Value::as_str).unwrap_or_default();
+    let (version, kind) = (text("apiVersion"), text("kind"));
+    if matches!(kind, "" | "Scale") && matches!(version, "" | "autoscaling/v1") {
+        return Ok(());
+    }
+    let version_of_kind = version.rsplit('/').next().unwrap_or_default();
+    Err(Error::bad_request(format!(
+        "{kind} in version {version_of_kind:?} cannot be handled as a Scale: it is of {version:?}"
+    )))
 }
 
 fn check_replicas(request: &Request, replicas: i64) -> Result<()> {

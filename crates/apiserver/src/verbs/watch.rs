@@ -125,7 +125,10 @@ impl Watching {
             }
             self.step().await?;
         }
-        let mut frame = bytes::BytesMut::new();
+        if self.pending.len() == 1 {
+            return self.pending.pop_front();
+        }
+        let mut frame = bytes::BytesMut::with_capacity(self.pending.iter().map(Bytes::len).sum());
         for event in self.pending.drain(..) {
             frame.extend_from_slice(&event);
         }

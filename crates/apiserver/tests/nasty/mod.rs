@@ -86,8 +86,13 @@ pub fn bodies(row: &Resource, random: &Random) -> Vec<Body> {
     ];
     for _ in 0..2 {
         bodies.push(("truncated", JSON, cut(random, &json, 1)));
-        // The envelope's last four bytes are two empty texts: without them it is whole.
-        bodies.push(("truncated", PROTOBUF, cut(random, &proto[..proto.len() - 4], 4)));
+        let is_whole = |bytes: &Vec<u8>| {
+            schema::proto::open(bytes).is_ok_and(|envelope| schema::proto::decode(schema, &envelope).is_ok())
+        };
+        let cuts = std::iter::repeat_with(|| cut(random, &proto, 4)).take(50);
+        bodies.extend(
+            cuts.filter(|bytes| !is_whole(bytes)).take(1).map(|bytes| ("truncated", PROTOBUF, bytes)),
+        );
         bodies.push(("random", JSON, noise(random, 200)));
         bodies.push(("random", YAML, [b"{".to_vec(), noise(random, 200)].concat()));
         bodies.push(("random", PROTOBUF, noise(random, 200)));

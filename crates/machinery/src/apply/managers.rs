@@ -95,6 +95,19 @@ impl<'a> Entry<'a> {
     pub fn new(api_version: Cow<'a, str>, set: Set<'a>) -> Self {
         Self { api_version, time: None, set, source: None }
     }
+
+    /// The entry of a manager that owns `set` now, as of the time of its `last` entry, if it had any.
+    pub fn unchanged(last: Option<Self>, api_version: &'a str, set: Set<'a>) -> Self {
+        let time = last.and_then(|last| last.time);
+        Self { time, ..Self::new(Cow::Borrowed(api_version), set) }
+    }
+
+    /// Whether `set`, in the same version, has all of its fields: then nothing was given up.
+    pub fn is_within(&self, api_version: &str, set: &Set<'_>) -> bool {
+        let mut rest = self.set.clone();
+        rest.subtract(set);
+        self.api_version == api_version && rest.is_empty()
+    }
 }
 
 impl<'a> Managers<'a> {

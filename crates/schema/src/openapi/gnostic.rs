@@ -74,6 +74,7 @@ fn path_item(out: &mut Vec<u8>, item: &Value) {
 }
 
 fn operation(out: &mut Vec<u8>, operation: &Value) {
+    items(&operation["tags"]).for_each(|value| text(out, 1, value));
     text(out, 5, &operation["operationId"]);
     items(&operation["produces"]).for_each(|value| text(out, 6, value));
     items(&operation["consumes"]).for_each(|value| text(out, 7, value));

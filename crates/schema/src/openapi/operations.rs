@@ -14,6 +14,8 @@ pub(super) struct Operation<'a> {
     /// `x-kubernetes-action`.
     pub(super) action: &'static str,
     pub(super) id: String,
+    /// Group and version in one word; client generators make a class of each.
+    pub(super) tag: String,
     /// Group, version and kind of what is acted on.
     pub(super) gvk: (&'a str, &'a str, &'a str),
     /// The message in the request's body.
@@ -21,8 +23,11 @@ pub(super) struct Operation<'a> {
     /// The message in the answer; none where it is a stream or text.
     pub(super) answer: Option<String>,
     /// The query parameters and their types.
-    pub(super) query: Vec<(&'static str, &'static str)>,
+    pub(super) query: &'static [Parameter],
 }
+
+/// The name of a query parameter, and its type.
+type Parameter = (&'static str, &'static str);
 
 /// How a version of OpenAPI writes paths.
 #[derive(Clone, Copy)]
@@ -35,23 +40,40 @@ pub(super) struct Forms {
 
 pub(super) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
-const WRITE: &[(&str, &str)] =
+const WRITE: &[Parameter] =
     &[("dryRun", "string"), ("fieldManager", "string"), ("fieldValidation", "string"), ("pretty", "string")];
-const PATCH: &[(&str, &str)] = &[
+const PATCH: &[Parameter] = &[
     ("dryRun", "string"),
     ("fieldManager", "string"),
     ("fieldValidation", "string"),
     ("force", "boolean"),
     ("pretty", "string"),
 ];
-const DELETE: &[(&str, &str)] = &[
+const DELETE: &[Parameter] = &[
     ("dryRun", "string"),
     ("gracePeriodSeconds", "integer"),
+    ("ignoreStoreReadErrorWithClusterBreakingPotential", "boolean"),
     ("orphanDependents", "boolean"),
     ("pretty", "string"),
     ("propagationPolicy", "string"),
 ];
-const LIST: &[(&str, &str)] = &[
+const DELETE_COLLECTION: &[Parameter] = &[
+    ("continue", "string"),
+    ("dryRun", "string"),
+    ("fieldSelector", "string"),
+    ("gracePeriodSeconds", "integer"),
+    ("ignoreStoreReadErrorWithClusterBreakingPotential", "boolean"),
+    ("labelSelector", "string"),
+    ("limit", "integer"),
+    ("orphanDependents", "boolean"),
+    ("pretty", "string"),
+    ("propagationPolicy", "string"),
+    ("resourceVersion", "string"),
+    ("resourceVersionMatch", "string"),
+    ("sendInitialEvents", "boolean"),
+    ("timeoutSeconds", "integer"),
+];
+const LIST: &[Parameter] = &[
     ("allowWatchBookmarks", "boolean"),
     ("continue", "string"),
     ("fieldSelector", "string"),
@@ -64,16 +86,54 @@ const LIST: &[(&str, &str)] = &[
     ("timeoutSeconds", "integer"),
     ("watch", "boolean"),
 ];
-const READ: &[(&str, &str)] = &[("pretty", "string")];
+const READ: &[Parameter] = &[("pretty", "string")];
+const LOG: &[Parameter] = &[
+    ("container", "string"),
+    ("follow", "boolean"),
+    ("insecureSkipTLSVerifyBackend", "boolean"),
+    ("limitBytes", "integer"),
+    ("pretty", "string"),
+    ("previous", "boolean"),
+    ("sinceSeconds", "integer"),
+    ("stream", "string"),
+    ("tailLines", "integer"),
+    ("timestamps", "boolean"),
+];
+const EXEC: &[Parameter] = &[
+    ("command", "string"),
+    ("container", "string"),
+    ("stderr", "boolean"),
+    ("stdin", "boolean"),
+    ("stdout", "boolean"),
+    ("tty", "boolean"),
+];
+const ATTACH: &[Parameter] = &[
+    ("container", "string"),
+    ("stderr", "boolean"),
+    ("stdin", "boolean"),
+    ("stdout", "boolean"),
+    ("tty", "boolean"),
+];
+
+/// The parameters of the subresources that connect a client with something else, by their kind.
+fn connection(kind: &str) -> Option<&'static [Parameter]> {
+    Some(match kind {
+        "PodExecOptions" => EXEC,
+        "PodAttachOptions" => ATTACH,
+        "PodPortForwardOptions" => &[("ports", "integer")],
+        "NodeProxyOptions" | "PodProxyOptions" | "ServiceProxyOptions" => &[("path", "string")],
+        _ => return None,
+    })
+}
 
 /// What one verb becomes: method, action, the first word of the id, query parameters.
-type Verb = (&'static str, &'static str, &'static str, &'static str, &'static [(&'static str, &'static str)]);
+type Verb = (&'static str, &'static str, &'static str, &'static str, &'static [Parameter]);
 
 /// Verbs on a collection.
 const COLLECTION: &[Verb] = &[
     ("list", "get", "list", "list", LIST),
     ("create", "post", "post", "create", WRITE),
-    ("deletecollection", "delete", "deletecollection", "deleteCollection", LIST),
+    ("deletecollection", "delete", "deletecollection", "delete", DELETE_COLLECTION),
 ];
 /// Verbs on one object.
 const ITEM: &[Verb] = &[
@@ -103,61 +163,123 @@ pub(super) fn paths(
     paths
 }
 
+/// What the operations of a group-version have in common.
+struct Place {
+    root: String,
+    /// The middle of their ids, such as `AppsV1`.
+    id: String,
+    tag: String,
+}
+
+impl Place {
+    fn of(group: &str, version: &str) -> Self {
+        let name = if group.is_empty() { "core" } else { group.trim_end_matches(".k8s.io") };
+        let word = camel(name);
+        let rest: String = word.chars().skip(1).collect();
+        let tag = format!("{}{rest}_{version}", name.chars().take(1).collect::<String>());
+        Self { root: root_path(group, version), id: format!("{word}{}", camel(version)), tag }
+    }
+}
+
+/// The id and the tag of the operation that lists a group-version's resources.
+pub(super) fn discovery(group: &str, version: &str) -> (String, String) {
+    let place = Place::of(group, version);
+    (format!("get{}APIResources", place.id), place.tag)
+}
+
 /// All operations on a resource and its subresources.
 fn of<'a>(schemas: &Schemas, resource: &Resource<'a>) -> Vec<Operation<'a>> {
-    let Resource { group, version, kind, plural, namespaced, verbs, subresources } = *resource;
-    let root = root_path(group, version);
-    let collection = if namespaced {
-        format!("/{root}/namespaces/{{namespace}}/{plural}")
-    } else {
-        format!("/{root}/{plural}")
+    let Resource { group, version, kind, plural, namespaced, verbs, .. } = *resource;
+    let place = Place::of(group, version);
+    let root = &place.root;
+    let collection = match namespaced {
+        true => format!("/{root}/namespaces/{{namespace}}/{plural}"),
+        false => format!("/{root}/{plural}"),
     };
     let item = format!("{collection}/{{name}}");
     let scope = if namespaced { "Namespaced" } else { "" };
-    let place = format!("{}{}", camel(group.split('.').next().unwrap_or_default()), camel(version));
-    let place = if group.is_empty() { format!("Core{place}") } else { place };
+    let make = Maker { schemas, resource, place: &place };
     let gvk = (group, version, kind);
-    let message = message(schemas, gvk);
-    let list = self::message(schemas, (group, version, &format!("{kind}List")));
-    let make = |path: &str, verb: &Verb, gvk, scope: &str, name: &str, object: &Option<String>| {
+    let mut all = Vec::new();
+    for verb in COLLECTION.iter().filter(|verb| verbs.contains(&verb.0)) {
+        let middle = if verb.0 == "deletecollection" { "Collection" } else { "" };
+        all.push(make.operation(&collection, verb, gvk, &format!("{middle}{scope}{kind}")));
+        if namespaced && verb.0 == "list" {
+            all.push(make.operation(
+                &format!("/{root}/{plural}"),
+                verb,
+                gvk,
+                &format!("{kind}ForAllNamespaces"),
+            ));
+        }
+    }
+    for verb in ITEM.iter().filter(|verb| verbs.contains(&verb.0)) {
+        all.push(make.operation(&item, verb, gvk, &format!("{scope}{kind}")));
+    }
+    for sub in resource.subresources {
+        let path = format!("{item}/{}", sub.name);
+        let name = format!("{scope}{kind}{}", camel(sub.name));
+        let gvk = if sub.kind.is_empty() { gvk } else { (sub.group, sub.version, sub.kind) };
+        let create = COLLECTION.iter().filter(|verb| verb.0 == "create");
+        for verb in ITEM.iter().chain(create).filter(|verb| sub.verbs.contains(&verb.0)) {
+            let Some(query) = connection(sub.kind) else {
+                let operation = make.operation(&path, verb, gvk, &name);
+                let query = if sub.name == "log" { LOG } else { operation.query };
+                all.push(Operation { query, ..operation });
+                continue;
+            };
+            all.push(make.connection(&path, verb, (gvk, query), &name));
+            if sub.name == "proxy" {
+                let (path, name) = (format!("{path}/{{path}}"), format!("{name}WithPath"));
+                all.push(make.connection(&path, verb, (gvk, query), &name));
+            }
+        }
+    }
+    all
+}
+
+type Gvk<'a> = (&'a str, &'a str, &'a str);
+
+/// Makes the operations of one resource.
+struct Maker<'m, 'a> {
+    schemas: &'m Schemas,
+    resource: &'m Resource<'a>,
+    place: &'m Place,
+}
+
+impl<'a> Maker<'_, 'a> {
+    /// The operation of a verb on what `gvk` is the type of; `name` ends its id.
+    fn operation(&self, path: &str, verb: &Verb, gvk: Gvk<'a>, name: &str) -> Operation<'a> {
         let &(_, method, action, word, query) = verb;
+        let object = || message(self.schemas, gvk);
         let answer = match action {
-            "list" => list.clone(),
-            "deletecollection" => Some(format!("{META}.Status")),
-            "delete" if !matches!(kind, "Pod") => Some(format!("{META}.Status")),
-            _ => object.clone(),
+            "list" => message(self.schemas, (gvk.0, gvk.1, &format!("{}List", gvk.2))),
+            "delete" if self.resource.is_deletion_answered => object(),
+            "delete" | "deletecollection" => Some(format!("{META}.Status")),
+            _ => object(),
         };
         let body = match action {
-            "post" | "put" => object.clone(),
+            "post" | "put" => object(),
             "patch" => Some(format!("{META}.Patch")),
             "delete" | "deletecollection" => Some(format!("{META}.DeleteOptions")),
             _ => None,
         };
-        let id = format!("{word}{place}{scope}{name}");
-        Operation { path: path.into(), method, action, id, gvk, body, answer, query: query.to_vec() }
-    };
-    let mut all = Vec::new();
-    for verb in COLLECTION.iter().filter(|verb| verbs.contains(&verb.0)) {
-        all.push(make(&collection, verb, gvk, scope, kind, &message));
-        if namespaced && verb.0 == "list" {
-            let everywhere = format!("{kind}ForAllNamespaces");
-            all.push(make(&format!("/{root}/{plural}"), verb, gvk, "", &everywhere, &message));
-        }
+        let (id, tag) = (format!("{word}{}{name}", self.place.id), self.place.tag.clone());
+        Operation { path: path.into(), method, action, id, tag, gvk, body, answer, query }
     }
-    for verb in ITEM.iter().filter(|verb| verbs.contains(&verb.0)) {
-        all.push(make(&item, verb, gvk, scope, kind, &message));
+
+    /// The operation that connects by the method of a verb.
+    fn connection(
+        &self,
+        path: &str,
+        verb: &Verb,
+        (gvk, query): (Gvk<'a>, &'static [Parameter]),
+        name: &str,
+    ) -> Operation<'a> {
+        let id = format!("connect{}{}{name}", self.place.id, camel(verb.1));
+        let (body, answer, action) = (None, None, "connect");
+        Operation { id, action, body, answer, query, ..self.operation(path, verb, gvk, name) }
     }
-    for sub in subresources {
-        let path = format!("{item}/{}", sub.name);
-        let name = format!("{kind}{}", camel(sub.name));
-        let gvk = if sub.kind.is_empty() { gvk } else { (sub.group, sub.version, sub.kind) };
-        let object = self::message(schemas, gvk);
-        let create = COLLECTION.iter().filter(|verb| verb.0 == "create");
-        for verb in ITEM.iter().chain(create).filter(|verb| sub.verbs.contains(&verb.0)) {
-            all.push(make(&path, verb, gvk, scope, &name, &object));
-        }
-    }
-    all
 }
 
 fn message(schemas: &Schemas, (group, version, kind): (&str, &str, &str)) -> Option<String> {

@@ -10,6 +10,7 @@ const DEPLOYMENTS: Resource<'static> = Resource {
     plural: "deployments",
     namespaced: true,
     verbs: VERBS,
+    is_deletion_answered: false,
     subresources: &[
         Subresource {
             name: "scale",
@@ -35,6 +36,7 @@ const NODES: Resource<'static> = Resource {
     plural: "nodes",
     namespaced: false,
     verbs: VERBS,
+    is_deletion_answered: false,
     subresources: &[],
 };
 
@@ -79,6 +81,7 @@ fn all_kinds_together_have_no_dangling_reference() {
             plural: &kind.kind,
             namespaced: true,
             verbs: VERBS,
+            is_deletion_answered: false,
             subresources: &[],
         })
         .collect();
@@ -178,4 +181,78 @@ fn unions_name_their_discriminator() {
         document["components"]["schemas"]["io.k8s.api.core.v1.SeccompProfile"]["x-kubernetes-unions"],
         json!([{"discriminator": "type", "fields-to-discriminateBy": {"localhostProfile": "LocalhostProfile"}}])
     );
+}
+
+/// Ids and tags, which client generators make functions and classes of.
+#[test]
+fn operations_are_called_what_upstream_calls_them() {
+    const CONNECT: &[&str] = &["create", "get"];
+    let below = |name, kind, verbs| Subresource { name, group: "", version: "v1", kind, verbs };
+    let pods = Resource {
+        group: "",
+        kind: "Pod",
+        plural: "pods",
+        is_deletion_answered: true,
+        subresources: &[
+            below("exec", "PodExecOptions", CONNECT),
+            below("log", "Pod", &["get"]),
+            below("proxy", "PodProxyOptions", &["get"]),
+        ],
+        ..DEPLOYMENTS
+    };
+    let roles = Resource {
+        group: "rbac.authorization.k8s.io",
+        kind: "Role",
+        plural: "roles",
+        subresources: &[],
+        ..DEPLOYMENTS
+    };
+    let mut found = Vec::new();
+    for resource in [pods, roles, DEPLOYMENTS] {
+        for (path, item) in v3(resource)["paths"].as_object().expect("paths") {
+            for (method, operation) in
+                item.as_object().expect("methods").iter().filter(|(name, _)| *name != "parameters")
+            {
+                let text = |name: &str| operation[name].as_str().unwrap_or("-").to_owned();
+                let tag = operation["tags"][0].as_str().expect("a tag");
+                let depth = path.matches('/').count();
+                if depth > 6 || resource.kind == "Role" || path.ends_with('/') {
+                    let (id, action) = (text("operationId"), text("x-kubernetes-action"));
+                    found.push(format!("{method} {tag} {id} {action}"));
+                }
+            }
+        }
+    }
+    expect_test::expect![[r#"
+        get core_v1 getCoreV1APIResources -
+        get core_v1 connectCoreV1GetNamespacedPodExec connect
+        post core_v1 connectCoreV1PostNamespacedPodExec connect
+        get core_v1 readCoreV1NamespacedPodLog get
+        get core_v1 connectCoreV1GetNamespacedPodProxy connect
+        get core_v1 connectCoreV1GetNamespacedPodProxyWithPath connect
+        get rbacAuthorization_v1 getRbacAuthorizationV1APIResources -
+        delete rbacAuthorization_v1 deleteRbacAuthorizationV1CollectionNamespacedRole deletecollection
+        get rbacAuthorization_v1 listRbacAuthorizationV1NamespacedRole list
+        post rbacAuthorization_v1 createRbacAuthorizationV1NamespacedRole post
+        delete rbacAuthorization_v1 deleteRbacAuthorizationV1NamespacedRole delete
+        get rbacAuthorization_v1 readRbacAuthorizationV1NamespacedRole get
+        patch rbacAuthorization_v1 patchRbacAuthorizationV1NamespacedRole patch
+        put rbacAuthorization_v1 replaceRbacAuthorizationV1NamespacedRole put
+        get rbacAuthorization_v1 listRbacAuthorizationV1RoleForAllNamespaces list
+        get apps_v1 getAppsV1APIResources -
+        delete apps_v1 deleteAppsV1NamespacedDeployment delete
+        get apps_v1 readAppsV1NamespacedDeployment get
+        patch apps_v1 patchAppsV1NamespacedDeployment patch
+        put apps_v1 replaceAppsV1NamespacedDeployment put
+        get apps_v1 readAppsV1NamespacedDeploymentScale get
+        patch apps_v1 patchAppsV1NamespacedDeploymentScale patch
+        put apps_v1 replaceAppsV1NamespacedDeploymentScale put
+        get apps_v1 readAppsV1NamespacedDeploymentStatus get
+        patch apps_v1 patchAppsV1NamespacedDeploymentStatus patch
+        put apps_v1 replaceAppsV1NamespacedDeploymentStatus put"#]]
+    .assert_eq(&found.join("\n"));
+    let document = v3(pods);
+    let item = &document["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"];
+    let answer = &item["delete"]["responses"]["200"]["content"]["application/json"]["schema"]["$ref"];
+    assert_eq!(answer, "#/components/schemas/io.k8s.api.core.v1.Pod");
 }

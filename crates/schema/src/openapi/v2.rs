@@ -38,7 +38,7 @@ pub fn to_protobuf(document: &Value) -> Vec<u8> {
 }
 
 fn path_item(path: &str) -> Value {
-    let parameters: Vec<Value> = ["name", "namespace"]
+    let parameters: Vec<Value> = ["name", "namespace", "path"]
         .iter()
         .filter(|name| path.contains(&format!("{{{name}}}")))
         .map(|name| json!({"name": name, "in": "path", "required": true, "type": "string", "uniqueItems": true}))
@@ -62,6 +62,7 @@ fn render(operation: &Operation<'_>) -> Value {
     }
     json!({
         "operationId": operation.id,
+        "tags": [operation.tag],
         "consumes": ["*/*"],
         "produces": ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"],
         "parameters": body.chain(query).collect::<Vec<Value>>(),

@@ -2,7 +2,7 @@
 
 use super::definitions::{Definitions, Flavour};
 use super::descriptions::{Descriptions, FINGERPRINT};
-use super::operations::{Forms, META, Operation, paths};
+use super::operations::{Forms, META, Operation, discovery, paths};
 use super::{LEVEL, Resource, root_path};
 use crate::Object;
 use crate::rows::Schemas;
@@ -29,13 +29,16 @@ pub fn hash(group: &str, version: &str, resources: &[Resource<'_>]) -> String {
     })
 }
 
-/// The index at `/openapi/v3`: each group-version, as [`root_path`] spells it, with its hash.
+/// Where the document of a group-version is, as [`root_path`] spells it, that has this hash.
+pub fn url(path: &str, hash: &str) -> String {
+    format!("/openapi/v3/{path}?hash={hash}")
+}
+
+/// The index at `/openapi/v3`: each group-version with its hash.
 pub fn index<'g>(documents: impl IntoIterator<Item = (&'g str, &'g str)>) -> Vec<u8> {
     let paths: Object = documents
         .into_iter()
-        .map(|(path, hash)| {
-            (path.to_owned(), json!({"serverRelativeURL": format!("/openapi/v3/{path}?hash={hash}")}))
-        })
+        .map(|(path, hash)| (path.to_owned(), json!({"serverRelativeURL": url(path, hash)})))
         .collect();
     json!({ "paths": paths }).to_string().into_bytes()
 }
@@ -49,11 +52,12 @@ pub fn document(schemas: &Schemas, group: &str, version: &str, resources: &[Reso
         definitions.add(&format!("{META}.{name}"));
     }
     let mut paths = paths(schemas, resources, &mut definitions, Forms { path_item, render });
-    let root = format!("/{}/", root_path(group, version));
+    let (id, tag) = discovery(group, version);
     paths.insert(
-        root,
+        format!("/{}/", root_path(group, version)),
         json!({"get": {
-            "operationId": format!("get{}{version}APIResources", group.split('.').next().unwrap_or_default()),
+            "operationId": id,
+            "tags": [tag],
             "responses": responses(Some(&format!("{META}.APIResourceList"))),
         }}),
     );
@@ -70,7 +74,7 @@ pub fn document(schemas: &Schemas, group: &str, version: &str, resources: &[Reso
 }
 
 fn path_item(path: &str) -> Value {
-    let parameters: Vec<Value> = ["name", "namespace"]
+    let parameters: Vec<Value> = ["name", "namespace", "path"]
         .iter()
         .filter(|name| path.contains(&format!("{{{name}}}")))
         .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string", "uniqueItems": true}}))
@@ -87,6 +91,7 @@ fn render(operation: &Operation<'_>) -> Value {
     let (group, version, kind) = operation.gvk;
     let mut out = json!({
         "operationId": operation.id,
+        "tags": [operation.tag],
         "parameters": parameters,
         "responses": responses(operation.answer.as_deref()),
         "x-kubernetes-action": operation.action,

@@ -7,6 +7,7 @@ use crate::arena::SchemaRef;
 use crate::rows::{Field, Schemas, Type};
 use crate::walk::budget::{Budget, Exceeded, Room};
 use crate::walk::decode::{DecodeError, FieldValidation, complete, is_zero};
+use crate::walk::stack::with_room;
 use crate::{duration, scalar};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -16,7 +17,8 @@ const DEPTH_MAX: usize = 128;
 
 pub(super) fn message(schema: SchemaRef<'_>, bytes: &[u8]) -> Result<Value, ProtoError> {
     let budget = Budget::new(Room::of(schema.message_name()), bytes.len());
-    Walk { schemas: schema.schemas, budget: &budget, depth: 0 }.message(schema.as_type().ty, bytes)
+    let walk = Walk { schemas: schema.schemas, budget: &budget, depth: 0 };
+    with_room(|| walk.message(schema.as_type().ty, bytes))
 }
 
 #[derive(Clone, Copy)]

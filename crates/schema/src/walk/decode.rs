@@ -10,6 +10,7 @@ use crate::arena::SchemaRef;
 use crate::rows::{Field, Message, Schemas, Type};
 use crate::text::in_words_of_go;
 use crate::walk::budget::{Budget, Exceeded, Room};
+use crate::walk::stack::with_room;
 use crate::{duration, scalar};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
@@ -68,7 +69,7 @@ pub fn from_json(
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let budget = Budget::new(Room::of(schema.message_name()), bytes.len());
     let state = State::new(schema.schemas, validation, budget);
-    let result = root(&state, schema).deserialize(&mut deserializer);
+    let result = with_room(|| root(&state, schema).deserialize(&mut deserializer));
     let result = result.and_then(|value| deserializer.end().map(|()| value));
     state.finish(result.map_err(|error| error.to_string())).map_err(|error| in_words_of_go(error, bytes))
 }
@@ -83,7 +84,7 @@ pub fn from_value(
     validation: FieldValidation,
 ) -> Result<Decoded, DecodeError> {
     let state = State::new(schema.schemas, validation, Budget::unlimited());
-    let result = root(&state, schema).deserialize(value);
+    let result = with_room(|| root(&state, schema).deserialize(value));
     state.finish(result.map_err(|error| error.to_string()))
 }
 
@@ -100,7 +101,7 @@ pub(crate) fn untyped<'de, D: Deserializer<'de>>(
     let schemas = crate::builtin();
     let state = State::new(schemas, validation, Budget::new(room, length));
     let Some(schema) = schemas.at(0) else { return Err(DecodeError::Syntax("no schema".to_owned())) };
-    let result = Seed { ty: Type::Json, ..root(&state, schema) }.deserialize(deserializer);
+    let result = with_room(|| Seed { ty: Type::Json, ..root(&state, schema) }.deserialize(deserializer));
     state.finish(result.map_err(|error| error.to_string()))
 }
 
