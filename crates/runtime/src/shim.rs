@@ -27,7 +27,7 @@ use std::process::ExitCode;
 /// Runs a shim until it is told to end. The binary calls this before any thread starts when its first argument is
 /// `shim`; `args` is what follows.
 ///
-/// `pause` as first argument is the process that holds a shared PID namespace.
+/// `pause` as first argument is the process that holds a shared PID namespace, `pack` one that compresses log files.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut args = args.into_iter();
     let Some(first) = args.next() else {
@@ -37,10 +37,15 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     if first == "pause" {
         return pause::run();
     }
-    match server::run(&PathBuf::from(first)) {
+    let ended = if first == "pack" {
+        logs::pack(args).map_err(|error| error.to_string())
+    } else {
+        server::run(&PathBuf::from(first)).map_err(|error| crate::error_chain(&error))
+    };
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("shim: {}", crate::error_chain(&error));
+            eprintln!("shim: {error}");
             ExitCode::FAILURE
         }
     }
