@@ -16,6 +16,7 @@ const NEEDED: &[(&str, &str)] = &[
     ("nsenter", "util-linux"),
     ("script", "bsdutils"),
     ("curl", "curl"),
+    ("openssl", "openssl"),
     ("strace", "strace"),
     ("npm", "npm"),
     ("node", "nodejs"),

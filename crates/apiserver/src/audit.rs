@@ -24,7 +24,7 @@ use tokio::sync::mpsc;
 use tracing::warn;
 
 use crate::codec;
-use crate::negotiate::content_format;
+use crate::negotiate::{Format, content_format};
 use crate::notes::Notes;
 use crate::request_info::RequestInfo;
 use crate::respond::{self, Body};
@@ -167,6 +167,15 @@ impl Audit {
     }
 }
 
+/// What a response says, whatever it is written in: the log is JSON.
+fn object_of(headers: &HeaderMap, bytes: &[u8]) -> Option<Value> {
+    match content_format(headers).ok()? {
+        // Ours, and however long.
+        Format::Json => serde_json::from_slice(bytes).ok(),
+        format => codec::decode(format, bytes).ok(),
+    }
+}
+
 /// How somebody tried to say who they are. Source: `getAuthMethods`.
 fn attempts(headers: &HeaderMap, is_certified: bool) -> String {
     let authorization =
@@ -221,7 +230,7 @@ impl Trail {
         let response = if wants_body && is_whole && !self.is_watch {
             let (parts, body) = response.into_parts();
             let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-            if let Ok(object) = serde_json::from_slice::<Value>(&bytes) {
+            if let Some(object) = object_of(&parts.headers, &bytes) {
                 for field in ["status", "message", "reason", "details"] {
                     if let Some(value) = object.get(field).filter(|_| !code.is_success()) {
                         status[field] = value.clone();

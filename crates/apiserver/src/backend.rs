@@ -16,7 +16,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::CryptoProvider;
 use rustls::{DigitallySignedStruct, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tracing::debug;
@@ -36,6 +36,9 @@ const HOP_BY_HOP: [&str; 9] = [
     "transfer-encoding",
     "upgrade",
 ];
+
+/// How much is passed on at a time.
+const COPY_BYTES: usize = 32 * 1024;
 
 /// Where a request goes.
 #[derive(Clone)]
@@ -233,9 +236,20 @@ pub fn answer(api: &Api, mut response: Response<Incoming>, client: OnUpgrade) ->
 }
 
 /// Copies until the end, whatever it is, and passes it on. The other direction goes on by itself: what a backend has
-/// said before it left must still arrive.
+/// said before it left must still arrive, also when it left without a farewell. (`tokio::io::copy` reads ahead while
+/// it writes, and gives up what it holds when reading fails.)
 async fn copy(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin) {
-    if let Err(failure) = tokio::io::copy(&mut from, &mut to).await {
+    let mut buffer = vec![0; COPY_BYTES];
+    let copied = async {
+        loop {
+            let count = from.read(&mut buffer).await?;
+            let Some(bytes) = buffer.get(..count).filter(|bytes| !bytes.is_empty()) else { return Ok(()) };
+            to.write_all(bytes).await?;
+            to.flush().await?;
+        }
+    };
+    let copied: std::io::Result<()> = copied.await;
+    if let Err(failure) = copied {
         debug!(%failure, "one direction of a stream broke");
     }
     if let Err(failure) = to.shutdown().await {
@@ -245,7 +259,37 @@ async fn copy(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin)
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
     use super::*;
+
+    /// Says `hello`, and then breaks.
+    struct Broken(&'static [u8]);
+
+    impl AsyncRead for Broken {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buffer: &mut tokio::io::ReadBuf<'_>,
+        ) -> Poll<std::io::Result<()>> {
+            if self.0.is_empty() {
+                return Poll::Ready(Err(std::io::ErrorKind::UnexpectedEof.into()));
+            }
+            buffer.put_slice(std::mem::take(&mut self.0));
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_said_before_a_break_arrives_however_slowly() {
+        // Room for one byte: the break comes while the rest waits.
+        let (near, mut far) = tokio::io::duplex(1);
+        let mut text = String::new();
+        let (_, read) = tokio::join!(copy(Broken(b"hello"), near), far.read_to_string(&mut text));
+        read.unwrap();
+        assert_eq!(text, "hello");
+    }
 
     #[test]
     fn a_backend_never_sees_who_the_client_claims_to_be() {

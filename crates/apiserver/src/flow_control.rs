@@ -80,9 +80,31 @@ pub struct Seats {
     width: u32,
 }
 
-/// Why a request was sent away. Source: the `reason` of `apiserver_flowcontrol_rejected_requests_total`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rejected(pub &'static str);
+/// Why a request was sent away, and by which schema.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejected {
+    /// Source: the `reason` of `apiserver_flowcontrol_rejected_requests_total`.
+    pub reason: &'static str,
+    headers: Option<(HeaderValue, HeaderValue)>,
+}
+
+impl Rejected {
+    fn because(reason: &'static str) -> Self {
+        Self { reason, headers: None }
+    }
+
+    /// Says which schema and level it was.
+    pub fn write(&self, headers: &mut HeaderMap) {
+        write_headers(self.headers.as_ref(), headers);
+    }
+}
+
+fn write_headers(values: Option<&(HeaderValue, HeaderValue)>, headers: &mut HeaderMap) {
+    if let Some((schema, level)) = values {
+        headers.insert(SCHEMA_HEADER, schema.clone());
+        headers.insert(LEVEL_HEADER, level.clone());
+    }
+}
 
 /// How a request was classified: its seats, unless it needs none, and what its response says about it.
 pub struct Admission {
@@ -95,10 +117,7 @@ pub struct Admission {
 impl Admission {
     /// Says which schema and level it was.
     pub fn write(&self, headers: &mut HeaderMap) {
-        if let Some((schema, level)) = &self.headers {
-            headers.insert(SCHEMA_HEADER, schema.clone());
-            headers.insert(LEVEL_HEADER, level.clone());
-        }
+        write_headers(self.headers.as_ref(), headers);
     }
 
     /// Whether seats are held.
@@ -188,9 +207,9 @@ impl FlowControl {
             }
             Err(rejected) => {
                 if let Some(waiting) = waiting {
-                    waiting.reject(rejected.0);
+                    waiting.reject(rejected.reason);
                 }
-                Err(rejected)
+                Err(Rejected { headers, ..rejected })
             }
         }
     }
@@ -216,7 +235,7 @@ async fn seat(plan: &Arc<Plan>, level: usize, flow: u64, width: u32) -> Result<S
         shared.next_id += 1;
         match shared.queues.arrive(level, flow, width, id) {
             Verdict::Run => return Ok(Seats { plan: Arc::clone(plan), level, width }),
-            Verdict::Reject(why) => return Err(Rejected(why)),
+            Verdict::Reject(why) => return Err(Rejected::because(why)),
             Verdict::Wait => {
                 let (sender, waiter) = oneshot::channel();
                 shared.waiting.insert(id, sender);
@@ -237,13 +256,13 @@ struct Waiter {
 
 impl Waiter {
     async fn seats(mut self) -> Result<Seats, Rejected> {
-        let Some(receiver) = self.receiver.as_mut() else { return Err(Rejected("cancelled")) };
+        let Some(receiver) = self.receiver.as_mut() else { return Err(Rejected::because("cancelled")) };
         match tokio::time::timeout(WAIT_MAX, receiver).await {
             Ok(Ok(seats)) => {
                 self.receiver = None;
                 Ok(seats)
             }
-            _ => Err(Rejected("time-out")),
+            _ => Err(Rejected::because("time-out")),
         }
     }
 }
@@ -340,7 +359,8 @@ fn of_level(level: &Value, shares: i64, total: i64, seats_max: u32) -> Settings 
         _ => queueing(level),
     };
     Settings {
-        seats: u32::try_from(seats).unwrap_or(seats_max).max(1),
+        // Without shares there is no seat: what such a level is for is sent away, or waits for what others lend.
+        seats: u32::try_from(seats).unwrap_or(seats_max),
         lendable: part(percent("lendablePercent").unwrap_or(0)),
         borrowing_max: percent("borrowingLimitPercent").map_or(seats_max, part),
         full,

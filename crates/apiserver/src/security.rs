@@ -36,6 +36,8 @@ const ALWAYS_ALLOWED: [&str; 3] = ["healthz", "readyz", "livez"];
 pub struct Security {
     tokens: Tokens,
     issuer: String,
+    /// Where the keys of our tokens are read.
+    keys_url: String,
     authorizer: RwLock<Authorizer>,
     clock: Clock,
     front_proxy: Option<FrontProxy>,
@@ -58,6 +60,7 @@ impl Security {
         Ok(Self {
             tokens: tokens.map_err(|failure| failure.to_string())?,
             issuer: config.service_account_issuer.clone(),
+            keys_url: format!("https://{}/openid/v1/jwks", config.advertise_address),
             authorizer: RwLock::new(Authorizer::new()),
             clock,
             front_proxy: config.options.front_proxy.clone(),
@@ -71,11 +74,11 @@ impl Security {
         &self.tokens
     }
 
-    /// `/.well-known/openid-configuration`: where the keys of tokens are.
+    /// `/.well-known/openid-configuration`: where the keys of tokens are, by an address that every reader reaches.
     pub fn openid_configuration(&self) -> Value {
         json!({
             "issuer": self.issuer,
-            "jwks_uri": format!("{}/openid/v1/jwks", self.issuer),
+            "jwks_uri": self.keys_url,
             "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": ["ES256"],

@@ -219,11 +219,12 @@ async fn room(
             Ok(Ok(None))
         }
         Err(rejected) => {
-            tracing::debug!(reason = rejected.0, user = user.name, path = info.path, "there is no room");
+            tracing::debug!(reason = rejected.reason, user = user.name, path = info.path, "there is no room");
             let plain = "text/plain; charset=utf-8";
             let text = "Too many requests, please try again later.\n";
             let mut response = respond::text(StatusCode::TOO_MANY_REQUESTS, plain, text);
             response.headers_mut().insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"));
+            rejected.write(response.headers_mut());
             Ok(Err(response))
         }
     }

@@ -151,6 +151,11 @@ async fn the_audit_log_says_what_its_policy_wants() {
         config.options.audit = Some(audit::Config { policy: Policy::parse(policy).unwrap(), log });
     })
     .await;
+    // The log is JSON, whatever was sent.
+    let wanted = [("content-type", "application/yaml"), ("accept", "application/vnd.kubernetes.protobuf")];
+    let made =
+        send(server.server.service(), Some(admin()), "POST", MAPS, &wanted, "{metadata: {name: b}}").await;
+    assert_eq!(made.status(), 201);
     let headers = [("content-type", "application/yaml"), ("impersonate-user", "jane"), ("audit-id", "one")];
     server.call_with("POST", MAPS, &headers, "{metadata: {name: a}, data: {k: v}}").await;
     server
@@ -165,7 +170,10 @@ async fn the_audit_log_says_what_its_policy_wants() {
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(!text.contains("hidden"), "secrets stay secret: {text}");
     let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(events.len(), 3, "{text}");
+    assert_eq!(events.len(), 4, "{text}");
+    let (made, events) = (&events[0], &events[1..]);
+    assert_eq!(made["responseObject"]["metadata"]["name"], "b");
+    assert_eq!(made["responseObject"]["kind"], "ConfigMap");
     assert_eq!((&events[2]["stage"], &events[2]["user"]), (&json!("ResponseStarted"), &json!({})));
     assert_eq!(events[2]["responseStatus"]["code"], 401);
     assert_eq!(events[2]["responseStatus"]["message"], "Authentication failed, attempted: bearer");

@@ -32,6 +32,9 @@ pub const NODE_USER_PREFIX: &str = "system:node:";
 /// What a ServiceAccount's user name starts with; namespace and name follow, with a colon between.
 pub const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
+/// Which of a user's credentials it was: `JTI=...` or `X509SHA256=...`. Source: `user.CredentialIDKey`.
+pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+
 /// Who makes a request. Source: `user.Info`, `authentication.k8s.io/v1.UserInfo`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserInfo {

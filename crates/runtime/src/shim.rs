@@ -2,8 +2,9 @@
 //!
 //! The node process talks to it over a socket in the sandbox's directory. It is a fork of the [`zygote`], which the node
 //! process starts as its own program once more. The shim is single-threaded and synchronous, because libcontainer
-//! forks; it outlives the node process, reaps the containers, writes their logs and keeps their exit codes in files, so that a new node process finds everything.
-//! It holds the Pod's network, IPC and UTS namespaces by being in them: its containers inherit them.
+//! forks; it outlives the node process, reaps the containers, writes their logs and keeps their exit codes in files, so
+//! that a new node process finds everything. It holds the Pod's network, IPC and UTS namespaces by being in them: its
+//! containers inherit them.
 //!
 //! What is on disk: [`layout`]. What is said: [`protocol`].
 
@@ -25,22 +26,24 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// Runs what is behind the runtime's processes. The binary calls this before any thread starts when its first argument
-/// is `shim`; `args` is what follows: `zygote`, of which each shim is a fork, or `pause`, which holds a shared PID
-/// namespace.
+/// is `shim`; `args` is what follows: `zygote`, of which each shim is a fork, `pause`, which holds a shared PID
+/// namespace, or `pack`, which compresses log files.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let first = args.into_iter().next().unwrap_or_default();
-    match first.to_str() {
-        Some("zygote") => match zygote::run() {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("shim: {}", crate::error_chain(&error));
-                ExitCode::FAILURE
-            }
-        },
-        Some("pause") => pause::run(),
+    let mut args = args.into_iter();
+    let ended = match args.next().as_deref().and_then(|first| first.to_str()) {
+        Some("pause") => return pause::run(),
+        Some("zygote") => zygote::run().map_err(|error| crate::error_chain(&error)),
+        Some("pack") => logs::pack(args).map_err(|error| error.to_string()),
         _ => {
             eprintln!("shim: this is a part of knarr's container runtime, which starts it");
-            ExitCode::from(2)
+            return ExitCode::from(2);
+        }
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("shim: {error}");
+            ExitCode::FAILURE
         }
     }
 }

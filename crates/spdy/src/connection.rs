@@ -29,7 +29,7 @@ const READ_BYTES: usize = 32 * 1024;
 /// The longest data frame that is sent.
 const DATA_BYTES_MAX: usize = 64 * 1024;
 /// How long a client gets to hang up after the last frame.
-const LINGER: Duration = Duration::from_secs(2);
+const LINGER: Duration = Duration::from_secs(10);
 
 /// A stream that the client opened, accepted already.
 pub struct Stream {

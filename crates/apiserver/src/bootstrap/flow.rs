@@ -4,6 +4,7 @@
 //!
 //! Source: `k8s.io/apiserver/pkg/util/flowcontrol`, `pkg/registry/flowcontrol/ensurer`.
 
+use jiff::Timestamp;
 use machinery::metadata::{self, Metadata};
 use resources::flow_control;
 use serde_json::{Value, json};
@@ -63,7 +64,67 @@ pub(crate) async fn maintain(api: &Api) -> Result<()> {
             }
         }
     }
+    lead(api).await
+}
+
+/// Says in each schema's status whether its level is there. Source: `syncFlowSchemaStatus`.
+async fn lead(api: &Api) -> Result<()> {
+    let kinds = ["flowschemas", "prioritylevelconfigurations"].map(|name| Kind::find(GROUP, "v1", name));
+    let [Some(schemas), Some(levels)] = kinds else { return Ok(()) };
+    let here = schemas.cache(api).list(schemas.row().storage_prefix, 0).objects;
+    for schema in here.iter().map(|object| schemas.value(object)) {
+        let level = crate::admission::text(&schema, "/spec/priorityLevelConfiguration/name").to_owned();
+        let is_there = levels.cache(api).get(&levels.key("", &level)).is_some();
+        let now = api.clock.now();
+        if dangling(&schema, &level, is_there, now).is_none() {
+            continue;
+        }
+        let object = json!({"metadata": {"name": Metadata::of(&schema).name()}});
+        let asked = request(api, (GROUP, "v1", schemas.resource()), "", object, Verb::Update);
+        let Some((mut request, _)) = asked else { continue };
+        request.resource.subresource = "status".to_owned();
+        let outcome = change(api, &request, Part::Status, |old| {
+            let mut new = old.clone();
+            metadata::remove(&mut new, "resourceVersion");
+            if let Some(condition) = dangling(old, &level, is_there, now) {
+                let others = conditions(old).filter(|one| one.get("type") != condition.get("type"));
+                let all: Vec<Value> = others.cloned().chain([condition.clone()]).collect();
+                new["status"] = json!({"conditions": all});
+            }
+            Ok(new)
+        });
+        match outcome.await {
+            Err(failure) if failure.reason != "NotFound" => return Err(failure),
+            _ => {}
+        }
+    }
     Ok(())
+}
+
+fn conditions(schema: &Value) -> impl Iterator<Item = &Value> {
+    schema.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten()
+}
+
+/// The condition that a schema should have and has not.
+fn dangling(schema: &Value, level: &str, is_there: bool, now: Timestamp) -> Option<Value> {
+    let (status, reason, what) = match is_there {
+        true => ("False", "Found", "it exists"),
+        false => ("True", "NotFound", "there is no such object"),
+    };
+    let has = conditions(schema).any(|one| {
+        one.get("type").is_some_and(|it| it == "Dangling") && one.get("status").is_some_and(|it| it == status)
+    });
+    (!has).then(|| {
+        let about =
+            format!("This FlowSchema references the PriorityLevelConfiguration object named {level:?}");
+        json!({
+            "type": "Dangling",
+            "status": status,
+            "lastTransitionTime": metadata::time(now),
+            "reason": reason,
+            "message": format!("{about} and {what}"),
+        })
+    })
 }
 
 async fn keep(api: &Api, kind: Kind, wanted: &Value) -> Result<()> {
@@ -125,6 +186,20 @@ mod tests {
 
     const AUTO: &str = "{annotations: {apf.kubernetes.io/autoupdate-spec: 'true'}}";
     const OWN: &str = "{annotations: {apf.kubernetes.io/autoupdate-spec: 'false'}}";
+
+    #[test]
+    fn a_schema_says_whether_its_level_is_there() {
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let found = dangling(&json!({}), "a", true, now).unwrap();
+        assert_eq!((&found["status"], &found["reason"]), (&json!("False"), &json!("Found")));
+        let schema = json!({"status": {"conditions": [found]}});
+        assert_eq!(dangling(&schema, "a", true, now), None);
+        let lost = dangling(&schema, "a", false, now).unwrap();
+        assert_eq!(
+            lost["message"],
+            "This FlowSchema references the PriorityLevelConfiguration object named \"a\" and there is no such object"
+        );
+    }
 
     #[test]
     fn suggested_objects_follow_unless_they_are_the_operators() {

@@ -70,11 +70,11 @@ pub(crate) fn start_controllers(args: &ControllerManagerArgs, connection: &Conne
     lead(election, &connection.informers, async move |informers| {
         let engine = Engine::new(informers.clone(), "controllermanager");
         for controller in controllers::all() {
-            let Some(config) = &own_accounts else {
+            let own = own_accounts.as_ref().zip(control_plane::account_of(controller.name));
+            let Some((config, account)) = own else {
                 engine.start(*controller);
                 continue;
             };
-            let account = control_plane::account_of(controller.name);
             engine.start_as(*controller, credentials::client(account, config, &informers).await?);
         }
         Ok(())

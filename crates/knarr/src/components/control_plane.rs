@@ -160,17 +160,20 @@ impl Parts<'_> {
 
 /// A controller's own client: the ServiceAccount that upstream's role for it is bound to.
 fn controller_client(server: &ApiServer, controller: &'static str) -> kube::Client {
-    // It fills the Secrets that the other accounts would need, and therefore has none.
-    if controller == controllers::token::CONTROLLER.name {
+    let Some(account) = account_of(controller) else {
         return client_as(server, "system:kube-controller-manager", &[]);
-    }
-    let account = format!("system:serviceaccount:kube-system:{}", account_of(controller));
+    };
+    let account = format!("system:serviceaccount:kube-system:{account}");
     client_as(server, &account, &["system:serviceaccounts", "system:serviceaccounts:kube-system"])
 }
 
-/// The ServiceAccount that upstream gives a controller. Source: `app.NewControllerInitializers`.
-pub(super) fn account_of(controller: &'static str) -> &'static str {
-    match controller {
+/// The ServiceAccount that upstream gives a controller; `None` is for the one that fills the Secrets of all accounts,
+/// which is the controller manager itself. Source: `app.NewControllerInitializers`.
+pub(super) fn account_of(controller: &'static str) -> Option<&'static str> {
+    if controller == controllers::token::CONTROLLER.name {
+        return None;
+    }
+    Some(match controller {
         "certificatesigningrequest-approving-controller"
         | "certificatesigningrequest-signing-controller"
         | "kubelet-serving-approving-controller" => "certificate-controller",
@@ -184,7 +187,7 @@ pub(super) fn account_of(controller: &'static str) -> &'static str {
         "serviceaccount-controller" => "service-account-controller",
         "service-cidr-controller" => "service-cidrs-controller",
         same => same,
-    }
+    })
 }
 
 pub(super) fn run_scheduler(informers: &Informers, reporter: Reporter) {

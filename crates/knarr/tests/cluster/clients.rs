@@ -24,7 +24,7 @@ enum Script {
 }
 
 /// Namespace, the folder that its kubectl and helm are from, and what runs there.
-const CLIENTS: [(&str, &str, Script); 9] = [
+const CLIENTS: [(&str, &str, Script); 10] = [
     ("helm-3", KUBECTLS[0], Script::Session(include_str!("clients/helm.txt"))),
     ("helm-4", KUBECTLS[1], Script::Session(include_str!("clients/helm.txt"))),
     ("python-kubernetes", KUBECTLS[1], Script::Python("python_kubernetes.py")),
@@ -32,11 +32,13 @@ const CLIENTS: [(&str, &str, Script); 9] = [
     ("python-lightkube", KUBECTLS[1], Script::Python("python_lightkube.py")),
     ("python-kr8s", KUBECTLS[1], Script::Python("python_kr8s.py")),
     ("python-kopf", KUBECTLS[1], Script::Python("python_kopf.py")),
+    ("python-streams", KUBECTLS[1], Script::Python("python_streams.py")),
     ("node", KUBECTLS[1], Script::Node("node_client.mjs")),
     ("terraform", KUBECTLS[1], Script::SessionOf("terraform", include_str!("clients/terraform.txt"))),
 ];
 
-const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/clients");
+/// The scripts' folder.
+pub(crate) const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/clients");
 
 fn run(cluster: &Cluster, name: &str, programs: &str, script: Script) -> Result<()> {
     let session = Session::new(cluster, programs, name)?;
@@ -66,7 +68,7 @@ fn run(cluster: &Cluster, name: &str, programs: &str, script: Script) -> Result<
 }
 
 /// What `cargo xtask clients` fetched.
-fn fetched(path: &str) -> Result<PathBuf> {
+pub(crate) fn fetched(path: &str) -> Result<PathBuf> {
     let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.cache/clients");
     let path = all.join(path);
     if !path.exists() {

@@ -5,12 +5,13 @@ use testkit::{Cluster, Session};
 
 use crate::{cluster, must};
 
-const SESSIONS: [(&str, &str); 5] = [
+const SESSIONS: [(&str, &str); 6] = [
     ("objects.txt", include_str!("sessions/objects.txt")),
     ("workloads.txt", include_str!("sessions/workloads.txt")),
     ("pods.txt", include_str!("sessions/pods.txt")),
     ("network.txt", include_str!("sessions/network.txt")),
     ("apply.txt", include_str!("sessions/apply.txt")),
+    ("preemption.txt", include_str!("sessions/preemption.txt")),
 ];
 
 /// Every session with every version; all of them run, so that one report names everything that failed.

@@ -1,4 +1,4 @@
-//! The parts alone: controllers, scheduler and kubelet as processes of their own, each with the identity that
+//! The parts alone: controllers, scheduler, kubelet and proxy as processes of their own, each with the identity that
 //! upstream's roles are for, and a second one that takes over when the leader dies.
 
 use std::path::Path;
@@ -19,9 +19,41 @@ const QUICK_LEASE: [&str; 3] = [
 /// `knarr controller-manager` or `knarr scheduler`, with the kubeconfig that the cluster made for it.
 fn leader(cluster: &Cluster, part: &str, name: &str) -> Process {
     let kubeconfig = cluster.data_dir().join(format!("server/cred/{part}.kubeconfig"));
-    let mut arguments = vec![part, "--kubeconfig", kubeconfig.to_str().unwrap()];
-    arguments.extend(QUICK_LEASE);
-    must(cluster.start(&format!("{part}-{name}"), &arguments))
+    let mut arguments = vec![part.to_owned(), format!("--kubeconfig={}", kubeconfig.display())];
+    arguments.extend(QUICK_LEASE.map(str::to_owned));
+    if part == "controller-manager" {
+        arguments.extend(keys(cluster));
+    }
+    start(cluster, &format!("{part}-{name}"), &arguments)
+}
+
+/// The keys that controllers sign with, which a control plane that has none of its own must be given.
+fn keys(cluster: &Cluster) -> impl Iterator<Item = String> {
+    let keys = cluster.data_dir().join("server/tls");
+    let flags = [
+        ("cluster-signing-cert-file", "ca.crt"),
+        ("cluster-signing-key-file", "ca.key"),
+        ("service-account-private-key-file", "service-account.key"),
+        ("root-ca-file", "ca.crt"),
+    ];
+    flags.into_iter().map(move |(flag, file)| format!("--{flag}={}", keys.join(file).display()))
+}
+
+fn start(cluster: &Cluster, name: &str, arguments: &[String]) -> Process {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    must(cluster.start(name, &arguments))
+}
+
+fn proxy(cluster: &Cluster, folder: &Path) -> Process {
+    let kubeconfig = cluster.data_dir().join("agent/kube-proxy.kubeconfig");
+    let arguments = [
+        "proxy".to_owned(),
+        format!("--kubeconfig={}", kubeconfig.display()),
+        format!("--hostname-override={NODE_NAME}"),
+        format!("--node-ip={NODE_IP}"),
+        format!("--data-dir={}", folder.display()),
+    ];
+    start(cluster, "proxy", &arguments)
 }
 
 fn kubelet(cluster: &Cluster, folder: &Path) -> Process {
@@ -45,12 +77,13 @@ fn kubelet(cluster: &Cluster, folder: &Path) -> Process {
 #[test]
 fn parts_run_alone_and_a_second_one_takes_over() {
     let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
-    must(cluster.up_with(&["--disable", "controller-manager,scheduler", "--disable=kubelet"]));
-    let folder = cluster.data_dir_beside("kubelet");
+    must(cluster.up_with(&["--disable", "controller-manager,scheduler", "--disable=agent"]));
+    let [folder, proxys_folder] = ["kubelet", "proxy"].map(|part| cluster.data_dir_beside(part));
     let session = must(Session::new(&cluster, KUBECTLS[1], "alone"));
     must(session.run("parts_none.txt", include_str!("sessions/parts_none.txt")));
     let mut first = ["controller-manager", "scheduler"].map(|part| leader(&cluster, part, "first"));
     let kubelet = kubelet(&cluster, &folder);
+    let proxy = proxy(&cluster, &proxys_folder);
     must(session.run("parts_alone.txt", include_str!("sessions/parts_alone.txt")));
 
     let second = ["controller-manager", "scheduler"].map(|part| leader(&cluster, part, "second"));
@@ -59,6 +92,7 @@ fn parts_run_alone_and_a_second_one_takes_over() {
 
     second.into_iter().for_each(|leader| must(leader.stop()));
     must(kubelet.stop());
+    must(proxy.stop());
     drop(session);
     must(cluster.remove());
 }

@@ -7,15 +7,22 @@ use testkit::clients::{KUBECTL_SPDY, KUBECTLS};
 
 use crate::{cluster, must};
 
-/// Runs `script` with each kubectl in a namespace of its own.
+/// Runs `script` with each kubectl in a namespace of its own, all at the same time.
 fn check(script_name: &str, script: &str) {
     let cluster = cluster();
-    let mut failures = Vec::new();
-    for kubectl in KUBECTLS.into_iter().chain([KUBECTL_SPDY]) {
+    let run = &|kubectl: &str| {
         let ran = Session::new(&cluster, kubectl, &kubectl.replace('.', "-"))
             .and_then(|session| session.run(&format!("{kubectl} {script_name}"), script));
-        failures.extend(ran.err().map(|error| format!("{error:#}")));
-    }
+        ran.err().map(|error| format!("{error:#}"))
+    };
+    let failures: Vec<String> = std::thread::scope(|scope| {
+        let all: Vec<_> = KUBECTLS
+            .into_iter()
+            .chain([KUBECTL_SPDY])
+            .map(|kubectl| scope.spawn(move || run(kubectl)))
+            .collect();
+        all.into_iter().filter_map(|one| one.join().unwrap()).collect()
+    });
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     must(cluster.remove());
 }

@@ -1,14 +1,16 @@
 //! Log files in CRI format: `<time> <stdout|stderr> <P|F> <content>`, a line each.
 //!
 //! `P` marks a part of a longer line: no line end follows it. Lines are read as they are written; a line that
-//! is not complete yet waits for its rest.
+//! is not complete yet waits for its rest. Files that were rotated away may be compressed meanwhile.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use flate2::read::GzDecoder;
 use jiff::Timestamp;
 
 /// Which lines are wanted and how they are shown.
@@ -30,7 +32,7 @@ pub(super) struct Wanted {
 /// the one that is written.
 pub(super) struct LogReader {
     /// The first is being read. Never empty.
-    files: VecDeque<BufReader<File>>,
+    files: VecDeque<Opened>,
     path: PathBuf,
     pending: Vec<u8>,
     wanted: Wanted,
@@ -48,15 +50,13 @@ impl LogReader {
         let mut files = VecDeque::new();
         let mut lines_left = wanted.tail_lines;
         for mut file in all_files(path)?.into_iter().rev() {
-            if wanted.since.is_some_and(|since| ended_before(&file, since)) && !files.is_empty() {
+            if wanted.since.is_some_and(|since| ended_before(&file.file, since)) && !files.is_empty() {
                 break;
             }
             if let Some(lines) = lines_left {
-                let (start, found) = tail_start(&mut file, lines)?;
-                file.seek(SeekFrom::Start(start))?;
-                lines_left = Some(lines - found);
+                lines_left = Some(lines - file.seek_to_last(lines)?);
             }
-            files.push_front(BufReader::new(file));
+            files.push_front(file);
             if lines_left == Some(0) {
                 break;
             }
@@ -67,15 +67,16 @@ impl LogReader {
 
     /// Goes on with the files that have come after the last known one: it was rotated away.
     pub(super) fn follow_rotation(&mut self) -> std::io::Result<()> {
-        let known = self.files.back().map(|file| identity(file.get_ref())).transpose()?;
         let mut newer = Vec::new();
         for file in all_files(&self.path)?.into_iter().rev() {
-            if Some(identity(&file)?) == known {
+            if let Some(known) = self.files.back()
+                && known.is_same(&file)?
+            {
                 break;
             }
             newer.push(file);
         }
-        self.files.extend(newer.into_iter().rev().map(BufReader::new));
+        self.files.extend(newer.into_iter().rev());
         Ok(())
     }
 
@@ -89,7 +90,8 @@ impl LogReader {
         let mut out = Vec::new();
         while out.len() < CHUNK && self.left > 0 {
             let Some(file) = self.files.front_mut() else { break };
-            if file.read_until(b'\n', &mut self.pending)? == 0 || self.pending.last() != Some(&b'\n') {
+            if file.content.read_until(b'\n', &mut self.pending)? == 0 || self.pending.last() != Some(&b'\n')
+            {
                 if self.files.len() < 2 {
                     break;
                 }
@@ -111,40 +113,134 @@ impl LogReader {
     }
 }
 
+/// One of a log's files.
+struct Opened {
+    /// As it lies there: it keeps its inode while it is renamed.
+    file: File,
+    is_packed: bool,
+    content: Box<dyn BufRead + Send>,
+}
+
+impl Opened {
+    fn plain(file: File) -> std::io::Result<Self> {
+        let content = Box::new(BufReader::new(file.try_clone()?));
+        Ok(Self { file, is_packed: false, content })
+    }
+
+    fn packed(file: File) -> std::io::Result<Self> {
+        let content = Box::new(BufReader::new(GzDecoder::new(BufReader::new(file.try_clone()?))));
+        Ok(Self { file, is_packed: true, content })
+    }
+
+    /// The file at `path`, or what it has become.
+    fn rotated(path: &Path) -> std::io::Result<Option<Self>> {
+        let opened = match File::open(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                File::open(with_suffix(path, PACKED)).and_then(Self::packed)
+            }
+            opened => opened.and_then(Self::plain),
+        };
+        match opened {
+            Ok(opened) => Ok(Some(opened)),
+            // It was the oldest, and there were too many.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether both are the same log, whatever it has become: packing keeps the time of the last line, and notes the
+    /// length.
+    fn is_same(&self, other: &Self) -> std::io::Result<bool> {
+        let (own, others) = (self.file.metadata()?, other.file.metadata()?);
+        if self.is_packed == other.is_packed {
+            return Ok((own.dev(), own.ino()) == (others.dev(), others.ino()));
+        }
+        Ok(own.modified()? == others.modified()? && self.length()? == other.length()?)
+    }
+
+    /// The length of what was written, modulo 2^32. Source: RFC 1952, `ISIZE`.
+    fn length(&self) -> std::io::Result<u32> {
+        let length = self.file.metadata()?.len();
+        let mut bytes = length.to_le_bytes();
+        if self.is_packed {
+            self.file.read_exact_at(&mut bytes[..4], length.saturating_sub(4))?;
+        }
+        let [a, b, c, d, ..] = bytes;
+        Ok(u32::from_le_bytes([a, b, c, d]))
+    }
+
+    /// Goes to where the last `lines` lines begin; says how many there are.
+    fn seek_to_last(&mut self, lines: usize) -> std::io::Result<usize> {
+        if !self.is_packed {
+            let (start, found) = tail_start(&mut self.file, lines)?;
+            // The content's descriptor is a copy of this one: they share their place.
+            self.file.seek(SeekFrom::Start(start))?;
+            return Ok(found);
+        }
+        let mut total = 0;
+        while skip_line(&mut self.content)? {
+            total += 1;
+        }
+        self.file.seek(SeekFrom::Start(0))?;
+        *self = Self::packed(self.file.try_clone()?)?;
+        for _ in lines..total {
+            skip_line(&mut self.content)?;
+        }
+        Ok(total.min(lines))
+    }
+}
+
+/// Reads past a line's end; `false` if there is none any more.
+fn skip_line(content: &mut impl BufRead) -> std::io::Result<bool> {
+    loop {
+        let buffer = content.fill_buf()?;
+        if buffer.is_empty() {
+            return Ok(false);
+        }
+        if let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
+            content.consume(end + 1);
+            return Ok(true);
+        }
+        let length = buffer.len();
+        content.consume(length);
+    }
+}
+
+/// What the name of a compressed file ends with.
+const PACKED: &str = ".gz";
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    name.into()
+}
+
 /// The log's files, oldest first, all of them open: one that is removed meanwhile is read all the same.
-fn all_files(path: &Path) -> std::io::Result<Vec<File>> {
-    let mut rotated = Vec::new();
+fn all_files(path: &Path) -> std::io::Result<Vec<Opened>> {
+    // The newest first: a rotation meanwhile makes a file seen twice, never one missed.
+    let newest = Opened::plain(File::open(path)?)?;
+    let mut rotated = BTreeSet::new();
     if let (Some(dir), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) {
         for entry in std::fs::read_dir(dir)? {
-            let entry = entry?;
-            let file_name = entry.file_name();
-            let suffix = file_name.to_str().and_then(|it| it.strip_prefix(name)?.strip_prefix('.'));
-            let is_rotated = |suffix: &str| suffix.starts_with(|c: char| c.is_ascii_digit());
-            if suffix.is_some_and(|it| is_rotated(it) && !it.ends_with(".gz") && !it.ends_with(".tmp")) {
-                rotated.push(entry.path());
+            let entry = entry?.file_name();
+            let Some(entry) = entry.to_str().filter(|entry| !entry.ends_with(".tmp")) else { continue };
+            let entry = entry.strip_suffix(PACKED).unwrap_or(entry);
+            let suffix = entry.strip_prefix(name).and_then(|rest| rest.strip_prefix('.'));
+            if suffix.is_some_and(|suffix| suffix.starts_with(|c: char| c.is_ascii_digit())) {
+                rotated.insert(dir.join(entry));
             }
         }
     }
-    rotated.sort();
-    // The newest first: a rotation meanwhile makes a file seen twice, never one missed.
-    let newest = File::open(path)?;
-    let mut seen = BTreeSet::from([identity(&newest)?]);
-    let mut files = vec![newest];
-    for path in rotated.iter().rev() {
-        match File::open(path) {
-            Ok(file) if seen.insert(identity(&file)?) => files.push(file),
-            Ok(_) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+    let mut files = Vec::new();
+    for path in &rotated {
+        if let Some(file) = Opened::rotated(path)?
+            && (file.is_packed || !file.is_same(&newest)?)
+        {
+            files.push(file);
         }
     }
-    files.reverse();
+    files.push(newest);
     Ok(files)
-}
-
-fn identity(file: &File) -> std::io::Result<(u64, u64)> {
-    let metadata = file.metadata()?;
-    Ok((metadata.dev(), metadata.ino()))
 }
 
 /// Whether the last line is older than `since`.
@@ -214,13 +310,29 @@ mod tests {
     const LOG: &str = "2026-01-01T00:00:01Z stdout F one\n2026-01-01T00:00:02Z stderr F two\n2026-01-01T00:00:03Z stdout P thr\n2026-01-01T00:00:03Z stdout F ee\n";
 
     fn check(wanted: Wanted, expect: &str) {
-        for rotated_lines in 0..3 {
+        for (rotated_lines, packed_lines) in [(0, 0), (1, 0), (2, 0), (1, 1), (2, 1), (2, 2)] {
             let dir = tempfile::tempdir().unwrap();
             let path = log(&dir, rotated_lines);
+            (0..packed_lines).for_each(|number| pack(&dir.path().join(rotated(number))));
             let mut reader = LogReader::open(&path, wanted.clone()).unwrap();
             let text = String::from_utf8(reader.read().unwrap()).unwrap();
-            assert_eq!(text, expect, "with {rotated_lines} lines rotated away");
+            assert_eq!(text, expect, "with {rotated_lines} lines rotated away, {packed_lines} packed");
         }
+    }
+
+    fn rotated(number: usize) -> String {
+        format!("0.log.2026010{number}-000000")
+    }
+
+    /// As the container runtime does.
+    fn pack(path: &Path) {
+        let plain = File::open(path).unwrap();
+        let packed = File::create(with_suffix(path, PACKED)).unwrap();
+        let mut encoder = flate2::write::GzEncoder::new(packed, flate2::Compression::default());
+        std::io::copy(&mut &plain, &mut encoder).unwrap();
+        let packed = encoder.finish().unwrap();
+        packed.set_modified(plain.metadata().unwrap().modified().unwrap()).unwrap();
+        std::fs::remove_file(path).unwrap();
     }
 
     /// [`LOG`], the first lines of which were rotated away, each into a file of its own.
@@ -228,7 +340,7 @@ mod tests {
         let path = dir.path().join("0.log");
         let lines: Vec<&str> = LOG.split_inclusive('\n').collect();
         for (number, line) in lines.iter().take(rotated_lines).enumerate() {
-            std::fs::write(dir.path().join(format!("0.log.2026010{number}-000000")), line).unwrap();
+            std::fs::write(dir.path().join(rotated(number)), line).unwrap();
         }
         std::fs::write(&path, lines[rotated_lines..].concat()).unwrap();
         path
@@ -248,6 +360,8 @@ mod tests {
         write("b");
         rotate("20260102-000000");
         write("c");
+        // The reader knows what it has read, also in another form.
+        pack(&dir.path().join("0.log.20260101-000000"));
         reader.follow_rotation().unwrap();
         assert_eq!(reader.read().unwrap(), b"b\nc\n");
         reader.follow_rotation().unwrap();

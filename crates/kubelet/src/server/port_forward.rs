@@ -22,7 +22,7 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 use tokio_util::io::{CopyToBytes, SinkWriter, StreamReader};
 
 use super::query::Query;
-use super::streams::idle;
+use super::streams::{self, idle};
 use super::upgrade::{Protocols, Transport, Upgrade};
 use super::{Body, Refusal, Server};
 use crate::labels;
@@ -52,17 +52,17 @@ pub(super) async fn port_forward(
     let server = server.clone();
     server.context.tasks.clone().spawn("port forward", async move {
         let Some(io) = switched(client).await else { return };
-        let (io, silence) = idle::watched(io, server.context.config.streaming_connection_idle_timeout);
+        let (mut io, silence) = idle::watched(io, server.context.config.streaming_connection_idle_timeout);
         let target = Target { server: &server, sandbox };
         let conversation = async {
             match upgrade.transport {
-                Transport::Spdy => pairs::serve(io, &target).await.err().map(|e| e.to_string()),
+                Transport::Spdy => pairs::serve(&mut io, &target).await.err().map(|e| e.to_string()),
                 Transport::WebSocket if is_tunnel => {
-                    let io = tunnel(WebSocketStream::from_raw_socket(io, Role::Server, None).await);
-                    pairs::serve(io, &target).await.err().map(|e| e.to_string())
+                    let tunnel = tunnel(WebSocketStream::from_raw_socket(&mut io, Role::Server, None).await);
+                    pairs::serve(tunnel, &target).await.err().map(|e| e.to_string())
                 }
                 Transport::WebSocket => {
-                    let socket = WebSocketStream::from_raw_socket(io, Role::Server, None).await;
+                    let socket = WebSocketStream::from_raw_socket(&mut io, Role::Server, None).await;
                     let carried = channels::serve(socket, upgrade.protocol, &ports, &target).await;
                     carried.err().map(|e| e.to_string())
                 }
@@ -72,9 +72,7 @@ pub(super) async fn port_forward(
             left = conversation => left,
             () = silence => Some("nobody had spoken for too long".to_owned()),
         };
-        if let Some(error) = left {
-            tracing::debug!(error, "a client left");
-        }
+        streams::hang_up(io, left).await;
     });
     Ok(response)
 }

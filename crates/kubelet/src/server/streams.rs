@@ -16,7 +16,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use self::ending::Ending;
 use super::query::Query;
@@ -144,16 +144,17 @@ async fn connect(
             return;
         }
     };
-    let (io, silence) = idle::watched(io, server.context.config.streaming_connection_idle_timeout);
+    let (mut io, silence) = idle::watched(io, server.context.config.streaming_connection_idle_timeout);
     let conversation = async {
         match upgrade.transport {
             Transport::WebSocket => {
                 let framing = websocket::Framing::of(upgrade.protocol);
-                websocket::converse(io, framing, wishes, start, ending).await.err().map(|e| e.to_string())
+                let conversed = websocket::converse(&mut io, framing, wishes, start, ending).await;
+                conversed.err().map(|e| e.to_string())
             }
             Transport::Spdy => {
                 let work = |streams| multiplexed::converse(streams, upgrade.protocol, wishes, start, ending);
-                spdy::serve(io, work).await.err().map(|e| e.to_string())
+                spdy::serve(&mut io, work).await.err().map(|e| e.to_string())
             }
         }
     };
@@ -161,8 +162,19 @@ async fn connect(
         left = conversation => left,
         () = silence => Some("nobody had spoken for too long".to_owned()),
     };
+    hang_up(io, left).await;
+}
+
+/// Ends a connection in order: TLS says goodbye too, so that whoever reads on the other side sees an end and not a
+/// break.
+pub(super) async fn hang_up(mut io: impl AsyncWrite + Unpin, left: Option<String>) {
     if let Some(error) = left {
         tracing::debug!(error, "a client left");
+    }
+    match tokio::time::timeout(websocket::LINGER, io.shutdown()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "a client had hung up"),
+        Err(_) => tracing::debug!("a client does not read any more"),
     }
 }
 

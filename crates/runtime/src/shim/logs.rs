@@ -5,9 +5,11 @@
 
 mod rotation;
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use jiff::Timestamp;
 
@@ -65,9 +67,22 @@ impl Log {
         };
         // Also if it fails: it is tried again a whole file later, not at every line.
         self.bytes = 0;
-        self.file = rotation::rotate(&self.path, limits, Timestamp::now())?;
-        Ok(())
+        let (file, older) = rotation::rotate(&self.path, limits, Timestamp::now())?;
+        self.file = file;
+        if older.is_empty() { Ok(()) } else { start_packing(&older) }
     }
+}
+
+/// Compresses files in a process of its own, which the shim reaps like any other.
+fn start_packing(files: &[PathBuf]) -> io::Result<()> {
+    let mut packing = Command::new("/proc/self/exe");
+    packing.args(["shim", "pack"]).args(files);
+    packing.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().map(drop)
+}
+
+/// What that process does.
+pub(super) fn pack(files: impl IntoIterator<Item = OsString>) -> io::Result<()> {
+    files.into_iter().try_for_each(|file| rotation::pack(Path::new(&file)))
 }
 
 /// Cuts one stream into lines. Holds at most [`LINE_BYTES_MAX`] bytes.

@@ -31,8 +31,8 @@ pub(super) const CLOSE: u8 = 255;
 /// Frames that wait for a slow client.
 const QUEUE: usize = 16;
 
-/// How long a client gets to say goodbye.
-const LINGER: Duration = Duration::from_secs(2);
+/// How long a client gets to say goodbye: it may be slow, and nothing is kept waiting meanwhile.
+pub(super) const LINGER: Duration = Duration::from_secs(10);
 
 /// How messages carry channels.
 #[derive(Clone, Copy, Debug)]
