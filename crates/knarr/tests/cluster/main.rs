@@ -8,6 +8,7 @@
 mod backup;
 mod bad_input;
 mod clients;
+mod cri;
 mod disk;
 mod etcd;
 mod ha;
