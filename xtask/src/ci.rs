@@ -7,9 +7,12 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// Program, and the Debian package that has it.
+/// Program, by name or path, and the Debian package that has it.
 const NEEDED: &[(&str, &str)] = &[
     ("busybox", "busybox-static"),
+    ("containerd", "containerd"),
+    ("runc", "runc"),
+    ("/usr/lib/cni/ptp", "containernetworking-plugins"),
     ("etcd", "etcd-server"),
     ("etcdctl", "etcd-client"),
     ("linux.uml", "user-mode-linux"),

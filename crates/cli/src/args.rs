@@ -183,6 +183,10 @@ pub struct ServerArgs {
     /// Run the control plane without a Node: the same as --disable agent
     #[arg(long, env = "KNARR_DISABLE_AGENT")]
     pub disable_agent: bool,
+    /// The socket of another container runtime, such as unix:///run/containerd/containerd.sock, whose network is its
+    /// own; the built-in runtime if not given
+    #[arg(long, env = "KNARR_CONTAINER_RUNTIME_ENDPOINT")]
+    pub container_runtime_endpoint: Option<String>,
     /// What several servers on one --datastore-endpoint share their keys under; the first one's is in the file `token`
     /// of its folder. Better given in the environment, where other users do not see it
     #[arg(long, env = "KNARR_TOKEN", hide_env_values = true)]
@@ -214,6 +218,10 @@ pub struct AgentArgs {
     /// environment, where other users do not see it
     #[arg(long, env = "KNARR_TOKEN", hide_env_values = true)]
     pub token: Option<Secret>,
+    /// The socket of another container runtime, such as unix:///run/containerd/containerd.sock, whose network is its
+    /// own; the built-in runtime if not given
+    #[arg(long, env = "KNARR_CONTAINER_RUNTIME_ENDPOINT")]
+    pub container_runtime_endpoint: Option<String>,
     /// This Node's name; the host name if not given
     #[arg(long, env = "KNARR_NODE_NAME")]
     pub node_name: Option<String>,
@@ -589,6 +597,10 @@ pub struct KubeletArgs {
     /// The Node's address
     #[arg(long)]
     pub node_ip: Option<IpAddr>,
+    /// The socket of another container runtime, such as unix:///run/containerd/containerd.sock, whose network is its
+    /// own; the built-in runtime if not given
+    #[arg(long)]
+    pub container_runtime_endpoint: Option<String>,
     /// The addresses of Pods on this Node
     #[arg(long, default_value = "10.42.0.0/24")]
     pub pod_cidr: String,

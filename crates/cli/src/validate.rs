@@ -65,6 +65,14 @@ pub fn server(args: &ServerArgs) -> Result<(), UsageError> {
              end with an alphanumeric character"
         )));
     }
+    if let Some(endpoint) = &args.container_runtime_endpoint
+        && !endpoint.strip_prefix("unix://").unwrap_or(endpoint).starts_with('/')
+    {
+        return Err(UsageError(format!(
+            "--container-runtime-endpoint {endpoint} must be a unix socket, such as \
+             unix:///run/containerd/containerd.sock"
+        )));
+    }
     if !is_subdomain(&args.cluster_domain) {
         return Err(UsageError(format!(
             "--cluster-domain {} must be a DNS domain, such as cluster.local",

@@ -1,7 +1,7 @@
 //! CRI v1: the seam between kubelet and container runtime.
 //!
 //! The message types are upstream's, generated ([`v1`]). [`RuntimeService`] and [`ImageService`] are the calls;
-//! the built-in runtime implements them in-process, a gRPC client and server put them on a unix socket.
+//! the built-in runtime implements them in-process, [`client`] and [`server`] put them on a unix socket.
 //!
 //! The types come from `api.proto` as the package `k8s-cri` 0.11 of the Rust registry ships it: `protox` compiles it (no
 //! `protoc` needed), `prost-build` writes the messages with comments disabled and no services, and the result is
@@ -10,9 +10,15 @@
 //! Streaming calls (exec, attach, port-forward) hand out byte streams in-process instead of a URL.
 
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
 pub mod annotations;
+pub mod client;
+pub mod server;
+
+mod calls;
+mod status;
 
 /// Generated from `k8s.io/cri-api/pkg/apis/runtime/v1/api.proto` by `cargo xtask codegen`.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]
@@ -55,11 +61,11 @@ pub struct Streams {
     pub stderr: Option<Box<dyn tokio::io::AsyncRead + Send + Unpin>>,
     /// Takes terminal sizes (columns, rows) while a TTY lives.
     pub resize: Option<tokio::sync::mpsc::Sender<(u16, u16)>>,
-    /// The exit code, when the process ends. Never resolves to a value for port-forward.
-    pub exit: tokio::sync::oneshot::Receiver<i32>,
+    /// The exit code when the process ends, or why there is none. Never resolves for port-forward.
+    pub exit: BoxFuture<'static, Result<i32, String>>,
 }
 
-/// Source: `service RuntimeService`.
+/// Source: `service RuntimeService`. The calls with a body here are those that runtimes may lack.
 #[async_trait]
 #[allow(missing_docs)]
 pub trait RuntimeService: Send + Sync + 'static {
@@ -123,6 +129,45 @@ pub trait RuntimeService: Send + Sync + 'static {
         &self,
         request: v1::ContainerStatsRequest,
     ) -> CriResult<v1::ContainerStatsResponse>;
+    async fn list_container_stats(
+        &self,
+        _: v1::ListContainerStatsRequest,
+    ) -> CriResult<v1::ListContainerStatsResponse> {
+        Err(CriError::missing("ListContainerStats"))
+    }
+    async fn pod_sandbox_stats(
+        &self,
+        _: v1::PodSandboxStatsRequest,
+    ) -> CriResult<v1::PodSandboxStatsResponse> {
+        Err(CriError::missing("PodSandboxStats"))
+    }
+    async fn list_pod_sandbox_stats(
+        &self,
+        _: v1::ListPodSandboxStatsRequest,
+    ) -> CriResult<v1::ListPodSandboxStatsResponse> {
+        Err(CriError::missing("ListPodSandboxStats"))
+    }
+    async fn list_metric_descriptors(
+        &self,
+        _: v1::ListMetricDescriptorsRequest,
+    ) -> CriResult<v1::ListMetricDescriptorsResponse> {
+        Err(CriError::missing("ListMetricDescriptors"))
+    }
+    async fn list_pod_sandbox_metrics(
+        &self,
+        _: v1::ListPodSandboxMetricsRequest,
+    ) -> CriResult<v1::ListPodSandboxMetricsResponse> {
+        Err(CriError::missing("ListPodSandboxMetrics"))
+    }
+    async fn checkpoint_container(
+        &self,
+        _: v1::CheckpointContainerRequest,
+    ) -> CriResult<v1::CheckpointContainerResponse> {
+        Err(CriError::missing("CheckpointContainer"))
+    }
+    async fn runtime_config(&self, _: v1::RuntimeConfigRequest) -> CriResult<v1::RuntimeConfigResponse> {
+        Err(CriError::missing("RuntimeConfig"))
+    }
     async fn update_runtime_config(
         &self,
         request: v1::UpdateRuntimeConfigRequest,

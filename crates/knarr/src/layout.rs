@@ -61,6 +61,11 @@ impl Layout {
         self.root.join("runtime")
     }
 
+    /// The built-in runtime's socket, in a folder for root alone.
+    pub(crate) fn cri_socket(&self) -> PathBuf {
+        self.root.join("run/cri.sock")
+    }
+
     /// Where API servers were last seen.
     pub(crate) fn servers(&self) -> PathBuf {
         self.agent().join("servers.json")

@@ -46,6 +46,7 @@ use tokio::sync::Semaphore;
 
 pub use config::{Config, ServerConfig};
 use context::Context;
+pub use server::cri_streams::StreamingServer;
 
 /// Why a kubelet could not start.
 #[derive(Debug, thiserror::Error)]

@@ -3,6 +3,7 @@
 //! Every connection must show a client certificate that the configured CA signed and whose common name is
 //! allowed; there is nothing for anyone else, health included.
 
+pub(crate) mod cri_streams;
 mod log_file;
 mod logs;
 mod port_forward;
@@ -156,7 +157,7 @@ pub(crate) fn full(content: impl Into<Bytes>) -> Body {
     Full::new(content.into()).map_err(|never: Infallible| match never {}).boxed()
 }
 
-fn text(code: StatusCode, content: String) -> Response<Body> {
+pub(crate) fn text(code: StatusCode, content: String) -> Response<Body> {
     let mut response = Response::new(full(content));
     *response.status_mut() = code;
     let value = header::HeaderValue::from_static("text/plain; charset=utf-8");
@@ -171,6 +172,10 @@ fn json(content: serde_json::Value) -> Response<Body> {
 }
 
 impl Server {
+    fn idle_timeout(&self) -> Duration {
+        self.context.config.streaming_connection_idle_timeout
+    }
+
     /// The Pod of that name.
     pub(crate) fn pod(&self, namespace: &str, name: &str) -> Result<Arc<Pod>, Refusal> {
         let found = self.pods.get(&format!("{namespace}/{name}"));

@@ -21,6 +21,7 @@ mod resize;
 mod sandboxes;
 mod service;
 mod state;
+mod stats;
 mod streams;
 mod users;
 mod zygote;

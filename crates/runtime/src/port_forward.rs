@@ -10,7 +10,6 @@ use std::sync::Arc;
 use cri::{CriError, CriResult, Streams, v1};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::sync::oneshot;
 
 use crate::state::{Inner, Sandbox, blocking, internal};
 
@@ -39,14 +38,12 @@ impl Inner {
         };
         stream.set_nodelay(true).map_err(internal)?;
         let (reader, writer) = stream.into_split();
-        // A connection has no exit code: nobody ever sends one.
-        let (_, exit) = oneshot::channel();
         Ok(Streams {
             stdin: Some(Box::new(writer)),
             stdout: Some(Box::new(reader)),
             stderr: None,
             resize: None,
-            exit,
+            exit: Box::pin(std::future::pending()),
         })
     }
 }

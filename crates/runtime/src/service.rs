@@ -216,10 +216,62 @@ impl RuntimeService for Runtime {
         &self,
         request: v1::ContainerStatsRequest,
     ) -> CriResult<v1::ContainerStatsResponse> {
-        let container = self.0.container(&request.container_id)?;
-        let this = Arc::clone(&self.0);
-        let stats = blocking(move || Ok(stats(&this, &container))).await?;
+        let stats = self.0.container_stats(&request.container_id).await?;
         Ok(v1::ContainerStatsResponse { stats: Some(stats) })
+    }
+
+    async fn list_container_stats(
+        &self,
+        request: v1::ListContainerStatsRequest,
+    ) -> CriResult<v1::ListContainerStatsResponse> {
+        let stats = self.0.list_container_stats(request.filter.unwrap_or_default()).await?;
+        Ok(v1::ListContainerStatsResponse { stats })
+    }
+
+    async fn pod_sandbox_stats(
+        &self,
+        request: v1::PodSandboxStatsRequest,
+    ) -> CriResult<v1::PodSandboxStatsResponse> {
+        let stats = self.0.pod_sandbox_stats(&request.pod_sandbox_id).await?;
+        Ok(v1::PodSandboxStatsResponse { stats: Some(stats) })
+    }
+
+    async fn list_pod_sandbox_stats(
+        &self,
+        request: v1::ListPodSandboxStatsRequest,
+    ) -> CriResult<v1::ListPodSandboxStatsResponse> {
+        let stats = self.0.list_pod_sandbox_stats(request.filter.unwrap_or_default()).await?;
+        Ok(v1::ListPodSandboxStatsResponse { stats })
+    }
+
+    async fn list_metric_descriptors(
+        &self,
+        _: v1::ListMetricDescriptorsRequest,
+    ) -> CriResult<v1::ListMetricDescriptorsResponse> {
+        Ok(v1::ListMetricDescriptorsResponse { descriptors: crate::stats::descriptors() })
+    }
+
+    async fn list_pod_sandbox_metrics(
+        &self,
+        _: v1::ListPodSandboxMetricsRequest,
+    ) -> CriResult<v1::ListPodSandboxMetricsResponse> {
+        Ok(v1::ListPodSandboxMetricsResponse { pod_metrics: self.0.pod_sandbox_metrics().await? })
+    }
+
+    async fn checkpoint_container(
+        &self,
+        request: v1::CheckpointContainerRequest,
+    ) -> CriResult<v1::CheckpointContainerResponse> {
+        let container = self.0.container(&request.container_id)?;
+        Err(CriError::Unimplemented(format!(
+            "container {} cannot be checkpointed: the runtime knarr has no checkpoints",
+            container.id
+        )))
+    }
+
+    async fn runtime_config(&self, _: v1::RuntimeConfigRequest) -> CriResult<v1::RuntimeConfigResponse> {
+        let cgroup_driver = v1::CgroupDriver::Cgroupfs.into();
+        Ok(v1::RuntimeConfigResponse { linux: Some(v1::LinuxRuntimeConfiguration { cgroup_driver }) })
     }
 
     async fn update_runtime_config(
@@ -291,36 +343,8 @@ fn listed(container: &Container) -> v1::Container {
     }
 }
 
-fn has_labels(labels: &HashMap<String, String>, wanted: &HashMap<String, String>) -> bool {
+pub(crate) fn has_labels(labels: &HashMap<String, String>, wanted: &HashMap<String, String>) -> bool {
     wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
-}
-
-fn stats(inner: &Inner, container: &Container) -> v1::ContainerStats {
-    let used = inner.cgroups.stats(&container.record.cgroup);
-    let timestamp = inner.now();
-    let value = |value| Some(v1::UInt64Value { value });
-    v1::ContainerStats {
-        attributes: Some(v1::ContainerAttributes {
-            id: container.id.clone(),
-            metadata: container.config.metadata.clone(),
-            labels: container.config.labels.clone(),
-            annotations: container.config.annotations.clone(),
-        }),
-        cpu: Some(v1::CpuUsage {
-            timestamp,
-            usage_core_nano_seconds: value(used.cpu_usage_ns),
-            usage_nano_cores: None,
-        }),
-        memory: Some(v1::MemoryUsage {
-            timestamp,
-            working_set_bytes: value(used.memory_working_set_bytes),
-            usage_bytes: value(used.memory_usage_bytes),
-            rss_bytes: value(used.memory_rss_bytes),
-            ..Default::default()
-        }),
-        writable_layer: None,
-        swap: None,
-    }
 }
 
 #[async_trait]

@@ -202,7 +202,14 @@ struct StreamsHalf {
 
 impl StreamsHalf {
     fn with_exit(self, exit: oneshot::Receiver<i32>) -> Streams {
-        Streams { stdin: self.stdin, stdout: self.stdout, stderr: self.stderr, resize: self.resize, exit }
+        let exit = async { exit.await.map_err(|_| "the command's end was not reported".to_owned()) };
+        Streams {
+            stdin: self.stdin,
+            stdout: self.stdout,
+            stderr: self.stderr,
+            resize: self.resize,
+            exit: Box::pin(exit),
+        }
     }
 }
 

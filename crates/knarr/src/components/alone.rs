@@ -13,7 +13,7 @@ use rustls::pki_types::pem::PemObject;
 
 use super::election::{election, lead};
 use super::node::{self, Place};
-use super::{control_plane, credentials};
+use super::{container_runtime, control_plane, credentials};
 use crate::commands::trace;
 use crate::host;
 use crate::layout::Layout;
@@ -136,7 +136,7 @@ pub(crate) fn start_scheduler(args: &SchedulerArgs, connection: &Connection) -> 
     Ok(())
 }
 
-/// `knarr kubelet`: a kubelet with the built-in runtime and network.
+/// `knarr kubelet`: a kubelet with the built-in runtime and network, or on another runtime.
 pub(crate) async fn start_kubelet(args: &KubeletArgs, layout: &Layout, connection: Connection) -> Result<()> {
     let pod_cidr = node::parse_cidr(&args.pod_cidr).context("--pod-cidr")?;
     let place = Place {
@@ -155,7 +155,9 @@ pub(crate) async fn start_kubelet(args: &KubeletArgs, layout: &Layout, connectio
         _ => None,
     };
     let tasks = connection.informers.tasks().clone();
-    let container_runtime = node::open_runtime(layout, &place, Reporter::disabled(), &tasks).await?;
+    let endpoint = args.container_runtime_endpoint.as_deref();
+    let container_runtime =
+        container_runtime::open(endpoint, layout, &place, Reporter::disabled(), &tasks).await?;
     let config = kubelet::Config {
         streaming_connection_idle_timeout: args.streaming_connection_idle_timeout,
         ..node::kubelet_config(&place, layout, server)

@@ -10,13 +10,12 @@ use cli::args::Part;
 use controller::Informers;
 use controller::trace::Reporter;
 use nix::sys::signal::Signal;
-use runtime::Runtime;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::pod_network::CniPodNetwork;
+use super::container_runtime::{self, ContainerRuntime};
 use super::servers::Servers;
 use super::{Ready, Settings};
 use crate::commands::trace;
@@ -61,7 +60,9 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
         _ = interrupt.recv() => return Ok(()),
     };
     if settings.args.runs(Part::Kubelet) {
-        let container_runtime = open_runtime(layout, &place, reporter.clone(), &tasks).await?;
+        let endpoint = settings.args.container_runtime_endpoint.as_deref();
+        let container_runtime =
+            container_runtime::open(endpoint, layout, &place, reporter.clone(), &tasks).await?;
         super::pod_cidr::follow(settings, layout, &kubelet_informers, &tasks);
         let routes = (settings.node_name.clone(), place.cluster_cidr, layout.clone());
         tasks.spawn("Pod routes", super::pod_routes::follow(informers.clone(), routes.0, routes.1, routes.2));
@@ -149,29 +150,6 @@ pub(super) fn parse_cidr(text: &str) -> Result<(Ipv4Addr, u8)> {
     }
 }
 
-pub(super) async fn open_runtime(
-    layout: &Layout,
-    place: &Place,
-    reporter: Reporter,
-    tasks: &Tasks,
-) -> Result<Runtime> {
-    let id = layout.cluster_id();
-    let builtin = cni::BuiltinConfig {
-        cluster_id: id.clone(),
-        pod_cidr: place.pod_cidr,
-        cluster_cidr: place.cluster_cidr,
-        mtu: None,
-        state_dir: layout.cni(),
-        bin_dirs: vec!["/opt/cni/bin".into(), "/usr/lib/cni".into()],
-    };
-    let network = cni::Network::load(&layout.cni().join("net.d"), builtin)?;
-    let mut config = runtime::Config::new(layout.runtime(), format!("/knarr-{id}"), tasks.clone());
-    config.network = Some(Arc::new(CniPodNetwork::new(network, config.clock.clone(), reporter)));
-    let runtime = Runtime::open(config).await.context("open the container runtime")?;
-    runtime.ensure_builtin_images().await.context("make the built-in image")?;
-    Ok(runtime)
-}
-
 async fn start_proxy(
     informers: &Informers,
     settings: &Settings,
@@ -250,17 +228,16 @@ pub(super) fn kubelet_config(
 pub(super) async fn start_kubelet(
     config: kubelet::Config,
     informers: Informers,
-    container_runtime: Runtime,
+    ContainerRuntime { runtime, images }: ContainerRuntime,
     reporter: Reporter,
     tasks: &Tasks,
 ) -> Result<()> {
-    let runtime = Arc::new(container_runtime);
     let node_name = config.node_name.clone();
     let parts = kubelet::Parts {
         client: informers.client().clone(),
         informers: informers.clone(),
-        runtime: runtime.clone(),
-        images: runtime,
+        runtime,
+        images,
         tasks: tasks.clone(),
         clock: informers.clock().clone(),
         random: informers.random().clone(),

@@ -9,6 +9,7 @@ mod access;
 mod backup;
 mod bad_input;
 mod clients;
+mod cri;
 mod disk;
 mod encryption;
 mod etcd;

@@ -8,8 +8,10 @@ mod channels;
 mod pairs;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use cri::{Streams, v1};
+use cri::{RuntimeService, Streams, v1};
+use futures::future::BoxFuture;
 use futures::{SinkExt, StreamExt, TryStreamExt, future};
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -30,7 +32,7 @@ use crate::labels;
 /// SPDY's frames inside binary WebSocket messages.
 const TUNNEL: &str = "SPDY/3.1+portforward.k8s.io";
 
-const PROTOCOLS: Protocols = Protocols {
+pub(super) const PROTOCOLS: Protocols = Protocols {
     websocket: &[TUNNEL, "v4.channel.k8s.io", "v4.base64.channel.k8s.io"],
     spdy: &["portforward.k8s.io"],
 };
@@ -42,39 +44,53 @@ pub(super) async fn port_forward(
     mut request: Request<Incoming>,
 ) -> Result<Response<Body>, Refusal> {
     let upgrade = Upgrade::of(request.headers(), &PROTOCOLS)?;
-    let is_tunnel = upgrade.protocol == TUNNEL;
-    let ports = match upgrade.transport {
-        Transport::WebSocket if !is_tunnel => channels::ports(&Query::of(request.uri().query()))?,
-        _ => Vec::new(),
-    };
+    let ports = ports(&upgrade, request.uri().query())?;
     let sandbox = sandbox(server, namespace, pod).await?;
     let (response, client) = (upgrade.response(), hyper::upgrade::on(&mut request));
-    let server = server.clone();
-    server.context.tasks.clone().spawn("port forward", async move {
-        let Some(io) = switched(client).await else { return };
-        let (mut io, silence) = idle::watched(io, server.context.config.streaming_connection_idle_timeout);
-        let target = Target { server: &server, sandbox };
-        let conversation = async {
-            match upgrade.transport {
-                Transport::Spdy => pairs::serve(&mut io, &target).await.err().map(|e| e.to_string()),
-                Transport::WebSocket if is_tunnel => {
-                    let tunnel = tunnel(WebSocketStream::from_raw_socket(&mut io, Role::Server, None).await);
-                    pairs::serve(tunnel, &target).await.err().map(|e| e.to_string())
-                }
-                Transport::WebSocket => {
-                    let socket = WebSocketStream::from_raw_socket(&mut io, Role::Server, None).await;
-                    let carried = channels::serve(socket, upgrade.protocol, &ports, &target).await;
-                    carried.err().map(|e| e.to_string())
-                }
-            }
-        };
-        let left = tokio::select! {
-            left = conversation => left,
-            () = silence => Some("nobody had spoken for too long".to_owned()),
-        };
-        streams::hang_up(io, left).await;
+    let (runtime, idle_timeout) = (server.context.runtime.clone(), server.idle_timeout());
+    server.context.tasks.spawn("port forward", async move {
+        carry(idle_timeout, client, (&upgrade, ports), &Target { runtime, sandbox }).await;
     });
     Ok(response)
+}
+
+/// The older WebSocket form names its ports beforehand.
+pub(super) fn ports(upgrade: &Upgrade, query: Option<&str>) -> Result<Vec<u16>, Refusal> {
+    match upgrade.transport {
+        Transport::WebSocket if upgrade.protocol != TUNNEL => channels::ports(&Query::of(query)),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// Carries a client's connections to a sandbox until it leaves.
+pub(super) async fn carry(
+    idle_timeout: Duration,
+    client: OnUpgrade,
+    (upgrade, ports): (&Upgrade, Vec<u16>),
+    target: &Target,
+) {
+    let is_tunnel = upgrade.protocol == TUNNEL;
+    let Some(io) = switched(client).await else { return };
+    let (mut io, silence) = idle::watched(io, idle_timeout);
+    let conversation = async {
+        match upgrade.transport {
+            Transport::Spdy => pairs::serve(&mut io, target).await.err().map(|e| e.to_string()),
+            Transport::WebSocket if is_tunnel => {
+                let tunnel = tunnel(WebSocketStream::from_raw_socket(&mut io, Role::Server, None).await);
+                pairs::serve(tunnel, target).await.err().map(|e| e.to_string())
+            }
+            Transport::WebSocket => {
+                let socket = WebSocketStream::from_raw_socket(&mut io, Role::Server, None).await;
+                let carried = channels::serve(socket, upgrade.protocol, &ports, target).await;
+                carried.err().map(|e| e.to_string())
+            }
+        }
+    };
+    let left = tokio::select! {
+        left = conversation => left,
+        () = silence => Some("nobody had spoken for too long".to_owned()),
+    };
+    streams::hang_up(io, left).await;
 }
 
 async fn switched(client: OnUpgrade) -> Option<TokioIo<Upgraded>> {
@@ -102,21 +118,21 @@ where
 }
 
 /// Where connections go.
-struct Target<'a> {
-    server: &'a Server,
-    sandbox: String,
+pub(super) struct Target {
+    pub(super) runtime: Arc<dyn RuntimeService>,
+    pub(super) sandbox: String,
 }
 
-impl Target<'_> {
+impl Target {
     /// Connects to a port of the Pod; the error is what the client is told.
     async fn dial(&self, port: u16) -> Result<Connection, String> {
         let request =
             v1::PortForwardRequest { pod_sandbox_id: self.sandbox.clone(), port: vec![port.into()] };
         let refused =
             |error: &str| format!("error forwarding port {port} to pod {}, uid : {error}", self.sandbox);
-        match self.server.context.runtime.port_forward(request).await {
-            Ok(Streams { stdin: Some(writer), stdout: Some(reader), .. }) => {
-                Ok(Connection { reader, writer })
+        match self.runtime.port_forward(request).await {
+            Ok(Streams { stdin: Some(writer), stdout: Some(reader), exit, .. }) => {
+                Ok(Connection { reader, writer, exit })
             }
             Ok(_) => Err(refused("the runtime gave no connection")),
             Err(error) => Err(refused(&error.to_string())),
@@ -128,6 +144,8 @@ impl Target<'_> {
 struct Connection {
     reader: Box<dyn AsyncRead + Send + Unpin>,
     writer: Box<dyn AsyncWrite + Send + Unpin>,
+    /// Why there was none after all, if the runtime could say so only later.
+    exit: BoxFuture<'static, Result<i32, String>>,
 }
 
 /// The id of the Pod's running sandbox.

@@ -10,6 +10,7 @@ pub(super) mod websocket;
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cri::{Streams, v1};
 use http::{Request, Response};
@@ -18,16 +19,17 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use self::ending::Ending;
 use super::query::Query;
 use super::upgrade::{Protocols, Transport, Upgrade};
 use super::{Body, Refusal, Server};
 use crate::labels;
 
+pub(super) use self::ending::Ending;
+
 /// Bytes that are passed on at a time.
 const CHUNK: usize = 32 * 1024;
 
-const PROTOCOLS: Protocols = Protocols {
+pub(super) const PROTOCOLS: Protocols = Protocols {
     websocket: &[
         "v5.channel.k8s.io",
         "v4.channel.k8s.io",
@@ -40,11 +42,11 @@ const PROTOCOLS: Protocols = Protocols {
 
 /// Which streams a client wants. Source: `PodExecOptions`, core/v1.
 #[derive(Clone, Copy, Debug)]
-struct Wishes {
-    stdin: bool,
-    stdout: bool,
-    stderr: bool,
-    tty: bool,
+pub(super) struct Wishes {
+    pub(super) stdin: bool,
+    pub(super) stdout: bool,
+    pub(super) stderr: bool,
+    pub(super) tty: bool,
 }
 
 impl Wishes {
@@ -83,7 +85,7 @@ pub(super) async fn exec(
     let server = server.clone();
     server.context.tasks.clone().spawn("exec", async move {
         let start = async { server.context.runtime.exec(call).await.map_err(|e| e.to_string()) };
-        connect(&server, client, (&upgrade, wishes), start, Ending::ExitCode).await;
+        connect(server.idle_timeout(), client, (&upgrade, wishes), start, Ending::ExitCode).await;
     });
     Ok(response)
 }
@@ -103,7 +105,7 @@ pub(super) async fn attach(
     let server = server.clone();
     server.context.tasks.clone().spawn("attach", async move {
         let start = async { server.context.runtime.attach(call).await.map_err(|e| e.to_string()) };
-        connect(&server, client, (&upgrade, wishes), start, Ending::Success).await;
+        connect(server.idle_timeout(), client, (&upgrade, wishes), start, Ending::Success).await;
     });
     Ok(response)
 }
@@ -130,8 +132,8 @@ async fn running(
     found.map(|c| c.id).ok_or_else(|| Refusal::not_found(format!("container not found (\"{container}\")")))
 }
 
-async fn connect(
-    server: &Server,
+pub(super) async fn connect(
+    idle_timeout: Duration,
     client: OnUpgrade,
     (upgrade, wishes): (&Upgrade, Wishes),
     start: impl Future<Output = Result<Streams, String>>,
@@ -144,7 +146,7 @@ async fn connect(
             return;
         }
     };
-    let (mut io, silence) = idle::watched(io, server.context.config.streaming_connection_idle_timeout);
+    let (mut io, silence) = idle::watched(io, idle_timeout);
     let conversation = async {
         match upgrade.transport {
             Transport::WebSocket => {

@@ -55,7 +55,7 @@ pub(super) async fn serve<S>(
     socket: WebSocketStream<S>,
     protocol: &'static str,
     ports: &[u16],
-    target: &Target<'_>,
+    target: &Target,
 ) -> Result<(), Error>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -111,7 +111,7 @@ struct Channel {
     messages: mpsc::Sender<Message>,
 }
 
-async fn carry(channel: Channel, mut pieces: mpsc::Receiver<Bytes>, port: u16, target: &Target<'_>) {
+async fn carry(channel: Channel, mut pieces: mpsc::Receiver<Bytes>, port: u16, target: &Target) {
     let Channel { framing, data, messages } = channel;
     let connection = match target.dial(port).await {
         Ok(connection) => connection,
@@ -120,7 +120,7 @@ async fn carry(channel: Channel, mut pieces: mpsc::Receiver<Bytes>, port: u16, t
             return messages.send(framing.message(data + 1, text.as_bytes())).await.unwrap_or(());
         }
     };
-    let Connection { mut reader, mut writer } = connection;
+    let Connection { mut reader, mut writer, .. } = connection;
     let up = async {
         while let Some(bytes) = pieces.recv().await {
             if writer.write_all(&bytes).await.is_err() {

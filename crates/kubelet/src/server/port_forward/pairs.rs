@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use spdy::{SpdyError, Stream, StreamReader, StreamReset, StreamWriter};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
@@ -21,11 +21,11 @@ const CREATION_TIMEOUT: Duration = Duration::from_secs(30);
 const CHUNK: usize = 32 * 1024;
 
 /// Carries connections until the client leaves.
-pub(super) async fn serve(io: impl AsyncRead + AsyncWrite, target: &Target<'_>) -> Result<(), SpdyError> {
+pub(super) async fn serve(io: impl AsyncRead + AsyncWrite, target: &Target) -> Result<(), SpdyError> {
     spdy::serve(io, |streams| carry_all(streams, target)).await.map(|_| ())
 }
 
-async fn carry_all(mut streams: mpsc::Receiver<Stream>, target: &Target<'_>) {
+async fn carry_all(mut streams: mpsc::Receiver<Stream>, target: &Target) {
     let mut waiting: HashMap<String, oneshot::Sender<Stream>> = HashMap::new();
     let mut running = FuturesUnordered::new();
     loop {
@@ -65,7 +65,7 @@ fn is_error(stream: &Stream) -> bool {
 }
 
 /// Waits for the second stream and carries the connection.
-async fn request(first: Stream, second: oneshot::Receiver<Stream>, target: &Target<'_>) {
+async fn request(first: Stream, second: oneshot::Receiver<Stream>, target: &Target) {
     let port = first.header("port").and_then(|port| port.parse().ok()).filter(|port| *port > 0);
     let second = tokio::time::timeout(CREATION_TIMEOUT, second).await;
     let ended = match (second, port) {
@@ -84,14 +84,20 @@ async fn request(first: Stream, second: oneshot::Receiver<Stream>, target: &Targ
     }
 }
 
-async fn carry(data: Stream, error: StreamWriter, port: u16, target: &Target<'_>) -> Result<(), StreamReset> {
+async fn carry(data: Stream, error: StreamWriter, port: u16, target: &Target) -> Result<(), StreamReset> {
     let Stream { reader, writer, .. } = data;
     match target.dial(port).await {
         Err(text) => error.send(Bytes::from(text)).await?,
-        Ok(connection) => tokio::select! {
-            () = copy(reader, &writer, connection) => {}
-            () = writer.closed() => {}
-        },
+        Ok(connection) => {
+            let Connection { reader: from_pod, writer: to_pod, exit } = connection;
+            tokio::select! {
+                () = copy(reader, &writer, from_pod, to_pod) => {}
+                () = writer.closed() => {}
+            }
+            if let Some(Err(text)) = exit.now_or_never() {
+                error.send(Bytes::from(text)).await?;
+            }
+        }
     }
     // The data stream may be reset already; the error stream's end is what the client waits for in any case.
     let data = writer.finish().await;
@@ -99,8 +105,12 @@ async fn carry(data: Stream, error: StreamWriter, port: u16, target: &Target<'_>
 }
 
 /// Copies in both directions until the Pod has sent everything.
-async fn copy(mut reader: StreamReader, writer: &StreamWriter, connection: Connection) {
-    let Connection { reader: mut from_pod, writer: mut to_pod } = connection;
+async fn copy(
+    mut reader: StreamReader,
+    writer: &StreamWriter,
+    mut from_pod: impl AsyncRead + Unpin,
+    mut to_pod: impl AsyncWrite + Unpin,
+) {
     let up = async {
         while let Ok(Some(bytes)) = reader.next().await {
             if to_pod.write_all(&bytes).await.is_err() {

@@ -1,11 +1,11 @@
 //! What a client is told at the end: from v4 on a `Status` as JSON, before that a text that is empty if all went well.
 
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
 
 /// What counts as success.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Ending {
+pub(in crate::server) enum Ending {
     /// Exit code 0.
     ExitCode,
     /// That it ended.
@@ -13,11 +13,11 @@ pub(super) enum Ending {
 }
 
 /// Waits for the process's end and describes it.
-pub(super) async fn result(ending: Ending, exit: oneshot::Receiver<i32>) -> Value {
+pub(super) async fn result(ending: Ending, exit: BoxFuture<'static, Result<i32, String>>) -> Value {
     match (ending, exit.await) {
         (Ending::Success, _) | (_, Ok(0)) => json!({"metadata": {}, "status": "Success"}),
         (Ending::ExitCode, Ok(code)) => exit_error(code),
-        (Ending::ExitCode, Err(_)) => internal_error("the command's end was not reported"),
+        (Ending::ExitCode, Err(message)) => internal_error(&message),
     }
 }
 

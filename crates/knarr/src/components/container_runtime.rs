@@ -1,0 +1,93 @@
+//! The node's container runtime: the built-in one, which also answers on a socket, or another behind a socket.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use base::{Clock, Random, Tasks};
+use controller::trace::Reporter;
+use cri::client::{Client, socket_of};
+use cri::server::Services;
+use cri::{ImageService, RuntimeService};
+use runtime::Runtime;
+
+use super::node::Place;
+use super::pod_network::CniPodNetwork;
+use crate::layout::Layout;
+
+/// What a kubelet runs Pods with.
+pub(super) struct ContainerRuntime {
+    pub(super) runtime: Arc<dyn RuntimeService>,
+    pub(super) images: Arc<dyn ImageService>,
+}
+
+/// Opens the built-in runtime, or waits for the one at `endpoint`. The built-in runtime's own socket leads to it over
+/// gRPC, as a kubelet elsewhere would use it.
+///
+/// # Errors
+/// The runtime cannot work, is not there, or does not speak CRI v1.
+pub(super) async fn open(
+    endpoint: Option<&str>,
+    layout: &Layout,
+    place: &Place,
+    reporter: Reporter,
+    tasks: &Tasks,
+) -> Result<ContainerRuntime> {
+    const FLAG: &str = "--container-runtime-endpoint";
+    let socket = endpoint.map(socket_of).transpose().context(FLAG)?;
+    let is_own = socket.is_none_or(|socket| socket == layout.cri_socket());
+    let built_in = match is_own {
+        true => Some(Arc::new(built_in(layout, place, reporter, tasks).await?)),
+        false => None,
+    };
+    match (endpoint, built_in) {
+        (None, Some(runtime)) => Ok(ContainerRuntime { runtime: runtime.clone(), images: runtime }),
+        (endpoint, _) => {
+            let client = Client::new(endpoint.unwrap_or_default(), tasks.clone(), Clock::system());
+            let client = Arc::new(client.context(FLAG)?);
+            let version = client.ready(&Random::from_system()).await;
+            let version = version.with_context(|| format!("{FLAG} {}", endpoint.unwrap_or_default()))?;
+            let (name, version) = (version.runtime_name, version.runtime_version);
+            tracing::info!(name, version, "the container runtime is there");
+            Ok(ContainerRuntime { runtime: client.clone(), images: client })
+        }
+    }
+}
+
+async fn built_in(layout: &Layout, place: &Place, reporter: Reporter, tasks: &Tasks) -> Result<Runtime> {
+    let id = layout.cluster_id();
+    let builtin = cni::BuiltinConfig {
+        cluster_id: id.clone(),
+        pod_cidr: place.pod_cidr,
+        cluster_cidr: place.cluster_cidr,
+        mtu: None,
+        state_dir: layout.cni(),
+        bin_dirs: vec!["/opt/cni/bin".into(), "/usr/lib/cni".into()],
+    };
+    let network = cni::Network::load(&layout.cni().join("net.d"), builtin)?;
+    let mut config = runtime::Config::new(layout.runtime(), format!("/knarr-{id}"), tasks.clone());
+    config.network = Some(Arc::new(CniPodNetwork::new(network, config.clock.clone(), reporter)));
+    let runtime = Runtime::open(config).await.context("open the container runtime")?;
+    runtime.ensure_builtin_images().await.context("make the built-in image")?;
+    serve(&runtime, layout, tasks).await?;
+    Ok(runtime)
+}
+
+/// Answers on the socket: a node whose folder has too long a name for one goes without, as nobody has asked for it.
+async fn serve(runtime: &Runtime, layout: &Layout, tasks: &Tasks) -> Result<()> {
+    let path = layout.cri_socket();
+    let listener = match cri::server::bind(&path) {
+        Ok(listener) => listener,
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {
+            tracing::warn!(path = %path.display(), %error, "the container runtime has no socket");
+            return Ok(());
+        }
+        Err(error) => return Err(error).with_context(|| format!("listen on {}", path.display())),
+    };
+    let runtime = Arc::new(runtime.clone());
+    let (clock, random) = (Clock::system(), Random::from_system());
+    let streaming = kubelet::StreamingServer::start(runtime.clone(), tasks, clock, random);
+    let streaming = Arc::new(streaming.await.context("listen for the container runtime's streams")?);
+    let services = Services { runtime: runtime.clone(), images: runtime, streaming };
+    tasks.spawn("cri server", cri::server::serve(listener, services, tasks.clone()));
+    Ok(())
+}
