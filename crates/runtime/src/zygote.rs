@@ -163,7 +163,8 @@ impl Connection {
                     (Err(why), _) => Err(io::Error::other(why)),
                 };
                 if let Some(born) = self.unborn.pop_front() {
-                    born.send(shim).map_or_else(|_| tracing::debug!("nobody waits for a shim any more"), |()| {});
+                    born.send(shim)
+                        .map_or_else(|_| tracing::debug!("nobody waits for a shim any more"), |()| {});
                 }
             }
             Life::Ended { pid, status } => {

@@ -96,7 +96,8 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> std::io::Result<(us
 /// Two connected ends for whole messages.
 pub fn pair() -> Result<(OwnedFd, OwnedFd)> {
     let flags = SockFlag::SOCK_CLOEXEC;
-    socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags).doing(|| "make a pair of sockets".into())
+    socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)
+        .doing(|| "make a pair of sockets".into())
 }
 
 fn packet_socket(kind: SockType) -> Result<OwnedFd> {

@@ -268,7 +268,8 @@ pub fn set_arguments(arguments: &[&str]) -> Result<()> {
     let doing = || "change the arguments that others see".to_owned();
     let mut bytes: Vec<u8> = arguments.iter().flat_map(|argument| argument.bytes().chain([0])).collect();
     let stat = std::fs::read_to_string("/proc/self/stat").doing(doing)?;
-    let (start, end) = arguments_of(&stat).ok_or(io::ErrorKind::InvalidData.into()).doing(doing)?;
+    let (start, end) =
+        arguments_of(&stat).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData)).doing(doing)?;
     let room = end.saturating_sub(start);
     if bytes.len() > room {
         return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG)).doing(doing);

@@ -95,7 +95,9 @@ impl Zygote {
 
     fn tell_ends(&self) -> Result<(), Error> {
         while self.signals.read_signal().map_err(system("read signals"))?.is_some() {}
-        sys::process::reap().into_iter().try_for_each(|(pid, status)| self.tell(&Life::Ended { pid, status }, None))
+        sys::process::reap()
+            .into_iter()
+            .try_for_each(|(pid, status)| self.tell(&Life::Ended { pid, status }, None))
     }
 
     /// Forks; gives the shim back in the child.
