@@ -107,7 +107,7 @@ fn stages() -> Vec<Stage> {
         ("stops".to_owned(), Box::new(|setup| scenario::stops(setup, 6))),
         ("backups".to_owned(), Box::new(|setup| scenario::pictures(setup, Camera::Steady))),
         ("power losses".to_owned(), Box::new(|setup| scenario::power_losses(setup, 400, Cheat::None))),
-        ("etcd".to_owned(), Box::new(|setup| members::run(setup.seed, setup.lie, &Trouble::ALL))),
+        ("etcd".to_owned(), Box::new(|setup| members::run(setup.seed, setup.lie, &Trouble::ALL, 2))),
     ];
     for call in DISK_CALLS {
         let kills = move |setup: &Setup<'_>| scenario::kills_at_calls(setup, call, None);
