@@ -237,3 +237,18 @@ async fn events(runtime: Arc<dyn RuntimeService>, request: Asked) -> Answer {
     let codec = ProstCodec::<v1::ContainerEventResponse, v1::GetEventsRequest>::default();
     Grpc::new(codec).server_streaming(Events(runtime), request).await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_socket_is_for_its_owner_alone_and_replaces_a_dead_servers() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run/cri.sock");
+        drop(bind(&path).unwrap());
+        let _listener = bind(&path).unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+    }
+}

@@ -95,9 +95,8 @@ pub(super) async fn port(url: &str, port: i32, tasks: &Tasks) -> CriResult<Strea
     let port = port.to_string();
     let headers = [("port", port.as_str()), ("requestid", "0")];
     let (complaint, exit) = oneshot::channel();
-    made.lane("error", &headers, Lane::Complaint(Vec::new(), Some(complaint)));
-    let (id, stdin, stdout) = made.both("data", &headers);
-    made.ends_with = Some(id);
+    made.ends_with = Some(made.lane("error", &headers, Lane::Complaint(Vec::new(), Some(complaint))));
+    let (stdin, stdout) = made.both("data", &headers);
     let (token, guard) = guard();
     tasks.spawn("runtime port", made.run(io, token));
     Ok(Streams {
@@ -198,7 +197,7 @@ struct Conversation {
     lanes: BTreeMap<u32, Lane>,
     inputs: Vec<(u32, DuplexStream)>,
     sizes: Option<(u32, mpsc::Receiver<(u16, u16)>)>,
-    /// The stream whose end is the connection's.
+    /// The stream whose end is the connection's: until then no other ends, so that whoever sees an end can ask why.
     ends_with: Option<u32>,
 }
 
@@ -227,12 +226,12 @@ impl Conversation {
     }
 
     /// A stream that is written and read.
-    fn both(&mut self, kind: &str, headers: &[(&str, &str)]) -> (u32, DuplexStream, DuplexStream) {
+    fn both(&mut self, kind: &str, headers: &[(&str, &str)]) -> (DuplexStream, DuplexStream) {
         let (ours, input) = tokio::io::duplex(PIPE_BYTES);
         let (lane, output) = tokio::io::duplex(PIPE_BYTES);
         let stream = self.lane(kind, headers, Lane::Output(Some(lane)));
         self.inputs.push((stream, ours));
-        (stream, input, output)
+        (input, output)
     }
 
     fn sizes(&mut self) -> mpsc::Sender<(u16, u16)> {
@@ -341,7 +340,10 @@ async fn receive(
             if fin && ends_with == Some(stream) {
                 return Ok(());
             }
-            if fin && let Some(lane) = lanes.insert(stream, Lane::Unread) {
+            if fin
+                && ends_with.is_none()
+                && let Some(lane) = lanes.insert(stream, Lane::Unread)
+            {
                 end(lane);
             }
         }

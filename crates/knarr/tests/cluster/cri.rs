@@ -62,7 +62,7 @@ fn the_kubelet_runs_on_containerd() {
     up(&mut cluster, &containerd.endpoint());
     run(&cluster, &[(KUBECTLS[1], "containerd.txt", include_str!("sessions/containerd.txt"))]);
     must(cluster.knarr(&["down"]));
-    containerd.stop();
+    drop(containerd);
     must(cluster.remove());
 }
 
@@ -83,13 +83,15 @@ impl Containerd {
         let mut command = cluster.unlimited_command("unshare");
         command.args(["--mount", "--propagation=slave", "--pid", "--fork", "--kill-child", "--mount-proc"]);
         command.args(["sh", "-c"]).arg(format!(
-            "mkdir -p /run/containerd && mount -t tmpfs tmpfs /run/containerd && exec containerd --config {}",
+            "for folder in /run/containerd /run/netns; do mkdir -p $folder; mount -t tmpfs tmpfs $folder; done; \
+             exec containerd --config {}",
             folder.join("config.toml").display()
         ));
         let child = command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
         let containerd = Self { child, folder };
         containerd.wait(cluster);
-        for (name, command) in [(BUSYBOX, "sh"), ("test.local/pause", "pause")] {
+        // With tags: what is called latest is pulled each time.
+        for (name, command) in [("test.local/busybox:1", "sh"), ("test.local/pause:1", "pause")] {
             let image = image(&containerd.folder, name, command);
             containerd.ctr(cluster, &["--namespace=k8s.io", "images", "import", &image]);
         }
@@ -122,9 +124,11 @@ impl Containerd {
             .unwrap();
         assert!(output.status.success(), "{arguments:?}: {output:?}");
     }
+}
 
-    /// Ends it and everything that it has started: they are one PID namespace.
-    fn stop(mut self) {
+/// Ends it and everything that it has started: they are one PID namespace.
+impl Drop for Containerd {
+    fn drop(&mut self) {
         let unshare = self.child.id();
         kill(Pid::from_raw(unshare.try_into().unwrap()), Signal::SIGKILL).unwrap();
         self.child.wait().unwrap();
@@ -133,7 +137,7 @@ impl Containerd {
 
 /// A docker-archive of busybox: what `ctr images import` reads.
 fn image(folder: &Path, name: &str, command: &str) -> String {
-    let place = folder.join(name.replace('/', "-"));
+    let place = folder.join(name.replace(['/', ':'], "-"));
     fs::create_dir_all(&place).unwrap();
     let layer = must(testkit::image::busybox(&place));
     let sum = Command::new("sha256sum").arg(&layer).output().unwrap();
@@ -148,7 +152,7 @@ fn image(folder: &Path, name: &str, command: &str) -> String {
     );
     fs::write(place.join("config.json"), config).unwrap();
     let manifest =
-        format!(r#"[{{"Config": "config.json", "RepoTags": ["{name}:latest"], "Layers": ["busybox.tar"]}}]"#);
+        format!(r#"[{{"Config": "config.json", "RepoTags": ["{name}"], "Layers": ["busybox.tar"]}}]"#);
     fs::write(place.join("manifest.json"), manifest).unwrap();
     let archive = place.join("image.tar");
     let made = Command::new("tar")
@@ -168,7 +172,7 @@ state = "FOLDER/state"
 [grpc]
   address = "FOLDER/sock"
 [plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "test.local/pause:latest"
+  sandbox_image = "test.local/pause:1"
   restrict_oom_score_adj = true
   disable_apparmor = true
   [plugins."io.containerd.grpc.v1.cri".cni]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Clock, Random, Tasks};
-use cri::{CriError, CriResult, RuntimeService, v1};
+use cri::{CriError, CriResult, RuntimeService, Streams, v1};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -131,48 +131,37 @@ impl StreamingServer {
         let (kind, token) = path.trim_start_matches('/').split_once('/').ok_or_else(not_found)?;
         let now = self.0.clock.now();
         let found = self.0.waiting.lock().remove(token);
+        let runtime = self.0.runtime.clone();
         match (kind, found.filter(|(until, _)| *until > now)) {
-            ("exec", Some((_, Call::Exec(call)))) => self.exec(call, request),
-            ("attach", Some((_, Call::Attach(call)))) => self.attach(call, request),
+            ("exec", Some((_, Call::Exec(call)))) => {
+                let v1::ExecRequest { stdin, stdout, stderr, tty, .. } = call;
+                let start = async move { runtime.exec(call).await };
+                self.converse(request, Wishes { stdin, stdout, stderr, tty }, start, Ending::ExitCode)
+            }
+            ("attach", Some((_, Call::Attach(call)))) => {
+                let v1::AttachRequest { stdin, stdout, stderr, tty, .. } = call;
+                let start = async move { runtime.attach(call).await };
+                self.converse(request, Wishes { stdin, stdout, stderr, tty }, start, Ending::Success)
+            }
             ("portforward", Some((_, Call::PortForward(call)))) => self.port_forward(call, request),
             _ => Err(not_found()),
         }
     }
 
-    fn exec(&self, call: v1::ExecRequest, mut request: Request<Incoming>) -> Result<Response<Body>, Refusal> {
-        let upgrade = Upgrade::of(request.headers(), &streams::PROTOCOLS)?;
-        let wishes = Wishes {
-            stdin: call.stdin,
-            stdout: call.stdout,
-            stderr: call.stderr && !call.tty,
-            tty: call.tty,
-        };
-        let (response, client) = (upgrade.response(), hyper::upgrade::on(&mut request));
-        let runtime = self.0.runtime.clone();
-        self.0.tasks.spawn("cri exec", async move {
-            let start = async { runtime.exec(call).await.map_err(|error| error.to_string()) };
-            streams::connect(IDLE_TIMEOUT, client, (&upgrade, wishes), start, Ending::ExitCode).await;
-        });
-        Ok(response)
-    }
-
-    fn attach(
+    /// Connects the client to what `start` starts.
+    fn converse(
         &self,
-        call: v1::AttachRequest,
         mut request: Request<Incoming>,
+        wishes: Wishes,
+        start: impl Future<Output = CriResult<Streams>> + Send + 'static,
+        ending: Ending,
     ) -> Result<Response<Body>, Refusal> {
         let upgrade = Upgrade::of(request.headers(), &streams::PROTOCOLS)?;
-        let wishes = Wishes {
-            stdin: call.stdin,
-            stdout: call.stdout,
-            stderr: call.stderr && !call.tty,
-            tty: call.tty,
-        };
         let (response, client) = (upgrade.response(), hyper::upgrade::on(&mut request));
-        let runtime = self.0.runtime.clone();
-        self.0.tasks.spawn("cri attach", async move {
-            let start = async { runtime.attach(call).await.map_err(|error| error.to_string()) };
-            streams::connect(IDLE_TIMEOUT, client, (&upgrade, wishes), start, Ending::Success).await;
+        let wishes = Wishes { stderr: wishes.stderr && !wishes.tty, ..wishes };
+        self.0.tasks.spawn("cri stream", async move {
+            let start = async { start.await.map_err(|error| error.to_string()) };
+            streams::connect(IDLE_TIMEOUT, client, (&upgrade, wishes), start, ending).await;
         });
         Ok(response)
     }
