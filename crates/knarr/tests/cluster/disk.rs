@@ -69,13 +69,12 @@ fn a_full_disk_refuses_writes_with_the_reason_and_heals() {
     std::fs::create_dir(&disk).unwrap();
     sys::mount::tmpfs(&disk, Some(DISK_BYTES), 0o755).unwrap();
     let filler = disk.join("filler");
-    let session = started(&mut cluster);
+    drop(started(&mut cluster));
+    let session = must(Session::new(&cluster, KUBECTLS[1], "steady"));
     must(session.must("dd if=/dev/zero of=../data/filler bs=64k 2>&1 | grep 'No space left'"));
     must(session.run("disk_refused.txt", include_str!("sessions/disk_refused.txt")));
-    let pid = nix::unistd::Pid::from_raw(
-        must(session.must("pgrep -f 'knarr control-plane' | head -n 1")).trim().parse().unwrap(),
-    );
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+    let control_plane = nix::unistd::Pid::from_raw(control_plane(&cluster));
+    nix::sys::signal::kill(control_plane, nix::sys::signal::Signal::SIGKILL).unwrap();
     must(session.run("disk_still_reads.txt", include_str!("sessions/disk_still_reads.txt")));
     std::fs::remove_file(filler).unwrap();
     must(session.run("disk_healed.txt", include_str!("sessions/disk_healed.txt")));
