@@ -217,8 +217,10 @@ fn spawn_followers(api: &Arc<Api>) {
         let alive = Arc::clone(api);
         api.tasks.spawn_to_end("master lease", async move { crate::peers::follow(&alive).await });
     }
-    let fair = Arc::clone(api);
-    api.tasks.spawn("flow-control", async move { fair.flow.follow(&fair).await });
+    if api.config.options.is_fair {
+        let fair = Arc::clone(api);
+        api.tasks.spawn("flow-control", async move { fair.flow.follow(&fair).await });
+    }
 }
 
 fn acceptor(config: &Config, certificates: Arc<Certificates>) -> Result<TlsAcceptor, StartError> {

@@ -18,7 +18,7 @@ use nasty::{
 use resources::Resource;
 use schema::{Field, Shape, Type, TypeRef};
 use serde_json::{Value, json};
-use server::{TestServer, start};
+use server::{TestServer, start_with};
 
 /// Bytes in; code and body out.
 async fn send(server: &TestServer, method: &str, path: &str, kind: &str, body: Vec<u8>) -> (u16, Value) {
@@ -119,7 +119,7 @@ const STREAMS: [&str; 5] = ["exec", "attach", "portforward", "proxy", "log"];
 
 #[tokio::test]
 async fn bodies_that_cannot_be_read_are_refused() {
-    let server = start(None).await;
+    let server = start_with(None, |config| config.options.is_fair = false).await;
     let before = everything(&server).await;
     for seed in nasty::seeds() {
         let random = Random::seeded(seed);
@@ -143,7 +143,7 @@ async fn bodies_that_cannot_be_read_are_refused() {
 
 #[tokio::test]
 async fn bodies_that_explode_are_refused() {
-    let server = start(None).await;
+    let server = start_with(None, |config| config.options.is_fair = false).await;
     let mut findings = Findings::default();
     for row in writable() {
         for (name, kind, body) in nasty::bombs() {
@@ -156,7 +156,7 @@ async fn bodies_that_explode_are_refused() {
 
 #[tokio::test]
 async fn bodies_that_are_too_large_are_refused() {
-    let server = start(None).await;
+    let server = start_with(None, |config| config.options.is_fair = false).await;
     let mut findings = Findings::default();
     let operation = json!({"op": "test", "path": "/kind", "value": "x"});
     let operations = Value::Array(vec![operation; 10_001]).to_string().into_bytes();
@@ -198,7 +198,7 @@ async fn unmade(server: &TestServer, one: &str) {
 
 #[tokio::test]
 async fn patches_that_cannot_be_read_are_refused() {
-    let server = start(None).await;
+    let server = start_with(None, |config| config.options.is_fair = false).await;
     let mut findings = Findings::default();
     for row in stored().filter(|row| row.plural != "pods") {
         let one = made(&server, row).await;
@@ -292,7 +292,7 @@ fn names(answer: &(u16, Value), field: &Field) -> bool {
 
 #[tokio::test]
 async fn wrong_types_in_every_field_are_refused_by_name() {
-    let server = start(None).await;
+    let server = start_with(None, |config| config.options.is_fair = false).await;
     let before = everything(&server).await;
     let mut findings = Findings::default();
     for (row, path, schema) in reachable() {
@@ -328,7 +328,7 @@ async fn wrong_types_in_every_field_are_refused_by_name() {
 /// A field of the wrong wire type, in every message that protobuf can have.
 #[tokio::test]
 async fn wrong_types_in_every_field_of_protobuf_are_refused_by_name() {
-    let server = start(None).await;
+    let server = start_with(None, |config| config.options.is_fair = false).await;
     let mut findings = Findings::default();
     for (row, path, schema) in reachable() {
         let root = schema::builtin().kind(row.group, row.version, row.kind).unwrap();
@@ -404,7 +404,7 @@ fn wrap(ty: TypeRef<'_>, path: &[String], bytes: Vec<u8>) -> Option<Vec<u8>> {
 
 #[tokio::test]
 async fn unknown_and_duplicate_fields_are_refused_under_strict_validation() {
-    let server = start(None).await;
+    let server = start_with(None, |config| config.options.is_fair = false).await;
     let mut findings = Findings::default();
     for row in stored() {
         let path = format!("{}?fieldValidation=Strict&dryRun=All", collection(row));
@@ -458,7 +458,7 @@ const DELETES: &[&str] = &[
 
 #[tokio::test]
 async fn options_that_make_no_sense_are_refused() {
-    let server = start(None).await;
+    let server = start_with(None, |config| config.options.is_fair = false).await;
     let before = everything(&server).await;
     let mut findings = Findings::default();
     for row in stored() {
@@ -509,7 +509,7 @@ async fn options_that_make_no_sense_are_refused() {
 
 #[tokio::test]
 async fn paths_that_lead_nowhere_lead_nowhere() {
-    let server = start(None).await;
+    let server = start_with(None, |config| config.options.is_fair = false).await;
     let mut findings = Findings::default();
     for row in stored() {
         let path = collection(row);

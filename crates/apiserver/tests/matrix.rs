@@ -14,14 +14,14 @@ use futures::FutureExt;
 use http_body_util::BodyExt;
 use resources::{Deletion, Resource};
 use serde_json::{Value, json};
-use server::{Answer, TestServer, start};
+use server::{Answer, TestServer, start_with};
 
 const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// What the namespace controller would have made; Pods wait for it.
 async fn with_service_account() -> TestServer {
-    let server = start(None).await;
+    let server = start_with(None, |config| config.options.is_fair = false).await;
     let path = "/api/v1/namespaces/default/serviceaccounts";
     let answer = server.call("POST", path, "{metadata: {name: default}}").await;
     assert_eq!(answer.code, 201, "{}", answer.body);
@@ -513,7 +513,7 @@ async fn nobody_may_do_anything_without_a_right() {
 /// A right to an object is no right to what is below it.
 #[tokio::test]
 async fn nobody_may_do_anything_below_an_object_without_a_right() {
-    let server = start(None).await;
+    let server = start_with(None, |config| config.options.is_fair = false).await;
     for row in served() {
         for subresource in row.subresources {
             for verb in subresource.verbs {

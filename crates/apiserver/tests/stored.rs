@@ -64,7 +64,7 @@ impl Fixture {
         let dir = tempfile::tempdir().unwrap();
         let store: Arc<dyn Store> =
             Arc::new(Embedded::open(&dir.path().join("db"), Options::default()).unwrap());
-        let server = start_on(Arc::clone(&store), dir, None, |_| {}).await;
+        let server = start_on(Arc::clone(&store), dir, None, |config| config.options.is_fair = false).await;
         let account = "{metadata: {name: default}}";
         let made = server.call("POST", "/api/v1/namespaces/default/serviceaccounts", account).await;
         assert_eq!(made.code, 201);

@@ -71,6 +71,8 @@ pub(crate) async fn maintain(api: &Api) -> Result<()> {
 async fn lead(api: &Api) -> Result<()> {
     let kinds = ["flowschemas", "prioritylevelconfigurations"].map(|name| Kind::find(GROUP, "v1", name));
     let [Some(schemas), Some(levels)] = kinds else { return Ok(()) };
+    // What was only just made counts too: nothing else may happen that would bring us here again.
+    api.cache.fresh().await?;
     let here = schemas.cache(api).list(schemas.row().storage_prefix, 0).objects;
     for schema in here.iter().map(|object| schemas.value(object)) {
         let level = crate::admission::text(&schema, "/spec/priorityLevelConfiguration/name").to_owned();
