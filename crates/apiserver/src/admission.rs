@@ -31,6 +31,7 @@ pub mod service_addresses;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use machinery::field::FieldErrors;
 use machinery::metadata::Metadata;
 use serde_json::Value;
 
@@ -296,7 +297,7 @@ fn check(context: &Context<'_>, object: &Value) -> Result<()> {
     let errors = match (context.operation, context.old) {
         (Operation::Create, _) => kind.validate_create(object),
         (Operation::Update(part), Some(old)) => kind.validate_update(object, old, part),
-        _ => Vec::new(),
+        _ => FieldErrors::new(),
     };
     if !errors.is_empty() {
         return Err(Error::invalid(kind.kind_subject(), Metadata::of(object).name(), &errors));

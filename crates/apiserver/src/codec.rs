@@ -146,7 +146,7 @@ pub fn patched(
 /// 422: what a patch makes of an object is none.
 pub fn invalid_patch(shown: &str, why: &str) -> Error {
     let error = FieldError::invalid(&Path::new("patch"), shown, why);
-    Error::invalid(Subject { group: "", resource: "" }, "", &vec![error])
+    Error::invalid(Subject { group: "", resource: "" }, "", &error.into())
 }
 
 /// Checks an object of some other type than its row's, such as `Eviction`.

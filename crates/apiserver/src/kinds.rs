@@ -160,7 +160,7 @@ impl Kind {
             Part::Partial(subresource) => resources::partial(self.row, subresource)
                 .map(|strategy| strategy.validate(self.row, new, old))
                 .unwrap_or_default(),
-            Part::Approval | Part::Raw => Vec::new(),
+            Part::Approval | Part::Raw => FieldErrors::new(),
         }
     }
 

@@ -50,16 +50,16 @@ fn attributes(object: &Value) -> Result<Attributes, FieldErrors> {
             path: text(other, "/path").to_owned(),
             ..Attributes::default()
         }),
-        (Some(_), Some(other)) => Err(vec![FieldError::invalid(
+        (Some(_), Some(other)) => Err(FieldErrors::from(FieldError::invalid(
             &path.child("nonResourceAttributes"),
             other,
             "cannot be specified in combination with resourceAttributes",
-        )]),
-        (None, None) => Err(vec![FieldError::invalid(
+        ))),
+        (None, None) => Err(FieldErrors::from(FieldError::invalid(
             &path.child("resourceAttributes"),
             &Value::Null,
             "exactly one of nonResourceAttributes or resourceAttributes must be specified",
-        )]),
+        ))),
     }
 }
 

@@ -14,9 +14,6 @@ use store::StoreError;
 /// What every stage of a request returns on failure.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// How many broken fields a client is told of.
-const CAUSES_MAX: usize = 1000;
-
 /// A failed request, ready to be shown.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
@@ -115,11 +112,11 @@ impl Error {
     /// 422 with every broken field; `kind.resource` is the kind.
     pub fn invalid(kind: Subject<'_>, name: &str, errors: &FieldErrors) -> Self {
         let mut seen = HashSet::new();
-        let shown = errors.iter().take(CAUSES_MAX);
+        let shown = errors.iter();
         let mut texts: Vec<String> =
             shown.clone().map(ToString::to_string).filter(|text| seen.insert(text.clone())).collect();
-        if errors.len() > CAUSES_MAX {
-            texts.push(format!("and {} more", errors.len() - CAUSES_MAX));
+        if errors.left_out() > 0 {
+            texts.push(format!("and {} more", errors.left_out()));
         }
         let joined = match texts.as_slice() {
             [one] => one.clone(),
@@ -363,7 +360,7 @@ mod tests {
             reason: Reason::Required,
             message: message.into(),
         };
-        let errors = vec![field("a", "Required value"), field("b", "Required value")];
+        let errors = [field("a", "Required value"), field("b", "Required value")].into_iter().collect();
         check(
             &Error::invalid(Subject { group: "", resource: "Pod" }, "x", &errors),
             expect![[

@@ -73,7 +73,7 @@ fn check_lifetime(seconds: i64) -> Result<()> {
         _ => return Ok(()),
     };
     let subject = Subject { group: "authentication.k8s.io", resource: "TokenRequest" };
-    Err(Error::invalid(subject, "", &vec![FieldError::invalid(&path, seconds, why)]))
+    Err(Error::invalid(subject, "", &FieldError::invalid(&path, seconds, why).into()))
 }
 
 fn reference(object: &Value) -> Reference {

@@ -138,7 +138,9 @@ async fn fields(costs: &mut Costs) {
     const LENGTH: usize = 128 * 1024;
     const ONE_IN: usize = 6;
     let mut count = 0;
-    for (row, path, schema) in nasty::reachable() {
+    // What clients say of themselves in that review counts for nothing: nothing in it is refused.
+    let rows = nasty::reachable().into_iter().filter(|(row, ..)| row.plural != "selfsubjectreviews");
+    for (row, path, schema) in rows {
         let target = format!("{}?dryRun=All", collection(row));
         for field in schema.fields() {
             let mut full = path.clone();
@@ -227,7 +229,10 @@ async fn bombs(costs: &mut Costs) {
         let seal = |message: &[u8]| schema::proto::seal(&row.api_version(), row.kind, message);
         let many = |number: u8| [number << 3 | 2, 0].repeat(128 * 1024);
         costs.check("empty messages", ("POST", &path, PROTOBUF), seal(&many(1))).await;
-        for number in 1..4 {
+        let schema = schema::builtin().kind(row.group, row.version, row.kind).unwrap();
+        // Elsewhere the second field is no object, and may be a long text.
+        let fields = if schema.field("spec").is_some() { 1..4 } else { 0..0 };
+        for number in fields {
             let elements = many(number);
             let mut spec = vec![0x12];
             let length = u32::try_from(elements.len()).unwrap();

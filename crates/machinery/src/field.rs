@@ -242,8 +242,78 @@ fn joined(head: String, detail: &str) -> String {
     if detail.is_empty() { head } else { format!("{head}: {detail}") }
 }
 
-/// Every broken rule of one object, in the order in which upstream reports them.
-pub type FieldErrors = Vec<FieldError>;
+/// More errors than this are only counted: a body of 3 MiB can break a million rules, and nobody reads so many.
+const ERRORS_MAX: usize = 1000;
+
+/// Every broken rule of one object, in the order in which upstream reports them; of very many, the first ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldErrors {
+    kept: Vec<FieldError>,
+    left_out: usize,
+}
+
+impl FieldErrors {
+    /// None yet.
+    pub const fn new() -> Self {
+        Self { kept: Vec::new(), left_out: 0 }
+    }
+
+    /// Adds one.
+    pub fn push(&mut self, error: FieldError) {
+        if self.kept.len() < ERRORS_MAX { self.kept.push(error) } else { self.left_out += 1 }
+    }
+
+    /// How many there are beside those that can be read.
+    pub fn left_out(&self) -> usize {
+        self.left_out
+    }
+}
+
+impl std::ops::Deref for FieldErrors {
+    type Target = [FieldError];
+
+    fn deref(&self) -> &[FieldError] {
+        &self.kept
+    }
+}
+
+impl Extend<FieldError> for FieldErrors {
+    fn extend<T: IntoIterator<Item = FieldError>>(&mut self, errors: T) {
+        errors.into_iter().for_each(|error| self.push(error));
+    }
+}
+
+impl FromIterator<FieldError> for FieldErrors {
+    fn from_iter<T: IntoIterator<Item = FieldError>>(errors: T) -> Self {
+        let mut all = Self::new();
+        all.extend(errors);
+        all
+    }
+}
+
+impl From<FieldError> for FieldErrors {
+    fn from(error: FieldError) -> Self {
+        Self { kept: vec![error], left_out: 0 }
+    }
+}
+
+impl IntoIterator for FieldErrors {
+    type Item = FieldError;
+    type IntoIter = std::vec::IntoIter<FieldError>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.kept.into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a FieldErrors {
+    type Item = &'a FieldError;
+    type IntoIter = std::slice::Iter<'a, FieldError>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.kept.iter()
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -62,11 +62,11 @@ fn nothing(_: &mut Value) {}
 fn nothing_on_update(_: &mut Value, _: &Value) {}
 
 fn valid(_: &Value) -> FieldErrors {
-    Vec::new()
+    FieldErrors::new()
 }
 
 fn valid_update(_: &Value, _: &Value) -> FieldErrors {
-    Vec::new()
+    FieldErrors::new()
 }
 
 fn no_warnings(_: &Value) -> Vec<String> {

@@ -21,6 +21,8 @@ use crate::walk::stack::with_room;
 const YAML_ALIAS_EVENTS_MAX: usize = 10_000;
 /// How deep YAML may nest: half of what JSON may, because its parser needs far more of the stack for a level.
 const YAML_DEPTH_MAX: usize = 64;
+/// How many values YAML may have: its parser takes many times as long for each as JSON's.
+const YAML_NODES_MAX: usize = 100_000;
 /// What anchors may hold for later.
 const YAML_ANCHOR_BYTES_MAX: usize = 1024 * 1024;
 /// How much of a parser's complaint is shown.
@@ -65,6 +67,7 @@ fn yaml_options() -> serde_saphyr::Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_depth: YAML_DEPTH_MAX,
+            max_nodes: YAML_NODES_MAX,
             max_recorded_anchor_bytes: YAML_ANCHOR_BYTES_MAX,
             max_recorded_anchor_events: YAML_ALIAS_EVENTS_MAX,
         },

@@ -157,7 +157,7 @@ pub(super) async fn deleted(api: &Api, service: &Value) {
 
 fn invalid(service: &Value, error: FieldError) -> Error {
     let subject = Subject { group: "", resource: "Service" };
-    Error::invalid(subject, Metadata::of(service).name(), &vec![error])
+    Error::invalid(subject, Metadata::of(service).name(), &error.into())
 }
 
 async fn take(context: &Context<'_>, service: &mut Value, allocation: &mut Allocation) -> Result<()> {

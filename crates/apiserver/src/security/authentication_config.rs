@@ -151,7 +151,7 @@ impl Authentication {
                 VERSIONS[0], file.kind, file.api_version
             ));
         }
-        let mut errors = Vec::new();
+        let mut errors = FieldErrors::new();
         let jwt = Path::new("jwt");
         if file.jwt.len() > JWT_MAX {
             errors.push(FieldError::too_many(&jwt, file.jwt.len(), JWT_MAX));

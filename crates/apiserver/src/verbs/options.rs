@@ -1,6 +1,6 @@
 //! The options of writes: `DeleteOptions`, preconditions, field validation.
 
-use machinery::field::{FieldError, Path};
+use machinery::field::{FieldError, FieldErrors, Path};
 use machinery::metadata::Metadata;
 use resources::Propagation;
 use serde_json::Value;
@@ -146,7 +146,7 @@ impl Policy {
 
 /// Checks what the options of a DELETE say. Source: `ValidateDeleteOptions`.
 fn check_deletion(policy: Option<&str>, orphan: Option<bool>, dry_run: &[&str]) -> Result<()> {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let path = Path::new("propagationPolicy");
     if let Some(policy) = policy {
         if orphan.is_some() {
@@ -181,7 +181,7 @@ pub fn check(request: &Request) -> Result<()> {
     let query = &request.info.query;
     let is_apply = request.resource.verb == Verb::Patch && media_type(&request.headers) == APPLY_PATCH;
     let manager = query.get("fieldManager");
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     match manager {
         None if is_apply => {
             errors.push(FieldError::required(&Path::new("fieldManager"), "is required for apply patch"));
@@ -240,7 +240,7 @@ pub fn check_view(request: &Request) -> Result<()> {
     }
 }
 
-fn check_manager(manager: &str, errors: &mut Vec<FieldError>) {
+fn check_manager(manager: &str, errors: &mut FieldErrors) {
     let path = Path::new("fieldManager");
     if manager.len() > MANAGER_BYTES_MAX {
         errors.push(FieldError::too_long(&path, MANAGER_BYTES_MAX));

@@ -131,9 +131,9 @@ fn check_replicas(request: &Request, replicas: i64) -> Result<()> {
         return Ok(());
     }
     let path = Path::new("spec").child("replicas");
-    let errors = vec![FieldError::invalid(&path, replicas, "must be greater than or equal to 0")];
+    let error = FieldError::invalid(&path, replicas, "must be greater than or equal to 0");
     let subject = Subject { group: "autoscaling", resource: "Scale" };
-    Err(Error::invalid(subject, &request.resource.name, &errors))
+    Err(Error::invalid(subject, &request.resource.name, &error.into()))
 }
 
 /// The Scale of an object with `spec.replicas`, `spec.selector` and `status.replicas`.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::StatusCode;
-use machinery::field::{FieldError, Path, Reason};
+use machinery::field::{FieldError, FieldErrors, Path, Reason};
 use machinery::metadata::{self, Metadata};
 use serde_json::Value;
 
@@ -54,7 +54,7 @@ pub async fn replace(api: &Api, request: &Request, part: Part) -> Result<Answer>
         let path = Path::new("metadata").child("resourceVersion");
         // Go prints the number that stands for none in hexadecimal.
         let message = "Invalid value: 0x0: must be specified for an update".to_owned();
-        let errors = vec![FieldError { path, reason: Reason::Invalid, message }];
+        let errors = FieldErrors::from(FieldError { path, reason: Reason::Invalid, message });
         return Err(Error::invalid(request.kind.kind_subject(), &name, &errors));
     }
     let outcome = change(api, request, part, |_| Ok(object.clone())).await;

@@ -16,9 +16,9 @@ const PROVIDERS: &str = "KMS, AESGCM, AESCBC, Secretbox, Identity";
 pub fn validate(rules: &[ResourceConfiguration], is_reloaded: bool) -> FieldErrors {
     let root = Path::new("resources");
     if rules.is_empty() {
-        return vec![at_least_one(&root, "resources")];
+        return at_least_one(&root, "resources").into();
     }
-    let (mut errors, mut kms_names) = (Vec::new(), Vec::new());
+    let (mut errors, mut kms_names) = (FieldErrors::new(), Vec::new());
     for (at, rule) in rules.iter().enumerate() {
         let resources = root.index(at).child("resources");
         let providers = root.index(at).child("providers");

@@ -206,7 +206,7 @@ mod tests {
         old["status"]["containerStatuses"][0]["resources"] = json!({});
         let mut new = old.clone();
         new["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "3".into();
-        assert_eq!(write("resize", new, &old).1, []);
+        assert_eq!(*write("resize", new, &old).1, []);
     }
 
     #[test]
@@ -229,7 +229,7 @@ mod tests {
         new["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "3".into();
         new["spec"]["containers"][0]["image"] = "j".into();
         let (new, errors) = write("resize", new, &old);
-        assert_eq!(errors, []);
+        assert_eq!(*errors, []);
         assert_eq!(new["spec"]["containers"][0]["image"], "i");
         assert_eq!(new["spec"]["containers"][0]["resources"]["limits"]["cpu"], "3");
         assert_eq!(new["metadata"]["generation"], 2);
@@ -282,7 +282,7 @@ mod tests {
         let mut with = pod();
         with["spec"]["ephemeralContainers"] = json!([debugger]);
         let (stored, errors) = write("ephemeralcontainers", with.clone(), &pod());
-        assert_eq!(errors, []);
+        assert_eq!(*errors, []);
         assert_eq!(stored["spec"]["ephemeralContainers"][0]["name"], "debug");
         let (_, errors) = write("ephemeralcontainers", pod(), &with);
         assert_eq!(

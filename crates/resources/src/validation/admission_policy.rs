@@ -39,7 +39,7 @@ const CEL_RESERVED: &[&str] = &[
 
 /// A ValidatingAdmissionPolicy.
 pub(crate) fn validating(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
     common(&spec, &mut errors);
     let (validations, annotations) = (spec.get("validations"), spec.get("auditAnnotations"));
@@ -73,7 +73,7 @@ pub(crate) fn validating_update(new: &Value, _: &Value) -> FieldErrors {
 
 /// A MutatingAdmissionPolicy.
 pub(crate) fn mutating(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
     common(&spec, &mut errors);
     spec.get("reinvocationPolicy").one_of(&["IfNeeded", "Never"], &mut errors);
@@ -244,7 +244,7 @@ pub(crate) fn validating_binding_update(new: &Value, _: &Value) -> FieldErrors {
 
 /// A MutatingAdmissionPolicyBinding.
 pub(crate) fn mutating_binding(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
     spec.get("policyName").named(names::dns1123_subdomain, &mut errors);
     if let Some(reference) = spec.some("paramRef") {

@@ -12,7 +12,7 @@ const STATES: &[&str] = &["True", "False", "Unknown"];
 
 /// An APIService.
 pub(crate) fn check(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
     let name = At::root(object).get("metadata").get("name");
     let (group, version) = (spec.get("group"), spec.get("version"));
@@ -75,7 +75,7 @@ pub(crate) fn update(new: &Value, _: &Value) -> FieldErrors {
 
 /// A write to the status of an APIService.
 pub(crate) fn status_update(new: &Value, _: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     for condition in At::root(new).get("status").get("conditions").items() {
         let status = condition.get("status");
         if !STATES.contains(&status.text()) {

@@ -18,7 +18,7 @@ const ONLY_IN_STATEFUL_SETS: &str = "updates to statefulset spec for fields othe
 
 /// A Deployment.
 pub(crate) fn deployment(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
     spec.get("replicas").not_negative(&mut errors);
     selected_template(&spec, "deployment", "ReplicaSet", &mut errors);
@@ -40,7 +40,7 @@ pub(crate) fn deployment_update(new: &Value, old: &Value) -> FieldErrors {
 
 /// A ReplicaSet.
 pub(crate) fn replica_set(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
     spec.get("replicas").not_negative(&mut errors);
     spec.get("minReadySeconds").not_negative(&mut errors);
@@ -99,7 +99,7 @@ fn deployment_strategy(strategy: &At<'_>, errors: &mut FieldErrors) {
 
 /// A ReplicationController.
 pub(crate) fn replication_controller(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
     spec.get("minReadySeconds").not_negative(&mut errors);
     let (selector, template) = (spec.get("selector"), spec.get("template"));
@@ -124,7 +124,7 @@ pub(crate) fn replication_controller_update(new: &Value, _: &Value) -> FieldErro
 
 /// A DaemonSet.
 pub(crate) fn daemon_set(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
     let (selector, template) = (spec.get("selector"), spec.get("template"));
     selector::check(&selector, &mut errors);
@@ -174,7 +174,7 @@ pub(crate) fn daemon_set_update(new: &Value, old: &Value) -> FieldErrors {
 
 /// A StatefulSet. Its name is checked as what it is part of: the hostname of a Pod.
 pub(crate) fn stateful_set(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
     let policy = spec.get("podManagementPolicy");
     match policy.text() {
@@ -266,7 +266,7 @@ pub(crate) fn stateful_set_update(new: &Value, old: &Value) -> FieldErrors {
 
 /// A ControllerRevision.
 pub(crate) fn controller_revision(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let revision = At::root(object);
     if !revision.get("data").is_set() {
         errors.push(revision.get("data").required("data is mandatory"));

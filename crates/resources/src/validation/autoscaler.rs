@@ -31,7 +31,7 @@ pub(crate) fn check(object: &Value) -> FieldErrors {
     {
         (conversion::HORIZONTAL_POD_AUTOSCALER.to_storage)(map);
     }
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let spec = At::root(&object).get("spec");
     let (min, max) = (spec.get("minReplicas"), spec.get("maxReplicas"));
     let most = max.number().unwrap_or_default();
@@ -60,7 +60,7 @@ pub(crate) fn update(new: &Value, _: &Value) -> FieldErrors {
 
 /// A write to `/status`.
 pub(crate) fn status_update(new: &Value, _: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let status = At::root(new).get("status");
     for field in ["currentReplicas", "desiredReplicas"] {
         status.get(field).not_negative(&mut errors);

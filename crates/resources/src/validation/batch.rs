@@ -27,7 +27,7 @@ const JOB_NAME: &str = "batch.kubernetes.io/job-name";
 
 /// A Job.
 pub(crate) fn job(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let job = At::root(object);
     let spec = job.get("spec");
     generated_selector(&job, &mut errors);
@@ -202,7 +202,7 @@ fn restart_policy(spec: &At<'_>, errors: &mut FieldErrors) {
 
 /// An update of a Job.
 pub(crate) fn job_update(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let (new_job, old_job) = (At::root(new), At::root(old));
     let (new, old) = (new_job.get("spec"), old_job.get("spec"));
     whole_spec(&new, &mut errors);

@@ -47,7 +47,7 @@ const USAGES: &[&str] = &[
 
 /// A CertificateSigningRequest.
 pub(crate) fn request(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
     if let Some(rule) = broken_request(spec.get("request").text()) {
         let at = spec.get("request");
@@ -203,7 +203,7 @@ pub(crate) fn bundle(object: &Value) -> FieldErrors {
 }
 
 fn bundle_identity(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let (name, signer) =
         (At::root(object).get("metadata").get("name"), At::root(object).get("spec").get("signerName"));
     let prefix = format!("{}:", signer.text().replace('/', ":"));

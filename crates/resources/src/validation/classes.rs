@@ -16,7 +16,7 @@ const POD_GROUPS_MAX: usize = 8;
 
 /// A PriorityClass.
 pub(crate) fn priority_class(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let class = At::root(object);
     let (name, value) = (class.get("metadata").get("name"), class.get("value"));
     if name.text().starts_with(SYSTEM_PREFIX) {
@@ -54,7 +54,7 @@ fn is_system_class(class: &At<'_>) -> Result<(), String> {
 
 /// An update of a PriorityClass: what Pods took over from it stays.
 pub(crate) fn priority_class_update(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let (new, old) = (At::root(new), At::root(old));
     let value = |class: &At<'_>| class.get("value").number().unwrap_or_default();
     if value(&new) != value(&old) {
@@ -66,7 +66,7 @@ pub(crate) fn priority_class_update(new: &Value, old: &Value) -> FieldErrors {
 
 /// A RuntimeClass.
 pub(crate) fn runtime_class(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let class = At::root(object);
     let handler = class.get("handler");
     let rules = names::dns1123_label(handler.text());
@@ -80,14 +80,14 @@ pub(crate) fn runtime_class(object: &Value) -> FieldErrors {
 
 /// An update of a RuntimeClass.
 pub(crate) fn runtime_class_update(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     At::root(new).get("handler").unchanged(&At::root(old).get("handler"), &mut errors);
     errors
 }
 
 /// A Workload.
 pub(crate) fn workload(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
     controller(&spec.get("controllerRef"), &mut errors);
     let groups = spec.get("podGroups");
@@ -146,7 +146,7 @@ fn policy(policy: &At<'_>, errors: &mut FieldErrors) {
 
 /// An update of a Workload.
 pub(crate) fn workload_update(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let (new, old) = (At::root(new).get("spec"), At::root(old).get("spec"));
     if old.get("controllerRef").is_set() {
         new.get("controllerRef").unchanged(&old.get("controllerRef"), &mut errors);

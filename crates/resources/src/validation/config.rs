@@ -10,7 +10,7 @@ const BYTES_MAX: usize = 1024 * 1024;
 
 /// A ConfigMap.
 pub(crate) fn config_map(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let map = At::root(object);
     let (data, binary) = (map.get("data"), map.get("binaryData"));
     let mut bytes = 0;
@@ -42,7 +42,7 @@ pub(crate) fn config_map_update(new: &Value, old: &Value) -> FieldErrors {
 pub(super) fn immutable(new: &Value, old: &Value, fields: &[&str]) -> FieldErrors {
     const TEXT: &str = "field is immutable when `immutable` is set";
     let (new, old) = (At::root(new), At::root(old));
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     if !old.get("immutable").flag() {
         return errors;
     }

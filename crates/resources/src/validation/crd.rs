@@ -20,7 +20,7 @@ const APPROVAL: &str = "api-approved.kubernetes.io";
 
 /// A CustomResourceDefinition.
 pub(crate) fn check(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let root = At::root(object);
     let (name, spec) = (root.get("metadata").get("name"), root.get("spec"));
     let wanted = format!("{}.{}", spec.get("names").get("plural").text(), spec.get("group").text());
@@ -69,7 +69,7 @@ pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
 
 /// A write to the status of a CustomResourceDefinition.
 pub(crate) fn status_update(new: &Value, _: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     check_names(&At::root(new).get("status").get("acceptedNames"), &mut errors);
     errors
 }

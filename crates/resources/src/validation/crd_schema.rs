@@ -76,11 +76,12 @@ pub(super) fn check(schema: &At<'_>, has_status: bool, errors: &mut FieldErrors)
     if schema.get("nullable").flag() {
         errors.push(schema.get("nullable").forbidden("nullable cannot be true at the root"));
     }
-    let mut structural = Vec::new();
+    let mut structural = FieldErrors::new();
     invariants(schema, Level::Root, &mut structural);
     completeness(schema, schema, &mut structural);
+    let mut structural: Vec<_> = structural.into_iter().collect();
     structural.sort_by_key(ToString::to_string);
-    errors.append(&mut structural);
+    errors.extend(structural);
     open_api(schema, Place { is_root: true, is_metadata: false, no_default: "" }, errors);
 }
 

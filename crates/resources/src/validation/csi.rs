@@ -17,7 +17,7 @@ const UPDATE_PERIOD_SECONDS_MIN: i64 = 10;
 
 /// A CSIDriver.
 pub(crate) fn driver(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
     // Upstream calls the first one so.
     for (field, shown) in [
@@ -83,7 +83,7 @@ pub(crate) fn driver_update(new: &Value, old: &Value) -> FieldErrors {
 
 /// A CSINode.
 pub(crate) fn node(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let mut seen = BTreeSet::new();
     for driver in At::root(object).get("spec").get("drivers").items() {
         let (name, id) = (driver.get("name"), driver.get("nodeID"));
@@ -141,7 +141,7 @@ pub(crate) fn node_update(new: &Value, old: &Value) -> FieldErrors {
 
 /// A CSIStorageCapacity.
 pub(crate) fn capacity(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let capacity = At::root(object);
     selector::check(&capacity.get("nodeTopology"), &mut errors);
     let class = capacity.get("storageClassName");
@@ -155,7 +155,7 @@ pub(crate) fn capacity(object: &Value) -> FieldErrors {
 
 /// An update of a CSIStorageCapacity: what it is about stays.
 pub(crate) fn capacity_update(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     for field in ["nodeTopology", "storageClassName"] {
         At::root(new).get(field).immutable(&At::root(old).get(field), &mut errors);
     }

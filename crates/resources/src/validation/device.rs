@@ -54,7 +54,7 @@ pub(super) fn unique<'a>(list: &At<'a>, key: impl Fn(&At<'a>) -> &'a str, errors
 
 /// A DeviceClass.
 pub(crate) fn class(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
     each(&spec.get("selectors"), LIST_MAX, &mut errors, selector);
     each(&spec.get("config"), LIST_MAX, &mut errors, configuration);
@@ -110,21 +110,21 @@ fn configuration(config: &At<'_>, errors: &mut FieldErrors) {
 
 /// A ResourceClaim.
 pub(crate) fn claim(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     claim_spec(&At::root(object).get("spec"), &mut errors);
     errors
 }
 
 /// An update of a ResourceClaim, or of a template: the spec stays.
 pub(crate) fn claim_update(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     At::root(new).get("spec").immutable(&At::root(old).get("spec"), &mut errors);
     errors
 }
 
 /// A ResourceClaimTemplate.
 pub(crate) fn claim_template(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
     let template = spec.get("metadata");
     metadata::annotations(&template.get("annotations"), &mut errors);
@@ -312,7 +312,7 @@ pub(super) fn pool_name(name: &At<'_>, errors: &mut FieldErrors) {
 
 /// A write to the status of a ResourceClaim.
 pub(crate) fn claim_status(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let (root, before) = (At::root(new), At::root(old).get("status"));
     let known = requests(&root.get("spec").get("devices"));
     let status = root.get("status");

@@ -7,7 +7,7 @@ use super::{At, conditions, selector};
 
 /// A PodDisruptionBudget.
 pub(crate) fn check(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
     let (least, most) = (spec.get("minAvailable"), spec.get("maxUnavailable"));
     if least.is_set() && most.is_set() {
@@ -29,7 +29,7 @@ pub(crate) fn update(new: &Value, _: &Value) -> FieldErrors {
 
 /// A write to `/status`.
 pub(crate) fn status_update(new: &Value, _: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let status = At::root(new).get("status");
     conditions::check_all(&status.get("conditions"), &mut errors);
     for field in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {

@@ -16,7 +16,7 @@ const HINTS_MAX: usize = 8;
 
 /// An EndpointSlice.
 pub(crate) fn check(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let slice = At::root(object);
     let kind = slice.get("addressType");
     kind.one_of(&["FQDN", "IPv4", "IPv6"], &mut errors);

@@ -8,7 +8,7 @@ use super::{At, PROTOCOLS};
 
 /// Endpoints.
 pub(crate) fn check(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     for subset in At::root(object).get("subsets").items() {
         let (ready, unready) = (subset.get("addresses"), subset.get("notReadyAddresses"));
         if ready.is_empty() && unready.is_empty() {

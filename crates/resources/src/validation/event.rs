@@ -14,7 +14,7 @@ const MESSAGE_BYTES_MAX: usize = 1024;
 
 /// An Event of the core group.
 pub(crate) fn core(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     common(&At::root(object), &mut errors);
     errors
 }
@@ -35,7 +35,7 @@ fn in_core(event: &Value) -> Cow<'_, Value> {
 
 /// An Event of `events.k8s.io`.
 pub(crate) fn check(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let object = in_core(object);
     let event = At::root(&object);
     common(&event, &mut errors);
@@ -78,7 +78,7 @@ pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
         "reportingComponent",
         "reportingInstance",
     ];
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let (new, old) = (in_core(new), in_core(old));
     let (new, old) = (At::root(&new), At::root(&old));
     common(&new, &mut errors);

@@ -18,7 +18,7 @@ const VERBS: &[&str] =
 
 /// A FlowSchema.
 pub(crate) fn schema(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let root = At::root(object);
     let (name, spec) = (root.get("metadata").get("name"), root.get("spec"));
     let precedence = spec.get("matchingPrecedence");
@@ -60,7 +60,7 @@ pub(crate) fn schema_update(new: &Value, _: &Value) -> FieldErrors {
 
 /// A write to the status of either kind.
 pub(crate) fn status_update(new: &Value, _: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     conditions(&At::root(new), &mut errors);
     errors
 }
@@ -205,7 +205,7 @@ fn broken_url(url: &str) -> Option<&'static str> {
 
 /// A PriorityLevelConfiguration.
 pub(crate) fn level(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let root = At::root(object);
     let (name, spec) = (root.get("metadata").get("name"), root.get("spec"));
     let (kind, limited, exempt) = (spec.get("type"), spec.some("limited"), spec.some("exempt"));

@@ -40,7 +40,7 @@ pub(crate) fn update(new: &Value, _: &Value) -> FieldErrors {
 }
 
 fn check(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
     let (rules, default) = (spec.get("rules"), spec.some("defaultBackend"));
     if rules.is_empty() && default.is_none() {
@@ -155,7 +155,7 @@ fn typed_reference(reference: &At<'_>, errors: &mut FieldErrors) {
 
 /// A write to the status of an Ingress.
 pub(crate) fn status_update(new: &Value, _: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     for ingress in At::root(new).get("status").get("loadBalancer").get("ingress").items() {
         let (address, name) = (ingress.get("ip"), ingress.get("hostname"));
         if !address.text().is_empty() {
@@ -182,7 +182,7 @@ pub(crate) fn warnings(ingress: &Value) -> Vec<String> {
 
 /// An IngressClass.
 pub(crate) fn class(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
     let controller = spec.get("controller");
     if controller.len() > CONTROLLER_BYTES_MAX {
@@ -197,7 +197,7 @@ pub(crate) fn class(object: &Value) -> FieldErrors {
 
 /// An update of an IngressClass: its controller stays.
 pub(crate) fn class_update(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let controller = |object| At::root(object).get("spec").get("controller");
     controller(new).immutable(&controller(old), &mut errors);
     errors.extend(class(new));

@@ -135,7 +135,7 @@ fn cidr(at: &At<'_>, errors: &mut FieldErrors) {
 
 /// An IPAddress: its name is the address.
 pub(crate) fn address(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let name = At::root(object).get("metadata").get("name");
     match (broken_ip(name.text()), name.text().parse::<IpAddr>()) {
         _ if name.text().is_empty() => {}
@@ -159,7 +159,7 @@ pub(crate) fn address(object: &Value) -> FieldErrors {
 
 /// An update of an IPAddress: who has it stays.
 pub(crate) fn address_update(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let parent = |object| At::root(object).get("spec").get("parentRef");
     parent(new).immutable(&parent(old), &mut errors);
     errors
@@ -167,7 +167,7 @@ pub(crate) fn address_update(new: &Value, old: &Value) -> FieldErrors {
 
 /// A ServiceCIDR.
 pub(crate) fn service_cidr(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
     let ranges = spec.get("cidrs");
     if ranges.is_empty() {
@@ -197,7 +197,7 @@ pub(crate) fn service_cidr(object: &Value) -> FieldErrors {
 
 /// An update of a ServiceCIDR: its ranges stay.
 pub(crate) fn service_cidr_update(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let ranges = |object| At::root(object).get("spec").get("cidrs");
     ranges(new).immutable(&ranges(old), &mut errors);
     errors

@@ -10,7 +10,7 @@ const OLDEST: &str = "OldestEmulationVersion";
 
 /// A Lease.
 pub(crate) fn check(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
     let duration = spec.get("leaseDurationSeconds");
     if duration.number().is_some_and(|seconds| seconds <= 0) {
@@ -47,7 +47,7 @@ fn strategy(at: &At<'_>, errors: &mut FieldErrors) {
 
 /// A LeaseCandidate.
 pub(crate) fn candidate(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
     spec.must_have("leaseName", &mut errors);
     let (emulated, binary) = (spec.get("emulationVersion"), spec.get("binaryVersion"));

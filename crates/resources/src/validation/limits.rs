@@ -20,7 +20,7 @@ const PLAIN_SCOPES: [&str; 5] =
 
 /// A LimitRange.
 pub(crate) fn limit_range(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let mut seen = BTreeSet::new();
     for item in At::root(object).get("spec").get("limits").items() {
         let kind = item.get("type");
@@ -146,7 +146,7 @@ fn ratio_fits(
 
 /// A ResourceQuota.
 pub(crate) fn resource_quota(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let quota = At::root(object);
     quota_spec(&quota.get("spec"), &mut errors);
     quota_status(&quota.get("status"), &mut errors);
@@ -155,7 +155,7 @@ pub(crate) fn resource_quota(object: &Value) -> FieldErrors {
 
 /// An update of a ResourceQuota.
 pub(crate) fn resource_quota_update(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let (new, old) = (At::root(new).get("spec"), At::root(old).get("spec"));
     quota_spec(&new, &mut errors);
     let scopes = |spec: &At<'_>| spec.get("scopes").texts().map(str::to_owned).collect::<BTreeSet<_>>();
@@ -167,7 +167,7 @@ pub(crate) fn resource_quota_update(new: &Value, old: &Value) -> FieldErrors {
 
 /// A write to `/status`.
 pub(crate) fn resource_quota_status_update(new: &Value, _: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     quota_status(&At::root(new).get("status"), &mut errors);
     errors
 }

@@ -29,7 +29,7 @@ impl NameRule {
 pub fn create(resource: &Resource, object: &Value) -> FieldErrors {
     let metadata = At::root(object).get("metadata");
     let rule = resource.strategy.name_rule;
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     if rule == NameRule::Any {
         return errors;
     }
@@ -56,7 +56,7 @@ pub fn create(resource: &Resource, object: &Value) -> FieldErrors {
 /// Every broken rule of an update's metadata.
 pub fn update(resource: &Resource, new: &Value, old: &Value) -> FieldErrors {
     let (new, old) = (At::root(new).get("metadata"), At::root(old).get("metadata"));
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     if resource.strategy.name_rule == NameRule::Any {
         return errors;
     }

@@ -8,7 +8,7 @@ use super::At;
 
 /// A Namespace.
 pub(crate) fn check(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let finalizers = At::root(object).get("spec").get("finalizers");
     for finalizer in finalizers.texts() {
         finalizer_name(&finalizers.path, finalizer, &mut errors);
@@ -18,7 +18,7 @@ pub(crate) fn check(object: &Value) -> FieldErrors {
 
 /// A write to `/finalize`.
 pub(crate) fn finalize(new: &Value, _: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     for finalizer in At::root(new).get("spec").get("finalizers").items() {
         finalizer_name(&finalizer.path, finalizer.text(), &mut errors);
     }
@@ -40,9 +40,9 @@ pub(crate) fn status_update(new: &Value, _: &Value) -> FieldErrors {
     // Upstream names the field like this.
     let phase = namespace.get("status").get("phase");
     let path = namespace.get("status").path.child("Phase");
-    let of = |rule: &str| vec![FieldError::invalid(&path, phase.text(), rule)];
+    let of = |rule: &str| FieldErrors::from(FieldError::invalid(&path, phase.text(), rule));
     match (is_deleted, phase.text()) {
-        (false, "Active") | (true, "Terminating") => Vec::new(),
+        (false, "Active") | (true, "Terminating") => FieldErrors::new(),
         (false, _) => of("may only be 'Active' if `deletionTimestamp` is empty"),
         (true, _) => of("may only be 'Terminating' if `deletionTimestamp` is not empty"),
     }

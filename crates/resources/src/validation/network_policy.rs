@@ -10,7 +10,7 @@ const DIRECTIONS: &[&str] = &["Ingress", "Egress"];
 
 /// A NetworkPolicy.
 pub(crate) fn check(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
     selector::check(&spec.get("podSelector"), &mut errors);
     for (rules, peers) in [("ingress", "from"), ("egress", "to")] {

@@ -13,7 +13,7 @@ const ONE_REFERENCE: &str = "exactly one reference subfield must be non-nil";
 
 /// A Node.
 pub(crate) fn check(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let node = At::root(object);
     taints(&node, &mut errors);
     amounts(&node, &mut errors);
@@ -72,7 +72,7 @@ fn pod_cidrs(cidrs: &At<'_>, errors: &mut FieldErrors) {
 
 /// An update of a Node, or of its status: an assigned Pod CIDR or provider id stays.
 pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let (node, old) = (At::root(new), At::root(old).get("spec"));
     let spec = node.get("spec");
     amounts(&node, &mut errors);

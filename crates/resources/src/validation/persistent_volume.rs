@@ -48,7 +48,7 @@ pub(crate) const SOURCES: &[(&str, Check)] = &[
 
 /// A PersistentVolume.
 pub(crate) fn check(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     spec(&At::root(object).get("spec"), &mut errors);
     errors
 }

@@ -19,7 +19,7 @@ const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// A PersistentVolumeClaim.
 pub(crate) fn check(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     spec(&At::root(object).get("spec"), &mut errors);
     errors
 }
@@ -163,7 +163,7 @@ fn beta_class(new: &At<'_>, old: &At<'_>, errors: &mut FieldErrors) {
 
 /// A write to the status of a claim.
 pub(crate) fn status_update(new: &Value, _: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let status = At::root(new).get("status");
     for (_, amount) in status.get("capacity").entries() {
         whole(&amount, &mut errors);

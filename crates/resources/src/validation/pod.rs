@@ -8,7 +8,7 @@ use super::{At, PodView, container, labels, metadata, pod_annotations, pod_spec}
 
 /// A new Pod.
 pub(crate) fn create(pod: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let pod = At::root(pod);
     let spec = pod.get("spec");
     spec_and_metadata(&pod, &mut errors);
@@ -99,7 +99,7 @@ pub(super) fn runs_forever(template: &At<'_>, kind: &str, errors: &mut FieldErro
 
 /// A `PodTemplate`.
 pub(crate) fn pod_template(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     template(&At::root(object).get("template"), &mut errors);
     errors
 }
@@ -111,7 +111,7 @@ pub(crate) fn pod_template_update(new: &Value, _: &Value) -> FieldErrors {
 
 /// A `Binding`.
 pub(crate) fn binding(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let target = At::root(object).get("target");
     let kind = target.get("kind").text();
     if !matches!(kind, "" | "Node") {

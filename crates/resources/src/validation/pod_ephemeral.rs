@@ -9,13 +9,13 @@ use super::{At, pod};
 
 /// A write to `/ephemeralcontainers`; only `spec.ephemeralContainers` may differ.
 pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let (new, old) = (At::root(new), At::root(old));
     pod::spec_and_metadata(&new, &mut errors);
     pod_annotations::update(&new.annotations(), &old.annotations(), &mut errors);
     if old.annotations().get(MIRROR).is_set() {
         let text = "static pods do not support ephemeral containers";
-        return vec![FieldError::forbidden(&Path::default(), text)];
+        return FieldError::forbidden(&Path::default(), text).into();
     }
     let (containers, had) =
         (new.get("spec").get("ephemeralContainers"), old.get("spec").get("ephemeralContainers"));

@@ -10,10 +10,10 @@ use crate::strategies::qos_class;
 
 /// A write to `/resize`; only `resources` and `resizePolicy` of containers can differ.
 pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let (new_pod, old_pod) = (At::root(new), At::root(old));
     pod::spec_and_metadata(&new_pod, &mut errors);
-    let refused = |text: &str| vec![FieldError::forbidden(&Path::default(), text)];
+    let refused = |text: &str| FieldErrors::from(FieldError::forbidden(&Path::default(), text));
     let (spec, was) = (new_pod.get("spec"), old_pod.get("spec"));
     if has_pod_level(&spec) || has_pod_level(&was) {
         return refused("pods with pod-level resources cannot be resized");

@@ -14,7 +14,7 @@ const SYSTEM_CONDITIONS: &[&str] = &["Initialized", "PodScheduled", "Ready"];
 
 /// A write to `/status`.
 pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let (new, old) = (At::root(new), At::root(old));
     let (status, was) = (new.get("status"), old.get("status"));
     pod_annotations::update(&new.annotations(), &old.annotations(), &mut errors);

@@ -11,7 +11,7 @@ const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 
 /// An update of the whole Pod.
 pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let (new_pod, old_pod) = (At::root(new), At::root(old));
     pod::spec_and_metadata(&new_pod, &mut errors);
     pod_annotations::update(&new_pod.annotations(), &old_pod.annotations(), &mut errors);

@@ -9,7 +9,7 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// A Role: no rules about paths outside of resources.
 pub(crate) fn role(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     rules(&At::root(object), true, &mut errors);
     errors
 }
@@ -21,7 +21,7 @@ pub(crate) fn role_update(new: &Value, _: &Value) -> FieldErrors {
 
 /// A ClusterRole.
 pub(crate) fn cluster_role(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let role = At::root(object);
     rules(&role, false, &mut errors);
     if let Some(aggregation) = role.some("aggregationRule") {
@@ -99,7 +99,7 @@ fn same_role(new: &Value, old: &Value, errors: &mut FieldErrors) {
 }
 
 fn binding(object: &Value, kinds: &[&str]) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let binding = At::root(object);
     let role = binding.get("roleRef");
     let group = role.get("apiGroup");

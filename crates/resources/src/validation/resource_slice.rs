@@ -20,7 +20,7 @@ const ONE_PLACE: &str =
 
 /// A ResourceSlice.
 pub(crate) fn check(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
     driver_name(&spec.get("driver"), &mut errors);
     let pool = spec.get("pool");

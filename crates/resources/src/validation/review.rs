@@ -9,7 +9,7 @@ use super::At;
 
 /// A SelfSubjectAccessReview.
 pub(crate) fn own_access(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     attributes(&At::root(object).get("spec"), &mut errors);
     no_metadata(object, "must be empty", &[], &mut errors);
     errors
@@ -17,7 +17,7 @@ pub(crate) fn own_access(object: &Value) -> FieldErrors {
 
 /// A SubjectAccessReview.
 pub(crate) fn access(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
     attributes(&spec, &mut errors);
     subject(&spec, &mut errors);
@@ -27,7 +27,7 @@ pub(crate) fn access(object: &Value) -> FieldErrors {
 
 /// A LocalSubjectAccessReview.
 pub(crate) fn local_access(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let root = At::root(object);
     let spec = root.get("spec");
     attributes(&spec, &mut errors);

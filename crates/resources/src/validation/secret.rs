@@ -13,7 +13,7 @@ const HIDDEN: &str = "<secret contents redacted>";
 
 /// A Secret.
 pub(crate) fn check(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let secret = At::root(object);
     let data = secret.get("data");
     let mut bytes = 0;
@@ -74,7 +74,7 @@ fn json(data: &At<'_>, key: &str, errors: &mut FieldErrors) {
 
 /// An update of a Secret.
 pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     At::root(new).get("type").immutable(&At::root(old).get("type"), &mut errors);
     errors.extend(config::immutable(new, old, &["data"]));
     errors.extend(check(new));

@@ -22,7 +22,7 @@ const BALANCERS_ONLY: &str = "may only be used when `type` is 'LoadBalancer'";
 
 /// A Service.
 pub(crate) fn check(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let service = At::root(object);
     let spec = service.get("spec");
     topology(&service, &mut errors);
@@ -53,7 +53,7 @@ pub(crate) fn check(object: &Value) -> FieldErrors {
 
 /// The rules for the addresses and address families of a Service's `spec`: what must hold before any are given out.
 pub fn service_cluster_addresses(spec: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     addresses::cluster(&At { value: spec, path: Path::new("spec") }, &mut errors);
     errors
 }

@@ -18,7 +18,7 @@ const BINDING_MODES: &[&str] = &["Immediate", "WaitForFirstConsumer"];
 
 /// A StorageClass.
 pub(crate) fn class(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let class = At::root(object);
     provisioner(&class.get("provisioner"), &mut errors);
     parameters(&class.get("parameters"), &mut errors);
@@ -33,7 +33,7 @@ pub(crate) fn class(object: &Value) -> FieldErrors {
 
 /// An update of a StorageClass: nothing that volumes were made with may change.
 pub(crate) fn class_update(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let (new, old) = (At::root(new), At::root(old));
     stays(&new, &old, &["parameters", "provisioner", "reclaimPolicy"], &mut errors);
     new.get("volumeBindingMode").immutable(&old.get("volumeBindingMode"), &mut errors);
@@ -42,7 +42,7 @@ pub(crate) fn class_update(new: &Value, old: &Value) -> FieldErrors {
 
 /// A VolumeAttributesClass.
 pub(crate) fn attributes_class(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let class = At::root(object);
     provisioner(&class.get("driverName"), &mut errors);
     let values = class.get("parameters");
@@ -55,7 +55,7 @@ pub(crate) fn attributes_class(object: &Value) -> FieldErrors {
 
 /// An update of a VolumeAttributesClass: nothing but metadata may change.
 pub(crate) fn attributes_class_update(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     stays(&At::root(new), &At::root(old), &["driverName", "parameters"], &mut errors);
     errors.extend(attributes_class(new));
     errors
@@ -139,7 +139,7 @@ pub(crate) fn attachment(object: &Value) -> FieldErrors {
 
 fn attachment_spec(object: &Value) -> FieldErrors {
     const ONE: &str = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
     if spec.get("attacher").text().is_empty() {
         errors.push(spec.get("attacher").required(""));
@@ -160,7 +160,7 @@ fn attachment_spec(object: &Value) -> FieldErrors {
 }
 
 fn attachment_status(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let status = At::root(object).get("status");
     let metadata = status.get("attachmentMetadata");
     let bytes: usize = metadata.entries().map(|(key, value)| key.len() + value.len()).sum();

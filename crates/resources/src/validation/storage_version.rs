@@ -8,7 +8,7 @@ use super::At;
 
 /// A StorageVersionMigration.
 pub(crate) fn migration(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let target = At::root(object).get("spec").get("resource");
     let (resource, group) = (target.get("resource"), target.get("group"));
     if resource.text().is_empty() {
@@ -35,7 +35,7 @@ pub(crate) fn migration_update(new: &Value, old: &Value) -> FieldErrors {
 
 /// A write to the status of a StorageVersionMigration.
 pub(crate) fn migration_status(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let (new, old) = (At::root(new).get("status"), At::root(old).get("status"));
     let (version, before) = (new.get("resourceVersion"), old.get("resourceVersion"));
     if !before.text().is_empty() {

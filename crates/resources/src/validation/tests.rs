@@ -67,7 +67,7 @@ fn check_each((api, plural): (&str, &str), good: &str, changes: &[Change<'_>], e
         row.strategy.begin_create(&mut object);
         row.validate_create(&object)
     };
-    assert_eq!(run(base.clone()), [], "without a change");
+    assert_eq!(*run(base.clone()), [], "without a change");
     let lines = changes.iter().map(|(name, at, to)| (*name, run(changed(base.clone(), at, to))));
     expect.assert_eq(&listed(lines));
 }
@@ -83,7 +83,7 @@ fn check_each_update((api, plural): (&str, &str), good: &str, changes: &[Change<
         row.strategy.begin_update(&mut new, &old);
         row.validate_update(&new, &old)
     };
-    assert_eq!(run(base.clone()), [], "without a change");
+    assert_eq!(*run(base.clone()), [], "without a change");
     let lines = changes.iter().map(|(name, at, to)| (*name, run(changed(base.clone(), at, to))));
     expect.assert_eq(&listed(lines));
 }
@@ -99,7 +99,7 @@ fn check_each_status((api, plural): (&str, &str), good: &str, changes: &[Change<
         row.strategy.begin_status_update(&mut new, &old);
         row.validate_status_update(&new, &old)
     };
-    assert_eq!(run(base.clone()), [], "without a change");
+    assert_eq!(*run(base.clone()), [], "without a change");
     let lines = changes.iter().map(|(name, at, to)| (*name, run(changed(base.clone(), at, to))));
     expect.assert_eq(&listed(lines));
 }

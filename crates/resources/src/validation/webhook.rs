@@ -43,7 +43,7 @@ pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
 }
 
 fn check(object: &Value, kept: &Kept) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let mut seen = BTreeSet::new();
     for hook in At::root(object).get("webhooks").items() {
         one(&hook, kept, &mut errors);

@@ -84,7 +84,7 @@ impl Policy {
     /// What the labels ask for, and which of them cannot be read: enforcement fails closed, audit and warn open.
     pub fn of_labels(labels: Option<&Map<String, Value>>) -> (Self, FieldErrors) {
         let mut policy = Self::DEFAULT;
-        let mut errors = Vec::new();
+        let mut errors = FieldErrors::new();
         let Some(labels) = labels else { return (policy, errors) };
         let text = |mode: &str| labels.get(&format!("{PREFIX}{mode}")).and_then(Value::as_str);
         let mut has_enforce_level = false;

@@ -74,7 +74,7 @@ const DAEMON_SET: &[&str] = &[
 
 impl Numbers {
     fn check(&self, object: &Value) -> FieldErrors {
-        let mut errors = Vec::new();
+        let mut errors = FieldErrors::new();
         let status = At::root(object).get("status");
         let count = |field: &str| status.get(field).number().unwrap_or_default();
         for field in self.all {
@@ -128,7 +128,7 @@ pub(crate) fn stateful_set_status(new: &Value, old: &Value) -> FieldErrors {
 
 /// A write to the `/status` of a DaemonSet.
 pub(crate) fn daemon_set_status(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let status = At::root(new).get("status");
     DAEMON_SET.iter().for_each(|field| status.get(field).not_negative(&mut errors));
     collisions(new, old, &mut errors);

@@ -28,7 +28,7 @@ pub(crate) fn cron_job_update(new: &Value, old: &Value) -> FieldErrors {
 }
 
 fn spec(object: &Value, old: Option<&Value>) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
     let was = old.map(|old| At::root(old).get("spec"));
     let zone = spec.get("timeZone");

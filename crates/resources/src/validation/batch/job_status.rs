@@ -75,7 +75,7 @@ impl<'a> JobStatus<'a> {
 
 /// A write to `/status`.
 pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let (job, was) = (JobStatus::of(new), JobStatus::of(old));
     numbers(&job, &mut errors);
     conditions(&job, &mut errors);

@@ -10,7 +10,7 @@ use crate::validation::address::parse_ip;
 
 /// An update of a Service.
 pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     {
         let (new, old) = (At::root(new).get("spec"), At::root(old).get("spec"));
         addresses::update(&new, &old, &mut errors);
@@ -31,11 +31,11 @@ pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
 
 /// A write to `/status`: where the load balancer is.
 pub(crate) fn status_update(new: &Value, _: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let service = At::root(new);
     let ingress = service.get("status").get("loadBalancer").get("ingress");
     if kind(&service.get("spec")) != "LoadBalancer" && !ingress.is_empty() {
-        return vec![ingress.forbidden("may only be used when `spec.type` is 'LoadBalancer'")];
+        return ingress.forbidden("may only be used when `spec.type` is 'LoadBalancer'").into();
     }
     for point in ingress.items() {
         let (ip, mode, host) = (point.get("ip"), point.get("ipMode"), point.get("hostname"));

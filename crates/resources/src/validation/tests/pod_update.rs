@@ -168,14 +168,14 @@ fn a_container_runs_again_where_its_rules_say_so() {
     let rules = "containers: [{name: c, restartPolicy: Never, restartPolicyRules: [{action: Restart, exitCodes: \
                  {operator: In, values: [42]}}]}]";
     let never = "containers: [{name: c, restartPolicy: Never}]";
-    let runs = &[("", "/status/containerStatuses/0/state", "{running: {}}")];
-    check_each_status(POD, &pod("Never", rules, 42), runs, expect![[""]]);
+    let runs = &[("it runs", "/status/containerStatuses/0/state", "{running: {}}")];
+    check_each_status(POD, &pod("Never", rules, 42), runs, expect!["it runs"]);
     check_each_status(
         POD,
         &pod("Always", never, 1),
         runs,
         expect![[r#"
-
+            it runs
               status.containerStatuses[0].state: Forbidden: may not be transitioned to non-terminated state"#]],
     );
     check_each_status(
@@ -183,10 +183,10 @@ fn a_container_runs_again_where_its_rules_say_so() {
         &pod("Never", rules, 1),
         runs,
         expect![[r#"
-
+            it runs
               status.containerStatuses[0].state: Forbidden: may not be transitioned to non-terminated state"#]],
     );
-    check_each_status(POD, &pod("OnFailure", "containers: [{name: c}]", 1), runs, expect![[""]]);
+    check_each_status(POD, &pod("OnFailure", "containers: [{name: c}]", 1), runs, expect!["it runs"]);
     check_each_status(
         POD,
         &pod("Always", "containers: [{name: c}]", 0),
