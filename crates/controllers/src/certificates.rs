@@ -11,9 +11,14 @@ pub mod signing;
 use std::collections::BTreeSet;
 
 use auth::signing::Asked;
+use controller::plan::{ApiRequest, Verb};
+use controller::{Action, ResourceRef};
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::json;
+
+use crate::object::name;
 
 /// Clients of the API server that people approve.
 const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
@@ -52,6 +57,18 @@ fn with_condition(
         last_transition_time: None,
     });
     new
+}
+
+/// Approves a request by itself.
+fn approve(request: &CertificateSigningRequest, message: &str, now: Timestamp) -> Action {
+    Action::Request(Box::new(ApiRequest {
+        verb: Verb::Update,
+        resource: ResourceRef::of::<CertificateSigningRequest>(),
+        namespace: String::new(),
+        name: name(&request.metadata).to_owned(),
+        subresource: "approval",
+        body: json!(with_condition(request, ("Approved", "AutoApproved", message), now)),
+    }))
 }
 
 fn usages(request: &CertificateSigningRequest) -> Vec<String> {

@@ -3,15 +3,12 @@
 //! Source: `pkg/controller/certificates/approver/sarapprove.go`.
 
 use auth::signing::Asked;
-use controller::plan::{ApiRequest, Verb};
-use controller::{Action, Controller, Plan, ResourceRef, Source};
+use controller::{Action, Controller, Plan, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReviewSpec};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
-use serde_json::json;
 
-use super::{KUBELET_CLIENT, check_kubelet_client, has, has_certificate, usages, with_condition};
-use crate::object::name;
+use super::{KUBELET_CLIENT, approve, check_kubelet_client, has, has_certificate, usages};
 
 /// The controller's row. Keys are CertificateSigningRequests.
 pub const CONTROLLER: Controller = Controller {
@@ -42,15 +39,7 @@ pub fn plan(request: &CertificateSigningRequest, now: Timestamp) -> Plan {
         ("nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview.")
     };
     plan.push(Action::require_allowed(&may_ask(request, subresource)));
-    let approved = with_condition(request, ("Approved", "AutoApproved", message), now);
-    plan.push(Action::Request(Box::new(ApiRequest {
-        verb: Verb::Update,
-        resource: ResourceRef::of::<CertificateSigningRequest>(),
-        namespace: String::new(),
-        name: name(&request.metadata).to_owned(),
-        subresource: "approval",
-        body: json!(approved),
-    })));
+    plan.push(approve(request, message, now));
     plan
 }
 

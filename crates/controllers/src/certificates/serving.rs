@@ -7,14 +7,12 @@ use std::sync::Arc;
 
 use auth::NODE_USER_PREFIX;
 use auth::signing::Asked;
-use controller::plan::{ApiRequest, Verb};
-use controller::{Action, Controller, Plan, ResourceRef, Source};
+use controller::{Controller, Plan, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Node;
-use serde_json::json;
 
-use super::{KUBELET_SERVING, check_kubelet_serving, has, has_certificate, usages, with_condition};
+use super::{KUBELET_SERVING, approve, check_kubelet_serving, has, has_certificate, usages};
 use crate::object::name;
 
 /// The controller's row. Keys are CertificateSigningRequests.
@@ -55,15 +53,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         return plan;
     }
     let message = "Auto approving kubelet server certificate for the Node's own addresses.";
-    let approved = with_condition(request, ("Approved", "AutoApproved", message), now);
-    plan.push(Action::Request(Box::new(ApiRequest {
-        verb: Verb::Update,
-        resource: ResourceRef::of::<CertificateSigningRequest>(),
-        namespace: String::new(),
-        name: name(&request.metadata).to_owned(),
-        subresource: "approval",
-        body: json!(approved),
-    })));
+    plan.push(approve(request, message, now));
     plan
 }
 
