@@ -38,9 +38,7 @@ pub(crate) fn pss_bytes(processes: &[i32]) -> Result<u64> {
 pub(crate) fn shims(processes: &[i32]) -> Result<Vec<i32>> {
     let mut found = Vec::new();
     for process in processes {
-        let command = read(*process, "cmdline")?;
-        let mut words = command.split('\0').skip(1);
-        if words.next() == Some("shim") && words.next() != Some("zygote") {
+        if read(*process, "cmdline")?.split('\0').nth(1) == Some("shim") {
             found.push(*process);
         }
     }

@@ -256,7 +256,14 @@ impl Connection {
         if let Some(exit) = outgoing.exit {
             self.exits.insert(id, exit);
         }
-        send(&self.fd, &bytes, &outgoing.descriptors).await
+        let descriptors: Vec<_> = outgoing.descriptors.iter().map(AsFd::as_fd).collect();
+        loop {
+            let mut ready = self.fd.writable().await?;
+            match ready.try_io(|fd| descriptors::send(fd.get_ref().as_fd(), &bytes, &descriptors)) {
+                Ok(result) => return result,
+                Err(_would_block) => {}
+            }
+        }
     }
 
     fn take(&mut self, bytes: &[u8], descriptors: Vec<OwnedFd>) -> io::Result<()> {
@@ -289,17 +296,7 @@ impl Connection {
     }
 }
 
-pub(crate) async fn send(fd: &AsyncFd<OwnedFd>, bytes: &[u8], descriptors: &[OwnedFd]) -> io::Result<()> {
-    let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-    loop {
-        let mut ready = fd.writable().await?;
-        if let Ok(result) = ready.try_io(|fd| descriptors::send(fd.get_ref().as_fd(), bytes, &descriptors)) {
-            return result;
-        }
-    }
-}
-
-pub(crate) async fn receive(fd: &AsyncFd<OwnedFd>, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+async fn receive(fd: &AsyncFd<OwnedFd>, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     loop {
         let mut ready = fd.readable().await?;
         if let Ok(result) = ready.try_io(|fd| descriptors::receive(fd.get_ref().as_fd(), buffer)) {

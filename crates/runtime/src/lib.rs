@@ -2,7 +2,7 @@
 //!
 //! What a call does to the host is written down in the data directory before it is done, so that a restart finds
 //! it, and [`Runtime::remove_everything`] takes it back. The runtime knows CRI and nothing of API objects. It forks
-//! nothing itself: it has shims made ([`shim`]) and talks to them.
+//! nothing itself: it starts shims ([`shim`]) and talks to them.
 
 pub mod images;
 pub mod network;
@@ -24,7 +24,6 @@ mod state;
 mod stats;
 mod streams;
 mod users;
-mod zygote;
 
 pub use network::{PodNetwork, SandboxNetwork};
 pub use recovery::remove_remains;

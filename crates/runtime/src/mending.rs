@@ -119,12 +119,11 @@ impl Inner {
             end_former(&dir)?;
             sys::descriptors::listen_at(&dir.join(layout::SOCKET)).map_err(internal)
         });
-        let spawned = self.start_shim(sandbox, listener.await?).await.map_err(internal)?;
+        let spawned = self.start_shim(sandbox, listener.await?).map_err(internal)?;
         let Err(error) = self.reach(client, &sandbox.id).await else { return Ok(Ok(())) };
         // Two must never look after the same containers.
         spawned.process.signal(SIGKILL).map_err(internal)?;
-        // Nobody says how it ended if the zygote was killed too.
-        let was_killed = spawned.ended.await.map_or(true, |status| status.signal() == Some(SIGKILL));
+        let was_killed = spawned.ended.await.is_ok_and(|status| status.signal() == Some(SIGKILL));
         if was_killed { Ok(Err(Killed(error))) } else { Err(self.shim_failure(&sandbox.id, &error)) }
     }
 

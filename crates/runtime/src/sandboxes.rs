@@ -3,10 +3,13 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 
 use cri::{CriError, CriResult, v1};
 use prost::Message;
+use sys::process::PidFd;
+use tokio::sync::oneshot;
 use v1::NamespaceMode;
 
 use crate::client::{Answer, Connected, ShimClient, ShimError};
@@ -15,10 +18,16 @@ use crate::network::SandboxNetwork;
 use crate::shim::layout::{self, PodPlan};
 use crate::shim::protocol::Call;
 use crate::state::{Inner, Sandbox, SandboxRecord, blocking, internal};
-use crate::zygote::Spawned;
 
 /// Size of a Pod's `/dev/shm`.
 const SHM_BYTES: u64 = 64 << 20;
+
+/// A shim that this process has started.
+pub(crate) struct Spawned {
+    pub(crate) process: PidFd,
+    /// Sent when it has ended.
+    pub(crate) ended: oneshot::Receiver<ExitStatus>,
+}
 
 impl Inner {
     pub(crate) async fn run_pod_sandbox(
@@ -72,7 +81,7 @@ impl Inner {
             Ok((sandbox, listener))
         })
         .await?;
-        self.start_shim(&sandbox, listener).await.map_err(internal)?;
+        self.start_shim(&sandbox, listener).map_err(internal)?;
         let client = ShimClient::unconnected();
         let socket = self.sandbox_dir(&sandbox.id).join(layout::SOCKET);
         let shim = client.open(&socket, sandbox.id.clone(), self.weak.clone(), &self.config.tasks);
@@ -146,10 +155,35 @@ impl Inner {
     }
 
     /// Starts a shim that serves whoever connects to `listener`.
-    pub(crate) async fn start_shim(&self, sandbox: &Sandbox, listener: OwnedFd) -> io::Result<Spawned> {
+    pub(crate) fn start_shim(&self, sandbox: &Sandbox, listener: OwnedFd) -> io::Result<Spawned> {
         let dir = self.sandbox_dir(&sandbox.id);
         let log = std::fs::File::options().append(true).create(true).open(dir.join(layout::SHIM_LOG))?;
-        self.zygote.shim(&self.config, &dir, &[listener, log.into()]).await
+        let (program, arguments) = self
+            .config
+            .shim_command
+            .split_first()
+            .ok_or_else(|| io::Error::other("no shim command is configured"))?;
+        let mut child = tokio::process::Command::new(program)
+            .args(arguments)
+            .arg(&dir)
+            .env_clear()
+            .stdin(Stdio::from(listener))
+            .stdout(Stdio::null())
+            .stderr(Stdio::from(log))
+            .kill_on_drop(false)
+            .spawn()?;
+        let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
+        let pid = pid.ok_or_else(|| io::Error::other("the shim ended as it started"))?;
+        // Nobody has reaped it yet, so the pid is its own.
+        let process = PidFd::open(pid).map_err(io::Error::other)?;
+        let (sender, ended) = oneshot::channel();
+        self.config.tasks.spawn("shim", async move {
+            match child.wait().await {
+                Ok(status) => drop(sender.send(status)),
+                Err(error) => tracing::warn!(%error, "cannot wait for a shim"),
+            }
+        });
+        Ok(Spawned { process, ended })
     }
 
     pub(crate) fn shim_client(&self, id: &str, dir: &Path) -> io::Result<ShimClient> {

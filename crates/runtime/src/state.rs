@@ -18,7 +18,6 @@ use crate::images::{ImageError, ImageStore};
 use crate::mending::Held;
 use crate::network::PodNetwork;
 use crate::shim::layout::{Exited, Started};
-use crate::zygote::Zygote;
 
 /// Events that a slow listener may be behind.
 const EVENTS_MAX: usize = 4096;
@@ -30,7 +29,7 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// The cgroup of sandboxes without a parent and of the shims, such as `/knarr-1a2b3c4d`.
     pub cgroup_root: String,
-    /// The command that runs [`crate::shim::main`]; what it is to be is added to it.
+    /// The command that runs [`crate::shim::main`]; the sandbox's directory is added to it.
     pub shim_command: Vec<OsString>,
     /// Connects sandboxes; without it they have a loopback interface only.
     pub network: Option<Arc<dyn PodNetwork>>,
@@ -89,7 +88,6 @@ pub(crate) struct Inner {
     pub(crate) events: broadcast::Sender<v1::ContainerEventResponse>,
     pub(crate) weak: Weak<Inner>,
     pub(crate) boot_id: String,
-    pub(crate) zygote: Zygote,
 }
 
 #[derive(Default)]
@@ -199,7 +197,6 @@ impl Inner {
             tables: Mutex::default(),
             events: broadcast::Sender::new(EVENTS_MAX),
             weak: weak.clone(),
-            zygote: Zygote::default(),
             boot_id: std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default(),
         })
     }

@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use cri::{ImageService, RuntimeService, v1};
+use flate2::read::MultiGzDecoder;
 use support::{Host, Pod, container, output};
 use v1::ContainerState::ContainerRunning;
 
@@ -468,10 +469,17 @@ async fn flood(host: Host) {
     let wanted = container("main", &["sh", "-c", "yes | head -n 120000; echo last"]).log_limits(BYTES_MAX, 3);
     let id = pod.start(wanted).await;
     pod.wait_exit(&id).await;
-    let read =
-        |entry: std::io::Result<std::fs::DirEntry>| std::fs::read_to_string(entry.unwrap().path()).unwrap();
-    let files: Vec<String> =
-        std::fs::read_dir(pod.log_path("main").parent().unwrap()).unwrap().map(read).collect();
+    let folder = pod.log_path("main").parent().unwrap().to_owned();
+    let paths = || std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let is_packed = |path: &std::path::Path| path.extension().is_some_and(|extension| extension == "gz");
+    // All but the newest that is not written any more are compressed, by a process of their own.
+    support::wait_until(|| paths().filter(|path| is_packed(path)).count() == 1 && paths().count() == 3).await;
+    let files: Vec<String> = paths()
+        .map(|path| match is_packed(&path) {
+            true => std::io::read_to_string(MultiGzDecoder::new(std::fs::File::open(path).unwrap())).unwrap(),
+            false => std::fs::read_to_string(path).unwrap(),
+        })
+        .collect();
     let sizes: Vec<usize> = files.iter().map(String::len).collect();
     assert_eq!(files.len(), 3, "{sizes:?}");
     // What is read at once is written at once: 16 KiB of lines with one letter.

@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::socket::{
     AddressFamily, Backlog, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr,
-    accept4, bind, connect, listen, recvmsg, sendmsg, socket, socketpair,
+    accept4, bind, connect, listen, recvmsg, sendmsg, socket,
 };
 use nix::sys::stat::Mode;
 
@@ -91,13 +91,6 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> std::io::Result<(us
         return Err(Errno::EMSGSIZE.into());
     }
     Ok((received.bytes, descriptors))
-}
-
-/// Two connected ends for whole messages.
-pub fn pair() -> Result<(OwnedFd, OwnedFd)> {
-    let flags = SockFlag::SOCK_CLOEXEC;
-    socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)
-        .doing(|| "make a pair of sockets".into())
 }
 
 fn packet_socket(kind: SockType) -> Result<OwnedFd> {

@@ -10,28 +10,6 @@ use super::layout::Exited;
 /// Largest packet in bytes.
 pub const PACKET_BYTES_MAX: usize = 128 << 10;
 
-/// Asks the zygote for a shim. Descriptors: its listening socket, then its log.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Birth {
-    /// The sandbox's directory.
-    pub sandbox: std::path::PathBuf,
-}
-
-/// What the zygote tells.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Life {
-    /// What came of the oldest request that has no answer yet: the shim's pid, with a handle on it, or why there is
-    /// none.
-    Born(Result<i32, String>),
-    /// A shim has ended.
-    Ended {
-        /// Its pid.
-        pid: i32,
-        /// As waitpid(2) has it.
-        status: i32,
-    },
-}
-
 /// A request with the number that its answer carries.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Request {

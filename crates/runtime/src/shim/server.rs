@@ -62,8 +62,11 @@ enum Source {
 
 /// Sets the Pod's namespaces up and serves until told to end.
 ///
-/// The listening socket is there already: the node process can connect and ask before the shim is ready.
-pub(super) fn run(sandbox: &Path, listener: OwnedFd) -> Result<(), Error> {
+/// The listening socket is handed over as stdin: the node process can connect and ask before the shim is ready.
+pub(super) fn run(sandbox: &Path) -> Result<(), Error> {
+    let listener = io::stdin().as_fd().try_clone_to_owned().map_err(system("take the listening socket"))?;
+    let null = std::fs::File::open("/dev/null").map_err(system("open /dev/null"))?;
+    nix::unistd::dup2_stdin(&null).map_err(system("release stdin"))?;
     let plan: PodPlan = layout::read_json(&sandbox.join(layout::POD_PLAN))
         .and_then(|plan| plan.ok_or_else(|| io::ErrorKind::NotFound.into()))
         .map_err(system("read the pod's plan"))?;

@@ -103,20 +103,15 @@ pub(crate) async fn before_the_runtime_had_it_adopt(host: Host) {
     // As the runtime does, up to where it was killed.
     let dir = host.sandbox_file(&pod.id, "");
     let listener = sys::descriptors::listen_at(&dir.join("shim.sock")).unwrap();
-    let (ours, theirs) = sys::descriptors::pair().unwrap();
-    let mut zygote = Command::new("/proc/self/exe");
-    let mut zygote = zygote.args(["shim", "zygote"]).stdin(Stdio::from(theirs)).spawn().unwrap();
-    let request = format!("{{\"sandbox\":{dir:?}}}");
-    let log = std::fs::File::create(dir.join("shim.log")).unwrap();
-    sys::descriptors::send(ours.as_fd(), request.as_bytes(), &[listener.as_fd(), log.as_fd()]).unwrap();
+    let mut shim = Command::new("/proc/self/exe");
+    let mut shim = shim.arg("shim").arg(&dir).stdin(Stdio::from(listener)).spawn().unwrap();
     wait_until(|| host.shim_of(&pod.id).is_some()).await;
-    drop(ours);
-    assert!(zygote.wait().unwrap().success(), "it ends with who started it");
     let host = host.restart().await;
     let pod = pod.on(&host);
     answers(&pod, &id).await;
     assert_eq!((pod.status(&id).await, pid_of(&host, &pod, &id)), before);
     pod.remove().await;
+    shim.wait().unwrap();
 }
 
 /// Asks the shim what a runtime would, and is gone before it does anything with the answer.
