@@ -10,11 +10,15 @@
 
 mod fanout;
 mod format;
+mod free_pages;
+mod give_back;
+mod lock;
 pub mod offline;
 mod overlay;
 mod past;
 mod record;
 mod sealed;
+mod snapshots;
 mod stage;
 mod tables;
 mod trial;
@@ -24,8 +28,8 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -38,9 +42,9 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch as cell};
 
+use self::lock::{Lock, lock};
 use self::overlay::Overlay;
 use self::tables::{Counter, Gap, Tables};
-use self::trial::Trial;
 use self::view::View;
 use self::writer::{Op, Start, Writer};
 use crate::{Entry, Page, Revision, Store, StoreError, Watch, Write};
@@ -66,6 +70,12 @@ pub struct Options {
     pub relaxed_flush: Duration,
     /// Those that only change what is there (renewals of Leases) reach it within this time: of each key the newest.
     pub heartbeat_flush: Duration,
+    /// Of values that were replaced or removed about so much is kept, for those who ask for the past, if nobody
+    /// compacts before: at least half of it.
+    pub history_bytes_max: u64,
+    /// So much of the data file may always be free. When more is, and more than half of what is in use, the disk gets
+    /// it back.
+    pub slack_bytes_min: u64,
     /// Decides when keys expire.
     pub clock: Clock,
     /// Where the work is done.
@@ -83,12 +93,14 @@ pub enum Threads {
 }
 
 impl Default for Options {
-    /// 8 GiB, which upstream recommends as etcd's largest quota; half a minute; ten minutes.
+    /// 8 GiB, which upstream recommends as etcd's largest quota; half a minute; ten minutes; 256 MiB; 64 MiB.
     fn default() -> Self {
         Self {
             bytes_max: 8 << 30,
             relaxed_flush: Duration::from_secs(30),
             heartbeat_flush: Duration::from_secs(600),
+            history_bytes_max: 256 << 20,
+            slack_bytes_min: 64 << 20,
             clock: Clock::system(),
             threads: Threads::Own,
         }
@@ -229,7 +241,7 @@ pub struct Embedded {
     writer: Option<JoinHandle<()>>,
     tasks: Tasks,
     /// Held until the writer has ended. A watch that ends later only reads, which harms no one.
-    _lock: File,
+    _lock: Lock,
 }
 
 impl Embedded {
@@ -239,13 +251,12 @@ impl Embedded {
     /// If somebody else has it open, if its format is unknown, if disk or engine refuse.
     pub fn open(dir: &Path, options: Options) -> Result<Self, OpenError> {
         let lock = lock(dir)?;
-        if !dir.join(DATA).exists() {
-            create(dir)?;
-        }
-        let map = options.bytes_max.saturating_mul(MAP_FACTOR).max(MAP_BYTES_MIN);
-        let tables = Tables::open(dir, usize::try_from(map & !0xffff).unwrap_or(usize::MAX & !0xffff))?;
+        let tables = match lock.is_read_only {
+            true => read_only(dir)?,
+            false => read_write(dir, &options)?,
+        };
         tables.check_keys()?;
-        if tables.is_fresh()? {
+        if !lock.is_read_only && tables.is_fresh()? {
             sync_folder(dir)?;
         }
         let (start, gaps) = recover(&tables)?;
@@ -266,7 +277,7 @@ impl Embedded {
             threads: options.threads,
         });
         let (queue, queued) = mpsc::channel(QUEUE_MAX);
-        let writer = Writer::new(Arc::clone(&core), queued, &options, &start, Trial::new(dir));
+        let writer = Writer::new(Arc::clone(&core), queued, &options, &start, dir);
         let tasks = Tasks::new();
         tasks.spawn("store timer", wake(writer.due.subscribe(), queue.downgrade(), options.clock));
         let writer = match options.threads {
@@ -405,7 +416,7 @@ impl Store for Embedded {
 /// # Errors
 /// [`OpenError::Missing`] if there is none.
 pub fn expect_data(dir: &Path) -> Result<(), OpenError> {
-    let path = dir.join("data.mdb");
+    let path = dir.join(DATA);
     let state = match path.metadata() {
         Ok(data) if data.len() > 0 => return Ok(()),
         Ok(_) => "is empty",
@@ -415,21 +426,19 @@ pub fn expect_data(dir: &Path) -> Result<(), OpenError> {
     Err(OpenError::Missing { path, state })
 }
 
-/// Makes `dir` and takes its lock, which goes with the process.
-fn lock(dir: &Path) -> Result<File, OpenError> {
-    let refused = |source| OpenError::Directory { path: dir.to_owned(), source };
-    if !dir.is_dir() {
-        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(refused)?;
-        dir.parent().filter(|parent| parent.is_dir()).map_or(Ok(()), sync_folder)?;
+fn read_write(dir: &Path, options: &Options) -> Result<Tables, OpenError> {
+    if !dir.join(DATA).exists() {
+        create(dir)?;
     }
-    let mut options = OpenOptions::new();
-    let file = options.create(true).truncate(false).write(true).mode(0o600).open(dir.join("lock"));
-    let file = file.map_err(refused)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(OpenError::Locked(dir.to_owned())),
-        Err(TryLockError::Error(source)) => Err(refused(source)),
-    }
+    let map = options.bytes_max.saturating_mul(MAP_FACTOR).max(MAP_BYTES_MIN);
+    Tables::open(dir, usize::try_from(map & !0xffff).unwrap_or(usize::MAX & !0xffff))
+}
+
+/// Of a disk that takes no writes: what is there is served, whoever writes is refused.
+fn read_only(dir: &Path) -> Result<Tables, OpenError> {
+    tracing::error!(dir = %dir.display(), "the disk takes no writes: they are refused, reads go on");
+    expect_data(dir)?;
+    Tables::open_to_read(dir)
 }
 
 /// Makes an empty store aside, and gives it its name when all of it is on disk: a power loss leaves no store or a whole

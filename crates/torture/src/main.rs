@@ -132,7 +132,8 @@ impl Child {
 
     async fn work(self) -> Result<()> {
         let threads = if self.threads == Where::Own { Threads::Own } else { Threads::None };
-        let options = Options { relaxed_flush: Duration::from_millis(5), threads, ..Options::default() };
+        let relaxed_flush = Duration::from_millis(5);
+        let options = Options { relaxed_flush, slack_bytes_min: 0, threads, ..Options::default() };
         let embedded = Arc::new(Embedded::open(&self.folder, options)?);
         let store: Arc<dyn Store> = Arc::new(Liar::new(embedded, self.lie));
         let recorder = Recorder::to_stdout(self.last_id);

@@ -33,6 +33,7 @@ impl Summary {
             ("kills", report.kills as u64),
             ("system calls", report.positions as u64),
             ("disk images", report.images as u64),
+            ("holes in them", report.holes as u64),
             ("online backups", report.pictures as u64),
             ("stops", report.stops as u64),
             ("simulated lives", report.lives as u64),

@@ -114,6 +114,13 @@ fn a_backup_of_two_revisions_is_caught() {
 fn power_losses_lose_nothing() {
     let report = check(|setup| scenario::power_losses(setup, 60, Cheat::None));
     assert!(report.images == 120 && report.acknowledged > 50, "{} writes", report.acknowledged);
+    assert!(report.holes > 10, "space is no longer given back: {} holes", report.holes);
+}
+
+#[test]
+fn a_hole_where_something_is_is_caught() {
+    let cheat = Cheat::HolesElsewhere;
+    check_caught(Lie::None, &[Rule::NothingLost], |setup| scenario::power_losses(setup, 30, cheat));
 }
 
 #[test]
