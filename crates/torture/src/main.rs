@@ -105,9 +105,10 @@ fn stages() -> Vec<Stage> {
         ("simulation".to_owned(), Box::new(|setup| scenario::simulated(setup, SIMULATIONS))),
         ("kills at random".to_owned(), Box::new(|setup| scenario::random_kills(setup, 40))),
         ("stops".to_owned(), Box::new(|setup| scenario::stops(setup, 6))),
+        ("leaps of the clock".to_owned(), Box::new(|setup| scenario::leaps(setup, 12))),
         ("backups".to_owned(), Box::new(|setup| scenario::pictures(setup, Camera::Steady))),
         ("power losses".to_owned(), Box::new(|setup| scenario::power_losses(setup, 400, Cheat::None))),
-        ("etcd".to_owned(), Box::new(|setup| members::run(setup.seed, setup.lie, &Trouble::ALL, 2))),
+        ("etcd".to_owned(), Box::new(|setup| members::run(setup.seed, setup.lie, &Trouble::ALL))),
     ];
     for call in DISK_CALLS {
         let kills = move |setup: &Setup<'_>| scenario::kills_at_calls(setup, call, None);

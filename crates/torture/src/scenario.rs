@@ -67,6 +67,8 @@ pub struct Report {
     pub pictures: usize,
     /// Times that a process was stopped and went on.
     pub stops: usize,
+    /// Times that the clock of a process leapt.
+    pub leaps: usize,
     /// Things that happened to members of etcd.
     pub troubles: usize,
     /// Lives of a simulated store.
@@ -90,6 +92,7 @@ impl Report {
         self.holes += other.holes;
         self.pictures += other.pictures;
         self.stops += other.stops;
+        self.leaps += other.leaps;
         self.troubles += other.troubles;
         self.lives += other.lives;
         self.compactions += other.compactions;
@@ -180,6 +183,19 @@ pub fn stops(setup: &Setup<'_>, times: usize) -> Result<Report> {
     let ran = job.run(&History::default(), &Fault::StopAndGo(times))?;
     report.stops += ran.stops;
     report.open(&format!("stops, seed {}", setup.seed), (setup.binary, folder.path()), ran.history);
+    Ok(report)
+}
+
+/// Has the clock of the process leap, again and again.
+///
+/// # Errors
+/// If a process cannot be started.
+pub fn leaps(setup: &Setup<'_>, times: usize) -> Result<Report> {
+    let (folder, mut report) = (tempfile::tempdir()?, Report::default());
+    let job = setup.job(folder.path(), LONG, Threads::Own);
+    let ran = job.run(&History::default(), &Fault::Leaps(times))?;
+    report.leaps += ran.leaps;
+    report.open(&format!("leaps, seed {}", setup.seed), (setup.binary, folder.path()), ran.history);
     Ok(report)
 }
 

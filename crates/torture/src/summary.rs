@@ -36,6 +36,7 @@ impl Summary {
             ("holes in them", report.holes as u64),
             ("online backups", report.pictures as u64),
             ("stops", report.stops as u64),
+            ("leaps of the clock", report.leaps as u64),
             ("simulated lives", report.lives as u64),
             ("troubles of etcd", report.troubles as u64),
             ("compactions", report.compactions as u64),
