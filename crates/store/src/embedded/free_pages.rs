@@ -5,7 +5,6 @@
 //! (data version 1, numbers of 64 bits in the machine's order). Whatever is not exactly so is an error, and so is a file
 //! of which used and free pages together are not all: from a list that is not understood nothing follows.
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -58,13 +57,16 @@ pub(super) fn read(file: &File, page_bytes: usize, table_pages: u64) -> Result<F
     if meta.free.root != NO_PAGE {
         pages.collect(meta.free.root, meta.free.depth, &mut by_transaction)?;
     }
-    let listed = || by_transaction.iter().flat_map(|(_, pages)| pages);
-    let distinct: BTreeSet<u64> =
-        listed().copied().filter(|page| (META_PAGES..=meta.last_page).contains(page)).collect();
-    if distinct.len() != listed().count() {
+    let mut listed: Vec<u64> = by_transaction.iter().flat_map(|(_, pages)| pages).copied().collect();
+    let free = listed.len() as u64;
+    listed.sort_unstable();
+    listed.dedup();
+    let is_within = listed.first().is_none_or(|first| *first >= META_PAGES)
+        && listed.last().is_none_or(|last| *last <= meta.last_page);
+    if listed.len() as u64 != free || !is_within {
         return Err(Unclear::Layout("the list"));
     }
-    let (used, free) = (META_PAGES + meta.free.pages + meta.main.pages + table_pages, distinct.len() as u64);
+    let used = META_PAGES + meta.free.pages + meta.main.pages + table_pages;
     let all = meta.last_page.saturating_add(1);
     if used + free != all {
         return Err(Unclear::Sum { used, free, all });

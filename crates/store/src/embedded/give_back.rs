@@ -24,8 +24,8 @@ use crate::StoreError;
 
 /// Bytes in a block, as `stat` counts them.
 const BLOCK_BYTES: u64 = 512;
-/// Holes that are made in one go: a few milliseconds, in which nobody writes.
-const HOLES_MAX: usize = 256;
+/// Holes that are made in one go: some milliseconds, in which nobody writes.
+const HOLES_MAX: usize = 1024;
 
 /// The file, and how much of it may lie idle.
 pub(super) struct GiveBack {

@@ -8,7 +8,8 @@ use std::io::{Error, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
-use super::{OpenError, sync_folder};
+use super::OpenError;
+use super::opening::sync_folder;
 
 const FILE: &str = "lock";
 

@@ -9,10 +9,11 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use super::lock::{Lock, lock};
+use super::opening::map_bytes;
 use super::snapshots::Snapshot;
 use super::tables::{Counter, Pointer, Tables};
 use super::view::of_key;
-use super::{DATA, MAP_BYTES_MIN, MAP_FACTOR, OpenError, Options};
+use super::{DATA, OpenError, Options};
 use crate::backup::Record;
 use crate::{Revision, StoreError};
 
@@ -103,8 +104,7 @@ impl Restored {
     /// If the disk refuses.
     pub fn begin(dir: &Path) -> Result<Self, OpenError> {
         let lock = lock(dir)?;
-        let map = Options::default().bytes_max.saturating_mul(MAP_FACTOR).max(MAP_BYTES_MIN);
-        let tables = Tables::open(dir, usize::try_from(map).unwrap_or(usize::MAX & !0xffff))?;
+        let tables = Tables::open(dir, map_bytes(&Options::default()))?;
         Ok(Self { dir: dir.to_owned(), tables, waiting: Vec::new(), _lock: lock })
     }
 

@@ -200,7 +200,7 @@ impl Writer {
 
     /// Whether there is nothing to do before something is asked.
     fn is_idle(&self) -> bool {
-        let has_work = self.state.may_give_back || self.state.sweep.as_ref().is_some_and(Sweep::is_urgent);
+        let has_work = self.may_give_back() || self.state.sweep.as_ref().is_some_and(Sweep::is_urgent);
         !has_work || self.core.failed.get().is_some()
     }
 
@@ -282,10 +282,16 @@ impl Writer {
         }
     }
 
-    /// After a commit that went well: a part of what is free goes back to the file system.
+    /// Only when the last commit is on disk.
+    fn may_give_back(&self) -> bool {
+        self.state.may_give_back && !self.state.is_disk_doubtful
+    }
+
+    /// A part of what is free goes back to the file system.
     fn give_some_back(&mut self) {
-        let may = self.state.may_give_back && !self.state.is_disk_doubtful;
-        self.state.may_give_back = may && self.give_back.step(&self.core.tables) == Left::More;
+        if self.may_give_back() {
+            self.state.may_give_back = self.give_back.step(&self.core.tables) == Left::More;
+        }
     }
 
     /// Decides all writes of the round against the newest state; conflicts are answered at once.

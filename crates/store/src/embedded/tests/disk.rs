@@ -1,6 +1,7 @@
 //! What the disk is asked to write and to keep: nothing for readers, no more of the past than is bounded, and what is
 //! free goes back, never under anybody who reads.
 
+use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 use std::time::SystemTime;
