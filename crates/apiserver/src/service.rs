@@ -291,7 +291,7 @@ async fn serve(
     let answer = verbs::run(api, &request).await?;
     let response = respond::answer(&request, answer, api.clock.now());
     Ok(match upgrade {
-        Some(client) => respond::websocket::switched(&api.tasks, &request.headers, response, client),
+        Some(client) => respond::websocket::switched(&api.serving, &request.headers, response, client),
         None => response,
     })
 }
