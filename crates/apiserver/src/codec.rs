@@ -13,6 +13,7 @@ use schema::text;
 use schema::walk::budget::Room;
 use schema::walk::decode::{self, DecodeError};
 use schema::walk::default::Defaults;
+use schema::walk::nulls::Nulls;
 use schema::{SchemaRef, proto};
 use serde_json::{Value, json};
 use tracing::warn;
@@ -174,6 +175,27 @@ pub fn default(kind: Kind, value: &mut Value) {
     if let Ok(schema) = schema_of(kind) {
         DEFAULTS.apply(schema, value);
     }
+}
+
+/// Writes null where Go does for what is not set: how an object is stored and sent.
+pub fn fill_nulls(object: &mut Value) {
+    if let Some(schema) = schema_of_object(object) {
+        Nulls::builtin().fill(schema, object);
+    }
+}
+
+/// Takes the nulls of [`fill_nulls`] out again: how an object is worked with.
+pub fn strip_nulls(object: &mut Value) {
+    if let Some(schema) = schema_of_object(object) {
+        Nulls::builtin().strip(schema, object);
+    }
+}
+
+/// The schema of what an object says that it is.
+fn schema_of_object(object: &Value) -> Option<SchemaRef<'static>> {
+    let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
+    let (group, version) = machinery::group::split_api_version(text("apiVersion"))?;
+    schema::builtin().kind(group, version, text("kind"))
 }
 
 /// The schema of any type by `apiVersion` and kind; options, Status and tables are of every group.

@@ -540,3 +540,36 @@ async fn a_collection_is_deleted_page_by_page() {
     assert_eq!(server.call("DELETE", &format!("{some}&limit=x"), "").await.code, 400);
     server.stop().await;
 }
+
+/// What Go holds by value and has no `omitempty` for is null where it is not set, in what clients see; no rule sees it.
+#[tokio::test]
+async fn what_is_not_set_is_null_where_go_writes_it() {
+    let server = start(None).await;
+    let events = "/api/v1/namespaces/default/events";
+    let event =
+        "{metadata: {name: e}, reason: Tested, involvedObject: {namespace: default, name: x}, type: Normal}";
+    let made = server.call("POST", events, event).await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    assert_eq!(made.body.get("firstTimestamp"), Some(&Value::Null));
+    assert_eq!(made.body.get("eventTime"), Some(&Value::Null));
+    for accept in ["application/json", "application/yaml"] {
+        let read = server.call_with("GET", &format!("{events}/e"), &[("accept", accept)], "").await.body;
+        let text = read.as_str().map_or_else(|| read.to_string(), str::to_owned);
+        assert!(text.contains("lastTimestamp"), "{text}");
+    }
+    let roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles";
+    let role = server.call("POST", roles, "{metadata: {name: none}}").await.body;
+    assert_eq!(role.get("rules"), Some(&Value::Null));
+    let template = "{metadata: {name: t}, template: {spec: {containers: [{name: c, image: i}]}}}";
+    let template = server.call("POST", "/api/v1/namespaces/default/podtemplates", template).await.body;
+    assert_eq!(template["template"]["metadata"], json!({}), "since 1.34");
+    // What was read and is written back changes nothing.
+    for object in [&made.body, &role] {
+        let path = if object["kind"] == "Role" { format!("{roles}/none") } else { format!("{events}/e") };
+        let again = server.call("PUT", &path, &object.to_string()).await.body;
+        assert_eq!(again["metadata"]["resourceVersion"], object["metadata"]["resourceVersion"], "{again}");
+        let same = server.call("PATCH", &path, "{}").await.body;
+        assert_eq!(same["metadata"]["resourceVersion"], object["metadata"]["resourceVersion"], "{same}");
+    }
+    server.stop().await;
+}
