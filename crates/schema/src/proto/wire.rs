@@ -3,13 +3,13 @@
 use super::ProtoError;
 
 /// Reads the fields of one message in order.
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     rest: &'a [u8],
 }
 
 /// A field's value as the wire has it.
 #[derive(Clone, Copy)]
-pub(super) enum Wire<'a> {
+pub(crate) enum Wire<'a> {
     Varint(u64),
     Fixed64(u64),
     Fixed32(u32),
@@ -17,12 +17,12 @@ pub(super) enum Wire<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(rest: &'a [u8]) -> Self {
+    pub(crate) fn new(rest: &'a [u8]) -> Self {
         Self { rest }
     }
 
     /// The next field's number and value; groups are refused.
-    pub(super) fn next(&mut self) -> Result<Option<(u16, Wire<'a>)>, ProtoError> {
+    pub(crate) fn next(&mut self) -> Result<Option<(u16, Wire<'a>)>, ProtoError> {
         if self.rest.is_empty() {
             return Ok(None);
         }
@@ -119,7 +119,7 @@ pub(crate) fn int(out: &mut Vec<u8>, number: u16, value: i64) {
 }
 
 /// Writes a floating-point number.
-pub(super) fn double(out: &mut Vec<u8>, number: u16, value: f64) {
+pub(crate) fn double(out: &mut Vec<u8>, number: u16, value: f64) {
     put_tag(out, number, 1);
     out.extend_from_slice(&value.to_bits().to_le_bytes());
 }
