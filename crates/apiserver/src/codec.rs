@@ -240,8 +240,8 @@ pub fn protobuf_list_frame(
 }
 
 /// What stands before an item of a list.
-pub fn protobuf_list_item_head(length: usize) -> Bytes {
-    Bytes::from(proto::list_item_head(length))
+pub fn protobuf_list_item_head(length: usize) -> impl AsRef<[u8]> {
+    proto::list_item_head(length)
 }
 
 /// The message of the `PartialObjectMetadata` of an object's message.

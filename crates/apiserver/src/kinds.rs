@@ -124,7 +124,15 @@ impl Kind {
 
     /// The store's key of an object.
     pub fn key(&self, namespace: &str, name: &str) -> String {
-        format!("{}{name}", self.collection(namespace))
+        let prefix = self.row.storage_prefix;
+        let mut key = String::with_capacity(prefix.len() + namespace.len() + 1 + name.len());
+        key.push_str(prefix);
+        if self.is_namespaced() && !namespace.is_empty() {
+            key.push_str(namespace);
+            key.push('/');
+        }
+        key.push_str(name);
+        key
     }
 
     /// The cache of the kind's objects.

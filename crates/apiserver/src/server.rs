@@ -298,10 +298,10 @@ async fn connection(
         Err(_) => return debug!(%address, "TLS handshake took too long"),
     };
     let now = Duration::from_secs(u64::try_from(api.clock.now().as_second()).unwrap_or_default());
-    let peer = tls.certificates.peer(stream.get_ref().1.peer_certificates(), address, now);
+    let peer = Arc::new(tls.certificates.peer(stream.get_ref().1.peer_certificates(), address, now));
     let service = ApiService::new(Arc::clone(&api)).map_request(
         move |mut request: http::Request<hyper::body::Incoming>| {
-            request.extensions_mut().insert(peer.clone());
+            request.extensions_mut().insert(Arc::clone(&peer));
             request
         },
     );

@@ -96,14 +96,36 @@ impl<'a> Wire<'a> {
     }
 }
 
-fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    loop {
-        let low = u8::try_from(value & 0x7f).unwrap_or_default();
-        value >>= 7;
-        if value == 0 {
-            return out.push(low);
+fn put_varint(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(Varint::of(value).as_ref());
+}
+
+/// An encoded number, where it takes no memory of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Varint {
+    bytes: [u8; 10],
+    length: usize,
+}
+
+impl Varint {
+    pub(crate) fn of(mut value: u64) -> Self {
+        let mut varint = Self { bytes: [0; 10], length: 0 };
+        for byte in &mut varint.bytes {
+            varint.length += 1;
+            let low = u8::try_from(value & 0x7f).unwrap_or_default();
+            value >>= 7;
+            *byte = if value == 0 { low } else { low | 0x80 };
+            if value == 0 {
+                break;
+            }
         }
-        out.push(low | 0x80);
+        varint
+    }
+}
+
+impl AsRef<[u8]> for Varint {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
     }
 }
 
@@ -147,9 +169,7 @@ pub(crate) fn nested<R>(out: &mut Vec<u8>, number: u16, write: impl FnOnce(&mut 
     match (u8::try_from(length), out.get_mut(start)) {
         (Ok(short @ 0..0x80), Some(byte)) => *byte = short,
         _ => {
-            let mut bytes = Vec::with_capacity(5);
-            put_varint(&mut bytes, length as u64);
-            out.splice(start..=start, bytes);
+            out.splice(start..=start, Varint::of(length as u64).as_ref().iter().copied());
         }
     }
     result
