@@ -12,7 +12,7 @@ use machinery::names;
 use serde_json::{Map, Value, json};
 
 use super::shared::same;
-use super::{At, pod, selector};
+use super::{At, internal, pod, selector};
 
 pub(crate) use cron::{cron_job, cron_job_update};
 pub(crate) use job_status::update as job_status_update;
@@ -239,7 +239,7 @@ fn template(new: &At<'_>, old: &At<'_>, status: &At<'_>, errors: &mut FieldError
         same(template.value, was.value)
     };
     if !is_same {
-        errors.push(template.invalid("field is immutable"));
+        errors.push(internal::invalid(&template, "PodTemplateSpec", "field is immutable"));
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) fn class(object: &Value) -> FieldErrors {
 
 /// An update of a StorageClass: nothing that volumes were made with may change.
 pub(crate) fn class_update(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = FieldErrors::new();
+    let mut errors = class(new);
     let (new, old) = (At::root(new), At::root(old));
     stays(&new, &old, &["parameters", "provisioner", "reclaimPolicy"], &mut errors);
     new.get("volumeBindingMode").immutable(&old.get("volumeBindingMode"), &mut errors);
