@@ -211,7 +211,14 @@ pub(crate) fn job_update(new: &Value, old: &Value) -> FieldErrors {
     template(&new, &old, &old_job.get("status"), &mut errors);
     for field in ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"]
     {
-        new.get(field).unchanged(&old.get(field), &mut errors);
+        let (at, was) = (new.get(field), old.get(field));
+        if !same(at.value, was.value) {
+            errors.push(match field {
+                "podFailurePolicy" => internal::invalid(&at, "PodFailurePolicy", "field is immutable"),
+                "successPolicy" => internal::invalid(&at, "SuccessPolicy", "field is immutable"),
+                _ => at.invalid("field is immutable"),
+            });
+        }
     }
     errors
 }

@@ -33,6 +33,27 @@ pub(super) fn invalid(at: &At<'_>, type_name: &str, detail: &str) -> FieldError 
     FieldError { path: at.path.clone(), reason: Reason::Invalid, message }
 }
 
+/// A value of a type that is there twice.
+pub(super) fn duplicate(at: &At<'_>, type_name: &str) -> FieldError {
+    let message = format!("Duplicate value: {}", compact(type_name, at.value));
+    FieldError { path: at.path.clone(), reason: Reason::Duplicate, message }
+}
+
+/// A value of a type that is not one of these.
+pub(super) fn not_supported(at: &At<'_>, type_name: &str, supported: &[&str]) -> FieldError {
+    let mut error = FieldError::not_supported(&at.path, "", supported);
+    let shown = format!("Unsupported value: {}", compact(type_name, at.value));
+    error.message = error.message.replacen("Unsupported value: \"\"", &shown, 1);
+    error
+}
+
+/// A list with values of a type that is invalid.
+pub(super) fn invalid_list(at: &At<'_>, type_name: &str, detail: &str) -> FieldError {
+    let items: Vec<_> = at.items().map(|item| compact(type_name, item.value)).collect();
+    let message = format!("Invalid value: [{}]: {detail}", items.join(","));
+    FieldError { path: at.path.clone(), reason: Reason::Invalid, message }
+}
+
 /// What differs between two values of a type, as a unified diff of how they print.
 ///
 /// Source: `k8s.io/apimachinery/pkg/util/diff`.

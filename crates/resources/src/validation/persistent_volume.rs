@@ -70,7 +70,8 @@ pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
         .immutable(&old.get("volumeMode"), &mut errors);
     if old.get("nodeAffinity").is_set() && !is_same_affinity(&new, &old) {
         let at = At { path: root.get("nodeAffinity").path, ..new.get("nodeAffinity") };
-        errors.push(at.invalid("field is immutable, except for updating from beta label to GA"));
+        let detail = "field is immutable, except for updating from beta label to GA";
+        errors.push(internal::invalid(&at, "VolumeNodeAffinity", detail));
     }
     let class = new.get("volumeAttributesClassName");
     if old.get("volumeAttributesClassName").is_set() && !class.is_set() {

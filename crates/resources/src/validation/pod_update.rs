@@ -104,12 +104,14 @@ fn direction(new: &At<'_>, old: &At<'_>, errors: &mut FieldErrors) {
         return;
     }
     if terms.len() != had.len() {
-        errors.push(terms.invalid("no additions/deletions to non-empty NodeSelectorTerms list are allowed"));
+        let detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
+        errors.push(internal::invalid_list(&terms, "NodeSelectorTerm", detail));
         return;
     }
     for (term, had) in terms.items().zip(had.items()) {
         if !only_adds(&term, &had) {
-            errors.push(term.invalid("only additions are allowed (no mutations or deletions)"));
+            let detail = "only additions are allowed (no mutations or deletions)";
+            errors.push(internal::invalid(&term, "NodeSelectorTerm", detail));
         }
     }
 }

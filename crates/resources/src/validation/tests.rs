@@ -292,7 +292,7 @@ fn a_binding_keeps_its_role() {
         binding,
         &binding.replace("name: r}", "name: q}"),
         expect![[
-            r#"roleRef: Invalid value: {"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"q"}: cannot change roleRef"#
+            r#"roleRef: Invalid value: {"APIGroup":"rbac.authorization.k8s.io","Kind":"Role","Name":"q"}: cannot change roleRef"#
         ]],
     );
 }

@@ -15,6 +15,7 @@ pub(super) const TYPES: &[(&str, &str)] = &[
     ("AzureDiskVolumeSource", "DiskName DataDiskURI/diskURI CachingMode? FSType/fsType? ReadOnly? Kind?"),
     ("AzureFilePersistentVolumeSource", "SecretName ShareName ReadOnly! SecretNamespace?"),
     ("AzureFileVolumeSource", "SecretName ShareName ReadOnly!"),
+    ("CSINodeDriver", "Name NodeID/nodeID TopologyKeys? Allocatable?"),
     (
         "CSIPersistentVolumeSource",
         "Driver VolumeHandle ReadOnly! FSType/fsType VolumeAttributes? \
@@ -49,6 +50,8 @@ pub(super) const TYPES: &[(&str, &str)] = &[
     ("ContainerResizePolicy", "ResourceName RestartPolicy"),
     ("ContainerRestartRule", "Action ExitCodes*ContainerRestartRuleOnExitCodes"),
     ("ContainerRestartRuleOnExitCodes", "Operator Values?"),
+    ("DaemonSetUpdateStrategy", "Type RollingUpdate*RollingUpdateDeployment"),
+    ("DeploymentStrategy", "Type RollingUpdate*RollingUpdateDeployment"),
     ("DownwardAPIProjection", "Items[DownwardAPIVolumeFile]"),
     (
         "DownwardAPIVolumeFile",
@@ -111,6 +114,7 @@ pub(super) const TYPES: &[(&str, &str)] = &[
     ("LocalObjectReference", "Name"),
     ("LocalVolumeSource", "Path FSType/fsType?"),
     ("NFSVolumeSource", "Server Path ReadOnly!"),
+    ("NodeAddress", "Type Address"),
     (
         "NodeAffinity",
         "RequiredDuringSchedulingIgnoredDuringExecution*NodeSelector \
@@ -119,6 +123,7 @@ pub(super) const TYPES: &[(&str, &str)] = &[
     ("NodeSelector", "NodeSelectorTerms[NodeSelectorTerm]"),
     ("NodeSelectorRequirement", "Key Operator Values?"),
     ("NodeSelectorTerm", "MatchExpressions[NodeSelectorRequirement] MatchFields[NodeSelectorRequirement]"),
+    ("NonResourceAttributes", "Path Verb"),
     ("ObjectFieldSelector", "APIVersion/apiVersion FieldPath"),
     ("ObjectReference", "Kind Namespace Name UID/uid APIVersion/apiVersion ResourceVersion FieldPath"),
     (
@@ -142,6 +147,12 @@ pub(super) const TYPES: &[(&str, &str)] = &[
          ScaleIO*ScaleIOPersistentVolumeSource Local*LocalVolumeSource \
          StorageOS/storageos*StorageOSPersistentVolumeSource CSI/csi*CSIPersistentVolumeSource",
     ),
+    (
+        "PersistentVolumeSpec",
+        "Capacity? +PersistentVolumeSource AccessModes? ClaimRef*ObjectReference \
+         PersistentVolumeReclaimPolicy StorageClassName MountOptions? VolumeMode? \
+         NodeAffinity*VolumeNodeAffinity VolumeAttributesClassName?",
+    ),
     ("PhotonPersistentDiskVolumeSource", "PdID FSType/fsType"),
     (
         "PodAffinity",
@@ -164,6 +175,15 @@ pub(super) const TYPES: &[(&str, &str)] = &[
     ),
     ("PodDNSConfig", "Nameservers? Searches? Options[PodDNSConfigOption]"),
     ("PodDNSConfigOption", "Name Value?"),
+    ("PodDisruptionBudgetSpec", "MinAvailable? Selector@ MaxUnavailable? UnhealthyPodEvictionPolicy?"),
+    ("PodFailurePolicy", "Rules[PodFailurePolicyRule]"),
+    ("PodFailurePolicyOnExitCodesRequirement", "ContainerName? Operator Values?"),
+    ("PodFailurePolicyOnPodConditionsPattern", "Type Status"),
+    (
+        "PodFailurePolicyRule",
+        "Action OnExitCodes*PodFailurePolicyOnExitCodesRequirement \
+         OnPodConditions[PodFailurePolicyOnPodConditionsPattern]",
+    ),
     ("PodOS", "Name"),
     ("PodReadinessGate", "ConditionType"),
     ("PodResourceClaim", "Name ResourceClaimName? ResourceClaimTemplateName?"),
@@ -216,6 +236,9 @@ pub(super) const TYPES: &[(&str, &str)] = &[
     ("ResourceClaim", "Name Request"),
     ("ResourceFieldSelector", "ContainerName Resource Divisor~"),
     ("ResourceRequirements", "Limits? Requests? Claims[ResourceClaim]"),
+    ("RoleRef", "APIGroup/apiGroup Kind Name"),
+    ("RollingUpdateDeployment", "MaxUnavailable# MaxSurge#"),
+    ("RollingUpdateStatefulSetStrategy", "Partition# MaxUnavailable?"),
     ("SELinuxOptions", "User Role Type Level"),
     (
         "ScaleIOPersistentVolumeSource",
@@ -241,7 +264,9 @@ pub(super) const TYPES: &[(&str, &str)] = &[
          AppArmorProfile*AppArmorProfile",
     ),
     ("ServiceAccountTokenProjection", "Audience ExpirationSeconds# Path"),
+    ("ServicePort", "Name Protocol AppProtocol? Port# TargetPort# NodePort#"),
     ("SleepAction", "Seconds#"),
+    ("StatefulSetUpdateStrategy", "Type RollingUpdate*RollingUpdateStatefulSetStrategy"),
     (
         "StorageOSPersistentVolumeSource",
         "VolumeName VolumeNamespace FSType/fsType ReadOnly! SecretRef*ObjectReference",
@@ -250,8 +275,11 @@ pub(super) const TYPES: &[(&str, &str)] = &[
         "StorageOSVolumeSource",
         "VolumeName VolumeNamespace FSType/fsType ReadOnly! SecretRef*LocalObjectReference",
     ),
+    ("SuccessPolicy", "Rules[SuccessPolicyRule]"),
+    ("SuccessPolicyRule", "SucceededIndexes? SucceededCount?"),
     ("Sysctl", "Name Value"),
     ("TCPSocketAction", "Port# Host"),
+    ("Taint", "Key Value Effect TimeAdded?"),
     ("Toleration", "Key Operator Value Effect TolerationSeconds?"),
     (
         "TopologySpreadConstraint",
@@ -260,9 +288,13 @@ pub(super) const TYPES: &[(&str, &str)] = &[
     ),
     ("TypedLocalObjectReference", "APIGroup/apiGroup? Kind Name"),
     ("TypedObjectReference", "APIGroup/apiGroup? Kind Name Namespace?"),
+    ("UncountedTerminatedPods", "Succeeded? Failed?"),
     ("Volume", "Name +VolumeSource"),
+    ("VolumeAttachmentSource", "PersistentVolumeName? InlineVolumeSpec*PersistentVolumeSpec"),
+    ("VolumeAttachmentSpec", "Attacher Source=VolumeAttachmentSource NodeName"),
     ("VolumeDevice", "Name DevicePath"),
     ("VolumeMount", "Name ReadOnly! RecursiveReadOnly? MountPath SubPath MountPropagation? SubPathExpr"),
+    ("VolumeNodeAffinity", "Required*NodeSelector"),
     (
         "VolumeProjection",
         "Secret*SecretProjection DownwardAPI*DownwardAPIProjection ConfigMap*ConfigMapProjection \

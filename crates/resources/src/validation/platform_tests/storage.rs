@@ -212,7 +212,7 @@ fn drivers_nodes_and_attachments_are_checked() {
         "{spec: {attacher: d, nodeName: m, source: {persistentVolumeName: v}}}",
         "{spec: {attacher: d, nodeName: m, source: {persistentVolumeName: w}}}",
         expect![[
-            r#"spec: Invalid value: {"attacher":"d","nodeName":"m","source":{"persistentVolumeName":"w"}}: field is immutable"#
+            r#"spec: Invalid value: {"Attacher":"d","Source":{"PersistentVolumeName":"w","InlineVolumeSpec":null},"NodeName":"m"}: field is immutable"#
         ]],
     );
 }
@@ -266,7 +266,7 @@ fn where_a_volume_can_be_reached_changes_in_name_only() {
         &beta,
         &local("topology.kubernetes.io/region"),
         expect![[
-            r#"nodeAffinity: Invalid value: {"required":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"topology.kubernetes.io/region","operator":"In","values":["a"]}]}]}}: field is immutable, except for updating from beta label to GA"#
+            r#"nodeAffinity: Invalid value: {"Required":{"NodeSelectorTerms":[{"MatchExpressions":[{"Key":"topology.kubernetes.io/region","Operator":"In","Values":["a"]}],"MatchFields":null}]}}: field is immutable, except for updating from beta label to GA"#
         ]],
     );
 }

@@ -49,7 +49,7 @@ fn jobs() {
             a limit per index without indexes
               spec.backoffLimitPerIndex: Invalid value: 1: requires indexed completion mode
             a success policy without indexes
-              spec.successPolicy: Invalid value: {"rules":[{"succeededCount":1}]}: requires indexed completion mode
+              spec.successPolicy: Invalid value: {"Rules":[{"SucceededIndexes":null,"SucceededCount":1}]}: requires indexed completion mode
             Pods that always restart
               spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"
             a manager without a domain
@@ -205,7 +205,7 @@ fn the_status_of_a_job_only_goes_forward() {
               status.startTime: Required value: startTime cannot be removed for unsuspended job
               status.active: Invalid value: 1: active>0 is invalid for finished job
               status.startTime: Required value: startTime is required for finished job
-              status.uncountedTerminatedPods: Invalid value: {"failed":["a","a"]}: uncountedTerminatedPods needs to be empty for finished job
+              status.uncountedTerminatedPods: Invalid value: {"Succeeded":null,"Failed":["a","a"]}: uncountedTerminatedPods needs to be empty for finished job
               status.terminating: Invalid value: 1: terminating>0 is invalid for finished job"#]],
     );
 }

@@ -130,7 +130,7 @@ fn disruption_budgets() {
         ],
         expect![[r#"
             both bounds
-              spec: Invalid value: {"maxUnavailable":1,"minAvailable":1,"selector":{"matchLabels":{"a":"b"}}}: minAvailable and maxUnavailable cannot be both set
+              spec: Invalid value: {"MinAvailable":1,"Selector":{"matchLabels":{"a":"b"}},"MaxUnavailable":1,"UnhealthyPodEvictionPolicy":null}: minAvailable and maxUnavailable cannot be both set
             a bad percentage
               spec.minAvailable: Invalid value: "x%": a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%', or '93%', regex used for validation is '[0-9]+%')
             more than all
