@@ -1,22 +1,25 @@
 //! What a StatefulSet or DaemonSet was before: its Pod templates as ControllerRevisions.
 //!
-//! A revision's data is the strategic merge patch that brings its template back, byte for byte what upstream writes,
-//! so that its hash and name are upstream's as well: a history can change hands without a rollout.
+//! A revision's data is the strategic merge patch that brings its template back, byte for byte what upstream writes:
+//! a history can change hands without a rollout. A StatefulSet's hashes and names are upstream's as well; a
+//! DaemonSet's are not, as upstream hashes Go's memory there, and finds them by their data.
 
 use std::sync::Arc;
 
+use controller::Informers;
 use controller::{Action, Propagation};
-use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::Resource;
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use serde_json::{Value, json};
 
-use crate::names::safe_encode;
-use crate::object::{controller_reference, name, namespace, uid};
+use crate::names::{generate_name, safe_encode};
+use crate::object::{controller_of, controller_reference, label, name, namespace, uid};
 use controller::plan::Object;
 
-/// The hash of a ControllerRevision's data, as its label. Source: `k8s.io/kubernetes/pkg/controller/history`.
+/// The hash of a revision's data, as its label. Source: `k8s.io/kubernetes/pkg/controller/history`.
 const REVISION_HASH: &str = "controller.kubernetes.io/hash";
 /// Which revision a Pod was made from. Source: `apps/v1.ControllerRevisionHashLabelKey`.
 pub(crate) const CONTROLLER_REVISION_HASH: &str = "controller-revision-hash";
@@ -95,6 +98,22 @@ pub(crate) fn truncate(
     old.iter().take(surplus).map(|revision| delete(revision)).collect()
 }
 
+/// What could be in the way of `owner`'s history: its revisions, orphans, and others with a name that it could give.
+pub(crate) fn of_owner(informers: &Informers, owner: &ObjectMeta) -> Vec<Arc<ControllerRevision>> {
+    let mut revisions = informers.informer::<ControllerRevision>().in_namespace(namespace(owner));
+    let prefix = generate_name(owner);
+    revisions.retain(|revision| match controller_of(&revision.metadata) {
+        Some(controller) => controller.uid == uid(owner) || name(&revision.metadata).starts_with(&prefix),
+        None => true,
+    });
+    revisions
+}
+
+/// What a DaemonSet's Pods of this revision carry.
+pub(crate) fn hash_of(revision: &ControllerRevision) -> &str {
+    label(&revision.metadata, CONTROLLER_REVISION_HASH).unwrap_or_default()
+}
+
 /// The template that `revision` brings back; none if it is not the history of one.
 pub(crate) fn template_of(revision: &ControllerRevision) -> Option<PodTemplateSpec> {
     let mut template = revision.data.as_ref()?.0.pointer("/spec/template")?.clone();
@@ -131,7 +150,9 @@ fn revision_of<O: Object>(
     let hash = hash(data, collision_count);
     let meta = owner.metadata();
     let mut labels = template.metadata.clone().unwrap_or_default().labels.unwrap_or_default();
-    labels.insert(REVISION_HASH.to_owned(), hash.clone());
+    // A DaemonSet's Pods carry the hash; a StatefulSet's carry the revision's name.
+    let label = if O::KIND == DaemonSet::KIND { CONTROLLER_REVISION_HASH } else { REVISION_HASH };
+    labels.insert(label.to_owned(), hash.clone());
     ControllerRevision {
         metadata: ObjectMeta {
             name: Some(revision_name(name(meta), &hash)),

@@ -17,6 +17,8 @@ pub mod deployment;
 pub mod replica_set;
 pub mod stateful_set;
 
+pub mod daemon_set;
+
 pub mod endpoint_slice;
 pub mod endpoints;
 
@@ -46,6 +48,7 @@ pub fn all() -> &'static [Controller] {
         deployment::CONTROLLER,
         replica_set::CONTROLLER,
         stateful_set::CONTROLLER,
+        daemon_set::CONTROLLER,
         endpoint_slice::CONTROLLER,
         endpoints::CONTROLLER,
         service_account::CONTROLLER,

@@ -19,6 +19,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 
 use crate::claim::claim;
 use crate::history::{self, template_of};
+use crate::names::generate_name;
 use crate::object::{controller_of, is_deleting, key, name, namespace, uid};
 use claims::PodClaims;
 use identity::{ordinal, revision};
@@ -64,16 +65,11 @@ fn gather(informers: &Informers, key: &str) -> Option<Snapshot> {
     let mut members = pods.owned_by(uid(&set.metadata));
     let all = pods.in_namespace(space);
     members.extend(all.into_iter().filter(|pod| controller_of(&pod.metadata).is_none()));
-    let mut revisions = informers.informer::<ControllerRevision>().in_namespace(space);
-    let prefix = format!("{}-", name(&set.metadata));
-    revisions.retain(|revision| match controller_of(&revision.metadata) {
-        Some(owner) => owner.uid == uid(&set.metadata) || name(&revision.metadata).starts_with(&prefix),
-        None => true,
-    });
+    let revisions = history::of_owner(informers, &set.metadata);
     let mut claims = Vec::new();
     if set.spec.as_ref().is_some_and(|spec| spec.volume_claim_templates.is_some()) {
         claims = informers.informer::<PersistentVolumeClaim>().in_namespace(space);
-        let infix = format!("-{prefix}");
+        let infix = format!("-{}", generate_name(&set.metadata));
         claims.retain(|claim| name(&claim.metadata).contains(&infix));
     }
     Some(Snapshot { set, pods: members, revisions, claims })
@@ -178,7 +174,7 @@ fn sets_of_gone_claim(change: &Change<PersistentVolumeClaim>, informers: &Inform
     let (None, Some(claim)) = (&change.new, &change.old) else { return Vec::new() };
     let all = informers.informer::<StatefulSet>().in_namespace(namespace(&claim.metadata));
     let is_its = |set: &&Arc<StatefulSet>| {
-        let infix = format!("-{}-", name(&set.metadata));
+        let infix = format!("-{}", generate_name(&set.metadata));
         name(&claim.metadata).contains(&infix)
     };
     all.iter().filter(is_its).map(|set| key(&set.metadata)).collect()

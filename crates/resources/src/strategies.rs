@@ -1,6 +1,7 @@
 //! The strategies of the kinds that have rules of their own.
 
 mod claim;
+mod daemon_set;
 pub mod gated;
 mod label_keys;
 mod partial;
@@ -229,6 +230,8 @@ pub const SERVICE: Strategy = Strategy {
 pub const DAEMON_SET: Strategy = Strategy {
     pod_spec: "/spec/template/spec",
     status_counts: &["currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady"],
+    prepare_for_create: daemon_set::create,
+    prepare_for_update: daemon_set::update,
     validate_create: v::apps::daemon_set,
     validate_update: v::apps::daemon_set_update,
     validate_status_update: v::apps::daemon_set_status,

@@ -100,21 +100,29 @@ fn the_first_pod_waits_for_a_revision_and_the_second_for_the_first() {
           Normal SuccessfulCreate: create Pod web-0 in StatefulSet web successful
     "#]].assert_eq(&render(&plan(&empty, noon())));
     check("replicas: 3", &["0 | pending"], &expect![[""]]);
-    check("replicas: 3", &["0 | ready"], &expect![[r#"
+    check(
+        "replicas: 3",
+        &["0 | ready"],
+        &expect![[r#"
         create pods web-1
-        Normal SuccessfulCreate: create Pod web-1 in StatefulSet web successful"#]]);
+        Normal SuccessfulCreate: create Pod web-1 in StatefulSet web successful"#]],
+    );
     check("replicas: 3, minReadySeconds: 10", &["0 | ready"], &expect!["again after 5s"]);
 }
 
 #[test]
 fn in_parallel_all_are_made_and_removed_at_once() {
-    check("replicas: 4, podManagementPolicy: Parallel", &["1 | pending"], &expect![[r#"
+    check(
+        "replicas: 4, podManagementPolicy: Parallel",
+        &["1 | pending"],
+        &expect![[r#"
         create pods web-0
         create pods web-2
         create pods web-3
         Normal SuccessfulCreate: create Pod web-0 in StatefulSet web successful
         Normal SuccessfulCreate: create Pod web-2 in StatefulSet web successful
-        Normal SuccessfulCreate: create Pod web-3 in StatefulSet web successful"#]]);
+        Normal SuccessfulCreate: create Pod web-3 in StatefulSet web successful"#]],
+    );
     check(
         "replicas: 1, podManagementPolicy: Parallel",
         &["0 | pending", "1 | ready", "2 | going", "3 | pending"],
@@ -128,47 +136,75 @@ fn in_parallel_all_are_made_and_removed_at_once() {
 
 #[test]
 fn scaling_down_goes_from_the_last_and_waits_for_what_is_unavailable() {
-    check("replicas: 1", &["0 | ready", "1 | ready", "2 | ready"], &expect![[r#"
+    check(
+        "replicas: 1",
+        &["0 | ready", "1 | ready", "2 | ready"],
+        &expect![[r#"
         delete pods web-2
-        Normal SuccessfulDelete: delete Pod web-2 in StatefulSet web successful"#]]);
+        Normal SuccessfulDelete: delete Pod web-2 in StatefulSet web successful"#]],
+    );
     check("replicas: 1", &["0 | ready", "1 | ready", "2 | going"], &expect![[""]]);
     check("replicas: 1", &["0 | ready", "1 | pending", "2 | pending"], &expect![[""]]);
-    check("replicas: 1", &["0 | ready", "1 | ready", "2 | pending"], &expect![[r#"
+    check(
+        "replicas: 1",
+        &["0 | ready", "1 | ready", "2 | pending"],
+        &expect![[r#"
         delete pods web-2
-        Normal SuccessfulDelete: delete Pod web-2 in StatefulSet web successful"#]]);
+        Normal SuccessfulDelete: delete Pod web-2 in StatefulSet web successful"#]],
+    );
 }
 
 #[test]
 fn ordinals_may_start_elsewhere() {
-    check("replicas: 2, ordinals: {start: 5}", &["0 | ready", "5 | ready"], &expect![[r#"
+    check(
+        "replicas: 2, ordinals: {start: 5}",
+        &["0 | ready", "5 | ready"],
+        &expect![[r#"
         create pods web-6
-        Normal SuccessfulCreate: create Pod web-6 in StatefulSet web successful"#]]);
+        Normal SuccessfulCreate: create Pod web-6 in StatefulSet web successful"#]],
+    );
 }
 
 #[test]
 fn a_rollout_replaces_from_the_last_down_to_the_partition() {
-    check("replicas: 3", &["0 | old", "1 | old", "2 | old"], &expect![[r#"
+    check(
+        "replicas: 3",
+        &["0 | old", "1 | old", "2 | old"],
+        &expect![[r#"
         delete pods web-2
-        Normal SuccessfulDelete: delete Pod web-2 in StatefulSet web successful"#]]);
+        Normal SuccessfulDelete: delete Pod web-2 in StatefulSet web successful"#]],
+    );
     check("replicas: 3", &["0 | old", "1 | old", "2 | pending"], &expect![[""]]);
-    check("replicas: 3", &["0 | old", "1 | old", "2 | ready"], &expect![[r#"
+    check(
+        "replicas: 3",
+        &["0 | old", "1 | old", "2 | ready"],
+        &expect![[r#"
         delete pods web-1
-        Normal SuccessfulDelete: delete Pod web-1 in StatefulSet web successful"#]]);
+        Normal SuccessfulDelete: delete Pod web-1 in StatefulSet web successful"#]],
+    );
     let partition = "updateStrategy: {type: RollingUpdate, rollingUpdate: {partition: 2}}";
     check(&format!("replicas: 3, {partition}"), &["0 | old", "1 | old", "2 | ready"], &expect![[""]]);
-    check(&format!("replicas: 3, {partition}"), &["0 | old", "2 | ready"], &expect![[r#"
+    check(
+        &format!("replicas: 3, {partition}"),
+        &["0 | old", "2 | ready"],
+        &expect![[r#"
         create pods web-1
-        Normal SuccessfulCreate: create Pod web-1 in StatefulSet web successful"#]]);
+        Normal SuccessfulCreate: create Pod web-1 in StatefulSet web successful"#]],
+    );
 }
 
 #[test]
 fn as_many_are_replaced_as_may_be_unavailable() {
     let two = "updateStrategy: {type: RollingUpdate, rollingUpdate: {partition: 0, maxUnavailable: 50%}}";
-    check(&format!("replicas: 4, {two}"), &["0 | old", "1 | old", "2 | old", "3 | old"], &expect![[r#"
+    check(
+        &format!("replicas: 4, {two}"),
+        &["0 | old", "1 | old", "2 | old", "3 | old"],
+        &expect![[r#"
         delete pods web-3
         delete pods web-2
         Normal SuccessfulDelete: delete Pod web-3 in StatefulSet web successful
-        Normal SuccessfulDelete: delete Pod web-2 in StatefulSet web successful"#]]);
+        Normal SuccessfulDelete: delete Pod web-2 in StatefulSet web successful"#]],
+    );
     check(
         &format!("replicas: 4, podManagementPolicy: Parallel, {two}"),
         &["0 | sick", "1 | old", "2 | old", "3 | old"],
@@ -198,14 +234,22 @@ fn on_delete_waits_for_somebody_to_delete() {
 
 #[test]
 fn pods_that_ended_are_made_again() {
-    check("replicas: 2", &["0 | failed", "1 | ready"], &expect![[r#"
+    check(
+        "replicas: 2",
+        &["0 | failed", "1 | ready"],
+        &expect![[r#"
         delete pods web-0
         Warning RecreatingFailedPod: StatefulSet default/web is recreating failed Pod web-0
-        Normal SuccessfulDelete: delete Pod web-0 in StatefulSet web successful"#]]);
-    check("replicas: 1", &["0 | done"], &expect![[r#"
+        Normal SuccessfulDelete: delete Pod web-0 in StatefulSet web successful"#]],
+    );
+    check(
+        "replicas: 1",
+        &["0 | done"],
+        &expect![[r#"
         delete pods web-0
         Normal RecreatingTerminatedPod: StatefulSet default/web is recreating terminated Pod web-0
-        Normal SuccessfulDelete: delete Pod web-0 in StatefulSet web successful"#]]);
+        Normal SuccessfulDelete: delete Pod web-0 in StatefulSet web successful"#]],
+    );
 }
 
 #[test]
@@ -249,11 +293,15 @@ fn with_claim(spec: &str, rows: &[&str], claim: &str) -> String {
 
 #[test]
 fn claims_come_before_their_pod() {
-    check(CLAIMS, &[], &expect![[r#"
+    check(
+        CLAIMS,
+        &[],
+        &expect![[r#"
         create persistentvolumeclaims data-web-0
         create pods web-0
         Normal SuccessfulCreate: create Claim data-web-0 Pod web-0 in StatefulSet web success
-        Normal SuccessfulCreate: create Pod web-0 in StatefulSet web successful"#]]);
+        Normal SuccessfulCreate: create Pod web-0 in StatefulSet web successful"#]],
+    );
     let pod = identity::pod(
         &set(CLAIMS, ""),
         set(CLAIMS, "").spec.as_ref().expect("a spec"),
@@ -274,7 +322,8 @@ fn a_claim_that_goes_away_is_waited_for() {
     let stale = "ownerReferences: [{apiVersion: v1, kind: Pod, name: web-0, uid: gone}]";
     expect![[r#"
         step
-    "#]].assert_eq(&with_claim(CLAIMS, &[], stale));
+    "#]]
+    .assert_eq(&with_claim(CLAIMS, &[], stale));
 }
 
 #[test]
