@@ -9,15 +9,27 @@ use anyhow::{Context, Result, bail};
 pub(crate) fn run() -> Result<()> {
     let root = crate::tidy::root()?;
     // Both in one build, so that they share what they depend on.
-    step(
-        Command::new("cargo").args(["build", "--release", "-p", "knarr", "-p", "bench"]).current_dir(&root),
-    )?;
+    step(cargo().args(["build", "--release", "-p", "knarr", "-p", "bench"]).current_dir(&root))?;
     let bench = target_directory(&root)?.join("release/bench");
     step(Command::new(bench).args(std::env::args().skip(2)))
 }
 
+/// Cargo as a shell calls it. Build scripts look at what `cargo run` has told us about ourselves: what they make, and
+/// all that stands on it, would be built anew each time.
+pub(crate) fn cargo() -> Command {
+    let mut cargo = Command::new("cargo");
+    let ours = std::env::vars_os().map(|(name, _)| name).filter(|name| {
+        let name = name.to_string_lossy();
+        name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+    });
+    for name in ours {
+        cargo.env_remove(name);
+    }
+    cargo
+}
+
 pub(crate) fn target_directory(root: &Path) -> Result<PathBuf> {
-    let output = Command::new("cargo")
+    let output = cargo()
         .args(["metadata", "--no-deps", "--format-version=1"])
         .current_dir(root)
         .output()

@@ -58,7 +58,8 @@ fn has(program: &str) -> bool {
 
 fn step(program: &str, arguments: &[&str]) -> Result<()> {
     eprintln!("ci: {program} {}", arguments.join(" "));
-    let status = Command::new(program)
+    let mut command = if program == "cargo" { crate::bench::cargo() } else { Command::new(program) };
+    let status = command
         .args(arguments)
         .current_dir(crate::tidy::root()?)
         .status()

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 
-use crate::bench::{step, target_directory};
+use crate::bench::{cargo, step, target_directory};
 
 /// What the command line says.
 #[derive(Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub(crate) fn run() -> Result<()> {
     };
     let profile = if asked.is_release { "release" } else { "dev" };
     // Alone: its simulations have a clock that the product must not have.
-    step(Command::new("cargo").args(["build", "-p", "torture", "--profile", profile]).current_dir(&root))?;
+    step(cargo().args(["build", "-p", "torture", "--profile", profile]).current_dir(&root))?;
     let folder = if asked.is_release { "release" } else { "debug" };
     let torture = target_directory(&root)?.join(folder).join("torture");
     let (seconds, seed_text) = ((asked.minutes * 40).to_string(), seed.to_string());
@@ -55,7 +55,7 @@ fn simulate(root: &Path, profile: &str, (first, time): (u64, Duration)) -> Resul
 }
 
 fn test(root: &Path, profile: &str, which: &[&str], seed: u64) -> Result<()> {
-    let mut command = Command::new("cargo");
+    let mut command = cargo();
     command.args(["test", "--quiet", "--profile", profile]).args(which);
     step(command.env("KNARR_TEST_SEED", seed.to_string()).current_dir(root))
         .with_context(|| format!("torture: KNARR_TEST_SEED={seed}"))

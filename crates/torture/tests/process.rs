@@ -61,7 +61,9 @@ fn a_write_that_does_not_wait_for_the_disk_is_caught_by_random_kills() {
 fn kills_at_calls_to_the_disk_lose_nothing() {
     for call in DISK_CALLS {
         let report = check(|setup| scenario::kills_at_calls(setup, call, Some(10)));
-        assert!(report.kills > 10, "{call} is no longer what the store calls: {} kills", report.kills);
+        // Space is given back now and then.
+        let enough = if call == "fallocate" { 2 } else { 10 };
+        assert!(report.kills > enough, "{call} is no longer what the store calls: {} kills", report.kills);
         assert!(report.compactions > 0, "the scenario has a compaction in it");
     }
 }

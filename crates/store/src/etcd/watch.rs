@@ -185,7 +185,8 @@ fn may_be_from_disk(is_live: bool, upto: Revision, answer: &api::WatchResponse) 
     let revision = |event: Option<&api::Event>| Some(txn::revision(event?.kv.as_ref()?.mod_revision));
     let (first, last) = (revision(answer.events.first()), revision(answer.events.last()));
     let is_next = first == last && first.is_none_or(|first| first == upto + 1);
-    !answer.created && !answer.canceled && !(is_live && is_next)
+    let tells_nothing = answer.created || answer.canceled;
+    !(tells_nothing || is_live && is_next)
 }
 
 /// Asks whether nothing after `revision` is compacted.
