@@ -16,6 +16,7 @@ pub mod priority;
 pub mod tolerations;
 
 pub mod default_class;
+pub mod device_admin;
 pub mod owner_references;
 pub mod pod_tolerations;
 pub mod pod_topology_labels;
@@ -172,18 +173,20 @@ pub const PLUGINS: &[Plugin] = &[
     // Upstream's registry does these; they are no plugins there, and nobody may switch them off.
     plugin(REQUESTER, Some(certificates::requester), None),
     plugin(ESCALATION, None, Some(rbac_escalation::validate)),
+    plugin(DEVICE_ADMIN, None, Some(device_admin::validate)),
     plugin("ResourceQuota", None, Some(resource_quota::validate)),
 ];
 
 const REQUESTER: &str = "CertificateRequester";
 const ESCALATION: &str = "RBACEscalation";
+const DEVICE_ADMIN: &str = "DeviceAdminAccess";
 
 /// The plugins to run: the default ones and `enabled`, without `disabled`; both are upstream's names.
 ///
 /// # Errors
 /// A name that no plugin has.
 pub fn chosen(enabled: &[String], disabled: &[String]) -> Result<Vec<Plugin>, String> {
-    let is_optional = |plugin: &Plugin| ![REQUESTER, ESCALATION].contains(&plugin.name);
+    let is_optional = |plugin: &Plugin| ![REQUESTER, ESCALATION, DEVICE_ADMIN].contains(&plugin.name);
     let is_known = |name: &&String| PLUGINS.iter().any(|plugin| plugin.name == **name && is_optional(plugin));
     if let Some(unknown) = enabled.iter().chain(disabled).find(|name| !is_known(name)) {
         return Err(format!("there is no admission plugin {unknown:?}"));

@@ -168,7 +168,8 @@ impl Kind {
             Part::Partial(subresource) => resources::partial(self.row, subresource)
                 .map(|strategy| strategy.validate(self.row, new, old))
                 .unwrap_or_default(),
-            Part::Approval | Part::Raw => FieldErrors::new(),
+            Part::Approval => resources::strategies::validate_approval(self.row, new, old),
+            Part::Raw => FieldErrors::new(),
         }
     }
 
