@@ -98,9 +98,8 @@ enum Form {
 ///
 /// Source: `pkg/handler` and `pkg/handler3` of kube-openapi, `goautoneg.ParseAccept`.
 ///
-/// # Errors
-/// 406 without a body if it takes neither.
-fn form(headers: &HeaderMap, version: &str) -> Result<Form, Response<Body>> {
+/// `None` if it takes neither.
+fn form(headers: &HeaderMap, version: &str) -> Option<Form> {
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let accept = if accept.trim().is_empty() { "*/*" } else { accept };
     let protobuf =
@@ -122,8 +121,12 @@ fn form(headers: &HeaderMap, version: &str) -> Result<Form, Response<Body>> {
     }
     // Of equal ones the first.
     clauses.sort_by(|left, right| right.0.total_cmp(&left.0));
-    let found = clauses.first().map(|(_, form)| *form);
-    found.ok_or_else(|| text(StatusCode::NOT_ACCEPTABLE, "text/plain; charset=utf-8", Bytes::new()))
+    clauses.first().map(|(_, form)| *form)
+}
+
+/// 406, without a word as upstream.
+fn not_acceptable() -> Response<Body> {
+    text(StatusCode::NOT_ACCEPTABLE, "text/plain; charset=utf-8", Bytes::new())
 }
 
 /// Calls `make` with the rows of a group-version, or with all of them.
@@ -196,10 +199,7 @@ fn third(path: &str, info: &RequestInfo, headers: &HeaderMap, now: Timestamp) ->
         });
     }
     let document = V3.get(rest).ok_or_else(Error::unknown_path)?;
-    let form = match form(headers, "v3") {
-        Ok(form) => form,
-        Err(refused) => return Ok(refused),
-    };
+    let Some(form) = form(headers, "v3") else { return Ok(not_acceptable()) };
     let content_type = if form == Form::Json { JSON } else { v3::PROTOBUF_MEDIA_TYPE };
     let etag = format!("\"{}\"", document.hash);
     let hash = info.query.get("hash").filter(|hash| !hash.is_empty());
@@ -238,10 +238,7 @@ fn is_known(headers: &HeaderMap, etag: &str) -> bool {
 }
 
 fn second(headers: &HeaderMap) -> Response<Body> {
-    let form = match form(headers, "v2") {
-        Ok(form) => form,
-        Err(refused) => return refused,
-    };
+    let Some(form) = form(headers, "v2") else { return not_acceptable() };
     let etag = format!("\"{}\"", V2_HASH.as_str());
     if is_known(headers, &etag) {
         return tagged(text(StatusCode::NOT_MODIFIED, JSON, Bytes::new()), &etag);

@@ -73,11 +73,11 @@ impl Query {
         self.0.iter().any(|(key, _)| key == name)
     }
 
-    /// A flag as the API reads it: absent, `0` and `false` are false, anything else is true.
+    /// A flag as the API reads it: absent, `0` and `false` are false, anything else is true, also nothing.
     pub fn flag(&self, name: &str) -> bool {
         match self.0.iter().find(|(key, _)| key == name) {
             None => false,
-            Some((_, value)) => !matches!(value.to_ascii_lowercase().as_str(), "false" | "0" | "f"),
+            Some((_, value)) => value != "0" && !value.eq_ignore_ascii_case("false"),
         }
     }
 
@@ -279,7 +279,9 @@ mod tests {
 
     #[test]
     fn flags_follow_go() {
-        for (text, expect) in [("watch=1", true), ("watch", true), ("watch=0", false), ("a=1", false)] {
+        for (text, expect) in
+            [("watch=1", true), ("watch", true), ("watch=0", false), ("watch=f", true), ("a=1", false)]
+        {
             assert_eq!(Query::parse(text).flag("watch"), expect, "{text}");
         }
     }

@@ -260,7 +260,7 @@ async fn serve(
     let Some(resource) = info.resource.clone() else {
         return other(api, http, &info).await;
     };
-    let Some(kind) = kind else { return Err(Error::unknown_path()) };
+    let Some(kind) = kind else { return nowhere(&info.path) };
     let accept = passage.accept.ok_or_else(Error::not_acceptable)?;
     let cause = header(http.headers(), CAUSE_HEADER).and_then(|text| text.parse().ok()).unwrap_or(0);
     let is_stream = crate::kubelet_client::is_stream(&resource);
@@ -366,8 +366,28 @@ async fn other(api: &Api, http: HttpRequest<RequestBody>, info: &RequestInfo) ->
             Ok(respond::json(StatusCode::OK, &crate::status::success(serde_json::Value::Null)))
         }
         ("", None, _) => Ok(respond::json(StatusCode::OK, &root_paths())),
-        _ => discovery::discover(&info.path, http.headers(), api.config.advertise_address),
+        _ => match discovery::discover(&info.path, http.headers(), api.config.advertise_address) {
+            Err(failure) if failure.code == StatusCode::NOT_FOUND => nowhere(&info.path),
+            found => found,
+        },
     }
+}
+
+/// 404: a Status where the API could be, and plain text where nothing is.
+///
+/// Source: `director` and `notfoundhandler` of `k8s.io/apiserver/pkg/server`.
+fn nowhere(path: &str) -> Result<Response<Body>> {
+    let mut parts = path.split('/').skip(1);
+    let is_claimed = match (parts.next().unwrap_or_default(), parts.next()) {
+        ("api" | "version", _) => true,
+        ("apis", Some(group)) => Kind::all().any(|kind| !kind.group().is_empty() && kind.group() == group),
+        _ => false,
+    };
+    if is_claimed {
+        return Err(Error::unknown_path());
+    }
+    let plain = "text/plain; charset=utf-8";
+    Ok(respond::text(StatusCode::NOT_FOUND, plain, "404 page not found\n"))
 }
 
 /// A kind by plural, singular, short name or `plural.group`.

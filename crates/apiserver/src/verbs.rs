@@ -147,6 +147,7 @@ impl Answer {
 /// # Errors
 /// What the client is told.
 pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
+    check_place(request)?;
     options::check(request)?;
     options::check_view(request)?;
     if !request.resource.subresource.is_empty() {
@@ -170,6 +171,26 @@ pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
         Verb::Patch => Box::pin(patch::patch(api, request)).await,
         Verb::Delete => Box::pin(delete::delete(api, request)).await,
         Verb::DeleteCollection => Box::pin(delete_collection::delete_collection(api, request)).await,
+    }
+}
+
+/// There are no objects of a namespace outside of it, and none of the cluster inside; all namespaces together can only
+/// be read.
+///
+/// # Errors
+/// 404 for a path that there is not, 405 for what cannot be done there.
+fn check_place(request: &Request) -> Result<()> {
+    let (resource, kind) = (&request.resource, request.kind);
+    let is_inside = !resource.namespace.is_empty();
+    // A Namespace is in itself, as far as paths go.
+    let is_namespace = kind.group().is_empty() && kind.resource() == "namespaces";
+    let is_there = is_namespace || is_inside == kind.is_namespaced();
+    match is_there {
+        true if request.info.method == http::Method::HEAD => Err(Error::method_not_allowed()),
+        true => Ok(()),
+        false if is_inside || !resource.name.is_empty() => Err(Error::unknown_path()),
+        false if matches!(resource.verb, Verb::List | Verb::Watch) => Ok(()),
+        false => Err(Error::method_not_allowed()),
     }
 }
 

@@ -132,7 +132,7 @@ async fn bad_requests_are_told_what_is_wrong() {
             "version",
             ("GET", "/api/v1/namespaces/default/configmaps?resourceVersion=x", ""),
             400,
-            "Invalid value: \"x\": strconv.ParseUint: parsing \"x\": invalid syntax",
+            "resourceVersion: Invalid value: \"x\": strconv.ParseUint: parsing \"x\": invalid syntax",
         ),
     ];
     for (name, (method, path, body), code, message) in rows {
@@ -570,6 +570,52 @@ async fn what_is_not_set_is_null_where_go_writes_it() {
         assert_eq!(again["metadata"]["resourceVersion"], object["metadata"]["resourceVersion"], "{again}");
         let same = server.call("PATCH", &path, "{}").await.body;
         assert_eq!(same["metadata"]["resourceVersion"], object["metadata"]["resourceVersion"], "{same}");
+    }
+    server.stop().await;
+}
+
+/// What upstream's router says of a path, before any kind is asked.
+#[tokio::test]
+async fn paths_lead_where_upstreams_lead() {
+    let server = start(None).await;
+    let object = "{metadata: {name: keep}}";
+    assert_eq!(server.call("POST", "/api/v1/namespaces/default/configmaps", object).await.code, 201);
+    let cases = [
+        ("GET", "/api/v1/configmaps", 200, ""),
+        ("DELETE", "/api/v1/configmaps", 405, "MethodNotAllowed"),
+        ("POST", "/api/v1/configmaps", 405, "MethodNotAllowed"),
+        ("GET", "/api/v1/configmaps/keep", 404, "NotFound"),
+        ("DELETE", "/api/v1/configmaps/keep", 404, "NotFound"),
+        ("GET", "/api/v1/namespaces/default/nodes", 404, "NotFound"),
+        ("GET", "/api/v1/namespaces/default", 200, ""),
+        ("GET", "/api/v1/namespaces/default/nonsense", 404, "NotFound"),
+        ("GET", "/apis/apps/v9/deployments", 404, "NotFound"),
+        ("HEAD", "/api/v1/namespaces/default/configmaps/keep", 405, "MethodNotAllowed"),
+        ("PUT", "/api/v1/namespaces/default/configmaps", 405, "MethodNotAllowed"),
+        ("GET", "/apis/nonsense/v1/things", 404, "404 page not found\n"),
+        ("GET", "/nonsense", 404, "404 page not found\n"),
+    ];
+    for (method, path, code, reason) in cases {
+        let answer = server.call(method, path, if method == "POST" { object } else { "" }).await;
+        let found = answer.body.as_str().or_else(|| answer.body["reason"].as_str()).unwrap_or_default();
+        assert_eq!((answer.code.as_u16(), found), (code, reason), "{method} {path}: {}", answer.body);
+    }
+    let path = "/api/v1/namespaces/default/configmaps/keep";
+    assert_eq!(server.call("GET", path, "").await.code, 200, "it is still there");
+    for (query, message) in [
+        ("pods?fieldSelector=spec.x=1", "field label not supported: spec.x"),
+        (
+            "configmaps?fieldSelector=spec.x=1",
+            "\"spec.x\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
+        ),
+        ("pods?fieldSelector=x", "invalid selector: 'x'; can't understand 'x'"),
+        (
+            "pods?resourceVersion=x",
+            "resourceVersion: Invalid value: \"x\": strconv.ParseUint: parsing \"x\": invalid syntax",
+        ),
+    ] {
+        let answer = server.call("GET", &format!("/api/v1/namespaces/default/{query}"), "").await;
+        assert_eq!((answer.code.as_u16(), &answer.body["message"]), (400, &json!(message)), "{query}");
     }
     server.stop().await;
 }

@@ -11,6 +11,20 @@ use crate::kinds::Kind;
 use crate::request_info::{Query, ResourceInfo};
 use crate::status::{Error, Result};
 
+/// What a client is told of a field that cannot be selected by; kubectl says itself what it was looking for.
+///
+/// Source: `DefaultMetaV1FieldSelectorConversion`, and the conversions of kinds that have more.
+fn unsupported(kind: Kind, field: &str) -> String {
+    let own = kind.row().selectable_fields.iter().filter(|field| !field.label.starts_with("metadata."));
+    match (kind.kind(), own.count()) {
+        (_, 0) => {
+            format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+        }
+        ("Job", _) => format!("field label {field:?} not supported for Job"),
+        _ => format!("field label not supported: {field}"),
+    }
+}
+
 /// The filter of a LIST, WATCH or DELETE of a collection.
 #[derive(Clone, Debug)]
 pub struct Filter {
@@ -31,16 +45,12 @@ impl Filter {
         let labels = labels::Selector::parse(query.get("labelSelector").unwrap_or_default())
             .map_err(|failure| Error::bad_request(format!("unable to parse requirement: {failure}")))?;
         let field_text = query.get("fieldSelector").unwrap_or_default();
-        let fields = fields::Selector::parse(field_text)
-            .map_err(|failure| Error::bad_request(format!("invalid selector: {field_text:?}; {failure}")))?;
-        for field in fields.terms.iter().map(|term| term.field.as_str()) {
-            if !kind.is_selectable(field) {
-                return Err(Error::bad_request(format!(
-                    "Unable to find {:?} that match label selector {:?}, field selector {field_text:?}: field label not supported: {field}",
-                    kind.api_version_kind(),
-                    query.get("labelSelector").unwrap_or_default(),
-                )));
-            }
+        let fields =
+            fields::Selector::parse(field_text).map_err(|failure| Error::bad_request(failure.to_string()))?;
+        let unknown =
+            fields.terms.iter().map(|term| term.field.as_str()).find(|field| !kind.is_selectable(field));
+        if let Some(field) = unknown {
+            return Err(Error::bad_request(unsupported(kind, field)));
         }
         let prefix = kind.collection(&info.namespace);
         let name = Some(info.name.as_str()).filter(|name| !name.is_empty());

@@ -173,7 +173,7 @@ impl Continue {
 pub fn parse_revision(text: &str) -> Result<u64> {
     text.parse().map_err(|_| {
         Error::bad_request(format!(
-            "Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+            "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
         ))
     })
 }

@@ -28,6 +28,17 @@ fn values_are_read_as_they_are() {
     check_yaml("a: ~\nb: [1, {c: d}, yes, 0x10]\n", expect![[r#"{"a":null,"b":[1,{"c":"d"},true,16]} []"#]]);
 }
 
+/// What is read and written again must not drift: every patch of an object does that.
+#[test]
+fn numbers_of_many_digits_stay_what_they_are() {
+    for number in ["999999999999999999999999999999999999999999999", "0.1", "123456.78901234567", "5e-324"] {
+        let read = |text: &str| read_json(text.as_bytes(), Room::Usual, FieldValidation::Warn).unwrap().value;
+        let once = read(number);
+        assert_eq!(read(&once.to_string()), once, "{number}");
+        assert_eq!(once.as_f64(), number.parse().ok(), "{number}");
+    }
+}
+
 #[test]
 fn the_last_of_two_counts_and_is_warned_about() {
     check_json(r#"{"a": {"b": 1, "b": 2}}"#, expect![[r#"{"a":{"b":2}} ["duplicate field \"a.b\""]"#]]);
