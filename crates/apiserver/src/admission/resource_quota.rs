@@ -38,18 +38,18 @@ pub(super) fn validate(context: &Context<'_>, object: &Value) -> Result<()> {
     }
     let now = context.api.clock.now();
     let usage = |object: &Value| quota::usage(kind.group(), kind.resource(), object, now);
+    let costs = usage(object);
     let before = match (context.operation, context.old) {
-        (Operation::Update(_), Some(old)) => usage(old),
-        _ => Default::default(),
+        (Operation::Update(_), Some(old)) => Some((old, quota::increase(&costs, &usage(old)))),
+        _ => None,
     };
-    let more = quota::increase(&usage(object), &before);
     let name = Metadata::of(object).name();
     let charge = ledger::Charge {
         resource: (kind.group(), kind.resource()),
         key: kind.key(namespace, name),
         object,
-        more,
-        is_update: matches!(context.operation, Operation::Update(_)),
+        usage: costs,
+        before,
         is_dry_run: context.request.is_dry_run(),
     };
     let charged = ledger.charge(context.api, namespace, &stored, &charge);

@@ -71,7 +71,8 @@ pub(super) fn mutate(context: &Context<'_>, pod: &mut Value) -> Result<()> {
 pub(super) fn validate(context: &Context<'_>, pod: &Value) -> Result<()> {
     let is_debugging =
         context.is_core_kind("pods") && context.request.resource.subresource == "ephemeralcontainers";
-    if !applies(context) && !(is_debugging && matches!(context.operation, Operation::Update(_))) {
+    let is_debug_update = is_debugging && matches!(context.operation, Operation::Update(_));
+    if !applies(context) && !is_debug_update {
         return Ok(());
     }
     let refuse = |why: &str| Err(context.forbidden(Metadata::of(pod).name(), why));

@@ -200,9 +200,7 @@ fn print(tree: &Tree, depth: Option<usize>, out: &mut String) {
             print(&Tree::List(list.iter().cloned().map(Tree::Leaf).collect()), depth, out);
         }
         Tree::Leaf(value) => out.push_str(&escaped(&value.to_string())),
-        Tree::List(items) => {
-            enclosed('[', ']', items, depth, out, |item, depth, out| print(item, depth, out))
-        }
+        Tree::List(items) => enclosed('[', ']', items, depth, out, print),
         Tree::Fields(fields) => enclosed('{', '}', fields, depth, out, |(name, value), depth, out| {
             out.push_str(&escaped(&Value::from(name.as_str()).to_string()));
             out.push_str(if depth.is_some() { ": " } else { ":" });

@@ -7,8 +7,8 @@ use machinery::names;
 use machinery::quantity::Quantity;
 use serde_json::Value;
 
-use super::At;
 use super::quantities::{Names, amount, is_overcommittable, is_standard_quota, quantity};
+use super::{At, internal};
 
 const LIMIT_TYPES: &[&str] = &["Pod", "Container", "PersistentVolumeClaim"];
 const LISTS: [&str; 5] = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"];
@@ -215,7 +215,8 @@ fn scope_rule(rule: &At<'_>, selector: &At<'_>, hard: &[&str], errors: &mut Fiel
         errors.push(scope.invalid("unsupported scope"));
     }
     for _ in hard.iter().filter(|name| !scope_counts(scope.text(), name)) {
-        errors.push(FieldError::invalid(&rule.path, selector.value, "unsupported scope applied to resource"));
+        let whole = At { path: rule.path.clone(), ..selector.clone() };
+        errors.push(internal::invalid(&whole, "ScopeSelector", "unsupported scope applied to resource"));
     }
     if PLAIN_SCOPES.contains(&scope.text()) && operator.text() != "Exists" {
         errors.push(operator.invalid("must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"));

@@ -28,10 +28,10 @@ pub(super) struct Charge<'a> {
     pub(super) key: String,
     /// The object as it is to be.
     pub(super) object: &'a Value,
-    /// What it adds.
-    pub(super) more: Amounts,
-    /// Whether the object is there already.
-    pub(super) is_update: bool,
+    /// What it costs.
+    pub(super) usage: Amounts,
+    /// The object as it is, and what `object` costs more.
+    pub(super) before: Option<(&'a Value, Amounts)>,
     /// Whether nothing is to be held.
     pub(super) is_dry_run: bool,
 }
@@ -284,6 +284,22 @@ impl Account {
             .collect()
     }
 
+    /// What a charge adds: all of it to a quota that did not count the object before.
+    fn added(&self, charge: &Charge<'_>) -> Vec<(usize, Amounts)> {
+        let (group, plural) = charge.resource;
+        let Some((old, more)) = &charge.before else {
+            return self.costs(charge.resource, charge.object, &charge.usage);
+        };
+        let counted = |quota: &Quota| quota.matches(group, plural, old);
+        let usage = |quota| if counted(quota) { more } else { &charge.usage };
+        let matching = self.quotas.iter().enumerate();
+        matching
+            .filter(|(_, quota)| quota.matches(group, plural, charge.object))
+            .map(|(index, quota)| (index, quota.mask(usage(quota))))
+            .filter(|(_, cost)| !cost.is_empty())
+            .collect()
+    }
+
     fn charge(&mut self, charge: &Charge<'_>, now: Timestamp) -> Result<(), String> {
         let (group, plural) = charge.resource;
         if (group, plural) == ("", "pods") {
@@ -293,8 +309,8 @@ impl Account {
                 }
             }
         }
-        self.held.retain(|hold| hold.at + HOLD > now && !(charge.is_update && hold.key == charge.key));
-        let costs = self.costs(charge.resource, charge.object, &charge.more);
+        self.held.retain(|hold| hold.at + HOLD > now && !(charge.before.is_some() && hold.key == charge.key));
+        let costs = self.added(charge);
         for (index, cost) in &costs {
             self.check(*index, cost)?;
         }
@@ -366,13 +382,13 @@ mod tests {
         is_dry_run: bool,
     ) -> Result<(), String> {
         let object = Value::Null;
-        let more = quota::usage("", plural, &object, now());
+        let usage = quota::usage("", plural, &object, now());
         let charge = Charge {
             resource: ("", plural),
             key: key.into(),
             object: &object,
-            more,
-            is_update: false,
+            usage,
+            before: None,
             is_dry_run,
         };
         account.charge(&charge, now())
@@ -395,6 +411,41 @@ mod tests {
             "exceeded quota: q, requested: configmaps=1, used: configmaps=2, limited: configmaps=2"
         );
         charge(&mut account, "secrets", "s", false).expect("another resource has its own limit");
+    }
+
+    #[test]
+    fn a_claim_that_changes_its_class_counts_in_full_where_it_comes_to() {
+        let parse = |yaml: &str| -> Value { serde_saphyr::from_str(yaml).unwrap() };
+        let claim = |class: &str, size: &str| {
+            parse(&format!(
+                "{{spec: {{volumeAttributesClassName: {class}, resources: {{requests: {{storage: {size}}}}}}}}}"
+            ))
+        };
+        let account = || {
+            let quota = "{metadata: {name: gold}, spec: {hard: {requests.storage: 5Gi}, scopeSelector: \
+                {matchExpressions: [{scopeName: VolumeAttributesClass, operator: In, values: [gold]}]}}}";
+            Account::new(vec![Quota::of(&parse(quota))], vec![1])
+        };
+        let told = "exceeded quota: gold, requested: requests.storage=8Gi, used: requests.storage=0, \
+            limited: requests.storage=5Gi";
+        for (before, object, expected) in [
+            (claim("silver", "8Gi"), claim("gold", "8Gi"), Err(told.to_owned())),
+            (claim("silver", "4Gi"), claim("gold", "4Gi"), Ok(())),
+            (claim("gold", "4Gi"), claim("gold", "8Gi"), Ok(())),
+            (claim("gold", "8Gi"), claim("silver", "80Gi"), Ok(())),
+        ] {
+            let usage = |object| quota::usage("", "persistentvolumeclaims", object, now());
+            let more = quota::increase(&usage(&object), &usage(&before));
+            let charge = Charge {
+                resource: ("", "persistentvolumeclaims"),
+                key: "c".into(),
+                object: &object,
+                usage: usage(&object),
+                before: Some((&before, more)),
+                is_dry_run: false,
+            };
+            assert_eq!(account().charge(&charge, now()), expected, "{before} to {object}");
+        }
     }
 
     #[test]

@@ -250,6 +250,8 @@ pub(super) const TYPES: &[(&str, &str)] = &[
         "Gateway System SecretRef*LocalObjectReference SSLEnabled/sslEnabled! ProtectionDomain StoragePool \
          StorageMode VolumeName FSType/fsType ReadOnly!",
     ),
+    ("ScopeSelector", "MatchExpressions[ScopedResourceSelectorRequirement]"),
+    ("ScopedResourceSelectorRequirement", "ScopeName Operator Values?"),
     ("SeccompProfile", "Type LocalhostProfile?"),
     ("SecretEnvSource", "+LocalObjectReference Optional?"),
     ("SecretKeySelector", "+LocalObjectReference Key Optional?"),
