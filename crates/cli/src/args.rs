@@ -183,10 +183,10 @@ pub struct ServerArgs {
     /// Run the control plane without a Node: the same as --disable agent
     #[arg(long, env = "KNARR_DISABLE_AGENT")]
     pub disable_agent: bool,
-    /// The socket of another container runtime, such as unix:///run/containerd/containerd.sock, whose network is its
-    /// own; the built-in runtime if not given
-    #[arg(long, env = "KNARR_CONTAINER_RUNTIME_ENDPOINT")]
-    pub container_runtime_endpoint: Option<String>,
+    /// What runs containers.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub container_runtime: RuntimeArgs,
     /// What several servers on one --datastore-endpoint share their keys under; the first one's is in the file `token`
     /// of its folder. Better given in the environment, where other users do not see it
     #[arg(long, env = "KNARR_TOKEN", hide_env_values = true)]
@@ -218,16 +218,49 @@ pub struct AgentArgs {
     /// environment, where other users do not see it
     #[arg(long, env = "KNARR_TOKEN", hide_env_values = true)]
     pub token: Option<Secret>,
-    /// The socket of another container runtime, such as unix:///run/containerd/containerd.sock, whose network is its
-    /// own; the built-in runtime if not given
-    #[arg(long, env = "KNARR_CONTAINER_RUNTIME_ENDPOINT")]
-    pub container_runtime_endpoint: Option<String>,
+    /// What runs containers.
+    #[command(flatten)]
+    pub container_runtime: RuntimeArgs,
     /// This Node's name; the host name if not given
     #[arg(long, env = "KNARR_NODE_NAME")]
     pub node_name: Option<String>,
     /// This Node's address; the first that is not a loopback one if not given
     #[arg(long, env = "KNARR_NODE_IP")]
     pub node_ip: Option<IpAddr>,
+}
+
+/// What runs a Node's containers.
+#[derive(Clone, Debug, Default, PartialEq, Args, Serialize, Deserialize)]
+pub struct RuntimeArgs {
+    /// The socket of another container runtime, such as unix:///run/containerd/containerd.sock, whose network is its
+    /// own; the built-in runtime if not given
+    #[arg(long, env = "KNARR_CONTAINER_RUNTIME_ENDPOINT")]
+    pub container_runtime_endpoint: Option<String>,
+    /// An OCI runtime that RuntimeClasses may name as their handler, such as runsc=/usr/local/bin/runsc: repeated, or
+    /// with commas. Installed ones named crun, runc and youki are there without being named
+    #[arg(long, env = "KNARR_CONTAINER_RUNTIME_HANDLER", value_delimiter = ',', value_name = "NAME=PATH")]
+    #[serde(default)]
+    pub container_runtime_handler: Vec<String>,
+}
+
+impl RuntimeArgs {
+    /// The handlers' names and binaries.
+    ///
+    /// # Errors
+    /// One is not of the form `NAME=PATH`, or its path is not absolute.
+    pub fn handlers(&self) -> Result<Vec<(String, PathBuf)>, crate::validate::UsageError> {
+        let parse = |text: &String| {
+            let (name, path) = text.split_once('=')?;
+            (!name.is_empty() && path.starts_with('/')).then(|| (name.to_owned(), PathBuf::from(path)))
+        };
+        let invalid = |text: &String| {
+            crate::validate::UsageError(format!(
+                "--container-runtime-handler {text} must be a name and an absolute path, such as \
+                 runc=/usr/sbin/runc"
+            ))
+        };
+        self.container_runtime_handler.iter().map(|text| parse(text).ok_or_else(|| invalid(text))).collect()
+    }
 }
 
 /// `knarr token`.
@@ -597,10 +630,9 @@ pub struct KubeletArgs {
     /// The Node's address
     #[arg(long)]
     pub node_ip: Option<IpAddr>,
-    /// The socket of another container runtime, such as unix:///run/containerd/containerd.sock, whose network is its
-    /// own; the built-in runtime if not given
-    #[arg(long)]
-    pub container_runtime_endpoint: Option<String>,
+    /// What runs containers.
+    #[command(flatten)]
+    pub container_runtime: RuntimeArgs,
     /// The addresses of Pods on this Node
     #[arg(long, default_value = "10.42.0.0/24")]
     pub pod_cidr: String,

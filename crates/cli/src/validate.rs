@@ -65,7 +65,8 @@ pub fn server(args: &ServerArgs) -> Result<(), UsageError> {
              end with an alphanumeric character"
         )));
     }
-    if let Some(endpoint) = &args.container_runtime_endpoint
+    args.container_runtime.handlers()?;
+    if let Some(endpoint) = &args.container_runtime.container_runtime_endpoint
         && !endpoint.strip_prefix("unix://").unwrap_or(endpoint).starts_with('/')
     {
         return Err(UsageError(format!(

@@ -7,14 +7,12 @@ use serde_json::Value;
 use crate::exec::ExecPlugin;
 use crate::network::{Attachment, BuiltinConfig};
 use crate::plugins::Builtin;
-use crate::types::{CniError, CniResult, NetworkConfigList};
+use crate::types::{CniError, CniResult, NetworkConfigList, is_at_least};
 
 /// A network's plugins, ready to run.
 #[derive(Debug)]
 pub(crate) struct Chain {
-    name: String,
-    cni_version: String,
-    disable_check: bool,
+    conflist: NetworkConfigList,
     plugins: Vec<Plugin>,
 }
 
@@ -30,23 +28,26 @@ impl Chain {
         for conf in &conflist.plugins {
             plugins.push(Plugin::find(&conflist, conf, config)?);
         }
-        let NetworkConfigList { name, cni_version, disable_check, .. } = conflist;
-        Ok(Self { name, cni_version, disable_check, plugins })
+        Ok(Self { conflist, plugins })
     }
 
     pub(crate) fn name(&self) -> &str {
-        &self.name
+        &self.conflist.name
+    }
+
+    /// What it is made of.
+    pub(crate) fn conflist(&self) -> &NetworkConfigList {
+        &self.conflist
     }
 
     pub(crate) fn add(&self, attachment: &Attachment) -> Result<CniResult, CniError> {
         let mut result = None;
         for plugin in &self.plugins {
-            let mut added = match plugin {
+            let added = match plugin {
                 Plugin::Builtin(plugin) => plugin.add(attachment, result)?,
                 Plugin::Exec(plugin) => plugin.add(attachment, result)?,
             };
-            added.cni_version.clone_from(&self.cni_version);
-            result = Some(added);
+            result = Some(added.converted(&self.conflist.cni_version));
         }
         Ok(result.unwrap_or_default())
     }
@@ -65,7 +66,8 @@ impl Chain {
     }
 
     pub(crate) fn check(&self, attachment: &Attachment, previous: &CniResult) -> Result<(), CniError> {
-        if self.disable_check {
+        // CHECK came with 0.4.
+        if self.conflist.disable_check || !is_at_least(&self.conflist.cni_version, (0, 4)) {
             return Ok(());
         }
         self.plugins.iter().try_for_each(|plugin| match plugin {
@@ -85,10 +87,19 @@ impl Chain {
         })
     }
 
-    pub(crate) fn retain(&self, container_ids: &BTreeSet<String>) -> Result<(), CniError> {
+    /// Frees what no container among these has. `attached` is the same as CNI's GC has it.
+    pub(crate) fn retain(&self, container_ids: &BTreeSet<String>, attached: &Value) -> Result<(), CniError> {
         self.plugins.iter().try_for_each(|plugin| match plugin {
             Plugin::Builtin(plugin) => plugin.retain(container_ids),
-            Plugin::Exec(_) => Ok(()),
+            Plugin::Exec(plugin) => plugin.gc(attached),
+        })
+    }
+
+    /// Whether every plugin can attach Pods now. Source: CNI's STATUS.
+    pub(crate) fn status(&self) -> Result<(), CniError> {
+        self.plugins.iter().try_for_each(|plugin| match plugin {
+            Plugin::Builtin(_) => Ok(()),
+            Plugin::Exec(plugin) => plugin.status(),
         })
     }
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::network::Attachment;
-use crate::types::{CniError, CniResult, ErrorBody, NetworkConfigList};
+use crate::types::{CniError, CniResult, ErrorBody, NetworkConfigList, is_at_least};
 
 /// A plugin binary with its configuration.
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub(crate) struct ExecPlugin {
     kind: String,
     binary: PathBuf,
     bin_dirs: Vec<PathBuf>,
+    /// Of the specification that the configuration is written in.
+    version: String,
     /// Its configuration, with the network's name and version.
     conf: Value,
 }
@@ -28,11 +30,12 @@ impl ExecPlugin {
     ) -> Option<Self> {
         let binary = bin_dirs.iter().map(|dir| dir.join(kind)).find(|path| path.is_file())?;
         let mut conf = conf.clone();
+        let version = conflist.cni_version.clone();
         if let Some(fields) = conf.as_object_mut() {
             fields.insert("name".into(), json!(conflist.name));
             fields.insert("cniVersion".into(), json!(conflist.cni_version));
         }
-        Some(Self { kind: kind.to_owned(), binary, bin_dirs: bin_dirs.to_vec(), conf })
+        Some(Self { kind: kind.to_owned(), binary, bin_dirs: bin_dirs.to_vec(), version, conf })
     }
 
     pub(crate) fn add(
@@ -40,24 +43,39 @@ impl ExecPlugin {
         attachment: &Attachment,
         previous: Option<CniResult>,
     ) -> Result<CniResult, CniError> {
-        let output = self.run("ADD", attachment, previous.as_ref())?;
+        let output = self.run("ADD", attachment, self.conf_for(attachment, previous.as_ref()))?;
         serde_json::from_slice(&output).map_err(|error| self.failed("ADD", &error.to_string(), ""))
     }
 
     pub(crate) fn del(&self, attachment: &Attachment, previous: Option<&CniResult>) -> Result<(), CniError> {
-        self.run("DEL", attachment, previous).map(drop)
+        // Older plugins do not know of it there.
+        let previous = previous.filter(|_| is_at_least(&self.version, (0, 4)));
+        self.run("DEL", attachment, self.conf_for(attachment, previous)).map(drop)
     }
 
     pub(crate) fn check(&self, attachment: &Attachment, previous: &CniResult) -> Result<(), CniError> {
-        self.run("CHECK", attachment, Some(previous)).map(drop)
+        self.run("CHECK", attachment, self.conf_for(attachment, Some(previous))).map(drop)
     }
 
-    fn run(
-        &self,
-        command: &'static str,
-        attachment: &Attachment,
-        previous: Option<&CniResult>,
-    ) -> Result<Vec<u8>, CniError> {
+    /// Whether the plugin can attach Pods now, if it is of a version that can say so.
+    pub(crate) fn status(&self) -> Result<(), CniError> {
+        if !is_at_least(&self.version, (1, 1)) {
+            return Ok(());
+        }
+        self.run("STATUS", &Attachment::default(), self.conf.clone()).map(drop)
+    }
+
+    /// Tells the plugin what is attached; it frees the rest, if it is of a version that can.
+    pub(crate) fn gc(&self, attached: &Value) -> Result<(), CniError> {
+        if !is_at_least(&self.version, (1, 1)) {
+            return Ok(());
+        }
+        let mut conf = self.conf.clone();
+        conf["cni.dev/valid-attachments"] = attached.clone();
+        self.run("GC", &Attachment::default(), conf).map(drop)
+    }
+
+    fn run(&self, command: &'static str, attachment: &Attachment, conf: Value) -> Result<Vec<u8>, CniError> {
         let netns = if command == "DEL" && !attachment.netns_path.exists() {
             PathBuf::new()
         } else {
@@ -77,7 +95,7 @@ impl ExecPlugin {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(failed_io)?;
-        let conf = self.conf_for(attachment, previous).to_string();
+        let conf = conf.to_string();
         if let Some(mut stdin) = child.stdin.take() {
             // A plugin may end without reading: its exit code says what happened.
             if let Err(error) = stdin.write_all(conf.as_bytes()) {
@@ -99,15 +117,17 @@ impl ExecPlugin {
         }
     }
 
+    /// With what the configuration says that the plugin can be told.
     fn conf_for(&self, attachment: &Attachment, previous: Option<&CniResult>) -> Value {
         let mut conf = self.conf.clone();
-        let wants_ports = conf.pointer("/capabilities/portMappings") == Some(&Value::Bool(true));
-        let Some(fields) = conf.as_object_mut() else { return conf };
+        let wanted = conf.get("capabilities").and_then(Value::as_object).cloned().unwrap_or_default();
+        let mut told = attachment.capability_args();
+        told.retain(|name, _| wanted.get(name) == Some(&Value::Bool(true)));
         if let Some(previous) = previous {
-            fields.insert("prevResult".into(), json!(previous));
+            conf["prevResult"] = json!(previous.converted(&self.version));
         }
-        if wants_ports && !attachment.port_mappings.is_empty() {
-            fields.insert("runtimeConfig".into(), json!({ "portMappings": attachment.port_mappings }));
+        if !told.is_empty() {
+            conf["runtimeConfig"] = Value::Object(told);
         }
         conf
     }
@@ -119,8 +139,6 @@ impl ExecPlugin {
 }
 
 fn arguments(attachment: &Attachment) -> String {
-    format!(
-        "IgnoreUnknown=1;K8S_POD_NAMESPACE={};K8S_POD_NAME={};K8S_POD_INFRA_CONTAINER_ID={};K8S_POD_UID={}",
-        attachment.pod_namespace, attachment.pod_name, attachment.container_id, attachment.pod_uid
-    )
+    let arguments = attachment.arguments();
+    arguments.iter().map(|[name, value]| format!("{name}={value}")).collect::<Vec<_>>().join(";")
 }

@@ -5,6 +5,7 @@
 //! `host-local` addresses, `portmap`, `loopback`). All calls block (about 1 ms in-process): call them from a blocking
 //! task. The bridge and the nftables table belong to the network namespace of the calling process.
 
+mod bandwidth;
 mod chain;
 mod exec;
 mod plugins;
@@ -13,6 +14,7 @@ pub mod types;
 mod cleanup;
 mod network;
 
+pub use bandwidth::bandwidth;
 pub use cleanup::{cleanup, leftovers};
 pub use network::{Attachment, BuiltinConfig, Network};
 pub use types::{CniError, CniResult, PortMapping};

@@ -1,17 +1,24 @@
 //! A network as the runtime sees it: load its configuration, attach and detach Pods.
 //!
-//! Results of ADD are kept on disk, as the specification wants, until DEL: DEL and CHECK get them back. DEL of what was
-//! never added, or twice, is no error.
+//! The configuration is what lies in its folder when a Pod is attached: what was put there meanwhile, or the binary that
+//! was missing, is found without a restart. Results of ADD are kept on disk ([`kept`]) until DEL: DEL and CHECK get them
+//! back, and use the configuration that the Pod was attached by. DEL of what was never added, or twice, is no error.
+
+mod kept;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::chain::Chain;
+use kept::{Kept, Results};
+
 use crate::types::{CniError, CniResult, NetworkConfigList, PortMapping, VERSION};
 
 /// What the built-in network is made of.
@@ -79,143 +86,213 @@ pub struct Attachment {
     pub pod_uid: String,
     /// Ports of the host that lead into the Pod.
     pub port_mappings: Vec<PortMapping>,
+    /// What plugins with these capabilities are told beside `portMappings`: `bandwidth`, `dns`, `ips`, `mac`, ...
+    #[serde(default)]
+    pub capabilities: Map<String, Value>,
+}
+
+impl Attachment {
+    /// Everything that plugins are told if their configuration has the capability. Source: CNI's conventions.
+    pub(crate) fn capability_args(&self) -> Map<String, Value> {
+        let mut all = self.capabilities.clone();
+        if !self.port_mappings.is_empty() {
+            all.insert("portMappings".into(), json!(self.port_mappings));
+        }
+        all
+    }
+
+    /// `CNI_ARGS`. Source: Kubernetes' conventions, `pkg/kubelet` and containerd.
+    pub(crate) fn arguments(&self) -> Vec<[String; 2]> {
+        let pair = |name: &str, value: &str| [name.to_owned(), value.to_owned()];
+        vec![
+            pair("IgnoreUnknown", "1"),
+            pair("K8S_POD_NAMESPACE", &self.pod_namespace),
+            pair("K8S_POD_NAME", &self.pod_name),
+            pair("K8S_POD_INFRA_CONTAINER_ID", &self.container_id),
+            pair("K8S_POD_UID", &self.pod_uid),
+        ]
+    }
 }
 
 /// A network that Pods are attached to. Shared by reference; calls for different Pods may run at once.
 #[derive(Debug)]
 pub struct Network {
-    chain: Chain,
-    results: PathBuf,
+    conf_dir: PathBuf,
+    builtin: BuiltinConfig,
+    results: Results,
+    loaded: Mutex<Loaded>,
 }
 
-/// End of the names of files that a crash left half written.
-const UNFINISHED: &str = ".new";
-
-/// What is kept of an ADD.
-#[derive(Debug, Serialize, Deserialize)]
-struct Kept {
-    attachment: Attachment,
-    result: CniResult,
+/// The configuration that was last found, with what the folder was like then.
+#[derive(Debug)]
+struct Loaded {
+    seen: Vec<Seen>,
+    chain: Result<Arc<Chain>, String>,
 }
+
+/// A file of the configuration's folder, as far as one tells it from its next version.
+type Seen = (PathBuf, u64, Option<SystemTime>);
 
 impl Network {
-    /// Loads the first configuration (by file name) of `conf_dir`, or the built-in one if there is none.
+    /// The network of the first configuration (by file name) of `conf_dir`, or the built-in one if there is none.
+    ///
+    /// A configuration that is there but cannot be used is not skipped in favour of another: until it can be, no Pod is
+    /// attached ([`Network::status`]).
     ///
     /// # Errors
-    /// A configuration that is there but cannot be used is an error: it is not skipped in favour of another.
+    /// The folder of results cannot be used.
     pub fn load(conf_dir: &Path, builtin: BuiltinConfig) -> Result<Self, CniError> {
-        let conflist = match find_conflist(conf_dir)? {
-            Some(conflist) => conflist,
-            None => builtin.conflist(),
-        };
-        let results = builtin.state_dir.join("results");
-        fs::create_dir_all(&results).map_err(CniError::state(&results))?;
-        let network = Self { chain: Chain::new(conflist, &builtin)?, results };
-        network.restore()?;
+        let results = Results::open(builtin.state_dir.join("results"))?;
+        let loaded = Mutex::new(Loaded { seen: Vec::new(), chain: Err(String::new()) });
+        let network = Self { conf_dir: conf_dir.to_owned(), builtin, results, loaded };
+        if let Err(error) = network.chain() {
+            tracing::warn!(%error, "the pod network is not ready");
+        }
         Ok(network)
     }
 
     /// The network's name.
-    pub fn name(&self) -> &str {
-        self.chain.name()
+    ///
+    /// # Errors
+    /// There is no usable configuration.
+    pub fn name(&self) -> Result<String, CniError> {
+        Ok(self.chain()?.name().to_owned())
     }
 
-    /// Attaches a Pod. If a plugin fails, what the others did is taken back.
-    pub fn add(&self, attachment: &Attachment) -> Result<CniResult, CniError> {
-        match self.chain.add(attachment).and_then(|result| self.keep(attachment, result)) {
-            Ok(result) => Ok(result),
-            Err(error) => {
-                if let Err(also) = self.chain.del(attachment, None) {
-                    tracing::warn!(container = attachment.container_id, error = %also, "cannot take back a failed ADD");
-                }
-                Err(error)
+    /// Whether Pods can be attached now. Source: CNI's STATUS, CRI's `NetworkReady`.
+    ///
+    /// # Errors
+    /// Says why not.
+    pub fn status(&self) -> Result<(), CniError> {
+        self.chain()?.status()
+    }
+
+    /// The plugins of the configuration as it is now. One that was in order stays as long as its file does.
+    fn chain(&self) -> Result<Arc<Chain>, CniError> {
+        let seen = seen(&self.conf_dir);
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        if loaded.seen != seen || loaded.chain.is_err() {
+            let found = self.find_chain();
+            if let Ok(chain) = &found {
+                tracing::info!(network = chain.name(), "the pod network is loaded");
             }
+            *loaded = Loaded { seen, chain: found.map(Arc::new).map_err(|error| error.to_string()) };
+        }
+        loaded.chain.clone().map_err(CniError::NotReady)
+    }
+
+    fn find_chain(&self) -> Result<Chain, CniError> {
+        let conflist = find_conflist(&self.conf_dir)?.unwrap_or_else(|| self.builtin.conflist());
+        let chain = Chain::new(conflist, &self.builtin)?;
+        let kept = self.results.all()?;
+        let own = kept.iter().filter(|kept| kept.network == chain.name());
+        chain.restore(own.map(|kept| (&kept.attachment, &kept.result)))?;
+        Ok(chain)
+    }
+
+    /// The plugins that a Pod was attached by.
+    fn chain_of(&self, kept: &Kept) -> Result<Arc<Chain>, CniError> {
+        let now = self.chain();
+        match (&kept.conflist, now) {
+            (Some(conflist), Ok(chain)) if chain.conflist() == conflist => Ok(chain),
+            (Some(conflist), _) => {
+                // What the built-in plugins of the other one have in memory of a network of this name is void then.
+                self.loaded.lock().unwrap_or_else(PoisonError::into_inner).seen.clear();
+                Chain::new(conflist.clone(), &self.builtin).map(Arc::new)
+            }
+            (None, now) => now,
         }
     }
 
+    /// Attaches a Pod. If a plugin fails, what the others did is taken back.
+    ///
+    /// # Errors
+    /// There is no usable configuration, or a plugin failed.
+    pub fn add(&self, attachment: &Attachment) -> Result<CniResult, CniError> {
+        let chain = self.chain()?;
+        let added = chain.add(attachment).and_then(|result| {
+            self.results.keep(attachment, chain.conflist(), &result)?;
+            Ok(result)
+        });
+        added.inspect_err(|_| {
+            if let Err(also) = chain.del(attachment, None) {
+                tracing::warn!(container = attachment.container_id, error = %also, "cannot take back a failed ADD");
+            }
+        })
+    }
+
     /// Detaches a Pod: frees its address and takes away its interface and port mappings.
+    ///
+    /// # Errors
+    /// A plugin failed, or is not there any more.
     pub fn del(&self, attachment: &Attachment) -> Result<(), CniError> {
-        let path = self.result_path(&attachment.container_id, &attachment.ifname);
-        let kept = read_kept(&path)?;
-        // Port mappings are needed to take them back, whoever asks.
-        let attachment = match &kept {
-            Some(kept) => Attachment {
-                port_mappings: kept.attachment.port_mappings.clone(),
-                netns_path: attachment.netns_path.clone(),
-                ..kept.attachment.clone()
-            },
-            None => attachment.clone(),
+        let Some(kept) = self.results.find(&attachment.container_id, &attachment.ifname)? else {
+            // What an ADD that was cut off may have done. Without a configuration there was none.
+            return self.chain().map_or(Ok(()), |chain| chain.del(attachment, None));
         };
-        self.chain.del(&attachment, kept.as_ref().map(|kept| &kept.result))?;
-        remove_if_there(&path)
+        // What it was told is needed to take it back, whoever asks.
+        let attachment = Attachment { netns_path: attachment.netns_path.clone(), ..kept.attachment.clone() };
+        self.chain_of(&kept)?.del(&attachment, Some(&kept.result))?;
+        self.results.forget(&kept)
     }
 
     /// Checks that a Pod is still attached as ADD left it.
+    ///
+    /// # Errors
+    /// Says what is missing.
     pub fn check(&self, attachment: &Attachment) -> Result<(), CniError> {
-        let path = self.result_path(&attachment.container_id, &attachment.ifname);
-        let kept = read_kept(&path)?;
+        let kept = self.results.find(&attachment.container_id, &attachment.ifname)?;
         let kept = kept.ok_or_else(|| {
-            CniError::Check(format!(
-                "container {} was never attached to {}",
-                attachment.container_id,
-                self.name()
-            ))
+            CniError::Check(format!("container {} was never attached", attachment.container_id))
         })?;
-        self.chain.check(attachment, &kept.result)
+        let told = Attachment { netns_path: attachment.netns_path.clone(), ..kept.attachment.clone() };
+        self.chain_of(&kept)?.check(&told, &kept.result)
     }
 
     /// What ADD returned for a sandbox, if it is attached.
+    ///
+    /// # Errors
+    /// It cannot be read.
     pub fn result(&self, container_id: &str, ifname: &str) -> Result<Option<CniResult>, CniError> {
-        Ok(read_kept(&self.result_path(container_id, ifname))?.map(|kept| kept.result))
+        Ok(self.results.find(container_id, ifname)?.map(|kept| kept.result))
     }
 
     /// Detaches everything but these sandboxes: what a crash between ADD and the runtime's own record leaves.
     ///
     /// Source: CNI's GC verb. Returns the ids that were detached.
+    ///
+    /// # Errors
+    /// A plugin failed.
     pub fn retain(&self, container_ids: &BTreeSet<String>) -> Result<Vec<String>, CniError> {
         let mut detached = Vec::new();
-        for kept in self.kept()? {
-            if !container_ids.contains(&kept.attachment.container_id) {
+        let mut attached = Vec::new();
+        for kept in self.results.all()? {
+            if container_ids.contains(&kept.attachment.container_id) {
+                let Attachment { container_id, ifname, .. } = &kept.attachment;
+                attached.push(json!({ "containerID": container_id, "ifname": ifname }));
+            } else {
                 self.del(&kept.attachment)?;
                 detached.push(kept.attachment.container_id);
             }
         }
-        self.chain.retain(container_ids)?;
+        if let Ok(chain) = self.chain() {
+            chain.retain(container_ids, &Value::Array(attached))?;
+        }
         Ok(detached)
     }
+}
 
-    fn result_path(&self, container_id: &str, ifname: &str) -> PathBuf {
-        self.results.join(format!("{}-{container_id}-{ifname}", self.name()))
-    }
-
-    fn keep(&self, attachment: &Attachment, result: CniResult) -> Result<CniResult, CniError> {
-        let path = self.result_path(&attachment.container_id, &attachment.ifname);
-        let kept = Kept { attachment: attachment.clone(), result };
-        let text = serde_json::to_vec(&kept).map_err(|error| CniError::state(&path)(error.into()))?;
-        write_whole(&path, &text)?;
-        Ok(kept.result)
-    }
-
-    fn kept(&self) -> Result<Vec<Kept>, CniError> {
-        let prefix = format!("{}-", self.name());
-        let mut all = Vec::new();
-        for entry in fs::read_dir(&self.results).map_err(CniError::state(&self.results))? {
-            let path = entry.map_err(CniError::state(&self.results))?.path();
-            let is_ours = path
-                .file_name()
-                .and_then(|name| name.to_str())
-                .is_some_and(|name| name.starts_with(&prefix) && !name.ends_with(UNFINISHED));
-            if is_ours {
-                all.extend(read_kept(&path)?);
-            }
-        }
-        Ok(all)
-    }
-
-    fn restore(&self) -> Result<(), CniError> {
-        let kept = self.kept()?;
-        self.chain.restore(kept.iter().map(|kept| (&kept.attachment, &kept.result)))
-    }
+fn seen(conf_dir: &Path) -> Vec<Seen> {
+    let entries = fs::read_dir(conf_dir).into_iter().flatten().flatten();
+    let mut seen: Vec<Seen> = entries
+        .map(|entry| {
+            let metadata = entry.metadata().ok();
+            let size = metadata.as_ref().map_or(0, fs::Metadata::len);
+            (entry.path(), size, metadata.and_then(|metadata| metadata.modified().ok()))
+        })
+        .collect();
+    seen.sort();
+    seen
 }
 
 fn find_conflist(conf_dir: &Path) -> Result<Option<NetworkConfigList>, CniError> {
@@ -247,20 +324,10 @@ fn find_conflist(conf_dir: &Path) -> Result<Option<NetworkConfigList>, CniError>
     Ok(Some(NetworkConfigList { cni_version, name, disable_check: false, plugins: vec![plugin] }))
 }
 
-fn read_kept(path: &Path) -> Result<Option<Kept>, CniError> {
-    match fs::read(path) {
-        Ok(text) => {
-            serde_json::from_slice(&text).map(Some).map_err(|error| CniError::state(path)(error.into()))
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(CniError::state(path)(error)),
-    }
-}
-
 /// A file that is there is whole: written beside and renamed.
 pub(crate) fn write_whole(path: &Path, text: &[u8]) -> Result<(), CniError> {
     let mut beside = path.as_os_str().to_owned();
-    beside.push(UNFINISHED);
+    beside.push(kept::UNFINISHED);
     let beside = PathBuf::from(beside);
     fs::write(&beside, text).and_then(|()| fs::rename(&beside, path)).map_err(CniError::state(path))
 }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The version of the specification that configurations of our own are written in.
 pub const VERSION: &str = "1.1.0";
@@ -41,7 +41,7 @@ pub struct CniResult {
     #[serde(default)]
     pub routes: Vec<RouteConfig>,
     /// DNS of the network, unused by Kubernetes.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Value::is_null")]
     pub dns: Value,
 }
 
@@ -50,6 +50,24 @@ impl CniResult {
     pub fn pod_ips(&self) -> Vec<IpAddr> {
         self.ips.iter().filter_map(|ip| ip.address.split('/').next()?.parse().ok()).collect()
     }
+
+    /// The result as configurations of `version` have it: before 1.0, addresses say which kind they are.
+    pub(crate) fn converted(&self, version: &str) -> Self {
+        let mut converted = self.clone();
+        version.clone_into(&mut converted.cni_version);
+        let says_kind = !is_at_least(version, (1, 0));
+        for ip in &mut converted.ips {
+            let kind = if ip.address.contains(':') { "6" } else { "4" };
+            ip.version = says_kind.then(|| kind.to_owned());
+        }
+        converted
+    }
+}
+
+/// Whether a version of the specification, such as `0.4.0`, is this one or newer.
+pub(crate) fn is_at_least(version: &str, (major, minor): (u32, u32)) -> bool {
+    let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= (major, minor)
 }
 
 /// An interface of a result.
@@ -66,6 +84,9 @@ pub struct Interface {
     /// Path of the namespace it is in; empty on the host.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub sandbox: String,
+    /// What later versions of the specification have more.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
 }
 
 /// An address of a result.
@@ -82,6 +103,9 @@ pub struct IpConfig {
     /// IP version, which results before 1.0 must have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+    /// What later versions of the specification have more.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
 }
 
 /// A route of a result or of an IPAM configuration.
@@ -92,6 +116,9 @@ pub struct RouteConfig {
     /// Next hop; the gateway if `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gw: Option<IpAddr>,
+    /// What later versions of the specification have more.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
 }
 
 /// A port of the host that leads into a Pod. Source: capability `portMappings`.
@@ -163,6 +190,9 @@ pub enum CniError {
         /// The range.
         range: String,
     },
+    /// There is no usable configuration, or a plugin says that it cannot attach Pods now.
+    #[error("{0}")]
+    NotReady(String),
     /// CHECK found something missing or changed.
     #[error("{0}")]
     Check(String),

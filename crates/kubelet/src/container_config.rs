@@ -153,7 +153,12 @@ pub fn container_config(
         tty: spec.tty == Some(true),
         linux: Some(v1::LinuxContainerConfig {
             resources: Some(qos::container_resources(pod_spec, spec, input.memory_capacity)),
-            security_context: Some(security_context(config, pod_spec, spec, input.target_id)),
+            security_context: Some(security_context(
+                config,
+                pod_spec,
+                spec,
+                (input.target_id, input.image_user.as_ref()),
+            )),
         }),
         envs: input.env.into_iter().map(|(key, value)| v1::KeyValue { key, value }).collect(),
         ..v1::ContainerConfig::default()
@@ -164,9 +169,21 @@ fn security_context(
     config: &Config,
     pod: &PodSpec,
     spec: &Container,
-    target_id: Option<String>,
+    (target_id, image_user): (Option<String>, Option<&ImageUser>),
 ) -> v1::LinuxContainerSecurityContext {
     let mut context = security::container(pod, spec, config.seccomp_default);
+    if let Some(profile) = context.seccomp.as_mut().filter(|profile| !profile.localhost_ref.is_empty()) {
+        let path = config.root_dir.join("seccomp").join(&profile.localhost_ref);
+        profile.localhost_ref = path.display().to_string();
+    }
+    // Runtimes take no group without a user.
+    if context.run_as_user.is_none() && context.run_as_group.is_some() {
+        match image_user {
+            Some(ImageUser::Name(name)) => context.run_as_username.clone_from(name),
+            Some(ImageUser::Uid(uid)) => context.run_as_user = Some(v1::Int64Value { value: *uid }),
+            None => context.run_as_user = Some(v1::Int64Value { value: 0 }),
+        }
+    }
     if let (Some(target_id), Some(namespaces)) = (target_id, &mut context.namespace_options) {
         namespaces.set_pid(v1::NamespaceMode::Target);
         namespaces.target_id = target_id;

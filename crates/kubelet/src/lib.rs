@@ -30,7 +30,9 @@ mod pods;
 mod probes;
 mod pull;
 mod quantity;
+mod runtime_class;
 mod server;
+mod userns;
 mod volumes;
 mod worker;
 

@@ -15,6 +15,7 @@ use v1::NamespaceMode;
 use crate::client::ShimError;
 use crate::devices::devices;
 use crate::images::Image;
+use crate::in_root;
 use crate::oci::{self, PidNamespace};
 use crate::shim::layout::{self, ContainerPlan, Exited, LOST_CODE, LogLimits, Started};
 use crate::shim::protocol::{Call, Done};
@@ -66,22 +67,30 @@ impl Inner {
     ) -> CriResult<Container> {
         let dir = layout::container_dir(&self.sandbox_dir(&sandbox.id), &id);
         let rootfs = dir.join("rootfs");
-        self.mount_rootfs(&dir, &rootfs, image).map_err(internal)?;
+        let mapping = sandbox.mapping().map_err(CriError::InvalidArgument)?;
+        let userns = mapping.map(|_| self.sandbox_dir(&sandbox.id).join(crate::userns::USERNS));
+        self.mount_rootfs(&dir, &rootfs, image, mapping.zip(userns.as_deref())).map_err(internal)?;
         let context = oci::security_context(&config);
         let user = resolve_user(&rootfs, &context, image).map_err(CriError::InvalidArgument)?;
         let cgroup = format!("{}/{id}", self.cgroup_parent(sandbox).trim_end_matches('/'));
         let (pid_namespace, shared_pid) = self.pid_namespace(sandbox, &context)?;
         let devices = devices(&config, context.privileged).map_err(CriError::InvalidArgument)?;
         make_sources(&config).map_err(CriError::Internal)?;
+        in_root::check_mounts(&rootfs, &config).map_err(CriError::InvalidArgument)?;
+        let mut mounted = config.clone();
+        if let (Some(mapping), Some(userns)) = (mapping, &userns) {
+            crate::userns::mount_sources(&dir, userns, mapping, &mut mounted).map_err(internal)?;
+        }
         let output = oci::spec(
             &oci::Input {
-                config: &config,
+                config: &mounted,
                 image: &image.config,
                 rootfs: &rootfs,
                 cgroup: &cgroup,
                 hostname: &self.hostname(sandbox),
                 sandbox_files: &self.sandbox_files(sandbox),
                 pid_namespace,
+                userns,
                 is_cgroup_v2: self.cgroups.version() == sys::cgroup::Version::V2,
                 all_capabilities: &self.capabilities,
                 is_external: !sandbox.record.handler.is_empty(),
@@ -91,7 +100,8 @@ impl Inner {
         )
         .map_err(CriError::InvalidArgument)?;
         let cwd = output.spec["process"]["cwd"].as_str().unwrap_or("/");
-        make_dir_in(&rootfs, Path::new(cwd)).map_err(internal)?;
+        let (first_uid, first_gid) = mapping.map_or((0, 0), |it| (it.first_uid, it.first_gid));
+        in_root::make_dir(&rootfs, Path::new(cwd), (first_uid, first_gid)).map_err(internal)?;
         let log_path = log_path(sandbox, &config);
         if let Some(parent) = log_path.as_deref().and_then(Path::parent) {
             std::fs::create_dir_all(parent).map_err(internal)?;
@@ -100,7 +110,7 @@ impl Inner {
         let plan = ContainerPlan {
             log_path: log_path.clone(),
             log_limits: log_limits(&config.annotations).map_err(CriError::InvalidArgument)?,
-            owner: (user.uid, user.gid),
+            owner: (first_uid + user.uid, first_gid + user.gid),
             tty: config.tty,
             stdin: config.stdin,
             cgroup: cgroup.clone(),
@@ -131,13 +141,23 @@ impl Inner {
         Ok(Container { id, sandbox: sandbox.id.clone(), config, record, status })
     }
 
-    fn mount_rootfs(&self, dir: &Path, rootfs: &Path, image: &Image) -> io::Result<()> {
+    fn mount_rootfs(
+        &self,
+        dir: &Path,
+        rootfs: &Path,
+        image: &Image,
+        mapping: Option<(sys::userns::Mapping, &Path)>,
+    ) -> io::Result<()> {
         std::fs::create_dir(dir)?;
         for name in ["rootfs", "upper", "work"] {
             std::fs::create_dir(dir.join(name))?;
         }
         // The root directory is the upper one's: overlayfs takes its owner and mode from there.
         std::fs::set_permissions(dir.join("upper"), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+        if let Some((mapping, userns)) = mapping {
+            let layers = self.images.lower_dirs(image);
+            return crate::userns::mount_rootfs(dir, (self.images.root(), &layers), userns, mapping);
+        }
         let upper = (dir.join("upper"), dir.join("work"));
         sys::mount::overlay(&self.images.lower_dirs(image), Some((&upper.0, &upper.1)), rootfs)
             .map_err(io::Error::other)
@@ -267,6 +287,7 @@ impl Inner {
             // What a shim that was killed has half started.
             this.cgroups.kill(&cgroup, KILL_TIMEOUT).map_err(internal)?;
             crate::cgroups::remove_tree(&cgroup).map_err(internal)?;
+            crate::userns::unmount_sources(&dir).map_err(internal)?;
             sys::mount::detach(&dir.join("rootfs")).map_err(internal)?;
             std::fs::remove_dir_all(&dir).map_err(internal)
         })
@@ -442,25 +463,11 @@ fn make_sources(config: &v1::ContainerConfig) -> Result<(), String> {
     })
 }
 
-/// Makes `path` and what leads to it below `root`, without leaving `root`.
-fn make_dir_in(root: &Path, path: &Path) -> io::Result<()> {
-    use nix::sys::stat::{Mode, mkdirat};
-    let mut at = PathBuf::from("/");
-    for part in path.components() {
-        let std::path::Component::Normal(name) = part else { continue };
-        let parent = sys::descriptors::open_in_root(root, &at).map_err(io::Error::other)?;
-        at.push(name);
-        match mkdirat(&parent, name, Mode::from_bits_truncate(0o755)) {
-            Ok(()) | Err(nix::errno::Errno::EEXIST) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    Ok(())
-}
-
 /// Takes back a container that could not be made.
 fn discard(dir: &Path) {
-    let removed = sys::mount::detach(&dir.join("rootfs"))
+    let removed = crate::userns::unmount_sources(dir)
+        .and_then(|()| sys::mount::detach(&dir.join("layers")))
+        .and_then(|()| sys::mount::detach(&dir.join("rootfs")))
         .map_err(io::Error::other)
         .and_then(|()| if dir.exists() { std::fs::remove_dir_all(dir) } else { Ok(()) });
     if let Err(error) = removed {

@@ -16,6 +16,7 @@ mod client;
 mod containers;
 mod devices;
 mod files;
+mod in_root;
 mod mending;
 mod port_forward;
 mod recovery;
@@ -25,6 +26,7 @@ mod service;
 mod state;
 mod stats;
 mod streams;
+mod userns;
 mod users;
 mod verbose;
 

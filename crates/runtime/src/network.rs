@@ -18,6 +18,10 @@ pub struct SandboxNetwork {
     pub metadata: v1::PodSandboxMetadata,
     /// Ports of the host that lead to the Pod.
     pub port_mappings: Vec<v1::PortMapping>,
+    /// The Pod's resolver settings.
+    pub dns: Option<v1::DnsConfig>,
+    /// The cgroup of the Pod's containers.
+    pub cgroup_parent: String,
     /// The Pod's annotations.
     pub annotations: std::collections::HashMap<String, String>,
 }

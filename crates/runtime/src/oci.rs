@@ -74,6 +74,8 @@ pub struct Input<'a> {
     pub sandbox_files: &'a [(String, PathBuf)],
     /// The PID namespace.
     pub pid_namespace: PidNamespace,
+    /// The Pod's user namespace, if it has one.
+    pub userns: Option<PathBuf>,
     /// Whether the host's controllers have the v2 interface.
     pub is_cgroup_v2: bool,
     /// Every capability of this process, `CAP_` names.
@@ -208,6 +210,9 @@ fn namespaces(input: &Input<'_>) -> Vec<Value> {
         PidNamespace::Path(path) => namespaces.push(json!({ "type": "pid", "path": path })),
         PidNamespace::Host => {}
     }
+    if let Some(path) = &input.userns {
+        namespaces.push(json!({ "type": "user", "path": path }));
+    }
     if input.is_cgroup_v2 && !security_context(input.config).privileged {
         namespaces.push(json!({ "type": "cgroup" }));
     }
@@ -272,7 +277,7 @@ fn security(input: &Input<'_>) -> Result<Security, String> {
     };
     apparmor_profile(&context, has_apparmor())?;
     let capabilities = capabilities::capabilities(&context, input.all_capabilities)?;
-    Ok(Security { capabilities, seccomp })
+    Ok(Security { capabilities, seccomp, userns: input.userns.clone() })
 }
 
 /// The AppArmor profile of a container's process, if it has one of its own.

@@ -130,9 +130,9 @@ pub fn remove_remains(
 fn open_stores(config: &Config) -> Result<(ImageStore, sys::cgroup::Cgroups), OpenError> {
     use std::os::unix::fs::PermissionsExt;
     let dir = sandboxes_dir(&config.data_dir);
-    // Closed to everyone: what containers write is below.
+    // What containers write is below. Each sandbox is closed to everyone, but those with users of their own to these.
     std::fs::create_dir_all(&dir)
-        .and_then(|()| std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o700)))
+        .and_then(|()| std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o711)))
         .map_err(directory_error(&dir))?;
     let images = ImageStore::open(&config.data_dir.join("images"))?;
     Ok((images, sys::cgroup::Cgroups::detect()?))

@@ -107,14 +107,23 @@ impl Inner {
     /// Directory, files, namespace and the shim's socket.
     fn prepare(&self, sandbox: &mut Sandbox) -> io::Result<OwnedFd> {
         let dir = self.sandbox_dir(&sandbox.id);
+        let mapping = sandbox.mapping().map_err(io::Error::other)?;
         std::fs::create_dir_all(dir.join("containers"))?;
+        std::fs::set_permissions(&dir, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
+        if let Some(mapping) = mapping {
+            for folder in [&dir, &dir.join("containers")] {
+                crate::userns::open_to(folder, mapping)?;
+            }
+        }
         std::fs::create_dir(dir.join(layout::LIBCONTAINER))?;
         layout::write_whole(&dir.join("config.pb"), &sandbox.config.encode_to_vec())?;
         let own_network = sandbox.namespaces().network() != NamespaceMode::Node;
         sandbox.record.netns = own_network.then(|| dir.join("netns"));
         self.save(sandbox)?;
-        if let Some(netns) = &sandbox.record.netns {
-            sys::netns::NetNs::create(netns).map_err(io::Error::other)?;
+        match (&sandbox.record.netns, mapping) {
+            (_, Some(mapping)) => self.make_user_namespace(&dir, mapping)?,
+            (Some(netns), None) => drop(sys::netns::NetNs::create(netns).map_err(io::Error::other)?),
+            (None, None) => {}
         }
         let hostname = self.hostname(sandbox);
         let host = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
@@ -136,6 +145,7 @@ impl Inner {
             netns: sandbox.record.netns.clone(),
             hostname: own_network.then_some(hostname),
             own_ipc,
+            has_userns: mapping.is_some(),
             shared_pid: sandbox.namespaces().pid() == NamespaceMode::Pod,
             oci_runtime: self.handlers.binary(&sandbox.record.handler).map_err(io::Error::other)?,
             shim_cgroup: format!("{}/shims", self.config.cgroup_root),
@@ -143,6 +153,19 @@ impl Inner {
         };
         layout::write_json(&dir.join(layout::POD_PLAN), &plan)?;
         sys::descriptors::listen_at(&dir.join(layout::SOCKET)).map_err(io::Error::other)
+    }
+
+    /// The holder is the pause process's program: it does nothing until it is killed.
+    fn make_user_namespace(&self, dir: &Path, mapping: sys::userns::Mapping) -> io::Result<()> {
+        let (program, arguments) = self
+            .config
+            .shim_command
+            .split_first()
+            .ok_or_else(|| io::Error::other("no shim command is configured"))?;
+        let mut holder = std::process::Command::new(program);
+        holder.args(arguments).arg("pause").env_clear();
+        holder.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        sys::userns::create(dir, mapping, holder).map_err(io::Error::other)
     }
 
     /// The Pod's host name: what is asked for, or the host's.
@@ -207,6 +230,8 @@ impl Inner {
             netns,
             metadata,
             port_mappings: sandbox.config.port_mappings.clone(),
+            dns: sandbox.config.dns_config.clone(),
+            cgroup_parent: self.cgroup_parent(sandbox),
             annotations: sandbox.config.annotations.clone(),
         })
     }
@@ -261,7 +286,7 @@ impl Inner {
             // A shim that was killed has not ended it.
             crate::shim::end_pause(&dir).map_err(internal)?;
             let unmount = || {
-                sys::netns::delete(&dir.join("netns"))?;
+                sys::userns::delete(&dir)?;
                 sys::mount::detach(&dir.join("shm"))
             };
             unmount().map_err(internal)?;

@@ -80,6 +80,8 @@ fn run(start: subjects::Start) -> usize {
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
         let folder = tempfile::tempdir().unwrap();
+        // Users of user namespaces pass through.
+        std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o711)).unwrap();
         let running = start(folder.path()).await;
         let subject = running.subject.clone();
         let filter = std::env::var("KNARR_TEST_SPEC").unwrap_or_default();

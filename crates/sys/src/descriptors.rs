@@ -122,17 +122,24 @@ pub fn set_nonblocking(fd: impl AsFd) -> Result<()> {
 /// Source: openat2(2), `RESOLVE_IN_ROOT`.
 ///
 /// # Errors
-/// As open(2); absolute links point below `root`.
+/// As open(2); absolute links point below `root`. `EINVAL` for what is neither a file nor a directory: to open a device
+/// or a pipe that somebody has put there may do harm or wait for ever.
 pub fn open_in_root(root: &Path, path: &Path) -> Result<std::fs::File> {
     use nix::fcntl::{OpenHow, ResolveFlag, openat2};
     let doing = || format!("open {} in {}", path.display(), root.display());
     let dir =
         open(root, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()).doing(doing)?;
     let how = OpenHow::new()
-        .flags(OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)
+        .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
         .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
     let fd = openat2(&dir, path, how).map_err(std::io::Error::from).map_err(|e| Error::new(doing(), e))?;
-    Ok(std::fs::File::from(fd))
+    let found = std::fs::File::from(fd);
+    let kind = found.metadata().doing(doing)?.file_type();
+    if !kind.is_file() && !kind.is_dir() {
+        return Err(Errno::EINVAL).doing(doing);
+    }
+    // The very same, by its descriptor.
+    std::fs::File::open(format!("/proc/self/fd/{}", found.as_raw_fd())).doing(doing)
 }
 
 /// Sets the size of the terminal behind `terminal` (either end). Source: ioctl_tty(2), `TIOCSWINSZ`.
@@ -182,5 +189,16 @@ mod tests {
         let mut text = String::new();
         open_in_root(dir.path(), Path::new("/link")).unwrap().read_to_string(&mut text).unwrap();
         assert_eq!(text, "inside");
+    }
+
+    #[test]
+    fn a_pipe_or_a_device_in_a_root_is_not_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        nix::unistd::mkfifo(&dir.path().join("passwd"), Mode::from_bits_truncate(0o600)).unwrap();
+        let error = open_in_root(dir.path(), Path::new("/passwd")).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(nix::libc::EINVAL));
+        let error = open_in_root(Path::new("/"), Path::new("/dev/zero")).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(nix::libc::EINVAL));
+        assert!(open_in_root(Path::new("/"), Path::new("/dev")).unwrap().metadata().unwrap().is_dir());
     }
 }

@@ -14,6 +14,7 @@ pub mod nftables;
 pub mod overlayfs;
 pub mod payload;
 pub mod process;
+pub mod userns;
 
 use std::io;
 

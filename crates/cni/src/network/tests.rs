@@ -1,11 +1,13 @@
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use sys::netns::{NetNs, delete};
 
 use super::*;
+
+mod real;
 
 /// A host and its network, each in a namespace and directory of its own.
 struct Host {
@@ -155,7 +157,8 @@ fn a_conflist_in_the_configuration_directory_wins_and_its_binaries_are_run() {
         { "type": "fake", "capabilities": { "portMappings": true } },
     ]});
     fs::write(path("net.d/10-other.conflist"), conflist.to_string()).unwrap();
-    let missing = Network::load(&path("net.d"), host.config.clone()).unwrap_err();
+    let network = Network::load(&path("net.d"), host.config.clone()).unwrap();
+    let missing = network.status().unwrap_err();
     assert!(missing.to_string().starts_with("failed to find plugin \"fake\" in path"), "{missing}");
 
     let log = path("log");
@@ -167,8 +170,9 @@ fn a_conflist_in_the_configuration_directory_wins_and_its_binaries_are_run() {
     );
     fs::write(path("bin/fake"), script).unwrap();
     fs::set_permissions(path("bin/fake"), fs::Permissions::from_mode(0o755)).unwrap();
-    let network = Network::load(&path("net.d"), host.config.clone()).unwrap();
-    assert_eq!(network.name(), "other");
+    // The binary is found without a restart.
+    network.status().unwrap();
+    assert_eq!(network.name().unwrap(), "other");
     let mut pod = Attachment { container_id: "c1".into(), ifname: "eth0".into(), ..Attachment::default() };
     pod.pod_name = "web".into();
     assert_eq!(network.add(&pod).unwrap().pod_ips(), [IpAddr::from([10, 9, 0, 5])]);
@@ -182,5 +186,3 @@ fn a_conflist_in_the_configuration_directory_wins_and_its_binaries_are_run() {
         "{log}"
     );
 }
-
-use std::net::IpAddr;

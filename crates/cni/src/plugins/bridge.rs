@@ -200,6 +200,7 @@ impl Bridge {
             mac: mac.map(|byte| format!("{byte:02x}")).join(":"),
             mtu: None,
             sandbox: attachment.netns_path.display().to_string(),
+            ..Interface::default()
         };
         CniResult {
             interfaces: vec![host(&self.conf.bridge), host(host_name), inside],
@@ -207,7 +208,7 @@ impl Bridge {
                 address: format!("{ip}/{}", range.prefix),
                 gateway: Some(range.gateway.into()),
                 interface: Some(2),
-                version: None,
+                ..IpConfig::default()
             }],
             routes: self.routes.clone(),
             ..CniResult::default()

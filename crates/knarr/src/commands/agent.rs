@@ -51,7 +51,7 @@ fn as_server(args: &AgentArgs, config: Option<&ClusterConfig>) -> Result<ServerA
         data_dir: args.data_dir.clone(),
         node_name: args.node_name.clone(),
         node_ip: args.node_ip,
-        container_runtime_endpoint: args.container_runtime_endpoint.clone(),
+        container_runtime: args.container_runtime.clone(),
         token: None,
         disable: vec![Part::ControllerManager, Part::Scheduler],
         ..server

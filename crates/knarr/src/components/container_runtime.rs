@@ -1,9 +1,12 @@
 //! The node's container runtime: the built-in one, which also answers on a socket, or another behind a socket.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use base::{Clock, Random, Tasks};
+use cli::args::RuntimeArgs;
 use controller::trace::Reporter;
 use cri::client::{Client, socket_of};
 use cri::server::Services;
@@ -26,17 +29,20 @@ pub(super) struct ContainerRuntime {
 /// # Errors
 /// The runtime cannot work, is not there, or does not speak CRI v1.
 pub(super) async fn open(
-    endpoint: Option<&str>,
+    args: &RuntimeArgs,
     layout: &Layout,
     place: &Place,
     reporter: Reporter,
     tasks: &Tasks,
 ) -> Result<ContainerRuntime> {
     const FLAG: &str = "--container-runtime-endpoint";
+    let endpoint = args.container_runtime_endpoint.as_deref();
+    let mut handlers = runtime::handlers::installed();
+    handlers.extend(args.handlers().context("--container-runtime-handler")?);
     let socket = endpoint.map(socket_of).transpose().context(FLAG)?;
     let is_own = socket.is_none_or(|socket| socket == layout.cri_socket());
     let built_in = match is_own {
-        true => Some(Arc::new(built_in(layout, place, reporter, tasks).await?)),
+        true => Some(Arc::new(built_in(layout, place, handlers, reporter, tasks).await?)),
         false => None,
     };
     match (endpoint, built_in) {
@@ -53,7 +59,13 @@ pub(super) async fn open(
     }
 }
 
-async fn built_in(layout: &Layout, place: &Place, reporter: Reporter, tasks: &Tasks) -> Result<Runtime> {
+async fn built_in(
+    layout: &Layout,
+    place: &Place,
+    handlers: BTreeMap<String, PathBuf>,
+    reporter: Reporter,
+    tasks: &Tasks,
+) -> Result<Runtime> {
     let id = layout.cluster_id();
     let builtin = cni::BuiltinConfig {
         cluster_id: id.clone(),
@@ -61,10 +73,11 @@ async fn built_in(layout: &Layout, place: &Place, reporter: Reporter, tasks: &Ta
         cluster_cidr: place.cluster_cidr,
         mtu: None,
         state_dir: layout.cni(),
-        bin_dirs: vec!["/opt/cni/bin".into(), "/usr/lib/cni".into()],
+        bin_dirs: vec![layout.cni().join("bin"), "/opt/cni/bin".into(), "/usr/lib/cni".into()],
     };
     let network = cni::Network::load(&layout.cni().join("net.d"), builtin)?;
     let mut config = runtime::Config::new(layout.runtime(), format!("/knarr-{id}"), tasks.clone());
+    config.handlers = handlers;
     config.network = Some(Arc::new(CniPodNetwork::new(network, config.clock.clone(), reporter)));
     let runtime = Runtime::open(config).await.context("open the container runtime")?;
     runtime.ensure_builtin_images().await.context("make the built-in image")?;

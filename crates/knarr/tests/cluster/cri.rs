@@ -56,6 +56,15 @@ fn the_kubelet_reaches_the_built_in_runtime_over_its_socket() {
 }
 
 #[test]
+fn a_runtime_class_chooses_runc() {
+    let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
+    must(cluster.import_busybox(BUSYBOX));
+    must(cluster.up());
+    run(&cluster, &[(KUBECTLS[1], "runtime_class.txt", include_str!("sessions/runtime_class.txt"))]);
+    must(cluster.remove());
+}
+
+#[test]
 fn the_kubelet_runs_on_containerd() {
     let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
     let containerd = Containerd::start(&cluster);

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use cri::v1;
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, SeccompProfile, SecurityContext};
+use k8s_openapi::api::core::v1::{
+    AppArmorProfile, Container, Pod, PodSpec, SELinuxOptions, SeccompProfile, SecurityContext,
+};
 
 use super::ImageUser;
 
@@ -128,7 +130,30 @@ pub(super) fn container(
         masked_paths: paths(&MASKED_PATHS),
         readonly_paths: paths(&READONLY_PATHS),
         seccomp: Some(seccomp(profile, is_privileged, seccomp_default)),
+        apparmor: own.app_armor_profile.as_ref().or(shared.app_armor_profile.as_ref()).map(apparmor),
+        selinux_options: own.se_linux_options.as_ref().or(shared.se_linux_options.as_ref()).map(selinux),
         ..v1::LinuxContainerSecurityContext::default()
+    }
+}
+
+fn apparmor(profile: &AppArmorProfile) -> v1::SecurityProfile {
+    use v1::security_profile::ProfileType;
+    let kind = match profile.type_.as_str() {
+        "Localhost" => ProfileType::Localhost,
+        "Unconfined" => ProfileType::Unconfined,
+        _ => ProfileType::RuntimeDefault,
+    };
+    let localhost_ref = profile.localhost_profile.clone().unwrap_or_default();
+    v1::SecurityProfile { profile_type: kind.into(), localhost_ref }
+}
+
+fn selinux(options: &SELinuxOptions) -> v1::SeLinuxOption {
+    let text = |value: &Option<String>| value.clone().unwrap_or_default();
+    v1::SeLinuxOption {
+        user: text(&options.user),
+        role: text(&options.role),
+        r#type: text(&options.type_),
+        level: text(&options.level),
     }
 }
 
@@ -141,10 +166,12 @@ fn capabilities(context: &SecurityContext) -> Option<v1::Capability> {
     })
 }
 
-/// Whether `runAsNonRoot` needs to know who the image runs as.
+/// Whether `runAsNonRoot`, or a group alone, needs to know who the image runs as.
 pub(crate) fn needs_image_user(pod: &PodSpec, spec: &Container) -> bool {
     let (non_root, user) = run_as(pod, spec);
-    non_root && user.is_none()
+    let own = spec.security_context.as_ref().and_then(|c| c.run_as_group);
+    let has_group = own.or_else(|| pod.security_context.as_ref().and_then(|c| c.run_as_group)).is_some();
+    (non_root || has_group) && user.is_none()
 }
 
 fn run_as(pod: &PodSpec, spec: &Container) -> (bool, Option<i64>) {

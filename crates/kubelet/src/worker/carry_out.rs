@@ -245,10 +245,11 @@ async fn try_run_sandbox(
         stopped.map_err(|e| e.to_string())?;
     }
     let resolv_conf = tokio::fs::read_to_string(&context.config.resolv_conf).await.unwrap_or_default();
-    let config = sandbox_config(&context.config, pod, attempt, &resolv_conf);
+    let mut config = sandbox_config(&context.config, pod, attempt, &resolv_conf);
+    crate::userns::apply_to_sandbox(crate::userns::of_pod(&context.config, pod)?.as_ref(), &mut config);
     let log_directory = config.log_directory.clone();
     tokio::fs::create_dir_all(&log_directory).await.map_err(|e| format!("mkdir {log_directory}: {e}"))?;
-    let runtime_handler = String::new();
+    let runtime_handler = crate::runtime_class::handler(context, pod).await?;
     let request = v1::RunPodSandboxRequest { config: Some(config), runtime_handler };
     let _permit = context.limit.acquire().await.map_err(|e| e.to_string())?;
     let answer = context.runtime.run_pod_sandbox(request).await.map_err(|e| e.to_string())?;

@@ -14,7 +14,7 @@ use crate::env::environment;
 use crate::objects::PodObjects;
 use crate::snapshot::Sandbox;
 use crate::volumes::mounts::{self, MountInput};
-use crate::{files, handlers};
+use crate::{files, handlers, userns};
 
 /// What a start needs to know.
 pub(super) struct StartInput {
@@ -45,9 +45,13 @@ impl StartInput {
 pub(super) async fn start(input: StartInput) -> Result<(v1::ContainerStatus, String), Refusal> {
     let start = input.context.clock.now();
     let runtime = input.context.runtime.clone();
-    let config = config(&input).await.map_err(|m| input.refuse("CreateContainerConfigError", m))?;
+    let mut config = config(&input).await.map_err(|m| input.refuse("CreateContainerConfigError", m))?;
     let resolv_conf = tokio::fs::read_to_string(&input.context.config.resolv_conf).await.unwrap_or_default();
-    let sandbox = sandbox_config(&input.context.config, &input.pod, input.sandbox.attempt, &resolv_conf);
+    let mut sandbox = sandbox_config(&input.context.config, &input.pod, input.sandbox.attempt, &resolv_conf);
+    let users = userns::of_pod(&input.context.config, &input.pod);
+    let users = users.map_err(|m| input.refuse("CreateContainerConfigError", m))?;
+    userns::apply_to_sandbox(users.as_ref(), &mut sandbox);
+    userns::apply_to_container(users.as_ref(), &mut config);
     let request = v1::CreateContainerRequest {
         pod_sandbox_id: input.sandbox.id.clone(),
         config: Some(config),

@@ -143,7 +143,9 @@ impl Engine {
         if let Some(external) = self.external() {
             return external.exec(entry);
         }
-        let payload = Payload::new(entry.security.clone(), None, entry.sockets);
+        let userns = entry.security.userns.as_ref().map(File::open).transpose();
+        let userns = userns.map_err(prepare("user namespace"))?.map(|file| Arc::new(OwnedFd::from(file)));
+        let payload = Payload::new(entry.security.clone(), None, entry.sockets).entering(userns);
         let mut builder = ContainerBuilder::new(entry.id.to_owned(), SyscallType::default())
             .with_executor(payload)
             .with_root_path(self.state())

@@ -12,8 +12,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use caps::{CapSet, Capability};
-use libcontainer::oci_spec::runtime::Spec;
+use libcontainer::oci_spec::runtime::{Spec, User};
 use libcontainer::workload::{Executor, ExecutorError, ExecutorValidationError};
+use nix::sched::{CloneFlags, setns};
+use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
 
 use sys::mount::Propagation;
 
@@ -28,6 +30,8 @@ pub(super) struct Payload {
     security: Security,
     /// Where to say why the payload could not be run; closes by itself when it runs.
     failure: Option<Arc<OwnedFd>>,
+    /// The user namespace that is entered last.
+    userns: Option<Arc<OwnedFd>>,
     /// The shim, and its sockets.
     shim: u32,
     sockets: Vec<RawFd>,
@@ -56,7 +60,12 @@ impl Executor for Payload {
 impl Payload {
     /// `sockets` are those of this process, the shim.
     pub(super) fn new(security: Security, failure: Option<Arc<OwnedFd>>, sockets: &[RawFd]) -> Self {
-        Self { security, failure, shim: std::process::id(), sockets: sockets.to_vec() }
+        Self { security, failure, userns: None, shim: std::process::id(), sockets: sockets.to_vec() }
+    }
+
+    /// For an exec in a Pod with a user namespace.
+    pub(super) fn entering(self, userns: Option<Arc<OwnedFd>>) -> Self {
+        Self { userns, ..self }
     }
 
     fn become_payload(&self, spec: &Spec) -> Result<(), ExecutorError> {
@@ -65,6 +74,9 @@ impl Payload {
         let program = find(spec).map_err(ExecutorError::Other)?;
         let program = c_string(program.to_string_lossy().as_bytes())?;
         let args = args.iter().map(|arg| c_string(arg.as_bytes())).collect::<Result<Vec<_>, _>>()?;
+        if let Some(userns) = &self.userns {
+            enter(userns, process.user()).map_err(boxed)?;
+        }
         if self.failure.is_some() {
             set_propagations(spec).map_err(boxed)?;
         }
@@ -87,6 +99,17 @@ impl Payload {
         let Err(errno) = nix::unistd::execv(&program, &args);
         Err(ExecutorError::Other(format!("exec: {program:?}: {}", errno.desc().to_lowercase())))
     }
+}
+
+/// Becomes the user in the user namespace; before, this process was the host's user of that number.
+fn enter(userns: &OwnedFd, user: &User) -> nix::Result<()> {
+    let gid = |gid: u32| Gid::from_raw(gid);
+    setns(userns, CloneFlags::CLONE_NEWUSER)?;
+    let groups: Vec<Gid> = user.additional_gids().iter().flatten().map(|id| gid(*id)).collect();
+    setgroups(&groups)?;
+    setresgid(gid(user.gid()), gid(user.gid()), gid(user.gid()))?;
+    let uid = Uid::from_raw(user.uid());
+    setresuid(uid, uid, uid)
 }
 
 /// Gives each bind mount the propagation that it asks for: libcontainer leaves all with the root's.

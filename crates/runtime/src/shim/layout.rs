@@ -27,6 +27,10 @@ pub const STARTED: &str = "started.json";
 pub const EXITED: &str = "exited.json";
 /// A link to the Pod's shared PID namespace, in the sandbox's directory.
 pub const PID_NAMESPACE: &str = "pidns";
+/// The IPC namespace of a Pod with a user namespace, in the sandbox's directory.
+pub const IPC_NAMESPACE: &str = "ipcns";
+/// The UTS namespace of a Pod with a user namespace, in the sandbox's directory.
+pub const UTS_NAMESPACE: &str = "utsns";
 /// [`Started`] of the process that holds the shared PID namespace, in the sandbox's directory.
 pub const PAUSE: &str = "pause.json";
 /// The pipe of the container's standard output, in a container's directory.
@@ -53,6 +57,10 @@ pub struct PodPlan {
     pub hostname: Option<String>,
     /// Whether the Pod has an IPC namespace of its own.
     pub own_ipc: bool,
+    /// Whether the Pod has a user namespace, whose IPC and UTS namespaces are kept at [`IPC_NAMESPACE`] and
+    /// [`UTS_NAMESPACE`].
+    #[serde(default)]
+    pub has_userns: bool,
     /// Whether the containers share one PID namespace.
     pub shared_pid: bool,
     /// The cgroup that the shim moves to.
@@ -106,6 +114,9 @@ pub struct Security {
     pub capabilities: Vec<String>,
     /// The seccomp filter.
     pub seccomp: SeccompProfile,
+    /// The user namespace that an exec enters last of all, as its user there; libcontainer leaves it out.
+    #[serde(default)]
+    pub userns: Option<PathBuf>,
 }
 
 /// Which seccomp filter a container gets.

@@ -27,7 +27,9 @@ pub(super) fn enter(sandbox: &Path, plan: &PodPlan) -> Result<Option<Pause>, Err
         Some(pause) => vec![pause.handle().map_err(system("find the pause process"))?],
         None => containers(sandbox),
     };
-    if !wanted.is_empty() && !join(inhabitants, wanted)? {
+    if plan.has_userns {
+        join_kept(sandbox, plan)?;
+    } else if !wanted.is_empty() && !join(inhabitants, wanted)? {
         make(plan, wanted)?;
     }
     for (name, value) in &plan.sysctls {
@@ -37,6 +39,20 @@ pub(super) fn enter(sandbox: &Path, plan: &PodPlan) -> Result<Option<Pause>, Err
         None if plan.shared_pid => Pause::start(sandbox).map(Some).map_err(system("start the pause process")),
         found => Ok(found),
     }
+}
+
+/// Those of a Pod with a user namespace are its own, and have names.
+fn join_kept(sandbox: &Path, plan: &PodPlan) -> Result<(), Error> {
+    for (name, kind) in
+        [(layout::IPC_NAMESPACE, CloneFlags::CLONE_NEWIPC), (layout::UTS_NAMESPACE, CloneFlags::CLONE_NEWUTS)]
+    {
+        let file = std::fs::File::open(sandbox.join(name)).map_err(system("open the pod's namespaces"))?;
+        setns(file, kind).map_err(system("enter the pod's namespaces"))?;
+    }
+    if let Some(hostname) = &plan.hostname {
+        nix::unistd::sethostname(hostname).map_err(system("set the pod's host name"))?;
+    }
+    Ok(())
 }
 
 fn make(plan: &PodPlan, wanted: CloneFlags) -> Result<(), Error> {

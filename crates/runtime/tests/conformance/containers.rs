@@ -12,7 +12,7 @@ use sys::mount::{BindOptions, Propagation};
 use v1::ContainerState::{ContainerCreated, ContainerExited, ContainerRunning};
 
 use super::Spec;
-use super::support::{Feature, IMAGE, Subject, container, mount, resources, sleeping, wait_until};
+use super::support::{Feature, IMAGE, OUTSIDE, Subject, container, mount, resources, sleeping, wait_until};
 
 pub const SPECS: &[Spec] = &[
     ("runtime should support creating, starting, stopping and removing container", |it| Box::pin(life(it))),
@@ -33,6 +33,8 @@ pub const SPECS: &[Spec] = &[
     ("runtime should output OOMKilled reason", |it| Box::pin(oom(it))),
     ("runtime should support listing container stats", |it| Box::pin(stats(it))),
     ("runtime should support multiple containers in a pod", |it| Box::pin(several(it))),
+    ("links of an image lead nowhere outside it", |it| Box::pin(hostile_links(it))),
+    ("what a container does to its processes stays inside", |it| Box::pin(hostile_processes(it))),
     ("a checkpoint is refused", |it| Box::pin(checkpoint(it))),
 ];
 
@@ -434,5 +436,53 @@ async fn checkpoint(subject: Arc<Subject>) {
     let location = subject.scratch("checkpoint").join("it.tar").display().to_string();
     let request = v1::CheckpointContainerRequest { container_id: id, location, timeout: 0 };
     assert!(subject.runtime.checkpoint_container(request).await.is_err());
+    pod.remove().await;
+}
+
+async fn hostile_links(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    let folder = subject.scratch("hostile");
+    std::fs::write(folder.join("file"), "text").unwrap();
+    let mut config = sleeping("main");
+    config.mounts = vec![
+        mount(&folder, "/escape/folder"),
+        mount(&folder.join("file"), "/escape-by-root/file"),
+        mount(&folder, "/escape/../../../../up"),
+    ];
+    config.working_dir = "/escape-by-root/cwd".into();
+    let id = pod.start(config).await;
+    let script = format!("cat {OUTSIDE}/folder/file {OUTSIDE}/file /escape/file; ls -d {OUTSIDE}/cwd");
+    assert_eq!(pod.sh(&id, &script).await, (format!("texttexttext{OUTSIDE}/cwd"), 0));
+    assert!(!Path::new(OUTSIDE).exists(), "it was made on the host");
+    // Over what the runtime itself needs.
+    for target in ["/proc", "/proc/self/fd", "/proc/sys"] {
+        let mut config = sleeping(&format!("over{}", target.replace('/', "-")));
+        config.mounts = vec![mount(&folder, target)];
+        let refused = match pod.try_create(config).await {
+            Ok(id) => pod.try_start(&id).await.is_err(),
+            Err(_) => true,
+        };
+        assert!(refused, "{target}");
+    }
+    pod.remove().await;
+}
+
+async fn hostile_processes(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    // It forks as fast as it can, and each of its processes ignores what it can.
+    let script = "trap '' TERM HUP INT; b() { for n in 1 2 3 4 5 6 7 8; do (sleep 1000 & sleep 1000) & done; }; b; echo up; wait";
+    let id = pod.start(container("bomb", script)).await;
+    pod.wait_log("bomb", "up").await;
+    let other = pod.start(sleeping("other")).await;
+    let (seen, _) = pod.sh(&other, "ps | grep -c 's[l]eep 1000'").await;
+    assert_eq!(seen, "0");
+    // An exec whose program is the runtime's own, by what procfs says of it.
+    for path in ["/proc/self/exe", "/proc/1/exe"] {
+        let ran = pod.exec(&other, &[path, "sh", "-c", "echo > /proc/$PPID/exe"], 5).await;
+        assert!(ran.is_err() || ran.unwrap().exit_code != 0, "{path}");
+    }
+    pod.stop(&id, 0).await;
+    assert_eq!(pod.status(&id).await.exit_code, 137);
+    assert_eq!(pod.sh(&other, "echo alive").await, ("alive".to_owned(), 0));
     pod.remove().await;
 }

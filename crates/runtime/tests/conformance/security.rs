@@ -25,6 +25,7 @@ pub const SPECS: &[Spec] = &[
     ("a seccomp profile that is not there is an error", |it| Box::pin(missing_profile(it))),
     ("AppArmor is refused where the host has none", |it| Box::pin(apparmor(it))),
     ("SELinux options are accepted where the host has none", |it| Box::pin(selinux(it))),
+    ("runtime should support user namespaces", |it| Box::pin(user_namespaces(it))),
 ];
 
 fn int(value: i64) -> Option<v1::Int64Value> {
@@ -303,5 +304,56 @@ async fn selinux(subject: Arc<Subject>) {
         level: "s0:c4,c5".into(),
     });
     pod.start(config).await;
+    pod.remove().await;
+}
+
+async fn user_namespaces(subject: Arc<Subject>) {
+    use std::os::unix::fs::MetadataExt;
+    if !subject.has(Feature::UserNamespaces) {
+        return;
+    }
+    let mapping = v1::IdMapping { host_id: 131_072, container_id: 0, length: 65536 };
+    let users =
+        v1::UserNamespace { mode: v1::NamespaceMode::Pod.into(), uids: vec![mapping], gids: vec![mapping] };
+    let wanted = users.clone();
+    let pod =
+        subject.run_with(|config| super::support::namespaces(config).userns_options = Some(wanted)).await;
+    let folder = subject.scratch("userns");
+    std::fs::write(folder.join("roots"), "text").unwrap();
+    let mut config = sleeping("main");
+    security(&mut config).namespace_options.as_mut().unwrap().userns_options = Some(users);
+    let (mapped, plain) =
+        (super::support::mount(&folder, "/mnt/mapped"), super::support::mount(&folder, "/mnt/plain"));
+    config.mounts =
+        vec![v1::Mount { uid_mappings: vec![mapping], gid_mappings: vec![mapping], ..mapped }, plain];
+    config.working_dir = "/made/here".into();
+    let context = security(&mut config);
+    context.masked_paths = vec!["/proc/keys".into(), "/proc/kcore".into()];
+    context.readonly_paths = vec!["/proc/sys".into()];
+    context.seccomp = Some(v1::SecurityProfile::default());
+    let all = v1::Capability { add_capabilities: vec!["ALL".into()], ..Default::default() };
+    context.capabilities = Some(all);
+    let id = pod.start(config).await;
+    let (map, _) = pod.sh(&id, "cat /proc/self/uid_map | tr -s ' '").await;
+    assert_eq!(map.trim(), "0 131072 65536");
+    let script = "id -u; stat -c %u /bin/busybox /mnt/mapped/roots /mnt/plain/roots /made /dev/null; touch /mnt/mapped/new /own";
+    let (text, code) = pod.sh(&id, script).await;
+    assert_eq!((text.as_str(), code), ("0\n0\n0\n65534\n0\n65534", 0));
+    assert_eq!(std::fs::metadata(folder.join("new")).unwrap().uid(), 0, "as the mapping says");
+    assert_ne!(pod.sh(&id, "touch /mnt/plain/x").await.1, 0, "root inside is nobody there");
+    assert_eq!(
+        pod.sh(&id, "hostname inside && ip link set lo down && hostname").await,
+        ("inside".to_owned(), 0)
+    );
+    assert_ne!(pod.sh(&id, "echo 1 > /proc/sys/kernel/panic").await.1, 0);
+    let info = subject
+        .runtime
+        .container_status(v1::ContainerStatusRequest { container_id: id.clone(), verbose: true });
+    let info: serde_json::Value = serde_json::from_str(&info.await.unwrap().info["info"]).unwrap();
+    let process = std::fs::metadata(format!("/proc/{}", info["pid"])).unwrap();
+    assert_eq!(process.uid(), 131_072, "outside");
+    let second = pod.start(sleeping("second")).await;
+    let (same, _) = pod.sh(&second, "readlink /proc/self/ns/user").await;
+    assert_eq!(same, pod.sh(&id, "readlink /proc/self/ns/user").await.0);
     pod.remove().await;
 }

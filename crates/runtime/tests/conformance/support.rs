@@ -12,6 +12,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use v1::NamespaceMode;
 
 pub const IMAGE: &str = "test.local/busybox:1";
+/// What links of the image lead to, if they lead out of it.
+pub const OUTSIDE: &str = "/tmp/knarr-hostile-image";
 /// Longest wait for anything.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -354,6 +356,9 @@ fn layer() -> Vec<u8> {
     ] {
         add(&mut tar, &format!("bin/{applet}"), Symlink, 0o777, &[], "busybox");
     }
+    // What a hostile image has where something is mounted, or made.
+    add(&mut tar, "escape", Symlink, 0o777, &[], &format!("../../../../../../../..{OUTSIDE}"));
+    add(&mut tar, "escape-by-root", Symlink, 0o777, &[], OUTSIDE);
     let passwd = "root:x:0:0:root:/root:/bin/sh\nweb:x:1001:1001:web:/home/web:/bin/sh\n";
     add(&mut tar, "etc/passwd", Regular, 0o644, passwd.as_bytes(), "");
     let group = "root:x:0:\nweb:x:1001:\nlogs:x:50000:web\n";
