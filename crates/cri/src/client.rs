@@ -13,17 +13,13 @@ use async_trait::async_trait;
 use base::{Backoff, Clock, Random, Tasks};
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use hyper_util::rt::TokioIo;
 use prost::Message;
-use tokio::net::UnixStream;
-use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
-use tonic::transport::{Channel, Endpoint, Uri};
+use tonic::transport::Channel;
 use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 
 use crate::calls::{Limit, command, endless, grace, image_calls, runtime_calls, twice, usual};
-use crate::status::MESSAGE_BYTES_MAX;
 use crate::{CriError, CriResult, ImageService, RuntimeService, Streams, v1};
 
 /// How long a runtime may take to be there, as upstream's kubelet waits for it.
@@ -61,11 +57,7 @@ impl Client {
     /// As [`socket_of`].
     pub fn new(endpoint: &str, tasks: Tasks, clock: Clock) -> Result<Self, EndpointError> {
         let socket = socket_of(endpoint)?;
-        let connector = tower::service_fn(move |_: Uri| {
-            let socket = socket.clone();
-            async move { UnixStream::connect(&socket).await.map(TokioIo::new) }
-        });
-        let channel = Endpoint::from_static("http://localhost").connect_with_connector_lazy(connector);
+        let channel = grpc::channel(&socket);
         Ok(Self { channel, tasks, clock })
     }
 
@@ -89,40 +81,20 @@ impl Client {
         tokio::time::timeout(CONNECT_TIMEOUT, trying).await.unwrap_or_else(|_| Err(timeout()))
     }
 
-    async fn grpc(&self) -> Result<Grpc<Channel>, Status> {
-        let mut grpc = Grpc::new(self.channel.clone())
-            .max_decoding_message_size(MESSAGE_BYTES_MAX)
-            .max_encoding_message_size(MESSAGE_BYTES_MAX);
-        grpc.ready().await.map_err(|failure| Status::unavailable(chain(&failure)))?;
-        Ok(grpc)
-    }
-
     async fn call<Q, A>(&self, path: &'static str, request: Q, limit: Limit) -> CriResult<A>
     where
         Q: Message + 'static,
         A: Message + Default + 'static,
     {
-        let answer = async {
-            let codec = ProstCodec::<Q, A>::default();
-            self.grpc().await?.unary(Request::new(request), PathAndQuery::from_static(path), codec).await
-        };
-        let answer = tokio::time::timeout(limit.unwrap_or(Duration::MAX), answer).await;
-        let expired = |_| Err(Status::deadline_exceeded("context deadline exceeded"));
-        Ok(answer.unwrap_or_else(expired)?.into_inner())
+        Ok(grpc::call(&self.channel, path, request, limit).await?)
     }
 
     async fn stream(&self) -> Result<BoxStream<'static, CriResult<v1::ContainerEventResponse>>, Status> {
         let path = PathAndQuery::from_static("/runtime.v1.RuntimeService/GetContainerEvents");
         let request = Request::new(v1::GetEventsRequest {});
-        let events = self.grpc().await?.server_streaming(request, path, ProstCodec::default()).await?;
+        let events = grpc::ready(&self.channel).await?.server_streaming(request, path, ProstCodec::default()).await?;
         Ok(events.into_inner().map(|event| event.map_err(CriError::from)).boxed())
     }
-}
-
-/// A failure with its causes: the first names no socket.
-fn chain(error: &dyn std::error::Error) -> String {
-    std::iter::successors(error.source(), |error| error.source())
-        .fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 macro_rules! call_runtime {

@@ -4,9 +4,6 @@ use tonic::{Code, Status};
 
 use crate::CriError;
 
-/// Most bytes of one message. Source: `maxMsgSize` of upstream's client.
-pub(crate) const MESSAGE_BYTES_MAX: usize = 16 << 20;
-
 impl CriError {
     pub(crate) fn missing(call: &str) -> Self {
         Self::Unimplemented(format!("the container runtime has no call {call}"))

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tonic::transport::Channel;
 
 use crate::calls::{controller_calls, identity_calls, node_calls, registration_calls};
-use crate::{Result, transport};
+use crate::Result;
 
 /// How long a call may take. Source: `csiTimeout` of upstream's kubelet.
 const CALL_MAX: Duration = Duration::from_secs(120);
@@ -20,7 +20,7 @@ pub struct Client {
 impl Client {
     /// A client of the plugin at `socket`, which is connected to when something is called.
     pub fn new(socket: &Path) -> Self {
-        Self { channel: transport::channel(socket) }
+        Self { channel: grpc::channel(socket) }
     }
 }
 
@@ -34,7 +34,7 @@ macro_rules! call {
                 /// What the driver said, or that it is not there.
                 pub async fn $method(&self, request: crate::$module::$request) -> Result<crate::$module::$response> {
                     let path = concat!("/", $service, "/", $name);
-                    transport::call(&self.channel, path, request, CALL_MAX).await
+                    grpc::call(&self.channel, path, request, Some(CALL_MAX)).await
                 }
             )*
         }

@@ -14,7 +14,6 @@ pub mod driver;
 pub mod server;
 
 mod calls;
-mod transport;
 
 pub use tonic::{Code, Status};
 

@@ -10,9 +10,9 @@ use async_trait::async_trait;
 use base::Tasks;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use grpc::{Answer, Asked, Router};
 
 use crate::calls::{controller_calls, identity_calls, node_calls, registration_calls};
-use crate::transport::{self, Answer, Asked, Router};
 use crate::{CSI_PLUGIN, Result, Status, registration};
 
 macro_rules! service {
@@ -34,7 +34,7 @@ macro_rules! service {
                 match path.strip_prefix(concat!("/", $service, "/"))? {
                     $($name => {
                         let method = move |asked| async move { service.$method(asked).await }.boxed();
-                        Some(transport::unary::<crate::$module::$request, crate::$module::$response>(request, method))
+                        Some(grpc::unary::<crate::$module::$request, crate::$module::$response, Status>(request, method))
                     })*
                     _ => None,
                 }
@@ -63,7 +63,7 @@ impl<T: Identity + Controller + Node> Router for Plugin<T> {
             Some(("/csi.v1.Node", _)) => Answers::<dyn Node>::answer(&self.0, path, request),
             _ => None,
         };
-        found.unwrap_or_else(|| transport::unknown(path))
+        found.unwrap_or_else(|| grpc::unknown(path))
     }
 }
 
@@ -101,7 +101,7 @@ struct Registers(Arc<Registrar>);
 impl Router for Registers {
     fn answer(&self, path: &str, request: Asked) -> BoxFuture<'static, Answer> {
         let found = Answers::<dyn Registration>::answer(&self.0, path, request);
-        found.unwrap_or_else(|| transport::unknown(path))
+        found.unwrap_or_else(|| grpc::unknown(path))
     }
 }
 
@@ -114,8 +114,8 @@ pub fn serve<T: Identity + Controller + Node>(
     socket: &Path,
     tasks: &Tasks,
 ) -> io::Result<()> {
-    let listener = transport::bind(socket)?;
-    tasks.spawn("csi driver", transport::serve(listener, Arc::new(Plugin(driver)), tasks.clone()));
+    let listener = grpc::bind(socket)?;
+    tasks.spawn("csi driver", grpc::serve(listener, "CSI driver", Arc::new(Plugin(driver)), tasks.clone()));
     Ok(())
 }
 
@@ -124,9 +124,9 @@ pub fn serve<T: Identity + Controller + Node>(
 /// # Errors
 /// The socket cannot be made.
 pub fn register(name: &str, endpoint: &Path, socket: &Path, tasks: &Tasks) -> io::Result<()> {
-    let listener = transport::bind(socket)?;
+    let listener = grpc::bind(socket)?;
     let registrar = Registrar { name: name.to_owned(), endpoint: endpoint.to_owned() };
     let router = Arc::new(Registers(Arc::new(registrar)));
-    tasks.spawn("csi registration", transport::serve(listener, router, tasks.clone()));
+    tasks.spawn("csi registration", grpc::serve(listener, "CSI registration", router, tasks.clone()));
     Ok(())
 }
