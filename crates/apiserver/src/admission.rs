@@ -29,7 +29,6 @@ pub mod resource_quota;
 
 pub mod service_addresses;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use machinery::field::FieldErrors;
@@ -292,7 +291,9 @@ pub async fn admit(
     let metadata = Metadata::of(&object);
     let name = metadata.name().to_owned();
     let key = kind.key(metadata.namespace(), &name);
-    Ok(Admitted { kind, key, name, object: kind.to_stored(object), allocation })
+    let mut object = kind.to_stored(object);
+    crate::codec::fill_nulls(&mut object);
+    Ok(Admitted { kind, key, name, object, allocation })
 }
 
 fn check(context: &Context<'_>, object: &Value) -> Result<()> {
@@ -366,5 +367,5 @@ pub(crate) fn child<'a>(
 
 /// The served form of a stored object, for plugins that look others up.
 pub(crate) fn served(kind: Kind, object: &CachedObject) -> Value {
-    kind.to_served(Cow::Owned(object.value())).into_owned()
+    kind.value(object)
 }

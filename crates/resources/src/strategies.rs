@@ -2,6 +2,7 @@
 
 mod certificate;
 mod claim;
+mod daemon_set;
 pub mod gated;
 mod label_keys;
 mod partial;
@@ -236,6 +237,8 @@ pub const SERVICE: Strategy = Strategy {
 pub const DAEMON_SET: Strategy = Strategy {
     pod_spec: "/spec/template/spec",
     status_counts: &["currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady"],
+    prepare_for_create: daemon_set::create,
+    prepare_for_update: daemon_set::update,
     validate_create: v::apps::daemon_set,
     validate_update: v::apps::daemon_set_update,
     validate_status_update: v::apps::daemon_set_status,
