@@ -241,6 +241,11 @@ fn resource_quotas() {
                 "/spec/scopeSelector",
                 "{matchExpressions: [{scopeName: Terminating, operator: In}, {scopeName: PriorityClass, operator: Exists, values: [a]}, {scopeName: X, operator: Y}]}",
             ),
+            (
+                "a selector that does not fit",
+                "/spec/scopeSelector",
+                "{matchExpressions: [{scopeName: VolumeAttributesClass, operator: In, values: [a]}]}",
+            ),
         ],
         expect![[r#"
             bad amounts
@@ -258,7 +263,9 @@ fn resource_quotas() {
               spec.scopeSelector.matchExpressions.values: Required value: must be at least one value when `operator` is 'In' or 'NotIn' for scope selector
               spec.scopeSelector.matchExpressions.values: Invalid value: ["a"]: must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector
               spec.scopeSelector.matchExpressions.scopeName: Invalid value: "X": unsupported scope
-              spec.scopeSelector.matchExpressions.operator: Invalid value: "": not a valid selector operator"#]],
+              spec.scopeSelector.matchExpressions.operator: Invalid value: "": not a valid selector operator
+            a selector that does not fit
+              spec.scopeSelector.matchExpressions: Invalid value: {"MatchExpressions":[{"ScopeName":"VolumeAttributesClass","Operator":"In","Values":["a"]}]}: unsupported scope applied to resource"#]],
     );
     check_each_update(
         ("v1", "resourcequotas"),
