@@ -13,6 +13,7 @@ const NEEDED: &[(&str, &str)] = &[
     ("containerd", "containerd"),
     ("runc", "runc"),
     ("/usr/lib/cni/ptp", "containernetworking-plugins"),
+    ("docker-registry", "docker-registry"),
     ("etcd", "etcd-server"),
     ("etcdctl", "etcd-client"),
     ("linux.uml", "user-mode-linux"),
