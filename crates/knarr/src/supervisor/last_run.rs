@@ -55,8 +55,9 @@ mod tests {
 
     #[test]
     fn the_end_of_a_part_that_was_noted_is_waited_for() {
-        let dir = tempfile::tempdir().expect("a folder");
-        let layout = Layout::new(dir.path()).expect("a layout");
+        let dir = std::env::temp_dir().join(format!("knarr-last-run-{}", std::process::id()));
+        std::fs::create_dir(&dir).expect("a folder");
+        let layout = Layout::new(&dir).expect("a layout");
         wait_for_its_end(&layout).expect("nothing was noted");
         let mut part = std::process::Command::new("sleep").arg("0.3").spawn().expect("a part");
         let pid = i32::try_from(part.id()).expect("a pid");
@@ -66,5 +67,6 @@ mod tests {
         let ended = PidFd::open_same(pid, start).expect("not reaped yet").expect("the same");
         assert!(ended.wait(Duration::ZERO).expect("asked"), "it still runs");
         part.wait().expect("reaped");
+        std::fs::remove_dir_all(dir).expect("removed");
     }
 }

@@ -352,7 +352,7 @@ mod tests {
         let expect =
             "+/registry/a@5({c}) +/registry/foreign@6() -/registry/a@7({c}) -/registry/expired@8() upto 9";
         check(4, answer(changes), expect);
-        check(4, answer(vec![cause("/registry.causes/-/barrier", 6)]), "upto 6");
+        check(4, answer(vec![event(Put, "/registry.causes/-/barrier", 6, b"")]), "upto 6");
     }
 
     #[test]
