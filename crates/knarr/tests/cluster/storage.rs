@@ -42,7 +42,8 @@ fn a_node_that_is_killed_while_it_mounts_and_unmounts_leaves_nothing_behind() {
     let session = session(&cluster, "killed");
     let kill = || {
         for node in cluster.processes("knarr node") {
-            nix::sys::signal::kill(nix::unistd::Pid::from_raw(node), nix::sys::signal::Signal::SIGKILL).unwrap();
+            nix::sys::signal::kill(nix::unistd::Pid::from_raw(node), nix::sys::signal::Signal::SIGKILL)
+                .unwrap();
         }
     };
     must(session.run("storage_killed_claims.txt", include_str!("sessions/storage_killed_claims.txt")));

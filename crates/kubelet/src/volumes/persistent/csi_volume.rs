@@ -51,6 +51,18 @@ impl Wishes {
             modes: spec.volume_lifecycle_modes.unwrap_or_else(|| vec!["Persistent".to_owned()]),
         }
     }
+
+    /// Whether the driver has volumes that live as long as `mode` says.
+    fn allow(&self, mode: &str, driver: &str) -> Result<(), String> {
+        if self.modes.iter().any(|one| one == mode) {
+            return Ok(());
+        }
+        Err(format!(
+            "kubernetes.io/csi: mounter.SetUpAt failed to check volume lifecycle mode: volume mode \"{mode}\" not \
+             supported by driver {driver} (only supports {:?})",
+            self.modes
+        ))
+    }
 }
 
 /// Where a volume is staged, and where it is published for the Pod.
@@ -94,13 +106,7 @@ pub(super) async fn bring(
     let wishes = wishes(context, &source.driver).await;
     let is_inline = resolved.volume.is_none();
     let mode = if is_inline { "Ephemeral" } else { "Persistent" };
-    if !wishes.modes.iter().any(|one| one == mode) {
-        return Err(set_up(format!(
-            "kubernetes.io/csi: mounter.SetUpAt failed to check volume lifecycle mode: volume mode \"{mode}\" not \
-             supported by driver {} (only supports {:?})",
-            source.driver, wishes.modes
-        )));
-    }
+    wishes.allow(mode, &source.driver).map_err(set_up)?;
     let turn = context.csi.turn(&source.driver, &source.volume_handle);
     let _turn = turn.lock().await;
     let attachment = match wishes.attach && !is_inline {
