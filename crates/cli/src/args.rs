@@ -96,6 +96,8 @@ pub enum Command {
     Scheduler(SchedulerArgs),
     /// Run the kubelet alone, against any Kubernetes
     Kubelet(KubeletArgs),
+    /// Run the host-path storage driver alone: gRPC on a socket, for any kubelet
+    CsiHostpath(CsiHostpathArgs),
     /// Run the Service proxy alone, against any Kubernetes
     Proxy(ProxyArgs),
     /// Print a completion script for a shell
@@ -363,6 +365,8 @@ pub enum Part {
     /// The cluster's DNS.
     #[value(alias = "coredns")]
     Dns,
+    /// The default StorageClass and its driver.
+    CsiHostpath,
     /// The whole Node: kubelet, proxy and DNS.
     Agent,
 }
@@ -402,10 +406,11 @@ impl ServerArgs {
 
     /// Whether this part runs here.
     pub fn runs(&self, part: Part) -> bool {
-        let of_node = matches!(part, Part::Kubelet | Part::Proxy | Part::Dns | Part::Agent);
+        let of_node = matches!(part, Part::Kubelet | Part::Proxy | Part::Dns | Part::CsiHostpath | Part::Agent);
         let has_node = !self.disable_agent && !self.disable.contains(&Part::Agent);
         match part {
             Part::Agent => [Part::Kubelet, Part::Proxy, Part::Dns].into_iter().any(|part| self.runs(part)),
+            Part::CsiHostpath if !self.runs(Part::Kubelet) => false,
             part => !self.disable.contains(&part) && (has_node || !of_node),
         }
     }
@@ -613,6 +618,26 @@ pub struct SchedulerArgs {
     /// Who leads.
     #[command(flatten)]
     pub leader: LeaderElectionArgs,
+}
+
+/// Flags of `csi-hostpath`.
+#[derive(Clone, Debug, Args)]
+pub struct CsiHostpathArgs {
+    /// Volumes are below
+    #[arg(long, default_value = "/var/lib/knarr/csi-hostpath")]
+    pub state_dir: PathBuf,
+    /// The socket to listen on
+    #[arg(long, default_value = "/var/lib/kubelet/plugins/hostpath.csi.knarr.io/csi.sock")]
+    pub endpoint: PathBuf,
+    /// The socket through which the kubelet learns of the driver, in its plugins_registry; none if not given
+    #[arg(long)]
+    pub registration_endpoint: Option<PathBuf>,
+    /// The Node's name; the host name if not given
+    #[arg(long)]
+    pub node_name: Option<String>,
+    /// Most volumes on the Node; any number if not given
+    #[arg(long, default_value_t = 0)]
+    pub max_volumes_per_node: i64,
 }
 
 /// Flags of `kubelet`.

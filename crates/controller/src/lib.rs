@@ -21,6 +21,7 @@ pub mod resource_ref;
 pub mod selector;
 mod sender;
 pub mod trace;
+pub mod volume;
 pub mod workqueue;
 
 pub use engine::{Controller, Engine, Hands, Source};

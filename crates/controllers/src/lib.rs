@@ -36,6 +36,7 @@ pub mod service_account;
 pub mod service_cidr;
 pub mod taint_eviction;
 pub mod token;
+pub mod volume;
 
 #[cfg(test)]
 mod fixture;
@@ -67,5 +68,12 @@ pub fn all() -> &'static [Controller] {
         resource_quota::CONTROLLER,
         disruption::CONTROLLER,
         service_cidr::CONTROLLER,
+        volume::binder::CONTROLLER,
+        volume::protection::CLAIMS,
+        volume::protection::VOLUMES,
+        volume::ephemeral::CONTROLLER,
+        volume::attachment::CONTROLLER,
+        volume::expansion::CONTROLLER,
+        volume::hostpath::CONTROLLER,
     ]
 }

@@ -3,6 +3,7 @@
 pub(crate) mod agent;
 pub(crate) mod backup;
 pub(crate) mod completion;
+pub(crate) mod csi_hostpath;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod down;

@@ -56,6 +56,11 @@ impl Layout {
         self.root.join("kubelet")
     }
 
+    /// The volumes of the host-path driver.
+    pub(crate) fn csi_hostpath(&self) -> PathBuf {
+        self.root.join("csi-hostpath")
+    }
+
     /// The container runtime's folder: sandboxes, containers, images.
     pub(crate) fn runtime(&self) -> PathBuf {
         self.root.join("runtime")

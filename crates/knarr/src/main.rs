@@ -88,6 +88,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::ControllerManager(args) => commands::part::controller_manager(args),
         Command::Scheduler(args) => commands::part::scheduler(args),
         Command::Kubelet(args) => commands::part::kubelet(args),
+        Command::CsiHostpath(args) => commands::csi_hostpath::run(args),
         Command::Proxy(args) => commands::part::proxy(args),
         Command::Completion { shell } => commands::completion::run(*shell),
         Command::Version => commands::version::run(),

@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 
 use crate::allocations::Allocations;
 use crate::config::Config;
+use crate::csi::Drivers;
 use crate::status::NodeFacts;
 
 /// CRI calls that change something, at the same time.
@@ -38,6 +39,8 @@ pub(crate) struct Context {
     pub(crate) allocations: Allocations,
     /// Bytes.
     pub(crate) memory_capacity: i64,
+    /// The drivers of this node.
+    pub(crate) csi: Drivers,
     /// Bounds the CRI calls.
     pub(crate) limit: Arc<Semaphore>,
 }

@@ -22,10 +22,12 @@ pub mod status;
 mod allocations;
 mod cleanup;
 mod context;
+mod csi;
 mod handlers;
 mod inbox;
 mod node;
 mod objects;
+mod plugins;
 mod pods;
 mod probes;
 mod pull;
@@ -101,7 +103,8 @@ pub struct Parts {
 /// # Errors
 /// The runtime does not answer, or a directory cannot be made.
 pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
-    for path in [config.root_dir.join("pods"), config.pod_logs_dir.clone()] {
+    let (pods, plugins) = (config.root_dir.join("pods"), config.root_dir.join("plugins_registry"));
+    for path in [pods, plugins, config.pod_logs_dir.clone()] {
         std::fs::create_dir_all(&path)
             .map_err(|source| Error::Directory { path: path.display().to_string(), source })?;
     }
@@ -119,6 +122,7 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
         allocatable: node::allocatable(&machine),
         allocations: allocations::Allocations::new(node::allocatable(&machine)),
         memory_capacity: i64::try_from(machine.memory).unwrap_or(i64::MAX),
+        csi: csi::Drivers::with_in_use(volumes::persistent::in_use(&config.root_dir)),
         limit: Arc::new(Semaphore::new(context::CRI_CALLS_MAX)),
         config,
         client: parts.client,
@@ -130,6 +134,7 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
         random: parts.random,
         reporter: parts.reporter,
     });
+    context.tasks.spawn("plugins", plugins::run(context.clone()));
     context.tasks.spawn("node status", node::run(context.clone(), machine));
     let pods = pods::informer(&context);
     if let (Some(server), Some(listener)) = (context.config.server.clone(), listener) {

@@ -137,6 +137,7 @@ const REFRESH_MAX: u64 = 24 * 3600;
 pub(crate) struct Token {
     pub(crate) text: String,
     pub(crate) refresh_at: Timestamp,
+    pub(crate) expires_at: Timestamp,
 }
 
 /// Asks for a token that is bound to `pod`. Source: `TokenRequest`, authentication.k8s.io/v1.
@@ -167,7 +168,7 @@ pub(crate) async fn request_token(context: &Context, pod: &Pod, key: &TokenKey) 
     let answer: TokenRequest = context.client.request(request).await.map_err(|e| failed(e.to_string()))?;
     let status = answer.status.ok_or_else(|| failed("the answer has no token".into()))?;
     let refresh_at = refresh_at(context.clock.now(), status.expiration_timestamp.0);
-    Ok(Token { text: status.token, refresh_at })
+    Ok(Token { text: status.token, refresh_at, expires_at: status.expiration_timestamp.0 })
 }
 
 /// When to ask for the next token: after four fifths of this one's life, or a day. Source: upstream's

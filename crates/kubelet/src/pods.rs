@@ -4,6 +4,7 @@
 //! the API any more is taken down by a worker like any other.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,7 +53,7 @@ pub(crate) async fn run(context: Arc<Context>, pods: Informer<Pod>) {
     let known: BTreeSet<String> = pods.list().iter().filter_map(|p| p.metadata.uid.clone()).collect();
     let mut found = found_in_runtime(&context).await;
     take_orphans_down(&context, &inboxes, &known, &mut found);
-    remove_stray_directories(&context, &known).await;
+    remove_stray_directories(&context, &known);
     let mut changes = pods.subscribe();
     loop {
         for change in changes.next().await {
@@ -147,21 +148,30 @@ fn take_orphans_down(
     }
 }
 
-/// Directories of Pods of which neither the API nor the runtime knows.
-async fn remove_stray_directories(context: &Arc<Context>, known: &BTreeSet<String>) {
-    let (pods, known) = (context.config.root_dir.join("pods"), known.clone());
-    let removed = tokio::task::spawn_blocking(move || {
-        for entry in std::fs::read_dir(&pods).into_iter().flatten().flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if !known.contains(&name)
-                && let Err(error) = crate::volumes::tear_down(&entry.path())
-            {
-                tracing::warn!(error, "a directory of a pod that is gone was not removed");
-            }
+/// Directories of Pods of which neither the API nor the runtime knows. Drivers that are to take something back may come
+/// a little later.
+fn remove_stray_directories(context: &Arc<Context>, known: &BTreeSet<String>) {
+    for entry in std::fs::read_dir(context.config.root_dir.join("pods")).into_iter().flatten().flatten() {
+        if !known.contains(entry.file_name().to_string_lossy().as_ref()) {
+            context.tasks.spawn("stray directory", remove_stray(context.clone(), entry.path()));
         }
-    });
-    if let Err(error) = removed.await {
-        tracing::warn!(%error, "looking for stray directories failed");
+    }
+}
+
+async fn remove_stray(context: Arc<Context>, pod_dir: PathBuf) {
+    let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(60), 0.1);
+    loop {
+        let removed = match crate::volumes::persistent::tear_down(&context, &pod_dir).await {
+            Ok(()) => {
+                let pod_dir = pod_dir.clone();
+                let removing = tokio::task::spawn_blocking(move || crate::volumes::tear_down(&pod_dir));
+                removing.await.unwrap_or_else(|error| Err(error.to_string()))
+            }
+            Err(error) => Err(error),
+        };
+        let Err(error) = removed else { return };
+        tracing::warn!(error, "a directory of a pod that is gone was not removed");
+        tokio::time::sleep(backoff.next(&context.random)).await;
     }
 }
 

@@ -4,6 +4,7 @@
 //! allowed; there is nothing for anyone else, health included.
 
 pub(crate) mod cri_streams;
+mod csi;
 mod log_file;
 mod logs;
 mod port_forward;
@@ -133,6 +134,7 @@ async fn route(server: &Arc<Server>, request: Request<Incoming>) -> Result<Respo
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     match parts.as_slice() {
         ["healthz"] => Ok(text(StatusCode::OK, "ok".into())),
+        ["csi"] => csi::call(server, request).await,
         ["pods"] => Ok(json(summary::pods(server))),
         ["metrics"] => Ok(text(StatusCode::OK, summary::metrics(server))),
         ["stats", "summary"] => Ok(json(summary::stats(server).await)),

@@ -8,6 +8,7 @@ mod atomic;
 mod host_path;
 pub(crate) mod mounts;
 mod payload;
+pub(crate) mod persistent;
 mod sub_path;
 mod tear_down;
 
@@ -53,6 +54,9 @@ pub(crate) fn prepare(input: &VolumeInput) -> Result<(), String> {
 }
 
 fn prepare_one(input: &VolumeInput, spec: &PodSpec, volume: &Volume) -> Result<(), String> {
+    if persistent::is_persistent(volume) {
+        return Ok(());
+    }
     if let Some(source) = &volume.host_path {
         return host_path::check(source);
     }
@@ -71,10 +75,13 @@ fn prepare_one(input: &VolumeInput, spec: &PodSpec, volume: &Volume) -> Result<(
     atomic::write(&path, &files, fs_group).map_err(|error| format!("write {}: {error}", path.display()))
 }
 
-/// Where a volume's content is; `None` if this kubelet does not know the type.
+/// Where a volume's content is; `None` if this kubelet does not know the type, or has not prepared it.
 pub(crate) fn volume_path(pod_dir: &Path, volume: &Volume) -> Option<PathBuf> {
     if let Some(source) = &volume.host_path {
         return Some(PathBuf::from(&source.path));
+    }
+    if persistent::is_persistent(volume) {
+        return persistent::find(pod_dir, &volume.name).map(|prepared| prepared.path);
     }
     let plugin = if volume.empty_dir.is_some() {
         "kubernetes.io~empty-dir"

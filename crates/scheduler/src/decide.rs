@@ -29,6 +29,9 @@ pub fn decide(pod: &Pod, kin: Option<&LabelSelector>, snapshot: &Snapshot, chanc
         return Decision::Unschedulable(NO_NODES.to_owned());
     }
     let mut candidate = Candidate::new(pod, kin, snapshot);
+    if let Some(why) = candidate.refused() {
+        return Decision::Unschedulable(format!("0/{} nodes are available: {why}.", snapshot.len()));
+    }
     // Others went so that the Pod fits here.
     let promised = nominated(pod).and_then(|name| snapshot.node(name));
     if let Some(node) = promised.filter(|node| filter(&candidate, node).is_none()) {

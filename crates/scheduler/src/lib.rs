@@ -13,6 +13,8 @@ pub mod preemption;
 pub mod queue;
 pub mod resource;
 pub mod run;
+pub mod storage;
+mod volumes;
 
 pub use decide::{Decision, decide};
 pub use node_info::{NodeInfo, Snapshot};

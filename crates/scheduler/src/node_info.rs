@@ -6,6 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
 
 use crate::resource::{Resources, pod_requests, pod_requests_non_zero};
+use crate::storage::Storage;
 
 /// A host port in use: address, protocol, port.
 pub type HostPort = (String, String, i32);
@@ -131,6 +132,8 @@ pub struct Snapshot {
     namespaces: HashMap<String, BTreeMap<String, String>>,
     /// How many Nodes have an image, by its name.
     images: HashMap<String, usize>,
+    /// Claims, volumes and what they are made by.
+    pub storage: Storage,
 }
 
 /// A Pod that is on a Node, or soon will be.

@@ -10,11 +10,16 @@ mod node_resources_fit;
 mod node_unschedulable;
 mod pod_topology_spread;
 mod taint_toleration;
+mod volume_binding;
+mod volume_limits;
+mod volume_restrictions;
+mod volume_zone;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use crate::node_info::{NodeInfo, PodNeed, Snapshot};
+use crate::storage::{Promise, Storage};
 
 /// The best score that a plugin can give.
 pub const SCORE_MAX: i64 = 100;
@@ -29,18 +34,34 @@ pub struct Candidate<'a> {
     images: image_locality::State,
     near: inter_pod_affinity::State,
     spread: pod_topology_spread::State,
+    storage: &'a Storage,
+    volumes: volume_binding::State,
+    is_claim_taken: bool,
 }
 
 impl<'a> Candidate<'a> {
     /// A Pod that wants one of the Nodes of `snapshot`, away from those that `kin` selects.
-    pub fn new(pod: &'a Pod, kin: Option<&LabelSelector>, snapshot: &Snapshot) -> Self {
+    pub fn new(pod: &'a Pod, kin: Option<&LabelSelector>, snapshot: &'a Snapshot) -> Self {
         Self {
             pod,
             need: PodNeed::of(pod),
             images: image_locality::State::new(pod, snapshot),
             near: inter_pod_affinity::State::new(pod, snapshot),
             spread: pod_topology_spread::State::new(pod, kin, snapshot),
+            storage: &snapshot.storage,
+            volumes: volume_binding::State::new(pod, snapshot),
+            is_claim_taken: volume_restrictions::is_taken(pod, snapshot),
         }
+    }
+
+    /// Why no Node will do, whatever it is like. Source: `PreFilter`.
+    pub fn refused(&self) -> Option<&str> {
+        self.volumes.refused.as_deref()
+    }
+
+    /// What is to be done for the Pod's volumes on `node`, which can take it. Source: `Reserve`.
+    pub fn promise(&self, node: &NodeInfo) -> Option<Promise> {
+        volume_binding::settle(&self.volumes, self.storage, node).ok().filter(|promise| !promise.is_empty())
     }
 
     /// Learns which Nodes are in question, before they are scored. Source: `PreScore`.
@@ -124,6 +145,10 @@ pub const FILTERS: &[Filter] = &[
     Filter { name: "NodeAffinity", filter: node_affinity::filter },
     Filter { name: "NodePorts", filter: node_ports::filter },
     Filter { name: "NodeResourcesFit", filter: node_resources_fit::filter },
+    Filter { name: "VolumeRestrictions", filter: volume_restrictions::filter },
+    Filter { name: "NodeVolumeLimits", filter: volume_limits::filter },
+    Filter { name: "VolumeBinding", filter: volume_binding::filter },
+    Filter { name: "VolumeZone", filter: volume_zone::filter },
     Filter { name: "PodTopologySpread", filter: pod_topology_spread::filter },
     Filter { name: "InterPodAffinity", filter: inter_pod_affinity::filter },
 ];

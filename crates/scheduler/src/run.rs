@@ -11,8 +11,9 @@ use controller::informer::{Change, Changes};
 use controller::trace::Reporter;
 use controller::{Action, EventType, Hands, Informer, Informers, Patch, Propagation, Recorder, cause};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass};
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -20,8 +21,11 @@ use crate::decide::{Decision, decide, explain};
 use crate::kin::Groups;
 use crate::metrics::{self, SchedulerMetrics};
 use crate::node_info::Snapshot;
+use crate::plugins::Candidate;
 use crate::preemption::{Preemption, REASON, Room, nominated, preempt, priority};
 use crate::queue::Queue;
+use crate::storage::{Storage, apply};
+use crate::volumes::{self, Volumes};
 
 /// Bindings under way at once; deciding waits when there are more.
 const BINDINGS_MAX: usize = 256;
@@ -50,6 +54,7 @@ pub async fn run(config: Config, informers: Informers, reporter: Reporter, tasks
     nodes.synced().await;
     namespaces.synced().await;
     budgets.synced().await;
+    let mut storage = StorageChanges::synced(&informers).await;
     let groups = Groups::new(&informers);
     groups.synced().await;
     let (finished, mut outcomes) = mpsc::channel(BINDINGS_MAX);
@@ -71,8 +76,12 @@ pub async fn run(config: Config, informers: Informers, reporter: Reporter, tasks
         nominated: BTreeMap::new(),
         budgets,
         groups,
+        volumes: Volumes::new(&informers),
         finished,
     };
+    while let Some(change) = now_or_never(storage.next()) {
+        scheduler.storage_changed(change);
+    }
     take_in(&mut scheduler, &mut namespace_changes, &mut node_changes, &mut pod_changes).await;
     loop {
         scheduler.schedule_all(&mut outcomes).await;
@@ -82,9 +91,55 @@ pub async fn run(config: Config, informers: Informers, reporter: Reporter, tasks
             biased;
             changes = node_changes.next() => scheduler.nodes_changed(changes),
             changes = namespace_changes.next() => scheduler.namespaces_changed(changes),
+            change = storage.next() => scheduler.storage_changed(change),
             changes = pod_changes.next() => scheduler.pods_changed(changes),
             Some(outcome) = outcomes.recv() => scheduler.bound(outcome),
             () = sleep_until(due, &scheduler.clock) => {}
+        }
+    }
+}
+
+/// Changes of everything that volume plugins look at.
+struct StorageChanges {
+    claims: Changes<PersistentVolumeClaim>,
+    volumes: Changes<PersistentVolume>,
+    classes: Changes<StorageClass>,
+    csi_nodes: Changes<CSINode>,
+    drivers: Changes<CSIDriver>,
+    capacities: Changes<CSIStorageCapacity>,
+}
+
+/// Takes changes of one kind into what is known.
+type StorageChange = Box<dyn FnOnce(&mut Storage) + Send>;
+
+impl StorageChanges {
+    async fn synced(informers: &Informers) -> Self {
+        let changes = Self {
+            claims: informers.informer().subscribe(),
+            volumes: informers.informer().subscribe(),
+            classes: informers.informer().subscribe(),
+            csi_nodes: informers.informer().subscribe(),
+            drivers: informers.informer().subscribe(),
+            capacities: informers.informer().subscribe(),
+        };
+        informers.informer::<PersistentVolumeClaim>().synced().await;
+        informers.informer::<PersistentVolume>().synced().await;
+        informers.informer::<StorageClass>().synced().await;
+        informers.informer::<CSINode>().synced().await;
+        informers.informer::<CSIDriver>().synced().await;
+        informers.informer::<CSIStorageCapacity>().synced().await;
+        changes
+    }
+
+    async fn next(&mut self) -> StorageChange {
+        tokio::select! {
+            biased;
+            changes = self.claims.next() => Box::new(|storage| apply(&mut storage.claims, changes)),
+            changes = self.volumes.next() => Box::new(|storage| apply(&mut storage.volumes, changes)),
+            changes = self.classes.next() => Box::new(|storage| apply(&mut storage.classes, changes)),
+            changes = self.csi_nodes.next() => Box::new(|storage| apply(&mut storage.csi_nodes, changes)),
+            changes = self.drivers.next() => Box::new(|storage| apply(&mut storage.drivers, changes)),
+            changes = self.capacities.next() => Box::new(|storage| apply(&mut storage.capacities, changes)),
         }
     }
 }
@@ -136,6 +191,7 @@ struct Scheduler {
     nominated: BTreeMap<String, String>,
     budgets: Informer<PodDisruptionBudget>,
     groups: Groups,
+    volumes: Volumes,
     finished: mpsc::Sender<Outcome>,
 }
 
@@ -171,6 +227,11 @@ impl Scheduler {
             let labels = change.new.map(|namespace| namespace.metadata.labels.clone().unwrap_or_default());
             self.snapshot.set_namespace(&change.key, labels);
         }
+        self.queue.cluster_changed(self.clock.now());
+    }
+
+    fn storage_changed(&mut self, change: StorageChange) {
+        change(&mut self.snapshot.storage);
         self.queue.cluster_changed(self.clock.now());
     }
 
@@ -366,14 +427,28 @@ impl Scheduler {
     }
 
     fn bind(&mut self, key: &str, pod: &Arc<Pod>, revision: u64, (node, start): (String, Timestamp)) {
+        let promise = self
+            .snapshot
+            .node(&node)
+            .and_then(|info| Candidate::new(pod, None, &self.snapshot).promise(info));
         self.snapshot.place(pod, &node);
         self.binding.insert(key.to_owned(), uid(pod).to_owned());
+        if let Some(promise) = &promise {
+            self.snapshot.storage.promise(uid(pod), promise.clone());
+        }
+        let (volumes, waiting) = (self.volumes.clone(), pod.clone());
         let (binding, event) = (binding(pod, &node), scheduled_event(pod, key, &node));
         let (hands, finished) = (self.hands.clone(), self.finished.clone());
         let history = self.queue.history(key);
         let (key, uid) = (key.to_owned(), uid(pod).to_owned());
         self.tasks.spawn("bind", async move {
-            let failure = cause::with(revision, hands.carry_out(binding)).await.err();
+            let bound = async {
+                if let Some(promise) = promise {
+                    volumes::bind(&hands, &volumes, &waiting, &promise).await?;
+                }
+                hands.carry_out(binding).await
+            };
+            let failure = cause::with(revision, bound).await.err();
             if failure.is_none()
                 && let Err(error) = cause::with(revision, hands.carry_out(event)).await
             {
@@ -387,6 +462,7 @@ impl Scheduler {
 
     fn bound(&mut self, outcome: Outcome) {
         self.binding.remove(&outcome.key);
+        self.snapshot.storage.settle(&outcome.uid);
         let now = self.clock.now();
         let Some(failure) = outcome.failure else {
             self.metrics.attempted(metrics::Outcome::scheduled, outcome.start, now);
@@ -424,6 +500,16 @@ impl Scheduler {
                 }
             }
         });
+    }
+}
+
+/// What is there already.
+fn now_or_never<T>(next: impl Future<Output = T>) -> Option<T> {
+    let mut next = std::pin::pin!(next);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match next.as_mut().poll(&mut context) {
+        std::task::Poll::Ready(found) => Some(found),
+        std::task::Poll::Pending => None,
     }
 }
 

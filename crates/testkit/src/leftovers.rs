@@ -40,6 +40,12 @@ pub(crate) fn look(
             found.push(format!("mount {}", mount.target.display()));
         }
     }
+    for device in std::fs::read_dir("/sys/block")?.flatten() {
+        let backing = std::fs::read_to_string(device.path().join("loop/backing_file")).unwrap_or_default();
+        if Path::new(backing.trim_end()).starts_with(data_dir) {
+            found.push(format!("loop device of {}", backing.trim_end()));
+        }
+    }
     for link in namespace.run(|| sys::netlink::Route::open()?.links())? {
         if link.name != "lo" && link.name != host_link {
             found.push(format!("link {}", link.name));

@@ -7,8 +7,10 @@
 use std::fmt::Debug;
 
 use anyhow::{Context, Result};
+use cli::args::Part;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use k8s_openapi::api::storage::v1::{CSIDriver, StorageClass};
 use kube::api::{Api, PostParams};
 use kube::{Resource, ResourceExt};
 use serde::Serialize;
@@ -60,7 +62,48 @@ pub(super) async fn ensure(client: kube::Client, settings: &Settings) -> Result<
     let rule = json!({"nonResourceURLs": ["/cacerts"], "verbs": ["get"]});
     make::<ClusterRole>(client, None, json!({"metadata": {"name": name}, "rules": [rule]})).await?;
     let everybody = [group(auth::AUTHENTICATED), group(auth::UNAUTHENTICATED)];
-    make::<ClusterRoleBinding>(client, None, binding(name, "ClusterRole", name, &everybody)).await
+    make::<ClusterRoleBinding>(client, None, binding(name, "ClusterRole", name, &everybody)).await?;
+    if settings.args.disable.contains(&Part::CsiHostpath) {
+        return Ok(());
+    }
+    storage(client).await
+}
+
+/// The default StorageClass, its driver, and what the controller behind them may do.
+async fn storage(client: &kube::Client) -> Result<()> {
+    let driver = csi::driver::NAME;
+    let spec = json!({
+        "attachRequired": false,
+        "podInfoOnMount": true,
+        "fsGroupPolicy": "File",
+        "volumeLifecycleModes": ["Persistent", "Ephemeral"],
+    });
+    make::<CSIDriver>(client, None, json!({"metadata": {"name": driver}, "spec": spec})).await?;
+    let class = json!({
+        "metadata": {
+            "name": "hostpath",
+            "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+        },
+        "provisioner": driver,
+        "reclaimPolicy": "Delete",
+        "volumeBindingMode": "WaitForFirstConsumer",
+        "allowVolumeExpansion": true,
+    });
+    make::<StorageClass>(client, None, class).await?;
+    let account = "csi-hostpath-controller";
+    let name = "knarr:csi-hostpath-controller";
+    let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+    let rules = [
+        rule("", &["persistentvolumes"], &["create", "delete", "update", "patch"]),
+        rule("", &["persistentvolumeclaims"], &["update"]),
+        rule("", &["persistentvolumeclaims/status"], &["patch"]),
+        // The driver's controller side is on the volume's Node.
+        rule("", &["nodes/proxy"], &["create"]),
+        rule("", &["events"], &["create", "patch", "update"]),
+    ];
+    make::<ClusterRole>(client, None, json!({"metadata": {"name": name}, "rules": rules})).await?;
+    let account = json!({"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE});
+    make::<ClusterRoleBinding>(client, None, binding(name, "ClusterRole", name, &[account])).await
 }
 
 fn group(name: &str) -> Value {

@@ -177,6 +177,11 @@ pub(super) fn account_of(controller: &'static str) -> Option<&'static str> {
         "certificatesigningrequest-approving-controller"
         | "certificatesigningrequest-signing-controller"
         | "kubelet-serving-approving-controller" => "certificate-controller",
+        "persistentvolume-binder-controller" => "persistent-volume-binder",
+        "persistentvolumeclaim-protection-controller" => "pvc-protection-controller",
+        "persistentvolume-protection-controller" => "pv-protection-controller",
+        "persistentvolume-attach-detach-controller" => "attachdetach-controller",
+        "persistentvolume-expander-controller" => "expand-controller",
         "endpoints-controller" => "endpoint-controller",
         "garbage-collector-controller" => "generic-garbage-collector",
         "node-ipam-controller" | "node-lifecycle-controller" | "taint-eviction-controller" => {

@@ -71,6 +71,9 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
         super::pod_cidr::follow(settings, layout, &kubelet_informers, &tasks);
         let routes = (settings.node_name.clone(), place.cluster_cidr, layout.clone());
         tasks.spawn("Pod routes", super::pod_routes::follow(informers.clone(), routes.0, routes.1, routes.2));
+        if settings.args.runs(Part::CsiHostpath) {
+            start_storage(&place, layout, &tasks)?;
+        }
         let config = kubelet_config(&place, layout, Some(own_server_config(layout, settings.node_ip)?));
         start_kubelet(config, kubelet_informers, container_runtime, reporter, &tasks).await?;
         Ready::Node.announce();
@@ -82,6 +85,19 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
     }
     tasks.stop_and_wait().await;
     Ok(())
+}
+
+/// The driver of the default StorageClass, which the kubelet learns of as of any other.
+fn start_storage(place: &Place, layout: &Layout, tasks: &Tasks) -> Result<()> {
+    let name = csi::driver::NAME;
+    let config = csi::driver::Config {
+        node_id: place.node_name.clone(),
+        folder: layout.csi_hostpath(),
+        socket: layout.kubelet().join("plugins").join(name).join("csi.sock"),
+        registration_socket: Some(layout.kubelet().join("plugins_registry").join(format!("{name}-reg.sock"))),
+        volumes_max: 0,
+    };
+    csi::driver::start(&config, tasks).context("start the host-path storage driver")
 }
 
 /// This host's own API server, if it has one.

@@ -4,12 +4,13 @@ use anyhow::Result;
 
 use crate::layout::Layout;
 
-/// Ends every Pod and removes containers, sandboxes, images and cgroups.
+/// Ends every Pod and removes containers, sandboxes, images, cgroups, mounts and loop devices.
 pub(crate) fn remove_pods(layout: &Layout) -> Result<()> {
     let cgroups = sys::cgroup::Cgroups::detect()?;
     let root = format!("/knarr-{}", layout.cluster_id());
     runtime::remove_remains(&layout.runtime(), &root, &cgroups)?;
     sys::mount::detach_below(layout.root())?;
+    sys::loop_device::detach_below(layout.root())?;
     Ok(())
 }
 

@@ -21,6 +21,7 @@ mod kubectl;
 mod parts;
 mod pods;
 mod restarts;
+mod storage;
 mod streams;
 mod supervisor;
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use cri::v1;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, VolumeMount};
 
-use super::{describe, sub_path, volume_path};
+use super::{describe, persistent, sub_path, volume_path};
 use crate::container_config::TERMINATION_MESSAGE_PATH;
 use crate::env::expand::expand;
 
@@ -56,6 +56,26 @@ pub(crate) fn make(input: &MountInput<'_>, container: &Container) -> Result<Vec<
         mounts.push(bind(&log, target));
     }
     Ok(mounts)
+}
+
+/// The devices that `container` is given. Source: `Container.volumeDevices`.
+///
+/// # Errors
+/// A text that names the one that is not there.
+pub(crate) fn devices(pod_dir: &Path, container: &Container) -> Result<Vec<v1::Device>, String> {
+    let wanted = container.volume_devices.iter().flatten();
+    wanted
+        .map(|device| {
+            let found = persistent::find(pod_dir, &device.name).filter(|found| found.is_device);
+            let found =
+                found.ok_or_else(|| format!("volume \"{}\" of the device is not there", device.name))?;
+            Ok(v1::Device {
+                container_path: device.device_path.clone(),
+                host_path: found.path.display().to_string(),
+                permissions: if found.read_only { "r" } else { "mrw" }.to_owned(),
+            })
+        })
+        .collect()
 }
 
 fn bind(host: &Path, container: &str) -> v1::Mount {
@@ -116,8 +136,10 @@ fn volume(
     let is_managed = volume.is_some_and(|v| {
         v.config_map.is_some() || v.secret.is_some() || v.projected.is_some() || v.downward_api.is_some()
     });
+    let is_read_only =
+        persistent::find(input.pod_dir, &volume_mount.name).is_some_and(|found| found.read_only);
     Ok(v1::Mount {
-        readonly: volume_mount.read_only == Some(true) || is_managed,
+        readonly: volume_mount.read_only == Some(true) || is_managed || is_read_only,
         propagation: propagation.into(),
         recursive_read_only: volume_mount.recursive_read_only.as_deref() == Some("Enabled"),
         ..bind(&host_path, &volume_mount.mount_path)

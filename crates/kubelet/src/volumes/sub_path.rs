@@ -7,9 +7,9 @@ use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Component, Path};
 
-use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::mount::{MsFlags, mount};
-use nix::sys::stat::{Mode, fstatat, mkdirat};
+use nix::sys::stat::{FchmodatFlags, Mode, fchmodat, fstatat, mkdirat};
 
 use super::is_mount_point;
 
@@ -44,6 +44,12 @@ fn is_bound(target: &Path) -> bool {
     mounts.lines().any(|line| line.split(' ').nth(4) == Some(target.as_str()))
 }
 
+/// What may be done with a new folder: as much as with the volume itself. Source: `doBindSubPath`, `pkg/volume/util/subpath`.
+fn new_folder_mode(root: &OwnedFd) -> nix::Result<Mode> {
+    let stat = fstatat(root, "", AtFlags::AT_EMPTY_PATH)?;
+    Ok(Mode::from_bits_truncate(stat.st_mode & 0o7777))
+}
+
 fn open_beneath(volume: &Path, sub: &str) -> nix::Result<OwnedFd> {
     let root = open(volume, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
     let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_IN_ROOT);
@@ -52,17 +58,24 @@ fn open_beneath(volume: &Path, sub: &str) -> nix::Result<OwnedFd> {
         Err(nix::Error::ENOENT) => {}
         Err(error) => return Err(error),
     }
+    let mode = new_folder_mode(&root)?;
     let mut current = root.try_clone().map_err(|_| nix::Error::EMFILE)?;
     for part in Path::new(sub).components() {
         let Component::Normal(name) = part else { return Err(nix::Error::EINVAL) };
-        match mkdirat(&current, name, Mode::from_bits_truncate(0o750)) {
-            Ok(()) | Err(nix::Error::EEXIST) => {}
+        let is_new = match mkdirat(&current, name, mode) {
+            Ok(()) => true,
+            Err(nix::Error::EEXIST) => false,
             Err(error) => return Err(error),
-        }
+        };
         let how = OpenHow::new()
             .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS);
         current = openat2(&current, name, how)?;
+        if is_new {
+            // The process's umask may have taken bits away.
+            let path = format!("/proc/self/fd/{}", current.as_raw_fd());
+            fchmodat(AT_FDCWD, path.as_str(), mode, FchmodatFlags::FollowSymlink)?;
+        }
     }
     Ok(current)
 }

@@ -198,6 +198,7 @@ async fn prepare_volumes(
         }
     }
     objects.synced(&context).await?;
+    volumes::persistent::prepare(&context, &pod).await?;
     let input = VolumeInput {
         pod_dir: context.config.pod_dir(pod.metadata.uid.as_deref().unwrap_or_default()),
         sources: objects.sources(&context, &pod, ips),

@@ -125,7 +125,10 @@ async fn config(input: &StartInput) -> Result<v1::ContainerConfig, String> {
         memory_capacity: context.memory_capacity,
         image_user,
     };
-    container_config(&context.config, &input.pod, &input.spec, container_input)
+    let mut config = container_config(&context.config, &input.pod, &input.spec, container_input)?;
+    let pod_dir = context.config.pod_dir(&identity(&input.pod).2);
+    config.devices = mounts::devices(&pod_dir, &input.spec)?;
+    Ok(config)
 }
 
 async fn image_user(context: &Context, image: String) -> Option<ImageUser> {

@@ -1,0 +1,156 @@
+//! Which volume a claim gets: of those that fit, one that was made for it, or else the smallest.
+//!
+//! Source: `FindMatchingVolume`, `component-helpers/storage/volume`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+
+use super::{
+    affinity, capacity, claim_class, claim_mode, claim_ref, is_for, requested, volume_class, volume_mode,
+};
+use crate::selector;
+
+/// What volumes are looked for.
+#[derive(Clone, Copy, Debug)]
+pub enum Search<'a> {
+    /// Any that is free.
+    All,
+    /// Only those that a person has set aside for the claim: the scheduler decides about the rest.
+    SetAside,
+    /// Those that a node with these labels can reach.
+    On(Option<&'a BTreeMap<String, String>>),
+}
+
+/// The volume for `claim` out of `volumes`, which are looked at in order.
+pub fn find<'a>(
+    claim: &PersistentVolumeClaim,
+    volumes: impl IntoIterator<Item = &'a Arc<PersistentVolume>>,
+    search: Search<'_>,
+) -> Option<&'a Arc<PersistentVolume>> {
+    let wanted = requested(claim);
+    let mut smallest: Option<&Arc<PersistentVolume>> = None;
+    for volume in volumes {
+        let is_gone = volume.metadata.deletion_timestamp.is_some();
+        if is_gone || volume_mode(volume) != claim_mode(claim) || !has_same_attributes(claim, volume) {
+            continue;
+        }
+        if let Search::On(labels) = search
+            && !affinity::reaches(volume, labels)
+        {
+            continue;
+        }
+        if is_for(volume, claim) {
+            if capacity(volume) >= wanted {
+                return Some(volume);
+            }
+            continue;
+        }
+        let is_free = claim_ref(volume).is_none() && phase(volume) == "Available";
+        let is_closed = matches!(search, Search::SetAside);
+        if is_closed || !is_free || why_not(claim, volume).is_some() || !is_selected(claim, volume) {
+            continue;
+        }
+        if smallest.is_none_or(|found| capacity(volume) < capacity(found)) {
+            smallest = Some(volume);
+        }
+    }
+    smallest
+}
+
+/// Why a claim cannot have the volume that it names; `None` if it can.
+pub fn why_not(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<&'static str> {
+    if capacity(volume) < requested(claim) {
+        return Some("requested PV is too small");
+    }
+    if volume_class(volume) != claim_class(claim).unwrap_or_default() {
+        return Some("storageClassName does not match");
+    }
+    if volume_mode(volume) != claim_mode(claim) {
+        return Some("incompatible volumeMode");
+    }
+    if !has_modes(claim, volume) {
+        return Some("incompatible accessMode");
+    }
+    None
+}
+
+fn is_selected(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
+    let wanted = claim.spec.as_ref().and_then(|spec| spec.selector.as_ref());
+    wanted.is_none_or(|wanted| {
+        selector::is_empty(wanted) || selector::selects(wanted, volume.metadata.labels.as_ref())
+    })
+}
+
+fn has_modes(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
+    let wanted = claim.spec.as_ref().and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
+    let given = volume.spec.as_ref().and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
+    wanted.iter().all(|mode| given.contains(mode))
+}
+
+fn has_same_attributes(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
+    let wanted = claim.spec.as_ref().and_then(|spec| spec.volume_attributes_class_name.as_deref());
+    let given = volume.spec.as_ref().and_then(|spec| spec.volume_attributes_class_name.as_deref());
+    wanted.unwrap_or_default() == given.unwrap_or_default()
+}
+
+/// The phase, empty when there is no status yet.
+pub fn phase(volume: &PersistentVolume) -> &str {
+    volume.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse<T: serde::de::DeserializeOwned>(yaml: &str) -> T {
+        serde_saphyr::from_str(yaml).unwrap()
+    }
+
+    fn volume(name: &str, more: &str) -> Arc<PersistentVolume> {
+        Arc::new(parse(&format!(
+            "{{metadata: {{name: {name}, labels: {{tier: {name}}}}}, status: {{phase: Available}}, \
+              spec: {{accessModes: [ReadWriteOnce], {more}}}}}"
+        )))
+    }
+
+    fn check(claim: &str, search: Search<'_>, expect: Option<&str>) {
+        let volumes = [
+            volume("big", "capacity: {storage: 9Gi}"),
+            volume("classy", "capacity: {storage: 2Gi}, storageClassName: fast"),
+            volume(
+                "far",
+                "capacity: {storage: 2Gi}, nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [x]}]}]}}",
+            ),
+            volume("mine", "capacity: {storage: 3Gi}, claimRef: {namespace: d, name: special}"),
+            volume("raw", "capacity: {storage: 1Gi}, volumeMode: Block"),
+            volume("theirs", "capacity: {storage: 1Gi}, claimRef: {namespace: d, name: other}"),
+        ];
+        let claim: PersistentVolumeClaim = parse(claim);
+        let found = find(&claim, &volumes, search).and_then(|volume| volume.metadata.name.clone());
+        assert_eq!(found.as_deref(), expect);
+    }
+
+    #[test]
+    fn the_smallest_that_fits_is_taken() {
+        let claim = |name: &str, size: &str, more: &str| {
+            format!(
+                "{{metadata: {{name: {name}, namespace: d, uid: u}}, spec: {{accessModes: [ReadWriteOnce], \
+                  resources: {{requests: {{storage: {size}}}}}{more}}}}}"
+            )
+        };
+        let zone = BTreeMap::from([("zone".to_owned(), "x".to_owned())]);
+        check(&claim("a", "1Gi", ""), Search::All, Some("far"));
+        check(&claim("a", "1Gi", ""), Search::On(None), Some("big"));
+        check(&claim("a", "1Gi", ""), Search::On(Some(&zone)), Some("far"));
+        check(&claim("a", "10Gi", ""), Search::All, None);
+        check(&claim("a", "1Gi", ", storageClassName: fast"), Search::All, Some("classy"));
+        check(&claim("a", "1Gi", ", volumeMode: Block"), Search::All, Some("raw"));
+        check(&claim("a", "1Gi", ", selector: {matchLabels: {tier: big}}"), Search::All, Some("big"));
+        check(&claim("special", "1Gi", ""), Search::SetAside, Some("mine"));
+        check(&claim("special", "5Gi", ""), Search::SetAside, None);
+        check(&claim("a", "1Gi", ""), Search::SetAside, None);
+        check(&claim("a", "1Gi", ", volumeAttributesClassName: gold"), Search::All, None);
+    }
+}

@@ -1,0 +1,33 @@
+//! `knarr csi-hostpath`: the host-path driver alone, for any kubelet.
+
+use anyhow::{Context, Result};
+use base::Tasks;
+use cli::args::CsiHostpathArgs;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::host;
+
+/// Serves until a signal says to stop. What is mounted stays.
+pub(crate) fn run(args: &CsiHostpathArgs) -> Result<()> {
+    let config = csi::driver::Config {
+        node_id: args.node_name.clone().map_or_else(host::node_name, Ok)?,
+        folder: args.state_dir.clone(),
+        socket: args.endpoint.clone(),
+        registration_socket: args.registration_endpoint.clone(),
+        volumes_max: args.max_volumes_per_node,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
+        let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
+        let tasks = Tasks::new();
+        csi::driver::start(&config, &tasks)
+            .with_context(|| format!("serve the driver at {}", config.socket.display()))?;
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tasks.stop_and_wait().await;
+        Ok(())
+    })
+}

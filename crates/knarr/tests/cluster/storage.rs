@@ -1,0 +1,62 @@
+//! Persistent volumes as their users see them: the default class, claims, other kinds of volumes, and a node that is killed
+//! while it mounts.
+
+use testkit::clients::KUBECTLS;
+use testkit::{Cluster, Session};
+
+use crate::{cluster, must};
+
+fn session<'a>(cluster: &'a Cluster, namespace: &str) -> Session<'a> {
+    must(Session::new(cluster, KUBECTLS[1], namespace))
+}
+
+/// The folders of volumes that the driver has.
+fn volumes(cluster: &Cluster) -> usize {
+    std::fs::read_dir(cluster.data_dir().join("csi-hostpath/volumes")).unwrap().count()
+}
+
+/// Everything that is mounted for volumes.
+fn mounts(cluster: &Cluster) -> Vec<String> {
+    let all = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let folder = cluster.data_dir().canonicalize().unwrap();
+    let points = all.lines().filter_map(|line| line.split(' ').nth(4)).map(str::to_owned);
+    points.filter(|point| point.starts_with(folder.to_str().unwrap()) && point.contains("csi")).collect()
+}
+
+#[test]
+fn claims_get_volumes_that_outlive_pods_and_go_with_their_claims() {
+    let cluster = cluster();
+    let session = session(&cluster, "storage");
+    must(session.run("storage.txt", include_str!("sessions/storage.txt")));
+    assert_eq!(volumes(&cluster), 0, "what is deleted takes its files along");
+    assert_eq!(mounts(&cluster), [""; 0], "nothing is left mounted");
+    must(session.run("storage_kinds.txt", include_str!("sessions/storage_kinds.txt")));
+    assert_eq!(volumes(&cluster), 0, "what is deleted takes its files along");
+    assert_eq!(mounts(&cluster), [""; 0], "nothing is left mounted");
+    must(cluster.remove());
+}
+
+#[test]
+fn a_node_that_is_killed_while_it_mounts_and_unmounts_leaves_nothing_behind() {
+    let cluster = cluster();
+    let session = session(&cluster, "killed");
+    let kill = || {
+        for node in cluster.processes("knarr node") {
+            nix::sys::signal::kill(nix::unistd::Pid::from_raw(node), nix::sys::signal::Signal::SIGKILL)
+                .unwrap();
+        }
+    };
+    must(session.run("storage_killed_claims.txt", include_str!("sessions/storage_killed_claims.txt")));
+    for _ in 0..3 {
+        must(session.must("kubectl apply -f pods.yaml"));
+        kill();
+        must(session.run("storage_killed_up.txt", include_str!("sessions/storage_killed_up.txt")));
+        must(session.must("kubectl delete -f pods.yaml --wait=false"));
+        kill();
+        must(session.must("kubectl wait --for=delete pod --all --timeout=90s"));
+    }
+    assert_eq!(mounts(&cluster), [""; 0], "nothing is left mounted");
+    must(session.run("storage_killed_after.txt", include_str!("sessions/storage_killed_after.txt")));
+    assert_eq!(volumes(&cluster), 0, "what is deleted takes its files along");
+    must(cluster.remove());
+}

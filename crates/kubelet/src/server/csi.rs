@@ -1,0 +1,131 @@
+//! Calls of the controller's side of a driver on this node, for the API server alone.
+//!
+//! A driver whose volumes stay on their node has its controller's side there too; whoever makes volumes of it reaches it
+//! through `nodes/proxy`. Answers are a Status, as of the API server.
+
+use std::collections::HashMap;
+
+use csi::v1;
+use http::{Response, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use serde::Deserialize;
+use serde_json::json;
+use v1::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
+
+use super::{Body, Refusal, Server, full};
+use crate::context::Context;
+use crate::volumes::persistent;
+
+/// Most bytes of a request.
+const BODY_BYTES_MAX: usize = 1 << 20;
+
+/// One call.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "call", deny_unknown_fields)]
+enum Call {
+    #[serde(rename = "CreateVolume")]
+    Create {
+        driver: String,
+        name: String,
+        required_bytes: i64,
+        limit_bytes: i64,
+        volume_mode: String,
+        access_modes: Vec<String>,
+        parameters: HashMap<String, String>,
+        topology: HashMap<String, String>,
+        has_source: bool,
+    },
+    #[serde(rename = "DeleteVolume")]
+    Delete { driver: String, volume_id: String },
+    #[serde(rename = "ControllerExpandVolume")]
+    Expand { driver: String, volume_id: String, required_bytes: i64 },
+}
+
+/// Makes the call.
+pub(super) async fn call(
+    server: &Server,
+    request: http::Request<Incoming>,
+) -> Result<Response<Body>, Refusal> {
+    if request.method() != http::Method::POST {
+        return Err(Refusal(StatusCode::METHOD_NOT_ALLOWED, "405 method not allowed".into()));
+    }
+    let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await;
+    let body = body.map_err(|error| Refusal::bad_request(error.to_string()))?.to_bytes();
+    let call: Call =
+        serde_json::from_slice(&body).map_err(|error| Refusal::bad_request(error.to_string()))?;
+    let (code, status) = match make(&server.context, call).await {
+        Ok(()) => (StatusCode::CREATED, json!({"kind": "Status", "apiVersion": "v1", "status": "Success"})),
+        Err(status) => {
+            let message = format!("rpc error: code = {:?} desc = {}", status.code(), status.message());
+            let failure =
+                json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message});
+            (StatusCode::INTERNAL_SERVER_ERROR, failure)
+        }
+    };
+    let mut response = Response::new(full(status.to_string()));
+    *response.status_mut() = code;
+    let json = http::HeaderValue::from_static("application/json");
+    response.headers_mut().insert(http::header::CONTENT_TYPE, json);
+    Ok(response)
+}
+
+async fn make(context: &Context, call: Call) -> Result<(), csi::Status> {
+    let client =
+        |driver: &str| context.csi.get(driver).map(|driver| driver.client).map_err(csi::Status::unavailable);
+    match call {
+        Call::Create { driver, has_source: true, .. } => {
+            let why = format!("driver {driver} makes volumes empty: there are no snapshots and no clones");
+            Err(csi::Status::invalid_argument(why))
+        }
+        Call::Create {
+            driver,
+            name,
+            required_bytes,
+            limit_bytes,
+            volume_mode,
+            access_modes,
+            parameters,
+            topology,
+            ..
+        } => {
+            let access_type = || match volume_mode.as_str() {
+                "Block" => AccessType::Block(BlockVolume {}),
+                _ => AccessType::Mount(MountVolume::default()),
+            };
+            let capability = |mode: &String| v1::VolumeCapability {
+                access_type: Some(access_type()),
+                access_mode: Some(AccessMode { mode: persistent::access_mode(Some(mode), true).into() }),
+            };
+            let topology = vec![v1::Topology { segments: topology }];
+            let request = v1::CreateVolumeRequest {
+                name,
+                capacity_range: Some(v1::CapacityRange { required_bytes, limit_bytes }),
+                volume_capabilities: access_modes.iter().map(capability).collect(),
+                parameters,
+                accessibility_requirements: Some(v1::TopologyRequirement {
+                    requisite: topology.clone(),
+                    preferred: topology,
+                }),
+                ..v1::CreateVolumeRequest::default()
+            };
+            client(&driver)?.create_volume(request).await.map(drop)
+        }
+        Call::Delete { driver, volume_id } => {
+            let request = v1::DeleteVolumeRequest { volume_id, ..v1::DeleteVolumeRequest::default() };
+            client(&driver)?.delete_volume(request).await.map(drop)
+        }
+        Call::Expand { driver, volume_id, required_bytes } => {
+            let request = v1::ControllerExpandVolumeRequest {
+                volume_id: volume_id.clone(),
+                capacity_range: Some(v1::CapacityRange { required_bytes, limit_bytes: 0 }),
+                ..v1::ControllerExpandVolumeRequest::default()
+            };
+            let grown = client(&driver)?.controller_expand_volume(request).await?;
+            if grown.node_expansion_required {
+                persistent::grow(context, &driver, &volume_id, grown.capacity_bytes).await?;
+            }
+            Ok(())
+        }
+    }
+}

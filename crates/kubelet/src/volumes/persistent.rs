@@ -1,0 +1,137 @@
+//! Volumes that outlive the node's files, or that a driver makes: of claims, of CSI drivers inline, of NFS.
+//!
+//! They are prepared before the rest, each asks the API what it is, and what they came to is written beside them
+//! (`persistent.json`), so that containers that are started later find them without asking again. Taking back goes by
+//! what is on disk alone.
+
+mod csi_volume;
+mod data;
+mod ownership;
+mod plain;
+mod resolve;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1::{Pod, Volume};
+use serde::{Deserialize, Serialize};
+
+use super::describe;
+use crate::context::Context;
+pub(crate) use csi_volume::{access_mode, grow, in_use};
+use resolve::{Resolved, Source};
+
+/// The file with what a Pod's volumes came to.
+const FILE: &str = "persistent.json";
+
+/// What one volume came to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Prepared {
+    /// Where it is on the node.
+    pub(crate) path: PathBuf,
+    /// It is a device, not a folder.
+    pub(crate) is_device: bool,
+    /// Containers may only read it.
+    pub(crate) read_only: bool,
+}
+
+type All = BTreeMap<String, Prepared>;
+
+/// Whether a volume is of a kind that is prepared here.
+pub(crate) fn is_persistent(volume: &Volume) -> bool {
+    volume.persistent_volume_claim.is_some()
+        || volume.ephemeral.is_some()
+        || volume.csi.is_some()
+        || volume.nfs.is_some()
+        || volume.iscsi.is_some()
+}
+
+/// What the Pod's volume came to, if it was prepared.
+pub(crate) fn find(pod_dir: &Path, name: &str) -> Option<Prepared> {
+    read(pod_dir).remove(name)
+}
+
+fn read(pod_dir: &Path) -> All {
+    let text = std::fs::read(pod_dir.join(FILE)).ok();
+    text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+}
+
+fn write(pod_dir: &Path, all: &All) -> Result<(), String> {
+    let (path, new) = (pod_dir.join(FILE), pod_dir.join(format!("{FILE}.new")));
+    let text = serde_json::to_vec(all).map_err(|e| describe("write", &path, &e))?;
+    std::fs::create_dir_all(pod_dir).map_err(|e| describe("mkdir", pod_dir, &e))?;
+    std::fs::write(&new, text)
+        .and_then(|()| std::fs::rename(&new, &path))
+        .map_err(|e| describe("write", &path, &e))
+}
+
+/// Brings every such volume of the Pod to where its containers find it. Those that are there are left alone.
+///
+/// # Errors
+/// A text in upstream's words that names the volume.
+pub(crate) async fn prepare(context: &Context, pod: &Pod) -> Result<(), String> {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let wanted: Vec<&Volume> = volumes.filter(|volume| is_persistent(volume)).collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let pod_dir = context.config.pod_dir(pod.metadata.uid.as_deref().unwrap_or_default());
+    let mut all = read(&pod_dir);
+    for volume in wanted {
+        if let Some(known) = all.get(&volume.name)
+            && is_there(known)
+        {
+            continue;
+        }
+        let resolved = resolve::resolve(context, pod, volume).await.map_err(|why| {
+            let name = &volume.name;
+            format!(
+                "Unable to attach or mount volumes: unmounted volumes=[{name}], unattached volumes=[], \
+                 failed to process volumes=[{name}]: {why}"
+            )
+        })?;
+        let prepared = bring(context, pod, &pod_dir, &resolved).await?;
+        all.insert(volume.name.clone(), prepared);
+        write(&pod_dir, &all)?;
+    }
+    Ok(())
+}
+
+/// A reboot takes mounts away and leaves the file that says they were there.
+fn is_there(known: &Prepared) -> bool {
+    let is_own =
+        known.path.components().any(|part| part.as_os_str() == "volumes" || part.as_os_str() == "plugins");
+    !is_own || sys::mount::is_mounted(&known.path).unwrap_or(false)
+}
+
+async fn bring(
+    context: &Context,
+    pod: &Pod,
+    pod_dir: &Path,
+    resolved: &Resolved,
+) -> Result<Prepared, String> {
+    let named =
+        |error: String| format!("MountVolume.SetUp failed for volume \"{}\" : {error}", resolved.name);
+    match &resolved.source {
+        Source::Csi(source) => csi_volume::bring(context, pod, pod_dir, resolved, source).await,
+        Source::Local(path) => plain::local(pod, pod_dir, resolved, path).await.map_err(named),
+        Source::HostPath(source) => plain::host_path(resolved, source).map_err(named),
+        Source::Nfs(source) => plain::nfs(pod_dir, resolved, source).await.map_err(named),
+        Source::Iscsi => Err(named(plain::no_iscsi())),
+    }
+}
+
+/// Takes back what drivers have made for the Pod, before its folder is removed.
+///
+/// # Errors
+/// A text that says what is left; to be tried again.
+pub(crate) async fn tear_down(context: &Context, pod_dir: &Path) -> Result<(), String> {
+    let sub_paths = pod_dir.join("volume-subpaths");
+    let unbound = tokio::task::spawn_blocking(move || sys::mount::detach_below(&sub_paths));
+    unbound.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+    for found in data::of_pod(pod_dir) {
+        csi_volume::take_back(context, &found).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! What is written beside a driver's volume, so that whoever takes it back knows whose it is.
+//!
+//! Source: `vol_data.json` of `pkg/volume/csi`; the paths are ours to add.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::volumes::describe;
+
+const FILE: &str = "vol_data.json";
+const FOLDERS: [&str; 2] = ["volumes/kubernetes.io~csi", "volumeDevices/kubernetes.io~csi"];
+
+/// Whose volume it is, and where.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct VolumeData {
+    #[serde(rename = "specVolID")]
+    pub(super) spec_vol_id: String,
+    pub(super) volume_handle: String,
+    pub(super) driver_name: String,
+    pub(super) node_name: String,
+    /// The VolumeAttachment's name; empty if the driver wants none.
+    #[serde(rename = "attachmentID")]
+    pub(super) attachment_id: String,
+    /// `Persistent` or `Ephemeral`.
+    pub(super) volume_lifecycle_mode: String,
+    /// What NodePublishVolume was told.
+    pub(super) target_path: PathBuf,
+    /// What NodeStageVolume was told; none if the driver does not stage.
+    pub(super) staging_path: Option<PathBuf>,
+}
+
+/// A volume of a Pod on disk.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) folder: PathBuf,
+    pub(super) data: VolumeData,
+}
+
+/// The folder of one volume of a Pod.
+pub(super) fn folder(pod_dir: &Path, name: &str, is_device: bool) -> PathBuf {
+    let [folders, devices] = FOLDERS;
+    pod_dir.join(if is_device { devices } else { folders }).join(name)
+}
+
+/// Writes what is known, all or nothing.
+pub(super) fn write(folder: &Path, data: &VolumeData) -> Result<(), String> {
+    std::fs::create_dir_all(folder).map_err(|e| describe("mkdir", folder, &e))?;
+    let (path, new) = (folder.join(FILE), folder.join(format!("{FILE}.new")));
+    let text = serde_json::to_vec(data).map_err(|e| describe("write", &path, &e))?;
+    std::fs::write(&new, text)
+        .and_then(|()| std::fs::rename(&new, &path))
+        .map_err(|e| describe("write", &path, &e))
+}
+
+/// Every driver's volume of the Pod with that folder.
+pub(super) fn of_pod(pod_dir: &Path) -> Vec<Found> {
+    let mut all = Vec::new();
+    for folder in FOLDERS.map(|folder| pod_dir.join(folder)) {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let folder = entry.path();
+            let text = std::fs::read(folder.join(FILE)).ok();
+            if let Some(data) = text.and_then(|text| serde_json::from_slice(&text).ok()) {
+                all.push(Found { folder, data });
+            }
+        }
+    }
+    all.sort_by(|a, b| a.folder.cmp(&b.folder));
+    all
+}
+
+/// Every driver's volume of every Pod.
+pub(super) fn of_node(root_dir: &Path) -> Vec<Found> {
+    let pods = std::fs::read_dir(root_dir.join("pods")).into_iter().flatten().flatten();
+    pods.flat_map(|pod| of_pod(&pod.path())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_found_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let pod = dir.path().join("pods/u");
+        let data = VolumeData { driver_name: "d".into(), volume_handle: "h".into(), ..VolumeData::default() };
+        write(&folder(&pod, "pv", false), &data).unwrap();
+        write(&folder(&pod, "raw", true), &data).unwrap();
+        std::fs::create_dir_all(folder(&pod, "half", false)).unwrap();
+        let found: Vec<_> = of_node(dir.path()).into_iter().map(|found| found.folder).collect();
+        assert_eq!(found, [folder(&pod, "raw", true), folder(&pod, "pv", false)]);
+    }
+}

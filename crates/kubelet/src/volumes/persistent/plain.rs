@@ -1,0 +1,100 @@
+//! Volumes without a driver: of the node itself, and NFS where the host has the tool for it.
+
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1::{HostPathVolumeSource, NFSVolumeSource, Pod};
+use sys::mount::BindOptions;
+
+use super::Prepared;
+use super::ownership;
+use super::resolve::Resolved;
+use crate::volumes::{describe, host_path};
+
+/// Where `mount` looks for the tools of file systems.
+const TOOLS: [&str; 3] = ["/sbin", "/usr/sbin", "/usr/local/sbin"];
+
+fn folder(pod_dir: &Path, plugin: &str, name: &str) -> Result<PathBuf, String> {
+    let path = pod_dir.join("volumes").join(plugin).join(name);
+    std::fs::create_dir_all(&path).map_err(|e| describe("mkdir", &path, &e))?;
+    path.canonicalize().map_err(|e| describe("find", &path, &e))
+}
+
+/// A folder or device of the node, bound to the Pod's own place.
+pub(super) async fn local(
+    pod: &Pod,
+    pod_dir: &Path,
+    resolved: &Resolved,
+    source: &str,
+) -> Result<Prepared, String> {
+    let source = PathBuf::from(source);
+    if !source.exists() {
+        return Err(format!("path {:?} does not exist", source.display().to_string()));
+    }
+    if resolved.is_device() {
+        return Ok(Prepared { path: source, is_device: true, read_only: resolved.read_only });
+    }
+    let path = folder(pod_dir, "kubernetes.io~local-volume", &resolved.name)?;
+    if !sys::mount::is_mounted(&path).map_err(|e| e.to_string())? {
+        let options = BindOptions { read_only: resolved.read_only, ..BindOptions::default() };
+        sys::mount::bind(&source, &path, options).map_err(|e| e.to_string())?;
+    }
+    if !resolved.read_only {
+        ownership::apply_for(pod, &path).await?;
+    }
+    Ok(Prepared { path, is_device: false, read_only: resolved.read_only })
+}
+
+/// A path of the node as it is.
+pub(super) fn host_path(resolved: &Resolved, source: &HostPathVolumeSource) -> Result<Prepared, String> {
+    host_path::check(source)?;
+    let path = PathBuf::from(&source.path);
+    Ok(Prepared { path, is_device: resolved.is_device(), read_only: resolved.read_only })
+}
+
+/// A server's folder, mounted by the host's own tool.
+pub(super) async fn nfs(
+    pod_dir: &Path,
+    resolved: &Resolved,
+    source: &NFSVolumeSource,
+) -> Result<Prepared, String> {
+    let path = folder(pod_dir, "kubernetes.io~nfs", &resolved.name)?;
+    if !sys::mount::is_mounted(&path).map_err(|e| e.to_string())? {
+        if !TOOLS.iter().any(|folder| Path::new(folder).join("mount.nfs").exists()) {
+            return Err(format!(
+                "mount failed: the host lacks the helper program /sbin/mount.nfs that mounting {}:{} needs \
+                 (it is in the package nfs-common or nfs-utils)",
+                source.server, source.path
+            ));
+        }
+        let mut options = resolved.mount_options();
+        if resolved.read_only {
+            options.push("ro".to_owned());
+        }
+        let mut command = tokio::process::Command::new("mount");
+        command.args(["-t", "nfs"]);
+        if !options.is_empty() {
+            command.args(["-o", &options.join(",")]);
+        }
+        command.arg(format!("{}:{}", source.server, source.path)).arg(&path).kill_on_drop(true);
+        let output = command.output().await.map_err(|e| format!("mount failed: {e}"))?;
+        if !output.status.success() {
+            return Err(format!(
+                "mount failed: {}\nOutput: {}",
+                output.status,
+                String::from_utf8_lossy(&output.stderr).trim()
+            ));
+        }
+    }
+    Ok(Prepared { path, is_device: false, read_only: resolved.read_only })
+}
+
+/// Why there is no iSCSI here.
+pub(super) fn no_iscsi() -> String {
+    let has_tool = TOOLS.iter().any(|folder| Path::new(folder).join("iscsiadm").exists());
+    match has_tool {
+        true => "this kubelet mounts iSCSI volumes through CSI drivers only".to_owned(),
+        false => "executable file not found in $PATH: iscsiadm (it is in the package open-iscsi); iSCSI volumes are \
+                  mounted through CSI drivers only"
+            .to_owned(),
+    }
+}

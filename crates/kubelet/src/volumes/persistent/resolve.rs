@@ -1,0 +1,187 @@
+//! From a Pod's volume to what it is: through the claim to the volume that it is bound to.
+//!
+//! Source: `desired_state_of_world_populator`, `pkg/kubelet/volumemanager`.
+
+use controller::volume::{
+    affinity, claim_of, is_claim_bound, is_claim_of_pod, is_for, volume_mode, volume_name,
+};
+use k8s_openapi::api::core::v1::{
+    CSIPersistentVolumeSource, HostPathVolumeSource, NFSVolumeSource, Node, PersistentVolume,
+    PersistentVolumeClaim, Pod, SecretReference, Volume,
+};
+use kube::api::Api;
+
+use crate::context::Context;
+
+/// A Pod's volume with everything that it takes to mount it.
+#[derive(Clone, Debug)]
+pub(super) struct Resolved {
+    /// The PersistentVolume's name, or of an inline volume its own.
+    pub(super) name: String,
+    pub(super) source: Source,
+    /// None for an inline volume.
+    pub(super) volume: Option<PersistentVolume>,
+    /// Containers may only read it.
+    pub(super) read_only: bool,
+}
+
+/// What a volume is.
+#[derive(Clone, Debug)]
+pub(super) enum Source {
+    /// A driver's.
+    Csi(Box<CSIPersistentVolumeSource>),
+    /// A folder or device of the node. Source: `LocalVolumeSource`.
+    Local(String),
+    /// A path of the node.
+    HostPath(HostPathVolumeSource),
+    /// A server's folder.
+    Nfs(NFSVolumeSource),
+    /// A server's disk.
+    Iscsi,
+}
+
+impl Resolved {
+    pub(super) fn is_device(&self) -> bool {
+        self.volume.as_ref().is_some_and(|volume| volume_mode(volume) == "Block")
+    }
+
+    pub(super) fn mount_options(&self) -> Vec<String> {
+        let spec = self.volume.as_ref().and_then(|volume| volume.spec.as_ref());
+        spec.and_then(|spec| spec.mount_options.clone()).unwrap_or_default()
+    }
+}
+
+/// Asks the API what the volume is.
+pub(super) async fn resolve(context: &Context, pod: &Pod, volume: &Volume) -> Result<Resolved, String> {
+    let inline = |source, read_only| Resolved { name: volume.name.clone(), source, volume: None, read_only };
+    if let Some(source) = &volume.csi {
+        return Ok(inline(
+            Source::Csi(Box::new(inline_source(pod, volume, source))),
+            source.read_only == Some(true),
+        ));
+    }
+    if let Some(source) = &volume.nfs {
+        return Ok(inline(Source::Nfs(source.clone()), source.read_only == Some(true)));
+    }
+    if volume.iscsi.is_some() {
+        return Ok(inline(Source::Iscsi, false));
+    }
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let name = claim_of(pod, volume).unwrap_or_default();
+    let processing = |why: String| format!("error processing PVC {namespace}/{name}: {why}");
+    let persistent = bound(context, pod, volume, (namespace, &name)).await.map_err(processing)?;
+    let asked = volume.persistent_volume_claim.as_ref().and_then(|claim| claim.read_only);
+    of_volume(persistent, asked == Some(true))
+}
+
+/// What a PersistentVolume is.
+fn of_volume(volume: PersistentVolume, read_only: bool) -> Result<Resolved, String> {
+    let name = volume.metadata.name.clone().unwrap_or_default();
+    let spec = volume.spec.clone().unwrap_or_default();
+    let (source, own) = if let Some(csi) = spec.csi {
+        let read_only = csi.read_only == Some(true);
+        (Source::Csi(Box::new(csi)), read_only)
+    } else if let Some(local) = spec.local {
+        (Source::Local(local.path), false)
+    } else if let Some(host_path) = spec.host_path {
+        (Source::HostPath(host_path), false)
+    } else if let Some(nfs) = spec.nfs {
+        let read_only = nfs.read_only == Some(true);
+        (Source::Nfs(nfs), read_only)
+    } else if spec.iscsi.is_some() {
+        (Source::Iscsi, false)
+    } else {
+        return Err(format!("no volume plugin matched for PersistentVolume {name}"));
+    };
+    Ok(Resolved { name, source, volume: Some(volume), read_only: read_only || own })
+}
+
+/// The volume that the claim is bound to.
+async fn bound(
+    context: &Context,
+    pod: &Pod,
+    volume: &Volume,
+    (namespace, name): (&str, &str),
+) -> Result<PersistentVolume, String> {
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(context.client.clone(), namespace);
+    let claim =
+        claims.get(name).await.map_err(|e| format!("failed to fetch PVC from API server: {}", said(e)))?;
+    if volume.ephemeral.is_some() && !is_claim_of_pod(&claim, pod) {
+        return Err(format!("PVC {namespace}/{name} was not created for pod (pod is not owner)"));
+    }
+    if claim.metadata.deletion_timestamp.is_some() {
+        return Err("PVC is being deleted".to_owned());
+    }
+    if !is_claim_bound(&claim) {
+        return Err("PVC is not bound".to_owned());
+    }
+    let wanted = volume_name(&claim);
+    let volumes: Api<PersistentVolume> = Api::all(context.client.clone());
+    let found = volumes.get(wanted).await;
+    let found = found.map_err(|e| format!("failed to fetch PV {wanted} from API server: {}", said(e)))?;
+    if !is_for(&found, &claim) {
+        return Err(format!("PV {wanted} spec.claimRef.uid does not match pvc.UID"));
+    }
+    check_mode(pod, volume, &found)?;
+    let own = controller::Scope {
+        field_selector: Some(format!("metadata.name={}", context.config.node_name)),
+        ..controller::Scope::default()
+    };
+    let node = context.informers.scoped::<Node>(own);
+    node.synced().await;
+    let labels = node.get(&context.config.node_name).and_then(|node| node.metadata.labels.clone());
+    if !affinity::reaches(&found, labels.as_ref()) {
+        return Err("storage node affinity check failed: no matching NodeSelectorTerms".to_owned());
+    }
+    Ok(found)
+}
+
+/// Folders are mounted, devices are not.
+fn check_mode(pod: &Pod, volume: &Volume, found: &PersistentVolume) -> Result<(), String> {
+    let spec = pod.spec.as_ref();
+    let containers =
+        || spec.iter().flat_map(|s| s.containers.iter().chain(s.init_containers.iter().flatten()));
+    let is_mounted = containers().any(|c| c.volume_mounts.iter().flatten().any(|m| m.name == volume.name));
+    let is_device = containers().any(|c| c.volume_devices.iter().flatten().any(|d| d.name == volume.name));
+    match volume_mode(found) {
+        "Block" if is_mounted => {
+            Err(format!("volume {} has volumeMode Block, but is specified in volumeMounts", volume.name))
+        }
+        "Filesystem" if is_device => Err(format!(
+            "volume {} has volumeMode Filesystem, but is specified in volumeDevices",
+            volume.name
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// An inline volume as if it were a PersistentVolume's. Its handle is made of Pod and name. Source: KEP-596.
+fn inline_source(
+    pod: &Pod,
+    volume: &Volume,
+    source: &k8s_openapi::api::core::v1::CSIVolumeSource,
+) -> CSIPersistentVolumeSource {
+    let (name, namespace, uid) = crate::container_config::identity(pod);
+    let secret = source.node_publish_secret_ref.as_ref().map(|secret| SecretReference {
+        name: Some(secret.name.clone()),
+        namespace: Some(namespace.clone()),
+    });
+    // What it is hashed of is ours to choose: nobody else reads it.
+    let handle = controller::volume::sha256(&[&uid, &namespace, &name, &volume.name]);
+    CSIPersistentVolumeSource {
+        driver: source.driver.clone(),
+        volume_handle: format!("csi-{handle}"),
+        fs_type: source.fs_type.clone(),
+        read_only: source.read_only,
+        volume_attributes: source.volume_attributes.clone(),
+        node_publish_secret_ref: secret,
+        ..CSIPersistentVolumeSource::default()
+    }
+}
+
+fn said(error: kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => other.to_string(),
+    }
+}

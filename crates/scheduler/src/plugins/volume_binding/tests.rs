@@ -1,0 +1,196 @@
+use k8s_openapi::api::core::v1::Node;
+
+use super::*;
+use crate::decide::{Decision, decide};
+
+fn parse<T: serde::de::DeserializeOwned>(yaml: &str) -> T {
+    serde_saphyr::from_str(yaml).expect("valid YAML")
+}
+
+const CLASSES: &str = "[
+    {metadata: {name: now}, provisioner: p, volumeBindingMode: Immediate},
+    {metadata: {name: late}, provisioner: p, volumeBindingMode: WaitForFirstConsumer},
+    {metadata: {name: west}, provisioner: p, volumeBindingMode: WaitForFirstConsumer, allowedTopologies: [{matchLabelExpressions: [{key: zone, values: [w]}]}]},
+    {metadata: {name: roomy}, provisioner: counted, volumeBindingMode: WaitForFirstConsumer},
+    {metadata: {name: manual}, provisioner: kubernetes.io/no-provisioner, volumeBindingMode: WaitForFirstConsumer}]";
+const VOLUMES: &str = "[
+    {metadata: {name: there}, spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1Gi}, storageClassName: manual, nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [e]}]}]}}}, status: {phase: Available}},
+    {metadata: {name: west, labels: {topology.kubernetes.io/zone: w__x}}, spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1Gi}, csi: {driver: few, volumeHandle: h}}, status: {phase: Bound}}]";
+
+/// Two Nodes, `a` in the east and `b` in the west; Pods in `placed` are there already.
+fn check(claims: &[&str], placed: &[(&str, &str)], expect: &str) {
+    let mut snapshot = Snapshot::default();
+    for (name, zone) in [("a", "e"), ("b", "w")] {
+        let node = format!(
+            "{{metadata: {{name: {name}, labels: {{zone: {zone}, topology.kubernetes.io/zone: {zone}}}}}, status: {{allocatable: {{pods: 9}}}}}}"
+        );
+        snapshot.set_node(Arc::new(parse::<Node>(&node)));
+    }
+    let storage = &mut snapshot.storage;
+    for class in parse::<Vec<StorageClass>>(CLASSES) {
+        storage.classes.insert(class.metadata.name.clone().unwrap(), Arc::new(class));
+    }
+    for volume in parse::<Vec<PersistentVolume>>(VOLUMES) {
+        storage.volumes.insert(volume.metadata.name.clone().unwrap(), Arc::new(volume));
+    }
+    storage.drivers.insert(
+        "counted".into(),
+        Arc::new(parse("{metadata: {name: counted}, spec: {storageCapacity: true}}")),
+    );
+    let room = "{metadata: {name: r}, storageClassName: roomy, capacity: 5Gi, nodeTopology: {matchLabels: {zone: w}}}";
+    storage.capacities.insert("x/r".into(), Arc::new(parse(room)));
+    let few = "{metadata: {name: b}, spec: {drivers: [{name: few, nodeID: b, allocatable: {count: 1}}]}}";
+    storage.csi_nodes.insert("b".into(), Arc::new(parse(few)));
+    let mut volumes = Vec::new();
+    for (number, claim) in claims.iter().enumerate() {
+        volumes.push(format!("{{name: v{number}, persistentVolumeClaim: {{claimName: c{number}}}}}"));
+        if claim.is_empty() {
+            continue;
+        }
+        let claim: PersistentVolumeClaim = parse(&claim.replace("NAME", &format!("c{number}")));
+        storage.claims.insert(claim_key(&claim), Arc::new(claim));
+    }
+    for (number, (node, claim)) in placed.iter().enumerate() {
+        let pod = format!(
+            "{{metadata: {{name: o, namespace: d, uid: o{number}}}, spec: {{containers: [], volumes: [{{name: v, persistentVolumeClaim: {{claimName: {claim}}}}}]}}}}"
+        );
+        snapshot.place(&Arc::new(parse(&pod)), node);
+    }
+    let pod = format!(
+        "{{metadata: {{name: p, namespace: d, uid: u}}, spec: {{containers: [{{name: c}}], volumes: [{}]}}}}",
+        volumes.join(", ")
+    );
+    let text = match decide(&parse(&pod), None, &snapshot, 0) {
+        Decision::Bind(node) => node,
+        Decision::Unschedulable(why) => why,
+    };
+    assert_eq!(text, expect, "{claims:?}");
+}
+
+fn claim(class: &str, more: &str) -> String {
+    format!(
+        "{{metadata: {{name: NAME, namespace: d{more}}}, spec: {{storageClassName: {class}, accessModes: [ReadWriteOnce], resources: {{requests: {{storage: 1Gi}}}}}}}}"
+    )
+}
+
+fn bound(volume: &str, mode: &str) -> String {
+    format!(
+        "{{metadata: {{name: NAME, namespace: d, annotations: {{pv.kubernetes.io/bind-completed: 'yes'}}}}, spec: {{accessModes: [{mode}], volumeName: {volume}}}}}"
+    )
+}
+
+#[test]
+fn a_claim_that_nobody_waits_for_is_waited_for() {
+    check(
+        &[&claim("now", "")],
+        &[],
+        "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims.",
+    );
+    check(&[""], &[], "0/2 nodes are available: persistentvolumeclaim \"c0\" not found.");
+    let going = claim("late", ", deletionTimestamp: '2026-01-01T00:00:00Z'");
+    check(&[&going], &[], "0/2 nodes are available: persistentvolumeclaim \"c0\" is being deleted.");
+}
+
+#[test]
+fn a_volume_is_found_or_made_where_the_pod_goes() {
+    check(&[&claim("late", "")], &[], "a");
+    check(&[&claim("west", "")], &[], "b");
+    check(&[&claim("roomy", "")], &[], "b");
+    check(&[&claim("manual", "")], &[], "a");
+    let none = "0/2 nodes are available: 2 node(s) didn't find available persistent volumes to bind.";
+    check(&[&claim("manual", ""), &claim("manual", "")], &[], none);
+    check(&[&claim("manual", ""), &claim("west", "")], &[], none);
+    check(&[&claim("late", ", annotations: {volume.kubernetes.io/selected-node: b}")], &[], "b");
+    let large = claim("roomy", "").replace("1Gi", "9Gi");
+    check(&[&large], &[], "0/2 nodes are available: 2 node(s) did not have enough free storage.");
+}
+
+#[test]
+fn a_bound_volume_is_reached_from_its_zone_and_counted() {
+    check(&[&bound("west", "ReadWriteOnce")], &[], "b");
+    check(&[&bound("there", "ReadWriteOnce")], &[], "a");
+    check(
+        &[&bound("there", "ReadWriteOnce"), &bound("west", "ReadWriteOnce")],
+        &[],
+        "0/2 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity, 1 node(s) had no available volume zone.",
+    );
+    check(
+        &[&bound("gone", "ReadWriteOnce")],
+        &[],
+        "0/2 nodes are available: 2 node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s).",
+    );
+}
+
+#[test]
+fn a_claim_for_one_pod_has_one() {
+    check(&[&bound("there", "ReadWriteOncePod")], &[], "a");
+    check(&[&bound("there", "ReadWriteOnce")], &[("b", "c0")], "a");
+    check(
+        &[&bound("there", "ReadWriteOncePod")],
+        &[("b", "c0")],
+        "0/2 nodes are available: 2 node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode.",
+    );
+}
+
+#[test]
+fn a_node_has_as_many_volumes_as_its_driver_can() {
+    let other = bound("west", "ReadWriteOnce").replace("NAME", "other");
+    let mut snapshot = Snapshot::default();
+    let node = "{metadata: {name: b}, status: {allocatable: {pods: 9}}}";
+    snapshot.set_node(Arc::new(parse::<Node>(node)));
+    let few = "{metadata: {name: b}, spec: {drivers: [{name: few, nodeID: b, allocatable: {count: 1}}]}}";
+    snapshot.storage.csi_nodes.insert("b".into(), Arc::new(parse(few)));
+    for volume in ["west", "more"] {
+        let text = format!(
+            "{{metadata: {{name: {volume}}}, spec: {{csi: {{driver: few, volumeHandle: {volume}}}}}}}"
+        );
+        snapshot.storage.volumes.insert(volume.into(), Arc::new(parse(&text)));
+    }
+    snapshot.storage.claims.insert("d/other".into(), Arc::new(parse(&other)));
+    snapshot
+        .storage
+        .claims
+        .insert("d/same".into(), Arc::new(parse(&other.replace("name: other", "name: same"))));
+    snapshot
+        .storage
+        .claims
+        .insert("d/more".into(), Arc::new(parse(&bound("more", "ReadWriteOnce").replace("NAME", "more"))));
+    let pod = |name: &str, claim: &str| -> Pod {
+        parse(&format!(
+            "{{metadata: {{name: {name}, namespace: d, uid: {name}}}, spec: {{containers: [], volumes: [{{name: v, persistentVolumeClaim: {{claimName: {claim}}}}}]}}}}"
+        ))
+    };
+    snapshot.place(&Arc::new(pod("first", "other")), "b");
+    assert_eq!(decide(&pod("p", "same"), None, &snapshot, 0), Decision::Bind("b".into()));
+    assert_eq!(
+        decide(&pod("p", "more"), None, &snapshot, 0),
+        Decision::Unschedulable("0/1 nodes are available: 1 node(s) exceed max volume count.".into())
+    );
+}
+
+#[test]
+fn what_is_promised_to_one_pod_is_not_promised_to_another() {
+    let mut storage = Storage::default();
+    for class in parse::<Vec<StorageClass>>(CLASSES) {
+        storage.classes.insert(class.metadata.name.clone().unwrap(), Arc::new(class));
+    }
+    for volume in parse::<Vec<PersistentVolume>>(VOLUMES) {
+        storage.volumes.insert(volume.metadata.name.clone().unwrap(), Arc::new(volume));
+    }
+    let node = NodeInfo::new(Arc::new(parse("{metadata: {name: a, labels: {zone: e}}}")));
+    let state = |name: &str, class: &str| State {
+        unbound: vec![Arc::new(parse(&claim(class, "").replace("NAME", name)))],
+        ..State::default()
+    };
+    let promise = settle(&state("one", "manual"), &storage, &node).unwrap();
+    assert_eq!((promise.bind.len(), promise.provision.len()), (1, 0));
+    storage.promise("u", promise);
+    assert_eq!(settle(&state("two", "manual"), &storage, &node), Err(NOTHING_FOUND));
+    let promise = settle(&state("three", "late"), &storage, &node).unwrap();
+    assert_eq!(promise.provision.len(), 1);
+    storage.promise("v", promise);
+    let elsewhere = NodeInfo::new(Arc::new(parse("{metadata: {name: b}}")));
+    assert_eq!(settle(&state("three", "late"), &storage, &elsewhere), Err(NOTHING_FOUND));
+    storage.settle("u");
+    assert!(settle(&state("two", "manual"), &storage, &node).is_ok());
+}

@@ -1,0 +1,47 @@
+//! A node has no more volumes than its drivers can attach. Source: `plugins/nodevolumelimits` (CSI).
+
+use std::collections::BTreeSet;
+
+use controller::volume::{csi, volume_name};
+use k8s_openapi::api::core::v1::Pod;
+
+use super::{Candidate, Refusal};
+use crate::node_info::NodeInfo;
+use crate::storage::Storage;
+
+pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refusal> {
+    let drivers = &candidate.storage.csi_nodes.get(node.name())?.spec.drivers;
+    let wanted = volumes(candidate.pod, candidate.storage);
+    if wanted.is_empty() {
+        return None;
+    }
+    let there: BTreeSet<_> = node.pods.values().flat_map(|pod| volumes(pod, candidate.storage)).collect();
+    let is_full = drivers.iter().any(|driver| {
+        let limit = driver.allocatable.as_ref().and_then(|allocatable| allocatable.count);
+        let of_driver = |one: &&(String, String)| one.0 == driver.name;
+        let new = wanted.iter().filter(|one| !there.contains(*one)).filter(of_driver).count();
+        let count = there.iter().filter(of_driver).count() + new;
+        new > 0 && limit.is_some_and(|limit| count > usize::try_from(limit).unwrap_or(0))
+    });
+    is_full.then(|| Refusal::passing("node(s) exceed max volume count"))
+}
+
+/// Driver and handle of each volume of a Pod; one that is not made yet goes by its claim.
+fn volumes(pod: &Pod, storage: &Storage) -> BTreeSet<(String, String)> {
+    let mut all = BTreeSet::new();
+    for (key, claim) in storage.claims_of(pod) {
+        let Some(claim) = claim else { continue };
+        if let Some(source) = storage.volumes.get(volume_name(claim)).and_then(|volume| csi(volume)) {
+            all.insert((source.driver.clone(), source.volume_handle.clone()));
+        } else if let Some(class) = storage.class_of(claim) {
+            all.insert((class.provisioner.clone(), key));
+        }
+    }
+    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+    for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
+        if let Some(source) = &volume.csi {
+            all.insert((source.driver.clone(), format!("{uid}/{}", volume.name)));
+        }
+    }
+    all
+}

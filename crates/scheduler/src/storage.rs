@@ -1,0 +1,120 @@
+//! What the scheduler knows of persistent storage: claims, volumes, classes, drivers of nodes, and what is promised to
+//! Pods whose binding is under way.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use controller::Kind;
+use controller::informer::Change;
+use controller::volume::{self, matching};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass};
+
+/// Objects by key, in key order.
+pub type ByKey<K> = BTreeMap<String, Arc<K>>;
+
+/// Everything that volume plugins look at.
+#[derive(Clone, Debug, Default)]
+pub struct Storage {
+    /// Claims by `namespace/name`.
+    pub claims: ByKey<PersistentVolumeClaim>,
+    /// Volumes.
+    pub volumes: ByKey<PersistentVolume>,
+    /// Classes.
+    pub classes: ByKey<StorageClass>,
+    /// Which drivers a node has.
+    pub csi_nodes: ByKey<CSINode>,
+    /// What drivers are like.
+    pub drivers: ByKey<CSIDriver>,
+    /// How much room drivers have, for those that say so.
+    pub capacities: ByKey<CSIStorageCapacity>,
+    /// By the Pod's uid: what its binding will take.
+    promised: BTreeMap<String, Promise>,
+}
+
+/// What a Pod's volumes will be once it is bound.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Promise {
+    /// The Node.
+    pub node: String,
+    /// Volume and claim that are to be bound.
+    pub bind: Vec<(Arc<PersistentVolume>, Arc<PersistentVolumeClaim>)>,
+    /// Claims that a volume is to be made for.
+    pub provision: Vec<Arc<PersistentVolumeClaim>>,
+}
+
+impl Promise {
+    /// Whether nothing has to be done before the Pod is bound.
+    pub fn is_empty(&self) -> bool {
+        self.bind.is_empty() && self.provision.is_empty()
+    }
+}
+
+/// Takes changes of one kind in.
+pub fn apply<K: Kind>(map: &mut ByKey<K>, changes: Vec<Change<K>>) {
+    for change in changes {
+        match change.new {
+            Some(new) => map.insert(change.key, new),
+            None => map.remove(&change.key),
+        };
+    }
+}
+
+/// The key of a claim.
+pub fn claim_key(claim: &PersistentVolumeClaim) -> String {
+    let meta = &claim.metadata;
+    let text = |part: &Option<String>| part.clone().unwrap_or_default();
+    format!("{}/{}", text(&meta.namespace), text(&meta.name))
+}
+
+impl Storage {
+    /// The class of a claim, if it has one and that is there.
+    pub fn class_of(&self, claim: &PersistentVolumeClaim) -> Option<&Arc<StorageClass>> {
+        self.classes.get(volume::claim_class(claim)?)
+    }
+
+    /// Keeps what a Pod will have from others.
+    pub fn promise(&mut self, uid: &str, promise: Promise) {
+        self.promised.insert(uid.to_owned(), promise);
+    }
+
+    /// The binding has come to an end: what became of it is in the objects.
+    pub fn settle(&mut self, uid: &str) {
+        self.promised.remove(uid);
+    }
+
+    /// The Node that the claim's volume will be on because of another Pod.
+    pub fn promised_node(&self, claim: &str) -> Option<&str> {
+        let mut all = self.promised.values();
+        let found = all.find(|promise| {
+            let bound = promise.bind.iter().map(|(_, claim)| claim);
+            bound.chain(&promise.provision).any(|one| claim_key(one) == claim)
+        });
+        found.map(|promise| promise.node.as_str())
+    }
+
+    fn is_promised(&self, name: Option<&str>) -> bool {
+        let mut bound = self.promised.values().flat_map(|promise| promise.bind.iter());
+        bound.any(|(volume, _)| volume.metadata.name.as_deref() == name)
+    }
+
+    /// The volume for a claim on a node with these labels, none of `taken`.
+    pub fn find(
+        &self,
+        claim: &PersistentVolumeClaim,
+        labels: Option<&BTreeMap<String, String>>,
+        taken: &[Arc<PersistentVolume>],
+    ) -> Option<&Arc<PersistentVolume>> {
+        let name = |volume: &Arc<PersistentVolume>| volume.metadata.name.clone();
+        let is_free = |volume: &&Arc<PersistentVolume>| {
+            !taken.iter().any(|other| name(other) == name(volume))
+                && !self.is_promised(volume.metadata.name.as_deref())
+        };
+        matching::find(claim, self.volumes.values().filter(is_free), matching::Search::On(labels))
+    }
+
+    /// The claims that a Pod names, with their keys; `None` for those that are not there.
+    pub fn claims_of(&self, pod: &Pod) -> Vec<(String, Option<&Arc<PersistentVolumeClaim>>)> {
+        volume::claims_of(pod).into_iter().map(|key| (key.clone(), self.claims.get(&key))).collect()
+    }
+}
