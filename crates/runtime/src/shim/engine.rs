@@ -179,15 +179,14 @@ impl Engine {
         }
         if let Some(external) = self.external() {
             external.delete(id)?;
-            // Of an attempt that was cut off before the runtime had written down what it did.
-            return if state.exists() {
-                std::fs::remove_dir_all(&state).map_err(prepare("state"))
-            } else {
-                Ok(())
-            };
+        } else if let Ok(mut container) = libcontainer::container::Container::load(state.clone()) {
+            container.delete(true).map_err(create_error)?;
         }
-        let container = libcontainer::container::Container::load(state);
-        container.and_then(|mut it| it.delete(true)).map_err(create_error)
+        // What is left is of an attempt that was cut off while it wrote down what it did.
+        match state.exists() {
+            true => std::fs::remove_dir_all(&state).map_err(prepare("state")),
+            false => Ok(()),
+        }
     }
 }
 
