@@ -40,6 +40,8 @@ pub(crate) struct Context {
     pub(crate) memory_capacity: i64,
     /// Bounds the CRI calls.
     pub(crate) limit: Arc<Semaphore>,
+    /// What pulls of images share.
+    pub(crate) pulls: crate::pull::Pulls,
 }
 
 impl Context {

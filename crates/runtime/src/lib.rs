@@ -14,6 +14,8 @@ mod cgroups;
 mod client;
 mod containers;
 mod files;
+mod image_service;
+mod image_volumes;
 mod mending;
 mod port_forward;
 mod recovery;
@@ -26,7 +28,7 @@ mod streams;
 mod users;
 
 pub use network::{PodNetwork, SandboxNetwork};
-pub use recovery::remove_remains;
+pub use recovery::{layers_in_use, remove_remains};
 pub use state::{Config, OpenError, Runtime};
 
 /// An error and what caused it, for a message: `a: b: c`. A cause that its effect repeats is not said twice.

@@ -52,6 +52,7 @@ fn as_server(args: &AgentArgs, config: Option<&ClusterConfig>) -> Result<ServerA
         node_name: args.node_name.clone(),
         node_ip: args.node_ip,
         container_runtime_endpoint: args.container_runtime_endpoint.clone(),
+        private_registry: args.private_registry.clone(),
         token: None,
         disable: vec![Part::ControllerManager, Part::Scheduler],
         ..server

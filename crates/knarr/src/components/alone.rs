@@ -155,9 +155,12 @@ pub(crate) async fn start_kubelet(args: &KubeletArgs, layout: &Layout, connectio
         _ => None,
     };
     let tasks = connection.informers.tasks().clone();
-    let endpoint = args.container_runtime_endpoint.as_deref();
+    let wanted = container_runtime::Wanted {
+        endpoint: args.container_runtime_endpoint.as_deref(),
+        registries: &cli::args::default_private_registry(),
+    };
     let container_runtime =
-        container_runtime::open(endpoint, layout, &place, Reporter::disabled(), &tasks).await?;
+        container_runtime::open(wanted, layout, &place, Reporter::disabled(), &tasks).await?;
     let config = kubelet::Config {
         streaming_connection_idle_timeout: args.streaming_connection_idle_timeout,
         ..node::kubelet_config(&place, layout, server)

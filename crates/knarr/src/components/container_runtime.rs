@@ -1,5 +1,6 @@
 //! The node's container runtime: the built-in one, which also answers on a socket, or another behind a socket.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -20,13 +21,21 @@ pub(super) struct ContainerRuntime {
     pub(super) images: Arc<dyn ImageService>,
 }
 
+/// Which runtime is wanted.
+pub(super) struct Wanted<'a> {
+    /// The socket of another one, or of the built-in one.
+    pub(super) endpoint: Option<&'a str>,
+    /// `registries.yaml`, for the built-in one.
+    pub(super) registries: &'a Path,
+}
+
 /// Opens the built-in runtime, or waits for the one at `endpoint`. The built-in runtime's own socket leads to it over
 /// gRPC, as a kubelet elsewhere would use it.
 ///
 /// # Errors
 /// The runtime cannot work, is not there, or does not speak CRI v1.
 pub(super) async fn open(
-    endpoint: Option<&str>,
+    Wanted { endpoint, registries }: Wanted<'_>,
     layout: &Layout,
     place: &Place,
     reporter: Reporter,
@@ -36,7 +45,7 @@ pub(super) async fn open(
     let socket = endpoint.map(socket_of).transpose().context(FLAG)?;
     let is_own = socket.is_none_or(|socket| socket == layout.cri_socket());
     let built_in = match is_own {
-        true => Some(Arc::new(built_in(layout, place, reporter, tasks).await?)),
+        true => Some(Arc::new(built_in(layout, place, registries, reporter, tasks).await?)),
         false => None,
     };
     match (endpoint, built_in) {
@@ -53,7 +62,13 @@ pub(super) async fn open(
     }
 }
 
-async fn built_in(layout: &Layout, place: &Place, reporter: Reporter, tasks: &Tasks) -> Result<Runtime> {
+async fn built_in(
+    layout: &Layout,
+    place: &Place,
+    registries: &Path,
+    reporter: Reporter,
+    tasks: &Tasks,
+) -> Result<Runtime> {
     let id = layout.cluster_id();
     let builtin = cni::BuiltinConfig {
         cluster_id: id.clone(),
@@ -65,9 +80,15 @@ async fn built_in(layout: &Layout, place: &Place, reporter: Reporter, tasks: &Ta
     };
     let network = cni::Network::load(&layout.cni().join("net.d"), builtin)?;
     let mut config = runtime::Config::new(layout.runtime(), format!("/knarr-{id}"), tasks.clone());
+    registries.clone_into(&mut config.registries);
     config.network = Some(Arc::new(CniPodNetwork::new(network, config.clock.clone(), reporter)));
     let runtime = Runtime::open(config).await.context("open the container runtime")?;
     runtime.ensure_builtin_images().await.context("make the built-in image")?;
+    let (images, random) = (Arc::clone(runtime.images()), Random::from_system());
+    let folder = layout.images_folder();
+    runtime::images::folder::follow(images, folder, random, tasks)
+        .await
+        .context("watch the folder of images")?;
     serve(&runtime, layout, tasks).await?;
     Ok(runtime)
 }

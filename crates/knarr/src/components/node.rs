@@ -60,9 +60,12 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
         _ = interrupt.recv() => return Ok(()),
     };
     if settings.args.runs(Part::Kubelet) {
-        let endpoint = settings.args.container_runtime_endpoint.as_deref();
+        let wanted = container_runtime::Wanted {
+            endpoint: settings.args.container_runtime_endpoint.as_deref(),
+            registries: &settings.args.private_registry,
+        };
         let container_runtime =
-            container_runtime::open(endpoint, layout, &place, reporter.clone(), &tasks).await?;
+            container_runtime::open(wanted, layout, &place, reporter.clone(), &tasks).await?;
         super::pod_cidr::follow(settings, layout, &kubelet_informers, &tasks);
         let routes = (settings.node_name.clone(), place.cluster_cidr, layout.clone());
         tasks.spawn("Pod routes", super::pod_routes::follow(informers.clone(), routes.0, routes.1, routes.2));
