@@ -22,6 +22,7 @@ const NEEDED: &[(&str, &str)] = &[
     ("curl", "curl"),
     ("openssl", "openssl"),
     ("strace", "strace"),
+    ("faketime", "faketime"),
     ("npm", "npm"),
     ("node", "nodejs"),
     ("python3", "python3"),

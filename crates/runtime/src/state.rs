@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{broadcast, watch};
 
 use crate::client::{ShimClient, ShimError};
+use crate::handlers::Handlers;
 use crate::images::pull::{Puller, PullerConfig};
 use crate::images::{ImageError, ImageStore};
 use crate::mending::Held;
@@ -32,6 +33,8 @@ pub struct Config {
     pub cgroup_root: String,
     /// The command that runs [`crate::shim::main`]; the sandbox's directory is added to it.
     pub shim_command: Vec<OsString>,
+    /// Binaries of other OCI runtimes, by the name of their handler.
+    pub handlers: BTreeMap<String, PathBuf>,
     /// Connects sandboxes; without it they have a loopback interface only.
     pub network: Option<Arc<dyn PodNetwork>>,
     /// How registries are reached: a file in k3s' form, which need not exist.
@@ -51,6 +54,7 @@ impl Config {
             data_dir,
             cgroup_root,
             shim_command: vec!["/proc/self/exe".into(), "shim".into()],
+            handlers: BTreeMap::new(),
             network: None,
             registries: "/etc/knarr/registries.yaml".into(),
             tasks,
@@ -90,6 +94,7 @@ pub(crate) struct Inner {
     pub(crate) config: Config,
     pub(crate) images: Arc<ImageStore>,
     pub(crate) puller: Puller,
+    pub(crate) handlers: Handlers,
     pub(crate) cgroups: sys::cgroup::Cgroups,
     pub(crate) capabilities: Vec<String>,
     pub(crate) tables: Mutex<Tables>,
@@ -215,6 +220,7 @@ impl Inner {
             random: config.random.clone(),
         };
         Arc::new_cyclic(|weak| Self {
+            handlers: Handlers::new(config.handlers.clone()),
             config,
             puller: Puller::new(Arc::clone(&images), puller),
             images,

@@ -30,6 +30,10 @@ const LAYERS_AT_ONCE: usize = 3;
 const ROUNDS_MAX: usize = 3;
 /// What a pull that broke off has downloaded is kept for so long after the last byte.
 const DOWNLOAD_AGE_MAX: Duration = Duration::from_secs(3600);
+/// How long a registry is waited for that has a newer version, perhaps, of what was imported.
+const IMPORTED_PATIENCE: Duration = Duration::from_secs(3);
+/// How long a registry that did not answer then is not asked again for what was imported.
+const SILENCE_REMEMBERED: Duration = Duration::from_secs(60);
 /// Largest sum of an image's compressed layers.
 const IMAGE_BYTES_MAX: u64 = 256 << 30;
 
@@ -101,6 +105,8 @@ struct Inner {
     slots: Semaphore,
     pulls: Mutex<BTreeMap<Key, Pull>>,
     layers: Mutex<BTreeMap<String, Weak<tokio::sync::Mutex<()>>>>,
+    /// When registries of imported images did not answer.
+    silent: Mutex<BTreeMap<String, jiff::Timestamp>>,
 }
 
 #[derive(Clone)]
@@ -119,6 +125,7 @@ impl Puller {
             slots: Semaphore::new(LAYERS_AT_ONCE),
             pulls: Mutex::default(),
             layers: Mutex::default(),
+            silent: Mutex::default(),
         }))
     }
 
@@ -197,20 +204,26 @@ impl Inner {
         let from_store = |error: ImageError| PullError::Image(full.clone(), error);
         let known = self.store.find(&full);
         let imported = known.filter(|image| image.names.contains(&full) && !image.pulled.contains(&full));
-        let patience = if imported.is_some() { Patience::None } else { Patience::Usual };
         let client = self.client().map_err(from_registry)?;
-        let session = client.session(reference.clone(), credentials, patience).map_err(from_registry)?;
-        let session = Arc::new(session);
-        let digest = match (session.digest().await, imported) {
-            (Ok(digest), _) => digest,
-            (Err(error), Some(image)) if error.is_transient() => {
-                tracing::debug!(image = full, %error, "no registry answers: what was imported is taken");
-                return Ok(image);
+        let session =
+            |credentials, patience| client.session(reference.clone(), credentials, patience).map(Arc::new);
+        let (session, found) = match imported {
+            Some(image) => {
+                let session = session(credentials, Patience::None).map_err(from_registry)?;
+                match self.newer_than_imported(&session).await {
+                    Some(found) => (session, found),
+                    None => return Ok(image),
+                }
             }
-            (Err(error), _) => {
-                return Err(from_registry(error.within(&format!("failed to resolve reference \"{full}\""))));
+            None => {
+                let session = session(credentials, Patience::Usual).map_err(from_registry)?;
+                let found = session.digest().await;
+                (session, found)
             }
         };
+        let digest = found.map_err(|error| {
+            from_registry(error.within(&format!("failed to resolve reference \"{full}\"")))
+        })?;
         let names = BTreeSet::from([full.clone(), reference.at(&digest)]);
         if let Some(image) = self.store.find(&reference.at(&digest)) {
             let image = Image { pulled: names.clone(), names: names.clone(), ..image };
@@ -227,6 +240,25 @@ impl Inner {
             }
         }
         Err(from_store(ImageError::LayersGone))
+    }
+
+    /// What the registry of an imported image says; `None` if it does not answer, now or a short while ago.
+    async fn newer_than_imported(&self, session: &Session) -> Option<Result<Digest, registry::Error>> {
+        let registry = session.reference().registry.clone();
+        let now = self.config.clock.now();
+        let silent_since = self.silent.lock().get(&registry).copied();
+        if silent_since.is_some_and(|since| now.duration_since(since).unsigned_abs() < SILENCE_REMEMBERED) {
+            return None;
+        }
+        match tokio::time::timeout(IMPORTED_PATIENCE, session.digest()).await {
+            Ok(Ok(digest)) => Some(Ok(digest)),
+            Ok(Err(error)) if !error.is_transient() => Some(Err(error)),
+            silence => {
+                tracing::debug!(registry, ?silence, "no registry answers: what was imported is taken");
+                self.silent.lock().insert(registry, now);
+                None
+            }
+        }
     }
 
     /// Has all layers; the image is not in the index yet.
