@@ -86,7 +86,7 @@ pub enum Command {
     Backup(BackupArgs),
     /// Make a cluster of a backup
     Restore(RestoreArgs),
-    /// Import, list and remove images
+    /// Pull, import, list and remove images
     Image(ImageArgs),
     /// How Secrets lie in the store
     Secrets(SecretsArgs),
@@ -232,7 +232,7 @@ pub struct AgentArgs {
 }
 
 /// What runs a Node's containers.
-#[derive(Clone, Debug, Default, PartialEq, Args, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Args, Serialize, Deserialize)]
 pub struct RuntimeArgs {
     /// The socket of another container runtime, such as unix:///run/containerd/containerd.sock, whose network is its
     /// own; the built-in runtime if not given
@@ -243,6 +243,10 @@ pub struct RuntimeArgs {
     #[arg(long, env = "KNARR_CONTAINER_RUNTIME_HANDLER", value_delimiter = ',', value_name = "NAME=PATH")]
     #[serde(default)]
     pub container_runtime_handler: Vec<String>,
+    /// Mirrors, credentials and TLS of image registries, in the form of k3s' registries.yaml; read again when it changes
+    #[arg(long, env = "KNARR_PRIVATE_REGISTRY", default_value = DEFAULT_PRIVATE_REGISTRY, value_name = "FILE")]
+    #[serde(default = "default_private_registry")]
+    pub private_registry: PathBuf,
 }
 
 impl RuntimeArgs {
@@ -452,6 +456,8 @@ pub struct ImageArgs {
 /// What to do with images.
 #[derive(Clone, Debug, Subcommand)]
 pub enum ImageCommand {
+    /// Pull an image from its registry
+    Pull(ImagePullArgs),
     /// Import a docker-archive, an OCI layout or a rootfs tar
     Import {
         /// The file; `-` is standard input
@@ -459,21 +465,59 @@ pub enum ImageCommand {
         /// The name for an image that does not bring one
         #[arg(long)]
         name: Option<String>,
+        /// How the result looks
+        #[arg(long, short = 'o', value_enum, default_value = "text")]
+        output: Output,
         /// Which cluster.
         #[command(flatten)]
         data: DataDirArgs,
     },
     /// List images
-    List(DataDirArgs),
-    /// Remove an image
+    #[command(alias = "ls")]
+    List {
+        /// How the result looks
+        #[arg(long, short = 'o', value_enum, default_value = "text")]
+        output: Output,
+        /// Which cluster.
+        #[command(flatten)]
+        data: DataDirArgs,
+    },
+    /// Remove images; what containers are made of stays until they go
     Rm {
-        /// Its name
-        name: String,
+        /// Their names or ids
+        #[arg(required = true)]
+        names: Vec<String>,
         /// Which cluster.
         #[command(flatten)]
         data: DataDirArgs,
     },
 }
+
+/// Flags of `image pull`.
+#[derive(Clone, Debug, Args)]
+pub struct ImagePullArgs {
+    /// The image, such as docker.io/library/busybox:1.37
+    pub name: String,
+    /// USERNAME:PASSWORD for the registry; better given in the environment, where other users do not see it
+    #[arg(long, env = "KNARR_CREDS", hide_env_values = true)]
+    pub creds: Option<Secret>,
+    /// How registries are reached; the cluster's if not given
+    #[arg(long, env = "KNARR_PRIVATE_REGISTRY", value_name = "FILE")]
+    pub private_registry: Option<PathBuf>,
+    /// How the result looks
+    #[arg(long, short = 'o', value_enum, default_value = "text")]
+    pub output: Output,
+    /// Which cluster.
+    #[command(flatten)]
+    pub data: DataDirArgs,
+}
+
+/// Where registries' settings are if nobody says.
+pub fn default_private_registry() -> PathBuf {
+    DEFAULT_PRIVATE_REGISTRY.into()
+}
+
+const DEFAULT_PRIVATE_REGISTRY: &str = "/etc/knarr/registries.yaml";
 
 /// `knarr secrets`.
 #[derive(Clone, Debug, Args)]

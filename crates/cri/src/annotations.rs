@@ -7,3 +7,6 @@
 pub const LOG_FILE_BYTES_MAX: &str = "io.knarr.container.logFileBytesMax";
 /// On a container: how many log files are kept. Source: the kubelet's `containerLogMaxFiles`.
 pub const LOG_FILES_MAX: &str = "io.knarr.container.logFilesMax";
+
+/// In the verbose information of an image's status: how far its pull is, as JSON. Other runtimes do not say.
+pub const PULL_PROGRESS: &str = "knarr.io/pull-progress";

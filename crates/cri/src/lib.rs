@@ -5,7 +5,8 @@
 //!
 //! The types come from `api.proto` as the package `k8s-cri` 0.11 of the Rust registry ships it: `protox` compiles it (no
 //! `protoc` needed), `prost-build` writes the messages with comments disabled and no services, and the result is
-//! committed as `generated/v1.rs`.
+//! committed as `generated/v1.rs`. One field is newer than that package, and added by hand: `Mount.image_sub_path` of
+//! v1.33.
 //!
 //! Streaming calls (exec, attach, port-forward) hand out byte streams in-process instead of a URL.
 

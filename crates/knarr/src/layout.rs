@@ -91,6 +91,11 @@ impl Layout {
         self.runtime().join("images")
     }
 
+    /// Archives that are put here become images.
+    pub(crate) fn images_folder(&self) -> PathBuf {
+        self.root.join("images")
+    }
+
     /// Addresses and attachments of Pods.
     pub(crate) fn cni(&self) -> PathBuf {
         self.root.join("cni")

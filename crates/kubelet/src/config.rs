@@ -41,6 +41,11 @@ pub struct Config {
     pub container_log_max_size: u64,
     /// So many log files are kept of a container, with the one that is written.
     pub container_log_max_files: u32,
+    /// Most image pulls at the same time; `None` for any number. Source: `serializeImagePulls`, which is 1 and upstream's
+    /// default, and `maxParallelImagePulls`.
+    pub max_parallel_image_pulls: Option<u32>,
+    /// When images are collected.
+    pub image_gc: crate::image_gc::ImageGcPolicy,
     /// How long exec, attach and port-forward may be silent before they end; zero is for ever.
     pub streaming_connection_idle_timeout: Duration,
 }
@@ -75,6 +80,8 @@ impl Default for Config {
             seccomp_default: true,
             container_log_max_size: 10 << 20,
             container_log_max_files: 5,
+            max_parallel_image_pulls: Some(1),
+            image_gc: crate::image_gc::ImageGcPolicy::default(),
             streaming_connection_idle_timeout: Duration::from_secs(4 * 3600),
         }
     }

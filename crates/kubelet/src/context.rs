@@ -43,6 +43,8 @@ pub(crate) struct Context {
     pub(crate) csi: Drivers,
     /// Bounds the CRI calls.
     pub(crate) limit: Arc<Semaphore>,
+    /// What pulls of images share.
+    pub(crate) pulls: crate::pull::Pulls,
 }
 
 impl Context {

@@ -12,6 +12,7 @@ pub mod container_config;
 pub mod crash_backoff;
 pub mod env;
 pub mod files;
+pub mod image_gc;
 pub mod labels;
 pub mod next_actions;
 pub mod qos;
@@ -124,6 +125,7 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
         memory_capacity: i64::try_from(machine.memory).unwrap_or(i64::MAX),
         csi: csi::Drivers::with_in_use(volumes::persistent::in_use(&config.root_dir)),
         limit: Arc::new(Semaphore::new(context::CRI_CALLS_MAX)),
+        pulls: pull::Pulls::new(&config.root_dir, config.max_parallel_image_pulls),
         config,
         client: parts.client,
         informers: parts.informers,
@@ -135,12 +137,14 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
         reporter: parts.reporter,
     });
     context.tasks.spawn("plugins", plugins::run(context.clone()));
+    image_gc::collector::recover(&context).await;
     context.tasks.spawn("node status", node::run(context.clone(), machine));
     let pods = pods::informer(&context);
     if let (Some(server), Some(listener)) = (context.config.server.clone(), listener) {
         let handler = Arc::new(server::Server { context: context.clone(), pods: pods.clone() });
         context.tasks.spawn("kubelet server", server::serve(handler, listener, server));
     }
+    context.tasks.spawn("image garbage collection", image_gc::collector::run(context.clone(), pods.clone()));
     context.tasks.spawn("pods", pods::run(context.clone(), pods));
     context.tasks.stopping().await;
     Ok(())

@@ -183,7 +183,7 @@ fn run(snapshot: &PodSnapshot, now: Timestamp) -> Vec<PodAction> {
     let is_starting = snapshot.busy.iter().any(|key| key.starts_with("start/"));
     let mut may_start = !is_starting;
     for container in due.start {
-        if want_image(snapshot, &container, now, &mut actions)
+        if want_images(snapshot, &container, now, &mut actions)
             && ready
             && may_start
             && want_start(snapshot, &container, now, &mut actions)
@@ -252,14 +252,23 @@ fn want_sandbox(snapshot: &PodSnapshot, now: Timestamp, actions: &mut Vec<PodAct
     false
 }
 
-/// Whether the image is there.
-fn want_image(
+/// Whether the container's image is there, and those that are its volumes.
+fn want_images(
     snapshot: &PodSnapshot,
     container: &ContainerSpec,
     now: Timestamp,
     actions: &mut Vec<PodAction>,
 ) -> bool {
-    let image = container.image.clone().unwrap_or_default();
+    let needed = crate::pull::needed_by(snapshot.spec(), container);
+    needed.into_iter().fold(true, |ready, image| want_image(snapshot, image, now, actions) && ready)
+}
+
+fn want_image(
+    snapshot: &PodSnapshot,
+    (image, policy): (String, String),
+    now: Timestamp,
+    actions: &mut Vec<PodAction>,
+) -> bool {
     let step = snapshot.images.get(&image).unwrap_or(&Step::Missing);
     if step.is_ready() {
         return true;
@@ -270,7 +279,6 @@ fn want_image(
         actions.extend((shown > now).then_some(PodAction::WakeAt(shown)));
     }
     if is_due(step.failure(), now, actions) {
-        let policy = container.image_pull_policy.clone().unwrap_or_else(|| "IfNotPresent".into());
         let pull = PodAction::PullImage { image, policy };
         if !actions.contains(&pull) {
             actions.push(pull);

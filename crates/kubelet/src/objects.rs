@@ -32,7 +32,8 @@ pub(crate) struct PodObjects {
 impl PodObjects {
     /// Starts to look at what `pod` names.
     pub(crate) fn of(context: &Context, pod: &Pod) -> Self {
-        let (maps, secrets) = references(pod);
+        let (maps, mut secrets) = references(pod);
+        secrets.extend(pull_secret_names(pod));
         let namespace = pod.metadata.namespace.clone().unwrap_or_default();
         Self {
             config_maps: maps
@@ -77,6 +78,19 @@ impl PodObjects {
         }
     }
 
+    /// The Pod's pull secrets that there are, and the names of those that there are not.
+    pub(crate) fn pull_secrets(&self, pod: &Pod) -> (Vec<Arc<Secret>>, Vec<String>) {
+        let present = present(&self.namespace, &self.secrets);
+        let (mut found, mut missing) = (Vec::new(), Vec::new());
+        for name in pull_secret_names(pod) {
+            match present.get(&name) {
+                Some(secret) => found.push(secret.clone()),
+                None => missing.push(name),
+            }
+        }
+        (found, missing)
+    }
+
     /// What the objects say now.
     pub(crate) fn sources(&self, context: &Context, pod: &Arc<Pod>, pod_ips: Vec<String>) -> EnvSources {
         let mut services = context.services.in_namespace(&self.namespace);
@@ -91,6 +105,12 @@ impl PodObjects {
             allocatable: context.allocatable,
         }
     }
+}
+
+/// Names of the Pod's pull secrets; admission has added those of its ServiceAccount.
+pub(crate) fn pull_secret_names(pod: &Pod) -> Vec<String> {
+    let secrets = pod.spec.iter().flat_map(|spec| spec.image_pull_secrets.iter().flatten());
+    secrets.map(|secret| secret.name.clone()).filter(|name| !name.is_empty()).collect()
 }
 
 fn informer<K: Kind>(context: &Context, namespace: &str, name: &str) -> Informer<K> {

@@ -60,6 +60,10 @@ fn prepare_one(input: &VolumeInput, spec: &PodSpec, volume: &Volume) -> Result<(
     if let Some(source) = &volume.host_path {
         return host_path::check(source);
     }
+    // The runtime mounts it, into each container.
+    if volume.image.is_some() {
+        return Ok(());
+    }
     let Some(path) = volume_path(&input.pod_dir, volume) else {
         return Err("no volume plugin matched".into());
     };

@@ -176,8 +176,9 @@ impl TokenRequest {
         credentials: Option<&Credentials>,
         scheme: &str,
     ) -> Result<Self, Error> {
-        let uri: http::Uri =
-            realm.parse().map_err(|_| Error::Unexpected(format!("the registry's realm {realm:?} is no URL")))?;
+        let uri: http::Uri = realm
+            .parse()
+            .map_err(|_| Error::Unexpected(format!("the registry's realm {realm:?} is no URL")))?;
         let realm_scheme = uri.scheme_str().unwrap_or_default();
         if !matches!(realm_scheme, "http" | "https") || uri.authority().is_none() {
             return Err(Error::Unexpected(format!("the registry's realm {realm:?} is no URL")));

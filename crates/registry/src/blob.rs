@@ -149,7 +149,10 @@ impl<'a> Download<'a> {
         let result = loop {
             match next_piece(&mut body, &what).await {
                 Ok(Some(piece)) if self.len + piece.len() as u64 > self.limit() => {
-                    break Err(Error::TooLarge { what: format!("blob {}", self.descriptor.digest), limit: self.limit() });
+                    break Err(Error::TooLarge {
+                        what: format!("blob {}", self.descriptor.digest),
+                        limit: self.limit(),
+                    });
                 }
                 Ok(Some(piece)) => self.take(&piece).await?,
                 Ok(None) => break Ok(()),
@@ -202,7 +205,8 @@ impl<'a> Download<'a> {
     /// Whether a partial answer begins where the file ends.
     fn continues(&self, answer: &Response<Incoming>) -> bool {
         let range = answer.headers().get(CONTENT_RANGE).and_then(|it| it.to_str().ok());
-        let first = range.and_then(|range| range.trim().strip_prefix("bytes ")?.split('-').next()?.parse().ok());
+        let first =
+            range.and_then(|range| range.trim().strip_prefix("bytes ")?.split('-').next()?.parse().ok());
         first == Some(self.len)
     }
 

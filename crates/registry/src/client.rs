@@ -16,7 +16,9 @@ use parking_lot::Mutex;
 use crate::auth::{Challenge, Credentials, TOKEN_BYTES_MAX, TokenAnswer, TokenRequest, basic};
 use crate::config::{Endpoint, Registries};
 use crate::digest::Digest;
-use crate::document::{ACCEPTED, Descriptor, Document, INDEX_DEPTH_MAX, MANIFEST_BYTES_MAX, Manifest, Platform};
+use crate::document::{
+    ACCEPTED, Descriptor, Document, INDEX_DEPTH_MAX, MANIFEST_BYTES_MAX, Manifest, Platform,
+};
 use crate::error::Error;
 use crate::reference::Reference;
 use crate::transport::{Ask, Transport, failure, whole};
@@ -120,7 +122,14 @@ impl Session {
     /// It is not there, we may not have it, or nobody answers.
     pub async fn digest(&self) -> Result<Digest, Error> {
         let what = format!("manifests/{}", self.reference.target());
-        let digest = self.anywhere(async |place| self.digest_at(place, &what).await).await?;
+        let mut tour = self.tour();
+        let digest = loop {
+            let Some(place) = tour.next().await else { return Err(tour.end()) };
+            match self.digest_at(place, &what).await {
+                Ok(digest) => break digest,
+                Err(error) => tour.failed(place, error),
+            }
+        };
         match &self.reference.digest {
             Some(expected) if *expected != digest => Err(Error::Digest {
                 what: self.reference.to_string(),
@@ -188,18 +197,22 @@ impl Session {
         limit: u64,
         headers: HeaderMap,
     ) -> Result<Vec<u8>, Error> {
-        self.anywhere(async |place| {
-            let bytes = self.document(place, what, limit, headers.clone()).await?;
-            if digest.is_of(&bytes) {
-                return Ok(bytes);
+        let mut tour = self.tour();
+        while let Some(place) = tour.next().await {
+            match self.document(place, what, limit, headers.clone()).await {
+                Ok(bytes) if digest.is_of(&bytes) => return Ok(bytes),
+                Ok(bytes) => {
+                    let error = Error::Digest {
+                        what: place.endpoint.url(what),
+                        expected: digest.to_string(),
+                        actual: Digest::of(&bytes).to_string(),
+                    };
+                    tour.failed(place, error);
+                }
+                Err(error) => tour.failed(place, error),
             }
-            Err(Error::Digest {
-                what: place.endpoint.url(what),
-                expected: digest.to_string(),
-                actual: Digest::of(&bytes).to_string(),
-            })
-        })
-        .await
+        }
+        Err(tour.end())
     }
 
     async fn document(
@@ -213,30 +226,8 @@ impl Session {
         whole(answer, &place.endpoint.url(what), limit).await
     }
 
-    /// The first success among the places. If there is none, what the registry itself says.
-    async fn anywhere<T>(&self, attempt: impl AsyncFn(&Place) -> Result<T, Error>) -> Result<T, Error> {
-        let mut backoff = self.backoff();
-        let tries = if self.patience == Patience::Usual { TRIES } else { 1 };
-        for round in 1.. {
-            let mut last = None;
-            for place in &self.places {
-                match attempt(place).await {
-                    Ok(found) => return Ok(found),
-                    Err(error) => {
-                        tracing::debug!(endpoint = place.endpoint.authority, %error, "no answer of use");
-                        last = Some(error);
-                    }
-                }
-            }
-            match last {
-                Some(error) if error.is_transient() && round < tries => {
-                    tokio::time::sleep(backoff.next(&self.client.random)).await;
-                }
-                Some(error) => return Err(error),
-                None => break,
-            }
-        }
-        Err(Error::Unexpected("there is no place to ask".into()))
+    fn tour(&self) -> Tour<'_> {
+        Tour { session: self, next: 0, round: 1, last: None, backoff: self.backoff() }
     }
 
     pub(crate) fn backoff(&self) -> Backoff {
@@ -297,7 +288,8 @@ impl Session {
 
     async fn token(&self, request: TokenRequest) -> Result<String, Error> {
         let method = if request.form.is_some() { Method::POST } else { Method::GET };
-        let ask = Ask { method, form: request.form, ..Ask::get(request.url) }.authorized(request.authorization);
+        let ask =
+            Ask { method, form: request.form, ..Ask::get(request.url) }.authorized(request.authorization);
         let answer = self.client.transport.send(&ask).await?;
         if !answer.status().is_success() {
             let error = failure(&ask.method, &ask.url, answer).await;
@@ -307,6 +299,41 @@ impl Session {
         let answer: Result<TokenAnswer, _> = serde_json::from_slice(&bytes);
         let token = answer.ok().and_then(TokenAnswer::authorization);
         token.ok_or_else(|| Error::Denied("failed to authorize: the token service gave no token".into()))
+    }
+}
+
+/// All places in turn, and again while nobody answers. The last one's error counts: it is the registry itself.
+struct Tour<'a> {
+    session: &'a Session,
+    next: usize,
+    round: u32,
+    last: Option<Error>,
+    backoff: Backoff,
+}
+
+impl<'a> Tour<'a> {
+    async fn next(&mut self) -> Option<&'a Place> {
+        let session = self.session;
+        let tries = if session.patience == Patience::Usual { TRIES } else { 1 };
+        if self.next == session.places.len() && self.round < tries {
+            if !self.last.as_ref().is_some_and(Error::is_transient) {
+                return None;
+            }
+            tokio::time::sleep(self.backoff.next(&session.client.random)).await;
+            (self.next, self.round) = (0, self.round + 1);
+        }
+        let place = session.places.get(self.next)?;
+        self.next += 1;
+        Some(place)
+    }
+
+    fn failed(&mut self, place: &Place, error: Error) {
+        tracing::debug!(endpoint = place.endpoint.authority, %error, "no answer of use");
+        self.last = Some(error);
+    }
+
+    fn end(self) -> Error {
+        self.last.unwrap_or_else(|| Error::Unexpected("there is no place to ask".into()))
     }
 }
 

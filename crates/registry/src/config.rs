@@ -329,13 +329,19 @@ mod tests {
     fn what_is_wrong_is_named() {
         for (yaml, expect) in [
             ("mirrors: {a: {endpoint: ['ftp://x']}}", "mirrors[a].endpoint[0]: \"ftp://x\" must be a URL"),
-            ("mirrors: {a: {endpoint: ['https://u:p@x']}}", "mirrors[a].endpoint[0]: \"https://u:p@x\" must be a URL"),
+            (
+                "mirrors: {a: {endpoint: ['https://u:p@x']}}",
+                "mirrors[a].endpoint[0]: \"https://u:p@x\" must be a URL",
+            ),
             ("mirrors: {a: {rewrite: {'(': x}}}", "mirrors[a].rewrite: \"(\" must be a regular expression"),
             (
                 "configs: {a: {tls: {cert_file: x}}}",
                 "configs[a].tls: cert_file and key_file must be given together",
             ),
-            ("configs: {a: {auth: {auth: '%'}}}", "configs[a].auth: auth must be username:password in base 64"),
+            (
+                "configs: {a: {auth: {auth: '%'}}}",
+                "configs[a].auth: auth must be username:password in base 64",
+            ),
         ] {
             assert_eq!(Registries::parse(yaml).unwrap_err(), expect);
         }

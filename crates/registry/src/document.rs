@@ -199,7 +199,12 @@ mod tests {
     fn an_index_gives_what_fits_the_machine_best() {
         let amd = ("amd64", "");
         for (name, host, entries, expect) in [
-            ("architecture", amd, &[Some(("linux", "arm64", "v8")), Some(("linux", "amd64", ""))][..], Some(1)),
+            (
+                "architecture",
+                amd,
+                &[Some(("linux", "arm64", "v8")), Some(("linux", "amd64", ""))][..],
+                Some(1),
+            ),
             ("system", amd, &[Some(("windows", "amd64", "")), Some(("linux", "amd64", ""))], Some(1)),
             ("nothing fits", amd, &[Some(("linux", "s390x", "")), Some(("unknown", "unknown", ""))], None),
             ("too new a variant", amd, &[Some(("linux", "amd64", "v3"))], None),

@@ -206,7 +206,8 @@ mod tests {
     #[test]
     fn what_is_no_reference_says_why_in_upstreams_words() {
         let format = Err("invalid reference format");
-        for text in ["", ":1", "a//b", "a:", "a:-x", "-a", "a/b-", "a___b", "a.b:x/c", "a b", "a/../b", "a@"] {
+        for text in ["", ":1", "a//b", "a:", "a:-x", "-a", "a/b-", "a___b", "a.b:x/c", "a b", "a/../b", "a@"]
+        {
             let parsed = text.parse::<Reference>();
             assert!(parsed.is_err(), "{text}: {parsed:?}");
         }

@@ -197,7 +197,8 @@ fn client_config(tls: Option<&Tls>) -> Result<rustls::ClientConfig, String> {
         true => builder.dangerous().with_custom_certificate_verifier(Arc::new(TrustsAnyone(provider))),
         false => builder.with_root_certificates(roots),
     };
-    let Some((cert, key)) = tls.and_then(|tls| Some((tls.cert_file.as_ref()?, tls.key_file.as_ref()?))) else {
+    let Some((cert, key)) = tls.and_then(|tls| Some((tls.cert_file.as_ref()?, tls.key_file.as_ref()?)))
+    else {
         return Ok(builder.with_no_client_auth());
     };
     let chain = CertificateDer::pem_file_iter(cert).and_then(Iterator::collect::<Result<Vec<_>, _>>);

@@ -61,7 +61,7 @@ impl Inner {
     fn make_container(
         &self,
         sandbox: &Sandbox,
-        config: v1::ContainerConfig,
+        mut config: v1::ContainerConfig,
         image: &Image,
         id: String,
     ) -> CriResult<Container> {
@@ -70,6 +70,7 @@ impl Inner {
         let mapping = sandbox.mapping().map_err(CriError::InvalidArgument)?;
         let userns = mapping.map(|_| self.sandbox_dir(&sandbox.id).join(crate::userns::USERNS));
         self.mount_rootfs(&dir, &rootfs, image, mapping.zip(userns.as_deref())).map_err(internal)?;
+        let volume_layers = crate::image_volumes::mount(&self.images, &dir, &mut config)?;
         let context = oci::security_context(&config);
         let user = resolve_user(&rootfs, &context, image).map_err(CriError::InvalidArgument)?;
         let cgroup = format!("{}/{id}", self.cgroup_parent(sandbox).trim_end_matches('/'));
@@ -121,8 +122,9 @@ impl Inner {
         let record = ContainerRecord {
             created_at: self.now(),
             image_id: image.id.clone(),
-            image_name: image.names.first().cloned().unwrap_or_else(|| image.id.clone()),
-            layers: image.layers.clone(),
+            image_name: image.tag_or_id(),
+            image_digest: image.names.iter().find(|name| name.contains('@')).cloned(),
+            layers: [image.layers.clone(), volume_layers].concat(),
             stop_signal: image.config.stop_signal.clone(),
             cgroup,
             log_path: log_path.map(|path| path.to_string_lossy().into_owned()).unwrap_or_default(),
@@ -287,8 +289,7 @@ impl Inner {
             // What a shim that was killed has half started.
             this.cgroups.kill(&cgroup, KILL_TIMEOUT).map_err(internal)?;
             crate::cgroups::remove_tree(&cgroup).map_err(internal)?;
-            crate::userns::unmount_sources(&dir).map_err(internal)?;
-            sys::mount::detach(&dir.join("rootfs")).map_err(internal)?;
+            sys::mount::detach_below(&dir).map_err(internal)?;
             std::fs::remove_dir_all(&dir).map_err(internal)
         })
         .await?;
@@ -352,7 +353,7 @@ impl Inner {
                 image.image.clone_from(&container.record.image_name);
                 image
             }),
-            image_ref: container.record.image_id.clone(),
+            image_ref: container.record.image_ref(),
             image_id: container.record.image_id.clone(),
             labels: container.config.labels.clone(),
             annotations: container.config.annotations.clone(),
@@ -465,11 +466,9 @@ fn make_sources(config: &v1::ContainerConfig) -> Result<(), String> {
 
 /// Takes back a container that could not be made.
 fn discard(dir: &Path) {
-    let removed = crate::userns::unmount_sources(dir)
-        .and_then(|()| sys::mount::detach(&dir.join("layers")))
-        .and_then(|()| sys::mount::detach(&dir.join("rootfs")))
+    let removed = sys::mount::detach_below(dir)
         .map_err(io::Error::other)
-        .and_then(|()| if dir.exists() { std::fs::remove_dir_all(dir) } else { Ok(()) });
+        .and_then(|_| if dir.exists() { std::fs::remove_dir_all(dir) } else { Ok(()) });
     if let Err(error) = removed {
         tracing::warn!(dir = %dir.display(), %error, "cannot take back a container that could not be made");
     }

@@ -5,12 +5,20 @@
 //! temporary files, which the next start removes.
 //!
 //! Several processes may have a store open (a node, and `knarr image import` beside it): whoever changes something
-//! holds the lock file, and everybody reads the index again when it is another file than before.
+//! holds the lock file, and everybody reads the index again when it is another file than before. Who takes long to make
+//! layers (a pull) does not hold it meanwhile, but marks the store as busy, so that nobody clears temporary files, and
+//! the layers as wanted, so that this process does not collect them; before the image is added, all of them are looked
+//! for once more.
 
 pub mod builtin;
+pub mod folder;
 pub mod import;
-pub mod reference;
+pub mod pull;
 pub mod unpack;
+
+mod compression;
+mod layers;
+mod sparse;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -51,8 +59,11 @@ fn null_is_empty<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Ve
 pub struct Image {
     /// `sha256:` and the digest of its configuration.
     pub id: String,
-    /// Full references, `registry/path:tag`.
+    /// Full references, `registry/path:tag` and `registry/path@digest`.
     pub names: BTreeSet<String>,
+    /// Those of the names that a registry has given, and not whoever imported the image.
+    #[serde(default)]
+    pub pulled: BTreeSet<String>,
     /// Digests of its layers' uncompressed tars, hexadecimal, lowest first.
     pub layers: Vec<String>,
     /// What its process is.
@@ -61,6 +72,14 @@ pub struct Image {
     pub size_bytes: u64,
     /// Whether garbage collection leaves it alone.
     pub is_pinned: bool,
+}
+
+impl Image {
+    /// Its first tag, else any name, else its id.
+    pub fn tag_or_id(&self) -> String {
+        let tag = self.names.iter().find(|name| !name.contains('@'));
+        tag.or_else(|| self.names.first()).unwrap_or(&self.id).clone()
+    }
 }
 
 /// Why an image could not be stored or read.
@@ -72,6 +91,9 @@ pub enum ImageError {
     /// It is larger than what is accepted.
     #[error("the image is larger than {0} bytes")]
     TooLarge(u64),
+    /// Layers that the image is made of have gone meanwhile.
+    #[error("layers of the image have been removed meanwhile")]
+    LayersGone,
     /// The host failed.
     #[error("cannot {doing}")]
     Io {
@@ -102,6 +124,8 @@ pub struct ImageStore {
     index: Mutex<Index>,
     /// Held while layers are added or removed, so that nobody relies on a layer that somebody removes.
     layers: Mutex<()>,
+    /// Layers that pulls of this process rely on, and how many do.
+    wanted: Mutex<BTreeMap<String, usize>>,
 }
 
 /// The index as it was last read or written.
@@ -114,6 +138,27 @@ struct Index {
 /// Tells one index file from the next: inode, length, time of change in seconds and nanoseconds.
 type FileStamp = (u64, u64, i64, i64);
 
+/// While this lives, nobody clears temporary files.
+pub(crate) struct Busy(#[expect(dead_code, reason = "held")] Flock<fs::File>);
+
+/// While this lives, these layers are not collected by this process.
+pub(crate) struct Wanted<'a> {
+    store: &'a ImageStore,
+    layers: Vec<String>,
+}
+
+impl Drop for Wanted<'_> {
+    fn drop(&mut self) {
+        let mut wanted = self.store.wanted.lock();
+        for layer in &self.layers {
+            if let Some(count) = wanted.get_mut(layer) {
+                *count -= 1;
+            }
+        }
+        wanted.retain(|_, count| *count > 0);
+    }
+}
+
 /// Who holds this is alone in changing the store, in this process and among all others.
 pub(crate) struct Work<'a> {
     _here: MutexGuard<'a, ()>,
@@ -123,12 +168,19 @@ pub(crate) struct Work<'a> {
 impl ImageStore {
     /// Opens the store below `root`, which is made if it is not there, and removes what a crash left.
     pub fn open(root: &Path) -> Result<Self, ImageError> {
-        for dir in ["layers", "tmp"] {
+        for dir in ["layers", "tmp", "downloads"] {
             fs::create_dir_all(root.join(dir)).map_err(ImageError::io("create the image store"))?;
         }
-        let store = Self { root: root.to_owned(), index: Mutex::default(), layers: Mutex::default() };
+        let store = Self {
+            root: root.to_owned(),
+            index: Mutex::default(),
+            layers: Mutex::default(),
+            wanted: Mutex::default(),
+        };
         *store.index.lock() = store.read_index()?;
-        if let Some(_alone) = store.try_work()? {
+        if let Some(_alone) = store.try_work()?
+            && let Ok(_nobody_else) = Flock::lock(store.lock_file("busy")?, FlockArg::LockExclusiveNonblock)
+        {
             store.clear_temporary()?;
         }
         Ok(store)
@@ -174,7 +226,7 @@ impl ImageStore {
                 return Some(image.clone());
             }
         }
-        let full = reference::normalize(name)?;
+        let full = full_name(name)?;
         images.values().find(|image| image.names.contains(&full)).cloned()
     }
 
@@ -195,9 +247,15 @@ impl ImageStore {
         let mut index = self.current();
         let mut changed = index.images.clone();
         for other in changed.values_mut() {
-            other.names.retain(|name| !image.names.contains(name));
+            if other.id != image.id {
+                other.names.retain(|name| !image.names.contains(name));
+                other.pulled.retain(|name| !image.names.contains(name));
+            }
         }
         if let Some(known) = changed.get(&image.id) {
+            // A name is as its last giver has given it.
+            let older = known.pulled.difference(&image.names).cloned();
+            image.pulled.extend(older);
             image.names.extend(known.names.iter().cloned());
             image.is_pinned |= known.is_pinned;
         }
@@ -213,10 +271,10 @@ impl ImageStore {
         let Some(image) = self.find(name) else { return Ok(()) };
         let mut index = self.current();
         let mut changed = index.images.clone();
-        let full = reference::normalize(name).filter(|full| image.names.contains(full));
+        let full = full_name(name).filter(|full| image.names.contains(full));
         let is_last = match (&full, changed.get_mut(&image.id)) {
             (Some(full), Some(known)) => {
-                known.names.remove(full);
+                forget_name(&mut known.names, full);
                 known.names.is_empty()
             }
             _ => true,
@@ -225,8 +283,11 @@ impl ImageStore {
             changed.remove(&image.id);
         }
         self.write_index(&mut index, changed)?;
+        let wanted = self.wanted.lock();
         let is_needed = |layer: &String| {
-            in_use.contains(layer) || index.images.values().any(|it| it.layers.contains(layer))
+            in_use.contains(layer)
+                || wanted.contains_key(layer)
+                || index.images.values().any(|it| it.layers.contains(layer))
         };
         image.layers.iter().filter(|layer| !is_needed(layer)).try_for_each(|layer| self.remove_layer(layer))
     }
@@ -235,14 +296,16 @@ impl ImageStore {
     pub fn collect(&self, in_use: &BTreeSet<String>) -> Result<(), ImageError> {
         let Some(_alone) = self.try_work()? else { return Ok(()) };
         let index = self.current();
+        let wanted = self.wanted.lock();
         let needed: BTreeSet<PathBuf> = index
             .images
             .values()
             .flat_map(|image| &image.layers)
             .chain(in_use)
+            .chain(wanted.keys())
             .map(|layer| self.layer_dir(layer))
             .collect();
-        drop(index);
+        drop((index, wanted));
         let entries = fs::read_dir(self.root.join("layers")).map_err(ImageError::io("list the layers"))?;
         for entry in entries {
             let path = entry.map_err(ImageError::io("list the layers"))?.path();
@@ -257,7 +320,7 @@ impl ImageStore {
     /// Keeps others from adding and removing images and layers; waits for those who do.
     pub(crate) fn work(&self) -> Result<Work<'_>, ImageError> {
         let here = self.layers.lock();
-        let file = self.lock_file()?;
+        let file = self.lock_file("lock")?;
         match Flock::lock(file, FlockArg::LockExclusive) {
             Ok(everywhere) => Ok(Work { _here: here, _everywhere: everywhere }),
             Err((_, error)) => Err(ImageError::io("lock the image store")(error.into())),
@@ -267,15 +330,41 @@ impl ImageStore {
     /// As [`ImageStore::work`]; `None` if somebody else is at work.
     fn try_work(&self) -> Result<Option<Work<'_>>, ImageError> {
         let Some(here) = self.layers.try_lock() else { return Ok(None) };
-        match Flock::lock(self.lock_file()?, FlockArg::LockExclusiveNonblock) {
+        match Flock::lock(self.lock_file("lock")?, FlockArg::LockExclusiveNonblock) {
             Ok(everywhere) => Ok(Some(Work { _here: here, _everywhere: everywhere })),
             Err((_, nix::errno::Errno::EWOULDBLOCK)) => Ok(None),
             Err((_, error)) => Err(ImageError::io("lock the image store")(error.into())),
         }
     }
 
-    fn lock_file(&self) -> Result<fs::File, ImageError> {
-        let path = self.root.join("lock");
+    /// Marks the store as busy with something that takes long. Blocks while somebody clears it.
+    pub(crate) fn busy(&self) -> Result<Busy, ImageError> {
+        match Flock::lock(self.lock_file("busy")?, FlockArg::LockShared) {
+            Ok(lock) => Ok(Busy(lock)),
+            Err((_, error)) => Err(ImageError::io("lock the image store")(error.into())),
+        }
+    }
+
+    /// Keeps these layers, also those that are not there yet.
+    pub(crate) fn want(&self, layers: &[String]) -> Wanted<'_> {
+        let mut wanted = self.wanted.lock();
+        for layer in layers {
+            *wanted.entry(layer.clone()).or_default() += 1;
+        }
+        Wanted { store: self, layers: layers.to_vec() }
+    }
+
+    /// As [`ImageStore::add`], for layers that were not watched over all the time.
+    pub(crate) fn add_if_whole(&self, image: Image) -> Result<Image, ImageError> {
+        let _alone = self.work()?;
+        if image.layers.iter().any(|layer| self.layer_size(layer).is_none()) {
+            return Err(ImageError::LayersGone);
+        }
+        self.add(image)
+    }
+
+    fn lock_file(&self, name: &str) -> Result<fs::File, ImageError> {
+        let path = self.root.join(name);
         let file = fs::File::options().create(true).truncate(false).write(true).open(path);
         file.map_err(ImageError::io("open the image store's lock"))
     }
@@ -285,70 +374,22 @@ impl ImageStore {
         &self.root
     }
 
-    /// Unpacked size of a layer, if it is there.
-    pub(crate) fn layer_size(&self, digest: &str) -> Option<u64> {
-        let dir = self.layer_dir(digest);
-        let size = fs::read_to_string(dir.with_extension("size")).ok()?.parse().ok()?;
-        dir.exists().then_some(size)
-    }
-
-    /// Keeps an unpacked directory, all of which is on disk, as the layer `digest`.
-    pub(crate) fn adopt_layer(
-        &self,
-        unpacked: &Path,
-        digest: &str,
-        size_bytes: u64,
-    ) -> Result<(), ImageError> {
-        let target = self.layer_dir(digest);
-        let temporary = unpacked.with_extension("size");
-        fs::write(&temporary, size_bytes.to_string())
-            .and_then(|()| fs::File::open(&temporary)?.sync_all())
-            .and_then(|()| fs::rename(&temporary, target.with_extension("size")))
-            .map_err(ImageError::io("keep a layer's size"))?;
-        match fs::rename(unpacked, &target) {
-            // Somebody else unpacked the same layer meanwhile.
-            Err(_) if target.exists() => {
-                fs::remove_dir_all(unpacked).map_err(ImageError::io("remove a spare layer"))
-            }
-            other => other.map_err(ImageError::io("keep a layer")),
-        }
-    }
-
     /// A fresh path for something that is not whole yet.
     pub(crate) fn temporary(&self, random: &base::Random) -> PathBuf {
         self.root.join("tmp").join(random.uuid())
     }
 
-    /// Short, since an overlay's options have 4,096 bytes: half of the digest is plenty.
-    fn layer_dir(&self, digest: &str) -> PathBuf {
-        self.root.join("layers").join(digest.get(..32).unwrap_or(digest))
-    }
-
-    fn remove_layer(&self, digest: &str) -> Result<(), ImageError> {
-        let dir = self.layer_dir(digest);
-        for removed in [fs::remove_file(dir.with_extension("size")), fs::remove_dir_all(&dir)] {
-            match removed {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(ImageError::io("remove a layer")(error));
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
     fn clear_temporary(&self) -> Result<(), ImageError> {
-        let tmp = self.root.join("tmp");
-        fs::remove_dir_all(&tmp)
-            .and_then(|()| fs::create_dir(&tmp))
-            .map_err(ImageError::io("clear temporary files"))
+        let clear = |dir: PathBuf| fs::remove_dir_all(&dir).and_then(|()| fs::create_dir(&dir));
+        let cleared = ["tmp", "downloads"].into_iter().try_for_each(|dir| clear(self.root.join(dir)));
+        cleared.map_err(ImageError::io("clear temporary files"))
     }
 
     fn write_index(&self, index: &mut Index, images: BTreeMap<String, Image>) -> Result<(), ImageError> {
         let list: Vec<&Image> = images.values().collect();
         let write = || {
             let bytes = serde_json::to_vec(&list)?;
-            let temporary = self.root.join("tmp").join("index.json");
+            let temporary = self.root.join("index.json.new");
             fs::write(&temporary, bytes)?;
             fs::File::open(&temporary)?.sync_all()?;
             fs::rename(&temporary, self.root.join("index.json"))?;
@@ -357,6 +398,22 @@ impl ImageStore {
         write().map_err(ImageError::io("write the image index"))?;
         *index = Index { images, file: self.index_stamp() };
         Ok(())
+    }
+}
+
+/// A name in its full form; `None` if it is no reference.
+pub fn full_name(name: &str) -> Option<String> {
+    name.parse().ok().map(|reference: registry::Reference| reference.to_string())
+}
+
+/// Takes a name away; with the last tag of a repository go its digests, which were never asked for by themselves.
+fn forget_name(names: &mut BTreeSet<String>, name: &str) {
+    names.remove(name);
+    let parsed: Option<registry::Reference> = name.parse().ok();
+    let Some(repository) = parsed.filter(|it| it.digest.is_none()).map(|it| it.name()) else { return };
+    let (tag, digest) = (format!("{repository}:"), format!("{repository}@"));
+    if !names.iter().any(|other| other.starts_with(&tag)) {
+        names.retain(|other| !other.starts_with(&digest));
     }
 }
 

@@ -16,6 +16,8 @@ mod client;
 mod containers;
 mod devices;
 mod files;
+mod image_service;
+mod image_volumes;
 mod in_root;
 mod mending;
 mod port_forward;
@@ -31,7 +33,7 @@ mod users;
 mod verbose;
 
 pub use network::{PodNetwork, SandboxNetwork};
-pub use recovery::remove_remains;
+pub use recovery::{layers_in_use, remove_remains};
 pub use state::{Config, OpenError, Runtime};
 
 /// An error and what caused it, for a message: `a: b: c`. A cause that its effect repeats is not said twice.

@@ -31,6 +31,7 @@ impl Runtime {
     pub async fn open(config: Config) -> Result<Self, OpenError> {
         let (images, cgroups) = open_stores(&config)?;
         let inner = Inner::new(config, images, cgroups, host_capabilities());
+        inner.puller.check_settings()?;
         for id in names_in(&sandboxes_dir(&inner.config.data_dir)) {
             match load_sandbox(&inner, &id) {
                 Ok(Some(sandbox)) if sandbox.record.is_made => inner.take_up(sandbox).await,
@@ -77,7 +78,7 @@ impl Runtime {
     }
 
     /// The images.
-    pub fn images(&self) -> &ImageStore {
+    pub fn images(&self) -> &Arc<ImageStore> {
         &self.0.images
     }
 
@@ -127,7 +128,25 @@ pub fn remove_remains(
     Ok(())
 }
 
-fn open_stores(config: &Config) -> Result<(ImageStore, sys::cgroup::Cgroups), OpenError> {
+/// Layers that the containers of a data directory are made of, whether a runtime is at work there or not.
+///
+/// # Errors
+/// What is written down of a container cannot be read.
+pub fn layers_in_use(data_dir: &Path) -> io::Result<std::collections::BTreeSet<String>> {
+    let mut layers = std::collections::BTreeSet::new();
+    let sandboxes = sandboxes_dir(data_dir);
+    for sandbox in names_in(&sandboxes) {
+        let dir = sandboxes.join(&sandbox);
+        for id in names_in(&dir.join("containers")) {
+            let path = layout::container_dir(&dir, &id).join("container.json");
+            let record: Option<ContainerRecord> = layout::read_json(&path)?;
+            layers.extend(record.into_iter().flat_map(|record| record.layers));
+        }
+    }
+    Ok(layers)
+}
+
+fn open_stores(config: &Config) -> Result<(Arc<ImageStore>, sys::cgroup::Cgroups), OpenError> {
     use std::os::unix::fs::PermissionsExt;
     let dir = sandboxes_dir(&config.data_dir);
     // What containers write is below. Each sandbox is closed to everyone, but those with users of their own to these.
@@ -135,7 +154,7 @@ fn open_stores(config: &Config) -> Result<(ImageStore, sys::cgroup::Cgroups), Op
         .and_then(|()| std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o711)))
         .map_err(directory_error(&dir))?;
     let images = ImageStore::open(&config.data_dir.join("images"))?;
-    Ok((images, sys::cgroup::Cgroups::detect()?))
+    Ok((Arc::new(images), sys::cgroup::Cgroups::detect()?))
 }
 
 fn directory_error(path: &Path) -> impl FnOnce(io::Error) -> OpenError {

@@ -1,18 +1,16 @@
 //! The runtime as CRI: each call handed to the module that does it, lists and events made here.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use async_trait::async_trait;
-use cri::{CriError, CriResult, ImageService, RuntimeService, Streams, v1};
+use cri::{CriError, CriResult, RuntimeService, Streams, v1};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::images::{Image, ImageError};
 use crate::sandboxes::sandbox_state;
 use crate::shim::protocol::Call;
-use crate::state::{Container, Inner, Runtime, blocking, internal};
+use crate::state::{Container, Inner, Runtime};
 
 impl Inner {
     /// Tells listeners that something happened to a container, or to a sandbox if both ids are its.
@@ -329,7 +327,7 @@ fn listed(container: &Container) -> v1::Container {
         pod_sandbox_id: container.sandbox.clone(),
         metadata: container.config.metadata.clone(),
         image: container.config.image.clone(),
-        image_ref: container.record.image_id.clone(),
+        image_ref: container.record.image_ref(),
         state: container.status.borrow().cri().into(),
         created_at: container.record.created_at,
         labels: container.config.labels.clone(),
@@ -340,75 +338,4 @@ fn listed(container: &Container) -> v1::Container {
 
 pub(crate) fn has_labels(labels: &HashMap<String, String>, wanted: &HashMap<String, String>) -> bool {
     wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
-}
-
-#[async_trait]
-impl ImageService for Runtime {
-    async fn list_images(&self, request: v1::ListImagesRequest) -> CriResult<v1::ListImagesResponse> {
-        let wanted =
-            request.filter.and_then(|filter| filter.image).map(|image| image.image).unwrap_or_default();
-        let images = match wanted.as_str() {
-            "" => self.0.images.list(),
-            name => self.0.images.find(name).into_iter().collect(),
-        };
-        Ok(v1::ListImagesResponse { images: images.iter().map(image).collect() })
-    }
-
-    async fn image_status(&self, request: v1::ImageStatusRequest) -> CriResult<v1::ImageStatusResponse> {
-        let name = request.image.map(|image| image.image).unwrap_or_default();
-        let image = self.0.images.find(&name).as_ref().map(image);
-        Ok(v1::ImageStatusResponse { image, info: HashMap::new() })
-    }
-
-    async fn pull_image(&self, request: v1::PullImageRequest) -> CriResult<v1::PullImageResponse> {
-        let name = request.image.map(|image| image.image).unwrap_or_default();
-        if let Some(image) = self.0.images.find(&name) {
-            return Ok(v1::PullImageResponse { image_ref: image.id });
-        }
-        Err(CriError::NotFound(format!(
-            "no such image {name:?} on this node, and pulling from a registry is not available: \
-             import it with `knarr image import`"
-        )))
-    }
-
-    async fn remove_image(&self, request: v1::RemoveImageRequest) -> CriResult<v1::RemoveImageResponse> {
-        let name = request.image.map(|image| image.image).unwrap_or_default();
-        let this = Arc::clone(&self.0);
-        blocking(move || {
-            this.images.remove(&name, &this.layers_in_use()).map_err(|error: ImageError| internal(error))
-        })
-        .await?;
-        Ok(v1::RemoveImageResponse {})
-    }
-
-    async fn image_fs_info(&self, _: v1::ImageFsInfoRequest) -> CriResult<v1::ImageFsInfoResponse> {
-        let used_bytes = self.0.images.list().iter().map(|image| image.size_bytes).sum();
-        let usage = v1::FilesystemUsage {
-            timestamp: self.0.now(),
-            fs_id: Some(v1::FilesystemIdentifier {
-                mountpoint: self.0.images.root().to_string_lossy().into_owned(),
-            }),
-            used_bytes: Some(v1::UInt64Value { value: used_bytes }),
-            inodes_used: None,
-        };
-        Ok(v1::ImageFsInfoResponse {
-            image_filesystems: vec![usage.clone()],
-            container_filesystems: vec![usage],
-        })
-    }
-}
-
-fn image(image: &Image) -> v1::Image {
-    let user = image.config.user.split(':').next().unwrap_or_default();
-    let uid = user.parse().ok().map(|value| v1::Int64Value { value });
-    v1::Image {
-        id: image.id.clone(),
-        repo_tags: image.names.iter().filter(|name| !name.contains('@')).cloned().collect(),
-        repo_digests: image.names.iter().filter(|name| name.contains('@')).cloned().collect(),
-        size: image.size_bytes,
-        username: if uid.is_none() { user.to_owned() } else { String::new() },
-        uid,
-        spec: None,
-        pinned: image.is_pinned,
-    }
 }

@@ -15,6 +15,7 @@ use tokio::sync::{broadcast, watch};
 
 use crate::client::{ShimClient, ShimError};
 use crate::handlers::Handlers;
+use crate::images::pull::{Puller, PullerConfig};
 use crate::images::{ImageError, ImageStore};
 use crate::mending::Held;
 use crate::network::PodNetwork;
@@ -36,6 +37,8 @@ pub struct Config {
     pub handlers: BTreeMap<String, PathBuf>,
     /// Connects sandboxes; without it they have a loopback interface only.
     pub network: Option<Arc<dyn PodNetwork>>,
+    /// How registries are reached: a file in k3s' form, which need not exist.
+    pub registries: PathBuf,
     /// Where tasks run.
     pub tasks: base::Tasks,
     /// Wall clock.
@@ -53,6 +56,7 @@ impl Config {
             shim_command: vec!["/proc/self/exe".into(), "shim".into()],
             handlers: BTreeMap::new(),
             network: None,
+            registries: "/etc/knarr/registries.yaml".into(),
             tasks,
             clock: base::Clock::system(),
             random: base::Random::from_system(),
@@ -74,6 +78,9 @@ pub enum OpenError {
     /// The image store cannot be used.
     #[error("cannot open the image store")]
     Images(#[from] ImageError),
+    /// The settings of registries are wrong.
+    #[error("cannot use the settings of registries")]
+    Registries(#[from] registry::Error),
     /// The host lacks something.
     #[error("cannot run containers on this host")]
     Host(#[from] sys::Error),
@@ -85,7 +92,8 @@ pub struct Runtime(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
     pub(crate) config: Config,
-    pub(crate) images: ImageStore,
+    pub(crate) images: Arc<ImageStore>,
+    pub(crate) puller: Puller,
     pub(crate) handlers: Handlers,
     pub(crate) cgroups: sys::cgroup::Cgroups,
     pub(crate) capabilities: Vec<String>,
@@ -148,6 +156,10 @@ pub(crate) struct ContainerRecord {
     pub(crate) created_at: i64,
     pub(crate) image_id: String,
     pub(crate) image_name: String,
+    /// `repository@digest`, of an image that came from a registry.
+    #[serde(default)]
+    pub(crate) image_digest: Option<String>,
+    /// Of the image, and of images that are its volumes.
     pub(crate) layers: Vec<String>,
     pub(crate) stop_signal: String,
     pub(crate) cgroup: String,
@@ -155,6 +167,13 @@ pub(crate) struct ContainerRecord {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) groups: Vec<u32>,
+}
+
+impl ContainerRecord {
+    /// The image's digest in its registry, else its id: as containerd has it.
+    pub(crate) fn image_ref(&self) -> String {
+        self.image_digest.clone().unwrap_or_else(|| self.image_id.clone())
+    }
 }
 
 #[derive(Clone)]
@@ -190,13 +209,20 @@ impl Status {
 impl Inner {
     pub(crate) fn new(
         config: Config,
-        images: ImageStore,
+        images: Arc<ImageStore>,
         cgroups: sys::cgroup::Cgroups,
         capabilities: Vec<String>,
     ) -> Arc<Self> {
+        let puller = PullerConfig {
+            registries: config.registries.clone(),
+            tasks: config.tasks.clone(),
+            clock: config.clock.clone(),
+            random: config.random.clone(),
+        };
         Arc::new_cyclic(|weak| Self {
             handlers: Handlers::new(config.handlers.clone()),
             config,
+            puller: Puller::new(Arc::clone(&images), puller),
             images,
             cgroups,
             capabilities,

@@ -101,8 +101,3 @@ pub(crate) fn mount_sources(
     }
     Ok(())
 }
-
-/// Takes back what is mounted in a container's directory.
-pub(crate) fn unmount_sources(dir: &Path) -> sys::Result<()> {
-    if dir.join(SOURCES).exists() { sys::mount::detach_below(dir).map(drop) } else { Ok(()) }
-}

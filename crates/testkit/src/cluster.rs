@@ -179,6 +179,19 @@ impl Cluster {
         Ok(Process { child: command.spawn().with_context(|| format!("start {name}"))?, log })
     }
 
+    /// Starts another program beside the cluster, in its namespace and in the folder for the test's own files; its log
+    /// goes to `NAME.log`.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start_other(&self, program: &str, arguments: &[&str]) -> Result<Process> {
+        let log = self.folder.path().join(format!("{program}.log"));
+        let file = std::fs::File::options().create(true).append(true).open(&log)?;
+        let mut command = self.unlimited_command(program);
+        command.args(arguments).stdout(file.try_clone()?).stderr(file);
+        Ok(Process { child: command.spawn().with_context(|| format!("start {program}"))?, log })
+    }
+
     /// Imports an image with busybox under `name`; the cluster need not run.
     ///
     /// # Errors

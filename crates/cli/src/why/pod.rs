@@ -186,8 +186,9 @@ fn ended(terminated: &Value) -> String {
 fn waiting_advice(reason: &str, container: &str, pod: &str) -> Option<String> {
     Some(match reason {
         "CrashLoopBackOff" => format!("see `kubectl logs {pod} -c {container} --previous`"),
-        "ErrImagePull" | "ImagePullBackOff" => {
-            "check the image's name, or bring it to the node with `knarr image import`".into()
+        "ErrImagePull" | "ImagePullBackOff" | "RegistryUnavailable" => {
+            "check the image's name and the Pod's imagePullSecrets, or bring it to the node with `knarr image import`"
+                .into()
         }
         "ErrImageNeverPull" => {
             "bring the image to the node with `knarr image import`, or change imagePullPolicy".into()

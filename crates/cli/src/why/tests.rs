@@ -80,7 +80,7 @@ fn waiting_containers_say_what_for() {
         expect![[r#"
         pod/web-1 is not running
           - container c waits, ImagePullBackOff: Back-off pulling image "nope"
-            check the image's name, or bring it to the node with `knarr image import`
+            check the image's name and the Pod's imagePullSecrets, or bring it to the node with `knarr image import`
     "#]],
     );
     let status = "{phase: Running, containerStatuses: [{name: c, state: {waiting: {reason: CrashLoopBackOff, \

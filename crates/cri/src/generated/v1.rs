@@ -55,6 +55,8 @@ pub struct Mount {
     pub recursive_read_only: bool,
     #[prost(message, optional, tag = "9")]
     pub image: ::core::option::Option<ImageSpec>,
+    #[prost(string, tag = "10")]
+    pub image_sub_path: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct IdMapping {

@@ -1,7 +1,7 @@
 //! The node's container runtime: the built-in one, which also answers on a socket, or another behind a socket.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -42,7 +42,10 @@ pub(super) async fn open(
     let socket = endpoint.map(socket_of).transpose().context(FLAG)?;
     let is_own = socket.is_none_or(|socket| socket == layout.cri_socket());
     let built_in = match is_own {
-        true => Some(Arc::new(built_in(layout, place, handlers, reporter, tasks).await?)),
+        true => {
+            let registries = &args.private_registry;
+            Some(Arc::new(built_in(layout, place, (handlers, registries), reporter, tasks).await?))
+        }
         false => None,
     };
     match (endpoint, built_in) {
@@ -62,7 +65,7 @@ pub(super) async fn open(
 async fn built_in(
     layout: &Layout,
     place: &Place,
-    handlers: BTreeMap<String, PathBuf>,
+    (handlers, registries): (BTreeMap<String, PathBuf>, &Path),
     reporter: Reporter,
     tasks: &Tasks,
 ) -> Result<Runtime> {
@@ -78,9 +81,15 @@ async fn built_in(
     let network = cni::Network::load(&layout.cni().join("net.d"), builtin)?;
     let mut config = runtime::Config::new(layout.runtime(), format!("/knarr-{id}"), tasks.clone());
     config.handlers = handlers;
+    registries.clone_into(&mut config.registries);
     config.network = Some(Arc::new(CniPodNetwork::new(network, config.clock.clone(), reporter)));
     let runtime = Runtime::open(config).await.context("open the container runtime")?;
     runtime.ensure_builtin_images().await.context("make the built-in image")?;
+    let (images, random) = (Arc::clone(runtime.images()), Random::from_system());
+    let folder = layout.images_folder();
+    runtime::images::folder::follow(images, folder, random, tasks)
+        .await
+        .context("watch the folder of images")?;
     serve(&runtime, layout, tasks).await?;
     Ok(runtime)
 }

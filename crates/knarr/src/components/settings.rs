@@ -32,6 +32,8 @@ impl Settings {
         for file in args.api_server.files_mut().filter(|file| file.as_os_str() != "-") {
             *file = std::path::absolute(&file).with_context(|| format!("find {}", file.display()))?;
         }
+        args.container_runtime.private_registry =
+            std::path::absolute(&args.container_runtime.private_registry).context("find --private-registry")?;
         let earlier = if layout.config().exists() { Some(Self::load(layout)?) } else { None };
         let node_name = match (&args.node_name, &earlier) {
             (Some(name), _) => name.clone(),

@@ -16,6 +16,7 @@ mod etcd;
 mod ha;
 mod ha_faults;
 mod host;
+mod images;
 mod kills;
 mod kubectl;
 mod parts;

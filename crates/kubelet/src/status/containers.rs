@@ -12,7 +12,7 @@ use super::{NodeFacts, pull_error_shown_until, recorded, whole_second};
 use crate::crash_backoff::go_duration;
 use crate::next_actions::should_restart;
 use crate::resize::difference;
-use crate::snapshot::{self, Container, Exit, PodSnapshot, Role, Step};
+use crate::snapshot::{self, Container, Exit, PodSnapshot, Role};
 
 /// The status of the container that `spec` describes.
 pub(super) fn status(
@@ -226,9 +226,10 @@ fn blocked(snapshot: &PodSnapshot, spec: &ContainerSpec, now: Timestamp) -> Opti
     if let Some(failure) = snapshot.failures.get(&spec.name) {
         return Some(make_waiting(&failure.reason, Some(failure.message.clone())));
     }
-    let image = spec.image.clone().unwrap_or_default();
-    let failure = snapshot.images.get(&image).and_then(Step::failure)?;
-    if failure.reason != "ErrImagePull" || now < pull_error_shown_until(failure) {
+    let needed = crate::pull::needed_by(snapshot.spec(), spec);
+    let failed = |(image, _): (String, String)| Some((snapshot.images.get(&image)?.failure()?, image));
+    let (failure, image) = needed.into_iter().find_map(failed)?;
+    if !crate::pull::is_pull_failure(&failure.reason) || now < pull_error_shown_until(failure) {
         return Some(make_waiting(&failure.reason, Some(failure.message.clone())));
     }
     let message = format!("Back-off pulling image \"{image}\": {}: {}", failure.reason, failure.message);

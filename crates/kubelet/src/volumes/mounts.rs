@@ -102,13 +102,24 @@ fn volume(
     volume_mount: &VolumeMount,
 ) -> Result<v1::Mount, String> {
     let volume = spec.volumes.iter().flatten().find(|v| v.name == volume_mount.name);
-    let path = volume
-        .and_then(|v| volume_path(input.pod_dir, v))
-        .ok_or_else(|| format!("volume \"{}\" of the mount is not there", volume_mount.name))?;
     let lookup = |name: &str| input.env.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone());
     let expanded =
         volume_mount.sub_path_expr.as_deref().filter(|e| !e.is_empty()).map(|e| expand(e, &lookup));
     let sub = expanded.as_deref().or(volume_mount.sub_path.as_deref()).filter(|s| !s.is_empty());
+    if let Some(source) = volume.and_then(|v| v.image.as_ref()) {
+        let image =
+            v1::ImageSpec { image: source.reference.clone().unwrap_or_default(), ..Default::default() };
+        return Ok(v1::Mount {
+            container_path: volume_mount.mount_path.clone(),
+            readonly: true,
+            image: Some(image),
+            image_sub_path: sub.unwrap_or_default().to_owned(),
+            ..v1::Mount::default()
+        });
+    }
+    let path = volume
+        .and_then(|v| volume_path(input.pod_dir, v))
+        .ok_or_else(|| format!("volume \"{}\" of the mount is not there", volume_mount.name))?;
     let host_path = match sub {
         None => path,
         Some(sub) => {

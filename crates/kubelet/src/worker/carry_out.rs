@@ -52,7 +52,8 @@ impl Worker {
                 self.spawn(key, run_sandbox(context, pod, (attempt, old), cause));
             }
             PodAction::PullImage { image, policy } => {
-                self.spawn(key, pull::have_image(context, pod, image, policy, cause));
+                let objects = self.objects.clone();
+                self.spawn(key, pull::have_image(context, pod, objects, (image, policy), cause));
             }
             PodAction::Start { name, attempt, after } => self.launch_start(key, name, attempt, after),
             PodAction::Kill { id, name, grace, message } => {

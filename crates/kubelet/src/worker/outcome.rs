@@ -182,10 +182,10 @@ impl Worker {
         }
     }
 
-    /// The next start of that container asks for its image again: it may be gone, or newer.
+    /// The next start of that container asks for its images again: it may be gone, or newer.
     fn forget_image(&mut self, container: &str) {
-        let spec = find_container(self.snapshot.spec(), container);
-        if let Some(image) = spec.and_then(|c| c.image) {
+        let Some(spec) = find_container(self.snapshot.spec(), container) else { return };
+        for (image, _) in crate::pull::needed_by(self.snapshot.spec(), &spec) {
             self.snapshot.images.remove(&image);
         }
     }

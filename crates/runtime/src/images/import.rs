@@ -1,4 +1,4 @@
-//! Images from files: docker-archive, OCI layout (tar or directory), root file system tar; gzip or not.
+//! Images from files: docker-archive, OCI layout (tar or directory), root file system tar; compressed or not.
 //!
 //! A stream is spooled to disk first: `manifest.json` may be its last entry.
 
@@ -7,24 +7,26 @@ use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use registry::Digest;
+use registry::document::{Descriptor, Document, INDEX_DEPTH_MAX, Index, Manifest, Platform};
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
 
-use super::unpack::{gunzip, hex, make_root, unpack};
-use super::{Image, ImageConfig, ImageError, ImageStore, reference};
+use super::compression::decompress;
+use super::unpack::{Unpacked, broken, make_root, unpack};
+use super::{Image, ImageConfig, ImageError, ImageStore};
 
 /// Largest archive that is accepted.
 pub const ARCHIVE_BYTES_MAX: u64 = 64 << 30;
 /// Largest JSON document in an archive.
 const DOCUMENT_BYTES_MAX: u64 = 4 << 20;
-/// Deepest nesting of OCI indexes.
-const INDEX_DEPTH_MAX: usize = 4;
 
 /// What the importer says about an image that does not say it itself.
 #[derive(Clone, Debug, Default)]
 pub struct Hints {
     /// A name for it, instead of those in the archive.
     pub name: Option<String>,
+    /// A name for a root file system, which has none.
+    pub root_name: Option<String>,
     /// The configuration of a root file system.
     pub config: ImageConfig,
     /// Keeps it from garbage collection.
@@ -58,7 +60,7 @@ pub fn import_dir(
 
 fn spool_to(reader: impl Read, path: &Path) -> Result<(), ImageError> {
     let mut file = fs::File::create(path).map_err(ImageError::io("spool an archive"))?;
-    let mut reader = gunzip(reader)?.take(ARCHIVE_BYTES_MAX + 1);
+    let mut reader = decompress(reader).map_err(broken)?.take(ARCHIVE_BYTES_MAX + 1);
     let len = io::copy(&mut reader, &mut file).map_err(ImageError::io("spool an archive"))?;
     if len > ARCHIVE_BYTES_MAX {
         return Err(ImageError::TooLarge(ARCHIVE_BYTES_MAX));
@@ -90,7 +92,6 @@ enum Source {
 
 impl Source {
     fn tar(path: &Path) -> Result<Self, ImageError> {
-        let broken = |error: io::Error| ImageError::Invalid(format!("the archive cannot be read: {error}"));
         let file = fs::File::open(path).map_err(ImageError::io("open an archive"))?;
         let mut archive = tar::Archive::new(io::BufReader::new(file));
         let mut entries = BTreeMap::new();
@@ -158,9 +159,9 @@ impl Source {
     }
 
     /// A blob of an OCI layout, checked against its digest.
-    fn blob(&self, digest: &str) -> Result<Vec<u8>, ImageError> {
-        let bytes = self.read(&blob_path(digest)?)?;
-        if format!("sha256:{}", hex(&Sha256::digest(&bytes))) != digest {
+    fn blob(&self, digest: &Digest) -> Result<Vec<u8>, ImageError> {
+        let bytes = self.read(&digest.layout_path())?;
+        if !digest.is_of(&bytes) {
             return Err(ImageError::Invalid(format!("the blob {digest} is damaged")));
         }
         Ok(bytes)
@@ -188,15 +189,6 @@ fn beside(name: &str, link: &Path) -> String {
     clean(&Path::new(name).parent().unwrap_or(Path::new("")).join(link))
 }
 
-fn blob_path(digest: &str) -> Result<String, ImageError> {
-    match digest.split_once(':') {
-        Some(("sha256", hex)) if hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_hexdigit()) => {
-            Ok(format!("blobs/sha256/{hex}"))
-        }
-        _ => Err(ImageError::Invalid(format!("unsupported digest {digest:?}"))),
-    }
-}
-
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct DockerManifest {
@@ -205,33 +197,23 @@ struct DockerManifest {
     layers: Vec<String>,
 }
 
-#[derive(Deserialize)]
-struct OciIndex {
-    manifests: Vec<Descriptor>,
+/// An image's configuration, as far as a node needs it.
+pub(crate) struct ImageDocument {
+    pub(crate) config: ImageConfig,
+    /// Digests of the uncompressed layers, hexadecimal, lowest first.
+    pub(crate) layers: Vec<String>,
 }
 
-#[derive(Deserialize)]
-struct OciManifest {
-    config: Descriptor,
-    layers: Vec<Descriptor>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Descriptor {
-    digest: String,
-    #[serde(default)]
-    media_type: String,
-    #[serde(default)]
-    platform: Option<Platform>,
-    #[serde(default)]
-    annotations: BTreeMap<String, String>,
-}
-
-#[derive(Deserialize)]
-struct Platform {
-    architecture: String,
-    os: String,
+impl ImageDocument {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, ImageError> {
+        let document: ConfigDocument = parse("the image's configuration", bytes)?;
+        let digest = |id: String| match id.parse::<Digest>() {
+            Ok(digest) if id.starts_with("sha256:") => Ok(digest.hex().to_owned()),
+            _ => Err(ImageError::Invalid(format!("unsupported digest {id:?}"))),
+        };
+        let layers = document.rootfs.diff_ids.into_iter().map(digest).collect::<Result<_, _>>()?;
+        Ok(Self { config: document.config.unwrap_or_default(), layers })
+    }
 }
 
 #[derive(Deserialize)]
@@ -268,7 +250,7 @@ fn oci_layout(
     hints: &Hints,
     random: &base::Random,
 ) -> Result<Vec<Image>, ImageError> {
-    let index: OciIndex = source.json("index.json")?;
+    let index: Index = source.json("index.json")?;
     let mut images = Vec::new();
     for descriptor in &index.manifests {
         let annotation = ["io.containerd.image.name", "org.opencontainers.image.ref.name"]
@@ -279,8 +261,7 @@ fn oci_layout(
             None => continue,
         };
         let config = source.blob(&manifest.config.digest)?;
-        let layers =
-            manifest.layers.iter().map(|layer| blob_path(&layer.digest)).collect::<Result<Vec<_>, _>>()?;
+        let layers: Vec<String> = manifest.layers.iter().map(|layer| layer.digest.layout_path()).collect();
         // A bare tag as ref.name is no name by itself.
         let said = annotation.filter(|name| name.contains(['/', ':'])).into_iter().collect();
         images.push(assemble(store, source, &config, &layers, names(hints, said)?, hints, random)?);
@@ -296,39 +277,33 @@ fn find_manifest(
     source: &Source,
     descriptor: &Descriptor,
     depth: usize,
-) -> Result<Option<OciManifest>, ImageError> {
+) -> Result<Option<Manifest>, ImageError> {
+    let fits = |it: &Platform| it.os == "linux" && it.architecture == Platform::host().architecture;
     if depth > INDEX_DEPTH_MAX {
         return Err(ImageError::Invalid("indexes nested too deeply".into()));
     }
-    if descriptor.platform.as_ref().is_some_and(|it| it.os != "linux" || it.architecture != architecture()) {
+    if descriptor.platform.as_ref().is_some_and(|it| !fits(it)) {
         return Ok(None);
     }
     let bytes = source.blob(&descriptor.digest)?;
-    if !descriptor.media_type.contains("index") && !descriptor.media_type.contains("manifest.list") {
-        return parse("manifest", &bytes).map(Some);
-    }
-    let index: OciIndex = parse("index", &bytes)?;
-    for nested in &index.manifests {
-        if let Some(found) = find_manifest(source, nested, depth + 1)? {
-            return Ok(Some(found));
+    let document = Document::parse("manifest", &bytes);
+    match document.map_err(|error| ImageError::Invalid(error.to_string()))? {
+        Document::Manifest(manifest) => Ok(Some(manifest)),
+        Document::Index(index) => {
+            for nested in index.for_platform(&Platform::host()) {
+                if let Some(found) = find_manifest(source, nested, depth + 1)? {
+                    return Ok(Some(found));
+                }
+            }
+            Ok(None)
         }
-    }
-    Ok(None)
-}
-
-fn architecture() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
     }
 }
 
 fn names(hints: &Hints, said: Vec<String>) -> Result<BTreeSet<String>, ImageError> {
     let said = hints.name.clone().map_or(said, |name| vec![name]);
     let full = |name: &String| {
-        reference::normalize(name)
-            .ok_or_else(|| ImageError::Invalid(format!("{name:?} is no image reference")))
+        super::full_name(name).ok_or_else(|| ImageError::Invalid(format!("{name:?} is no image reference")))
     };
     said.iter().map(full).collect()
 }
@@ -343,37 +318,49 @@ fn assemble(
     hints: &Hints,
     random: &base::Random,
 ) -> Result<Image, ImageError> {
-    let document: ConfigDocument = parse("the image's configuration", config)?;
-    let digests: Vec<String> =
-        document.rootfs.diff_ids.iter().map(|id| id.trim_start_matches("sha256:").to_owned()).collect();
+    let ImageDocument { config: process, layers: digests } = ImageDocument::parse(config)?;
     if digests.len() != layers.len() {
         return Err(ImageError::Invalid(format!("{} layers but {} digests", layers.len(), digests.len())));
     }
     let mut size_bytes = 0;
     for (digest, layer) in digests.iter().zip(layers) {
-        if let Some(size) = store.layer_size(digest) {
-            size_bytes += size;
-            continue;
-        }
-        let root = store.temporary(random);
-        make_root(&root)?;
-        let unpacked = unpack(source.open(layer)?, &root)?;
-        if unpacked.digest != *digest {
-            fs::remove_dir_all(&root).map_err(ImageError::io("remove a damaged layer"))?;
-            return Err(ImageError::Invalid(format!("the layer {layer} is damaged")));
-        }
-        size_bytes += unpacked.size_bytes;
-        sync(&root)?;
-        store.adopt_layer(&root, digest, unpacked.size_bytes)?;
+        size_bytes += match store.layer_size(digest) {
+            Some(size) => size,
+            None => add_layer(store, source.open(layer)?, digest, random)?,
+        };
     }
     store.add(Image {
-        id: format!("sha256:{}", hex(&Sha256::digest(config))),
+        id: Digest::of(config).to_string(),
         names,
+        pulled: BTreeSet::new(),
         layers: digests,
-        config: document.config.unwrap_or_default(),
+        config: process,
         size_bytes,
         is_pinned: hints.is_pinned,
     })
+}
+
+/// Unpacks a layer that must have this digest uncompressed, and keeps it. Returns its size.
+pub(crate) fn add_layer(
+    store: &ImageStore,
+    reader: impl Read,
+    digest: &str,
+    random: &base::Random,
+) -> Result<u64, ImageError> {
+    let root = store.temporary(random);
+    make_root(&root)?;
+    let result = unpack(reader, &root).and_then(|unpacked| {
+        if unpacked.digest != *digest {
+            return Err(ImageError::Invalid(format!("the layer {digest} is damaged")));
+        }
+        sync(&root)?;
+        store.adopt_layer(&root, digest, &unpacked)?;
+        Ok(unpacked.size_bytes)
+    });
+    if result.is_err() {
+        fs::remove_dir_all(&root).map_err(ImageError::io("remove a damaged layer"))?;
+    }
+    result
 }
 
 /// Brings an unpacked layer to disk: its whole file system at once, since layers have thousands of files.
@@ -389,17 +376,23 @@ fn root_file_system(
     hints: &Hints,
     random: &base::Random,
 ) -> Result<Image, ImageError> {
-    let names = names(hints, Vec::new())?;
+    let names = names(hints, hints.root_name.iter().cloned().collect())?;
     if names.is_empty() {
         return Err(ImageError::Invalid("a root file system needs a name".into()));
     }
     let root = store.temporary(random);
     make_root(&root)?;
     let file = fs::File::open(path).map_err(ImageError::io("open an archive"))?;
-    let unpacked = unpack(io::BufReader::new(file), &root)?;
-    sync(&root)?;
-    store.adopt_layer(&root, &unpacked.digest, unpacked.size_bytes)?;
-    add_single_layer(store, unpacked.digest, unpacked.size_bytes, names, hints)
+    let unpacked = unpack(io::BufReader::new(file), &root).and_then(|unpacked| {
+        sync(&root)?;
+        store.adopt_layer(&root, &unpacked.digest, &unpacked)?;
+        Ok(unpacked)
+    });
+    if unpacked.is_err() {
+        fs::remove_dir_all(&root).map_err(ImageError::io("remove a damaged layer"))?;
+    }
+    let Unpacked { digest, size_bytes, .. } = unpacked?;
+    add_single_layer(store, digest, size_bytes, names, hints)
 }
 
 /// Adds an image of one layer that is there, configured by the hints.
@@ -411,12 +404,13 @@ pub(crate) fn add_single_layer(
     hints: &Hints,
 ) -> Result<Image, ImageError> {
     let document = serde_json::json!({
-        "architecture": architecture(),
+        "architecture": Platform::host().architecture,
         "os": "linux",
         "config": hints.config,
         "rootfs": { "type": "layers", "diff_ids": [format!("sha256:{layer}")] },
     });
-    let id = format!("sha256:{}", hex(&Sha256::digest(document.to_string().as_bytes())));
+    let id = Digest::of(document.to_string().as_bytes()).to_string();
     let (config, is_pinned) = (hints.config.clone(), hints.is_pinned);
-    store.add(Image { id, names, layers: vec![layer], config, size_bytes, is_pinned })
+    let pulled = BTreeSet::new();
+    store.add(Image { id, names, pulled, layers: vec![layer], config, size_bytes, is_pinned })
 }

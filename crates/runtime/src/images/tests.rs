@@ -1,10 +1,8 @@
 use std::io::Cursor;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 
-use sha2::{Digest, Sha256};
-
 use super::import::{Hints, import, import_dir};
-use super::unpack::{hex, unpack};
+use super::unpack::unpack;
 use super::*;
 
 type Row<'a> = (&'a str, tar::EntryType, u32, &'a str);
@@ -104,6 +102,130 @@ fn whiteouts_become_what_overlayfs_reads() {
     assert!(!dir.path().join("root/d/.wh.gone").exists());
 }
 
+#[test]
+fn whiteouts_that_would_hide_what_is_above_are_refused() {
+    for name in [".wh.", ".wh..", ".wh...", "d/.wh..", "d/.wh..."] {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("beside"), "x").unwrap();
+        let root = dir.path().join("root");
+        unpack::make_root(&root).unwrap();
+        let rows = [("d/", T::Directory, 0o755, ""), (name, T::Regular, 0o644, "")];
+        let result = unpack(Cursor::new(archive(&rows)), &root);
+        assert!(result.is_err() && dir.path().join("beside").exists() && root.exists(), "{name}: {result:?}");
+    }
+    // What AUFS keeps for itself is no whiteout.
+    let (dir, result) = unpacked(&[(".wh..wh.plnk/", T::Directory, 0o755, ""), ("x", T::Regular, 0o644, "")]);
+    result.unwrap();
+    assert_eq!(fs::read_dir(dir.path().join("root")).unwrap().count(), 1);
+}
+
+#[test]
+fn nodes_long_names_and_attributes_come_as_they_are() {
+    let mut builder = tar::Builder::new(Vec::new());
+    let mut add = |path: &str, kind: T, extensions: &[(&str, &[u8])]| {
+        builder.append_pax_extensions(extensions.iter().copied()).unwrap();
+        let mut header = tar::Header::new_ustar();
+        header.set_entry_type(kind);
+        header.set_mode(0o640);
+        header.set_size(0);
+        if kind == T::Char {
+            header.set_device_major(1).unwrap();
+            header.set_device_minor(3).unwrap();
+        }
+        builder.append_data(&mut header, path, std::io::empty()).unwrap();
+    };
+    let long = ["directory"; 30].join("/");
+    let longer = format!("{}/file", "n".repeat(200));
+    // The file capability `cap_net_raw+ep`: revision 2 and the effective bit, then the sets.
+    let capability = b"\x01\0\0\x02\0\x20\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+    add("fifo", T::Fifo, &[]);
+    add("null", T::Char, &[]);
+    add(&long, T::Regular, &[]);
+    add("short", T::Regular, &[("path", longer.as_bytes())]);
+    add(
+        "ping",
+        T::Regular,
+        &[("SCHILY.xattr.security.capability", capability), ("SCHILY.xattr.trusted.overlay.opaque", b"y")],
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    unpack::make_root(&root).unwrap();
+    unpack(Cursor::new(builder.into_inner().unwrap()), &root).unwrap();
+    assert!(root.join("fifo").metadata().unwrap().file_type().is_fifo());
+    let null = root.join("null").metadata().unwrap();
+    assert!(null.file_type().is_char_device() && null.rdev() == nix::sys::stat::makedev(1, 3));
+    assert!(root.join(&long).is_file() && root.join(&longer).is_file());
+    let code = "import os, sys; print(os.listxattr(sys.argv[1]), os.getxattr(sys.argv[1], 'security.capability').hex())";
+    let output =
+        std::process::Command::new("python3").args(["-c", code]).arg(root.join("ping")).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("['security.capability'] 0100000200200000"), "{text}");
+}
+
+#[test]
+fn bombs_are_refused_before_they_go_off() {
+    let entry = |kind: T, size: u64, data: &[u8]| {
+        let mut header = tar::Header::new_gnu();
+        header.set_path("x").unwrap();
+        header.set_entry_type(kind);
+        header.set_mode(0o644);
+        header.set_size(size);
+        header.set_cksum();
+        [header.as_bytes().as_slice(), data].concat()
+    };
+    let huge = vec![b'x'; 6 << 20];
+    for (name, tar) in [
+        ("a name of megabytes", entry(T::GNULongName, huge.len() as u64, &huge)),
+        ("records of megabytes", entry(T::XHeader, huge.len() as u64, &huge)),
+        ("a file larger than is accepted", entry(T::Regular, unpack::LAYER_BYTES_MAX + 1, &[])),
+        ("a directory with content beyond measure", entry(T::Directory, u64::MAX >> 2, &[])),
+        ("a file larger than the disk", entry(T::Regular, 60 << 40, &[])),
+        ("a file that ends too early", entry(T::Regular, 1 << 20, b"x")),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        unpack::make_root(&root).unwrap();
+        assert!(unpack(Cursor::new(gzip(&tar)), &root).is_err(), "{name}");
+    }
+}
+
+#[test]
+fn the_last_tag_of_a_repository_takes_its_digests_along() {
+    let (_dir, store, random) = store();
+    let named = Hints { name: Some("r.example/a:1".into()), ..Hints::default() };
+    let tar = archive(&[("x", T::Regular, 0o644, "y")]);
+    let image = import(&store, Cursor::new(tar), &named, &random).unwrap().remove(0);
+    let digest = format!("r.example/a@{}", digest(b"m"));
+    let names = BTreeSet::from(["r.example/a:2".to_owned(), digest.clone()]);
+    store.add(Image { names: names.clone(), pulled: names, ..image }).unwrap();
+    store.remove("r.example/a:1", &BTreeSet::new()).unwrap();
+    assert!(store.find(&digest).is_some(), "a:2 has it too");
+    store.remove("r.example/a:2", &BTreeSet::new()).unwrap();
+    assert_eq!(store.list(), []);
+}
+
+#[test]
+fn nobody_clears_or_collects_what_a_pull_is_at_work_on() {
+    let (dir, store, random) = store();
+    let named = Hints { name: Some("a".into()), ..Hints::default() };
+    let tar = archive(&[("x", T::Regular, 0o644, "y")]);
+    let image = import(&store, Cursor::new(tar), &named, &random).unwrap().remove(0);
+    let busy = store.busy().unwrap();
+    fs::write(dir.path().join("downloads/part"), "x").unwrap();
+    ImageStore::open(dir.path()).unwrap();
+    assert!(dir.path().join("downloads/part").exists());
+    drop(busy);
+    let wanted = store.want(&image.layers);
+    store.remove("a", &BTreeSet::new()).unwrap();
+    store.collect(&BTreeSet::new()).unwrap();
+    assert!(store.lower_dirs(&image)[0].exists());
+    drop(wanted);
+    store.collect(&BTreeSet::new()).unwrap();
+    assert!(matches!(store.add_if_whole(image), Err(ImageError::LayersGone)));
+    ImageStore::open(dir.path()).unwrap();
+    assert!(!dir.path().join("downloads/part").exists());
+}
+
 fn store() -> (tempfile::TempDir, ImageStore, base::Random) {
     let dir = tempfile::tempdir().unwrap();
     let store = ImageStore::open(dir.path()).unwrap();
@@ -118,7 +240,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 fn digest(bytes: &[u8]) -> String {
-    format!("sha256:{}", hex(&Sha256::digest(bytes)))
+    registry::Digest::of(bytes).to_string()
 }
 
 fn config_of(layer: &[u8]) -> String {

@@ -1,18 +1,24 @@
 //! A layer's tar into a directory that overlayfs can use.
 //!
 //! Nothing is ever written outside the directory: `..` is refused, links in a path are followed inside only.
-//! Whiteouts become what overlayfs reads. Size and number of entries are bounded.
+//! Whiteouts become what overlayfs reads. Size, number and headers of entries are bounded, and so is what the layer may
+//! take of the disk: some of it stays free for others.
 
+use std::cell::Cell;
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, chown, lchown};
 use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
 
+use registry::digest::hex;
 use sha2::{Digest, Sha256};
 use tar::{Archive, Entry, EntryType};
 
 use super::ImageError;
+use super::compression::decompress;
+use super::sparse::{Sparse, copy_with_holes};
 
 /// Largest unpacked layer.
 pub const LAYER_BYTES_MAX: u64 = 64 << 30;
@@ -21,6 +27,13 @@ pub const LAYER_ENTRIES_MAX: u64 = 4_000_000;
 /// Most links followed in one path.
 const LINKS_MAX: usize = 64;
 
+/// Bytes of headers, names and records before one entry, at most.
+const HEADER_BYTES_MAX: u64 = 4 << 20;
+/// An image must leave this much of its file system free, in bytes.
+const ROOM_MIN: u64 = 256 << 20;
+/// How often that is looked at, in bytes.
+const ROOM_STEP: u64 = 64 << 20;
+
 /// An unpacked layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unpacked {
@@ -28,31 +41,55 @@ pub struct Unpacked {
     pub digest: String,
     /// Sum of its files.
     pub size_bytes: u64,
+    /// Number of its entries.
+    pub inodes: u64,
 }
 
-/// Unpacks a tar, compressed by gzip or not, into the empty directory `root`.
+/// Unpacks a tar, compressed or not, into the empty directory `root`.
 pub fn unpack(reader: impl Read, root: &Path) -> Result<Unpacked, ImageError> {
-    let reader = Hashing { inner: gunzip(reader)?, hash: Sha256::new() };
-    let mut archive = Archive::new(reader);
-    let mut size_bytes = 0;
-    let mut count = 0;
+    let meter = Rc::new(Cell::new(0));
+    let inner = decompress(reader).map_err(broken)?;
+    let mut archive = Archive::new(Metered { inner, hash: Sha256::new(), left: Rc::clone(&meter) });
+    let mut entries = archive.entries().map_err(broken)?;
+    let (mut size_bytes, mut inodes, mut looked_at) = (0_u64, 0, None);
     let mut directories = Vec::new();
-    for entry in archive.entries().map_err(broken)? {
+    loop {
+        meter.set(HEADER_BYTES_MAX);
+        let Some(entry) = entries.next() else { break };
+        meter.set(u64::MAX);
         let mut entry = entry.map_err(broken)?;
-        size_bytes += entry.size();
-        count += 1;
-        if size_bytes > LAYER_BYTES_MAX || count > LAYER_ENTRIES_MAX {
+        size_bytes = size_bytes.saturating_add(entry.size());
+        inodes += 1;
+        if size_bytes > LAYER_BYTES_MAX || inodes > LAYER_ENTRIES_MAX {
             return Err(ImageError::TooLarge(LAYER_BYTES_MAX));
         }
+        if looked_at != Some(size_bytes / ROOM_STEP) {
+            looked_at = Some(size_bytes / ROOM_STEP);
+            has_room(root, entry.size().min(LAYER_BYTES_MAX))?;
+        }
         unpack_entry(&mut entry, root, &mut directories)?;
+        // What is left of it does not count as the next one's header.
+        io::copy(&mut entry, &mut io::sink()).map_err(broken)?;
     }
     // Last, since making entries in a directory changes its time.
     for (path, seconds) in directories.into_iter().rev() {
         set_time(&path, seconds)?;
     }
+    meter.set(u64::MAX);
     let mut reader = archive.into_inner();
     io::copy(&mut reader, &mut io::sink()).map_err(broken)?;
-    Ok(Unpacked { digest: hex(&reader.hash.finalize()), size_bytes })
+    Ok(Unpacked { digest: hex(&reader.hash.finalize()), size_bytes, inodes })
+}
+
+/// Whether `bytes` more fit, with some room left for others.
+fn has_room(root: &Path, bytes: u64) -> Result<(), ImageError> {
+    let stat = nix::sys::statvfs::statvfs(root)
+        .map_err(|errno| ImageError::io("look how much room there is")(errno.into()))?;
+    let free = u64::from(stat.blocks_available()).saturating_mul(stat.fragment_size());
+    match free.checked_sub(bytes) {
+        Some(left) if left >= ROOM_MIN => Ok(()),
+        _ => Err(ImageError::io("unpack a layer")(io::Error::from_raw_os_error(nix::libc::ENOSPC))),
+    }
 }
 
 fn unpack_entry<R: Read>(
@@ -60,7 +97,11 @@ fn unpack_entry<R: Read>(
     root: &Path,
     directories: &mut Vec<(PathBuf, u64)>,
 ) -> Result<(), ImageError> {
-    let path = entry.path().map_err(broken)?.into_owned();
+    let sparse = sparse_of(entry)?;
+    let path = match sparse.as_ref().and_then(|sparse| sparse.name.as_deref()) {
+        Some(name) => PathBuf::from(name),
+        None => entry.path().map_err(broken)?.into_owned(),
+    };
     let Some(target) = place(root, &path)? else {
         return Ok(());
     };
@@ -69,21 +110,29 @@ fn unpack_entry<R: Read>(
         let dir = target.parent().unwrap_or(root);
         return Ok(sys::overlayfs::make_opaque(dir)?);
     }
+    // What AUFS keeps for itself.
+    if name.starts_with(b".wh..wh.") {
+        return Ok(());
+    }
     if let Some(hidden) = name.strip_prefix(b".wh.") {
+        if matches!(hidden, b"" | b"." | b"..") {
+            return Err(invalid(&format!("{} hides nothing", path.display())));
+        }
         let hidden = target.with_file_name(std::ffi::OsStr::from_bytes(hidden));
         clear(&hidden, EntryType::Regular)?;
         return Ok(sys::overlayfs::whiteout(&hidden)?);
     }
     let kind = entry.header().entry_type();
     clear(&target, kind)?;
-    if !make(entry, kind, root, &target)? {
+    if !make(entry, sparse, root, &target)? {
         return Ok(());
     }
     let header = entry.header().clone();
-    let number = |result: io::Result<u64>| {
-        u32::try_from(result.map_err(broken)?).map_err(|_| invalid("an id too large"))
+    let number = |field: &[u8], result: io::Result<u64>| {
+        u32::try_from(or_zero(field, result)?).map_err(|_| invalid("an id too large"))
     };
-    let (uid, gid) = (number(header.uid())?, number(header.gid())?);
+    let fields = header.as_old();
+    let (uid, gid) = (number(&fields.uid, header.uid())?, number(&fields.gid, header.gid())?);
     let doing = || format!("unpack {}", path.display());
     lchown(&target, Some(uid), Some(gid)).map_err(ImageError::io(doing()))?;
     set_attributes(entry, &target)?;
@@ -93,7 +142,7 @@ fn unpack_entry<R: Read>(
     // After the owner, whose change clears the set-id bits.
     let mode = header.mode().map_err(broken)? & 0o7777;
     fs::set_permissions(&target, fs::Permissions::from_mode(mode)).map_err(ImageError::io(doing()))?;
-    let seconds = header.mtime().map_err(broken)?;
+    let seconds = or_zero(&fields.mtime, header.mtime())?;
     if kind.is_dir() {
         directories.push((target, seconds));
         return Ok(());
@@ -101,14 +150,23 @@ fn unpack_entry<R: Read>(
     set_time(&target, seconds)
 }
 
+/// Fields that are left blank are zero, as other programs have it.
+fn or_zero(field: &[u8], number: io::Result<u64>) -> Result<u64, ImageError> {
+    match number {
+        Err(_) if field.iter().all(|byte| matches!(byte, 0 | b' ')) => Ok(0),
+        other => other.map_err(broken),
+    }
+}
+
 /// Makes the entry; false if there is nothing more to set on it.
 fn make<R: Read>(
     entry: &mut Entry<'_, R>,
-    kind: EntryType,
+    sparse: Option<Sparse>,
     root: &Path,
     target: &Path,
 ) -> Result<bool, ImageError> {
     use nix::sys::stat::{Mode, SFlag, makedev, mknod};
+    let kind = entry.header().entry_type();
     let doing = || format!("unpack {}", target.strip_prefix(root).unwrap_or(target).display());
     let link = || {
         entry
@@ -118,9 +176,13 @@ fn make<R: Read>(
             .ok_or_else(|| invalid("a link to nothing"))
     };
     let node = |flag: SFlag, header: &tar::Header| -> Result<(), ImageError> {
-        let major = header.device_major().map_err(broken)?.unwrap_or_default();
-        let minor = header.device_minor().map_err(broken)?.unwrap_or_default();
-        let device = makedev(u64::from(major), u64::from(minor));
+        let number = |number: io::Result<Option<u32>>| -> Result<u64, ImageError> {
+            Ok(number.map_err(broken)?.unwrap_or_default().into())
+        };
+        let device = match flag {
+            SFlag::S_IFIFO => 0,
+            _ => makedev(number(header.device_major())?, number(header.device_minor())?),
+        };
         mknod(target, flag, Mode::empty(), device).map_err(|errno| ImageError::io(doing())(errno.into()))
     };
     match kind {
@@ -143,7 +205,13 @@ fn make<R: Read>(
                 .create_new(true)
                 .open(target)
                 .map_err(ImageError::io(doing()))?;
-            io::copy(entry, &mut file).map_err(ImageError::io(doing()))?;
+            match sparse {
+                Some(sparse) => sparse.write(entry, &mut file)?,
+                None if kind == EntryType::GNUSparse => {
+                    copy_with_holes(entry, &mut file).map_err(ImageError::io(doing()))?;
+                }
+                None => drop(io::copy(entry, &mut file).map_err(ImageError::io(doing()))?),
+            }
         }
         _ => return Ok(false),
     }
@@ -214,17 +282,42 @@ fn clear(target: &Path, kind: EntryType) -> Result<(), ImageError> {
     removed.map_err(ImageError::io(format!("replace {}", target.display())))
 }
 
-/// Extended attributes such as file capabilities, from PAX records.
+/// What the entry's PAX records say of holes.
+fn sparse_of<R: Read>(entry: &mut Entry<'_, R>) -> Result<Option<Sparse>, ImageError> {
+    let Some(extensions) = entry.pax_extensions().map_err(broken)? else { return Ok(None) };
+    let extensions = extensions.collect::<Result<Vec<_>, _>>().map_err(broken)?;
+    let sparse = Sparse::read(extensions.iter().filter_map(|it| Some((it.key().ok()?, it.value().ok()?))))?;
+    match &sparse {
+        Some(sparse) if sparse.size > LAYER_BYTES_MAX => Err(ImageError::TooLarge(LAYER_BYTES_MAX)),
+        _ => Ok(sparse),
+    }
+}
+
+/// Extended attributes such as file capabilities, from PAX records. Those that the file system does not have are left
+/// out, as other runtimes do.
 fn set_attributes<R: Read>(entry: &mut Entry<'_, R>, target: &Path) -> Result<(), ImageError> {
     let Some(extensions) = entry.pax_extensions().map_err(broken)? else { return Ok(()) };
     for extension in extensions {
         let extension = extension.map_err(broken)?;
         let name = extension.key().ok().and_then(|key| key.strip_prefix("SCHILY.xattr."));
-        if let Some(name) = name.filter(|name| !name.starts_with("trusted.overlay.")) {
-            sys::overlayfs::set_attribute(target, name, extension.value_bytes())?;
+        let Some(name) = name.filter(|name| !name.starts_with("trusted.overlay.")) else { continue };
+        match sys::overlayfs::set_attribute(target, name, extension.value_bytes()) {
+            Err(error) if is_unsupported(&error, name) => {
+                tracing::debug!(path = %target.display(), name, "an extended attribute is left out");
+            }
+            other => other?,
         }
     }
     Ok(())
+}
+
+fn is_unsupported(error: &sys::Error, name: &str) -> bool {
+    match error.raw_os_error() {
+        Some(nix::libc::EOPNOTSUPP) => true,
+        // Only files and directories have attributes of users.
+        Some(nix::libc::EPERM) => name.starts_with("user."),
+        _ => false,
+    }
 }
 
 fn set_time(path: &Path, seconds: u64) -> Result<(), ImageError> {
@@ -243,49 +336,33 @@ pub(crate) fn make_root(path: &Path) -> Result<(), ImageError> {
     made.map_err(ImageError::io("create a layer"))
 }
 
-/// The reader, decompressed if it starts as gzip does.
-pub(crate) fn gunzip<'a>(mut reader: impl Read + 'a) -> Result<Box<dyn Read + 'a>, ImageError> {
-    let mut magic = [0; 2];
-    let mut have = 0;
-    while have < magic.len() {
-        match reader.read(magic.get_mut(have..).unwrap_or_default()).map_err(broken)? {
-            0 => break,
-            len => have += len,
-        }
-    }
-    let start = io::Cursor::new(magic.get(..have).unwrap_or_default().to_vec());
-    let whole = start.chain(reader);
-    if magic == [0x1f, 0x8b] {
-        return Ok(Box::new(flate2::read::MultiGzDecoder::new(whole)));
-    }
-    if magic == [0x28, 0xb5] {
-        return Err(invalid("layers compressed by zstd are not supported"));
-    }
-    Ok(Box::new(whole))
-}
-
-struct Hashing<R> {
+/// Counts down what may be read, and makes the digest of it.
+struct Metered<R> {
     inner: R,
     hash: Sha256,
+    left: Rc<Cell<u64>>,
 }
 
-impl<R: Read> Read for Hashing<R> {
+impl<R: Read> Read for Metered<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let len = self.inner.read(buffer)?;
+        let left = self.left.get();
+        if left == 0 {
+            return Err(io::Error::other("an entry's header is too large"));
+        }
+        let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        let len = self.inner.read(buffer.get_mut(..most).unwrap_or_default())?;
         self.hash.update(buffer.get(..len).unwrap_or_default());
+        if left != u64::MAX {
+            self.left.set(left - len as u64);
+        }
         Ok(len)
     }
 }
 
-/// Bytes as hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn broken(error: io::Error) -> ImageError {
+pub(crate) fn broken(error: io::Error) -> ImageError {
     ImageError::Invalid(format!("the archive cannot be read: {error}"))
 }
 
-fn invalid(message: &str) -> ImageError {
+pub(crate) fn invalid(message: &str) -> ImageError {
     ImageError::Invalid(message.to_owned())
 }

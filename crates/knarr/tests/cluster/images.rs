@@ -1,0 +1,110 @@
+//! Images from a registry with TLS and a password, as users see them: Debian's `docker-registry` on loopback.
+
+use std::fs;
+
+use testkit::clients::KUBECTLS;
+use testkit::cluster::Process;
+use testkit::{Cluster, Session};
+
+use crate::must;
+
+const PORT: u16 = 5443;
+
+#[test]
+fn images_come_from_a_registry_by_the_pods_secrets() {
+    let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
+    let folder = cluster.scratch().to_owned();
+    prepare(&cluster);
+    let mut registry = start(&cluster);
+    let settings = folder.join("registries.yaml");
+    let ca = folder.join("ca.pem");
+    fs::write(&settings, format!("configs: {{'localhost:{PORT}': {{tls: {{ca_file: {}}}}}}}", ca.display()))
+        .unwrap();
+    let flag = settings.display().to_string();
+    must(cluster.up_with(&["--private-registry", &flag]));
+    let session = must(Session::new(&cluster, KUBECTLS[1], "images"));
+    must(session.run("images.txt", include_str!("sessions/images.txt")));
+    must(registry.kill());
+    must(session.run("images_away.txt", include_str!("sessions/images_away.txt")));
+    let registry = start(&cluster);
+    must(session.run("images_back.txt", include_str!("sessions/images_back.txt")));
+    drop((session, registry));
+    must(cluster.remove());
+}
+
+/// A certificate, a user, and the settings of the registry.
+fn prepare(cluster: &Cluster) {
+    let folder = cluster.scratch();
+    let made = cluster
+        .command("openssl")
+        .args([
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "2",
+        ])
+        .args(["-keyout", "key.pem", "-out", "ca.pem", "-subj", "/CN=localhost"])
+        .args(["-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=critical,CA:FALSE"])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    // bcrypt of `secret`.
+    fs::write(folder.join("users"), "knarr:$2b$05$M5FHvbCQpnDB4mNNYpLhJe6IZ7PN.gYTDgxA/DviWzkt2/mBRIMp.\n")
+        .unwrap();
+    let path = |name: &str| folder.join(name).display().to_string();
+    let config = format!(
+        "version: 0.1\nstorage: {{filesystem: {{rootdirectory: {}}}}}\n\
+         http: {{addr: 'localhost:{PORT}', tls: {{certificate: {}, key: {}}}}}\n\
+         auth: {{htpasswd: {{realm: test, path: {}}}}}\n",
+        path("store"),
+        path("ca.pem"),
+        path("key.pem"),
+        path("users")
+    );
+    fs::write(folder.join("registry.yml"), config).unwrap();
+    must(testkit::image::busybox(folder));
+    fs::write(folder.join("push.sh"), PUSH).unwrap();
+}
+
+/// Returns when it answers.
+fn start(cluster: &Cluster) -> Process {
+    let registry = must(cluster.start_other("docker-registry", &["serve", "registry.yml"]));
+    let waiting = cluster
+        .command("sh")
+        .args(["-c", "until curl --silent --cacert ca.pem https://localhost:5443/v2/; do :; done"])
+        .output()
+        .unwrap();
+    assert!(waiting.status.success(), "{}", registry.log());
+    registry
+}
+
+/// Pushes busybox.tar under the name and the tag that it is given; what it runs is different for each tag.
+const PUSH: &str = r#"
+set -e
+url=https://localhost:5443/v2/$1
+curl() { command curl --silent --show-error --fail --cacert ca.pem --user knarr:secret "$@"; }
+digest() { echo sha256:$(sha256sum "$1" | cut -d" " -f1); }
+blob() {
+    location=$(curl -X POST -D - -o /dev/null $url/blobs/uploads/ | tr -d "\r" | sed -n "s/^[Ll]ocation: //p")
+    curl -X PUT -H "Content-Type: application/octet-stream" --data-binary @$1 "$location&digest=$(digest $1)"
+}
+descriptor() { echo "{\"mediaType\": \"$2\", \"size\": $(wc -c <$1), \"digest\": \"$(digest $1)\"}"; }
+gzip --keep --force --no-name busybox.tar
+oci=application/vnd.oci.image
+cat >config.json <<EOF
+{"architecture": "amd64", "os": "linux", "config": {"Cmd": ["sleep", "100000"], "Env": ["PATH=/bin", "TAG=$2"]},
+ "rootfs": {"type": "layers", "diff_ids": ["$(digest busybox.tar)"]}}
+EOF
+blob busybox.tar.gz
+blob config.json
+cat >manifest.json <<EOF
+{"schemaVersion": 2, "mediaType": "$oci.manifest.v1+json", "config": $(descriptor config.json $oci.config.v1+json),
+ "layers": [$(descriptor busybox.tar.gz $oci.layer.v1.tar+gzip)]}
+EOF
+curl -X PUT -H "Content-Type: $oci.manifest.v1+json" --data-binary @manifest.json $url/manifests/$2
+"#;

@@ -1,0 +1,404 @@
+//! Who has proved to a registry that he may have an image that is on this node: a Pod without that proof gets it from the
+//! registry, or not at all, although the image is there.
+//!
+//! A file per image that this kubelet has pulled, and one per pull under way, so that a crash in between does not make a
+//! pulled image look like one that was there before. What was there before is for everybody.
+//!
+//! Source: KEP-2535, `KubeletEnsureSecretPulledImages` (on in v1.35) with its default policy
+//! `NeverVerifyPreloadedImages`; `ImagePulledRecord` and `ImagePullIntent` of `kubelet.config.k8s.io/v1beta1`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use registry::Reference;
+use serde::{Deserialize, Serialize};
+
+use super::keyring::Source;
+
+/// Most secrets that are remembered of one image.
+const SECRETS_MAX: usize = 100;
+
+/// Who may use an image that was pulled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// No credentials were needed.
+    Everyone,
+    /// Who has this secret.
+    Secret(Source),
+}
+
+/// The records of one kubelet.
+#[derive(Clone)]
+pub(crate) struct Records(Arc<Inner>);
+
+struct Inner {
+    dir: PathBuf,
+    /// Held while files are read and written.
+    intents: Mutex<BTreeMap<String, usize>>,
+}
+
+/// A pull under way.
+pub(crate) struct Intent(String);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Record {
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    api_version: String,
+    last_updated_time: Timestamp,
+    image_ref: String,
+    /// By the image's name, without tag and digest.
+    #[serde(default)]
+    credential_mapping: BTreeMap<String, Credentials>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Credentials {
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    node_pods_accessible: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    kubernetes_secrets: Vec<KubernetesSecret>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct KubernetesSecret {
+    uid: String,
+    namespace: String,
+    name: String,
+    credential_hash: String,
+}
+
+impl From<&Source> for KubernetesSecret {
+    fn from(source: &Source) -> Self {
+        let Source { uid, namespace, name, hash } = source.clone();
+        Self { uid, namespace, name, credential_hash: hash }
+    }
+}
+
+impl KubernetesSecret {
+    fn is_same_object(&self, other: &Self) -> bool {
+        (&self.uid, &self.namespace, &self.name) == (&other.uid, &other.namespace, &other.name)
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct IntentFile<'a> {
+    kind: &'a str,
+    api_version: &'a str,
+    image: &'a str,
+}
+
+const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
+
+/// What is to be done with a Pod that wants an image that is there.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Use,
+    /// And this secret is as good as the one that is known.
+    UseAndRemember(KubernetesSecret),
+    Ask,
+}
+
+/// Decides by the record of the image, if the kubelet has pulled it.
+fn judge(record: Option<&Record>, was_pulled: bool, name: &str, secrets: &[KubernetesSecret]) -> Verdict {
+    if !was_pulled {
+        return Verdict::Use;
+    }
+    let Some(known) = record.and_then(|record| record.credential_mapping.get(name)) else {
+        return Verdict::Ask;
+    };
+    if known.node_pods_accessible {
+        return Verdict::Use;
+    }
+    for secret in secrets {
+        let same_content =
+            known.kubernetes_secrets.iter().any(|it| it.credential_hash == secret.credential_hash);
+        let same_object = known.kubernetes_secrets.iter().any(|it| it.is_same_object(secret));
+        if same_content && same_object {
+            return Verdict::Use;
+        }
+        if same_content || same_object {
+            return Verdict::UseAndRemember(secret.clone());
+        }
+    }
+    Verdict::Ask
+}
+
+/// Adds to what is known of an image by that name.
+fn remember(known: &mut Credentials, access: Option<KubernetesSecret>) {
+    match access {
+        _ if known.node_pods_accessible => {}
+        None => *known = Credentials { node_pods_accessible: true, ..Credentials::default() },
+        Some(secret) => {
+            known.kubernetes_secrets.retain(|it| !it.is_same_object(&secret));
+            if known.kubernetes_secrets.len() < SECRETS_MAX {
+                known.kubernetes_secrets.push(secret);
+            }
+        }
+    }
+}
+
+/// The image's name in a record.
+fn bare(image: &str) -> String {
+    image.parse::<Reference>().map_or_else(|_| image.to_owned(), |reference| reference.name())
+}
+
+impl Records {
+    pub(crate) fn new(dir: &Path) -> Self {
+        Self(Arc::new(Inner { dir: dir.to_owned(), intents: Mutex::default() }))
+    }
+
+    /// Makes the directories, and turns pulls that a crash has interrupted into records if their images are there.
+    pub(crate) async fn recover(&self, present: Vec<cri::v1::Image>, now: Timestamp) {
+        self.blocking(move |inner| inner.recover(&present, now)).await;
+    }
+
+    /// Whether a Pod with these secrets may use the image `id`, which it calls `image`, without asking the registry.
+    pub(crate) async fn may_use<'a>(
+        &self,
+        image: &str,
+        id: &str,
+        secrets: impl Iterator<Item = &'a Source>,
+        now: Timestamp,
+    ) -> bool {
+        let secrets: Vec<KubernetesSecret> = secrets.map(KubernetesSecret::from).collect();
+        let (image, id) = (image.to_owned(), id.to_owned());
+        self.blocking(move |inner| inner.may_use(&image, &id, &secrets, now)).await.unwrap_or(false)
+    }
+
+    /// Notes that a pull begins.
+    pub(crate) async fn intend(&self, image: &str) -> Intent {
+        let image = image.to_owned();
+        let noted = image.clone();
+        self.blocking(move |inner| inner.intend(&noted)).await;
+        Intent(image)
+    }
+
+    /// Notes that a pull has failed.
+    pub(crate) async fn give_up(&self, Intent(image): Intent) {
+        self.blocking(move |inner| inner.end(&image)).await;
+    }
+
+    /// Notes that a pull has succeeded, and whose it was.
+    pub(crate) async fn pulled(
+        &self,
+        Intent(intent): Intent,
+        image: &str,
+        id: &str,
+        access: Access,
+        now: Timestamp,
+    ) {
+        let (image, id) = (image.to_owned(), id.to_owned());
+        let access = match access {
+            Access::Everyone => None,
+            Access::Secret(source) => Some(KubernetesSecret::from(&source)),
+        };
+        self.blocking(move |inner| {
+            inner.note(&image, &id, now, |known| remember(known, access));
+            inner.end(&intent);
+        })
+        .await;
+    }
+
+    /// Forgets images that are gone.
+    pub(crate) async fn prune(&self, present: BTreeSet<String>, until: Timestamp) {
+        self.blocking(move |inner| inner.prune(&present, until)).await;
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Inner) -> T + Send + 'static,
+    ) -> Option<T> {
+        let inner = Arc::clone(&self.0);
+        let done = tokio::task::spawn_blocking(move || work(&inner)).await;
+        done.inspect_err(|error| tracing::error!(%error, "the records of image pulls failed")).ok()
+    }
+}
+
+impl Inner {
+    fn pulled_file(&self, id: &str) -> PathBuf {
+        self.file("pulled", id)
+    }
+
+    fn file(&self, folder: &str, name: &str) -> PathBuf {
+        let digest = registry::Digest::of(name.as_bytes());
+        self.dir.join(folder).join(format!("sha256-{}", digest.hex()))
+    }
+
+    fn read(&self, id: &str) -> Option<Record> {
+        serde_json::from_slice(&std::fs::read(self.pulled_file(id)).ok()?).ok()
+    }
+
+    fn may_use(&self, image: &str, id: &str, secrets: &[KubernetesSecret], now: Timestamp) -> bool {
+        let intents = self.intents.lock();
+        let record = self.read(id);
+        let was_pulled = self.pulled_file(id).exists()
+            || intents.contains_key(image)
+            || self.file("pulling", image).exists();
+        drop(intents);
+        match judge(record.as_ref(), was_pulled, &bare(image), secrets) {
+            Verdict::Use => true,
+            Verdict::UseAndRemember(secret) => {
+                self.note(image, id, now, |known| remember(known, Some(secret)));
+                true
+            }
+            Verdict::Ask => false,
+        }
+    }
+
+    fn intend(&self, image: &str) {
+        let mut intents = self.intents.lock();
+        *intents.entry(image.to_owned()).or_default() += 1;
+        let file = IntentFile { kind: "ImagePullIntent", api_version: API_VERSION, image };
+        write(&self.file("pulling", image), &file);
+    }
+
+    fn end(&self, image: &str) {
+        let mut intents = self.intents.lock();
+        match intents.get_mut(image) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => {
+                intents.remove(image);
+                remove(&self.file("pulling", image));
+            }
+        }
+    }
+
+    fn note(&self, image: &str, id: &str, now: Timestamp, change: impl FnOnce(&mut Credentials)) {
+        let _alone = self.intents.lock();
+        let before = self.read(id);
+        let mut record =
+            before.clone().unwrap_or_else(|| Record { image_ref: id.to_owned(), ..Record::default() });
+        change(record.credential_mapping.entry(bare(image)).or_default());
+        if before.as_ref() != Some(&record) {
+            (record.kind, record.api_version) = ("ImagePulledRecord".into(), API_VERSION.into());
+            record.last_updated_time = now;
+            write(&self.pulled_file(id), &record);
+        }
+    }
+
+    fn recover(&self, present: &[cri::v1::Image], now: Timestamp) {
+        for folder in ["pulled", "pulling"] {
+            if let Err(error) = std::fs::create_dir_all(self.dir.join(folder)) {
+                tracing::warn!(dir = %self.dir.display(), %error, "image pulls are not recorded");
+            }
+        }
+        let names = |image: &cri::v1::Image| -> Vec<String> {
+            image.repo_tags.iter().chain(&image.repo_digests).cloned().collect()
+        };
+        for entry in std::fs::read_dir(self.dir.join("pulling")).into_iter().flatten().flatten() {
+            let value: serde_json::Value = std::fs::read(entry.path())
+                .ok()
+                .and_then(|it| serde_json::from_slice(&it).ok())
+                .unwrap_or_default();
+            let image = value.get("image").and_then(|it| it.as_str()).unwrap_or_default().to_owned();
+            let full = image.parse::<Reference>().map(|it| it.to_string()).unwrap_or_default();
+            for found in present.iter().filter(|it| names(it).contains(&full)) {
+                // Pulled, but nobody knows with what: everybody has to ask.
+                self.note(&image, &found.id, now, |_| {});
+            }
+            remove(&entry.path());
+        }
+    }
+
+    fn prune(&self, present: &BTreeSet<String>, until: Timestamp) {
+        let _alone = self.intents.lock();
+        for entry in std::fs::read_dir(self.dir.join("pulled")).into_iter().flatten().flatten() {
+            let record: Option<Record> =
+                std::fs::read(entry.path()).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+            if record.is_some_and(|it| !present.contains(&it.image_ref) && it.last_updated_time < until) {
+                remove(&entry.path());
+            }
+        }
+    }
+}
+
+fn write(path: &Path, content: &impl Serialize) {
+    let written = serde_json::to_vec(content).map_err(std::io::Error::from).and_then(|bytes| {
+        let temporary = path.with_extension("new");
+        std::fs::write(&temporary, bytes)?;
+        std::fs::rename(&temporary, path)
+    });
+    if let Err(error) = written {
+        tracing::warn!(path = %path.display(), %error, "an image pull was not recorded");
+    }
+}
+
+fn remove(path: &Path) {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            tracing::warn!(path = %path.display(), %error, "the record of an image pull stays");
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(uid: &str, hash: &str) -> Source {
+        Source { uid: uid.into(), namespace: "ns".into(), name: "s".into(), hash: hash.into() }
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    async fn may(records: &Records, image: &str, secrets: &[Source]) -> bool {
+        records.may_use(image, "sha256:1", secrets.iter(), at(2)).await
+    }
+
+    #[tokio::test]
+    async fn an_image_is_for_those_who_have_proved_that_they_may_have_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let records = Records::new(dir.path());
+        records.recover(Vec::new(), at(0)).await;
+        assert!(may(&records, "r.example/a:1", &[]).await, "it was there before");
+        let intent = records.intend("r.example/a:1").await;
+        assert!(!may(&records, "r.example/a:1", &[]).await, "it is being pulled");
+        let mine = source("1", "h");
+        records.pulled(intent, "r.example/a:1", "sha256:1", Access::Secret(mine.clone()), at(1)).await;
+        for (name, image, secrets, expect) in [
+            ("nobody", "r.example/a:1", &[][..], false),
+            ("another", "r.example/a:1", &[source("2", "x")][..], false),
+            ("by another name", "r.example/b:1", std::slice::from_ref(&mine), false),
+            ("the same", "r.example/a:2", std::slice::from_ref(&mine), true),
+            ("the same content elsewhere", "r.example/a:1", &[source("3", "h")], true),
+            ("the same secret, changed", "r.example/a:1", &[source("1", "new")], true),
+            ("what was learnt thereby", "r.example/a:1", &[source("4", "new")], true),
+        ] {
+            assert_eq!(may(&records, image, secrets).await, expect, "{name}");
+        }
+        let intent = records.intend("r.example/a:1").await;
+        records.pulled(intent, "r.example/a:1", "sha256:1", Access::Everyone, at(3)).await;
+        assert!(may(&records, "r.example/a:1", &[]).await, "the registry gives it to everybody");
+        records.prune(BTreeSet::new(), at(9)).await;
+        assert_eq!(std::fs::read_dir(dir.path().join("pulled")).unwrap().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_crash_does_not_make_a_pulled_image_everybodys() {
+        let dir = tempfile::tempdir().unwrap();
+        let records = Records::new(dir.path());
+        records.recover(Vec::new(), at(0)).await;
+        drop(records.intend("busybox").await);
+        let records = Records::new(dir.path());
+        let image = cri::v1::Image {
+            id: "sha256:1".into(),
+            repo_tags: vec!["docker.io/library/busybox:latest".into()],
+            ..Default::default()
+        };
+        records.recover(vec![image], at(1)).await;
+        assert!(!may(&records, "busybox", &[]).await);
+        assert_eq!(std::fs::read_dir(dir.path().join("pulling")).unwrap().count(), 0);
+    }
+}
