@@ -85,7 +85,7 @@ fn an_update_with_nothing_changed_is_valid_and_keeps_the_generation() {
     assert!(row.validate_update(&new, &old).is_empty());
     let mut status = old.clone();
     status["status"]["phase"] = "Running".into();
-    row.strategy.begin_status_update(&mut status, &old);
+    row.strategy.begin_status_update(&mut status, &old, jiff::Timestamp::UNIX_EPOCH);
     assert_eq!(status["status"]["phase"], "Running");
     assert!(row.validate_status_update(&status, &old).is_empty());
 }
