@@ -410,7 +410,8 @@ impl ServerArgs {
 
     /// Whether this part runs here.
     pub fn runs(&self, part: Part) -> bool {
-        let of_node = matches!(part, Part::Kubelet | Part::Proxy | Part::Dns | Part::CsiHostpath | Part::Agent);
+        let of_node =
+            matches!(part, Part::Kubelet | Part::Proxy | Part::Dns | Part::CsiHostpath | Part::Agent);
         let has_node = !self.disable_agent && !self.disable.contains(&Part::Agent);
         match part {
             Part::Agent => [Part::Kubelet, Part::Proxy, Part::Dns].into_iter().any(|part| self.runs(part)),
