@@ -14,6 +14,7 @@ use schema::openapi::{Resource, Subresource, root_path, v2, v3};
 use crate::kinds::Kind;
 use crate::negotiate::JSON;
 use crate::request_info::RequestInfo;
+use crate::resource_metrics;
 use crate::respond::finish::{gzip, takes_gzip};
 use crate::respond::{Body, text};
 use crate::status::{Error, Result};
@@ -46,9 +47,10 @@ static V2_PROTOBUF: OnceLock<Bytes> = OnceLock::new();
 /// Calls `make` with the rows of a group-version, or with all of them.
 fn with_resources<T>(group_version: Option<(&str, &str)>, make: impl FnOnce(&[Resource<'_>]) -> T) -> T {
     let kinds: Vec<Kind> = Kind::all()
-        .filter(|kind| {
-            group_version
-                .is_none_or(|(group, version)| kind.group() == group && kind.row().version == version)
+        .filter(|kind| match group_version {
+            Some((group, version)) => kind.group() == group && kind.row().version == version,
+            // Nobody who asks for v2 looks for what cannot be written.
+            None => kind.group() != resource_metrics::GROUP,
         })
         .collect();
     let subresources: Vec<Vec<Subresource<'_>>> = kinds
@@ -119,7 +121,11 @@ fn third(path: &str, info: &RequestInfo, headers: &HeaderMap, now: Timestamp) ->
     let bytes = document.bytes.get_or_init(|| {
         let (group, version) = (document.group, document.version);
         with_resources(Some((group, version)), |resources| {
-            packed(&v3::document(schema::builtin(), group, version, resources))
+            let document = v3::document(schema::builtin(), group, version, resources);
+            match group == resource_metrics::GROUP {
+                true => packed(&resource_metrics::with_definitions(&document)),
+                false => packed(&document),
+            }
         })
     });
     let mut response = tagged(unpacked(JSON, bytes, headers), &etag);

@@ -131,6 +131,8 @@ pub enum Answer {
     },
     /// A collection.
     List(list::Listed),
+    /// A collection of what is not stored.
+    Unstored(Vec<Value>),
     /// A finished response: watches, streams.
     Response(http::Response<Body>),
 }
@@ -159,6 +161,9 @@ pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
         || (verb == Verb::Create && !is_collection)
     {
         return Err(Error::method_not_allowed());
+    }
+    if request.kind.group() == crate::resource_metrics::GROUP {
+        return crate::resource_metrics::read(api, request).await;
     }
     match request.resource.verb {
         Verb::Get => get::get(api, request).await,
