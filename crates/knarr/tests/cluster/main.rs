@@ -18,6 +18,7 @@ mod ha_faults;
 mod host;
 mod kills;
 mod kubectl;
+mod kubelet;
 mod parts;
 mod pods;
 mod restarts;
