@@ -16,6 +16,7 @@ pub mod priority;
 pub mod tolerations;
 
 pub mod default_class;
+pub mod device_admin;
 pub mod owner_references;
 pub mod pod_tolerations;
 pub mod pod_topology_labels;
@@ -28,7 +29,6 @@ pub mod resource_quota;
 
 pub mod service_addresses;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use machinery::field::FieldErrors;
@@ -173,18 +173,20 @@ pub const PLUGINS: &[Plugin] = &[
     // Upstream's registry does these; they are no plugins there, and nobody may switch them off.
     plugin(REQUESTER, Some(certificates::requester), None),
     plugin(ESCALATION, None, Some(rbac_escalation::validate)),
+    plugin(DEVICE_ADMIN, None, Some(device_admin::validate)),
     plugin("ResourceQuota", None, Some(resource_quota::validate)),
 ];
 
 const REQUESTER: &str = "CertificateRequester";
 const ESCALATION: &str = "RBACEscalation";
+const DEVICE_ADMIN: &str = "DeviceAdminAccess";
 
 /// The plugins to run: the default ones and `enabled`, without `disabled`; both are upstream's names.
 ///
 /// # Errors
 /// A name that no plugin has.
 pub fn chosen(enabled: &[String], disabled: &[String]) -> Result<Vec<Plugin>, String> {
-    let is_optional = |plugin: &Plugin| ![REQUESTER, ESCALATION].contains(&plugin.name);
+    let is_optional = |plugin: &Plugin| ![REQUESTER, ESCALATION, DEVICE_ADMIN].contains(&plugin.name);
     let is_known = |name: &&String| PLUGINS.iter().any(|plugin| plugin.name == **name && is_optional(plugin));
     if let Some(unknown) = enabled.iter().chain(disabled).find(|name| !is_known(name)) {
         return Err(format!("there is no admission plugin {unknown:?}"));
@@ -289,7 +291,9 @@ pub async fn admit(
     let metadata = Metadata::of(&object);
     let name = metadata.name().to_owned();
     let key = kind.key(metadata.namespace(), &name);
-    Ok(Admitted { kind, key, name, object: kind.to_stored(object), allocation })
+    let mut object = kind.to_stored(object);
+    crate::codec::fill_nulls(&mut object);
+    Ok(Admitted { kind, key, name, object, allocation })
 }
 
 fn check(context: &Context<'_>, object: &Value) -> Result<()> {
@@ -363,5 +367,5 @@ pub(crate) fn child<'a>(
 
 /// The served form of a stored object, for plugins that look others up.
 pub(crate) fn served(kind: Kind, object: &CachedObject) -> Value {
-    kind.to_served(Cow::Owned(object.value())).into_owned()
+    kind.value(object)
 }

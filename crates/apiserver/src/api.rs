@@ -191,6 +191,8 @@ pub struct Api {
     pub random: Random,
     /// The server's tasks.
     pub tasks: Tasks,
+    /// What serves clients: goes on through the delay after readiness has failed, and ends when the drain begins.
+    pub serving: Tasks,
     /// What changes while it runs.
     pub state: State,
 }

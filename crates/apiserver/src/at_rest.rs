@@ -146,7 +146,7 @@ fn unreadable(key: &str, what: &str, why: &str) -> Unreadable {
     Unreadable(format!("unable to {what} key {}: {why}", quote(key)))
 }
 
-/// Opens entries for the cache; what is unreadable is logged.
+/// Opens entries for the cache. What is unreadable is told by whoever asked, who knows how much there is of it.
 pub(crate) async fn object(
     at_rest: &AtRest,
     prefix: &str,
@@ -154,7 +154,7 @@ pub(crate) async fn object(
     revision: Revision,
 ) -> Result<Arc<CachedObject>, Unreadable> {
     let opened = at_rest.open(prefix, entry, revision).await;
-    opened.map(Arc::new).inspect_err(|why| tracing::error!(%why, "a stored value cannot be read"))
+    opened.map(Arc::new).inspect_err(|why| tracing::debug!(%why, "a stored value cannot be read"))
 }
 
 #[cfg(test)]

@@ -165,7 +165,7 @@ where
 {
     let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
     let (mut sender, connection) = handshake.map_err(|failure| failure.to_string())?;
-    api.tasks.spawn("backend connection", async move {
+    api.serving.spawn("backend connection", async move {
         if let Err(failure) = connection.with_upgrades().await {
             debug!(%failure, "connection to a backend ended");
         }
@@ -219,7 +219,7 @@ pub fn answer(api: &Api, mut response: Response<Incoming>, client: OnUpgrade) ->
         return Response::from_parts(parts, body.map_err(Into::into).boxed_unsync());
     }
     let backend = hyper::upgrade::on(&mut response);
-    api.tasks.spawn("stream", async move {
+    api.serving.spawn("stream", async move {
         match tokio::try_join!(client, backend) {
             Ok((client, backend)) => {
                 let (from_client, to_client) = tokio::io::split(TokioIo::new(client));

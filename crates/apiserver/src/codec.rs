@@ -13,6 +13,7 @@ use schema::text;
 use schema::walk::budget::Room;
 use schema::walk::decode::{self, DecodeError};
 use schema::walk::default::Defaults;
+use schema::walk::nulls::Nulls;
 use schema::{SchemaRef, proto};
 use serde_json::{Value, json};
 use tracing::warn;
@@ -176,6 +177,27 @@ pub fn default(kind: Kind, value: &mut Value) {
     }
 }
 
+/// Writes null where Go does for what is not set: how an object is stored and sent.
+pub fn fill_nulls(object: &mut Value) {
+    if let Some(schema) = schema_of_object(object) {
+        Nulls::builtin().fill(schema, object);
+    }
+}
+
+/// Takes the nulls of [`fill_nulls`] out again: how an object is worked with.
+pub fn strip_nulls(object: &mut Value) {
+    if let Some(schema) = schema_of_object(object) {
+        Nulls::builtin().strip(schema, object);
+    }
+}
+
+/// The schema of what an object says that it is.
+fn schema_of_object(object: &Value) -> Option<SchemaRef<'static>> {
+    let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
+    let (group, version) = machinery::group::split_api_version(text("apiVersion"))?;
+    schema::builtin().kind(group, version, text("kind"))
+}
+
 /// The schema of any type by `apiVersion` and kind; options, Status and tables are of every group.
 fn schema_named(api_version: &str, kind: &str) -> Option<SchemaRef<'static>> {
     let (group, version) = machinery::group::split_api_version(api_version)?;
@@ -218,8 +240,8 @@ pub fn protobuf_list_frame(
 }
 
 /// What stands before an item of a list.
-pub fn protobuf_list_item_head(length: usize) -> Bytes {
-    Bytes::from(proto::list_item_head(length))
+pub fn protobuf_list_item_head(length: usize) -> impl AsRef<[u8]> {
+    proto::list_item_head(length)
 }
 
 /// The message of the `PartialObjectMetadata` of an object's message.

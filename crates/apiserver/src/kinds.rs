@@ -124,7 +124,15 @@ impl Kind {
 
     /// The store's key of an object.
     pub fn key(&self, namespace: &str, name: &str) -> String {
-        format!("{}{name}", self.collection(namespace))
+        let prefix = self.row.storage_prefix;
+        let mut key = String::with_capacity(prefix.len() + namespace.len() + 1 + name.len());
+        key.push_str(prefix);
+        if self.is_namespaced() && !namespace.is_empty() {
+            key.push_str(namespace);
+            key.push('/');
+        }
+        key.push_str(name);
+        key
     }
 
     /// The cache of the kind's objects.
@@ -160,7 +168,8 @@ impl Kind {
             Part::Partial(subresource) => resources::partial(self.row, subresource)
                 .map(|strategy| strategy.validate(self.row, new, old))
                 .unwrap_or_default(),
-            Part::Approval | Part::Raw => FieldErrors::new(),
+            Part::Approval => resources::strategies::validate_approval(self.row, new, old),
+            Part::Raw => FieldErrors::new(),
         }
     }
 
@@ -228,7 +237,19 @@ impl Kind {
 
     /// The parsed, served form of a cached object.
     pub fn value(&self, object: &CachedObject) -> Value {
-        self.to_served(Cow::Owned(object.value())).into_owned()
+        let mut stored = object.value();
+        crate::codec::strip_nulls(&mut stored);
+        self.to_served(Cow::Owned(stored)).into_owned()
+    }
+
+    /// The served form of a cached object as clients see it, with the nulls that rules never see.
+    pub fn sent(&self, object: &CachedObject) -> Value {
+        if !self.is_converted() {
+            return object.value();
+        }
+        let mut value = self.value(object);
+        crate::codec::fill_nulls(&mut value);
+        value
     }
 
     /// The served JSON bytes of a cached object; shared unless the kind is stored in another form.
@@ -236,7 +257,7 @@ impl Kind {
         if !self.is_converted() {
             return object.json.clone();
         }
-        let value = self.value(object);
+        let value = self.sent(object);
         let revision = object.revision;
         encode_stored(&value)
             .ok()

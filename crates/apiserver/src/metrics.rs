@@ -56,7 +56,8 @@ pub struct Metrics {
     pub requests: Family<RequestLabels, Counter>,
     /// `apiserver_request_duration_seconds`
     pub durations: Family<VerbLabels, Histogram, fn() -> Histogram>,
-    in_flight: Family<KindLabels, Gauge>,
+    /// Reads and writes: what every request counts in is at hand.
+    in_flight: [Gauge; 2],
     long_running: Family<VerbLabels, Gauge>,
     /// `apiserver_flowcontrol_*`
     pub flow: FlowMetrics,
@@ -70,11 +71,13 @@ impl Default for Metrics {
             Family::new_with_constructor(|| {
                 Histogram::new([0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0])
             });
-        let (in_flight, long_running) = (Family::default(), Family::default());
+        let (in_flight, long_running) = (Family::<KindLabels, Gauge>::default(), Family::default());
         registry.register("apiserver_request", "Requests by verb, resource and code", &requests);
         registry.register("apiserver_request_duration_seconds", "Latency in seconds", &durations);
         registry.register("apiserver_current_inflight_requests", "Requests under way", &in_flight);
         registry.register("apiserver_longrunning_requests", "Watches under way", &long_running);
+        let in_flight = ["readOnly", "mutating"]
+            .map(|request_kind| in_flight.get_or_create_owned(&KindLabels { request_kind }));
         let flow = FlowMetrics::new(&registry);
         Self { registry, requests, durations, in_flight, long_running, flow }
     }
@@ -83,8 +86,8 @@ impl Default for Metrics {
 impl Metrics {
     /// Counts a request in `apiserver_current_inflight_requests`.
     pub fn in_flight(&self, is_write: bool) -> UnderWay {
-        let request_kind = if is_write { "mutating" } else { "readOnly" };
-        Self::begin(self.in_flight.get_or_create_owned(&KindLabels { request_kind }))
+        let [reads, writes] = &self.in_flight;
+        Self::begin(if is_write { writes } else { reads }.clone())
     }
 
     /// Counts a watch in `apiserver_longrunning_requests`.

@@ -87,9 +87,9 @@ fn one(request: &Request, code: StatusCode, object: &CachedObject, now: jiff::Ti
         }
         (View::Object | View::Metadata, Format::Protobuf) => match protobuf::object(kind, accept, object) {
             Some(bytes) => text(code, PROTOBUF, bytes),
-            None => serialised(code, Format::Json, &viewed(request, kind.value(object), now)),
+            None => serialised(code, Format::Json, &viewed(request, kind.sent(object), now)),
         },
-        (_, format) => serialised(code, format, &viewed(request, kind.value(object), now)),
+        (_, format) => serialised(code, format, &viewed(request, kind.sent(object), now)),
     }
 }
 
@@ -159,7 +159,7 @@ fn list(request: &Request, listed: Listed, now: jiff::Timestamp) -> Response<Bod
         }
         View::Metadata | View::MetadataList => {
             let encode = move |object: &CachedObject| match kind.is_converted() {
-                true => Bytes::from(partial(kind.value(object), accept.meta_version).to_string()),
+                true => Bytes::from(partial(kind.sent(object), accept.meta_version).to_string()),
                 false => Bytes::from(partial_json(object, accept.meta_version)),
             };
             Pieces::json(items, listed.objects, encode, tail)
@@ -195,8 +195,8 @@ fn yaml_list(
         .objects
         .iter()
         .map(|object| match request.accept.view {
-            View::Object | View::Table => kind.value(object),
-            View::Metadata | View::MetadataList => partial(kind.value(object), version),
+            View::Object | View::Table => kind.sent(object),
+            View::Metadata | View::MetadataList => partial(kind.sent(object), version),
         })
         .collect();
     let value = json!({"kind": list_kind, "apiVersion": version, "metadata": metadata, "items": items});

@@ -242,6 +242,7 @@ impl Security {
         user: &UserInfo,
         resource: &str,
         object: &Value,
+        old: Option<&Value>,
     ) -> std::result::Result<(), String> {
         let metadata = Metadata::of(object);
         let authorizer = self.authorizer.read();
@@ -250,7 +251,9 @@ impl Security {
             let Ok(role) = serde_json::from_value(read("roleRef")) else { return Ok(()) };
             escalation::check_binding(&authorizer, user, metadata.namespace(), &role)
         } else {
-            if object.get("aggregationRule").is_some_and(|rule| !rule.is_null()) {
+            let aggregates =
+                |object: &Value| object.get("aggregationRule").is_some_and(|rule| !rule.is_null());
+            if aggregates(object) || old.is_some_and(aggregates) {
                 escalation::check_aggregation(&authorizer, user, metadata.name())
                     .map_err(|why| why.to_string())?;
             }

@@ -15,7 +15,6 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use store::{Store, StoreError};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
-use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use tracing::{debug, info, warn};
 
@@ -137,9 +136,10 @@ pub async fn start(
         None => None,
     };
     let tls = listener.as_ref().map(|_| tls(&config)).transpose()?;
+    let (serving, ending) = (tasks.outlasting(), tasks.outlasting());
     let audit = config.options.audit.clone();
     let audit = audit
-        .map(|audit| Audit::start(audit, &tasks, clock.clone(), random.clone()).map(Arc::new))
+        .map(|audit| Audit::start(audit, &ending, clock.clone(), random.clone()).map(Arc::new))
         .transpose()
         .map_err(StartError::Audit)?;
     let random_of_feed = random.clone();
@@ -156,33 +156,30 @@ pub async fn start(
         cache: Arc::clone(&cache),
         trace: Arc::clone(&trace),
         tasks: tasks.clone(),
+        serving,
         config,
         clock,
         random,
     });
     tasks.spawn("compaction", crate::compaction::run(Arc::clone(&cache), Arc::clone(&store)));
-    let (drained, chance) = (CancellationToken::new(), random_of_feed);
-    let until_drained = drained.clone();
-    tasks.spawn_to_end("watch-cache", async move {
-        // Requests that are under way while the server stops need the cache to the end.
-        tokio::select! {
-            () = feed::follow(cache, store, trace, security, chance) => {}
-            () = until_drained.cancelled() => {}
-        }
-    });
+    // Requests that are under way while the server stops need the cache to the end.
+    ending.spawn("watch-cache", feed::follow(cache, store, trace, security, random_of_feed));
     spawn_followers(&api);
     let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
     let entrance = listener.zip(tls);
     if entrance.is_some() {
         info!(address = %address.map(|a| a.to_string()).unwrap_or_default(), "serving");
     }
-    let serving = Arc::clone(&api);
+    let served = Arc::clone(&api);
     tasks.spawn_to_end("listener", async move {
         match entrance {
-            Some((listener, tls)) => listen(serving, listener, tls).await,
-            None => serving.tasks.stopping().await,
+            Some((listener, tls)) => listen(served, listener, tls).await,
+            None => {
+                closing(&served).await;
+                served.serving.stop();
+            }
         }
-        drained.cancel();
+        ending.stop();
     });
     Ok(ApiServer { api, address })
 }
@@ -210,16 +207,17 @@ fn spawn_followers(api: &Arc<Api>) {
     let bootstrap = Arc::clone(api);
     api.tasks.spawn("bootstrap", async move { crate::bootstrap::run_until_done(&bootstrap).await });
     let addresses = Arc::clone(api);
-    api.tasks.spawn("service-addresses", async move { service_addresses::repair::follow(&addresses).await });
+    api.serving
+        .spawn("service-addresses", async move { service_addresses::repair::follow(&addresses).await });
     let alive = Arc::clone(api);
-    api.tasks.spawn("identity lease", async move { crate::peers::identity::follow(&alive).await });
+    api.serving.spawn("identity lease", async move { crate::peers::identity::follow(&alive).await });
     if api.config.options.is_one_of_many {
         let alive = Arc::clone(api);
         api.tasks.spawn_to_end("master lease", async move { crate::peers::follow(&alive).await });
     }
     if api.config.options.is_fair {
         let fair = Arc::clone(api);
-        api.tasks.spawn("flow-control", async move { fair.flow.follow(&fair).await });
+        api.serving.spawn("flow-control", async move { fair.flow.follow(&fair).await });
     }
 }
 
@@ -277,6 +275,7 @@ async fn listen(api: Arc<Api>, listener: TcpListener, tls: Tls) {
         }
     }
     drop(listener);
+    api.serving.stop();
     if tokio::time::timeout(DRAIN_TIMEOUT, graceful.shutdown()).await.is_err() {
         warn!("connections were cut at shutdown");
     }
@@ -299,10 +298,10 @@ async fn connection(
         Err(_) => return debug!(%address, "TLS handshake took too long"),
     };
     let now = Duration::from_secs(u64::try_from(api.clock.now().as_second()).unwrap_or_default());
-    let peer = tls.certificates.peer(stream.get_ref().1.peer_certificates(), address, now);
+    let peer = Arc::new(tls.certificates.peer(stream.get_ref().1.peer_certificates(), address, now));
     let service = ApiService::new(Arc::clone(&api)).map_request(
         move |mut request: http::Request<hyper::body::Incoming>| {
-            request.extensions_mut().insert(peer.clone());
+            request.extensions_mut().insert(Arc::clone(&peer));
             request
         },
     );
@@ -334,6 +333,6 @@ async fn closing(api: &Api) {
 
 /// Ends when the drain's time is over.
 async fn cut(api: &Api) {
-    closing(api).await;
+    api.serving.stopping().await;
     tokio::time::sleep(DRAIN_TIMEOUT).await;
 }

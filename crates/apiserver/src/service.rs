@@ -105,10 +105,11 @@ async fn answer(api: &Api, http: HttpRequest<RequestBody>) -> Response<Body> {
     let found = info.resource.as_ref().and_then(|r| Kind::find(&r.group, &r.version, &r.resource));
     let verb = info.resource.as_ref().map(|r| r.verb);
     let finish = Finish::of(&info, http.headers());
-    let mut passage = Passage::default();
+    let accept = accept.ok();
+    let mut passage = Passage { accept, ..Passage::default() };
     let response = match handle(api, http, info, found, &mut passage).await {
         Ok(response) => response,
-        Err(failure) => respond::error(&failure, accept.ok()),
+        Err(failure) => respond::error(&failure, accept),
     };
     let response = passage.finish(api, response).await;
     let response = finish.apply(response);
@@ -141,6 +142,8 @@ fn metric_verb(verb: Verb) -> &'static str {
 /// What a request leaves behind on its way through the filters.
 #[derive(Default)]
 struct Passage {
+    /// What the client takes; nothing that there is, if absent.
+    accept: Option<Accept>,
     notes: Arc<Notes>,
     admission: Option<Admission>,
     trail: Option<Trail>,
@@ -171,11 +174,12 @@ async fn handle(
 ) -> Result<Response<Body>> {
     let is_long = is_long_running(&info);
     let limit = deadline::of(&info, api.config.options.request_timeout)?;
-    let address = http.extensions().get::<Peer>().and_then(|peer| peer.address);
+    let address = http.extensions().get::<Arc<Peer>>().and_then(|peer| peer.address);
     let own = match authenticate(api, &mut http, &info).await {
         Ok(own) => own,
         Err(failure) => {
-            let is_certified = http.extensions().get::<Peer>().is_some_and(Peer::has_certificate);
+            let is_certified =
+                http.extensions().get::<Arc<Peer>>().is_some_and(|peer| peer.has_certificate());
             let audit = api.audit.as_ref();
             passage.trail =
                 audit.and_then(|audit| audit.begin_unknown(&info, http.headers(), address, is_certified));
@@ -194,7 +198,8 @@ async fn handle(
     };
     let is_write = info.resource.as_ref().is_some_and(|resource| resource.verb.is_write());
     let _counted = (!is_long).then(|| api.metrics.in_flight(is_write));
-    let work = serve(api, http, info, kind, user, passage);
+    // Of its own size only where it lies: it is handed on twice.
+    let work = Box::pin(serve(api, http, info, kind, user, passage));
     if is_long { work.await } else { deadline::within(limit, work).await }
 }
 
@@ -256,7 +261,7 @@ async fn serve(
         return other(api, http, &info).await;
     };
     let Some(kind) = kind else { return Err(Error::unknown_path()) };
-    let accept = Accept::of(http.headers())?;
+    let accept = passage.accept.ok_or_else(Error::not_acceptable)?;
     let cause = header(http.headers(), CAUSE_HEADER).and_then(|text| text.parse().ok()).unwrap_or(0);
     let is_stream = crate::kubelet_client::is_stream(&resource);
     let is_socket = resource.verb == Verb::Watch && respond::websocket::is_wanted(http.headers());
@@ -291,7 +296,7 @@ async fn serve(
     let answer = verbs::run(api, &request).await?;
     let response = respond::answer(&request, answer, api.clock.now());
     Ok(match upgrade {
-        Some(client) => respond::websocket::switched(&api.tasks, &request.headers, response, client),
+        Some(client) => respond::websocket::switched(&api.serving, &request.headers, response, client),
         None => response,
     })
 }
@@ -302,11 +307,11 @@ async fn authenticate(
     http: &mut HttpRequest<RequestBody>,
     info: &RequestInfo,
 ) -> Result<UserInfo> {
-    let peer = http.extensions().get::<Peer>().cloned();
+    let peer = http.extensions().get::<Arc<Peer>>().cloned();
     let user = match http.extensions_mut().remove::<UserInfo>() {
         // Connections from outside carry a `Peer`; what they bring in extensions counts for nothing.
         Some(user) if peer.is_none() => Some(user),
-        _ => api.security.authenticate(api, http.headers(), peer.as_ref()).await?,
+        _ => api.security.authenticate(api, http.headers(), peer.as_deref()).await?,
     };
     match user {
         Some(user) => Ok(user),

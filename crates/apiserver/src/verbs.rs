@@ -152,7 +152,7 @@ pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
     options::check(request)?;
     options::check_view(request)?;
     if !request.resource.subresource.is_empty() {
-        return subresources::run(api, request).await;
+        return Box::pin(subresources::run(api, request)).await;
     }
     let (verb, is_collection) = (request.resource.verb, request.resource.name.is_empty());
     let needs_name = matches!(verb, Verb::Update | Verb::Patch);
@@ -165,15 +165,16 @@ pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
     if request.kind.group() == crate::resource_metrics::GROUP {
         return crate::resource_metrics::read(api, request).await;
     }
+    // Writes are boxed, so that reads need not be as large as the largest of them.
     match request.resource.verb {
         Verb::Get => get::get(api, request).await,
         Verb::List => list::list(api, request).await,
         Verb::Watch => watch::watch(api, request).await,
-        Verb::Create => create::create(api, request).await,
-        Verb::Update => update::update(api, request).await,
-        Verb::Patch => patch::patch(api, request).await,
-        Verb::Delete => delete::delete(api, request).await,
-        Verb::DeleteCollection => delete_collection::delete_collection(api, request).await,
+        Verb::Create => Box::pin(create::create(api, request)).await,
+        Verb::Update => Box::pin(update::update(api, request)).await,
+        Verb::Patch => Box::pin(patch::patch(api, request)).await,
+        Verb::Delete => Box::pin(delete::delete(api, request)).await,
+        Verb::DeleteCollection => Box::pin(delete_collection::delete_collection(api, request)).await,
     }
 }
 

@@ -97,7 +97,9 @@ async fn a_front_proxy_says_who_its_client_is() {
             .header("x-remote-group", "dev")
             .body(Full::new(bytes::Bytes::from_static(b"{}")))
             .unwrap();
-        request.extensions_mut().insert(Peer { proxy: proxy.map(str::to_owned), ..Peer::default() });
+        request
+            .extensions_mut()
+            .insert(Arc::new(Peer { proxy: proxy.map(str::to_owned), ..Peer::default() }));
         server.server.service().oneshot(request)
     };
     assert_eq!(ask(None).await.unwrap().status(), 403, "headers alone say nothing");

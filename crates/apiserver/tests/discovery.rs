@@ -202,7 +202,13 @@ async fn openapi_v3_has_a_document_per_group_version_that_is_whole() {
     let server = start(None).await;
     let index = json_of(&server, "/openapi/v3", "*/*").await;
     let mut ids = BTreeSet::new();
-    let expect: BTreeSet<String> = served().map(|row| root(row).trim_start_matches('/').to_owned()).collect();
+    let mut expect: BTreeSet<String> =
+        served().map(|row| root(row).trim_start_matches('/').to_owned()).collect();
+    expect.extend(
+        served().map(|row| row.group).filter(|group| !group.is_empty()).map(|group| format!("apis/{group}")),
+    );
+    let plain = ["api", "apis", "version", ".well-known/openid-configuration", "openid/v1/jwks"];
+    expect.extend(plain.map(str::to_owned));
     let found: BTreeSet<String> = index["paths"].as_object().unwrap().keys().cloned().collect();
     assert_eq!(found, expect);
     for (path, entry) in index["paths"].as_object().unwrap() {
@@ -215,7 +221,9 @@ async fn openapi_v3_has_a_document_per_group_version_that_is_whole() {
         for row in served().filter(|row| root(row).trim_start_matches('/') == path) {
             check_operations(row, &document["paths"]);
         }
-        for item in document["paths"].as_object().unwrap().values() {
+        for (path, item) in document["paths"].as_object().unwrap() {
+            let is_read = path.ends_with('/') && !path.contains('{');
+            assert!(!is_read || get(&server, path, &[]).await.0 == 200, "{path} is there");
             for operation in item.as_object().unwrap().values().filter(|value| value.is_object()) {
                 let id = operation["operationId"].as_str().unwrap().to_owned();
                 assert!(ids.insert(id.clone()), "{id} comes twice");
@@ -227,6 +235,18 @@ async fn openapi_v3_has_a_document_per_group_version_that_is_whole() {
     let url = index["paths"]["apis/apps/v1"]["serverRelativeURL"].as_str().unwrap();
     assert_eq!((code.as_u16(), text(&headers, "location")), (301, url));
     assert_eq!(get(&server, "/openapi/v3/apis/apps/v9", &[]).await.0, 404);
+    is_kept(&server, "/openapi/v3", "application/json").await;
+    for wish in ["v3@v1.0+protobuf", "v3.v1.0+protobuf"] {
+        let accept = format!("application/json;q=0.5, application/com.github.proto-openapi.spec.{wish}");
+        let (_, headers, body) = get(&server, url, &[("accept", &accept)]).await;
+        let expect = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
+        assert_eq!((text(&headers, "content-type"), text(&headers, "vary")), (expect, "Accept"));
+        assert!(body.starts_with(b"\x0a\x053.0.0"), "the version is the first field");
+    }
+    for path in ["/openapi/v2", url] {
+        assert_eq!(get(&server, path, &[("accept", "application/yaml")]).await.0, 406, "{path}");
+        assert_eq!(get(&server, path, &[("accept", "text/html, */*;q=0.1")]).await.0, 200, "{path}");
+    }
     server.stop().await;
 }
 

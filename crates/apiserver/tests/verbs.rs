@@ -502,3 +502,74 @@ async fn a_balanced_service_that_stays_local_has_a_health_check_port_of_its_own(
     assert_eq!(plain.body["spec"].get("healthCheckNodePort"), None, "{}", plain.body);
     server.stop().await;
 }
+
+/// The answer is the page that was deleted, as a LIST would have shown it, with the token of the next one.
+#[tokio::test]
+async fn a_collection_is_deleted_page_by_page() {
+    let server = start(None).await;
+    let path = "/api/v1/namespaces/default/configmaps";
+    let some = format!("{path}?labelSelector=some");
+    for name in ["a", "b", "c"] {
+        let object = format!("{{metadata: {{name: {name}, labels: {{some: here}}}}}}");
+        assert_eq!(server.call("POST", path, &object).await.code, 201);
+    }
+    let names = |list: &Value| -> Vec<String> {
+        let items = list["items"].as_array().unwrap_or_else(|| panic!("{list}"));
+        items.iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let dry = server.call("DELETE", &format!("{some}&limit=2&dryRun=All"), "").await.body;
+    assert_eq!(names(&dry), ["a", "b"]);
+    let refused = server.call("DELETE", &some, "{preconditions: {uid: other}}").await;
+    assert_eq!((refused.code.as_u16(), &refused.body["reason"]), (409, &json!("Conflict")));
+    assert_eq!(names(&server.call("GET", &some, "").await.body), ["a", "b", "c"]);
+    let first = server.call("DELETE", &format!("{some}&limit=2&propagationPolicy=Foreground"), "").await.body;
+    assert_eq!(
+        (&first["kind"], names(&first)),
+        (&json!("ConfigMapList"), vec!["a".to_owned(), "b".to_owned()])
+    );
+    assert_eq!(first["items"][0]["metadata"].get("deletionTimestamp"), None, "as it was before");
+    let left = server.call("GET", &some, "").await.body;
+    assert_eq!(left["items"][0]["metadata"]["finalizers"], json!(["foregroundDeletion"]));
+    assert_eq!(left["items"][2]["metadata"].get("deletionTimestamp"), None);
+    let token = first["metadata"]["continue"].as_str().unwrap();
+    let rest = server.call("DELETE", &format!("{some}&limit=2&continue={token}"), "").await.body;
+    assert_eq!((names(&rest), rest["metadata"].get("continue")), (vec!["c".to_owned()], None));
+    let table = [("accept", "application/json;as=Table;g=meta.k8s.io;v=v1")];
+    let table = server.call_with("DELETE", path, &table, "").await.body;
+    assert_eq!(table["kind"], "Table");
+    assert_eq!(server.call("DELETE", &format!("{some}&limit=x"), "").await.code, 400);
+    server.stop().await;
+}
+
+/// What Go holds by value and has no `omitempty` for is null where it is not set, in what clients see; no rule sees it.
+#[tokio::test]
+async fn what_is_not_set_is_null_where_go_writes_it() {
+    let server = start(None).await;
+    let events = "/api/v1/namespaces/default/events";
+    let event =
+        "{metadata: {name: e}, reason: Tested, involvedObject: {namespace: default, name: x}, type: Normal}";
+    let made = server.call("POST", events, event).await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    assert_eq!(made.body.get("firstTimestamp"), Some(&Value::Null));
+    assert_eq!(made.body.get("eventTime"), Some(&Value::Null));
+    for accept in ["application/json", "application/yaml"] {
+        let read = server.call_with("GET", &format!("{events}/e"), &[("accept", accept)], "").await.body;
+        let text = read.as_str().map_or_else(|| read.to_string(), str::to_owned);
+        assert!(text.contains("lastTimestamp"), "{text}");
+    }
+    let roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles";
+    let role = server.call("POST", roles, "{metadata: {name: none}}").await.body;
+    assert_eq!(role.get("rules"), Some(&Value::Null));
+    let template = "{metadata: {name: t}, template: {spec: {containers: [{name: c, image: i}]}}}";
+    let template = server.call("POST", "/api/v1/namespaces/default/podtemplates", template).await.body;
+    assert_eq!(template["template"]["metadata"], json!({}), "since 1.34");
+    // What was read and is written back changes nothing.
+    for object in [&made.body, &role] {
+        let path = if object["kind"] == "Role" { format!("{roles}/none") } else { format!("{events}/e") };
+        let again = server.call("PUT", &path, &object.to_string()).await.body;
+        assert_eq!(again["metadata"]["resourceVersion"], object["metadata"]["resourceVersion"], "{again}");
+        let same = server.call("PATCH", &path, "{}").await.body;
+        assert_eq!(same["metadata"]["resourceVersion"], object["metadata"]["resourceVersion"], "{same}");
+    }
+    server.stop().await;
+}

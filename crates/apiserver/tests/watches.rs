@@ -9,7 +9,7 @@ use std::sync::Arc;
 use apiserver::respond::Body;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use server::{TestServer, start};
+use server::{TestServer, start, start_with};
 use store::embedded::{Embedded, Options};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -251,5 +251,25 @@ async fn who_does_not_read_holds_up_nobody() {
     for round in 0..50 {
         assert_eq!(idle.next().await["object"]["data"]["n"], round.to_string());
     }
+    server.stop().await;
+}
+
+/// Readiness fails at once, so that load balancers look elsewhere; who is here, or still comes, is served.
+#[tokio::test]
+async fn a_server_that_is_to_stop_serves_watches_until_the_delay_is_over() {
+    let delay = std::time::Duration::from_secs(3600);
+    let server = start_with(None, |config| config.options.shutdown_delay = delay).await;
+    let path = format!("{CONFIG_MAPS}?watch=1");
+    let mut before = Events::of(&server, &path).await;
+    server.tasks.stop();
+    assert_eq!(server.call("GET", "/readyz", "").await.code, 500);
+    assert_eq!(server.call("GET", "/livez", "").await.code, 200);
+    let mut after = Events::of(&server, &path).await;
+    made(&server, "a").await;
+    assert_eq!([before.told().await, after.told().await], ["ADDED a", "ADDED a"]);
+    tokio::time::pause();
+    tokio::time::advance(delay).await;
+    tokio::time::resume();
+    assert!(before.body.frame().await.is_none() && after.body.frame().await.is_none(), "the drain has begun");
     server.stop().await;
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::signing::Asked;
 use crate::{Attributes, UserInfo};
 
 /// Labels that a kubelet may set on its Node, of those under `kubernetes.io` and `k8s.io`.
@@ -28,6 +29,10 @@ const OWN_LABEL_NAMESPACES: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernet
 /// Labels that isolate nodes from each other: no kubelet sets them.
 const RESTRICTED_NAMESPACE: &str = "node-restriction.kubernetes.io";
 
+/// Signers of certificates for kubelets.
+const KUBELET_SIGNERS: [&str; 2] =
+    ["kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"];
+
 /// The objects of a write.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Objects<'a> {
@@ -37,6 +42,8 @@ pub struct Objects<'a> {
     pub old: Option<&'a Value>,
     /// For Pods' subresources and token requests: the Pod that it is about, as stored.
     pub pod: Option<&'a Value>,
+    /// For new Pods: the kubelet's Node, as stored.
+    pub node: Option<&'a Value>,
 }
 
 /// Checks a write; who is no kubelet passes. `attributes.verb` is `create`, `update`, `patch` or `delete`.
@@ -52,7 +59,7 @@ pub fn check(user: &UserInfo, attributes: &Attributes, objects: Objects<'_>) -> 
     };
     let is_create = attributes.verb == "create";
     match (attributes.group.as_str(), attributes.resource.as_str(), attributes.subresource.as_str()) {
-        ("", "pods", "") if is_create => create_pod(node, objects.new.unwrap_or(&Value::Null)),
+        ("", "pods", "") if is_create => create_pod(node, objects),
         ("", "pods", "") if attributes.verb == "delete" => match objects.old {
             Some(pod) => own_pod(node, pod, "can only delete pods with spec.nodeName set to itself"),
             None => Ok(()),
@@ -63,16 +70,24 @@ pub fn check(user: &UserInfo, attributes: &Attributes, objects: Objects<'_>) -> 
         )),
         ("", "pods", "status") => pod_status(node, objects),
         ("", "pods", "eviction") => match objects.pod {
-            Some(pod) => own_pod(node, pod, "can only evict pods with spec.nodeName set to itself"),
-            None => Ok(()),
+            Some(pod) if text(pod, "/spec/nodeName") != node => {
+                Err(format!("node {node} can only evict pods with spec.nodeName set to itself"))
+            }
+            _ => Ok(()),
         },
         ("", "pods", other) => {
             Err(format!("unexpected pod subresource {other:?}, only 'status' and 'eviction' are allowed"))
         }
         ("", "nodes", _) => write_node(node, attributes, objects),
+        ("", "persistentvolumeclaims", "status") => claim_status(node, objects),
+        ("", "persistentvolumeclaims", _) => Err("may only update PVC status".to_owned()),
         ("", "serviceaccounts", "token") if is_create => token(node, objects),
         ("coordination.k8s.io", "leases", _) => lease(node, attributes, objects),
         ("storage.k8s.io", "csinodes", _) => csi_node(node, attributes, objects),
+        ("resource.k8s.io", "resourceslices", _) => resource_slice(node, attributes, objects),
+        ("certificates.k8s.io", "certificatesigningrequests", "") if is_create => {
+            certificate_request(node, objects.new.unwrap_or(&Value::Null))
+        }
         _ => Ok(()),
     }
 }
@@ -88,8 +103,9 @@ fn own_pod(node: &str, pod: &Value, rule: &str) -> Result<(), String> {
     }
 }
 
-fn create_pod(node: &str, pod: &Value) -> Result<(), String> {
-    if text(pod, "/metadata/annotations/kubernetes.io~1config.mirror").is_empty() {
+fn create_pod(node: &str, objects: Objects<'_>) -> Result<(), String> {
+    let pod = objects.new.unwrap_or(&Value::Null);
+    if pod.pointer("/metadata/annotations/kubernetes.io~1config.mirror").is_none() {
         return Err(format!(
             "pod does not have \"kubernetes.io/config.mirror\" annotation, node {node:?} can only create mirror pods"
         ));
@@ -97,7 +113,7 @@ fn create_pod(node: &str, pod: &Value) -> Result<(), String> {
     own_pod(node, pod, "can only create pods with spec.nodeName set to itself")?;
     let owners = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     match owners.map(Vec::as_slice).unwrap_or_default() {
-        [owner] => mirror_owner(node, owner)?,
+        [owner] => mirror_owner(node, owner, objects.node)?,
         [] => {
             return Err(format!("node {node:?} can only create pods with an owner reference set to itself"));
         }
@@ -116,7 +132,7 @@ fn create_pod(node: &str, pod: &Value) -> Result<(), String> {
     }
 }
 
-fn mirror_owner(node: &str, owner: &Value) -> Result<(), String> {
+fn mirror_owner(node: &str, owner: &Value, stored: Option<&Value>) -> Result<(), String> {
     let is_node =
         text(owner, "/apiVersion") == "v1" && text(owner, "/kind") == "Node" && text(owner, "/name") == node;
     if !is_node {
@@ -130,14 +146,19 @@ fn mirror_owner(node: &str, owner: &Value) -> Result<(), String> {
     if owner.get("blockOwnerDeletion") == Some(&Value::Bool(true)) {
         return Err(format!("node {node:?} must not set blockOwnerDeletion on an owner reference"));
     }
-    Ok(())
+    let Some(stored) = stored else { return Err(format!("node {node:?} not found")) };
+    let (asked, known) = (text(owner, "/uid"), text(stored, "/metadata/uid"));
+    match asked == known {
+        true => Ok(()),
+        false => Err(format!("node {node} UID mismatch: expected {asked} got {known}")),
+    }
 }
 
 /// What a Pod refers to that a mirror Pod must not, in upstream's order.
 fn references(pod: &Value) -> Option<&'static str> {
     let mut found = BTreeMap::new();
     collect(pod.get("spec").unwrap_or(&Value::Null), &mut found);
-    ["secrets", "configmaps", "persistentvolumeclaims", "resourceclaims"]
+    ["secrets", "configmaps", "clustertrustbundles", "persistentvolumeclaims", "resourceclaims"]
         .into_iter()
         .find(|plural| found.contains_key(plural))
 }
@@ -150,6 +171,7 @@ fn collect(value: &Value, found: &mut BTreeMap<&'static str, ()>) {
                     "secretKeyRef" | "secretName" | "imagePullSecrets" | "secret" => Some("secrets"),
                     "configMapKeyRef" | "configMapRef" | "configMap" => Some("configmaps"),
                     "persistentVolumeClaim" | "ephemeral" => Some("persistentvolumeclaims"),
+                    "clusterTrustBundle" => Some("clustertrustbundles"),
                     "resourceClaims" => Some("resourceclaims"),
                     other if other.to_lowercase().ends_with("secretref") => Some("secrets"),
                     _ => None,
@@ -174,9 +196,29 @@ fn pod_status(node: &str, objects: Objects<'_>) -> Result<(), String> {
     }
     let claims = |pod: &Value| pod.pointer("/status/resourceClaimStatuses").cloned();
     if claims(old) != claims(new) {
-        return Err(format!("node {node:?} cannot update resource claim statuses"));
+        return Err(format!("node {node:?} cannot update resource claim statues"));
     }
     Ok(())
+}
+
+/// Of a claim's status a kubelet says how large the volume has become.
+fn claim_status(node: &str, objects: Objects<'_>) -> Result<(), String> {
+    const METADATA: [&str; 2] = ["resourceVersion", "managedFields"];
+    const STATUS: [&str; 4] = ["capacity", "conditions", "allocatedResourceStatuses", "allocatedResources"];
+    let fixed = |object: Option<&Value>| {
+        let mut object = object.cloned().unwrap_or_default();
+        for (part, fields) in [("metadata", &METADATA[..]), ("status", &STATUS[..])] {
+            let map = object.get_mut(part).and_then(Value::as_object_mut);
+            map.into_iter().for_each(|map| map.retain(|field, _| !fields.contains(&field.as_str())));
+        }
+        object
+    };
+    match fixed(objects.new) == fixed(objects.old) {
+        true => Ok(()),
+        false => Err(format!(
+            "node {node:?} is not allowed to update fields other than status.capacity and status.conditions"
+        )),
+    }
 }
 
 fn write_node(node: &str, attributes: &Attributes, objects: Objects<'_>) -> Result<(), String> {
@@ -193,7 +235,7 @@ fn write_node(node: &str, attributes: &Attributes, objects: Objects<'_>) -> Resu
             return Err(format!("node {node:?} is not allowed to create pods with a non-nil configSource"));
         }
         let set: Vec<&String> = labels(new).into_keys().filter(|label| is_forbidden(label)).collect();
-        return refuse_labels(node, "set the following labels", &set);
+        return refuse_labels(&format!("node {node:?} is not allowed to set the following labels:"), &set);
     };
     if is_changed(old, new, "/spec/configSource") && new.pointer("/spec/configSource").is_some() {
         return Err(format!(
@@ -211,16 +253,16 @@ fn write_node(node: &str, attributes: &Attributes, objects: Objects<'_>) -> Resu
     changed.retain(|label| before.get(label) != after.get(label) && is_forbidden(label));
     changed.sort();
     changed.dedup();
-    refuse_labels(node, "modify labels", &changed)
+    // Upstream does not say who.
+    refuse_labels("is not allowed to modify labels:", &changed)
 }
 
-fn refuse_labels(node: &str, what: &str, labels: &[&String]) -> Result<(), String> {
+fn refuse_labels(what: &str, labels: &[&String]) -> Result<(), String> {
     if labels.is_empty() {
         return Ok(());
     }
     let labels: Vec<&str> = labels.iter().map(|label| label.as_str()).collect();
-    let what = if what == "modify labels" { "modify labels:" } else { "set the following labels:" };
-    Err(format!("node {node:?} is not allowed to {what} {}", labels.join(", ")))
+    Err(format!("{what} {}", labels.join(", ")))
 }
 
 fn is_changed(old: &Value, new: &Value, pointer: &str) -> bool {
@@ -275,10 +317,7 @@ fn token(node: &str, objects: Objects<'_>) -> Result<(), String> {
 
 fn lease(node: &str, attributes: &Attributes, objects: Objects<'_>) -> Result<(), String> {
     if attributes.namespace != "kube-node-lease" {
-        let namespace = &attributes.namespace;
-        return Err(format!(
-            "can only access leases in the \"kube-node-lease\" system namespace, not {namespace:?}"
-        ));
+        return Err("can only access leases in the \"kube-node-lease\" system namespace".to_owned());
     }
     own_name(
         attributes,
@@ -290,6 +329,58 @@ fn lease(node: &str, attributes: &Attributes, objects: Objects<'_>) -> Result<()
 
 fn csi_node(node: &str, attributes: &Attributes, objects: Objects<'_>) -> Result<(), String> {
     own_name(attributes, objects, node, "can only access CSINode with the same name as the requesting node")
+}
+
+/// Updates are the Node authorizer's, which knows whose slice is named.
+fn resource_slice(node: &str, attributes: &Attributes, objects: Objects<'_>) -> Result<(), String> {
+    let (verb, slice) = match attributes.verb.as_str() {
+        "create" => ("create", objects.new),
+        "delete" | "deletecollection" => ("delete", objects.old),
+        _ => return Ok(()),
+    };
+    match slice.is_some_and(|slice| text(slice, "/spec/nodeName") == node) {
+        true => Ok(()),
+        false => Err(format!("can only {verb} ResourceSlice with the same NodeName as the requesting node")),
+    }
+}
+
+/// A kubelet asks for certificates of its own name only.
+fn certificate_request(node: &str, request: &Value) -> Result<(), String> {
+    if !KUBELET_SIGNERS.contains(&text(request, "/spec/signerName")) {
+        return Ok(());
+    }
+    let asked = Asked::parse(text(request, "/spec/request"))
+        .map_err(|error| format!("unable to parse csr: {error}"))?;
+    let name = format!("{}{node}", crate::NODE_USER_PREFIX);
+    match asked.common_name == name {
+        true => Ok(()),
+        false => Err(format!("can only create a node CSR with CN={name}")),
+    }
+}
+
+/// The audience of the token that a TokenRequest asks for, empty for the API server's own.
+///
+/// # Errors
+/// A kubelet asks for one at a time.
+pub fn audience(request: &Value) -> Result<&str, String> {
+    let audiences = request.pointer("/spec/audiences").and_then(Value::as_array).map(Vec::as_slice);
+    match audiences.unwrap_or_default() {
+        [] => Ok(""),
+        [one] => Ok(one.as_str().unwrap_or_default()),
+        _ => Err("node may only request 0 or 1 audiences".to_owned()),
+    }
+}
+
+/// Whether a volume of the Pod has a token for that audience projected into it.
+pub fn projects_audience(pod: &Value, audience: &str) -> bool {
+    let list = |object: &Value, pointer: &str| -> Vec<Value> {
+        object.pointer(pointer).and_then(Value::as_array).cloned().unwrap_or_default()
+    };
+    list(pod, "/spec/volumes")
+        .iter()
+        .flat_map(|volume| list(volume, "/projected/sources"))
+        .filter_map(|source| source.get("serviceAccountToken").filter(|token| !token.is_null()).cloned())
+        .any(|token| text(&token, "/audience") == audience)
 }
 
 fn own_name(attributes: &Attributes, objects: Objects<'_>, node: &str, rule: &str) -> Result<(), String> {

@@ -46,6 +46,12 @@ impl Tasks {
         Self { stop: self.stop.child_token(), tracker: self.tracker.clone() }
     }
 
+    /// A group that goes on when this one is told to stop, until it is told so itself. Who waits for this group waits
+    /// for its tasks too.
+    pub fn outlasting(&self) -> Self {
+        Self { stop: CancellationToken::new(), tracker: self.tracker.clone() }
+    }
+
     /// Ends when the group is told to stop.
     pub async fn stopping(&self) {
         self.stop.cancelled().await;

@@ -14,6 +14,7 @@ pub mod informer;
 
 pub mod lease;
 pub mod metrics;
+pub mod placement;
 pub mod plan;
 pub mod record;
 pub mod resource_ref;

@@ -16,6 +16,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::object::{controller_of, is_deleting, key, name, namespace, time};
 use crate::pod::is_ready;
+use crate::share::{Rounding, resolve};
 use controller::selector::selects;
 
 /// How long an eviction counts although its Pod is not seen to go.
@@ -198,13 +199,13 @@ fn expected(snapshot: &Snapshot) -> Result<(i32, i32), String> {
     let present = i32::try_from(snapshot.pods.len()).unwrap_or(i32::MAX);
     if let Some(unavailable) = &spec.max_unavailable {
         let wanted = wanted(snapshot)?;
-        return Ok((wanted, (wanted - part_of(unavailable, wanted)).max(0)));
+        return Ok((wanted, (wanted - resolve(unavailable, wanted, Rounding::Up)).max(0)));
     }
     match &spec.min_available {
         Some(IntOrString::Int(count)) => Ok((present, *count)),
         Some(percent) => {
             let wanted = wanted(snapshot)?;
-            Ok((wanted, part_of(percent, wanted)))
+            Ok((wanted, resolve(percent, wanted, Rounding::Up)))
         }
         None => Ok((present, 0)),
     }
@@ -229,17 +230,6 @@ fn wanted(snapshot: &Snapshot) -> Result<i32, String> {
         }
     }
     Ok(total)
-}
-
-/// A number or a percentage, rounded up.
-fn part_of(amount: &IntOrString, whole: i32) -> i32 {
-    match amount {
-        IntOrString::Int(count) => *count,
-        IntOrString::String(text) => {
-            let percent: i64 = text.trim_end_matches('%').parse().unwrap_or(0);
-            i32::try_from((i64::from(whole) * percent + 99).div_euclid(100)).unwrap_or(i32::MAX)
-        }
-    }
 }
 
 fn with_condition(

@@ -6,13 +6,18 @@
 
 mod backends;
 mod claim;
+mod history;
 mod kinds;
 mod names;
 mod object;
 mod pod;
+mod share;
 
 pub mod deployment;
 pub mod replica_set;
+pub mod stateful_set;
+
+pub mod daemon_set;
 
 pub mod endpoint_slice;
 pub mod endpoints;
@@ -42,6 +47,8 @@ pub fn all() -> &'static [Controller] {
     &[
         deployment::CONTROLLER,
         replica_set::CONTROLLER,
+        stateful_set::CONTROLLER,
+        daemon_set::CONTROLLER,
         endpoint_slice::CONTROLLER,
         endpoints::CONTROLLER,
         service_account::CONTROLLER,

@@ -13,6 +13,7 @@ use crate::object::{name, uid};
 /// Source: `k8s.io/apiserver/pkg/storage/names`: 63 characters less the suffix.
 const BASE_CHARS_MAX: usize = 58;
 const SUFFIX_CHARS: usize = 5;
+/// Source: `k8s.io/apimachinery/pkg/util/rand`.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// As many names as are wanted, none of which is in `taken`, for what `owner` makes.
@@ -30,6 +31,14 @@ pub(crate) fn names(
 /// `metadata.generateName` of what `owner` makes.
 pub(crate) fn generate_name(owner: &ObjectMeta) -> String {
     format!("{}-", name(owner))
+}
+
+/// `text` in characters that make no words.
+pub(crate) fn safe_encode(text: &str) -> String {
+    text.bytes()
+        .filter_map(|byte| ALPHABET.get(usize::from(byte) % ALPHABET.len()))
+        .map(|&b| char::from(b))
+        .collect()
 }
 
 fn suffix(uid: &str, revision: u64, counter: u64) -> String {
@@ -58,6 +67,11 @@ mod tests {
         assert_eq!(many.iter().collect::<HashSet<_>>().len(), 5_000);
         assert_eq!(check("web", 7, 3), many[..3]);
         assert_ne!(check("web", 8, 3), many[..3]);
+    }
+
+    #[test]
+    fn encoding_is_that_of_upstream() {
+        assert_eq!(safe_encode("0123456789"), "456789bcdf");
     }
 
     #[test]

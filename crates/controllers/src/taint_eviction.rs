@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::placement::tolerates;
 use controller::{Action, Change, Controller, EventType, Informers, Patch, Plan, Propagation, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, PodCondition, Taint, Toleration};
@@ -96,21 +97,6 @@ fn stay(taints: &[&Taint], tolerations: &[Toleration], now: Timestamp) -> Option
         Some(allowed.saturating_sub(since))
     });
     each.min()
-}
-
-/// Source: `Toleration`, core/v1.
-fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
-    let key = toleration.key.as_deref().unwrap_or_default();
-    let effect = toleration.effect.as_deref().unwrap_or_default();
-    let (value, tainted) =
-        (toleration.value.as_deref().unwrap_or_default(), taint.value.as_deref().unwrap_or_default());
-    (effect.is_empty() || effect == taint.effect)
-        && (key.is_empty() || key == taint.key)
-        && match toleration.operator.as_deref().unwrap_or("Equal") {
-            "Exists" => true,
-            "Equal" | "" => !key.is_empty() && value == tainted,
-            _ => false,
-        }
 }
 
 #[cfg(test)]

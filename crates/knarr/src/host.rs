@@ -24,6 +24,7 @@ pub(crate) fn take(args: &ServerArgs, layout: &Layout) -> Result<(Settings, Floc
     checks::root()?;
     data_dir::claim(layout)?;
     let lock = supervisor::lock(layout)?;
+    supervisor::wait_for_its_end(layout)?;
     let settings = Settings::resolve(args.clone(), layout)?;
     checks::demand(&Subject { args, layout, node_ip: Some(settings.node_ip), is_running: false })?;
     // From here on there will be things on this host.
@@ -39,6 +40,7 @@ pub(crate) fn take_for_agent(args: ServerArgs, layout: &Layout) -> Result<(Setti
     checks::root()?;
     data_dir::claim(layout)?;
     let lock = supervisor::lock(layout)?;
+    supervisor::wait_for_its_end(layout)?;
     let settings = Settings::resolve(args, layout)?;
     let subject =
         Subject { args: &settings.args, layout, node_ip: Some(settings.node_ip), is_running: false };

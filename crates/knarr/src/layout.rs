@@ -116,6 +116,11 @@ impl Layout {
         self.root.join("knarr.pid")
     }
 
+    /// Which processes are the cluster's parts.
+    pub(crate) fn parts(&self) -> PathBuf {
+        self.root.join("parts")
+    }
+
     /// What the keys that several servers share are sealed with. Root's alone: the control plane has no use for it.
     pub(crate) fn token(&self) -> PathBuf {
         self.root.join("token")

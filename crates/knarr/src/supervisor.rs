@@ -4,6 +4,7 @@
 //! process. Containers do not: each Pod has its own shim. Nothing here waits without listening: a signal to stop
 //! is heard while a part is yet to be started again.
 
+mod last_run;
 mod lock;
 mod notify;
 
@@ -11,7 +12,6 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ use tokio::time::Instant;
 
 use crate::commands::up::TOKEN_VARIABLE;
 use crate::components::Ready;
+use crate::layout::Layout;
+pub(crate) use last_run::wait_for_its_end;
 pub(crate) use lock::{lock, lock_is_free};
 
 /// The parts, in start order.
@@ -35,6 +37,8 @@ pub(crate) const PARTS: [&str; 2] = ["control-plane", NODE];
 pub(crate) const NODE: &str = "node";
 /// Set for the children: which part they are.
 pub(crate) const PART_VARIABLE: &str = "KNARR_PART";
+/// What a part's line begins with that says why it ends.
+const FAILED: &str = "failed: ";
 /// A part that is asked to stop gets this long.
 const STOP_MAX: Duration = Duration::from_secs(10);
 /// Between starts of a part that ends before it is ready; one that was ready is started again at once.
@@ -48,7 +52,7 @@ pub(crate) struct Plan {
     /// Of [`PARTS`], in that order.
     pub(crate) parts: Vec<&'static str>,
     /// The cluster's folder.
-    pub(crate) data_dir: PathBuf,
+    pub(crate) layout: Layout,
     /// What must be said before the cluster is ready.
     pub(crate) awaited: Vec<Ready>,
     /// The flags that say what is logged.
@@ -72,7 +76,17 @@ struct Supervisor {
     random: Random,
     news: mpsc::Sender<News>,
     parts: BTreeMap<&'static str, Part>,
+    /// Why a part is about to end, in its own words.
+    reasons: BTreeMap<&'static str, String>,
     failed_starts: u32,
+}
+
+/// In a part: has the supervisor know why it ends.
+///
+/// # Errors
+/// What it was given.
+pub(crate) fn explained(result: Result<()>) -> Result<()> {
+    result.inspect_err(|error| say(&format!("{FAILED}{}", format!("{error:#}").replace('\n', " "))))
 }
 
 /// Runs the parts until SIGTERM or SIGINT. Lines that the parts print (their readiness) go to stdout.
@@ -85,8 +99,14 @@ pub(crate) async fn run(plan: Plan) -> Result<()> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let (news, mut inbox) = mpsc::channel(64);
     let names = plan.parts.clone();
-    let mut supervisor =
-        Supervisor { plan, random: Random::from_system(), news, parts: BTreeMap::new(), failed_starts: 0 };
+    let mut supervisor = Supervisor {
+        plan,
+        random: Random::from_system(),
+        news,
+        parts: BTreeMap::new(),
+        reasons: BTreeMap::new(),
+        failed_starts: 0,
+    };
     for name in names {
         supervisor.start(name, Backoff::new(RESTART_FIRST, RESTART_MAX, 0.2));
     }
@@ -125,11 +145,18 @@ impl Supervisor {
             }
         };
         self.parts.insert(name, part);
+        let running = self.parts.values().filter_map(|part| match part {
+            Part::Running { pid, .. } => Some(*pid),
+            Part::Waiting { .. } => None,
+        });
+        if let Err(error) = last_run::note(&self.plan.layout, running) {
+            tracing::warn!(%error, "whoever starts the cluster next will not know these parts");
+        }
     }
 
     fn spawn(&self, name: &'static str) -> Result<i32> {
         let mut command = std::process::Command::new("/proc/self/exe");
-        command.arg0(format!("knarr {name}")).args(["server", "--data-dir"]).arg(&self.plan.data_dir);
+        command.arg0(format!("knarr {name}")).args(["server", "--data-dir"]).arg(self.plan.layout.root());
         command.args(&self.plan.log_flags).env(PART_VARIABLE, name).env_remove(notify::VARIABLE);
         command.env_remove(TOKEN_VARIABLE);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
@@ -159,7 +186,11 @@ impl Supervisor {
         Ok(pid)
     }
 
-    fn hear(&mut self, name: &str, line: &str) {
+    fn hear(&mut self, name: &'static str, line: &str) {
+        if let Some(why) = line.strip_prefix(FAILED) {
+            self.reasons.insert(name, why.to_owned());
+            return;
+        }
         say(line);
         let Some(ready) = Ready::parse(line) else { return };
         if let Some(Part::Running { backoff, .. }) = self.parts.get_mut(name) {
@@ -176,10 +207,11 @@ impl Supervisor {
         let Some(Part::Running { mut backoff, .. }) = self.parts.remove(name) else { return Ok(()) };
         let gave_up = how.as_ref().is_ok_and(|status| status.code().is_some());
         let how = how.map_or_else(|error| error.to_string(), |status| status.to_string());
+        let how = self.reasons.remove(name).unwrap_or(how);
         if gave_up && !self.plan.awaited.is_empty() {
             self.failed_starts += 1;
             if self.failed_starts >= FAILED_STARTS_MAX {
-                bail!("the {name} ended {FAILED_STARTS_MAX} times before it was ready, at last with {how}");
+                bail!("the {name} ended {FAILED_STARTS_MAX} times before it was ready: {how}");
             }
         }
         let delay = backoff.next(&self.random);

@@ -21,6 +21,7 @@ mod remove;
 pub mod conflict;
 mod last_applied;
 mod prune;
+mod reconcile;
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -161,6 +162,7 @@ fn tracked(
     if managers.is_empty() && live.is_some() {
         return Vec::new();
     }
+    reconcile::reconcile(versions, &mut managers);
     record(write, versions, live.unwrap_or_else(|| typed::empty_object()), new, &mut managers);
     managers.encode()
 }
@@ -308,6 +310,7 @@ fn apply_once(
         let before = Write { manager: BEFORE_FIRST_APPLY, ..*write };
         record(&before, versions, typed::empty_object(), &base, &mut managers);
     }
+    reconcile::reconcile(versions, &mut managers);
 
     let identity = Identity::new(write.manager, Operation::Apply, write.api_version, write.subresource);
     let last = managers.get(&identity).cloned();

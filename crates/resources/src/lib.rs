@@ -19,7 +19,9 @@ pub mod validation;
 pub mod pod_resources;
 pub mod quota;
 
-pub use resource::{Deletion, Generation, NameRule, Propagation, Resource, Scope, Subresource};
+pub use resource::{
+    Deletion, Generation, NameRule, Propagation, Resource, Scope, StatusMetadata, Subresource,
+};
 pub use strategies::{PartialStrategy, partial};
 pub use strategy::Strategy;
 pub use table::{by_kind, find, storage_version, table};

@@ -2,7 +2,7 @@
 //!
 //! Source: `k8s.io/apiserver/pkg/quota/v1`, `pkg/quota/v1/evaluator/core`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use machinery::metadata::Metadata;
@@ -37,6 +37,11 @@ const COMPUTE: [&str; 9] = [
 /// Compute resources that every container must name once a quota counts them.
 const NEEDED: [&str; 6] = ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
 const CLASS_STORAGE: &str = ".storageclass.storage.k8s.io/requests.storage";
+/// Devices that claims ask for, after the name of their class. Source: `V1ResourceByDeviceClass`, KEP-4840.
+const CLASS_DEVICES: &str = ".deviceclass.resource.k8s.io/devices";
+/// The most that a claim can be given, which is what one that asks for all counts as. Source:
+/// `AllocationResultsMaxSize`.
+const DEVICES_MAX: i64 = 32;
 const CLASS_CLAIMS: &str = ".storageclass.storage.k8s.io/persistentvolumeclaims";
 
 /// A ResourceQuota, read.
@@ -203,6 +208,9 @@ fn is_cost_of(name: &str, group: &str, plural: &str) -> bool {
     if name.strip_prefix("count/").is_some() {
         return name == count_name(group, plural);
     }
+    if (group, plural) == ("resource.k8s.io", "resourceclaims") {
+        return name.ends_with(CLASS_DEVICES);
+    }
     if !group.is_empty() {
         return false;
     }
@@ -272,9 +280,42 @@ pub fn usage(group: &str, plural: &str, object: &Value, now: Timestamp) -> Amoun
                 set(format!("{class}{CLASS_CLAIMS}"), one);
             }
         }
+        ("resource.k8s.io", "resourceclaims") => {
+            for (class, devices) in device_usage(object) {
+                set(format!("{class}{CLASS_DEVICES}"), Quantity::new(devices, Format::DecimalSi));
+            }
+        }
         _ => {}
     }
     usage
+}
+
+/// How many devices of each class a claim can be given at most.
+///
+/// Source: `pkg/quota/v1/evaluator/core/resource_claims.go`.
+fn device_usage(claim: &Value) -> BTreeMap<&str, i64> {
+    let requests = claim.pointer("/spec/devices/requests").and_then(Value::as_array);
+    let mut total = BTreeMap::new();
+    for request in requests.into_iter().flatten() {
+        let alternatives = request.get("firstAvailable").and_then(Value::as_array).map(Vec::as_slice);
+        let alternatives = alternatives.unwrap_or_default();
+        // Of alternatives the worst counts, for each class.
+        let mut worst: BTreeMap<&str, i64> = BTreeMap::new();
+        let exactly = request.get("exactly").filter(|_| alternatives.is_empty());
+        for one in alternatives.iter().chain(exactly) {
+            let text = |field: &str| one.get(field).and_then(Value::as_str).unwrap_or_default();
+            let devices = match text("allocationMode") {
+                "ExactCount" => one.get("count").and_then(Value::as_i64).unwrap_or_default(),
+                _ => DEVICES_MAX,
+            };
+            let most = worst.entry(text("deviceClassName")).or_default();
+            *most = devices.max(*most);
+        }
+        for (class, devices) in worst {
+            *total.entry(class).or_default() += devices;
+        }
+    }
+    total
 }
 
 /// Whether a Pod uses nothing any more: it has ended, or should have been gone.
@@ -342,7 +383,7 @@ fn storage_class(claim: &Value) -> &str {
 /// What containers do not name although `required` counts it, as upstream says it: `must specify cpu for: a,b`.
 pub fn unspecified(pod: &Value, required: &BTreeSet<&str>) -> Option<String> {
     let required: Vec<&str> = NEEDED.into_iter().filter(|name| required.contains(name)).collect();
-    let mut missing: std::collections::BTreeMap<&str, BTreeSet<String>> = Default::default();
+    let mut missing: BTreeMap<&str, BTreeSet<String>> = Default::default();
     let of_pod = compute(
         &pod_resources::amounts(pod.pointer("/spec/resources/requests")),
         &pod_resources::amounts(pod.pointer("/spec/resources/limits")),

@@ -42,6 +42,17 @@ pub enum Generation {
     Spec,
     /// When anything but `metadata` and `status` changes.
     Content,
+    /// When anything but `status` and the rest of `metadata` changes: EndpointSlices, which are found by label.
+    ContentAndLabels,
+}
+
+/// What of an object's metadata a write to its `/status` may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusMetadata {
+    /// Nothing but the managed fields. Source: `metav1.ResetObjectMetaForStatus`.
+    Kept,
+    /// Everything that an update may, but for these fields; kinds older than that function.
+    FreeBut(&'static [&'static str]),
 }
 
 /// What a DELETE does besides removing the object.

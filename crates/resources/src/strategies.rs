@@ -1,19 +1,23 @@
 //! The strategies of the kinds that have rules of their own.
 
+mod certificate;
 mod claim;
+mod daemon_set;
 pub mod gated;
 mod label_keys;
 mod partial;
 mod platform;
 mod prepare;
 mod service;
+mod volume;
 
+pub use certificate::{approve, validate_approval};
 pub use partial::{PartialStrategy, partial};
 pub use platform::*;
 pub use prepare::qos_class;
 
-use crate::resource::{Deletion, Generation, NameRule, Propagation};
-use crate::strategy::{GENERIC, SPEC, SPEC_AND_STATUS, STATUS_ONLY, Strategy, VIRTUAL};
+use crate::resource::{Deletion, Generation, NameRule, Propagation, StatusMetadata};
+use crate::strategy::{FREE_STATUS_ONLY, GENERIC, SPEC, SPEC_AND_FREE_STATUS, Strategy, VIRTUAL};
 use crate::validation as v;
 
 /// Kinds without `spec` whose whole content counts for the generation.
@@ -48,7 +52,7 @@ pub const RESOURCE_QUOTA: Strategy = Strategy {
     validate_create: v::limits::resource_quota,
     validate_update: v::limits::resource_quota_update,
     validate_status_update: v::limits::resource_quota_status_update,
-    ..STATUS_ONLY
+    ..FREE_STATUS_ONLY
 };
 /// PodDisruptionBudgets.
 pub const POD_DISRUPTION_BUDGET: Strategy = Strategy {
@@ -57,7 +61,7 @@ pub const POD_DISRUPTION_BUDGET: Strategy = Strategy {
     validate_create: v::disruption_budget::check,
     validate_update: v::disruption_budget::update,
     validate_status_update: v::disruption_budget::status_update,
-    ..SPEC_AND_STATUS
+    ..SPEC_AND_FREE_STATUS
 };
 /// HorizontalPodAutoscalers.
 pub const HORIZONTAL_POD_AUTOSCALER: Strategy = Strategy {
@@ -65,7 +69,7 @@ pub const HORIZONTAL_POD_AUTOSCALER: Strategy = Strategy {
     validate_create: v::autoscaler::check,
     validate_update: v::autoscaler::update,
     validate_status_update: v::autoscaler::status_update,
-    ..STATUS_ONLY
+    ..FREE_STATUS_ONLY
 };
 /// PriorityClasses.
 pub const PRIORITY_CLASS: Strategy = Strategy {
@@ -93,7 +97,7 @@ pub const ENDPOINT_SLICE: Strategy = Strategy {
     validate_update: v::endpoint_slice::update,
     warnings: v::warnings::endpoint_slice,
     warnings_on_update: |new, _| v::warnings::endpoint_slice_update(new),
-    generation: Generation::Content,
+    generation: Generation::ContentAndLabels,
     ..GENERIC
 };
 /// Events of the core group; a PUT creates, since the old one may have expired.
@@ -136,7 +140,7 @@ pub const NAMESPACE: Strategy = Strategy {
     deletion: Deletion::Namespace,
     prepare_for_create: prepare::namespace_create,
     prepare_for_update: prepare::namespace_update,
-    ..STATUS_ONLY
+    ..FREE_STATUS_ONLY
 };
 /// Nodes.
 pub const NODE: Strategy = Strategy {
@@ -147,7 +151,7 @@ pub const NODE: Strategy = Strategy {
     warnings: v::warnings::node,
     warnings_on_update: |new, _| v::warnings::node(new),
     creates_with_status: true,
-    ..STATUS_ONLY
+    ..FREE_STATUS_ONLY
 };
 /// Pods.
 pub const POD: Strategy = Strategy {
@@ -160,8 +164,11 @@ pub const POD: Strategy = Strategy {
     deletion: Deletion::PodGrace,
     grace_period: pod_grace_period,
     prepare_for_create: prepare::pod_create,
-    prepare_for_status_update: prepare::pod_status_update,
-    ..SPEC_AND_STATUS
+    prepare_for_status_update: |new, old, _| prepare::pod_status_update(new, old),
+    // Old kubelets corrupted them.
+    status_metadata: StatusMetadata::FreeBut(&["ownerReferences"]),
+    warnings_on_status_update: |new, _| v::warnings::pod_status(new),
+    ..SPEC_AND_FREE_STATUS
 };
 
 /// What was asked for, or the Pod's own; 0 at once for a Pod that no node runs or that has ended.
@@ -198,7 +205,7 @@ pub const REPLICATION_CONTROLLER: Strategy = Strategy {
     warnings: v::warnings::named_and_templated,
     warnings_on_update: v::warnings::templated_update,
     default_propagation: Propagation::Orphan,
-    ..SPEC_AND_STATUS
+    ..SPEC_AND_FREE_STATUS
 };
 /// Secrets.
 pub const SECRET: Strategy =
@@ -218,23 +225,26 @@ pub const SERVICE: Strategy = Strategy {
     validate_update: v::service::update,
     name_rule: NameRule::Label1035,
     validate_status_update: v::service::status_update,
+    warnings_on_status_update: |new, _| v::warnings::load_balancer(new),
     warnings: v::warnings::service,
     warnings_on_update: |new, _| v::warnings::service(new),
     prepare_for_create: service::create,
     prepare_for_update: service::update,
-    ..STATUS_ONLY
+    ..FREE_STATUS_ONLY
 };
 
 /// DaemonSets.
 pub const DAEMON_SET: Strategy = Strategy {
     pod_spec: "/spec/template/spec",
     status_counts: &["currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady"],
+    prepare_for_create: daemon_set::create,
+    prepare_for_update: daemon_set::update,
     validate_create: v::apps::daemon_set,
     validate_update: v::apps::daemon_set_update,
     validate_status_update: v::apps::daemon_set_status,
     warnings: v::warnings::templated,
     warnings_on_update: v::warnings::templated_update,
-    ..SPEC_AND_STATUS
+    ..SPEC_AND_FREE_STATUS
 };
 /// Deployments.
 pub const DEPLOYMENT: Strategy = Strategy {
@@ -242,9 +252,10 @@ pub const DEPLOYMENT: Strategy = Strategy {
     validate_create: v::apps::deployment,
     validate_update: v::apps::deployment_update,
     validate_status_update: v::apps::deployment_status,
+    status_metadata: StatusMetadata::FreeBut(&["labels"]),
     warnings: v::warnings::named_and_templated,
     warnings_on_update: v::warnings::templated_update,
-    ..SPEC_AND_STATUS
+    ..SPEC_AND_FREE_STATUS
 };
 /// ReplicaSets.
 pub const REPLICA_SET: Strategy = Strategy {
@@ -255,7 +266,7 @@ pub const REPLICA_SET: Strategy = Strategy {
     validate_status_update: v::apps::replica_set_status,
     warnings: v::warnings::named_and_templated,
     warnings_on_update: v::warnings::templated_update,
-    ..SPEC_AND_STATUS
+    ..SPEC_AND_FREE_STATUS
 };
 /// StatefulSets.
 pub const STATEFUL_SET: Strategy = Strategy {
@@ -267,7 +278,7 @@ pub const STATEFUL_SET: Strategy = Strategy {
     validate_status_update: v::apps::stateful_set_status,
     warnings: v::warnings::stateful_set,
     warnings_on_update: v::warnings::stateful_set_update,
-    ..SPEC_AND_STATUS
+    ..SPEC_AND_FREE_STATUS
 };
 /// ControllerRevisions.
 pub const CONTROLLER_REVISION: Strategy = Strategy {
@@ -282,7 +293,7 @@ pub const CRON_JOB: Strategy = Strategy {
     validate_update: v::batch::cron_job_update,
     warnings: v::warnings::cron_job,
     warnings_on_update: v::warnings::cron_job_update,
-    ..SPEC_AND_STATUS
+    ..SPEC_AND_FREE_STATUS
 };
 /// Jobs.
 pub const JOB: Strategy = Strategy {
@@ -294,7 +305,7 @@ pub const JOB: Strategy = Strategy {
     warnings_on_update: v::warnings::job_update,
     default_propagation: Propagation::Orphan,
     prepare_for_create: prepare::job_create,
-    ..SPEC_AND_STATUS
+    ..SPEC_AND_FREE_STATUS
 };
 
 /// Roles.

@@ -5,11 +5,12 @@
 //! [`Strategy::begin_create`], [`Strategy::begin_update`] and [`Strategy::begin_status_update`], which call them.
 //! Source: `k8s.io/apiserver/pkg/registry/rest`.
 
+use jiff::Timestamp;
 use machinery::field::FieldErrors;
 use machinery::metadata::{self, Metadata};
 use serde_json::{Map, Value};
 
-use crate::resource::{Deletion, Generation, NameRule, Propagation};
+use crate::resource::{Deletion, Generation, NameRule, Propagation, StatusMetadata};
 use crate::strategies::gated::drop_disabled;
 
 /// The functions and flags of one kind. All functions are pure.
@@ -31,6 +32,8 @@ pub struct Strategy {
     pub keeps_status: bool,
     /// Whether a create may bring a `status`; Nodes are registered with theirs.
     pub creates_with_status: bool,
+    /// What of the metadata a write to `/status` may change.
+    pub status_metadata: StatusMetadata,
     /// Numbers that the status always has, 0 at first.
     pub status_counts: &'static [&'static str],
     /// Fields of features that are off: see [`crate::strategies::gated`].
@@ -41,8 +44,8 @@ pub struct Strategy {
     pub prepare_for_create: fn(&mut Value),
     /// Changes what the caller may not set in an update: `(new, old)`.
     pub prepare_for_update: fn(&mut Value, &Value),
-    /// Changes what the caller may not set through `/status`: `(new, old)`; after spec and metadata were restored.
-    pub prepare_for_status_update: fn(&mut Value, &Value),
+    /// Changes what the caller may not set through `/status`: `(new, old, now)`; after spec and metadata were restored.
+    pub prepare_for_status_update: fn(&mut Value, &Value, Timestamp),
     /// The broken rules of a new object, metadata apart.
     pub validate_create: fn(&Value) -> FieldErrors,
     /// The broken rules of an update, metadata apart: `(new, old)`.
@@ -53,6 +56,8 @@ pub struct Strategy {
     pub warnings: fn(&Value) -> Vec<String>,
     /// Warnings for the caller of an update: `(new, old)`.
     pub warnings_on_update: fn(&Value, &Value) -> Vec<String>,
+    /// Warnings for the caller of a status update: `(new, old)`.
+    pub warnings_on_status_update: fn(&Value, &Value) -> Vec<String>,
     /// The grace period of a deletion in seconds, asked for or not; only called for [`Deletion::PodGrace`].
     pub grace_period: fn(&Value, Option<i64>) -> i64,
 }
@@ -60,6 +65,8 @@ pub struct Strategy {
 fn nothing(_: &mut Value) {}
 
 fn nothing_on_update(_: &mut Value, _: &Value) {}
+
+fn nothing_on_status_update(_: &mut Value, _: &Value, _: Timestamp) {}
 
 fn valid(_: &Value) -> FieldErrors {
     FieldErrors::new()
@@ -91,17 +98,19 @@ pub const GENERIC: Strategy = Strategy {
     allow_unconditional_update: true,
     keeps_status: false,
     creates_with_status: false,
+    status_metadata: StatusMetadata::Kept,
     status_counts: &[],
     gated: &[],
     pod_spec: "",
     prepare_for_create: nothing,
     prepare_for_update: nothing_on_update,
-    prepare_for_status_update: nothing_on_update,
+    prepare_for_status_update: nothing_on_status_update,
     validate_create: valid,
     validate_update: valid_update,
     validate_status_update: valid_update,
     warnings: no_warnings,
     warnings_on_update: no_update_warnings,
+    warnings_on_status_update: no_update_warnings,
     grace_period: no_grace,
 };
 
@@ -109,11 +118,19 @@ pub const GENERIC: Strategy = Strategy {
 pub const SPEC_AND_STATUS: Strategy =
     Strategy { generation: Generation::Spec, keeps_status: true, ..GENERIC };
 
+/// As [`SPEC_AND_STATUS`], for the older kinds: who may write the status may write the metadata too.
+pub const SPEC_AND_FREE_STATUS: Strategy =
+    Strategy { status_metadata: StatusMetadata::FreeBut(&[]), ..SPEC_AND_STATUS };
+
 /// A kind with `spec` and a generation but no status.
 pub const SPEC: Strategy = Strategy { generation: Generation::Spec, ..GENERIC };
 
 /// A kind with `status`, without a generation.
 pub const STATUS_ONLY: Strategy = Strategy { keeps_status: true, ..GENERIC };
+
+/// As [`STATUS_ONLY`], for the older kinds: who may write the status may write the metadata too.
+pub const FREE_STATUS_ONLY: Strategy =
+    Strategy { status_metadata: StatusMetadata::FreeBut(&[]), ..STATUS_ONLY };
 
 /// A kind that is never stored.
 pub const VIRTUAL: Strategy = Strategy { name_rule: NameRule::Any, ..GENERIC };
@@ -152,6 +169,10 @@ impl Strategy {
             Generation::First => false,
             Generation::Spec => new.get("spec") != old.get("spec"),
             Generation::Content => content(new).ne(content(old)),
+            Generation::ContentAndLabels => {
+                let labels = |object| Metadata::of(object).get("labels");
+                content(new).ne(content(old)) || !same(labels(new), labels(old))
+            }
         };
         let generation = Metadata::of(old).generation() + i64::from(is_bumped);
         if generation != 0 {
@@ -159,29 +180,56 @@ impl Strategy {
         }
     }
 
-    /// Prepares a write to `/status`, in place: everything but `status` and managed fields is as it was.
-    pub fn begin_status_update(&self, new: &mut Value, old: &Value) {
+    /// Prepares a write to `/status`, in place: everything but `status`, managed fields and what else of the metadata
+    /// the kind leaves free is as it was.
+    pub fn begin_status_update(&self, new: &mut Value, old: &Value, now: Timestamp) {
         let Some(new_map) = new.as_object_mut() else { return };
         let status = new_map.remove("status");
-        let managed_fields =
-            new_map.get_mut("metadata").and_then(|m| m.get_mut("managedFields")).map(Value::take);
-        let resource_version = Metadata::of(new).get("resourceVersion").cloned();
+        let sent = self.metadata_with_status(new, old);
         *new = old.clone();
         if let Some(map) = new.as_object_mut() {
             match status {
                 Some(status) => map.insert("status".to_owned(), status),
                 None => map.remove("status"),
             };
-        }
-        if let Some(managed_fields) = managed_fields {
-            metadata::set(new, "managedFields", managed_fields);
-        }
-        if let Some(resource_version) = resource_version {
-            metadata::set(new, "resourceVersion", resource_version);
+            map.insert("metadata".to_owned(), sent.into());
         }
         drop_disabled(self.gated, self.pod_spec, new, Some(old));
-        (self.prepare_for_status_update)(new, old);
+        (self.prepare_for_status_update)(new, old, now);
     }
+
+    /// The metadata that a write to `/status` leaves.
+    fn metadata_with_status(&self, new: &mut Value, old: &Value) -> Map<String, Value> {
+        const OF_THE_WRITE: [&str; 2] = ["managedFields", "resourceVersion"];
+        if self.status_metadata != StatusMetadata::Kept {
+            restore_system_metadata(new, old);
+        }
+        let mut sent = metadata::metadata_mut(new).map(std::mem::take).unwrap_or_default();
+        let kept = old.get("metadata").and_then(Value::as_object);
+        match self.status_metadata {
+            StatusMetadata::FreeBut(names) => {
+                for name in names {
+                    match kept.and_then(|kept| kept.get(*name)) {
+                        Some(value) => sent.insert((*name).to_owned(), value.clone()),
+                        None => sent.remove(*name),
+                    };
+                }
+                sent
+            }
+            StatusMetadata::Kept => {
+                let mut kept = kept.cloned().unwrap_or_default();
+                kept.extend(OF_THE_WRITE.iter().filter_map(|name| sent.remove_entry(*name)));
+                kept
+            }
+        }
+    }
+}
+
+/// Whether two maps are the same, an empty one being none.
+fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
+    let entries =
+        |value: Option<&Value>| value.and_then(Value::as_object).filter(|map| !map.is_empty()).cloned();
+    entries(a) == entries(b)
 }
 
 /// Everything but identity, metadata and status.
@@ -198,10 +246,13 @@ fn restore(new: &mut Value, old: &Value, field: &str) {
     };
 }
 
-/// What only the server sets. An absent uid, namespace or creationTimestamp is filled in; a different one is left
-/// for the metadata's validation to refuse.
+/// What only the server sets. An absent one is filled in; a different one is left for the metadata's validation to
+/// refuse, apart from times that the object has, which no write changes.
+///
+/// Source: `BeforeUpdate` of `k8s.io/apiserver/pkg/registry/rest`.
 fn restore_system_metadata(new: &mut Value, old: &Value) {
-    const FILLED: [&str; 4] = ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"];
+    const FILLED: [&str; 2] = ["uid", "deletionGracePeriodSeconds"];
+    const FIXED: [&str; 2] = ["creationTimestamp", "deletionTimestamp"];
     let empty = Map::new();
     let old_metadata = old.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
     let Some(map) = metadata::metadata_mut(new) else { return };
@@ -216,12 +267,10 @@ fn restore_system_metadata(new: &mut Value, old: &Value) {
             map.insert(field.to_owned(), value.clone());
         }
     }
-    // A caller can neither set nor move a deletion.
-    for field in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
-        match old_metadata.get(field) {
-            Some(value) => map.insert(field.to_owned(), value.clone()),
-            None => map.remove(field),
-        };
+    for field in FIXED {
+        if let Some(value) = old_metadata.get(field) {
+            map.insert(field.to_owned(), value.clone());
+        }
     }
 }
 
@@ -257,10 +306,36 @@ mod tests {
     fn a_status_update_changes_nothing_else() {
         let old = json!({"metadata": {"name": "a"}, "spec": {"a": 1}, "status": {"s": 1}});
         let mut new = json!({"metadata": {"name": "a", "labels": {"x": "y"}, "resourceVersion": "5"}, "spec": {"a": 2}, "status": {"s": 2}});
-        SPEC_AND_STATUS.begin_status_update(&mut new, &old);
+        SPEC_AND_STATUS.begin_status_update(&mut new, &old, Timestamp::UNIX_EPOCH);
         assert_eq!(
             new,
             json!({"metadata": {"name": "a", "resourceVersion": "5"}, "spec": {"a": 1}, "status": {"s": 2}})
         );
+    }
+
+    #[test]
+    fn the_older_kinds_take_metadata_with_their_status() {
+        let old = json!({"metadata": {"name": "a", "uid": "u", "generation": 2, "ownerReferences": [1]}, "spec": {"a": 1}});
+        let mut new = json!({"metadata": {"name": "a", "generation": 3, "labels": {"x": "y"}}, "spec": {"a": 2}, "status": {"s": 2}});
+        let pod =
+            Strategy { status_metadata: StatusMetadata::FreeBut(&["ownerReferences"]), ..SPEC_AND_STATUS };
+        pod.begin_status_update(&mut new, &old, Timestamp::UNIX_EPOCH);
+        assert_eq!(
+            new,
+            json!({"metadata": {"name": "a", "uid": "u", "generation": 2, "labels": {"x": "y"}, "ownerReferences": [1]},
+                "spec": {"a": 1}, "status": {"s": 2}})
+        );
+    }
+
+    #[test]
+    fn a_deletion_is_neither_moved_nor_asked_for_by_an_update() {
+        let deleted =
+            json!({"metadata": {"name": "a", "deletionTimestamp": "x", "deletionGracePeriodSeconds": 3}});
+        let mut new = json!({"metadata": {"name": "a", "deletionTimestamp": "y"}});
+        GENERIC.begin_update(&mut new, &deleted);
+        assert_eq!(new, deleted);
+        let mut asked = json!({"metadata": {"name": "a", "deletionTimestamp": "y"}});
+        GENERIC.begin_update(&mut asked, &json!({"metadata": {"name": "a"}}));
+        assert_eq!(asked["metadata"]["deletionTimestamp"], "y", "left for validation to refuse");
     }
 }

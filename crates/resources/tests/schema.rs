@@ -10,6 +10,8 @@ use serde_json::Value;
 fn every_row_has_a_schema_of_the_name_it_gives() {
     let missing: Vec<_> = table()
         .iter()
+        // Of another API than the level's: nothing of it is decoded, defaulted or stored.
+        .filter(|row| row.group != "metrics.k8s.io")
         .filter(|row| {
             schema::builtin()
                 .kind(row.group, row.version, row.kind)
@@ -85,7 +87,7 @@ fn an_update_with_nothing_changed_is_valid_and_keeps_the_generation() {
     assert!(row.validate_update(&new, &old).is_empty());
     let mut status = old.clone();
     status["status"]["phase"] = "Running".into();
-    row.strategy.begin_status_update(&mut status, &old);
+    row.strategy.begin_status_update(&mut status, &old, jiff::Timestamp::UNIX_EPOCH);
     assert_eq!(status["status"]["phase"], "Running");
     assert!(row.validate_status_update(&status, &old).is_empty());
 }

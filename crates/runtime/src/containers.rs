@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +13,9 @@ use tokio::sync::watch;
 use v1::NamespaceMode;
 
 use crate::client::ShimError;
+use crate::devices::devices;
 use crate::images::Image;
-use crate::oci::{self, HostDevice, PidNamespace};
+use crate::oci::{self, PidNamespace};
 use crate::shim::layout::{self, ContainerPlan, Exited, LOST_CODE, LogLimits, Started};
 use crate::shim::protocol::{Call, Done};
 use crate::state::{Container, ContainerRecord, Inner, Sandbox, Status, blocking, internal};
@@ -72,6 +72,7 @@ impl Inner {
         let cgroup = format!("{}/{id}", self.cgroup_parent(sandbox).trim_end_matches('/'));
         let (pid_namespace, shared_pid) = self.pid_namespace(sandbox, &context)?;
         let devices = devices(&config, context.privileged).map_err(CriError::InvalidArgument)?;
+        make_sources(&config).map_err(CriError::Internal)?;
         let output = oci::spec(
             &oci::Input {
                 config: &config,
@@ -83,6 +84,7 @@ impl Inner {
                 pid_namespace,
                 is_cgroup_v2: self.cgroups.version() == sys::cgroup::Version::V2,
                 all_capabilities: &self.capabilities,
+                is_external: !sandbox.record.handler.is_empty(),
                 devices: &devices,
             },
             &user,
@@ -394,6 +396,9 @@ fn resolve_user(
     image: &Image,
 ) -> Result<users::User, String> {
     let uid = context.run_as_user.as_ref().map(|uid| uid.value.to_string());
+    if let (Some(gid), None, "") = (&context.run_as_group, &uid, context.run_as_username.as_str()) {
+        return Err(format!("user group {:?} is specified without user", gid.value.to_string()));
+    }
     let user = match &uid {
         Some(uid) => uid.as_str(),
         None if !context.run_as_username.is_empty() => context.run_as_username.as_str(),
@@ -427,45 +432,13 @@ fn log_limits(annotations: &HashMap<String, String>) -> Result<Option<LogLimits>
     }))
 }
 
-/// The devices that are asked for; for a privileged container all of the host.
-fn devices(config: &v1::ContainerConfig, privileged: bool) -> Result<Vec<HostDevice>, String> {
-    let mut devices = Vec::new();
-    for wanted in &config.devices {
-        let device = device(Path::new(&wanted.host_path), &wanted.container_path, &wanted.permissions);
-        let missing = || format!("{} is not a device", wanted.host_path);
-        devices.push(device.ok_or_else(missing)?);
-    }
-    if privileged {
-        let entries = std::fs::read_dir("/dev").map_err(|error| format!("cannot list /dev: {error}"))?;
-        let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
-        // A link such as /dev/stdin is no device of its own.
-        let paths = paths.filter(|path| path.symlink_metadata().is_ok_and(|metadata| !metadata.is_symlink()));
-        let known = [
-            "/dev/console",
-            "/dev/ptmx",
-            "/dev/tty",
-            "/dev/null",
-            "/dev/zero",
-            "/dev/full",
-            "/dev/random",
-            "/dev/urandom",
-        ];
-        let others = paths.filter(|path| !known.iter().any(|known| path == Path::new(known)));
-        devices.extend(others.filter_map(|path| device(&path, &path.to_string_lossy(), "rwm")));
-    }
-    Ok(devices)
-}
-
-fn device(path: &Path, container_path: &str, access: &str) -> Option<HostDevice> {
-    let metadata = std::fs::metadata(path).ok()?;
-    let kind = metadata.file_type();
-    (kind.is_block_device() || kind.is_char_device()).then(|| HostDevice {
-        path: container_path.to_owned(),
-        is_block: kind.is_block_device(),
-        major: nix::sys::stat::major(metadata.rdev()),
-        minor: nix::sys::stat::minor(metadata.rdev()),
-        mode: metadata.mode() & 0o777,
-        access: if access.is_empty() { "rwm".to_owned() } else { access.to_owned() },
+/// Makes the folders that are mounted and are not there, as containerd does.
+fn make_sources(config: &v1::ContainerConfig) -> Result<(), String> {
+    let missing = config.mounts.iter().map(|mount| Path::new(&mount.host_path));
+    let mut missing = missing.filter(|path| path.is_absolute() && path.symlink_metadata().is_err());
+    missing.try_for_each(|path| {
+        std::fs::create_dir_all(path)
+            .map_err(|error| format!("failed to mkdir {:?}: {error}", path.display().to_string()))
     })
 }
 

@@ -4,6 +4,7 @@
 //! it, and [`Runtime::remove_everything`] takes it back. The runtime knows CRI and nothing of API objects. It forks
 //! nothing itself: it starts shims ([`shim`]) and talks to them.
 
+pub mod handlers;
 pub mod images;
 pub mod network;
 pub mod oci;
@@ -13,6 +14,7 @@ pub mod shim;
 mod cgroups;
 mod client;
 mod containers;
+mod devices;
 mod files;
 mod mending;
 mod port_forward;
@@ -24,6 +26,7 @@ mod state;
 mod stats;
 mod streams;
 mod users;
+mod verbose;
 
 pub use network::{PodNetwork, SandboxNetwork};
 pub use recovery::remove_remains;

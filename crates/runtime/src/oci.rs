@@ -11,9 +11,12 @@ use std::path::{Path, PathBuf};
 use cri::v1;
 use serde_json::{Value, json};
 
+pub(crate) use resources::limits_document as limits;
+
 pub use capabilities::{DEFAULT_CAPABILITIES, capabilities};
 
 use crate::images::ImageConfig;
+use crate::seccomp::Profile;
 use crate::shim::layout::{SeccompProfile, Security};
 use crate::users::User;
 
@@ -34,6 +37,8 @@ pub enum PidNamespace {
 /// A device node of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostDevice {
+    /// Where the host has it.
+    pub source: PathBuf,
     /// Where the container has it.
     pub path: String,
     /// Block instead of character.
@@ -44,6 +49,10 @@ pub struct HostDevice {
     pub minor: u64,
     /// Permission bits.
     pub mode: u32,
+    /// Whose it is.
+    pub uid: u32,
+    /// And their group.
+    pub gid: u32,
     /// What the container may do: `r`, `w`, `m`.
     pub access: String,
 }
@@ -69,6 +78,8 @@ pub struct Input<'a> {
     pub is_cgroup_v2: bool,
     /// Every capability of this process, `CAP_` names.
     pub all_capabilities: &'a [String],
+    /// Whether another OCI runtime carries the document out, without the shim's part in it ([`Security`]).
+    pub is_external: bool,
     /// Devices asked for, or all of the host for a privileged container.
     pub devices: &'a [HostDevice],
 }
@@ -92,17 +103,19 @@ pub(crate) fn spec(input: &Input<'_>, user: &User) -> Result<Output, String> {
     let context = security_context(input.config);
     let privileged = context.privileged;
     let mounts = mounts::mounts(input)?;
-    let propagation = mounts::rootfs_propagation(input.config);
     let mut linux = json!({
         "cgroupsPath": input.cgroup,
+        "rootfsPropagation": mounts::rootfs_propagation(input.config),
         "namespaces": namespaces(input),
         "resources": resources::resources(input),
-        "devices": input.devices.iter().map(device).collect::<Vec<_>>(),
+        "devices": input.devices.iter().filter(|it| is_in_dev(it)).map(device).collect::<Vec<_>>(),
         "maskedPaths": if privileged { &[][..] } else { &context.masked_paths[..] },
         "readonlyPaths": if privileged { &[][..] } else { &context.readonly_paths[..] },
     });
-    if let Some(propagation) = propagation {
-        linux["rootfsPropagation"] = json!(propagation);
+    if input.is_external
+        && let Some(profile) = external_seccomp(&security)
+    {
+        linux["seccomp"] = json!(profile);
     }
     let spec = json!({
         "ociVersion": "1.2.0",
@@ -136,16 +149,23 @@ fn process(input: &Input<'_>, user: &User, security: &Security) -> Result<Value,
     }
     let cwd = [config.working_dir.as_str(), input.image.working_dir.as_str(), "/"];
     let cwd = cwd.into_iter().find(|cwd| !cwd.is_empty()).unwrap_or("/");
-    let way_there = capabilities::with_way_there(&security.capabilities);
-    Ok(json!({
+    let capabilities = match input.is_external {
+        true => security.capabilities.clone(),
+        false => capabilities::with_way_there(&security.capabilities),
+    };
+    let mut process = json!({
         "terminal": config.tty,
         "user": { "uid": user.uid, "gid": user.gid, "additionalGids": user.groups },
         "args": args,
         "env": env(input, &user.home),
         "cwd": cwd,
-        "capabilities": { "bounding": way_there, "effective": way_there, "permitted": way_there },
+        "capabilities": { "bounding": capabilities, "effective": capabilities, "permitted": capabilities },
         "noNewPrivileges": security_context(config).no_new_privs,
-    }))
+    });
+    if let Some(profile) = apparmor_profile(&security_context(config), has_apparmor())? {
+        process["apparmorProfile"] = json!(profile);
+    }
+    Ok(process)
 }
 
 /// Command and arguments: CRI's command replaces the image's entrypoint and its command both.
@@ -194,6 +214,11 @@ fn namespaces(input: &Input<'_>) -> Vec<Value> {
     namespaces
 }
 
+/// A node elsewhere is the host's, mounted: runtimes make nodes in `/dev` alone.
+fn is_in_dev(device: &HostDevice) -> bool {
+    Path::new(&device.path).starts_with("/dev")
+}
+
 fn device(device: &HostDevice) -> Value {
     json!({
         "path": device.path,
@@ -201,7 +226,35 @@ fn device(device: &HostDevice) -> Value {
         "major": device.major,
         "minor": device.minor,
         "fileMode": device.mode,
+        "uid": device.uid,
+        "gid": device.gid,
     })
+}
+
+/// The filter as a document: an external runtime compiles it.
+fn external_seccomp(security: &Security) -> Option<Profile> {
+    match &security.seccomp {
+        SeccompProfile::Unconfined => None,
+        SeccompProfile::RuntimeDefault => {
+            let keep = security.capabilities.iter().filter_map(|name| name.parse().ok()).collect();
+            Some(Profile::default_for(&keep))
+        }
+        SeccompProfile::Localhost(profile) => Some(profile.clone()),
+    }
+}
+
+/// The profile in a file of the host. `localhost/` before its path is from before the field had a type.
+fn localhost_profile(reference: &str) -> Result<Profile, String> {
+    let path = Path::new(reference.strip_prefix("localhost/").unwrap_or(reference));
+    let cannot = |error: String| format!("cannot load seccomp profile {:?}: {error}", path.display());
+    if !path.is_absolute() {
+        return Err(cannot("the path must be absolute".to_owned()));
+    }
+    let text = std::fs::read(path).map_err(|error| cannot(error.to_string()))?;
+    let profile: Profile = serde_json::from_slice(&text).map_err(|error| cannot(error.to_string()))?;
+    // What is wrong with it is told now, not when the container's process exists.
+    profile.compile().map_err(cannot)?;
+    Ok(profile)
 }
 
 fn security(input: &Input<'_>) -> Result<Security, String> {
@@ -213,11 +266,43 @@ fn security(input: &Input<'_>) -> Result<Security, String> {
         ProfileType::Unconfined => SeccompProfile::Unconfined,
         ProfileType::RuntimeDefault => SeccompProfile::RuntimeDefault,
         ProfileType::Localhost => {
-            return Err("seccomp profiles of type Localhost are not supported by this runtime".to_owned());
+            let reference = context.seccomp.as_ref().map_or("", |profile| profile.localhost_ref.as_str());
+            SeccompProfile::Localhost(localhost_profile(reference)?)
         }
     };
+    apparmor_profile(&context, has_apparmor())?;
     let capabilities = capabilities::capabilities(&context, input.all_capabilities)?;
     Ok(Security { capabilities, seccomp })
+}
+
+/// The AppArmor profile of a container's process, if it has one of its own.
+///
+/// A host without AppArmor refuses whoever asks for a profile, in containerd's words.
+fn apparmor_profile(
+    context: &v1::LinuxContainerSecurityContext,
+    is_enabled: bool,
+) -> Result<Option<String>, String> {
+    use v1::security_profile::ProfileType;
+    let Some(profile) = context.apparmor.as_ref().filter(|_| !context.privileged) else { return Ok(None) };
+    let kind = profile.profile_type();
+    if kind == ProfileType::Unconfined {
+        return Ok(None);
+    }
+    if !is_enabled {
+        return Err("apparmor is not supported".to_owned());
+    }
+    // There is no default profile of this runtime's own: the kernel's default, which is none.
+    if kind == ProfileType::RuntimeDefault {
+        return Ok(None);
+    }
+    let name = profile.localhost_ref.strip_prefix("localhost/").unwrap_or(&profile.localhost_ref);
+    Ok(Some(name.to_owned()))
+}
+
+/// Whether this host has AppArmor, and it is on. Source: the kernel's `apparmor` module.
+fn has_apparmor() -> bool {
+    let enabled = std::fs::read_to_string("/sys/module/apparmor/parameters/enabled");
+    Path::new("/sys/kernel/security/apparmor").exists() && enabled.is_ok_and(|text| text.starts_with('Y'))
 }
 
 pub(crate) fn security_context(config: &v1::ContainerConfig) -> v1::LinuxContainerSecurityContext {

@@ -7,7 +7,8 @@ use prost::Message;
 use sys::cgroup::Limits;
 
 use crate::shim::layout;
-use crate::state::{Inner, Status, blocking, internal};
+use crate::shim::protocol::Call;
+use crate::state::{Container, Inner, Status, blocking, internal};
 
 impl Inner {
     /// Sets what `wanted` names, in the kernel and in the container's configuration; 0 is "as it is".
@@ -41,11 +42,35 @@ impl Inner {
             layout::write_whole(&dir.join("config.pb"), &encoded).map_err(internal)
         })
         .await?;
+        self.update_external(&container, &config).await?;
         if let Some(container) = self.tables.lock().containers.get_mut(&container.id) {
             container.config = config;
         }
         Ok(())
     }
+
+    /// An external runtime keeps books of its own.
+    async fn update_external(
+        self: &Arc<Self>,
+        container: &Container,
+        config: &v1::ContainerConfig,
+    ) -> CriResult<()> {
+        let is_running = matches!(*container.status.borrow(), Status::Running(_));
+        if self.sandbox(&container.sandbox)?.record.handler.is_empty() || !is_running {
+            return Ok(());
+        }
+        let resources = self.container_dir(container).join("resources.json");
+        layout::write_json(&resources, &update_document(config)).map_err(internal)?;
+        let call = Call::Update { container: container.id.clone(), resources };
+        self.shim_of(container)?.ask(call, Vec::new()).await?;
+        Ok(())
+    }
+}
+
+/// What an external runtime is told of a container's new limits.
+fn update_document(config: &v1::ContainerConfig) -> serde_json::Value {
+    let wanted = config.linux.as_ref().and_then(|linux| linux.resources.as_ref());
+    wanted.map(crate::oci::limits).unwrap_or_default()
 }
 
 fn merge(resources: &mut v1::LinuxContainerResources, wanted: &v1::LinuxContainerResources) {

@@ -38,16 +38,14 @@ impl Inner {
         if config.metadata.is_none() {
             return Err(CriError::InvalidArgument("config.metadata must be set".into()));
         }
-        if !request.runtime_handler.is_empty() {
-            let handler = request.runtime_handler;
-            return Err(CriError::InvalidArgument(format!("no runtime for {handler:?} is configured")));
-        }
+        self.handlers.binary(&request.runtime_handler).map_err(CriError::Internal)?;
         let id = self.new_id();
         let sandbox = Sandbox {
             id: id.clone(),
             config,
             record: SandboxRecord {
                 created_at: self.now(),
+                handler: request.runtime_handler,
                 boot_id: self.boot_id.clone(),
                 ..SandboxRecord::default()
             },
@@ -139,6 +137,7 @@ impl Inner {
             hostname: own_network.then_some(hostname),
             own_ipc,
             shared_pid: sandbox.namespaces().pid() == NamespaceMode::Pod,
+            oci_runtime: self.handlers.binary(&sandbox.record.handler).map_err(io::Error::other)?,
             shim_cgroup: format!("{}/shims", self.config.cgroup_root),
             sysctls: sysctls.into_iter().collect(),
         };

@@ -1,8 +1,9 @@
-//! The default seccomp filter: what Docker and containerd let containers call, compiled to BPF here.
+//! Seccomp filters: the default one, and what a profile's file says, compiled to BPF here.
 //!
-//! What is not listed answers `EPERM`, what is newer than the list `ENOSYS`, so that C libraries fall back. Calls of
-//! another architecture's interface (32 bit, x32) answer `ENOSYS`. Source: moby's default profile.
+//! By default, what is not listed answers `EPERM`, what is newer than the list `ENOSYS`, so that C libraries fall back.
+//! Calls of another architecture's interface (32 bit, x32) answer `ENOSYS`. Source: moby's default profile.
 
+mod profile;
 mod syscalls;
 
 use std::collections::{BTreeMap, HashSet};
@@ -10,11 +11,14 @@ use std::collections::{BTreeMap, HashSet};
 use caps::Capability;
 use sys::payload::Instruction;
 
+pub use profile::Profile;
+
 const LOAD_WORD: u16 = 0x20;
 const JUMP: u16 = 0x05;
 const JUMP_EQUAL: u16 = 0x15;
+const JUMP_ABOVE: u16 = 0x25;
 const JUMP_AT_LEAST: u16 = 0x35;
-const JUMP_ANY_BIT: u16 = 0x45;
+const AND: u16 = 0x54;
 const RETURN: u16 = 0x06;
 
 const ALLOW: u32 = 0x7fff_0000;
@@ -22,7 +26,7 @@ const ERRNO: u32 = 0x0005_0000;
 const EPERM: u32 = 1;
 const ENOSYS: u32 = 38;
 
-/// Offsets in `struct seccomp_data`.
+/// Offsets in `struct seccomp_data`; an argument has 8 bytes, the lower half first.
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
 const FIRST_ARGUMENT: u32 = 16;
@@ -35,102 +39,190 @@ const THIS_ARCHITECTURE: u32 = 0xc000_00b7;
 /// Bit of x32's system call numbers; also above every number that there is.
 const NUMBERS_END: u32 = 0x4000_0000;
 /// `CLONE_NEW*` without `CLONE_NEWTIME`, which clone(2) cannot make.
-const NEW_NAMESPACES: u32 = 0x7e02_0000;
+const NEW_NAMESPACES: u64 = 0x7e02_0000;
 /// vsock reaches the host of a virtual machine.
-const AF_VSOCK: u32 = 40;
+const AF_VSOCK: u64 = 40;
 /// Linux, 32 bit personality, and asking for the current one.
-const PERSONALITIES: [u32; 5] = [0, 0x0008, 0x2_0000, 0x2_0008, 0xffff_ffff];
+const PERSONALITIES: [u64; 5] = [0, 0x0008, 0x2_0000, 0x2_0008, 0xffff_ffff];
 
-/// What happens to a system call.
+/// How an argument is compared. Source: the OCI runtime specification, `linux.seccomp.syscalls.args.op`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
-    Allow,
-    Errno(u32),
-    /// Only one of [`PERSONALITIES`].
-    Personality,
-    /// Only without new namespaces.
-    Clone,
-    /// Any family but vsock.
-    Socket,
+enum Compare {
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Equal,
+    GreaterOrEqual,
+    Greater,
+    /// Equal after it was masked with this.
+    Masked(u64),
+}
+
+/// What an argument must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Condition {
+    argument: u32,
+    compare: Compare,
+    value: u64,
+}
+
+/// What is done if every condition holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Matcher {
+    conditions: Vec<Condition>,
+    action: u32,
+}
+
+/// What is done with each system call, by number: the first matcher that holds decides.
+struct Program {
+    matchers: BTreeMap<u32, Vec<Matcher>>,
+    /// If none holds.
+    otherwise: u32,
+    /// The highest number that was thought of.
+    newest: u32,
+    /// What is done with higher ones.
+    beyond: u32,
+}
+
+impl Program {
+    fn compile(&self) -> Vec<Instruction> {
+        let mut filter = vec![
+            instruction(LOAD_WORD, ARCHITECTURE),
+            jump(JUMP_EQUAL, THIS_ARCHITECTURE, 1, 0),
+            instruction(RETURN, ERRNO | ENOSYS),
+            instruction(LOAD_WORD, NUMBER),
+        ];
+        filter.extend(search(&self.runs()));
+        filter
+    }
+
+    /// First number of each run of numbers with the same code, in order.
+    fn runs(&self) -> Vec<(u32, Vec<Instruction>)> {
+        let mut runs: Vec<(u32, Vec<Instruction>)> = Vec::new();
+        let mut push = |start: u32, code: Vec<Instruction>| {
+            if runs.last().is_none_or(|(_, last)| *last != code) {
+                runs.push((start, code));
+            }
+        };
+        for number in 0..=self.newest {
+            let matchers = self.matchers.get(&number).map(Vec::as_slice).unwrap_or_default();
+            push(number, decide(matchers, self.otherwise));
+        }
+        push(self.newest + 1, vec![instruction(RETURN, self.beyond)]);
+        push(NUMBERS_END, vec![instruction(RETURN, ERRNO | ENOSYS)]);
+        runs
+    }
 }
 
 /// The filter for a container that keeps these capabilities.
 pub fn default_filter(keep: &HashSet<Capability>) -> Vec<Instruction> {
-    let mut verdicts: BTreeMap<u32, Verdict> = BTreeMap::new();
-    let mut set = |numbers: &[i64], verdict: Verdict| {
-        verdicts.extend(numbers.iter().filter_map(|number| Some((u32::try_from(*number).ok()?, verdict))));
+    default_program(keep).compile()
+}
+
+fn default_program(keep: &HashSet<Capability>) -> Program {
+    let mut matchers: BTreeMap<u32, Vec<Matcher>> = BTreeMap::new();
+    let mut set = |numbers: &[i64], how: Vec<Matcher>| {
+        let numbers = numbers.iter().filter_map(|number| u32::try_from(*number).ok());
+        matchers.extend(numbers.map(|number| (number, how.clone())));
     };
-    set(syscalls::ALWAYS, Verdict::Allow);
-    set(&[syscalls::PERSONALITY], Verdict::Personality);
-    set(&[syscalls::SOCKET], Verdict::Socket);
-    set(&[syscalls::CLONE], Verdict::Clone);
-    set(&[syscalls::CLONE3], Verdict::Errno(ENOSYS));
+    let allow_if = |compare: Compare, value: u64| Matcher {
+        conditions: vec![Condition { argument: 0, compare, value }],
+        action: ALLOW,
+    };
+    let always = |action: u32| vec![Matcher { conditions: Vec::new(), action }];
+    set(syscalls::ALWAYS, always(ALLOW));
+    set(&[syscalls::PERSONALITY], PERSONALITIES.map(|known| allow_if(Compare::Equal, known)).into());
+    set(&[syscalls::SOCKET], vec![allow_if(Compare::NotEqual, AF_VSOCK)]);
+    set(&[syscalls::CLONE], vec![allow_if(Compare::Masked(NEW_NAMESPACES), 0)]);
+    set(&[syscalls::CLONE3], always(ERRNO | ENOSYS));
     for (capability, numbers) in syscalls::BY_CAPABILITY {
         if keep.contains(capability) {
-            set(numbers, Verdict::Allow);
+            set(numbers, always(ALLOW));
         }
     }
-    compile(&verdicts, u32::try_from(syscalls::NEWEST).unwrap_or(NUMBERS_END))
-}
-
-/// A check of the architecture, then a binary search over runs of equal verdicts.
-fn compile(verdicts: &BTreeMap<u32, Verdict>, newest: u32) -> Vec<Instruction> {
-    let mut filter = vec![
-        instruction(LOAD_WORD, ARCHITECTURE),
-        jump(JUMP_EQUAL, THIS_ARCHITECTURE, 1, 0),
-        instruction(RETURN, ERRNO | ENOSYS),
-        instruction(LOAD_WORD, NUMBER),
-    ];
-    filter.extend(search(&runs(verdicts, newest)));
-    filter
-}
-
-/// First number of each run of numbers with the same verdict, in order.
-fn runs(verdicts: &BTreeMap<u32, Verdict>, newest: u32) -> Vec<(u32, Verdict)> {
-    let mut runs: Vec<(u32, Verdict)> = Vec::new();
-    let mut push = |start: u32, verdict: Verdict| {
-        if runs.last().is_none_or(|(_, last)| *last != verdict) {
-            runs.push((start, verdict));
-        }
-    };
-    for number in 0..=newest {
-        push(number, verdicts.get(&number).copied().unwrap_or(Verdict::Errno(EPERM)));
+    Program {
+        matchers,
+        otherwise: ERRNO | EPERM,
+        newest: u32::try_from(syscalls::NEWEST).unwrap_or_default(),
+        beyond: ERRNO | ENOSYS,
     }
-    push(newest + 1, Verdict::Errno(ENOSYS));
-    runs
 }
 
-fn search(runs: &[(u32, Verdict)]) -> Vec<Instruction> {
+/// A binary search over the runs.
+fn search(runs: &[(u32, Vec<Instruction>)]) -> Vec<Instruction> {
     let (low, high) = runs.split_at(runs.len() / 2);
-    let Some(&(start, verdict)) = high.first() else { return Vec::new() };
+    let Some((start, code)) = high.first() else { return Vec::new() };
     if low.is_empty() {
-        return decide(verdict);
+        return code.clone();
     }
     let (low, high) = (search(low), search(high));
     // Conditional jumps reach 255 instructions only.
-    let far = u32::try_from(low.len()).unwrap_or(u32::MAX);
-    let mut code = vec![jump(JUMP_AT_LEAST, start, 0, 1), instruction(JUMP, far)];
+    let mut code = vec![jump(JUMP_AT_LEAST, *start, 0, 1), instruction(JUMP, length(&low))];
     code.extend(low);
     code.extend(high);
     code
 }
 
-fn decide(verdict: Verdict) -> Vec<Instruction> {
-    let allow = instruction(RETURN, ALLOW);
-    let deny = instruction(RETURN, ERRNO | EPERM);
-    let argument = instruction(LOAD_WORD, FIRST_ARGUMENT);
-    match verdict {
-        Verdict::Allow => vec![allow],
-        Verdict::Errno(number) => vec![instruction(RETURN, ERRNO | number)],
-        Verdict::Clone => vec![argument, jump(JUMP_ANY_BIT, NEW_NAMESPACES, 0, 1), deny, allow],
-        Verdict::Socket => vec![argument, jump(JUMP_EQUAL, AF_VSOCK, 0, 1), deny, allow],
-        Verdict::Personality => {
-            let mut code = vec![argument];
-            code.extend(PERSONALITIES.iter().flat_map(|known| [jump(JUMP_EQUAL, *known, 0, 1), allow]));
-            code.push(deny);
-            code
+fn decide(matchers: &[Matcher], otherwise: u32) -> Vec<Instruction> {
+    let mut code = Vec::new();
+    for matcher in matchers {
+        // From the back, since each condition that fails jumps to the end.
+        let mut rest = vec![instruction(RETURN, matcher.action)];
+        for condition in matcher.conditions.iter().rev() {
+            let mut checked = test(condition);
+            checked.push(instruction(JUMP, length(&rest)));
+            checked.append(&mut rest);
+            rest = checked;
+        }
+        code.append(&mut rest);
+        if matcher.conditions.is_empty() {
+            return code;
         }
     }
+    code.push(instruction(RETURN, otherwise));
+    code
+}
+
+/// Skips the one instruction that follows if the condition holds.
+fn test(condition: &Condition) -> Vec<Instruction> {
+    let low = instruction(LOAD_WORD, FIRST_ARGUMENT + 8 * condition.argument);
+    let high = instruction(LOAD_WORD, FIRST_ARGUMENT + 8 * condition.argument + 4);
+    let (upper, lower) = halves(condition.value);
+    let equal = |operand: u32, yes: u8, no: u8| jump(JUMP_EQUAL, operand, yes, no);
+    match condition.compare {
+        Compare::Equal => vec![high, equal(upper, 0, 2), low, equal(lower, 1, 0)],
+        Compare::NotEqual => vec![high, equal(upper, 0, 3), low, equal(lower, 0, 1)],
+        Compare::Masked(mask) => {
+            let (mask_upper, mask_lower) = halves(mask);
+            let and = |mask: u32| instruction(AND, mask);
+            vec![high, and(mask_upper), equal(upper, 0, 3), low, and(mask_lower), equal(lower, 1, 0)]
+        }
+        Compare::GreaterOrEqual => {
+            let last = jump(JUMP_AT_LEAST, lower, 1, 0);
+            vec![high, jump(JUMP_ABOVE, upper, 4, 0), equal(upper, 0, 2), low, last]
+        }
+        Compare::Greater => {
+            let last = jump(JUMP_ABOVE, lower, 1, 0);
+            vec![high, jump(JUMP_ABOVE, upper, 4, 0), equal(upper, 0, 2), low, last]
+        }
+        Compare::Less => {
+            let last = jump(JUMP_AT_LEAST, lower, 0, 1);
+            vec![high, jump(JUMP_ABOVE, upper, 3, 0), equal(upper, 0, 3), low, last]
+        }
+        Compare::LessOrEqual => {
+            let last = jump(JUMP_ABOVE, lower, 0, 1);
+            vec![high, jump(JUMP_ABOVE, upper, 3, 0), equal(upper, 0, 3), low, last]
+        }
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the halves are what is wanted")]
+fn halves(value: u64) -> (u32, u32) {
+    ((value >> 32) as u32, value as u32)
+}
+
+fn length(code: &[Instruction]) -> u32 {
+    u32::try_from(code.len()).unwrap_or(u32::MAX)
 }
 
 fn instruction(code: u16, operand: u32) -> Instruction {
@@ -142,12 +234,14 @@ fn jump(code: u16, operand: u32, jump_true: u8, jump_false: u8) -> Instruction {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use nix::libc;
 
+    const HIGH: u32 = FIRST_ARGUMENT + 4;
+
     /// What the kernel would make of the filter.
-    fn run(filter: &[Instruction], architecture: u32, number: i64, argument: u32) -> u32 {
+    pub(super) fn run(filter: &[Instruction], architecture: u32, number: i64, argument: u64) -> u32 {
         let mut accumulator = 0;
         let mut at = 0;
         loop {
@@ -158,9 +252,14 @@ mod tests {
                     accumulator = match it.operand {
                         NUMBER => number as u32,
                         ARCHITECTURE => architecture,
-                        FIRST_ARGUMENT => argument,
+                        FIRST_ARGUMENT => halves(argument).1,
+                        HIGH => halves(argument).0,
                         other => panic!("load of {other}"),
                     };
+                    continue;
+                }
+                AND => {
+                    accumulator &= it.operand;
                     continue;
                 }
                 JUMP => {
@@ -170,7 +269,7 @@ mod tests {
                 RETURN => return it.operand,
                 JUMP_EQUAL => accumulator == it.operand,
                 JUMP_AT_LEAST => accumulator >= it.operand,
-                JUMP_ANY_BIT => accumulator & it.operand != 0,
+                JUMP_ABOVE => accumulator > it.operand,
                 other => panic!("code {other}"),
             };
             at += usize::from(if taken { it.jump_true } else { it.jump_false });
@@ -179,7 +278,7 @@ mod tests {
 
     #[test]
     fn calls_get_the_verdict_of_the_profile() {
-        let check = |keep: &[Capability], number: i64, argument: u32, expect: u32| {
+        let check = |keep: &[Capability], number: i64, argument: u64, expect: u32| {
             let filter = default_filter(&keep.iter().copied().collect());
             assert!(filter.len() < 4096, "{}", filter.len());
             assert_eq!(
@@ -195,11 +294,11 @@ mod tests {
         check(&[Capability::CAP_SYS_ADMIN], libc::SYS_mount, 0, ALLOW);
         check(&[], libc::SYS_chroot, 0, eperm);
         check(&[Capability::CAP_SYS_CHROOT], libc::SYS_chroot, 0, ALLOW);
-        check(&[], libc::SYS_clone, libc::SIGCHLD as u32, ALLOW);
-        check(&[], libc::SYS_clone, libc::CLONE_NEWUSER as u32, eperm);
-        check(&[Capability::CAP_SYS_ADMIN], libc::SYS_clone, libc::CLONE_NEWNS as u32, ALLOW);
+        check(&[], libc::SYS_clone, libc::SIGCHLD as u64, ALLOW);
+        check(&[], libc::SYS_clone, libc::CLONE_NEWUSER as u64, eperm);
+        check(&[Capability::CAP_SYS_ADMIN], libc::SYS_clone, libc::CLONE_NEWNS as u64, ALLOW);
         check(&[], libc::SYS_clone3, 0, enosys);
-        check(&[], libc::SYS_socket, libc::AF_INET as u32, ALLOW);
+        check(&[], libc::SYS_socket, libc::AF_INET as u64, ALLOW);
         check(&[], libc::SYS_socket, AF_VSOCK, eperm);
         check(&[], libc::SYS_personality, 0xffff_ffff, ALLOW);
         check(&[], libc::SYS_personality, 1, eperm);

@@ -90,7 +90,7 @@ impl RuntimeService for Runtime {
         let containers = self.0.containers_of(&sandbox.id);
         Ok(v1::PodSandboxStatusResponse {
             status: Some(self.0.pod_sandbox_status(&sandbox)),
-            info: HashMap::new(),
+            info: if request.verbose { self.0.sandbox_info(&sandbox) } else { HashMap::new() },
             containers_statuses: containers
                 .iter()
                 .map(|container| self.0.container_status(container))
@@ -183,7 +183,8 @@ impl RuntimeService for Runtime {
     ) -> CriResult<v1::ContainerStatusResponse> {
         let container = self.0.container(&request.container_id)?;
         let status = Some(self.0.container_status(&container));
-        Ok(v1::ContainerStatusResponse { status, info: HashMap::new() })
+        let info = if request.verbose { self.0.container_info(&container) } else { HashMap::new() };
+        Ok(v1::ContainerStatusResponse { status, info })
     }
 
     async fn reopen_container_log(
@@ -281,7 +282,7 @@ impl RuntimeService for Runtime {
         Ok(v1::UpdateRuntimeConfigResponse {})
     }
 
-    async fn status(&self, _: v1::StatusRequest) -> CriResult<v1::StatusResponse> {
+    async fn status(&self, request: v1::StatusRequest) -> CriResult<v1::StatusResponse> {
         let problem = match &self.0.config.network {
             Some(network) => network.not_ready().await,
             None => None,
@@ -296,14 +297,8 @@ impl RuntimeService for Runtime {
             v1::RuntimeCondition { r#type: "RuntimeReady".into(), status: true, ..Default::default() };
         Ok(v1::StatusResponse {
             status: Some(v1::RuntimeStatus { conditions: vec![runtime, network] }),
-            info: HashMap::new(),
-            runtime_handlers: vec![v1::RuntimeHandler {
-                name: String::new(),
-                features: Some(v1::RuntimeHandlerFeatures {
-                    recursive_read_only_mounts: true,
-                    user_namespaces: false,
-                }),
-            }],
+            info: if request.verbose { self.0.runtime_info() } else { HashMap::new() },
+            runtime_handlers: self.0.handlers.describe().await,
             features: Some(v1::RuntimeFeatures { supplemental_groups_policy: true }),
         })
     }

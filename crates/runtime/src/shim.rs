@@ -8,6 +8,7 @@
 //! What is on disk: [`layout`]. What is said: [`protocol`].
 
 mod container;
+mod engine;
 mod executor;
 pub mod layout;
 pub mod logs;

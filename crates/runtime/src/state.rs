@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{broadcast, watch};
 
 use crate::client::{ShimClient, ShimError};
+use crate::handlers::Handlers;
 use crate::images::{ImageError, ImageStore};
 use crate::mending::Held;
 use crate::network::PodNetwork;
@@ -31,6 +32,8 @@ pub struct Config {
     pub cgroup_root: String,
     /// The command that runs [`crate::shim::main`]; the sandbox's directory is added to it.
     pub shim_command: Vec<OsString>,
+    /// Binaries of other OCI runtimes, by the name of their handler.
+    pub handlers: BTreeMap<String, PathBuf>,
     /// Connects sandboxes; without it they have a loopback interface only.
     pub network: Option<Arc<dyn PodNetwork>>,
     /// Where tasks run.
@@ -48,6 +51,7 @@ impl Config {
             data_dir,
             cgroup_root,
             shim_command: vec!["/proc/self/exe".into(), "shim".into()],
+            handlers: BTreeMap::new(),
             network: None,
             tasks,
             clock: base::Clock::system(),
@@ -82,6 +86,7 @@ pub struct Runtime(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) config: Config,
     pub(crate) images: ImageStore,
+    pub(crate) handlers: Handlers,
     pub(crate) cgroups: sys::cgroup::Cgroups,
     pub(crate) capabilities: Vec<String>,
     pub(crate) tables: Mutex<Tables>,
@@ -190,6 +195,7 @@ impl Inner {
         capabilities: Vec<String>,
     ) -> Arc<Self> {
         Arc::new_cyclic(|weak| Self {
+            handlers: Handlers::new(config.handlers.clone()),
             config,
             images,
             cgroups,

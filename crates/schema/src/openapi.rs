@@ -8,7 +8,9 @@
 mod definitions;
 mod descriptions;
 mod gnostic;
+mod gnostic3;
 mod operations;
+pub mod plain;
 pub mod v2;
 pub mod v3;
 

@@ -168,7 +168,8 @@ pub fn list_frame(
     let schema = schema.ok_or(ProtoError::Malformed("no ListMeta"))?;
     let mut first = Vec::new();
     wire::bytes(&mut first, 1, &encode_message(schema, metadata)?);
-    let length = items.into_iter().map(|length| list_item_head(length).len() + length).sum::<usize>();
+    let length =
+        items.into_iter().map(|length| list_item_head(length).as_ref().len() + length).sum::<usize>();
     let mut head = MAGIC.to_vec();
     wire::nested(&mut head, 1, |out| {
         wire::bytes(out, 1, api_version.as_bytes());
@@ -183,10 +184,30 @@ pub fn list_frame(
 }
 
 /// What stands before an item of a list.
-pub fn list_item_head(length: usize) -> Vec<u8> {
-    let mut out = Vec::with_capacity(6);
-    wire::begin_bytes(&mut out, 2, length);
-    out
+pub fn list_item_head(length: usize) -> ItemHead {
+    let varint = wire::Varint::of(length as u64);
+    let mut head = ItemHead { bytes: [LIST_ITEM_TAG; 11], length: 1 };
+    for (byte, from) in head.bytes.iter_mut().skip(1).zip(varint.as_ref()) {
+        *byte = *from;
+        head.length += 1;
+    }
+    head
+}
+
+/// The tag of a list's items: field 2, bytes.
+const LIST_ITEM_TAG: u8 = 2 << 3 | 2;
+
+/// What stands before an item of a list, where it takes no memory of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct ItemHead {
+    bytes: [u8; 11],
+    length: usize,
+}
+
+impl AsRef<[u8]> for ItemHead {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
+    }
 }
 
 /// The message of a `PartialObjectMetadata`: the first field of an object's message, which is its metadata in every

@@ -18,6 +18,8 @@ pub(crate) const RETAIN_KEYS: u8 = 1 << 4;
 pub(crate) const REPLACE: u8 = 1 << 5;
 /// The map or object changes hands as a whole in server-side apply.
 pub(crate) const ATOMIC: u8 = 1 << 6;
+/// Go writes null when the field is not set.
+pub(crate) const NULL: u8 = 1 << 7;
 
 /// An arena of messages, lists and maps that name each other by index, and the kinds that stand for messages.
 #[derive(Clone, Debug)]
@@ -173,6 +175,11 @@ impl Field {
     /// Whether Go always writes this object, at least as `{}`.
     pub fn is_by_value(&self) -> bool {
         self.flags & BY_VALUE != 0
+    }
+
+    /// Whether Go writes null when it is not set.
+    pub fn is_null_unset(&self) -> bool {
+        self.flags & NULL != 0
     }
 
     /// Whether strategic merge patch merges this list, rather than replace it.

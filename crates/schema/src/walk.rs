@@ -3,5 +3,7 @@
 pub mod budget;
 pub mod decode;
 pub mod default;
+pub mod nulls;
+mod reach;
 pub(crate) mod stack;
 pub mod visit;

@@ -10,11 +10,16 @@
 
 mod fanout;
 mod format;
+mod free_pages;
+mod give_back;
+mod lock;
 pub mod offline;
+mod opening;
 mod overlay;
 mod past;
 mod record;
 mod sealed;
+mod snapshots;
 mod stage;
 mod tables;
 mod trial;
@@ -24,8 +29,6 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -38,23 +41,18 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch as cell};
 
+use self::lock::{Lock, lock};
+pub use self::opening::expect_data;
 use self::overlay::Overlay;
-use self::tables::{Counter, Gap, Tables};
-use self::trial::Trial;
+use self::tables::{Gap, Tables};
 use self::view::View;
-use self::writer::{Op, Start, Writer};
+use self::writer::{Op, Writer};
 use crate::{Entry, Page, Revision, Store, StoreError, Watch, Write};
 
 /// The file with everything in it.
 const DATA: &str = "data.mdb";
-/// Where it is made.
-const NEW: &str = "new";
 /// Writes that wait for the writer.
 const QUEUE_MAX: usize = 1024;
-/// The map is this much larger than [`Options::bytes_max`], so that it is never what ends first: removals and
-/// compaction go on beyond the bound, and pages that a long read holds are not free. It costs addresses, no memory.
-const MAP_FACTOR: u64 = 4;
-const MAP_BYTES_MIN: u64 = 1 << 30;
 
 /// How to open an embedded store.
 #[derive(Clone, Debug)]
@@ -66,6 +64,12 @@ pub struct Options {
     pub relaxed_flush: Duration,
     /// Those that only change what is there (renewals of Leases) reach it within this time: of each key the newest.
     pub heartbeat_flush: Duration,
+    /// Of values that were replaced or removed about so much is kept, for those who ask for the past, if nobody
+    /// compacts before: at least half of it.
+    pub history_bytes_max: u64,
+    /// So much of the data file may always be free. When more is, and more than half of what is in use, the disk gets
+    /// it back.
+    pub slack_bytes_min: u64,
     /// Decides when keys expire.
     pub clock: Clock,
     /// Where the work is done.
@@ -83,12 +87,14 @@ pub enum Threads {
 }
 
 impl Default for Options {
-    /// 8 GiB, which upstream recommends as etcd's largest quota; half a minute; ten minutes.
+    /// 8 GiB, which upstream recommends as etcd's largest quota; half a minute; ten minutes; 256 MiB; 64 MiB.
     fn default() -> Self {
         Self {
             bytes_max: 8 << 30,
             relaxed_flush: Duration::from_secs(30),
             heartbeat_flush: Duration::from_secs(600),
+            history_bytes_max: 256 << 20,
+            slack_bytes_min: 64 << 20,
             clock: Clock::system(),
             threads: Threads::Own,
         }
@@ -229,7 +235,7 @@ pub struct Embedded {
     writer: Option<JoinHandle<()>>,
     tasks: Tasks,
     /// Held until the writer has ended. A watch that ends later only reads, which harms no one.
-    _lock: File,
+    _lock: Lock,
 }
 
 impl Embedded {
@@ -239,16 +245,15 @@ impl Embedded {
     /// If somebody else has it open, if its format is unknown, if disk or engine refuse.
     pub fn open(dir: &Path, options: Options) -> Result<Self, OpenError> {
         let lock = lock(dir)?;
-        if !dir.join(DATA).exists() {
-            create(dir)?;
-        }
-        let map = options.bytes_max.saturating_mul(MAP_FACTOR).max(MAP_BYTES_MIN);
-        let tables = Tables::open(dir, usize::try_from(map & !0xffff).unwrap_or(usize::MAX & !0xffff))?;
+        let tables = match lock.is_read_only {
+            true => opening::read_only(dir)?,
+            false => opening::read_write(dir, &options)?,
+        };
         tables.check_keys()?;
-        if tables.is_fresh()? {
-            sync_folder(dir)?;
+        if !lock.is_read_only && tables.is_fresh()? {
+            opening::sync_folder(dir)?;
         }
-        let (start, gaps) = recover(&tables)?;
+        let (start, gaps) = opening::recover(&tables)?;
         let shared = Shared {
             overlay: Arc::default(),
             published: start.last,
@@ -266,7 +271,7 @@ impl Embedded {
             threads: options.threads,
         });
         let (queue, queued) = mpsc::channel(QUEUE_MAX);
-        let writer = Writer::new(Arc::clone(&core), queued, &options, &start, Trial::new(dir));
+        let writer = Writer::new(Arc::clone(&core), queued, &options, &start, dir);
         let tasks = Tasks::new();
         tasks.spawn("store timer", wake(writer.due.subscribe(), queue.downgrade(), options.clock));
         let writer = match options.threads {
@@ -398,78 +403,6 @@ impl Store for Embedded {
         }
         .boxed()
     }
-}
-
-/// Says whether there is data in `dir`, where there has been some: [`Embedded::open`] would begin anew.
-///
-/// # Errors
-/// [`OpenError::Missing`] if there is none.
-pub fn expect_data(dir: &Path) -> Result<(), OpenError> {
-    let path = dir.join("data.mdb");
-    let state = match path.metadata() {
-        Ok(data) if data.len() > 0 => return Ok(()),
-        Ok(_) => "is empty",
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => "is missing",
-        Err(source) => return Err(OpenError::Directory { path, source }),
-    };
-    Err(OpenError::Missing { path, state })
-}
-
-/// Makes `dir` and takes its lock, which goes with the process.
-fn lock(dir: &Path) -> Result<File, OpenError> {
-    let refused = |source| OpenError::Directory { path: dir.to_owned(), source };
-    if !dir.is_dir() {
-        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(refused)?;
-        dir.parent().filter(|parent| parent.is_dir()).map_or(Ok(()), sync_folder)?;
-    }
-    let mut options = OpenOptions::new();
-    let file = options.create(true).truncate(false).write(true).mode(0o600).open(dir.join("lock"));
-    let file = file.map_err(refused)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(OpenError::Locked(dir.to_owned())),
-        Err(TryLockError::Error(source)) => Err(refused(source)),
-    }
-}
-
-/// Makes an empty store aside, and gives it its name when all of it is on disk: a power loss leaves no store or a whole
-/// one.
-fn create(dir: &Path) -> Result<(), OpenError> {
-    let refused = |source| OpenError::Directory { path: dir.to_owned(), source };
-    let new = dir.join(NEW);
-    if new.exists() {
-        std::fs::remove_dir_all(&new).map_err(refused)?;
-    }
-    DirBuilder::new().mode(0o700).create(&new).map_err(refused)?;
-    drop(Tables::open(&new, usize::try_from(MAP_BYTES_MIN).unwrap_or(usize::MAX & !0xffff))?);
-    std::fs::rename(new.join(DATA), dir.join(DATA)).map_err(refused)?;
-    std::fs::remove_dir_all(&new).map_err(refused)?;
-    sync_folder(dir)
-}
-
-/// A new file survives a power loss when its folder was flushed.
-fn sync_folder(dir: &Path) -> Result<(), OpenError> {
-    let synced = File::open(dir).and_then(|folder| folder.sync_all());
-    synced.map_err(|source| OpenError::Directory { path: dir.to_owned(), source })
-}
-
-/// Where to go on: above everything that may have been given out, with a gap where a tail was lost.
-///
-/// Nothing is written: until the first write, opening it again finds the same. A fresh store starts at revision 1, as
-/// etcd's does, so that no list ever has the resource version 0.
-fn recover(tables: &Tables) -> Result<(Start, Vec<Gap>), StoreError> {
-    let txn = tables.read()?;
-    let (last, reserved) = (tables.counter(&txn, Counter::Last)?, tables.counter(&txn, Counter::Reserved)?);
-    let (compacted, swept) =
-        (tables.counter(&txn, Counter::Compacted)?, tables.counter(&txn, Counter::Swept)?);
-    let newest = if reserved > last { reserved + 1 } else { last.max(1) };
-    let lost = (reserved > last).then_some(Gap { from: last, to: reserved });
-    if lost.is_some() {
-        tracing::info!(last, resumed_at = newest, "the store was not closed: relaxed writes may be lost");
-    }
-    let mut gaps = tables.gaps(&txn)?;
-    gaps.extend(lost);
-    Ok((Start { last: newest, reserved: reserved.max(last), compacted, swept, lost }, gaps))
 }
 
 /// Wakes the writer when it wants to be woken.

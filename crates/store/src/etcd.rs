@@ -247,13 +247,7 @@ impl Store for Etcd {
     fn watch(&self, after: Revision) -> BoxFuture<'_, Result<Watch, StoreError>> {
         async move {
             // Answers at once whether `after` is gone or yet to come; the stream would tell later, or never.
-            let probe = api::RangeRequest {
-                key: Bytes::from_static(txn::CAUSES.as_bytes()),
-                revision: i64::try_from(after).unwrap_or(i64::MAX),
-                count_only: true,
-                ..Default::default()
-            };
-            self.core.read(&probe).await?;
+            self.core.read(&watch::probe(after)).await?;
             let (sender, batches) = mpsc::channel(watch::BATCHES_MAX);
             self.tasks.spawn("etcd watch", watch::follow(Arc::clone(&self.core), after, sender));
             Ok(Watch { batches })

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use store::embedded::{Embedded, OpenError, Options};
@@ -16,17 +16,8 @@ use store::{Change, Expect, Revision, Store, StoreError, Write};
 
 const CHILD: &str = "KNARR_STORE_TEST_CHILD_DIR";
 
-/// Opens a store; whoever was started by another test a moment ago may hold the lock of the one before for another.
 fn open(dir: &Path) -> Embedded {
-    let began = Instant::now();
-    loop {
-        match Embedded::open(dir, Options::default()) {
-            Err(OpenError::Locked(_)) if began.elapsed() < Duration::from_secs(10) => {
-                std::thread::yield_now()
-            }
-            opened => return opened.unwrap(),
-        }
-    }
+    Embedded::open(dir, Options::default()).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

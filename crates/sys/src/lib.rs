@@ -6,6 +6,7 @@
 
 pub mod cgroup;
 pub mod descriptors;
+pub mod loop_device;
 pub mod mount;
 pub mod netlink;
 pub mod netns;

@@ -105,9 +105,10 @@ fn stages() -> Vec<Stage> {
         ("simulation".to_owned(), Box::new(|setup| scenario::simulated(setup, SIMULATIONS))),
         ("kills at random".to_owned(), Box::new(|setup| scenario::random_kills(setup, 40))),
         ("stops".to_owned(), Box::new(|setup| scenario::stops(setup, 6))),
+        ("leaps of the clock".to_owned(), Box::new(|setup| scenario::leaps(setup, 12))),
         ("backups".to_owned(), Box::new(|setup| scenario::pictures(setup, Camera::Steady))),
         ("power losses".to_owned(), Box::new(|setup| scenario::power_losses(setup, 400, Cheat::None))),
-        ("etcd".to_owned(), Box::new(|setup| members::run(setup.seed, setup.lie, &Trouble::ALL, 2))),
+        ("etcd".to_owned(), Box::new(|setup| members::run(setup.seed, setup.lie, &Trouble::ALL))),
     ];
     for call in DISK_CALLS {
         let kills = move |setup: &Setup<'_>| scenario::kills_at_calls(setup, call, None);
@@ -132,7 +133,8 @@ impl Child {
 
     async fn work(self) -> Result<()> {
         let threads = if self.threads == Where::Own { Threads::Own } else { Threads::None };
-        let options = Options { relaxed_flush: Duration::from_millis(5), threads, ..Options::default() };
+        let relaxed_flush = Duration::from_millis(5);
+        let options = Options { relaxed_flush, slack_bytes_min: 0, threads, ..Options::default() };
         let embedded = Arc::new(Embedded::open(&self.folder, options)?);
         let store: Arc<dyn Store> = Arc::new(Liar::new(embedded, self.lie));
         let recorder = Recorder::to_stdout(self.last_id);

@@ -70,31 +70,27 @@ impl Trouble {
     }
 }
 
-/// Runs a workload through these troubles, on stores that tell this lie; of a hundred operations so many compact.
-///
-/// With compaction a watch was once not told of a change, on etcd 3.4.23. That etcd is known to lose events so (its issues
-/// 17529 and 18089, mended in 3.4.31 and 3.4.34); whether this was it is not known. CI runs without, long runs with it.
+/// Runs a workload through these troubles, on stores that tell this lie.
 ///
 /// # Errors
 /// If members cannot be started, or a trouble cannot be made.
-pub fn run(seed: u64, lie: Lie, troubles: &[Trouble], compact_percent: u64) -> Result<Report> {
+pub fn run(seed: u64, lie: Lie, troubles: &[Trouble]) -> Result<Report> {
     // A thread of its own, because it moves to the wire for good.
-    let ran =
-        std::thread::scope(|scope| scope.spawn(|| on_a_wire((seed, compact_percent), lie, troubles)).join());
+    let ran = std::thread::scope(|scope| scope.spawn(|| on_a_wire(seed, lie, troubles)).join());
     ran.map_err(|_| anyhow!("the clients' thread panicked"))?
 }
 
-fn on_a_wire(chosen: (u64, u64), lie: Lie, troubles: &[Trouble]) -> Result<Report> {
+fn on_a_wire(seed: u64, lie: Lie, troubles: &[Trouble]) -> Result<Report> {
     let lan = Lan::new(MEMBERS)?;
     lan.enter()?;
     let mut cluster = Cluster { servers: Servers::on_hosts(&lan, MEMBERS, Security::Plain, &[])?, lan: &lan };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.block_on(work_through(&mut cluster, chosen, lie, troubles))
+    runtime.block_on(work_through(&mut cluster, seed, lie, troubles))
 }
 
 async fn work_through(
     cluster: &mut Cluster<'_>,
-    (seed, compact_percent): (u64, u64),
+    seed: u64,
     lie: Lie,
     troubles: &[Trouble],
 ) -> Result<Report> {
@@ -107,7 +103,6 @@ async fn work_through(
         operations: u64::MAX,
         pause: PAUSE,
         is_loose: false,
-        compact_percent,
         patience: PATIENCE,
         ..Plan::new(seed)
     };

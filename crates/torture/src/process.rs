@@ -1,6 +1,8 @@
 //! A store in a process of its own, with `strace` between it and the kernel: to kill it at a call, to have a call
 //! fail, or to take down what it writes.
 
+mod clock;
+
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -46,6 +48,8 @@ pub enum Fault {
     Record,
     /// It is stopped and goes on, so many times.
     StopAndGo(usize),
+    /// Its clock leaps, so many times, forwards and back; what measures time spans goes on as ever.
+    Leaps(usize),
     /// Each time that it has printed so many lines, its data is read as a backup does it: a harmless one.
     Pictures(usize),
 }
@@ -87,6 +91,8 @@ pub struct Ran {
     pub complaints: String,
     /// How often it was stopped.
     pub stops: usize,
+    /// How often its clock leapt.
+    pub leaps: usize,
     /// What its data was, in between.
     pub pictures: Vec<Picture>,
     /// How long it took until the store was open.
@@ -102,7 +108,7 @@ impl Job {
     /// If it cannot be started.
     pub fn run(&self, before: &History, fault: &Fault) -> Result<Ran> {
         let log = tempfile::NamedTempFile::new()?;
-        let mut command = self.command(before.last_id(), fault, log.path());
+        let mut command = self.command(before.last_id(), fault, log.path())?;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let started = Instant::now();
         let mut child = command.spawn().context("start the store's process; is strace there?")?;
@@ -112,7 +118,7 @@ impl Job {
             let mut text = String::new();
             stderr.read_to_string(&mut text).map(|_| text)
         });
-        let told = read(stdout, (&mut child, &self.folder), fault, started)?;
+        let told = read(stdout, (&mut child, &self.folder, log.path()), fault, started)?;
         let status = child.wait()?;
         let complaints = complaints.join().unwrap_or_else(|_| Ok(String::new()))?;
         let trace = match fault {
@@ -127,6 +133,7 @@ impl Job {
             is_clean: status.success(),
             complaints,
             stops: told.stops,
+            leaps: told.leaps,
             pictures: told.pictures,
             until_open: told.until_open,
             trace,
@@ -150,13 +157,20 @@ impl Job {
         Ok(std::fs::read_to_string(log.path())?.lines().filter(|line| line.contains(&begins)).count())
     }
 
-    fn command(&self, last_id: Id, fault: &Fault, log: &Path) -> Command {
+    fn command(&self, last_id: Id, fault: &Fault, log: &Path) -> Result<Command> {
         let arguments = self.arguments(last_id);
         let options = match fault {
-            Fault::None | Fault::KillAfterLines(_) | Fault::StopAndGo(_) | Fault::Pictures(_) => {
+            Fault::None
+            | Fault::KillAfterLines(_)
+            | Fault::StopAndGo(_)
+            | Fault::Leaps(_)
+            | Fault::Pictures(_) => {
                 let mut plain = Command::new(&self.binary);
                 plain.args(arguments.iter().skip(1));
-                return plain;
+                if matches!(fault, Fault::Leaps(_)) {
+                    clock::lead(&mut plain, log)?;
+                }
+                return Ok(plain);
             }
             Fault::Record => {
                 let trace = format!("trace={}", crate::disk::CALLS);
@@ -173,7 +187,7 @@ impl Job {
         };
         let mut command = strace(log, options);
         command.args(arguments);
-        command
+        Ok(command)
     }
 
     /// The process's own command line.
@@ -215,13 +229,14 @@ struct Told {
     text: String,
     until_open: Option<Duration>,
     stops: usize,
+    leaps: usize,
     pictures: Vec<Picture>,
 }
 
 /// Reads what the process prints, and kills or stops it when its time has come.
 fn read(
     stdout: impl Read,
-    (child, folder): (&mut Child, &Path),
+    (child, folder, log): (&mut Child, &Path, &Path),
     fault: &Fault,
     started: Instant,
 ) -> Result<Told> {
@@ -234,6 +249,10 @@ fn read(
             Fault::StopAndGo(times) if lines % 100 == 0 && told.stops < *times => {
                 stop_and_go(child)?;
                 told.stops += 1;
+            }
+            Fault::Leaps(times) if lines % 50 == 0 && told.leaps < *times => {
+                clock::leap(child.id(), log, told.leaps)?;
+                told.leaps += 1;
             }
             Fault::Pictures(every) if lines % every == 0 => told.pictures.push(picture(folder)?),
             _ => {}

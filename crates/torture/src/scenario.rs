@@ -18,9 +18,9 @@ use crate::process::{self, DATA, Fault, Job, Picture, append, printed};
 use crate::simulation::Simulation;
 
 /// The system calls by which a store reaches the disk.
-pub const DISK_CALLS: [&str; 3] = ["fdatasync", "pwrite64", "writev"];
+pub const DISK_CALLS: [&str; 4] = ["fdatasync", "pwrite64", "writev", "fallocate"];
 /// Errors of a disk or a kernel, and a call that may get each.
-pub const ERRORS: [(&str, &str); 11] = [
+pub const ERRORS: [(&str, &str); 13] = [
     ("fdatasync", "EIO"),
     ("fdatasync", "ENOSPC"),
     ("pwrite64", "EIO"),
@@ -29,6 +29,8 @@ pub const ERRORS: [(&str, &str); 11] = [
     ("writev", "ENOSPC"),
     ("pwrite64", "EROFS"),
     ("writev", "EROFS"),
+    ("fallocate", "EIO"),
+    ("fallocate", "EOPNOTSUPP"),
     ("openat", "EROFS"),
     ("openat", "EMFILE"),
     ("mmap", "ENOMEM"),
@@ -59,10 +61,14 @@ pub struct Report {
     pub positions: usize,
     /// Disk images that were opened.
     pub images: usize,
+    /// Holes that were made in data files whose power was cut.
+    pub holes: usize,
     /// Backups that were read while somebody wrote.
     pub pictures: usize,
     /// Times that a process was stopped and went on.
     pub stops: usize,
+    /// Times that the clock of a process leapt.
+    pub leaps: usize,
     /// Things that happened to members of etcd.
     pub troubles: usize,
     /// Lives of a simulated store.
@@ -83,8 +89,10 @@ impl Report {
         self.kills += other.kills;
         self.positions += other.positions;
         self.images += other.images;
+        self.holes += other.holes;
         self.pictures += other.pictures;
         self.stops += other.stops;
+        self.leaps += other.leaps;
         self.troubles += other.troubles;
         self.lives += other.lives;
         self.compactions += other.compactions;
@@ -175,6 +183,19 @@ pub fn stops(setup: &Setup<'_>, times: usize) -> Result<Report> {
     let ran = job.run(&History::default(), &Fault::StopAndGo(times))?;
     report.stops += ran.stops;
     report.open(&format!("stops, seed {}", setup.seed), (setup.binary, folder.path()), ran.history);
+    Ok(report)
+}
+
+/// Has the clock of the process leap, again and again.
+///
+/// # Errors
+/// If a process cannot be started.
+pub fn leaps(setup: &Setup<'_>, times: usize) -> Result<Report> {
+    let (folder, mut report) = (tempfile::tempdir()?, Report::default());
+    let job = setup.job(folder.path(), LONG, Threads::Own);
+    let ran = job.run(&History::default(), &Fault::Leaps(times))?;
+    report.leaps += ran.leaps;
+    report.open(&format!("leaps, seed {}", setup.seed), (setup.binary, folder.path()), ran.history);
     Ok(report)
 }
 
@@ -269,6 +290,8 @@ pub enum Cheat {
     Disk(Power),
     /// The process says that a write is done before it is.
     AcknowledgedEarly,
+    /// Space is given back where something is.
+    HolesElsewhere,
 }
 
 /// Cuts the power at random moments of a recorded run.
@@ -276,15 +299,17 @@ pub enum Cheat {
 /// # Errors
 /// If a process cannot be started.
 pub fn power_losses(setup: &Setup<'_>, images: usize, cheat: Cheat) -> Result<Report> {
-    let (recorded, seed) = (tempfile::tempdir()?, setup.seed);
+    let (recorded, seed, mut report) = (tempfile::tempdir()?, setup.seed, Report::default());
     let job = setup.job(recorded.path(), LONG, Threads::Own);
     let mut trace = job.run(&History::default(), &Fault::Record)?.trace.context("nothing was recorded")?;
-    if cheat == Cheat::AcknowledgedEarly {
-        trace = trace.acknowledged_early();
-    }
+    report.holes = trace.holes();
+    trace = match cheat {
+        Cheat::AcknowledgedEarly => trace.acknowledged_early(),
+        Cheat::HolesElsewhere => trace.holes_elsewhere(),
+        Cheat::None | Cheat::Disk(_) => trace,
+    };
     let power = if let Cheat::Disk(power) = cheat { power } else { Power::Honest };
     let random = Random::seeded(seed);
-    let mut report = Report::default();
     let (mut disk, mut done) = (Disk::new(power), 0);
     for cut in moments(&trace, images, &random) {
         for step in trace.steps.get(done..cut).unwrap_or_default() {

@@ -100,6 +100,12 @@ fn a_watch_that_sleeps_through_events_is_caught_by_stops() {
 }
 
 #[test]
+fn a_clock_that_leaps_forwards_and_back_changes_nothing_of_what_is_promised() {
+    let report = check(|setup| scenario::leaps(setup, 12));
+    assert!(report.leaps > 10, "only {} leaps", report.leaps);
+}
+
+#[test]
 fn a_backup_of_a_busy_store_is_of_one_revision() {
     let report = check(|setup| scenario::pictures(setup, Camera::Steady));
     assert!(report.pictures > 10, "only {} pictures", report.pictures);
@@ -114,6 +120,13 @@ fn a_backup_of_two_revisions_is_caught() {
 fn power_losses_lose_nothing() {
     let report = check(|setup| scenario::power_losses(setup, 60, Cheat::None));
     assert!(report.images == 120 && report.acknowledged > 50, "{} writes", report.acknowledged);
+    assert!(report.holes > 10, "space is no longer given back: {} holes", report.holes);
+}
+
+#[test]
+fn a_hole_where_something_is_is_caught() {
+    let cheat = Cheat::HolesElsewhere;
+    check_caught(Lie::None, &[Rule::NothingLost], |setup| scenario::power_losses(setup, 30, cheat));
 }
 
 #[test]

@@ -76,7 +76,7 @@ pub(super) fn run(sources: &[String]) -> Result<()> {
     }
     let mut out = format!(
         "# Per message the fields that Go leaves out of JSON when they are zero: `omitempty` and not a pointer.\n\
-         # `name{{}}` is a structure held by value, which Go always writes.\n\
+         # `name{{}}` is a structure held by value, which Go always writes; `name?` is written as null when not set.\n\
          # Read off the struct tags of k8s.io/api, apimachinery, apiextensions-apiserver and kube-aggregator, \
          {VERSION}.\n"
     );
@@ -137,7 +137,7 @@ fn read(
     }
 }
 
-/// What a field's line says: its JSON name, with `{}` if it is a structure by value.
+/// What a field's line says: its JSON name, with `{}` if it is a structure by value, with `?` if nothing is null.
 fn field(line: &str, structures: &BTreeSet<&str>) -> Option<String> {
     let (declaration, tags) = line.strip_prefix('\t')?.split_once('`')?;
     let ty = declaration.split_whitespace().last()?;
@@ -145,8 +145,17 @@ fn field(line: &str, structures: &BTreeSet<&str>) -> Option<String> {
     let name = json.next().filter(|name| !name.is_empty() && *name != "-")?;
     let options: Vec<&str> = json.collect();
     let base = ty.rsplit('.').next().unwrap_or(ty);
-    if ty.starts_with('*') || declaration.starts_with("//") {
+    let is_nil = ["*", "[]", "map["].iter().any(|start| ty.starts_with(start));
+    if declaration.starts_with("//") || (ty.starts_with('*') && options.contains(&"omitempty")) {
         return None;
+    }
+    let is_null = match is_nil {
+        true => !options.contains(&"omitempty"),
+        // An encoding of their own, which knows of nothing.
+        false => ["MicroTime", "RawExtension", "Time"].contains(&base),
+    };
+    if is_null {
+        return (!options.contains(&"omitzero")).then(|| format!("{name}?"));
     }
     if structures.contains(ty) || STRUCTURES.contains(&base) {
         return (!options.contains(&"omitzero")).then(|| format!("{name}{{}}"));

@@ -363,6 +363,9 @@ impl Joiner<'_> {
         {
             flags.push("BY_VALUE");
         }
+        if known.is_some_and(|all| all.contains(format!("{name}?").as_str())) {
+            flags.push("NULL");
+        }
         let strategy = schema["x-kubernetes-patch-strategy"].as_str().unwrap_or_default();
         for (word, flag) in [("merge", "MERGE"), ("retainKeys", "RETAIN_KEYS"), ("replace", "REPLACE")] {
             if strategy.split(',').any(|part| part == word) {

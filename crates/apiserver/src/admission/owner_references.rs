@@ -28,7 +28,8 @@ pub(super) fn validate(context: &Context<'_>, object: &Value) -> Result<()> {
     let deletes =
         Attributes { verb: "delete".to_owned(), name: name.to_owned(), ..attributes(&context.request.info) };
     if context.operation != Operation::Create && !is_allowed(context, &deletes) {
-        let why = "cannot set an ownerRef on a resource you can't delete: ";
+        // The authorizer's reason and error follow, of which there are none.
+        let why = "cannot set an ownerRef on a resource you can't delete: , <nil>";
         return Err(context.forbidden(name, why));
     }
     for owner in new.iter().filter(|owner| blocks(owner) && !old.iter().any(|o| blocks(o) && same(o, owner)))
@@ -39,7 +40,11 @@ pub(super) fn validate(context: &Context<'_>, object: &Value) -> Result<()> {
         let Some(row) = resources::by_kind(group, version, kind) else {
             let why =
                 "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion ";
-            return Err(context.forbidden(name, &format!("{why}{} Kind {kind}", text(owner, "/apiVersion"))));
+            let api_version = text(owner, "/apiVersion");
+            let shown = format!(
+                "{why}{api_version} Kind {kind}: no matches for kind {kind:?} in version {api_version:?}"
+            );
+            return Err(context.forbidden(name, &shown));
         };
         let finalizes = Attributes {
             verb: "update".to_owned(),
@@ -57,7 +62,7 @@ pub(super) fn validate(context: &Context<'_>, object: &Value) -> Result<()> {
             ..Attributes::default()
         };
         if !is_allowed(context, &finalizes) {
-            let why = "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: ";
+            let why = "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: , <nil>";
             return Err(context.forbidden(name, why));
         }
     }

@@ -14,16 +14,47 @@ pub(super) fn validate(context: &Context<'_>, object: &Value) -> Result<()> {
     if kind.group() != "rbac.authorization.k8s.io" || context.operation == Operation::Delete {
         return Ok(());
     }
-    let unchanged = |field: &str| context.old.is_some_and(|old| old.get(field) == object.get(field));
-    let is_role = matches!(kind.resource(), "roles" | "clusterroles");
-    if is_role && unchanged("rules") && unchanged("aggregationRule") {
-        return Ok(());
-    }
-    if !is_role && unchanged("roleRef") && unchanged("subjects") {
+    if context.old.is_some_and(|old| is_for_collection(object, old)) {
         return Ok(());
     }
     let security = &context.api.security;
     security
-        .may_grant(&context.request.user, kind.resource(), object)
+        .may_grant(&context.request.user, kind.resource(), object, context.old)
         .map_err(|why| context.forbidden(Metadata::of(object).name(), &why))
+}
+
+/// Whether nothing changes but what the garbage collector needs to let the object go. Labels are no such thing: roles
+/// are aggregated by them.
+///
+/// Source: `IsOnlyMutatingGCFields` of `pkg/registry/rbac`.
+fn is_for_collection(new: &Value, old: &Value) -> bool {
+    const FREE: [&str; 4] = ["ownerReferences", "finalizers", "managedFields", "resourceVersion"];
+    let fixed = |object: &Value| {
+        let mut object = object.clone();
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.retain(|field, _| !FREE.contains(&field.as_str()));
+        }
+        object
+    };
+    fixed(new) == fixed(old)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn labels_count_and_finalizers_do_not() {
+        let role = |metadata: Value| json!({"metadata": metadata, "rules": [{"verbs": ["*"]}]});
+        let old = role(json!({"name": "a", "resourceVersion": "1"}));
+        for (metadata, expect) in [
+            (json!({"name": "a", "finalizers": ["x/y"], "resourceVersion": "2"}), true),
+            (json!({"name": "a", "ownerReferences": [{"uid": "u"}]}), true),
+            (json!({"name": "a", "labels": {"rbac.authorization.k8s.io/aggregate-to-admin": "true"}}), false),
+        ] {
+            assert_eq!(is_for_collection(&role(metadata.clone()), &old), expect, "{metadata}");
+        }
+    }
 }

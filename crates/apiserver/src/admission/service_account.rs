@@ -2,6 +2,8 @@
 //!
 //! Source: `plugin/pkg/admission/serviceaccount`.
 
+mod secrets;
+
 use std::time::Duration;
 
 use machinery::metadata::{self, Metadata};
@@ -65,13 +67,26 @@ pub(super) fn mutate(context: &Context<'_>, pod: &mut Value) -> Result<()> {
     Ok(())
 }
 
-/// Mirror Pods name no service account.
+/// Mirror Pods refer to nothing, and the Secrets of others may be bound to their service account.
 pub(super) fn validate(context: &Context<'_>, pod: &Value) -> Result<()> {
-    if applies(context) && is_mirror(pod) && !text(pod, "/spec/serviceAccountName").is_empty() {
-        let why = "a mirror pod may not reference service accounts";
-        return Err(context.forbidden(Metadata::of(pod).name(), why));
+    let is_debugging =
+        context.is_core_kind("pods") && context.request.resource.subresource == "ephemeralcontainers";
+    if !applies(context) && !(is_debugging && matches!(context.operation, Operation::Update(_))) {
+        return Ok(());
     }
-    Ok(())
+    let refuse = |why: &str| Err(context.forbidden(Metadata::of(pod).name(), why));
+    if is_mirror(pod) {
+        return match secrets::mirror_reference(pod) {
+            Some(what) => refuse(&format!("a mirror pod may not {what}")),
+            None => Ok(()),
+        };
+    }
+    let name = text(pod, "/spec/serviceAccountName");
+    let account = context.lookup("", "v1", "serviceaccounts", Metadata::of(pod).namespace(), name);
+    match account.and_then(|account| secrets::foreign(pod, &account, is_debugging)) {
+        Some(why) => refuse(&why),
+        None => Ok(()),
+    }
 }
 
 /// The Pod's word counts before the account's; yes if neither says.

@@ -34,6 +34,12 @@ pub(super) fn protect(context: &Context<'_>, object: &mut Value) -> Result<()> {
     Ok(())
 }
 
+/// The claim's StorageClass, in an annotation or in its field.
+fn class_of(claim: &Value) -> &str {
+    let annotated = Metadata::of(claim).annotation("volume.beta.kubernetes.io/storage-class");
+    annotated.unwrap_or_else(|| text(claim, "/spec/storageClassName"))
+}
+
 /// A bound claim of a class that allows it may ask for more.
 pub(super) fn resize(context: &Context<'_>, claim: &Value) -> Result<()> {
     let Some(old) = context.old.filter(|_| matches!(context.operation, Operation::Update(_))) else {
@@ -52,9 +58,9 @@ pub(super) fn resize(context: &Context<'_>, claim: &Value) -> Result<()> {
     if text(old, "/status/phase") != "Bound" {
         return refuse("Only bound persistent volume claims can be expanded");
     }
-    let annotated = Metadata::of(claim).annotation("volume.beta.kubernetes.io/storage-class");
-    let class = annotated.unwrap_or_else(|| text(claim, "/spec/storageClassName"));
-    let class = context.lookup("storage.k8s.io", "v1", "storageclasses", "", class);
+    let (name, before) = (class_of(claim), class_of(old));
+    let class = Some(name).filter(|name| !name.is_empty() && *name == before);
+    let class = class.and_then(|name| context.lookup("storage.k8s.io", "v1", "storageclasses", "", name));
     let allows =
         class.is_some_and(|class| class.get("allowVolumeExpansion").and_then(Value::as_bool) == Some(true));
     if allows {

@@ -12,7 +12,7 @@ use tracing::{error, info, warn};
 use super::Cache;
 use super::object::CachedObject;
 use super::resource::{CacheEvent, ResourceCache};
-use crate::at_rest::{self, AtRest};
+use crate::at_rest::{self, AtRest, Unreadable};
 use crate::security::Security;
 use crate::trace::Trace;
 
@@ -38,6 +38,7 @@ pub async fn load(cache: &Cache, store: &dyn Store) -> Result<(), StoreError> {
     }
     for resource in cache.all() {
         let (objects, unreadable) = by_resource.remove(resource.prefix()).unwrap_or_default();
+        tell_of(resource.prefix(), &unreadable);
         resource.reset(objects, unreadable, revision);
     }
     cache.advance(revision);
@@ -67,10 +68,18 @@ async fn heal(cache: &Cache, store: &dyn Store, security: &Security) {
             }
         }
         info!(prefix = resource.prefix(), unreadable = unreadable.len(), "read again");
+        tell_of(resource.prefix(), &unreadable);
         resource.reset(objects, unreadable, page.revision);
     }
     if !lost.is_empty() {
         security.load(cache);
+    }
+}
+
+/// One line for a kind, however much of it cannot be read: it is mostly one key that is missing.
+fn tell_of(prefix: &str, unreadable: &[(Arc<str>, Unreadable)]) {
+    if let Some((_, why)) = unreadable.first() {
+        error!(prefix, count = unreadable.len(), %why, "stored values cannot be read; the first of them");
     }
 }
 
@@ -156,6 +165,9 @@ async fn apply(at_rest: &AtRest, resource: &ResourceCache, event: &Event) -> Opt
         return match at_rest::object(at_rest, prefix, entry, revision).await {
             Ok(object) => resource.apply(key, revision, Some(object), &|_| None),
             Err(why) => {
+                if !resource.is_unreadable() {
+                    error!(prefix, %why, "a stored value cannot be read");
+                }
                 resource.lose(key, revision, why);
                 None
             }

@@ -30,6 +30,8 @@ type Encode = Box<dyn FnMut(&CachedObject) -> Bytes + Send>;
 
 /// The items that are still to come.
 enum Items {
+    /// Objects' own JSON, with a comma between them.
+    Objects(std::vec::IntoIter<Arc<CachedObject>>),
     /// Encoded one by one, with a comma between them.
     Json(std::vec::IntoIter<Arc<CachedObject>>, Encode),
     /// Encoded messages, each after its length.
@@ -64,13 +66,16 @@ impl Pieces {
         let commas = objects.len().saturating_sub(1);
         let size: usize = objects.iter().map(|object| object.json.len()).sum();
         let left = u64::try_from(head.len() + size + commas + tail.len()).ok();
-        Self { left, ..Self::json(head, objects, |object| object.json.clone(), tail) }
+        let items = Items::Objects(objects.into_iter());
+        Self { items, queue: VecDeque::from([head]), tail: Some(tail), is_first: true, left }
     }
 
     /// A list of messages.
     pub fn protobuf(head: Bytes, items: Vec<Bytes>, tail: Bytes) -> Self {
-        let size: usize =
-            items.iter().map(|item| codec::protobuf_list_item_head(item.len()).len() + item.len()).sum();
+        let size: usize = items
+            .iter()
+            .map(|item| codec::protobuf_list_item_head(item.len()).as_ref().len() + item.len())
+            .sum();
         let left = u64::try_from(head.len() + size + tail.len()).ok();
         let items = Items::Protobuf(items.into_iter());
         Self { items, queue: VecDeque::from([head]), tail: Some(tail), is_first: true, left }
@@ -81,48 +86,62 @@ impl Pieces {
         self.boxed_unsync()
     }
 
-    fn next_piece(&mut self) -> Option<Bytes> {
-        if let Some(piece) = self.queue.pop_front() {
-            return Some(piece);
-        }
-        match &mut self.items {
-            Items::Json(objects, encode) => match objects.next() {
-                Some(object) if std::mem::take(&mut self.is_first) => Some(encode(&object)),
-                Some(object) => {
-                    self.queue.push_back(encode(&object));
-                    Some(Bytes::from_static(b","))
-                }
-                None => self.tail.take(),
-            },
-            Items::Protobuf(items) => match items.next() {
-                Some(item) => {
-                    let head = codec::protobuf_list_item_head(item.len());
-                    self.queue.push_back(item);
-                    Some(head)
-                }
-                None => self.tail.take(),
-            },
-        }
-    }
-
     fn next_frame(&mut self) -> Option<Bytes> {
         let mut gathered = BytesMut::new();
         while gathered.len() < FRAME_BYTES {
-            let Some(piece) = self.next_piece() else { break };
-            if piece.len() < LARGE_BYTES {
-                if gathered.is_empty() {
-                    let left = self.left.and_then(|left| usize::try_from(left).ok()).unwrap_or(usize::MAX);
-                    gathered.reserve(left.min(FRAME_BYTES + LARGE_BYTES));
-                }
-                gathered.put_slice(&piece);
-            } else if gathered.is_empty() {
-                return Some(piece);
-            } else {
-                self.queue.push_front(piece);
+            if gathered.is_empty() && self.queue.front().is_some_and(|piece| piece.len() >= LARGE_BYTES) {
+                return self.queue.pop_front();
+            }
+            if gathered.capacity() == 0 {
+                let left = self.left.and_then(|left| usize::try_from(left).ok()).unwrap_or(usize::MAX);
+                gathered.reserve(left.min(FRAME_BYTES + LARGE_BYTES));
+            }
+            if !self.gather(&mut gathered) {
                 break;
             }
         }
         (!gathered.is_empty()).then(|| gathered.freeze())
+    }
+
+    /// Adds the next piece; `false` if it is too long for that, and waits in the queue, or if there is none.
+    fn gather(&mut self, out: &mut BytesMut) -> bool {
+        if let Some(piece) = self.queue.pop_front() {
+            return self.take(out, &[], &piece);
+        }
+        let comma: &[u8] = if self.is_first { b"" } else { b"," };
+        match &mut self.items {
+            Items::Objects(objects) => {
+                if let Some(object) = objects.next() {
+                    self.is_first = false;
+                    return self.take(out, comma, &object.json);
+                }
+            }
+            Items::Json(objects, encode) => {
+                if let Some(object) = objects.next() {
+                    self.is_first = false;
+                    let encoded = encode(&object);
+                    return self.take(out, comma, &encoded);
+                }
+            }
+            Items::Protobuf(items) => {
+                if let Some(item) = items.next() {
+                    let head = codec::protobuf_list_item_head(item.len());
+                    return self.take(out, head.as_ref(), &item);
+                }
+            }
+        }
+        self.tail.take().is_some_and(|tail| self.take(out, &[], &tail))
+    }
+
+    /// Copies a piece that is short; a long one becomes the next frame as it is.
+    fn take(&mut self, out: &mut BytesMut, before: &[u8], piece: &Bytes) -> bool {
+        out.put_slice(before);
+        if piece.len() < LARGE_BYTES {
+            out.put_slice(piece);
+            return true;
+        }
+        self.queue.push_front(piece.clone());
+        false
     }
 }
 

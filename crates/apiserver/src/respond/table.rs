@@ -42,7 +42,8 @@ impl Form {
 }
 
 /// The Table of one object; of one that is not the kind's, such as a Scale, its own.
-pub fn one(request: &Request, object: Value, now: jiff::Timestamp) -> Value {
+pub fn one(request: &Request, mut object: Value, now: jiff::Timestamp) -> Value {
+    crate::codec::strip_nulls(&mut object);
     let metadata = json!({"resourceVersion": Metadata::of(&object).resource_version()});
     let form = Form::of(request);
     let is_of_kind = object.get("kind").is_some_and(|kind| kind == request.kind.kind());
@@ -102,11 +103,14 @@ pub fn row(kind: Kind, object: Value, form: Form, now: jiff::Timestamp) -> Value
     row_of(kind.row().columns, object, form, now)
 }
 
-fn row_of(columns: &[Column], object: Value, form: Form, now: jiff::Timestamp) -> Value {
+fn row_of(columns: &[Column], mut object: Value, form: Form, now: jiff::Timestamp) -> Value {
     let cells: Vec<Value> = columns.iter().map(|column| (column.cell)(&object, now)).collect();
     match form.include {
         Include::None => json!({"cells": cells}),
         Include::Metadata => json!({"cells": cells, "object": partial(object, form.meta_version)}),
-        Include::Object => json!({"cells": cells, "object": object}),
+        Include::Object => {
+            crate::codec::fill_nulls(&mut object);
+            json!({"cells": cells, "object": object})
+        }
     }
 }

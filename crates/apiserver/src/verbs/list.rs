@@ -44,6 +44,14 @@ const TOKEN_VERSION: &str = "meta.k8s.io/v1";
 /// # Errors
 /// 400 for contradictory options, 410 for revisions that are gone, 504 for such that do not come.
 pub async fn list(api: &Api, request: &Request) -> Result<Answer> {
+    read(api, request).await.map(Answer::List)
+}
+
+/// What the options of a request see of a collection.
+///
+/// # Errors
+/// As [`list`].
+pub async fn read(api: &Api, request: &Request) -> Result<Listed> {
     let query = &request.info.query;
     validate(query, Purpose::List)?;
     let filter = Filter::of(request.kind, &request.resource, query)?;
@@ -57,7 +65,7 @@ pub async fn list(api: &Api, request: &Request) -> Result<Answer> {
         Some(token) => page_source(api, request, &filter, token).await?,
         None => first_source(api, request, &filter, limit).await?,
     };
-    Ok(Answer::List(page(listing, &filter, limit, token.as_ref())))
+    Ok(page(listing, &filter, limit, token.as_ref()))
 }
 
 async fn first_source(api: &Api, request: &Request, filter: &Filter, limit: usize) -> Result<Listing> {

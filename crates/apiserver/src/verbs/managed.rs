@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 use machinery::apply::set::Set;
 use machinery::apply::{self, ApplyError, OnConflict, Write};
 use machinery::metadata::{self, Metadata};
+use resources::StatusMetadata;
 use serde_json::{Value, json};
 
 use super::Request;
@@ -28,15 +29,19 @@ pub enum Ownership {
 
 /// Writes of whole objects whose status has a subresource do not change it.
 static STATUS: LazyLock<Set<'static>> = LazyLock::new(|| Set::of_fields(&[&["status"]]));
-/// Writes of the status change nothing else.
+/// Writes of the status change nothing else, or the metadata too.
 static ALL_BUT_STATUS: LazyLock<Set<'static>> = LazyLock::new(|| Set::of_fields(&[&["spec"], &["metadata"]]));
+static SPEC: LazyLock<Set<'static>> = LazyLock::new(|| Set::of_fields(&[&["spec"]]));
 static NOTHING: Set<'static> = Set::new();
 
 /// What writes of `part` never change.
 fn ignored(request: &Request, part: Part) -> &'static Set<'static> {
     match part {
         Part::Object if request.kind.strategy().keeps_status => &STATUS,
-        Part::Status | Part::Approval => &ALL_BUT_STATUS,
+        Part::Status | Part::Approval => match request.kind.strategy().status_metadata {
+            StatusMetadata::Kept => &ALL_BUT_STATUS,
+            StatusMetadata::FreeBut(_) => &SPEC,
+        },
         Part::Object | Part::Partial(_) | Part::Raw => &NOTHING,
     }
 }

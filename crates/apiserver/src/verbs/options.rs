@@ -18,7 +18,7 @@ pub struct DeleteOptions {
     pub grace_period_seconds: Option<i64>,
     /// What happens to dependents; the kind's default if absent.
     pub propagation: Option<Policy>,
-    /// Whether the client wants to be told if the object is not gone yet.
+    /// Whether the client is told by 202 if the object is not gone yet: only who says `orphanDependents: false`.
     pub is_waited_for: bool,
     /// The object must have this uid.
     pub uid: Option<String>,
@@ -83,7 +83,7 @@ impl DeleteOptions {
                 Some(false) => Some(Policy::Background),
                 None => None,
             }),
-            is_waited_for: policy == Some("Foreground") || orphan == Some(false),
+            is_waited_for: orphan == Some(false),
             uid: precondition("uid"),
             resource_version: precondition("resourceVersion"),
             is_dry_run: request.is_dry_run() || dry_run.contains(&"All"),
@@ -219,11 +219,11 @@ pub fn check(request: &Request) -> Result<()> {
 pub fn check_view(request: &Request) -> Result<()> {
     let row = request.kind.row();
     match (request.accept.view, request.resource.verb) {
-        (View::Metadata, Verb::List) => Err(Error::no_such_view(format!(
+        (View::Metadata, Verb::List | Verb::DeleteCollection) => Err(Error::no_such_view(format!(
             "you requested PartialObjectMetadata, but the requested object is a list (*{}.{})",
             row.version, row.list_kind
         ))),
-        (View::MetadataList, Verb::List) => Ok(()),
+        (View::MetadataList, Verb::List | Verb::DeleteCollection) => Ok(()),
         (View::MetadataList, _) => Err(Error::no_such_view(format!(
             "you requested PartialObjectMetadataList, but the requested object is not a list (*{}.{})",
             row.version, row.kind

@@ -187,8 +187,8 @@ async fn change_once(
         .map_err(Refusal::Failed)?;
     match part {
         Part::Object => strategy.begin_update(&mut new, old_value),
-        Part::Status => strategy.begin_status_update(&mut new, old_value),
-        Part::Approval => new = with_conditions_of(&new, old_value),
+        Part::Status => strategy.begin_status_update(&mut new, old_value, api.clock.now()),
+        Part::Approval => resources::strategies::approve(&mut new, old_value, api.clock.now()),
         // Prepared before the managed fields were set; no plugin changes what it must not.
         Part::Partial(_) | Part::Raw => {}
     }
@@ -198,7 +198,8 @@ async fn change_once(
     let is_gone = is_ready_to_go(request, &new);
     let warnings = match part {
         Part::Object => (strategy.warnings_on_update)(&new, old_value),
-        Part::Status | Part::Approval | Part::Partial(_) | Part::Raw => Vec::new(),
+        Part::Status => (strategy.warnings_on_status_update)(&new, old_value),
+        Part::Approval | Part::Partial(_) | Part::Raw => Vec::new(),
     };
     let admitted = admission::admit(api, request, Operation::Update(part), new, Some(old_value))
         .await
@@ -225,20 +226,6 @@ async fn change_once(
             Err(refusal)
         }
     }
-}
-
-/// The old object with the conditions of the new one: all that `certificatesigningrequests/approval` may change.
-fn with_conditions_of(new: &Value, old: &Value) -> Value {
-    let mut changed = old.clone();
-    let conditions = new.pointer("/status/conditions").cloned().unwrap_or_else(|| serde_json::json!([]));
-    if let Some(object) = changed.as_object_mut() {
-        let status = object.entry("status").or_insert_with(|| serde_json::json!({}));
-        if let Some(status) = status.as_object_mut() {
-            status.insert("conditions".to_owned(), conditions);
-        }
-    }
-    machinery::apply::keep(new, &mut changed);
-    changed
 }
 
 /// Whether a deletion that was asked for is complete with this change: no finalizer holds it any more.

@@ -77,7 +77,7 @@ pub async fn watch(api: &Api, request: &Request) -> Result<Answer> {
         next_bookmark: bookmarks.then(|| Instant::now() + BOOKMARK_INTERVAL),
         bookmarked: 0,
         end: Instant::now() + duration,
-        stopping: api.tasks.clone(),
+        serving: api.serving.clone(),
         ended: false,
         _counted: api.metrics.watch(request.kind.resource()),
     };
@@ -103,7 +103,7 @@ struct Watching {
     next_bookmark: Option<Instant>,
     bookmarked: u64,
     end: Instant,
-    stopping: base::Tasks,
+    serving: base::Tasks,
     ended: bool,
     _counted: UnderWay,
 }
@@ -158,7 +158,7 @@ impl Watching {
             events = self.watcher.next() => self.take(events),
             () = sleep_until(bookmark), if self.next_bookmark.is_some() => self.bookmark(),
             () = sleep_until(self.end) => return None,
-            () = self.stopping.stopping() => return None,
+            () = self.serving.stopping() => return None,
         }
         Some(())
     }

@@ -130,6 +130,7 @@ pub(super) const CLUSTER_ROLES: &[RoleRow] = &[
         "knarr:patching-controllers",
         &[
             rule("patch", "apps", "deployments deployments/status replicasets replicasets/status"),
+            rule("patch", "apps", "daemonsets/status statefulsets/status"),
             rule("patch", "core", "configmaps endpoints namespaces namespaces/status nodes nodes/status"),
             rule("patch", "core", "pods pods/status"),
             rule("patch", "discovery.k8s.io", "endpointslices"),
@@ -323,6 +324,8 @@ pub(super) const CLUSTER_ROLE_BINDINGS: &[BindingRow] = &[
         &[
             "account:deployment-controller",
             "account:replicaset-controller",
+            "account:statefulset-controller",
+            "account:daemon-set-controller",
             "account:endpoint-controller",
             "account:endpointslice-controller",
             "account:namespace-controller",

@@ -17,7 +17,8 @@ fn check_write(request: &str, new: Value, old: Value, pod: Value) -> Result<(), 
     };
     let some = |value: &'static Value| (!value.is_null()).then_some(value);
     let leak = |value: Value| some(Box::leak(Box::new(value)));
-    let objects = Objects { new: leak(new), old: leak(old), pod: leak(pod) };
+    let node = leak(json!({"metadata": {"name": "a", "uid": "n"}}));
+    let objects = Objects { new: leak(new), old: leak(old), pod: leak(pod), node };
     check(&UserInfo::new("system:node:a", &["system:nodes"]), &attributes, objects)
 }
 
@@ -34,7 +35,7 @@ fn mirror() -> Value {
         "metadata": {
             "name": "m",
             "annotations": {"kubernetes.io/config.mirror": "x"},
-            "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "a", "controller": true}],
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "a", "uid": "n", "controller": true}],
         },
         "spec": {"nodeName": "a", "containers": [{"name": "c"}]},
     })
@@ -82,7 +83,7 @@ fn a_node_writes_only_its_own_node() {
             "update /nodes a",
             node(json!({})),
             node(json!({"pool.node-restriction.kubernetes.io/x": "y"})),
-            "node \"a\" is not allowed to modify labels: pool.node-restriction.kubernetes.io/x",
+            "is not allowed to modify labels: pool.node-restriction.kubernetes.io/x",
         ),
     ];
     for (request, new, old, expected) in rows {
@@ -124,7 +125,7 @@ fn a_node_writes_only_pods_bound_to_it() {
             json!({}),
             Value::Null,
             pod("b"),
-            "node \"a\" can only evict pods with spec.nodeName set to itself",
+            "node a can only evict pods with spec.nodeName set to itself",
         ),
     ];
     for (request, new, old, subject, expected) in rows {
@@ -147,8 +148,21 @@ fn a_node_creates_only_mirror_pods_that_refer_to_nothing() {
         ("no annotation", change("/metadata/annotations", json!({})), "can only create mirror pods"),
         ("elsewhere", change("/spec/nodeName", json!("b")), "spec.nodeName set to itself"),
         ("no owner", change("/metadata/ownerReferences", json!([])), "an owner reference set to itself"),
+        (
+            "another node of the name",
+            change("/metadata/ownerReferences/0/uid", json!("m")),
+            "node a UID mismatch: expected m got n",
+        ),
         ("account", change("/spec/serviceAccountName", json!("x")), "reference a service account"),
         ("secret", change("/spec/volumes", json!([{"secret": {"secretName": "x"}}])), "reference secrets"),
+        (
+            "bundle",
+            change(
+                "/spec/volumes",
+                json!([{"projected": {"sources": [{"clusterTrustBundle": {"path": "x"}}]}}]),
+            ),
+            "reference clustertrustbundles",
+        ),
         ("map", change("/spec/volumes", json!([{"configMap": {"name": "x"}}])), "reference configmaps"),
     ];
     for (name, pod, expected) in rows {
@@ -192,4 +206,65 @@ fn leases_are_its_own_and_others_are_not_checked() {
         Attributes { verb: "delete".to_owned(), resource: "nodes".to_owned(), ..Attributes::default() };
     assert!(check(&UserInfo::new("admin", &[]), &delete, Objects::default()).is_ok());
     assert!(check(&UserInfo::new("x", &["system:nodes"]), &delete, Objects::default()).is_err());
+}
+
+#[test]
+fn of_claims_a_node_writes_how_large_they_have_become() {
+    let claim = |status: Value| json!({"metadata": {"name": "c"}, "status": status});
+    let status = "patch /persistentvolumeclaims/status c shop";
+    let old = claim(json!({"phase": "Bound", "capacity": {"storage": "1Gi"}}));
+    let grown = claim(json!({"phase": "Bound", "capacity": {"storage": "2Gi"}, "conditions": []}));
+    assert_eq!(check_write(status, grown, old.clone(), Value::Null), Ok(()));
+    assert_eq!(
+        check_write(status, claim(json!({"phase": "Lost"})), old.clone(), Value::Null).unwrap_err(),
+        "node \"a\" is not allowed to update fields other than status.capacity and status.conditions"
+    );
+    assert_eq!(
+        check_write("update /persistentvolumeclaims c shop", old.clone(), old, Value::Null).unwrap_err(),
+        "may only update PVC status"
+    );
+}
+
+#[test]
+fn a_node_offers_only_devices_of_its_own() {
+    let slice = |node: &str| json!({"metadata": {"name": "s"}, "spec": {"nodeName": node}});
+    let of = "resource.k8s.io/resourceslices";
+    assert_eq!(check_write(&format!("create {of}"), slice("a"), Value::Null, Value::Null), Ok(()));
+    assert_eq!(
+        check_write(&format!("create {of}"), slice("b"), Value::Null, Value::Null).unwrap_err(),
+        "can only create ResourceSlice with the same NodeName as the requesting node"
+    );
+    assert_eq!(
+        check_write(&format!("delete {of} s"), Value::Null, slice("b"), Value::Null).unwrap_err(),
+        "can only delete ResourceSlice with the same NodeName as the requesting node"
+    );
+}
+
+#[test]
+fn a_node_asks_for_readable_certificates_of_its_own_name() {
+    let request = |signer: &str| json!({"spec": {"signerName": signer, "request": "eA=="}});
+    let create = "create certificates.k8s.io/certificatesigningrequests";
+    assert_eq!(check_write(create, request("example.com/x"), Value::Null, Value::Null), Ok(()));
+    assert_eq!(
+        check_write(create, request("kubernetes.io/kubelet-serving"), Value::Null, Value::Null).unwrap_err(),
+        "unable to parse csr: PEM block type must be CERTIFICATE REQUEST"
+    );
+}
+
+#[test]
+fn the_audience_of_a_token_is_one_that_the_pod_projects() {
+    let pod = json!({"spec": {"volumes": [
+        {"projected": {"sources": [{"serviceAccountToken": {"path": "a"}}]}},
+        {"projected": {"sources": [{"configMap": {}}, {"serviceAccountToken": {"audience": "vault"}}]}},
+        {"emptyDir": {}},
+    ]}});
+    for (audience, expect) in [("", true), ("vault", true), ("other", false)] {
+        assert_eq!(projects_audience(&pod, audience), expect, "{audience}");
+    }
+    assert_eq!(audience(&json!({"spec": {}})), Ok(""));
+    assert_eq!(audience(&json!({"spec": {"audiences": ["vault"]}})), Ok("vault"));
+    assert_eq!(
+        audience(&json!({"spec": {"audiences": ["a", "b"]}})).unwrap_err(),
+        "node may only request 0 or 1 audiences"
+    );
 }

@@ -3,6 +3,8 @@
 use k8s_openapi::api::apps::v1::DeploymentSpec;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use crate::share::{Rounding, resolve};
+
 /// What a rollout may do, in Pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
@@ -47,26 +49,6 @@ impl Bounds {
     pub(crate) fn available_min(&self) -> i32 {
         self.replicas - self.max_unavailable
     }
-}
-
-#[derive(Clone, Copy)]
-enum Rounding {
-    Up,
-    Down,
-}
-
-/// A number of Pods out of a number or a share of `total`; a malformed share is 0.
-fn resolve(value: &IntOrString, total: i32, rounding: Rounding) -> i32 {
-    let percent = match value {
-        IntOrString::Int(number) => return *number,
-        IntOrString::String(text) => text.strip_suffix('%').and_then(|digits| digits.parse::<i64>().ok()),
-    };
-    let hundredths = percent.unwrap_or(0).saturating_mul(i64::from(total));
-    let pods = match rounding {
-        Rounding::Up => hundredths.saturating_add(99) / 100,
-        Rounding::Down => hundredths / 100,
-    };
-    i32::try_from(pods).unwrap_or(i32::MAX)
 }
 
 /// A limit that upstream treats as none when it is the largest number there is.

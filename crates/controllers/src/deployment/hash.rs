@@ -1,18 +1,16 @@
 //! The `pod-template-hash` label: tells the Pods of one ReplicaSet from those of another.
 //!
-//! Any stable hash will do, because a ReplicaSet is found again by its template and never by the hash. Source of
-//! the alphabet: `k8s.io/apimachinery/pkg/util/rand`.
+//! Any stable hash will do, because a ReplicaSet is found again by its template and never by the hash.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use sha2::{Digest, Sha256};
 
+use crate::names::safe_encode;
 use crate::object::name;
 
 /// The label's key. Source: `apps/v1`.
 pub(crate) const POD_TEMPLATE_HASH: &str = "pod-template-hash";
-
-const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// The hash of `template`, made different by `collision_count` when a name was taken already.
 pub(crate) fn template_hash(template: &PodTemplateSpec, collision_count: Option<i32>) -> String {
@@ -31,14 +29,6 @@ pub(crate) fn replica_set_name(deployment: &Deployment) -> Option<String> {
     Some(format!("{}-{}", name(&deployment.metadata), template_hash(&spec.template, collisions)))
 }
 
-/// `text` in characters that make no words.
-pub(crate) fn safe_encode(text: &str) -> String {
-    text.bytes()
-        .filter_map(|byte| ALPHABET.get(usize::from(byte) % ALPHABET.len()))
-        .map(|&b| char::from(b))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,11 +41,5 @@ mod tests {
         let hash = template_hash(&template, None);
         assert_eq!(hash, template_hash(&template.clone(), Some(0)));
         assert_ne!(hash, template_hash(&template, Some(1)));
-        assert!(hash.bytes().all(|byte| ALPHABET.contains(&byte)), "{hash}");
-    }
-
-    #[test]
-    fn encoding_is_that_of_upstream() {
-        assert_eq!(safe_encode("0123456789"), "456789bcdf");
     }
 }

@@ -32,7 +32,7 @@ pub(crate) fn run(args: &AgentArgs, log: &LogArgs) -> Result<()> {
         Ready::awaited(&settings.args).into_iter().filter(|ready| *ready != Ready::ApiServer).collect();
     let plan = supervisor::Plan {
         parts: vec![supervisor::NODE],
-        data_dir: layout.root().to_owned(),
+        layout: layout.clone(),
         awaited,
         log_flags: log.flags(),
     };

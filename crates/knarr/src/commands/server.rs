@@ -15,8 +15,8 @@ pub(crate) fn run(args: &ServerArgs, log: &LogArgs) -> Result<()> {
     let layout = Layout::new(&args.data_dir)?;
     match std::env::var(PART_VARIABLE).ok().as_deref() {
         None => supervise(args, log, &layout),
-        Some("control-plane") => components::control_plane(&layout),
-        Some("node") => components::node(&layout),
+        Some("control-plane") => supervisor::explained(components::control_plane(&layout)),
+        Some("node") => supervisor::explained(components::node(&layout)),
         Some(part) => bail!("there is no part {part:?}; unset {PART_VARIABLE}"),
     }
 }
@@ -28,7 +28,7 @@ fn supervise(args: &ServerArgs, log: &LogArgs, layout: &Layout) -> Result<()> {
     let parts = if args.runs(Part::Agent) { PARTS.to_vec() } else { PARTS[..1].to_vec() };
     let plan = supervisor::Plan {
         parts,
-        data_dir: layout.root().to_owned(),
+        layout: layout.clone(),
         awaited: Ready::awaited(args),
         log_flags: log.flags(),
     };

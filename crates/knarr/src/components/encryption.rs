@@ -1,8 +1,9 @@
 //! How values are encrypted in the store: by the user's file, or under a key that the cluster has made for itself.
 //!
-//! The cluster's own file is made once and never changed by us; losing it is losing the Secrets. The supervisor, which
-//! is root, hands the file in use to the control plane, which is not, and does so again when it changes. A file that
-//! cannot be used is told at the start; later on, the one before it stays in use.
+//! The cluster's own file is made once and changed by its administrator alone; losing it is losing the Secrets. The
+//! supervisor, which is root, hands the file in use to the control plane, which is not, and does so again when it
+//! changes, here or on another server of the cluster. A file that cannot be used is told at the start; later on, the one
+//! before it stays in use.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -18,6 +19,7 @@ use tracing::{error, warn};
 
 use super::Settings;
 use super::identity::{CONTROL_PLANE_GID, CONTROL_PLANE_UID};
+use super::shared::Others;
 use crate::layout::Layout;
 
 const FLAG: &str = "--encryption-provider-config";
@@ -97,7 +99,8 @@ pub(super) async fn follow(args: ApiServerArgs, server: &ApiServer) -> Result<()
     }
 }
 
-/// In the supervisor: hands every change on to the control plane, and to servers that join later. Never ends.
+/// In the supervisor: hands every change on to the control plane, and to the other servers; and takes theirs. Never
+/// ends.
 pub(crate) async fn hand_on(settings: &Settings, layout: &Layout) {
     if is_reloaded(&settings.args.api_server)
         && let Err(failure) = hand_on_changes(settings, layout).await
@@ -113,6 +116,10 @@ async fn hand_on_changes(settings: &Settings, layout: &Layout) -> Result<()> {
     let target = layout.server().join(in_use(args));
     let source = args.encryption_provider_config.as_deref().unwrap_or(&target);
     let mut changes = Changes::of(source)?;
+    let mut others = match is_shared(settings) {
+        true => Some(Others::of(settings, layout).await?),
+        false => None,
+    };
     // What `prepare` has left: the source may have changed since.
     let mut handed_on = std::fs::read(&target).with_context(|| format!("read {}", target.display()))?;
     loop {
@@ -124,7 +131,35 @@ async fn hand_on_changes(settings: &Settings, layout: &Layout) -> Result<()> {
             },
             Err(failure) => warn!(%failure, "the encryption configuration is not there"),
         }
-        changes.next().await?;
+        tokio::select! {
+            changed = changes.next() => changed?,
+            others = changed_elsewhere(others.as_mut()) => match others.newer(layout, &handed_on).await {
+                // The change of the file that follows is theirs and goes nowhere.
+                Ok(Some(theirs)) => handed_on = theirs,
+                Ok(None) => {}
+                Err(failure) => {
+                    let failure = format!("{failure:#}");
+                    error!(failure, "what another server has changed of the encryption is not known here");
+                }
+            },
+        }
+    }
+}
+
+/// Whether the servers of the cluster have one file.
+fn is_shared(settings: &Settings) -> bool {
+    let args = &settings.args;
+    args.datastore.datastore_endpoint.is_some() && args.api_server.encryption_provider_config.is_none()
+}
+
+/// Waits until another server may have changed the file; for ever if there is none.
+async fn changed_elsewhere(others: Option<&mut Others>) -> &mut Others {
+    match others {
+        Some(others) => {
+            others.changed().await;
+            others
+        }
+        None => std::future::pending().await,
     }
 }
 
@@ -134,16 +169,21 @@ async fn hand_on_one(settings: &Settings, text: &[u8], target: &Path, layout: &L
     }
     give(target)?;
     // The control plane tells what is wrong with a file that cannot be used.
-    let is_shared = settings.args.datastore.datastore_endpoint.is_some() && Config::parse(text, true).is_ok();
-    if is_shared && let Err(failure) = super::shared::publish_encryption(settings, layout).await {
+    if is_shared(settings)
+        && Config::parse(text, true).is_ok()
+        && let Err(failure) = super::shared::publish_encryption(settings, layout).await
+    {
         let failure = format!("{failure:#}");
-        error!(failure, "servers that join get the earlier encryption keys until this one is started again");
+        error!(
+            failure,
+            "the other servers do not get the changed encryption keys until this one is started again"
+        );
     }
     Ok(())
 }
 
 /// Writes a file of the control plane's, at once and whole.
-fn hand_over(text: &[u8], path: &Path) -> Result<()> {
+pub(super) fn hand_over(text: &[u8], path: &Path) -> Result<()> {
     let new = path.with_extension("new");
     auth::pki::write_file(&new, text, MODE)?;
     give(&new)?;

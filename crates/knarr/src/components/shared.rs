@@ -14,7 +14,9 @@ use auth::bundle::{self, BundleError, Files};
 use auth::pki::{self, Authority};
 use base::Random;
 use jiff::Timestamp;
+use store::Revision;
 use store::etcd::Etcd;
+use tokio::sync::watch;
 
 use self::encryption_file::{ENCRYPTION, Which};
 use super::{Settings, datastore};
@@ -35,7 +37,7 @@ pub(super) fn agree(settings: &Settings, layout: &Layout, now: Timestamp) -> Res
     let token = Token::of(settings, layout)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let shelf = Shelf::reach(settings, &token, layout).await?;
+        let shelf = Shelf::reach(settings, token.clone(), layout).await?;
         shelf.exchange(|stored| begin(settings, &layout.server(), stored, now)).await
     })?;
     if let Some(expected) = &token.authority_hash {
@@ -50,14 +52,13 @@ pub(super) fn agree(settings: &Settings, layout: &Layout, now: Timestamp) -> Res
     Ok(())
 }
 
-/// Has servers that join later use the encryption that this one's file now says.
+/// Has the other servers use the encryption that this one's file now says.
 ///
 /// # Errors
 /// If etcd does not answer, or the file cannot be used.
 pub(super) async fn publish_encryption(settings: &Settings, layout: &Layout) -> Result<()> {
-    let token = Token::of(settings, layout)?;
     let own = std::fs::read(layout.server().join(ENCRYPTION)).context("read the encryption's file")?;
-    let shelf = Shelf::reach(settings, &token, layout).await?;
+    let shelf = Shelf::reach(settings, Token::of(settings, layout)?, layout).await?;
     shelf
         .exchange(|stored| {
             let mut all = stored.clone();
@@ -65,6 +66,45 @@ pub(super) async fn publish_encryption(settings: &Settings, layout: &Layout) -> 
             Ok((all, Files::new()))
         })
         .await
+}
+
+/// The other servers, as a running one sees them.
+pub(super) struct Others {
+    shelf: Shelf,
+    changes: watch::Receiver<u64>,
+}
+
+impl Others {
+    /// To be made once: it keeps a connection.
+    ///
+    /// # Errors
+    /// If etcd does not answer.
+    pub(super) async fn of(settings: &Settings, layout: &Layout) -> Result<Self> {
+        let shelf = Shelf::reach(settings, Token::of(settings, layout)?, layout).await?;
+        let changes = shelf.etcd.bootstrap_changes();
+        Ok(Self { shelf, changes })
+    }
+
+    /// Waits until what is shared may have changed.
+    pub(super) async fn changed(&mut self) {
+        if self.changes.changed().await.is_err() {
+            std::future::pending().await
+        }
+    }
+
+    /// The encryption's file if another server has a newer one, which is in this one's folder then. `known` is what
+    /// this server has told the others: a change of it that they do not know yet wins.
+    ///
+    /// # Errors
+    /// If etcd does not answer, or it cannot be written.
+    pub(super) async fn newer(&self, layout: &Layout, known: &[u8]) -> Result<Option<Vec<u8>>> {
+        let Some(theirs) = self.shelf.stored().await?.1.remove(ENCRYPTION) else { return Ok(None) };
+        if theirs == known || encryption_file::read(&layout.server())?.is_some_and(|own| own != known) {
+            return Ok(None);
+        }
+        encryption_file::take(&layout.server(), &theirs)?;
+        Ok(Some(theirs))
+    }
 }
 
 /// Takes what is stored into the folder. Returns what must be stored then, and which files are to be written here only
@@ -104,34 +144,36 @@ fn is_of_cluster(folder: &Path, stored: &Files) -> Result<bool> {
 }
 
 /// Where the shared value lies, and what opens it.
-struct Shelf<'a> {
+struct Shelf {
     etcd: Etcd,
-    token: &'a Token,
+    token: Token,
     /// The server's folder.
     folder: PathBuf,
 }
 
-impl<'a> Shelf<'a> {
-    async fn reach(settings: &Settings, token: &'a Token, layout: &Layout) -> Result<Self> {
+impl Shelf {
+    async fn reach(settings: &Settings, token: Token, layout: &Layout) -> Result<Self> {
         let etcd = datastore::connect_early(&settings.args.datastore, &Random::from_system()).await?;
         Ok(Self { etcd, token, folder: layout.server() })
+    }
+
+    /// What is stored, and since which revision (0: never).
+    async fn stored(&self) -> Result<(Revision, Files)> {
+        let there = self.etcd.bootstrap().await.context("read what servers share")?;
+        let Some(entry) = there else { return Ok((0, Files::new())) };
+        let files = bundle::open(&entry.value, &self.token.secret);
+        Ok((entry.revision, files.map_err(|error| explain(error, &self.token))?))
     }
 
     /// Changes what is stored into what `change` makes of it; begins anew if another server was quicker.
     async fn exchange(&self, change: impl Fn(&Files) -> Result<(Files, Files)>) -> Result<()> {
         for _ in 0..ROUNDS_MAX {
-            let there = self.etcd.bootstrap().await.context("read what servers share")?;
-            let stored = match &there {
-                Some(entry) => bundle::open(&entry.value, &self.token.secret)
-                    .map_err(|error| explain(error, self.token))?,
-                None => Files::new(),
-            };
+            let (expected, stored) = self.stored().await?;
             let (all, then) = change(&stored)?;
             if all == stored {
                 return Ok(());
             }
             let sealed = bundle::seal(&all, &self.token.secret)?;
-            let expected = there.map_or(0, |entry| entry.revision);
             let written = self.etcd.set_bootstrap(expected, sealed.clone().into()).await;
             if written.context("write what servers share")?.is_some_and(|entry| entry.value == sealed) {
                 for (name, content) in then {
@@ -183,6 +225,7 @@ fn explain(error: BundleError, token: &Token) -> anyhow::Error {
 }
 
 /// What the user has given, or what there was.
+#[derive(Clone)]
 struct Token {
     secret: String,
     /// What the authority's certificate must be.

@@ -107,6 +107,44 @@ fn a_disk_that_takes_no_writes_refuses_them_until_it_does() {
 }
 
 #[test]
+fn a_control_plane_that_starts_where_nothing_can_be_written_reads_and_says_so_until_it_can() {
+    sys::mount::own_namespace().unwrap();
+    let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
+    let db = cluster.data_dir().join("server/db");
+    must(cluster.up_with(&["--disable-agent"]));
+    must(cluster.knarr(&["down"]));
+    let copy = cluster.scratch().join("db");
+    std::fs::rename(&db, &copy).unwrap();
+    std::fs::create_dir(&db).unwrap();
+    sys::mount::tmpfs(&db, Some(DISK_BYTES), 0o755).unwrap();
+    let copied = Command::new("cp").args(["-aT"]).args([&copy, &db]).status().unwrap();
+    assert!(copied.success());
+    drop(started(&mut cluster));
+    let session = must(Session::new(&cluster, KUBECTLS[1], "steady"));
+    // Nobody starts it again before the disk is as it should be.
+    let supervisor = std::fs::read_to_string(cluster.data_dir().join("knarr.pid")).unwrap();
+    let signal = |pid: i32, signal| {
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).unwrap();
+    };
+    let (supervisor, pid) = (supervisor.parse().unwrap(), control_plane(&cluster));
+    let process = sys::process::PidFd::open(pid).unwrap();
+    signal(supervisor, nix::sys::signal::Signal::SIGSTOP);
+    signal(pid, nix::sys::signal::Signal::SIGKILL);
+    assert!(process.wait(WAIT_MAX).unwrap());
+    sys::mount::remount_read_only(&db).unwrap();
+    signal(supervisor, nix::sys::signal::Signal::SIGCONT);
+    must(session.must("timeout 60 sh -c 'until kubectl get --raw /livez >/dev/null 2>&1; do :; done'"));
+    let reason = "the disk refuses writes: Read-only file system (os error 30)";
+    must(session.run("disk_errors.txt", &include_str!("sessions/disk_errors.txt").replace("REASON", reason)));
+    must(session.must("mount -o remount,rw,bind ../data/server/db"));
+    let again = "kubectl create configmap big --from-file=big.txt >/dev/null 2>&1";
+    must(session.must(&format!("timeout 60 sh -c 'until {again}; do :; done'")));
+    must(session.must("kubectl get --raw /readyz"));
+    drop(session);
+    must(cluster.remove());
+}
+
+#[test]
 fn after_a_failed_flush_the_control_plane_starts_over_from_what_is_on_disk() {
     let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
     drop(started(&mut cluster));

@@ -68,6 +68,9 @@ fn secrets_are_sealed_by_default_and_a_wrong_key_loses_nothing() {
     let steady = session(&cluster);
     fill(&steady);
     assert_eq!(must(steady.must(READ)), ENCODED);
+    for more in ["second", "third"] {
+        must(steady.must(&format!("kubectl create secret generic {more} --from-literal=a=b")));
+    }
     drop(steady);
     must(cluster.knarr(&["backup", backup.to_str().unwrap()]));
     assert!(lies_in(&cluster.data_dir(), CONTROL), "the control: plain values are found");
@@ -87,6 +90,9 @@ fn secrets_are_sealed_by_default_and_a_wrong_key_loses_nothing() {
     must(cluster.up_with(&["--disable-agent"]));
     let steady = session(&cluster);
     must(steady.run("encryption_wrong_key.txt", include_str!("sessions/encryption_wrong_key.txt")));
+    let log = std::fs::read_to_string(cluster.data_dir().join("knarr.log")).unwrap();
+    let told: Vec<_> = log.lines().filter(|line| line.contains("stored values cannot be read")).collect();
+    assert!(matches!(told[..], [one] if one.contains("count=3")), "once, for all of them: {told:?}");
     // The right key again, as an editor leaves it: taken at once.
     std::fs::write(own_file(&cluster), &right).unwrap();
     wait_for(&steady, "kubectl get secret sealed");
@@ -242,6 +248,25 @@ fn servers_share_the_key_also_with_those_that_come_after_it_has_changed() {
     }
     let folder = own_file(&servers[1].cluster).parent().unwrap().to_owned();
     assert!(lies_in(&folder, &key_in(&first)) && lies_in(&folder, &first), "the file before is kept");
+
+    // All run: what one of them is told all have at once, and nobody else's is told back.
+    let sessions: Vec<_> = servers.iter().map(|server| session(&server.cluster)).collect();
+    let third = configuration(&[
+        PROVIDERS[2].1,
+        now,
+        &format!("{{secretbox: {{keys: [{{{}}}]}}}}", key_line(&first)),
+    ]);
+    std::fs::write(own_file(&servers[2].cluster), &third).unwrap();
+    for (server, session) in servers.iter().zip(&sessions) {
+        wait_for_reload(session, 1);
+        assert_eq!(text(server), third, "{}", server.number);
+    }
+    must(sessions[0].must("kubectl create secret generic later --from-literal=a=b"));
+    assert_eq!(on_etcd(&etcd, PROVIDERS[2].0), (2, 1));
+    for session in &sessions {
+        assert_eq!(must(session.must("kubectl get secret later -o jsonpath='{.data.a}'")), "Yg==");
+    }
+    drop(sessions);
     for server in servers {
         must(server.cluster.remove());
     }

@@ -5,9 +5,11 @@ use testkit::{Cluster, Session};
 
 use crate::{cluster, must};
 
-const SESSIONS: [(&str, &str); 6] = [
+const SESSIONS: [(&str, &str); 8] = [
     ("objects.txt", include_str!("sessions/objects.txt")),
     ("workloads.txt", include_str!("sessions/workloads.txt")),
+    ("stateful_sets.txt", include_str!("sessions/stateful_sets.txt")),
+    ("daemon_sets.txt", include_str!("sessions/daemon_sets.txt")),
     ("pods.txt", include_str!("sessions/pods.txt")),
     ("network.txt", include_str!("sessions/network.txt")),
     ("apply.txt", include_str!("sessions/apply.txt")),

@@ -45,6 +45,21 @@ fn down_and_up_keep_objects_and_running_pods() {
 }
 
 #[test]
+fn up_right_after_the_supervisor_was_killed_waits_for_the_end_of_its_parts() {
+    let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
+    must(cluster.up_with(&["--disable-agent"]));
+    for _ in 0..3 {
+        let pid = std::fs::read_to_string(cluster.data_dir().join("knarr.pid")).unwrap();
+        kill(&[pid.parse().unwrap()]);
+        must(cluster.up_with(&["--disable-agent"]));
+    }
+    assert_eq!(cluster.processes("knarr control-plane").len(), 1);
+    let log = std::fs::read_to_string(cluster.data_dir().join("knarr.log")).unwrap();
+    assert!(!log.contains("started again"), "the first attempt succeeds each time: {log}");
+    must(cluster.remove());
+}
+
+#[test]
 fn killed_parts_come_back_and_containers_never_notice() {
     let mut cluster = cluster();
     let pods = start_workload(&cluster);

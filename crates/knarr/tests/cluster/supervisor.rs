@@ -39,7 +39,8 @@ fn a_service_manager_hears_of_readiness_and_of_failure() {
     let output = up.args(["up", "--disable-agent", "--data-dir"]).arg(cluster.data_dir()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let told = text(&output);
-    assert!(told.contains("the control-plane ended 5 times before it was ready"), "{told}");
+    assert!(told.contains("the control-plane ended 5 times before it was ready: open the store: "), "{told}");
+    assert!(told.contains("server/db/data.mdb is not what was written; bring a backup back"), "{told}");
     assert_eq!(told.lines().count(), 1, "{told}");
     must(cluster.knarr(&["reset", "--yes"]));
     must(cluster.remove());

@@ -179,6 +179,18 @@ impl<'a> Managers<'a> {
         self.entries.remove(identity);
     }
 
+    /// Changes the set of each entry by its version; entries for which `change` has no answer go, and what it says is
+    /// whether there was a change.
+    pub fn retain_sets(&mut self, mut change: impl FnMut(&str, &mut Set<'a>) -> Option<bool>) {
+        self.entries.retain(|_, entry| match change(&entry.api_version, &mut entry.set) {
+            Some(is_changed) => {
+                entry.source = entry.source.filter(|_| !is_changed);
+                true
+            }
+            None => false,
+        });
+    }
+
     /// Takes paths away from an entry, which goes when nothing is left.
     pub fn subtract(&mut self, identity: &Identity<'a>, gone: &Set<'_>) {
         let Some(entry) = self.entries.get_mut(identity) else { return };

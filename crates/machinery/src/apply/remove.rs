@@ -47,7 +47,7 @@ fn keep(typed: Typed<'_>, value: &Value, gone: &Set<'_>, element: &Element<'_>) 
 }
 
 /// The type of what is at `element`.
-fn below<'a>(typed: Typed<'a>, element: &Element<'_>) -> Typed<'a> {
+pub(super) fn below<'a>(typed: Typed<'a>, element: &Element<'_>) -> Typed<'a> {
     match (typed.atom(), element) {
         (Atom::Struct(schema), Element::Field(name)) => {
             schema.field(name).map_or_else(|| typed.any(), |field| Typed::field(schema, field))

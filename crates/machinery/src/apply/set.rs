@@ -53,6 +53,11 @@ impl<'a> Set<'a> {
         &self.nodes
     }
 
+    /// The nodes, in order, to be changed: their elements must stay, and each must stay needed.
+    pub fn nodes_mut(&mut self) -> &mut [Node<'a>] {
+        &mut self.nodes
+    }
+
     /// Adds a path; the empty path is the whole object, which nobody owns.
     pub fn insert_path(&mut self, path: &[Element<'a>]) {
         match path {

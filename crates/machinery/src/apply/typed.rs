@@ -202,6 +202,9 @@ pub(super) fn implied(field: &Field) -> Option<&'static Value> {
     if field.is_by_value() && matches!(field.ty, Type::Message(_)) {
         return Some(&EMPTY_OBJECT);
     }
+    if field.is_null_unset() {
+        return Some(&NULL);
+    }
     if !field.is_required() || field.omits_zero() {
         return None;
     }

@@ -98,3 +98,24 @@ fn an_update_costs_what_it_adds() {
     let more = increase(&amounts("{a: 2, b: 1}"), &amounts("{a: 1500m, b: 3}"));
     assert_eq!(show(&more), "a=500m");
 }
+
+#[test]
+fn claims_cost_the_devices_that_they_can_be_given_at_most() {
+    let claim = parse(
+        "{spec: {devices: {requests: [\
+         {exactly: {deviceClassName: gpu, allocationMode: ExactCount, count: 2}}, \
+         {exactly: {deviceClassName: nic, allocationMode: All}}, \
+         {firstAvailable: [{deviceClassName: gpu, allocationMode: ExactCount, count: 4}, \
+          {deviceClassName: gpu, allocationMode: ExactCount, count: 1}, \
+          {deviceClassName: fpga, allocationMode: ExactCount, count: 1}]}]}}}",
+    );
+    let cost = usage("resource.k8s.io", "resourceclaims", &claim, Timestamp::UNIX_EPOCH);
+    assert_eq!(
+        show(&cost),
+        "count/resourceclaims.resource.k8s.io=1,fpga.deviceclass.resource.k8s.io/devices=1,\
+         gpu.deviceclass.resource.k8s.io/devices=6,nic.deviceclass.resource.k8s.io/devices=32"
+    );
+    let quota = Quota::of(&parse("{spec: {hard: {gpu.deviceclass.resource.k8s.io/devices: 1}}}"));
+    assert!(quota.counts("resource.k8s.io", "resourceclaims"));
+    assert!(!quota.counts("resource.k8s.io", "resourceclaimtemplates"));
+}

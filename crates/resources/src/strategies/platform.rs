@@ -1,10 +1,12 @@
 //! The strategies of what the workloads stand on: storage, networking, admission, extension, flow control, devices,
 //! certificates, and the questions about access.
 
-use super::prepare::{not_attached, pending};
-use super::{claim, gated};
+use super::prepare::not_attached;
+use super::{certificate, claim, gated, volume};
 use crate::resource::{Generation, NameRule};
-use crate::strategy::{GENERIC, SPEC, SPEC_AND_STATUS, STATUS_ONLY, Strategy, VIRTUAL};
+use crate::strategy::{
+    FREE_STATUS_ONLY, GENERIC, SPEC, SPEC_AND_FREE_STATUS, SPEC_AND_STATUS, STATUS_ONLY, Strategy, VIRTUAL,
+};
 use crate::validation as v;
 
 mod prepare;
@@ -18,16 +20,17 @@ pub const PERSISTENT_VOLUME_CLAIM: Strategy = Strategy {
     validate_status_update: v::persistent_volume_claim::status_update,
     warnings: v::persistent_volume_claim::warnings,
     warnings_on_update: |new, _| v::persistent_volume_claim::warnings(new),
-    ..STATUS_ONLY
+    ..FREE_STATUS_ONLY
 };
 /// PersistentVolumes.
 pub const PERSISTENT_VOLUME: Strategy = Strategy {
-    prepare_for_create: pending,
+    prepare_for_create: volume::create,
+    prepare_for_status_update: volume::status_update,
     validate_create: v::persistent_volume::check,
     validate_update: v::persistent_volume::update,
     warnings: v::persistent_volume::warnings,
     warnings_on_update: |new, _| v::persistent_volume::warnings(new),
-    ..STATUS_ONLY
+    ..FREE_STATUS_ONLY
 };
 /// StorageClasses.
 pub const STORAGE_CLASS: Strategy = Strategy {
@@ -81,7 +84,8 @@ pub const INGRESS: Strategy = Strategy {
     validate_update: v::ingress::update,
     validate_status_update: v::ingress::status_update,
     warnings: v::ingress::warnings,
-    ..SPEC_AND_STATUS
+    warnings_on_status_update: |new, _| v::warnings::load_balancer(new),
+    ..SPEC_AND_FREE_STATUS
 };
 /// IngressClasses.
 pub const INGRESS_CLASS: Strategy =
@@ -105,17 +109,18 @@ pub const IP_ADDRESS: Strategy = Strategy {
 pub const SERVICE_CIDR: Strategy = Strategy {
     validate_create: v::ip::service_cidr,
     validate_update: v::ip::service_cidr_update,
-    ..STATUS_ONLY
+    ..FREE_STATUS_ONLY
 };
 
 /// CertificateSigningRequests; their names are free.
 pub const CERTIFICATE_SIGNING_REQUEST: Strategy = Strategy {
     name_rule: NameRule::PathSegment,
     prepare_for_update: prepare::request_update,
+    prepare_for_status_update: certificate::status_update,
     validate_create: v::certificates::request,
     validate_update: v::certificates::request_update,
     validate_status_update: v::certificates::request_status,
-    ..STATUS_ONLY
+    ..FREE_STATUS_ONLY
 };
 /// ClusterTrustBundles; their name has the signer's in it.
 pub const CLUSTER_TRUST_BUNDLE: Strategy = Strategy {
@@ -172,6 +177,7 @@ pub const CUSTOM_RESOURCE_DEFINITION: Strategy = Strategy {
     validate_update: v::crd::update,
     validate_status_update: v::crd::status_update,
     warnings: v::crd_schema::warnings,
+    warnings_on_update: v::crd_schema::warnings_on_update,
     ..SPEC_AND_STATUS
 };
 /// APIServices; their name is `version.group`.
@@ -190,7 +196,7 @@ pub const STORAGE_VERSION_MIGRATION: Strategy = Strategy {
     validate_create: v::storage_version::migration,
     validate_update: v::storage_version::migration_update,
     validate_status_update: v::storage_version::migration_status,
-    ..SPEC_AND_STATUS
+    ..STATUS_ONLY
 };
 
 /// FlowSchemas.
@@ -220,6 +226,7 @@ pub const RESOURCE_CLAIM: Strategy = Strategy {
     gated: gated::RESOURCE_CLAIM,
     validate_create: v::device::claim,
     validate_update: v::device::claim_update,
+    prepare_for_status_update: |new, old, _| prepare::forget_released_devices(new, old),
     validate_status_update: v::device::claim_status,
     ..STATUS_ONLY
 };
@@ -234,6 +241,8 @@ pub const RESOURCE_CLAIM_TEMPLATE: Strategy = Strategy {
 pub const RESOURCE_SLICE: Strategy = Strategy {
     gated: gated::RESOURCE_SLICE,
     validate_create: v::resource_slice::check,
+    warnings: v::resource_slice::warnings,
+    warnings_on_update: |new, _| v::resource_slice::warnings(new),
     validate_update: v::resource_slice::update,
     ..SPEC
 };

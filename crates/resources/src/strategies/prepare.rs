@@ -26,8 +26,10 @@ pub(super) fn pod_create(pod: &mut Value) {
     }
 }
 
-/// The quality of service never changes, nor is it lost by a writer that leaves it out.
+/// The quality of service never changes, nor is it lost by a writer that leaves it out; nor are the generations that
+/// were observed.
 pub(super) fn pod_status_update(new: &mut Value, old: &Value) {
+    keep_observed_generations(new, old);
     let kept = old.pointer("/status/qosClass").cloned();
     if let Some(status) = child(new, "status") {
         if !status.contains_key("qosClass")
@@ -44,6 +46,32 @@ pub(super) fn pod_status_update(new: &mut Value, old: &Value) {
             status.get("hostIP").and_then(Value::as_str).filter(|ip| !ip.is_empty()).map(str::to_owned)
         {
             status.entry("hostIPs").or_insert_with(|| json!([{"ip": ip}]));
+        }
+    }
+}
+
+/// What a writer that does not know of `observedGeneration` leaves out stays, also of conditions: the n-th of a type
+/// has the n-th's.
+///
+/// Source: `preserveOldObservedGeneration`.
+fn keep_observed_generations(new: &mut Value, old: &Value) {
+    const FIELD: &str = "observedGeneration";
+    let observed = |value: &Value| value.get(FIELD).and_then(Value::as_i64).filter(|number| *number != 0);
+    let conditions = old.pointer("/status/conditions").and_then(Value::as_array);
+    let mut had: Vec<(&Value, Option<i64>)> =
+        conditions.into_iter().flatten().map(|condition| (&condition["type"], observed(condition))).collect();
+    let Some(status) = new.get_mut("status") else { return };
+    let keep = |value: &mut Value, kept: Option<i64>| {
+        if let (None, Some(kept), Some(map)) = (observed(value), kept, value.as_object_mut()) {
+            map.insert(FIELD.to_owned(), kept.into());
+        }
+    };
+    keep(status, old.get("status").and_then(observed));
+    let conditions = status.get_mut("conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten() {
+        let found = had.iter().position(|(kind, _)| **kind == condition["type"]);
+        if let Some((_, generation)) = found.map(|at| had.remove(at)) {
+            keep(condition, generation);
         }
     }
 }
@@ -110,13 +138,6 @@ pub(super) fn namespace_update(new: &mut Value, old: &Value) {
     }
 }
 
-/// A new PersistentVolume or claim is pending.
-pub(super) fn pending(object: &mut Value) {
-    if let Some(map) = object.as_object_mut() {
-        map.insert("status".to_owned(), json!({"phase": "Pending"}));
-    }
-}
-
 /// A new VolumeAttachment is not attached.
 pub(super) fn not_attached(object: &mut Value) {
     if let Some(map) = object.as_object_mut() {
@@ -180,6 +201,20 @@ mod tests {
         ] {
             assert_eq!(qos_class(&pod(resources.clone())), class, "{resources}");
         }
+    }
+
+    #[test]
+    fn observed_generations_are_not_lost() {
+        let condition = |kind: &str, generation: i64| json!({"type": kind, "observedGeneration": generation});
+        let old = json!({"status": {"observedGeneration": 3, "conditions": [
+            condition("A", 1), condition("A", 2), condition("B", 3)]}});
+        let mut new = json!({"status": {"conditions": [{"type": "A"}, condition("B", 4), {"type": "A"}, {"type": "A"}]}});
+        pod_status_update(&mut new, &old);
+        assert_eq!(
+            new["status"],
+            json!({"observedGeneration": 3, "conditions": [
+                condition("A", 1), condition("B", 4), condition("A", 2), {"type": "A"}]})
+        );
     }
 
     #[test]

@@ -2,12 +2,12 @@
 
 mod status;
 
-use machinery::field::{FieldError, FieldErrors};
+use machinery::field::FieldErrors;
 use machinery::names;
 use serde_json::{Value, json};
 
 use super::shared::same;
-use super::{At, pod, selector};
+use super::{At, internal, pod, selector};
 
 pub(crate) use status::{
     daemon_set_status, deployment_status, replica_set_status, replication_controller_status,
@@ -89,9 +89,9 @@ fn deployment_strategy(strategy: &At<'_>, errors: &mut FieldErrors) {
             unavailable.at_most_all(errors);
         }
         // Upstream names the strategy, not its type.
-        _ => errors.push(FieldError::not_supported(
-            &strategy.path,
-            strategy.value,
+        _ => errors.push(internal::not_supported(
+            strategy,
+            "DeploymentStrategy",
             &["Recreate", "RollingUpdate"],
         )),
     }
@@ -159,9 +159,9 @@ fn daemon_set_strategy(strategy: &At<'_>, errors: &mut FieldErrors) {
                 _ => {}
             }
         }
-        _ => errors.push(FieldError::not_supported(
-            &strategy.path,
-            strategy.value,
+        _ => errors.push(internal::not_supported(
+            strategy,
+            "DaemonSetUpdateStrategy",
             &["RollingUpdate", "OnDelete"],
         )),
     }
@@ -225,7 +225,8 @@ fn stateful_set_strategy(strategy: &At<'_>, errors: &mut FieldErrors) {
     match strategy.get("type").text() {
         "" => errors.push(strategy.required("")),
         "OnDelete" if rolling.is_set() => {
-            errors.push(rolling.invalid("only allowed for updateStrategy 'RollingUpdate'"));
+            let detail = "only allowed for updateStrategy 'RollingUpdate'";
+            errors.push(internal::invalid(&rolling, "RollingUpdateStatefulSetStrategy", detail));
         }
         "OnDelete" => {}
         "RollingUpdate" => {
@@ -237,7 +238,10 @@ fn stateful_set_strategy(strategy: &At<'_>, errors: &mut FieldErrors) {
             }
             unavailable.at_most_all(errors);
         }
-        _ => errors.push(strategy.invalid("must be 'RollingUpdate' or 'OnDelete'")),
+        _ => {
+            let detail = "must be 'RollingUpdate' or 'OnDelete'";
+            errors.push(internal::invalid(strategy, "StatefulSetUpdateStrategy", detail));
+        }
     }
 }
 

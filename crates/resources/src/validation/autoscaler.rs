@@ -12,31 +12,50 @@ const WINDOW_SECONDS_MAX: i64 = 3600;
 const PERIOD_SECONDS_MAX: i64 = 1800;
 const TYPES: &[&str] = &["ContainerResource", "External", "Object", "Pods", "Resource"];
 
-type Check = fn(&At<'_>, &mut FieldErrors);
+type Check = fn(&At<'_>, ApiVersion, &mut FieldErrors);
 
 /// Type, field and rules of a metric source, in the order in which upstream looks at them.
 const SOURCES: &[(&str, &str, Check)] = &[
     ("Object", "object", object),
-    ("External", "external", external),
-    ("Pods", "pods", pods),
-    ("Resource", "resource", resource),
-    ("ContainerResource", "containerResource", container_resource),
+    ("External", "external", |source, _, errors| external(source, errors)),
+    ("Pods", "pods", |source, _, errors| pods(source, errors)),
+    ("Resource", "resource", |source, _, errors| resource(source, errors)),
+    ("ContainerResource", "containerResource", |source, _, errors| container_resource(source, errors)),
 ];
 
 /// A HorizontalPodAutoscaler.
 pub(crate) fn check(object: &Value) -> FieldErrors {
-    let mut object = object.clone();
-    if object.get("apiVersion").and_then(Value::as_str) == Some("autoscaling/v1")
-        && let Some(map) = object.as_object_mut()
-    {
-        (conversion::HORIZONTAL_POD_AUTOSCALER.to_storage)(map);
-    }
+    checked(object, None)
+}
+
+/// An update of a HorizontalPodAutoscaler.
+pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
+    checked(new, Some(old))
+}
+
+/// What `apiVersion` of a reference must say. Source: `CrossVersionObjectReferenceValidationOptions`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ApiVersion {
+    /// Anything: it was there before.
+    Any,
+    /// A version, with a group or without.
+    Readable,
+    /// A group and a version.
+    Grouped,
+}
+
+fn checked(object: &Value, old: Option<&Value>) -> FieldErrors {
+    let (object, old) = (as_v2(object), old.map(as_v2));
     let mut errors = FieldErrors::new();
     let spec = At::root(&object).get("spec");
+    let was = old.as_ref().map(|old| At::root(old).get("spec"));
     let (min, max) = (spec.get("minReplicas"), spec.get("maxReplicas"));
     let most = max.number().unwrap_or_default();
-    if min.number().is_some_and(|n| n < 1) {
-        errors.push(min.invalid("must be greater than or equal to 1"));
+    // A scale to zero comes with a gate, and stays without it.
+    let had_zero = was.as_ref().is_some_and(|was| was.get("minReplicas").number() == Some(0));
+    let least = if had_zero { 0 } else { 1 };
+    if min.number().is_some_and(|n| n < least) {
+        errors.push(min.invalid(&format!("must be greater than or equal to {least}")));
     }
     if most < 1 {
         errors.push(FieldError::invalid(&max.path, most, "must be greater than 0"));
@@ -45,17 +64,59 @@ pub(crate) fn check(object: &Value) -> FieldErrors {
         let detail = "must be greater than or equal to `minReplicas`";
         errors.push(FieldError::invalid(&max.path, most, detail));
     }
-    reference(&spec.get("scaleTargetRef"), &mut errors);
-    spec.get("metrics").items().for_each(|m| metric(&m, &mut errors));
+    let target = spec.get("scaleTargetRef");
+    reference(&target, of_target(&target, was.as_ref()), &mut errors);
+    let of_objects = of_objects(was.as_ref());
+    spec.get("metrics").items().for_each(|m| metric(&m, of_objects, &mut errors));
     for rules in ["scaleUp", "scaleDown"] {
         scaling_rules(&spec.get("behavior").get(rules), &mut errors);
     }
     errors
 }
 
-/// An update of a HorizontalPodAutoscaler.
-pub(crate) fn update(new: &Value, _: &Value) -> FieldErrors {
-    check(new)
+fn as_v2(object: &Value) -> Value {
+    let mut object = object.clone();
+    if object.get("apiVersion").and_then(Value::as_str) == Some("autoscaling/v1")
+        && let Some(map) = object.as_object_mut()
+    {
+        (conversion::HORIZONTAL_POD_AUTOSCALER.to_storage)(map);
+    }
+    object
+}
+
+/// One kind that can be scaled has no group; a target that was named before is not looked at again.
+fn of_target(target: &At<'_>, was: Option<&At<'_>>) -> ApiVersion {
+    let is_same = |was: &At<'_>| {
+        let had = was.get("scaleTargetRef");
+        ["apiVersion", "kind"].iter().all(|field| had.get(field).text() == target.get(field).text())
+    };
+    match target.get("kind").text() {
+        _ if was.is_some_and(is_same) => ApiVersion::Any,
+        "ReplicationController" => ApiVersion::Readable,
+        _ => ApiVersion::Grouped,
+    }
+}
+
+fn of_objects(was: Option<&At<'_>>) -> ApiVersion {
+    let mut metrics = was.into_iter().flat_map(|was| was.get("metrics").items().collect::<Vec<_>>());
+    let is_broken = |metric: At<'_>| {
+        let described = metric.get("object").get("describedObject");
+        metric.get("type").text() == "Object"
+            && broken_api_version(described.get("apiVersion").text(), ApiVersion::Readable).is_some()
+    };
+    if metrics.any(is_broken) { ApiVersion::Any } else { ApiVersion::Readable }
+}
+
+fn broken_api_version(text: &str, wanted: ApiVersion) -> Option<String> {
+    match text.matches('/').count() {
+        _ if wanted == ApiVersion::Any => None,
+        2.. => Some(format!("unexpected GroupVersion string: {text}")),
+        count => {
+            let has_group = count == 1 && !text.starts_with('/');
+            (wanted == ApiVersion::Grouped && !has_group)
+                .then(|| "apiVersion must specify API group".to_owned())
+        }
+    }
 }
 
 /// A write to `/status`.
@@ -68,13 +129,17 @@ pub(crate) fn status_update(new: &Value, _: &Value) -> FieldErrors {
     errors
 }
 
-fn reference(target: &At<'_>, errors: &mut FieldErrors) {
+fn reference(target: &At<'_>, api_version: ApiVersion, errors: &mut FieldErrors) {
     for field in ["kind", "name"] {
         target.get(field).named(names::path_segment, errors);
     }
+    let at = target.get("apiVersion");
+    if let Some(rule) = broken_api_version(at.text(), api_version) {
+        errors.push(FieldError::invalid(&at.path, at.text(), &rule));
+    }
 }
 
-fn metric(metric: &At<'_>, errors: &mut FieldErrors) {
+fn metric(metric: &At<'_>, of_objects: ApiVersion, errors: &mut FieldErrors) {
     let kind = metric.get("type");
     if kind.text().is_empty() {
         errors.push(kind.required("must specify a metric source type"));
@@ -84,7 +149,7 @@ fn metric(metric: &At<'_>, errors: &mut FieldErrors) {
     }
     let present: Vec<_> = SOURCES.iter().filter(|(_, field, _)| metric.get(field).is_set()).collect();
     if let Some((_, field, check)) = present.first() {
-        check(&metric.get(field), errors);
+        check(&metric.get(field), of_objects, errors);
     }
     let expected = SOURCES.iter().find(|(name, ..)| *name == kind.text()).map(|(_, field, _)| *field);
     if let Some(field) = expected
@@ -99,8 +164,8 @@ fn metric(metric: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn object(source: &At<'_>, errors: &mut FieldErrors) {
-    reference(&source.get("describedObject"), errors);
+fn object(source: &At<'_>, api_version: ApiVersion, errors: &mut FieldErrors) {
+    reference(&source.get("describedObject"), api_version, errors);
     identifier(&source.get("metric"), errors);
     let goal = target(source, errors);
     if !goal.get("value").is_set() && !goal.get("averageValue").is_set() {

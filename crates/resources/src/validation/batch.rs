@@ -12,7 +12,7 @@ use machinery::names;
 use serde_json::{Map, Value, json};
 
 use super::shared::same;
-use super::{At, pod, selector};
+use super::{At, internal, pod, selector};
 
 pub(crate) use cron::{cron_job, cron_job_update};
 pub(crate) use job_status::update as job_status_update;
@@ -211,7 +211,14 @@ pub(crate) fn job_update(new: &Value, old: &Value) -> FieldErrors {
     template(&new, &old, &old_job.get("status"), &mut errors);
     for field in ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"]
     {
-        new.get(field).unchanged(&old.get(field), &mut errors);
+        let (at, was) = (new.get(field), old.get(field));
+        if !same(at.value, was.value) {
+            errors.push(match field {
+                "podFailurePolicy" => internal::invalid(&at, "PodFailurePolicy", "field is immutable"),
+                "successPolicy" => internal::invalid(&at, "SuccessPolicy", "field is immutable"),
+                _ => at.invalid("field is immutable"),
+            });
+        }
     }
     errors
 }
@@ -239,7 +246,7 @@ fn template(new: &At<'_>, old: &At<'_>, status: &At<'_>, errors: &mut FieldError
         same(template.value, was.value)
     };
     if !is_same {
-        errors.push(template.invalid("field is immutable"));
+        errors.push(internal::invalid(&template, "PodTemplateSpec", "field is immutable"));
     }
 }
 

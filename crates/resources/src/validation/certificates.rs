@@ -146,6 +146,17 @@ pub(crate) fn request_status(new: &Value, old: &Value) -> FieldErrors {
     errors
 }
 
+/// A write to the approval of a CertificateSigningRequest: conditions come, and of those that are final none goes.
+pub(crate) fn request_approval(new: &Value, old: &Value) -> FieldErrors {
+    let mut errors = request(new);
+    removed(new, old, &mut errors);
+    let (now, before) = (certificate(new), certificate(old));
+    if now.value != before.value {
+        errors.push(now.forbidden("updates may not set certificate content"));
+    }
+    errors
+}
+
 fn certificate(object: &Value) -> At<'_> {
     At::root(object).get("status").get("certificate")
 }

@@ -523,11 +523,21 @@ fn rules(rules: &At<'_>, errors: &mut FieldErrors) {
 
 /// Formats that nothing checks.
 pub(crate) fn warnings(definition: &Value) -> Vec<String> {
+    unknown_formats(definition).into_iter().map(|format| format!("unrecognized format {format:?}")).collect()
+}
+
+/// Formats that nothing checks, and that are new.
+pub(crate) fn warnings_on_update(new: &Value, old: &Value) -> Vec<String> {
+    let had = warnings(old);
+    warnings(new).into_iter().filter(|warning| !had.contains(warning)).collect()
+}
+
+fn unknown_formats(definition: &Value) -> Vec<&str> {
     let mut found = Vec::new();
     for version in At::root(definition).get("spec").get("versions").items() {
         formats(version.get("schema").get("openAPIV3Schema").value, &mut found);
     }
-    found.into_iter().map(|format| format!("unrecognized format {format:?}")).collect()
+    found
 }
 
 const FORMATS: &[&str] = &[

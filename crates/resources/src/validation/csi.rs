@@ -8,7 +8,7 @@ use machinery::quantity::Quantity;
 use serde_json::Value;
 
 use super::volume::driver_name;
-use super::{At, NOT_NEGATIVE, selector};
+use super::{At, NOT_NEGATIVE, internal, selector};
 
 const NODE_ID_BYTES_MAX: usize = 256;
 const TOKEN_SECONDS_MIN: i64 = 600;
@@ -132,7 +132,9 @@ pub(crate) fn node_update(new: &Value, old: &Value) -> FieldErrors {
     for before in old.items() {
         for now in new.items().filter(|now| now.get("name").text() == before.get("name").text()) {
             if fixed(&now) != fixed(&before) {
-                errors.push(FieldError::invalid(&new.path, &fixed(&now), "field is immutable"));
+                let shown = fixed(&now);
+                let at = At { value: &shown, path: new.path.clone() };
+                errors.push(internal::invalid(&at, "CSINodeDriver", "field is immutable"));
             }
         }
     }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::scheduling::node_selector;
 use super::volume::driver_name;
-use super::{At, metadata};
+use super::{At, device_status, metadata};
 
 const LIST_MAX: usize = 32;
 const ALTERNATIVES_MAX: usize = 8;
@@ -95,16 +95,19 @@ fn configuration(config: &At<'_>, errors: &mut FieldErrors) {
     }
     driver_name(&opaque.get("driver"), errors);
     let parameters = opaque.get("parameters");
-    if !parameters.is_set() {
+    if parameters.is_set() {
+        raw_object(&parameters, PARAMETERS_BYTES_MAX, errors);
+    } else {
         errors.push(parameters.required(""));
-    } else if parameters.value.to_string().len() > PARAMETERS_BYTES_MAX {
-        errors.push(FieldError::too_long(&parameters.path, PARAMETERS_BYTES_MAX));
-    } else if !parameters.value.is_object() {
-        errors.push(FieldError::invalid(
-            &parameters.path,
-            "<value omitted>",
-            "error parsing data as JSON: must be an object",
-        ));
+    }
+}
+
+/// What only the driver can read: an object, and not too large.
+pub(super) fn raw_object(raw: &At<'_>, bytes_max: usize, errors: &mut FieldErrors) {
+    if raw.value.to_string().len() > bytes_max {
+        errors.push(FieldError::too_long(&raw.path, bytes_max));
+    } else if !raw.value.is_object() {
+        errors.push(FieldError::invalid(&raw.path, "<value omitted>", "must be a valid JSON object"));
     }
 }
 
@@ -325,6 +328,7 @@ pub(crate) fn claim_status(new: &Value, old: &Value) -> FieldErrors {
         }
     });
     unique(&users, |item| item.get("uid").text(), &mut errors);
+    device_status::check_all(&status, &mut errors);
     let allocation = status.get("allocation");
     if !users.is_empty() && !allocation.is_set() {
         errors.push(users.forbidden("may not be specified when `allocated` is not set"));

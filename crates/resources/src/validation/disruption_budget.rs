@@ -3,7 +3,7 @@
 use machinery::field::FieldErrors;
 use serde_json::Value;
 
-use super::{At, conditions, selector};
+use super::{At, conditions, internal, selector};
 
 /// A PodDisruptionBudget.
 pub(crate) fn check(object: &Value) -> FieldErrors {
@@ -11,7 +11,8 @@ pub(crate) fn check(object: &Value) -> FieldErrors {
     let spec = At::root(object).get("spec");
     let (least, most) = (spec.get("minAvailable"), spec.get("maxUnavailable"));
     if least.is_set() && most.is_set() {
-        errors.push(spec.invalid("minAvailable and maxUnavailable cannot be both set"));
+        let detail = "minAvailable and maxUnavailable cannot be both set";
+        errors.push(internal::invalid(&spec, "PodDisruptionBudgetSpec", detail));
     }
     for share in [least, most].iter().filter(|share| share.is_set()) {
         share.int_or_percent(&mut errors);

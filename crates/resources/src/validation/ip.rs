@@ -195,11 +195,22 @@ pub(crate) fn service_cidr(object: &Value) -> FieldErrors {
     errors
 }
 
-/// An update of a ServiceCIDR: its ranges stay.
+/// An update of a ServiceCIDR: its ranges stay, and one of the other family may come.
 pub(crate) fn service_cidr_update(new: &Value, old: &Value) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let ranges = |object| At::root(object).get("spec").get("cidrs");
-    ranges(new).immutable(&ranges(old), &mut errors);
+    let (now, before) = (ranges(new), ranges(old));
+    let is_widened = before.len() == 1 && now.len() == 2;
+    if !is_widened && now.len() != before.len() {
+        now.immutable(&before, &mut errors);
+        return errors;
+    }
+    for (range, was) in now.items().zip(before.items()) {
+        range.immutable(&was, &mut errors);
+    }
+    if is_widened {
+        errors.extend(service_cidr(new));
+    }
     errors
 }
 

@@ -7,7 +7,7 @@ use machinery::names;
 use serde_json::Value;
 
 use super::address::parse_cidr;
-use super::{At, quantities, scheduling};
+use super::{At, internal, quantities, scheduling};
 
 const ONE_REFERENCE: &str = "exactly one reference subfield must be non-nil";
 
@@ -39,7 +39,7 @@ fn taints(node: &At<'_>, errors: &mut FieldErrors) {
         }
         scheduling::taint_effect(&effect, errors);
         if !seen.insert((key.text(), effect.text())) {
-            let mut error = taint.duplicate();
+            let mut error = internal::duplicate(&taint, "Taint");
             error.message.push_str(": taints must be unique by key and effect pair");
             errors.push(error);
         }
@@ -100,7 +100,7 @@ fn addresses(addresses: &At<'_>, errors: &mut FieldErrors) {
     let mut seen = BTreeSet::new();
     for address in addresses.items() {
         if !seen.insert((address.get("type").text(), address.get("address").text())) {
-            errors.push(address.duplicate());
+            errors.push(internal::duplicate(&address, "NodeAddress"));
         }
     }
 }

@@ -7,9 +7,10 @@ use machinery::names;
 use machinery::quantity::Quantity;
 use serde_json::Value;
 
+use super::shared::same;
 use super::storage::OLD_LABELS;
 use super::volume::{self, legacy};
-use super::{At, scheduling};
+use super::{At, internal, scheduling};
 
 pub(super) const ACCESS_MODES: &[&str] =
     &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
@@ -57,20 +58,20 @@ pub(crate) fn check(object: &Value) -> FieldErrors {
 pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
     let mut errors = check(new);
     let (root, new, old) = (At::root(new), At::root(new).get("spec"), At::root(old).get("spec"));
-    let changed = SOURCES.iter().any(|(name, _)| !is_same_source(name, &new.get(name), &old.get(name)));
-    if changed {
-        errors.push(
-            root.get("spec")
-                .get("persistentvolumesource")
-                .forbidden("spec.persistentvolumesource is immutable after creation"),
-        );
+    let fixed = without_new_secret(&new, &old);
+    let is_same = |name: &str| same(fixed.get(name).unwrap_or(&Value::Null), old.get(name).value);
+    if !SOURCES.iter().all(|(name, _)| is_same(name)) {
+        let difference = internal::diff("PersistentVolumeSource", old.value, &fixed);
+        let detail = format!("spec.persistentvolumesource is immutable after creation\n{difference}");
+        errors.push(root.get("spec").get("persistentvolumesource").forbidden(&detail));
     }
     // Upstream names these two without `spec`.
     At { path: root.get("volumeMode").path, ..new.get("volumeMode") }
         .immutable(&old.get("volumeMode"), &mut errors);
     if old.get("nodeAffinity").is_set() && !is_same_affinity(&new, &old) {
         let at = At { path: root.get("nodeAffinity").path, ..new.get("nodeAffinity") };
-        errors.push(at.invalid("field is immutable, except for updating from beta label to GA"));
+        let detail = "field is immutable, except for updating from beta label to GA";
+        errors.push(internal::invalid(&at, "VolumeNodeAffinity", detail));
     }
     let class = new.get("volumeAttributesClassName");
     if old.get("volumeAttributesClassName").is_set() && !class.is_set() {
@@ -104,16 +105,17 @@ fn is_same_affinity(new: &At<'_>, old: &At<'_>) -> bool {
 }
 
 /// A CSI volume that had no secret for expansion may be given one.
-fn is_same_source(name: &str, new: &At<'_>, old: &At<'_>) -> bool {
+fn without_new_secret(new: &At<'_>, old: &At<'_>) -> Value {
     const ADDABLE: &str = "controllerExpandSecretRef";
-    if name != "csi" || !old.is_set() || !new.is_set() || old.get(ADDABLE).is_set() {
-        return new.value == old.value;
+    let mut spec = new.value.clone();
+    let had = old.get("csi");
+    if had.is_set()
+        && !had.get(ADDABLE).is_set()
+        && let Some(csi) = spec.get_mut("csi").and_then(Value::as_object_mut)
+    {
+        csi.remove(ADDABLE);
     }
-    let mut new = new.value.clone();
-    if let Some(map) = new.as_object_mut() {
-        map.remove(ADDABLE);
-    }
-    &new == old.value
+    spec
 }
 
 fn spec(spec: &At<'_>, errors: &mut FieldErrors) {

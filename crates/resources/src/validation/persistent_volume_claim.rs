@@ -6,7 +6,7 @@ use machinery::quantity::Quantity;
 use serde_json::Value;
 
 use super::persistent_volume::{VOLUME_MODES, access_modes, class_annotation_warnings};
-use super::{At, selector};
+use super::{At, internal, selector};
 
 const RESIZE_STATES: &[&str] = &[
     "ControllerResizeInProgress",
@@ -83,10 +83,11 @@ pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
     let (root, status) = (At::root(new), At::root(old).get("status"));
     let (new_spec, old_spec) = (root.get("spec"), At::root(old).get("spec"));
     beta_class(&root, &At::root(old), &mut errors);
-    if without_changeable(new, old) != *old_spec.value {
-        errors.push(new_spec.forbidden(
-            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims",
-        ));
+    let fixed = without_changeable(new, old);
+    if fixed != *old_spec.value {
+        const RULE: &str = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+        let difference = internal::diff("PersistentVolumeClaimSpec", old_spec.value, &fixed);
+        errors.push(new_spec.forbidden(&format!("{RULE}\n{difference}")));
     }
     let request = |spec: &At<'_>| {
         let at = spec.get("resources").get("requests").get("storage");

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::pod_annotations::{self, MIRROR};
 use super::shared::same;
-use super::{At, pod};
+use super::{At, internal, pod};
 
 /// A write to `/ephemeralcontainers`; only `spec.ephemeralContainers` may differ.
 pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
@@ -27,9 +27,9 @@ pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
                     .forbidden(&format!("existing ephemeral containers \"{name}\" may not be removed\n")),
             ),
             Some(new) if !same(new.value, container.value) => {
+                let difference = internal::diff("EphemeralContainer", container.value, new.value);
                 errors.push(containers.forbidden(&format!(
-                    "existing ephemeral containers \"{name}\" may not be changed\n  {} -> {}",
-                    container.value, new.value
+                    "existing ephemeral containers \"{name}\" may not be changed\n{difference}"
                 )));
             }
             Some(_) => {}

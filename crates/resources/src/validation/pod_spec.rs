@@ -8,7 +8,7 @@ use machinery::quantity::Quantity;
 
 use super::pod_annotations::MIRROR;
 use super::quantities::{self, Names};
-use super::{At, container, labels, scheduling, security_context, volume};
+use super::{At, container, internal, labels, scheduling, security_context, volume};
 
 const DNS_POLICIES: &[&str] = &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
 const NAMESERVERS_MAX: usize = 3;
@@ -152,10 +152,15 @@ fn resource_claims(pod: &PodView<'_>, errors: &mut FieldErrors) {
         let sources = ["resourceClaimName", "resourceClaimTemplateName"];
         let set: Vec<_> = sources.into_iter().filter_map(|field| claim.some(field)).collect();
         match set.len() {
-            0 => errors
-                .push(claim.invalid("must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")),
+            0 => errors.push(internal::invalid(
+                &claim,
+                "PodResourceClaim",
+                "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
+            )),
             1 => {}
-            _ => errors.push(claim.invalid(
+            _ => errors.push(internal::invalid(
+                &claim,
+                "PodResourceClaim",
                 "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
             )),
         }

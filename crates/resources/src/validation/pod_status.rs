@@ -23,7 +23,7 @@ pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
         let kind = condition.get("type").text();
         if !SYSTEM_CONDITIONS.contains(&kind) {
             // Upstream names the field like this.
-            let path = status.path.child("conditions").index(index).child("Type");
+            let path = new.get("metadata").path.child("conditions").index(index).child("Type");
             let rules = names::qualified_name(kind);
             errors.extend(rules.iter().map(|rule| FieldError::invalid(&path, kind, rule)));
         }

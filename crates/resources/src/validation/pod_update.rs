@@ -4,7 +4,7 @@ use machinery::field::FieldErrors;
 use serde_json::{Map, Value};
 
 use super::shared::same;
-use super::{At, container, pod, pod_annotations};
+use super::{At, container, internal, pod, pod_annotations};
 
 const ONLY: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
@@ -37,9 +37,9 @@ pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
     if !old.get("schedulingGates").is_empty() {
         direction(&new, &old, &mut errors);
     }
-    let changed = changed_fields(&new, &old);
-    if !changed.is_empty() {
-        errors.push(new.forbidden(&format!("{ONLY}\n{}", changed.join("\n"))));
+    let fixed = munged(&new, &old);
+    if !same(&fixed, old.value) {
+        errors.push(new.forbidden(&format!("{ONLY}\n{}", internal::diff("PodSpec", old.value, &fixed))));
     }
     errors
 }
@@ -104,12 +104,14 @@ fn direction(new: &At<'_>, old: &At<'_>, errors: &mut FieldErrors) {
         return;
     }
     if terms.len() != had.len() {
-        errors.push(terms.invalid("no additions/deletions to non-empty NodeSelectorTerms list are allowed"));
+        let detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
+        errors.push(internal::invalid_list(&terms, "NodeSelectorTerm", detail));
         return;
     }
     for (term, had) in terms.items().zip(had.items()) {
         if !only_adds(&term, &had) {
-            errors.push(term.invalid("only additions are allowed (no mutations or deletions)"));
+            let detail = "only additions are allowed (no mutations or deletions)";
+            errors.push(internal::invalid(&term, "NodeSelectorTerm", detail));
         }
     }
 }
@@ -130,41 +132,40 @@ fn only_adds(term: &At<'_>, had: &At<'_>) -> bool {
     })
 }
 
-/// The fields that changed and must not have, with both values.
-fn changed_fields(new: &At<'_>, old: &At<'_>) -> Vec<String> {
+/// The new spec, with the old values of what may change.
+fn munged(new: &At<'_>, old: &At<'_>) -> Value {
     let grace = |spec: &At<'_>| spec.get("terminationGracePeriodSeconds").number();
-    let ends_at_once = grace(old).is_some_and(|n| n < 0) && grace(new) == Some(1);
-    let is_gated = !old.get("schedulingGates").is_empty();
-    let (new, old) = (fixed_part(new, ends_at_once, is_gated), fixed_part(old, ends_at_once, is_gated));
-    let fields: std::collections::BTreeSet<_> = new.keys().chain(old.keys()).collect();
-    let shown = |value: Option<&Value>| value.map_or_else(|| "<unset>".to_owned(), Value::to_string);
-    let value = |map: &Map<String, Value>, field: &str| map.get(field).cloned().unwrap_or_default();
-    fields
-        .into_iter()
-        .filter(|field| !same(&value(&new, field), &value(&old, field)))
-        .map(|field| format!("  {field}: {} -> {}", shown(old.get(field)), shown(new.get(field))))
-        .collect()
+    let mut spec = new.value.clone();
+    let Some(map) = spec.as_object_mut() else { return spec };
+    for list in ["containers", "initContainers"] {
+        let containers = map.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
+        for (container, had) in containers.filter_map(Value::as_object_mut).zip(old.get(list).items()) {
+            take(container, had.value, "image");
+        }
+    }
+    for field in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
+        take(map, old.value, field);
+    }
+    if grace(old).is_some_and(|n| n < 0) && grace(new) == Some(1) {
+        take(map, old.value, "terminationGracePeriodSeconds");
+    }
+    if !old.get("schedulingGates").is_empty() {
+        take(map, old.value, "nodeSelector");
+        let affinity = map.entry("affinity").or_insert_with(|| Map::new().into());
+        if let Some(affinity) = affinity.as_object_mut() {
+            take(affinity, old.get("affinity").value, "nodeAffinity");
+        }
+        if same(affinity, &Value::Null) {
+            take(map, old.value, "affinity");
+        }
+    }
+    spec
 }
 
-/// The spec without what may change.
-fn fixed_part(spec: &At<'_>, ends_at_once: bool, is_gated: bool) -> Map<String, Value> {
-    let mut map = spec.value.as_object().cloned().unwrap_or_default();
-    for field in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
-        map.remove(field);
-    }
-    for list in ["containers", "initContainers"] {
-        for container in map.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
-            container.as_object_mut().map(|c| c.remove("image"));
-        }
-    }
-    if ends_at_once {
-        map.remove("terminationGracePeriodSeconds");
-    }
-    if is_gated {
-        map.remove("nodeSelector");
-        if let Some(affinity) = map.get_mut("affinity").and_then(Value::as_object_mut) {
-            affinity.remove("nodeAffinity");
-        }
-    }
-    map
+/// Gives `map` the field that `from` has, or takes it.
+fn take(map: &mut Map<String, Value>, from: &Value, field: &str) {
+    match from.get(field) {
+        Some(value) => map.insert(field.to_owned(), value.clone()),
+        None => map.remove(field),
+    };
 }

@@ -3,7 +3,7 @@
 use machinery::field::{FieldError, FieldErrors};
 use serde_json::Value;
 
-use super::At;
+use super::{At, internal};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -94,7 +94,7 @@ pub(crate) fn cluster_role_binding_update(new: &Value, old: &Value) -> FieldErro
 fn same_role(new: &Value, old: &Value, errors: &mut FieldErrors) {
     let (new, old) = (At::root(new).get("roleRef"), At::root(old).get("roleRef"));
     if new.value != old.value {
-        errors.push(new.invalid("cannot change roleRef"));
+        errors.push(internal::invalid(&new, "RoleRef", "cannot change roleRef"));
     }
 }
 

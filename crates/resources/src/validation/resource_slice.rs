@@ -66,6 +66,22 @@ pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
     errors
 }
 
+/// A driver's name should not depend on case. New slices and changed ones.
+pub(crate) fn warnings(object: &Value) -> Vec<String> {
+    let driver = At::root(object).get("spec").get("driver");
+    let text = driver.text();
+    let has_capitals = text != text.to_lowercase();
+    has_capitals
+        .then(|| {
+            format!(
+                "{}: driver names should be lowercase; {text:?} contains uppercase characters",
+                driver.path
+            )
+        })
+        .into_iter()
+        .collect()
+}
+
 fn place(spec: &At<'_>, errors: &mut FieldErrors) {
     let mut set = Vec::new();
     if let Some(name) = spec.some("nodeName") {

@@ -5,7 +5,7 @@
 use machinery::field::{FieldError, FieldErrors};
 use serde_json::Value;
 
-use super::At;
+use super::{At, internal};
 
 /// A SelfSubjectAccessReview.
 pub(crate) fn own_access(object: &Value) -> FieldErrors {
@@ -41,7 +41,8 @@ pub(crate) fn local_access(object: &Value) -> FieldErrors {
     }
     let urls = spec.get("nonResourceAttributes");
     if urls.is_set() {
-        errors.push(urls.invalid("disallowed on this kind of request"));
+        let detail = "disallowed on this kind of request";
+        errors.push(internal::invalid(&urls, "NonResourceAttributes", detail));
     }
     errors
 }
@@ -50,7 +51,8 @@ fn attributes(spec: &At<'_>, errors: &mut FieldErrors) {
     let (resource, url) = (spec.get("resourceAttributes"), spec.get("nonResourceAttributes"));
     match (resource.is_set(), url.is_set()) {
         (true, true) => {
-            errors.push(url.invalid("cannot be specified in combination with resourceAttributes"));
+            let detail = "cannot be specified in combination with resourceAttributes";
+            errors.push(internal::invalid(&url, "NonResourceAttributes", detail));
         }
         (false, false) => errors.push(
             resource.invalid("exactly one of nonResourceAttributes or resourceAttributes must be specified"),

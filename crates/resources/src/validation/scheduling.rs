@@ -3,7 +3,7 @@
 use machinery::field::{FieldError, FieldErrors};
 use machinery::names;
 
-use super::{At, selector};
+use super::{At, internal, selector};
 
 /// In upstream's order.
 const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
@@ -41,7 +41,9 @@ pub(super) fn tolerations(tolerations: &At<'_>, errors: &mut FieldErrors) {
                 }
             }
             "Exists" if !value.is_empty() => {
-                errors.push(of_operator(value, "value must be empty when `operator` is 'Exists'"));
+                let detail = "value must be empty when `operator` is 'Exists'";
+                let whole = At { path: operator.path.clone(), ..toleration.clone() };
+                errors.push(internal::invalid(&whole, "Toleration", detail));
             }
             "Exists" => {}
             _ => operator.if_one_of(&["Equal", "Exists"], errors),

@@ -9,7 +9,7 @@ use machinery::field::{FieldError, FieldErrors, Path};
 use machinery::names;
 use serde_json::{Value, json};
 
-use super::{At, PROTOCOLS, labels};
+use super::{At, PROTOCOLS, internal, labels};
 
 pub(crate) use update::{status_update, update};
 
@@ -167,7 +167,8 @@ fn port_conflicts(spec: &At<'_>, errors: &mut FieldErrors) {
     for port in ports.items() {
         let (protocol, number) = (port.get("protocol").text(), port.get("port").number().unwrap_or_default());
         if !seen.insert((protocol, number)) {
-            errors.push(FieldError::duplicate(&port.path, &json!({"port": number, "protocol": protocol})));
+            let key = json!({"port": number, "protocol": protocol});
+            errors.push(internal::duplicate(&At { value: &key, path: port.path.clone() }, "ServicePort"));
         }
     }
 }

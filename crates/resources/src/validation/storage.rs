@@ -6,9 +6,9 @@ use machinery::field::{FieldError, FieldErrors};
 use machinery::names;
 use serde_json::Value;
 
-use super::At;
 use super::persistent_volume::inline;
 use super::volume::driver_name;
+use super::{At, internal};
 
 const PARAMETERS_MAX: usize = 512;
 const PARAMETERS_BYTES_MAX: usize = 256 * 1024;
@@ -33,7 +33,7 @@ pub(crate) fn class(object: &Value) -> FieldErrors {
 
 /// An update of a StorageClass: nothing that volumes were made with may change.
 pub(crate) fn class_update(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = FieldErrors::new();
+    let mut errors = class(new);
     let (new, old) = (At::root(new), At::root(old));
     stays(&new, &old, &["parameters", "provisioner", "reclaimPolicy"], &mut errors);
     new.get("volumeBindingMode").immutable(&old.get("volumeBindingMode"), &mut errors);
@@ -185,7 +185,10 @@ fn attachment_status(object: &Value) -> FieldErrors {
 pub(crate) fn attachment_update(new: &Value, old: &Value) -> FieldErrors {
     let mut errors = attachment_spec(new);
     errors.extend(attachment_status(new));
-    At::root(new).get("spec").immutable(&At::root(old).get("spec"), &mut errors);
+    let (spec, was) = (At::root(new).get("spec"), At::root(old).get("spec"));
+    if spec.value != was.value {
+        errors.push(internal::invalid(&spec, "VolumeAttachmentSpec", "field is immutable"));
+    }
     errors
 }
 

@@ -96,7 +96,7 @@ fn check_each_status((api, plural): (&str, &str), good: &str, changes: &[Change<
         let mut old = base.clone();
         fill_in(row, &mut old);
         fill_in(row, &mut new);
-        row.strategy.begin_status_update(&mut new, &old);
+        row.strategy.begin_status_update(&mut new, &old, jiff::Timestamp::UNIX_EPOCH);
         row.validate_status_update(&new, &old)
     };
     assert_eq!(*run(base.clone()), [], "without a change");
@@ -196,7 +196,16 @@ fn a_running_pod_may_change_its_image_but_not_its_command() {
         &GOOD_POD.replace("restartPolicy: Always", "restartPolicy: Always\n  hostname: h"),
         expect![[r#"
             spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)
-              hostname: <unset> -> "h""#]],
+            @@ -64,7 +64,7 @@
+               "SELinuxChangePolicy": null
+              },
+              "ImagePullSecrets": null,
+            - "Hostname": "",
+            + "Hostname": "h",
+              "Subdomain": "",
+              "SetHostnameAsFQDN": null,
+              "Affinity": null,
+        "#]],
     );
 }
 
@@ -283,7 +292,7 @@ fn a_binding_keeps_its_role() {
         binding,
         &binding.replace("name: r}", "name: q}"),
         expect![[
-            r#"roleRef: Invalid value: {"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"q"}: cannot change roleRef"#
+            r#"roleRef: Invalid value: {"APIGroup":"rbac.authorization.k8s.io","Kind":"Role","Name":"q"}: cannot change roleRef"#
         ]],
     );
 }

@@ -207,6 +207,19 @@ pub(crate) fn service(object: &Value) -> Vec<String> {
     warnings
 }
 
+/// The status of a Pod.
+pub(crate) fn pod_status(object: &Value) -> Vec<String> {
+    let status = At::root(object).get("status");
+    let addresses = ["podIPs", "hostIPs"].map(|list| status.get(list));
+    addresses.iter().flat_map(At::items).filter_map(|address| ip::ip_warning(&address.get("ip"))).collect()
+}
+
+/// The status of what has a load balancer: a Service, an Ingress.
+pub(crate) fn load_balancer(object: &Value) -> Vec<String> {
+    let points = At::root(object).get("status").get("loadBalancer").get("ingress");
+    points.items().filter_map(|point| ip::ip_warning(&point.get("ip"))).collect()
+}
+
 /// Endpoints, new or updated. Those that a controller keeps are written often: they get none.
 pub(crate) fn endpoints(object: &Value) -> Vec<String> {
     let root = At::root(object);

@@ -47,6 +47,11 @@ pub(super) fn mounts(input: &Input<'_>) -> Result<Vec<Value>, String> {
     for wanted in wanted {
         mounts.push(bind(wanted)?);
     }
+    for device in input.devices.iter().filter(|device| !super::is_in_dev(device)) {
+        let access = if device.access.contains('w') { "rw" } else { "ro" };
+        let source = device.source.to_string_lossy();
+        mounts.push(mount(&device.path, "bind", &source, &["bind", "rprivate", access]));
+    }
     Ok(mounts)
 }
 
@@ -70,13 +75,14 @@ fn bind(wanted: &v1::Mount) -> Result<Value, String> {
     Ok(mount(&wanted.container_path, "bind", &wanted.host_path, &["rbind", propagation, access]))
 }
 
-/// Mounts reach a container, or the host from it, only if the root does not hold them back.
-pub(super) fn rootfs_propagation(config: &v1::ContainerConfig) -> Option<&'static str> {
-    let wanted = config.mounts.iter().map(v1::Mount::propagation);
-    if wanted.clone().any(|it| it == MountPropagation::PropagationBidirectional) {
-        return Some("shared");
+/// Mounts reach a container, or the host from it, only if the root does not hold them back. Where several kinds are
+/// asked for, the shim sees to each mount ([`crate::shim`]): libcontainer gives all of them the root's.
+pub(super) fn rootfs_propagation(config: &v1::ContainerConfig) -> &'static str {
+    let wanted = |propagation| config.mounts.iter().any(|it| it.propagation() == propagation);
+    if wanted(MountPropagation::PropagationBidirectional) {
+        return "shared";
     }
-    wanted.clone().any(|it| it == MountPropagation::PropagationHostToContainer).then_some("slave")
+    if wanted(MountPropagation::PropagationHostToContainer) { "slave" } else { "private" }
 }
 
 fn mount(destination: &str, kind: &str, source: &str, options: &[&str]) -> Value {

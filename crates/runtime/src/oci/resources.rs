@@ -14,6 +14,13 @@ pub(super) fn resources(input: &Input<'_>) -> Value {
     Value::Object(resources)
 }
 
+/// What is limited, without the rules for devices.
+pub(crate) fn limits_document(wanted: &v1::LinuxContainerResources) -> Value {
+    let mut resources = Map::new();
+    limits(wanted, &mut resources);
+    Value::Object(resources)
+}
+
 /// Only what is set is written: 0 is CRI's "not set".
 fn limits(wanted: &v1::LinuxContainerResources, resources: &mut Map<String, Value>) {
     let mut cpu = Map::new();
@@ -41,6 +48,12 @@ fn limits(wanted: &v1::LinuxContainerResources, resources: &mut Map<String, Valu
         if !value.is_empty() {
             resources.insert(name.into(), Value::Object(value));
         }
+    }
+    if !wanted.hugepage_limits.is_empty() {
+        let limits = wanted.hugepage_limits.iter();
+        let limits: Vec<Value> =
+            limits.map(|it| json!({ "pageSize": it.page_size, "limit": it.limit })).collect();
+        resources.insert("hugepageLimits".into(), json!(limits));
     }
     if !wanted.unified.is_empty() {
         let unified: std::collections::BTreeMap<_, _> = wanted.unified.iter().collect();

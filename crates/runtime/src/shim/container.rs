@@ -1,4 +1,4 @@
-//! One container in the shim: created and started by libcontainer, its output pumped, its end recorded.
+//! One container in the shim: created and started by the engine, its output pumped, its end recorded.
 //!
 //! Creation and start are one step (containerd does the same): a process that is created but not started would hold
 //! copies of every descriptor that the shim has.
@@ -8,19 +8,16 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::path::Path;
-use std::sync::Arc;
 
 use jiff::Timestamp;
-use libcontainer::container::builder::ContainerBuilder;
-use libcontainer::syscall::syscall::SyscallType;
 use nix::sys::stat::Mode;
 use sys::descriptors;
 use sys::process::PidFd;
 
-use super::executor::Payload;
+use super::engine::{Creation, Engine, Entry, Streams};
 use super::layout::{self, ContainerPlan, Exited, Started};
 use super::logs::{Lines, Log, Stream};
 
@@ -73,56 +70,39 @@ pub(super) enum StartError {
     Create(String),
     #[error("{0}")]
     Payload(String),
+    #[error("OCI runtime {verb} failed: {message}")]
+    External { verb: &'static str, message: String },
 }
 
-fn prepare<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+pub(super) fn prepare<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     what: &'static str,
 ) -> impl FnOnce(E) -> StartError {
     move |source| StartError::Prepare { what, source: source.into() }
-}
-
-/// The container's ends of its standard streams.
-struct Streams {
-    stdin: OwnedFd,
-    stdout: OwnedFd,
-    stderr: OwnedFd,
 }
 
 impl Container {
     /// Creates and starts the container whose plan and specification are in its directory.
     ///
     /// `sockets` are the shim's own, which the container's process lets go of.
-    pub(super) fn start(sandbox: &Path, id: &str, sockets: &[RawFd]) -> Result<(Self, Started), StartError> {
-        let dir = layout::container_dir(sandbox, id);
+    pub(super) fn start(engine: &Engine, id: &str, sockets: &[RawFd]) -> Result<(Self, Started), StartError> {
+        let dir = layout::container_dir(engine.sandbox(), id);
         let mut container = Self::planned(&dir)?;
-        let (failure, failure_in) = io::pipe().map_err(prepare("pipe"))?;
-        let failure_in = Some(Arc::new(OwnedFd::from(failure_in)));
-        let payload = Payload::new(container.plan.security.clone(), failure_in, sockets);
-        let root = sandbox.join(layout::LIBCONTAINER);
-        let mut builder = ContainerBuilder::new(id.to_owned(), SyscallType::default())
-            .with_executor(payload)
-            .with_root_path(root)
-            .map_err(create_error)?;
-        let console = if container.plan.tty {
-            let path = dir.join("console.sock");
-            let listener = descriptors::listen_stream_at(&path).map_err(prepare("terminal"))?;
-            builder = builder.with_console_socket(Some(path));
-            Some(listener)
-        } else {
-            let streams = container.pipes(&dir).map_err(prepare("pipes"))?;
-            builder =
-                builder.with_stdin(streams.stdin).with_stdout(streams.stdout).with_stderr(streams.stderr);
-            None
+        let console = container.plan.tty.then(|| dir.join("console.sock"));
+        let listener = console.as_deref().map(descriptors::listen_stream_at);
+        let listener = listener.transpose().map_err(prepare("terminal"))?;
+        let streams = match console {
+            None => Some(container.pipes(&dir).map_err(prepare("pipes"))?),
+            Some(_) => None,
         };
-        let built = builder.as_init(&dir).with_systemd(false).with_detach(true).build();
-        let mut built = built.map_err(create_error)?;
-        container.pid = built.pid().map(nix_pid).unwrap_or_default();
-        if let Some(listener) = console {
-            container.take_terminal(&listener, &dir.join("console.sock")).map_err(prepare("terminal"))?;
+        let security = container.plan.security.clone();
+        let creation = Creation { id, security: &security, streams, console: console.as_deref(), sockets };
+        let created = engine.create(creation)?;
+        container.pid = created.pid();
+        if let (Some(listener), Some(console)) = (listener, &console) {
+            container.take_terminal(&listener, console).map_err(prepare("terminal"))?;
         }
         adjust_oom_score(container.pid, container.plan.oom_score_adj);
-        built.start().map_err(create_error)?;
-        wait_for_exec(failure.into())?;
+        created.start()?;
         let started = Started::now(container.pid);
         layout::write_json(&dir.join(layout::STARTED), &started).map_err(prepare("state"))?;
         Ok((container, started))
@@ -360,41 +340,29 @@ pub(super) struct ExecStreams {
 
 /// Runs one more process in a container; returns its pid and, if asked for, its terminal.
 pub(super) fn exec(
-    sandbox: &Path,
+    engine: &Engine,
     (id, container): (&str, &Container),
     process: &Path,
     streams: Option<ExecStreams>,
     sockets: &[RawFd],
 ) -> Result<(i32, Option<OwnedFd>), StartError> {
-    let payload = Payload::new(container.plan.security.clone(), None, sockets);
-    let mut builder = ContainerBuilder::new(id.to_owned(), SyscallType::default())
-        .with_executor(payload)
-        .with_root_path(sandbox.join(layout::LIBCONTAINER))
-        .map_err(create_error)?;
-    let mut console = None;
-    match streams {
-        Some(streams) => {
-            let null = || File::open("/dev/null").map(OwnedFd::from);
-            let sink = || File::options().write(true).open("/dev/null").map(OwnedFd::from);
-            let or = |fd: Option<OwnedFd>, other: &dyn Fn() -> io::Result<OwnedFd>| fd.map_or_else(other, Ok);
-            builder = builder
-                .with_stdin(or(streams.stdin, &null).map_err(prepare("stdin"))?)
-                .with_stdout(or(streams.stdout, &sink).map_err(prepare("stdout"))?)
-                .with_stderr(or(streams.stderr, &sink).map_err(prepare("stderr"))?);
+    let console = streams.is_none().then(|| process.with_extension("sock"));
+    let listener = console.as_deref().map(descriptors::listen_stream_at);
+    let listener = listener.transpose().map_err(prepare("terminal"))?;
+    let security = &container.plan.security;
+    let pid = engine.exec(Entry { id, security, process, streams, console: console.as_deref(), sockets });
+    let pid = pid.inspect_err(|_| {
+        if let Some(Err(error)) = console.as_deref().map(remove_if_there) {
+            eprintln!("shim: {error}");
         }
-        None => {
-            let path = process.with_extension("sock");
-            console =
-                Some((descriptors::listen_stream_at(&path).map_err(prepare("terminal"))?, path.clone()));
-            builder = builder.with_console_socket(Some(path));
+    })?;
+    let terminal = match (listener, &console) {
+        (Some(listener), Some(console)) => {
+            Some(receive_terminal(&listener, console).map_err(prepare("terminal"))?)
         }
-    }
-    let built = builder.as_tenant().with_detach(true).with_process(Some(process)).build();
-    let link = sandbox.join(layout::LIBCONTAINER).join(id).join("console-socket");
-    remove_if_there(&link).map_err(prepare("terminal"))?;
-    let pid = built.map_err(create_error)?;
-    let terminal = console.map(|(listener, path)| receive_terminal(&listener, &path)).transpose();
-    Ok((nix_pid(pid), terminal.map_err(prepare("terminal"))?))
+        _ => None,
+    };
+    Ok((pid, terminal))
 }
 
 /// The shim's end of an output pipe. It never waits for the container's end.
@@ -412,18 +380,11 @@ fn receive_terminal(listener: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
     Ok(terminal)
 }
 
-fn remove_if_there(path: &Path) -> io::Result<()> {
+pub(super) fn remove_if_there(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
-}
-
-/// The payload says on the pipe why it could not be run; the pipe closes when it runs.
-fn wait_for_exec(pipe: OwnedFd) -> Result<(), StartError> {
-    let mut failure = String::new();
-    File::from(pipe).read_to_string(&mut failure).map_err(prepare("start"))?;
-    if failure.is_empty() { Ok(()) } else { Err(StartError::Payload(failure)) }
 }
 
 /// Sets how soon the kernel kills this process for lack of memory. A value below the shim's own may be refused
@@ -436,24 +397,6 @@ fn adjust_oom_score(pid: i32, score: Option<i32>) {
     {
         eprintln!("shim: cannot set {path} to {score}: {error}");
     }
-}
-
-/// Forgets an ended container: libcontainer's state and its cgroups.
-pub(super) fn delete(sandbox: &Path, id: &str) -> Result<(), StartError> {
-    let root = sandbox.join(layout::LIBCONTAINER).join(id);
-    if !root.exists() {
-        return Ok(());
-    }
-    libcontainer::container::Container::load(root).and_then(|mut it| it.delete(true)).map_err(create_error)
-}
-
-/// libcontainer's innermost reason: the outer ones only say that something failed.
-fn create_error(error: libcontainer::error::LibcontainerError) -> StartError {
-    StartError::Create(crate::error_chain(&error))
-}
-
-fn nix_pid(pid: impl Into<i32>) -> i32 {
-    pid.into()
 }
 
 /// Unix nanoseconds now.

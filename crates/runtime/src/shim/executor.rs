@@ -15,6 +15,8 @@ use caps::{CapSet, Capability};
 use libcontainer::oci_spec::runtime::Spec;
 use libcontainer::workload::{Executor, ExecutorError, ExecutorValidationError};
 
+use sys::mount::Propagation;
+
 use super::layout::{SeccompProfile, Security};
 
 /// What a process needs to install seccomp and to lower its own bounding set.
@@ -63,12 +65,16 @@ impl Payload {
         let program = find(spec).map_err(ExecutorError::Other)?;
         let program = c_string(program.to_string_lossy().as_bytes())?;
         let args = args.iter().map(|arg| c_string(arg.as_bytes())).collect::<Result<Vec<_>, _>>()?;
+        if self.failure.is_some() {
+            set_propagations(spec).map_err(boxed)?;
+        }
         sys::payload::reset_signals().map_err(boxed)?;
         sys::payload::outlive_parent().map_err(boxed)?;
         let keep = capabilities(&self.security.capabilities)?;
-        let filter = match self.security.seccomp {
+        let filter = match &self.security.seccomp {
             SeccompProfile::Unconfined => Vec::new(),
             SeccompProfile::RuntimeDefault => crate::seccomp::default_filter(&keep),
+            SeccompProfile::Localhost(profile) => profile.compile().map_err(ExecutorError::Other)?,
         };
         let no_new_privileges = process.no_new_privileges().unwrap_or(false);
         if !no_new_privileges && !filter.is_empty() {
@@ -81,6 +87,26 @@ impl Payload {
         let Err(errno) = nix::unistd::execv(&program, &args);
         Err(ExecutorError::Other(format!("exec: {program:?}: {}", errno.desc().to_lowercase())))
     }
+}
+
+/// Gives each bind mount the propagation that it asks for: libcontainer leaves all with the root's.
+fn set_propagations(spec: &Spec) -> sys::Result<()> {
+    let root = spec.linux().as_ref().and_then(|linux| linux.rootfs_propagation().as_deref());
+    if root == Some("private") {
+        return Ok(());
+    }
+    for mount in spec.mounts().iter().flatten() {
+        let options = mount.options().iter().flatten();
+        let wanted = options.filter_map(|option| match option.as_str() {
+            "rprivate" => Some(Propagation::Private),
+            "rslave" => Some(Propagation::Slave),
+            _ => None,
+        });
+        for propagation in wanted {
+            sys::mount::set_propagation(mount.destination(), propagation, true)?;
+        }
+    }
+    Ok(())
 }
 
 /// The payload's program, found as a shell would in the container's `PATH`.

@@ -17,7 +17,7 @@ pub const SHIM: &str = "shim.json";
 pub const SHIM_LOG: &str = "shim.log";
 /// [`PodPlan`].
 pub const POD_PLAN: &str = "pod.json";
-/// libcontainer's own state.
+/// The state of libcontainer, or of the external OCI runtime.
 pub const LIBCONTAINER: &str = "libcontainer";
 /// [`ContainerPlan`], in a container's directory.
 pub const CONTAINER_PLAN: &str = "plan.json";
@@ -57,6 +57,9 @@ pub struct PodPlan {
     pub shared_pid: bool,
     /// The cgroup that the shim moves to.
     pub shim_cgroup: String,
+    /// The binary of an external OCI runtime that makes the containers; `None` is libcontainer in the shim.
+    #[serde(default)]
+    pub oci_runtime: Option<PathBuf>,
     /// Kernel parameters of the Pod's namespaces, dotted names.
     pub sysctls: std::collections::BTreeMap<String, String>,
 }
@@ -101,7 +104,7 @@ pub struct LogLimits {
 pub struct Security {
     /// Capabilities that the payload keeps, `CAP_` names. libcontainer is given a few more for the way there.
     pub capabilities: Vec<String>,
-    /// A compiled seccomp filter, `(code, jt, jf, k)`; empty is unconfined.
+    /// The seccomp filter.
     pub seccomp: SeccompProfile,
 }
 
@@ -113,6 +116,8 @@ pub enum SeccompProfile {
     Unconfined,
     /// The runtime's default.
     RuntimeDefault,
+    /// What a file says.
+    Localhost(crate::seccomp::Profile),
 }
 
 /// A process that runs or ran.

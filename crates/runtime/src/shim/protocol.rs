@@ -86,6 +86,13 @@ pub enum Call {
         /// The container's id.
         container: String,
     },
+    /// Has an external OCI runtime change what a container may use.
+    Update {
+        /// The container's id.
+        container: String,
+        /// The OCI `linux.resources` document, a file.
+        resources: std::path::PathBuf,
+    },
     /// Asks which containers run.
     State,
     /// Ends the shim; its containers are killed.

@@ -13,6 +13,7 @@ use sys::descriptors;
 use sys::process::PidFd;
 
 use super::container::{self, Container, Containers, ExecStreams};
+use super::engine::Engine;
 use super::layout::{self, PodPlan, Started};
 use super::logs::Stream;
 use super::pause::Pause;
@@ -39,6 +40,7 @@ pub(super) fn system<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
 
 struct Server {
     sandbox: PathBuf,
+    engine: Engine,
     listener: OwnedFd,
     signals: SignalFd,
     connections: BTreeMap<u64, OwnedFd>,
@@ -82,6 +84,7 @@ pub(super) fn run(sandbox: &Path) -> Result<(), Error> {
     let signals = SignalFd::with_flags(&mask, flags).map_err(system("watch children"))?;
     let mut server = Server {
         sandbox: sandbox.to_owned(),
+        engine: Engine::new(sandbox, plan.oci_runtime.clone()),
         listener,
         signals,
         connections: BTreeMap::new(),
@@ -277,14 +280,14 @@ impl Server {
             Call::Kill { container, signal, everyone } => self.kill(&container, signal, everyone),
             Call::Delete { container } => {
                 self.containers.remove(&container);
-                container::delete(&self.sandbox, &container).map_err(refused)?;
+                self.engine.delete(&container).map_err(refused)?;
                 Ok(Done::Ok)
             }
             Call::Exec { container, process, tty, streams } => {
                 let it = running(&self.containers, &container)?;
                 let streams = (!tty).then(|| exec_streams(streams, received));
                 let (pid, terminal) =
-                    container::exec(&self.sandbox, (&container, it), &process, streams, &self.sockets())
+                    container::exec(&self.engine, (&container, it), &process, streams, &self.sockets())
                         .map_err(refused)?;
                 self.execs.insert(pid, (connection, request.id));
                 reply.extend(terminal);
@@ -308,6 +311,9 @@ impl Server {
                 it.map_or(Ok(()), Container::reopen_log).map_err(refused)?;
                 Ok(Done::Ok)
             }
+            Call::Update { container, resources } => {
+                self.engine.update(&container, &resources).map(|()| Done::Ok).map_err(refused)
+            }
             Call::State => {
                 let running = self.containers.iter().filter(|(_, it)| !it.exited);
                 Ok(Done::Running(running.map(|(id, _)| id.clone()).collect()))
@@ -326,13 +332,13 @@ impl Server {
         if self.containers.contains_key(&container) {
             return self.already_started(&container);
         }
-        if self.sandbox.join(layout::LIBCONTAINER).join(&container).exists() {
+        if self.engine.knows(&container) {
             // An earlier shim ended in the middle of this.
             self.take_back(&container)?;
         }
         let log = self.sandbox.join(layout::SHIM_LOG);
         let mark = trace::mark(&log);
-        let started = Container::start(&self.sandbox, &container, &self.sockets());
+        let started = Container::start(&self.engine, &container, &self.sockets());
         let because = || trace::first_since(&log, mark);
         let (it, started) = started.map_err(|error| self.failed_start(&container, &error, because()))?;
         self.containers.insert(container, it);
@@ -360,7 +366,7 @@ impl Server {
         if let Some(plan) = layout::read_json::<layout::ContainerPlan>(&plan).map_err(refused)? {
             kill_cgroup(&plan.cgroup);
         }
-        container::delete(&self.sandbox, container).map_err(refused)
+        self.engine.delete(container).map_err(refused)
     }
 
     /// May be repeated.
@@ -386,11 +392,11 @@ impl Server {
         error: &container::StartError,
         because: Option<String>,
     ) -> Refused {
-        if let Err(error) = container::delete(&self.sandbox, container) {
+        if let Err(error) = self.engine.delete(container) {
             eprintln!("shim: {}", crate::error_chain(&error));
         }
         let mut refused = refused(error);
-        if let Some(because) = because.filter(|_| !matches!(error, container::StartError::Payload(_))) {
+        if let Some(because) = because.filter(|_| matches!(error, container::StartError::Create(_))) {
             refused.message = format!("{}: {because}", refused.message);
         }
         refused
@@ -400,6 +406,9 @@ impl Server {
         let it = running(&self.containers, id)?;
         if everyone && it.plan.shared_pid {
             kill_cgroup(&it.plan.cgroup);
+            return Ok(Done::Ok);
+        }
+        if self.engine.kill(id, signal).map_err(refused)? {
             return Ok(Done::Ok);
         }
         it.signal(signal).map(|()| Done::Ok).map_err(refused)
@@ -440,7 +449,7 @@ impl Server {
     fn end(&mut self) -> Result<(), Error> {
         for (id, it) in &self.containers {
             kill_cgroup(&it.plan.cgroup);
-            if let Err(error) = container::delete(&self.sandbox, id) {
+            if let Err(error) = self.engine.delete(id) {
                 eprintln!("shim: {}", crate::error_chain(&error));
             }
         }

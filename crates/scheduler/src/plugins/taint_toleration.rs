@@ -1,6 +1,7 @@
 //! Taints keep Pods away that do not tolerate them. Source: `core/v1.Toleration`.
 
-use k8s_openapi::api::core::v1::{Pod, Taint, Toleration};
+use controller::placement;
+use k8s_openapi::api::core::v1::{Pod, Taint};
 
 use super::{Candidate, Refusal};
 use crate::node_info::NodeInfo;
@@ -28,17 +29,5 @@ fn taints(node: &NodeInfo) -> impl Iterator<Item = &Taint> {
 /// Whether any toleration of the Pod covers the taint.
 pub(super) fn tolerates(pod: &Pod, taint: &Taint) -> bool {
     let tolerations = pod.spec.iter().flat_map(|spec| spec.tolerations.iter().flatten());
-    tolerations.into_iter().any(|toleration| covers(toleration, taint))
-}
-
-fn covers(toleration: &Toleration, taint: &Taint) -> bool {
-    let is_for =
-        |mine: &Option<String>, theirs: &str| mine.as_deref().is_none_or(|m| m.is_empty() || m == theirs);
-    if !is_for(&toleration.effect, &taint.effect) || !is_for(&toleration.key, &taint.key) {
-        return false;
-    }
-    match toleration.operator.as_deref() {
-        Some("Exists") => true,
-        _ => toleration.value.as_deref().unwrap_or_default() == taint.value.as_deref().unwrap_or_default(),
-    }
+    tolerations.into_iter().any(|toleration| placement::tolerates(toleration, taint))
 }

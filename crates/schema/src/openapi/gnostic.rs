@@ -25,34 +25,34 @@ pub(super) fn document(document: &Value) -> Vec<u8> {
     out
 }
 
-fn entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+pub(super) fn entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flatten()
 }
 
-fn items(value: &Value) -> impl Iterator<Item = &Value> {
+pub(super) fn items(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-fn text(out: &mut Vec<u8>, number: u16, value: &Value) {
+pub(super) fn text(out: &mut Vec<u8>, number: u16, value: &Value) {
     if let Some(text) = value.as_str() {
         bytes(out, number, text.as_bytes());
     }
 }
 
-fn flag(out: &mut Vec<u8>, number: u16, value: &Value) {
+pub(super) fn flag(out: &mut Vec<u8>, number: u16, value: &Value) {
     if value.as_bool() == Some(true) {
         int(out, number, 1);
     }
 }
 
 /// The fields of a `Named...` message: name and value.
-fn named(out: &mut Vec<u8>, name: &str, value: impl FnOnce(&mut Vec<u8>)) {
+pub(super) fn named(out: &mut Vec<u8>, name: &str, value: impl FnOnce(&mut Vec<u8>)) {
     bytes(out, 1, name.as_bytes());
     nested(out, 2, value);
 }
 
 /// All `x-` members as `NamedAny`, whose value is YAML; JSON is YAML.
-fn extensions(out: &mut Vec<u8>, number: u16, value: &Value) {
+pub(super) fn extensions(out: &mut Vec<u8>, number: u16, value: &Value) {
     for (name, value) in entries(value).filter(|(name, _)| name.starts_with("x-")) {
         nested(out, number, |out| named(out, name, |out| any(out, value)));
     }
@@ -75,6 +75,7 @@ fn path_item(out: &mut Vec<u8>, item: &Value) {
 
 fn operation(out: &mut Vec<u8>, operation: &Value) {
     items(&operation["tags"]).for_each(|value| text(out, 1, value));
+    text(out, 3, &operation["description"]);
     text(out, 5, &operation["operationId"]);
     items(&operation["produces"]).for_each(|value| text(out, 6, value));
     items(&operation["consumes"]).for_each(|value| text(out, 7, value));
@@ -96,6 +97,7 @@ fn operation(out: &mut Vec<u8>, operation: &Value) {
             });
         }
     });
+    items(&operation["schemes"]).for_each(|value| text(out, 10, value));
     extensions(out, 13, operation);
 }
 

@@ -173,12 +173,19 @@ struct Place {
 
 impl Place {
     fn of(group: &str, version: &str) -> Self {
-        let name = if group.is_empty() { "core" } else { group.trim_end_matches(".k8s.io") };
-        let word = camel(name);
-        let rest: String = word.chars().skip(1).collect();
-        let tag = format!("{}{rest}_{version}", name.chars().take(1).collect::<String>());
+        let (word, tag) = group_words(if group.is_empty() { "core" } else { group });
+        let tag = format!("{tag}_{version}");
         Self { root: root_path(group, version), id: format!("{word}{}", camel(version)), tag }
     }
+}
+
+/// A group in ids and in tags: `RbacAuthorization` and `rbacAuthorization`.
+pub(super) fn group_words(group: &str) -> (String, String) {
+    let name = group.trim_end_matches(".k8s.io");
+    let word = camel(name);
+    let rest: String = word.chars().skip(1).collect();
+    let tag = format!("{}{rest}", name.chars().take(1).collect::<String>());
+    (word, tag)
 }
 
 /// The id and the tag of the operation that lists a group-version's resources.
@@ -286,7 +293,7 @@ fn message(schemas: &Schemas, (group, version, kind): (&str, &str, &str)) -> Opt
     schemas.kind(group, version, kind).map(|schema| schema.message_name().to_owned())
 }
 
-fn camel(text: &str) -> String {
+pub(super) fn camel(text: &str) -> String {
     text.split(['-', '.'])
         .map(|part| {
             let mut chars = part.chars();

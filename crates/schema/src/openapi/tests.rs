@@ -66,7 +66,7 @@ fn no_reference_dangles() {
         let document = v3(resource);
         check_references(&document, &document["components"]["schemas"], "#/components/schemas/");
     }
-    let document = v2::document(crate::builtin(), &[DEPLOYMENTS, NODES]);
+    let document = v2::document(crate::builtin(), &[DEPLOYMENTS, NODES], &plain::all(["apps"]));
     check_references(&document, &document["definitions"], "#/definitions/");
 }
 
@@ -85,7 +85,7 @@ fn all_kinds_together_have_no_dangling_reference() {
             subresources: &[],
         })
         .collect();
-    let document = v2::document(crate::builtin(), &rows);
+    let document = v2::document(crate::builtin(), &rows, &[]);
     check_references(&document, &document["definitions"], "#/definitions/");
     assert!(!v2::to_protobuf(&document).is_empty());
 }
@@ -171,7 +171,7 @@ fn definitions_describe_themselves() {
 }
 
 fn v2_definitions() -> Value {
-    v2::document(crate::builtin(), &[DEPLOYMENTS])["definitions"].clone()
+    v2::document(crate::builtin(), &[DEPLOYMENTS], &[])["definitions"].clone()
 }
 
 #[test]
@@ -255,4 +255,63 @@ fn operations_are_called_what_upstream_calls_them() {
     let item = &document["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"];
     let answer = &item["delete"]["responses"]["200"]["content"]["application/json"]["schema"]["$ref"];
     assert_eq!(answer, "#/components/schemas/io.k8s.api.core.v1.Pod");
+}
+
+#[test]
+fn what_is_no_resource_is_described_too() {
+    let mut found = Vec::new();
+    for plain in plain::all(["apps", "rbac.authorization.k8s.io"]) {
+        let bytes = v3::plain_document(crate::builtin(), &plain);
+        let document: Value = serde_json::from_slice(&bytes).expect("JSON");
+        check_references(&document, &document["components"]["schemas"], "#/components/schemas/");
+        let get = &document["paths"][format!("/{}/", plain.path)]["get"];
+        let types: Vec<&String> =
+            get["responses"]["200"]["content"].as_object().expect("content").keys().collect();
+        found.push(format!("{} {} {} {}", plain.path, get["tags"][0], get["operationId"], types.len()));
+    }
+    expect_test::expect![[r#"
+        api "core" "getCoreAPIVersions" 3
+        apis "apis" "getAPIVersions" 3
+        apis/apps "apps" "getAppsAPIGroup" 3
+        apis/rbac.authorization.k8s.io "rbacAuthorization" "getRbacAuthorizationAPIGroup" 3
+        version "version" "getCodeVersion" 1
+        .well-known/openid-configuration "WellKnown" "getServiceAccountIssuerOpenIDConfiguration" 1
+        openid/v1/jwks "openid" "getServiceAccountIssuerOpenIDKeyset" 1"#]]
+    .assert_eq(&found.join("\n"));
+}
+
+/// The numbers are those of gnostic's `OpenAPIv3.proto`; what is read here is what clients look for.
+#[test]
+fn a_v3_document_in_protobuf_has_its_paths_and_schemas() {
+    let bytes = v3::document(crate::builtin(), "apps", "v1", &[DEPLOYMENTS]);
+    let packed = v3::to_protobuf(&bytes);
+    let fields = |bytes: &[u8]| -> Vec<(u16, Vec<u8>)> {
+        let mut reader = crate::proto::wire::Reader::new(bytes);
+        let mut fields = Vec::new();
+        while let Some((number, value)) = reader.next().expect("a field") {
+            if let crate::proto::wire::Wire::Bytes(bytes) = value {
+                fields.push((number, bytes.to_vec()));
+            }
+        }
+        fields
+    };
+    let inner = |bytes: &[u8], number: u16| -> Vec<Vec<u8>> {
+        fields(bytes).into_iter().filter(|(found, _)| *found == number).map(|(_, bytes)| bytes).collect()
+    };
+    assert_eq!(inner(&packed, 1), [b"3.0.0".to_vec()]);
+    let names = |all: &[Vec<u8>]| -> Vec<String> {
+        all.iter().map(|named| String::from_utf8(inner(named, 1).remove(0)).expect("text")).collect()
+    };
+    let paths = inner(&inner(&packed, 4)[0], 1);
+    assert!(names(&paths).contains(&"/apis/apps/v1/deployments".to_owned()));
+    let schemas = inner(&inner(&inner(&packed, 5)[0], 1)[0], 1);
+    let at =
+        names(&schemas).iter().position(|name| name == "io.k8s.api.apps.v1.Deployment").expect("a schema");
+    let schema = inner(&inner(&schemas[at], 2)[0], 1).remove(0);
+    assert_eq!(inner(&schema, 25), [b"object".to_vec()]);
+    assert_eq!(
+        names(&inner(&inner(&schema, 31)[0], 1)),
+        ["apiVersion", "kind", "metadata", "spec", "status"]
+    );
+    assert_eq!(names(&inner(&schema, 36)), ["x-kubernetes-group-version-kind"]);
 }

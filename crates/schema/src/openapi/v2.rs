@@ -4,10 +4,14 @@
 
 use super::definitions::{Definitions, Flavour};
 use super::descriptions::Descriptions;
-use super::operations::{Forms, META, Operation, paths};
-use super::{LEVEL, Resource, gnostic};
+use super::operations::{Forms, META, Operation, discovery, paths};
+use super::plain::Plain;
+use super::{LEVEL, Resource, gnostic, root_path};
 use crate::rows::Schemas;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+const MEDIA_TYPES: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
 /// The media type of the protobuf form in an answer.
 ///
@@ -16,14 +20,24 @@ use serde_json::{Value, json};
 pub const PROTOBUF_MEDIA_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// The document.
-pub fn document(schemas: &Schemas, resources: &[Resource<'_>]) -> Value {
+pub fn document(schemas: &Schemas, resources: &[Resource<'_>], plain: &[Plain]) -> Value {
     let descriptions = Descriptions::unpack();
     let index = descriptions.index();
     let mut definitions = Definitions::new(Flavour::V2, schemas, &index);
     for name in ["APIGroupList", "APIResourceList", "DeleteOptions", "Patch", "Status", "WatchEvent"] {
         definitions.add(&format!("{META}.{name}"));
     }
-    let paths = paths(schemas, resources, &mut definitions, Forms { path_item, render });
+    let mut paths = paths(schemas, resources, &mut definitions, Forms { path_item, render });
+    for plain in plain {
+        definitions.add(&plain.answer);
+        paths.insert(format!("/{}/", plain.path), json!({"get": render_plain(plain)}));
+    }
+    let versions: BTreeSet<(&str, &str)> = resources.iter().map(|row| (row.group, row.version)).collect();
+    for (group, version) in versions {
+        let (id, tag) = discovery(group, version);
+        let get = get("get available resources", &id, &tag, MEDIA_TYPES, &format!("{META}.APIResourceList"));
+        paths.insert(format!("/{}/", root_path(group, version)), json!({"get": get}));
+    }
     json!({
         "swagger": "2.0",
         "info": {"title": "Kubernetes", "version": LEVEL},
@@ -35,6 +49,30 @@ pub fn document(schemas: &Schemas, resources: &[Resource<'_>]) -> Value {
 /// The document in protobuf (`openapi.v2.Document` of gnostic).
 pub fn to_protobuf(document: &Value) -> Vec<u8> {
     gnostic::document(document)
+}
+
+fn render_plain(plain: &Plain) -> Value {
+    get(plain.description, &plain.id, &plain.tag, plain.media_types, &plain.answer)
+}
+
+/// A GET of what is no resource; `answer` is a message, or empty for text.
+fn get(description: &str, id: &str, tag: &str, types: &[&str], answer: &str) -> Value {
+    let schema = match answer {
+        "" => json!({"type": "string"}),
+        message => Flavour::V2.reference(message),
+    };
+    json!({
+        "description": description,
+        "operationId": id,
+        "tags": [tag],
+        "consumes": types,
+        "produces": types,
+        "schemes": ["https"],
+        "responses": {
+            "200": {"description": "OK", "schema": schema},
+            "401": {"description": "Unauthorized"},
+        },
+    })
 }
 
 fn path_item(path: &str) -> Value {
@@ -64,7 +102,7 @@ fn render(operation: &Operation<'_>) -> Value {
         "operationId": operation.id,
         "tags": [operation.tag],
         "consumes": ["*/*"],
-        "produces": ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"],
+        "produces": MEDIA_TYPES,
         "parameters": body.chain(query).collect::<Vec<Value>>(),
         "responses": {"200": ok, "401": {"description": "Unauthorized"}},
         "x-kubernetes-action": operation.action,

@@ -3,7 +3,8 @@
 use super::definitions::{Definitions, Flavour};
 use super::descriptions::{Descriptions, FINGERPRINT};
 use super::operations::{Forms, META, Operation, discovery, paths};
-use super::{LEVEL, Resource, root_path};
+use super::plain::Plain;
+use super::{LEVEL, Resource, gnostic3, root_path};
 use crate::Object;
 use crate::rows::Schemas;
 use serde_json::{Value, json};
@@ -20,7 +21,12 @@ const PATCH_TYPES: &[&str] = &[
 
 /// The hash of a group-version's document, made from what the document is made from.
 pub fn hash(group: &str, version: &str, resources: &[Resource<'_>]) -> String {
-    let input = format!("{LEVEL} {} {group}/{version} {resources:?}", env!("CARGO_PKG_VERSION"));
+    digest(&format!("{group}/{version} {resources:?}"))
+}
+
+/// The hash of what is made from `source` by this program.
+fn digest(source: &str) -> String {
+    let input = format!("{LEVEL} {} {source}", env!("CARGO_PKG_VERSION"));
     let input = [input.as_bytes(), &FINGERPRINT].concat();
     Sha256::digest(input).iter().fold(String::with_capacity(64), |mut text, byte| {
         // Writing to a string cannot fail.
@@ -56,21 +62,67 @@ pub fn document(schemas: &Schemas, group: &str, version: &str, resources: &[Reso
     paths.insert(
         format!("/{}/", root_path(group, version)),
         json!({"get": {
+            "description": "get available resources",
             "operationId": id,
             "tags": [tag],
             "responses": responses(Some(&format!("{META}.APIResourceList"))),
         }}),
     );
-    let document = json!({
+    whole(paths, definitions.finish()).to_string().into_bytes()
+}
+
+/// The document of a path that is no resource.
+pub fn plain_document(schemas: &Schemas, plain: &Plain) -> Vec<u8> {
+    let descriptions = Descriptions::unpack();
+    let index = descriptions.index();
+    let mut definitions = Definitions::new(Flavour::V3, schemas, &index);
+    definitions.add(&plain.answer);
+    let schema = match plain.answer.as_str() {
+        "" => json!({"type": "string"}),
+        message => Flavour::V3.reference(message),
+    };
+    let types = plain.media_types.iter();
+    let content: Object = types.map(|ty| ((*ty).to_owned(), json!({"schema": schema}))).collect();
+    let get = json!({
+        "description": plain.description,
+        "operationId": plain.id,
+        "tags": [plain.tag],
+        "responses": {
+            "200": {"description": "OK", "content": content},
+            "401": {"description": "Unauthorized"},
+        },
+    });
+    let mut paths = Object::new();
+    paths.insert(format!("/{}/", plain.path), json!({"get": get}));
+    whole(paths, definitions.finish()).to_string().into_bytes()
+}
+
+/// The hash of such a document.
+pub fn plain_hash(plain: &Plain) -> String {
+    digest(&format!("{plain:?}"))
+}
+
+/// The media type of the protobuf form in an answer; clients ask for it with `@` in place of the second dot, too.
+pub const PROTOBUF_MEDIA_TYPE: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
+
+/// A document in protobuf (`openapi.v3.Document` of gnostic).
+pub fn to_protobuf(document: &[u8]) -> Vec<u8> {
+    gnostic3::document(&serde_json::from_slice(document).unwrap_or_default())
+}
+
+/// A document of these paths and schemas.
+fn whole(paths: Object, schemas: Object) -> Value {
+    json!({
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": LEVEL},
         "paths": paths,
         "components": {
-            "schemas": definitions.finish(),
-            "securitySchemes": {"BearerToken": {"type": "apiKey", "in": "header", "name": "authorization"}},
+            "schemas": schemas,
+            "securitySchemes": {"BearerToken": {
+                "description": "Bearer Token authentication", "type": "apiKey", "in": "header", "name": "authorization",
+            }},
         },
-    });
-    document.to_string().into_bytes()
+    })
 }
 
 fn path_item(path: &str) -> Value {

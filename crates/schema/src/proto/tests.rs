@@ -121,7 +121,7 @@ fn lists_and_events_are_put_together_from_encoded_objects() {
     let item = encode_message(schema, &json!({"metadata": {"name": "a"}})).expect("encodes");
     let frame = list_frame("v1", "ConfigMapList", &json!({"resourceVersion": "7"}), [item.len()]);
     let frame = frame.expect("encodes");
-    let body = [frame.head, list_item_head(item.len()), item.clone(), frame.tail].concat();
+    let body = [&*frame.head, list_item_head(item.len()).as_ref(), &item, &*frame.tail].concat();
     let lists = crate::builtin().kind("", "v1", "ConfigMapList").expect("a kind");
     let expect = json!({"apiVersion": "v1", "kind": "ConfigMapList", "metadata": {"resourceVersion": "7"},
         "items": [{"metadata": {"name": "a"}}]});

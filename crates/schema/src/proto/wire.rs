@@ -3,13 +3,13 @@
 use super::ProtoError;
 
 /// Reads the fields of one message in order.
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     rest: &'a [u8],
 }
 
 /// A field's value as the wire has it.
 #[derive(Clone, Copy)]
-pub(super) enum Wire<'a> {
+pub(crate) enum Wire<'a> {
     Varint(u64),
     Fixed64(u64),
     Fixed32(u32),
@@ -17,12 +17,12 @@ pub(super) enum Wire<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(rest: &'a [u8]) -> Self {
+    pub(crate) fn new(rest: &'a [u8]) -> Self {
         Self { rest }
     }
 
     /// The next field's number and value; groups are refused.
-    pub(super) fn next(&mut self) -> Result<Option<(u16, Wire<'a>)>, ProtoError> {
+    pub(crate) fn next(&mut self) -> Result<Option<(u16, Wire<'a>)>, ProtoError> {
         if self.rest.is_empty() {
             return Ok(None);
         }
@@ -96,14 +96,36 @@ impl<'a> Wire<'a> {
     }
 }
 
-fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    loop {
-        let low = u8::try_from(value & 0x7f).unwrap_or_default();
-        value >>= 7;
-        if value == 0 {
-            return out.push(low);
+fn put_varint(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(Varint::of(value).as_ref());
+}
+
+/// An encoded number, where it takes no memory of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Varint {
+    bytes: [u8; 10],
+    length: usize,
+}
+
+impl Varint {
+    pub(crate) fn of(mut value: u64) -> Self {
+        let mut varint = Self { bytes: [0; 10], length: 0 };
+        for byte in &mut varint.bytes {
+            varint.length += 1;
+            let low = u8::try_from(value & 0x7f).unwrap_or_default();
+            value >>= 7;
+            *byte = if value == 0 { low } else { low | 0x80 };
+            if value == 0 {
+                break;
+            }
         }
-        out.push(low | 0x80);
+        varint
+    }
+}
+
+impl AsRef<[u8]> for Varint {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
     }
 }
 
@@ -119,7 +141,7 @@ pub(crate) fn int(out: &mut Vec<u8>, number: u16, value: i64) {
 }
 
 /// Writes a floating-point number.
-pub(super) fn double(out: &mut Vec<u8>, number: u16, value: f64) {
+pub(crate) fn double(out: &mut Vec<u8>, number: u16, value: f64) {
     put_tag(out, number, 1);
     out.extend_from_slice(&value.to_bits().to_le_bytes());
 }
@@ -147,9 +169,7 @@ pub(crate) fn nested<R>(out: &mut Vec<u8>, number: u16, write: impl FnOnce(&mut 
     match (u8::try_from(length), out.get_mut(start)) {
         (Ok(short @ 0..0x80), Some(byte)) => *byte = short,
         _ => {
-            let mut bytes = Vec::with_capacity(5);
-            put_varint(&mut bytes, length as u64);
-            out.splice(start..=start, bytes);
+            out.splice(start..=start, Varint::of(length as u64).as_ref().iter().copied());
         }
     }
     result

@@ -5,6 +5,7 @@
 use crate::Object;
 use crate::arena::SchemaRef;
 use crate::rows::{Schemas, Type};
+use crate::walk::reach::Reach;
 use serde_json::Value;
 
 /// Fills in the defaults of one object.
@@ -13,52 +14,21 @@ pub type Row = fn(&mut Object);
 /// Rows by message, resolved against one arena.
 pub struct Defaults {
     rows: Vec<Vec<Row>>,
-    /// Whether a row applies to the message or below it.
-    reaches: Vec<bool>,
+    reach: Reach,
 }
 
 impl Defaults {
     /// Resolves rows; those for messages that the arena does not have are left out.
     pub fn new<'r>(schemas: &Schemas, rows: impl IntoIterator<Item = &'r (&'r str, Row)>) -> Self {
-        let count = schemas.messages.len();
-        let mut resolved = Self { rows: vec![Vec::new(); count], reaches: vec![false; count] };
+        let mut resolved: Vec<Vec<Row>> = vec![Vec::new(); schemas.messages.len()];
         for (name, row) in rows {
             let Some(schema) = schemas.message(name) else { continue };
-            let index = usize::from(schema.index);
-            if let (Some(rows), Some(reaches)) =
-                (resolved.rows.get_mut(index), resolved.reaches.get_mut(index))
-            {
+            if let Some(rows) = resolved.get_mut(usize::from(schema.index)) {
                 rows.push(*row);
-                *reaches = true;
             }
         }
-        resolved.spread(schemas);
-        resolved
-    }
-
-    /// Marks all messages from which a row can be reached.
-    fn spread(&mut self, schemas: &Schemas) {
-        loop {
-            let before = self.reaches.iter().filter(|reaches| **reaches).count();
-            for (index, message) in schemas.messages.iter().enumerate() {
-                let below = message.fields.iter().any(|field| self.enters(schemas, field.ty));
-                if let Some(reaches) = self.reaches.get_mut(index) {
-                    *reaches |= below;
-                }
-            }
-            if before == self.reaches.iter().filter(|reaches| **reaches).count() {
-                return;
-            }
-        }
-    }
-
-    fn enters(&self, schemas: &Schemas, ty: Type) -> bool {
-        match ty {
-            Type::Message(index) => self.reaches.get(usize::from(index)).copied().unwrap_or(false),
-            Type::List(index) => self.enters(schemas, schemas.item(index)),
-            Type::Map(index) => self.enters(schemas, schemas.map(index)),
-            _ => false,
-        }
+        let reach = Reach::of(schemas, |index, _| resolved.get(index).is_some_and(|rows| !rows.is_empty()));
+        Self { rows: resolved, reach }
     }
 
     /// Fills in the defaults of `value` and of all objects in it.
@@ -83,7 +53,7 @@ impl Defaults {
 
     fn object(&self, schemas: &Schemas, index: u16, object: &mut Object) {
         let Some(schema) = schemas.at(index) else { return };
-        if !self.enters(schemas, Type::Message(index)) {
+        if !self.reach.enters(schemas, Type::Message(index)) {
             return;
         }
         for row in self.rows.get(usize::from(index)).into_iter().flatten() {
@@ -91,7 +61,7 @@ impl Defaults {
         }
         for (name, value) in object.iter_mut() {
             if let Some(field) = schema.field(name)
-                && self.enters(schemas, field.ty)
+                && self.reach.enters(schemas, field.ty)
             {
                 self.value(schemas, field.ty, value);
             }

@@ -2,15 +2,18 @@
 //!
 //! A picture is a read transaction of the engine, which other processes may hold while the server writes: it is the
 //! newest revision on disk, and nothing that is written later changes it. The relaxed tail (Leases and Events of the
-//! last minutes) is not on disk yet and not in it. While a picture is held, the pages that it shows are not used again.
+//! last minutes) is not on disk yet and not in it. While a picture is held, the pages that it shows are not used again;
+//! and a lock on the data file, which readers share, keeps the server from making holes in it.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use heed::{RoTxn, WithoutTls};
-
+use super::lock::{Lock, lock};
+use super::opening::map_bytes;
+use super::snapshots::Snapshot;
 use super::tables::{Counter, Pointer, Tables};
 use super::view::of_key;
-use super::{MAP_BYTES_MIN, MAP_FACTOR, OpenError, Options, lock};
+use super::{DATA, OpenError, Options};
 use crate::backup::Record;
 use crate::{Revision, StoreError};
 
@@ -20,12 +23,14 @@ const GROUP: usize = 5_000;
 /// The store in a folder, opened for reading.
 pub struct Archive {
     tables: Tables,
+    /// Locked, with all who read. Released after the tables.
+    _data: File,
 }
 
 /// The store at one revision.
 pub struct Picture<'a> {
     tables: &'a Tables,
-    txn: RoTxn<'a, WithoutTls>,
+    txn: Snapshot<'a>,
     /// Which revision.
     pub revision: Revision,
     /// Clients may have seen revisions up to here.
@@ -38,11 +43,9 @@ impl Archive {
     /// # Errors
     /// If there is none, or it has another format.
     pub fn open(dir: &Path) -> Result<Self, OpenError> {
-        let file = dir.join("data.mdb");
-        if let Err(source) = file.metadata() {
-            return Err(OpenError::Directory { path: dir.to_owned(), source });
-        }
-        Ok(Self { tables: Tables::open_to_read(dir)? })
+        let data = File::open(dir.join(DATA)).and_then(|data| data.lock_shared().map(|()| data));
+        let data = data.map_err(|source| OpenError::Directory { path: dir.to_owned(), source })?;
+        Ok(Self { tables: Tables::open_to_read(dir)?, _data: data })
     }
 
     /// The newest revision on disk.
@@ -91,7 +94,7 @@ pub struct Restored {
     dir: PathBuf,
     tables: Tables,
     waiting: Vec<super::record::Record>,
-    _lock: std::fs::File,
+    _lock: Lock,
 }
 
 impl Restored {
@@ -101,8 +104,7 @@ impl Restored {
     /// If the disk refuses.
     pub fn begin(dir: &Path) -> Result<Self, OpenError> {
         let lock = lock(dir)?;
-        let map = Options::default().bytes_max.saturating_mul(MAP_FACTOR).max(MAP_BYTES_MIN);
-        let tables = Tables::open(dir, usize::try_from(map).unwrap_or(usize::MAX & !0xffff))?;
+        let tables = Tables::open(dir, map_bytes(&Options::default()))?;
         Ok(Self { dir: dir.to_owned(), tables, waiting: Vec::new(), _lock: lock })
     }
 
@@ -145,6 +147,6 @@ impl Restored {
             self.tables.put_anywhere(&mut txn, &record)?;
         }
         also(&self.tables, &mut txn)?;
-        txn.commit().map_err(|error| self.tables.blame.engine(error))
+        self.tables.commit(txn)
     }
 }

@@ -13,6 +13,7 @@ use super::OpenError;
 use super::format::{self, FORMAT};
 use super::record::{Head, Record};
 use super::sealed::{Blame, Kind, Rows, Span, Table};
+use super::snapshots::{Snapshot, Snapshots};
 use crate::{Revision, StoreError};
 
 /// Concurrent read transactions: more than tokio has blocking threads.
@@ -79,6 +80,9 @@ pub(super) struct Gap {
 pub(super) struct Tables {
     pub(super) env: Env<WithoutTls>,
     pub(super) blame: Blame,
+    pub(super) snapshots: Snapshots,
+    /// The disk takes no writes, so there is no writer's half.
+    pub(super) is_read_only: bool,
     /// In the order of [`Kind::ALL`].
     tables: [Table; 5],
 }
@@ -103,7 +107,13 @@ impl Tables {
         let rows = made.map_err(|error| blame.engine(error))?;
         let tables = named(&rows, &blame)?;
         format::bring_up(&env, &tables)?;
-        Ok(Self { env, blame, tables })
+        Ok(Self::new((env, blame), tables, false))
+    }
+
+    fn new((env, blame): (Env<WithoutTls>, Blame), tables: [Table; 5], is_read_only: bool) -> Self {
+        let [meta, ..] = &tables;
+        let snapshots = Snapshots::new(env.clone(), meta.rows);
+        Self { env, blame, snapshots, is_read_only, tables }
     }
 
     /// Opens what is in `dir` for reading, also while another process writes there.
@@ -119,8 +129,9 @@ impl Tables {
             Ok((env, rows))
         });
         let (env, rows) = opened.map_err(|error| blame.engine(error))?;
-        let tables = Self { tables: named(&rows, &blame)?, env, blame };
-        let txn = tables.env.read_txn().map_err(|error| tables.blame.engine(error))?;
+        let named = named(&rows, &blame)?;
+        let tables = Self::new((env, blame), named, true);
+        let txn = tables.read()?;
         match format::read(tables.table(Kind::Meta), &txn)? {
             FORMAT => {}
             found => return Err(OpenError::Format { found, known: FORMAT }),
@@ -146,8 +157,15 @@ impl Tables {
     }
 
     /// Begins to read.
-    pub(super) fn read(&self) -> Result<RoTxn<'_, WithoutTls>, StoreError> {
-        self.env.read_txn().map_err(|error| self.blame.engine(error))
+    pub(super) fn read(&self) -> Result<Snapshot<'_>, StoreError> {
+        self.snapshots.newest().map_err(|error| self.blame.engine(error))
+    }
+
+    /// Ends what [`Self::write`] began: it is on disk then, and whoever begins to read sees it.
+    pub(super) fn commit(&self, txn: RwTxn<'_>) -> Result<(), StoreError> {
+        txn.commit().map_err(|error| self.blame.engine(error))?;
+        self.snapshots.committed();
+        Ok(())
     }
 
     /// Whether nothing was ever acknowledged from here.
@@ -348,7 +366,12 @@ impl Tables {
 
     /// Bytes of the map that were ever used.
     pub(super) fn high_water_bytes(&self) -> u64 {
-        self.env.info().last_page_number as u64 * u64::from(self.env.stat().page_size)
+        self.env.info().last_page_number as u64 * self.page_bytes()
+    }
+
+    /// What the engine reads and writes at once.
+    pub(super) fn page_bytes(&self) -> u64 {
+        u64::from(self.env.stat().page_size)
     }
 
     /// Lets go of the pages that readers hold which died while they read.

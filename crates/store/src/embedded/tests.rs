@@ -1,5 +1,7 @@
 //! Heartbeats: what they cost, and that nobody who reads or watches can tell that the disk was spared.
 
+mod disk;
+
 use base::Random;
 use bytes::Bytes;
 

@@ -7,10 +7,9 @@ use std::iter::Peekable;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use heed::{RoTxn, WithoutTls};
-
 use super::overlay::Overlay;
 use super::record::{Head, Record};
+use super::snapshots::Snapshot;
 use super::tables::{Pointer, Tables};
 use crate::{Entry, Event, Page, Revision, StoreError};
 
@@ -24,7 +23,7 @@ const EVENTS_BYTES_MAX: usize = 1 << 20;
 /// The picture.
 pub(super) struct View<'e> {
     tables: &'e Tables,
-    txn: RoTxn<'e, WithoutTls>,
+    txn: Snapshot<'e>,
     overlay: Arc<Overlay>,
     /// The newest revision in the picture.
     pub(super) revision: Revision,

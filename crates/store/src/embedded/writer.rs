@@ -5,11 +5,13 @@
 //! is visible before it is on disk stays below `Reserved`, which is on disk: after a crash counting goes on above
 //! it, so no revision is ever given out twice.
 //!
-//! When the disk refuses a group, nothing of it has happened: the engine writes to unused pages and says which are
-//! used last, by one sector. A full disk answers `NoSpace`, one that takes no writes `Refused`; the next group tries
-//! again. After a flush that failed, or when it cannot be told which call did, nothing is acknowledged any more:
-//! [`Core::end`] asks for the process to start over.
+//! How a group goes to disk and what it means when that fails is in [`flush`], compaction in [`sweep`]. After a failed
+//! flush nothing is acknowledged any more: [`Core::end`] asks for the process to start over.
 
+mod flush;
+mod sweep;
+
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -18,31 +20,23 @@ use base::Clock;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::Core;
+use self::sweep::{History, Sweep};
+use super::give_back::{GiveBack, Left};
 use super::overlay::Overlay;
-use super::past::{self, Past, Thinned};
+use super::past::Past;
 use super::record::Record;
-use super::sealed::of_disk;
 use super::stage::{Refused, Stage, Staged, write_bytes};
-use super::tables::{Counter, Gap, Tables};
-use super::trial::{Refusal, Trial};
+use super::tables::Gap;
+use super::trial::Trial;
+use super::{Core, DATA};
 use crate::{Entry, Event, Revision, StoreError, Write};
 
 /// Writes in one group.
 const GROUP_MAX: usize = 256;
 /// Bytes of values in one group.
 const GROUP_BYTES_MAX: usize = 4 << 20;
-/// Revisions that may be visible before they are on disk.
-const RESERVE: u64 = 10_000;
-/// Log records that compaction goes through in one group.
-const SWEEP_RECORDS: usize = 500;
-/// Log records that compaction leaves for the next write, whatever it is.
-const WAITING_RECORDS: usize = 64;
 /// Keys that expire in one group.
 const EXPIRE_MAX: usize = 500;
-
-/// The engine writes whole ones.
-const PAGE_BYTES: usize = 4096;
 
 type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
@@ -53,15 +47,6 @@ pub(super) enum Op {
     /// The time that the writer asked to be woken at has come.
     Tick,
     Close(Reply<()>),
-}
-
-/// Compaction under way.
-struct Sweep {
-    target: Revision,
-    swept: Revision,
-    replies: Vec<Reply<()>>,
-    /// It is little: it goes with whatever is written next.
-    can_wait: bool,
 }
 
 /// The writer's own state; its thread is the only owner.
@@ -76,6 +61,7 @@ pub(super) struct Writer {
     /// A `put` is refused when more than this is used.
     pub(super) used_bytes_max: u64,
     trial: Trial,
+    give_back: GiveBack,
     state: State,
 }
 
@@ -95,6 +81,9 @@ struct State {
     next_expiry: Option<i64>,
     flush_at: Option<i64>,
     sweep: Option<Sweep>,
+    history: History,
+    /// Compaction has freed something since it was last looked.
+    may_give_back: bool,
     /// More is used than may be.
     is_over_bound: bool,
     /// The disk is tried before the data is touched: at first, and after it has refused.
@@ -155,14 +144,8 @@ impl Writer {
         queue: mpsc::Receiver<Op>,
         options: &super::Options,
         start: &Start,
-        trial: Trial,
+        dir: &Path,
     ) -> Self {
-        let sweep = (start.swept < start.compacted).then(|| Sweep {
-            target: start.compacted,
-            swept: start.swept,
-            replies: Vec::new(),
-            can_wait: true,
-        });
         let state = State {
             last: start.last,
             reserved: start.reserved,
@@ -173,7 +156,9 @@ impl Writer {
             expired_on_disk: (0, 0),
             next_expiry: Some(0),
             flush_at: None,
-            sweep,
+            sweep: Sweep::unfinished(start.swept, start.compacted),
+            history: History::new(options.history_bytes_max, start.last),
+            may_give_back: true,
             is_over_bound: false,
             is_disk_doubtful: true,
             lost: start.lost,
@@ -186,7 +171,8 @@ impl Writer {
             relaxed_flush_us: microseconds(options.relaxed_flush),
             heartbeat_flush_us: microseconds(options.heartbeat_flush),
             used_bytes_max: options.bytes_max,
-            trial,
+            trial: Trial::new(dir),
+            give_back: GiveBack::new(dir.join(DATA), options.slack_bytes_min),
             state,
         }
     }
@@ -214,7 +200,8 @@ impl Writer {
 
     /// Whether there is nothing to do before something is asked.
     fn is_idle(&self) -> bool {
-        self.state.sweep.as_ref().is_none_or(|sweep| sweep.can_wait) || self.core.failed.get().is_some()
+        let has_work = self.may_give_back() || self.state.sweep.as_ref().is_some_and(Sweep::is_urgent);
+        !has_work || self.core.failed.get().is_some()
     }
 
     /// One round, with what was waited for; `None` in it is the end of the queue.
@@ -256,14 +243,16 @@ impl Writer {
             return;
         }
         let now_us = self.clock.now().as_microsecond();
-        self.begin_sweep(std::mem::take(&mut round.compactions), now_us);
+        for (target, reply) in std::mem::take(&mut round.compactions) {
+            self.begin_sweep(target, Some(reply), now_us);
+        }
         let stage = match self.stage(&mut round, now_us) {
             Ok(stage) => stage,
             Err(error) => return self.fail(error, round),
         };
         let must_sync = stage.is_synced
             || round.is_over
-            || self.state.sweep.as_ref().is_some_and(|sweep| !sweep.can_wait)
+            || self.state.sweep.as_ref().is_some_and(Sweep::is_urgent)
             || (!stage.items.is_empty() && stage.next - 1 > self.state.reserved)
             || self.state.flush_at.is_some_and(|at| at <= now_us)
             || self.core.shared.lock().overlay.is_full(stage.items.len());
@@ -271,7 +260,12 @@ impl Writer {
         let closing = std::mem::take(&mut round.closing);
         match done {
             Ok(()) => {
+                let enough = self.state.history.add(&stage);
                 self.publish(stage, must_sync, now_us);
+                if let Some(target) = enough {
+                    self.begin_sweep(target, None, now_us);
+                }
+                self.give_some_back();
                 closing.into_iter().for_each(|reply| answer(reply, Ok(())));
                 self.plan_wake(round.is_tick, now_us);
             }
@@ -285,6 +279,18 @@ impl Writer {
                 stage.into_replies().for_each(|reply| answer(reply, Err(StoreError::Failed(why.clone()))));
                 closing.into_iter().for_each(|reply| answer(reply, Err(StoreError::Failed(why.clone()))));
             }
+        }
+    }
+
+    /// Only when the last commit is on disk.
+    fn may_give_back(&self) -> bool {
+        self.state.may_give_back && !self.state.is_disk_doubtful
+    }
+
+    /// A part of what is free goes back to the file system.
+    fn give_some_back(&mut self) {
+        if self.may_give_back() {
+            self.state.may_give_back = self.give_back.step(&self.core.tables) == Left::More;
         }
     }
 
@@ -304,147 +310,6 @@ impl Writer {
             }
         }
         Ok(stage)
-    }
-
-    fn begin_sweep(&mut self, compactions: Vec<(Revision, Reply<()>)>, now_us: i64) {
-        for (target, reply) in compactions {
-            if target > self.state.last {
-                answer(reply, Err(StoreError::Future { requested: target, newest: self.state.last }));
-                continue;
-            }
-            if target <= self.state.compacted && self.state.sweep.is_none() {
-                answer(reply, Ok(()));
-                continue;
-            }
-            if let Err(error) = self.core.tables.forget_dead_readers() {
-                tracing::warn!(%error, "pages may stay in use for readers that are gone");
-            }
-            self.core.compacted.fetch_max(target, Ordering::AcqRel);
-            Arc::make_mut(&mut self.state.past).compact(target);
-            let swept = self.state.compacted;
-            let fresh = || Sweep { target, swept, replies: Vec::new(), can_wait: true };
-            let mut sweep = self.state.sweep.take().unwrap_or_else(fresh);
-            sweep.target = sweep.target.max(target);
-            sweep.can_wait = !self.state.is_over_bound && is_little(&self.core.tables, &sweep);
-            if sweep.can_wait {
-                let at = now_us.saturating_add(self.heartbeat_flush_us);
-                self.state.flush_at.get_or_insert(at);
-                answer(reply, Ok(()));
-            } else {
-                sweep.replies.push(reply);
-            }
-            self.state.sweep = Some(sweep);
-        }
-    }
-
-    /// [`Self::commit`], if the disk can be trusted, and what its failure means.
-    fn try_commit(&mut self, stage: &Stage, is_over: bool) -> Result<(), StoreError> {
-        if self.state.is_disk_doubtful {
-            self.trial.run().map_err(|refusal| match of_disk(refusal.error()) {
-                StoreError::Failed(why) => StoreError::Refused(why),
-                other => other,
-            })?;
-        }
-        match self.commit(stage, is_over) {
-            Ok(()) => {
-                self.state.is_disk_doubtful = false;
-                if self.core.faults.lock().disk.take().is_some() {
-                    tracing::info!("the store takes writes again");
-                }
-                Ok(())
-            }
-            Err(error) => Err(self.judge(error, room_for(stage))),
-        }
-    }
-
-    /// What a failed commit means, which would have taken about `bytes`.
-    fn judge(&mut self, error: StoreError, bytes: u64) -> StoreError {
-        // The engine takes nothing more when it could not say which pages are used.
-        if let Err(StoreError::Failed(panicked)) = self.core.tables.write().map(drop) {
-            return StoreError::Failed(format!("{error} ({panicked})"));
-        }
-        self.state.is_disk_doubtful = true;
-        match error {
-            StoreError::Failed(why) => match self.trial.run_with_room(bytes) {
-                Err(Refusal::Write(error)) => match of_disk(&error) {
-                    StoreError::NoSpace => StoreError::NoSpace,
-                    _ => StoreError::Refused(why),
-                },
-                Err(Refusal::Flush(_)) | Ok(()) => StoreError::Failed(why),
-            },
-            other => other,
-        }
-    }
-
-    /// Writes the overlay and the stage to disk, with a step of compaction if one is under way.
-    fn commit(&mut self, stage: &Stage, is_over: bool) -> Result<(), StoreError> {
-        let tables = &self.core.tables;
-        let overlay = Arc::clone(&self.core.shared.lock().overlay);
-        let expired = stage.expired.unwrap_or(self.state.expired);
-        let last = stage.next - 1;
-        let reserved = match is_over {
-            true => last,
-            false if self.state.reserved < last + RESERVE / 2 => last + RESERVE,
-            false => self.state.reserved,
-        };
-        // Who stops in order leaves a whole history.
-        let thin = if is_over { past::whole } else { past::thinned };
-        let Thinned { records, past, whole } = thin(&overlay, &self.state.past);
-        let mut txn = tables.write()?;
-        if let Some(lost) = self.state.lost {
-            tables.add_gap(&mut txn, lost)?;
-        }
-        for record in records.iter().chain(stage.items.iter().map(|item| &item.record)) {
-            tables.put(&mut txn, record)?;
-        }
-        if expired > self.state.expired_on_disk {
-            tables.expired(&mut txn, expired)?;
-        }
-        tables.set(&mut txn, Counter::Last, last)?;
-        tables.set(&mut txn, Counter::Reserved, reserved)?;
-        let target = self.state.sweep.as_ref().map_or(0, |sweep| sweep.target);
-        let begin = self.state.begin_on_disk.max(target).max(whole.unwrap_or(0));
-        if begin > self.state.begin_on_disk {
-            tables.set(&mut txn, Counter::Compacted, begin)?;
-        }
-        let swept = match self.state.sweep.as_ref().map(|sweep| sweep_step(tables, &mut txn, sweep)) {
-            Some(Err(damaged @ StoreError::Damaged(_))) => {
-                drop(txn);
-                self.drop_sweep(&damaged);
-                return self.commit(stage, is_over);
-            }
-            swept => swept.transpose()?,
-        };
-        txn.commit().map_err(|error| tables.blame.engine(error))?;
-        (self.state.past, self.state.begin_on_disk) = (past, begin);
-        if whole.is_some() {
-            Arc::make_mut(&mut self.state.past).compact(self.core.compacted.load(Ordering::Acquire));
-        }
-        (self.state.reserved, self.state.expired_on_disk, self.state.lost) = (reserved, expired, None);
-        self.state.is_over_bound = tables.high_water_bytes() > self.used_bytes_max
-            && tables.used_bytes().is_ok_and(|used| used > self.used_bytes_max);
-        self.end_sweep(swept);
-        Ok(())
-    }
-
-    /// Compaction cannot go on: what it would have to read is damaged.
-    fn drop_sweep(&mut self, damaged: &StoreError) {
-        tracing::error!(error = %damaged, "compaction is given up");
-        self.core.faults.lock().damage = Some(damaged.to_string());
-        for reply in self.state.sweep.take().into_iter().flat_map(|sweep| sweep.replies) {
-            answer(reply, Err(damaged.clone()));
-        }
-    }
-
-    fn end_sweep(&mut self, swept: Option<Revision>) {
-        let (Some(swept), Some(sweep)) = (swept, &mut self.state.sweep) else { return };
-        (sweep.swept, sweep.can_wait) = (swept, false);
-        if swept >= sweep.target
-            && let Some(sweep) = self.state.sweep.take()
-        {
-            self.state.compacted = sweep.target;
-            sweep.replies.into_iter().for_each(|reply| answer(reply, Ok(())));
-        }
     }
 
     /// Makes the stage visible, tells the watchers, then the callers.
@@ -510,10 +375,7 @@ impl Writer {
             self.state.flush_at = Some(now_us.saturating_add(self.relaxed_flush_us));
         }
         stage.into_replies().for_each(|reply| answer(reply, Err(error.clone())));
-        if let Some(sweep) = &mut self.state.sweep {
-            sweep.can_wait = true;
-            sweep.replies.drain(..).for_each(|reply| answer(reply, Err(error.clone())));
-        }
+        self.put_sweep_off(error);
     }
 
     fn fail(&mut self, error: StoreError, round: Round) {
@@ -529,9 +391,7 @@ impl Writer {
         tracing::error!(error = why, "the store failed: nothing is acknowledged any more");
         let why = self.core.failed.get_or_init(|| why).clone();
         self.core.end.send_replace(true);
-        for reply in self.state.sweep.take().into_iter().flat_map(|sweep| sweep.replies) {
-            answer(reply, Err(StoreError::Failed(why.clone())));
-        }
+        self.drop_sweep(&StoreError::Failed(why.clone()));
         why
     }
 
@@ -555,51 +415,8 @@ impl Writer {
     }
 }
 
-/// What a group takes on disk, generously: its bytes, and the pages that lead to them and to a step of compaction.
-fn room_for(stage: &Stage) -> u64 {
-    let bytes: usize = stage.items.iter().map(|item| item.record.bytes()).sum();
-    (2 * bytes + (stage.items.len() + SWEEP_RECORDS) * 2 * PAGE_BYTES) as u64
-}
-
-/// Whether compaction has so little to do that it need not cause a write.
-fn is_little(tables: &Tables, sweep: &Sweep) -> bool {
-    let rows = tables.read().and_then(|txn| {
-        let rows = tables.log(&txn, sweep.swept, sweep.target)?.take(WAITING_RECORDS + 1);
-        rows.map(|row| row.map(drop)).collect::<Result<Vec<()>, _>>()
-    });
-    rows.is_ok_and(|rows| rows.len() <= WAITING_RECORDS)
-}
-
 fn microseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX / 4)
-}
-
-/// Clears a part of the log below the target: what a record replaced, and removals themselves.
-fn sweep_step(tables: &Tables, txn: &mut heed::RwTxn<'_>, sweep: &Sweep) -> Result<Revision, StoreError> {
-    let mut rows = Vec::new();
-    for row in tables.log(txn, sweep.swept, sweep.target)?.take(SWEEP_RECORDS) {
-        let (revision, head) = row?;
-        rows.push((revision, head.before, head.is_tombstone.then(|| head.key.to_owned())));
-    }
-    let swept = match rows.last() {
-        Some((revision, ..)) if rows.len() == SWEEP_RECORDS => *revision,
-        _ => sweep.target,
-    };
-    for (revision, before, removed) in rows {
-        if before > 0 {
-            tables.forget(txn, before)?;
-        }
-        if let Some(key) = removed {
-            tables.forget(txn, revision)?;
-            tables.forget_key(txn, &key, revision)?;
-        }
-    }
-    let passed = |gap: &Gap| gap.to <= sweep.target;
-    for gap in tables.gaps(txn)?.into_iter().filter(passed) {
-        tables.drop_gap(txn, gap)?;
-    }
-    tables.set(txn, Counter::Swept, swept)?;
-    Ok(swept)
 }
 
 fn event(record: &Record, previous: Option<Entry>) -> Event {

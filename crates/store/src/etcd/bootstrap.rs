@@ -2,11 +2,16 @@
 //!
 //! It is opaque here; whoever writes it seals it. A kube-apiserver never looks at its key.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::Backoff;
 use bytes::Bytes;
+use tokio::sync::watch as cell;
 use tonic::Status;
 
-use super::members::failure;
-use super::{Etcd, api, txn};
+use super::members::{failure, text};
+use super::{Core, Etcd, api, txn};
 use crate::{Entry, Revision, StoreError};
 
 /// Outside of what upstream and the watch cache read.
@@ -45,5 +50,58 @@ impl Etcd {
             self.core.members.ask("/etcdserverpb.KV/Txn", &request).await.result;
         answer.map_err(|status| failure(&status))?;
         self.bootstrap().await
+    }
+
+    /// Counts its changes from now on, and moments in which one may have been missed; for as long as this lives.
+    #[must_use]
+    pub fn bootstrap_changes(&self) -> cell::Receiver<u64> {
+        let (count, changes) = cell::channel(0);
+        self.tasks.spawn("etcd watch of what servers share", count_changes(Arc::clone(&self.core), count));
+        changes
+    }
+}
+
+/// Goes on with the next member when one has ended the watch.
+async fn count_changes(core: Arc<Core>, count: cell::Sender<u64>) {
+    let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(10), 0.5);
+    loop {
+        let why = tokio::select! {
+            why = count_until_it_breaks(&core, &count) => why,
+            () = count.closed() => return,
+        };
+        tracing::debug!(why, "the watch of what servers share broke");
+        tokio::time::sleep(backoff.next(&core.random)).await;
+    }
+}
+
+async fn count_until_it_breaks(core: &Core, count: &cell::Sender<u64>) -> String {
+    let create =
+        api::WatchAsk::Create(api::WatchCreateRequest { key: Bytes::from_static(KEY), ..Default::default() });
+    let request = api::WatchRequest { ask: Some(create) };
+    // The stream of requests must not end: etcd would take that for the end of the watch.
+    let requests = futures::stream::StreamExt::chain(
+        futures::stream::iter([request]),
+        futures::stream::pending::<api::WatchRequest>(),
+    );
+    let (member, mut stream) = match core.members.watch(requests).await {
+        Ok(opened) => opened,
+        Err((member, status)) => {
+            core.members.leave(member);
+            return text(&status);
+        }
+    };
+    loop {
+        let why = match stream.message().await {
+            // It counts also when the watch begins: what came before went unseen.
+            Ok(Some(answer)) if !answer.canceled => {
+                count.send_modify(|count| *count += 1);
+                continue;
+            }
+            Ok(Some(answer)) => answer.cancel_reason,
+            Ok(None) => "the member ended the stream".to_owned(),
+            Err(status) => text(&status),
+        };
+        core.members.leave(member);
+        return why;
     }
 }

@@ -2,6 +2,11 @@
 //!
 //! Invariant: what is delivered is complete up to [`Cursor::upto`], and a new stream goes on right after it; so no
 //! member's death loses or repeats an event. It ends with `Compacted` if what comes next is gone.
+//!
+//! etcd says so itself only of what lies below the compacted revision. Of that revision's own changes it forgets the
+//! removals, and a watch that has yet to read it (one that begins there, or that fell behind) skips them without a word
+//! (etcd issue 18089, mended in 3.4.34 and 3.5.15). So an answer that may have been read from etcd's disk counts only
+//! when etcd then still knows the revision before it; and a cause whose change does not follow tells it too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -120,6 +125,7 @@ async fn read(
     version: Version,
 ) -> End {
     let mut wanted = core.wanted.subscribe();
+    let mut is_live = false;
     // Since when the member has been silent though somebody waits; and what was done about it.
     let (mut silent_since, mut pressing) = (Instant::now(), None::<BoxFuture<'_, Result<(), End>>>);
     loop {
@@ -154,6 +160,12 @@ async fn read(
             Ok(None) => return End::Broken("the member ended the stream".to_owned()),
             Err(status) => return End::Broken(super::members::text(&status)),
         };
+        if may_be_from_disk(is_live, cursor.upto, &answer)
+            && let Err(end) = knows(core, cursor.upto).await
+        {
+            return end;
+        }
+        is_live |= !answer.created;
         match take(cursor, answer) {
             Ok(Some(batch)) => {
                 core.seen(batch.upto);
@@ -164,6 +176,34 @@ async fn read(
             Ok(None) => {}
             Err(end) => return end,
         }
+    }
+}
+
+/// Whether etcd may have read an answer from its disk: the first one of a stream, one of several revisions, one after a
+/// gap. What it tells of a change as it happens is none of them.
+fn may_be_from_disk(is_live: bool, upto: Revision, answer: &api::WatchResponse) -> bool {
+    let revision = |event: Option<&api::Event>| Some(txn::revision(event?.kv.as_ref()?.mod_revision));
+    let (first, last) = (revision(answer.events.first()), revision(answer.events.last()));
+    let is_next = first == last && first.is_none_or(|first| first == upto + 1);
+    !answer.created && !answer.canceled && !(is_live && is_next)
+}
+
+/// Asks whether nothing after `revision` is compacted.
+async fn knows(core: &Core, revision: Revision) -> Result<(), End> {
+    match core.read(&probe(revision)).await {
+        Ok(_) => Ok(()),
+        Err(error @ StoreError::Compacted { .. }) => Err(End::Fatal(error)),
+        Err(error) => Err(End::Broken(error.to_string())),
+    }
+}
+
+/// A read of next to nothing, which fails if `revision` is compacted or yet to come.
+pub(super) fn probe(revision: Revision) -> api::RangeRequest {
+    api::RangeRequest {
+        key: Bytes::from_static(txn::CAUSES.as_bytes()),
+        revision: i64::try_from(revision).unwrap_or(i64::MAX),
+        count_only: true,
+        ..Default::default()
     }
 }
 
@@ -203,12 +243,18 @@ fn take(cursor: &mut Cursor, answer: api::WatchResponse) -> Result<Option<Batch>
     if answer.events.is_empty() {
         cursor.upto = cursor.upto.max(txn::header(&answer.header));
     }
+    let compacted = |oldest| Err(End::Fatal(StoreError::Compacted { requested: before, oldest }));
     for event in answer.events {
         if lacks_its_past(&event) {
-            let oldest = event.kv.map_or(before, |kv| txn::revision(kv.mod_revision));
-            return Err(End::Fatal(StoreError::Compacted { requested: before, oldest }));
+            return compacted(event.kv.map_or(before, |kv| txn::revision(kv.mod_revision)));
+        }
+        if let Some((_, revision, _)) = cursor.cause.take_if(|cause| !is_followed_by(cause, &event)) {
+            return compacted(revision);
         }
         events.extend(one(cursor, event));
+    }
+    if let Some((_, revision, _)) = cursor.cause.take() {
+        return compacted(revision);
     }
     Ok((cursor.upto > before).then_some(Batch { events, upto: cursor.upto }))
 }
@@ -220,6 +266,12 @@ fn lacks_its_past(event: &api::Event) -> bool {
     let Some(kv) = &event.kv else { return false };
     let is_creation = event.r#type == i32::from(api::EventType::Put) && kv.create_revision == kv.mod_revision;
     !is_creation && event.prev_kv.is_none() && kv.key.starts_with(ROOT.as_bytes())
+}
+
+/// Whether `event` is the change that a cause belongs to.
+fn is_followed_by((key, revision, _): &(String, Revision, Bytes), event: &api::Event) -> bool {
+    let change = event.kv.as_ref();
+    change.is_some_and(|kv| kv.key == key.as_bytes() && txn::revision(kv.mod_revision) == *revision)
 }
 
 /// An event of one of our keys; causes are kept for the event that follows.
@@ -317,6 +369,39 @@ mod tests {
         let mut removal = event(api::EventType::Delete, "/registry/a", 7, b"");
         removal.prev_kv = None;
         check(4, answer(vec![removal]), "revision 4 was compacted, the oldest is 7");
+    }
+
+    #[test]
+    fn a_removal_that_etcd_has_forgotten_ends_the_watch() {
+        use api::EventType::{Delete, Put};
+        let cause = |key, revision| event(Put, key, revision, b"0123456789abcdef{c}");
+        let skipped = "revision 4 was compacted, the oldest is 5";
+        check(4, answer(vec![cause("/registry.causes/a", 5)]), skipped);
+        let next = [cause("/registry.causes/b", 6), event(Put, "/registry/b", 6, b"1")];
+        check(4, answer([vec![cause("/registry.causes/a", 5)], next.to_vec()].concat()), skipped);
+        let another = [cause("/registry.causes/a", 5), event(Put, "/registry/a", 6, b"1")];
+        check(4, answer(another.to_vec()), skipped);
+        let whole = [cause("/registry.causes/a", 5), event(Delete, "/registry/a", 5, b"")];
+        check(4, answer(whole.to_vec()), "-/registry/a@5({c}) upto 5");
+    }
+
+    #[test]
+    fn what_comes_as_it_happens_needs_no_second_look() {
+        use api::EventType::Put;
+        let of = |revisions: &[i64]| {
+            answer(revisions.iter().map(|at| event(Put, "/registry/a", *at, b"1")).collect())
+        };
+        let check = |is_live, revisions: &[i64], expected| {
+            assert_eq!(may_be_from_disk(is_live, 4, &of(revisions)), expected, "{is_live} {revisions:?}");
+        };
+        check(true, &[5], false);
+        check(true, &[5, 5], false);
+        check(true, &[], false);
+        check(false, &[5], true);
+        check(false, &[], true);
+        check(true, &[5, 6], true);
+        check(true, &[6], true);
+        assert!(!may_be_from_disk(false, 4, &api::WatchResponse { created: true, ..of(&[]) }));
     }
 
     #[test]

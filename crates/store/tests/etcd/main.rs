@@ -12,8 +12,9 @@ use base::Random;
 use bytes::Bytes;
 use store::etcd::{ConnectError, Etcd, Options};
 use store::suite::{self, events, put};
-use store::{Change, Expect, Store, StoreError, Write};
+use store::{Batch, Change, Expect, Revision, Store, StoreError, Write};
 use testkit::etcd::{Etcd as Servers, Security, pretend};
+use tokio::sync::watch;
 
 /// How long what must come may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -202,4 +203,82 @@ async fn an_etcd_that_is_too_old_is_refused_with_the_reason() {
         let error = Etcd::connect(at(vec![pretend(version).await.unwrap()])).await.err().unwrap().to_string();
         assert!(error.contains(why), "{version}: {error}");
     }
+}
+
+/// A connection to etcd that can be cut.
+struct Wire {
+    url: String,
+    is_cut: watch::Sender<bool>,
+}
+
+impl Wire {
+    async fn to(url: &str) -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let wire = Self {
+            url: format!("http://{}", listener.local_addr().unwrap()),
+            is_cut: watch::Sender::new(false),
+        };
+        let (target, is_cut) = (url.trim_start_matches("http://").to_owned(), wire.is_cut.subscribe());
+        tokio::spawn(async move {
+            while let Ok((mut near, _)) = listener.accept().await {
+                let (target, mut is_cut) = (target.clone(), is_cut.clone());
+                tokio::spawn(async move {
+                    let copied = async {
+                        let mut far = tokio::net::TcpStream::connect(target).await?;
+                        tokio::io::copy_bidirectional(&mut near, &mut far).await
+                    };
+                    tokio::select! {
+                        _ = copied => {}
+                        _ = is_cut.wait_for(|is_cut| *is_cut) => {}
+                    }
+                });
+            }
+        });
+        wire
+    }
+}
+
+/// Cut off while `change` is made of `/registry/a`, which leaves it removed: what the watch tells when it is back.
+async fn told_of(
+    change: impl AsyncFn(&Etcd, &Servers<'_>, Revision) -> Revision,
+) -> (Revision, Result<Batch, StoreError>) {
+    let servers = servers(Security::Plain, &[]);
+    let wire = Wire::to(&servers.urls()[0]).await;
+    let (cut_off, other) = (connect_to(at(vec![wire.url.clone()])).await, connect(&servers).await);
+    let made = other.commit(put("/registry/a", Expect::Absent, "1")).await.unwrap();
+    let mut watch = cut_off.watch(made - 1).await.unwrap();
+    assert_eq!(events(&mut watch, 1).await[0].revision, made);
+    wire.is_cut.send_replace(true);
+    let gone = change(&other, &servers, made).await;
+    other.commit(put("/registry/b", Expect::Absent, "1")).await.unwrap();
+    wire.is_cut.send_replace(false);
+    let told = tokio::time::timeout(PATIENCE, watch.batches.recv()).await.unwrap().unwrap();
+    (gone, told)
+}
+
+#[tokio::test]
+async fn a_removal_that_was_compacted_before_the_watch_was_back_is_not_skipped() {
+    let removed = async |store: &Etcd, _: &Servers<'_>, made| {
+        store.commit(suite::delete("/registry/a", made)).await.unwrap()
+    };
+    let by_a_stranger = async |store: &Etcd, servers: &Servers<'_>, _| {
+        servers.etcdctl(0, &["del", "/registry/a"]).unwrap();
+        store.newest().await.unwrap()
+    };
+    let (gone, told) = told_of(removed).await;
+    assert_eq!(told.unwrap().events[0].revision, gone, "the control: nothing is compacted");
+    let (gone, told) = told_of(async |store, servers, made| {
+        let gone = removed(store, servers, made).await;
+        servers.etcdctl(0, &["compact", &gone.to_string()]).unwrap();
+        gone
+    })
+    .await;
+    assert!(matches!(told, Err(StoreError::Compacted { .. })), "{gone}: {told:?}");
+    let (gone, told) = told_of(async |store, servers, made| {
+        let gone = by_a_stranger(store, servers, made).await;
+        servers.etcdctl(0, &["compact", &gone.to_string()]).unwrap();
+        gone
+    })
+    .await;
+    assert!(matches!(told, Err(StoreError::Compacted { .. })), "{gone}: {told:?}");
 }

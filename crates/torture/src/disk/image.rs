@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 
 use base::Random;
 
-use super::trace::{Call, Step};
+use super::trace::{Call, PAGE_BYTES, Step};
 
 /// What a disk writes whole.
 const SECTOR_BYTES: usize = 512;
-/// Images end on a page.
-const PAGE_BYTES: u64 = 4096;
 
 type Sector = [u8; SECTOR_BYTES];
 
@@ -83,6 +81,7 @@ impl Disk {
                     self.settle(|call| call == number);
                 }
             }
+            Some(Call::Hole { .. }) => self.ended.push(number),
             Some(Call::Flush) => {
                 let count = self.flushing.remove(&number).unwrap_or(0);
                 if is_done && self.power != Power::FlushesIgnored {
@@ -98,6 +97,9 @@ impl Disk {
     fn begin(&mut self, number: usize, calls: &[Call]) {
         match calls.get(number) {
             Some(Call::Write { offset, bytes, .. }) => self.write(number, *offset, bytes),
+            Some(Call::Hole { offset, bytes }) => {
+                self.write(number, *offset, &vec![0; usize::try_from(*bytes).unwrap_or(0)]);
+            }
             Some(Call::Flush) => drop(self.flushing.insert(number, self.ended.len())),
             Some(Call::Name) => self.may_be_named = true,
             _ => {}
@@ -187,6 +189,15 @@ mod tests {
         let flushed = [calls.to_vec(), vec![Call::Flush]].concat();
         assert_eq!(seen(Power::Honest, &flushed), [vec![2, 2]].into());
         assert!(seen(Power::FlushesIgnored, &flushed).contains(&vec![0, 0]));
+    }
+
+    #[test]
+    fn a_hole_is_there_when_it_was_flushed() {
+        let hole = Call::Hole { offset: 0, bytes: SECTOR_BYTES as u64 };
+        let calls = [write(0, 1, 2), Call::Flush, hole];
+        assert_eq!(seen(Power::Honest, &calls), [vec![0, 1], vec![1, 1]].into());
+        let flushed = [calls.to_vec(), vec![Call::Flush]].concat();
+        assert_eq!(seen(Power::Honest, &flushed), [vec![0, 1]].into());
     }
 
     #[test]

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 /// The calls that have to be traced.
-pub const CALLS: &str =
-    "openat,close,write,pwrite64,pwritev,writev,lseek,fdatasync,fsync,ftruncate,mmap,msync,rename,renameat";
+pub const CALLS: &str = "openat,close,write,pwrite64,pwritev,writev,lseek,fallocate,fdatasync,fsync,ftruncate,mmap,msync,rename,renameat";
+
+/// What the engine of the store writes at once.
+pub(crate) const PAGE_BYTES: u64 = 4096;
 
 /// The folder in which the file is made.
 pub const NEW: &str = "new";
@@ -20,6 +22,13 @@ pub enum Call {
         bytes: Vec<u8>,
         /// Whether the bytes are on disk when the call returns (`O_DSYNC`).
         is_synced: bool,
+    },
+    /// A hole is made: zeros, as far as anybody can see.
+    Hole {
+        /// Where.
+        offset: u64,
+        /// How long.
+        bytes: u64,
     },
     /// Everything that was written before it.
     Flush,
@@ -88,16 +97,23 @@ impl Trace {
         reader.trace
     }
 
-    /// How often each kind of call was made: writes, flushes.
+    /// How many holes were made.
     #[must_use]
-    pub fn counts(&self) -> (usize, usize) {
-        let flushes = self.calls.iter().filter(|call| **call == Call::Flush).count();
-        let writes = self.calls.iter().filter(|call| matches!(call, Call::Write { .. })).count();
-        (writes, flushes)
+    pub fn holes(&self) -> usize {
+        self.calls.iter().filter(|call| matches!(call, Call::Hole { .. })).count()
     }
-}
 
-impl Trace {
+    /// The negative control of a process that makes holes where something is: each lies a page too early.
+    #[must_use]
+    pub fn holes_elsewhere(mut self) -> Self {
+        for call in &mut self.calls {
+            if let Call::Hole { offset, .. } = call {
+                *offset = offset.saturating_sub(PAGE_BYTES);
+            }
+        }
+        self
+    }
+
     /// The negative control of a process that says what is done before it is: each line is printed before the flush
     /// that it waited for.
     #[must_use]
@@ -168,6 +184,11 @@ impl Reader<'_> {
                 bytes: strings(arguments).concat(),
                 is_synced: file.is_synced,
             },
+            "fallocate" => {
+                let mut numbers = arguments.split(", ").skip(2).filter_map(number);
+                let mut next = || u64::try_from(numbers.next()?).ok();
+                Call::Hole { offset: next()?, bytes: next()? }
+            }
             _ => return None,
         };
         Some(self.called(call))
@@ -269,6 +290,7 @@ mod tests {
 7 pwrite64(5, "\x09", 1, 16) = 1
 7 lseek(3, 512, SEEK_SET) = 512
 7 writev(3, [{iov_base="\x05", iov_len=1}], 1) = 1
+7 fallocate(3, FALLOC_FL_KEEP_SIZE|FALLOC_FL_PUNCH_HOLE, 8192, 4096) = 0
 7 fsync(6) = 0
 7 +++ exited with 0 +++
 "#;
@@ -282,6 +304,7 @@ mod tests {
             Call::Flush,
             write(16, &[9], true),
             write(512, &[5], false),
+            Call::Hole { offset: 8192, bytes: 4096 },
             Call::FlushFolder,
         ];
         assert_eq!(trace.calls, calls);
@@ -301,6 +324,8 @@ mod tests {
             End(5, true),
             Begin(6),
             End(6, true),
+            Begin(7),
+            End(7, true),
         ];
         assert_eq!(trace.steps, steps);
     }

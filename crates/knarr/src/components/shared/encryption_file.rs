@@ -13,6 +13,7 @@ use auth::bundle::{self, Files};
 use auth::pki;
 
 pub(super) use crate::components::encryption::OWN as ENCRYPTION;
+use crate::components::encryption::hand_over;
 
 /// SHA-256 of the files that were shared before, a line each, the oldest first.
 const REPLACED: &str = "encryption-replaced";
@@ -79,7 +80,7 @@ pub(super) fn read(folder: &Path) -> Result<Option<Vec<u8>>> {
     Ok(Some(text))
 }
 
-/// Writes the shared file into the folder.
+/// Writes the shared file into the folder, for the control plane: it is never seen half written, nor missing.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -89,9 +90,9 @@ pub(super) fn take(folder: &Path, theirs: &[u8]) -> Result<()> {
         let before = std::fs::read(&path).with_context(|| format!("read server/{ENCRYPTION}"))?;
         let aside = path.with_extension(format!("{}.yaml", &bundle::sha256(&before)[..8]));
         tracing::warn!(kept = %aside.display(), "the other servers have newer encryption keys: they are taken");
-        std::fs::rename(&path, aside).with_context(|| format!("put server/{ENCRYPTION} aside"))?;
+        pki::write_file(&aside, &before, 0o600).with_context(|| format!("put server/{ENCRYPTION} aside"))?;
     }
-    Ok(pki::write_file(&path, theirs, 0o600)?)
+    hand_over(theirs, &path)
 }
 
 #[cfg(test)]

@@ -20,6 +20,32 @@ pub(super) fn request_update(new: &mut Value, old: &Value) {
     }
 }
 
+/// What a driver said about a device goes with the device, once a claim gives it back.
+///
+/// Source: `dropDeallocatedStatusDevices`, KEP-4817.
+pub(super) fn forget_released_devices(new: &mut Value, old: &Value) {
+    let results = |claim: &Value| {
+        let list = claim.pointer("/status/allocation/devices/results").and_then(Value::as_array);
+        list.into_iter().flatten().map(device_id).collect::<Vec<_>>()
+    };
+    let (kept, had) = (results(new), results(old));
+    let Some(status) = new.get_mut("status").and_then(Value::as_object_mut) else { return };
+    let Some(devices) = status.get_mut("devices").and_then(Value::as_array_mut) else { return };
+    devices.retain(|device| {
+        let id = device_id(device);
+        kept.contains(&id) || !had.contains(&id)
+    });
+    if devices.is_empty() {
+        status.remove("devices");
+    }
+}
+
+/// Driver, pool and name.
+fn device_id(device: &Value) -> [String; 3] {
+    ["driver", "pool", "device"]
+        .map(|field| device.get(field).and_then(Value::as_str).unwrap_or_default().to_owned())
+}
+
 /// The version in which custom resources are stored.
 fn stored_version(definition: &Value) -> Option<Value> {
     let versions = definition.pointer("/spec/versions")?.as_array()?;
@@ -64,4 +90,22 @@ pub(super) fn api_service_create(service: &mut Value) {
         status = json!({"conditions": [condition]});
     }
     set_status(service, status);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_about_a_device_goes_with_it() {
+        let device = |name: &str| json!({"driver": "d", "pool": "p", "device": name});
+        let claim = |results: Value, devices: Value| json!({"status": {"allocation": {"devices": {"results": results}}, "devices": devices}});
+        let old = claim(json!([device("a"), device("b")]), json!([device("a"), device("b")]));
+        let mut new = claim(json!([device("a")]), json!([device("a"), device("b"), device("c")]));
+        forget_released_devices(&mut new, &old);
+        assert_eq!(new["status"]["devices"], json!([device("a"), device("c")]));
+        let mut none = json!({"status": {"devices": [device("b")]}});
+        forget_released_devices(&mut none, &old);
+        assert_eq!(none, json!({"status": {}}));
+    }
 }

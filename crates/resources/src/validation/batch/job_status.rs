@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::is_indexed;
 use super::policies::without_value;
-use crate::validation::At;
+use crate::validation::{At, internal};
 
 /// Inclusive.
 type Interval = (i64, i64);
@@ -176,7 +176,8 @@ fn finished(job: &JobStatus<'_>, errors: &mut FieldErrors) {
     }
     let uncounted = status.get("uncountedTerminatedPods");
     if !uncounted.get("failed").is_empty() || !uncounted.get("succeeded").is_empty() {
-        errors.push(uncounted.invalid("uncountedTerminatedPods needs to be empty for finished job"));
+        let detail = "uncountedTerminatedPods needs to be empty for finished job";
+        errors.push(internal::invalid(&uncounted, "UncountedTerminatedPods", detail));
     }
     if job.count("terminating") > 0 {
         errors.push(status.get("terminating").invalid("terminating>0 is invalid for finished job"));

@@ -7,7 +7,7 @@ use machinery::names;
 
 use super::is_indexed;
 use super::job_status::parse_indexes;
-use crate::validation::At;
+use crate::validation::{At, internal};
 
 const FAILURE_RULES_MAX: usize = 20;
 const EXIT_CODES_MAX: usize = 255;
@@ -28,7 +28,7 @@ pub(super) fn check(spec: &At<'_>, errors: &mut FieldErrors) {
         if is_indexed(spec) {
             success_policy(spec, &success.get("rules"), errors);
         } else {
-            errors.push(success.invalid("requires indexed completion mode"));
+            errors.push(internal::invalid(&success, "SuccessPolicy", "requires indexed completion mode"));
         }
     }
     let replacement = spec.get("podReplacementPolicy");

@@ -43,3 +43,24 @@ fn a_resource_claim_asks_for_devices() {
         spec.devices[1]: Duplicate value: "D""#]],
     );
 }
+
+#[test]
+fn drivers_tell_of_allocated_devices_only() {
+    let claim = "{metadata: {name: c, namespace: d}, spec: {devices: {requests: [{name: r, exactly: {deviceClassName: k}}]}}, status: {allocation: {devices: {results: [{request: r, driver: d.example, pool: p, device: a}]}}}}";
+    let row = crate::find("resource.k8s.io", "v1", "resourceclaims").unwrap();
+    let old: Value = serde_saphyr::from_str(claim).unwrap();
+    let mut new = old.clone();
+    let devices = "[{driver: d.example, pool: p, device: a, data: [], networkData: {ips: [10.0.0.1/24, 10.0.0.01/8, x, x]}}, {driver: d.example, pool: p, device: b, conditions: [{type: Ready, status: 'True', reason: Up, lastTransitionTime: '2025-01-01T00:00:00Z'}]}, {driver: d.example, pool: p, device: a}]";
+    new["status"]["devices"] = serde_saphyr::from_str(devices).unwrap();
+    let errors = row.validate_status_update(&new, &old);
+    let shown: Vec<_> = errors.iter().map(ToString::to_string).collect();
+    expect![[r#"
+        status.devices[0].data: Invalid value: "<value omitted>": must be a valid JSON object
+        status.devices[0].networkData.ips[1]: Invalid value: "10.0.0.01/8": must be in canonical form ("10.0.0.1/8")
+        status.devices[0].networkData.ips[2]: Invalid value: "x": must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)
+        status.devices[0].networkData.ips[3]: Invalid value: "x": must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)
+        status.devices[0].networkData.ips[3]: Duplicate value: "x"
+        status.devices[1]: Invalid value: {"Device":"b","Driver":"d.example","Pool":"p"}: must be an allocated device in the claim
+        status.devices[2]: Duplicate value: {"Device":"a","Driver":"d.example","Pool":"p"}"#]]
+    .assert_eq(&shown.join("\n"));
+}

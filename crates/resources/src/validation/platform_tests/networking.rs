@@ -105,7 +105,7 @@ fn addresses_and_ranges_are_strict() {
         CIDR,
         "{spec: {cidrs: [10.0.0.0/8]}}",
         "{spec: {cidrs: [10.0.0.0/9]}}",
-        expect![[r#"spec.cidrs: Invalid value: ["10.0.0.0/9"]: field is immutable"#]],
+        expect![[r#"spec.cidrs[0]: Invalid value: "10.0.0.0/9": field is immutable"#]],
     );
 }
 

@@ -16,8 +16,8 @@ fn a_question_about_access_is_about_one_thing() {
         "selfsubjectaccessreviews",
         "{metadata: {name: a}, spec: {resourceAttributes: {}, nonResourceAttributes: {}}}",
         expect![[r#"
-        spec.nonResourceAttributes: Invalid value: {}: cannot be specified in combination with resourceAttributes
-        metadata: Invalid value: {"name":"a"}: must be empty"#]],
+            spec.nonResourceAttributes: Invalid value: {"Path":"","Verb":""}: cannot be specified in combination with resourceAttributes
+            metadata: Invalid value: {"name":"a"}: must be empty"#]],
     );
     check_review(
         "localsubjectaccessreviews",

@@ -36,9 +36,18 @@ fn where_a_volume_is_stays() {
         PV,
         VOLUME,
         &VOLUME.replace("/data", "/other"),
-        expect![
-            "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation"
-        ],
+        expect![[r#"
+            spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation
+            @@ -2,7 +2,7 @@
+              "GCEPersistentDisk": null,
+              "AWSElasticBlockStore": null,
+              "HostPath": {
+            -  "Path": "/data",
+            +  "Path": "/other",
+               "Type": null
+              },
+              "Glusterfs": null,
+        "#]],
     );
     check_update(
         PV,
@@ -84,18 +93,36 @@ fn a_bound_claim_can_grow_but_not_change() {
         PVC,
         CLAIMED,
         &CLAIMED.replace("volumeName: v", "volumeName: w"),
-        expect![
-            "spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
-        ],
+        expect![[r#"
+            spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims
+            @@ -9,7 +9,7 @@
+                "storage": "2Gi"
+               }
+              },
+            - "VolumeName": "v",
+            + "VolumeName": "w",
+              "StorageClassName": null,
+              "VolumeMode": "Filesystem",
+              "DataSource": null,
+        "#]],
     );
     check_update(PVC, &CLAIMED.replace(", volumeName: v", ""), CLAIMED, expect![[""]]);
     check_update(
         PVC,
         &CLAIMED.replace("Bound", "Pending"),
         &CLAIMED.replace("Bound", "Pending").replace("requests: {storage: 2Gi}", "requests: {storage: 3Gi}"),
-        expect![
-            "spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
-        ],
+        expect![[r#"
+            spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims
+            @@ -6,7 +6,7 @@
+              "Resources": {
+               "Limits": null,
+               "Requests": {
+            -   "storage": "2Gi"
+            +   "storage": "3Gi"
+               }
+              },
+              "VolumeName": "v",
+        "#]],
     );
 }
 
@@ -185,7 +212,7 @@ fn drivers_nodes_and_attachments_are_checked() {
         "{spec: {attacher: d, nodeName: m, source: {persistentVolumeName: v}}}",
         "{spec: {attacher: d, nodeName: m, source: {persistentVolumeName: w}}}",
         expect![[
-            r#"spec: Invalid value: {"attacher":"d","nodeName":"m","source":{"persistentVolumeName":"w"}}: field is immutable"#
+            r#"spec: Invalid value: {"Attacher":"d","Source":{"PersistentVolumeName":"w","InlineVolumeSpec":null},"NodeName":"m"}: field is immutable"#
         ]],
     );
 }
@@ -239,7 +266,7 @@ fn where_a_volume_can_be_reached_changes_in_name_only() {
         &beta,
         &local("topology.kubernetes.io/region"),
         expect![[
-            r#"nodeAffinity: Invalid value: {"required":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"topology.kubernetes.io/region","operator":"In","values":["a"]}]}]}}: field is immutable, except for updating from beta label to GA"#
+            r#"nodeAffinity: Invalid value: {"Required":{"NodeSelectorTerms":[{"MatchExpressions":[{"Key":"topology.kubernetes.io/region","Operator":"In","Values":["a"]}],"MatchFields":null}]}}: field is immutable, except for updating from beta label to GA"#
         ]],
     );
 }
@@ -259,9 +286,16 @@ fn a_claims_attributes_change_once_it_is_bound_and_stay_once_applied() {
         PVC,
         &claim("Pending", "", ""),
         &claim("Pending", gold, ""),
-        expect![
-            "spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
-        ],
+        expect![[r#"
+            spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims
+            @@ -14,5 +14,5 @@
+              "VolumeMode": "Filesystem",
+              "DataSource": null,
+              "DataSourceRef": null,
+            - "VolumeAttributesClassName": null
+            + "VolumeAttributesClassName": "gold"
+             }
+        "#]],
     );
     check_update(PVC, &claim("Bound", gold, ""), &claim("Bound", "", ""), expect![[""]]);
     check_update(

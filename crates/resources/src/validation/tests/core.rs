@@ -25,7 +25,7 @@ fn nodes() {
               metadata.taints[0].key: Invalid value: "": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName', or 'my.name', or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')
               metadata.taints[0].value: Invalid value: "b c": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue', or 'my_value', or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')
               metadata.taints[0].effect: Unsupported value: "X": supported values: "NoSchedule", "PreferNoSchedule", "NoExecute"
-              metadata.taints[2]: Duplicate value: {"effect":"NoSchedule","key":"a"}: taints must be unique by key and effect pair
+              metadata.taints[2]: Duplicate value: {"Key":"a","Value":"","Effect":"NoSchedule","TimeAdded":null}: taints must be unique by key and effect pair
             bad ranges
               spec.podCIDRs[0]: Invalid value: "x": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)
               spec.podCIDRs: Invalid value: ["x","10.0.0.0/24","10.0.0.0/24"]: may specify no more than one CIDR for each IP family
@@ -68,7 +68,7 @@ fn nodes() {
         &[("an address twice", "/status/addresses/1", "{type: InternalIP, address: 1.1.1.1}")],
         expect![[r#"
             an address twice
-              status.addresses[1]: Duplicate value: {"address":"1.1.1.1","type":"InternalIP"}"#]],
+              status.addresses[1]: Duplicate value: {"Type":"InternalIP","Address":"1.1.1.1"}"#]],
     );
 }
 

@@ -346,11 +346,11 @@ fn resources() {
               spec.resources.requests[cpu]: Invalid value: "-1": must be greater than or equal to 0
               spec.resources.requests[storage]: Unsupported value: "storage": supported values: "cpu", "hugepages-", "memory"
             a claim with two sources
-              spec.resourceClaims[0]: Invalid value: {"name":"gpu","resourceClaimName":"a","resourceClaimTemplateName":"b"}: at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified
+              spec.resourceClaims[0]: Invalid value: {"Name":"gpu","ResourceClaimName":"a","ResourceClaimTemplateName":"b"}: at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified
               spec.resourceClaims[1].name: Duplicate value: "gpu"
-              spec.resourceClaims[1]: Invalid value: {"name":"gpu"}: must specify one of: `resourceClaimName`, `resourceClaimTemplateName`
+              spec.resourceClaims[1]: Invalid value: {"Name":"gpu","ResourceClaimName":null,"ResourceClaimTemplateName":null}: must specify one of: `resourceClaimName`, `resourceClaimTemplateName`
               spec.resourceClaims[2].name: Required value
-              spec.resourceClaims[2]: Invalid value: {"name":""}: must specify one of: `resourceClaimName`, `resourceClaimTemplateName`
+              spec.resourceClaims[2]: Invalid value: {"Name":"","ResourceClaimName":null,"ResourceClaimTemplateName":null}: must specify one of: `resourceClaimName`, `resourceClaimTemplateName`
             overhead that is no amount
               spec.overhead.limits[x]: Invalid value: "x": must be a standard resource type or fully qualified
               spec.overhead.limits[x]: Invalid value: "x": must be a standard resource for containers"#]],
@@ -704,7 +704,7 @@ fn scheduling() {
               spec.topologySpreadConstraints[0][0]: Invalid value: "a": exists in both matchLabelKeys and labelSelector
             bad tolerations
               spec.tolerations[0].operator: Invalid value: "a b": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue', or 'my_value', or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')
-              spec.tolerations[1].operator: Invalid value: "b": value must be empty when `operator` is 'Exists'
+              spec.tolerations[1].operator: Invalid value: {"Key":"a","Operator":"Exists","Value":"b","Effect":"","TolerationSeconds":null}: value must be empty when `operator` is 'Exists'
               spec.tolerations[2].effect: Invalid value: "": effect must be 'NoExecute' when `tolerationSeconds` is set
               spec.tolerations[2].operator: Unsupported value: "X": supported values: "Equal", "Exists"
             a gate twice

@@ -50,7 +50,16 @@ fn a_pod_keeps_what_it_runs() {
               spec.containers[0].image: Required value
               spec.containers[0].image: Required value
               spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)
-              containers: [{"imagePullPolicy":"Always","name":"c","resources":{},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File"}] -> [{"imagePullPolicy":"IfNotPresent","name":"c","resources":{},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File"}]
+            @@ -27,7 +27,7 @@
+                "Lifecycle": null,
+                "TerminationMessagePath": "/dev/termination-log",
+                "TerminationMessagePolicy": "File",
+            -   "ImagePullPolicy": "Always",
+            +   "ImagePullPolicy": "IfNotPresent",
+                "SecurityContext": null,
+                "Stdin": false,
+                "StdinOnce": false,
+
             another container
               spec.containers: Forbidden: pod updates may not add or remove containers
             a shorter deadline
@@ -66,7 +75,16 @@ fn a_pod_keeps_what_it_runs() {
               spec.schedulingGates[0].name: Forbidden: only deletion is allowed, but found new scheduling gate 'a'
             another host name
               spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)
-              hostname: <unset> -> "h"
+            @@ -64,7 +64,7 @@
+               "SELinuxChangePolicy": null
+              },
+              "ImagePullSecrets": null,
+            - "Hostname": "",
+            + "Hostname": "h",
+              "Subdomain": "",
+              "SetHostnameAsFQDN": null,
+              "Affinity": null,
+
             another profile
               metadata.annotations[container.apparmor.security.beta.kubernetes.io/c]: Forbidden: may not remove or update AppArmor annotations"#]],
     );
@@ -104,9 +122,9 @@ fn a_gated_pod_can_still_be_directed() {
               spec.nodeSelector: Invalid value: {"a":"c"}: only additions to spec.nodeSelector are allowed (no mutations or deletions)
             one more rule
             another rule
-              spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0]: Invalid value: {"matchExpressions":[{"key":"b","operator":"Exists"}]}: only additions are allowed (no mutations or deletions)
+              spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0]: Invalid value: {"MatchExpressions":[{"Key":"b","Operator":"Exists","Values":null}],"MatchFields":null}: only additions are allowed (no mutations or deletions)
             one more term
-              spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms: Invalid value: [{"matchExpressions":[{"key":"a","operator":"Exists"}]},{}]: no additions/deletions to non-empty NodeSelectorTerms list are allowed"#]],
+              spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms: Invalid value: [{"MatchExpressions":[{"Key":"a","Operator":"Exists","Values":null}],"MatchFields":null},{"MatchExpressions":null,"MatchFields":null}]: no additions/deletions to non-empty NodeSelectorTerms list are allowed"#]],
     );
 }
 
@@ -150,7 +168,7 @@ status:
             another host's address
               status.hostIPs[0].ip: Invalid value: "10.0.0.2": must be equal to `hostIP`
             a bad condition
-              status.conditions[0].Type: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName', or 'my.name', or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')
+              metadata.conditions[0].Type: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName', or 'my.name', or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')
             a bad user
               status.containerStatuses[0].linux.uid: Invalid value: -1: must be between 0 and 2147483647, inclusive
             an unknown device"#]],

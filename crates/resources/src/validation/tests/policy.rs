@@ -9,7 +9,7 @@ use super::{check_each, check_each_status, check_each_update};
 #[test]
 fn autoscalers() {
     let kind = ("autoscaling/v2", "horizontalpodautoscalers");
-    let good = "{metadata: {name: h, namespace: d}, spec: {maxReplicas: 3, scaleTargetRef: {kind: Deployment, name: w}}}";
+    let good = "{metadata: {name: h, namespace: d}, spec: {maxReplicas: 3, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: w}}}";
     check_each(
         kind,
         good,
@@ -47,6 +47,7 @@ fn autoscalers() {
             no target
               spec.scaleTargetRef.kind: Invalid value: "a/b": may not contain '/'
               spec.scaleTargetRef.name: Required value
+              spec.scaleTargetRef.apiVersion: Invalid value: "": apiVersion must specify API group
             no type of metric
               spec.metrics[0].type: Required value: must specify a metric source type
               spec.metrics[0].type: Unsupported value: "": supported values: "ContainerResource", "External", "Object", "Pods", "Resource"
@@ -77,11 +78,38 @@ fn autoscalers() {
     );
     check_each(
         ("autoscaling/v1", "horizontalpodautoscalers"),
-        "{apiVersion: autoscaling/v1, metadata: {name: h, namespace: d}, spec: {maxReplicas: 3, scaleTargetRef: {kind: Deployment, name: w}}}",
+        "{apiVersion: autoscaling/v1, metadata: {name: h, namespace: d}, spec: {maxReplicas: 3, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: w}}}",
         &[("a bad percentage", "/spec/targetCPUUtilizationPercentage", "0")],
         expect![[r#"
             a bad percentage
               spec.metrics[0].resource.target.averageUtilization: Invalid value: 0: must be greater than 0"#]],
+    );
+}
+
+#[test]
+fn a_target_of_an_autoscaler_has_a_group() {
+    let of = |target: &str| {
+        format!("{{metadata: {{name: h, namespace: d}}, spec: {{maxReplicas: 3, scaleTargetRef: {target}}}}}")
+    };
+    let check_update = |old: &str, new: &str, expect| {
+        super::check_update(("autoscaling", "horizontalpodautoscalers"), &of(old), &of(new), expect);
+    };
+    let old = "{kind: Deployment, name: w}";
+    check_update(old, "{kind: Deployment, name: other}", expect![""]);
+    check_update(old, "{kind: ReplicationController, name: w, apiVersion: v1}", expect![""]);
+    check_update(
+        old,
+        "{kind: StatefulSet, name: w, apiVersion: v1}",
+        expect![[
+            r#"spec.scaleTargetRef.apiVersion: Invalid value: "v1": apiVersion must specify API group"#
+        ]],
+    );
+    check_update(
+        old,
+        "{kind: Deployment, name: w, apiVersion: a/b/c}",
+        expect![[
+            r#"spec.scaleTargetRef.apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c"#
+        ]],
     );
 }
 
@@ -102,7 +130,7 @@ fn disruption_budgets() {
         ],
         expect![[r#"
             both bounds
-              spec: Invalid value: {"maxUnavailable":1,"minAvailable":1,"selector":{"matchLabels":{"a":"b"}}}: minAvailable and maxUnavailable cannot be both set
+              spec: Invalid value: {"MinAvailable":1,"Selector":{"matchLabels":{"a":"b"}},"MaxUnavailable":1,"UnhealthyPodEvictionPolicy":null}: minAvailable and maxUnavailable cannot be both set
             a bad percentage
               spec.minAvailable: Invalid value: "x%": a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%', or '93%', regex used for validation is '[0-9]+%')
             more than all

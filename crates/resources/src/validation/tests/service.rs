@@ -83,7 +83,7 @@ fn a_new_service() {
             a name twice
               spec.ports[1].name: Duplicate value: "a"
             a port twice
-              spec.ports[1]: Duplicate value: {"port":80,"protocol":"TCP"}
+              spec.ports[1]: Duplicate value: {"Name":"","Protocol":"TCP","AppProtocol":null,"Port":80,"TargetPort":0,"NodePort":0}
             a bad protocol and target
               spec.ports[0].protocol: Unsupported value: "X": supported values: "SCTP", "TCP", "UDP"
               spec.ports[0].targetPort: Invalid value: "A_": must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)

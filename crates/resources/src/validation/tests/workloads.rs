@@ -50,7 +50,7 @@ fn deployments() {
               spec.template.metadata.labels: Invalid value: null: `selector` does not match template `labels`
               spec.template.spec.containers: Required value
             a bad strategy
-              spec.strategy: Unsupported value: {"type":"X"}: supported values: "Recreate", "RollingUpdate"
+              spec.strategy: Unsupported value: {"Type":"X","RollingUpdate":null}: supported values: "Recreate", "RollingUpdate"
             rolling and recreating
               spec.strategy.rollingUpdate: Forbidden: may not be specified when strategy `type` is 'Recreate'
             bad shares
@@ -139,9 +139,9 @@ fn stateful_sets() {
             a bad management policy
               spec.podManagementPolicy: Invalid value: "X": must be 'OrderedReady' or 'Parallel'
             a bad update strategy
-              spec.updateStrategy: Invalid value: {"type":"X"}: must be 'RollingUpdate' or 'OnDelete'
+              spec.updateStrategy: Invalid value: {"Type":"X","RollingUpdate":null}: must be 'RollingUpdate' or 'OnDelete'
             rolling on delete
-              spec.updateStrategy.rollingUpdate: Invalid value: {}: only allowed for updateStrategy 'RollingUpdate'
+              spec.updateStrategy.rollingUpdate: Invalid value: {"Partition":0,"MaxUnavailable":null}: only allowed for updateStrategy 'RollingUpdate'
             a bad share
               spec.updateStrategy.rollingUpdate.partition: Invalid value: -1: must be greater than or equal to 0
               spec.updateStrategy.rollingUpdate.maxUnavailable: Invalid value: 0: cannot be 0
@@ -182,7 +182,7 @@ fn daemon_sets_and_replica_sets() {
             an empty selector
               spec.selector: Invalid value: {}: empty selector is invalid for daemonset
             a bad strategy
-              spec.updateStrategy: Unsupported value: {"type":"X"}: supported values: "RollingUpdate", "OnDelete"
+              spec.updateStrategy: Unsupported value: {"Type":"X","RollingUpdate":null}: supported values: "RollingUpdate", "OnDelete"
             surge and unavailable
               spec.updateStrategy.rollingUpdate.maxSurge: Invalid value: 1: may not be set when maxUnavailable is non-zero
             neither

@@ -1,0 +1,115 @@
+//! On which Nodes a Pod may be: node selectors, required node affinity, tolerated taints.
+//!
+//! What the scheduler, the DaemonSet controller and taint-based eviction all go by.
+
+use k8s_openapi::api::core::v1::{
+    NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+/// Whether a Pod's selector and required affinity allow `node`.
+pub fn allows(pod: &PodSpec, node: &ObjectMeta) -> bool {
+    let label = |key: &String| node.labels.as_ref().and_then(|labels| labels.get(key));
+    let affinity = pod.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+    let required =
+        affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
+    pod.node_selector.iter().flatten().all(|(key, value)| label(key) == Some(value))
+        && required.is_none_or(|selector| selects(selector, node))
+}
+
+/// Whether one of `selector`'s terms matches `node`. Source: `NodeSelector`, core/v1.
+pub fn selects(selector: &NodeSelector, node: &ObjectMeta) -> bool {
+    selector.node_selector_terms.iter().any(|term| matches_term(term, node))
+}
+
+/// Whether every requirement of `term` holds for `node`; an empty term matches nothing.
+pub fn matches_term(term: &NodeSelectorTerm, node: &ObjectMeta) -> bool {
+    let expressions = term.match_expressions.as_deref().unwrap_or_default();
+    let fields = term.match_fields.as_deref().unwrap_or_default();
+    if expressions.is_empty() && fields.is_empty() {
+        return false;
+    }
+    let label = |key: &str| node.labels.as_ref()?.get(key).map(String::as_str);
+    let field = |key: &str| if key == "metadata.name" { node.name.as_deref() } else { None };
+    expressions.iter().all(|requirement| satisfies(requirement, label(&requirement.key)))
+        && fields.iter().all(|requirement| satisfies(requirement, field(&requirement.key)))
+}
+
+fn satisfies(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
+    let values = requirement.values.as_deref().unwrap_or_default();
+    let is_listed = |value: &str| values.iter().any(|listed| listed == value);
+    let number = |text: &str| text.parse::<i64>().ok();
+    let bound = values.first().and_then(|text| number(text));
+    match (requirement.operator.as_str(), value) {
+        ("In", Some(value)) => is_listed(value),
+        ("NotIn", value) => value.is_none_or(|value| !is_listed(value)),
+        ("Exists", value) => value.is_some(),
+        ("DoesNotExist", value) => value.is_none(),
+        ("Gt", Some(value)) => number(value).zip(bound).is_some_and(|(value, bound)| value > bound),
+        ("Lt", Some(value)) => number(value).zip(bound).is_some_and(|(value, bound)| value < bound),
+        _ => false,
+    }
+}
+
+/// Whether `toleration` covers `taint`. Source: `Toleration`, core/v1.
+pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+    let is_for =
+        |mine: &Option<String>, theirs: &str| mine.as_deref().is_none_or(|m| m.is_empty() || m == theirs);
+    if !is_for(&toleration.effect, &taint.effect) || !is_for(&toleration.key, &taint.key) {
+        return false;
+    }
+    match toleration.operator.as_deref() {
+        Some("Exists") => true,
+        None | Some("" | "Equal") => {
+            toleration.value.as_deref().unwrap_or_default() == taint.value.as_deref().unwrap_or_default()
+        }
+        Some(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse<T: serde::de::DeserializeOwned>(yaml: &str) -> T {
+        serde_saphyr::from_str(yaml).expect("valid YAML")
+    }
+
+    fn check(pod: &str, expect: bool) {
+        let node: ObjectMeta = parse("{name: one, labels: {disk: ssd, cores: '8'}}");
+        assert_eq!(allows(&parse(&format!("{{containers: [], {pod}}}")), &node), expect, "{pod}");
+    }
+
+    fn required(term: &str) -> String {
+        format!(
+            "affinity: {{nodeAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: [{term}]}}}}}}"
+        )
+    }
+
+    #[test]
+    fn selector_and_required_affinity_both_decide() {
+        check("", true);
+        check("nodeSelector: {disk: ssd}", true);
+        check("nodeSelector: {disk: hdd}", false);
+        check(&required("{}"), false);
+        check(&required("{matchExpressions: [{key: cores, operator: Gt, values: ['4']}]}"), true);
+        check(&required("{matchExpressions: [{key: cores, operator: Lt, values: ['4']}]}"), false);
+        check(&required("{matchFields: [{key: metadata.name, operator: In, values: [one]}]}"), true);
+        check(&required("{matchFields: [{key: metadata.name, operator: In, values: [two]}]}"), false);
+        check(&required("{}, {matchExpressions: [{key: disk, operator: Exists}]}"), true);
+    }
+
+    #[test]
+    fn a_toleration_covers_what_it_names() {
+        let check = |toleration: &str, expect: bool| {
+            let taint: Taint = parse("{key: k, value: x, effect: NoSchedule}");
+            assert_eq!(tolerates(&parse(toleration), &taint), expect, "{toleration}");
+        };
+        check("{operator: Exists}", true);
+        check("{key: k, operator: Exists, effect: NoExecute}", false);
+        check("{key: k, value: x}", true);
+        check("{key: k, operator: Equal, value: y}", false);
+        check("{key: other, operator: Exists}", false);
+        check("{key: k, operator: Gt, value: '1'}", false);
+    }
+}

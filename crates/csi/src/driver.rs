@@ -1,0 +1,91 @@
+//! The host-path driver: volumes are folders (or, for raw blocks, sparse files behind loop devices) of the node.
+//!
+//! It keeps nothing in memory: what is on disk, what is mounted and which loop devices there are is all that it knows, so
+//! that it may be killed at any point. A volume appears and vanishes by a rename. Every call may be made again. A
+//! volume's size is written down and shown, but for raw blocks it is not enforced: folders share their disk.
+
+mod controller;
+mod identity;
+mod node;
+mod volumes;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use base::Tasks;
+
+use crate::{Status, server};
+use volumes::Volumes;
+
+/// The driver's name, as CSIDriver and StorageClasses have it.
+pub const NAME: &str = "hostpath.csi.knarr.io";
+/// The label of a Node that says which one it is to the driver.
+pub const TOPOLOGY_KEY: &str = "topology.hostpath.csi.knarr.io/node";
+
+/// How a driver is set up.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What its volumes are on: the Node's name.
+    pub node_id: String,
+    /// Volumes are below.
+    pub folder: PathBuf,
+    /// Where it listens.
+    pub socket: PathBuf,
+    /// In the kubelet's `plugins_registry`; `None` if no kubelet is to know.
+    pub registration_socket: Option<PathBuf>,
+    /// Most volumes on the node; 0 is any number.
+    pub volumes_max: i64,
+}
+
+/// The driver.
+struct Driver {
+    node_id: String,
+    volumes_max: i64,
+    volumes: Arc<Volumes>,
+}
+
+/// Serves the driver until the tasks end.
+///
+/// # Errors
+/// The folder or a socket cannot be made.
+pub fn start(config: &Config, tasks: &Tasks) -> io::Result<()> {
+    let volumes = Arc::new(Volumes::open(&config.folder)?);
+    let driver = Driver { node_id: config.node_id.clone(), volumes_max: config.volumes_max, volumes };
+    server::serve(Arc::new(driver), &config.socket, tasks)?;
+    match &config.registration_socket {
+        Some(socket) => server::register(NAME, &config.socket, socket, tasks),
+        None => Ok(()),
+    }
+}
+
+impl Driver {
+    /// Runs what may block away from the tasks that answer.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Volumes) -> Result<T, Status> + Send + 'static,
+    ) -> Result<T, Status> {
+        let volumes = self.volumes.clone();
+        let done = tokio::task::spawn_blocking(move || {
+            // One at a time: calls for one volume may come twice.
+            let _turn = volumes.turn();
+            work(&volumes)
+        });
+        done.await.map_err(|error| Status::internal(error.to_string()))?
+    }
+}
+
+fn require(value: &str, what: &str) -> Result<(), Status> {
+    match value {
+        "" => Err(Status::invalid_argument(format!("{what} missing in request"))),
+        _ => Ok(()),
+    }
+}
+
+fn internal(error: impl std::error::Error) -> Status {
+    let causes = std::iter::successors(error.source(), |error| error.source());
+    Status::internal(causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}")))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! Content digests: `sha256:` or `sha512:` and hexadecimal digits.
+//!
+//! Source: OCI image specification, "descriptor", section Digests.
+
+use std::fmt;
+use std::str::FromStr;
+
+use sha2::Digest as _;
+
+/// A digest of a registered algorithm.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest {
+    algorithm: Algorithm,
+    hex: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Algorithm {
+    Sha256,
+    Sha512,
+}
+
+/// The text is no digest of a supported algorithm.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unsupported digest {0:?}")]
+pub struct DigestError(pub String);
+
+impl FromStr for Digest {
+    type Err = DigestError;
+
+    fn from_str(text: &str) -> Result<Self, DigestError> {
+        let wrong = || DigestError(text.chars().take(160).collect());
+        let (algorithm, hex) = text.split_once(':').ok_or_else(wrong)?;
+        let (algorithm, len) = match algorithm {
+            "sha256" => (Algorithm::Sha256, 64),
+            "sha512" => (Algorithm::Sha512, 128),
+            _ => return Err(wrong()),
+        };
+        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        if hex.len() != len || !hex.bytes().all(is_digit) {
+            return Err(wrong());
+        }
+        Ok(Self { algorithm, hex: hex.to_owned() })
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let algorithm = match self.algorithm {
+            Algorithm::Sha256 => "sha256",
+            Algorithm::Sha512 => "sha512",
+        };
+        write!(f, "{algorithm}:{}", self.hex)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Digest {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl Digest {
+    /// The SHA-256 of `bytes`.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self { algorithm: Algorithm::Sha256, hex: hex(&sha2::Sha256::digest(bytes)) }
+    }
+
+    /// The digits alone.
+    pub fn hex(&self) -> &str {
+        &self.hex
+    }
+
+    /// Where a blob of this digest is in an OCI layout.
+    pub fn layout_path(&self) -> String {
+        format!("blobs/{}", self.to_string().replace(':', "/"))
+    }
+
+    /// Whether `bytes` are what the digest is of.
+    pub fn is_of(&self, bytes: &[u8]) -> bool {
+        let mut hasher = self.hasher();
+        hasher.update(bytes);
+        hasher.finish() == *self
+    }
+
+    /// Something that takes bytes and gives a digest of the same algorithm.
+    pub fn hasher(&self) -> Hasher {
+        match self.algorithm {
+            Algorithm::Sha256 => Hasher::Sha256(sha2::Sha256::new()),
+            Algorithm::Sha512 => Hasher::Sha512(sha2::Sha512::new()),
+        }
+    }
+}
+
+/// Makes a digest out of bytes that come in parts.
+pub enum Hasher {
+    /// For `sha256:`.
+    Sha256(sha2::Sha256),
+    /// For `sha512:`.
+    Sha512(sha2::Sha512),
+}
+
+impl Hasher {
+    /// Takes the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Sha256(hash) => hash.update(bytes),
+            Self::Sha512(hash) => hash.update(bytes),
+        }
+    }
+
+    /// The digest of all that was taken.
+    pub fn finish(self) -> Digest {
+        match self {
+            Self::Sha256(hash) => Digest { algorithm: Algorithm::Sha256, hex: hex(&hash.finalize()) },
+            Self::Sha512(hash) => Digest { algorithm: Algorithm::Sha512, hex: hex(&hash.finalize()) },
+        }
+    }
+}
+
+/// Bytes as hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_are_checked_by_form_and_by_content() {
+        let empty = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        let digest: Digest = empty.parse().unwrap();
+        assert!(digest.is_of(b"") && !digest.is_of(b"x"));
+        assert_eq!((digest.to_string().as_str(), &digest), (empty, &Digest::of(b"")));
+        let long = format!("sha512:{}", "0".repeat(128));
+        assert!(!long.parse::<Digest>().unwrap().is_of(b""));
+        for wrong in ["", "sha256", "sha256:", "sha256:abc", "md5:d41d8cd98f00b204e9800998ecf8427e"] {
+            assert!(wrong.parse::<Digest>().is_err(), "{wrong}");
+        }
+        assert!(empty.to_uppercase().parse::<Digest>().is_err());
+        assert!(format!("sha256:../{}", "a".repeat(61)).parse::<Digest>().is_err());
+    }
+}

@@ -1,0 +1,227 @@
+//! Image references: `[registry/]repository[:tag][@digest]`.
+//!
+//! Short names are Docker's: `busybox` is `docker.io/library/busybox:latest`.
+//! Source: the grammar and the error texts of the distribution project's `reference` package.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::digest::Digest;
+
+/// The registry of names that name none.
+pub const DEFAULT_REGISTRY: &str = "docker.io";
+/// The tag of references that have neither tag nor digest.
+pub const DEFAULT_TAG: &str = "latest";
+/// Longest repository. Source: `RepositoryNameTotalLengthMax`.
+const NAME_MAX: usize = 255;
+/// Longest tag.
+const TAG_MAX: usize = 128;
+
+/// A reference in its full form.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Reference {
+    /// Host and perhaps port.
+    pub registry: String,
+    /// Path in the registry.
+    pub repository: String,
+    /// The tag if it was given.
+    pub tag: Option<String>,
+    /// The digest if it was given; it wins over the tag.
+    pub digest: Option<Digest>,
+}
+
+/// Why a text is no reference.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReferenceError {
+    /// It does not follow the grammar.
+    #[error("invalid reference format")]
+    Format,
+    /// Only tags and registries may have capital letters.
+    #[error("invalid reference format: repository name ({0}) must be lowercase")]
+    Uppercase(String),
+    /// It would be mistaken for an image's id.
+    #[error("invalid repository name ({0}), cannot specify 64-byte hexadecimal strings")]
+    Id(String),
+    /// The repository is too long.
+    #[error("repository name must not be more than {NAME_MAX} characters")]
+    TooLong,
+    /// The digest's algorithm is not known, or its digits are wrong.
+    #[error("invalid reference format: unsupported digest")]
+    Digest,
+}
+
+impl FromStr for Reference {
+    type Err = ReferenceError;
+
+    fn from_str(text: &str) -> Result<Self, ReferenceError> {
+        if text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)) {
+            return Err(ReferenceError::Id(text.to_owned()));
+        }
+        let (registry, rest) = split_registry(text);
+        let (path, digest) = match rest.split_once('@') {
+            Some((path, digest)) => {
+                (path, Some(digest.parse::<Digest>().map_err(|_| ReferenceError::Digest)?))
+            }
+            None => (rest.as_str(), None),
+        };
+        let (repository, tag) = match path.split_once(':') {
+            Some((repository, tag)) => (repository, Some(tag)),
+            None => (path, None),
+        };
+        if repository.chars().any(|c| c.is_ascii_uppercase()) {
+            return Err(ReferenceError::Uppercase(repository.to_owned()));
+        }
+        if !is_registry(&registry) || !is_repository(repository) || !tag.is_none_or(is_tag) {
+            return Err(ReferenceError::Format);
+        }
+        if repository.len() > NAME_MAX {
+            return Err(ReferenceError::TooLong);
+        }
+        Ok(Self { registry, repository: repository.to_owned(), tag: tag.map(str::to_owned), digest })
+    }
+}
+
+impl Reference {
+    /// Registry and repository, without tag and digest.
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.registry, self.repository)
+    }
+
+    /// What is asked for in the registry: the digest, else the tag.
+    pub fn target(&self) -> String {
+        match &self.digest {
+            Some(digest) => digest.to_string(),
+            None => self.tag().to_owned(),
+        }
+    }
+
+    /// The tag, `latest` if none was given.
+    pub fn tag(&self) -> &str {
+        self.tag.as_deref().unwrap_or(DEFAULT_TAG)
+    }
+
+    /// The same repository at a digest.
+    pub fn at(&self, digest: &Digest) -> String {
+        format!("{}@{digest}", self.name())
+    }
+}
+
+/// Full, with either digest or tag: what an image is known by.
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.digest {
+            Some(digest) => write!(f, "{}@{digest}", self.name()),
+            None => write!(f, "{}:{}", self.name(), self.tag()),
+        }
+    }
+}
+
+fn split_registry(text: &str) -> (String, String) {
+    let (registry, rest) = match text.split_once('/') {
+        Some((first, rest))
+            if first.contains(['.', ':'])
+                || first == "localhost"
+                || first.chars().any(|c| c.is_ascii_uppercase()) =>
+        {
+            (first, rest)
+        }
+        _ => (DEFAULT_REGISTRY, text),
+    };
+    let registry = if registry == "index.docker.io" { DEFAULT_REGISTRY } else { registry };
+    let rest = match registry == DEFAULT_REGISTRY && !rest.contains('/') && !rest.is_empty() {
+        true => format!("library/{rest}"),
+        false => rest.to_owned(),
+    };
+    (registry.to_owned(), rest)
+}
+
+fn is_registry(text: &str) -> bool {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((address, port)) if address.parse::<std::net::Ipv6Addr>().is_ok() => ("v6", port),
+            _ => return false,
+        },
+        None => match text.find(':') {
+            Some(at) => text.split_at(at),
+            None => (text, ""),
+        },
+    };
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    };
+    let is_port = |port: &str| {
+        port.is_empty() || port.strip_prefix(':').is_some_and(|digits| digits.parse::<u16>().is_ok())
+    };
+    host.split('.').all(is_label) && is_port(port)
+}
+
+fn is_repository(text: &str) -> bool {
+    !text.is_empty() && text.split('/').all(is_component)
+}
+
+/// Lower case letters and digits, with `.`, `_`, `__` or dashes between them.
+fn is_component(text: &str) -> bool {
+    let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let separators = text.split(is_word).filter(|part| !part.is_empty());
+    text.starts_with(is_word)
+        && text.ends_with(is_word)
+        && separators.into_iter().all(|s| matches!(s, "." | "_" | "__") || s.chars().all(|c| c == '-'))
+}
+
+fn is_tag(text: &str) -> bool {
+    let is_word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+    text.len() <= TAG_MAX
+        && text.bytes().next().is_some_and(is_word)
+        && text.bytes().all(|b| is_word(b) || b == b'.' || b == b'-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expect: Result<&str, &str>) {
+        let parsed = text.parse::<Reference>().map(|r| r.to_string()).map_err(|e| e.to_string());
+        assert_eq!(parsed.as_deref().map_err(String::as_str), expect, "{text}");
+    }
+
+    #[test]
+    fn references_get_registry_and_tag() {
+        let digest = format!("sha256:{}", "a".repeat(64));
+        check("busybox", Ok("docker.io/library/busybox:latest"));
+        check("busybox:1.36", Ok("docker.io/library/busybox:1.36"));
+        check("a/b", Ok("docker.io/a/b:latest"));
+        check("index.docker.io/b", Ok("docker.io/library/b:latest"));
+        check("knarr.local/hello", Ok("knarr.local/hello:latest"));
+        check("localhost/x", Ok("localhost/x:latest"));
+        check("localhost:5000/x:1", Ok("localhost:5000/x:1"));
+        check("Registry/x", Ok("Registry/x:latest"));
+        check("[::1]:5000/x", Ok("[::1]:5000/x:latest"));
+        check("a.b/c__d/e--f.g:V_1.2-3", Ok("a.b/c__d/e--f.g:V_1.2-3"));
+        check(&format!("x:1@{digest}"), Ok(&format!("docker.io/library/x@{digest}")));
+    }
+
+    #[test]
+    fn what_is_no_reference_says_why_in_upstreams_words() {
+        let format = Err("invalid reference format");
+        for text in ["", ":1", "a//b", "a:", "a:-x", "-a", "a/b-", "a___b", "a.b:x/c", "a b", "a/../b", "a@"] {
+            let parsed = text.parse::<Reference>();
+            assert!(parsed.is_err(), "{text}: {parsed:?}");
+        }
+        check("a//b", format);
+        check(
+            "InvalidImage",
+            Err("invalid reference format: repository name (library/InvalidImage) must be lowercase"),
+        );
+        let id = "0123456789abcdef".repeat(4);
+        check(
+            &id,
+            Err(&format!("invalid repository name ({id}), cannot specify 64-byte hexadecimal strings")),
+        );
+        check(&"a".repeat(300), Err("repository name must not be more than 255 characters"));
+        check("x@sha256:abc", Err("invalid reference format: unsupported digest"));
+        check(&format!("x:{}", "t".repeat(129)), format);
+    }
+}

@@ -1,0 +1,342 @@
+//! HTTP to registries: connections by host, TLS by its settings, redirects, and time limits.
+//!
+//! A redirect to another host carries no credentials, and none leads from TLS to the clear.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, HeaderMap, HeaderValue, LOCATION, USER_AGENT};
+use http::{Method, Request, Response, StatusCode, Uri};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use parking_lot::Mutex;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::config::{Registries, Tls};
+use crate::error::Error;
+
+/// How long a connection may take to be made.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long an answer may take to begin.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a body may be silent.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// Unused connections are kept for this long.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Most redirects in a row.
+const REDIRECTS_MAX: usize = 10;
+/// Largest text of an error that is read.
+const ERROR_BYTES_MAX: u64 = 64 << 10;
+
+type HttpClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+
+/// Connections to all hosts.
+pub(crate) struct Transport {
+    registries: Arc<Registries>,
+    clients: Mutex<BTreeMap<Option<Tls>, HttpClient>>,
+}
+
+/// A request without a host's peculiarities.
+#[derive(Clone)]
+pub(crate) struct Ask {
+    pub(crate) method: Method,
+    pub(crate) url: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) authorization: Option<String>,
+    pub(crate) form: Option<String>,
+}
+
+impl Ask {
+    pub(crate) fn get(url: String) -> Self {
+        Self { method: Method::GET, url, headers: HeaderMap::new(), authorization: None, form: None }
+    }
+
+    pub(crate) fn authorized(mut self, authorization: Option<String>) -> Self {
+        self.authorization = authorization;
+        self
+    }
+}
+
+impl Transport {
+    pub(crate) fn new(registries: Arc<Registries>) -> Self {
+        Self { registries, clients: Mutex::default() }
+    }
+
+    /// Sends a request and follows where it leads. The answer may be of any status but a redirect.
+    pub(crate) async fn send(&self, ask: &Ask) -> Result<Response<Incoming>, Error> {
+        let mut uri: Uri =
+            ask.url.parse().map_err(|_| Error::Unexpected(format!("{:?} is no URL", ask.url)))?;
+        let home = (uri.scheme().cloned(), uri.authority().cloned());
+        for _ in 0..=REDIRECTS_MAX {
+            let is_home = (uri.scheme(), uri.authority()) == (home.0.as_ref(), home.1.as_ref());
+            let answer = self.send_once(ask, &uri, is_home).await?;
+            let is_redirect = matches!(answer.status().as_u16(), 301 | 302 | 303 | 307 | 308);
+            let Some(location) = answer.headers().get(LOCATION).filter(|_| is_redirect) else {
+                return Ok(answer);
+            };
+            uri = follow(&uri, location)?;
+        }
+        Err(Error::Unexpected(format!("{} leads to more than {REDIRECTS_MAX} redirects", shown(&uri))))
+    }
+
+    async fn send_once(&self, ask: &Ask, uri: &Uri, is_home: bool) -> Result<Response<Incoming>, Error> {
+        let wrong = |error: &dyn std::fmt::Display| Error::Unexpected(format!("{}: {error}", shown(uri)));
+        let body = ask.form.clone().filter(|_| is_home);
+        let mut request = Request::new(Full::new(Bytes::from(body.clone().unwrap_or_default())));
+        *request.method_mut() = ask.method.clone();
+        *request.uri_mut() = uri.clone();
+        *request.headers_mut() = ask.headers.clone();
+        let agent = HeaderValue::from_static(concat!("knarr/", env!("CARGO_PKG_VERSION")));
+        request.headers_mut().insert(USER_AGENT, agent);
+        if body.is_some() {
+            let form = HeaderValue::from_static("application/x-www-form-urlencoded");
+            request.headers_mut().insert(http::header::CONTENT_TYPE, form);
+        }
+        if let Some(authorization) = ask.authorization.as_deref().filter(|_| is_home) {
+            let mut value = HeaderValue::from_str(authorization).map_err(|error| wrong(&error))?;
+            value.set_sensitive(true);
+            request.headers_mut().insert(AUTHORIZATION, value);
+        }
+        let client = self.client(uri)?;
+        match tokio::time::timeout(ANSWER_TIMEOUT, client.request(request)).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(Error::Unavailable(format!(
+                "failed to do request: {} {}: {}",
+                ask.method,
+                shown(uri),
+                chain(&error)
+            ))),
+            Err(_) => Err(Error::Unavailable(format!(
+                "failed to do request: {} {}: no answer within {} s",
+                ask.method,
+                shown(uri),
+                ANSWER_TIMEOUT.as_secs()
+            ))),
+        }
+    }
+
+    /// The client with the TLS settings of a host.
+    fn client(&self, uri: &Uri) -> Result<HttpClient, Error> {
+        let authority = uri.authority().map(http::uri::Authority::as_str).unwrap_or_default();
+        let tls = self.registries.host(authority).and_then(|host| host.tls.clone());
+        if let Some(client) = self.clients.lock().get(&tls) {
+            return Ok(client.clone());
+        }
+        let config = client_config(tls.as_ref()).map_err(|error| match &tls {
+            Some(_) => Error::Config(format!("configs[{authority}].tls: {error}")),
+            None => Error::Config(error),
+        })?;
+        let mut http = HttpConnector::new();
+        http.enforce_http(false);
+        http.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        http.set_nodelay(true);
+        let connector = hyper_rustls::HttpsConnectorBuilder::new()
+            .with_tls_config(config)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(http);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .build(connector);
+        self.clients.lock().insert(tls, client.clone());
+        Ok(client)
+    }
+}
+
+/// The URL that a redirect means. Source: RFC 9110, section 10.2.2, without `..` and relative names.
+fn follow(from: &Uri, location: &HeaderValue) -> Result<Uri, Error> {
+    let bad = || Error::Unexpected(format!("{} redirects to something that is no URL", shown(from)));
+    let location = location.to_str().map_err(|_| bad())?;
+    let (scheme, authority) = (from.scheme_str().unwrap_or("https"), from.authority().ok_or_else(bad)?);
+    let target = if location.starts_with("//") {
+        format!("{scheme}:{location}")
+    } else if location.starts_with('/') {
+        format!("{scheme}://{authority}{location}")
+    } else {
+        location.to_owned()
+    };
+    let target: Uri = target.split('#').next().unwrap_or_default().parse().map_err(|_| bad())?;
+    match (scheme, target.scheme_str()) {
+        (_, Some("https")) | ("http", Some("http")) => Ok(target),
+        (_, Some("http")) => {
+            Err(Error::Unexpected(format!("{} redirects to {} without TLS", shown(from), shown(&target))))
+        }
+        _ => Err(bad()),
+    }
+}
+
+/// A URL without its query, which may hold signatures.
+pub(crate) fn shown(uri: &Uri) -> String {
+    let (scheme, authority) = (uri.scheme_str().unwrap_or_default(), uri.authority());
+    format!("{scheme}://{}{}", authority.map_or("", http::uri::Authority::as_str), uri.path())
+}
+
+fn client_config(tls: Option<&Tls>) -> Result<rustls::ClientConfig, String> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if let Some(path) = tls.and_then(|tls| tls.ca_file.as_ref()) {
+        let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+        let certificates = read.map_err(|error| format!("ca_file: read {}: {error}", path.display()))?;
+        for certificate in certificates {
+            roots.add(certificate).map_err(|error| format!("ca_file: {}: {error}", path.display()))?;
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?;
+    let builder = match tls.is_some_and(|tls| tls.insecure_skip_verify) {
+        true => builder.dangerous().with_custom_certificate_verifier(Arc::new(TrustsAnyone(provider))),
+        false => builder.with_root_certificates(roots),
+    };
+    let Some((cert, key)) = tls.and_then(|tls| Some((tls.cert_file.as_ref()?, tls.key_file.as_ref()?))) else {
+        return Ok(builder.with_no_client_auth());
+    };
+    let chain = CertificateDer::pem_file_iter(cert).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let chain = chain.map_err(|error| format!("cert_file: read {}: {error}", cert.display()))?;
+    let private =
+        PrivateKeyDer::from_pem_file(key).map_err(|e| format!("key_file: read {}: {e}", key.display()))?;
+    builder.with_client_auth_cert(chain, private).map_err(|error| format!("cert_file: {error}"))
+}
+
+/// What `insecure_skip_verify` asks for.
+#[derive(Debug)]
+struct TrustsAnyone(Arc<rustls::crypto::CryptoProvider>);
+
+impl rustls::client::danger::ServerCertVerifier for TrustsAnyone {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &rustls::pki_types::ServerName<'_>,
+        _: &[u8],
+        _: rustls::pki_types::UnixTime,
+    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
+        Ok(rustls::client::danger::ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// The next piece of a body; `None` at its end.
+pub(crate) async fn next_piece(body: &mut Incoming, what: &str) -> Result<Option<Bytes>, Error> {
+    let broken = |why: String| Error::Unavailable(format!("{what} broke off: {why}"));
+    loop {
+        let frame = tokio::time::timeout(SILENCE_MAX, body.frame()).await;
+        let frame = frame.map_err(|_| broken(format!("nothing came for {} s", SILENCE_MAX.as_secs())))?;
+        match frame {
+            None => return Ok(None),
+            Some(Err(error)) => return Err(broken(chain(&error))),
+            Some(Ok(frame)) => {
+                if let Ok(data) = frame.into_data() {
+                    return Ok(Some(data));
+                }
+            }
+        }
+    }
+}
+
+/// A whole body of at most `limit` bytes.
+pub(crate) async fn whole(answer: Response<Incoming>, what: &str, limit: u64) -> Result<Vec<u8>, Error> {
+    let mut body = answer.into_body();
+    let mut bytes = Vec::new();
+    while let Some(piece) = next_piece(&mut body, what).await? {
+        if (bytes.len() + piece.len()) as u64 > limit {
+            return Err(Error::TooLarge { what: what.to_owned(), limit });
+        }
+        bytes.extend_from_slice(&piece);
+    }
+    Ok(bytes)
+}
+
+/// What an answer that is no success means, in containerd's words.
+pub(crate) async fn failure(method: &Method, uri: &str, answer: Response<Incoming>) -> Error {
+    let status = answer.status();
+    let body = whole(answer, "the error", ERROR_BYTES_MAX).await.unwrap_or_default();
+    let uri = uri.split('?').next().unwrap_or_default();
+    let mut text = format!("unexpected status from {method} request to {uri}: {status}");
+    if let Some(message) = registry_message(&body) {
+        text.push_str(": ");
+        text.push_str(&message);
+    }
+    match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Error::Denied(text),
+        StatusCode::NOT_FOUND => Error::NotFound(text),
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => Error::Unavailable(text),
+        status if status.is_server_error() => Error::Unavailable(text),
+        _ => Error::Unexpected(text),
+    }
+}
+
+/// The first error of a registry's answer. Source: OCI distribution specification, "error codes".
+fn registry_message(body: &[u8]) -> Option<String> {
+    let value: serde_json::Value = serde_json::from_slice(body).ok()?;
+    let error = value.get("errors")?.get(0)?;
+    let text = |key: &str| error.get(key).and_then(|it| it.as_str()).unwrap_or_default();
+    let whole = format!("{}: {}", text("code"), text("message"));
+    Some(whole.chars().filter(|c| !c.is_control()).take(300).collect())
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let cause = error.to_string();
+        if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
+        }
+        source = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redirects_lead_where_they_say_but_never_out_of_tls() {
+        let check = |from: &str, to: &str, expect: Option<&str>| {
+            let followed = follow(&from.parse().unwrap(), &HeaderValue::from_str(to).unwrap());
+            assert_eq!(followed.ok().map(|uri| uri.to_string()).as_deref(), expect, "{from} {to}");
+        };
+        check("https://a/x?y", "/z?q", Some("https://a/z?q"));
+        check("https://a/x", "//b/z", Some("https://b/z"));
+        check("https://a/x", "https://b:1/z#f", Some("https://b:1/z"));
+        check("http://a/x", "https://b/", Some("https://b/"));
+        check("http://a/x", "http://b/", Some("http://b/"));
+        check("https://a/x", "http://a/x", None);
+        check("https://a/x", "file:///etc/passwd", None);
+        check("https://a/x", "z", None);
+    }
+}

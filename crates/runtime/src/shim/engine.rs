@@ -1,0 +1,219 @@
+//! What makes a Pod's containers: libcontainer in this process, or the binary of another OCI runtime ([`external`]).
+//!
+//! Only the making, entering, signalling and deleting is the engine's. Pipes, logs, exit codes and adoption are the
+//! same for both: a container's first process is this process's child in the end.
+
+mod external;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use libcontainer::container::builder::ContainerBuilder;
+use libcontainer::syscall::syscall::SyscallType;
+
+use super::container::{ExecStreams, StartError, prepare, remove_if_there};
+use super::executor::Payload;
+use super::layout::{self, Security};
+use external::External;
+
+/// The engine of one Pod.
+#[derive(Clone, Debug)]
+pub(super) struct Engine {
+    sandbox: PathBuf,
+    /// `None` is libcontainer.
+    binary: Option<PathBuf>,
+}
+
+/// A container's ends of its standard streams.
+pub(super) struct Streams {
+    pub(super) stdin: OwnedFd,
+    pub(super) stdout: OwnedFd,
+    pub(super) stderr: OwnedFd,
+}
+
+/// A container that is to be created.
+pub(super) struct Creation<'a> {
+    pub(super) id: &'a str,
+    pub(super) security: &'a Security,
+    /// `None` with a terminal.
+    pub(super) streams: Option<Streams>,
+    /// Where the terminal's controlling end is sent.
+    pub(super) console: Option<&'a Path>,
+    /// The shim's own, which the container's process lets go of.
+    pub(super) sockets: &'a [RawFd],
+}
+
+/// A process that is to be run in a container.
+pub(super) struct Entry<'a> {
+    pub(super) id: &'a str,
+    pub(super) security: &'a Security,
+    /// The OCI `process` document.
+    pub(super) process: &'a Path,
+    /// `None` with a terminal.
+    pub(super) streams: Option<ExecStreams>,
+    /// Where the terminal's controlling end is sent.
+    pub(super) console: Option<&'a Path>,
+    /// As [`Creation::sockets`].
+    pub(super) sockets: &'a [RawFd],
+}
+
+/// A container that is created and not started.
+pub(super) enum Created<'a> {
+    /// With the pipe by which the payload says why it could not be run.
+    BuiltIn(Box<libcontainer::container::Container>, OwnedFd),
+    /// With its pid.
+    External(External<'a>, &'a str, i32),
+}
+
+impl Created<'_> {
+    /// Its first process.
+    pub(super) fn pid(&self) -> i32 {
+        match self {
+            Self::BuiltIn(container, _) => container.pid().map(nix_pid).unwrap_or_default(),
+            Self::External(_, _, pid) => *pid,
+        }
+    }
+
+    /// Runs the payload.
+    pub(super) fn start(self) -> Result<(), StartError> {
+        match self {
+            Self::BuiltIn(mut container, failure) => {
+                container.start().map_err(create_error)?;
+                wait_for_exec(failure)
+            }
+            Self::External(external, id, _) => external.start(id),
+        }
+    }
+}
+
+impl Engine {
+    /// Of the Pod in this directory.
+    pub(super) fn new(sandbox: &Path, binary: Option<PathBuf>) -> Self {
+        Self { sandbox: sandbox.to_owned(), binary }
+    }
+
+    /// The Pod's directory.
+    pub(super) fn sandbox(&self) -> &Path {
+        &self.sandbox
+    }
+
+    fn external(&self) -> Option<External<'_>> {
+        let binary = self.binary.as_deref()?;
+        Some(External { binary, sandbox: &self.sandbox })
+    }
+
+    fn state(&self) -> PathBuf {
+        self.sandbox.join(layout::LIBCONTAINER)
+    }
+
+    /// Whether something of a container is there: of one that runs, or of an attempt that was cut off.
+    pub(super) fn knows(&self, id: &str) -> bool {
+        self.state().join(id).exists()
+    }
+
+    pub(super) fn create<'a>(&'a self, creation: Creation<'a>) -> Result<Created<'a>, StartError> {
+        if let Some(external) = self.external() {
+            let id = creation.id;
+            let pid = external.create(creation)?;
+            return Ok(Created::External(external, id, pid));
+        }
+        let Creation { id, security, streams, console, sockets } = creation;
+        let (failure, failure_in) = io::pipe().map_err(prepare("pipe"))?;
+        let failure_in = Some(Arc::new(OwnedFd::from(failure_in)));
+        let payload = Payload::new(security.clone(), failure_in, sockets);
+        let mut builder = ContainerBuilder::new(id.to_owned(), SyscallType::default())
+            .with_executor(payload)
+            .with_root_path(self.state())
+            .map_err(create_error)?;
+        if let Some(streams) = streams {
+            builder =
+                builder.with_stdin(streams.stdin).with_stdout(streams.stdout).with_stderr(streams.stderr);
+        }
+        builder = builder.with_console_socket(console);
+        let dir = layout::container_dir(&self.sandbox, id);
+        let built = builder.as_init(&dir).with_systemd(false).with_detach(true).build();
+        Ok(Created::BuiltIn(Box::new(built.map_err(create_error)?), failure.into()))
+    }
+
+    /// Runs one more process in a container; returns its pid.
+    pub(super) fn exec(&self, entry: Entry<'_>) -> Result<i32, StartError> {
+        if let Some(external) = self.external() {
+            return external.exec(entry);
+        }
+        let payload = Payload::new(entry.security.clone(), None, entry.sockets);
+        let mut builder = ContainerBuilder::new(entry.id.to_owned(), SyscallType::default())
+            .with_executor(payload)
+            .with_root_path(self.state())
+            .map_err(create_error)?;
+        if let Some(streams) = entry.streams {
+            let streams = streams.or_nothing().map_err(prepare("streams"))?;
+            builder =
+                builder.with_stdin(streams.stdin).with_stdout(streams.stdout).with_stderr(streams.stderr);
+        }
+        builder = builder.with_console_socket(entry.console);
+        let built = builder.as_tenant().with_detach(true).with_process(Some(entry.process)).build();
+        remove_if_there(&self.state().join(entry.id).join("console-socket")).map_err(prepare("terminal"))?;
+        built.map(nix_pid).map_err(create_error)
+    }
+
+    /// Sends a signal to a container's first process as the external runtime does it; false if that is not its work.
+    pub(super) fn kill(&self, id: &str, signal: i32) -> Result<bool, StartError> {
+        self.external().map_or(Ok(false), |external| external.kill(id, signal).map(|()| true))
+    }
+
+    /// Changes what a container may use, as the document `resources` says.
+    pub(super) fn update(&self, id: &str, resources: &Path) -> Result<(), StartError> {
+        self.external().map_or(Ok(()), |external| external.update(id, resources))
+    }
+
+    /// Forgets an ended container: the runtime's state and its cgroups.
+    pub(super) fn delete(&self, id: &str) -> Result<(), StartError> {
+        let state = self.state().join(id);
+        if !state.exists() {
+            return Ok(());
+        }
+        if let Some(external) = self.external() {
+            external.delete(id)?;
+            // Of an attempt that was cut off before the runtime had written down what it did.
+            return if state.exists() {
+                std::fs::remove_dir_all(&state).map_err(prepare("state"))
+            } else {
+                Ok(())
+            };
+        }
+        let container = libcontainer::container::Container::load(state);
+        container.and_then(|mut it| it.delete(true)).map_err(create_error)
+    }
+}
+
+impl ExecStreams {
+    /// What is not wanted is nothing.
+    pub(super) fn or_nothing(self) -> io::Result<Streams> {
+        let null = || File::open("/dev/null").map(OwnedFd::from);
+        let sink = || File::options().write(true).open("/dev/null").map(OwnedFd::from);
+        Ok(Streams {
+            stdin: self.stdin.map_or_else(null, Ok)?,
+            stdout: self.stdout.map_or_else(sink, Ok)?,
+            stderr: self.stderr.map_or_else(sink, Ok)?,
+        })
+    }
+}
+
+/// The payload says on the pipe why it could not be run; the pipe closes when it runs.
+fn wait_for_exec(pipe: OwnedFd) -> Result<(), StartError> {
+    let mut failure = String::new();
+    File::from(pipe).read_to_string(&mut failure).map_err(prepare("start"))?;
+    if failure.is_empty() { Ok(()) } else { Err(StartError::Payload(failure)) }
+}
+
+/// libcontainer's innermost reason: the outer ones only say that something failed.
+fn create_error(error: libcontainer::error::LibcontainerError) -> StartError {
+    StartError::Create(crate::error_chain(&error))
+}
+
+fn nix_pid(pid: impl Into<i32>) -> i32 {
+    pid.into()
+}

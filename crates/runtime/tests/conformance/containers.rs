@@ -1,0 +1,438 @@
+//! Containers: life, logs, mounts, devices, resources, stats.
+#![allow(unreachable_pub)]
+
+use std::collections::HashMap;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cri::v1;
+use sys::mount::{BindOptions, Propagation};
+use v1::ContainerState::{ContainerCreated, ContainerExited, ContainerRunning};
+
+use super::Spec;
+use super::support::{Feature, IMAGE, Subject, container, mount, resources, sleeping, wait_until};
+
+pub const SPECS: &[Spec] = &[
+    ("runtime should support creating, starting, stopping and removing container", |it| Box::pin(life(it))),
+    ("runtime should support listing containers with filters", |it| Box::pin(listing(it))),
+    ("a container that cannot be started says why", |it| Box::pin(start_errors(it))),
+    ("a container ends by its signal, or is killed after its grace", |it| Box::pin(grace(it))),
+    ("runtime should support starting container with log", |it| Box::pin(log(it))),
+    ("runtime should support reopening container log", |it| Box::pin(reopen(it))),
+    ("environment, command and working directory come from image and configuration", |it| {
+        Box::pin(process(it))
+    }),
+    ("runtime should support starting container with volume", |it| Box::pin(volumes(it))),
+    ("runtime should support readonly and recursive readonly mounts", |it| Box::pin(readonly(it))),
+    ("mount propagation should be private, slave or shared", |it| Box::pin(propagation(it))),
+    ("runtime should support starting container with devices", |it| Box::pin(devices(it))),
+    ("runtime should limit resources, and update them", |it| Box::pin(limits(it))),
+    ("runtime should limit huge pages", |it| Box::pin(huge_pages(it))),
+    ("runtime should output OOMKilled reason", |it| Box::pin(oom(it))),
+    ("runtime should support listing container stats", |it| Box::pin(stats(it))),
+    ("runtime should support multiple containers in a pod", |it| Box::pin(several(it))),
+    ("a checkpoint is refused", |it| Box::pin(checkpoint(it))),
+];
+
+async fn life(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    let config = sleeping("main");
+    let id = pod.try_create(config.clone()).await.unwrap();
+    let status = pod.status(&id).await;
+    assert_eq!((status.state(), status.started_at, status.finished_at), (ContainerCreated, 0, 0));
+    assert_eq!((&status.metadata, &status.labels), (&config.metadata, &config.labels));
+    assert_eq!(status.annotations, config.annotations);
+    assert_eq!(status.image.as_ref().unwrap().image, IMAGE);
+    assert_eq!(Path::new(&status.log_path), pod.log_path("main"));
+    pod.try_start(&id).await.unwrap();
+    let status = pod.status(&id).await;
+    assert_eq!(status.state(), ContainerRunning);
+    assert!(status.created_at > 0 && status.started_at >= status.created_at);
+    assert!(pod.try_start(&id).await.is_err(), "it runs already");
+    let verbose = v1::ContainerStatusRequest { container_id: id.clone(), verbose: true };
+    let info = subject.runtime.container_status(verbose).await.unwrap().info;
+    let info: serde_json::Value = serde_json::from_str(&info["info"]).unwrap();
+    let pid = info["pid"].as_i64().unwrap();
+    assert!(subject.name == "containerd" || Path::new(&format!("/proc/{pid}")).exists(), "{pid}");
+    assert_eq!(info["runtimeSpec"]["process"]["args"][0], "/bin/sh", "{info}");
+    pod.wait_log("main", "ready").await;
+    pod.stop(&id, 20).await;
+    let status = pod.status(&id).await;
+    assert_eq!((status.state(), status.exit_code), (ContainerExited, 0));
+    assert_eq!(status.reason, "Completed");
+    assert!(status.finished_at >= status.started_at);
+    let request = v1::RemoveContainerRequest { container_id: id.clone() };
+    subject.runtime.remove_container(request).await.unwrap();
+    let request =
+        v1::ListContainersRequest { filter: Some(v1::ContainerFilter { id, ..Default::default() }) };
+    assert_eq!(subject.runtime.list_containers(request).await.unwrap().containers.len(), 0);
+    let running = pod.start(sleeping("running")).await;
+    let request = v1::RemoveContainerRequest { container_id: running };
+    subject.runtime.remove_container(request).await.unwrap();
+    pod.remove().await;
+}
+
+async fn listing(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    let (created, running) = (pod.try_create(sleeping("a")).await.unwrap(), pod.start(sleeping("b")).await);
+    let list = async |filter: v1::ContainerFilter| {
+        let request = v1::ListContainersRequest { filter: Some(filter) };
+        let mut ids: Vec<String> = subject
+            .runtime
+            .list_containers(request)
+            .await
+            .unwrap()
+            .containers
+            .into_iter()
+            .map(|it| it.id)
+            .collect();
+        ids.sort();
+        ids
+    };
+    let of_pod = v1::ContainerFilter { pod_sandbox_id: pod.id.clone(), ..Default::default() };
+    let mut both = vec![created.clone(), running.clone()];
+    both.sort();
+    assert_eq!(list(of_pod.clone()).await, both);
+    let state = Some(v1::ContainerStateValue { state: ContainerRunning.into() });
+    assert_eq!(list(v1::ContainerFilter { state, ..of_pod.clone() }).await, [running.clone()]);
+    let label_selector = HashMap::from([("app".to_owned(), "a".to_owned())]);
+    assert_eq!(list(v1::ContainerFilter { label_selector, ..of_pod.clone() }).await, [created.clone()]);
+    assert_eq!(list(v1::ContainerFilter { id: running.clone(), ..of_pod }).await, [running]);
+    pod.remove().await;
+}
+
+async fn start_errors(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    for (name, command, expect) in [
+        ("missing", "nothing-here", "executable file not found in $PATH"),
+        ("path", "/nothing-here", "no such file or directory"),
+        ("mode", "/etc/passwd", "permission denied"),
+    ] {
+        let mut config = container(name, "");
+        config.command = vec![command.to_owned()];
+        let id = pod.try_create(config).await.unwrap();
+        let error = pod.try_start(&id).await.unwrap_err().to_string();
+        assert!(error.contains(expect), "{error}");
+        let status = pod.status(&id).await;
+        let end = (status.state(), status.exit_code, status.reason.as_str());
+        assert_eq!(end, (ContainerExited, 128, "StartError"));
+        assert!(status.message.contains(expect), "{}", status.message);
+    }
+    let mut config = sleeping("no image");
+    config.image = Some(v1::ImageSpec { image: "test.local/nothing:1".into(), ..Default::default() });
+    assert!(pod.try_create(config).await.is_err());
+    pod.remove().await;
+}
+
+async fn grace(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    let script = |trap: &str| format!("trap '{trap}' TERM; echo ready; while :; do sleep 0.05; done");
+    let polite = pod.start(container("polite", &script("exit 5"))).await;
+    let rude = pod.start(container("rude", &script(""))).await;
+    pod.wait_log("polite", "ready").await;
+    pod.wait_log("rude", "ready").await;
+    pod.stop(&polite, 30).await;
+    let status = pod.status(&polite).await;
+    assert_eq!((status.exit_code, status.reason.as_str()), (5, "Error"));
+    let started = Instant::now();
+    pod.stop(&rude, 1).await;
+    assert!(started.elapsed() >= Duration::from_secs(1));
+    assert_eq!(pod.status(&rude).await.exit_code, 137);
+    pod.remove().await;
+}
+
+async fn log(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    let long = "x".repeat(20_000);
+    let script = format!("echo out; echo err >&2; echo {long}; printf end");
+    let id = pod.start(container("main", &script)).await;
+    pod.wait_exit(&id).await;
+    pod.wait_log("main", " end").await;
+    let log = pod.log("main");
+    for line in log.lines() {
+        let mut words = line.splitn(4, ' ');
+        assert!(words.next().unwrap().parse::<jiff::Timestamp>().is_ok(), "{line}");
+        assert!(["stdout", "stderr"].contains(&words.next().unwrap()), "{line}");
+        assert!(["F", "P"].contains(&words.next().unwrap()), "{line}");
+    }
+    assert!(log.contains(" stdout F out\n") && log.contains(" stderr F err\n"), "{log}");
+    let parts: String =
+        log.lines().filter_map(|line| line.splitn(4, ' ').nth(3)).filter(|it| it.starts_with('x')).collect();
+    assert_eq!(parts, long);
+    pod.remove().await;
+}
+
+async fn reopen(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    let script = "echo one; while [ ! -e /tmp/go ]; do sleep 0.05; done; echo two; sleep 1000";
+    let id = pod.start(container("main", script)).await;
+    pod.wait_log("main", "one").await;
+    std::fs::rename(pod.log_path("main"), pod.log_path("main.1")).unwrap();
+    let request = v1::ReopenContainerLogRequest { container_id: id.clone() };
+    subject.runtime.reopen_container_log(request.clone()).await.unwrap();
+    wait_until(|| pod.log_path("main").exists()).await;
+    pod.sh(&id, "touch /tmp/go").await;
+    pod.wait_log("main", "two").await;
+    assert!(!pod.log("main").contains("one") && pod.log("main.1").contains("one"));
+    pod.stop(&id, 0).await;
+    assert!(subject.runtime.reopen_container_log(request).await.is_err(), "it does not run");
+    pod.remove().await;
+}
+
+async fn process(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    let mut config = container("main", "echo $FROM_IMAGE $FROM_CRI $HOSTNAME; pwd; echo $PATH $0 $1");
+    config.envs = vec![v1::KeyValue { key: "FROM_CRI".into(), value: "a b".into() }];
+    config.working_dir = "/made/here".into();
+    config.args = vec!["zero".into(), "one".into()];
+    let (code, text) = pod.run(config).await;
+    let expect = format!("yes a b {}\n/made/here\n/bin zero one", pod.config.hostname);
+    assert_eq!((code, text.as_str()), (0, expect.as_str()));
+    pod.remove().await;
+}
+
+async fn volumes(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    let folder = subject.scratch("volume");
+    std::fs::create_dir(folder.join("real")).unwrap();
+    std::fs::write(folder.join("real/file"), "text").unwrap();
+    symlink("real", folder.join("link")).unwrap();
+    let mut config = sleeping("main");
+    config.mounts = vec![
+        mount(&folder.join("real"), "/mnt/dir"),
+        mount(&folder.join("link"), "/mnt/link"),
+        mount(&folder.join("real/file"), "/mnt/one-file"),
+        mount(&folder.join("made/by/it"), "/mnt/made"),
+        mount(&folder.join("real"), "/mnt/dir/nested"),
+    ];
+    let id = pod.start(config).await;
+    let script =
+        "cat /mnt/dir/file /mnt/link/file /mnt/one-file /mnt/dir/nested/file; echo hi > /mnt/made/new";
+    assert_eq!(pod.sh(&id, script).await, ("texttexttexttext".to_owned(), 0));
+    assert_eq!(std::fs::read_to_string(folder.join("made/by/it/new")).unwrap(), "hi\n");
+    let status = pod.status(&id).await;
+    assert_eq!(status.mounts.len(), 5);
+    pod.remove().await;
+}
+
+async fn readonly(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    let folder = subject.scratch("readonly");
+    std::fs::create_dir(folder.join("below")).unwrap();
+    sys::mount::tmpfs(&folder.join("below"), Some(1 << 20), 0o777).unwrap();
+    let mut config = sleeping("main");
+    config.mounts = vec![v1::Mount { readonly: true, ..mount(&folder, "/mnt/plain") }];
+    if subject.has(Feature::RecursiveReadOnly) {
+        let recursive = v1::Mount { readonly: true, recursive_read_only: true, ..mount(&folder, "/mnt/all") };
+        config.mounts.push(recursive);
+    }
+    let id = pod.start(config).await;
+    assert_ne!(pod.sh(&id, "touch /mnt/plain/x").await.1, 0);
+    assert_eq!(pod.sh(&id, "touch /mnt/plain/below/x").await.1, 0, "not recursive");
+    if subject.has(Feature::RecursiveReadOnly) {
+        assert_ne!(pod.sh(&id, "touch /mnt/all/x").await.1, 0);
+        assert_ne!(pod.sh(&id, "touch /mnt/all/below/x").await.1, 0);
+    }
+    pod.remove().await;
+    sys::mount::detach(&folder.join("below")).unwrap();
+}
+
+async fn propagation(subject: Arc<Subject>) {
+    use v1::MountPropagation::{PropagationBidirectional, PropagationHostToContainer, PropagationPrivate};
+    if subject.name == "containerd" {
+        // Its mounts are in a namespace of its own.
+        return;
+    }
+    let pod = subject.run().await;
+    for (mode, inwards, outwards) in [
+        (PropagationPrivate, false, false),
+        (PropagationHostToContainer, true, false),
+        (PropagationBidirectional, true, true),
+    ] {
+        let folder = subject.scratch("propagation");
+        sys::mount::bind(&folder, &folder, BindOptions::default()).unwrap();
+        sys::mount::set_propagation(&folder, Propagation::Shared, false).unwrap();
+        for name in ["from-host", "from-container"] {
+            std::fs::create_dir(folder.join(name)).unwrap();
+        }
+        let mut config = sleeping(&format!("{mode:?}"));
+        super::support::security(&mut config).privileged = true;
+        config.mounts = vec![v1::Mount { propagation: mode.into(), ..mount(&folder, "/mnt/it") }];
+        let id = pod.start(config).await;
+        sys::mount::tmpfs(&folder.join("from-host"), Some(1 << 20), 0o777).unwrap();
+        std::fs::write(folder.join("from-host/mark"), "").unwrap();
+        assert_eq!(pod.sh(&id, "test -e /mnt/it/from-host/mark").await.1 == 0, inwards, "{mode:?} inwards");
+        let inside = "mount -t tmpfs none /mnt/it/from-container && touch /mnt/it/from-container/mark";
+        assert_eq!(pod.sh(&id, inside).await, (String::new(), 0));
+        assert_eq!(folder.join("from-container/mark").exists(), outwards, "{mode:?} outwards");
+        pod.sh(&id, "umount /mnt/it/from-container").await;
+        pod.stop(&id, 0).await;
+        sys::mount::detach_below(&folder).unwrap();
+    }
+    pod.remove().await;
+}
+
+async fn devices(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    let device = |host: &str, inside: &str, permissions: &str| v1::Device {
+        host_path: host.into(),
+        container_path: inside.into(),
+        permissions: permissions.into(),
+    };
+    let mut config = sleeping("main");
+    config.devices = vec![device("/dev/zero", "/dev/nothing", "r")];
+    if subject.name != "containerd" && subject.handler.is_empty() {
+        // As `volumeDevices` may ask for it.
+        config.devices.push(device("/dev/zero", "/data/disk", "rwm"));
+    }
+    let id = pod.start(config).await;
+    assert_eq!(pod.sh(&id, "head -c 3 /dev/nothing | wc -c").await, ("3".to_owned(), 0));
+    if subject.name != "containerd" && subject.handler.is_empty() {
+        assert_eq!(pod.sh(&id, "head -c 3 /data/disk | wc -c").await, ("3".to_owned(), 0));
+    }
+    let (text, code) = pod.sh(&id, "mknod /tmp/kmsg c 1 11 && head -c 1 /tmp/kmsg").await;
+    assert_ne!(code, 0, "a device that was not given: {text}");
+    let mut config = sleeping("missing");
+    config.devices = vec![device("/dev/nothing-at-all", "/dev/x", "rwm")];
+    assert!(pod.try_create(config).await.is_err());
+    pod.remove().await;
+}
+
+fn read(subject: &Subject, pod: &str, id: &str, (controller, v1): (&str, &str), v2: &str) -> String {
+    let cgroups = sys::cgroup::Cgroups::detect().unwrap();
+    let parent = subject.cgroup.as_str();
+    let dir = cgroups.dir_of(controller, &format!("{parent}/{pod}/{id}")).unwrap();
+    let file = if cgroups.version() == sys::cgroup::Version::V1 { v1 } else { v2 };
+    std::fs::read_to_string(dir.join(file)).unwrap().trim().to_owned()
+}
+
+async fn limits(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    let uid = pod.config.metadata.clone().unwrap().uid;
+    let mut config = sleeping("main");
+    let wanted = v1::LinuxContainerResources {
+        cpu_period: 100_000,
+        cpu_quota: 20_000,
+        cpu_shares: 512,
+        memory_limit_in_bytes: 64 << 20,
+        cpuset_cpus: "0".into(),
+        ..Default::default()
+    };
+    *resources(&mut config) = wanted.clone();
+    let id = pod.start(config).await;
+    let memory = || read(&subject, &uid, &id, ("memory", "memory.limit_in_bytes"), "memory.max");
+    assert_eq!(memory(), (64 << 20).to_string());
+    assert_eq!(read(&subject, &uid, &id, ("cpuset", "cpuset.cpus"), "cpuset.cpus"), "0");
+    let is_v1 = sys::cgroup::Cgroups::detect().unwrap().version() == sys::cgroup::Version::V1;
+    if is_v1 {
+        assert_eq!(read(&subject, &uid, &id, ("cpu", "cpu.shares"), ""), "512");
+        assert_eq!(read(&subject, &uid, &id, ("cpu", "cpu.cfs_quota_us"), ""), "20000");
+    }
+    let linux = v1::LinuxContainerResources {
+        memory_limit_in_bytes: 80 << 20,
+        cpu_shares: 1024,
+        cpu_quota: 30_000,
+        ..wanted
+    };
+    let request = v1::UpdateContainerResourcesRequest {
+        container_id: id.clone(),
+        linux: Some(linux),
+        ..Default::default()
+    };
+    subject.runtime.update_container_resources(request).await.unwrap();
+    assert_eq!(memory(), (80 << 20).to_string());
+    if is_v1 {
+        assert_eq!(read(&subject, &uid, &id, ("cpu", "cpu.shares"), ""), "1024");
+        assert_eq!(read(&subject, &uid, &id, ("cpu", "cpu.cfs_quota_us"), ""), "30000");
+    }
+    let status = pod.status(&id).await;
+    if let Some(linux) = status.resources.and_then(|resources| resources.linux) {
+        assert_eq!((linux.memory_limit_in_bytes, linux.cpu_shares), (80 << 20, 1024));
+    }
+    pod.remove().await;
+}
+
+async fn huge_pages(subject: Arc<Subject>) {
+    let cgroups = sys::cgroup::Cgroups::detect().unwrap();
+    let Some(dir) = cgroups.dir_of("hugetlb", "/") else { return };
+    if !dir.join("hugetlb.2MB.limit_in_bytes").exists() && !dir.join("hugetlb.2MB.max").exists() {
+        return;
+    }
+    let pod = subject.run().await;
+    let uid = pod.config.metadata.clone().unwrap().uid;
+    let mut config = sleeping("main");
+    let limit = v1::HugepageLimit { page_size: "2MB".into(), limit: 4 << 20 };
+    resources(&mut config).hugepage_limits = vec![limit];
+    let id = pod.start(config).await;
+    let found = read(&subject, &uid, &id, ("hugetlb", "hugetlb.2MB.limit_in_bytes"), "hugetlb.2MB.max");
+    assert_eq!(found, (4 << 20).to_string());
+    pod.remove().await;
+}
+
+async fn oom(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    let mut config = container("main", "tail /dev/zero");
+    resources(&mut config).memory_limit_in_bytes = 32 << 20;
+    let id = pod.start(config).await;
+    let status = pod.wait_exit(&id).await;
+    assert_eq!(status.exit_code, 137);
+    // containerd hears of it apart from the end.
+    let started = Instant::now();
+    while pod.status(&id).await.reason != "OOMKilled" {
+        assert!(started.elapsed() < Duration::from_secs(10), "{:?}", pod.status(&id).await);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    pod.remove().await;
+}
+
+async fn stats(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    let (a, b) = (pod.start(sleeping("a")).await, pod.start(sleeping("b")).await);
+    let one = subject.runtime.container_stats(v1::ContainerStatsRequest { container_id: a.clone() }).await;
+    let one = one.unwrap().stats.unwrap();
+    let attributes = one.attributes.unwrap();
+    assert_eq!((attributes.id, attributes.metadata.unwrap().name), (a.clone(), "a".to_owned()));
+    let (cpu, memory) = (one.cpu.unwrap(), one.memory.unwrap());
+    assert!(cpu.timestamp > 0 && cpu.usage_core_nano_seconds.unwrap().value > 0);
+    assert!(memory.timestamp > 0 && memory.working_set_bytes.unwrap().value > 0);
+    // containerd measures it now and then.
+    if let Some(layer) = one.writable_layer.filter(|layer| layer.timestamp > 0) {
+        assert!(!layer.fs_id.unwrap().mountpoint.is_empty() && layer.used_bytes.unwrap().value > 0);
+    }
+    let list = async |filter: v1::ContainerStatsFilter| {
+        let request = v1::ListContainerStatsRequest { filter: Some(filter) };
+        let stats = subject.runtime.list_container_stats(request).await.unwrap().stats;
+        let mut ids: Vec<String> = stats.into_iter().map(|it| it.attributes.unwrap().id).collect();
+        ids.sort();
+        ids
+    };
+    let of_pod = v1::ContainerStatsFilter { pod_sandbox_id: pod.id.clone(), ..Default::default() };
+    let mut both = vec![a, b.clone()];
+    both.sort();
+    assert_eq!(list(of_pod.clone()).await, both);
+    let label_selector = HashMap::from([("app".to_owned(), "b".to_owned())]);
+    assert_eq!(list(v1::ContainerStatsFilter { label_selector, ..of_pod }).await, [b.clone()]);
+    assert_eq!(list(v1::ContainerStatsFilter { id: b.clone(), ..Default::default() }).await, [b]);
+    pod.remove().await;
+}
+
+async fn several(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    let server = pod.start(container("server", "while :; do echo served | nc -l -p 8080; done")).await;
+    let client = pod.start(sleeping("client")).await;
+    let text = pod.wait_sh(&client, "nc -w 3 127.0.0.1 8080 < /dev/null | grep served").await;
+    assert_eq!(text, "served");
+    assert_eq!(pod.sh(&server, "hostname").await, pod.sh(&client, "hostname").await);
+    pod.remove().await;
+}
+
+async fn checkpoint(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    let id = pod.start(sleeping("main")).await;
+    let location = subject.scratch("checkpoint").join("it.tar").display().to_string();
+    let request = v1::CheckpointContainerRequest { container_id: id, location, timeout: 0 };
+    assert!(subject.runtime.checkpoint_container(request).await.is_err());
+    pod.remove().await;
+}

@@ -1,0 +1,307 @@
+//! Security contexts: users, groups, capabilities, seccomp, paths, privilege.
+#![allow(unreachable_pub)]
+
+use std::sync::Arc;
+
+use cri::v1;
+use v1::security_profile::ProfileType;
+
+use super::Spec;
+use super::support::{Feature, Subject, container, security, sleeping};
+
+pub const SPECS: &[Spec] = &[
+    ("runtime should support RunAsUser and RunAsUserName", |it| Box::pin(users(it))),
+    ("runtime should support RunAsGroup", |it| Box::pin(run_as_group(it))),
+    ("runtime should return error if RunAsGroup is set without RunAsUser", |it| Box::pin(group_alone(it))),
+    ("runtime should support SupplementalGroups", |it| Box::pin(supplemental_groups(it))),
+    ("runtime should support SupplementalGroupsPolicy", |it| Box::pin(groups_policy(it))),
+    ("ReadOnlyRootfs should be what is asked for", |it| Box::pin(readonly_rootfs(it))),
+    ("Privileged should be what is asked for", |it| Box::pin(privileged(it))),
+    ("capabilities are added and dropped", |it| Box::pin(capabilities(it))),
+    ("an unknown capability is an error", |it| Box::pin(unknown_capability(it))),
+    ("NoNewPrivs should not allow privilege escalation", |it| Box::pin(no_new_privs(it))),
+    ("runtime should support setting masked and readonly paths", |it| Box::pin(paths(it))),
+    ("runtime should support seccomp default, localhost and unconfined", |it| Box::pin(seccomp(it))),
+    ("a seccomp profile that is not there is an error", |it| Box::pin(missing_profile(it))),
+    ("AppArmor is refused where the host has none", |it| Box::pin(apparmor(it))),
+    ("SELinux options are accepted where the host has none", |it| Box::pin(selinux(it))),
+];
+
+fn int(value: i64) -> Option<v1::Int64Value> {
+    Some(v1::Int64Value { value })
+}
+
+async fn users(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    let mut config = container("uid", "id -u; grep CapEff /proc/self/status | cut -f2");
+    security(&mut config).run_as_user = int(1234);
+    assert_eq!(pod.run(config).await, (0, "1234\n0000000000000000".to_owned()));
+    let mut config = container("name", "id -u; id -g; echo $HOME");
+    security(&mut config).run_as_username = "web".into();
+    assert_eq!(pod.run(config).await, (0, "1001\n1001\n/home/web".to_owned()));
+    let mut config = sleeping("nobody");
+    security(&mut config).run_as_username = "no-such-user".into();
+    let created = pod.try_create(config).await;
+    assert!(created.is_err(), "{created:?}");
+    let mut config = sleeping("status");
+    security(&mut config).run_as_user = int(1234);
+    let id = pod.start(config).await;
+    if let Some(user) = pod.status(&id).await.user.and_then(|user| user.linux) {
+        assert_eq!((user.uid, user.gid), (1234, 0));
+    }
+    assert_eq!(pod.sh(&id, "id -u").await, ("1234".to_owned(), 0), "an exec is the same user");
+    pod.remove().await;
+}
+
+async fn run_as_group(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    for (name, user, username, expect) in [
+        ("number", Some(1001), "", "1001:1002"),
+        ("unlisted", Some(1234), "", "1234:1002"),
+        ("named", None, "web", "1001:1002"),
+    ] {
+        let mut config = container(name, "echo $(id -u):$(id -g)");
+        let context = security(&mut config);
+        context.run_as_user = user.and_then(int);
+        context.run_as_username = username.into();
+        context.run_as_group = int(1002);
+        assert_eq!(pod.run(config).await, (0, expect.to_owned()), "{name}");
+    }
+    pod.remove().await;
+}
+
+async fn group_alone(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    let mut config = sleeping("main");
+    security(&mut config).run_as_group = int(1002);
+    let error = pod.try_create(config).await.unwrap_err().to_string();
+    assert!(error.contains("user group \"1002\" is specified without user"), "{error}");
+    pod.remove().await;
+}
+
+async fn supplemental_groups(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    let mut config = container("main", "id -G");
+    let context = security(&mut config);
+    context.run_as_user = int(1234);
+    context.supplemental_groups = vec![1300, 1400];
+    let (code, text) = pod.run(config).await;
+    let groups: Vec<&str> = text.split(' ').collect();
+    assert!(code == 0 && groups.contains(&"1300") && groups.contains(&"1400"), "{text}");
+    pod.remove().await;
+}
+
+async fn groups_policy(subject: Arc<Subject>) {
+    if !subject.has(Feature::GroupsPolicy) {
+        return;
+    }
+    let pod = subject.run().await;
+    for (policy, expect) in [
+        (v1::SupplementalGroupsPolicy::Merge, "1001 1300 50000"),
+        (v1::SupplementalGroupsPolicy::Strict, "1001 1300"),
+    ] {
+        let mut config = container(policy.as_str_name(), "id -G | tr ' ' '\\n' | sort -n | tr '\\n' ' '");
+        let context = security(&mut config);
+        context.run_as_user = int(1001);
+        context.run_as_group = int(1001);
+        context.supplemental_groups = vec![1300];
+        context.supplemental_groups_policy = policy.into();
+        assert_eq!(pod.run(config).await.1.trim_end(), expect, "{policy:?}");
+    }
+    pod.remove().await;
+}
+
+async fn readonly_rootfs(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    for is_readonly in [true, false] {
+        let mut config = sleeping(&format!("readonly-{is_readonly}"));
+        security(&mut config).readonly_rootfs = is_readonly;
+        let (text, code) = pod.says(config, "touch /x && touch /etc/y").await;
+        assert_eq!(code != 0, is_readonly, "{text}");
+    }
+    pod.remove().await;
+}
+
+async fn privileged(subject: Arc<Subject>) {
+    let of_sandbox = |config: &mut v1::PodSandboxConfig| {
+        let linux = config.linux.get_or_insert_default();
+        linux.security_context.get_or_insert_default().privileged = true;
+    };
+    let pod = subject.run_with(of_sandbox).await;
+    for is_privileged in [true, false] {
+        let mut config = sleeping(&format!("privileged-{is_privileged}"));
+        security(&mut config).privileged = is_privileged;
+        let id = pod.start(config).await;
+        let (text, code) = pod.sh(&id, "mount -t tmpfs none /tmp").await;
+        assert_eq!(code == 0, is_privileged, "{text}");
+        assert_eq!(pod.sh(&id, "test -e /dev/kmsg").await.1 == 0, is_privileged);
+        assert_eq!(pod.sh(&id, "ip link add dummy type bridge").await.1 == 0, is_privileged);
+    }
+    pod.remove().await;
+}
+
+const BOUNDING: &str = "grep CapBnd /proc/self/status | cut -f2";
+
+async fn capabilities(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    let own = std::fs::read_to_string("/proc/self/status").unwrap();
+    let own = own.lines().find_map(|line| line.strip_prefix("CapBnd:\t")).unwrap();
+    let net_admin = "00000000a80435fb";
+    for (name, add, drop, expect) in [
+        ("default", &[][..], &[][..], "00000000a80425fb"),
+        ("added", &["NET_ADMIN"][..], &[], net_admin),
+        ("prefixed", &["CAP_NET_ADMIN"], &[], net_admin),
+        ("dropped", &[], &["CHOWN", "KILL"], "00000000a80425da"),
+        ("none", &[], &["ALL"], "0000000000000000"),
+        ("one", &["NET_BIND_SERVICE"], &["ALL"], "0000000000000400"),
+        ("all", &["ALL"], &[], own),
+    ] {
+        if name == "prefixed" && !subject.has(Feature::CapabilityNames) {
+            continue;
+        }
+        let mut config = sleeping(name);
+        let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let wanted = v1::Capability {
+            add_capabilities: list(add),
+            drop_capabilities: list(drop),
+            ..Default::default()
+        };
+        security(&mut config).capabilities = Some(wanted);
+        let id = pod.start(config).await;
+        assert_eq!(pod.sh(&id, BOUNDING).await.0, expect, "{name}");
+        let (init, _) = pod.sh(&id, "grep CapPrm /proc/1/status | cut -f2").await;
+        assert_eq!(init, expect, "{name}: the first process");
+    }
+    pod.remove().await;
+}
+
+async fn unknown_capability(subject: Arc<Subject>) {
+    if !subject.has(Feature::CapabilityNames) {
+        return;
+    }
+    let pod = subject.run().await;
+    let mut config = sleeping("main");
+    let wanted = v1::Capability { add_capabilities: vec!["FLY".into()], ..Default::default() };
+    security(&mut config).capabilities = Some(wanted);
+    let error = pod.try_create(config).await.unwrap_err().to_string();
+    assert!(error.contains("unknown capability \"FLY\""), "{error}");
+    pod.remove().await;
+}
+
+async fn no_new_privs(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    for (forbidden, line, permitted) in [(true, "NoNewPrivs:\t1", false), (false, "NoNewPrivs:\t0", true)] {
+        let mut config = container(&format!("no-new-privs-{forbidden}"), "");
+        config.command = ["/suid/busybox", "grep", "-E", "NoNewPrivs|CapBnd", "/proc/self/status"]
+            .map(String::from)
+            .to_vec();
+        let context = security(&mut config);
+        context.run_as_user = int(1000);
+        context.no_new_privs = forbidden;
+        let (_, text) = pod.run(config.clone()).await;
+        assert!(text.lines().any(|it| it == line), "{text}");
+        // `su` is what keeps the rights of the program's owner.
+        config.metadata.as_mut().unwrap().name += "-su";
+        config.log_path = format!("{}.log", config.metadata.as_ref().unwrap().name);
+        config.command = ["/suid/busybox", "su", "-c", "id -u"].map(String::from).to_vec();
+        let (_, text) = pod.run(config).await;
+        assert_eq!(!text.contains("must be suid"), permitted, "{text}");
+    }
+    pod.remove().await;
+}
+
+async fn paths(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    let mut config = sleeping("main");
+    let context = security(&mut config);
+    context.masked_paths = vec!["/etc/group".into(), "/data".into(), "/proc/keys".into()];
+    context.readonly_paths = vec!["/root".into(), "/proc/sys".into()];
+    let id = pod.start(config).await;
+    assert_eq!(pod.sh(&id, "wc -c < /etc/group; ls /data | wc -l; wc -c < /proc/keys").await.0, "0\n0\n0");
+    assert_ne!(pod.sh(&id, "touch /data/x").await.1, 0);
+    assert_ne!(pod.sh(&id, "touch /root/x").await.1, 0);
+    assert_ne!(pod.sh(&id, "echo 1 > /proc/sys/net/ipv4/ip_forward").await.1, 0);
+    let (bare, code) = pod.says(sleeping("bare"), "ls /data; touch /root/x /data/x").await;
+    assert_eq!(code, 0, "{bare}");
+    pod.remove().await;
+}
+
+async fn seccomp(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    let profile = subject.scratch("seccomp").join("profile.json");
+    std::fs::write(
+        &profile,
+        r#"{"defaultAction": "SCMP_ACT_ALLOW",
+            "syscalls": [{"names": ["sethostname", "mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 13}]}"#,
+    )
+    .unwrap();
+    let localhost = |path: String| v1::SecurityProfile {
+        profile_type: ProfileType::Localhost.into(),
+        localhost_ref: path,
+    };
+    let of = |kind: ProfileType| v1::SecurityProfile { profile_type: kind.into(), ..Default::default() };
+    let script = "grep '^Seccomp:' /proc/self/status | cut -f2; mkdir /made && echo made; \
+                  unshare -U true && echo unshared; true";
+    for (name, profile, expect) in [
+        ("unset", None, "0\nmade\nunshared"),
+        ("unconfined", Some(of(ProfileType::Unconfined)), "0\nmade\nunshared"),
+        ("default", Some(of(ProfileType::RuntimeDefault)), "2\nmade"),
+        ("localhost", Some(localhost(profile.display().to_string())), "2\nunshared"),
+    ] {
+        let mut config = sleeping(name);
+        security(&mut config).seccomp = profile;
+        let id = pod.start(config).await;
+        let (text, _) = pod.sh(&id, &format!("({script}) 2>/tmp/err")).await;
+        let (errors, _) = pod.sh(&id, "cat /tmp/err").await;
+        assert_eq!(text, expect, "{name}: {errors}");
+        if name == "localhost" {
+            assert!(errors.contains("Permission denied"), "{errors}");
+        }
+    }
+    pod.remove().await;
+}
+
+async fn missing_profile(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    for (name, path) in [("missing", "/nothing/here.json"), ("broken", "/etc/passwd")] {
+        let mut config = sleeping(name);
+        security(&mut config).seccomp = Some(v1::SecurityProfile {
+            profile_type: ProfileType::Localhost.into(),
+            localhost_ref: path.into(),
+        });
+        let error = pod.try_create(config).await.unwrap_err().to_string();
+        assert!(error.contains(path), "{error}");
+    }
+    pod.remove().await;
+}
+
+async fn apparmor(subject: Arc<Subject>) {
+    if std::path::Path::new("/sys/kernel/security/apparmor").exists() {
+        return;
+    }
+    let pod = subject.run().await;
+    let with = |name: &str, kind: ProfileType, localhost_ref: &str| {
+        let mut config = sleeping(name);
+        let profile = v1::SecurityProfile { profile_type: kind.into(), localhost_ref: localhost_ref.into() };
+        security(&mut config).apparmor = Some(profile);
+        config
+    };
+    let error = pod.try_create(with("localhost", ProfileType::Localhost, "localhost/k8s-test")).await;
+    assert!(error.unwrap_err().to_string().to_lowercase().contains("apparmor"));
+    assert!(pod.try_create(with("default", ProfileType::RuntimeDefault, "")).await.is_err());
+    pod.start(with("unconfined", ProfileType::Unconfined, "")).await;
+    pod.remove().await;
+}
+
+async fn selinux(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    let mut config = sleeping("main");
+    security(&mut config).selinux_options = Some(v1::SeLinuxOption {
+        user: "system_u".into(),
+        role: "system_r".into(),
+        r#type: "container_t".into(),
+        level: "s0:c4,c5".into(),
+    });
+    pod.start(config).await;
+    pod.remove().await;
+}

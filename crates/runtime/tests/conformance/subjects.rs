@@ -1,0 +1,131 @@
+//! The runtimes: how each is started, and what is left of it.
+#![allow(unreachable_pub)]
+
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use base::Tasks;
+use cri::client::Client;
+use cri::server::Services;
+use runtime::images::import::Hints;
+use runtime::{Config, Runtime};
+
+use super::containerd::Containerd;
+use super::support::{Feature, Subject, archive};
+
+type Starting<'a> = Pin<Box<dyn Future<Output = Running> + 'a>>;
+pub type Start = for<'a> fn(&'a Path) -> Starting<'a>;
+
+/// A test per runtime.
+pub const ALL: &[(&str, Start)] = &[
+    ("the_built_in_runtime_conforms", |folder| Box::pin(built_in(folder, "built-in", ""))),
+    ("the_built_in_runtime_with_runc_conforms", |folder| Box::pin(built_in(folder, "runc", "runc"))),
+    ("the_built_in_runtime_conforms_over_its_socket", |folder| Box::pin(over_socket(folder))),
+    ("containerd_conforms", |folder| Box::pin(containerd(folder))),
+];
+
+/// A subject, and what keeps it alive.
+pub struct Running {
+    pub subject: Arc<Subject>,
+    tasks: Tasks,
+    built_in: Option<Runtime>,
+    containerd: Option<Containerd>,
+}
+
+impl Running {
+    /// Ends it and says what is left.
+    pub async fn end(self) -> Vec<String> {
+        if let Some(runtime) = &self.built_in {
+            runtime.remove_everything().await.unwrap();
+        }
+        self.tasks.stop_and_wait().await;
+        drop(self.containerd);
+        let cgroups = sys::cgroup::Cgroups::detect().unwrap();
+        let left = match self.built_in {
+            Some(_) => cgroups.processes(&self.subject.cgroup),
+            None => Vec::new(),
+        };
+        cgroups.kill(&self.subject.cgroup, super::support::DEADLINE).unwrap();
+        // containerd leaves the cgroups of Pods to the kubelet.
+        cgroups.remove(&self.subject.cgroup).unwrap();
+        left.into_iter().map(|pid| format!("process {pid}")).collect()
+    }
+}
+
+fn cgroup(folder: &Path) -> String {
+    format!("/knarr-test-{}", folder.file_name().unwrap().to_string_lossy().replace('.', ""))
+}
+
+async fn open(folder: &Path, tasks: &Tasks) -> Runtime {
+    let mut config = Config::new(folder.join("data"), cgroup(folder), tasks.clone());
+    config.handlers = runtime::handlers::installed();
+    config.network = Some(Arc::new(super::network::network(folder)));
+    let runtime = Runtime::open(config).await.unwrap();
+    runtime.import_image(std::io::Cursor::new(archive()), Hints::default()).await.unwrap();
+    runtime
+}
+
+fn subject(folder: &Path, name: &'static str, runtime: Arc<dyn cri::RuntimeService>) -> Subject {
+    Subject {
+        name,
+        runtime,
+        handler: "",
+        folder: folder.to_owned(),
+        cgroup: cgroup(folder),
+        lacks: &[],
+        sandboxes: AtomicU32::new(0),
+    }
+}
+
+async fn built_in(folder: &Path, name: &'static str, handler: &'static str) -> Running {
+    let tasks = Tasks::new();
+    let runtime = open(folder, &tasks).await;
+    let shared = Arc::new(runtime.clone());
+    // Debian's runc maps no mounts.
+    let lacks: &[Feature] = if handler.is_empty() { &[] } else { &[Feature::UserNamespaces] };
+    let subject = Subject { handler, lacks, ..subject(folder, name, shared) };
+    Running { subject: Arc::new(subject), tasks, built_in: Some(runtime), containerd: None }
+}
+
+async fn over_socket(folder: &Path) -> Running {
+    let tasks = Tasks::new();
+    let runtime = open(folder, &tasks).await;
+    let shared = Arc::new(runtime.clone());
+    let path = folder.join("run/cri.sock");
+    let listener = cri::server::bind(&path).unwrap();
+    let (clock, random) = (base::Clock::system(), base::Random::seeded(2));
+    let streaming = kubelet::StreamingServer::start(shared.clone(), &tasks, clock, random).await.unwrap();
+    let services = Services { runtime: shared.clone(), images: shared, streaming: Arc::new(streaming) };
+    tasks.spawn("cri server", cri::server::serve(listener, services, tasks.clone()));
+    let client = client(&path, &tasks).await;
+    let subject = subject(folder, "socket", client);
+    Running { subject: Arc::new(subject), tasks, built_in: Some(runtime), containerd: None }
+}
+
+async fn containerd(folder: &Path) -> Running {
+    let tasks = Tasks::new();
+    let containerd = Containerd::start(folder);
+    let client = client(&containerd.socket(), &tasks).await;
+    let lacks = &[
+        Feature::Events,
+        Feature::StopOfUnknown,
+        Feature::RecursiveReadOnly,
+        Feature::GroupsPolicy,
+        Feature::UserNamespaces,
+        Feature::RuntimeConfig,
+        Feature::Metrics,
+        Feature::HostPath,
+        Feature::CapabilityNames,
+    ];
+    let subject = Subject { lacks, ..subject(folder, "containerd", client) };
+    Running { subject: Arc::new(subject), tasks, built_in: None, containerd: Some(containerd) }
+}
+
+async fn client(socket: &Path, tasks: &Tasks) -> Arc<Client> {
+    let endpoint = format!("unix://{}", socket.display());
+    let client = Client::new(&endpoint, tasks.clone(), base::Clock::system()).unwrap();
+    client.ready(&base::Random::seeded(1)).await.unwrap();
+    Arc::new(client)
+}
