@@ -16,6 +16,7 @@ use schema::openapi::{Resource, Subresource, root_path, v2, v3};
 use crate::kinds::Kind;
 use crate::negotiate::JSON;
 use crate::request_info::RequestInfo;
+use crate::resource_metrics;
 use crate::respond::finish::{gzip, takes_gzip};
 use crate::respond::{Body, text};
 use crate::status::{Error, Result};
@@ -47,7 +48,11 @@ impl Document {
     fn make(&self) -> Vec<u8> {
         match &self.about {
             About::Resources(group, version) => with_resources(Some((group, version)), |resources| {
-                v3::document(schema::builtin(), group, version, resources)
+                let document = v3::document(schema::builtin(), group, version, resources);
+                match *group == resource_metrics::GROUP {
+                    true => resource_metrics::with_definitions(&document),
+                    false => document,
+                }
             }),
             About::Plain(plain) => v3::plain_document(schema::builtin(), plain),
         }
@@ -132,9 +137,10 @@ fn not_acceptable() -> Response<Body> {
 /// Calls `make` with the rows of a group-version, or with all of them.
 fn with_resources<T>(group_version: Option<(&str, &str)>, make: impl FnOnce(&[Resource<'_>]) -> T) -> T {
     let kinds: Vec<Kind> = Kind::all()
-        .filter(|kind| {
-            group_version
-                .is_none_or(|(group, version)| kind.group() == group && kind.row().version == version)
+        .filter(|kind| match group_version {
+            Some((group, version)) => kind.group() == group && kind.row().version == version,
+            // Nobody who asks for v2 looks for what cannot be written.
+            None => kind.group() != resource_metrics::GROUP,
         })
         .collect();
     let subresources: Vec<Vec<Subresource<'_>>> = kinds

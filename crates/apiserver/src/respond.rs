@@ -71,6 +71,10 @@ pub fn answer(request: &Request, answer: Answer, now: jiff::Timestamp) -> Respon
             warned(serialised(code, request.accept.format, &value), &warnings)
         }
         Answer::List(listed) => list(request, listed, now),
+        Answer::Unstored(items) => {
+            let value = crate::resource_metrics::list(request, &items, now);
+            serialised(StatusCode::OK, request.accept.format, &value)
+        }
     }
 }
 

@@ -131,6 +131,8 @@ pub enum Answer {
     },
     /// A collection.
     List(list::Listed),
+    /// A collection of what is not stored.
+    Unstored(Vec<Value>),
     /// A finished response: watches, streams.
     Response(http::Response<Body>),
 }
@@ -160,6 +162,9 @@ pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
         || (verb == Verb::Create && !is_collection)
     {
         return Err(Error::method_not_allowed());
+    }
+    if request.kind.group() == crate::resource_metrics::GROUP {
+        return crate::resource_metrics::read(api, request).await;
     }
     // Writes are boxed, so that reads need not be as large as the largest of them.
     match request.resource.verb {

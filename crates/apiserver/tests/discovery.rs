@@ -256,7 +256,8 @@ async fn openapi_v2_is_one_document_in_two_forms() {
     let document = json_of(&server, "/openapi/v2", "application/json").await;
     assert_eq!(document["swagger"], "2.0");
     check_references(&document, &document["definitions"], "#/definitions/");
-    for row in served() {
+    // Measures cannot be written: clients that still ask for v2 do so to write.
+    for row in served().filter(|row| row.group != "metrics.k8s.io") {
         check_operations(row, &document["paths"]);
     }
     is_kept(&server, "/openapi/v2", "application/json").await;

@@ -189,6 +189,10 @@ pub struct ServerArgs {
     #[command(flatten)]
     #[serde(flatten)]
     pub container_runtime: RuntimeArgs,
+    /// A flag of the kubelet, such as max-pods=20; can be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    #[serde(default)]
+    pub kubelet_arg: Vec<String>,
     /// What several servers on one --datastore-endpoint share their keys under; the first one's is in the file `token`
     /// of its folder. Better given in the environment, where other users do not see it
     #[arg(long, env = "KNARR_TOKEN", hide_env_values = true)]
@@ -229,6 +233,9 @@ pub struct AgentArgs {
     /// This Node's address; the first that is not a loopback one if not given
     #[arg(long, env = "KNARR_NODE_IP")]
     pub node_ip: Option<IpAddr>,
+    /// A flag of the kubelet, such as max-pods=20; can be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub kubelet_arg: Vec<String>,
 }
 
 /// What runs a Node's containers.
@@ -727,6 +734,9 @@ pub struct KubeletArgs {
     /// How long exec, attach and port-forward may be silent before they end
     #[arg(long, default_value = "4h0m0s", value_parser = duration, value_name = "DURATION")]
     pub streaming_connection_idle_timeout: Duration,
+    /// Everything else, as KubeletConfiguration has it.
+    #[command(flatten)]
+    pub configuration: crate::kubelet::ConfigurationArgs,
 }
 
 /// Flags of `proxy`.

@@ -67,7 +67,9 @@ pub fn with_files(
         Some((at, subcommand))
     });
     let Some((at, subcommand)) = found else { return Ok(arguments) };
-    if !subcommand.get_arguments().any(|arg| arg.get_long() == Some("config")) {
+    // The kubelet's `--config` is upstream's KubeletConfiguration.
+    let is_kubelet = subcommand.get_name() == "kubelet";
+    if is_kubelet || !subcommand.get_arguments().any(|arg| arg.get_long() == Some("config")) {
         return Ok(arguments);
     }
     let (before, after) = arguments.split_at(at + 1);

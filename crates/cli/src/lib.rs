@@ -6,6 +6,7 @@ pub mod args;
 pub mod backup;
 pub mod config;
 pub mod duration;
+pub mod kubelet;
 pub mod progress;
 pub mod trace;
 pub mod validate;

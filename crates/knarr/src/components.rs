@@ -14,6 +14,7 @@ mod election;
 mod encryption;
 mod identity;
 mod join;
+mod kubelet_config;
 mod node;
 mod pod_cidr;
 mod pod_network;

@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
 
+use crate::admission::{self, Room};
 use crate::inbox::Inbox;
 use crate::resize::{Amount, Refused, decide};
 
@@ -19,6 +21,7 @@ struct Entry {
     /// A resize waits for room.
     is_waiting: bool,
     inbox: Arc<Inbox>,
+    pod: Arc<Pod>,
 }
 
 impl Allocations {
@@ -28,9 +31,40 @@ impl Allocations {
     }
 
     /// A Pod has come with what it asks for: the scheduler has found room for it.
-    pub(crate) fn add(&self, uid: &str, has: Amount, inbox: &Arc<Inbox>) {
-        let entry = Entry { has, is_waiting: false, inbox: inbox.clone() };
-        self.pods.lock().insert(uid.to_owned(), entry);
+    pub(crate) fn add(&self, pod: &Arc<Pod>, has: Amount, inbox: &Arc<Inbox>) {
+        let uid = pod.metadata.uid.clone().unwrap_or_default();
+        let entry = Entry { has, is_waiting: false, inbox: inbox.clone(), pod: pod.clone() };
+        self.pods.lock().insert(uid, entry);
+    }
+
+    /// The Pods that are not over.
+    pub(crate) fn pods(&self) -> Vec<Arc<Pod>> {
+        let mut pods: Vec<_> = self.pods.lock().values().map(|entry| entry.pod.clone()).collect();
+        pods.sort_by(|a, b| a.metadata.uid.cmp(&b.metadata.uid));
+        pods
+    }
+
+    /// Their cgroups by uid.
+    pub(crate) fn cgroups(&self, root: &str) -> HashMap<String, String> {
+        let pods = self.pods.lock();
+        pods.iter().map(|(uid, entry)| (uid.clone(), crate::qos::cgroup_parent(root, &entry.pod))).collect()
+    }
+
+    /// What is given away, beside what there is.
+    pub(crate) fn room(&self, allocatable: std::collections::BTreeMap<String, i64>) -> Room {
+        let mut room = Room { allocatable, ..Room::default() };
+        for entry in self.pods.lock().values() {
+            let Some(spec) = &entry.pod.spec else { continue };
+            let mut asked = admission::requests(spec);
+            asked.insert("cpu".into(), entry.has.cpu);
+            asked.insert("memory".into(), entry.has.memory);
+            asked.insert("pods".into(), 1);
+            for (name, amount) in asked {
+                *room.used.entry(name).or_default() += amount;
+            }
+            room.ports.extend(admission::host_ports(spec));
+        }
+        room
     }
 
     /// A Pod needs nothing any more.
@@ -77,8 +111,11 @@ mod tests {
         let amount = |cpu| Amount { cpu, memory: 0 };
         let allocations = Allocations::new((2000, 0));
         let (first, second) = (Arc::new(Inbox::default()), Arc::new(Inbox::default()));
-        allocations.add("a", amount(1000), &first);
-        allocations.add("b", amount(500), &second);
+        let pod = |uid: &str| -> Arc<Pod> {
+            Arc::new(serde_saphyr::from_str(&format!("{{metadata: {{uid: {uid}}}}}")).unwrap())
+        };
+        allocations.add(&pod("a"), amount(1000), &first);
+        allocations.add(&pod("b"), amount(500), &second);
         assert_eq!(allocations.change("b", amount(1500)).unwrap_err().reason, "Deferred");
         assert!(!second.take().has_room);
         allocations.change("a", amount(500)).unwrap();

@@ -6,6 +6,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
+
+pub use configuration::{ConfigurationError, Sources};
+pub use reserved::Reserved;
+
+use crate::cpu::CpuSet;
+use crate::eviction::policy::Policy as EvictionPolicy;
+
+pub(crate) mod configuration;
+mod fields;
+mod reserved;
+
 /// A kubelet's settings, under upstream's names where it has them.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -48,6 +60,32 @@ pub struct Config {
     pub image_gc: crate::image_gc::ImageGcPolicy,
     /// How long exec, attach and port-forward may be silent before they end; zero is for ever.
     pub streaming_connection_idle_timeout: Duration,
+    /// A file or a folder with Pods that run whatever the API says. Source: `staticPodPath`.
+    pub static_pod_path: Option<PathBuf>,
+    /// What of the machine Pods cannot have.
+    pub reserved: Reserved,
+    /// Whether each Pod has a cgroup of its own, below those of the quality-of-service classes.
+    pub cgroups_per_qos: bool,
+    /// Whether the Pods together are held below what is allocatable. Source: `enforceNodeAllocatable`.
+    pub enforces_allocatable: bool,
+    /// When Pods must go for the node to live.
+    pub eviction: EvictionPolicy,
+    /// Processes and threads that a Pod may have; `-1` for any number. Source: `podPidsLimit`.
+    pub pod_pids_limit: i64,
+    /// The longest wait before a container is started again. Source: `crashLoopBackOff.maxContainerRestartPeriod`.
+    pub crash_loop_max: Duration,
+    /// Whether Guaranteed containers with whole CPUs have them for themselves; the CPUs that nobody gets so.
+    /// Source: `cpuManagerPolicy: static`, `reservedSystemCPUs`.
+    pub exclusive_cpus: Option<CpuSet>,
+    /// Sysctls that are not safe and still allowed; a `*` at the end stands for anything.
+    /// Source: `allowedUnsafeSysctls`.
+    pub allowed_unsafe_sysctls: Vec<String>,
+    /// How often the lease is renewed follows from this. Source: `nodeLeaseDurationSeconds`.
+    pub node_lease_duration_seconds: i64,
+    /// How often the status is written when nothing changes. Source: `nodeStatusReportFrequency`.
+    pub node_status_report_frequency: Duration,
+    /// What `/configz` shows: the configuration with everything that was not said filled in.
+    pub configz: Value,
 }
 
 /// The kubelet's HTTPS server.
@@ -57,7 +95,7 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// Certificate, and the CA that client certificates are checked against.
     pub tls: Arc<rustls::ServerConfig>,
-    /// Common names of client certificates that may do everything here.
+    /// Common names of client certificates that may do everything here, also while there is no API server to ask.
     pub allowed_users: Vec<String>,
 }
 
@@ -83,6 +121,18 @@ impl Default for Config {
             max_parallel_image_pulls: Some(1),
             image_gc: crate::image_gc::ImageGcPolicy::default(),
             streaming_connection_idle_timeout: Duration::from_secs(4 * 3600),
+            static_pod_path: None,
+            reserved: Reserved::default(),
+            cgroups_per_qos: true,
+            enforces_allocatable: true,
+            eviction: EvictionPolicy::default(),
+            pod_pids_limit: -1,
+            crash_loop_max: crate::crash_backoff::MAX,
+            exclusive_cpus: None,
+            allowed_unsafe_sysctls: Vec::new(),
+            node_lease_duration_seconds: 40,
+            node_status_report_frequency: Duration::from_secs(300),
+            configz: Value::Null,
         }
     }
 }

@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
 use crate::config::Config;
 use crate::env::expand::expand;
-use crate::files::{ClusterDns, dns_config, names};
+use crate::files::{ClusterDns, dns_config, kernel_name, names};
 use crate::{labels, qos};
 
 /// FNV-1a over what makes a container another one: its name and image.
@@ -30,7 +30,8 @@ pub fn sandbox_config(config: &Config, pod: &Pod, attempt: u32, resolv_conf: &st
     let spec = pod.spec.as_ref().unwrap_or(&empty);
     let (name, namespace, uid) = identity(pod);
     let cluster = ClusterDns { servers: config.cluster_dns.clone(), domain: config.cluster_domain.clone() };
-    let (hostname, _) = names(&name, &namespace, spec, &config.cluster_domain);
+    let (short, _) = names(&name, &namespace, spec, &config.cluster_domain);
+    let hostname = kernel_name(&name, &namespace, spec, &config.cluster_domain).unwrap_or(short);
     let mut labels = HashMap::from([
         (labels::POD_NAME.to_owned(), name.clone()),
         (labels::POD_NAMESPACE.to_owned(), namespace.clone()),

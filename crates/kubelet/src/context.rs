@@ -8,12 +8,17 @@ use controller::trace::Reporter;
 use controller::{EventType, Informer, Informers};
 use cri::{ImageService, RuntimeService};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ObjectReference, Pod, Service};
+use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod, Service};
 use tokio::sync::Semaphore;
 
 use crate::allocations::Allocations;
 use crate::config::Config;
+use crate::cpu::CpuManager;
 use crate::csi::Drivers;
+use crate::device_plugins::DevicePlugins;
+use crate::metrics::KubeletMetrics;
+use crate::node_state::NodeState;
+use crate::stats::Looks;
 use crate::status::NodeFacts;
 
 /// CRI calls that change something, at the same time.
@@ -25,6 +30,15 @@ pub(crate) struct Context {
     pub(crate) client: kube::Client,
     pub(crate) informers: Informers,
     pub(crate) services: Informer<Service>,
+    /// This node alone.
+    pub(crate) node: Informer<Node>,
+    /// What the node registers as: what is known of it while the API does not answer.
+    pub(crate) initial_node: Node,
+    pub(crate) node_state: NodeState,
+    /// What plugins say there is of other things.
+    pub(crate) devices: DevicePlugins,
+    /// Who has CPUs alone; `None` if nobody may.
+    pub(crate) cpus: Option<CpuManager>,
     pub(crate) runtime: Arc<dyn RuntimeService>,
     pub(crate) images: Arc<dyn ImageService>,
     pub(crate) tasks: Tasks,
@@ -35,8 +49,13 @@ pub(crate) struct Context {
     pub(crate) facts: NodeFacts,
     /// CPU in thousandths and memory in bytes that Pods can have.
     pub(crate) allocatable: (i64, i64),
+    /// The same with everything else that can be asked for. See [`crate::admission::Room`].
+    pub(crate) room: std::collections::BTreeMap<String, i64>,
     /// What of that they have.
     pub(crate) allocations: Allocations,
+    /// What everything used when somebody asked last.
+    pub(crate) looks: Looks,
+    pub(crate) metrics: KubeletMetrics,
     /// Bytes.
     pub(crate) memory_capacity: i64,
     /// The drivers of this node.
@@ -48,6 +67,31 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// The node as the API has it, or else as it registers.
+    pub(crate) fn node(&self) -> Arc<Node> {
+        self.node.get(&self.config.node_name).unwrap_or_else(|| Arc::new(self.initial_node.clone()))
+    }
+
+    /// All that Pods can ask for, devices too.
+    pub(crate) fn allocatable_now(&self) -> std::collections::BTreeMap<String, i64> {
+        let mut all = self.room.clone();
+        all.extend(self.devices.counts().into_iter().map(|(name, (_, healthy))| (name, healthy)));
+        all
+    }
+
+    /// Records an event about the node.
+    pub(crate) fn node_event(&self, event_type: EventType, reason: &str, message: String) {
+        let name = self.config.node_name.clone();
+        let regarding = ObjectReference {
+            kind: Some("Node".into()),
+            // Source: upstream's kubelet puts the name where the uid belongs, and `kubectl describe` looks for it.
+            uid: Some(name.clone()),
+            name: Some(name),
+            ..ObjectReference::default()
+        };
+        self.recorder.event(regarding, event_type, reason, message);
+    }
+
     /// Records an event about a Pod, or about one of its containers.
     pub(crate) fn event(
         &self,
@@ -80,6 +124,18 @@ impl Context {
             field_path,
         };
         self.recorder.event(regarding, event_type, reason, message);
+    }
+
+    /// Counts and times a call of the runtime.
+    pub(crate) async fn operation<T>(
+        &self,
+        kind: &str,
+        call: impl Future<Output = Result<T, cri::CriError>>,
+    ) -> Result<T, cri::CriError> {
+        let start = std::time::Instant::now();
+        let answer = call.await;
+        self.metrics.operation(kind, start.elapsed(), answer.is_err());
+        answer
     }
 
     /// Tells the trace of a step for a Pod that began at `start` and ends now.

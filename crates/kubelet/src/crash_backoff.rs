@@ -19,9 +19,19 @@ pub const MAX: Duration = Duration::from_secs(300);
 pub struct CrashBackoff {
     delay: Option<Duration>,
     updated_at: Timestamp,
+    max: Option<Duration>,
 }
 
 impl CrashBackoff {
+    /// One that never waits longer than `max`.
+    pub fn with_max(max: Duration) -> Self {
+        Self { max: Some(max), ..Self::default() }
+    }
+
+    fn max(&self) -> Duration {
+        self.max.unwrap_or(MAX)
+    }
+
     /// The delay in force and its end, if a container that ended at `finished_at` must still wait at `now`.
     pub fn waiting(&self, finished_at: Timestamp, now: Timestamp) -> Option<(Duration, Timestamp)> {
         let delay = self.delay.filter(|_| !self.is_expired(finished_at))?;
@@ -32,14 +42,14 @@ impl CrashBackoff {
     /// Notes that a container that ended at `finished_at` is started again at `now`.
     pub fn restarted(&mut self, finished_at: Timestamp, now: Timestamp) {
         self.delay = Some(match self.delay.filter(|_| !self.is_expired(finished_at)) {
-            Some(delay) => (delay * 2).min(MAX),
-            None => FIRST,
+            Some(delay) => (delay * 2).min(self.max()),
+            None => FIRST.min(self.max()),
         });
         self.updated_at = now;
     }
 
     fn is_expired(&self, finished_at: Timestamp) -> bool {
-        finished_at > after(self.updated_at, MAX * 2)
+        finished_at > after(self.updated_at, self.max() * 2)
     }
 }
 

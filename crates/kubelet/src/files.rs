@@ -17,11 +17,37 @@ pub fn names(
     spec: &PodSpec,
     cluster_domain: &str,
 ) -> (String, Option<String>) {
+    // Source: KEP-4762: it is the host's whole name, and DNS knows nothing of it.
+    if let Some(name) = spec.hostname_override.as_ref().filter(|name| !name.is_empty()) {
+        return (name.clone(), None);
+    }
     let hostname = spec.hostname.clone().unwrap_or_else(|| pod_name.chars().take(63).collect::<String>());
     let hostname = hostname.trim_end_matches(['-', '.']).to_owned();
     let subdomain = spec.subdomain.as_deref().filter(|s| !s.is_empty());
     let full = subdomain.map(|subdomain| format!("{hostname}.{subdomain}.{namespace}.svc.{cluster_domain}"));
     (hostname, full)
+}
+
+/// What the Pod's kernel is told as its host name: the full one where the spec wants it.
+///
+/// # Errors
+/// In upstream's words: the kernel takes no name of that length. Source: `setHostnameAsFQDN`.
+pub fn kernel_name(
+    pod_name: &str,
+    namespace: &str,
+    spec: &PodSpec,
+    cluster_domain: &str,
+) -> Result<String, String> {
+    const MAX: usize = 64;
+    let (short, full) = names(pod_name, namespace, spec, cluster_domain);
+    match full.filter(|_| spec.set_hostname_as_fqdn == Some(true)) {
+        None => Ok(short),
+        Some(full) if full.len() <= MAX => Ok(full),
+        Some(full) => Err(format!(
+            "failed to construct FQDN from Pod hostname and cluster domain, FQDN {full} is too long ({MAX} characters is the max, {} characters requested)",
+            full.len()
+        )),
+    }
 }
 
 /// `/etc/hosts` of a Pod with its own network.

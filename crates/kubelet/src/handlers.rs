@@ -1,5 +1,6 @@
 //! Acts on a running container: exec, HTTP and TCP, for hooks and probes; and the way to stop it.
 
+mod grpc;
 mod http;
 
 use std::time::Duration;
@@ -11,6 +12,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::context::Context;
 use crate::worker::Outcome;
+pub(crate) use grpc::check as grpc_check;
 pub(crate) use http::{HttpCall, call as http_call};
 
 /// A container is given that long after its `preStop` hook at least. Source: `minimumGracePeriodInSeconds`.
@@ -132,7 +134,7 @@ pub(crate) async fn kill_container(
     let spent = i64::try_from(start.elapsed().as_secs()).unwrap_or(i64::MAX);
     let timeout = grace.saturating_sub(spent).max(GRACE_MIN.min(grace));
     let request = v1::StopContainerRequest { container_id: id.to_owned(), timeout };
-    match context.runtime.stop_container(request).await {
+    match context.operation("stop_container", context.runtime.stop_container(request)).await {
         Ok(_) | Err(CriError::NotFound(_)) => {}
         Err(error) => return Outcome::Failed(error.to_string()),
     }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use cri::v1;
 use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::probes::ProbeKind;
-use crate::snapshot::Sandbox;
+use crate::snapshot::{Ending, Sandbox};
 
 /// News since the worker looked last.
 #[derive(Default)]
@@ -30,6 +30,12 @@ pub(crate) struct Mail {
     pub(crate) sources_changed: bool,
     /// There may be room for a resize that waits.
     pub(crate) has_room: bool,
+    /// The object that shows a static Pod; `Some(None)` when it is gone.
+    pub(crate) mirror: Option<Option<Arc<Pod>>>,
+    /// The Pod must go.
+    pub(crate) ending: Option<Ending>,
+    /// Which CPUs are shared has changed.
+    pub(crate) cpus_changed: bool,
 }
 
 /// See [`Mail`].
@@ -37,12 +43,28 @@ pub(crate) struct Mail {
 pub(crate) struct Inbox {
     mail: Mutex<Mail>,
     news: Notify,
+    /// The Pod has nothing that runs any more.
+    is_stopped: watch::Sender<bool>,
 }
 
 impl Inbox {
     /// Waits until there is something.
     pub(crate) async fn news(&self) {
         self.news.notified().await;
+    }
+
+    /// Nothing of the Pod runs any more, and nothing will.
+    pub(crate) fn set_stopped(&self) {
+        self.is_stopped.send_if_modified(|is_stopped| !std::mem::replace(is_stopped, true));
+    }
+
+    /// Waits until nothing of the Pod runs any more.
+    pub(crate) async fn stopped(&self) {
+        let mut is_stopped = self.is_stopped.subscribe();
+        // The sender is our own.
+        if is_stopped.wait_for(|is_stopped| *is_stopped).await.is_err() {
+            tracing::debug!("an inbox went while it was waited for");
+        }
     }
 
     /// Everything that has come.
@@ -65,6 +87,18 @@ impl Inbox {
 
     pub(crate) fn sources_changed(&self) {
         self.put(|mail| mail.sources_changed = true);
+    }
+
+    pub(crate) fn mirror(&self, mirror: Option<Arc<Pod>>) {
+        self.put(|mail| mail.mirror = Some(mirror));
+    }
+
+    pub(crate) fn end(&self, ending: Ending) {
+        self.put(|mail| mail.ending = Some(ending));
+    }
+
+    pub(crate) fn cpus_changed(&self) {
+        self.put(|mail| mail.cpus_changed = true);
     }
 
     pub(crate) fn room(&self) {

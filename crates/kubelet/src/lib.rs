@@ -9,8 +9,10 @@
 
 pub mod config;
 pub mod container_config;
+pub mod cpu;
 pub mod crash_backoff;
 pub mod env;
+pub mod eviction;
 pub mod files;
 pub mod image_gc;
 pub mod labels;
@@ -20,13 +22,20 @@ pub mod resize;
 pub mod snapshot;
 pub mod status;
 
+mod admission;
 mod allocations;
+mod cgroups;
 mod cleanup;
 mod context;
 mod csi;
+mod device_plugins;
+mod folder_watch;
 mod handlers;
 mod inbox;
+mod metrics;
+mod mirror;
 mod node;
+mod node_state;
 mod objects;
 mod plugins;
 mod pods;
@@ -35,6 +44,8 @@ mod pull;
 mod quantity;
 mod runtime_class;
 mod server;
+mod static_pods;
+mod stats;
 mod userns;
 mod volumes;
 mod worker;
@@ -42,14 +53,14 @@ mod worker;
 use std::sync::Arc;
 
 use base::{Clock, Random, Tasks};
-use controller::Informers;
 use controller::record::Recorder;
 use controller::trace::Reporter;
+use controller::{Informers, Scope};
 use cri::{CriError, ImageService, RuntimeService, v1};
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::core::v1::{Node, Service};
 use tokio::sync::Semaphore;
 
-pub use config::{Config, ServerConfig};
+pub use config::{Config, ConfigurationError, ServerConfig, Sources};
 use context::Context;
 pub use server::cri_streams::StreamingServer;
 
@@ -116,12 +127,35 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
     let request = v1::VersionRequest { version: "v1".into() };
     let version = parts.runtime.version(request).await.map_err(Error::Runtime)?;
     let machine = Arc::new(node::read_machine(&config, &version));
+    let allocatable = node::allocatable(&config, &machine);
+    let of = |name: &str| allocatable.get(name).copied().unwrap_or_default();
+    let (milli_cpus, memory) = (of("cpu"), of("memory"));
+    if config.enforces_allocatable {
+        let (config, machine) = (config.clone(), machine.clone());
+        let limited = tokio::task::spawn_blocking(move || cgroups::limit_all(&config, &machine)).await;
+        if let Err(error) = limited {
+            tracing::warn!(%error, "the limits of all pods together were not set");
+        }
+    }
     let context = Arc::new(Context {
         services: parts.informers.informer::<Service>(),
         recorder: Recorder::start(&parts.informers, "kubelet"),
         facts: status::NodeFacts { host_ips: config.node_ips.clone(), runtime_name: version.runtime_name },
-        allocatable: node::allocatable(&machine),
-        allocations: allocations::Allocations::new(node::allocatable(&machine)),
+        node: parts.informers.scoped::<Node>(Scope {
+            field_selector: Some(format!("metadata.name={}", config.node_name)),
+            ..Scope::default()
+        }),
+        node_state: node_state::NodeState::default(),
+        initial_node: node::initial(&config, &machine),
+        cpus: exclusive_cpus(&config).await,
+        devices: device_plugins::DevicePlugins::open(&config.root_dir).map_err(|source| {
+            Error::Directory { path: config.root_dir.join("device-plugins").display().to_string(), source }
+        })?,
+        allocatable: (milli_cpus, memory),
+        room: allocatable,
+        looks: stats::Looks::default(),
+        metrics: metrics::KubeletMetrics::new(&config.node_name),
+        allocations: allocations::Allocations::new((milli_cpus, memory)),
         memory_capacity: i64::try_from(machine.memory).unwrap_or(i64::MAX),
         csi: csi::Drivers::with_in_use(volumes::persistent::in_use(&config.root_dir)),
         limit: Arc::new(Semaphore::new(context::CRI_CALLS_MAX)),
@@ -138,16 +172,36 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
     });
     context.tasks.spawn("plugins", plugins::run(context.clone()));
     image_gc::collector::recover(&context).await;
-    context.tasks.spawn("node status", node::run(context.clone(), machine));
+    context.tasks.spawn("node status", node::run(context.clone(), machine.clone()));
     let pods = pods::informer(&context);
+    let statics = static_pods::start(&context);
+    let inboxes = pods::Inboxes::default();
+    context
+        .tasks
+        .spawn("mirror pods", mirror::run(context.clone(), pods.clone(), statics.clone(), inboxes.clone()));
     if let (Some(server), Some(listener)) = (context.config.server.clone(), listener) {
-        let handler = Arc::new(server::Server { context: context.clone(), pods: pods.clone() });
+        let handler = server::Server::new(context.clone(), pods.clone(), statics.clone(), &machine);
+        let handler = Arc::new(handler);
         context.tasks.spawn("kubelet server", server::serve(handler, listener, server));
     }
     context.tasks.spawn("image garbage collection", image_gc::collector::run(context.clone(), pods.clone()));
-    context.tasks.spawn("pods", pods::run(context.clone(), pods));
+    context.tasks.spawn("device plugins", device_plugins::run(context.clone()));
+    context.tasks.spawn("eviction", eviction::run(context.clone(), machine, inboxes.clone()));
+    context.tasks.spawn("pods", pods::run(context.clone(), pods, statics, inboxes));
     context.tasks.stopping().await;
     Ok(())
+}
+
+/// Who has which CPUs alone, if that is wanted.
+async fn exclusive_cpus(config: &Config) -> Option<cpu::CpuManager> {
+    let reserved = config.exclusive_cpus.clone()?;
+    let folder = config.root_dir.clone();
+    let opened = tokio::task::spawn_blocking(move || {
+        let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+        let all = online.parse().unwrap_or_else(|_| cpu::CpuSet::first(1));
+        cpu::CpuManager::open(&folder, all, reserved)
+    });
+    opened.await.ok()
 }
 
 /// Listens, and notes the port in the configuration, so that the Node tells it.

@@ -135,6 +135,9 @@ pub fn is_past_deadline(snapshot: &PodSnapshot, now: Timestamp) -> bool {
 
 /// Nothing of the Pod will ever be started again.
 pub fn is_finished(snapshot: &PodSnapshot) -> bool {
+    if snapshot.ending.is_some() {
+        return true;
+    }
     if matches!(snapshot.recorded_phase(), "Succeeded" | "Failed") {
         return true;
     }
@@ -440,11 +443,12 @@ fn probe_grace(spec: &ContainerSpec, message: &str) -> Option<i64> {
 fn grace(snapshot: &PodSnapshot) -> i64 {
     let metadata = &snapshot.pod.metadata;
     let spec_grace = snapshot.spec().termination_grace_period_seconds.unwrap_or(30);
-    match metadata.deletion_timestamp {
+    let grace = match metadata.deletion_timestamp {
         Some(_) => metadata.deletion_grace_period_seconds.unwrap_or(spec_grace),
         None => spec_grace,
-    }
-    .max(1)
+    };
+    let most = snapshot.ending.as_ref().and_then(|ending| ending.grace);
+    most.map_or(grace, |most| grace.min(most)).max(1)
 }
 
 /// Dead containers beside the newest two of each name, and dead sandboxes beside the newest.

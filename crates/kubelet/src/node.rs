@@ -1,7 +1,7 @@
 //! The node as the API sees it: registration, status, lease.
 //!
-//! The lease is renewed every ten seconds, which is the one timer that an idle kubelet has beside the status
-//! every five minutes; a change of the conditions is written at once.
+//! The lease is renewed every ten seconds and the status written every five minutes; a change of the conditions is
+//! written at once.
 
 mod facts;
 mod lease;
@@ -17,11 +17,9 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::context::Context;
-pub(crate) use facts::{Machine, read_machine};
-pub(crate) use object::allocatable;
+pub(crate) use facts::{Machine, pids_max, read_machine};
+pub(crate) use object::{allocatable, node as initial};
 
-/// How often the status is written when nothing changes. Source: `nodeStatusReportFrequency`.
-const STATUS_PERIOD: Duration = Duration::from_secs(300);
 /// How soon the runtime is asked again while it is not ready.
 const UNREADY_PERIOD: Duration = Duration::from_millis(100);
 
@@ -78,7 +76,7 @@ async fn keep_status(context: &Context, machine: &Machine, mut recorded: Vec<Nod
             Ok(_) => {
                 backoff.reset();
                 recorded = status.conditions.unwrap_or_default();
-                if problem.is_some() { UNREADY_PERIOD } else { STATUS_PERIOD }
+                if problem.is_some() { UNREADY_PERIOD } else { context.config.node_status_report_frequency }
             }
             Err(error) => {
                 tracing::warn!(%error, "the node's status was not written");
@@ -88,7 +86,10 @@ async fn keep_status(context: &Context, machine: &Machine, mut recorded: Vec<Nod
         if let Some(problem) = problem {
             wait_until_ready(context, &problem).await;
         } else {
-            tokio::time::sleep(pause).await;
+            tokio::select! {
+                () = context.node_state.changed() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
         }
     }
 }
@@ -144,9 +145,13 @@ async fn status(
         }
     };
     let now = context.clock.now();
+    let plain = object::status(&context.config, machine);
+    let (capacity, allocatable) = object::with_devices(&plain, &context.devices.counts());
     NodeStatus {
-        conditions: Some(object::conditions(problem, before, now)),
+        capacity,
+        allocatable,
+        conditions: Some(object::conditions(problem, &context.node_state.pressure(), before, now)),
         images: Some(object::images(images)),
-        ..object::status(&context.config, machine)
+        ..plain
     }
 }

@@ -52,9 +52,12 @@ impl PodObjects {
     ///
     /// # Errors
     /// A text: the API server does not answer.
-    pub(crate) async fn synced(&self, context: &Context) -> Result<(), String> {
+    pub(crate) async fn synced(&self, context: &Context, pod: &Pod) -> Result<(), String> {
         let all = async {
-            context.services.synced().await;
+            // A static Pod runs without the API.
+            if !crate::static_pods::is_static(pod) {
+                context.services.synced().await;
+            }
             for informer in self.config_maps.values() {
                 informer.synced().await;
             }

@@ -12,8 +12,9 @@ use k8s_openapi::api::core::v1::{Container, Pod, Probe};
 use tokio::net::TcpStream;
 
 use crate::context::Context;
-use crate::handlers::{HttpCall, Target, dial_error, exec_in, http_call};
+use crate::handlers::{HttpCall, Target, dial_error, exec_in, grpc_check, http_call};
 use crate::inbox::Inbox;
+use crate::metrics::ProbeLabels;
 use crate::snapshot::PodSnapshot;
 
 /// Tries with which a readiness probe begins, close together.
@@ -125,6 +126,15 @@ impl Probers {
     }
 }
 
+/// Its series end with it.
+impl Drop for Prober {
+    fn drop(&mut self) {
+        for result in ["successful", "failed"] {
+            self.context.metrics.forget_probes(&self.labels(result));
+        }
+    }
+}
+
 struct Prober {
     context: Arc<Context>,
     inbox: Arc<Inbox>,
@@ -150,6 +160,7 @@ impl Prober {
         let mut told = None;
         loop {
             let result = self.once().await;
+            self.context.metrics.probed(&self.labels(if result.is_ok() { "successful" } else { "failed" }));
             // A fresh container is asked for its readiness often, so that it gets traffic as soon as it can.
             let is_eager =
                 self.kind == ProbeKind::Readiness && told != Some(true) && counter.total < EAGER_TRIES;
@@ -168,6 +179,12 @@ impl Prober {
             let pause = if is_eager { (period / 10).min(EAGER_PAUSE) } else { period + jitter };
             tokio::time::sleep(pause).await;
         }
+    }
+
+    fn labels(&self, result: &'static str) -> ProbeLabels {
+        let (pod, namespace, pod_uid) = crate::container_config::identity(&self.pod);
+        let container = self.spec.name.clone();
+        ProbeLabels { probe_type: self.kind.title(), result, container, pod, namespace, pod_uid }
     }
 
     /// One try.
@@ -201,6 +218,11 @@ impl Prober {
                 Ok(Err(error)) => Err(dial_error(&host, port, &error)),
                 Err(_) => Err(format!("dial tcp {host}:{port}: i/o timeout")),
             };
+        }
+        if let Some(grpc) = &self.probe.grpc {
+            let port = u16::try_from(grpc.port).map_err(|_| format!("invalid port number: {}", grpc.port))?;
+            let service = grpc.service.as_deref().unwrap_or_default();
+            return grpc_check(&target.host(None), port, service, timeout).await;
         }
         Err("probe type is not supported".into())
     }

@@ -95,6 +95,7 @@ pub fn container_resources(
         cpu_shares: cpu_shares(cpu_request),
         memory_limit_in_bytes: memory_limit,
         oom_score_adj: oom_score_adj(spec, container, memory_capacity),
+        hugepage_limits: hugepage_limits(container),
         ..v1::LinuxContainerResources::default()
     }
 }
@@ -123,8 +124,21 @@ pub fn pod_resources(spec: &PodSpec) -> v1::LinuxContainerResources {
     }
 }
 
-fn cpu_shares(milli: i64) -> i64 {
+pub(crate) fn cpu_shares(milli: i64) -> i64 {
     (milli.saturating_mul(1024) / 1000).clamp(SHARES_MIN, SHARES_MAX)
+}
+
+/// Huge pages that the container may have, by the size of one as the kernel spells it: `2MB`.
+fn hugepage_limits(container: &Container) -> Vec<v1::HugepageLimit> {
+    let limits = amounts(container.resources.as_ref()).1;
+    let of = |(name, limit): (&String, &Quantity)| {
+        let size = quantity::whole(&Quantity(name.strip_prefix("hugepages-")?.to_owned()));
+        let (unit, power) =
+            [("GB", 30), ("MB", 20), ("KB", 10)].into_iter().find(|(_, power)| size >> power > 0)?;
+        let limit = u64::try_from(quantity::whole(limit)).ok()?;
+        Some(v1::HugepageLimit { page_size: format!("{}{unit}", size >> power), limit })
+    };
+    limits.into_iter().flatten().filter_map(of).collect()
 }
 
 fn cpu_quota(milli: i64) -> i64 {
@@ -132,7 +146,19 @@ fn cpu_quota(milli: i64) -> i64 {
 }
 
 /// How early the kernel kills: Guaranteed last, BestEffort first, Burstable by its share of the memory.
+///
+/// A sidecar dies no earlier than the containers that it is there for. Source: KEP-753.
 fn oom_score_adj(spec: &PodSpec, container: &Container, memory_capacity: i64) -> i64 {
+    let own = own_oom_score_adj(spec, container, memory_capacity);
+    let is_main = spec.containers.iter().any(|main| main.name == container.name);
+    if is_main || container.restart_policy.as_deref() != Some("Always") {
+        return own;
+    }
+    let mains = spec.containers.iter().map(|main| own_oom_score_adj(spec, main, memory_capacity));
+    mains.min().map_or(own, |least| own.min(least))
+}
+
+fn own_oom_score_adj(spec: &PodSpec, container: &Container, memory_capacity: i64) -> i64 {
     if matches!(spec.priority_class_name.as_deref(), Some("system-node-critical")) {
         return -997;
     }
@@ -168,6 +194,25 @@ mod tests {
         ] {
             assert_eq!(class_of(&spec(resources)), class, "{resources}");
         }
+    }
+
+    #[test]
+    fn huge_pages_are_limited_by_size() {
+        let spec = spec("{limits: {cpu: '1', memory: 1Gi, hugepages-2Mi: 8Mi, hugepages-1Gi: 1Gi}}");
+        let limits = container_resources(&spec, &spec.containers[0], 1 << 31).hugepage_limits;
+        let told: Vec<_> = limits.iter().map(|l| (l.page_size.as_str(), l.limit)).collect();
+        assert_eq!(told, [("1GB", 1 << 30), ("2MB", 8 << 20)]);
+    }
+
+    #[test]
+    fn a_sidecar_dies_no_earlier_than_its_containers() {
+        let spec: PodSpec = serde_saphyr::from_str(
+            "{initContainers: [{name: s, restartPolicy: Always}], containers: [{name: a, resources: {requests: {memory: 1Gi}}}]}",
+        )
+        .unwrap();
+        let sidecar = &spec.init_containers.as_ref().unwrap()[0];
+        assert_eq!(container_resources(&spec, sidecar, 1 << 31).oom_score_adj, 500);
+        assert_eq!(own_oom_score_adj(&spec, sidecar, 1 << 31), 999);
     }
 
     #[test]

@@ -1,14 +1,18 @@
-//! The kubelet's HTTPS server: logs, exec, attach, port-forward, and what the node runs, for the API server alone.
+//! The kubelet's HTTPS server: logs, exec, attach, port-forward, what the node runs, and what it measures.
 //!
-//! Every connection must show a client certificate that the configured CA signed and whose common name is
-//! allowed; there is nothing for anyone else, health included.
+//! The API server's own certificate may everything; of everybody else the API server is asked (`access.rs`). There is
+//! nothing for nobody, health included.
 
+pub(crate) mod access;
+mod cadvisor;
 pub(crate) mod cri_streams;
 mod csi;
+mod exposition;
 mod log_file;
 mod logs;
 mod port_forward;
 mod query;
+mod resource_metrics;
 mod streams;
 mod summary;
 mod upgrade;
@@ -28,12 +32,15 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use k8s_openapi::api::core::v1::Pod;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
-use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::config::ServerConfig;
 use crate::context::Context;
+use crate::node::Machine;
+use crate::static_pods::StaticPods;
+use access::{Access, User};
+use query::Query;
 
 /// Connections at the same time.
 const CONNECTIONS_MAX: usize = 1024;
@@ -47,6 +54,10 @@ pub(crate) type Body = BoxBody<Bytes, std::io::Error>;
 pub(crate) struct Server {
     pub(crate) context: Arc<Context>,
     pub(crate) pods: Informer<Pod>,
+    pub(crate) statics: watch::Receiver<Arc<StaticPods>>,
+    access: Access,
+    /// CPUs and bytes of memory.
+    machine: (u64, u64),
 }
 
 /// A failure as the API server expects it: a code and a text.
@@ -101,14 +112,15 @@ async fn connection(
     stream.set_nodelay(true).map_err(|e| e.to_string())?;
     let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await;
     let stream = handshake.map_err(|_| "the handshake took too long")?.map_err(|e| e.to_string())?;
-    let user = stream.get_ref().1.peer_certificates().and_then(<[_]>::first).and_then(|c| common_name(c));
-    let is_allowed = user.as_ref().is_some_and(|user| config.allowed_users.contains(user));
+    let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+    let user = certificate.and_then(|certificate| access::of_certificate(certificate));
+    let is_allowed = user.as_ref().is_some_and(|user| config.allowed_users.contains(&user.name));
     let service = service_fn(move |request| {
         let (server, user) = (server.clone(), user.clone());
         async move {
-            let answer = match is_allowed {
-                true => route(&server, request).await,
-                false => Err(forbidden(user.as_deref())),
+            let answer = match pass(&server, user.as_ref(), is_allowed, &request).await {
+                Ok(()) => route(&server, request).await,
+                Err(refusal) => Err(refusal),
             };
             Ok::<_, Infallible>(answer.unwrap_or_else(|Refusal(code, message)| text(code, message)))
         }
@@ -117,17 +129,30 @@ async fn connection(
     builder.serve_connection_with_upgrades(TokioIo::new(stream), service).await.map_err(|e| e.to_string())
 }
 
-fn common_name(certificate: &[u8]) -> Option<String> {
-    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
-    certificate.subject().iter_common_name().next().and_then(|name| name.as_str().ok()).map(str::to_owned)
+/// Whether the request may be answered; counted either way.
+async fn pass(
+    server: &Server,
+    user: Option<&User>,
+    is_allowed: bool,
+    request: &Request<Incoming>,
+) -> Result<(), Refusal> {
+    let path = request.uri().path();
+    let first = path.trim_matches('/').split('/').next().unwrap_or_default();
+    let is_long = matches!(first, "exec" | "attach" | "portForward" | "containerLogs");
+    server.context.metrics.requested(
+        request.method().as_str(),
+        if PATHS.contains(&first) { first } else { "other" },
+        is_long,
+    );
+    if is_allowed {
+        return Ok(());
+    }
+    server.access.check(&server.context, user, (request.method(), path, request.headers())).await
 }
 
-fn forbidden(user: Option<&str>) -> Refusal {
-    match user {
-        Some(user) => Refusal(StatusCode::FORBIDDEN, format!("Forbidden (user={user})")),
-        None => Refusal(StatusCode::UNAUTHORIZED, "Unauthorized".into()),
-    }
-}
+/// First words of paths that are counted under their own name.
+const PATHS: [&str; 9] =
+    ["healthz", "pods", "metrics", "stats", "configz", "containerLogs", "exec", "attach", "portForward"];
 
 async fn route(server: &Arc<Server>, request: Request<Incoming>) -> Result<Response<Body>, Refusal> {
     let path = request.uri().path().to_owned();
@@ -136,8 +161,29 @@ async fn route(server: &Arc<Server>, request: Request<Incoming>) -> Result<Respo
         ["healthz"] => Ok(text(StatusCode::OK, "ok".into())),
         ["csi"] => csi::call(server, request).await,
         ["pods"] => Ok(json(summary::pods(server))),
-        ["metrics"] => Ok(text(StatusCode::OK, summary::metrics(server))),
-        ["stats", "summary"] => Ok(json(summary::stats(server).await)),
+        ["runningpods"] => Ok(json(summary::pods(server))),
+        ["configz"] => Ok(json(serde_json::json!({"kubeletconfig": server.context.config.configz}))),
+        ["metrics"] => {
+            server.context.metrics.set_counts(&summary::counts(server).await);
+            Ok(measured(base::metrics::CONTENT_TYPE, server.context.metrics.registry.render()))
+        }
+        ["metrics", "probes"] => {
+            Ok(measured(base::metrics::CONTENT_TYPE, server.context.metrics.probes.render()))
+        }
+        ["metrics", "resource"] => {
+            let look = server.context.looks.now(&server.context).await;
+            Ok(measured(exposition::CONTENT_TYPE, resource_metrics::render(&look)))
+        }
+        ["metrics", "cadvisor"] => {
+            let look = server.context.looks.now(&server.context).await;
+            let text = cadvisor::render(&look, &server.context.config.version, server.machine);
+            Ok(measured(exposition::CONTENT_TYPE, text))
+        }
+        ["stats", "summary"] => {
+            let query = Query::of(request.uri().query());
+            let only = query.get("only_cpu_and_memory") == Some("true");
+            Ok(json(summary::stats(server, only).await))
+        }
         ["containerLogs", namespace, pod, container] => {
             logs::logs(server, (namespace, pod, container), request.uri().query()).await
         }
@@ -167,6 +213,12 @@ pub(crate) fn text(code: StatusCode, content: String) -> Response<Body> {
     response
 }
 
+fn measured(content_type: &'static str, content: String) -> Response<Body> {
+    let mut response = Response::new(full(content));
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(content_type));
+    response
+}
+
 fn json(content: serde_json::Value) -> Response<Body> {
     let mut response = Response::new(full(content.to_string()));
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
@@ -174,13 +226,24 @@ fn json(content: serde_json::Value) -> Response<Body> {
 }
 
 impl Server {
+    pub(crate) fn new(
+        context: Arc<Context>,
+        pods: Informer<Pod>,
+        statics: watch::Receiver<Arc<StaticPods>>,
+        machine: &Machine,
+    ) -> Self {
+        Self { context, pods, statics, access: Access::default(), machine: (machine.cpus, machine.memory) }
+    }
+
     fn idle_timeout(&self) -> Duration {
         self.context.config.streaming_connection_idle_timeout
     }
 
     /// The Pod of that name.
     pub(crate) fn pod(&self, namespace: &str, name: &str) -> Result<Arc<Pod>, Refusal> {
-        let found = self.pods.get(&format!("{namespace}/{name}"));
+        let key = format!("{namespace}/{name}");
+        // Not its mirror: what runs has the uid of the static Pod.
+        let found = self.statics.borrow().get(&key).cloned().or_else(|| self.pods.get(&key));
         found.ok_or_else(|| Refusal::not_found(format!("pod \"{name}\" not found")))
     }
 }

@@ -41,10 +41,29 @@ pub struct PodSnapshot {
     pub resize: Resize,
     /// Actions that are being carried out, by [`crate::next_actions::PodAction::key`].
     pub busy: BTreeSet<String>,
+    /// Why the Pod has failed whatever its containers do; `None` if it has not.
+    pub ending: Option<Ending>,
+    /// The object that shows a static Pod in the API, and that its status is written to.
+    pub mirror: Option<Arc<Pod>>,
     /// Everything on the node is taken back.
     pub is_cleaned: bool,
     /// The API server has the status that this snapshot gives.
     pub is_status_written: bool,
+}
+
+/// Why the node is done with a Pod before its containers are: it was not taken, or had to go.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ending {
+    /// Source: `PodStatus.reason`.
+    pub reason: String,
+    /// Source: `PodStatus.message`.
+    pub message: String,
+    /// Seconds that its containers have at most; `None` for what the Pod says.
+    pub grace: Option<i64>,
+    /// The node drove it out: it says so in the condition `DisruptionTarget` (KEP-3329).
+    pub is_disruption: bool,
+    /// It was never taken: nothing of it was made.
+    pub is_rejection: bool,
 }
 
 /// Something to be prepared once: volumes, an image.
@@ -287,6 +306,16 @@ impl PodSnapshot {
     /// The Pod's uid; empty if it has none.
     pub fn uid(&self) -> &str {
         self.pod.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    /// Whether the Pod comes from a file.
+    pub fn is_static(&self) -> bool {
+        crate::static_pods::is_static(&self.pod)
+    }
+
+    /// The uid of the object that the status is written to; `None` if there is none.
+    pub fn status_uid(&self) -> Option<&str> {
+        if self.is_static() { self.mirror.as_ref()?.metadata.uid.as_deref() } else { Some(self.uid()) }
     }
 
     /// Deletion was asked for, or the object is gone.

@@ -16,7 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::next_actions::{is_finished, is_past_deadline};
 use crate::qos;
-use crate::snapshot::{Failure, PodSnapshot, Role, after, ephemeral, init_role};
+use crate::snapshot::{Ending, Failure, PodSnapshot, Role, after, ephemeral, init_role};
 pub use patch::status_patch;
 
 /// What the node adds to every Pod's status.
@@ -47,6 +47,9 @@ pub fn recorded<'a>(snapshot: &'a PodSnapshot, name: &str) -> Option<&'a Contain
 /// The status that follows from the snapshot at `now`.
 pub fn pod_status(snapshot: &PodSnapshot, node: &NodeFacts, now: Timestamp) -> PodStatus {
     let recorded = snapshot.pod.status.clone().unwrap_or_default();
+    if let Some(ending) = snapshot.ending.as_ref().filter(|ending| ending.is_rejection) {
+        return rejected(snapshot, ending, recorded, now);
+    }
     let spec = snapshot.spec();
     let init: Vec<_> = spec
         .init_containers
@@ -81,6 +84,22 @@ pub fn pod_status(snapshot: &PodSnapshot, node: &NodeFacts, now: Timestamp) -> P
     status
 }
 
+/// Of a Pod that was never taken: nothing of it is here.
+fn rejected(snapshot: &PodSnapshot, ending: &Ending, recorded: PodStatus, now: Timestamp) -> PodStatus {
+    PodStatus {
+        observed_generation: snapshot.pod.metadata.generation,
+        phase: Some("Failed".into()),
+        reason: Some(ending.reason.clone()),
+        message: Some(ending.message.clone()),
+        start_time: recorded.start_time.clone().or(Some(Time(whole_second(now)))),
+        qos_class: recorded
+            .qos_class
+            .clone()
+            .or_else(|| Some(qos::class_of(snapshot.spec()).as_str().into())),
+        ..recorded
+    }
+}
+
 /// API times have no fraction.
 pub(crate) fn whole_second(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
@@ -109,6 +128,9 @@ fn phase(
     let plain = |phase: &str| (phase.to_owned(), None, None);
     if let Some(phase) = recorded.phase.filter(|p| p == "Succeeded" || p == "Failed") {
         return (phase, recorded.reason, recorded.message);
+    }
+    if let Some(ending) = &snapshot.ending {
+        return ("Failed".into(), Some(ending.reason.clone()), Some(ending.message.clone()));
     }
     if is_past_deadline(snapshot, now) {
         let message = "Pod was active on the node longer than the specified deadline";

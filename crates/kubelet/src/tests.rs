@@ -1,6 +1,7 @@
 //! A whole kubelet against a pretended runtime and a pretended API server.
 
 mod api;
+mod device_plugin;
 mod runtime;
 
 use std::sync::Arc;
@@ -43,6 +44,9 @@ impl Node {
             root_dir: self.dir.path().join("kubelet"),
             pod_logs_dir: self.dir.path().join("logs"),
             cgroup_root: "/knarr-test-that-is-not-there".into(),
+            cgroups_per_qos: false,
+            enforces_allocatable: false,
+            static_pod_path: Some(self.dir.path().join("manifests")),
             ..Config::default()
         };
         let tasks = self.tasks.child();
@@ -66,6 +70,19 @@ impl Node {
         match tokio::time::timeout(DEADLINE, seen).await {
             Ok(pod) => pod,
             Err(_) => panic!("{what} did not come: {:#}\n{:?}", self.api.pod(), self.runtime.calls()),
+        }
+    }
+
+    async fn until_there(&self, path: &std::path::Path) {
+        let mut watch = crate::folder_watch::FolderWatch::new(path.parent().unwrap()).unwrap();
+        while !path.exists() {
+            tokio::time::timeout(DEADLINE, watch.changed()).await.unwrap().unwrap();
+        }
+    }
+
+    async fn until_called(&self, what: &str) {
+        if tokio::time::timeout(DEADLINE, self.runtime.until_called(what)).await.is_err() {
+            panic!("`{what}` was not called: {:?}", self.runtime.calls());
         }
     }
 
@@ -151,4 +168,38 @@ async fn init_containers_come_first_and_a_config_map_is_waited_for() {
     assert_eq!(waiting["status"]["containerStatuses"][0]["state"]["waiting"]["reason"], "PodInitializing");
     node.runtime.exit("first", 0);
     node.until("readiness", is_ready).await;
+}
+
+#[tokio::test]
+async fn a_static_pod_runs_and_goes_with_its_file() {
+    let node = Node::start();
+    let manifests = node.dir.path().join("manifests");
+    std::fs::create_dir(&manifests).unwrap();
+    let file = manifests.join("web.yaml");
+    let text = "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {terminationGracePeriodSeconds: 1, \
+                containers: [{name: main, image: img, imagePullPolicy: IfNotPresent}]}}";
+    std::fs::write(&file, text).unwrap();
+    node.until_called("start c").await;
+    // Another content is another Pod, which waits for the first one's end.
+    std::fs::write(&file, text.replace("img", "other")).unwrap();
+    node.until_called("remove sandbox sb1").await;
+    node.until_called("start c4").await;
+    std::fs::remove_file(&file).unwrap();
+    node.until_called("remove sandbox sb3").await;
+}
+
+#[tokio::test]
+async fn a_pod_that_does_not_fit_is_refused() {
+    let node = Node::start();
+    node.api.put(pod(json!({"containers": [{"name": "main", "image": "img",
+        "resources": {"requests": {"cpu": "100000"}}}]})));
+    let refused = node.until("the refusal", |pod| pod["status"]["phase"] == "Failed").await;
+    assert_eq!(refused["status"]["reason"], "OutOfcpu");
+    let message = refused["status"]["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("Pod was rejected: Node didn't have enough resource: cpu, requested: 100000000")
+    );
+    assert!(node.runtime.calls().iter().all(|call| !call.starts_with("run sandbox")));
+    node.api.delete();
+    node.until_gone().await;
 }

@@ -49,6 +49,8 @@ pub(crate) struct Worker {
     retries: BTreeMap<String, Timestamp>,
     probers: Probers,
     report: Report,
+    /// When a new Pod was seen first, until it runs.
+    seen_at: Option<std::time::Instant>,
     /// The revision that woke the worker last.
     cause: u64,
 }
@@ -68,7 +70,9 @@ impl Worker {
             snapshot.pod = agreed.map_or(snapshot.pod, Arc::new);
             snapshot.resize.wanted = wanted;
         }
-        context.allocations.add(snapshot.uid(), crate::resize::requests(snapshot.spec()), &inbox);
+        if snapshot.ending.is_none() {
+            context.allocations.add(&snapshot.pod, crate::resize::requests(snapshot.spec()), &inbox);
+        }
         let objects = PodObjects::of(&context, &snapshot.pod);
         objects.watch(&tasks, &inbox);
         // After a restart everything is there; it is only brought up to date.
@@ -79,6 +83,7 @@ impl Worker {
         merge::seed_probes(&mut snapshot, &context.facts.runtime_name);
         merge::read_last_words(&context.config, &mut snapshot);
         let probers = Probers::new(context.clone(), tasks.clone(), inbox.clone());
+        let seen_at = snapshot.sandboxes.is_empty().then(std::time::Instant::now);
         Self {
             context,
             inbox,
@@ -91,6 +96,7 @@ impl Worker {
             retries: BTreeMap::new(),
             probers,
             report: Report::default(),
+            seen_at,
             cause,
         }
     }
@@ -118,6 +124,7 @@ impl Worker {
             }
         }
         self.context.allocations.remove(self.snapshot.uid());
+        self.inbox.set_stopped();
         self.tasks.stop();
     }
 
@@ -143,6 +150,10 @@ impl Worker {
         if let Some(patch) = report.patch {
             self.launch_status(patch);
         }
+        let runs = self.snapshot.containers.iter().any(crate::snapshot::Container::is_running);
+        if crate::next_actions::is_finished(&self.snapshot) && !runs {
+            self.inbox.set_stopped();
+        }
         self.update_volumes(now, &mut wake_at);
         if self.snapshot.is_terminating() {
             self.probers.stop_all_but(ProbeKind::Readiness, &self.snapshot);
@@ -164,6 +175,12 @@ impl Worker {
             self.cause = revision;
         }
         self.snapshot.removed_from_api |= mail.is_removed;
+        if let Some(mirror) = mail.mirror {
+            self.take_mirror(mirror);
+        }
+        if let Some(ending) = mail.ending {
+            self.end(ending);
+        }
         if mail.sources_changed {
             self.is_volume_update_due = true;
             // What could not be made for want of an object is tried again at once.
@@ -178,6 +195,9 @@ impl Worker {
         for (status, sandbox_id) in mail.containers.into_values() {
             merge::container(&mut self.snapshot, &status, &sandbox_id);
         }
+        if mail.cpus_changed {
+            self.update_cpus();
+        }
         merge::read_last_words(&self.context.config, &mut self.snapshot);
         for ((container, kind), (id, is_success)) in mail.probes {
             merge::probe(&mut self.snapshot, container, kind, id, is_success);
@@ -185,6 +205,36 @@ impl Worker {
         if mail.refresh {
             self.launch_refresh();
         }
+    }
+
+    /// The Pod has failed; one that has ended already stays as it ended.
+    fn end(&mut self, ending: crate::snapshot::Ending) {
+        let is_over = matches!(self.snapshot.recorded_phase(), "Succeeded" | "Failed");
+        if self.snapshot.ending.is_none() && !is_over {
+            self.snapshot.ending = Some(ending);
+        }
+    }
+
+    /// Takes a newer object that shows this static Pod; what it has for a status is what the API knows.
+    fn take_mirror(&mut self, mirror: Option<Arc<Pod>>) {
+        let is_same = |new: &Pod, old: &Pod| new.metadata.uid == old.metadata.uid;
+        if let (Some(new), Some(old)) = (&mirror, &self.snapshot.mirror)
+            && is_same(new, old)
+            && !carry_out::is_newer(new, old)
+        {
+            return;
+        }
+        let status = mirror.as_ref().and_then(|mirror| mirror.status.clone());
+        if status.is_some() && status != self.snapshot.pod.status {
+            let mut pod = (*self.snapshot.pod).clone();
+            pod.status = status;
+            self.snapshot.pod = Arc::new(pod);
+        }
+        if self.snapshot.mirror.as_ref().map(|m| &m.metadata.uid) != mirror.as_ref().map(|m| &m.metadata.uid)
+        {
+            self.report = Report::default();
+        }
+        self.snapshot.mirror = mirror;
     }
 
     /// Runs `job` under the Pod's cause; its key is busy meanwhile.

@@ -6,6 +6,7 @@
 mod apps;
 mod core;
 mod extension;
+mod metrics;
 mod networking;
 mod node;
 mod pod;
@@ -22,6 +23,7 @@ use serde_json::{Map, Value};
 pub use apps::*;
 pub use core::*;
 pub use extension::*;
+pub use metrics::{NODE_METRICS, POD_METRICS};
 pub use networking::*;
 pub use node::NODE;
 pub use pod::POD;

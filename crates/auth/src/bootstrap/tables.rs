@@ -81,6 +81,16 @@ pub(super) const CLUSTER_ROLES: &[RoleRow] = &[
     ),
     labelled("system:aggregate-to-edit", &["rbac.authorization.k8s.io/aggregate-to-edit=true"], EDIT),
     labelled("system:aggregate-to-view", &["rbac.authorization.k8s.io/aggregate-to-view=true"], VIEW),
+    // Ours to bring, as metrics-server does: knarr serves metrics.k8s.io itself.
+    labelled(
+        "system:aggregated-metrics-reader",
+        &[
+            "rbac.authorization.k8s.io/aggregate-to-admin=true",
+            "rbac.authorization.k8s.io/aggregate-to-edit=true",
+            "rbac.authorization.k8s.io/aggregate-to-view=true",
+        ],
+        &[rule(READ, "metrics.k8s.io", "nodes pods")],
+    ),
     role(
         "system:heapster",
         &[rule(READ, "core", "events namespaces nodes pods"), rule(READ, "extensions", "deployments")],

@@ -52,6 +52,7 @@ fn as_server(args: &AgentArgs, config: Option<&ClusterConfig>) -> Result<ServerA
         node_name: args.node_name.clone(),
         node_ip: args.node_ip,
         container_runtime: args.container_runtime.clone(),
+        kubelet_arg: args.kubelet_arg.clone(),
         token: None,
         disable: vec![Part::ControllerManager, Part::Scheduler],
         ..server

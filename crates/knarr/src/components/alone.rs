@@ -162,6 +162,7 @@ pub(crate) async fn start_kubelet(args: &KubeletArgs, layout: &Layout, connectio
         streaming_connection_idle_timeout: args.streaming_connection_idle_timeout,
         ..node::kubelet_config(&place, layout, server)
     };
+    let config = super::kubelet_config::read(config, &args.configuration)?;
     node::start_kubelet(config, connection.informers, container_runtime, Reporter::disabled(), &tasks).await
 }
 

@@ -75,6 +75,7 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
             start_storage(&place, layout, &tasks)?;
         }
         let config = kubelet_config(&place, layout, Some(own_server_config(layout, settings.node_ip)?));
+        let config = super::kubelet_config::of_node(config, layout, &settings.args.kubelet_arg)?;
         start_kubelet(config, kubelet_informers, container_runtime, reporter, &tasks).await?;
         Ready::Node.announce();
     }
@@ -300,7 +301,7 @@ fn own_server_config(layout: &Layout, ip: IpAddr) -> Result<kubelet::ServerConfi
     server_config(listen, &file("kubelet-server.crt"), &file("kubelet-server.key"), &file("ca.crt"))
 }
 
-/// TLS for the kubelet's port: only clients with a certificate of the cluster's authority.
+/// TLS for the kubelet's port: a certificate that a client shows is of the cluster's authority.
 pub(super) fn server_config(
     listen: SocketAddr,
     certificate: &Path,
@@ -314,7 +315,10 @@ pub(super) fn server_config(
         roots.add(certificate)?;
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build()?;
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+        // Who has no certificate may have a token.
+        .allow_unauthenticated()
+        .build()?;
     let mut config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_client_cert_verifier(verifier)

@@ -19,6 +19,7 @@ mod host;
 mod images;
 mod kills;
 mod kubectl;
+mod kubelet;
 mod parts;
 mod pods;
 mod restarts;

@@ -11,7 +11,9 @@ pub(super) fn all(snapshot: &PodSnapshot) -> Vec<PodAction> {
     }
     let actions = containers_and_sandbox(snapshot, "Stopping container");
     // What is under way would make something new after the cleaning up.
-    let is_in_use = |key: &String| key != "status" && key != "refresh" && !key.starts_with("image/");
+    let is_in_use = |key: &String| {
+        key != "status" && key != "refresh" && !key.starts_with("image/") && !key.starts_with("cpus/")
+    };
     if !actions.is_empty() || snapshot.busy.iter().any(is_in_use) {
         return actions;
     }

@@ -15,6 +15,10 @@ pub(crate) struct Machine {
     pub(crate) memory: u64,
     /// Bytes of the file system with the Pods' directories.
     pub(crate) storage: u64,
+    /// Processes and threads that the kernel has numbers for.
+    pub(crate) pids_max: i64,
+    /// Huge pages: the size of one in bytes, and how many there are.
+    pub(crate) huge_pages: Vec<(u64, u64)>,
     /// GOARCH's word.
     pub(crate) architecture: &'static str,
     pub(crate) machine_id: String,
@@ -35,6 +39,8 @@ pub(crate) fn read_machine(config: &Config, runtime: &v1::VersionResponse) -> Ma
         cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
         memory: memory(&text("/proc/meminfo")),
         storage: storage(&config.root_dir),
+        pids_max: pids_max(),
+        huge_pages: huge_pages(Path::new("/sys/kernel/mm/hugepages")),
         architecture: match std::env::consts::ARCH {
             "x86_64" => "amd64",
             "aarch64" => "arm64",
@@ -53,6 +59,29 @@ fn memory(meminfo: &str) -> u64 {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let kib = line.and_then(|rest| rest.split_whitespace().next()).and_then(|n| n.parse::<u64>().ok());
     kib.unwrap_or(0) * 1024
+}
+
+/// The most processes and threads that there can be. Source: `pkg/kubelet/stats/pidlimit`.
+pub(crate) fn pids_max() -> i64 {
+    let read =
+        |path: &str| std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<i64>().ok());
+    let limits = ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"].map(read);
+    limits.into_iter().flatten().min().unwrap_or(32768)
+}
+
+/// Folders such as `hugepages-2048kB`.
+fn huge_pages(folder: &Path) -> Vec<(u64, u64)> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut pages: Vec<_> = entries
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            let kib: u64 = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
+            let count = std::fs::read_to_string(entry.path().join("nr_hugepages")).ok()?;
+            Some((kib * 1024, count.trim().parse().ok()?))
+        })
+        .collect();
+    pages.sort_unstable();
+    pages
 }
 
 fn storage(path: &Path) -> u64 {

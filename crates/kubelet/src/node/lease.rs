@@ -10,10 +10,6 @@ use serde_json::{Value, json};
 
 use crate::context::Context;
 
-/// Source: `nodeLeaseDurationSeconds`.
-const DURATION_SECONDS: i64 = 40;
-/// A quarter of the duration, as upstream.
-const RENEW: Duration = Duration::from_secs(10);
 const NAMESPACE: &str = "kube-node-lease";
 
 /// Renews the lease for ever.
@@ -29,7 +25,7 @@ pub(super) async fn keep(context: Arc<Context>) {
                 backoff.reset();
                 // A lease without its owner is put right as soon as the node is there.
                 if owner.is_some() {
-                    RENEW.mul_f64(1.0 + 0.04 * context.random.unit())
+                    renew_every(&context).mul_f64(1.0 + 0.04 * context.random.unit())
                 } else {
                     Duration::from_secs(1)
                 }
@@ -43,6 +39,12 @@ pub(super) async fn keep(context: Arc<Context>) {
     }
 }
 
+/// A quarter of the duration, as upstream.
+fn renew_every(context: &Context) -> Duration {
+    let seconds = u64::try_from(context.config.node_lease_duration_seconds).unwrap_or(40);
+    Duration::from_secs(seconds) / 4
+}
+
 async fn node_uid(context: &Context) -> Option<String> {
     let api: Api<k8s_openapi::api::core::v1::Node> = Api::all(context.client.clone());
     api.get_opt(&context.config.node_name).await.ok()??.metadata.uid
@@ -52,7 +54,7 @@ async fn renew(context: &Context, owner: Option<&str>) -> Result<(), kube::Error
     let api: Api<Lease> = Api::namespaced(context.client.clone(), NAMESPACE);
     let name = &context.config.node_name;
     let renew_time = micro_time(context);
-    let patch = json!({"spec": {"holderIdentity": name, "leaseDurationSeconds": DURATION_SECONDS, "renewTime": renew_time},
+    let patch = json!({"spec": {"holderIdentity": name, "leaseDurationSeconds": context.config.node_lease_duration_seconds, "renewTime": renew_time},
         "metadata": owner_patch(name, owner)});
     match api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await {
         Err(kube::Error::Api(status)) if status.code == 404 => {}

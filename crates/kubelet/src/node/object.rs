@@ -11,18 +11,19 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
+use machinery::quantity::{Format, Quantity as Amount};
+
 use super::Machine;
 use crate::config::Config;
+use crate::eviction::policy::Signal;
 
 /// Images that the status names at most. Source: `nodeStatusMaxImages`.
 const IMAGES_MAX: usize = 50;
 /// Names of one image that the status has at most.
 const IMAGE_NAMES_MAX: usize = 5;
-/// Memory that is kept back for the eviction threshold, as upstream's default of 100 MiB.
-const MEMORY_RESERVED: u64 = 100 << 20;
 
 /// The Node that a kubelet registers.
-pub(super) fn node(config: &Config, machine: &Machine) -> Node {
+pub(crate) fn node(config: &Config, machine: &Machine) -> Node {
     let mut labels = BTreeMap::from([
         ("kubernetes.io/hostname".to_owned(), config.node_name.clone()),
         ("kubernetes.io/os".into(), "linux".into()),
@@ -58,8 +59,8 @@ pub(super) fn status(config: &Config, machine: &Machine) -> NodeStatus {
     addresses.push(address("Hostname", &config.node_name));
     NodeStatus {
         addresses: Some(addresses),
-        capacity: Some(resources(config, machine, 0)),
-        allocatable: Some(resources(config, machine, MEMORY_RESERVED)),
+        capacity: Some(quantities(&capacity(config, machine))),
+        allocatable: Some(quantities(&allocatable(config, machine))),
         daemon_endpoints: Some(NodeDaemonEndpoints {
             kubelet_endpoint: Some(DaemonEndpoint { port: i32::from(port) }),
         }),
@@ -84,40 +85,106 @@ fn address(type_: &str, address: &str) -> NodeAddress {
     NodeAddress { type_: type_.into(), address: address.into() }
 }
 
-/// CPU in thousandths and memory in bytes that Pods can have.
-pub(crate) fn allocatable(machine: &Machine) -> (i64, i64) {
-    let memory = machine.memory.saturating_sub(MEMORY_RESERVED);
-    (i64::try_from(machine.cpus * 1000).unwrap_or(i64::MAX), i64::try_from(memory).unwrap_or(i64::MAX))
+/// What the machine has: CPU in thousandths, everything else in whole units.
+pub(crate) fn capacity(config: &Config, machine: &Machine) -> BTreeMap<String, i64> {
+    let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+    let mut all = BTreeMap::from([
+        ("cpu".to_owned(), number(machine.cpus * 1000)),
+        ("memory".into(), number(machine.memory)),
+        ("ephemeral-storage".into(), number(machine.storage / 1024 * 1024)),
+        ("hugepages-1Gi".into(), 0),
+        ("hugepages-2Mi".into(), 0),
+        ("pods".into(), i64::from(config.max_pods)),
+    ]);
+    for (size, count) in &machine.huge_pages {
+        all.insert(huge_page_name(*size), number(size * count));
+    }
+    all
 }
 
-fn resources(config: &Config, machine: &Machine, reserved: u64) -> BTreeMap<String, Quantity> {
-    let kib = machine.memory.saturating_sub(reserved) / 1024;
-    // Upstream keeps a tenth of the storage back for its eviction threshold.
-    let storage = if reserved == 0 { machine.storage } else { machine.storage / 10 * 9 };
-    BTreeMap::from([
-        ("cpu".to_owned(), Quantity(machine.cpus.to_string())),
-        ("memory".into(), Quantity(format!("{kib}Ki"))),
-        ("ephemeral-storage".into(), Quantity(format!("{}Ki", storage / 1024))),
-        ("hugepages-1Gi".into(), Quantity("0".into())),
-        ("hugepages-2Mi".into(), Quantity("0".into())),
-        ("pods".into(), Quantity(config.max_pods.to_string())),
-    ])
+type Quantities = Option<BTreeMap<String, Quantity>>;
+
+/// Capacity and allocatable with what device plugins have: all of it, and what is well.
+pub(super) fn with_devices(
+    status: &NodeStatus,
+    devices: &BTreeMap<String, (i64, i64)>,
+) -> (Quantities, Quantities) {
+    let (mut capacity, mut allocatable) = (status.capacity.clone(), status.allocatable.clone());
+    for (name, (all, healthy)) in devices {
+        capacity.get_or_insert_default().insert(name.clone(), Quantity(all.to_string()));
+        allocatable.get_or_insert_default().insert(name.clone(), Quantity(healthy.to_string()));
+    }
+    (capacity, allocatable)
 }
+
+fn huge_page_name(size: u64) -> String {
+    format!("hugepages-{}", Amount::new(i64::try_from(size).unwrap_or(i64::MAX), Format::BinarySi))
+}
+
+/// What of that Pods can have: less what is reserved, what hard eviction thresholds keep, and huge pages.
+///
+/// Source: `GetNodeAllocatableReservation` of upstream's `pkg/kubelet/cm`.
+pub(crate) fn allocatable(config: &Config, machine: &Machine) -> BTreeMap<String, i64> {
+    let mut all = capacity(config, machine);
+    let huge: i64 =
+        all.iter().filter(|(name, _)| name.starts_with("hugepages-")).map(|(_, bytes)| *bytes).sum();
+    for (name, amount) in &mut all {
+        let (reserved, signal) = match name.as_str() {
+            "cpu" => (config.reserved.milli(name), None),
+            "memory" => (config.reserved.whole(name) + huge, Some(Signal::MemoryAvailable)),
+            "ephemeral-storage" => (config.reserved.whole(name), Some(Signal::NodeFsAvailable)),
+            _ => (0, None),
+        };
+        let kept = signal.map_or(0, |signal| config.eviction.reserved(signal, *amount));
+        *amount = amount.saturating_sub(reserved).saturating_sub(kept).max(0);
+    }
+    all
+}
+
+fn quantities(amounts: &BTreeMap<String, i64>) -> BTreeMap<String, Quantity> {
+    let text = |name: &str, amount: i64| match name {
+        "cpu" => Amount::from_milli(amount).to_string(),
+        // In Ki as upstream has it, whatever larger unit would fit.
+        "memory" | "ephemeral-storage" if amount % 1024 == 0 => format!("{}Ki", amount / 1024),
+        _ => Amount::new(amount, Format::BinarySi).to_string(),
+    };
+    amounts.iter().map(|(name, amount)| (name.clone(), Quantity(text(name, *amount)))).collect()
+}
+
+type Words = (&'static str, &'static str);
+
+/// Conditions, with reason and message while all is well and while it is not.
+const PRESSURES: [(&str, Words, Words); 3] = [
+    (
+        "MemoryPressure",
+        ("KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+        ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available"),
+    ),
+    (
+        "DiskPressure",
+        ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+        ("KubeletHasDiskPressure", "kubelet has disk pressure"),
+    ),
+    (
+        "PIDPressure",
+        ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+        ("KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
+    ),
+];
 
 /// The node's conditions in upstream's words; transition times move only with a status.
 pub(super) fn conditions(
     problem: Option<&str>,
+    pressure: &[&str],
     before: &[NodeCondition],
     now: Timestamp,
 ) -> Vec<NodeCondition> {
-    let fine = [
-        ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-        ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-        ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-    ];
-    let mut conditions: Vec<_> = fine
+    let mut conditions: Vec<_> = PRESSURES
         .iter()
-        .map(|(type_, reason, message)| condition(type_, "False", reason, message, before, now))
+        .map(|(type_, fine, pressed)| match pressure.contains(type_) {
+            false => condition(type_, "False", fine.0, fine.1, before, now),
+            true => condition(type_, "True", pressed.0, pressed.1, before, now),
+        })
         .collect();
     conditions.push(match problem {
         None => condition("Ready", "True", "KubeletReady", "kubelet is posting ready status", before, now),
@@ -155,4 +222,46 @@ pub(super) fn images(mut images: Vec<v1::Image>) -> Vec<ContainerImage> {
         ContainerImage { names: Some(names), size_bytes: i64::try_from(image.size).ok() }
     });
     list.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_reserved_and_what_thresholds_keep_is_not_allocatable() {
+        let machine = Machine {
+            cpus: 4,
+            memory: 8 << 30,
+            storage: 100 << 30,
+            huge_pages: vec![(2 << 20, 512)],
+            ..Machine::default()
+        };
+        let mut config = Config::default();
+        config.reserved.kube =
+            [("cpu".to_owned(), "250m".to_owned()), ("memory".into(), "1Gi".into())].into();
+        config.reserved.system = [("cpu".to_owned(), "250m".to_owned())].into();
+        let status = status(&config, &machine);
+        let text = |list: Option<BTreeMap<String, Quantity>>| {
+            list.unwrap().into_iter().map(|(name, q)| format!("{name}={}", q.0)).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(
+            text(status.capacity),
+            "cpu=4 ephemeral-storage=104857600Ki hugepages-1Gi=0 hugepages-2Mi=1Gi memory=8388608Ki pods=110"
+        );
+        assert_eq!(
+            text(status.allocatable),
+            "cpu=3500m ephemeral-storage=94371840Ki hugepages-1Gi=0 hugepages-2Mi=1Gi memory=6189056Ki pods=110"
+        );
+    }
+
+    #[test]
+    fn pressure_is_told_in_upstreams_words() {
+        let told = conditions(None, &["DiskPressure"], &[], Timestamp::UNIX_EPOCH);
+        let told: Vec<_> =
+            told.iter().map(|c| (c.type_.as_str(), c.status.as_str(), c.reason.as_deref())).collect();
+        assert_eq!(told[0], ("MemoryPressure", "False", Some("KubeletHasSufficientMemory")));
+        assert_eq!(told[1], ("DiskPressure", "True", Some("KubeletHasDiskPressure")));
+        assert_eq!(told[3], ("Ready", "True", Some("KubeletReady")));
+    }
 }

@@ -1,17 +1,32 @@
-//! What the node runs, for people and for scrapers.
+//! What the node runs, for people and for scrapers: `/pods`, `/stats/summary`, and what `/metrics` counts.
+//!
+//! Source: `k8s.io/kubelet/pkg/apis/stats/v1alpha1`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use cri::v1;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::Server;
-use crate::labels;
+use crate::metrics::Counts;
+use crate::snapshot::nanos;
+use crate::static_pods::is_mirror;
+use crate::stats::disk::{self, FileSystem, PodDisk, Tree};
+use crate::stats::usage::Usage;
+use crate::stats::{self, ContainerStats, Look, NODE, PodStats};
+
+/// The Pods that the kubelet was told to run: not mirrors, but what they show.
+fn all(server: &Server) -> Vec<Arc<Pod>> {
+    let of_api = server.pods.list().into_iter().filter(|pod| !is_mirror(pod));
+    of_api.chain(server.statics.borrow().values().cloned()).collect()
+}
 
 /// `/pods`: a PodList.
 pub(super) fn pods(server: &Server) -> Value {
-    let items: Vec<_> = server
-        .pods
-        .list()
+    let items: Vec<_> = all(server)
         .iter()
         .filter_map(|pod| {
             let mut item = serde_json::to_value(pod.as_ref()).ok()?;
@@ -24,60 +39,250 @@ pub(super) fn pods(server: &Server) -> Value {
     json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
 }
 
-/// `/metrics`, in upstream's names.
-pub(super) fn metrics(server: &Server) -> String {
-    let pods = server.pods.list();
-    let is_running = |pod: &Pod| pod.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Running");
-    let running = pods.iter().filter(|pod| is_running(pod)).count();
-    let statuses =
-        pods.iter().filter_map(|p| p.status.as_ref()).flat_map(|s| s.container_statuses.iter().flatten());
-    let count = |pick: fn(&k8s_openapi::api::core::v1::ContainerState) -> bool| {
-        statuses.clone().filter(|s| s.state.as_ref().is_some_and(pick)).count()
-    };
-    let (up, down) = (count(|s| s.running.is_some()), count(|s| s.terminated.is_some()));
-    format!(
-        "# HELP kubelet_node_name The node's name. The count is always 1.\n# TYPE kubelet_node_name gauge\n\
-         kubelet_node_name{{node=\"{}\"}} 1\n\
-         # HELP kubelet_running_pods Number of pods that have a running pod sandbox\n# TYPE kubelet_running_pods gauge\n\
-         kubelet_running_pods {running}\n\
-         # HELP kubelet_running_containers Number of containers currently running\n# TYPE kubelet_running_containers gauge\n\
-         kubelet_running_containers{{container_state=\"exited\"}} {down}\n\
-         kubelet_running_containers{{container_state=\"running\"}} {up}\n",
-        server.context.config.node_name
-    )
+/// What `/metrics` says of Pods and containers now.
+pub(super) async fn counts(server: &Server) -> Counts {
+    let runtime = &server.context.runtime;
+    let (sandboxes, containers) = tokio::join!(
+        runtime.list_pod_sandbox(v1::ListPodSandboxRequest { filter: None }),
+        runtime.list_containers(v1::ListContainersRequest { filter: None }),
+    );
+    let ready = i32::from(v1::PodSandboxState::SandboxReady);
+    let containers = containers.map(|answer| answer.containers).unwrap_or_default();
+    let of = |state: v1::ContainerState| containers.iter().filter(|c| c.state == i32::from(state)).count();
+    let statics = server.statics.borrow().len();
+    let desired = all(server).len() - statics;
+    let active = server.context.allocations.pods();
+    let active_statics = active.iter().filter(|pod| crate::static_pods::is_static(pod)).count();
+    Counts {
+        running_pods: sandboxes.map_or(0, |answer| answer.items.iter().filter(|s| s.state == ready).count()),
+        running: of(v1::ContainerState::ContainerRunning),
+        exited: of(v1::ContainerState::ContainerExited),
+        created: of(v1::ContainerState::ContainerCreated),
+        active: (active.len() - active_statics, active_statics),
+        desired: (desired, statics),
+        mirrors: statics,
+    }
 }
 
-/// `/stats/summary`: CPU and memory of the containers that run.
-pub(super) async fn stats(server: &Server) -> Value {
-    let filter = v1::ContainerFilter {
-        state: Some(v1::ContainerStateValue { state: v1::ContainerState::ContainerRunning.into() }),
-        ..v1::ContainerFilter::default()
+fn time(at: i64) -> String {
+    let at = nanos(at);
+    crate::status::whole_second(at).to_string()
+}
+
+fn cpu(look: &Look, usage: &Usage, cgroup: &str) -> Value {
+    let mut cpu = json!({"time": time(look.at), "usageCoreNanoSeconds": usage.cpu_ns});
+    if let Some(rate) = look.rates.get(cgroup) {
+        cpu["usageNanoCores"] = (*rate).into();
+    }
+    cpu
+}
+
+/// `capacity` 0 for no limit: there is nothing available of that.
+fn memory(look: &Look, usage: &Usage, capacity: u64) -> Value {
+    let mut memory = json!({
+        "time": time(look.at),
+        "usageBytes": usage.memory_bytes,
+        "workingSetBytes": usage.working_set_bytes,
+        "rssBytes": usage.rss_bytes,
+        "pageFaults": usage.page_faults,
+        "majorPageFaults": usage.major_page_faults,
+    });
+    if capacity > 0 {
+        memory["availableBytes"] = capacity.saturating_sub(usage.working_set_bytes).into();
+    }
+    memory
+}
+
+fn file_system(look: &Look, fs: FileSystem) -> Value {
+    json!({
+        "time": time(look.at),
+        "availableBytes": fs.available,
+        "capacityBytes": fs.capacity,
+        "usedBytes": fs.used,
+        "inodesFree": fs.inodes_free,
+        "inodes": fs.inodes,
+        "inodesUsed": fs.inodes.saturating_sub(fs.inodes_free),
+    })
+}
+
+/// What a folder takes of the file system that it is on.
+fn part_of(look: &Look, fs: FileSystem, tree: Tree) -> Value {
+    let mut part = file_system(look, fs);
+    part["usedBytes"] = tree.bytes.into();
+    part["inodesUsed"] = tree.inodes.into();
+    part
+}
+
+fn network(look: &Look, usage: &v1::NetworkUsage) -> Value {
+    let counter = |value: Option<v1::UInt64Value>| value.map_or(0, |value| value.value);
+    let link = |link: &v1::NetworkInterfaceUsage| {
+        json!({
+            "name": link.name,
+            "rxBytes": counter(link.rx_bytes),
+            "rxErrors": counter(link.rx_errors),
+            "txBytes": counter(link.tx_bytes),
+            "txErrors": counter(link.tx_errors),
+        })
     };
-    let request = v1::ListContainersRequest { filter: Some(filter) };
-    let containers = match server.context.runtime.list_containers(request).await {
-        Ok(answer) => answer.containers,
-        Err(error) => {
-            tracing::debug!(%error, "the runtime did not list its containers");
-            Vec::new()
-        }
-    };
-    let mut pods = std::collections::BTreeMap::<String, Value>::new();
-    for container in containers {
-        let label = |name: &str| container.labels.get(name).cloned().unwrap_or_default();
-        let request = v1::ContainerStatsRequest { container_id: container.id.clone() };
-        let Ok(answer) = server.context.runtime.container_stats(request).await else { continue };
-        let stats = answer.stats.unwrap_or_default();
-        let (cpu, memory) = (stats.cpu.unwrap_or_default(), stats.memory.unwrap_or_default());
-        let value = |v: Option<v1::UInt64Value>| v.map_or(0, |v| v.value);
-        let pod = pods.entry(label(labels::POD_UID)).or_insert_with(|| {
-            json!({"podRef": {"name": label(labels::POD_NAME), "namespace": label(labels::POD_NAMESPACE), "uid": label(labels::POD_UID)},
-                   "containers": []})
-        });
-        if let Some(list) = pod["containers"].as_array_mut() {
-            list.push(json!({"name": label(labels::CONTAINER_NAME),
-                "cpu": {"usageCoreNanoSeconds": value(cpu.usage_core_nano_seconds), "usageNanoCores": value(cpu.usage_nano_cores)},
-                "memory": {"workingSetBytes": value(memory.working_set_bytes), "usageBytes": value(memory.usage_bytes), "rssBytes": value(memory.rss_bytes)}}));
+    let mut all: Vec<Value> = usage.default_interface.iter().map(link).collect();
+    all.extend(usage.interfaces.iter().map(link));
+    let mut network = usage.default_interface.as_ref().map_or_else(|| json!({}), link);
+    network["time"] = time(look.at).into();
+    network["interfaces"] = all.into();
+    network
+}
+
+/// What disks say, where they are asked.
+#[derive(Default)]
+pub(super) struct Disks {
+    node: FileSystem,
+    images: Option<(FileSystem, u64)>,
+    pods: BTreeMap<String, PodDisk>,
+}
+
+/// Asks the disks. Blocking but for the runtime.
+async fn disks(server: &Server) -> Disks {
+    let context = server.context.clone();
+    let images = context.images.image_fs_info(v1::ImageFsInfoRequest {}).await.ok();
+    let images = images.and_then(|answer| answer.image_filesystems.into_iter().next());
+    let pods = all(server);
+    let asked = tokio::task::spawn_blocking(move || Disks {
+        node: disk::file_system(&context.config.root_dir).unwrap_or_default(),
+        images: images.and_then(|images| {
+            let used = images.used_bytes.map_or(0, |used| used.value);
+            Some((disk::file_system(images.fs_id?.mountpoint.as_ref())?, used))
+        }),
+        pods: pods
+            .iter()
+            .map(|pod| (pod.metadata.uid.clone().unwrap_or_default(), stats::disk_use(&context, pod)))
+            .collect(),
+    });
+    asked.await.unwrap_or_default()
+}
+
+/// `/stats/summary`; with `only_cpu_and_memory` disks and network are left alone.
+pub(super) async fn stats(server: &Server, only_cpu_and_memory: bool) -> Value {
+    let look = server.context.looks.with_rates(&server.context).await;
+    let disks = if only_cpu_and_memory { None } else { Some(disks(server).await) };
+    let started = server.context.clock.now();
+    let boot = boot_time().unwrap_or(started);
+    render(&look, disks.as_ref(), &server.context.config.node_name, boot)
+}
+
+fn boot_time() -> Option<Timestamp> {
+    let stat = std::fs::read_to_string("/proc/stat").ok()?;
+    let line = stat.lines().find_map(|line| line.strip_prefix("btime "))?;
+    Timestamp::from_second(line.trim().parse().ok()?).ok()
+}
+
+fn render(look: &Look, disks: Option<&Disks>, node_name: &str, boot: Timestamp) -> Value {
+    let mut node = json!({
+        "nodeName": node_name,
+        "startTime": crate::status::whole_second(boot).to_string(),
+        "cpu": cpu(look, &look.node, NODE),
+        "memory": memory(look, &look.node, look.memory.total),
+        "swap": {
+            "time": time(look.at),
+            "swapAvailableBytes": look.memory.swap_free,
+            "swapUsageBytes": look.memory.swap_total.saturating_sub(look.memory.swap_free),
+        },
+    });
+    if let Some(disks) = disks {
+        node["fs"] = file_system(look, disks.node);
+        node["rlimit"] = json!({"time": time(look.at), "maxpid": crate::node::pids_max()});
+        if let Some((images, used)) = disks.images {
+            let mut fs = file_system(look, images);
+            fs["usedBytes"] = used.into();
+            node["runtime"] = json!({"imageFs": fs, "containerFs": fs});
         }
     }
-    json!({"node": {"nodeName": server.context.config.node_name}, "pods": pods.into_values().collect::<Vec<_>>()})
+    let pods: Vec<Value> = look.pods.iter().map(|pod| of_pod(look, disks, pod)).collect();
+    json!({"node": node, "pods": pods})
+}
+
+fn of_pod(look: &Look, disks: Option<&Disks>, pod: &PodStats) -> Value {
+    let disk = disks.and_then(|disks| disks.pods.get(&pod.uid));
+    let fs = disks.map(|disks| disks.node).unwrap_or_default();
+    let containers: Vec<Value> = pod.containers.iter().map(|c| of_container(look, (fs, disk), c)).collect();
+    let mut value = json!({
+        "podRef": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+        "startTime": time(pod.created_at),
+        "containers": containers,
+        "cpu": cpu(look, &pod.usage, &pod.cgroup),
+        "memory": memory(look, &pod.usage, pod.usage.memory_limit_bytes),
+        "process_stats": {"process_count": pod.usage.processes},
+    });
+    let Some(disk) = disk else { return value };
+    if let Some(usage) = &pod.network {
+        value["network"] = network(look, usage);
+    }
+    let volumes: Vec<Value> = disk
+        .volumes
+        .iter()
+        .map(|(name, tree)| {
+            let mut volume = part_of(look, fs, *tree);
+            volume["name"] = name.as_str().into();
+            volume
+        })
+        .collect();
+    if !volumes.is_empty() {
+        value["volume"] = volumes.into();
+    }
+    let own = disk.volumes.iter().filter(|(name, _)| !disk.foreign.contains(*name)).map(|(_, tree)| tree);
+    let all = disk.logs.values().chain(own).chain([&disk.others]);
+    let sum = all.fold(Tree::default(), |sum, tree| Tree {
+        bytes: sum.bytes + tree.bytes,
+        inodes: sum.inodes + tree.inodes,
+    });
+    value["ephemeral-storage"] = part_of(look, fs, sum);
+    value
+}
+
+fn of_container(
+    look: &Look,
+    (fs, disk): (FileSystem, Option<&PodDisk>),
+    container: &ContainerStats,
+) -> Value {
+    let mut value = json!({
+        "name": container.name,
+        "startTime": time(container.created_at),
+        "cpu": cpu(look, &container.usage, &container.cgroup),
+        "memory": memory(look, &container.usage, container.usage.memory_limit_bytes),
+    });
+    if let Some(log) = disk.and_then(|disk| disk.logs.get(&container.name)) {
+        value["logs"] = part_of(look, fs, *log);
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::resource_metrics::tests::look;
+    use super::*;
+
+    #[test]
+    fn the_summary_has_upstreams_fields() {
+        let tree = Tree { bytes: 512, inodes: 1 };
+        let pod = PodDisk {
+            logs: [("main".to_owned(), tree)].into(),
+            volumes: [("scratch".to_owned(), tree)].into(),
+            ..PodDisk::default()
+        };
+        let disks = Disks {
+            node: FileSystem { capacity: 1000, available: 600, used: 400, inodes: 10, inodes_free: 4 },
+            pods: [("u".to_owned(), pod)].into(),
+            ..Disks::default()
+        };
+        let value = render(&look(), Some(&disks), "n1", Timestamp::UNIX_EPOCH);
+        assert_eq!(value["node"]["nodeName"], "n1");
+        assert_eq!(value["node"]["fs"]["inodesUsed"], 6);
+        let pod = &value["pods"][0];
+        assert_eq!(pod["podRef"]["namespace"], "shop");
+        assert_eq!(pod["containers"][0]["cpu"]["usageNanoCores"], 250_000_000);
+        assert_eq!(pod["containers"][0]["logs"]["usedBytes"], 512);
+        assert_eq!(pod["volume"][0]["name"], "scratch");
+        assert_eq!(pod["ephemeral-storage"]["usedBytes"], 1024);
+        let value = render(&look(), None, "n1", Timestamp::UNIX_EPOCH);
+        assert!(value["node"].get("fs").is_none() && value["pods"][0].get("volume").is_none());
+    }
 }

@@ -10,6 +10,7 @@ use crate::snapshot::{PodSnapshot, Role, init_role};
 
 const RESIZE_PENDING: &str = "PodResizePending";
 const RESIZE_IN_PROGRESS: &str = "PodResizeInProgress";
+const DISRUPTION: &str = "DisruptionTarget";
 /// Conditions that are there only while a resize is under way.
 pub(super) const RESIZE: [&str; 2] = [RESIZE_PENDING, RESIZE_IN_PROGRESS];
 
@@ -46,12 +47,24 @@ pub(super) fn conditions(snapshot: &PodSnapshot, status: &PodStatus, now: Timest
     let generation = snapshot.pod.metadata.generation;
     let mut conditions: Vec<_> =
         verdicts.iter().map(|verdict| carry_over(verdict, &old, generation, now)).collect();
+    let disruption = disruption(snapshot);
+    conditions.extend(disruption.iter().map(|verdict| carry_over(verdict, &old, generation, now)));
     let resize = resize(snapshot);
     conditions.extend(resize.iter().map(|verdict| carry_over(verdict, &old, generation, now)));
-    let is_foreign = |type_: &str| !RESIZE.contains(&type_) && verdicts.iter().all(|v| v.type_ != type_);
+    let is_foreign = |type_: &str| {
+        let is_disruption = disruption.is_some() && type_ == DISRUPTION;
+        !RESIZE.contains(&type_) && !is_disruption && verdicts.iter().all(|v| v.type_ != type_)
+    };
     let foreign = old.iter().filter(|condition| is_foreign(&condition.type_));
     conditions.extend(foreign.cloned());
     conditions
+}
+
+/// The node has driven the Pod out. Source: KEP-3329.
+fn disruption(snapshot: &PodSnapshot) -> Option<Verdict> {
+    let ending = snapshot.ending.as_ref().filter(|ending| ending.is_disruption)?;
+    let message = Some(ending.message.clone());
+    Some(Verdict { reason: Some("TerminationByKubelet"), message, ..Verdict::yes(DISRUPTION) })
 }
 
 /// A resize that waits for the node, and one that is being carried out.

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 #[derive(Default)]
 struct State {
     pod: Option<Value>,
+    node: Value,
     revision: u64,
     status_writes: usize,
     events: Vec<(u64, Value)>,
@@ -96,6 +97,23 @@ impl Api {
         self.0.0.lock().pod.clone().unwrap_or_default()
     }
 
+    /// The node's status as it was written last.
+    pub(super) fn node(&self) -> Value {
+        self.0.0.lock().node.clone()
+    }
+
+    pub(super) async fn until_node(&self, condition: impl Fn(&Value) -> bool) {
+        let mut revisions = self.0.1.subscribe();
+        let seen = async {
+            while !condition(&self.node()) {
+                revisions.changed().await.unwrap();
+            }
+        };
+        if tokio::time::timeout(super::DEADLINE, seen).await.is_err() {
+            panic!("the node did not become so: {:#}", self.node());
+        }
+    }
+
     pub(super) fn status_writes(&self) -> usize {
         self.0.0.lock().status_writes
     }
@@ -130,6 +148,11 @@ impl Api {
             (Method::GET, path) if path.ends_with("/nodes/n1") => not_found(),
             (Method::GET, _) => self.list("List", Vec::new()),
             (Method::PATCH, "/api/v1/namespaces/shop/pods/web/status") => self.patch_status(&body),
+            (Method::PATCH, "/api/v1/nodes/n1/status") => {
+                self.0.0.lock().node = body.clone();
+                self.0.1.send_modify(|_| {});
+                answer(200, &body)
+            }
             (Method::DELETE, "/api/v1/namespaces/shop/pods/web") => {
                 assert_eq!(body["preconditions"]["uid"], "u1");
                 self.change(|state| {

@@ -12,6 +12,7 @@ struct State {
     sandboxes: Vec<v1::PodSandboxStatus>,
     containers: Vec<(v1::ContainerStatus, String)>,
     calls: Vec<String>,
+    created: Option<v1::ContainerConfig>,
     next: u32,
 }
 
@@ -19,11 +20,17 @@ pub(super) struct Runtime {
     state: Mutex<State>,
     events: broadcast::Sender<v1::ContainerEventResponse>,
     lists: watch::Sender<u32>,
+    made: watch::Sender<usize>,
 }
 
 impl Default for Runtime {
     fn default() -> Self {
-        Self { state: Mutex::default(), events: broadcast::channel(64).0, lists: watch::channel(0).0 }
+        Self {
+            state: Mutex::default(),
+            events: broadcast::channel(64).0,
+            lists: watch::channel(0).0,
+            made: watch::channel(0).0,
+        }
     }
 }
 
@@ -42,7 +49,19 @@ impl Runtime {
     fn call(&self, text: String) -> parking_lot::MutexGuard<'_, State> {
         let mut state = self.state.lock();
         state.calls.push(text);
+        self.made.send_replace(state.calls.len());
         state
+    }
+
+    /// The configuration of the newest container.
+    pub(super) fn created(&self) -> v1::ContainerConfig {
+        self.state.lock().created.clone().unwrap()
+    }
+
+    /// Waits until a call was made.
+    pub(super) async fn until_called(&self, what: &str) {
+        let mut made = self.made.subscribe();
+        made.wait_for(|_| self.calls().iter().any(|call| call.starts_with(what))).await.unwrap();
     }
 
     pub(super) fn calls(&self) -> Vec<String> {
@@ -184,6 +203,7 @@ impl RuntimeService for Runtime {
         let config = request.config.unwrap();
         let metadata = config.metadata.clone().unwrap();
         let mut state = self.call(format!("create {} {}", metadata.name, metadata.attempt));
+        state.created = Some(config.clone());
         let id = Self::id(&mut state, "c");
         let status = v1::ContainerStatus {
             id: id.clone(),

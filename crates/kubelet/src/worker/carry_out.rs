@@ -198,7 +198,7 @@ async fn prepare_volumes(
             fetched.push((key, token));
         }
     }
-    objects.synced(&context).await?;
+    objects.synced(&context, &pod).await?;
     volumes::persistent::prepare(&context, &pod).await?;
     let input = VolumeInput {
         pod_dir: context.config.pod_dir(pod.metadata.uid.as_deref().unwrap_or_default()),
@@ -249,12 +249,19 @@ async fn try_run_sandbox(
     let resolv_conf = tokio::fs::read_to_string(&context.config.resolv_conf).await.unwrap_or_default();
     let mut config = sandbox_config(&context.config, pod, attempt, &resolv_conf);
     crate::userns::apply_to_sandbox(crate::userns::of_pod(&context.config, pod)?.as_ref(), &mut config);
+    if let Some(spec) = &pod.spec {
+        let (name, namespace, _) = identity(pod);
+        crate::files::kernel_name(&name, &namespace, spec, &context.config.cluster_domain)?;
+    }
+    crate::cgroups::limit_pod(context, pod).await?;
     let log_directory = config.log_directory.clone();
     tokio::fs::create_dir_all(&log_directory).await.map_err(|e| format!("mkdir {log_directory}: {e}"))?;
     let runtime_handler = crate::runtime_class::handler(context, pod).await?;
     let request = v1::RunPodSandboxRequest { config: Some(config), runtime_handler };
     let _permit = context.limit.acquire().await.map_err(|e| e.to_string())?;
-    let answer = context.runtime.run_pod_sandbox(request).await.map_err(|e| e.to_string())?;
+    let answer = context.operation("run_podsandbox", context.runtime.run_pod_sandbox(request)).await;
+    context.metrics.pod_started(answer.as_ref().map(|_| ()).map_err(|_| ()));
+    let answer = answer.map_err(|e| e.to_string())?;
     let request = v1::PodSandboxStatusRequest { pod_sandbox_id: answer.pod_sandbox_id, verbose: false };
     let status = context.runtime.pod_sandbox_status(request).await.map_err(|e| e.to_string())?;
     Ok(sandbox_from_cri(&status.status.unwrap_or_default()))

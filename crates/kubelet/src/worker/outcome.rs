@@ -41,6 +41,8 @@ pub(crate) enum Outcome {
     ContainerRemoved(String),
     SandboxStopped(String),
     SandboxRemoved(String),
+    /// There is nothing to remember.
+    Nothing,
     Cleaned,
     Deleted,
     Gone,
@@ -98,15 +100,22 @@ impl Worker {
                 }
             }
             Outcome::SandboxRemoved(id) => self.snapshot.sandboxes.retain(|s| s.id != id),
+            Outcome::Nothing => {}
             Outcome::Cleaned => self.snapshot.is_cleaned = true,
             Outcome::Deleted => {
                 // The object may stay for its finalizers; the node has done its part.
                 self.snapshot.busy.insert(key);
             }
+            Outcome::Gone if self.snapshot.is_static() => {
+                self.snapshot.mirror = None;
+                self.report.written();
+            }
             Outcome::Gone => self.snapshot.removed_from_api = true,
             Outcome::StatusWritten(pod) => {
                 self.report.written();
-                if super::carry_out::is_newer(&pod, &self.snapshot.pod) {
+                if self.snapshot.is_static() {
+                    self.take_mirror(Some(pod.into()));
+                } else if super::carry_out::is_newer(&pod, &self.snapshot.pod) {
                     self.take_pod(pod.into());
                 }
             }
@@ -164,13 +173,16 @@ impl Worker {
         now: Timestamp,
     ) {
         if let Some(ended) = ended {
-            self.snapshot.crashes.entry(name.clone()).or_default().restarted(ended, now);
+            let max = self.context.config.crash_loop_max;
+            let backoff = || crash_backoff::CrashBackoff::with_max(max);
+            self.snapshot.crashes.entry(name.clone()).or_insert_with(backoff).restarted(ended, now);
         }
         match result {
             Ok((status, sandbox_id)) => {
                 self.snapshot.failures.remove(&name);
                 merge::container(&mut self.snapshot, &status, &sandbox_id);
                 self.forget_image(&name);
+                self.note_start();
             }
             Err((reason, message)) => {
                 let before = self.snapshot.failures.get(&name);
@@ -179,6 +191,18 @@ impl Worker {
                 self.forget_image(&name);
                 self.launch_refresh();
             }
+        }
+    }
+
+    /// Measures how long a new Pod took until all of it ran.
+    fn note_start(&mut self) {
+        let runs =
+            |name: &str| self.snapshot.current(name).is_some_and(crate::snapshot::Container::is_running);
+        if !self.snapshot.spec().containers.iter().all(|container| runs(&container.name)) {
+            return;
+        }
+        if let Some(seen_at) = self.seen_at.take() {
+            self.context.metrics.pod_runs(seen_at.elapsed());
         }
     }
 

@@ -40,10 +40,13 @@ impl Report {
         if snapshot.removed_from_api || self.in_flight.is_some() {
             return Due { is_written: snapshot.removed_from_api, ..Due::default() };
         }
+        let Some(uid) = snapshot.status_uid() else {
+            return Due { is_written: true, ..Due::default() };
+        };
         let new = pod_status(snapshot, &context.facts, now);
         let old = snapshot.pod.status.clone().unwrap_or_default();
         let patch = match (serde_json::to_value(&old), serde_json::to_value(&new)) {
-            (Ok(old), Ok(new)) => status_patch(snapshot.uid(), &old, &new),
+            (Ok(old), Ok(new)) => status_patch(uid, &old, &new),
             _ => None,
         };
         // The same patch again would change nothing: the server keeps the rest in a form of its own.

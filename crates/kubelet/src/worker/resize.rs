@@ -51,6 +51,32 @@ impl Worker {
         }
     }
 
+    /// Moves containers that share CPUs to those that are shared now.
+    pub(super) fn update_cpus(&mut self) {
+        if self.context.cpus.is_none() {
+            return;
+        }
+        let running = self.snapshot.containers.iter().filter(|container| container.is_running());
+        let running: Vec<_> =
+            running.map(|container| (container.id.clone(), container.name.clone())).collect();
+        for (id, name) in running {
+            let (context, uid) = (self.context.clone(), self.snapshot.uid().to_owned());
+            self.spawn(format!("cpus/{id}"), async move {
+                let cpus = context.cpus.as_ref().map(|cpus| cpus.cpus(&uid, &name)).unwrap_or_default();
+                let linux = v1::LinuxContainerResources { cpuset_cpus: cpus, ..Default::default() };
+                let request = v1::UpdateContainerResourcesRequest {
+                    container_id: id,
+                    linux: Some(linux),
+                    ..v1::UpdateContainerResourcesRequest::default()
+                };
+                match context.runtime.update_container_resources(request).await {
+                    Ok(_) | Err(cri::CriError::NotFound(_)) => Outcome::Nothing,
+                    Err(error) => Outcome::Failed(error.to_string()),
+                }
+            });
+        }
+    }
+
     fn refuse(&mut self, refused: Refused) {
         let before = self.snapshot.resize.refused.as_ref().map(|refused| refused.reason);
         if before != Some(refused.reason) {
@@ -77,8 +103,12 @@ impl Worker {
     }
 
     pub(super) fn launch_resize(&mut self, key: String, id: String, resources: v1::LinuxContainerResources) {
-        let context = self.context.clone();
+        let (context, pod) = (self.context.clone(), self.pod());
         self.spawn(key, async move {
+            // Before, to make room for more; afterwards, to take back what is less.
+            if let Err(error) = crate::cgroups::limit_pod(&context, &pod).await {
+                return Outcome::Resized(Err(error));
+            }
             let request = v1::UpdateContainerResourcesRequest {
                 container_id: id.clone(),
                 linux: Some(resources),
@@ -86,6 +116,9 @@ impl Worker {
             };
             if let Err(error) = context.runtime.update_container_resources(request).await {
                 return Outcome::Resized(Err(error.to_string()));
+            }
+            if let Err(error) = crate::cgroups::limit_pod(&context, &pod).await {
+                return Outcome::Resized(Err(error));
             }
             let request = v1::ContainerStatusRequest { container_id: id, verbose: false };
             match context.runtime.container_status(request).await {

@@ -58,10 +58,18 @@ pub(super) async fn start(input: StartInput) -> Result<(v1::ContainerStatus, Str
         sandbox_config: Some(sandbox),
     };
     let permit = input.context.limit.acquire().await;
-    let created = runtime.create_container(request).await;
+    let context = &input.context;
+    let created = context.operation("create_container", runtime.create_container(request)).await;
+    let kind = kind_of(&input);
+    if let Err(error) = &created {
+        context.metrics.container_started(kind, Err("CreateContainerError"));
+        tracing::debug!(%error, "a container was not created");
+    }
     let id = created.map_err(|e| input.refuse("CreateContainerError", e.to_string()))?.container_id;
     input.event(EventType::Normal, "Created", format!("Created container: {}", input.spec.name));
-    let started = runtime.start_container(v1::StartContainerRequest { container_id: id.clone() }).await;
+    let request = v1::StartContainerRequest { container_id: id.clone() };
+    let started = context.operation("start_container", runtime.start_container(request)).await;
+    context.metrics.container_started(kind, started.as_ref().map(|_| ()).map_err(|_| "RunContainerError"));
     drop(permit);
     started.map_err(|e| input.refuse("RunContainerError", e.to_string()))?;
     input.event(EventType::Normal, "Started", format!("Started container {}", input.spec.name));
@@ -71,6 +79,19 @@ pub(super) async fn start(input: StartInput) -> Result<(v1::ContainerStatus, Str
     let status = runtime.container_status(request).await;
     let status = status.map_err(|e| ("RunContainerError".to_owned(), e.to_string()))?;
     Ok((status.status.unwrap_or_default(), input.sandbox.id))
+}
+
+/// Upstream's word for the container's role.
+fn kind_of(input: &StartInput) -> &'static str {
+    let spec = input.pod.spec.as_ref();
+    let name = &input.spec.name;
+    let is_init = spec.is_some_and(|s| s.init_containers.iter().flatten().any(|c| c.name == *name));
+    let is_ephemeral = spec.is_some_and(|s| s.ephemeral_containers.iter().flatten().any(|c| c.name == *name));
+    match (is_init, is_ephemeral) {
+        (true, _) => "init_container",
+        (_, true) => "ephemeral_container",
+        _ => "container",
+    }
 }
 
 async fn post_start(input: &StartInput, id: &str) -> Result<(), Refusal> {
@@ -96,7 +117,7 @@ async fn post_start(input: &StartInput, id: &str) -> Result<(), Refusal> {
 
 async fn config(input: &StartInput) -> Result<v1::ContainerConfig, String> {
     let context = &input.context;
-    input.objects.synced(context).await?;
+    input.objects.synced(context, &input.pod).await?;
     let ips = match input.sandbox.ips.as_slice() {
         [] => context.facts.host_ips.clone(),
         ips => ips.to_vec(),
@@ -128,6 +149,12 @@ async fn config(input: &StartInput) -> Result<v1::ContainerConfig, String> {
     let mut config = container_config(&context.config, &input.pod, &input.spec, container_input)?;
     let pod_dir = context.config.pod_dir(&identity(&input.pod).2);
     config.devices = mounts::devices(&pod_dir, &input.spec)?;
+    let uid = input.pod.metadata.uid.as_deref().unwrap_or_default();
+    let resources = config.linux.as_mut().and_then(|linux| linux.resources.as_mut());
+    if let (Some(cpus), Some(resources)) = (&context.cpus, resources) {
+        resources.cpuset_cpus = cpus.cpus(uid, &input.spec.name);
+    }
+    context.devices.prepare(uid, &input.spec.name, &mut config).await?;
     Ok(config)
 }
 

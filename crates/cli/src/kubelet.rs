@@ -1,0 +1,276 @@
+//! The kubelet's flags that have a field in KubeletConfiguration: a row per flag, under upstream's names.
+//!
+//! `knarr kubelet` has them as flags of its own, `server` and `agent` take them as `--kubelet-arg NAME=VALUE`. What
+//! they say becomes a configuration that wins over files. Source: `cmd/kubelet/app/options/options.go`.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use serde_json::{Map, Value, json};
+
+/// How a flag's text becomes a field's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// As it is.
+    Text,
+    /// A whole number.
+    Number,
+    /// `true` or `false`.
+    Flag,
+    /// Texts with commas between them.
+    List,
+    /// Names and values, with this between them and commas between pairs.
+    Map(char),
+}
+
+use Form::{Flag, List, Map as Pairs, Number, Text};
+
+/// Flag, field, form, help.
+const FLAGS: &[(&str, &str, Form, &str)] = &[
+    (
+        "pod-manifest-path",
+        "staticPodPath",
+        Text,
+        "A file or a folder with Pods that run whatever the API says",
+    ),
+    ("max-pods", "maxPods", Number, "Most Pods on this Node"),
+    ("pods-per-core", "podsPerCore", Number, "Most Pods for each CPU; 0 for any number"),
+    ("pod-max-pids", "podPidsLimit", Number, "Most processes and threads in a Pod; -1 for any number"),
+    ("resolv-conf", "resolvConf", Text, "The host's resolver settings, for Pods that use them"),
+    (
+        "seccomp-default",
+        "seccompDefault",
+        Flag,
+        "Whether containers without a seccomp profile get the runtime's",
+    ),
+    (
+        "container-log-max-size",
+        "containerLogMaxSize",
+        Text,
+        "Size at which a container's log file is rotated",
+    ),
+    ("container-log-max-files", "containerLogMaxFiles", Number, "Most log files of a container"),
+    (
+        "kube-reserved",
+        "kubeReserved",
+        Pairs('='),
+        "Resources for Kubernetes' own processes, such as cpu=200m,memory=500Mi",
+    ),
+    ("system-reserved", "systemReserved", Pairs('='), "Resources for the rest of the system"),
+    ("reserved-cpus", "reservedSystemCPUs", Text, "CPUs for the system, such as 0-1"),
+    (
+        "enforce-node-allocatable",
+        "enforceNodeAllocatable",
+        List,
+        "What is held below its share: pods or none",
+    ),
+    (
+        "cpu-manager-policy",
+        "cpuManagerPolicy",
+        Text,
+        "none, or static: whole CPUs of Guaranteed containers are theirs alone",
+    ),
+    (
+        "eviction-hard",
+        "evictionHard",
+        Pairs('<'),
+        "Below which Pods go at once, such as memory.available<100Mi,nodefs.available<10%",
+    ),
+    ("eviction-soft", "evictionSoft", Pairs('<'), "Below which Pods go after a grace period"),
+    (
+        "eviction-soft-grace-period",
+        "evictionSoftGracePeriod",
+        Pairs('='),
+        "Those grace periods, such as memory.available=1m30s",
+    ),
+    (
+        "eviction-minimum-reclaim",
+        "evictionMinimumReclaim",
+        Pairs('='),
+        "How much more is won back than the threshold asks for",
+    ),
+    (
+        "eviction-pressure-transition-period",
+        "evictionPressureTransitionPeriod",
+        Text,
+        "How long a pressure condition stays",
+    ),
+    (
+        "eviction-max-pod-grace-period",
+        "evictionMaxPodGracePeriod",
+        Number,
+        "Seconds that a Pod has when a soft threshold is crossed",
+    ),
+    (
+        "allowed-unsafe-sysctls",
+        "allowedUnsafeSysctls",
+        List,
+        "Sysctls that are not safe and still allowed, such as kernel.msg*",
+    ),
+    (
+        "register-with-taints",
+        "registerWithTaints",
+        List,
+        "Taints that the Node is registered with, as key=value:Effect",
+    ),
+    (
+        "node-status-report-frequency",
+        "nodeStatusReportFrequency",
+        Text,
+        "How often the status is written when nothing changes",
+    ),
+];
+
+/// Where the configuration is, and what flags say of it.
+#[derive(Clone, Debug, Default)]
+pub struct ConfigurationArgs {
+    /// A KubeletConfiguration.
+    pub config: Option<PathBuf>,
+    /// A folder of files that end in `.conf`, each of which says more.
+    pub config_dir: Option<PathBuf>,
+    /// What flags say, under the fields' names.
+    pub fields: Value,
+}
+
+/// A `--kubelet-arg` that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("--kubelet-arg {argument}: {message}")]
+pub struct ArgumentError {
+    argument: String,
+    message: String,
+}
+
+impl ConfigurationArgs {
+    /// Of texts such as `max-pods=20`.
+    ///
+    /// # Errors
+    /// There is no such flag, or the value is not what it takes.
+    pub fn from_pairs(pairs: &[String]) -> Result<Self, ArgumentError> {
+        let mut args = Self::default();
+        let mut fields = Map::new();
+        for argument in pairs {
+            let error = |message: String| ArgumentError { argument: argument.clone(), message };
+            let pair = argument.trim_start_matches("--").split_once('=');
+            let (name, text) = pair.ok_or_else(|| error("must be NAME=VALUE".into()))?;
+            match name {
+                "config" => args.config = Some(text.into()),
+                "config-dir" => args.config_dir = Some(text.into()),
+                name => {
+                    let row = FLAGS.iter().find(|(flag, ..)| *flag == name);
+                    let (_, field, form, _) =
+                        row.ok_or_else(|| error("the kubelet has no such flag".into()))?;
+                    fields.insert((*field).to_owned(), read(*form, text).map_err(error)?);
+                }
+            }
+        }
+        args.fields = Value::Object(fields);
+        Ok(args)
+    }
+}
+
+fn read(form: Form, text: &str) -> Result<Value, String> {
+    let parts = || text.split(',').map(str::trim).filter(|part| !part.is_empty());
+    Ok(match form {
+        Text => text.into(),
+        Number => text.parse::<i64>().map_err(|_| format!("{text:?} is no whole number"))?.into(),
+        Flag => text.parse::<bool>().map_err(|_| format!("{text:?} must be true or false"))?.into(),
+        List => parts().collect::<Vec<_>>().into(),
+        Pairs(between) => {
+            let pair = |part: &str| -> Result<(String, Value), String> {
+                let pair = part.split_once(between);
+                let (name, value) = pair.ok_or_else(|| format!("{part:?} must be NAME{between}VALUE"))?;
+                Ok((name.to_owned(), json!(value)))
+            };
+            Value::Object(parts().map(pair).collect::<Result<_, _>>()?)
+        }
+    })
+}
+
+impl Args for ConfigurationArgs {
+    fn augment_args(command: Command) -> Command {
+        let command = command
+            .arg(
+                Arg::new("config")
+                    .long("config")
+                    .value_name("FILE")
+                    .value_parser(clap::value_parser!(PathBuf))
+                    .help("A KubeletConfiguration; flags win over it"),
+            )
+            .arg(
+                Arg::new("config-dir")
+                    .long("config-dir")
+                    .value_name("FOLDER")
+                    .value_parser(clap::value_parser!(PathBuf))
+                    .help("A folder of KubeletConfigurations that end in .conf, each of which wins over those before"),
+            );
+        FLAGS.iter().fold(command, |command, (flag, _, form, help)| {
+            let form = *form;
+            let parser = move |text: &str| read(form, text);
+            command.arg(Arg::new(*flag).long(*flag).value_parser(parser).help(*help))
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for ConfigurationArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let value =
+            |flag: &str, field: &str| Some((field.to_owned(), matches.get_one::<Value>(flag)?.clone()));
+        let fields = FLAGS.iter().filter_map(|(flag, field, ..)| value(flag, field));
+        Ok(Self {
+            config: matches.get_one("config").cloned(),
+            config_dir: matches.get_one("config-dir").cloned(),
+            fields: Value::Object(fields.collect()),
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_become_fields() {
+        let pairs = [
+            "max-pods=20",
+            "--eviction-hard=memory.available<1Gi,nodefs.available<5%",
+            "kube-reserved=cpu=200m,memory=500Mi",
+            "config=/etc/kubelet.yaml",
+            "seccomp-default=false",
+            "allowed-unsafe-sysctls=kernel.msg*,net.core.somaxconn",
+        ];
+        let args = ConfigurationArgs::from_pairs(&pairs.map(str::to_owned)).unwrap();
+        assert_eq!(args.config, Some("/etc/kubelet.yaml".into()));
+        assert_eq!(
+            args.fields,
+            json!({
+                "maxPods": 20,
+                "evictionHard": {"memory.available": "1Gi", "nodefs.available": "5%"},
+                "kubeReserved": {"cpu": "200m", "memory": "500Mi"},
+                "seccompDefault": false,
+                "allowedUnsafeSysctls": ["kernel.msg*", "net.core.somaxconn"],
+            })
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_is_told() {
+        for (argument, expect) in [
+            ("max-pods", "must be NAME=VALUE"),
+            ("max-pots=1", "the kubelet has no such flag"),
+            ("max-pods=many", "is no whole number"),
+            ("kube-reserved=cpu", "must be NAME=VALUE"),
+        ] {
+            let error = ConfigurationArgs::from_pairs(&[argument.to_owned()]).unwrap_err().to_string();
+            assert!(error.contains(argument) && error.contains(expect), "{error}");
+        }
+    }
+}

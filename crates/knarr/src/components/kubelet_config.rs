@@ -1,0 +1,39 @@
+//! What operators say about the kubelet: a KubeletConfiguration, drop-ins beside the Node's files, flags.
+
+use anyhow::{Context, Result};
+use cli::kubelet::ConfigurationArgs;
+
+use crate::layout::Layout;
+
+/// The kubelet of a Node that a supervisor runs: drop-ins in `agent/etc/kubelet.conf.d`, static Pods in
+/// `agent/pod-manifests`, both as k3s has them, and `--kubelet-arg`.
+///
+/// # Errors
+/// What they say cannot be.
+pub(super) fn of_node(
+    mut config: kubelet::Config,
+    layout: &Layout,
+    arguments: &[String],
+) -> Result<kubelet::Config> {
+    let arguments = ConfigurationArgs::from_pairs(arguments)?;
+    let drop_ins = layout.agent().join("etc/kubelet.conf.d");
+    let folder = arguments.config_dir.clone().or_else(|| drop_ins.is_dir().then_some(drop_ins));
+    config.eviction = kubelet::eviction::policy::Policy::of_shared_disk();
+    config.static_pod_path = Some(layout.agent().join("pod-manifests"));
+    read(config, &ConfigurationArgs { config_dir: folder, ..arguments })
+}
+
+/// A kubelet alone.
+///
+/// # Errors
+/// What its files and flags say cannot be.
+pub(super) fn read(mut config: kubelet::Config, arguments: &ConfigurationArgs) -> Result<kubelet::Config> {
+    let sources = kubelet::Sources {
+        file: arguments.config.clone(),
+        folder: arguments.config_dir.clone(),
+        flags: arguments.fields.clone(),
+    };
+    let said = sources.read()?;
+    config.apply(&said).context("the kubelet's configuration")?;
+    Ok(config)
+}

@@ -1,0 +1,593 @@
+//! KubeletConfiguration: a file, a folder of drop-ins and flags, merged in that order, read into [`Config`].
+//!
+//! Every broken rule is told, with the field that it is about; a field that this kubelet does not know, or that asks
+//! for something else than it does, is refused. Source: `kubelet.config.k8s.io/v1beta1`, `--config-dir` (KEP-3983).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use machinery::quantity::Quantity;
+use serde_json::{Map, Value, json};
+
+use super::fields::{FIELDS, Support, find};
+use super::{Config, Reserved, reserved};
+use crate::cpu::CpuSet;
+use crate::eviction::policy::Policy as EvictionPolicy;
+
+const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
+const KIND: &str = "KubeletConfiguration";
+
+/// A configuration that cannot be.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigurationError {
+    /// It could not be read.
+    #[error("read the kubelet's configuration {}", path.display())]
+    Read {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// It is no YAML object of the right kind.
+    #[error("{}: {message}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        message: String,
+    },
+    /// Fields say what cannot be.
+    #[error("invalid kubelet configuration: {}", .0.join("; "))]
+    Fields(Vec<String>),
+}
+
+/// Where a configuration comes from; later ones win.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// `--config`.
+    pub file: Option<PathBuf>,
+    /// `--config-dir`: files that end in `.conf`, in order of name.
+    pub folder: Option<PathBuf>,
+    /// What flags say, under the fields' names.
+    pub flags: Value,
+}
+
+impl Sources {
+    /// Reads everything and merges it. Blocking.
+    ///
+    /// # Errors
+    /// A file cannot be read or is not what it should be.
+    pub fn read(&self) -> Result<Value, ConfigurationError> {
+        let mut merged = json!({});
+        let mut files: Vec<PathBuf> = self.file.iter().cloned().collect();
+        if let Some(folder) = &self.folder {
+            files.extend(drop_ins(folder)?);
+        }
+        for path in files {
+            let text = std::fs::read_to_string(&path)
+                .map_err(|source| ConfigurationError::Read { path: path.clone(), source })?;
+            let value = parse(&text).map_err(|message| ConfigurationError::Syntax { path, message })?;
+            merge(&mut merged, value);
+        }
+        merge(&mut merged, self.flags.clone());
+        Ok(merged)
+    }
+}
+
+fn drop_ins(folder: &Path) -> Result<Vec<PathBuf>, ConfigurationError> {
+    let error = |source| ConfigurationError::Read { path: folder.to_owned(), source };
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(error)? {
+        files.push(entry.map_err(error)?.path());
+    }
+    files.retain(|path| path.extension().is_some_and(|ending| ending == "conf"));
+    files.sort();
+    Ok(files)
+}
+
+fn parse(text: &str) -> Result<Value, String> {
+    let value: Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+    let field = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
+    if !value.is_object() {
+        return Err("must be an object".into());
+    }
+    if (field("apiVersion"), field("kind")) != (API_VERSION, KIND) {
+        return Err(format!(
+            "must be a {KIND} of {API_VERSION}, not apiVersion {:?}, kind {:?}",
+            field("apiVersion"),
+            field("kind")
+        ));
+    }
+    Ok(value)
+}
+
+/// Objects field by field, everything else as a whole; null takes away. Source: RFC 7396.
+fn merge(into: &mut Value, from: Value) {
+    let (Value::Object(into), Value::Object(from)) = (&mut *into, &from) else {
+        if !from.is_null() {
+            *into = from;
+        }
+        return;
+    };
+    for (key, value) in from {
+        match value {
+            Value::Null => {
+                into.remove(key);
+            }
+            value => merge(into.entry(key.clone()).or_insert(Value::Null), value.clone()),
+        }
+    }
+}
+
+impl Config {
+    /// Takes over what a merged configuration says.
+    ///
+    /// # Errors
+    /// Every field that cannot be as it is.
+    pub fn apply(&mut self, configuration: &Value) -> Result<(), ConfigurationError> {
+        let empty = Map::new();
+        let mut fields = Fields { object: configuration.as_object().unwrap_or(&empty), errors: Vec::new() };
+        fields.check_names();
+        self.apply_basics(&mut fields);
+        self.apply_resources(&mut fields);
+        self.apply_eviction(&mut fields);
+        apply_access(&mut fields);
+        if !fields.errors.is_empty() {
+            return Err(ConfigurationError::Fields(fields.errors));
+        }
+        self.configz = self.shown(configuration);
+        Ok(())
+    }
+
+    fn apply_basics(&mut self, fields: &mut Fields<'_>) {
+        let path = |text: String| PathBuf::from(text);
+        set(
+            &mut self.static_pod_path,
+            fields.text("staticPodPath").map(|p| Some(path(p)).filter(|p| p != "")),
+        );
+        set(&mut self.pod_logs_dir, fields.text("podLogsDir").map(path));
+        set(&mut self.cgroup_root, fields.text("cgroupRoot").filter(|root| !root.is_empty()));
+        set(&mut self.cluster_domain, fields.text("clusterDomain"));
+        set(&mut self.cluster_dns, fields.texts("clusterDNS"));
+        set(&mut self.resolv_conf, fields.text("resolvConf").map(path));
+        set(&mut self.seccomp_default, fields.flag("seccompDefault"));
+        set(&mut self.streaming_connection_idle_timeout, fields.duration("streamingConnectionIdleTimeout"));
+        set(&mut self.node_status_report_frequency, fields.duration("nodeStatusReportFrequency"));
+        set(&mut self.node_lease_duration_seconds, fields.integer("nodeLeaseDurationSeconds", 1));
+        set(&mut self.container_log_max_files, fields.integer("containerLogMaxFiles", 2).and_then(narrow));
+        if let Some(size) = fields.quantity("containerLogMaxSize") {
+            self.container_log_max_size = u64::try_from(size).unwrap_or_default();
+        }
+        set(&mut self.allowed_unsafe_sysctls, fields.texts("allowedUnsafeSysctls"));
+        set(&mut self.register_with_taints, fields.taints("registerWithTaints"));
+        let crash = fields.object("crashLoopBackOff");
+        if let Some(text) = crash.and_then(|c| c.get("maxContainerRestartPeriod")).and_then(Value::as_str) {
+            match duration(text) {
+                Ok(max) if (1..=300).contains(&max.as_secs()) => self.crash_loop_max = max,
+                Ok(_) => fields.error(
+                    "crashLoopBackOff.maxContainerRestartPeriod",
+                    &format!("Invalid value: {text:?}: must be set between 1s and 300s"),
+                ),
+                Err(error) => fields.error("crashLoopBackOff.maxContainerRestartPeriod", &error),
+            }
+        }
+    }
+
+    fn apply_resources(&mut self, fields: &mut Fields<'_>) {
+        set(&mut self.max_pods, fields.integer("maxPods", 0).and_then(narrow));
+        if let Some(per_core) = fields.integer("podsPerCore", 0).filter(|n| *n > 0) {
+            let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+            let most =
+                u32::try_from(per_core).unwrap_or(u32::MAX).saturating_mul(u32::try_from(cores).unwrap_or(1));
+            self.max_pods = self.max_pods.min(most);
+        }
+        set(&mut self.pod_pids_limit, fields.integer("podPidsLimit", -1));
+        let reserved =
+            Reserved { kube: fields.amounts("kubeReserved"), system: fields.amounts("systemReserved") };
+        if !reserved.kube.is_empty() {
+            self.reserved.kube = reserved.kube;
+        }
+        if !reserved.system.is_empty() {
+            self.reserved.system = reserved.system;
+        }
+        let cpus = fields.text("reservedSystemCPUs").filter(|text| !text.is_empty());
+        let cpus = cpus.map(|text| text.parse::<CpuSet>());
+        let cpus = match cpus.transpose() {
+            Ok(cpus) => cpus,
+            Err(error) => {
+                fields.error("reservedSystemCPUs", &error.to_string());
+                None
+            }
+        };
+        if let Some(cpus) = &cpus {
+            // Source: with `reservedSystemCPUs`, what the maps say about CPU counts for nothing.
+            self.reserved.kube.remove("cpu");
+            self.reserved.system.insert("cpu".into(), cpus.len().to_string());
+        }
+        match fields.text("cpuManagerPolicy").as_deref() {
+            None | Some("none" | "") => {}
+            Some("static") if cpus.is_none() && self.reserved.milli("cpu") == 0 => fields.error(
+                "cpuManagerPolicy",
+                "the static policy requires systemreserved.cpu + kubereserved.cpu to be greater than zero",
+            ),
+            Some("static") => {
+                let count = usize::try_from((self.reserved.milli("cpu") + 999) / 1000).unwrap_or_default();
+                self.exclusive_cpus = Some(cpus.unwrap_or_else(|| CpuSet::first(count)));
+            }
+            Some(other) => fields.error("cpuManagerPolicy", &format!("unknown policy: \"{other}\"")),
+        }
+        if let Some(enforced) = fields.texts("enforceNodeAllocatable") {
+            for key in &enforced {
+                if !matches!(key.as_str(), "pods" | "none") {
+                    let why = format!("Invalid value: {key:?}: only \"pods\" and \"none\" are supported");
+                    fields.error("enforceNodeAllocatable", &why);
+                }
+            }
+            self.enforces_allocatable = enforced.iter().any(|key| key == "pods");
+        }
+        set(&mut self.cgroups_per_qos, fields.flag("cgroupsPerQOS"));
+        if self.enforces_allocatable && !self.cgroups_per_qos {
+            let why = "Invalid value: must not have \"pods\" when cgroupsPerQOS is false";
+            fields.error("enforceNodeAllocatable", why);
+        }
+    }
+
+    fn apply_eviction(&mut self, fields: &mut Fields<'_>) {
+        let mut statements = self.eviction.statements.clone();
+        if let Some(hard) = fields.map("evictionHard") {
+            let merges = fields.flag("mergeDefaultEvictionSettings") == Some(true);
+            if !merges {
+                statements.hard.clear();
+            }
+            statements.hard.extend(hard);
+        }
+        set(&mut statements.soft, fields.map("evictionSoft"));
+        set(&mut statements.soft_grace, fields.map("evictionSoftGracePeriod"));
+        set(&mut statements.minimum_reclaim, fields.map("evictionMinimumReclaim"));
+        match EvictionPolicy::parse(&statements) {
+            Ok(policy) => self.eviction = policy,
+            Err(errors) => fields.errors.extend(errors),
+        }
+        set(&mut self.eviction.transition_period, fields.duration("evictionPressureTransitionPeriod"));
+        set(&mut self.eviction.max_pod_grace_seconds, fields.integer("evictionMaxPodGracePeriod", 0));
+    }
+
+    /// The configuration as upstream's `/configz` shows it: what was said, and the defaults of what was not.
+    fn shown(&self, said: &Value) -> Value {
+        let seconds = |d: Duration| schema::duration::format(i64::try_from(d.as_nanos()).unwrap_or(i64::MAX));
+        let mut all = json!({
+            "staticPodPath": self.static_pod_path,
+            "podLogsDir": self.pod_logs_dir,
+            "enableServer": true,
+            "port": self.server.as_ref().map_or(10250, |s| s.listen.port()),
+            "clusterDomain": self.cluster_domain,
+            "clusterDNS": self.cluster_dns,
+            "streamingConnectionIdleTimeout": seconds(self.streaming_connection_idle_timeout),
+            "nodeStatusReportFrequency": seconds(self.node_status_report_frequency),
+            "nodeLeaseDurationSeconds": self.node_lease_duration_seconds,
+            "cgroupRoot": self.cgroup_root,
+            "cgroupsPerQOS": self.cgroups_per_qos,
+            "cgroupDriver": "cgroupfs",
+            "cpuManagerPolicy": if self.exclusive_cpus.is_some() { "static" } else { "none" },
+            "memoryManagerPolicy": "None",
+            "topologyManagerPolicy": "none",
+            "topologyManagerScope": "container",
+        });
+        let rest = json!({
+            "maxPods": self.max_pods,
+            "podPidsLimit": self.pod_pids_limit,
+            "resolvConf": self.resolv_conf,
+            "cpuCFSQuota": true,
+            "cpuCFSQuotaPeriod": "100ms",
+            "evictionHard": self.eviction.statements.hard,
+            "evictionPressureTransitionPeriod": seconds(self.eviction.transition_period),
+            "evictionMaxPodGracePeriod": self.eviction.max_pod_grace_seconds,
+            "containerLogMaxSize": Quantity::new(
+                i64::try_from(self.container_log_max_size).unwrap_or(i64::MAX),
+                machinery::quantity::Format::BinarySi,
+            ).to_string(),
+        });
+        merge(&mut all, rest);
+        let rest = json!({
+            "containerLogMaxFiles": self.container_log_max_files,
+            "configMapAndSecretChangeDetectionStrategy": "Watch",
+            "systemReserved": self.reserved.system,
+            "kubeReserved": self.reserved.kube,
+            "enforceNodeAllocatable": if self.enforces_allocatable { ["pods"] } else { ["none"] },
+            "shutdownGracePeriod": "0s",
+            "shutdownGracePeriodCriticalPods": "0s",
+            "crashLoopBackOff": {"maxContainerRestartPeriod": seconds(self.crash_loop_max)},
+            "seccompDefault": self.seccomp_default,
+            "registerWithTaints": Value::Null,
+            "registerNode": true,
+            "localStorageCapacityIsolation": true,
+            "failSwapOn": false,
+            "authentication": {"x509": {}, "webhook": {"enabled": true}, "anonymous": {"enabled": false}},
+            "authorization": {"mode": "Webhook"},
+        });
+        merge(&mut all, rest);
+        merge(&mut all, said.clone());
+        if let Some(all) = all.as_object_mut() {
+            all.remove("apiVersion");
+            all.remove("kind");
+            all.retain(|_, value| !value.is_null());
+        }
+        all
+    }
+}
+
+/// Only as this kubelet does it: certificates and the API server's reviews.
+fn apply_access(fields: &mut Fields<'_>) {
+    let flag = |value: &Value, at: &str| value.pointer(at).and_then(Value::as_bool);
+    if let Some(authentication) = fields.value("authentication").cloned() {
+        if flag(&authentication, "/anonymous/enabled") == Some(true) {
+            fields.error("authentication.anonymous.enabled", "must be false");
+        }
+        if flag(&authentication, "/webhook/enabled") == Some(false) {
+            fields.error("authentication.webhook.enabled", "must be true");
+        }
+    }
+    let mode = fields.value("authorization").and_then(|a| a.get("mode")).and_then(Value::as_str);
+    if mode.is_some_and(|mode| mode != "Webhook") {
+        fields.error("authorization.mode", "must be Webhook");
+    }
+}
+
+fn set<T>(target: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *target = value;
+    }
+}
+
+fn narrow(number: i64) -> Option<u32> {
+    u32::try_from(number).ok()
+}
+
+/// A duration in Go's notation, not negative.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let nanos = schema::duration::parse(text).map_err(|error| error.to_string())?;
+    u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| format!("{text:?} must not be negative"))
+}
+
+/// The object, and what is wrong with it.
+struct Fields<'a> {
+    object: &'a Map<String, Value>,
+    errors: Vec<String>,
+}
+
+impl<'a> Fields<'a> {
+    fn error(&mut self, field: &str, why: &str) {
+        self.errors.push(format!("{field}: {why}"));
+    }
+
+    fn check_names(&mut self) {
+        for (name, value) in self.object {
+            match find(name) {
+                Some(Support::Read | Support::Moot) => {}
+                Some(Support::Only(allowed)) => {
+                    if !allowed.contains(&value.to_string().as_str()) && !value.is_null() {
+                        let allowed = allowed.join(" or ");
+                        self.error(
+                            name,
+                            &format!("Unsupported value: {value}: this kubelet supports only {allowed}"),
+                        );
+                    }
+                }
+                Some(Support::Elsewhere(flag)) => self.error(name, &format!("use the flag {flag}")),
+                None => self.errors.push(format!("unknown field \"{name}\"")),
+            }
+        }
+    }
+
+    fn value(&self, name: &str) -> Option<&'a Value> {
+        debug_assert!(FIELDS.contains(&(name, Support::Read)), "{name} is read but not in the table");
+        self.object.get(name).filter(|value| !value.is_null())
+    }
+
+    fn wrong(&mut self, name: &str, wanted: &str) {
+        let given = self.object.get(name).cloned().unwrap_or_default();
+        self.error(name, &format!("Invalid value: {given}: must be {wanted}"));
+    }
+
+    fn text(&mut self, name: &str) -> Option<String> {
+        let value = self.value(name)?;
+        if !value.is_string() {
+            self.wrong(name, "a string");
+        }
+        value.as_str().map(str::to_owned)
+    }
+
+    fn flag(&mut self, name: &str) -> Option<bool> {
+        let value = self.value(name)?;
+        if !value.is_boolean() {
+            self.wrong(name, "true or false");
+        }
+        value.as_bool()
+    }
+
+    fn integer(&mut self, name: &str, least: i64) -> Option<i64> {
+        let number = self.value(name)?.as_i64().filter(|number| *number >= least);
+        if number.is_none() {
+            self.wrong(name, &format!("a whole number of at least {least}"));
+        }
+        number
+    }
+
+    fn duration(&mut self, name: &str) -> Option<Duration> {
+        let text = self.text(name)?;
+        duration(&text).map_err(|error| self.error(name, &error)).ok()
+    }
+
+    fn quantity(&mut self, name: &str) -> Option<i64> {
+        let text = self.text(name)?;
+        let quantity = text.parse::<Quantity>();
+        quantity
+            .map(Quantity::value)
+            .map_err(|error| self.error(name, &format!("Invalid value: {text:?}: {error}")))
+            .ok()
+    }
+
+    fn texts(&mut self, name: &str) -> Option<Vec<String>> {
+        let value = self.value(name)?;
+        let texts: Option<Vec<String>> = value
+            .as_array()
+            .and_then(|items| items.iter().map(|item| item.as_str().map(str::to_owned)).collect());
+        if texts.is_none() {
+            self.wrong(name, "a list of strings");
+        }
+        texts
+    }
+
+    fn map(&mut self, name: &str) -> Option<BTreeMap<String, String>> {
+        let value = self.value(name)?;
+        let text = |value: &Value| match value {
+            Value::String(text) => Some(text.clone()),
+            Value::Number(number) => Some(number.to_string()),
+            _ => None,
+        };
+        let map: Option<BTreeMap<String, String>> = value
+            .as_object()
+            .and_then(|object| object.iter().map(|(key, value)| Some((key.clone(), text(value)?))).collect());
+        if map.is_none() {
+            self.wrong(name, "a map of strings");
+        }
+        map
+    }
+
+    fn object(&mut self, name: &str) -> Option<&'a Map<String, Value>> {
+        let value = self.value(name)?;
+        if !value.is_object() {
+            self.wrong(name, "an object");
+        }
+        value.as_object()
+    }
+
+    /// Amounts of resources that can be reserved.
+    fn amounts(&mut self, name: &str) -> BTreeMap<String, String> {
+        let map = self.map(name).unwrap_or_default();
+        for (resource, text) in &map {
+            if !reserved::RESOURCES.contains(&resource.as_str()) {
+                self.error(&format!("{name}[{resource}]"), "cannot reserve this resource");
+            }
+            match text.parse::<Quantity>() {
+                Ok(quantity) if quantity.signum() >= 0 => {}
+                Ok(_) => self.error(&format!("{name}[{resource}]"), "resource quantity cannot be negative"),
+                Err(error) => self.error(&format!("{name}[{resource}]"), &error.to_string()),
+            }
+        }
+        map
+    }
+
+    /// As `key=value:Effect`, which is how flags have them too.
+    fn taints(&mut self, name: &str) -> Option<Vec<String>> {
+        let items = self.value(name)?.as_array().cloned();
+        let Some(items) = items else {
+            self.wrong(name, "a list of taints");
+            return None;
+        };
+        let of = |item: &Value, field: &str| {
+            item.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
+        };
+        Some(
+            items
+                .iter()
+                .map(|item| match item {
+                    Value::String(text) => text.clone(),
+                    item => match of(item, "value").as_str() {
+                        "" => format!("{}:{}", of(item, "key"), of(item, "effect")),
+                        value => format!("{}={value}:{}", of(item, "key"), of(item, "effect")),
+                    },
+                })
+                .collect(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn applied(yaml: &str) -> Result<Config, String> {
+        let value: Value = serde_saphyr::from_str(yaml).unwrap();
+        let mut config = Config::default();
+        config.apply(&value).map_err(|error| error.to_string())?;
+        Ok(config)
+    }
+
+    #[test]
+    fn what_is_said_wins_over_the_defaults() {
+        let config = applied(
+            "{maxPods: 7, clusterDNS: [10.0.0.10], podPidsLimit: 100, staticPodPath: /etc/pods, \
+              kubeReserved: {cpu: 500m}, systemReserved: {memory: 1Gi}, evictionHard: {memory.available: 5%}, \
+              crashLoopBackOff: {maxContainerRestartPeriod: 1m}, \
+              registerWithTaints: [{key: a, value: b, effect: NoSchedule}]}",
+        )
+        .unwrap();
+        assert_eq!((config.max_pods, config.pod_pids_limit), (7, 100));
+        assert_eq!((config.reserved.milli("cpu"), config.reserved.whole("memory")), (500, 1 << 30));
+        assert_eq!(config.static_pod_path, Some("/etc/pods".into()));
+        assert_eq!(config.crash_loop_max.as_secs(), 60);
+        assert_eq!(config.register_with_taints, ["a=b:NoSchedule"]);
+        assert_eq!(config.eviction.thresholds.len(), 2, "what is said replaces all defaults");
+        assert_eq!(config.configz["maxPods"], 7);
+        assert_eq!(config.configz["nodeLeaseDurationSeconds"], 40);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_its_field() {
+        for (yaml, expect) in [
+            ("{maxPod: 7}", "unknown field \"maxPod\""),
+            ("{maxPods: many}", "maxPods: Invalid value: \"many\": must be a whole number of at least 0"),
+            ("{evictionHard: {memory.free: 1Gi}}", "unsupported eviction signal memory.free"),
+            (
+                "{evictionSoft: {memory.available: 1Gi}}",
+                "grace period must be specified for the soft eviction threshold memory.available",
+            ),
+            ("{kubeReserved: {gpu: 1}}", "kubeReserved[gpu]: cannot reserve this resource"),
+            (
+                "{cgroupDriver: systemd}",
+                "cgroupDriver: Unsupported value: \"systemd\": this kubelet supports only \"cgroupfs\"",
+            ),
+            (
+                "{cpuManagerPolicy: static}",
+                "cpuManagerPolicy: the static policy requires systemreserved.cpu + kubereserved.cpu to be greater than zero",
+            ),
+            ("{port: 1}", "port: use the flag --port"),
+            ("{shutdownGracePeriod: 10s}", "shutdownGracePeriod: Unsupported value: \"10s\""),
+            (
+                "{authentication: {anonymous: {enabled: true}}}",
+                "authentication.anonymous.enabled: must be false",
+            ),
+        ] {
+            let error = applied(yaml).map(|_| ()).unwrap_err();
+            assert!(error.contains(expect), "{yaml}: {error}");
+        }
+    }
+
+    #[test]
+    fn drop_ins_and_flags_win_over_the_file_in_their_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let head = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n");
+        let write = |name: &str, body: &str| {
+            std::fs::write(folder.path().join(name), format!("{head}{body}")).unwrap()
+        };
+        write("main.yaml", "maxPods: 1\nclusterDomain: a\nkubeReserved: {cpu: 1, memory: 1Gi}\n");
+        write("20.conf", "maxPods: 3\n");
+        write("10.conf", "maxPods: 2\nkubeReserved: {cpu: 2}\n");
+        write("ignored.txt", "nonsense: 1\n");
+        let sources = Sources {
+            file: Some(folder.path().join("main.yaml")),
+            folder: Some(folder.path().to_owned()),
+            flags: json!({"clusterDomain": "b"}),
+        };
+        let merged = sources.read().unwrap();
+        assert_eq!(merged["maxPods"], 3);
+        assert_eq!(merged["clusterDomain"], "b");
+        assert_eq!(merged["kubeReserved"], json!({"cpu": 2, "memory": "1Gi"}));
+        std::fs::write(folder.path().join("30.conf"), "maxPods: 1").unwrap();
+        let error = sources.read().unwrap_err().to_string();
+        assert!(error.contains("must be a KubeletConfiguration of kubelet.config.k8s.io/v1beta1"), "{error}");
+    }
+}

@@ -1,0 +1,263 @@
+//! Device plugins: processes that say what devices the host has and prepare them for containers.
+//!
+//! They register at `device-plugins/kubelet.sock`, and are asked over sockets beside it: what they have, as a stream;
+//! what a container with some of it needs. Source: `k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1`.
+
+pub(crate) mod api;
+mod pool;
+mod registration;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cri::v1;
+use hyper_util::rt::TokioIo;
+use k8s_openapi::api::core::v1::PodSpec;
+use parking_lot::Mutex;
+use tokio::net::UnixStream;
+use tonic::Request;
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::{Channel, Endpoint, Uri};
+use tonic_prost::ProstCodec;
+
+use crate::context::Context;
+use api::{
+    AllocateRequest, AllocateResponse, ContainerAllocateRequest, ContainerAllocateResponse,
+    ContainerPreferredAllocationRequest, DevicePluginOptions, Empty, ListAndWatchResponse,
+    PreStartContainerRequest, PreferredAllocationRequest, PreferredAllocationResponse, RegisterRequest,
+};
+use pool::Pool;
+
+/// Plugins at the same time.
+const PLUGINS_MAX: usize = 256;
+
+/// A registered plugin.
+#[derive(Clone)]
+struct Plugin {
+    channel: Channel,
+    options: DevicePluginOptions,
+    /// Which of its registrations this is: an older stream's end means nothing.
+    number: u64,
+}
+
+/// All plugins and their devices.
+pub(crate) struct DevicePlugins {
+    folder: PathBuf,
+    pool: Mutex<Pool>,
+    plugins: Mutex<HashMap<String, Plugin>>,
+}
+
+impl DevicePlugins {
+    /// Takes up what the checkpoint below the kubelet's folder says. Blocking.
+    ///
+    /// # Errors
+    /// The folder cannot be made.
+    pub(crate) fn open(root_dir: &Path) -> std::io::Result<Self> {
+        let folder = root_dir.join("device-plugins");
+        std::fs::create_dir_all(&folder)?;
+        Ok(Self { pool: Mutex::new(Pool::open(&folder)), folder, plugins: Mutex::default() })
+    }
+
+    /// All devices, and those that can be given, by resource.
+    pub(crate) fn counts(&self) -> BTreeMap<String, (i64, i64)> {
+        self.pool.lock().counts()
+    }
+
+    /// Gives a Pod what it asks for.
+    ///
+    /// # Errors
+    /// In upstream's words.
+    pub(crate) fn allocate(&self, uid: &str, spec: &PodSpec) -> Result<(), String> {
+        self.pool.lock().allocate(uid, spec)
+    }
+
+    /// Takes back what a Pod has.
+    pub(crate) fn release(&self, uid: &str) {
+        self.pool.lock().release(uid);
+    }
+
+    /// Takes back what Pods have that are not among `uids`.
+    pub(crate) fn keep_only(&self, uids: &BTreeSet<String>) {
+        self.pool.lock().keep_only(uids);
+    }
+
+    /// Puts what the plugins say into a container's configuration.
+    ///
+    /// # Errors
+    /// A plugin is gone or refuses.
+    pub(crate) async fn prepare(
+        &self,
+        uid: &str,
+        container: &str,
+        config: &mut v1::ContainerConfig,
+    ) -> Result<(), String> {
+        let assigned = self.pool.lock().assigned(uid, container).cloned().unwrap_or_default();
+        for (resource, ids) in assigned {
+            let plugin = self.plugins.lock().get(&resource).cloned();
+            let plugin = plugin.ok_or_else(|| {
+                format!("endpoint not found in cache for a registered resource: {resource}")
+            })?;
+            let ids = self.preferred(&plugin, (uid, container), &resource, ids).await;
+            let request = ContainerAllocateRequest { devices_ids: ids.clone() };
+            let request = AllocateRequest { container_requests: vec![request] };
+            let answer: AllocateResponse =
+                call(&plugin.channel, "/v1beta1.DevicePlugin/Allocate", request).await?;
+            let answer = answer.container_responses.into_iter().next();
+            add(
+                config,
+                answer.ok_or_else(|| format!("no containers in allocation response for {resource}"))?,
+            );
+            if plugin.options.pre_start_required {
+                let request = PreStartContainerRequest { devices_ids: ids };
+                let path = "/v1beta1.DevicePlugin/PreStartContainer";
+                let _: Empty = call(&plugin.channel, path, request).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the plugin which of those that are free it likes best.
+    async fn preferred(
+        &self,
+        plugin: &Plugin,
+        place: (&str, &str),
+        resource: &str,
+        ids: Vec<String>,
+    ) -> Vec<String> {
+        if !plugin.options.get_preferred_allocation_available {
+            return ids;
+        }
+        let mut available = self.pool.lock().free(resource);
+        available.extend(ids.iter().cloned());
+        let request = ContainerPreferredAllocationRequest {
+            available_device_ids: available,
+            must_include_device_ids: Vec::new(),
+            allocation_size: i32::try_from(ids.len()).unwrap_or(i32::MAX),
+        };
+        let request = PreferredAllocationRequest { container_requests: vec![request] };
+        let path = "/v1beta1.DevicePlugin/GetPreferredAllocation";
+        let answer: Result<PreferredAllocationResponse, String> = call(&plugin.channel, path, request).await;
+        let liked = answer.ok().and_then(|answer| answer.container_responses.into_iter().next());
+        let mut pool = self.pool.lock();
+        if let Some(liked) = liked {
+            pool.prefer(place, resource, liked.device_ids);
+        }
+        pool.assigned(place.0, place.1).and_then(|all| all.get(resource)).cloned().unwrap_or(ids)
+    }
+}
+
+fn add(config: &mut v1::ContainerConfig, answer: ContainerAllocateResponse) {
+    let envs = answer.envs.into_iter().filter(|(name, _)| config.envs.iter().all(|env| env.key != *name));
+    let envs: Vec<_> = envs.map(|(key, value)| v1::KeyValue { key, value }).collect();
+    config.envs.extend(envs);
+    config.annotations.extend(answer.annotations);
+    config.mounts.extend(answer.mounts.into_iter().map(|mount| v1::Mount {
+        container_path: mount.container_path,
+        host_path: mount.host_path,
+        readonly: mount.read_only,
+        ..v1::Mount::default()
+    }));
+    config.devices.extend(answer.devices.into_iter().map(|device| v1::Device {
+        container_path: device.container_path,
+        host_path: device.host_path,
+        permissions: device.permissions,
+    }));
+    let named = answer.cdi_devices.into_iter().map(|device| v1::CdiDevice { name: device.name });
+    config.cdi_devices.extend(named);
+}
+
+async fn call<Q, A>(channel: &Channel, path: &'static str, request: Q) -> Result<A, String>
+where
+    Q: prost::Message + 'static,
+    A: prost::Message + Default + 'static,
+{
+    let mut grpc = Grpc::new(channel.clone());
+    grpc.ready().await.map_err(|error| error.to_string())?;
+    let codec = ProstCodec::<Q, A>::default();
+    let answer = grpc.unary(Request::new(request), PathAndQuery::from_static(path), codec).await;
+    answer
+        .map(tonic::Response::into_inner)
+        .map_err(|status| format!("rpc error: code = {:?} desc = {}", status.code(), status.message()))
+}
+
+/// Takes registrations until the group of tasks stops.
+pub(crate) async fn run(context: Arc<Context>) {
+    registration::serve(&context).await;
+}
+
+/// Takes a plugin on: its devices are followed until it hangs up.
+///
+/// # Errors
+/// In upstream's words: it is none that can be.
+fn register(context: &Arc<Context>, request: RegisterRequest) -> Result<(), String> {
+    let RegisterRequest { version, endpoint, resource_name, options } = request;
+    if version != api::VERSION {
+        let supported = api::VERSION;
+        return Err(format!(
+            "requested API version \"{version}\" is not supported by kubelet. Supported version is \"{supported}\""
+        ));
+    }
+    let is_extended = resource_name.split_once('/').is_some_and(|(domain, name)| {
+        !domain.is_empty() && !name.is_empty() && !domain.ends_with("kubernetes.io") && !name.contains('/')
+    });
+    if !is_extended {
+        return Err(format!("the ResourceName \"{resource_name}\" is invalid"));
+    }
+    if endpoint.is_empty() || endpoint.contains('/') {
+        return Err(format!("the endpoint \"{endpoint}\" must be the name of a socket beside the kubelet's"));
+    }
+    let plugins = &context.devices;
+    let socket = plugins.folder.join(&endpoint);
+    let connector = tower::service_fn(move |_: Uri| {
+        let socket = socket.clone();
+        async move { UnixStream::connect(&socket).await.map(TokioIo::new) }
+    });
+    let channel = Endpoint::from_static("http://localhost").connect_with_connector_lazy(connector);
+    let mut known = plugins.plugins.lock();
+    if known.len() >= PLUGINS_MAX && !known.contains_key(&resource_name) {
+        return Err("there are too many device plugins".into());
+    }
+    let number = known.get(&resource_name).map_or(0, |plugin| plugin.number + 1);
+    let plugin = Plugin { channel, options: options.unwrap_or_default(), number };
+    known.insert(resource_name.clone(), plugin.clone());
+    drop(known);
+    tracing::info!(resource = resource_name, "a device plugin has registered");
+    let owner = context.clone();
+    context.tasks.spawn("device plugin", async move { follow(&owner, &resource_name, plugin).await });
+    Ok(())
+}
+
+/// Follows what a plugin says about its devices.
+async fn follow(context: &Context, resource: &str, plugin: Plugin) {
+    let options: Result<DevicePluginOptions, String> =
+        call(&plugin.channel, "/v1beta1.DevicePlugin/GetDevicePluginOptions", Empty {}).await;
+    if let (Ok(options), Some(known)) = (options, context.devices.plugins.lock().get_mut(resource)) {
+        known.options = options;
+    }
+    if let Err(error) = listen(context, resource, &plugin.channel).await {
+        tracing::warn!(resource, error, "a device plugin is gone");
+    }
+    let mut plugins = context.devices.plugins.lock();
+    if plugins.get(resource).is_some_and(|known| known.number == plugin.number) {
+        plugins.remove(resource);
+        context.devices.pool.lock().lose(resource);
+        context.node_state.touch();
+    }
+}
+
+async fn listen(context: &Context, resource: &str, channel: &Channel) -> Result<(), String> {
+    let mut grpc = Grpc::new(channel.clone());
+    grpc.ready().await.map_err(|error| error.to_string())?;
+    let path = PathAndQuery::from_static("/v1beta1.DevicePlugin/ListAndWatch");
+    let codec = ProstCodec::<Empty, ListAndWatchResponse>::default();
+    let stream = grpc.server_streaming(Request::new(Empty {}), path, codec).await;
+    let mut stream = stream.map_err(|status| status.message().to_owned())?.into_inner();
+    while let Some(answer) = stream.message().await.map_err(|status| status.message().to_owned())? {
+        if context.devices.pool.lock().set(resource, &answer.devices) {
+            context.node_state.touch();
+        }
+    }
+    Err("the stream of its devices has ended".into())
+}

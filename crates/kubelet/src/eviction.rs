@@ -1,0 +1,286 @@
+//! Eviction: Pods that must go so that the node lives, and Pods that take more of its disk than they may.
+//!
+//! The kernel tells when memory gets scarce (PSI); disks and process numbers have no such events, so the node looks at
+//! them every ten seconds, which is three calls. Files of Pods are counted only where a limit is set.
+//! Source: `pkg/kubelet/eviction` of upstream.
+
+pub mod policy;
+
+pub(crate) mod decide;
+pub(crate) mod limits;
+mod pressure;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use controller::EventType;
+use cri::v1;
+use k8s_openapi::api::core::v1::{Pod, PodSpec};
+
+use crate::admission::{is_critical, priority};
+use crate::context::Context;
+use crate::node::{Machine, pids_max};
+use crate::pods::Inboxes;
+use crate::snapshot::Ending;
+use crate::stats::{self, disk, usage};
+use crate::{cgroups, quantity};
+use decide::{Candidate, Observation, Observations, State, Used};
+use policy::Signal;
+use pressure::MemoryPressure;
+
+/// How often disks and process numbers are looked at. Source: `evictionMonitoringPeriod`.
+const PERIOD: Duration = Duration::from_secs(10);
+/// How long an evicted Pod is waited for before the next one goes. Source: `podCleanupTimeout`.
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(30);
+/// Seconds that a Pod has that must go at once. Source: `immediateEvictionGracePeriodSeconds`.
+const IMMEDIATE: i64 = 1;
+/// Source: `PodStatus.reason` of evicted Pods.
+const REASON: &str = "Evicted";
+
+/// Runs until the group of tasks stops.
+pub(crate) async fn run(context: Arc<Context>, machine: Arc<Machine>, inboxes: Inboxes) {
+    let mut state = State::default();
+    let mut memory = MemoryPressure::open();
+    let images = image_folder(&context).await;
+    loop {
+        let now = context.clock.now();
+        let seen = observe(&context, &machine, images.clone()).await;
+        let verdict = state.look(&context.config.eviction, &seen, now);
+        context.node_state.set_pressure(&verdict.conditions);
+        let mut evicted = evict_over_limits(&context, &inboxes).await;
+        if evicted.is_empty()
+            && let Some((threshold, seen)) = verdict.reclaim
+        {
+            let resource = threshold.signal.resource();
+            context.node_event(
+                EventType::Warning,
+                "EvictionThresholdMet",
+                format!("Attempting to reclaim {resource}"),
+            );
+            evicted.extend(evict_first(&context, &inboxes, &threshold, seen).await);
+        }
+        if !evicted.is_empty() {
+            wait_for_cleanup(&inboxes, &evicted).await;
+            continue;
+        }
+        let due = state.due_at(&context.config.eviction, context.clock.now());
+        let due = due.and_then(|at| Duration::try_from(at.duration_since(context.clock.now())).ok());
+        tokio::select! {
+            () = memory.rises() => {}
+            () = tokio::time::sleep(due.map_or(PERIOD, |due| due.min(PERIOD))) => {}
+        }
+    }
+}
+
+/// Where the runtime keeps images.
+async fn image_folder(context: &Context) -> Option<PathBuf> {
+    let answer = context.images.image_fs_info(v1::ImageFsInfoRequest {}).await.ok()?;
+    let folder = answer.image_filesystems.into_iter().next()?.fs_id?.mountpoint;
+    Some(PathBuf::from(folder)).filter(|folder| folder.exists())
+}
+
+async fn observe(context: &Context, machine: &Machine, images: Option<PathBuf>) -> Observations {
+    let root_dir = context.config.root_dir.clone();
+    let kubepods = cgroups::kubepods(&context.config);
+    let capacity = i64::try_from(machine.memory).unwrap_or(i64::MAX);
+    let reserved = context.config.reserved.whole("memory");
+    let looked = tokio::task::spawn_blocking(move || {
+        let mut seen = Observations::new();
+        if let Ok(cgroups) = sys::cgroup::Cgroups::detect() {
+            let used = |usage: usage::Usage| i64::try_from(usage.working_set_bytes).unwrap_or(i64::MAX);
+            let of_node = Observation { available: capacity - used(usage::node(&cgroups)), capacity };
+            seen.insert(Signal::MemoryAvailable, of_node);
+            let capacity = capacity - reserved;
+            let of_pods =
+                Observation { available: capacity - used(usage::read(&cgroups, &kubepods)), capacity };
+            seen.insert(Signal::AllocatableMemoryAvailable, of_pods);
+        }
+        file_system(&mut seen, &root_dir, Signal::NodeFsAvailable, Signal::NodeFsInodesFree);
+        if let Some(images) = images {
+            file_system(&mut seen, &images, Signal::ImageFsAvailable, Signal::ImageFsInodesFree);
+        }
+        if let Some(running) = processes(&std::fs::read_to_string("/proc/loadavg").unwrap_or_default()) {
+            let capacity = pids_max();
+            seen.insert(Signal::PidAvailable, Observation { available: capacity - running, capacity });
+        }
+        seen
+    });
+    looked.await.unwrap_or_default()
+}
+
+fn file_system(seen: &mut Observations, path: &Path, bytes: Signal, inodes: Signal) {
+    let Some(found) = disk::file_system(path) else { return };
+    let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    let of = |available: u64, capacity: u64| Observation {
+        available: number(available),
+        capacity: number(capacity),
+    };
+    seen.insert(bytes, of(found.available, found.capacity));
+    // Some file systems have no inodes to count.
+    if found.inodes > 0 {
+        seen.insert(inodes, of(found.inodes_free, found.inodes));
+    }
+}
+
+/// The number of processes and threads: `0.1 0.2 0.3 1/234 567`.
+fn processes(loadavg: &str) -> Option<i64> {
+    loadavg.split_whitespace().nth(3)?.split_once('/')?.1.parse().ok()
+}
+
+/// Pods that take more of the disk than they may.
+async fn evict_over_limits(context: &Arc<Context>, inboxes: &Inboxes) -> Vec<String> {
+    let pods: Vec<_> = context
+        .allocations
+        .pods()
+        .into_iter()
+        .filter(|pod| pod.spec.as_ref().is_some_and(limits::has_limits) && !is_critical(pod))
+        .collect();
+    if pods.is_empty() {
+        return Vec::new();
+    }
+    let mut layers = writable_layers(context).await;
+    let mut evicted = Vec::new();
+    for pod in pods {
+        let uid = pod.metadata.uid.clone().unwrap_or_default();
+        let own = layers.remove(&uid).unwrap_or_default();
+        let (looking, of) = (context.clone(), pod.clone());
+        let disk = tokio::task::spawn_blocking(move || stats::disk_use(&looking, &of)).await;
+        let empty = PodSpec::default();
+        let spec = pod.spec.as_ref().unwrap_or(&empty);
+        let exceeded = limits::exceeded(spec, &disk.unwrap_or_default().limited(&own));
+        let Some((signal, message)) = exceeded else { continue };
+        if evict(context, inboxes, &pod, signal, message, IMMEDIATE) {
+            evicted.push(uid);
+        }
+    }
+    evicted
+}
+
+/// Bytes by Pod uid and container, as far as the runtime says so.
+async fn writable_layers(context: &Context) -> BTreeMap<String, BTreeMap<String, u64>> {
+    let mut layers = BTreeMap::<String, BTreeMap<String, u64>>::new();
+    let request = v1::ListContainerStatsRequest { filter: None };
+    let Ok(answer) = context.runtime.list_container_stats(request).await else { return layers };
+    for stats in answer.stats {
+        let Some(attributes) = stats.attributes else { continue };
+        let label = |name: &str| attributes.labels.get(name).cloned().unwrap_or_default();
+        let bytes = stats.writable_layer.and_then(|layer| layer.used_bytes).map_or(0, |used| used.value);
+        let (uid, name) = (label(crate::labels::POD_UID), label(crate::labels::CONTAINER_NAME));
+        *layers.entry(uid).or_default().entry(name).or_default() += bytes;
+    }
+    layers
+}
+
+/// The Pod that matters least for what is scarce.
+async fn evict_first(
+    context: &Arc<Context>,
+    inboxes: &Inboxes,
+    threshold: &policy::Threshold,
+    seen: Observation,
+) -> Option<String> {
+    let pods = context.allocations.pods();
+    let look = context.looks.now(context).await;
+    let layers = writable_layers(context).await;
+    let mut candidates = Vec::new();
+    for pod in &pods {
+        let uid = pod.metadata.uid.clone().unwrap_or_default();
+        let own = look.pods.iter().find(|stats| stats.uid == uid).cloned().unwrap_or_default();
+        let of_disk = layers.get(&uid).cloned().unwrap_or_default();
+        candidates.push(candidate(context, threshold.signal, pod, &own, of_disk).await);
+    }
+    let first = decide::first_to_go(threshold.signal, &candidates)?;
+    let pod = pods.iter().find(|pod| pod.metadata.uid.as_deref() == Some(&first.uid))?;
+    let grace = if threshold.is_hard() { IMMEDIATE } else { context.config.eviction.max_pod_grace_seconds };
+    let message = decide::message(threshold, seen, first);
+    evict(context, inboxes, pod, threshold.signal.as_str(), message, grace).then(|| first.uid.clone())
+}
+
+async fn candidate(
+    context: &Arc<Context>,
+    signal: Signal,
+    pod: &Arc<Pod>,
+    stats: &stats::PodStats,
+    layers: BTreeMap<String, u64>,
+) -> Candidate {
+    let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    let resource = signal.resource();
+    let empty = PodSpec::default();
+    let spec = pod.spec.as_ref().unwrap_or(&empty);
+    let request = |name: &str| {
+        let container = spec.containers.iter().find(|c| c.name == name)?;
+        container.resources.as_ref()?.requests.as_ref()?.get(resource).map(quantity::whole)
+    };
+    let used =
+        |name: &str, usage: i64| Used { name: name.to_owned(), usage, request: request(name).unwrap_or(0) };
+    let mut candidate = Candidate {
+        uid: pod.metadata.uid.clone().unwrap_or_default(),
+        priority: priority(pod),
+        is_critical: is_critical(pod),
+        ..Candidate::default()
+    };
+    if matches!(resource, "ephemeral-storage" | "inodes") {
+        let (looking, of) = (context.clone(), pod.clone());
+        let disk =
+            tokio::task::spawn_blocking(move || stats::disk_use(&looking, &of)).await.unwrap_or_default();
+        let amount = |tree: &disk::Tree| if resource == "inodes" { tree.inodes } else { tree.bytes };
+        for (name, log) in &disk.logs {
+            let layer = if resource == "inodes" { 0 } else { layers.get(name).copied().unwrap_or(0) };
+            candidate.containers.push(used(name, number(amount(log) + layer)));
+        }
+        let own = disk.volumes.iter().filter(|(name, _)| !disk.foreign.contains(*name));
+        candidate.volumes = own.map(|(_, tree)| number(amount(tree))).sum();
+        return candidate;
+    }
+    for container in &stats.containers {
+        let usage = match resource {
+            "memory" => container.usage.working_set_bytes,
+            _ => container.usage.processes,
+        };
+        candidate.containers.push(used(&container.name, number(usage)));
+    }
+    candidate
+}
+
+/// Makes a Pod go. Whether it was still there.
+fn evict(context: &Context, inboxes: &Inboxes, pod: &Pod, signal: &str, message: String, grace: i64) -> bool {
+    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+    let Some(inbox) = inboxes.get(uid) else { return false };
+    tracing::info!(pod = uid, signal, message, "a pod is evicted");
+    context.event(pod, None, EventType::Warning, REASON, message.clone());
+    context.metrics.evicted(signal);
+    inbox.end(Ending {
+        reason: REASON.into(),
+        message,
+        grace: Some(grace),
+        is_disruption: true,
+        is_rejection: false,
+    });
+    true
+}
+
+/// Waits until the Pods have given back what they had.
+async fn wait_for_cleanup(inboxes: &Inboxes, evicted: &[String]) {
+    let gone = async {
+        for uid in evicted {
+            if let Some(inbox) = inboxes.get(uid) {
+                inbox.stopped().await;
+            }
+        }
+    };
+    if tokio::time::timeout(CLEANUP_TIMEOUT, gone).await.is_err() {
+        tracing::warn!(?evicted, "evicted pods are not gone yet");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_are_the_fourth_word() {
+        assert_eq!(processes("0.20 0.18 0.12 1/80 11206\n"), Some(80));
+        assert_eq!(processes(""), None);
+    }
+}

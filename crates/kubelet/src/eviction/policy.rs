@@ -1,0 +1,338 @@
+//! Eviction thresholds as operators write them. Pure.
+//!
+//! Source: `pkg/kubelet/eviction/helpers.go` and `pkg/kubelet/eviction/defaults_linux.go` of upstream.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use machinery::quantity::Quantity;
+
+use crate::config::configuration::duration;
+
+/// What is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Signal {
+    /// Memory of the node.
+    MemoryAvailable,
+    /// Memory of all Pods together.
+    AllocatableMemoryAvailable,
+    /// Bytes of the file system with volumes and logs.
+    NodeFsAvailable,
+    /// Inodes of that.
+    NodeFsInodesFree,
+    /// Bytes of the file system with images.
+    ImageFsAvailable,
+    /// Inodes of that.
+    ImageFsInodesFree,
+    /// Processes and threads.
+    PidAvailable,
+}
+
+impl Signal {
+    const ALL: [(Self, &'static str); 7] = [
+        (Self::MemoryAvailable, "memory.available"),
+        (Self::AllocatableMemoryAvailable, "allocatableMemory.available"),
+        (Self::NodeFsAvailable, "nodefs.available"),
+        (Self::NodeFsInodesFree, "nodefs.inodesFree"),
+        (Self::ImageFsAvailable, "imagefs.available"),
+        (Self::ImageFsInodesFree, "imagefs.inodesFree"),
+        (Self::PidAvailable, "pid.available"),
+    ];
+
+    /// Upstream's word.
+    pub fn as_str(self) -> &'static str {
+        Self::ALL.iter().find(|(signal, _)| *signal == self).map_or("", |(_, name)| *name)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, name)| *name == text).map(|(signal, _)| *signal)
+    }
+
+    /// The node's condition while the threshold is crossed.
+    pub fn condition(self) -> &'static str {
+        match self {
+            Self::MemoryAvailable | Self::AllocatableMemoryAvailable => "MemoryPressure",
+            Self::PidAvailable => "PIDPressure",
+            _ => "DiskPressure",
+        }
+    }
+
+    /// What is scarce, as messages name it.
+    pub fn resource(self) -> &'static str {
+        match self {
+            Self::MemoryAvailable | Self::AllocatableMemoryAvailable => "memory",
+            Self::NodeFsAvailable | Self::ImageFsAvailable => "ephemeral-storage",
+            Self::NodeFsInodesFree | Self::ImageFsInodesFree => "inodes",
+            Self::PidAvailable => "pids",
+        }
+    }
+}
+
+/// A part of the capacity, or so much.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Amount {
+    /// In the signal's unit.
+    Absolute(i64),
+    /// Of the capacity, between 0 and 1.
+    Share(f64),
+}
+
+impl Amount {
+    /// How much it is of `capacity`.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        reason = "as upstream computes it"
+    )]
+    pub fn of(self, capacity: i64) -> i64 {
+        match self {
+            Self::Absolute(amount) => amount,
+            Self::Share(share) => (capacity as f64 * share) as i64,
+        }
+    }
+
+    fn parse(text: &str) -> Result<Option<Self>, String> {
+        if let Some(number) = text.strip_suffix('%') {
+            let percent: f64 = number.parse().map_err(|_| format!("{text:?} is no percentage"))?;
+            if !(0.0..=100.0).contains(&percent) {
+                return Err(format!("percentage must be between 0% and 100%: {text}"));
+            }
+            // Source: both ends switch the threshold off.
+            return Ok((percent > 0.0 && percent < 100.0).then_some(Self::Share(percent / 100.0)));
+        }
+        let quantity: Quantity = text.parse().map_err(|error| format!("{text:?}: {error}"))?;
+        if quantity.signum() <= 0 {
+            return Err(format!("quantity must be positive: {text}"));
+        }
+        Ok(Some(Self::Absolute(quantity.value())))
+    }
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absolute(amount) => write!(f, "{amount}"),
+            Self::Share(share) => write!(f, "{}%", share * 100.0),
+        }
+    }
+}
+
+/// Below which amount something must happen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Threshold {
+    /// What is watched.
+    pub signal: Signal,
+    /// What must be available at least.
+    pub amount: Amount,
+    /// How long it may be less: zero for hard thresholds.
+    pub grace: Duration,
+    /// So much more than the amount must be available before it is over.
+    pub minimum_reclaim: Option<Amount>,
+}
+
+impl Threshold {
+    /// Whether Pods get no time to end.
+    pub fn is_hard(&self) -> bool {
+        self.grace.is_zero()
+    }
+}
+
+/// What operators say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Statements {
+    /// `evictionHard`.
+    pub hard: BTreeMap<String, String>,
+    /// `evictionSoft`.
+    pub soft: BTreeMap<String, String>,
+    /// `evictionSoftGracePeriod`.
+    pub soft_grace: BTreeMap<String, String>,
+    /// `evictionMinimumReclaim`.
+    pub minimum_reclaim: BTreeMap<String, String>,
+}
+
+impl Default for Statements {
+    fn default() -> Self {
+        let hard = [
+            ("memory.available", "100Mi"),
+            ("nodefs.available", "10%"),
+            ("nodefs.inodesFree", "5%"),
+            ("imagefs.available", "15%"),
+            ("imagefs.inodesFree", "5%"),
+        ];
+        Self {
+            hard: hard.map(|(signal, amount)| (signal.to_owned(), amount.to_owned())).into(),
+            soft: BTreeMap::new(),
+            soft_grace: BTreeMap::new(),
+            minimum_reclaim: BTreeMap::new(),
+        }
+    }
+}
+
+/// When Pods must go.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// Hard ones first.
+    pub thresholds: Vec<Threshold>,
+    /// How long a condition stays after it was seen last. Source: `evictionPressureTransitionPeriod`.
+    pub transition_period: Duration,
+    /// The longest that a Pod may take when a soft threshold is crossed. Source: `evictionMaxPodGracePeriod`.
+    pub max_pod_grace_seconds: i64,
+    /// As they were written.
+    pub statements: Statements,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        // The defaults are right: a test reads them.
+        Self::parse(&Statements::default()).unwrap_or_else(|_| Self {
+            thresholds: Vec::new(),
+            transition_period: TRANSITION_PERIOD,
+            max_pod_grace_seconds: 0,
+            statements: Statements::default(),
+        })
+    }
+}
+
+const TRANSITION_PERIOD: Duration = Duration::from_secs(300);
+
+impl Policy {
+    /// Reads statements.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them.
+    pub fn parse(statements: &Statements) -> Result<Self, Vec<String>> {
+        let mut errors = Vec::new();
+        let mut thresholds = read(&statements.hard, "evictionHard", &mut errors);
+        let graces = graces(&statements.soft_grace, &mut errors);
+        for mut soft in read(&statements.soft, "evictionSoft", &mut errors) {
+            match graces.get(&soft.signal) {
+                Some(grace) => {
+                    soft.grace = *grace;
+                    thresholds.push(soft);
+                }
+                None => errors.push(format!(
+                    "evictionSoft: grace period must be specified for the soft eviction threshold {}",
+                    soft.signal.as_str()
+                )),
+            }
+        }
+        for reclaim in read(&statements.minimum_reclaim, "evictionMinimumReclaim", &mut errors) {
+            for threshold in thresholds.iter_mut().filter(|t| t.signal == reclaim.signal) {
+                threshold.minimum_reclaim = Some(reclaim.amount);
+            }
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let memory = thresholds.iter().find(|t| t.signal == Signal::MemoryAvailable && t.is_hard()).copied();
+        let has_own = thresholds.iter().any(|t| t.signal == Signal::AllocatableMemoryAvailable);
+        if let Some(memory) = memory.filter(|_| !has_own) {
+            thresholds.push(Threshold { signal: Signal::AllocatableMemoryAvailable, ..memory });
+        }
+        Ok(Self {
+            thresholds,
+            transition_period: TRANSITION_PERIOD,
+            max_pod_grace_seconds: 0,
+            statements: statements.clone(),
+        })
+    }
+
+    /// The defaults of a Node on a disk that it shares with others: it goes on until a twentieth is left, as k3s does.
+    pub fn of_shared_disk() -> Self {
+        let mut statements = Statements::default();
+        for signal in ["nodefs.available", "imagefs.available"] {
+            statements.hard.insert(signal.to_owned(), "5%".to_owned());
+        }
+        Self::parse(&statements).unwrap_or_default()
+    }
+
+    /// What a hard threshold keeps from Pods, of a capacity.
+    pub fn reserved(&self, signal: Signal, capacity: i64) -> i64 {
+        let hard = self.thresholds.iter().find(|t| t.signal == signal && t.is_hard());
+        hard.map_or(0, |threshold| threshold.amount.of(capacity))
+    }
+}
+
+fn read(statements: &BTreeMap<String, String>, field: &str, errors: &mut Vec<String>) -> Vec<Threshold> {
+    let mut thresholds = Vec::new();
+    for (name, text) in statements {
+        let Some(signal) = Signal::parse(name) else {
+            errors.push(format!("{field}: unsupported eviction signal {name}"));
+            continue;
+        };
+        match Amount::parse(text) {
+            Ok(Some(amount)) => {
+                thresholds.push(Threshold { signal, amount, grace: Duration::ZERO, minimum_reclaim: None });
+            }
+            Ok(None) => {}
+            Err(error) => errors.push(format!("{field}[{name}]: {error}")),
+        }
+    }
+    thresholds
+}
+
+fn graces(statements: &BTreeMap<String, String>, errors: &mut Vec<String>) -> BTreeMap<Signal, Duration> {
+    let mut graces = BTreeMap::new();
+    for (name, text) in statements {
+        match (Signal::parse(name), duration(text)) {
+            (Some(signal), Ok(grace)) => drop(graces.insert(signal, grace)),
+            (None, _) => errors.push(format!("evictionSoftGracePeriod: unsupported eviction signal {name}")),
+            (_, Err(error)) => errors.push(format!("evictionSoftGracePeriod[{name}]: {error}")),
+        }
+    }
+    graces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn statements(hard: &[(&str, &str)], soft: &[(&str, &str)], grace: &[(&str, &str)]) -> Statements {
+        let map = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
+        Statements {
+            hard: map(hard),
+            soft: map(soft),
+            soft_grace: map(grace),
+            minimum_reclaim: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn defaults_are_upstreams() {
+        let policy = Policy::parse(&Statements::default()).unwrap();
+        assert_eq!(policy.thresholds.len(), 6, "five, and one for the memory of all Pods");
+        assert_eq!(policy.reserved(Signal::MemoryAvailable, 1 << 34), 100 << 20);
+        assert_eq!(policy.reserved(Signal::NodeFsAvailable, 1000), 100);
+        assert_eq!(policy, Policy::default());
+        assert_eq!(Policy::of_shared_disk().reserved(Signal::NodeFsAvailable, 1000), 50);
+    }
+
+    #[test]
+    fn both_ends_of_a_percentage_switch_it_off() {
+        for text in ["0%", "100%"] {
+            let policy = Policy::parse(&statements(&[("pid.available", text)], &[], &[])).unwrap();
+            assert!(policy.thresholds.is_empty(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_in_full() {
+        let wrong = statements(
+            &[("memory.available", "-1"), ("nodefs.available", "101%")],
+            &[("pid.available", "5%")],
+            &[("imagefs.available", "soon")],
+        );
+        let errors = Policy::parse(&wrong).unwrap_err();
+        assert_eq!(errors.len(), 4, "{errors:?}");
+    }
+
+    #[test]
+    fn soft_thresholds_have_their_grace() {
+        let soft = statements(&[], &[("nodefs.available", "5Gi")], &[("nodefs.available", "1m30s")]);
+        let policy = Policy::parse(&soft).unwrap();
+        assert_eq!(policy.thresholds[0].grace.as_secs(), 90);
+        assert!(!policy.thresholds[0].is_hard());
+        assert_eq!(policy.reserved(Signal::NodeFsAvailable, 1), 0, "only hard ones are kept from Pods");
+    }
+}

@@ -1,0 +1,302 @@
+//! `/metrics/cadvisor`: everything that the kernel counts of containers, Pods and the machine. Pure.
+//!
+//! Names, helps and labels are cAdvisor's as upstream's kubelet shows them: `id` is the cgroup, a Pod's own series have
+//! no container, the machine's no Pod. Source: `google/cadvisor/metrics/prometheus.go`.
+
+use cri::v1;
+
+use super::exposition::{Exposition, number, seconds};
+use crate::stats::usage::Usage;
+use crate::stats::{Look, PodStats};
+
+/// Family, kind, help, more labels, and the value of a cgroup.
+type Row =
+    (&'static str, &'static str, &'static str, &'static [(&'static str, &'static str)], fn(&Usage) -> f64);
+
+const ROWS: &[Row] = &[
+    (
+        "container_cpu_usage_seconds_total",
+        "counter",
+        "Cumulative cpu time consumed in seconds.",
+        &[("cpu", "total")],
+        |u| seconds(u.cpu_ns),
+    ),
+    (
+        "container_cpu_user_seconds_total",
+        "counter",
+        "Cumulative user cpu time consumed in seconds.",
+        &[],
+        |u| seconds(u.cpu_user_ns),
+    ),
+    (
+        "container_cpu_system_seconds_total",
+        "counter",
+        "Cumulative system cpu time consumed in seconds.",
+        &[],
+        |u| seconds(u.cpu_system_ns),
+    ),
+    (
+        "container_cpu_cfs_periods_total",
+        "counter",
+        "Number of elapsed enforcement period intervals.",
+        &[],
+        |u| number(u.cfs_periods),
+    ),
+    (
+        "container_cpu_cfs_throttled_periods_total",
+        "counter",
+        "Number of throttled period intervals.",
+        &[],
+        |u| number(u.cfs_throttled_periods),
+    ),
+    (
+        "container_cpu_cfs_throttled_seconds_total",
+        "counter",
+        "Total time duration the container has been throttled.",
+        &[],
+        |u| seconds(u.cfs_throttled_ns),
+    ),
+    ("container_spec_cpu_period", "gauge", "CPU period of the container.", &[], |u| number(u.cpu_period_us)),
+    ("container_spec_cpu_shares", "gauge", "CPU share of the container.", &[], |u| number(u.cpu_shares)),
+    ("container_memory_cache", "gauge", "Number of bytes of page cache memory.", &[], |u| {
+        number(u.cache_bytes)
+    }),
+    ("container_memory_rss", "gauge", "Size of RSS in bytes.", &[], |u| number(u.rss_bytes)),
+    ("container_memory_swap", "gauge", "Container swap usage in bytes.", &[], |u| number(u.swap_bytes)),
+    ("container_memory_mapped_file", "gauge", "Size of memory mapped files in bytes.", &[], |u| {
+        number(u.mapped_bytes)
+    }),
+    ("container_memory_failcnt", "counter", "Number of memory usage hits limits", &[], |u| {
+        number(u.memory_failures)
+    }),
+    (
+        "container_memory_usage_bytes",
+        "gauge",
+        "Current memory usage in bytes, including all memory regardless of when it was accessed",
+        &[],
+        |u| number(u.memory_bytes),
+    ),
+    ("container_memory_max_usage_bytes", "gauge", "Maximum memory usage recorded in bytes", &[], |u| {
+        number(u.memory_max_bytes)
+    }),
+    ("container_memory_working_set_bytes", "gauge", "Current working set in bytes.", &[], |u| {
+        number(u.working_set_bytes)
+    }),
+    ("container_spec_memory_limit_bytes", "gauge", "Memory limit for the container.", &[], |u| {
+        number(u.memory_limit_bytes)
+    }),
+    ("container_processes", "gauge", "Number of processes running inside the container.", &[], |u| {
+        number(u.processes)
+    }),
+    (
+        "container_threads_max",
+        "gauge",
+        "Maximum number of threads allowed inside the container, infinity if value is zero",
+        &[],
+        |u| number(u.processes_max),
+    ),
+    (
+        "container_oom_events_total",
+        "counter",
+        "Count of out of memory events observed for the container",
+        &[],
+        |u| number(u.oom_kills),
+    ),
+];
+
+/// Family, help, and the counter of a link.
+type NetworkRow = (&'static str, &'static str, fn(&v1::NetworkInterfaceUsage) -> Option<v1::UInt64Value>);
+
+const NETWORK: [NetworkRow; 4] = [
+    ("container_network_receive_bytes_total", "Cumulative count of bytes received", |link| link.rx_bytes),
+    (
+        "container_network_receive_errors_total",
+        "Cumulative count of errors encountered while receiving",
+        |link| link.rx_errors,
+    ),
+    ("container_network_transmit_bytes_total", "Cumulative count of bytes transmitted", |link| link.tx_bytes),
+    (
+        "container_network_transmit_errors_total",
+        "Cumulative count of errors encountered while transmitting",
+        |link| link.tx_errors,
+    ),
+];
+
+/// One thing with series: its labels and its counters.
+struct Subject<'a> {
+    container: &'a str,
+    id: &'a str,
+    image: &'a str,
+    name: &'a str,
+    namespace: &'a str,
+    pod: &'a str,
+    created_at: i64,
+    usage: &'a Usage,
+}
+
+impl<'a> Subject<'a> {
+    fn labels(&self, more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+        let mut labels = vec![
+            ("container", self.container),
+            ("id", self.id),
+            ("image", self.image),
+            ("name", self.name),
+            ("namespace", self.namespace),
+            ("pod", self.pod),
+        ];
+        labels.extend(more);
+        labels.sort_unstable();
+        labels
+    }
+}
+
+/// The machine. Its cgroup is the root.
+const MACHINE: &str = "/";
+
+fn subjects(look: &Look) -> Vec<Subject<'_>> {
+    let mut all = vec![Subject {
+        container: "",
+        id: MACHINE,
+        image: "",
+        name: "",
+        namespace: "",
+        pod: "",
+        created_at: 0,
+        usage: &look.node,
+    }];
+    for pod in &look.pods {
+        let of_pod = |usage, id| Subject {
+            container: "",
+            id,
+            image: "",
+            name: "",
+            namespace: &pod.namespace,
+            pod: &pod.name,
+            created_at: pod.created_at,
+            usage,
+        };
+        all.push(of_pod(&pod.usage, &pod.cgroup));
+        all.extend(pod.containers.iter().map(|container| Subject {
+            container: &container.name,
+            image: &container.image,
+            name: &container.id,
+            created_at: container.created_at,
+            ..of_pod(&container.usage, &container.cgroup)
+        }));
+    }
+    all
+}
+
+/// The whole text. `cpus` and `memory` are the machine's.
+pub(super) fn render(look: &Look, version: &str, (cpus, memory): (u64, u64)) -> String {
+    let mut out = Exposition::default();
+    let at = Some(look.at / 1_000_000);
+    let subjects = subjects(look);
+    out.family(
+        "cadvisor_version_info",
+        "gauge",
+        "A metric with a constant '1' value labeled by kernel version, OS version, docker version, cadvisor version & cadvisor revision.",
+    );
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let labels = [("cadvisorRevision", ""), ("cadvisorVersion", version), ("kernelVersion", kernel.trim())];
+    out.sample("cadvisor_version_info", &labels, 1.0, None);
+    for (name, kind, help, more, value) in ROWS {
+        out.family(name, kind, help);
+        for subject in &subjects {
+            out.sample(name, &subject.labels(more), value(subject.usage), at);
+        }
+    }
+    let name = "container_spec_cpu_quota";
+    out.family(name, "gauge", "CPU quota of the container.");
+    for subject in subjects.iter().filter(|subject| subject.usage.cpu_quota_us > 0) {
+        let quota = number(u64::try_from(subject.usage.cpu_quota_us).unwrap_or_default());
+        out.sample(name, &subject.labels(&[]), quota, at);
+    }
+    page_faults(&mut out, &subjects, at);
+    for (name, help) in [
+        ("container_start_time_seconds", "Start time of the container since unix epoch in seconds."),
+        ("container_last_seen", "Last time a container was seen by the exporter"),
+    ] {
+        out.family(name, "gauge", help);
+        for subject in &subjects {
+            let nanos = if name == "container_last_seen" { look.at } else { subject.created_at };
+            let time = seconds(u64::try_from(nanos).unwrap_or_default());
+            out.sample(name, &subject.labels(&[]), time, at);
+        }
+    }
+    for (name, help, counter) in NETWORK {
+        out.family(name, "counter", help);
+        look.pods.iter().for_each(|pod| links(&mut out, name, pod, counter, at));
+    }
+    for (name, help, value) in [
+        ("container_scrape_error", "1 if there was an error while getting container metrics, 0 otherwise", 0),
+        ("machine_cpu_cores", "Number of logical CPU cores.", cpus),
+        ("machine_memory_bytes", "Amount of memory installed on the machine.", memory),
+        ("machine_swap_bytes", "Amount of swap memory available on the machine.", look.memory.swap_total),
+        ("machine_scrape_error", "1 if there was an error while getting machine metrics, 0 otherwise.", 0),
+    ] {
+        out.family(name, "gauge", help);
+        out.sample(name, &[], number(value), None);
+    }
+    out.finish()
+}
+
+fn page_faults(out: &mut Exposition, subjects: &[Subject<'_>], at: Option<i64>) {
+    let name = "container_memory_failures_total";
+    out.family(name, "counter", "Cumulative count of memory allocation failures.");
+    for subject in subjects {
+        for (kind, count) in
+            [("pgfault", subject.usage.page_faults), ("pgmajfault", subject.usage.major_page_faults)]
+        {
+            let labels = subject.labels(&[("failure_type", kind), ("scope", "hierarchy")]);
+            out.sample(name, &labels, number(count), at);
+        }
+    }
+}
+
+fn links(
+    out: &mut Exposition,
+    name: &str,
+    pod: &PodStats,
+    counter: fn(&v1::NetworkInterfaceUsage) -> Option<v1::UInt64Value>,
+    at: Option<i64>,
+) {
+    let Some(network) = &pod.network else { return };
+    for link in network.default_interface.iter().chain(&network.interfaces) {
+        let Some(value) = counter(link) else { continue };
+        let labels = [
+            ("container", ""),
+            ("id", pod.cgroup.as_str()),
+            ("image", ""),
+            ("interface", link.name.as_str()),
+            ("name", ""),
+            ("namespace", pod.namespace.as_str()),
+            ("pod", pod.name.as_str()),
+        ];
+        out.sample(name, &labels, number(value.value), at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::resource_metrics::tests::look;
+    use super::*;
+
+    #[test]
+    fn series_have_cadvisors_names_and_labels() {
+        let mut look = look();
+        let value = |value| Some(v1::UInt64Value { value });
+        let link =
+            v1::NetworkInterfaceUsage { name: "eth0".into(), rx_bytes: value(42), ..Default::default() };
+        look.pods[0].network = Some(v1::NetworkUsage { default_interface: Some(link), ..Default::default() });
+        let text = render(&look, "v1", (2, 1 << 30));
+        for line in [
+            "container_cpu_usage_seconds_total{container=\"main\",cpu=\"total\",id=\"/kubepods/podu/abc\",image=\"img\",name=\"abc\",namespace=\"shop\",pod=\"web\"} 1.5 7000",
+            "container_memory_working_set_bytes{container=\"\",id=\"/\",image=\"\",name=\"\",namespace=\"\",pod=\"\"} 1048576 7000",
+            "container_network_receive_bytes_total{container=\"\",id=\"/kubepods/podu\",image=\"\",interface=\"eth0\",name=\"\",namespace=\"shop\",pod=\"web\"} 42 7000",
+            "machine_cpu_cores 2",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} is not in:\n{text}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What the node and its Pods use, looked up when somebody asks and never else.
+//!
+//! Counters come from the containers' cgroups, whoever the runtime is; the network's from the runtime. A rate needs two
+//! looks: the one before if it is recent, else a second one a moment later.
+//! Source: `pkg/kubelet/stats` of upstream.
+
+pub(crate) mod disk;
+pub(crate) mod usage;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cri::v1;
+use k8s_openapi::api::core::v1::Pod;
+use parking_lot::Mutex;
+use sys::cgroup::Cgroups;
+
+use crate::context::Context;
+use crate::labels;
+use usage::{Memory, Usage};
+
+/// Looks that are closer together give the same rates.
+const WINDOW_MIN: Duration = Duration::from_millis(500);
+/// A look that is longer ago says nothing about now.
+const WINDOW_MAX: Duration = Duration::from_secs(120);
+
+/// One container that runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ContainerStats {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) image: String,
+    pub(crate) cgroup: String,
+    /// Nanoseconds since the epoch.
+    pub(crate) created_at: i64,
+    pub(crate) usage: Usage,
+}
+
+/// One Pod that runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PodStats {
+    pub(crate) uid: String,
+    pub(crate) name: String,
+    pub(crate) namespace: String,
+    pub(crate) cgroup: String,
+    pub(crate) created_at: i64,
+    pub(crate) usage: Usage,
+    pub(crate) network: Option<v1::NetworkUsage>,
+    pub(crate) containers: Vec<ContainerStats>,
+}
+
+/// A look at everything.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Look {
+    /// Nanoseconds since the epoch.
+    pub(crate) at: i64,
+    pub(crate) node: Usage,
+    pub(crate) memory: Memory,
+    /// In order of namespace and name.
+    pub(crate) pods: Vec<PodStats>,
+    /// Billionths of a CPU, by cgroup.
+    pub(crate) rates: HashMap<String, u64>,
+    /// Over which time the rates are.
+    pub(crate) window: Duration,
+}
+
+/// Remembers the last look.
+#[derive(Default)]
+pub(crate) struct Looks(Mutex<Option<(Instant, Look)>>);
+
+impl Looks {
+    /// Looks now, and gives no rates.
+    pub(crate) async fn now(&self, context: &Context) -> Look {
+        look(context).await
+    }
+
+    /// Looks now, with rates.
+    pub(crate) async fn with_rates(&self, context: &Context) -> Look {
+        let earlier = self.0.lock().clone();
+        let earlier = match earlier {
+            Some((at, look)) if at.elapsed() < WINDOW_MIN => return look,
+            Some((at, look)) if at.elapsed() < WINDOW_MAX => (at, look),
+            _ => {
+                let first = (Instant::now(), look(context).await);
+                tokio::time::sleep(WINDOW_MIN).await;
+                first
+            }
+        };
+        let mut now = look(context).await;
+        now.window = earlier.0.elapsed();
+        now.rates = rates(&earlier.1, &now);
+        *self.0.lock() = Some((Instant::now(), now.clone()));
+        now
+    }
+}
+
+/// The node's own name among the rates.
+pub(crate) const NODE: &str = "/";
+
+fn counters(look: &Look) -> impl Iterator<Item = (&str, u64)> {
+    let pods = look.pods.iter().flat_map(|pod| {
+        let containers = pod.containers.iter().map(|c| (c.cgroup.as_str(), c.usage.cpu_ns));
+        containers.chain([(pod.cgroup.as_str(), pod.usage.cpu_ns)])
+    });
+    pods.chain([(NODE, look.node.cpu_ns)])
+}
+
+fn rates(before: &Look, now: &Look) -> HashMap<String, u64> {
+    let old: HashMap<&str, u64> = counters(before).collect();
+    let nanos = u64::try_from(now.at - before.at).unwrap_or_default().max(1);
+    let rate = |(name, new): (&str, u64)| {
+        let used = new.checked_sub(*old.get(name)?)?;
+        let rate = u128::from(used) * 1_000_000_000 / u128::from(nanos);
+        Some((name.to_owned(), u64::try_from(rate).ok()?))
+    };
+    counters(now).filter_map(rate).collect()
+}
+
+async fn look(context: &Context) -> Look {
+    let (sandboxes, containers, networks) = tokio::join!(
+        context.runtime.list_pod_sandbox(v1::ListPodSandboxRequest { filter: None }),
+        context.runtime.list_containers(v1::ListContainersRequest { filter: None }),
+        context.runtime.list_pod_sandbox_stats(v1::ListPodSandboxStatsRequest { filter: None }),
+    );
+    let sandboxes = sandboxes.map(|answer| answer.items).unwrap_or_default();
+    let containers = containers.map(|answer| answer.containers).unwrap_or_default();
+    let networks = networks.map(|answer| answer.stats).unwrap_or_default();
+    let mut pods = pods_of(sandboxes, containers);
+    for stats in networks {
+        let id = stats.attributes.map(|attributes| attributes.id).unwrap_or_default();
+        if let Some(pod) = pods.get_mut(&id) {
+            pod.network = stats.linux.and_then(|linux| linux.network);
+        }
+    }
+    let root = context.config.cgroup_root.clone();
+    let classes: HashMap<String, String> = context.allocations.cgroups(&root);
+    let at = i64::try_from(context.clock.now().as_nanosecond()).unwrap_or(i64::MAX);
+    let mut pods: Vec<_> = pods.into_values().collect();
+    pods.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+    let read = tokio::task::spawn_blocking(move || {
+        let Ok(cgroups) = Cgroups::detect() else { return (pods, Usage::default()) };
+        for pod in &mut pods {
+            pod.cgroup = classes.get(&pod.uid).cloned().unwrap_or_default();
+            for container in &mut pod.containers {
+                container.cgroup = format!("{}/{}", pod.cgroup, container.id);
+                container.usage = usage::read(&cgroups, &container.cgroup);
+            }
+            pod.usage = usage::read(&cgroups, &pod.cgroup);
+        }
+        let node = usage::node(&cgroups);
+        (pods, node)
+    });
+    let (pods, node) = read.await.unwrap_or_default();
+    Look { at, node, memory: Memory::read(), pods, ..Look::default() }
+}
+
+/// By sandbox id: what is up, with the containers that run.
+fn pods_of(sandboxes: Vec<v1::PodSandbox>, containers: Vec<v1::Container>) -> BTreeMap<String, PodStats> {
+    let is_up = |sandbox: &v1::PodSandbox| sandbox.state == i32::from(v1::PodSandboxState::SandboxReady);
+    let mut pods: BTreeMap<String, PodStats> = sandboxes
+        .into_iter()
+        .filter(is_up)
+        .map(|sandbox| {
+            let metadata = sandbox.metadata.unwrap_or_default();
+            let pod = PodStats {
+                uid: metadata.uid,
+                name: metadata.name,
+                namespace: metadata.namespace,
+                created_at: sandbox.created_at,
+                ..PodStats::default()
+            };
+            (sandbox.id, pod)
+        })
+        .collect();
+    let running = i32::from(v1::ContainerState::ContainerRunning);
+    for container in containers.into_iter().filter(|container| container.state == running) {
+        let Some(pod) = pods.get_mut(&container.pod_sandbox_id) else { continue };
+        let image = container.image.unwrap_or_default();
+        pod.containers.push(ContainerStats {
+            name: container.labels.get(labels::CONTAINER_NAME).cloned().unwrap_or_default(),
+            id: container.id,
+            image: if image.user_specified_image.is_empty() {
+                image.image
+            } else {
+                image.user_specified_image
+            },
+            created_at: container.created_at,
+            ..ContainerStats::default()
+        });
+    }
+    for pod in pods.values_mut() {
+        pod.containers.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+    pods
+}
+
+/// What the Pod has on disk: its logs, its volumes, and the rest of its folder. Blocking.
+pub(crate) fn disk_use(context: &Context, pod: &Arc<Pod>) -> disk::PodDisk {
+    let (name, namespace, uid) = crate::container_config::identity(pod);
+    disk::of_pod(&context.config.pod_dir(&uid), &context.config.log_dir(&namespace, &name, &uid), pod)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_what_was_used_between_two_looks() {
+        let look = |at: i64, node: u64, pod: u64| Look {
+            at: at * 1_000_000_000,
+            node: Usage { cpu_ns: node, ..Usage::default() },
+            pods: vec![PodStats {
+                cgroup: "/p".into(),
+                usage: Usage { cpu_ns: pod, ..Usage::default() },
+                ..PodStats::default()
+            }],
+            ..Look::default()
+        };
+        let found = rates(&look(10, 5_000, 100), &look(12, 4_000_005_000, 50));
+        assert_eq!(found.get(NODE), Some(&2_000_000_000), "two CPUs");
+        assert_eq!(found.get("/p"), None, "it was started again in between");
+    }
+}

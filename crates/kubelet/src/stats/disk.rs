@@ -1,0 +1,153 @@
+//! Bytes and inodes on disk: of file systems, and of a Pod's folders. Blocking.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::eviction::limits::DiskUse;
+use crate::volumes::volume_path;
+
+/// A file system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FileSystem {
+    pub(crate) capacity: u64,
+    pub(crate) available: u64,
+    pub(crate) used: u64,
+    pub(crate) inodes: u64,
+    pub(crate) inodes_free: u64,
+}
+
+/// The file system that a path is on; nothing if it cannot be asked.
+pub(crate) fn file_system(path: &Path) -> Option<FileSystem> {
+    let stat = nix::sys::statvfs::statvfs(path).ok()?;
+    let unit = stat.fragment_size();
+    Some(FileSystem {
+        capacity: stat.blocks() * unit,
+        available: stat.blocks_available() * unit,
+        used: stat.blocks().saturating_sub(stat.blocks_free()) * unit,
+        inodes: stat.files(),
+        inodes_free: stat.files_available(),
+    })
+}
+
+/// What a folder takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tree {
+    pub(crate) bytes: u64,
+    pub(crate) inodes: u64,
+}
+
+impl Tree {
+    fn plus(self, other: Self) -> Self {
+        Self { bytes: self.bytes + other.bytes, inodes: self.inodes + other.inodes }
+    }
+}
+
+/// Everything below `path` on its own file system: a file with two names counts once, symbolic links are not followed.
+pub(crate) fn tree(path: &Path) -> Tree {
+    let mut seen = BTreeSet::new();
+    let Ok(root) = std::fs::symlink_metadata(path) else { return Tree::default() };
+    walk(path, &root, root.dev(), &mut seen)
+}
+
+fn walk(path: &Path, metadata: &std::fs::Metadata, device: u64, seen: &mut BTreeSet<u64>) -> Tree {
+    if metadata.dev() != device
+        || (metadata.nlink() > 1 && !metadata.is_dir() && !seen.insert(metadata.ino()))
+    {
+        return Tree::default();
+    }
+    let own = Tree { bytes: metadata.blocks() * 512, inodes: 1 };
+    if !metadata.is_dir() {
+        return own;
+    }
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    entries.fold(own, |sum, entry| match std::fs::symlink_metadata(entry.path()) {
+        Ok(metadata) => sum.plus(walk(&entry.path(), &metadata, device, seen)),
+        Err(_) => sum,
+    })
+}
+
+/// What a Pod has on the node's disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PodDisk {
+    /// By container.
+    pub(crate) logs: BTreeMap<String, Tree>,
+    /// By volume that the kubelet has made.
+    pub(crate) volumes: BTreeMap<String, Tree>,
+    /// Volumes that are no emptyDir, or one in memory: they are not the Pod's to fill.
+    pub(crate) foreign: BTreeSet<String>,
+    /// Everything else in the Pod's folder.
+    pub(crate) others: Tree,
+}
+
+/// Looks at a Pod's folders.
+pub(crate) fn of_pod(pod_dir: &Path, log_dir: &Path, pod: &Pod) -> PodDisk {
+    let mut disk = PodDisk::default();
+    for entry in std::fs::read_dir(log_dir).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        disk.logs.insert(name, tree(&entry.path()));
+    }
+    for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
+        if volume.host_path.is_some() {
+            continue;
+        }
+        let Some(path) = volume_path(pod_dir, volume).filter(|path| path.starts_with(pod_dir)) else {
+            continue;
+        };
+        disk.volumes.insert(volume.name.clone(), tree(&path));
+        let is_on_disk = volume
+            .empty_dir
+            .as_ref()
+            .is_some_and(|source| source.medium.as_deref().unwrap_or_default().is_empty());
+        if !is_on_disk {
+            disk.foreign.insert(volume.name.clone());
+        }
+    }
+    for part in ["etc-hosts", "containers", "volume-subpaths"] {
+        disk.others = disk.others.plus(tree(&pod_dir.join(part)));
+    }
+    disk
+}
+
+impl PodDisk {
+    /// As limits look at it. `layers` are the containers' writable layers.
+    pub(crate) fn limited(&self, layers: &BTreeMap<String, u64>) -> DiskUse {
+        let number = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        let mut containers = BTreeMap::<String, i64>::new();
+        for (name, log) in &self.logs {
+            *containers.entry(name.clone()).or_default() += number(log.bytes);
+        }
+        for (name, bytes) in layers {
+            *containers.entry(name.clone()).or_default() += number(*bytes);
+        }
+        let own = self.volumes.iter().filter(|(name, _)| !self.foreign.contains(*name));
+        DiskUse {
+            containers,
+            empty_dirs: own.map(|(name, tree)| (name.clone(), number(tree.bytes))).collect(),
+            others: number(self.others.bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_with_two_names_counts_once_and_links_are_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str| std::fs::write(folder.path().join(name), vec![1_u8; 100_000]).unwrap();
+        write("a");
+        let one = tree(folder.path());
+        assert!(one.bytes >= 100_000 && one.inodes == 2, "{one:?}");
+        std::fs::hard_link(folder.path().join("a"), folder.path().join("b")).unwrap();
+        std::os::unix::fs::symlink("/", folder.path().join("c")).unwrap();
+        let two = tree(folder.path());
+        assert!(two.bytes < one.bytes + 50_000, "{two:?}");
+        assert_eq!(two.inodes, 3);
+        assert_eq!(tree(Path::new("/not/there")), Tree::default());
+        assert!(file_system(folder.path()).unwrap().capacity > 0);
+    }
+}

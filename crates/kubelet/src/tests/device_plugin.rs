@@ -1,0 +1,170 @@
+//! A device plugin of its own, over real gRPC, and a Pod that asks for its devices.
+
+use std::convert::Infallible;
+use std::path::Path;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::{UnixListener, UnixStream};
+use tonic::client::Grpc as Client;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::server::{Grpc, ServerStreamingService, UnaryService};
+use tonic::transport::{Endpoint, Uri};
+use tonic::{Request, Response, Status};
+use tonic_prost::ProstCodec;
+
+use super::*;
+use crate::device_plugins::api::{
+    AllocateRequest, AllocateResponse, ContainerAllocateResponse, Device, DevicePluginOptions, DeviceSpec,
+    Empty, HEALTHY, ListAndWatchResponse, RegisterRequest,
+};
+
+const GPU: &str = "example.com/gpu";
+
+type Answer<T> = BoxFuture<'static, Result<Response<T>, Status>>;
+
+struct Options;
+
+impl UnaryService<Empty> for Options {
+    type Response = DevicePluginOptions;
+    type Future = Answer<DevicePluginOptions>;
+
+    fn call(&mut self, _: Request<Empty>) -> Self::Future {
+        std::future::ready(Ok(Response::new(DevicePluginOptions::default()))).boxed()
+    }
+}
+
+struct Allocate;
+
+impl UnaryService<AllocateRequest> for Allocate {
+    type Response = AllocateResponse;
+    type Future = Answer<AllocateResponse>;
+
+    fn call(&mut self, request: Request<AllocateRequest>) -> Self::Future {
+        let containers = request.into_inner().container_requests.into_iter().map(|container| {
+            let ids = container.devices_ids.join(",");
+            let device = DeviceSpec {
+                container_path: "/dev/gpu".into(),
+                host_path: "/dev/null".into(),
+                permissions: "rw".into(),
+            };
+            ContainerAllocateResponse {
+                envs: [("GPUS".to_owned(), ids)].into(),
+                devices: vec![device],
+                ..Default::default()
+            }
+        });
+        let answer = AllocateResponse { container_responses: containers.collect() };
+        std::future::ready(Ok(Response::new(answer))).boxed()
+    }
+}
+
+struct Devices;
+
+impl ServerStreamingService<Empty> for Devices {
+    type Response = ListAndWatchResponse;
+    type ResponseStream = futures::stream::BoxStream<'static, Result<ListAndWatchResponse, Status>>;
+    type Future = Answer<Self::ResponseStream>;
+
+    fn call(&mut self, _: Request<Empty>) -> Self::Future {
+        let device = |id: &str, health: &str| Device { id: id.into(), health: health.into() };
+        let devices = vec![device("g0", "Unhealthy"), device("g1", HEALTHY)];
+        let first = futures::stream::iter([Ok(ListAndWatchResponse { devices })]);
+        let stream = futures::StreamExt::chain(first, futures::stream::pending());
+        std::future::ready(Ok(Response::new(futures::StreamExt::boxed(stream)))).boxed()
+    }
+}
+
+async fn answer(request: hyper::Request<Incoming>) -> http::Response<tonic::body::Body> {
+    match request.uri().path() {
+        "/v1beta1.DevicePlugin/GetDevicePluginOptions" => {
+            Grpc::new(ProstCodec::default()).unary(Options, request).await
+        }
+        "/v1beta1.DevicePlugin/ListAndWatch" => {
+            Grpc::new(ProstCodec::default()).server_streaming(Devices, request).await
+        }
+        "/v1beta1.DevicePlugin/Allocate" => Grpc::new(ProstCodec::default()).unary(Allocate, request).await,
+        other => Status::unimplemented(other.to_owned()).into_http(),
+    }
+}
+
+fn serve(listener: UnixListener) {
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let service =
+                hyper::service::service_fn(|request| async { Ok::<_, Infallible>(answer(request).await) });
+            tokio::spawn(
+                hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+                    .serve_connection(TokioIo::new(stream), service),
+            );
+        }
+    });
+}
+
+async fn register(socket: &Path, request: RegisterRequest) -> Result<(), Status> {
+    let socket = socket.to_owned();
+    let connector = tower::service_fn(move |_: Uri| {
+        let socket = socket.clone();
+        async move { UnixStream::connect(&socket).await.map(TokioIo::new) }
+    });
+    let channel = Endpoint::from_static("http://localhost").connect_with_connector(connector).await.unwrap();
+    let mut grpc = Client::new(channel);
+    grpc.ready().await.unwrap();
+    let path = PathAndQuery::from_static("/v1beta1.Registration/Register");
+    let codec = ProstCodec::<RegisterRequest, Empty>::default();
+    grpc.unary(Request::new(request), path, codec).await.map(drop)
+}
+
+fn asking(count: u32) -> Value {
+    pod(json!({"containers": [{"name": "main", "image": "img", "imagePullPolicy": "IfNotPresent",
+        "resources": {"limits": {GPU: count.to_string()}}}]}))
+}
+
+#[tokio::test]
+async fn a_device_is_given_to_one_container_as_its_plugin_says() {
+    let node = Node::start();
+    let folder = node.dir.path().join("kubelet/device-plugins");
+    let socket = folder.join("kubelet.sock");
+    node.until_there(&socket).await;
+    serve(UnixListener::bind(folder.join("gpu.sock")).unwrap());
+    let request = |version: &str, name: &str| RegisterRequest {
+        version: version.into(),
+        endpoint: "gpu.sock".into(),
+        resource_name: name.into(),
+        options: None,
+    };
+    let refused = register(&socket, request("v1alpha", GPU)).await.unwrap_err();
+    assert!(refused.message().contains("is not supported by kubelet. Supported version is \"v1beta1\""));
+    assert!(register(&socket, request("v1beta1", "memory")).await.is_err());
+    register(&socket, request("v1beta1", GPU)).await.unwrap();
+    // Its status tells what there is and what is well.
+    node.api.until_node(|node| node["status"]["allocatable"][GPU] == "1").await;
+    assert_eq!(node.api.node()["status"]["capacity"][GPU], "2");
+
+    node.api.put(asking(1));
+    node.until("readiness", is_ready).await;
+    let config = node.runtime.created();
+    let env = config.envs.iter().find(|env| env.key == "GPUS");
+    assert_eq!(env.map(|env| env.value.as_str()), Some("g1"), "the one that is well");
+    assert_eq!(config.devices[0].container_path, "/dev/gpu");
+}
+
+#[tokio::test]
+async fn a_pod_that_asks_for_more_devices_than_there_are_is_refused() {
+    let node = Node::start();
+    let folder = node.dir.path().join("kubelet/device-plugins");
+    let socket = folder.join("kubelet.sock");
+    node.until_there(&socket).await;
+    serve(UnixListener::bind(folder.join("gpu.sock")).unwrap());
+    let (version, endpoint) = ("v1beta1".to_owned(), "gpu.sock".to_owned());
+    register(&socket, RegisterRequest { version, endpoint, resource_name: GPU.into(), options: None })
+        .await
+        .unwrap();
+    node.api.until_node(|node| node["status"]["allocatable"][GPU] == "1").await;
+    node.api.put(asking(2));
+    let refused = node.until("the refusal", |pod| pod["status"]["phase"] == "Failed").await;
+    assert_eq!(refused["status"]["reason"], format!("OutOf{GPU}"));
+    assert!(node.runtime.calls().iter().all(|call| !call.starts_with("run sandbox")));
+}

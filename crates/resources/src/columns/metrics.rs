@@ -1,0 +1,27 @@
+//! What Nodes and Pods use. Source: metrics-server's table conversion.
+
+use machinery::quantity::Quantity;
+use serde_json::Value;
+
+use super::{Column, NAME, column, list, text};
+
+/// NodeMetrics.
+pub const NODE_METRICS: &[Column] = &[
+    NAME,
+    Column { format: "quantity", ..column("cpu", |o, _| text(o, "/usage/cpu").into()) },
+    Column { format: "quantity", ..column("memory", |o, _| text(o, "/usage/memory").into()) },
+    Column { format: "duration", ..column("window", |o, _| text(o, "/window").into()) },
+];
+
+/// PodMetrics: all containers together.
+pub const POD_METRICS: &[Column] = &[
+    NAME,
+    Column { format: "quantity", ..column("cpu", |o, _| sum(o, "/usage/cpu").into()) },
+    Column { format: "quantity", ..column("memory", |o, _| sum(o, "/usage/memory").into()) },
+    Column { format: "duration", ..column("window", |o, _| text(o, "/window").into()) },
+];
+
+fn sum(pod: &Value, field: &str) -> String {
+    let amounts = list(pod, "/containers").iter().filter_map(|c| text(c, field).parse::<Quantity>().ok());
+    amounts.reduce(Quantity::plus).unwrap_or_default().to_string()
+}
