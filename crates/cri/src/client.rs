@@ -92,7 +92,8 @@ impl Client {
     async fn stream(&self) -> Result<BoxStream<'static, CriResult<v1::ContainerEventResponse>>, Status> {
         let path = PathAndQuery::from_static("/runtime.v1.RuntimeService/GetContainerEvents");
         let request = Request::new(v1::GetEventsRequest {});
-        let events = grpc::ready(&self.channel).await?.server_streaming(request, path, ProstCodec::default()).await?;
+        let events =
+            grpc::ready(&self.channel).await?.server_streaming(request, path, ProstCodec::default()).await?;
         Ok(events.into_inner().map(|event| event.map_err(CriError::from)).boxed())
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tonic::transport::Channel;
 
-use crate::calls::{controller_calls, identity_calls, node_calls, registration_calls};
 use crate::Result;
+use crate::calls::{controller_calls, identity_calls, node_calls, registration_calls};
 
 /// How long a call may take. Source: `csiTimeout` of upstream's kubelet.
 const CALL_MAX: Duration = Duration::from_secs(120);

@@ -153,7 +153,7 @@ impl Want {
         if names.is_empty() {
             return Ok(Keyring::default());
         }
-        self.objects.synced(&self.context).await?;
+        self.objects.synced(&self.context, &self.pod).await?;
         let (secrets, missing) = self.objects.pull_secrets(&self.pod);
         if !missing.is_empty() {
             let message = format!(

@@ -45,7 +45,8 @@ fn pull(args: &ImagePullArgs) -> Result<()> {
         Some(None) => bail!(cli::validate::UsageError("--creds must be USERNAME:PASSWORD".into())),
     };
     // The same as the Node's, if there is one.
-    let settings = Settings::load(&layout).ok().map(|settings| settings.args.container_runtime.private_registry);
+    let settings =
+        Settings::load(&layout).ok().map(|settings| settings.args.container_runtime.private_registry);
     let registries = args.private_registry.clone().or(settings);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let pulled = runtime.block_on(async {

@@ -33,7 +33,8 @@ impl Settings {
             *file = std::path::absolute(&file).with_context(|| format!("find {}", file.display()))?;
         }
         args.container_runtime.private_registry =
-            std::path::absolute(&args.container_runtime.private_registry).context("find --private-registry")?;
+            std::path::absolute(&args.container_runtime.private_registry)
+                .context("find --private-registry")?;
         let earlier = if layout.config().exists() { Some(Self::load(layout)?) } else { None };
         let node_name = match (&args.node_name, &earlier) {
             (Some(name), _) => name.clone(),
