@@ -278,7 +278,7 @@ mod tests {
     fn what_has_no_rate_yet_is_left_out() {
         let object = |uid: &str| json!({"metadata": {"name": "web", "namespace": "shop", "uid": uid, "labels": {"a": "b"}}});
         let found = pod(&object("u1"), &summary()).unwrap();
-        assert_eq!(found["containers"][0]["usage"], json!({"cpu": "250n", "memory": "1000"}));
+        assert_eq!(found["containers"][0]["usage"], json!({"cpu": "250n", "memory": "1k"}));
         assert_eq!(found["metadata"]["labels"]["a"], "b");
         assert_eq!(pod(&object("new"), &summary()), None);
         assert_eq!(pod(&object("gone"), &summary()), None);

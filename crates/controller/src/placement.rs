@@ -7,9 +7,27 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// Whether a Pod's selector and required affinity allow `node`.
+use crate::selector::Labels;
+
+/// What of a Node can be asked for.
+#[derive(Clone, Copy, Default)]
+pub struct Target<'a> {
+    /// Its labels.
+    pub labels: Option<&'a Labels>,
+    /// `metadata.name`, the only field.
+    pub name: Option<&'a str>,
+}
+
+impl<'a> From<&'a ObjectMeta> for Target<'a> {
+    fn from(node: &'a ObjectMeta) -> Self {
+        Self { labels: node.labels.as_ref(), name: node.name.as_deref() }
+    }
+}
+
+/// Whether a Pod's selector and required affinity allow a Node.
 pub fn allows(pod: &PodSpec, node: &ObjectMeta) -> bool {
-    let label = |key: &String| node.labels.as_ref().and_then(|labels| labels.get(key));
+    let node = Target::from(node);
+    let label = |key: &String| node.labels.and_then(|labels| labels.get(key));
     let affinity = pod.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
     let required =
         affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
@@ -18,19 +36,19 @@ pub fn allows(pod: &PodSpec, node: &ObjectMeta) -> bool {
 }
 
 /// Whether one of `selector`'s terms matches `node`. Source: `NodeSelector`, core/v1.
-pub fn selects(selector: &NodeSelector, node: &ObjectMeta) -> bool {
+pub fn selects(selector: &NodeSelector, node: Target<'_>) -> bool {
     selector.node_selector_terms.iter().any(|term| matches_term(term, node))
 }
 
 /// Whether every requirement of `term` holds for `node`; an empty term matches nothing.
-pub fn matches_term(term: &NodeSelectorTerm, node: &ObjectMeta) -> bool {
+pub fn matches_term(term: &NodeSelectorTerm, node: Target<'_>) -> bool {
     let expressions = term.match_expressions.as_deref().unwrap_or_default();
     let fields = term.match_fields.as_deref().unwrap_or_default();
     if expressions.is_empty() && fields.is_empty() {
         return false;
     }
-    let label = |key: &str| node.labels.as_ref()?.get(key).map(String::as_str);
-    let field = |key: &str| if key == "metadata.name" { node.name.as_deref() } else { None };
+    let label = |key: &str| node.labels?.get(key).map(String::as_str);
+    let field = |key: &str| if key == "metadata.name" { node.name } else { None };
     expressions.iter().all(|requirement| satisfies(requirement, label(&requirement.key)))
         && fields.iter().all(|requirement| satisfies(requirement, field(&requirement.key)))
 }

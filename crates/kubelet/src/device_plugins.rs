@@ -12,14 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cri::v1;
-use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::PodSpec;
 use parking_lot::Mutex;
-use tokio::net::UnixStream;
 use tonic::Request;
-use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
-use tonic::transport::{Channel, Endpoint, Uri};
+use tonic::transport::Channel;
 use tonic_prost::ProstCodec;
 
 use crate::context::Context;
@@ -173,13 +170,8 @@ where
     Q: prost::Message + 'static,
     A: prost::Message + Default + 'static,
 {
-    let mut grpc = Grpc::new(channel.clone());
-    grpc.ready().await.map_err(|error| error.to_string())?;
-    let codec = ProstCodec::<Q, A>::default();
-    let answer = grpc.unary(Request::new(request), PathAndQuery::from_static(path), codec).await;
-    answer
-        .map(tonic::Response::into_inner)
-        .map_err(|status| format!("rpc error: code = {:?} desc = {}", status.code(), status.message()))
+    let answer = grpc::call(channel, path, request, None).await;
+    answer.map_err(|status| format!("rpc error: code = {:?} desc = {}", status.code(), status.message()))
 }
 
 /// Takes registrations until the group of tasks stops.
@@ -210,11 +202,7 @@ fn register(context: &Arc<Context>, request: RegisterRequest) -> Result<(), Stri
     }
     let plugins = &context.devices;
     let socket = plugins.folder.join(&endpoint);
-    let connector = tower::service_fn(move |_: Uri| {
-        let socket = socket.clone();
-        async move { UnixStream::connect(&socket).await.map(TokioIo::new) }
-    });
-    let channel = Endpoint::from_static("http://localhost").connect_with_connector_lazy(connector);
+    let channel = grpc::channel(&socket);
     let mut known = plugins.plugins.lock();
     if known.len() >= PLUGINS_MAX && !known.contains_key(&resource_name) {
         return Err("there are too many device plugins".into());
@@ -248,8 +236,7 @@ async fn follow(context: &Context, resource: &str, plugin: Plugin) {
 }
 
 async fn listen(context: &Context, resource: &str, channel: &Channel) -> Result<(), String> {
-    let mut grpc = Grpc::new(channel.clone());
-    grpc.ready().await.map_err(|error| error.to_string())?;
+    let mut grpc = grpc::ready(channel).await.map_err(|status| status.message().to_owned())?;
     let path = PathAndQuery::from_static("/v1beta1.DevicePlugin/ListAndWatch");
     let codec = ProstCodec::<Empty, ListAndWatchResponse>::default();
     let stream = grpc.server_streaming(Request::new(Empty {}), path, codec).await;

@@ -12,6 +12,7 @@ use controller::Informers;
 use controller::trace::Reporter;
 use serde_json::{Value, json};
 
+use crate::eviction::policy::Policy as EvictionPolicy;
 use crate::{Config, Parts, run};
 use api::Api;
 use runtime::Runtime;
@@ -47,6 +48,8 @@ impl Node {
             cgroups_per_qos: false,
             enforces_allocatable: false,
             static_pod_path: Some(self.dir.path().join("manifests")),
+            // How full the disk of the machine is that runs the tests must not matter.
+            eviction: EvictionPolicy { thresholds: Vec::new(), ..EvictionPolicy::default() },
             ..Config::default()
         };
         let tasks = self.tasks.child();

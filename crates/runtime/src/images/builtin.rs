@@ -52,7 +52,6 @@ pub fn ensure(
             working_dir: "/".into(),
             ..ImageConfig::default()
         },
-        is_pinned: true,
         ..Hints::default()
     };
     let names = BTreeSet::from([format!("{HELLO}:latest")]);

@@ -1,8 +1,8 @@
 //! A folder whose archives become images: those that are there at start, and those that are put there while it runs.
 //!
 //! An archive is a docker-archive, an OCI layout or a root file system, which is named after its file; compressed or not.
-//! Each is imported once, unless it changes or its images are removed. Its images are pinned: they are there because
-//! somebody wants them there. The kernel tells of changes (inotify); a file is read when its writer has closed it.
+//! Each is imported once, unless it changes or its images are removed. The kernel tells of changes (inotify); a file is
+//! read when its writer has closed it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -145,7 +145,7 @@ fn import_one(
     random: &base::Random,
 ) -> Result<Vec<String>, ImageError> {
     let file = fs::File::open(path).map_err(ImageError::io(format!("open {}", path.display())))?;
-    let hints = Hints { root_name: Some(stem.to_owned()), is_pinned: true, ..Hints::default() };
+    let hints = Hints { root_name: Some(stem.to_owned()), ..Hints::default() };
     let images = import(store, file, &hints, random)?;
     Ok(images.into_iter().map(|image| image.id).collect())
 }

@@ -29,11 +29,9 @@ pub struct Hints {
     pub root_name: Option<String>,
     /// The configuration of a root file system.
     pub config: ImageConfig,
-    /// Keeps it from garbage collection.
-    pub is_pinned: bool,
 }
 
-/// Imports every image in `reader`.
+/// Imports every image in `reader`. They are pinned: no registry may have them, so garbage collection leaves them alone.
 pub fn import(
     store: &ImageStore,
     reader: impl Read,
@@ -336,7 +334,7 @@ fn assemble(
         layers: digests,
         config: process,
         size_bytes,
-        is_pinned: hints.is_pinned,
+        is_pinned: true,
     })
 }
 
@@ -410,7 +408,6 @@ pub(crate) fn add_single_layer(
         "rootfs": { "type": "layers", "diff_ids": [format!("sha256:{layer}")] },
     });
     let id = Digest::of(document.to_string().as_bytes()).to_string();
-    let (config, is_pinned) = (hints.config.clone(), hints.is_pinned);
-    let pulled = BTreeSet::new();
-    store.add(Image { id, names, pulled, layers: vec![layer], config, size_bytes, is_pinned })
+    let (config, pulled) = (hints.config.clone(), BTreeSet::new());
+    store.add(Image { id, names, pulled, layers: vec![layer], config, size_bytes, is_pinned: true })
 }

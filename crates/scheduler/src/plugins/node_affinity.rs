@@ -1,6 +1,6 @@
 //! Node selector and node affinity. Source: `core/v1.NodeSelectorTerm`.
 
-use controller::placement;
+use controller::placement::{self, Target};
 use k8s_openapi::api::core::v1::Pod;
 
 use super::{Candidate, Refusal};
@@ -27,6 +27,6 @@ pub(super) fn score(candidate: &Candidate<'_>, node: &NodeInfo) -> i64 {
     let matching = preferred
         .unwrap_or_default()
         .iter()
-        .filter(|term| placement::matches_term(&term.preference, &node.node.metadata));
+        .filter(|term| placement::matches_term(&term.preference, Target::from(&node.node.metadata)));
     matching.map(|term| i64::from(term.weight)).sum()
 }
