@@ -95,7 +95,7 @@ pub(crate) fn truncate(
             None,
         )
     };
-    old.iter().take(surplus).map(|revision| delete(revision)).collect()
+    old.iter().take(surplus).map(delete).collect()
 }
 
 /// What could be in the way of `owner`'s history: its revisions, orphans, and others with a name that it could give.

@@ -58,6 +58,7 @@ use controller::trace::Reporter;
 use controller::{Informers, Scope};
 use cri::{CriError, ImageService, RuntimeService, v1};
 use k8s_openapi::api::core::v1::{Node, Service};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 pub use config::{Config, ConfigurationError, ServerConfig, Sources};
@@ -170,26 +171,31 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
         random: parts.random,
         reporter: parts.reporter,
     });
-    context.tasks.spawn("plugins", plugins::run(context.clone()));
     image_gc::collector::recover(&context).await;
+    start(&context, &machine, listener);
+    context.tasks.stopping().await;
+    Ok(())
+}
+
+/// Begins everything that runs as long as the kubelet does.
+fn start(context: &Arc<Context>, machine: &Arc<node::Machine>, listener: Option<TcpListener>) {
+    context.tasks.spawn("plugins", plugins::run(context.clone()));
     context.tasks.spawn("node status", node::run(context.clone(), machine.clone()));
-    let pods = pods::informer(&context);
-    let statics = static_pods::start(&context);
+    let pods = pods::informer(context);
+    let statics = static_pods::start(context);
     let inboxes = pods::Inboxes::default();
     context
         .tasks
         .spawn("mirror pods", mirror::run(context.clone(), pods.clone(), statics.clone(), inboxes.clone()));
     if let (Some(server), Some(listener)) = (context.config.server.clone(), listener) {
-        let handler = server::Server::new(context.clone(), pods.clone(), statics.clone(), &machine);
+        let handler = server::Server::new(context.clone(), pods.clone(), statics.clone(), machine);
         let handler = Arc::new(handler);
         context.tasks.spawn("kubelet server", server::serve(handler, listener, server));
     }
     context.tasks.spawn("image garbage collection", image_gc::collector::run(context.clone(), pods.clone()));
     context.tasks.spawn("device plugins", device_plugins::run(context.clone()));
-    context.tasks.spawn("eviction", eviction::run(context.clone(), machine, inboxes.clone()));
+    context.tasks.spawn("eviction", eviction::run(context.clone(), machine.clone(), inboxes.clone()));
     context.tasks.spawn("pods", pods::run(context.clone(), pods, statics, inboxes));
-    context.tasks.stopping().await;
-    Ok(())
 }
 
 /// Who has which CPUs alone, if that is wanted.
@@ -205,10 +211,10 @@ async fn exclusive_cpus(config: &Config) -> Option<cpu::CpuManager> {
 }
 
 /// Listens, and notes the port in the configuration, so that the Node tells it.
-async fn listen(server: &mut ServerConfig) -> Result<tokio::net::TcpListener, Error> {
+async fn listen(server: &mut ServerConfig) -> Result<TcpListener, Error> {
     let address = server.listen;
     let bound = async {
-        let listener = tokio::net::TcpListener::bind(address).await?;
+        let listener = TcpListener::bind(address).await?;
         server.listen = listener.local_addr()?;
         Ok(listener)
     };

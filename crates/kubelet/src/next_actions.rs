@@ -262,8 +262,11 @@ fn want_images(
     now: Timestamp,
     actions: &mut Vec<PodAction>,
 ) -> bool {
-    let needed = crate::pull::needed_by(snapshot.spec(), container);
-    needed.into_iter().fold(true, |ready, image| want_image(snapshot, image, now, actions) && ready)
+    let mut are_there = true;
+    for image in crate::pull::needed_by(snapshot.spec(), container) {
+        are_there &= want_image(snapshot, image, now, actions);
+    }
+    are_there
 }
 
 fn want_image(

@@ -3,6 +3,7 @@
 //! Source: `pkg/kubelet/pluginmanager`; the calls are `pluginregistration.Registration`.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -68,10 +69,10 @@ async fn watch(context: &Arc<Context>, folder: &Path) -> std::io::Result<()> {
             is_there
         });
         for (path, identity) in found {
-            if !known.contains_key(&path) {
+            if let Entry::Vacant(new) = known.entry(path) {
                 let tasks = context.tasks.child();
-                context.tasks.spawn("plugin", keep(context.clone(), path.clone(), tasks.clone()));
-                known.insert(path, (identity, tasks));
+                context.tasks.spawn("plugin", keep(context.clone(), new.key().clone(), tasks.clone()));
+                new.insert((identity, tasks));
             }
         }
         let mut ready = changes.readable().await?;

@@ -103,10 +103,7 @@ impl Inner {
         let cwd = output.spec["process"]["cwd"].as_str().unwrap_or("/");
         let (first_uid, first_gid) = mapping.map_or((0, 0), |it| (it.first_uid, it.first_gid));
         in_root::make_dir(&rootfs, Path::new(cwd), (first_uid, first_gid)).map_err(internal)?;
-        let log_path = log_path(sandbox, &config);
-        if let Some(parent) = log_path.as_deref().and_then(Path::parent) {
-            std::fs::create_dir_all(parent).map_err(internal)?;
-        }
+        let log_path = make_log_path(sandbox, &config).map_err(internal)?;
         let resources = config.linux.as_ref().and_then(|linux| linux.resources.as_ref());
         let plan = ContainerPlan {
             log_path: log_path.clone(),
@@ -121,16 +118,13 @@ impl Inner {
         };
         let record = ContainerRecord {
             created_at: self.now(),
-            image_id: image.id.clone(),
-            image_name: image.tag_or_id(),
-            image_digest: image.names.iter().find(|name| name.contains('@')).cloned(),
             layers: [image.layers.clone(), volume_layers].concat(),
-            stop_signal: image.config.stop_signal.clone(),
             cgroup,
             log_path: log_path.map(|path| path.to_string_lossy().into_owned()).unwrap_or_default(),
             uid: user.uid,
             gid: user.gid,
             groups: user.groups,
+            ..record_of(image)
         };
         let write = || -> io::Result<()> {
             layout::write_json(&dir.join(layout::SPEC), &output.spec)?;
@@ -462,6 +456,26 @@ fn make_sources(config: &v1::ContainerConfig) -> Result<(), String> {
         std::fs::create_dir_all(path)
             .map_err(|error| format!("failed to mkdir {:?}: {error}", path.display().to_string()))
     })
+}
+
+/// Where the container's log goes; its folder is made.
+fn make_log_path(sandbox: &Sandbox, config: &v1::ContainerConfig) -> io::Result<Option<PathBuf>> {
+    let log_path = log_path(sandbox, config);
+    if let Some(parent) = log_path.as_deref().and_then(Path::parent) {
+        std::fs::create_dir_all(parent)?;
+    }
+    Ok(log_path)
+}
+
+/// What of an image is written down with a container of it.
+fn record_of(image: &Image) -> ContainerRecord {
+    ContainerRecord {
+        image_id: image.id.clone(),
+        image_name: image.tag_or_id(),
+        image_digest: image.names.iter().find(|name| name.contains('@')).cloned(),
+        stop_signal: image.config.stop_signal.clone(),
+        ..ContainerRecord::default()
+    }
 }
 
 /// Takes back a container that could not be made.

@@ -36,6 +36,9 @@ pub(super) struct Rollout<'a> {
     pub(super) now: Timestamp,
 }
 
+/// The new and the old Pod of a Node.
+type Pair<'a> = (Option<&'a Arc<Pod>>, Option<&'a Arc<Pod>>);
+
 /// What is to be done.
 #[derive(Default)]
 pub(super) struct Work {
@@ -167,7 +170,7 @@ impl Rollout<'_> {
     }
 
     /// The new and the old Pod of a Node; nothing if there are more, which [`Self::prune`] sees to.
-    fn pair<'a>(&self, pods: &'a [Arc<Pod>]) -> Option<(Option<&'a Arc<Pod>>, Option<&'a Arc<Pod>>)> {
+    fn pair<'a>(&self, pods: &'a [Arc<Pod>]) -> Option<Pair<'a>> {
         let staying = pods.iter().filter(|pod| stays(pod));
         let (new, old): (Vec<_>, Vec<_>) = staying.partition(|pod| self.is_new(pod));
         (new.len() <= 1 && old.len() <= 1).then(|| (new.first().copied(), old.first().copied()))

@@ -200,7 +200,7 @@ impl Controller for Driver {
             return Ok(v1::GetCapacityResponse::default());
         }
         let space = self.blocking(|volumes| statvfs(volumes.folder()).map_err(internal)).await?;
-        let available = u64::from(space.blocks_available()).saturating_mul(space.fragment_size());
+        let available = space.blocks_available().saturating_mul(space.fragment_size());
         let available_capacity = i64::try_from(available).unwrap_or(i64::MAX);
         Ok(v1::GetCapacityResponse { available_capacity, ..v1::GetCapacityResponse::default() })
     }

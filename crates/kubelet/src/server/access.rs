@@ -31,11 +31,14 @@ pub(super) struct User {
     uid: String,
 }
 
+/// Who wants to do what: a path and a verb.
+type Asked = (User, String, &'static str);
+
 /// What was answered before.
 #[derive(Default)]
 pub(crate) struct Access {
     tokens: Mutex<HashMap<String, (Instant, Option<User>)>>,
-    reviews: Mutex<HashMap<(User, String, &'static str), (Instant, bool)>>,
+    reviews: Mutex<HashMap<Asked, (Instant, bool)>>,
 }
 
 /// The user of a certificate that the configured authority has signed.

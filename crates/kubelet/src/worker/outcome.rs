@@ -73,14 +73,7 @@ impl Worker {
                 let reason = "FailedCreatePodSandBox".to_owned();
                 self.snapshot.sandbox_failure = Some(Failure { reason, message, at: now, delay });
             }
-            Outcome::Image(image, Ok(reference)) => {
-                self.snapshot.images.insert(image, Step::Ready(reference));
-            }
-            Outcome::Image(image, Err((reason, message))) => {
-                let before = self.snapshot.images.get(&image).and_then(Step::failure);
-                let delay = before.map_or(crash_backoff::FIRST, |f| (f.delay * 2).min(crash_backoff::MAX));
-                self.snapshot.images.insert(image, Step::Failed(Failure { reason, message, at: now, delay }));
-            }
+            Outcome::Image(image, result) => self.pulled(image, result, now),
             Outcome::Started(name, ended, result) => self.started(name, ended, result, now),
             Outcome::Killed(status) => {
                 if let Some((status, sandbox_id)) = status {
@@ -130,6 +123,18 @@ impl Worker {
                 }
             }
         }
+    }
+
+    fn pulled(&mut self, image: String, result: Result<String, (String, String)>, now: Timestamp) {
+        let step = match result {
+            Ok(reference) => Step::Ready(reference),
+            Err((reason, message)) => {
+                let before = self.snapshot.images.get(&image).and_then(Step::failure);
+                let delay = before.map_or(crash_backoff::FIRST, |f| (f.delay * 2).min(crash_backoff::MAX));
+                Step::Failed(Failure { reason, message, at: now, delay })
+            }
+        };
+        self.snapshot.images.insert(image, step);
     }
 
     fn resized(&mut self, key: String, result: Result<Box<v1::ContainerStatus>, String>, now: Timestamp) {

@@ -237,7 +237,7 @@ fn docker_archive(
     for manifest in manifests {
         let names = names(hints, manifest.repo_tags.unwrap_or_default())?;
         let config = source.read(&manifest.config)?;
-        images.push(assemble(store, source, &config, &manifest.layers, names, hints, random)?);
+        images.push(assemble(store, source, &config, &manifest.layers, names, random)?);
     }
     Ok(images)
 }
@@ -262,7 +262,7 @@ fn oci_layout(
         let layers: Vec<String> = manifest.layers.iter().map(|layer| layer.digest.layout_path()).collect();
         // A bare tag as ref.name is no name by itself.
         let said = annotation.filter(|name| name.contains(['/', ':'])).into_iter().collect();
-        images.push(assemble(store, source, &config, &layers, names(hints, said)?, hints, random)?);
+        images.push(assemble(store, source, &config, &layers, names(hints, said)?, random)?);
     }
     if images.is_empty() {
         return Err(ImageError::Invalid("no image for this platform in the OCI layout".into()));
@@ -313,7 +313,6 @@ fn assemble(
     config: &[u8],
     layers: &[String],
     names: BTreeSet<String>,
-    hints: &Hints,
     random: &base::Random,
 ) -> Result<Image, ImageError> {
     let ImageDocument { config: process, layers: digests } = ImageDocument::parse(config)?;

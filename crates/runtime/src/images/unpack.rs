@@ -85,7 +85,7 @@ pub fn unpack(reader: impl Read, root: &Path) -> Result<Unpacked, ImageError> {
 fn has_room(root: &Path, bytes: u64) -> Result<(), ImageError> {
     let stat = nix::sys::statvfs::statvfs(root)
         .map_err(|errno| ImageError::io("look how much room there is")(errno.into()))?;
-    let free = u64::from(stat.blocks_available()).saturating_mul(stat.fragment_size());
+    let free = stat.blocks_available().saturating_mul(stat.fragment_size());
     match free.checked_sub(bytes) {
         Some(left) if left >= ROOM_MIN => Ok(()),
         _ => Err(ImageError::io("unpack a layer")(io::Error::from_raw_os_error(nix::libc::ENOSPC))),

@@ -222,7 +222,8 @@ mod tests {
     fn arguments_are_compared_with_all_their_bits() {
         const BIG: u64 = 0x1_0000_0005;
         let around = [4, 5, 6, 0xffff_ffff, BIG - 1, BIG, BIG + 1, BIG + (1 << 32)];
-        let compared: [(&str, fn(u64) -> bool); 7] = [
+        type Holds = fn(u64) -> bool;
+        let compared: [(&str, Holds); 7] = [
             ("SCMP_CMP_NE", |it| it != BIG),
             ("SCMP_CMP_LT", |it| it < BIG),
             ("SCMP_CMP_LE", |it| it <= BIG),

@@ -98,9 +98,12 @@ async fn listing(subject: Arc<Subject>) {
     both.sort();
     assert_eq!(list(of_pod.clone()).await, both);
     let state = Some(v1::ContainerStateValue { state: ContainerRunning.into() });
-    assert_eq!(list(v1::ContainerFilter { state, ..of_pod.clone() }).await, [running.clone()]);
+    assert_eq!(list(v1::ContainerFilter { state, ..of_pod.clone() }).await, std::slice::from_ref(&running));
     let label_selector = HashMap::from([("app".to_owned(), "a".to_owned())]);
-    assert_eq!(list(v1::ContainerFilter { label_selector, ..of_pod.clone() }).await, [created.clone()]);
+    assert_eq!(
+        list(v1::ContainerFilter { label_selector, ..of_pod.clone() }).await,
+        std::slice::from_ref(&created)
+    );
     assert_eq!(list(v1::ContainerFilter { id: running.clone(), ..of_pod }).await, [running]);
     pod.remove().await;
 }
@@ -415,7 +418,7 @@ async fn stats(subject: Arc<Subject>) {
     both.sort();
     assert_eq!(list(of_pod.clone()).await, both);
     let label_selector = HashMap::from([("app".to_owned(), "b".to_owned())]);
-    assert_eq!(list(v1::ContainerStatsFilter { label_selector, ..of_pod }).await, [b.clone()]);
+    assert_eq!(list(v1::ContainerStatsFilter { label_selector, ..of_pod }).await, std::slice::from_ref(&b));
     assert_eq!(list(v1::ContainerStatsFilter { id: b.clone(), ..Default::default() }).await, [b]);
     pod.remove().await;
 }

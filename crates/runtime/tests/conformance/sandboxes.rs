@@ -98,14 +98,17 @@ async fn listing(subject: Arc<Subject>) {
         items.into_iter().map(|item| item.id).collect::<Vec<_>>()
     };
     let by_id = v1::PodSandboxFilter { id: ready.id.clone(), ..Default::default() };
-    assert_eq!(list(by_id.clone()).await, [ready.id.clone()]);
+    assert_eq!(list(by_id.clone()).await, std::slice::from_ref(&ready.id));
     let not_ready = v1::PodSandboxStateValue { state: v1::PodSandboxState::SandboxNotready.into() };
     assert_eq!(list(v1::PodSandboxFilter { state: Some(not_ready), ..by_id.clone() }).await, [""; 0]);
     let label_selector = stopped.config.labels.clone();
     let by_label = v1::PodSandboxFilter { label_selector, ..Default::default() };
-    assert_eq!(list(by_label.clone()).await, [stopped.id.clone()]);
+    assert_eq!(list(by_label.clone()).await, std::slice::from_ref(&stopped.id));
     assert_eq!(list(v1::PodSandboxFilter { id: ready.id.clone(), ..by_label.clone() }).await, [""; 0]);
-    assert_eq!(list(v1::PodSandboxFilter { state: Some(not_ready), ..by_label }).await, [stopped.id.clone()]);
+    assert_eq!(
+        list(v1::PodSandboxFilter { state: Some(not_ready), ..by_label }).await,
+        std::slice::from_ref(&stopped.id)
+    );
     let all = list(v1::PodSandboxFilter::default()).await;
     assert!(all.contains(&ready.id) && all.contains(&stopped.id));
     ready.remove().await;
