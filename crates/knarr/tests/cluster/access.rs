@@ -121,12 +121,13 @@ fn users_come_in_by_every_door_and_are_judged_and_written_down() {
         all.filter_map(|one| one.join().unwrap().err().map(|error| format!("{error:#}"))).collect()
     });
     assert!(failures.is_empty(), "{}", failures.join("\n"));
-    check_audit_log(&cluster);
 
     // Readiness fails at once, requests go on; what is under way is answered.
     let session = must(Session::new(&cluster, KUBECTLS[1], "drain"));
     must(session.run("drain.txt", include_str!("sessions/drain.txt")));
     drop(session);
+    // Who has stopped has written down everything.
+    check_audit_log(&cluster);
     must(cluster.up());
     let session = must(Session::new(&cluster, KUBECTLS[1], "drain"));
     assert_eq!(must(session.must("kubectl get configmap slow -o 'jsonpath={.data.word}'")), "written");
