@@ -203,6 +203,7 @@ pub struct Admitted {
     key: String,
     name: String,
     object: Value,
+    is_relaxed: bool,
     allocation: Option<service_addresses::Allocation>,
 }
 
@@ -210,6 +211,11 @@ impl Admitted {
     /// The kind.
     pub fn kind(&self) -> &Kind {
         &self.kind
+    }
+
+    /// Whether it may be acknowledged before it is on disk.
+    pub fn is_relaxed(&self) -> bool {
+        self.is_relaxed
     }
 
     /// The store's key.
@@ -291,9 +297,11 @@ pub async fn admit(
     let metadata = Metadata::of(&object);
     let name = metadata.name().to_owned();
     let key = kind.key(metadata.namespace(), &name);
+    let is_heartbeat = || old.is_some_and(|old| (kind.row().strategy.is_heartbeat)(&object, old));
+    let is_relaxed = kind.is_relaxed() || is_heartbeat();
     let mut object = kind.to_stored(object);
     crate::codec::fill_nulls(&mut object);
-    Ok(Admitted { kind, key, name, object, allocation })
+    Ok(Admitted { kind, key, name, object, is_relaxed, allocation })
 }
 
 fn check(context: &Context<'_>, object: &Value) -> Result<()> {

@@ -111,7 +111,7 @@ impl Door {
             key: admitted.key().to_owned(),
             expect: Expect::Revision(revision),
             change: Change::Delete,
-            durability: durability(admitted.kind()),
+            durability: durability(admitted.kind().is_relaxed()),
             cause,
         };
         let revision = self.commit(admitted.kind(), write).await?;
@@ -224,7 +224,7 @@ impl Door {
                 value: sealed.map_err(Refusal::Failed)?,
                 ttl_seconds: admitted.kind().ttl_seconds(),
             },
-            durability: durability(admitted.kind()),
+            durability: durability(admitted.is_relaxed()),
             cause,
         };
         let revision = self.commit(admitted.kind(), write).await?;
@@ -288,7 +288,7 @@ fn committed(admitted: &Admitted, value: &[u8], revision: Revision) -> Result<Co
         .ok_or_else(|| Refusal::Failed(Error::internal("the object could not be encoded")))
 }
 
-/// Leases and Events need not be on disk before they are acknowledged.
-fn durability(kind: &Kind) -> Durability {
-    if kind.is_relaxed() { Durability::Relaxed } else { Durability::Synced }
+/// Leases, Events and heartbeats of Nodes need not be on disk before they are acknowledged.
+fn durability(is_relaxed: bool) -> Durability {
+    if is_relaxed { Durability::Relaxed } else { Durability::Synced }
 }

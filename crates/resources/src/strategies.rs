@@ -4,6 +4,7 @@ mod certificate;
 mod claim;
 mod daemon_set;
 pub mod gated;
+mod heartbeat;
 mod label_keys;
 mod partial;
 mod platform;
@@ -151,6 +152,7 @@ pub const NODE: Strategy = Strategy {
     warnings: v::warnings::node,
     warnings_on_update: |new, _| v::warnings::node(new),
     creates_with_status: true,
+    is_heartbeat: heartbeat::node,
     ..FREE_STATUS_ONLY
 };
 /// Pods.

@@ -58,6 +58,9 @@ pub struct Strategy {
     pub warnings_on_update: fn(&Value, &Value) -> Vec<String>,
     /// Warnings for the caller of a status update: `(new, old)`.
     pub warnings_on_status_update: fn(&Value, &Value) -> Vec<String>,
+    /// Whether an update only says that the object is still there: `(new, old)`. Such a write may be acknowledged before
+    /// it is on disk, as its loss in a crash does no harm.
+    pub is_heartbeat: fn(&Value, &Value) -> bool,
     /// The grace period of a deletion in seconds, asked for or not; only called for [`Deletion::PodGrace`].
     pub grace_period: fn(&Value, Option<i64>) -> i64,
 }
@@ -82,6 +85,10 @@ fn no_warnings(_: &Value) -> Vec<String> {
 
 fn no_update_warnings(_: &Value, _: &Value) -> Vec<String> {
     Vec::new()
+}
+
+fn no_heartbeat(_: &Value, _: &Value) -> bool {
+    false
 }
 
 fn no_grace(_: &Value, _: Option<i64>) -> i64 {
@@ -111,6 +118,7 @@ pub const GENERIC: Strategy = Strategy {
     warnings: no_warnings,
     warnings_on_update: no_update_warnings,
     warnings_on_status_update: no_update_warnings,
+    is_heartbeat: no_heartbeat,
     grace_period: no_grace,
 };
 
