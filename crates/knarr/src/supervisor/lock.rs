@@ -2,24 +2,46 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use nix::fcntl::{Flock, FlockArg};
+use sys::process::{PidFd, start_time};
 
 use crate::layout::Layout;
+
+/// A process that was killed is gone after that long.
+const DYING_MAX: Duration = Duration::from_millis(500);
 
 /// Takes the folder's lock, which lasts as long as the returned file is open, and writes our process id to it.
 ///
 /// # Errors
 /// If another process has it.
 pub(crate) fn lock(layout: &Layout) -> Result<Flock<File>> {
-    let Some(mut lock) = try_lock(layout)? else {
+    let mut free = try_lock(layout)?;
+    if free.is_none() {
+        wait_for_holder(layout)?;
+        free = try_lock(layout)?;
+    }
+    let Some(mut lock) = free else {
         let root = layout.root().display();
         bail!("a cluster already runs in {root}; stop it with `knarr down --data-dir {root}`");
     };
     lock.set_len(0)?;
     write!(lock, "{}", std::process::id())?;
     Ok(lock)
+}
+
+/// Whoever was killed a moment ago has the lock until it is gone.
+fn wait_for_holder(layout: &Layout) -> Result<()> {
+    let holder = std::fs::read_to_string(layout.lock()).ok().and_then(|text| text.trim().parse().ok());
+    let Some((pid, start_time)) = holder.and_then(|pid| Some((pid, start_time(pid).ok()?))) else {
+        return Ok(());
+    };
+    if let Some(process) = PidFd::open_same(pid, start_time)? {
+        process.wait(DYING_MAX).with_context(|| format!("wait for process {pid}"))?;
+    }
+    Ok(())
 }
 
 /// Whether no process has the lock.
