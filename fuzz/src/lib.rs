@@ -10,6 +10,7 @@ use apiserver::kinds::Kind;
 use apiserver::negotiate::{Accept, content_format};
 use apiserver::request_info::{Query, RequestInfo};
 use apiserver::verbs::list::{Continue, parse_revision};
+use expressions::device::Selectors;
 use http::{HeaderMap, HeaderValue, Method, header};
 use machinery::apply::{self, OnConflict, Write, fields_v1, set::Set};
 use machinery::{fields, labels, quantity::Quantity};
@@ -34,6 +35,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("selectors", selectors),
     ("request", request),
     ("spdy", spdy),
+    ("cel", cel),
 ];
 
 const DEPLOYMENT: &str = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","namespace":"default",
@@ -226,4 +228,22 @@ fn frames(bytes: &[u8], piece: usize) -> (Vec<String>, usize) {
         }
     }
     (control, data)
+}
+
+/// What may be run ends soon, whatever it says.
+pub fn cel(bytes: &[u8]) {
+    let Ok(expression) = std::str::from_utf8(bytes) else { return };
+    let selectors = Selectors::default();
+    // What is longer is refused before anybody reads it.
+    if expression.len() > 10 * 1024 || selectors.check(expression).is_err() {
+        return;
+    }
+    let device = serde_json::json!({
+        "name": "gpu-0", "attributes": {"model": {"string": "a100"}, "index": {"int": 3}, "healthy": {"bool": true},
+        "firmware": {"version": "1.2.3"}}, "capacity": {"memory": {"value": "40Gi"}},
+    });
+    if let Ok(device) = serde_json::from_value(device) {
+        // It may say yes or no, or fail.
+        drop(selectors.matches(expression, "d.example.com", &device));
+    }
 }

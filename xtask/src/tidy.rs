@@ -1,8 +1,10 @@
-//! Rules that no compiler checks: the layers and edges of the crates, file length, module docs, duplication.
+//! Rules that no compiler checks: the layers and edges of the crates, file length, module docs, duplication, features.
 //!
-//! `docs/crates.toml` is the golden graph: a new edge shows up there first. What counts as a copy is in [`clones`].
+//! `docs/crates.toml` is the golden graph: a new edge shows up there first. What counts as a copy is in [`clones`], and
+//! why every crate is to be built with the same libraries in [`features`].
 
 mod clones;
+mod features;
 mod functions;
 
 use std::collections::BTreeMap;
@@ -19,7 +21,9 @@ const GOLDEN: &str = "docs/crates.toml";
 pub(crate) fn run() -> Result<()> {
     let root = root()?;
     let mut breaches = Vec::new();
-    check_graph(&root, &mut breaches)?;
+    let crates = read_real()?;
+    check_graph(&root, &crates, &mut breaches)?;
+    features::check(&root, crates.keys().map(String::as_str), &mut breaches)?;
     let mut functions = Vec::new();
     for file in rust_files(&root)? {
         let text = fs::read_to_string(&file)?;
@@ -36,7 +40,7 @@ pub(crate) fn run() -> Result<()> {
     if !breaches.is_empty() {
         bail!("{} rules are broken", breaches.len());
     }
-    eprintln!("tidy: layers, file lengths and module docs are in order, and nothing is said twice");
+    eprintln!("tidy: layers, file lengths, module docs and features are in order, and nothing is said twice");
     Ok(())
 }
 
@@ -88,10 +92,9 @@ struct Golden {
     edges: Vec<String>,
 }
 
-fn check_graph(root: &Path, breaches: &mut Vec<String>) -> Result<()> {
+fn check_graph(root: &Path, real: &BTreeMap<String, Vec<String>>, breaches: &mut Vec<String>) -> Result<()> {
     let golden = read_golden(&fs::read_to_string(root.join(GOLDEN)).context("read docs/crates.toml")?)?;
-    let real = read_real()?;
-    for (name, edges) in &real {
+    for (name, edges) in real {
         let Some(known) = golden.get(name) else {
             breaches.push(format!("{GOLDEN}: crate {name} is missing"));
             continue;

@@ -1,8 +1,9 @@
-//! `cargo xtask torture [--debug] [--minutes N] [--seed S]`: what the tests do to the store and to all that stands on it
-//! for a few seconds, for longer.
+//! `cargo xtask torture [--what store|node] [--debug] [--minutes N] [--seed S]`: what the tests do to the store and to all
+//! that stands on it for a few seconds, for longer.
 //!
 //! Two thirds of the time go to stores (the crate `torture`), the rest to the API server in simulation; then a cluster's
-//! processes are killed once more. A failure prints its seed.
+//! processes are killed once more. With `--what node` all of it goes to killing the processes of real nodes at every
+//! stage of a Pod's life. A failure prints its seed.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,10 +16,20 @@ use crate::bench::{cargo, step, target_directory};
 /// What the command line says.
 #[derive(Debug, PartialEq, Eq)]
 struct Asked {
+    what: What,
     minutes: u64,
     seed: Option<u64>,
     /// Whether what is built is the release: it does more in the same time, and takes minutes to build.
     is_release: bool,
+}
+
+/// What is tortured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    /// The store, and the API on it.
+    Store,
+    /// A node with its Pods.
+    Node,
 }
 
 pub(crate) fn run() -> Result<()> {
@@ -33,10 +44,18 @@ pub(crate) fn run() -> Result<()> {
     step(cargo().args(["build", "-p", "torture", "--profile", profile]).current_dir(&root))?;
     let folder = if asked.is_release { "release" } else { "debug" };
     let torture = target_directory(&root)?.join(folder).join("torture");
+    if asked.what == What::Node {
+        step(cargo().args(["build", "-p", "knarr", "--profile", profile]).current_dir(&root))?;
+        let mut kills = Command::new(&torture);
+        kills.args(["node", "--seed", &seed.to_string(), "--seconds", &(asked.minutes * 60).to_string()]);
+        return step(kills.arg("--knarr").arg(torture.with_file_name("knarr")));
+    }
     let (seconds, seed_text) = ((asked.minutes * 40).to_string(), seed.to_string());
     step(Command::new(torture).args(["run", "--seconds", &seconds, "--seed", &seed_text]))?;
     simulate(&root, profile, (seed, Duration::from_secs(asked.minutes * 20)))?;
-    test(&root, profile, &["-p", "knarr", "--test", "cluster", "kills"], seed)
+    // The kills of nodes are the other subject.
+    let kills = ["-p", "knarr", "--test", "cluster", "kills", "--", "--skip", "kills::node"];
+    test(&root, profile, &kills, seed)
 }
 
 /// The API server in simulation, from one seed after the other.
@@ -63,8 +82,16 @@ fn test(root: &Path, profile: &str, which: &[&str], seed: u64) -> Result<()> {
 
 impl Asked {
     fn parse(mut args: impl Iterator<Item = String>) -> Result<Self> {
-        let mut asked = Self { minutes: 10, seed: None, is_release: true };
+        let mut asked = Self { what: What::Store, minutes: 10, seed: None, is_release: true };
         while let Some(arg) = args.next() {
+            if arg == "--what" {
+                asked.what = match args.next().as_deref() {
+                    Some("store") => What::Store,
+                    Some("node") => What::Node,
+                    _ => bail!("--what must be store or node"),
+                };
+                continue;
+            }
             let mut number = || -> Result<u64> {
                 let text = args.next().with_context(|| format!("{arg} needs a number"))?;
                 text.parse().with_context(|| format!("{arg} {text}"))
@@ -74,7 +101,9 @@ impl Asked {
                 "--seed" => asked.seed = Some(number()?),
                 "--debug" => asked.is_release = false,
                 other => {
-                    bail!("cargo xtask torture does not know {other}: use --minutes N, --seed S, --debug")
+                    bail!(
+                        "cargo xtask torture does not know {other}: use --what store|node, --minutes N, --seed S, --debug"
+                    )
                 }
             }
         }
@@ -89,9 +118,15 @@ mod tests {
     #[test]
     fn minutes_and_seed_are_read() {
         let parse = |text: &str| Asked::parse(text.split_whitespace().map(str::to_owned));
-        assert_eq!(parse("").unwrap(), Asked { minutes: 10, seed: None, is_release: true });
-        let all = Asked { minutes: 3, seed: Some(7), is_release: false };
-        assert_eq!(parse("--debug --minutes 3 --seed 7").unwrap(), all);
-        assert!(parse("--minutes").is_err() && parse("--hours 3").is_err());
+        let asked = Asked { what: What::Store, minutes: 10, seed: None, is_release: true };
+        assert_eq!(parse("").unwrap(), asked);
+        let all = Asked { what: What::Node, minutes: 3, seed: Some(7), is_release: false };
+        assert_eq!(parse("--debug --minutes 3 --what node --seed 7").unwrap(), all);
+        assert!(
+            parse("--minutes").is_err()
+                && parse("--what").is_err()
+                && parse("--what x").is_err()
+                && parse("--hours 3").is_err()
+        );
     }
 }

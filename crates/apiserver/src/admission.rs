@@ -108,6 +108,16 @@ impl Context<'_> {
         Error::forbidden(self.request.subject(), name, why)
     }
 
+    /// What `pointers` lead to in the cached object of another kind, as it is stored.
+    pub fn lookup_part(
+        &self,
+        (group, version, resource): (&str, &str, &str),
+        (namespace, name): (&str, &str),
+        pointers: &[&str],
+    ) -> Option<Value> {
+        self.cached(group, version, resource, namespace, name).map(|object| object.part(pointers))
+    }
+
     /// The cached object of another kind, as a value.
     pub fn lookup(
         &self,

@@ -9,6 +9,7 @@ pub mod feed;
 pub mod filter;
 pub mod interest;
 pub mod object;
+pub mod part;
 pub mod resource;
 
 use std::collections::HashMap;

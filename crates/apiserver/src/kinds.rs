@@ -145,12 +145,14 @@ impl Kind {
         self.row.is_selectable(field)
     }
 
-    /// The selectable fields of a stored object.
-    pub fn fields(&self, stored: &Value) -> Fields {
-        let object = self.to_served(Cow::Borrowed(stored));
-        self.row
-            .selectable_fields
-            .iter()
+    /// The selectable fields of a cached object.
+    pub fn fields_of(&self, object: &CachedObject) -> Fields {
+        let all = self.row.selectable_fields;
+        let object = match self.is_converted() {
+            true => self.to_served(Cow::Owned(object.value())).into_owned(),
+            false => object.part(&all.iter().map(|field| field.pointer).collect::<Vec<_>>()),
+        };
+        all.iter()
             .map(|field| (field.label.to_owned(), self.row.field_value(&object, field.label).into_owned()))
             .collect()
     }

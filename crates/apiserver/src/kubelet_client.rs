@@ -29,6 +29,9 @@ use crate::status::{Error, Result};
 use crate::verbs::{Request, current};
 
 const KUBELET_PORT: u16 = 10250;
+/// Calls of the storage driver that every Node of knarr has, for whoever makes its volumes: they need no right to the rest
+/// of a kubelet. Upstream has no such path, and discovery does not name it.
+const STORAGE: &str = "csi";
 /// How much of a kubelet's error text is shown, as upstream.
 const ERROR_BYTES_MAX: usize = 50_000;
 
@@ -83,7 +86,8 @@ pub fn is_stream(resource: &ResourceInfo) -> bool {
     resource.group.is_empty()
         && match resource.resource.as_str() {
             "pods" => matches!(subresource, "log" | "exec" | "attach" | "portforward" | "proxy"),
-            "services" | "nodes" => subresource == "proxy",
+            "services" => subresource == "proxy",
+            "nodes" => matches!(subresource, "proxy" | STORAGE),
             _ => false,
         }
 }
@@ -103,6 +107,9 @@ pub async fn proxy(_api: &Api, _request: &Request) -> Result<Response<Body>> {
 /// a kubelet is not.
 pub async fn stream(api: &Api, request: &Request, client: OnUpgrade, body: Body) -> Result<Response<Body>> {
     let subresource = request.resource.subresource.as_str();
+    if subresource == STORAGE {
+        return storage(api, request, client, body).await;
+    }
     let known = request.kind.row().subresource(subresource).ok_or_else(Error::unknown_path)?;
     if !known.verbs.contains(&request.resource.verb.as_str()) {
         return Err(Error::method_not_allowed());
@@ -135,6 +142,21 @@ async fn session(api: &Api, request: &Request, client: OnUpgrade) -> Result<Resp
         return Err(Error::bad_request("Upgrade request required"));
     }
     let response = send(api, request, node, path).await?;
+    Ok(backend::answer(api, response, client))
+}
+
+async fn storage(api: &Api, request: &Request, client: OnUpgrade, body: Body) -> Result<Response<Body>> {
+    if request.resource.verb != Verb::Create {
+        return Err(Error::method_not_allowed());
+    }
+    let outgoing = Outgoing {
+        method: request.info.method.clone(),
+        path: "/csi".to_owned(),
+        headers: backend::request_headers(&request.headers),
+        body,
+    };
+    let sent = backend::send(api, &kubelet(api, &request.resource.name)?, outgoing).await;
+    let response = sent.map_err(|failure| Error::internal(format!("error dialing backend: {failure}")))?;
     Ok(backend::answer(api, response, client))
 }
 

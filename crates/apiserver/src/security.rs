@@ -269,7 +269,9 @@ impl Security {
         let mut authorizer = Authorizer::new();
         for prefix in index::PREFIXES {
             for object in cache.resource(prefix).list(prefix, 0).objects {
-                index::insert(&mut authorizer, prefix, &object);
+                if let Some(insert) = index::insertion(prefix, &object) {
+                    insert(&mut authorizer);
+                }
             }
         }
         *self.authorizer.write() = authorizer;
@@ -279,8 +281,8 @@ impl Security {
     /// Takes note of a change, so that decisions are never behind the cache.
     pub fn observe(&self, prefix: &str, event: &CacheEvent) {
         self.quota.observe(prefix, event, self.clock.now());
-        if index::is_relevant(prefix, event) {
-            index::apply(&mut self.authorizer.write(), prefix, event);
+        if let Some(update) = index::update(prefix, event) {
+            update(&mut self.authorizer.write());
         }
     }
 }

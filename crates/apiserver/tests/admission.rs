@@ -72,8 +72,8 @@ async fn a_quota_is_never_overrun_through_two_servers() {
     let quota = "{metadata: {name: few}, spec: {hard: {configmaps: 7}}}";
     let quotas = "/api/v1/namespaces/team/resourcequotas";
     assert_eq!(one.call("POST", quotas, quota).await.code, 201);
-    while two.call("GET", &format!("{quotas}/few"), "").await.code != 200 {
-        tokio::task::yield_now().await;
+    for server in [&one, &two] {
+        assert_eq!(server.call("GET", &format!("{quotas}/few"), "").await.code, 200, "a consistent read");
     }
     let path = "/api/v1/namespaces/team/configmaps";
     let made = (0..40).map(|n| {
@@ -161,6 +161,12 @@ async fn classes_priorities_and_finalizers_are_filled_in() {
     let claim = server.call("POST", "/api/v1/namespaces/team/persistentvolumeclaims", claim).await;
     assert_eq!(claim.body.pointer("/spec/storageClassName"), Some(&json!("fast")), "{}", claim.body);
     assert_eq!(claim.body.pointer("/metadata/finalizers"), Some(&json!(["kubernetes.io/pvc-protection"])));
+    let attributes = "{metadata: {name: gold}, driverName: d.example.com, parameters: {a: b}}";
+    let attributes = server.call("POST", "/apis/storage.k8s.io/v1/volumeattributesclasses", attributes).await;
+    assert_eq!(
+        attributes.body.pointer("/metadata/finalizers"),
+        Some(&json!(["kubernetes.io/vac-protection"]))
+    );
     let class = |name: &str| format!("{{metadata: {{name: {name}}}, value: 7, globalDefault: true}}");
     let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
     server.call("POST", classes, &class("seven")).await;

@@ -180,9 +180,11 @@ trait Final {
 }
 
 impl Final for Resource {
-    /// Namespaces wait for their controller, volumes and claims for their protection.
+    /// Namespaces wait for their controller, volumes, claims and attributes for their protection.
     fn deletion_is_final(&self) -> bool {
-        self.strategy.deletion != Deletion::Namespace && !self.plural.starts_with("persistentvolume")
+        let is_protected =
+            self.plural.starts_with("persistentvolume") || self.plural == "volumeattributesclasses";
+        self.strategy.deletion != Deletion::Namespace && !is_protected
     }
 }
 

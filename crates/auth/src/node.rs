@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use k8s_openapi::api::core::v1::{Container, PersistentVolume, Pod};
 use k8s_openapi::api::rbac::v1::PolicyRule;
+use k8s_openapi::api::resource::v1::ResourceSlice;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use serde_json::Value;
 
@@ -29,6 +30,8 @@ pub struct NodeGraph {
     of_volumes: HashMap<Thing, BTreeSet<String>>,
     /// Attachment name to node.
     attachments: BTreeMap<String, String>,
+    /// Name of a slice of devices to its node.
+    slices: BTreeMap<String, String>,
     rules: NodeRules,
 }
 
@@ -117,10 +120,27 @@ impl NodeGraph {
         self.attachments.remove(name);
     }
 
+    /// Adds a slice of devices, or replaces what was known of it; only those of one node are a node's.
+    pub fn insert_slice(&mut self, slice: &ResourceSlice) {
+        let name = slice.metadata.name.clone().unwrap_or_default();
+        match slice.spec.node_name.clone().filter(|node| !node.is_empty()) {
+            Some(node) => drop(self.slices.insert(name, node)),
+            None => self.remove_slice(&name),
+        }
+    }
+
+    /// Forgets a slice of devices.
+    pub fn remove_slice(&mut self, name: &str) {
+        self.slices.remove(name);
+    }
+
     /// Whether `node` has something to do with the object.
     fn reaches(&self, node: &str, resource: &'static str, key: &str) -> bool {
         if resource == "volumeattachments" {
             return self.attachments.get(key).is_some_and(|own| own == node);
+        }
+        if resource == "resourceslices" {
+            return self.slices.get(key).is_some_and(|own| own == node);
         }
         let is_needed = |thing: &Thing| self.needed.get(thing).is_some_and(|nodes| nodes.contains_key(node));
         let through = |volume: &str| {
@@ -150,6 +170,7 @@ impl NodeGraph {
             (true, "", "persistentvolumeclaims") => self.get(node, "persistentvolumeclaims", attributes),
             (true, "", "persistentvolumes") => self.get(node, "persistentvolumes", attributes),
             (true, "resource.k8s.io", "resourceclaims") => self.get(node, "resourceclaims", attributes),
+            (true, "resource.k8s.io", "resourceslices") => self.slice(node, attributes),
             (true, "storage.k8s.io", "volumeattachments") => self.get(node, "volumeattachments", attributes),
             (true, "", "serviceaccounts") => self.token(node, attributes),
             (true, "coordination.k8s.io", "leases") => lease(node, attributes),
@@ -196,6 +217,20 @@ impl NodeGraph {
         require(attributes.verb == "get", "can only get individual resources of this type")?;
         require(attributes.subresource.is_empty(), "cannot get subresource")?;
         self.related(node, resource, attributes)
+    }
+
+    /// What a new slice says is looked at by admission. Source: `authorizeResourceSlice`, KEP-4381.
+    fn slice(&self, node: &str, attributes: &Attributes) -> Result<(), String> {
+        require(attributes.subresource.is_empty(), "cannot authorize ResourceSlice subresources")?;
+        match attributes.verb.as_str() {
+            "create" => Ok(()),
+            "get" | "update" | "patch" | "delete" => self.related(node, "resourceslices", attributes),
+            "list" | "watch" | "deletecollection" => {
+                let is_own = selects(&attributes.field_selector, "spec.nodeName", node);
+                require(is_own, "can only list/watch/deletecollection resourceslices with nodeName field selector")
+            }
+            _ => Err("only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, deletecollection".to_owned()),
+        }
     }
 
     fn update_status(&self, node: &str, attributes: &Attributes) -> Result<(), String> {

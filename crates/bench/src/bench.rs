@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use testkit::Cluster;
 use tokio::time::timeout;
 
@@ -36,15 +36,31 @@ impl Bench {
     where
         F: AsyncFnOnce(&mut Self, &mut Cluster) -> Result<()> + Send,
     {
+        self.with_cluster_that(Cluster::up, work)
+    }
+
+    /// The same, brought up by `up`, which may give something that has to last as long as the cluster.
+    pub(crate) fn with_cluster_that<B, F>(
+        &mut self,
+        up: impl FnOnce(&mut Cluster) -> Result<B>,
+        work: F,
+    ) -> Result<()>
+    where
+        F: AsyncFnOnce(&mut Self, &mut Cluster) -> Result<()> + Send,
+    {
         let mut cluster = Cluster::new(&self.knarr)?;
-        let measured = cluster
-            .up()
-            .and_then(|()| inside(&mut cluster, async |cluster: &mut Cluster| work(self, cluster).await));
+        let beside = up(&mut cluster);
+        let measured = beside.as_ref().err().map_or_else(
+            || inside(&mut cluster, async |cluster: &mut Cluster| work(self, cluster).await),
+            |error| Err(anyhow!("{error:#}")),
+        );
         if measured.is_err() {
             eprintln!("{}", cluster.log_tail());
         }
+        let reset = cluster.knarr(&["reset", "--yes"]).map(drop);
+        drop(beside);
         let removed = cluster.remove().context("remove the cluster");
-        measured.and(removed)
+        measured.and(reset).and(removed)
     }
 
     /// Sends the requests of `numbers`, and reports rate, CPU and latency.

@@ -1,5 +1,6 @@
 //! What processes use, from the kernel's clocks and `/proc`. Source: clock_getcpuclockid(3), proc(5).
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -11,7 +12,12 @@ use nix::unistd::Pid;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usage {
     pub(crate) cpu: Duration,
+    /// What the kernel holds them to have made dirty: at least what goes to disk, and up to a large folio for each page
+    /// of it.
     pub(crate) written_bytes: u64,
+    /// What they handed to the kernel to be written, to anything: of a process that writes little but files, what these
+    /// get.
+    pub(crate) handed_bytes: u64,
 }
 
 /// The sum over `processes`, all of which must be alive.
@@ -20,29 +26,59 @@ pub(crate) fn usage(processes: &[i32]) -> Result<Usage> {
     for process in processes {
         let clock = clock_getcpuclockid(Pid::from_raw(*process)).context("read CPU time")?;
         sum.cpu += Duration::from(clock_gettime(clock).context("read CPU time")?);
-        sum.written_bytes += number(&read(*process, "io")?, "write_bytes:").context("read bytes written")?;
+        let io = read(*process, "io")?;
+        sum.written_bytes += number(&io, "write_bytes:").context("read bytes written")?;
+        sum.handed_bytes += number(&io, "wchar:").context("read bytes written")?;
     }
     Ok(sum)
 }
 
-/// The memory of `processes`, shared pages divided among those that share them.
+/// The memory of `processes`, shared pages divided among those that share them; of those that are there.
 pub(crate) fn pss_bytes(processes: &[i32]) -> Result<u64> {
     let mut sum = 0;
     for process in processes {
-        sum += number(&read(*process, "smaps_rollup")?, "Pss:").context("read PSS")? << 10;
+        // It may have ended meanwhile.
+        let Ok(memory) = read(*process, "smaps_rollup") else { continue };
+        sum += number(&memory, "Pss:").context("read PSS")? << 10;
     }
     Ok(sum)
+}
+
+/// The memory of a process that is in use.
+pub(crate) fn rss_bytes(process: i32) -> Result<u64> {
+    Ok(number(&read(process, "status")?, "VmRSS:").context("read RSS")? << 10)
+}
+
+/// How many descriptors a process has open.
+pub(crate) fn descriptors(process: i32) -> Result<usize> {
+    Ok(std::fs::read_dir(format!("/proc/{process}/fd")).context("list descriptors")?.count())
 }
 
 /// Those of `processes` that are a Pod's shim.
 pub(crate) fn shims(processes: &[i32]) -> Result<Vec<i32>> {
     let mut found = Vec::new();
     for process in processes {
-        if read(*process, "cmdline")?.split('\0').nth(1) == Some("shim") {
+        let command = read(*process, "cmdline")?;
+        let mut words = command.split('\0').skip(1);
+        // The others are named by what they do, a shim by its Pod's folder.
+        if words.next() == Some("shim") && words.next().is_some_and(|folder| folder.starts_with('/')) {
             found.push(*process);
         }
     }
     Ok(found)
+}
+
+/// Each process' parent.
+pub(crate) fn parents() -> Result<HashMap<i32, i32>> {
+    let mut parents = HashMap::new();
+    for entry in std::fs::read_dir("/proc").context("read /proc")? {
+        let Some(process) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        // It may have ended meanwhile.
+        let Ok(status) = read(process, "status") else { continue };
+        let parent = number(&status, "PPid:").context("a process has no parent")?;
+        parents.insert(process, i32::try_from(parent)?);
+    }
+    Ok(parents)
 }
 
 /// kill -9.

@@ -1,5 +1,6 @@
 //! The measurements, in the order in which they are made: a row each.
 
+mod churn;
 mod creates;
 mod deployment;
 mod etcd;
@@ -9,6 +10,7 @@ mod kill;
 mod list;
 mod patch;
 mod pods;
+mod runtimes;
 mod scheduler;
 mod start;
 mod store;
@@ -33,6 +35,12 @@ pub(crate) const ROWS: &[Row] = &[
     Row { name: "start", about: "exec of `knarr up` to a Ready Node with DNS", measure: start::measure },
     Row { name: "idle", about: "CPU, memory and disk writes with nothing to do", measure: idle::measure },
     Row { name: "pods", about: "POST of a Deployment to its Pods Ready", measure: pods::measure },
+    Row { name: "churn", about: "1,000 Pods that come and go, and what they leave", measure: churn::measure },
+    Row {
+        name: "runtimes",
+        about: "the built-in runtime beside containerd with runc",
+        measure: runtimes::measure,
+    },
     Row { name: "creates", about: "durable creates of 1 kB", measure: creates::measure },
     Row { name: "get", about: "GET of one object", measure: get::measure },
     Row { name: "patch", about: "merge patch and server-side apply of one object", measure: patch::measure },

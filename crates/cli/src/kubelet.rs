@@ -114,11 +114,34 @@ const FLAGS: &[(&str, &str, Form, &str)] = &[
         "Taints that the Node is registered with, as key=value:Effect",
     ),
     (
+        "sync-frequency",
+        "syncFrequency",
+        Text,
+        "How often volumes are looked after of which nobody tells: those that have grown",
+    ),
+    (
         "node-status-report-frequency",
         "nodeStatusReportFrequency",
         Text,
         "How often the status is written when nothing changes",
     ),
+    (
+        "node-status-max-images",
+        "nodeStatusMaxImages",
+        Number,
+        "Most images that the status lists; -1 for all",
+    ),
+    (
+        "image-gc-high-threshold",
+        "imageGCHighThresholdPercent",
+        Number,
+        "From this use of their disk on, in percent, unused images go; 100 for never",
+    ),
+    ("image-gc-low-threshold", "imageGCLowThresholdPercent", Number, "Until its use is down to this"),
+    ("minimum-image-ttl-duration", "imageMinimumGCAge", Text, "Younger images stay, such as 2m0s"),
+    ("serialize-image-pulls", "serializeImagePulls", Flag, "Whether one image is pulled after the other"),
+    ("registry-qps", "registryPullQPS", Number, "Most pulls a second; 0 for any number"),
+    ("registry-burst", "registryBurst", Number, "Most pulls at once before that counts"),
 ];
 
 /// Where the configuration is, and what flags say of it.
@@ -128,6 +151,8 @@ pub struct ConfigurationArgs {
     pub config: Option<PathBuf>,
     /// A folder of files that end in `.conf`, each of which says more.
     pub config_dir: Option<PathBuf>,
+    /// The kubelet's folder. Source: `--root-dir`.
+    pub root_dir: Option<PathBuf>,
     /// What flags say, under the fields' names.
     pub fields: Value,
 }
@@ -155,6 +180,7 @@ impl ConfigurationArgs {
             match name {
                 "config" => args.config = Some(text.into()),
                 "config-dir" => args.config_dir = Some(text.into()),
+                "root-dir" => args.root_dir = Some(text.into()),
                 name => {
                     let row = FLAGS.iter().find(|(flag, ..)| *flag == name);
                     let (_, field, form, _) =
@@ -202,6 +228,13 @@ impl Args for ConfigurationArgs {
                     .value_name("FOLDER")
                     .value_parser(clap::value_parser!(PathBuf))
                     .help("A folder of KubeletConfigurations that end in .conf, each of which wins over those before"),
+            )
+            .arg(
+                Arg::new("root-dir")
+                    .long("root-dir")
+                    .value_name("FOLDER")
+                    .value_parser(clap::value_parser!(PathBuf))
+                    .help("The kubelet's folder, where storage drivers look for it; kubelet in the Node's folder if not given"),
             );
         FLAGS.iter().fold(command, |command, (flag, _, form, help)| {
             let form = *form;
@@ -223,6 +256,7 @@ impl FromArgMatches for ConfigurationArgs {
         Ok(Self {
             config: matches.get_one("config").cloned(),
             config_dir: matches.get_one("config-dir").cloned(),
+            root_dir: matches.get_one("root-dir").cloned(),
             fields: Value::Object(fields.collect()),
         })
     }
@@ -244,11 +278,13 @@ mod tests {
             "--eviction-hard=memory.available<1Gi,nodefs.available<5%",
             "kube-reserved=cpu=200m,memory=500Mi",
             "config=/etc/kubelet.yaml",
+            "root-dir=/var/lib/kubelet",
             "seccomp-default=false",
             "allowed-unsafe-sysctls=kernel.msg*,net.core.somaxconn",
         ];
         let args = ConfigurationArgs::from_pairs(&pairs.map(str::to_owned)).unwrap();
         assert_eq!(args.config, Some("/etc/kubelet.yaml".into()));
+        assert_eq!(args.root_dir, Some("/var/lib/kubelet".into()));
         assert_eq!(
             args.fields,
             json!({

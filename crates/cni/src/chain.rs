@@ -1,12 +1,10 @@
 //! The plugins of a network in order: ADD forwards, DEL backwards, each given the result so far.
 
-use std::collections::BTreeSet;
-
 use serde_json::Value;
 
 use crate::exec::ExecPlugin;
 use crate::network::{Attachment, BuiltinConfig};
-use crate::plugins::Builtin;
+use crate::plugins::{Attached, Builtin, Kind, Site};
 use crate::types::{CniError, CniResult, NetworkConfigList, is_at_least};
 
 /// A network's plugins, ready to run.
@@ -38,6 +36,14 @@ impl Chain {
     /// What it is made of.
     pub(crate) fn conflist(&self) -> &NetworkConfigList {
         &self.conflist
+    }
+
+    /// Whether none of its binaries is gone.
+    pub(crate) fn is_there(&self) -> bool {
+        self.plugins.iter().all(|plugin| match plugin {
+            Plugin::Builtin(_) => true,
+            Plugin::Exec(plugin) => plugin.is_there(),
+        })
     }
 
     pub(crate) fn add(&self, attachment: &Attachment) -> Result<CniResult, CniError> {
@@ -87,12 +93,21 @@ impl Chain {
         })
     }
 
-    /// Frees what no container among these has. `attached` is the same as CNI's GC has it.
-    pub(crate) fn retain(&self, container_ids: &BTreeSet<String>, attached: &Value) -> Result<(), CniError> {
-        self.plugins.iter().try_for_each(|plugin| match plugin {
-            Plugin::Builtin(plugin) => plugin.retain(container_ids),
-            Plugin::Exec(plugin) => plugin.gc(attached),
-        })
+    /// Frees what belongs to nothing that is attached. Source: CNI's GC.
+    ///
+    /// Every plugin is asked, also after one failed; the first failure is returned.
+    pub(crate) fn retain(&self, attached: &Attached) -> Result<(), CniError> {
+        if self.conflist.disable_gc {
+            return Ok(());
+        }
+        let mut first = Ok(());
+        for plugin in &self.plugins {
+            first = first.and(match plugin {
+                Plugin::Builtin(plugin) => plugin.retain(attached),
+                Plugin::Exec(plugin) => plugin.gc(attached),
+            });
+        }
+        first
     }
 
     /// Whether every plugin can attach Pods now. Source: CNI's STATUS.
@@ -115,11 +130,14 @@ impl Plugin {
             return Err(invalid("plugin type must be a file name"));
         }
         let is_own = *conflist == config.conflist();
-        if let Some(exec) = ExecPlugin::find(conflist, conf, kind, &config.bin_dirs).filter(|_| !is_own) {
+        if let Some(exec) = ExecPlugin::find(conflist, conf, kind, config).filter(|_| !is_own) {
             return Ok(Self::Exec(exec));
         }
-        match Builtin::new(conflist, conf, kind, config)? {
-            Some(builtin) => Ok(Self::Builtin(builtin)),
+        match Kind::of(kind) {
+            Some(kind) => {
+                let site = Site::of_cluster(config);
+                Ok(Self::Builtin(Builtin::new(kind, &conflist.name, conf, &site)?))
+            }
             None => {
                 let (plugin, searched) = (kind.to_owned(), config.bin_dirs.clone());
                 Err(CniError::PluginMissing { plugin, searched })

@@ -50,14 +50,24 @@ pub fn cleanup(cluster_id: &str, state_dir: &Path) -> Result<Vec<String>, CniErr
     Ok(found)
 }
 
-/// The bridge last, so that a cleanup that was cut off finds the ports again.
+/// Removes a bridge with the Pods' links on it.
+pub(crate) fn remove_bridge(bridge: &str) -> Result<(), CniError> {
+    let mut route = Route::open()?;
+    let links = links_of(&mut route, bridge)?;
+    links.iter().try_for_each(|name| Ok(route.delete_link(name)?))
+}
+
 fn links(route: &mut Route, cluster_id: &str) -> Result<Vec<String>, CniError> {
-    let bridge = crate::bridge_name(cluster_id);
+    links_of(route, &crate::bridge_name(cluster_id))
+}
+
+/// The bridge last, so that a cleanup that was cut off finds the ports again.
+fn links_of(route: &mut Route, bridge: &str) -> Result<Vec<String>, CniError> {
     let all = route.links()?;
     let Some(index) = all.iter().find(|link| link.name == bridge).map(|link| link.index) else {
         return Ok(Vec::new());
     };
     let ports =
         all.into_iter().filter(|link| link.master == Some(index) && link.name.starts_with(VETH_PREFIX));
-    Ok(ports.map(|link| link.name).chain([bridge]).collect())
+    Ok(ports.map(|link| link.name).chain([bridge.to_owned()]).collect())
 }

@@ -1,20 +1,39 @@
 //! Plugins that are binaries: environment and configuration in, result or error out. Source: CNI specification 4.
+//!
+//! A plugin that does not end is ended, with everything that it has started: nobody waits for ever.
 
-use std::io::Write;
+use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::thread;
+use std::time::Duration;
 
+use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::network::Attachment;
+use crate::network::{Attachment, BuiltinConfig};
+use crate::plugins::Attached;
 use crate::types::{CniError, CniResult, ErrorBody, NetworkConfigList, is_at_least};
+
+/// How long the kubelet waits for a sandbox to be made, and for everything else. Source: `runtimeRequestTimeout`.
+const ADD_LIMIT: Duration = Duration::from_secs(240);
+const LIMIT: Duration = Duration::from_secs(120);
+/// A binary that is still being written is tried again, for 5 seconds, as libcni does.
+const BUSY_PAUSE: Duration = Duration::from_millis(200);
+const BUSY_TRIES: u32 = 25;
 
 /// A plugin binary with its configuration.
 #[derive(Debug)]
 pub(crate) struct ExecPlugin {
     kind: String,
+    network: String,
     binary: PathBuf,
-    bin_dirs: Vec<PathBuf>,
+    /// `CNI_PATH`.
+    path: String,
     /// Of the specification that the configuration is written in.
     version: String,
     /// Its configuration, with the network's name and version.
@@ -26,16 +45,23 @@ impl ExecPlugin {
         conflist: &NetworkConfigList,
         conf: &Value,
         kind: &str,
-        bin_dirs: &[PathBuf],
+        config: &BuiltinConfig,
     ) -> Option<Self> {
-        let binary = bin_dirs.iter().map(|dir| dir.join(kind)).find(|path| path.is_file())?;
+        let binary = config.bin_dirs.iter().map(|dir| dir.join(kind)).find(|path| path.is_file())?;
         let mut conf = conf.clone();
         let version = conflist.cni_version.clone();
         if let Some(fields) = conf.as_object_mut() {
             fields.insert("name".into(), json!(conflist.name));
             fields.insert("cniVersion".into(), json!(conflist.cni_version));
         }
-        Some(Self { kind: kind.to_owned(), binary, bin_dirs: bin_dirs.to_vec(), version, conf })
+        // Plugins that delegate find there what is built in, too.
+        let dirs = config.bin_dirs.iter().chain(&config.own_bin_dir);
+        let path = dirs.filter_map(|dir| dir.to_str()).collect::<Vec<_>>().join(":");
+        Some(Self { kind: kind.to_owned(), network: conflist.name.clone(), binary, path, version, conf })
+    }
+
+    pub(crate) fn is_there(&self) -> bool {
+        self.binary.is_file()
     }
 
     pub(crate) fn add(
@@ -44,7 +70,8 @@ impl ExecPlugin {
         previous: Option<CniResult>,
     ) -> Result<CniResult, CniError> {
         let output = self.run("ADD", attachment, self.conf_for(attachment, previous.as_ref()))?;
-        serde_json::from_slice(&output).map_err(|error| self.failed("ADD", &error.to_string(), ""))
+        serde_json::from_slice(&output)
+            .map_err(|error| self.failed("ADD", format!("unparsable result: {error}")))
     }
 
     pub(crate) fn del(&self, attachment: &Attachment, previous: Option<&CniResult>) -> Result<(), CniError> {
@@ -66,55 +93,43 @@ impl ExecPlugin {
     }
 
     /// Tells the plugin what is attached; it frees the rest, if it is of a version that can.
-    pub(crate) fn gc(&self, attached: &Value) -> Result<(), CniError> {
+    pub(crate) fn gc(&self, attached: &Attached) -> Result<(), CniError> {
         if !is_at_least(&self.version, (1, 1)) {
             return Ok(());
         }
         let mut conf = self.conf.clone();
-        conf["cni.dev/valid-attachments"] = attached.clone();
+        let attached = attached.interfaces.iter();
+        let attached = attached.map(|(id, ifname)| json!({ "containerID": id, "ifname": ifname }));
+        conf["cni.dev/valid-attachments"] = attached.collect();
         self.run("GC", &Attachment::default(), conf).map(drop)
     }
 
     fn run(&self, command: &'static str, attachment: &Attachment, conf: Value) -> Result<Vec<u8>, CniError> {
-        let netns = if command == "DEL" && !attachment.netns_path.exists() {
-            PathBuf::new()
-        } else {
-            attachment.netns_path.clone()
-        };
-        let path = self.bin_dirs.iter().filter_map(|dir| dir.to_str()).collect::<Vec<_>>().join(":");
-        let failed_io = |error: std::io::Error| self.failed(command, &error.to_string(), "");
-        let mut child = Command::new(&self.binary)
+        let is_gone = command == "DEL" && !attachment.netns_path.exists();
+        let netns = if is_gone { PathBuf::new() } else { attachment.netns_path.clone() };
+        let mut program = Command::new(&self.binary);
+        program
             .env("CNI_COMMAND", command)
             .env("CNI_CONTAINERID", &attachment.container_id)
             .env("CNI_NETNS", netns)
             .env("CNI_IFNAME", &attachment.ifname)
             .env("CNI_ARGS", arguments(attachment))
-            .env("CNI_PATH", path)
+            .env("CNI_PATH", &self.path)
+            .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(failed_io)?;
-        let conf = conf.to_string();
-        if let Some(mut stdin) = child.stdin.take() {
-            // A plugin may end without reading: its exit code says what happened.
-            if let Err(error) = stdin.write_all(conf.as_bytes()) {
-                tracing::debug!(plugin = self.kind, %error, "plugin did not read its configuration");
-            }
+            .stderr(Stdio::piped());
+        let limit = if command == "ADD" { ADD_LIMIT } else { LIMIT };
+        let ran = spawn(&mut program).and_then(|child| run_within(child, conf.to_string(), limit));
+        let output = ran.map_err(|error| self.failed(command, error.to_string()))?;
+        if output.is_late {
+            return Err(self.failed(command, format!("it did not end within {limit:?}")));
         }
-        let output = child.wait_with_output().map_err(failed_io)?;
         if output.status.success() {
             return Ok(output.stdout);
         }
-        let body =
-            serde_json::from_slice(&output.stdout).ok().filter(|body: &ErrorBody| !body.msg.is_empty());
-        match body {
-            Some(body) => Err(CniError::Plugin { plugin: self.kind.clone(), command, body }),
-            None => {
-                let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-                Err(self.failed(command, &output.status.to_string(), &said))
-            }
-        }
+        let (plugin, network) = (self.kind.clone(), self.network.clone());
+        Err(CniError::Plugin { plugin, network, command, body: output.error() })
     }
 
     /// With what the configuration says that the plugin can be told.
@@ -132,13 +147,136 @@ impl ExecPlugin {
         conf
     }
 
-    fn failed(&self, command: &'static str, msg: &str, details: &str) -> CniError {
-        let body = ErrorBody { code: 0, msg: msg.to_owned(), details: details.to_owned() };
-        CniError::Plugin { plugin: self.kind.clone(), command, body }
+    fn failed(&self, command: &'static str, msg: String) -> CniError {
+        let (plugin, network) = (self.kind.clone(), self.network.clone());
+        CniError::Plugin { plugin, network, command, body: ErrorBody { msg, ..ErrorBody::default() } }
     }
 }
 
 fn arguments(attachment: &Attachment) -> String {
     let arguments = attachment.arguments();
     arguments.iter().map(|[name, value]| format!("{name}={value}")).collect::<Vec<_>>().join(";")
+}
+
+fn spawn(program: &mut Command) -> io::Result<Child> {
+    for _ in 0..BUSY_TRIES {
+        match program.spawn() {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => thread::sleep(BUSY_PAUSE),
+            spawned => return spawned,
+        }
+    }
+    program.spawn()
+}
+
+/// What a plugin has left behind.
+struct Ran {
+    status: ExitStatus,
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+    is_late: bool,
+}
+
+impl Ran {
+    /// In libcni's words where the plugin found none.
+    fn error(&self) -> ErrorBody {
+        let msg = match serde_json::from_slice::<ErrorBody>(&self.stdout) {
+            Ok(body) if !body.msg.is_empty() => return body,
+            _ if self.stdout.is_empty() && self.stderr.is_empty() => {
+                format!("netplugin failed with no error message: {}", self.status)
+            }
+            _ if self.stdout.is_empty() => {
+                format!("netplugin failed: {:?}", String::from_utf8_lossy(&self.stderr))
+            }
+            Ok(_) => format!("netplugin failed: {}", self.status),
+            Err(error) => format!(
+                "netplugin failed but error parsing its diagnostic message {:?}: {error}",
+                String::from_utf8_lossy(&self.stdout)
+            ),
+        };
+        ErrorBody { msg, ..ErrorBody::default() }
+    }
+}
+
+/// Runs a process group to its end, or ends it.
+fn run_within(mut child: Child, input: String, limit: Duration) -> io::Result<Ran> {
+    let pid = Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?);
+    // Its number is its own until it is reaped, which takes this lock.
+    let running = Mutex::new(Some(pid));
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let (done, is_done) = mpsc::channel::<()>();
+    let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let is_late = thread::scope(|scope| {
+        let group = &running;
+        let watch = scope.spawn(move || is_late(&is_done, limit, group));
+        let (stdin, out, err) = pipes;
+        scope.spawn(move || {
+            // A plugin may end without reading: its exit code says what happened.
+            if let Some(mut stdin) = stdin
+                && let Err(error) = stdin.write_all(input.as_bytes())
+            {
+                tracing::debug!(%error, "a plugin did not read its configuration");
+            }
+        });
+        let errors = scope.spawn(|| err.map_or(Ok(0), |mut err| err.read_to_end(&mut stderr)));
+        let read = out.map_or(Ok(0), |mut out| out.read_to_end(&mut stdout));
+        let errors = errors.join().unwrap_or(Ok(0));
+        let ended = waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT);
+        running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(done);
+        let is_late = watch.join().unwrap_or(false);
+        read.and(errors).and(ended.map(|_| 0).map_err(io::Error::from)).map(|_| is_late)
+    })?;
+    let status = child.wait()?;
+    Ok(Ran { status, stdout, stderr, is_late })
+}
+
+/// Waits until the plugin has ended, or ends it when it is late.
+fn is_late(is_done: &mpsc::Receiver<()>, limit: Duration, running: &Mutex<Option<Pid>>) -> bool {
+    if is_done.recv_timeout(limit) != Err(mpsc::RecvTimeoutError::Timeout) {
+        return false;
+    }
+    let running = running.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(group) = *running
+        && let Err(error) = killpg(group, Signal::SIGKILL)
+    {
+        tracing::warn!(%error, "cannot end a plugin that is late");
+    }
+    running.is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(script: &str, limit: Duration) -> Ran {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        run_within(spawn(&mut command).unwrap(), "input".into(), limit).unwrap()
+    }
+
+    #[test]
+    fn a_plugin_that_does_not_end_is_ended_with_all_that_it_has_started() {
+        let late = run("sleep 1000 & sleep 1000", Duration::from_millis(50));
+        assert!(late.is_late && !late.status.success());
+        let closed = run("exec >&- 2>&-; sleep 1000", Duration::from_millis(50));
+        assert!(closed.is_late);
+        let fine = run("cat; echo said >&2", Duration::from_secs(60));
+        assert!(!fine.is_late && fine.status.success());
+        assert_eq!((fine.stdout.as_slice(), fine.stderr.as_slice()), (&b"input"[..], &b"said\n"[..]));
+    }
+
+    #[test]
+    fn what_a_plugin_says_is_told_and_what_it_does_not_say_is_described() {
+        let check = |script: &str, expect: &str| {
+            assert_eq!(run(script, Duration::from_secs(60)).error().to_string(), expect, "{script}");
+        };
+        check(r#"echo '{"code": 7, "msg": "no", "details": "way"}'; exit 1"#, "no; way");
+        check("exit 3", "netplugin failed with no error message: exit status: 3");
+        check("echo broken >&2; exit 1", r#"netplugin failed: "broken\n""#);
+        check(
+            "echo nonsense; exit 1",
+            r#"netplugin failed but error parsing its diagnostic message "nonsense\n": expected ident at line 1 column 2"#,
+        );
+    }
 }

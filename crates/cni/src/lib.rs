@@ -4,10 +4,13 @@
 //! its plugins are run as binaries where they are installed, and in-process where they are built in (`bridge` with
 //! `host-local` addresses, `portmap`, `loopback`). All calls block (about 1 ms in-process): call them from a blocking
 //! task. The bridge and the nftables table belong to the network namespace of the calling process.
+//!
+//! [`plugin`] is the same plugins as programs, for other runtimes.
 
 mod bandwidth;
 mod chain;
 mod exec;
+pub mod plugin;
 mod plugins;
 pub mod types;
 
@@ -16,7 +19,7 @@ mod network;
 
 pub use bandwidth::bandwidth;
 pub use cleanup::{cleanup, leftovers};
-pub use network::{Attachment, BuiltinConfig, Network};
+pub use network::{Attachment, BuiltinConfig, Network, detach_foreign};
 pub use types::{CniError, CniResult, PortMapping};
 
 /// The bridge of a cluster.

@@ -1,22 +1,29 @@
 //! A network as the runtime sees it: load its configuration, attach and detach Pods.
 //!
 //! The configuration is what lies in its folder when a Pod is attached: what was put there meanwhile, or the binary that
-//! was missing, is found without a restart. Results of ADD are kept on disk ([`kept`]) until DEL: DEL and CHECK get them
+//! was missing, is found without a restart. Whether Pods can be attached is found out when a folder changes or a plugin
+//! has failed ([`follow`]). Results of ADD are kept on disk ([`kept`]) until DEL: DEL and CHECK get them
 //! back, and use the configuration that the Pod was attached by. DEL of what was never added, or twice, is no error.
 
+mod conflist;
+mod follow;
 mod kept;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::Ipv4Addr;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use tokio::sync::{Notify, watch};
 
 use crate::chain::Chain;
+use crate::plugins::{Attached, Kind};
+use conflist::find_conflist;
+use follow::Judgement;
 use kept::{Kept, Results};
 
 use crate::types::{CniError, CniResult, NetworkConfigList, PortMapping, VERSION};
@@ -36,37 +43,51 @@ pub struct BuiltinConfig {
     pub state_dir: PathBuf,
     /// Where plugin binaries are looked for, such as `/opt/cni/bin`.
     pub bin_dirs: Vec<PathBuf>,
+    /// Where the built-in plugins are as programs, for plugins that delegate to `bridge` or `host-local`.
+    pub own_bin_dir: Option<PathBuf>,
+    /// Whether Pods are attached by the built-in network while no configuration is there; otherwise they wait for one.
+    pub is_fallback: bool,
 }
 
 impl BuiltinConfig {
     /// The configuration of the built-in network: Pods are joined by a bridge but reach each other through the
     /// host (`routed`), so that Service addresses work between them without `br_netfilter`.
     pub fn conflist(&self) -> NetworkConfigList {
-        let cidr = |(ip, prefix): (Ipv4Addr, u8)| format!("{ip}/{prefix}");
+        let bridge = crate::bridge_name(&self.cluster_id);
         NetworkConfigList {
             cni_version: VERSION.to_owned(),
             name: "knarr".to_owned(),
-            disable_check: false,
-            plugins: vec![
-                json!({
-                    "type": "bridge",
-                    "bridge": crate::bridge_name(&self.cluster_id),
-                    "isGateway": true,
-                    "ipMasq": true,
-                    "hairpinMode": true,
-                    "routed": true,
-                    "clusterCIDR": cidr(self.cluster_cidr),
-                    "mtu": self.mtu.unwrap_or(0),
-                    "ipam": {
-                        "type": "host-local",
-                        "ranges": [[{ "subnet": cidr(self.pod_cidr) }]],
-                        "routes": [{ "dst": "0.0.0.0/0" }],
-                    },
-                }),
-                json!({ "type": "portmap", "capabilities": { "portMappings": true } }),
-            ],
+            plugins: bridge_and_ports(&bridge, self.pod_cidr, self.cluster_cidr, self.mtu).into(),
+            ..NetworkConfigList::default()
         }
     }
+}
+
+/// The plugins of the built-in network, in this process or as programs. The first is the bridge, whose `ipam` gives
+/// addresses of `pod_cidr`.
+pub(crate) fn bridge_and_ports(
+    bridge: &str,
+    pod_cidr: (Ipv4Addr, u8),
+    cluster_cidr: (Ipv4Addr, u8),
+    mtu: Option<u32>,
+) -> [Value; 2] {
+    let cidr = |(ip, prefix): (Ipv4Addr, u8)| format!("{ip}/{prefix}");
+    let bridge = json!({
+        "type": Kind::Bridge.name(),
+        "bridge": bridge,
+        "isGateway": true,
+        "ipMasq": true,
+        "hairpinMode": true,
+        "routed": true,
+        "clusterCIDR": cidr(cluster_cidr),
+        "mtu": mtu.unwrap_or(0),
+        "ipam": {
+            "type": Kind::HostLocal.name(),
+            "ranges": [[{ "subnet": cidr(pod_cidr) }]],
+            "routes": [{ "dst": "0.0.0.0/0" }],
+        },
+    });
+    [bridge, json!({ "type": Kind::Portmap.name(), "capabilities": { "portMappings": true } })]
 }
 
 /// A Pod to attach, detach or check.
@@ -101,6 +122,26 @@ impl Attachment {
         all
     }
 
+    /// The address that is wished for. Source: CNI's capability `ips`.
+    pub(crate) fn wanted_ip(&self) -> Result<Option<Ipv4Addr>, CniError> {
+        let Some(wanted) = self.capabilities.get("ips").and_then(|ips| ips.get(0)).and_then(Value::as_str)
+        else {
+            return Ok(None);
+        };
+        let ip = wanted.split('/').next().unwrap_or_default();
+        let invalid = |_| CniError::Wish { what: "IP address", value: wanted.to_owned() };
+        ip.parse().map(Some).map_err(invalid)
+    }
+
+    /// The hardware address that is wished for. Source: CNI's capability `mac`.
+    pub(crate) fn wanted_mac(&self) -> Result<Option<[u8; 6]>, CniError> {
+        let Some(wanted) = self.capabilities.get("mac").and_then(Value::as_str) else { return Ok(None) };
+        let bytes: Option<Vec<u8>> =
+            wanted.split([':', '-']).map(|part| u8::from_str_radix(part, 16).ok()).collect();
+        let invalid = || CniError::Wish { what: "hardware address", value: wanted.to_owned() };
+        bytes.and_then(|bytes| bytes.try_into().ok()).map(Some).ok_or_else(invalid)
+    }
+
     /// `CNI_ARGS`. Source: Kubernetes' conventions, `pkg/kubelet` and containerd.
     pub(crate) fn arguments(&self) -> Vec<[String; 2]> {
         let pair = |name: &str, value: &str| [name.to_owned(), value.to_owned()];
@@ -121,6 +162,9 @@ pub struct Network {
     builtin: BuiltinConfig,
     results: Results,
     loaded: Mutex<Loaded>,
+    readiness: watch::Sender<Option<String>>,
+    /// A plugin has failed: it may say why.
+    doubt: Notify,
 }
 
 /// The configuration that was last found, with what the folder was like then.
@@ -130,8 +174,8 @@ struct Loaded {
     chain: Result<Arc<Chain>, String>,
 }
 
-/// A file of the configuration's folder, as far as one tells it from its next version.
-type Seen = (PathBuf, u64, Option<SystemTime>);
+/// A file of the configuration's folder, as far as one tells it from its next version: inode, size, time of change.
+type Seen = (PathBuf, Option<(u64, u64, i64, i64)>);
 
 impl Network {
     /// The network of the first configuration (by file name) of `conf_dir`, or the built-in one if there is none.
@@ -144,10 +188,9 @@ impl Network {
     pub fn load(conf_dir: &Path, builtin: BuiltinConfig) -> Result<Self, CniError> {
         let results = Results::open(builtin.state_dir.join("results"))?;
         let loaded = Mutex::new(Loaded { seen: Vec::new(), chain: Err(String::new()) });
-        let network = Self { conf_dir: conf_dir.to_owned(), builtin, results, loaded };
-        if let Err(error) = network.chain() {
-            tracing::warn!(%error, "the pod network is not ready");
-        }
+        let (conf_dir, readiness) = (conf_dir.to_owned(), watch::Sender::new(None));
+        let network = Self { conf_dir, builtin, results, loaded, readiness, doubt: Notify::new() };
+        network.look(Judgement::Any);
         Ok(network)
     }
 
@@ -171,7 +214,8 @@ impl Network {
     fn chain(&self) -> Result<Arc<Chain>, CniError> {
         let seen = seen(&self.conf_dir);
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        if loaded.seen != seen || loaded.chain.is_err() {
+        let is_there = loaded.chain.as_ref().is_ok_and(|chain| chain.is_there());
+        if loaded.seen != seen || !is_there {
             let found = self.find_chain();
             if let Ok(chain) = &found {
                 tracing::info!(network = chain.name(), "the pod network is loaded");
@@ -182,7 +226,11 @@ impl Network {
     }
 
     fn find_chain(&self) -> Result<Chain, CniError> {
-        let conflist = find_conflist(&self.conf_dir)?.unwrap_or_else(|| self.builtin.conflist());
+        let conflist = match find_conflist(&self.conf_dir)? {
+            Some(conflist) => conflist,
+            None if self.builtin.is_fallback => self.builtin.conflist(),
+            None => return Err(CniError::NotReady("cni plugin not initialized".into())),
+        };
         let chain = Chain::new(conflist, &self.builtin)?;
         let kept = self.results.all()?;
         let own = kept.iter().filter(|kept| kept.network == chain.name());
@@ -215,6 +263,7 @@ impl Network {
             Ok(result)
         });
         added.inspect_err(|_| {
+            self.doubt.notify_one();
             if let Err(also) = chain.del(attachment, None) {
                 tracing::warn!(container = attachment.container_id, error = %also, "cannot take back a failed ADD");
             }
@@ -264,64 +313,75 @@ impl Network {
     /// # Errors
     /// A plugin failed.
     pub fn retain(&self, container_ids: &BTreeSet<String>) -> Result<Vec<String>, CniError> {
+        self.results.remove_unfinished()?;
         let mut detached = Vec::new();
-        let mut attached = Vec::new();
+        let mut attached = Attached { containers: container_ids.clone(), ..Attached::default() };
+        let mut outcome = Ok(());
         for kept in self.results.all()? {
-            if container_ids.contains(&kept.attachment.container_id) {
-                let Attachment { container_id, ifname, .. } = &kept.attachment;
-                attached.push(json!({ "containerID": container_id, "ifname": ifname }));
-            } else {
-                self.del(&kept.attachment)?;
-                detached.push(kept.attachment.container_id);
+            let Attachment { container_id, ifname, .. } = &kept.attachment;
+            if container_ids.contains(container_id) {
+                attached.interfaces.insert((container_id.clone(), ifname.clone()));
+                continue;
+            }
+            // One that cannot be detached keeps nobody else.
+            match self.del(&kept.attachment) {
+                Ok(()) => detached.push(kept.attachment.container_id),
+                failed => outcome = outcome.and(failed),
             }
         }
         if let Ok(chain) = self.chain() {
-            chain.retain(container_ids, &Value::Array(attached))?;
+            outcome = outcome.and(chain.retain(&attached));
         }
-        Ok(detached)
+        outcome.map(|()| detached)
     }
+}
+
+/// Detaches Pods from networks that are not the built-in one, for a reset: what their plugins keep elsewhere goes no other
+/// way. Makes nothing. Returns how many there were.
+///
+/// # Errors
+/// A plugin failed, or is not there any more; the others are done.
+pub fn detach_foreign(builtin: &BuiltinConfig) -> Result<usize, CniError> {
+    let folder = builtin.state_dir.join("results");
+    if !folder.exists() {
+        return Ok(0);
+    }
+    let results = Results::open(folder)?;
+    let own = builtin.conflist();
+    let (mut count, mut outcome) = (0, Ok(()));
+    for kept in results.all()? {
+        let Some(conflist) = kept.conflist.as_ref().filter(|conflist| !is_same(conflist, &own)) else {
+            continue;
+        };
+        let detached = Chain::new(conflist.clone(), builtin)
+            .and_then(|chain| chain.del(&kept.attachment, Some(&kept.result)))
+            .and_then(|()| results.forget(&kept));
+        match detached {
+            Ok(()) => count += 1,
+            failed => outcome = outcome.and(failed),
+        }
+    }
+    outcome.map(|()| count)
+}
+
+/// Whether both are of one network on one bridge, whatever addresses they give.
+fn is_same(one: &NetworkConfigList, other: &NetworkConfigList) -> bool {
+    let bridge =
+        |list: &NetworkConfigList| list.plugins.first().and_then(|plugin| plugin.get("bridge").cloned());
+    one.name == other.name && bridge(one) == bridge(other)
 }
 
 fn seen(conf_dir: &Path) -> Vec<Seen> {
     let entries = fs::read_dir(conf_dir).into_iter().flatten().flatten();
     let mut seen: Vec<Seen> = entries
         .map(|entry| {
-            let metadata = entry.metadata().ok();
-            let size = metadata.as_ref().map_or(0, fs::Metadata::len);
-            (entry.path(), size, metadata.and_then(|metadata| metadata.modified().ok()))
+            let metadata = fs::metadata(entry.path()).ok();
+            let stamp = metadata.map(|it| (it.ino(), it.len(), it.ctime(), it.ctime_nsec()));
+            (entry.path(), stamp)
         })
         .collect();
     seen.sort();
     seen
-}
-
-fn find_conflist(conf_dir: &Path) -> Result<Option<NetworkConfigList>, CniError> {
-    let Ok(entries) = fs::read_dir(conf_dir) else { return Ok(None) };
-    let mut files: Vec<PathBuf> = entries
-        .filter_map(Result::ok)
-        .map(|entry| entry.path())
-        .filter(|path| {
-            path.extension().is_some_and(|ext| ext == "conflist" || ext == "conf" || ext == "json")
-        })
-        .collect();
-    files.sort();
-    let Some(path) = files.into_iter().next() else { return Ok(None) };
-    let invalid = |reason: String| CniError::Config { path: path.clone(), reason };
-    let text = fs::read(&path).map_err(CniError::state(&path))?;
-    if path.extension().is_some_and(|ext| ext == "conflist") {
-        let conflist: NetworkConfigList =
-            serde_json::from_slice(&text).map_err(|error| invalid(error.to_string()))?;
-        if conflist.plugins.is_empty() {
-            return Err(invalid("no plugins in list".into()));
-        }
-        return Ok(Some(conflist));
-    }
-    let plugin: serde_json::Value =
-        serde_json::from_slice(&text).map_err(|error| invalid(error.to_string()))?;
-    let field = |name: &str| plugin.get(name).and_then(|value| value.as_str()).map(str::to_owned);
-    let name = field("name").ok_or_else(|| invalid("missing field `name`".into()))?;
-    let cni_version = field("cniVersion").unwrap_or_else(|| "0.2.0".into());
-    Ok(Some(NetworkConfigList { cni_version, name, disable_check: false, plugins: vec![plugin] }))
 }
 
 /// A file that is there is whole: written beside and renamed.

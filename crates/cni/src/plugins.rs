@@ -1,43 +1,121 @@
-//! The built-in plugins, one row each, run in-process.
+//! The built-in plugins, one row each. Run in-process, or as programs of their own ([`crate::plugin`]).
 
 mod bridge;
 mod host_local;
+mod loopback;
 mod portmap;
-mod rules;
+pub(crate) mod rules;
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use serde_json::Value;
 
+use crate::cleanup::IP_FORWARD_BEFORE;
 use crate::network::{Attachment, BuiltinConfig};
-use crate::types::{CniError, CniResult, NetworkConfigList};
+use crate::types::{CniError, CniResult, RouteConfig};
 
 pub(crate) use bridge::VETH_PREFIX;
+
+/// What the names of programs that are built-in plugins start with, beside the plain ones.
+pub(crate) const PREFIX: &str = "knarr-";
+
+/// Which of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A veth pair on a bridge.
+    Bridge,
+    /// Addresses of a range. A configuration's `ipam` names it.
+    HostLocal,
+    /// Ports of the host.
+    Portmap,
+    /// `lo`. The built-in runtime's namespaces have it up from the start; others rely on this.
+    Loopback,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Bridge, Self::HostLocal, Self::Portmap, Self::Loopback];
+
+    /// Upstream's name of the plugin that does the same.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bridge => "bridge",
+            Self::HostLocal => "host-local",
+            Self::Portmap => "portmap",
+            Self::Loopback => "loopback",
+        }
+    }
+
+    /// The plugin that a configuration's `type`, or a program's file name, means: `bridge`, `knarr-bridge`.
+    pub fn of(name: &str) -> Option<Self> {
+        let plain = name.strip_prefix(PREFIX).unwrap_or(name);
+        Self::ALL.into_iter().find(|kind| kind.name() == plain)
+    }
+}
+
+/// Where the plugins of one network keep what they must remember, and the table that their rules are in.
+#[derive(Clone, Debug)]
+pub(crate) struct Site {
+    /// Folder of folders of leases, by network.
+    pub(crate) leases: PathBuf,
+    /// Where the host's `ip_forward` is kept as it was, if somebody will set it back.
+    pub(crate) before: Option<PathBuf>,
+    pub(crate) rules: rules::Shared,
+}
+
+impl Site {
+    /// Within the node's process.
+    pub(crate) fn of_cluster(config: &BuiltinConfig) -> Self {
+        Self {
+            leases: config.state_dir.join("networks"),
+            before: Some(config.state_dir.join(IP_FORWARD_BEFORE)),
+            rules: rules::shared(config),
+        }
+    }
+}
+
+/// What is attached; the rest may go. Source: CNI's GC, `cni.dev/valid-attachments`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Attached {
+    /// Containers all of whose interfaces stay.
+    pub(crate) containers: BTreeSet<String>,
+    /// Container ids and interfaces.
+    pub(crate) interfaces: BTreeSet<(String, String)>,
+}
+
+impl Attached {
+    pub(crate) fn has(&self, container_id: &str, ifname: &str) -> bool {
+        self.containers.contains(container_id)
+            || self.interfaces.contains(&(container_id.to_owned(), ifname.to_owned()))
+    }
+
+    /// Whether rules of this owner stay: a Pod that is attached, or a network as a whole.
+    fn owns(&self, owner: &str) -> bool {
+        owner.split_once('/').is_none_or(|(id, ifname)| id.is_empty() || self.has(id, ifname))
+    }
+}
 
 /// A built-in plugin with its configuration.
 #[derive(Debug)]
 pub(crate) enum Builtin {
-    /// A veth pair on a bridge.
     Bridge(Box<bridge::Bridge>),
-    /// Ports of the host.
+    HostLocal(Box<host_local::HostLocal>, Vec<RouteConfig>),
     Portmap(portmap::Portmap),
-    /// `lo`, which is up from the namespace's start.
     Loopback,
 }
 
 impl Builtin {
-    /// The plugin of this type, `None` if it is not built in.
-    pub(crate) fn new(
-        conflist: &NetworkConfigList,
-        conf: &Value,
-        kind: &str,
-        config: &BuiltinConfig,
-    ) -> Result<Option<Self>, CniError> {
+    pub(crate) fn new(kind: Kind, network: &str, conf: &Value, site: &Site) -> Result<Self, CniError> {
         Ok(match kind {
-            "bridge" => Some(Self::Bridge(Box::new(bridge::Bridge::new(conflist, conf, config)?))),
-            "portmap" => Some(Self::Portmap(portmap::Portmap::new(config))),
-            "loopback" => Some(Self::Loopback),
-            _ => None,
+            Kind::Bridge => Self::Bridge(Box::new(bridge::Bridge::new(network, conf, site)?)),
+            Kind::HostLocal => {
+                let ipam = conf.get("ipam").unwrap_or(&Value::Null);
+                let (addresses, routes) = host_local::HostLocal::configured(network, ipam, site)?;
+                Self::HostLocal(Box::new(addresses), routes)
+            }
+            Kind::Portmap => Self::Portmap(portmap::Portmap::new(network, conf, site)?),
+            Kind::Loopback => Self::Loopback,
         })
     }
 
@@ -48,18 +126,20 @@ impl Builtin {
     ) -> Result<CniResult, CniError> {
         match self {
             Self::Bridge(bridge) => bridge.add(attachment),
+            Self::HostLocal(addresses, routes) => addresses.add(attachment, routes),
             Self::Portmap(portmap) => {
                 let result = previous.unwrap_or_default();
                 portmap.add(attachment, &result)?;
                 Ok(result)
             }
-            Self::Loopback => Ok(previous.unwrap_or_default()),
+            Self::Loopback => loopback::add(attachment, previous),
         }
     }
 
     pub(crate) fn del(&self, attachment: &Attachment) -> Result<(), CniError> {
         match self {
             Self::Bridge(bridge) => bridge.del(attachment),
+            Self::HostLocal(addresses, _) => addresses.release(&attachment.container_id, &attachment.ifname),
             Self::Portmap(portmap) => portmap.del(attachment),
             Self::Loopback => Ok(()),
         }
@@ -68,8 +148,9 @@ impl Builtin {
     pub(crate) fn check(&self, attachment: &Attachment, previous: &CniResult) -> Result<(), CniError> {
         match self {
             Self::Bridge(bridge) => bridge.check(attachment, previous),
-            Self::Portmap(portmap) => portmap.check(attachment),
-            Self::Loopback => Ok(()),
+            Self::HostLocal(addresses, _) => addresses.check(attachment),
+            Self::Portmap(portmap) => portmap.check(attachment, previous),
+            Self::Loopback => loopback::check(attachment),
         }
     }
 
@@ -80,14 +161,28 @@ impl Builtin {
         match self {
             Self::Bridge(bridge) => bridge.prepare(),
             Self::Portmap(portmap) => portmap.restore(kept),
-            Self::Loopback => Ok(()),
+            Self::HostLocal(..) | Self::Loopback => Ok(()),
         }
     }
 
-    pub(crate) fn retain(&self, container_ids: &BTreeSet<String>) -> Result<(), CniError> {
+    pub(crate) fn retain(&self, attached: &Attached) -> Result<(), CniError> {
         match self {
-            Self::Bridge(bridge) => bridge.retain(container_ids),
-            Self::Portmap(_) | Self::Loopback => Ok(()),
+            Self::Bridge(bridge) => bridge.retain(attached),
+            Self::HostLocal(addresses, _) => addresses.retain(attached),
+            Self::Portmap(portmap) => portmap.retain(attached),
+            Self::Loopback => Ok(()),
         }
+    }
+}
+
+/// Whether a field says nothing: absent, null, false, 0, or without contents.
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(is_set) => !is_set,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(values) => values.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
     }
 }

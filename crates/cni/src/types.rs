@@ -9,19 +9,62 @@ use serde_json::{Map, Value};
 /// The version of the specification that configurations of our own are written in.
 pub const VERSION: &str = "1.1.0";
 
+/// The versions that are spoken, oldest first.
+pub const VERSIONS: [&str; 5] = ["0.3.0", "0.3.1", "0.4.0", "1.0.0", VERSION];
+
 /// A network configuration list (`*.conflist`).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkConfigList {
     /// Version of the specification that it is written in.
+    #[serde(default)]
     pub cni_version: String,
+    /// Versions that it can be used with; the newest that is spoken wins over `cniVersion`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cni_versions: Vec<String>,
     /// Name of the network.
     pub name: String,
     /// Plugins ignore CHECK.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, deserialize_with = "flag", skip_serializing_if = "std::ops::Not::not")]
     pub disable_check: bool,
+    /// Plugins ignore GC: several runtimes use the network.
+    #[serde(default, rename = "disableGC", deserialize_with = "flag")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub disable_gc: bool,
+    /// There are no more plugins in the folder that has the network's name.
+    #[serde(default, deserialize_with = "flag", skip_serializing_if = "std::ops::Not::not")]
+    pub load_only_inlined_plugins: bool,
     /// Plugin configurations, in the order of ADD; each has a `type`.
+    #[serde(default)]
     pub plugins: Vec<Value>,
+}
+
+/// libcni takes texts for flags as well.
+fn flag<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::Bool(flag) => Ok(flag),
+        Value::String(text) if text.eq_ignore_ascii_case("true") => Ok(true),
+        Value::String(text) if text.eq_ignore_ascii_case("false") => Ok(false),
+        other => Err(serde::de::Error::custom(format!("must be true or false, not {other}"))),
+    }
+}
+
+impl NetworkConfigList {
+    /// Chooses the version that plugins are called in. Source: CNI 1.1, `cniVersions`.
+    pub(crate) fn choose_version(&mut self) {
+        let is_offered =
+            |version: &str| self.cni_version == version || self.cni_versions.iter().any(|it| it == version);
+        let newest = VERSIONS.iter().rev().find(|version| is_offered(version));
+        if let Some(newest) = newest {
+            (*newest).clone_into(&mut self.cni_version);
+        }
+    }
+}
+
+/// Whether a text can name a network or a container. Source: CNI specification 1.1, "network configuration".
+pub(crate) fn is_name(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && text.chars().all(|char| char.is_ascii_alphanumeric() || "_.-".contains(char))
 }
 
 /// The result of ADD.
@@ -51,10 +94,21 @@ impl CniResult {
         self.ips.iter().filter_map(|ip| ip.address.split('/').next()?.parse().ok()).collect()
     }
 
-    /// The result as configurations of `version` have it: before 1.0, addresses say which kind they are.
+    /// The result as configurations of `version` have it: before 1.0, addresses say which kind they are; before 1.1,
+    /// interfaces and routes say less.
     pub(crate) fn converted(&self, version: &str) -> Self {
         let mut converted = self.clone();
         version.clone_into(&mut converted.cni_version);
+        if !is_at_least(version, (1, 1)) {
+            for interface in &mut converted.interfaces {
+                interface.mtu = None;
+                interface.other.retain(|field, _| !["socketPath", "pciID"].contains(&field.as_str()));
+            }
+            let newer = ["mtu", "advmss", "priority", "table", "scope"];
+            for route in &mut converted.routes {
+                route.other.retain(|field, _| !newer.contains(&field.as_str()));
+            }
+        }
         let says_kind = !is_at_least(version, (1, 0));
         for ip in &mut converted.ips {
             let kind = if ip.address.contains(':') { "6" } else { "4" };
@@ -175,14 +229,46 @@ pub enum CniError {
         searched: Vec<PathBuf>,
     },
     /// A plugin binary failed.
-    #[error("plugin type={plugin:?} failed ({command}): {}", describe(body))]
+    #[error("plugin type={plugin:?} name={network:?} failed ({}): {body}", told(command))]
     Plugin {
         /// Its type.
         plugin: String,
+        /// Its network.
+        network: String,
         /// `ADD`, `DEL`, `CHECK`.
         command: &'static str,
         /// What it said.
         body: ErrorBody,
+    },
+    /// A configuration asks for what a built-in plugin does not do.
+    #[error("unsupported field in network configuration {network}: {field}")]
+    Unsupported {
+        /// The network's name.
+        network: String,
+        /// The field.
+        field: &'static str,
+    },
+    /// A Pod has no address, of which it should have one.
+    #[error("container {container_id} has no address")]
+    UnknownContainer {
+        /// The Pod's sandbox.
+        container_id: String,
+    },
+    /// The address that somebody wishes for is somebody else's, or not of the range.
+    #[error("requested IP address {ip} is not available in range set {range}")]
+    AddressTaken {
+        /// The address.
+        ip: std::net::Ipv4Addr,
+        /// The range.
+        range: String,
+    },
+    /// A wish that cannot be read.
+    #[error("invalid {what}: {value}")]
+    Wish {
+        /// Which.
+        what: &'static str,
+        /// As it was given.
+        value: String,
     },
     /// Every address of the range is taken.
     #[error("no IP addresses available in range set: {range}")]
@@ -205,13 +291,24 @@ pub enum CniError {
         #[source]
         source: std::io::Error,
     },
+    /// The kernel refused the rules of several Pods at once.
+    #[error("change the rules of the Pod network")]
+    Rules(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The kernel refused.
     #[error(transparent)]
     Kernel(#[from] sys::Error),
 }
 
-fn describe(body: &ErrorBody) -> String {
-    if body.details.is_empty() { body.msg.clone() } else { format!("{}: {}", body.msg, body.details) }
+/// As libcni says it.
+fn told(command: &str) -> String {
+    if command == "DEL" { "delete".to_owned() } else { command.to_lowercase() }
+}
+
+impl std::fmt::Display for ErrorBody {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.msg)?;
+        if self.details.is_empty() { Ok(()) } else { write!(f, "; {}", self.details) }
+    }
 }
 
 impl CniError {

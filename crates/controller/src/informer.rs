@@ -6,6 +6,7 @@
 
 mod reflector;
 mod shared;
+mod trim;
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;

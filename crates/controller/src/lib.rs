@@ -17,6 +17,7 @@ pub mod metrics;
 pub mod placement;
 pub mod plan;
 pub mod record;
+pub mod resource_claim;
 pub mod resource_ref;
 pub mod selector;
 mod sender;

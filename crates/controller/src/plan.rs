@@ -25,9 +25,11 @@ pub struct Plan {
     pub requeue_after: Option<Duration>,
     /// Done once when a step fails; [`FAILURE`] in their texts becomes what the server said.
     pub on_failure: Vec<Action>,
+    /// The same, where what the server said has this in it.
+    pub on_failure_saying: Vec<(&'static str, Action)>,
 }
 
-/// Stands for the server's message in the texts of [`Plan::on_failure`].
+/// Stands for the server's message in the texts of what is done on a failure.
 pub const FAILURE: &str = "{failure}";
 
 impl Plan {
@@ -56,6 +58,13 @@ impl Plan {
     /// Whether there is nothing to do now.
     pub fn is_empty(&self) -> bool {
         self.steps.iter().all(Vec::is_empty)
+    }
+
+    /// What is done about a failed step.
+    pub(crate) fn about_failure(self, message: &str) -> Vec<Action> {
+        let fitting = self.on_failure_saying.into_iter().filter(|(text, _)| message.contains(text));
+        let all = self.on_failure.into_iter().chain(fitting.map(|(_, action)| action));
+        all.map(|action| action.about_failure(message)).collect()
     }
 
     /// All actions in order.
@@ -498,6 +507,21 @@ mod tests {
         let told = Action::patch_status::<Pod>("default", "web", patch).about_failure("no quota");
         let Action::Request(request) = told else { panic!("no request") };
         assert_eq!(request.body, json!({"status": {"conditions": [{"message": "no quota"}]}}));
+    }
+
+    #[test]
+    fn some_failures_are_answered_in_their_own_way() {
+        let event = |reason: &str| Action::event(&pod(), EventType::Warning, reason, FAILURE);
+        let plan = Plan {
+            on_failure: vec![event("Failed")],
+            on_failure_saying: vec![("full", event("Full")), ("away", event("Away"))],
+            ..Plan::nothing()
+        };
+        let told = plan.about_failure("the disk is full").into_iter().map(|action| match action {
+            Action::Event(event) => format!("{}: {}", event.reason, event.message),
+            Action::Request(_) => panic!("an event"),
+        });
+        assert_eq!(told.collect::<Vec<_>>(), ["Failed: the disk is full", "Full: the disk is full"]);
     }
 
     #[test]

@@ -30,6 +30,7 @@ pub mod namespace;
 pub mod node_ipam;
 pub mod node_lifecycle;
 pub mod pod_gc;
+pub mod resource_claim;
 pub mod resource_quota;
 pub mod root_ca;
 pub mod service_account;
@@ -71,9 +72,12 @@ pub fn all() -> &'static [Controller] {
         volume::binder::CONTROLLER,
         volume::protection::CLAIMS,
         volume::protection::VOLUMES,
+        volume::attributes_protection::CONTROLLER,
         volume::ephemeral::CONTROLLER,
         volume::attachment::CONTROLLER,
         volume::expansion::CONTROLLER,
         volume::hostpath::CONTROLLER,
+        volume::hostpath::capacity::CONTROLLER,
+        resource_claim::CONTROLLER,
     ]
 }

@@ -5,6 +5,7 @@
 //! protection controllers let go of what is not used.
 
 pub mod attachment;
+pub mod attributes_protection;
 pub mod binder;
 pub mod ephemeral;
 pub mod expansion;

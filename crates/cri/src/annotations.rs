@@ -10,3 +10,6 @@ pub const LOG_FILES_MAX: &str = "io.knarr.container.logFilesMax";
 
 /// In the verbose information of an image's status: how far its pull is, as JSON. Other runtimes do not say.
 pub const PULL_PROGRESS: &str = "knarr.io/pull-progress";
+
+/// The name of the runtime that knows these, as its version says it.
+pub const RUNTIME_NAME: &str = "knarr";

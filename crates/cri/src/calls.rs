@@ -74,6 +74,8 @@ macro_rules! runtime_calls {
             "ListPodSandboxMetrics" list_pod_sandbox_metrics ListPodSandboxMetricsRequest
                 ListPodSandboxMetricsResponse usual;
             "RuntimeConfig" runtime_config RuntimeConfigRequest RuntimeConfigResponse usual;
+            "UpdatePodSandboxResources" update_pod_sandbox_resources UpdatePodSandboxResourcesRequest
+                UpdatePodSandboxResourcesResponse usual;
         }
     };
 }

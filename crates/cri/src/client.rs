@@ -27,6 +27,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(120);
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(3);
 
+/// How often a runtime is asked for its status, which it does not tell by itself. Source: `updateRuntimeUp` of upstream.
+const STATUS_PERIOD: Duration = Duration::from_secs(5);
+
 /// Not the address of a container runtime.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} must be a unix socket, such as unix:///run/containerd/containerd.sock")]
@@ -106,6 +109,11 @@ macro_rules! call_runtime {
                 let limit = $limit(&request);
                 self.call(concat!("/runtime.v1.RuntimeService/", $name), request, limit).await
             })*
+
+            fn status_changes(&self) -> BoxStream<'static, ()> {
+                let tick = |()| async { Some((tokio::time::sleep(STATUS_PERIOD).await, ())) };
+                futures::stream::unfold((), tick).boxed()
+            }
 
             async fn exec(&self, request: v1::ExecRequest) -> CriResult<Streams> {
                 let wishes = streams::Wishes::of_exec(&request);

@@ -5,8 +5,8 @@
 //!
 //! The types come from `api.proto` as the package `k8s-cri` 0.11 of the Rust registry ships it: `protox` compiles it (no
 //! `protoc` needed), `prost-build` writes the messages with comments disabled and no services, and the result is
-//! committed as `generated/v1.rs`. One field is newer than that package, and added by hand: `Mount.image_sub_path` of
-//! v1.33.
+//! committed as `generated/v1.rs`. What is newer than that package is added by hand: of v1.33
+//! `Mount.image_sub_path`, stop signals (KEP-4960) and the messages of `UpdatePodSandboxResources` (KEP-1287).
 //!
 //! Streaming calls (exec, attach, port-forward) hand out byte streams in-process instead of a URL.
 
@@ -16,6 +16,7 @@ use futures::stream::BoxStream;
 
 pub mod annotations;
 pub mod client;
+pub mod logs;
 pub mod server;
 
 mod calls;
@@ -70,6 +71,11 @@ pub struct Streams {
 #[async_trait]
 #[allow(missing_docs)]
 pub trait RuntimeService: Send + Sync + 'static {
+    /// Comes whenever `status` may say something else. CRI has no such call: who knows of changes tells of them, others
+    /// come now and then.
+    fn status_changes(&self) -> BoxStream<'static, ()> {
+        Box::pin(futures::stream::pending())
+    }
     async fn version(&self, request: v1::VersionRequest) -> CriResult<v1::VersionResponse>;
     async fn run_pod_sandbox(
         &self,
@@ -168,6 +174,13 @@ pub trait RuntimeService: Send + Sync + 'static {
     }
     async fn runtime_config(&self, _: v1::RuntimeConfigRequest) -> CriResult<v1::RuntimeConfigResponse> {
         Err(CriError::missing("RuntimeConfig"))
+    }
+    /// Tells of what the Pod's own cgroup has been given.
+    async fn update_pod_sandbox_resources(
+        &self,
+        _: v1::UpdatePodSandboxResourcesRequest,
+    ) -> CriResult<v1::UpdatePodSandboxResourcesResponse> {
+        Err(CriError::missing("UpdatePodSandboxResources"))
     }
     async fn update_runtime_config(
         &self,

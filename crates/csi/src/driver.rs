@@ -1,12 +1,15 @@
-//! The host-path driver: volumes are folders (or, for raw blocks, sparse files behind loop devices) of the node.
+//! The host-path driver: volumes are folders of the node, or files behind loop devices: raw blocks, and file systems of
+//! their own for classes with `backing: image`.
 //!
 //! It keeps nothing in memory: what is on disk, what is mounted and which loop devices there are is all that it knows, so
 //! that it may be killed at any point. A volume appears and vanishes by a rename. Every call may be made again. A
-//! volume's size is written down and shown, but for raw blocks it is not enforced: folders share their disk.
+//! file's size is enforced; a folder's is written down and shown, but folders share their disk.
 
 mod controller;
 mod identity;
+mod images;
 mod node;
+mod options;
 mod volumes;
 
 use std::io;
@@ -72,6 +75,26 @@ impl Driver {
             work(&volumes)
         });
         done.await.map_err(|error| Status::internal(error.to_string()))?
+    }
+
+    /// The same for what may take long and changes nothing that others look at meanwhile.
+    async fn unhurried<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Volumes) -> Result<T, Status> + Send + 'static,
+    ) -> Result<T, Status> {
+        let volumes = self.volumes.clone();
+        let done = tokio::task::spawn_blocking(move || work(&volumes));
+        done.await.map_err(|error| Status::internal(error.to_string()))?
+    }
+}
+
+/// A failure of the disk: one that is full is the caller's to know.
+fn failed(error: io::Error) -> Status {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            Status::resource_exhausted(format!("the node's disk has no room for it: {error}"))
+        }
+        _ => internal(error),
     }
 }
 

@@ -15,6 +15,7 @@ mod encryption;
 mod identity;
 mod join;
 mod kubelet_config;
+mod kubelet_root;
 mod node;
 mod pod_cidr;
 mod pod_network;
@@ -33,8 +34,8 @@ pub(crate) use alone::{Connection, start_controllers, start_kubelet, start_proxy
 pub(crate) use control_plane::control_plane;
 pub(crate) use identity::prepare;
 pub(crate) use join::{ClusterConfig, JoinToken, Newcomer, TOKEN_GROUP};
-pub(crate) use node::node;
-pub(crate) use remains::{remove_network, remove_pods};
+pub(crate) use node::{node, parse_cidr};
+pub(crate) use remains::{detach_pods, remove_foreign_pods, remove_network, remove_pods};
 pub(crate) use servers::seed as seed_servers;
 pub(crate) use settings::Settings;
 pub(crate) use shared::authority_hash;

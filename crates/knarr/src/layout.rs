@@ -51,9 +51,21 @@ impl Layout {
         self.agent().join("kube-proxy.kubeconfig")
     }
 
-    /// The kubelet's folder: Pods' volumes and logs.
+    /// The kubelet's folder: Pods' volumes, and where plugins and drivers listen. Below the cluster's own, unless
+    /// [`Layout::kubelet_root`] names another.
     pub(crate) fn kubelet(&self) -> PathBuf {
-        self.root.join("kubelet")
+        let named = std::fs::read_to_string(self.kubelet_root()).ok().map(PathBuf::from);
+        named.filter(|path| path.is_absolute()).unwrap_or_else(|| self.root.join("kubelet"))
+    }
+
+    /// Says where the kubelet's folder is.
+    pub(crate) fn kubelet_root(&self) -> PathBuf {
+        self.agent().join("kubelet-root")
+    }
+
+    /// Pods' logs.
+    pub(crate) fn pod_logs(&self) -> PathBuf {
+        self.root.join("kubelet/logs")
     }
 
     /// The volumes of the host-path driver.
@@ -89,6 +101,11 @@ impl Layout {
     /// The runtime's images.
     pub(crate) fn images(&self) -> PathBuf {
         self.runtime().join("images")
+    }
+
+    /// What devices' names mean for containers of the built-in runtime, beside the host's own folders.
+    pub(crate) fn cdi(&self) -> PathBuf {
+        self.root.join("cdi")
     }
 
     /// Archives that are put here become images.

@@ -1,7 +1,7 @@
 //! The one binary: reads the command line and starts what was asked for.
 //!
-//! Two entries come before everything else, because they must stay single-threaded and small: the Pod's shim and
-//! the built-in `hello` server. Exit codes: 0 done, 1 failed with one line that says why, 2 wrong usage.
+//! Three entries come before everything else, because they must stay single-threaded and small: a network plugin, which
+//! is a link to the program by another name, the Pod's shim, and the built-in `hello` server. Exit codes: 0 done, 1 failed with one line that says why, 2 wrong usage.
 
 mod commands;
 mod components;
@@ -24,6 +24,9 @@ use cli::{Cli, Command};
 const EXIT_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
+    if let Some(plugin) = plugin() {
+        return cni::plugin::main(plugin);
+    }
     let mut arguments = std::env::args().skip(1);
     match arguments.next().as_deref() {
         Some("shim") => return runtime::shim::main(arguments.map(Into::into)),
@@ -38,6 +41,12 @@ fn main() -> ExitCode {
             if error.is::<UsageError>() { ExitCode::from(EXIT_USAGE) } else { ExitCode::FAILURE }
         }
     }
+}
+
+/// The network plugin that the program is called by the name of.
+fn plugin() -> Option<cni::plugin::Kind> {
+    let program = std::env::args_os().next()?;
+    cni::plugin::Kind::of(Path::new(&program).file_name()?.to_str()?)
 }
 
 /// The command line, with what configuration files add to it.
@@ -90,6 +99,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Kubelet(args) => commands::part::kubelet(args),
         Command::CsiHostpath(args) => commands::csi_hostpath::run(args),
         Command::Proxy(args) => commands::part::proxy(args),
+        Command::Cni(args) => commands::cni::run(&args.command),
         Command::Completion { shell } => commands::completion::run(*shell),
         Command::Version => commands::version::run(),
     }

@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Node, NodeSelectorTerm, Pod, PodSpec, Taint, Toleration};
+use controller::placement;
+use k8s_openapi::api::core::v1::{Container, Node, Pod, PodSpec, Taint};
 
-use crate::qos::{QosClass, class_of};
+use crate::qos::{QosClass, at_once, class_of};
 use crate::{quantity, resize};
 
 /// Why not: for the status and the event.
@@ -16,12 +17,37 @@ pub(crate) struct Rejection {
     pub(crate) message: String,
 }
 
+impl Rejection {
+    pub(crate) fn new(reason: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { reason: reason.into(), message: message.into() }
+    }
+
+    /// What was asked for could not be given, in upstream's words. Source: `pkg/kubelet/cm/admission`.
+    pub(crate) fn unexpected(error: impl std::fmt::Display) -> Self {
+        Self::new("UnexpectedAdmissionError", format!("Allocate failed due to {error}, which is unexpected"))
+    }
+}
+
 fn reject(reason: impl Into<String>, message: impl Into<String>) -> Result<(), Rejection> {
-    Err(Rejection { reason: reason.into(), message: message.into() })
+    Err(Rejection::new(reason, message))
+}
+
+/// Why a Pod does not fit in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Misfit {
+    /// It must not run here.
+    Never(Rejection),
+    /// It would, if there were more of these: by resource, in the units of [`Room`].
+    Room(Rejection, Vec<(String, i64)>),
+}
+
+/// The node is going down. Source: `pkg/kubelet/nodeshutdown`.
+pub(crate) fn shutting_down() -> Rejection {
+    Rejection::new("NodeShutdown", "Pod was rejected as the node is shutting down.")
 }
 
 /// The least priority of a critical Pod. Source: `scheduling.SystemCriticalPriority`.
-const CRITICAL_PRIORITY: i64 = 2_000_000_000;
+pub(crate) const CRITICAL_PRIORITY: i64 = 2_000_000_000;
 
 /// What the node can give and has given away.
 #[derive(Clone, Debug, Default)]
@@ -54,30 +80,54 @@ pub(crate) fn priority(pod: &Pod) -> i64 {
     pod.spec.as_ref().and_then(|spec| spec.priority).map_or(0, i64::from)
 }
 
-/// Takes the Pod or says why not, in upstream's words.
-pub(crate) fn admit(question: &Question<'_>) -> Result<(), Rejection> {
+/// What comes before anything is given to the Pod.
+///
+/// # Errors
+/// In upstream's words.
+pub(crate) fn welcome(question: &Question<'_>) -> Result<(), Rejection> {
     let empty = PodSpec::default();
     let spec = question.pod.spec.as_ref().unwrap_or(&empty);
     pressure(question, spec)?;
     sysctls(question, spec)?;
     os(spec)?;
-    resources(question, spec)?;
-    if !matches_node(spec, question.node) {
+    groups_policy(question.node, spec)
+}
+
+/// Whether the node is the right one for the Pod, and has room.
+///
+/// # Errors
+/// In upstream's words.
+pub(crate) fn fits(question: &Question<'_>) -> Result<(), Misfit> {
+    let empty = PodSpec::default();
+    let spec = question.pod.spec.as_ref().unwrap_or(&empty);
+    let lacks = lacks(question, spec);
+    let mismatch = mismatch(question, spec);
+    // A critical Pod may make room for itself, but not change the node.
+    if let (Some(first), true) = (lacks.first(), mismatch.is_none() || !is_critical(question.pod)) {
+        let missing = |lack: &Lack| (lack.name.clone(), lack.requested - (lack.capacity - lack.used));
+        return Err(Misfit::Room(first.rejection(), lacks.iter().map(missing).collect()));
+    }
+    mismatch.map_or(Ok(()), |rejection| Err(Misfit::Never(rejection)))
+}
+
+/// Why the node is the wrong one whatever it has.
+fn mismatch(question: &Question<'_>, spec: &PodSpec) -> Option<Rejection> {
+    if !placement::allows(spec, &question.node.metadata) {
         let why = "node(s) didn't match Pod's node affinity/selector";
-        return reject("NodeAffinity", format!("Predicate NodeAffinity failed: {why}"));
+        return Some(Rejection::new("NodeAffinity", format!("Predicate NodeAffinity failed: {why}")));
     }
     let taken = host_ports(spec).any(|port| question.room.ports.iter().any(|other| collide(&port, other)));
     if taken {
         let why = "node(s) didn't have free ports for the requested pod ports";
-        return reject("NodePorts", format!("Predicate NodePorts failed: {why}"));
+        return Some(Rejection::new("NodePorts", format!("Predicate NodePorts failed: {why}")));
     }
     let taints = question.node.spec.as_ref().and_then(|s| s.taints.as_deref()).unwrap_or_default();
     let is_driven_out = |taint: &&Taint| taint.effect == "NoExecute" && !tolerates(spec, taint);
     if !crate::static_pods::is_static(question.pod) && taints.iter().any(|taint| is_driven_out(&taint)) {
         let why = "node(s) had taints that the pod didn't tolerate";
-        return reject("TaintToleration", format!("Predicate TaintToleration failed: {why}"));
+        return Some(Rejection::new("TaintToleration", format!("Predicate TaintToleration failed: {why}")));
     }
-    Ok(())
+    None
 }
 
 fn pressure(question: &Question<'_>, spec: &PodSpec) -> Result<(), Rejection> {
@@ -98,36 +148,8 @@ fn pressure(question: &Question<'_>, spec: &PodSpec) -> Result<(), Rejection> {
 }
 
 fn tolerates(spec: &PodSpec, taint: &Taint) -> bool {
-    let does = |toleration: &Toleration| {
-        let text = |value: &Option<String>| value.clone().unwrap_or_default();
-        let effect = text(&toleration.effect);
-        let key = text(&toleration.key);
-        let is_about = (effect.is_empty() || effect == taint.effect) && (key.is_empty() || key == taint.key);
-        is_about
-            && match toleration.operator.as_deref() {
-                Some("Exists") => true,
-                _ => !key.is_empty() && text(&toleration.value) == text(&taint.value),
-            }
-    };
-    spec.tolerations.iter().flatten().any(does)
+    spec.tolerations.iter().flatten().any(|toleration| placement::tolerates(toleration, taint))
 }
-
-/// Sysctls that concern nobody but the Pod. Source: `pkg/kubelet/sysctl/safe_sysctls.go`.
-const SAFE_SYSCTLS: [&str; 11] = [
-    "kernel.shm_rmid_forced",
-    "net.ipv4.ip_local_port_range",
-    "net.ipv4.tcp_syncookies",
-    "net.ipv4.ping_group_range",
-    "net.ipv4.ip_unprivileged_port_start",
-    "net.ipv4.ip_local_reserved_ports",
-    "net.ipv4.tcp_keepalive_time",
-    "net.ipv4.tcp_fin_timeout",
-    "net.ipv4.tcp_keepalive_intvl",
-    "net.ipv4.tcp_keepalive_probes",
-    "net.ipv4.tcp_rmem",
-];
-/// The last of the safe ones.
-const SAFE_TOO: &str = "net.ipv4.tcp_wmem";
 
 fn sysctls(question: &Question<'_>, spec: &PodSpec) -> Result<(), Rejection> {
     let sysctls = spec.security_context.iter().flat_map(|c| c.sysctls.iter().flatten());
@@ -136,7 +158,7 @@ fn sysctls(question: &Question<'_>, spec: &PodSpec) -> Result<(), Rejection> {
             Some(prefix) => name.starts_with(prefix),
             None => *pattern == name,
         };
-        let is_safe = SAFE_SYSCTLS.contains(&name.as_str()) || name == SAFE_TOO;
+        let is_safe = resources::sysctls::SAFE.contains(&name.as_str());
         if !is_safe && !question.unsafe_sysctls.iter().any(is_listed) {
             return reject("SysctlForbidden", format!("forbidden sysctl: \"{name}\" not allowlisted"));
         }
@@ -169,63 +191,77 @@ fn os(spec: &PodSpec) -> Result<(), Rejection> {
     Ok(())
 }
 
+/// `Strict` needs a runtime that knows it. Source: `rejectPodAdmissionBasedOnSupplementalGroupsPolicy` of upstream.
+fn groups_policy(node: &Node, spec: &PodSpec) -> Result<(), Rejection> {
+    let wanted =
+        spec.security_context.as_ref().and_then(|context| context.supplemental_groups_policy.as_deref());
+    let features = node.status.as_ref().and_then(|status| status.features.as_ref());
+    let is_known = features.and_then(|features| features.supplemental_groups_policy) == Some(true);
+    if wanted == Some("Strict") && !is_known {
+        let message = "SupplementalGroupsPolicy=Strict is not supported in this node";
+        return reject("SupplementalGroupsPolicyNotSupported", message);
+    }
+    Ok(())
+}
+
 /// What a Pod asks for, in the units of [`Room`]: CPU, memory, storage, huge pages, devices.
 pub(crate) fn requests(spec: &PodSpec) -> BTreeMap<String, i64> {
     let amount = resize::requests(spec);
     let mut all = BTreeMap::from([("cpu".to_owned(), amount.cpu), ("memory".to_owned(), amount.memory)]);
-    let is_sidecar =
-        |c: &&k8s_openapi::api::core::v1::Container| c.restart_policy.as_deref() == Some("Always");
-    let others = |container: &k8s_openapi::api::core::v1::Container| -> BTreeMap<String, i64> {
-        let resources = container.resources.clone().unwrap_or_default();
-        let mut asked = resources.limits.unwrap_or_default();
-        asked.extend(resources.requests.unwrap_or_default());
-        let is_other = |name: &str| !matches!(name, "cpu" | "memory");
-        asked
-            .into_iter()
-            .filter(|(name, _)| is_other(name))
-            .map(|(name, q)| (name, quantity::whole(&q)))
-            .collect()
+    let asked = |container: &Container, name: &str| {
+        let of =
+            |list: Option<&BTreeMap<String, _>>| list.and_then(|list| list.get(name)).map(quantity::whole);
+        let resources = container.resources.as_ref();
+        let request = of(resources.and_then(|resources| resources.requests.as_ref()));
+        request.or_else(|| of(resources.and_then(|resources| resources.limits.as_ref()))).unwrap_or(0)
     };
-    let init = || spec.init_containers.iter().flatten();
-    let mut sum = BTreeMap::<String, i64>::new();
-    for container in spec.containers.iter().chain(init().filter(is_sidecar)) {
-        for (name, amount) in others(container) {
-            *sum.entry(name).or_default() += amount;
-        }
+    let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
+    let lists = containers.filter_map(|container| container.resources.as_ref());
+    let names = lists
+        .flat_map(|resources| resources.requests.iter().chain(&resources.limits))
+        .flat_map(BTreeMap::keys);
+    for name in names.filter(|name| !matches!(name.as_str(), "cpu" | "memory")) {
+        all.entry(name.clone()).or_insert_with(|| at_once(spec, |container| asked(container, name)));
     }
-    for container in init().filter(|c| !is_sidecar(c)) {
-        for (name, amount) in others(container) {
-            let most = sum.entry(name).or_default();
-            *most = (*most).max(amount);
-        }
-    }
-    all.extend(sum);
     all
 }
 
-fn resources(question: &Question<'_>, spec: &PodSpec) -> Result<(), Rejection> {
-    let room = question.room;
-    let of = |map: &BTreeMap<String, i64>, name: &str| map.get(name).copied().unwrap_or(0);
-    let lacks = |name: &str, requested: i64| {
-        let (used, capacity) = (of(&room.used, name), of(&room.allocatable, name));
-        (requested > capacity.saturating_sub(used)).then(|| Rejection {
-            reason: format!("OutOf{name}"),
-            message: format!(
+/// There is not enough of something.
+struct Lack {
+    name: String,
+    requested: i64,
+    used: i64,
+    capacity: i64,
+}
+
+impl Lack {
+    fn rejection(&self) -> Rejection {
+        let Self { name, requested, used, capacity } = self;
+        Rejection::new(
+            format!("OutOf{name}"),
+            format!(
                 "Node didn't have enough resource: {name}, requested: {requested}, used: {used}, capacity: {capacity}"
             ),
-        })
+        )
+    }
+}
+
+/// In upstream's order: Pods, CPU, memory, storage, everything else.
+fn lacks(question: &Question<'_>, spec: &PodSpec) -> Vec<Lack> {
+    let room = question.room;
+    let of = |map: &BTreeMap<String, i64>, name: &str| map.get(name).copied().unwrap_or(0);
+    let lack = |name: &str, requested: i64| {
+        let (used, capacity) = (of(&room.used, name), of(&room.allocatable, name));
+        let is_lacking = requested > capacity.saturating_sub(used);
+        is_lacking.then(|| Lack { name: name.to_owned(), requested, used, capacity })
     };
     let asked = requests(spec);
-    let rejected = lacks("pods", 1).or_else(|| {
-        let first = ["cpu", "memory", "ephemeral-storage"];
-        let others = asked.keys().map(String::as_str).filter(|name| !first.contains(name));
-        first.into_iter().chain(others).find_map(|name| {
-            // What the node has never heard of is no reason: a device plugin may be on its way.
-            let is_known = room.allocatable.contains_key(name);
-            lacks(name, of(&asked, name)).filter(|_| of(&asked, name) > 0 && is_known)
-        })
-    });
-    rejected.map_or(Ok(()), Err)
+    let first = ["cpu", "memory", "ephemeral-storage"];
+    let others = asked.keys().map(String::as_str).filter(|name| !first.contains(name));
+    // What the node has never heard of is no reason: a device plugin may be on its way.
+    let known = first.into_iter().chain(others).filter(|name| room.allocatable.contains_key(*name));
+    let amounts = known.map(|name| (name, of(&asked, name))).filter(|(_, amount)| *amount > 0);
+    lack("pods", 1).into_iter().chain(amounts.filter_map(|(name, amount)| lack(name, amount))).collect()
 }
 
 /// The host's ports that a Pod takes.
@@ -245,51 +281,6 @@ pub(crate) fn host_ports(spec: &PodSpec) -> impl Iterator<Item = (String, String
 
 fn collide(a: &(String, String, i32), b: &(String, String, i32)) -> bool {
     a.0 == b.0 && a.2 == b.2 && (a.1 == b.1 || a.1 == "0.0.0.0" || b.1 == "0.0.0.0")
-}
-
-/// Whether the node is one of those that the Pod wants. Source: `nodeaffinity.GetRequiredNodeAffinity`.
-fn matches_node(spec: &PodSpec, node: &Node) -> bool {
-    let empty = BTreeMap::new();
-    let labels = node.metadata.labels.as_ref().unwrap_or(&empty);
-    let selected = spec.node_selector.iter().flatten().all(|(key, value)| labels.get(key) == Some(value));
-    let required = spec
-        .affinity
-        .as_ref()
-        .and_then(|a| a.node_affinity.as_ref())
-        .and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
-    selected
-        && required
-            .is_none_or(|required| required.node_selector_terms.iter().any(|term| fits(term, node, labels)))
-}
-
-fn fits(term: &NodeSelectorTerm, node: &Node, labels: &BTreeMap<String, String>) -> bool {
-    let name = node.metadata.name.as_deref().unwrap_or_default();
-    let (by_label, by_field) = (term.match_expressions.as_deref(), term.match_fields.as_deref());
-    if by_label.is_none_or(<[_]>::is_empty) && by_field.is_none_or(<[_]>::is_empty) {
-        return false;
-    }
-    let holds = |operator: &str, value: Option<&str>, wanted: &[String]| {
-        let number = |text: &str| text.parse::<i64>().ok();
-        let compared = || Some((number(value?)?, number(wanted.first()?)?));
-        match operator {
-            "In" => value.is_some_and(|value| wanted.iter().any(|w| w == value)),
-            "NotIn" => value.is_none_or(|value| wanted.iter().all(|w| w != value)),
-            "Exists" => value.is_some(),
-            "DoesNotExist" => value.is_none(),
-            "Gt" => compared().is_some_and(|(have, want)| have > want),
-            "Lt" => compared().is_some_and(|(have, want)| have < want),
-            _ => false,
-        }
-    };
-    let labels_fit = by_label.unwrap_or_default().iter().all(|requirement| {
-        let value = labels.get(&requirement.key).map(String::as_str);
-        holds(&requirement.operator, value, requirement.values.as_deref().unwrap_or_default())
-    });
-    let fields_fit = by_field.unwrap_or_default().iter().all(|requirement| {
-        let value = (requirement.key == "metadata.name").then_some(name);
-        holds(&requirement.operator, value, requirement.values.as_deref().unwrap_or_default())
-    });
-    labels_fit && fields_fit
 }
 
 #[cfg(test)]
@@ -313,7 +304,11 @@ mod tests {
             Question { pod: &pod, node: &node, room: &room, pressure, unsafe_sysctls: &unsafe_sysctls };
         let expect =
             expect.map(|(reason, message)| Rejection { reason: reason.into(), message: message.into() });
-        assert_eq!(admit(&question).err(), expect, "{pod:?}");
+        let refused = welcome(&question).err().or_else(|| match fits(&question) {
+            Ok(()) => None,
+            Err(Misfit::Never(rejection) | Misfit::Room(rejection, _)) => Some(rejection),
+        });
+        assert_eq!(refused, expect, "{pod:?}");
     }
 
     fn spec(text: &str) -> String {
@@ -396,6 +391,35 @@ mod tests {
             &[],
             Some(("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")),
         );
+    }
+
+    #[test]
+    fn a_strict_groups_policy_needs_a_runtime_that_knows_it() {
+        check(&spec("securityContext: {supplementalGroupsPolicy: Merge}"), &[], None);
+        check(
+            &spec("securityContext: {supplementalGroupsPolicy: Strict}"),
+            &[],
+            Some((
+                "SupplementalGroupsPolicyNotSupported",
+                "SupplementalGroupsPolicy=Strict is not supported in this node",
+            )),
+        );
+    }
+
+    #[test]
+    fn a_toleration_without_a_key_is_for_every_key() {
+        let taint = Taint { key: "gone".into(), effect: "NoExecute".into(), ..Taint::default() };
+        for (toleration, expect) in [
+            ("{operator: Exists}", true),
+            ("{operator: Equal}", true),
+            ("{operator: Equal, value: other}", false),
+            ("{key: gone}", true),
+            ("{key: gone, effect: NoSchedule}", false),
+        ] {
+            let spec: PodSpec =
+                serde_saphyr::from_str(&format!("{{containers: [], tolerations: [{toleration}]}}")).unwrap();
+            assert_eq!(tolerates(&spec, &taint), expect, "{toleration}");
+        }
     }
 
     #[test]

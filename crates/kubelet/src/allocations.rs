@@ -20,6 +20,8 @@ struct Entry {
     has: Amount,
     /// A resize waits for room.
     is_waiting: bool,
+    /// It is on its way down, and has what it has until nothing of it runs.
+    is_leaving: bool,
     inbox: Arc<Inbox>,
     pod: Arc<Pod>,
 }
@@ -33,15 +35,23 @@ impl Allocations {
     /// A Pod has come with what it asks for: the scheduler has found room for it.
     pub(crate) fn add(&self, pod: &Arc<Pod>, has: Amount, inbox: &Arc<Inbox>) {
         let uid = pod.metadata.uid.clone().unwrap_or_default();
-        let entry = Entry { has, is_waiting: false, inbox: inbox.clone(), pod: pod.clone() };
+        let entry =
+            Entry { has, is_waiting: false, is_leaving: false, inbox: inbox.clone(), pod: pod.clone() };
         self.pods.lock().insert(uid, entry);
     }
 
-    /// The Pods that are not over.
+    /// The Pods that are neither over nor on their way down.
     pub(crate) fn pods(&self) -> Vec<Arc<Pod>> {
-        let mut pods: Vec<_> = self.pods.lock().values().map(|entry| entry.pod.clone()).collect();
+        let pods = self.pods.lock();
+        let staying = pods.values().filter(|entry| !entry.is_leaving);
+        let mut pods: Vec<_> = staying.map(|entry| entry.pod.clone()).collect();
         pods.sort_by(|a, b| a.metadata.uid.cmp(&b.metadata.uid));
         pods
+    }
+
+    /// All that have something, also those on their way down.
+    pub(crate) fn holders(&self) -> Vec<Arc<Pod>> {
+        self.pods.lock().values().map(|entry| entry.pod.clone()).collect()
     }
 
     /// Their cgroups by uid.
@@ -50,7 +60,8 @@ impl Allocations {
         pods.iter().map(|(uid, entry)| (uid.clone(), crate::qos::cgroup_parent(root, &entry.pod))).collect()
     }
 
-    /// What is given away, beside what there is.
+    /// What is given away, beside what there is: also to Pods that have not ended yet. One that is no wish of anybody's
+    /// any more has been removed, although it may still run. Source: `filterOutInactivePods` of upstream's `pkg/kubelet`.
     pub(crate) fn room(&self, allocatable: std::collections::BTreeMap<String, i64>) -> Room {
         let mut room = Room { allocatable, ..Room::default() };
         for entry in self.pods.lock().values() {
@@ -67,7 +78,14 @@ impl Allocations {
         room
     }
 
-    /// A Pod needs nothing any more.
+    /// A Pod is on its way down: it wants no more, and is nobody's victim.
+    pub(crate) fn set_leaving(&self, uid: &str) {
+        if let Some(entry) = self.pods.lock().get_mut(uid) {
+            (entry.is_leaving, entry.is_waiting) = (true, false);
+        }
+    }
+
+    /// A Pod needs nothing any more, or is not counted any more.
     pub(crate) fn remove(&self, uid: &str) {
         let mut pods = self.pods.lock();
         if pods.remove(uid).is_some() {
@@ -123,5 +141,25 @@ mod tests {
         allocations.change("b", amount(1500)).unwrap();
         allocations.remove("a");
         assert!(!second.take().has_room);
+    }
+
+    #[test]
+    fn a_pod_has_its_ports_until_it_has_ended_or_is_gone_from_the_api() {
+        let allocations = Allocations::new((2000, 0));
+        let pod: Pod = serde_saphyr::from_str(
+            "{metadata: {uid: a}, spec: {containers: [{name: a, ports: [{containerPort: 1, hostPort: 80}]}]}}",
+        )
+        .unwrap();
+        allocations.add(&Arc::new(pod), Amount { cpu: 500, memory: 0 }, &Arc::default());
+        let check = |pods: usize, used: Option<i64>, ports: usize| {
+            let room = allocations.room([("cpu".to_owned(), 2000)].into());
+            let found = (allocations.pods().len(), room.used.get("cpu").copied(), room.ports.len());
+            assert_eq!(found, (pods, used, ports));
+        };
+        check(1, Some(500), 1);
+        allocations.set_leaving("a");
+        check(0, Some(500), 1);
+        allocations.remove("a");
+        check(0, None, 0);
     }
 }

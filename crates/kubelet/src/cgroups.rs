@@ -4,10 +4,13 @@
 //! the host lacks a controller the limit is noted as missing and nothing fails.
 //! Source: `pkg/kubelet/cm` of upstream.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::Pod;
+use machinery::quantity::Quantity;
 use sys::cgroup::{Cgroups, Limits};
 
-use crate::config::Config;
+use crate::config::{Config, ReservedCgroup};
 use crate::context::Context;
 use crate::node::Machine;
 use crate::qos;
@@ -35,13 +38,58 @@ pub(crate) fn limit_all(config: &Config, machine: &Machine) {
     }
 }
 
+/// Of what the operator has put Kubernetes' and the system's processes in: what is reserved for them. Blocking.
+///
+/// # Errors
+/// In upstream's words: there is no such cgroup, or it takes no limits.
+pub(crate) fn limit_reserved(config: &Config) -> Result<(), String> {
+    let cgroups = Cgroups::detect().map_err(|error| error.to_string())?;
+    let all = [
+        ("System", &config.enforced.system, &config.reserved.system),
+        ("Kube", &config.enforced.kube, &config.reserved.kube),
+    ];
+    for (name, cgroup, amounts) in all {
+        let Some(ReservedCgroup { path, is_cpu_only }) = cgroup else { continue };
+        let failed =
+            |why: String| format!("failed to enforce {name} Reserved Cgroup Limits on {path:?}: {why}");
+        if !cgroups.exists(path) {
+            return Err(failed(format!("{path:?} cgroup does not exist")));
+        }
+        let limits = reserved_limits(amounts, *is_cpu_only);
+        let missing = cgroups.set_limits(path, &limits).map_err(|error| failed(error.to_string()))?;
+        if !missing.is_empty() {
+            tracing::warn!(path, ?missing, "the host has not all controllers for what is reserved");
+        }
+    }
+    Ok(())
+}
+
+fn reserved_limits(amounts: &BTreeMap<String, String>, is_cpu_only: bool) -> Limits {
+    let amount = |name: &str| amounts.get(name).and_then(|text| text.parse::<Quantity>().ok());
+    let cpu = amount("cpu").map(Quantity::milli_value).filter(|milli| *milli > 0);
+    let whole = |name: &str| amount(name).map(Quantity::value).filter(|n| *n > 0 && !is_cpu_only);
+    Limits {
+        cpu_shares: cpu.and_then(|milli| u64::try_from(qos::cpu_shares(milli)).ok()),
+        memory_max_bytes: whole("memory"),
+        pids_max: whole("pid"),
+        ..Limits::default()
+    }
+}
+
 /// Of one Pod, before its sandbox is made.
 ///
 /// # Errors
 /// A text: the cgroup cannot be made.
 pub(crate) async fn limit_pod(context: &Context, pod: &Pod) -> Result<(), String> {
     let Some(spec) = pod.spec.as_ref().filter(|_| context.config.cgroups_per_qos) else { return Ok(()) };
-    let wanted = qos::pod_resources(spec);
+    let mut wanted = qos::pod_resources(spec);
+    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+    let mut containers = spec.init_containers.iter().flatten().chain(&spec.containers);
+    let has_own =
+        |cpus: &crate::cpu::CpuManager| containers.any(|c| !cpus.exclusive(uid, &c.name).is_empty());
+    if context.cpus.as_ref().is_some_and(has_own) {
+        wanted.cpu_quota = qos::UNLIMITED_QUOTA;
+    }
     let positive = |number: i64| u64::try_from(number).ok().filter(|number| *number > 0);
     let some = |number: i64| (number != 0).then_some(number);
     let limits = Limits {
@@ -50,6 +98,7 @@ pub(crate) async fn limit_pod(context: &Context, pod: &Pod) -> Result<(), String
         cpu_period_us: positive(wanted.cpu_period).filter(|_| wanted.cpu_quota != 0),
         memory_max_bytes: some(wanted.memory_limit_in_bytes),
         pids_max: Some(context.config.pod_pids_limit).filter(|limit| *limit > 0),
+        ..Limits::default()
     };
     let path = qos::cgroup_parent(&context.config.cgroup_root, pod);
     tokio::task::spawn_blocking(move || set(&path, &limits)).await.map_err(|error| error.to_string())
@@ -64,5 +113,26 @@ fn set(path: &str, limits: &Limits) {
         Ok(missing) if missing.is_empty() => {}
         Ok(missing) => tracing::debug!(path, ?missing, "the host has not all controllers for a cgroup"),
         Err(error) => tracing::warn!(path, %error, "a cgroup was not limited"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_reserved_is_what_the_operators_cgroup_may_have() {
+        let amounts = ["cpu=500m", "memory=1Gi", "pid=100", "ephemeral-storage=1Gi"];
+        let amounts = amounts.iter().filter_map(|text| text.split_once('='));
+        let amounts = amounts.map(|(name, text)| (name.to_owned(), text.to_owned())).collect();
+        let all = Limits {
+            cpu_shares: Some(512),
+            memory_max_bytes: Some(1 << 30),
+            pids_max: Some(100),
+            ..Limits::default()
+        };
+        assert_eq!(reserved_limits(&amounts, false), all);
+        let cpu = Limits { cpu_shares: Some(512), ..Limits::default() };
+        assert_eq!(reserved_limits(&amounts, true), cpu);
     }
 }

@@ -33,6 +33,7 @@ pub(crate) async fn clean(
     let pod_dir = context.config.pod_dir(&uid);
     let log_dir = context.config.log_dir(&namespace, &name, &uid);
     let cgroup = qos::cgroup_parent(&context.config.cgroup_root, pod);
+    context.dra.unprepare(&uid).await?;
     volumes::persistent::tear_down(context, &pod_dir).await?;
     let cleaned = tokio::task::spawn_blocking(move || {
         volumes::tear_down(&pod_dir)?;

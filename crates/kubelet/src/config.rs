@@ -9,14 +9,21 @@ use std::time::Duration;
 use serde_json::Value;
 
 pub use configuration::{ConfigurationError, Sources};
-pub use reserved::Reserved;
+pub use images::{Allowed, ImagePulls, PullRate, Verification};
+pub use reserved::{Enforced, Reserved, ReservedCgroup};
+pub use shutdown::ShutdownPeriod;
 
-use crate::cpu::CpuSet;
+use crate::cpu::StaticPolicy;
 use crate::eviction::policy::Policy as EvictionPolicy;
+use crate::memory::ReservedMemory;
+use crate::topology::Alignment;
 
 pub(crate) mod configuration;
 mod fields;
+mod images;
 mod reserved;
+mod resources;
+mod shutdown;
 
 /// A kubelet's settings, under upstream's names where it has them.
 #[derive(Clone, Debug)]
@@ -53,9 +60,12 @@ pub struct Config {
     pub container_log_max_size: u64,
     /// So many log files are kept of a container, with the one that is written.
     pub container_log_max_files: u32,
-    /// Most image pulls at the same time; `None` for any number. Source: `serializeImagePulls`, which is 1 and upstream's
-    /// default, and `maxParallelImagePulls`.
-    pub max_parallel_image_pulls: Option<u32>,
+    /// How often the logs of a runtime are looked at that does not rotate them by itself.
+    pub container_log_monitor_interval: Duration,
+    /// How images are pulled.
+    pub image_pulls: ImagePulls,
+    /// Most images that the Node's status lists; `None` for any number. Source: `nodeStatusMaxImages`.
+    pub node_status_max_images: Option<u32>,
     /// When images are collected.
     pub image_gc: crate::image_gc::ImageGcPolicy,
     /// How long exec, attach and port-forward may be silent before they end; zero is for ever.
@@ -66,22 +76,35 @@ pub struct Config {
     pub reserved: Reserved,
     /// Whether each Pod has a cgroup of its own, below those of the quality-of-service classes.
     pub cgroups_per_qos: bool,
-    /// Whether the Pods together are held below what is allocatable. Source: `enforceNodeAllocatable`.
-    pub enforces_allocatable: bool,
+    /// What of the node's cgroups is held below what it may have. Source: `enforceNodeAllocatable`.
+    pub enforced: Enforced,
     /// When Pods must go for the node to live.
     pub eviction: EvictionPolicy,
     /// Processes and threads that a Pod may have; `-1` for any number. Source: `podPidsLimit`.
     pub pod_pids_limit: i64,
     /// The longest wait before a container is started again. Source: `crashLoopBackOff.maxContainerRestartPeriod`.
     pub crash_loop_max: Duration,
-    /// Whether Guaranteed containers with whole CPUs have them for themselves; the CPUs that nobody gets so.
-    /// Source: `cpuManagerPolicy: static`, `reservedSystemCPUs`.
-    pub exclusive_cpus: Option<CpuSet>,
+    /// Whether Guaranteed containers with whole CPUs have them for themselves. Source: `cpuManagerPolicy: static`.
+    pub exclusive_cpus: Option<StaticPolicy>,
+    /// Whether Guaranteed containers have memory of certain NUMA nodes, and what of it nobody gets.
+    /// Source: `memoryManagerPolicy: Static`, `reservedMemory`.
+    pub reserved_memory: Option<ReservedMemory>,
+    /// Whether what containers have alone must lie together. Source: `topologyManagerPolicy`, `topologyManagerScope`.
+    pub alignment: Alignment,
+    /// How long Pods may take to end when the machine goes down, lowest priority first; empty for not at all.
+    /// Source: `shutdownGracePeriodByPodPriority`, `shutdownGracePeriod`.
+    pub shutdown: Vec<ShutdownPeriod>,
+    /// The D-Bus address of the system bus; `None` for the usual one.
+    pub system_bus: Option<String>,
+    /// Whether `/logs/` shows `/var/log`. Source: `enableSystemLogHandler`.
+    pub shows_logs: bool,
     /// Sysctls that are not safe and still allowed; a `*` at the end stands for anything.
     /// Source: `allowedUnsafeSysctls`.
     pub allowed_unsafe_sysctls: Vec<String>,
     /// How often the lease is renewed follows from this. Source: `nodeLeaseDurationSeconds`.
     pub node_lease_duration_seconds: i64,
+    /// How often volumes are looked after of which nobody tells. Source: `syncFrequency`.
+    pub sync_frequency: Duration,
     /// How often the status is written when nothing changes. Source: `nodeStatusReportFrequency`.
     pub node_status_report_frequency: Duration,
     /// What `/configz` shows: the configuration with everything that was not said filled in.
@@ -118,19 +141,27 @@ impl Default for Config {
             seccomp_default: true,
             container_log_max_size: 10 << 20,
             container_log_max_files: 5,
-            max_parallel_image_pulls: Some(1),
+            container_log_monitor_interval: Duration::from_secs(10),
+            image_pulls: ImagePulls::default(),
+            node_status_max_images: Some(configuration::images::NODE_STATUS_MAX_IMAGES),
             image_gc: crate::image_gc::ImageGcPolicy::default(),
             streaming_connection_idle_timeout: Duration::from_secs(4 * 3600),
             static_pod_path: None,
             reserved: Reserved::default(),
             cgroups_per_qos: true,
-            enforces_allocatable: true,
+            enforced: Enforced { pods: true, ..Enforced::default() },
             eviction: EvictionPolicy::default(),
             pod_pids_limit: -1,
             crash_loop_max: crate::crash_backoff::MAX,
             exclusive_cpus: None,
+            reserved_memory: None,
+            alignment: Alignment::default(),
+            shutdown: Vec::new(),
+            system_bus: None,
+            shows_logs: true,
             allowed_unsafe_sysctls: Vec::new(),
             node_lease_duration_seconds: 40,
+            sync_frequency: Duration::from_secs(60),
             node_status_report_frequency: Duration::from_secs(300),
             configz: Value::Null,
         }

@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
 use crate::config::Config;
 use crate::env::expand::expand;
-use crate::files::{ClusterDns, dns_config, kernel_name, names};
+use crate::files::{self, ClusterDns, dns_config, kernel_name, names};
 use crate::{labels, qos};
 
 /// FNV-1a over what makes a container another one: its name and image.
@@ -24,12 +24,23 @@ pub fn spec_hash(container: &Container) -> String {
     format!("{hash:x}")
 }
 
+fn cluster_dns(config: &Config) -> ClusterDns {
+    ClusterDns { servers: config.cluster_dns.clone(), domain: config.cluster_domain.clone() }
+}
+
+/// What of the Pod's name server settings a resolver would not take: for events.
+pub(crate) fn dns_complaints(config: &Config, pod: &Pod, resolv_conf: &str) -> Vec<String> {
+    let (_, namespace, _) = identity(pod);
+    let of = |spec| files::dns_complaints(&namespace, spec, &cluster_dns(config), resolv_conf);
+    pod.spec.as_ref().map(of).unwrap_or_default()
+}
+
 /// The sandbox for `pod`. `resolv_conf` is the text of the host's file.
 pub fn sandbox_config(config: &Config, pod: &Pod, attempt: u32, resolv_conf: &str) -> v1::PodSandboxConfig {
     let empty = PodSpec::default();
     let spec = pod.spec.as_ref().unwrap_or(&empty);
     let (name, namespace, uid) = identity(pod);
-    let cluster = ClusterDns { servers: config.cluster_dns.clone(), domain: config.cluster_domain.clone() };
+    let cluster = cluster_dns(config);
     let (short, _) = names(&name, &namespace, spec, &config.cluster_domain);
     let hostname = kernel_name(&name, &namespace, spec, &config.cluster_domain).unwrap_or(short);
     let mut labels = HashMap::from([
@@ -67,7 +78,8 @@ pub(crate) fn identity(pod: &Pod) -> (String, String, String) {
 }
 
 fn port_mappings(spec: &PodSpec) -> Vec<v1::PortMapping> {
-    let sidecars = spec.init_containers.iter().flatten().filter(|c| c.restart_policy.is_some());
+    let sidecars =
+        spec.init_containers.iter().flatten().filter(|c| c.restart_policy.as_deref() == Some("Always"));
     let ports = spec.containers.iter().chain(sidecars).flat_map(|c| c.ports.iter().flatten());
     ports
         .map(|port| v1::PortMapping {

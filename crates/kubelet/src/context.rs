@@ -1,5 +1,6 @@
 //! What all workers of one kubelet share: configuration, clients, and facts about the node.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use base::{Clock, Random, Tasks};
@@ -8,18 +9,23 @@ use controller::trace::Reporter;
 use controller::{EventType, Informer, Informers};
 use cri::{ImageService, RuntimeService};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod, Service};
+use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod, PodSpec, Service};
 use tokio::sync::Semaphore;
 
+use crate::admission::Rejection;
 use crate::allocations::Allocations;
 use crate::config::Config;
 use crate::cpu::CpuManager;
 use crate::csi::Drivers;
 use crate::device_plugins::DevicePlugins;
+use crate::dra::Dra;
+use crate::memory::MemoryManager;
 use crate::metrics::KubeletMetrics;
 use crate::node_state::NodeState;
+use crate::runtime_features::RuntimeFeatures;
 use crate::stats::Looks;
 use crate::status::NodeFacts;
+use crate::topology::{Nodes, Policy, Provider};
 
 /// CRI calls that change something, at the same time.
 pub(crate) const CRI_CALLS_MAX: usize = 32;
@@ -37,8 +43,14 @@ pub(crate) struct Context {
     pub(crate) node_state: NodeState,
     /// What plugins say there is of other things.
     pub(crate) devices: DevicePlugins,
+    /// Drivers of devices that Pods have by claims, and what they have prepared.
+    pub(crate) dra: Dra,
     /// Who has CPUs alone; `None` if nobody may.
     pub(crate) cpus: Option<CpuManager>,
+    /// Who has memory of certain NUMA nodes; `None` if nobody may.
+    pub(crate) memory: Option<MemoryManager>,
+    /// All NUMA nodes.
+    pub(crate) numa_nodes: Nodes,
     pub(crate) runtime: Arc<dyn RuntimeService>,
     pub(crate) images: Arc<dyn ImageService>,
     pub(crate) tasks: Tasks,
@@ -47,6 +59,10 @@ pub(crate) struct Context {
     pub(crate) recorder: Recorder,
     pub(crate) reporter: Reporter,
     pub(crate) facts: NodeFacts,
+    /// ConfigMaps and Secrets that Pods name.
+    pub(crate) objects: crate::objects::Registers,
+    /// What the runtime can do.
+    pub(crate) features: RuntimeFeatures,
     /// CPU in thousandths and memory in bytes that Pods can have.
     pub(crate) allocatable: (i64, i64),
     /// The same with everything else that can be asked for. See [`crate::admission::Room`].
@@ -62,6 +78,8 @@ pub(crate) struct Context {
     pub(crate) csi: Drivers,
     /// Bounds the CRI calls.
     pub(crate) limit: Arc<Semaphore>,
+    /// Who wants unused images gone.
+    pub(crate) image_requests: crate::image_gc::collector::Requests,
     /// What pulls of images share.
     pub(crate) pulls: crate::pull::Pulls,
 }
@@ -69,7 +87,11 @@ pub(crate) struct Context {
 impl Context {
     /// The node as the API has it, or else as it registers.
     pub(crate) fn node(&self) -> Arc<Node> {
-        self.node.get(&self.config.node_name).unwrap_or_else(|| Arc::new(self.initial_node.clone()))
+        self.node.get(&self.config.node_name).unwrap_or_else(|| {
+            let mut node = self.initial_node.clone();
+            self.features.known().show(node.status.get_or_insert_default());
+            Arc::new(node)
+        })
     }
 
     /// All that Pods can ask for, devices too.
@@ -77,6 +99,37 @@ impl Context {
         let mut all = self.room.clone();
         all.extend(self.devices.counts().into_iter().map(|(name, (_, healthy))| (name, healthy)));
         all
+    }
+
+    /// Gives the Pod's containers what they have alone: devices, CPUs, memory.
+    ///
+    /// # Errors
+    /// In upstream's words. What was given up to then is to be released.
+    pub(crate) fn allocate(&self, uid: &str, spec: &PodSpec) -> Result<(), Rejection> {
+        let mut providers: Vec<&dyn Provider> = vec![&self.devices];
+        providers.extend(self.cpus.as_ref().map(|cpus| cpus as &dyn Provider));
+        providers.extend(self.memory.as_ref().map(|memory| memory as &dyn Provider));
+        let given = self.config.alignment.allocate(self.numa_nodes, (uid, spec), &providers);
+        if self.config.alignment.policy != Policy::None {
+            self.metrics.aligned(given.is_err());
+        }
+        given
+    }
+
+    /// Takes it back. Whether that changes which CPUs others share.
+    pub(crate) fn release(&self, uid: &str) -> bool {
+        self.devices.release(uid);
+        if let Some(memory) = &self.memory {
+            memory.release(uid);
+        }
+        self.cpus.as_ref().is_some_and(|cpus| cpus.release(uid))
+    }
+
+    /// Takes back what Pods have that are not among `uids`.
+    pub(crate) fn keep_only(&self, uids: &BTreeSet<String>) {
+        self.devices.keep_only(uids);
+        self.cpus.iter().for_each(|cpus| cpus.keep_only(uids));
+        self.memory.iter().for_each(|memory| memory.keep_only(uids));
     }
 
     /// Records an event about the node.

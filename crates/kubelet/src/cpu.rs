@@ -1,28 +1,52 @@
 //! CPUs for one container alone: the static policy. Pure but for its checkpoint.
 //!
 //! A Guaranteed container that asks for whole CPUs gets them for itself; all others share the rest, with the CPUs
-//! that are reserved, which nobody gets alone. Source: `pkg/kubelet/cm/cpumanager/policy_static.go`.
+//! that are reserved, which nobody gets alone. What init containers had, the containers after them may have.
+//! Source: `pkg/kubelet/cm/cpumanager/policy_static.go`.
 
+mod choice;
+mod distribute;
 mod set;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::qos::{QosClass, class_of};
+use crate::admission::Rejection;
+use crate::qos::{QosClass, at_once, class_of};
 use crate::quantity;
+use crate::snapshot::{Role, init_role};
+use crate::topology::machine::Layout;
+use crate::topology::{Asker, Hint, Hints, Nodes, Provider, hints_for};
+use choice::Caches;
 pub use set::{CpuSet, ParseError};
 
 /// The checkpoint's name below the kubelet's folder, as upstream's.
 const CHECKPOINT: &str = "cpu_manager_state";
 
+/// The static policy, as its operator wants it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StaticPolicy {
+    /// CPUs that nobody gets alone. Source: `reservedSystemCPUs`, or as many as are reserved.
+    pub reserved: CpuSet,
+    /// Whole cores only. Source: `cpuManagerPolicyOptions.full-pcpus-only`.
+    pub is_full_cores_only: bool,
+    /// Nobody runs on the reserved CPUs. Source: `cpuManagerPolicyOptions.strict-cpu-reservation`.
+    pub is_reservation_strict: bool,
+    /// Even parts where one NUMA node has not enough. Source: `cpuManagerPolicyOptions.distribute-cpus-across-numa`.
+    pub is_distributed: bool,
+    /// CPUs that share a cache are kept together. Source: `cpuManagerPolicyOptions.prefer-align-cpus-by-uncorecache`.
+    pub prefers_caches: bool,
+}
+
 /// Who has which CPUs.
 pub(crate) struct CpuManager {
-    all: CpuSet,
-    reserved: CpuSet,
+    layout: Arc<Layout>,
+    policy: StaticPolicy,
     path: PathBuf,
     state: Mutex<State>,
 }
@@ -41,41 +65,13 @@ struct State {
 
 impl CpuManager {
     /// Takes up what the checkpoint below `folder` says. Blocking.
-    pub(crate) fn open(folder: &Path, all: CpuSet, reserved: CpuSet) -> Self {
+    pub(crate) fn open(folder: &Path, layout: Arc<Layout>, policy: StaticPolicy) -> Self {
         let path = folder.join(CHECKPOINT);
-        let read = std::fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<State>(&bytes).ok());
+        let read = crate::checkpoint::load::<State>(&path);
         let state = read.filter(|state| state.policy_name == "static").unwrap_or_default();
-        let manager = Self { all, reserved, path, state: Mutex::new(state) };
+        let manager = Self { layout, policy, path, state: Mutex::new(state) };
         manager.save(&mut manager.state.lock());
         manager
-    }
-
-    /// Gives each container of the Pod what it is due.
-    ///
-    /// # Errors
-    /// In upstream's words: there are not so many CPUs left.
-    pub(crate) fn allocate(&self, uid: &str, spec: &PodSpec) -> Result<(), String> {
-        let mut state = self.state.lock();
-        let mut own = state.entries.get(uid).cloned().unwrap_or_default();
-        let mut free = self.free(&state);
-        for container in spec.init_containers.iter().flatten().chain(&spec.containers) {
-            let count = exclusive_cpus(spec, container);
-            if count == 0 || own.contains_key(&container.name) {
-                continue;
-            }
-            let Some(cpus) = free.take(count) else {
-                return Err(format!(
-                    "not enough cpus available to satisfy request: requested={count}, available={}",
-                    free.len()
-                ));
-            };
-            own.insert(container.name.clone(), cpus.to_string());
-        }
-        if !own.is_empty() {
-            state.entries.insert(uid.to_owned(), own);
-            self.save(&mut state);
-        }
-        Ok(())
     }
 
     /// Takes back what a Pod has. Whether that changes what others share.
@@ -105,28 +101,151 @@ impl CpuManager {
         own.cloned().unwrap_or_else(|| self.shared(&state).to_string())
     }
 
+    /// What the container has alone; empty for nothing.
+    pub(crate) fn exclusive(&self, uid: &str, container: &str) -> CpuSet {
+        exclusive_of(&self.state.lock(), uid, container).unwrap_or_default()
+    }
+
+    /// What can be given at all. Source: `GetAllocatableCPUs`.
+    pub(crate) fn allocatable(&self) -> CpuSet {
+        self.all().minus(&self.policy.reserved)
+    }
+
+    fn all(&self) -> CpuSet {
+        self.layout.cpus.keys().copied().collect()
+    }
+
     /// CPUs that nobody has alone and that are not reserved.
     fn free(&self, state: &State) -> CpuSet {
-        self.shared(state).minus(&self.reserved)
+        self.shared(state).minus(&self.policy.reserved)
     }
 
     fn shared(&self, state: &State) -> CpuSet {
+        let all = if self.policy.is_reservation_strict { self.allocatable() } else { self.all() };
         let taken = state.entries.values().flat_map(BTreeMap::values);
-        taken
-            .filter_map(|text| text.parse::<CpuSet>().ok())
-            .fold(self.all.clone(), |all, set| all.minus(&set))
+        taken.filter_map(|text| text.parse::<CpuSet>().ok()).fold(all, |all, set| all.minus(&set))
+    }
+
+    /// What init containers of the Pod had and no other container has.
+    fn reusable(&self, state: &State, uid: &str, spec: &PodSpec) -> CpuSet {
+        let of = |containers: &mut dyn Iterator<Item = &Container>| {
+            let sets = containers.filter_map(|container| exclusive_of(state, uid, &container.name));
+            sets.fold(CpuSet::default(), |all, set| all.or(&set))
+        };
+        let is_init = |container: &&Container| init_role(container) == Role::Init;
+        let init = || spec.init_containers.iter().flatten();
+        let had = of(&mut init().filter(is_init));
+        had.minus(&of(&mut spec.containers.iter().chain(init().filter(|c| !is_init(c)))))
+    }
+
+    fn choose(&self, free: &CpuSet, count: usize, hint: &Hint) -> Option<CpuSet> {
+        let Some(nodes) = hint.nodes else { return self.choose_of(free, count) };
+        let near = free.and(&self.layout.cpus_of(nodes));
+        let first = self.choose_of(&near, count.min(near.len()))?;
+        let rest = self.choose_of(&free.minus(&first), count - first.len())?;
+        Some(first.or(&rest))
+    }
+
+    fn choose_of(&self, free: &CpuSet, count: usize) -> Option<CpuSet> {
+        let caches = if self.policy.prefers_caches { Caches::Preferred } else { Caches::Ignored };
+        let packed = |free: &CpuSet, count: usize| choice::choose(&self.layout, free, count, caches);
+        if self.policy.is_distributed {
+            let group = if self.policy.is_full_cores_only { self.layout.threads_per_core() } else { 1 };
+            let even = distribute::distribute(&self.layout, free, (count, group), packed);
+            if even.is_some() {
+                return even;
+            }
+        }
+        packed(free, count)
+    }
+
+    fn check_cores(&self, count: usize) -> Result<(), Rejection> {
+        let per_core = self.layout.threads_per_core();
+        if !self.policy.is_full_cores_only || count.is_multiple_of(per_core) {
+            return Ok(());
+        }
+        let message =
+            format!("SMT Alignment Error: requested {count} cpus not multiple cpus per core = {per_core}");
+        Err(Rejection::new("SMTAlignmentError", message))
     }
 
     fn save(&self, state: &mut State) {
         state.policy_name = "static".into();
         state.default_cpu_set = self.shared(state).to_string();
-        let bytes = serde_json::to_vec(&*state).unwrap_or_default();
-        let new = self.path.with_extension("new");
-        let saved = std::fs::write(&new, bytes).and_then(|()| std::fs::rename(&new, &self.path));
-        if let Err(error) = saved {
-            tracing::warn!(%error, path = %self.path.display(), "who has which CPUs was not written down");
-        }
+        crate::checkpoint::save(&self.path, &*state);
     }
+}
+
+impl Provider for CpuManager {
+    fn hints(&self, uid: &str, spec: &PodSpec, asker: Asker<'_>) -> Hints {
+        let count = match asker {
+            Asker::Container(container) => exclusive_cpus(spec, container),
+            Asker::Pod => exclusive_of_pod(spec),
+        };
+        if count == 0 {
+            return Hints::new();
+        }
+        let state = self.state.lock();
+        let (free, must_use) = match asker {
+            Asker::Container(container) => match exclusive_of(&state, uid, &container.name) {
+                Some(own) if own.len() != count => {
+                    return Hints::from([("cpu".to_owned(), Some(Vec::new()))]);
+                }
+                Some(own) => (own, CpuSet::default()),
+                None => {
+                    let reusable = self.reusable(&state, uid, spec);
+                    (self.free(&state).or(&reusable), reusable)
+                }
+            },
+            Asker::Pod => {
+                let own = state.entries.get(uid).into_iter().flat_map(BTreeMap::values);
+                let own = own.filter_map(|text| text.parse::<CpuSet>().ok());
+                (own.fold(self.free(&state), |free, set| free.or(&set)), CpuSet::default())
+            }
+        };
+        let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        let of = |nodes: Nodes| self.layout.cpus_of(nodes);
+        let gives = |nodes: Nodes| {
+            let near = of(nodes);
+            must_use.minus(&near).is_empty().then(|| number(near.and(&free).len()))
+        };
+        let has = |nodes: Nodes| number(of(nodes).len());
+        Hints::from([("cpu".to_owned(), Some(hints_for(self.layout.nodes(), number(count), has, gives)))])
+    }
+
+    fn allocate(
+        &self,
+        uid: &str,
+        spec: &PodSpec,
+        container: &Container,
+        hint: &Hint,
+    ) -> Result<(), Rejection> {
+        let count = exclusive_cpus(spec, container);
+        let mut state = self.state.lock();
+        if count == 0 || exclusive_of(&state, uid, &container.name).is_some() {
+            return Ok(());
+        }
+        self.check_cores(count)?;
+        let reusable = self.reusable(&state, uid, spec);
+        let free = self.free(&state).or(&reusable);
+        // What an earlier container had comes first.
+        let first = self.choose(&reusable, count.min(reusable.len()), hint).unwrap_or_default();
+        let rest = self.choose(&free.minus(&first), count - first.len(), hint);
+        let Some(cpus) = rest.map(|rest| first.or(&rest)) else {
+            return Err(Rejection::unexpected(format_args!(
+                "not enough cpus available to satisfy request: requested={count}, available={}",
+                free.len()
+            )));
+        };
+        let own = state.entries.entry(uid.to_owned()).or_default();
+        own.insert(container.name.clone(), cpus.to_string());
+        self.save(&mut state);
+        Ok(())
+    }
+}
+
+fn exclusive_of(state: &State, uid: &str, container: &str) -> Option<CpuSet> {
+    state.entries.get(uid)?.get(container)?.parse().ok()
 }
 
 /// How many CPUs the container gets alone; 0 for none.
@@ -139,41 +258,11 @@ fn exclusive_cpus(spec: &PodSpec, container: &Container) -> usize {
     if milli % 1000 == 0 { usize::try_from(milli / 1000).unwrap_or_default() } else { 0 }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn spec(cpu: &str) -> PodSpec {
-        let text = format!(
-            "{{containers: [{{name: a, resources: {{limits: {{cpu: '{cpu}', memory: 1Gi}}, requests: {{cpu: '{cpu}', memory: 1Gi}}}}}}]}}"
-        );
-        serde_saphyr::from_str(&text).unwrap()
-    }
-
-    #[test]
-    fn whole_cpus_are_given_alone_and_remembered() {
-        let folder = tempfile::tempdir().unwrap();
-        let open = || CpuManager::open(folder.path(), "0-3".parse().unwrap(), "0".parse().unwrap());
-        let manager = open();
-        manager.allocate("one", &spec("2")).unwrap();
-        assert_eq!(manager.cpus("one", "a"), "1-2");
-        assert_eq!(manager.cpus("other", "a"), "0,3", "the others share the rest and the reserved ones");
-        manager.allocate("fraction", &spec("1500m")).unwrap();
-        assert_eq!(manager.cpus("fraction", "a"), "0,3");
-        assert_eq!(
-            manager.allocate("two", &spec("2")).unwrap_err(),
-            "not enough cpus available to satisfy request: requested=2, available=1"
-        );
-        let manager = open();
-        assert_eq!(manager.cpus("one", "a"), "1-2", "the checkpoint has it");
-        manager.allocate("one", &spec("2")).unwrap();
-        assert_eq!(manager.cpus("one", "a"), "1-2", "asking again changes nothing");
-        assert!(manager.release("one") && !manager.release("one"));
-        manager.allocate("two", &spec("3")).unwrap();
-        assert_eq!(manager.cpus("two", "a"), "1-3");
-        let text = std::fs::read_to_string(folder.path().join(CHECKPOINT)).unwrap();
-        assert_eq!(text, r#"{"policyName":"static","defaultCpuSet":"0","entries":{"two":{"a":"1-3"}}}"#);
-        manager.keep_only(&std::collections::BTreeSet::new());
-        assert_eq!(manager.cpus("two", "a"), "0-3");
-    }
+/// The most that the Pod's containers have at the same time.
+fn exclusive_of_pod(spec: &PodSpec) -> usize {
+    let of = |container: &Container| i64::try_from(exclusive_cpus(spec, container)).unwrap_or(i64::MAX);
+    usize::try_from(at_once(spec, of)).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

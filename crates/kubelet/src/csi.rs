@@ -4,11 +4,13 @@
 //! mounts, so that a kubelet that starts anew knows what to take back.
 
 pub(crate) mod registration;
+pub(crate) mod upkeep;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use csi::client::Client;
 use csi::v1;
@@ -18,6 +20,9 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::context::Context;
+use crate::objects::Token;
+use crate::volumes::TokenKey;
+use crate::volumes::persistent::VolumeStats;
 use v1::node_service_capability::{Type, rpc};
 
 /// Two that ask for one volume wait for each other.
@@ -32,6 +37,12 @@ pub(crate) struct Drivers {
     in_use: tokio::sync::Mutex<BTreeSet<String>>,
     /// CSINode and Node are changed by one at a time.
     pub(crate) publishing: tokio::sync::Mutex<()>,
+    /// Has volumes looked at before their time.
+    pub(crate) upkeep: tokio::sync::Notify,
+    /// Tokens that drivers were given, by the Pod's uid, audience and lifetime.
+    pub(crate) tokens: Mutex<BTreeMap<(String, TokenKey), Token>>,
+    /// What drivers said last about their volumes, and when.
+    pub(crate) stats: tokio::sync::Mutex<Option<(Instant, Arc<Vec<VolumeStats>>)>>,
 }
 
 /// One driver.
@@ -71,6 +82,12 @@ impl Drivers {
     pub(crate) fn get(&self, name: &str) -> Result<Driver, String> {
         let missing = || format!("driver name {name} not found in the list of registered CSI drivers");
         self.registered.lock().get(name).map(|(_, driver)| driver.clone()).ok_or_else(missing)
+    }
+
+    /// Every driver, by name.
+    pub(crate) fn all(&self) -> Vec<(String, Driver)> {
+        let all = self.registered.lock();
+        all.iter().map(|(name, (_, driver))| (name.clone(), driver.clone())).collect()
     }
 
     /// Takes a driver in; gives what [`Drivers::remove`] knows it by.

@@ -12,14 +12,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cri::v1;
-use k8s_openapi::api::core::v1::PodSpec;
+use k8s_openapi::api::core::v1::{Container, PodSpec};
 use parking_lot::Mutex;
 use tonic::Request;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Channel;
 use tonic_prost::ProstCodec;
 
+use crate::admission::Rejection;
 use crate::context::Context;
+use crate::topology::{Asker, Hint, Hints, Nodes, Provider};
 use api::{
     AllocateRequest, AllocateResponse, ContainerAllocateRequest, ContainerAllocateResponse,
     ContainerPreferredAllocationRequest, DevicePluginOptions, Empty, ListAndWatchResponse,
@@ -44,6 +46,42 @@ pub(crate) struct DevicePlugins {
     folder: PathBuf,
     pool: Mutex<Pool>,
     plugins: Mutex<HashMap<String, Plugin>>,
+    /// What plugins have said, by Pod uid and container.
+    answers: Mutex<HashMap<(String, String), Vec<Given>>>,
+    /// All NUMA nodes.
+    nodes: Nodes,
+}
+
+/// What a container has of one resource, and what its plugin says to that.
+#[derive(Clone)]
+struct Given {
+    resource: String,
+    ids: Vec<String>,
+    answer: ContainerAllocateResponse,
+}
+
+/// A device, and the NUMA nodes that it is near.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Placed {
+    pub(crate) resource: String,
+    pub(crate) id: String,
+    pub(crate) nodes: Vec<i64>,
+}
+
+impl Provider for DevicePlugins {
+    fn hints(&self, uid: &str, spec: &PodSpec, asker: Asker<'_>) -> Hints {
+        self.pool.lock().hints(self.nodes, uid, spec, asker)
+    }
+
+    fn allocate(
+        &self,
+        uid: &str,
+        spec: &PodSpec,
+        container: &Container,
+        hint: &Hint,
+    ) -> Result<(), Rejection> {
+        self.pool.lock().allocate(uid, spec, container, hint)
+    }
 }
 
 impl DevicePlugins {
@@ -51,10 +89,11 @@ impl DevicePlugins {
     ///
     /// # Errors
     /// The folder cannot be made.
-    pub(crate) fn open(root_dir: &Path) -> std::io::Result<Self> {
+    pub(crate) fn open(root_dir: &Path, nodes: Nodes) -> std::io::Result<Self> {
         let folder = root_dir.join("device-plugins");
         std::fs::create_dir_all(&folder)?;
-        Ok(Self { pool: Mutex::new(Pool::open(&folder)), folder, plugins: Mutex::default() })
+        let pool = Mutex::new(Pool::open(&folder));
+        Ok(Self { pool, folder, plugins: Mutex::default(), answers: Mutex::default(), nodes })
     }
 
     /// All devices, and those that can be given, by resource.
@@ -62,22 +101,56 @@ impl DevicePlugins {
         self.pool.lock().counts()
     }
 
-    /// Gives a Pod what it asks for.
-    ///
-    /// # Errors
-    /// In upstream's words.
-    pub(crate) fn allocate(&self, uid: &str, spec: &PodSpec) -> Result<(), String> {
-        self.pool.lock().allocate(uid, spec)
-    }
-
     /// Takes back what a Pod has.
     pub(crate) fn release(&self, uid: &str) {
         self.pool.lock().release(uid);
+        self.answers.lock().retain(|(other, _), _| other != uid);
     }
 
     /// Takes back what Pods have that are not among `uids`.
     pub(crate) fn keep_only(&self, uids: &BTreeSet<String>) {
         self.pool.lock().keep_only(uids);
+    }
+
+    /// Asks the plugins for what the containers of a new Pod need, before anything of it is made.
+    ///
+    /// # Errors
+    /// In upstream's words: a plugin is gone or refuses.
+    pub(crate) async fn ask(&self, uid: &str) -> Result<(), Rejection> {
+        let containers = self.pool.lock().containers(uid);
+        for container in containers {
+            self.answers(uid, &container).await.map_err(Rejection::unexpected)?;
+        }
+        Ok(())
+    }
+
+    /// What the plugins have said of a container, with what it has of each; asked now if that is not known any more.
+    async fn answers(&self, uid: &str, container: &str) -> Result<Vec<Given>, String> {
+        let key = (uid.to_owned(), container.to_owned());
+        if let Some(known) = self.answers.lock().get(&key) {
+            return Ok(known.clone());
+        }
+        let assigned = self.pool.lock().assigned(uid, container).cloned().unwrap_or_default();
+        let mut all = Vec::new();
+        for (resource, ids) in assigned {
+            let plugin = self.plugin(&resource)?;
+            let ids = self.preferred(&plugin, (uid, container), &resource, ids).await;
+            let request = ContainerAllocateRequest { devices_ids: ids.clone() };
+            let request = AllocateRequest { container_requests: vec![request] };
+            let answer: AllocateResponse =
+                call(&plugin.channel, "/v1beta1.DevicePlugin/Allocate", request).await?;
+            let Some(answer) = answer.container_responses.into_iter().next() else {
+                return Err(format!("no containers in return allocation response {resource}"));
+            };
+            all.push(Given { resource, ids, answer });
+        }
+        self.answers.lock().insert(key, all.clone());
+        Ok(all)
+    }
+
+    fn plugin(&self, resource: &str) -> Result<Plugin, String> {
+        let plugin = self.plugins.lock().get(resource).cloned();
+        plugin.ok_or_else(|| format!("endpoint not found in cache for a registered resource: {resource}"))
     }
 
     /// Puts what the plugins say into a container's configuration.
@@ -90,22 +163,9 @@ impl DevicePlugins {
         container: &str,
         config: &mut v1::ContainerConfig,
     ) -> Result<(), String> {
-        let assigned = self.pool.lock().assigned(uid, container).cloned().unwrap_or_default();
-        for (resource, ids) in assigned {
-            let plugin = self.plugins.lock().get(&resource).cloned();
-            let plugin = plugin.ok_or_else(|| {
-                format!("endpoint not found in cache for a registered resource: {resource}")
-            })?;
-            let ids = self.preferred(&plugin, (uid, container), &resource, ids).await;
-            let request = ContainerAllocateRequest { devices_ids: ids.clone() };
-            let request = AllocateRequest { container_requests: vec![request] };
-            let answer: AllocateResponse =
-                call(&plugin.channel, "/v1beta1.DevicePlugin/Allocate", request).await?;
-            let answer = answer.container_responses.into_iter().next();
-            add(
-                config,
-                answer.ok_or_else(|| format!("no containers in allocation response for {resource}"))?,
-            );
+        for Given { resource, ids, answer } in self.answers(uid, container).await? {
+            add(config, answer);
+            let Ok(plugin) = self.plugin(&resource) else { continue };
             if plugin.options.pre_start_required {
                 let request = PreStartContainerRequest { devices_ids: ids };
                 let path = "/v1beta1.DevicePlugin/PreStartContainer";
@@ -113,6 +173,32 @@ impl DevicePlugins {
             }
         }
         Ok(())
+    }
+
+    /// What a container has: resource, id, and the NUMA nodes that the device is near.
+    pub(crate) fn of_container(&self, uid: &str, container: &str) -> Vec<Placed> {
+        let pool = self.pool.lock();
+        let assigned = pool.assigned(uid, container).into_iter().flatten();
+        let placed = |resource: &String, id: &String| Placed {
+            resource: resource.clone(),
+            id: id.clone(),
+            nodes: pool.nodes_of(resource, id).to_vec(),
+        };
+        assigned
+            .flat_map(|(resource, ids)| ids.iter().map(move |id| (resource, id)))
+            .map(|(resource, id)| placed(resource, id))
+            .collect()
+    }
+
+    /// What can be given at all.
+    pub(crate) fn allocatable(&self) -> Vec<Placed> {
+        let pool = self.pool.lock();
+        let placed = |(resource, id, device): (&String, &String, &pool::Known)| Placed {
+            resource: resource.clone(),
+            id: id.clone(),
+            nodes: device.nodes.clone(),
+        };
+        pool.healthy().map(placed).collect()
     }
 
     /// Asks the plugin which of those that are free it likes best.

@@ -5,6 +5,7 @@
 
 pub(crate) mod expand;
 pub(crate) mod fields;
+pub(crate) mod file;
 mod services;
 
 use std::collections::BTreeMap;
@@ -29,6 +30,8 @@ pub struct EnvSources {
     pub secrets: BTreeMap<String, Arc<Secret>>,
     /// Of the Pod's namespace, and `default/kubernetes`.
     pub services: Vec<Arc<Service>>,
+    /// Env files that the container names, by volume and path; or why they cannot be read.
+    pub files: BTreeMap<(String, String), Result<String, String>>,
     /// What the node can give: CPU in thousandths, memory in bytes; the default of limits.
     pub allocatable: (i64, i64),
 }
@@ -151,6 +154,10 @@ fn env_value(
                 )),
             },
         };
+    }
+    if let Some(reference) = &from.file_key_ref {
+        let place = (reference.volume_name.clone(), reference.path.clone());
+        return file::value(reference, sources.files.get(&place));
     }
     Ok(Some(String::new()))
 }

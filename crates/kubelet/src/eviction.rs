@@ -9,6 +9,7 @@ pub mod policy;
 pub(crate) mod decide;
 pub(crate) mod limits;
 mod pressure;
+mod reclaim;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -59,7 +60,16 @@ pub(crate) async fn run(context: Arc<Context>, machine: Arc<Machine>, inboxes: I
                 "EvictionThresholdMet",
                 format!("Attempting to reclaim {resource}"),
             );
-            evicted.extend(evict_first(&context, &inboxes, &threshold, seen).await);
+            // Images and dead containers go before Pods.
+            let mut is_enough = false;
+            if reclaim::helps(threshold.signal, &context.config.root_dir, images.as_deref()) {
+                reclaim::run(&context).await;
+                let seen = observe(&context, &machine, images.clone()).await;
+                is_enough = !decide::is_crossed(&threshold, &seen);
+            }
+            if !is_enough {
+                evicted.extend(evict_first(&context, &inboxes, &threshold, seen).await);
+            }
         }
         if !evicted.is_empty() {
             wait_for_cleanup(&inboxes, &evicted).await;

@@ -7,6 +7,8 @@ use k8s_openapi::api::core::v1::{HostAlias, PodSpec};
 
 /// How many search domains a resolver is given at most.
 const SEARCHES_MAX: usize = 32;
+/// Characters of all search domains, with the spaces between them.
+const SEARCH_CHARS_MAX: usize = 2048;
 /// How many name servers a resolver is given at most.
 const NAMESERVERS_MAX: usize = 3;
 
@@ -91,6 +93,41 @@ pub struct ClusterDns {
 
 /// The resolver settings of a Pod. `host` is the text of the host's `resolv.conf`.
 pub fn dns_config(namespace: &str, spec: &PodSpec, cluster: &ClusterDns, host: &str) -> DnsConfig {
+    let mut config = whole_dns_config(namespace, spec, cluster, host);
+    limit(&mut config);
+    config
+}
+
+/// What of the resolver settings is too much, in the words of upstream's event `DNSConfigForming`.
+pub fn dns_complaints(namespace: &str, spec: &PodSpec, cluster: &ClusterDns, host: &str) -> Vec<String> {
+    limit(&mut whole_dns_config(namespace, spec, cluster, host))
+}
+
+/// Source: `formDNSConfigFitsLimits` of upstream.
+fn limit(config: &mut DnsConfig) -> Vec<String> {
+    let mut complaints = Vec::new();
+    if config.servers.len() > NAMESERVERS_MAX {
+        config.servers.truncate(NAMESERVERS_MAX);
+        let line = config.servers.join(" ");
+        complaints.push(format!(
+            "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: {line}"
+        ));
+    }
+    let given = config.searches.len();
+    config.searches.truncate(SEARCHES_MAX);
+    while config.searches.join(" ").len() > SEARCH_CHARS_MAX {
+        config.searches.pop();
+    }
+    if config.searches.len() < given {
+        let line = config.searches.join(" ");
+        complaints.push(format!(
+            "Search Line limits were exceeded, some search paths have been omitted, the applied search line is: {line}"
+        ));
+    }
+    complaints
+}
+
+fn whole_dns_config(namespace: &str, spec: &PodSpec, cluster: &ClusterDns, host: &str) -> DnsConfig {
     let policy = spec.dns_policy.as_deref().unwrap_or("ClusterFirst");
     let uses_cluster = match policy {
         "ClusterFirstWithHostNet" => true,
@@ -123,8 +160,6 @@ pub fn dns_config(namespace: &str, spec: &PodSpec, cluster: &ClusterDns, host: &
     }
     dedup(&mut config.servers);
     dedup(&mut config.searches);
-    config.servers.truncate(NAMESERVERS_MAX);
-    config.searches.truncate(SEARCHES_MAX);
     config
 }
 
@@ -178,6 +213,32 @@ mod tests {
         );
         let none = dns_config("shop", &none, &cluster, "nameserver 1.1.1.1\n");
         assert_eq!((none.servers, none.options), (vec!["9.9.9.9".into()], vec!["ndots:2".into()]));
+    }
+
+    #[test]
+    fn what_a_resolver_would_not_take_is_left_out_and_told() {
+        let cluster = ClusterDns { servers: vec!["10.43.0.10".into()], domain: "cluster.local".into() };
+        let wanted = |servers: &str, searches: &str| {
+            spec(&format!(
+                "{{containers: [], dnsConfig: {{nameservers: [{servers}], searches: [{searches}]}}}}"
+            ))
+        };
+        let check = |spec: &PodSpec, expect: &[&str]| {
+            assert_eq!(dns_complaints("shop", spec, &cluster, ""), expect);
+        };
+        check(&wanted("1.1.1.1, 2.2.2.2", "a, b"), &[]);
+        check(
+            &wanted("1.1.1.1, 2.2.2.2, 3.3.3.3", ""),
+            &[
+                "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: 10.43.0.10 1.1.1.1 2.2.2.2",
+            ],
+        );
+        let many: Vec<_> = (0..40).map(|number| format!("d{number}")).collect();
+        let many = wanted("", &many.join(","));
+        assert_eq!(dns_complaints("shop", &many, &cluster, "").len(), 1);
+        assert_eq!(dns_config("shop", &many, &cluster, "").searches.len(), SEARCHES_MAX);
+        let long = wanted("", &["a".repeat(1500), "b".repeat(1500)].join(","));
+        assert_eq!(dns_config("shop", &long, &cluster, "").searches.len(), 4);
     }
 
     #[test]

@@ -16,36 +16,45 @@ pub mod eviction;
 pub mod files;
 pub mod image_gc;
 pub mod labels;
+pub mod memory;
 pub mod next_actions;
 pub mod qos;
 pub mod resize;
 pub mod snapshot;
 pub mod status;
+pub mod topology;
 
 mod admission;
 mod allocations;
 mod cgroups;
+mod checkpoint;
 mod cleanup;
 mod context;
 mod csi;
 mod device_plugins;
-mod folder_watch;
+mod dra;
 mod handlers;
 mod inbox;
+mod log_rotation;
 mod metrics;
 mod mirror;
 mod node;
+mod node_shutdown;
 mod node_state;
 mod objects;
 mod plugins;
+mod pod_resources;
 mod pods;
+mod preemption;
 mod probes;
 mod pull;
 mod quantity;
 mod runtime_class;
+mod runtime_features;
 mod server;
 mod static_pods;
 mod stats;
+mod strays;
 mod userns;
 mod volumes;
 mod worker;
@@ -79,6 +88,18 @@ pub enum Error {
         /// Why not.
         #[source]
         source: std::io::Error,
+    },
+    /// What is reserved cannot be kept so, in upstream's words.
+    #[error("{0}")]
+    Reserved(String),
+    /// The machine is too large for a topology policy.
+    #[error(
+        "unsupported on machines with more than {} NUMA Nodes, this one has {count}",
+        topology::NODES_MAX
+    )]
+    NumaNodes {
+        /// How many it has.
+        count: usize,
     },
     /// The server's address cannot be had.
     #[error("listen on {address}")]
@@ -130,13 +151,11 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
     let machine = Arc::new(node::read_machine(&config, &version));
     let allocatable = node::allocatable(&config, &machine);
     let of = |name: &str| allocatable.get(name).copied().unwrap_or_default();
-    let (milli_cpus, memory) = (of("cpu"), of("memory"));
-    if config.enforces_allocatable {
-        let (config, machine) = (config.clone(), machine.clone());
-        let limited = tokio::task::spawn_blocking(move || cgroups::limit_all(&config, &machine)).await;
-        if let Err(error) = limited {
-            tracing::warn!(%error, "the limits of all pods together were not set");
-        }
+    let available = (of("cpu"), of("memory"));
+    enforce(&config, &machine).await?;
+    let (layout, cpus, memory) = aligned(&config, &machine).await;
+    if config.alignment.policy != topology::Policy::None && layout.nodes().len() > topology::NODES_MAX {
+        return Err(Error::NumaNodes { count: layout.nodes().len() });
     }
     let context = Arc::new(Context {
         services: parts.informers.informer::<Service>(),
@@ -148,19 +167,25 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
         }),
         node_state: node_state::NodeState::default(),
         initial_node: node::initial(&config, &machine),
-        cpus: exclusive_cpus(&config).await,
-        devices: device_plugins::DevicePlugins::open(&config.root_dir).map_err(|source| {
+        cpus,
+        memory,
+        numa_nodes: layout.nodes(),
+        dra: open_dra(&config).await,
+        devices: device_plugins::DevicePlugins::open(&config.root_dir, layout.nodes()).map_err(|source| {
             Error::Directory { path: config.root_dir.join("device-plugins").display().to_string(), source }
         })?,
-        allocatable: (milli_cpus, memory),
+        allocatable: available,
         room: allocatable,
         looks: stats::Looks::default(),
         metrics: metrics::KubeletMetrics::new(&config.node_name),
-        allocations: allocations::Allocations::new((milli_cpus, memory)),
+        allocations: allocations::Allocations::new(available),
         memory_capacity: i64::try_from(machine.memory).unwrap_or(i64::MAX),
         csi: csi::Drivers::with_in_use(volumes::persistent::in_use(&config.root_dir)),
         limit: Arc::new(Semaphore::new(context::CRI_CALLS_MAX)),
-        pulls: pull::Pulls::new(&config.root_dir, config.max_parallel_image_pulls),
+        image_requests: image_gc::collector::Requests::default(),
+        objects: objects::Registers::default(),
+        features: runtime_features::RuntimeFeatures::default(),
+        pulls: pull::Pulls::new(&config.root_dir, &config.image_pulls),
         config,
         client: parts.client,
         informers: parts.informers,
@@ -179,9 +204,11 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
 
 /// Begins everything that runs as long as the kubelet does.
 fn start(context: &Arc<Context>, machine: &Arc<node::Machine>, listener: Option<TcpListener>) {
+    dra::start(context);
     context.tasks.spawn("plugins", plugins::run(context.clone()));
     context.tasks.spawn("node status", node::run(context.clone(), machine.clone()));
     let pods = pods::informer(context);
+    context.tasks.spawn("volume upkeep", csi::upkeep::run(context.clone(), pods.clone()));
     let statics = static_pods::start(context);
     let inboxes = pods::Inboxes::default();
     context
@@ -193,21 +220,55 @@ fn start(context: &Arc<Context>, machine: &Arc<node::Machine>, listener: Option<
         context.tasks.spawn("kubelet server", server::serve(handler, listener, server));
     }
     context.tasks.spawn("image garbage collection", image_gc::collector::run(context.clone(), pods.clone()));
+    context.tasks.spawn("log rotation", log_rotation::run(context.clone()));
     context.tasks.spawn("device plugins", device_plugins::run(context.clone()));
+    context.tasks.spawn("pod resources", pod_resources::run(context.clone()));
     context.tasks.spawn("eviction", eviction::run(context.clone(), machine.clone(), inboxes.clone()));
+    context.tasks.spawn("node shutdown", node_shutdown::run(context.clone(), inboxes.clone()));
     context.tasks.spawn("pods", pods::run(context.clone(), pods, statics, inboxes));
 }
 
-/// Who has which CPUs alone, if that is wanted.
-async fn exclusive_cpus(config: &Config) -> Option<cpu::CpuManager> {
-    let reserved = config.exclusive_cpus.clone()?;
+/// What drivers had prepared for Pods when the last kubelet ended.
+async fn open_dra(config: &Config) -> dra::Dra {
     let folder = config.root_dir.clone();
+    let opened = tokio::task::spawn_blocking(move || dra::Dra::open(&folder)).await;
+    opened.unwrap_or_else(|_| dra::Dra::open(&config.root_dir))
+}
+
+/// Holds cgroups below what they may have, and refuses what cannot be kept.
+async fn enforce(config: &Config, machine: &Arc<node::Machine>) -> Result<(), Error> {
+    if config.enforced.pods {
+        let (config, machine) = (config.clone(), machine.clone());
+        let limited = tokio::task::spawn_blocking(move || cgroups::limit_all(&config, &machine)).await;
+        if let Err(error) = limited {
+            tracing::warn!(%error, "the limits of all pods together were not set");
+        }
+    }
+    if config.enforced.kube.is_some() || config.enforced.system.is_some() {
+        let config = config.clone();
+        let limited = tokio::task::spawn_blocking(move || cgroups::limit_reserved(&config)).await;
+        limited.unwrap_or_else(|error| Err(error.to_string())).map_err(Error::Reserved)?;
+    }
+    if let Some(reserved) = &config.reserved_memory {
+        memory::check_reserved(reserved, node::kept_memory(config, machine)).map_err(Error::Reserved)?;
+    }
+    Ok(())
+}
+
+type Aligned = (Arc<topology::machine::Layout>, Option<cpu::CpuManager>, Option<memory::MemoryManager>);
+
+/// The machine's NUMA nodes, and who has which CPUs and memory alone, if that is wanted.
+async fn aligned(config: &Config, machine: &node::Machine) -> Aligned {
+    let (folder, policy) = (config.root_dir.clone(), config.exclusive_cpus.clone());
+    let (reserved, total) = (config.reserved_memory.clone(), machine.memory);
     let opened = tokio::task::spawn_blocking(move || {
-        let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-        let all = online.parse().unwrap_or_else(|_| cpu::CpuSet::first(1));
-        cpu::CpuManager::open(&folder, all, reserved)
+        let total = i64::try_from(total).unwrap_or(i64::MAX);
+        let layout = Arc::new(topology::machine::Layout::read(std::path::Path::new("/sys"), total));
+        let cpus = policy.map(|policy| cpu::CpuManager::open(&folder, layout.clone(), policy));
+        let memory = reserved.map(|reserved| memory::MemoryManager::open(&folder, layout.clone(), reserved));
+        (layout, cpus, memory)
     });
-    opened.await.ok()
+    opened.await.unwrap_or_default()
 }
 
 /// Listens, and notes the port in the configuration, so that the Node tells it.

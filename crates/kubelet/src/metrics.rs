@@ -9,6 +9,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 
+use crate::volumes::persistent::VolumeStats;
+
 /// One label.
 type Label = [(&'static str, String); 1];
 
@@ -32,6 +34,11 @@ pub(crate) struct KubeletMetrics {
     probe_total: Family<ProbeLabels, Counter>,
     evictions: Family<Label, Counter>,
     admission_rejections: Family<Label, Counter>,
+    alignments: Counter,
+    alignment_errors: Counter,
+    shutdown_start: Gauge<f64, std::sync::atomic::AtomicU64>,
+    shutdown_end: Gauge<f64, std::sync::atomic::AtomicU64>,
+    preemptions: Family<Label, Counter>,
     started_containers: Family<Label, Counter>,
     started_container_errors: Family<[(&'static str, String); 2], Counter>,
     started_pods: Counter,
@@ -46,6 +53,7 @@ pub(crate) struct KubeletMetrics {
     active_pods: Family<Label, Gauge>,
     desired_pods: Family<Label, Gauge>,
     mirror_pods: Gauge,
+    volumes: Vec<(&'static str, VolumeAmount, Family<ClaimLabels, Gauge>)>,
 }
 
 fn operation_histogram() -> Histogram {
@@ -60,6 +68,11 @@ impl KubeletMetrics {
             probe_total: Family::default(),
             evictions: Family::default(),
             admission_rejections: Family::default(),
+            alignments: Counter::default(),
+            alignment_errors: Counter::default(),
+            shutdown_start: Gauge::default(),
+            shutdown_end: Gauge::default(),
+            preemptions: Family::default(),
             started_containers: Family::default(),
             started_container_errors: Family::default(),
             started_pods: Counter::default(),
@@ -77,6 +90,7 @@ impl KubeletMetrics {
             active_pods: Family::default(),
             desired_pods: Family::default(),
             mirror_pods: Gauge::default(),
+            volumes: VOLUMES.iter().map(|(name, _, amount)| (*name, *amount, Family::default())).collect(),
         };
         metrics.register(node_name);
         metrics
@@ -94,6 +108,16 @@ impl KubeletMetrics {
         );
         let help = "Cumulative number pod admission rejections by the Kubelet";
         registry.register("kubelet_admission_rejections", help, &self.admission_rejections);
+        let help = "The number of admission requests where resources have to be aligned.";
+        registry.register("kubelet_topology_manager_admission_requests", help, &self.alignments);
+        let help = "The number of admission request failures where resources could not be aligned.";
+        registry.register("kubelet_topology_manager_admission_errors", help, &self.alignment_errors);
+        let help = "Last graceful shutdown start time since unix epoch in seconds";
+        registry.register("kubelet_graceful_shutdown_start_time_seconds", help, &self.shutdown_start);
+        let help = "Last graceful shutdown end time since unix epoch in seconds";
+        registry.register("kubelet_graceful_shutdown_end_time_seconds", help, &self.shutdown_end);
+        let help = "Cumulative number of pod preemptions by preemption resource";
+        registry.register("kubelet_preemptions", help, &self.preemptions);
         registry.register(
             "kubelet_started_containers",
             "Cumulative number of containers started",
@@ -131,6 +155,9 @@ impl KubeletMetrics {
         registry.register("kubelet_desired_pods", help, &self.desired_pods);
         let help = "The number of mirror pods the kubelet will try to create (one per admitted static pod)";
         registry.register("kubelet_mirror_pods", help, &self.mirror_pods);
+        for ((name, help, _), (_, _, family)) in VOLUMES.iter().zip(&self.volumes) {
+            registry.register(name, help, family);
+        }
         let help = "Cumulative number of a liveness, readiness or startup probe for a container by result";
         self.probes.register("prober_probe", help, &self.probe_total);
     }
@@ -142,6 +169,25 @@ impl KubeletMetrics {
     /// Forgets a Pod's probes: its series end with it.
     pub(crate) fn forget_probes(&self, labels: &ProbeLabels) {
         self.probe_total.remove(labels);
+    }
+
+    /// A Pod was to be given things that lie together.
+    pub(crate) fn aligned(&self, has_failed: bool) {
+        self.alignments.inc();
+        if has_failed {
+            self.alignment_errors.inc();
+        }
+    }
+
+    /// The node goes down, or has let its Pods go; in seconds since the epoch.
+    pub(crate) fn shutting_down(&self, start: f64, end: f64) {
+        self.shutdown_start.set(start);
+        self.shutdown_end.set(end);
+    }
+
+    /// A Pod had to go for a critical one, for want of a resource.
+    pub(crate) fn preempted(&self, resource: &str) {
+        self.preemptions.get_or_create(&[("preemption_signal", resource.to_owned())]).inc();
     }
 
     pub(crate) fn evicted(&self, signal: &str) {
@@ -211,6 +257,42 @@ impl KubeletMetrics {
             family.get_or_create(&[("static", "true".to_owned())]).set(number(fixed));
         }
         self.mirror_pods.set(number(counts.mirrors));
+    }
+}
+
+/// A claim.
+type ClaimLabels = [(&'static str, String); 2];
+type VolumeAmount = fn(&VolumeStats) -> Option<u64>;
+
+/// What is told of volumes. Source: `pkg/kubelet/metrics/collectors/volume_stats.go`.
+const VOLUMES: [(&str, &str, VolumeAmount); 7] = [
+    ("kubelet_volume_stats_capacity_bytes", "Capacity in bytes of the volume", |stats| stats.capacity),
+    ("kubelet_volume_stats_available_bytes", "Number of available bytes in the volume", |stats| {
+        stats.available
+    }),
+    ("kubelet_volume_stats_used_bytes", "Number of used bytes in the volume", |stats| stats.used),
+    ("kubelet_volume_stats_inodes", "Maximum number of inodes in the volume", |stats| stats.inodes),
+    ("kubelet_volume_stats_inodes_free", "Number of free inodes in the volume", |stats| stats.inodes_free),
+    ("kubelet_volume_stats_inodes_used", "Number of used inodes in the volume", |stats| stats.inodes_used),
+    (
+        "kubelet_volume_stats_health_status_abnormal",
+        "Abnormal volume health status. The count is either 1 or 0. 1 indicates the volume is unhealthy, 0 indicates volume is healthy",
+        |stats| stats.is_abnormal.map(u64::from),
+    ),
+];
+
+impl KubeletMetrics {
+    /// What volumes of claims hold now; of those that are gone nothing is told.
+    pub(crate) fn set_volumes(&self, all: &[VolumeStats]) {
+        for (_, amount, family) in &self.volumes {
+            family.clear();
+            for stats in all {
+                if let (Some((namespace, claim)), Some(value)) = (&stats.claim, amount(stats)) {
+                    let labels = [("namespace", namespace.clone()), ("persistentvolumeclaim", claim.clone())];
+                    family.get_or_create(&labels).set(i64::try_from(value).unwrap_or(i64::MAX));
+                }
+            }
+        }
     }
 }
 

@@ -23,6 +23,10 @@ use crate::snapshot::{
 pub enum PodAction {
     /// Make the Pod's directories, files and mounts.
     PrepareVolumes,
+    /// Have drivers prepare the Pod's claims.
+    PrepareClaims,
+    /// Have drivers take them back.
+    UnprepareClaims,
     /// Start a sandbox with its network.
     RunSandbox {
         /// Its number over the Pod's life.
@@ -92,6 +96,7 @@ impl PodAction {
     pub fn key(&self) -> String {
         match self {
             Self::PrepareVolumes => "volumes".into(),
+            Self::PrepareClaims | Self::UnprepareClaims => "claims".into(),
             Self::RunSandbox { .. } => "sandbox".into(),
             Self::PullImage { image, .. } => format!("image/{image}"),
             Self::Start { name, .. } => format!("start/{name}"),
@@ -180,7 +185,7 @@ fn run(snapshot: &PodSnapshot, now: Timestamp) -> Vec<PodAction> {
     let mut actions = Vec::new();
     let mut ready = true;
     ready &= want_volumes(snapshot, now, &mut actions);
-    ready &= want_sandbox(snapshot, now, &mut actions);
+    ready &= want_claims(snapshot, now, &mut actions) && want_sandbox(snapshot, now, &mut actions);
     let due = due(snapshot);
     actions.extend(due.kill);
     let is_starting = snapshot.busy.iter().any(|key| key.starts_with("start/"));
@@ -226,6 +231,18 @@ fn want_volumes(snapshot: &PodSnapshot, now: Timestamp, actions: &mut Vec<PodAct
     }
     if is_due(snapshot.volumes.failure(), now, actions) {
         actions.push(PodAction::PrepareVolumes);
+    }
+    false
+}
+
+/// Devices are there before the sandbox: who makes its network may need them.
+fn want_claims(snapshot: &PodSnapshot, now: Timestamp, actions: &mut Vec<PodAction>) -> bool {
+    let has_claims = snapshot.spec().resource_claims.as_ref().is_some_and(|claims| !claims.is_empty());
+    if !has_claims || snapshot.claims.is_ready() {
+        return true;
+    }
+    if is_due(snapshot.claims.failure(), now, actions) {
+        actions.push(PodAction::PrepareClaims);
     }
     false
 }
@@ -313,14 +330,19 @@ fn want_start(
     }
     actions.push(PodAction::Start {
         name: container.name.clone(),
-        attempt: next_attempt(snapshot, &container.name),
+        attempt: next_attempt(snapshot, container),
         after: exit.map(|e| e.finished_at),
     });
     true
 }
 
-/// The restart count of the next container of that name: also when the runtime has lost the one before.
-fn next_attempt(snapshot: &PodSnapshot, name: &str) -> u32 {
+/// The restart count of the next container of that name: also when the runtime has lost the one before. One that was
+/// made and never started is the next one itself.
+fn next_attempt(snapshot: &PodSnapshot, spec: &ContainerSpec) -> u32 {
+    let name = &spec.name;
+    if let Some(made) = snapshot.unstarted(spec) {
+        return made.attempt;
+    }
     if let Some(container) = snapshot.latest(name) {
         return container.attempt + 1;
     }

@@ -11,14 +11,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::Backoff;
+use controller::EventType;
 use cri::v1;
+use futures::StreamExt;
+use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::context::Context;
-pub(crate) use facts::{Machine, pids_max, read_machine};
-pub(crate) use object::{allocatable, node as initial};
+pub(crate) use facts::{Machine, huge_pages, pids_max, read_machine};
+pub(crate) use object::{allocatable, huge_page_name, kept_memory, node as initial};
 
 /// How soon the runtime is asked again while it is not ready.
 const UNREADY_PERIOD: Duration = Duration::from_millis(100);
@@ -44,7 +47,7 @@ pub(crate) async fn run(context: Arc<Context>, machine: Arc<Machine>) {
 async fn register(context: &Context, machine: &Machine) -> Result<Vec<NodeCondition>, kube::Error> {
     let api: Api<Node> = Api::all(context.client.clone());
     let mut node = object::node(&context.config, machine);
-    let problem = runtime_problem(context).await;
+    let problem = problem(context).await;
     node.status = Some(status(context, machine, problem.as_deref(), &[]).await);
     let conditions = |node: Node| node.status.and_then(|s| s.conditions).unwrap_or_default();
     match api.create(&PostParams::default(), &node).await {
@@ -54,51 +57,77 @@ async fn register(context: &Context, machine: &Machine) -> Result<Vec<NodeCondit
         }
         Err(kube::Error::Api(status)) if status.code == 409 => {
             let patch = json!({"metadata": {"labels": node.metadata.labels}});
-            api.patch(&context.config.node_name, &PatchParams::default(), &Patch::Merge(&patch))
-                .await
-                .map(conditions)
+            let name = &context.config.node_name;
+            let before = api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+            if has_rebooted(&before, &machine.boot_id) {
+                let message = format!("Node {name} has been rebooted, boot id: {}", machine.boot_id);
+                context.node_event(EventType::Warning, "Rebooted", message);
+            }
+            Ok(conditions(before))
         }
         Err(error) => Err(error),
     }
 }
 
+/// Whether the API server knows the node of another boot. Source: `MachineInfo` of upstream's `nodestatus`.
+fn has_rebooted(before: &Node, boot_id: &str) -> bool {
+    let known = before.status.as_ref().and_then(|status| status.node_info.as_ref());
+    known.is_some_and(|known| !known.boot_id.is_empty() && known.boot_id != boot_id)
+}
+
 async fn keep_status(context: &Context, machine: &Machine, mut recorded: Vec<NodeCondition>) {
     let api: Api<Node> = Api::all(context.client.clone());
     let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10), 0.2);
+    let mut changes = context.runtime.status_changes();
     loop {
-        let problem = runtime_problem(context).await;
+        let problem = problem(context).await;
         let status = status(context, machine, problem.as_deref(), &recorded).await;
         let patch = json!({"status": patch_of(&status)});
-        let pause = match api
+        let written = api
             .patch_status(&context.config.node_name, &PatchParams::default(), &Patch::Strategic(&patch))
-            .await
-        {
-            Ok(_) => {
-                backoff.reset();
-                recorded = status.conditions.unwrap_or_default();
-                if problem.is_some() { UNREADY_PERIOD } else { context.config.node_status_report_frequency }
+            .await;
+        if let Err(error) = written {
+            tracing::warn!(%error, "the node's status was not written");
+            tokio::time::sleep(backoff.next(&context.random)).await;
+            continue;
+        }
+        backoff.reset();
+        recorded = status.conditions.unwrap_or_default();
+        wait_for_news(context, problem.as_deref(), &mut changes).await;
+    }
+}
+
+/// Waits until the status must be written: when the runtime has another problem than this, or when it is time.
+async fn wait_for_news(context: &Context, problem: Option<&str>, changes: &mut BoxStream<'static, ()>) {
+    let mut backoff = Backoff::new(UNREADY_PERIOD, Duration::from_secs(5), 0.1);
+    let pause = match problem {
+        Some(_) => backoff.next(&context.random),
+        None => context.config.node_status_report_frequency,
+    };
+    let mut due = Box::pin(tokio::time::sleep(pause));
+    loop {
+        tokio::select! {
+            () = context.node_state.changed() => return,
+            () = &mut due => {
+                if problem.is_none() {
+                    return;
+                }
+                due.set(tokio::time::sleep(backoff.next(&context.random)));
             }
-            Err(error) => {
-                tracing::warn!(%error, "the node's status was not written");
-                backoff.next(&context.random)
-            }
-        };
-        if let Some(problem) = problem {
-            wait_until_ready(context, &problem).await;
-        } else {
-            tokio::select! {
-                () = context.node_state.changed() => {}
-                () = tokio::time::sleep(pause) => {}
-            }
+            Some(()) = changes.next() => {}
+        }
+        if self::problem(context).await.as_deref() != problem {
+            return;
         }
     }
 }
 
-/// Waits while the runtime has the same problem.
-async fn wait_until_ready(context: &Context, problem: &str) {
-    let mut backoff = Backoff::new(UNREADY_PERIOD, Duration::from_secs(5), 0.1);
-    while runtime_problem(context).await.as_deref() == Some(problem) {
-        tokio::time::sleep(backoff.next(&context.random)).await;
+/// Why the node is not ready, in upstream's words.
+async fn problem(context: &Context) -> Option<String> {
+    let shutdown = context.node_state.is_shutting_down().then(|| "node is shutting down".to_owned());
+    match (runtime_problem(context).await, shutdown) {
+        (Some(runtime), Some(shutdown)) => Some(format!("[{runtime}, {shutdown}]")),
+        (one, other) => one.or(other),
     }
 }
 
@@ -114,7 +143,10 @@ fn patch_of(status: &NodeStatus) -> Value {
 /// Why no Pod can run, in upstream's words; `None` if they can.
 async fn runtime_problem(context: &Context) -> Option<String> {
     let answer = match context.runtime.status(v1::StatusRequest { verbose: false }).await {
-        Ok(answer) => answer.status.unwrap_or_default(),
+        Ok(answer) => {
+            context.features.learn(&answer);
+            answer.status.unwrap_or_default()
+        }
         Err(error) => return Some(format!("container runtime is down: {error}")),
     };
     let failed = |type_: &str| answer.conditions.iter().find(|c| c.r#type == type_ && !c.status).cloned();
@@ -145,13 +177,34 @@ async fn status(
         }
     };
     let now = context.clock.now();
-    let plain = object::status(&context.config, machine);
+    let mut plain = object::status(&context.config, machine);
+    context.features.known().show(&mut plain);
     let (capacity, allocatable) = object::with_devices(&plain, &context.devices.counts());
     NodeStatus {
         capacity,
         allocatable,
         conditions: Some(object::conditions(problem, &context.node_state.pressure(), before, now)),
-        images: Some(object::images(images)),
+        images: Some(object::images(images, context.config.node_status_max_images)),
         ..plain
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_of_another_boot_has_rebooted() {
+        let node = |boot_id: &str| -> Node {
+            serde_json::from_value(json!({"status": {"nodeInfo": {
+                "architecture": "", "bootID": boot_id, "containerRuntimeVersion": "", "kernelVersion": "",
+                "kubeProxyVersion": "", "kubeletVersion": "", "machineID": "", "operatingSystem": "",
+                "osImage": "", "systemUUID": "",
+            }}}))
+            .unwrap()
+        };
+        assert!(has_rebooted(&node("a"), "b"));
+        assert!(!has_rebooted(&node("a"), "a"));
+        assert!(!has_rebooted(&node(""), "a") && !has_rebooted(&Node::default(), "a"), "it was not known");
     }
 }

@@ -1,4 +1,4 @@
-//! What the node says of itself beside its machine: pressure, devices. Whoever learns of it says so here; the status
+//! What the node says of itself beside its machine: pressure, shutdown, devices. Whoever learns of it says so here; the status
 //! is written at once.
 
 use parking_lot::Mutex;
@@ -14,6 +14,7 @@ pub(crate) struct NodeState {
 #[derive(Default)]
 struct Inner {
     pressure: Vec<&'static str>,
+    is_shutting_down: bool,
 }
 
 impl NodeState {
@@ -28,6 +29,16 @@ impl NodeState {
 
     pub(crate) fn pressure(&self) -> Vec<&'static str> {
         self.inner.lock().pressure.clone()
+    }
+
+    /// The machine goes down, or does not after all.
+    pub(crate) fn set_shutting_down(&self, is_shutting_down: bool) {
+        self.inner.lock().is_shutting_down = is_shutting_down;
+        self.changed.notify_one();
+    }
+
+    pub(crate) fn is_shutting_down(&self) -> bool {
+        self.inner.lock().is_shutting_down
     }
 
     /// Something that the status shows is different.

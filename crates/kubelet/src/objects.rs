@@ -1,13 +1,15 @@
 //! The API objects that a Pod's volumes and environment need: ConfigMaps, Secrets, tokens.
 //!
-//! Each ConfigMap and Secret has an informer for it alone, which is all that the Node authorizer allows; their
-//! changes wake the worker. Nothing is asked for that no Pod of this node names.
+//! Each ConfigMap and Secret has a watch for it alone, which is all that the Node authorizer allows; their changes wake
+//! the worker. Nothing is asked for that no Pod of this node names any more.
+
+mod watched;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::{Informer, Kind, Scope};
 use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
@@ -17,34 +19,40 @@ use crate::context::Context;
 use crate::env::EnvSources;
 use crate::inbox::Inbox;
 use crate::volumes::{TokenKey, references};
+use watched::{Register, Source, Watched};
 
 /// How long to wait for a ConfigMap's or Secret's first list.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The objects that any Pod names.
+#[derive(Default)]
+pub(crate) struct Registers {
+    config_maps: Register<ConfigMap>,
+    secrets: Register<Secret>,
+}
+
 /// The objects of one Pod.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct PodObjects {
     namespace: String,
-    config_maps: BTreeMap<String, Informer<ConfigMap>>,
-    secrets: BTreeMap<String, Informer<Secret>>,
+    config_maps: BTreeMap<String, Arc<Watched<ConfigMap>>>,
+    secrets: BTreeMap<String, Arc<Watched<Secret>>>,
 }
 
 impl PodObjects {
-    /// Starts to look at what `pod` names.
-    pub(crate) fn of(context: &Context, pod: &Pod) -> Self {
+    /// Looks at what `pod` names from now on; a change wakes the worker, until `tasks` stop.
+    pub(crate) fn follow(&mut self, context: &Context, pod: &Pod, tasks: &base::Tasks, inbox: &Arc<Inbox>) {
         let (maps, mut secrets) = references(pod);
         secrets.extend(pull_secret_names(pod));
-        let namespace = pod.metadata.namespace.clone().unwrap_or_default();
-        Self {
-            config_maps: maps
-                .into_iter()
-                .map(|name| (name.clone(), informer(context, &namespace, &name)))
-                .collect(),
-            secrets: secrets
-                .into_iter()
-                .map(|name| (name.clone(), informer(context, &namespace, &name)))
-                .collect(),
-            namespace,
+        self.namespace = pod.metadata.namespace.clone().unwrap_or_default();
+        let (registers, informers) = (&context.objects, &context.informers);
+        for name in maps {
+            let hold = || registers.config_maps.hold(informers, &self.namespace, &name);
+            add(&mut self.config_maps, name.clone(), hold, tasks, inbox);
+        }
+        for name in secrets {
+            let hold = || registers.secrets.hold(informers, &self.namespace, &name);
+            add(&mut self.secrets, name.clone(), hold, tasks, inbox);
         }
     }
 
@@ -58,11 +66,11 @@ impl PodObjects {
             if !crate::static_pods::is_static(pod) {
                 context.services.synced().await;
             }
-            for informer in self.config_maps.values() {
-                informer.synced().await;
+            for object in self.config_maps.values() {
+                object.synced().await;
             }
-            for informer in self.secrets.values() {
-                informer.synced().await;
+            for object in self.secrets.values() {
+                object.synced().await;
             }
         };
         let timeout = tokio::time::timeout(SYNC_TIMEOUT, all).await;
@@ -71,19 +79,9 @@ impl PodObjects {
         })
     }
 
-    /// Wakes the worker when one of them changes, until `tasks` stop.
-    pub(crate) fn watch(&self, tasks: &base::Tasks, inbox: &Arc<Inbox>) {
-        for (name, informer) in &self.config_maps {
-            watch(tasks, inbox, informer, format!("{}/{name}", self.namespace));
-        }
-        for (name, informer) in &self.secrets {
-            watch(tasks, inbox, informer, format!("{}/{name}", self.namespace));
-        }
-    }
-
     /// The Pod's pull secrets that there are, and the names of those that there are not.
     pub(crate) fn pull_secrets(&self, pod: &Pod) -> (Vec<Arc<Secret>>, Vec<String>) {
-        let present = present(&self.namespace, &self.secrets);
+        let present = present(&self.secrets);
         let (mut found, mut missing) = (Vec::new(), Vec::new());
         for name in pull_secret_names(pod) {
             match present.get(&name) {
@@ -102,9 +100,10 @@ impl PodObjects {
             pod: pod.clone(),
             pod_ips,
             host_ips: context.facts.host_ips.clone(),
-            config_maps: present(&self.namespace, &self.config_maps),
-            secrets: present(&self.namespace, &self.secrets),
+            config_maps: present(&self.config_maps),
+            secrets: present(&self.secrets),
             services,
+            files: BTreeMap::new(),
             allocatable: context.allocatable,
         }
     }
@@ -116,38 +115,20 @@ pub(crate) fn pull_secret_names(pod: &Pod) -> Vec<String> {
     secrets.map(|secret| secret.name.clone()).filter(|name| !name.is_empty()).collect()
 }
 
-fn informer<K: Kind>(context: &Context, namespace: &str, name: &str) -> Informer<K> {
-    context.informers.scoped(Scope {
-        namespace: Some(namespace.to_owned()),
-        field_selector: Some(format!("metadata.name={name}")),
-        label_selector: None,
-    })
+fn add<K: Source>(
+    all: &mut BTreeMap<String, Arc<Watched<K>>>,
+    name: String,
+    hold: impl FnOnce() -> Arc<Watched<K>>,
+    tasks: &base::Tasks,
+    inbox: &Arc<Inbox>,
+) {
+    let Entry::Vacant(entry) = all.entry(name) else { return };
+    let (object, inbox) = (entry.insert(hold()).clone(), inbox.clone());
+    tasks.spawn("volume source watch", object.follow(move || inbox.sources_changed()));
 }
 
-fn present<K: Kind>(namespace: &str, informers: &BTreeMap<String, Informer<K>>) -> BTreeMap<String, Arc<K>> {
-    let found = |(name, informer): (&String, &Informer<K>)| {
-        Some((name.clone(), informer.get(&format!("{namespace}/{name}"))?))
-    };
-    informers.iter().filter_map(found).collect()
-}
-
-fn watch<K: Kind>(tasks: &base::Tasks, inbox: &Arc<Inbox>, informer: &Informer<K>, key: String) {
-    let (informer, inbox) = (informer.clone(), inbox.clone());
-    tasks.spawn("volume source watch", async move {
-        informer.synced().await;
-        let version =
-            |object: &Option<Arc<K>>| object.as_ref().and_then(|o| o.metadata().resource_version.clone());
-        let mut seen = version(&informer.get(&key));
-        let mut changes = informer.subscribe();
-        loop {
-            changes.next().await;
-            let now = version(&informer.get(&key));
-            if now != seen {
-                seen = now;
-                inbox.sources_changed();
-            }
-        }
-    });
+fn present<K: Source>(objects: &BTreeMap<String, Arc<Watched<K>>>) -> BTreeMap<String, Arc<K>> {
+    objects.iter().filter_map(|(name, object)| Some((name.clone(), object.get()?))).collect()
 }
 
 /// Seconds before a token that is about to expire is asked for again at the earliest.

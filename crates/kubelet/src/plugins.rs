@@ -19,6 +19,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::context::Context;
 use crate::csi::{Driver, registration};
+use crate::dra;
 
 /// Before a plugin that does not answer is asked again.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
@@ -111,19 +112,53 @@ async fn keep(context: Arc<Context>, socket: PathBuf, tasks: Tasks) {
             () = tokio::time::sleep(backoff.next(&context.random)) => {}
         }
     };
-    tracing::info!(driver = registered.0, "registered a CSI driver");
+    let Registered { kind, name, id } = registered;
+    tracing::info!(driver = name, kind = kind.name(), "registered a driver");
     tasks.stopping().await;
-    let (name, id) = registered;
-    if !context.tasks.is_stopping() && context.csi.remove(&name, id) {
-        tracing::info!(driver = name, "a CSI driver is gone");
-        if let Err(error) = registration::remove(&context, &name).await {
-            tracing::warn!(%error, driver = name, "the CSINode still has a driver that is gone");
+    if context.tasks.is_stopping() {
+        return;
+    }
+    match kind {
+        Kind::Csi if context.csi.remove(&name, id) => {
+            tracing::info!(driver = name, "a CSI driver is gone");
+            if let Err(error) = registration::remove(&context, &name).await {
+                tracing::warn!(%error, driver = name, "the CSINode still has a driver that is gone");
+            }
+        }
+        Kind::Dra if context.dra.remove(&name, id) => {
+            tracing::info!(driver = name, "a DRA driver is gone");
+            dra::driver_gone(&context, &name);
+        }
+        Kind::Csi | Kind::Dra => {}
+    }
+}
+
+/// What registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Csi,
+    Dra,
+}
+
+impl Kind {
+    /// As `PluginInfo.type` has it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Csi => csi::CSI_PLUGIN,
+            Self::Dra => dra::api::DRA_PLUGIN,
         }
     }
 }
 
-/// Asks the plugin who it is and tells it what came of that. Gives its name and what it is known by.
-async fn register(context: &Context, socket: &Path) -> Result<(String, u64), String> {
+/// A driver that has been taken in, and what it is known by.
+struct Registered {
+    kind: Kind,
+    name: String,
+    id: u64,
+}
+
+/// Asks the plugin who it is and tells it what came of that.
+async fn register(context: &Context, socket: &Path) -> Result<Registered, String> {
     let client = Client::new(socket);
     let info = client.get_info(InfoRequest {}).await.map_err(|error| error.to_string())?;
     let endpoint = match info.endpoint.as_str() {
@@ -131,7 +166,12 @@ async fn register(context: &Context, socket: &Path) -> Result<(String, u64), Str
         endpoint => PathBuf::from(endpoint.strip_prefix("unix://").unwrap_or(endpoint)),
     };
     let done = match check(&info) {
-        Ok(()) => add(context, &info.name, &endpoint).await,
+        Ok(Kind::Csi) => add(context, &info.name, &endpoint).await.map(|id| (Kind::Csi, id)),
+        Ok(Kind::Dra) => {
+            context.dra.wiped().await;
+            let added = context.dra.insert(&info.name, &endpoint, &info.supported_versions);
+            added.map(|id| (Kind::Dra, id))
+        }
         Err(why) => Err(why),
     };
     let status = RegistrationStatus {
@@ -142,11 +182,14 @@ async fn register(context: &Context, socket: &Path) -> Result<(String, u64), Str
     if let Err(error) = told {
         tracing::info!(%error, plugin = info.name, "a plugin was not told of its registration");
     }
-    done.map(|id| (info.name, id))
+    done.map(|(kind, id)| Registered { kind, name: info.name, id })
 }
 
-fn check(info: &csi::registration::PluginInfo) -> Result<(), String> {
-    if info.r#type != csi::CSI_PLUGIN {
+fn check(info: &csi::registration::PluginInfo) -> Result<Kind, String> {
+    if info.r#type == Kind::Dra.name() {
+        return Ok(Kind::Dra);
+    }
+    if info.r#type != Kind::Csi.name() {
         return Err(format!("no handler registered for plugin type: {} at socket", info.r#type));
     }
     if !info.supported_versions.iter().any(|version| version.trim_start_matches('v').starts_with("1.")) {
@@ -155,7 +198,7 @@ fn check(info: &csi::registration::PluginInfo) -> Result<(), String> {
             info.supported_versions
         ));
     }
-    Ok(())
+    Ok(Kind::Csi)
 }
 
 async fn add(context: &Context, name: &str, endpoint: &Path) -> Result<u64, String> {

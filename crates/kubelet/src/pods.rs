@@ -4,7 +4,6 @@
 //! taken down by a worker like any other. Static Pods run before the API answers, and without it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,12 +16,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-use crate::admission::{self, Question, Rejection};
+use crate::admission::{self, Misfit, Question, Rejection};
 use crate::context::Context;
 use crate::inbox::Inbox;
 use crate::labels;
+use crate::preemption;
 use crate::snapshot::{self, Ending, PodSnapshot};
 use crate::static_pods::{self, StaticPods, is_mirror};
+use crate::strays;
 use crate::worker::{Worker, carry_out};
 
 /// The workers' inboxes by Pod uid. Cloning shares them.
@@ -147,9 +148,8 @@ impl Desk {
             }
             let uid = |pod: &Option<Arc<Pod>>| pod.as_ref().and_then(|p| p.metadata.uid.clone());
             let (old, new) = (uid(&change.old), uid(&change.new));
-            let replaced = old.filter(|old| Some(old) != new.as_ref()).and_then(|uid| self.inboxes.get(&uid));
-            if let Some(inbox) = replaced {
-                inbox.removed();
+            if let Some(old) = old.filter(|old| Some(old) != new.as_ref()) {
+                self.remove(&old);
             }
             let (Some(uid), Some(pod)) = (new, change.new) else { continue };
             match self.inboxes.get(&uid) {
@@ -157,6 +157,16 @@ impl Desk {
                 None => self.start(uid, pod, change.revision),
             }
         }
+    }
+
+    /// Nobody wants the Pod any more. What it has is not counted from now on, for who comes next. Whether it was here.
+    fn remove(&self, uid: &str) -> bool {
+        let inbox = self.inboxes.get(uid);
+        if let Some(inbox) = &inbox {
+            inbox.removed();
+            self.context.allocations.remove(uid);
+        }
+        inbox.is_some()
     }
 
     fn take_mirror(&self, key: &str, mirror: Option<Arc<Pod>>) {
@@ -172,8 +182,7 @@ impl Desk {
         for (key, old) in std::mem::take(&mut self.statics) {
             if now.get(&key).is_some_and(|new| new.metadata.uid == old.metadata.uid) {
                 self.statics.insert(key, old);
-            } else if let Some(inbox) = self.inboxes.get(&uid(&old)) {
-                inbox.removed();
+            } else if self.remove(&uid(&old)) {
                 self.leaving.insert(key, uid(&old));
             }
         }
@@ -206,7 +215,7 @@ impl Desk {
         let old = self.found.iter().find(is_old).map(|(uid, _)| uid.clone());
         let Some((old, mut snapshot)) = old.and_then(|uid| self.found.remove_entry(&uid)) else { return };
         snapshot.removed_from_api = true;
-        spawn_worker(&self.context, &self.inboxes, old.clone(), snapshot, 0);
+        spawn_worker(&self.context, &self.inboxes, old.clone(), snapshot, (0, None));
         self.leaving.insert(key.to_owned(), old);
     }
 
@@ -217,36 +226,70 @@ impl Desk {
         // What runs already was taken before.
         let is_over = matches!(snapshot.recorded_phase(), "Succeeded" | "Failed");
         let is_new = snapshot.sandboxes.is_empty() && !is_over && !snapshot.is_terminating();
-        if is_new && let Err(rejection) = self.admit(&uid, &snapshot.pod) {
-            let Rejection { reason, message } = rejection;
-            tracing::info!(uid, reason, message, "a pod was not taken");
-            self.context.event(&snapshot.pod, None, EventType::Warning, &reason, message.clone());
-            self.context.metrics.rejected(&reason);
-            let message = format!("Pod was rejected: {message}");
-            snapshot.ending = Some(Ending { reason, message, is_rejection: true, ..Ending::default() });
+        let mut before = None;
+        match is_new.then(|| self.admit(&uid, &snapshot.pod)).transpose() {
+            Ok(victims) => before = victims,
+            Err(Rejection { reason, message }) => {
+                give_back(&self.context, &self.inboxes, &uid);
+                tracing::info!(uid, reason, message, "a pod was not taken");
+                self.context.event(&snapshot.pod, None, EventType::Warning, &reason, message.clone());
+                self.context.metrics.rejected(&reason);
+                snapshot.ending = Some(rejected(reason, message));
+            }
         }
-        spawn_worker(&self.context, &self.inboxes, uid, snapshot, cause);
+        spawn_worker(&self.context, &self.inboxes, uid, snapshot, (cause, before));
     }
 
-    fn admit(&self, uid: &str, pod: &Pod) -> Result<(), Rejection> {
+    /// Takes the Pod. Gives those that must go before it runs.
+    fn admit(&self, uid: &str, pod: &Pod) -> Result<Vec<Arc<Inbox>>, Rejection> {
         let context = &self.context;
-        admission::admit(&Question {
+        if context.node_state.is_shutting_down() {
+            return Err(admission::shutting_down());
+        }
+        let question = Question {
             pod,
             node: &context.node(),
             room: &context.allocations.room(context.allocatable_now()),
             pressure: &context.node_state.pressure(),
             unsafe_sysctls: &context.config.allowed_unsafe_sysctls,
-        })?;
-        let Some(spec) = &pod.spec else { return Ok(()) };
-        let unexpected = |error| Rejection {
-            reason: "UnexpectedAdmissionError".into(),
-            message: format!("Allocate failed due to {error}, which is unexpected"),
         };
-        context.devices.allocate(uid, spec).map_err(unexpected)?;
-        let Some(cpus) = &context.cpus else { return Ok(()) };
-        cpus.allocate(uid, spec).map_err(unexpected)?;
-        self.inboxes.all().iter().for_each(|inbox| inbox.cpus_changed());
-        Ok(())
+        admission::welcome(&question)?;
+        if let Some(spec) = &pod.spec {
+            context.allocate(uid, spec)?;
+        }
+        let victims = match admission::fits(&question) {
+            Ok(()) => Vec::new(),
+            Err(Misfit::Room(_, lacking)) if admission::is_critical(pod) => self.preempt(pod, &lacking)?,
+            Err(Misfit::Never(rejection) | Misfit::Room(rejection, _)) => return Err(rejection),
+        };
+        if context.cpus.is_some() {
+            self.inboxes.all().iter().for_each(|inbox| inbox.cpus_changed());
+        }
+        Ok(victims)
+    }
+
+    /// Lets Pods go that matter less than this one. Source: `pkg/kubelet/preemption`.
+    fn preempt(&self, pod: &Pod, lacking: &[(String, i64)]) -> Result<Vec<Arc<Inbox>>, Rejection> {
+        let context = &self.context;
+        let victims = preemption::victims(pod, &context.allocations.holders(), lacking).map_err(|error| {
+            let error = format!("preemption: error finding a set of pods to preempt: {error}");
+            let message =
+                format!("Unexpected error while attempting to recover from admission failure: {error}");
+            Rejection::new("UnexpectedAdmissionError", message)
+        })?;
+        let mut inboxes = Vec::new();
+        for victim in victims {
+            let uid = victim.metadata.uid.as_deref().unwrap_or_default();
+            let Some(inbox) = self.inboxes.get(uid) else { continue };
+            let message = preemption::MESSAGE.to_owned();
+            tracing::info!(pod = uid, "a pod goes for a critical one");
+            context.event(&victim, None, EventType::Warning, preemption::REASON, message.clone());
+            lacking.iter().for_each(|(resource, _)| context.metrics.preempted(resource));
+            let reason = preemption::REASON.into();
+            inbox.end(Ending { reason, message, is_disruption: true, ..Ending::default() });
+            inboxes.push(inbox);
+        }
+        Ok(inboxes)
     }
 
     /// What the runtime has of Pods that neither the API nor a file names, and their directories.
@@ -259,35 +302,64 @@ impl Desk {
             if let Some(mut snapshot) = self.found.remove(&uid) {
                 tracing::info!(uid, "a pod's containers run although the pod is gone");
                 snapshot.removed_from_api = true;
-                spawn_worker(&self.context, &self.inboxes, uid, snapshot, 0);
+                spawn_worker(&self.context, &self.inboxes, uid, snapshot, (0, None));
             }
         }
         let mut kept = known;
         kept.extend(self.inboxes.uids());
-        if let Some(cpus) = &self.context.cpus {
-            cpus.keep_only(&kept);
-        }
-        self.context.devices.keep_only(&kept);
-        remove_stray_directories(&self.context, &kept);
+        self.context.keep_only(&kept);
+        crate::dra::take_back(&self.context, &kept);
+        strays::remove(&self.context, &kept);
     }
 }
 
-fn spawn_worker(context: &Arc<Context>, inboxes: &Inboxes, uid: String, snapshot: PodSnapshot, cause: u64) {
+fn rejected(reason: String, message: String) -> Ending {
+    let message = format!("Pod was rejected: {message}");
+    Ending { reason, message, is_rejection: true, ..Ending::default() }
+}
+
+/// What a Pod has alone is everybody's again.
+fn give_back(context: &Context, inboxes: &Inboxes, uid: &str) {
+    if context.release(uid) {
+        inboxes.all().iter().for_each(|inbox| inbox.cpus_changed());
+    }
+}
+
+/// The Pod's worker. That of a Pod which was just taken begins when all of `before` have stopped, and its plugins have
+/// given its devices.
+fn spawn_worker(
+    context: &Arc<Context>,
+    inboxes: &Inboxes,
+    uid: String,
+    snapshot: PodSnapshot,
+    (cause, before): (u64, Option<Vec<Arc<Inbox>>>),
+) {
     let inbox = Arc::new(Inbox::default());
     if !snapshot.sandboxes.is_empty() {
         // What has happened since the runtime was asked was told to nobody.
         inbox.runtime_event(v1::ContainerEventResponse::default());
     }
     inboxes.0.inboxes.lock().insert(uid.clone(), inbox.clone());
-    let worker = Worker::new(context.clone(), inbox, snapshot, cause);
+    let pod = snapshot.pod.clone();
+    let worker = Worker::new(context.clone(), inbox.clone(), snapshot, cause);
     let (inboxes, owner) = (inboxes.clone(), context.clone());
     context.tasks.spawn("pod worker", async move {
-        worker.run().await;
-        inboxes.remove(&uid);
-        owner.devices.release(&uid);
-        if owner.cpus.as_ref().is_some_and(|cpus| cpus.release(&uid)) {
-            inboxes.all().iter().for_each(|inbox| inbox.cpus_changed());
+        let is_new = before.is_some();
+        for other in before.into_iter().flatten() {
+            other.stopped().await;
         }
+        if is_new && let Err(Rejection { reason, message }) = owner.devices.ask(&uid).await {
+            owner.event(&pod, None, EventType::Warning, &reason, message.clone());
+            owner.metrics.rejected(&reason);
+            inbox.end(rejected(reason, message));
+        }
+        // A Pod that is over has nothing alone, however long its object stays.
+        let over = async {
+            inbox.stopped().await;
+            give_back(&owner, &inboxes, &uid);
+        };
+        tokio::join!(worker.run(), over);
+        inboxes.remove(&uid);
     });
 }
 
@@ -333,33 +405,6 @@ fn stand_in(metadata: &v1::PodSandboxMetadata, containers: &[snapshot::Container
         },
         spec: Some(PodSpec { containers: containers.collect(), ..PodSpec::default() }),
         status: None,
-    }
-}
-
-/// Directories of Pods of which neither the API nor the runtime knows. Drivers that are to take something back may come
-/// a little later.
-fn remove_stray_directories(context: &Arc<Context>, known: &BTreeSet<String>) {
-    for entry in std::fs::read_dir(context.config.root_dir.join("pods")).into_iter().flatten().flatten() {
-        if !known.contains(entry.file_name().to_string_lossy().as_ref()) {
-            context.tasks.spawn("stray directory", remove_stray(context.clone(), entry.path()));
-        }
-    }
-}
-
-async fn remove_stray(context: Arc<Context>, pod_dir: PathBuf) {
-    let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(60), 0.1);
-    loop {
-        let removed = match crate::volumes::persistent::tear_down(&context, &pod_dir).await {
-            Ok(()) => {
-                let pod_dir = pod_dir.clone();
-                let removing = tokio::task::spawn_blocking(move || crate::volumes::tear_down(&pod_dir));
-                removing.await.unwrap_or_else(|error| Err(error.to_string()))
-            }
-            Err(error) => Err(error),
-        };
-        let Err(error) = removed else { return };
-        tracing::warn!(error, "a directory of a pod that is gone was not removed");
-        tokio::time::sleep(backoff.next(&context.random)).await;
     }
 }
 

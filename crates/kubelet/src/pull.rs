@@ -2,10 +2,11 @@
 //!
 //! Credentials are those of the Pod's pull secrets that fit the image's name (`keyring.rs`). Whether a Pod may use an
 //! image that is on the node already, and that another Pod's secret has brought there, says `records.rs`. As upstream's
-//! default is, one image is pulled after the other. Source: `pkg/kubelet/images` of upstream.
+//! default is, one image is pulled after the other, and only so many in a while (`rate.rs`). Source: `pkg/kubelet/images` of upstream.
 
 mod keyring;
 mod needed;
+mod rate;
 mod records;
 
 use std::path::Path;
@@ -15,15 +16,18 @@ use std::time::Duration;
 use controller::EventType;
 use cri::{CriError, v1};
 use k8s_openapi::api::core::v1::Pod;
+use parking_lot::Mutex;
 use registry::Reference;
 use tokio::sync::Semaphore;
 
+use crate::config::ImagePulls;
 use crate::container_config::sandbox_config;
 use crate::context::Context;
 use crate::objects::PodObjects;
 use crate::worker::Outcome;
 use keyring::{Credential, Keyring};
 pub(crate) use needed::{in_volumes, needed_by};
+use rate::Bucket;
 use records::{Access, Records};
 
 /// Images under this host name are made on the node: there is no registry to ask for newer ones.
@@ -45,14 +49,22 @@ pub(crate) fn is_pull_failure(reason: &str) -> bool {
 pub(crate) struct Pulls {
     /// Of pulls at the same time; `None` is any number.
     slots: Option<Semaphore>,
+    /// `None` lets any number begin.
+    rate: Option<Mutex<Bucket>>,
     pub(crate) records: Records,
 }
 
 impl Pulls {
-    /// `at_once` is the most pulls at the same time; `None` for any number.
-    pub(crate) fn new(root_dir: &Path, at_once: Option<u32>) -> Self {
-        let slots = at_once.map(|most| Semaphore::new(usize::try_from(most).unwrap_or(1).max(1)));
-        Self { slots, records: Records::new(&root_dir.join("image_manager")) }
+    pub(crate) fn new(root_dir: &Path, rules: &ImagePulls) -> Self {
+        let slots = rules.at_once.map(|most| Semaphore::new(usize::try_from(most).unwrap_or(1).max(1)));
+        let rate = rules.rate.map(|rate| Mutex::new(Bucket::new(rate)));
+        let records = Records::new(&root_dir.join("image_manager"), rules.verification.clone());
+        Self { slots, rate, records }
+    }
+
+    /// Whether another pull may begin now.
+    fn may_begin(&self, now: jiff::Timestamp) -> bool {
+        self.rate.as_ref().is_none_or(|bucket| bucket.lock().take(now))
     }
 }
 
@@ -133,7 +145,10 @@ impl Want {
         let credentials = keyring.lookup(&reference.name());
         if let Some(found) = present {
             let records = &self.context.pulls.records;
-            if records.may_use(image, &found.id, keyring.secrets(), self.context.clock.now()).await {
+            let is_local = image.starts_with(LOCAL_REGISTRY);
+            if is_local
+                || records.may_use(image, &found.id, keyring.secrets(), self.context.clock.now()).await
+            {
                 let message = format!(
                     "Container image \"{image}\" already present on machine and can be accessed by the pod"
                 );
@@ -212,6 +227,10 @@ impl Want {
             some => some.iter().map(Some).collect(),
         };
         for credential in all {
+            if !self.context.pulls.may_begin(self.context.clock.now()) {
+                errors.push("pull QPS exceeded".to_owned());
+                continue;
+            }
             match self.ask_runtime(credential).await {
                 Ok(reference) => return Ok((reference, credential.cloned())),
                 Err(error) => errors.push(error.to_string()),

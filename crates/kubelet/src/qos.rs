@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::quantity;
+use crate::snapshot::{Role, init_role};
 
 /// CPU shares of a container that asks for nothing.
 const SHARES_MIN: i64 = 2;
@@ -16,6 +17,8 @@ const SHARES_MIN: i64 = 2;
 const SHARES_MAX: i64 = 262_144;
 /// Length of a CPU quota period in microseconds.
 const QUOTA_PERIOD_US: i64 = 100_000;
+/// The quota of who has CPUs alone.
+pub(crate) const UNLIMITED_QUOTA: i64 = -1;
 /// The kernel's smallest quota.
 const QUOTA_MIN_US: i64 = 1_000;
 
@@ -43,12 +46,20 @@ impl QosClass {
 
 type Amounts = BTreeMap<String, Quantity>;
 
-/// The class that the resources of a Pod's containers (init containers too) make.
+/// The class that the resources of a Pod make, or else those of its containers (init containers too).
+///
+/// Source: `ComputePodQOS`; for the Pod's own resources KEP-2837.
 pub fn class_of(spec: &PodSpec) -> QosClass {
     let mut anything = false;
     let mut guaranteed = true;
-    for container in spec.init_containers.iter().flatten().chain(&spec.containers) {
-        let (requests, limits) = amounts(container.resources.as_ref());
+    let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
+    let own = spec.resources.as_ref().filter(|own| own.requests.is_some() || own.limits.is_some());
+    let all: Vec<_> = match own {
+        Some(own) => vec![Some(own)],
+        None => containers.map(|container| container.resources.as_ref()).collect(),
+    };
+    for resources in all {
+        let (requests, limits) = amounts(resources);
         for name in ["cpu", "memory"] {
             let request = requests.and_then(|r| r.get(name)).map_or(0, quantity::milli);
             let limit = limits.and_then(|l| l.get(name)).map_or(0, quantity::milli);
@@ -61,6 +72,47 @@ pub fn class_of(spec: &PodSpec) -> QosClass {
         (true, true) => QosClass::Guaranteed,
         (true, false) => QosClass::Burstable,
     }
+}
+
+/// The most that a Pod's containers have of something at the same time: all that stay, or an init container with the
+/// sidecars before it.
+pub(crate) fn at_once(spec: &PodSpec, of: impl Fn(&Container) -> i64) -> i64 {
+    let (mut sidecars, mut most) = (0_i64, 0_i64);
+    for container in spec.init_containers.iter().flatten() {
+        let with = sidecars.saturating_add(of(container));
+        most = most.max(with);
+        if init_role(container) == Role::Sidecar {
+            sidecars = with;
+        }
+    }
+    spec.containers.iter().fold(sidecars, |sum, container| sum.saturating_add(of(container))).max(most)
+}
+
+/// What the Pod asks for: its own requests before those of its containers, and its overhead.
+pub(crate) fn pod_request(spec: &PodSpec, name: &str, read: fn(&Quantity) -> i64) -> i64 {
+    let of =
+        |resources: Option<&ResourceRequirements>| amounts(resources).0.and_then(|r| r.get(name)).map(read);
+    let own = of(spec.resources.as_ref());
+    let own = own.unwrap_or_else(|| at_once(spec, |container| of(container.resources.as_ref()).unwrap_or(0)));
+    own.saturating_add(overhead(spec, name, read))
+}
+
+/// What the Pod may have, if it or every one of its containers says so.
+fn pod_limit(spec: &PodSpec, name: &str, read: fn(&Quantity) -> i64) -> Option<i64> {
+    let of = |resources: Option<&ResourceRequirements>| {
+        amounts(resources).1.and_then(|l| l.get(name)).map(read).filter(|limit| *limit > 0)
+    };
+    let limit = |container: &Container| of(container.resources.as_ref());
+    let all_say =
+        || spec.init_containers.iter().flatten().chain(&spec.containers).all(|c| limit(c).is_some());
+    let of_containers = || all_say().then(|| at_once(spec, |container| limit(container).unwrap_or(0)));
+    let own = of(spec.resources.as_ref()).or_else(of_containers)?;
+    Some(own.saturating_add(overhead(spec, name, read)))
+}
+
+/// What the sandbox itself takes. Source: `PodSpec.overhead`.
+fn overhead(spec: &PodSpec, name: &str, read: fn(&Quantity) -> i64) -> i64 {
+    spec.overhead.as_ref().and_then(|overhead| overhead.get(name)).map_or(0, read)
 }
 
 fn amounts(resources: Option<&ResourceRequirements>) -> (Option<&Amounts>, Option<&Amounts>) {
@@ -100,26 +152,15 @@ pub fn container_resources(
     }
 }
 
-/// What the kernel gets for the whole Pod: the sums, limits only where every container has one.
+/// What the kernel gets for the whole Pod: limits only where the Pod or every container has one.
+///
+/// Source: `ResourceConfigForPod` of upstream's `pkg/kubelet/cm`.
 pub fn pod_resources(spec: &PodSpec) -> v1::LinuxContainerResources {
-    let sum = |name: &str, limit: bool, read: fn(&Quantity) -> i64| -> Option<i64> {
-        spec.containers
-            .iter()
-            .map(|c| {
-                let (requests, limits) = amounts(c.resources.as_ref());
-                if limit {
-                    limits.and_then(|l| l.get(name)).map(read)
-                } else {
-                    requests.and_then(|r| r.get(name)).map(read).or(Some(0))
-                }
-            })
-            .sum()
-    };
     v1::LinuxContainerResources {
         cpu_period: QUOTA_PERIOD_US,
-        cpu_quota: cpu_quota(sum("cpu", true, quantity::milli).unwrap_or(0)),
-        cpu_shares: cpu_shares(sum("cpu", false, quantity::milli).unwrap_or(0)),
-        memory_limit_in_bytes: sum("memory", true, quantity::whole).unwrap_or(0),
+        cpu_quota: cpu_quota(pod_limit(spec, "cpu", quantity::milli).unwrap_or(0)),
+        cpu_shares: cpu_shares(pod_request(spec, "cpu", quantity::milli)),
+        memory_limit_in_bytes: pod_limit(spec, "memory", quantity::whole).unwrap_or(0),
         ..v1::LinuxContainerResources::default()
     }
 }
@@ -166,11 +207,17 @@ fn own_oom_score_adj(spec: &PodSpec, container: &Container, memory_capacity: i64
         QosClass::Guaranteed => -997,
         QosClass::BestEffort => 1000,
         QosClass::Burstable => {
-            let request = amounts(container.resources.as_ref())
-                .0
-                .and_then(|r| r.get("memory"))
-                .map_or(0, quantity::whole);
-            let adjust = 1000 - 1000_i64.saturating_mul(request) / memory_capacity.max(1);
+            let of = |resources: Option<&ResourceRequirements>| {
+                amounts(resources).0.and_then(|r| r.get("memory")).map(quantity::whole)
+            };
+            let request = |container: &Container| of(container.resources.as_ref()).unwrap_or(0);
+            // What the Pod asks for beyond its containers is theirs in equal parts. Source: KEP-2837.
+            let rest = of(spec.resources.as_ref()).map_or(0, |own| {
+                let count = i64::try_from(spec.containers.len()).unwrap_or(1).max(1);
+                own.saturating_sub(spec.containers.iter().map(request).sum()).max(0) / count
+            });
+            let share = request(container).saturating_add(rest);
+            let adjust = 1000 - 1000_i64.saturating_mul(share) / memory_capacity.max(1);
             adjust.clamp(3, 999)
         }
     }
@@ -213,6 +260,44 @@ mod tests {
         let sidecar = &spec.init_containers.as_ref().unwrap()[0];
         assert_eq!(container_resources(&spec, sidecar, 1 << 31).oom_score_adj, 500);
         assert_eq!(own_oom_score_adj(&spec, sidecar, 1 << 31), 999);
+    }
+
+    #[test]
+    fn a_pods_cgroup_has_room_for_whatever_runs_at_once() {
+        let amounts = |cpu: &str, memory: &str| {
+            format!(
+                "{{requests: {{cpu: {cpu}, memory: {memory}}}, limits: {{cpu: {cpu}, memory: {memory}}}}}"
+            )
+        };
+        let text = format!(
+            "{{initContainers: [{{name: s, restartPolicy: Always, resources: {}}}, {{name: i, resources: {}}}], containers: [{{name: a, resources: {}}}], overhead: {{cpu: 10m, memory: 1Mi}}}}",
+            amounts("100m", "10Mi"),
+            amounts("1", "100Mi"),
+            amounts("500m", "200Mi"),
+        );
+        let mut spec: PodSpec = serde_saphyr::from_str(&text).unwrap();
+        let resources = pod_resources(&spec);
+        assert_eq!(resources.cpu_shares, cpu_shares(1110), "the init container with the sidecar before it");
+        assert_eq!((resources.cpu_quota, resources.memory_limit_in_bytes), (111_000, 211 << 20));
+        spec.containers[0].resources = None;
+        let resources = pod_resources(&spec);
+        assert_eq!((resources.cpu_quota, resources.memory_limit_in_bytes), (0, 0), "one is not limited");
+    }
+
+    #[test]
+    fn a_pods_own_resources_come_before_its_containers() {
+        let text = "{containers: [{name: a, resources: {requests: {memory: 100Mi}}}, {name: b}], resources: {requests: {cpu: '1', memory: 512Mi}, limits: {cpu: '1', memory: 512Mi}}}";
+        let mut spec: PodSpec = serde_saphyr::from_str(text).unwrap();
+        assert_eq!(class_of(&spec), QosClass::Guaranteed);
+        let resources = pod_resources(&spec);
+        assert_eq!((resources.cpu_quota, resources.memory_limit_in_bytes), (100_000, 512 << 20));
+        assert_eq!(pod_request(&spec, "cpu", quantity::milli), 1000);
+        spec.resources.as_mut().unwrap().limits = None;
+        assert_eq!(class_of(&spec), QosClass::Burstable);
+        let capacity = 1 << 30;
+        let adjust =
+            |index: usize| container_resources(&spec, &spec.containers[index], capacity).oom_score_adj;
+        assert_eq!((adjust(0), adjust(1)), (702, 799));
     }
 
     #[test]

@@ -47,16 +47,6 @@ pub struct Amount {
     pub memory: i64,
 }
 
-impl Amount {
-    fn plus(self, other: Self) -> Self {
-        Self { cpu: self.cpu.saturating_add(other.cpu), memory: self.memory.saturating_add(other.memory) }
-    }
-
-    fn max(self, other: Self) -> Self {
-        Self { cpu: self.cpu.max(other.cpu), memory: self.memory.max(other.memory) }
-    }
-}
-
 /// Main containers, and init containers that keep running.
 fn resizable(spec: &PodSpec) -> impl Iterator<Item = &ContainerSpec> {
     let sidecars = spec.init_containers.iter().flatten().filter(|c| init_role(c) == Role::Sidecar);
@@ -126,21 +116,10 @@ fn is_same(a: &ResourceRequirements, b: &ResourceRequirements) -> bool {
 
 /// What a Pod asks of its node.
 pub fn requests(spec: &PodSpec) -> Amount {
-    let of = |container: &ContainerSpec| {
-        let requests = container.resources.as_ref().and_then(|r| r.requests.as_ref());
-        Amount {
-            cpu: requests.and_then(|r| r.get("cpu")).map_or(0, quantity::milli),
-            memory: requests.and_then(|r| r.get("memory")).map_or(0, quantity::whole),
-        }
-    };
-    let running = resizable(spec).map(of).fold(Amount::default(), Amount::plus);
-    let init = spec.init_containers.iter().flatten().filter(|c| init_role(c) == Role::Init);
-    let overhead = spec.overhead.as_ref();
-    let overhead = Amount {
-        cpu: overhead.and_then(|o| o.get("cpu")).map_or(0, quantity::milli),
-        memory: overhead.and_then(|o| o.get("memory")).map_or(0, quantity::whole),
-    };
-    init.map(of).fold(running, Amount::max).plus(overhead)
+    Amount {
+        cpu: qos::pod_request(spec, "cpu", quantity::milli),
+        memory: qos::pod_request(spec, "memory", quantity::whole),
+    }
 }
 
 /// Whether a Pod can have `asked`, when all others have `used` of what the node has.
@@ -187,7 +166,10 @@ pub struct Difference {
 pub fn difference(pod: &PodSpec, spec: &ContainerSpec, container: &Container) -> Option<Difference> {
     let actual = container.resources.as_ref()?;
     let wanted = qos::container_resources(pod, spec, 1);
-    let cpu = (wanted.cpu_shares, wanted.cpu_quota) != (actual.cpu_shares, actual.cpu_quota);
+    // Who has CPUs alone has no quota, whatever its limit.
+    let has_own_cpus = actual.cpu_quota == qos::UNLIMITED_QUOTA;
+    let cpu =
+        wanted.cpu_shares != actual.cpu_shares || (wanted.cpu_quota != actual.cpu_quota && !has_own_cpus);
     let memory = wanted.memory_limit_in_bytes != actual.memory_limit_in_bytes;
     if !container.is_running() || !(cpu || memory) {
         return None;
@@ -302,6 +284,7 @@ mod tests {
             hash: String::new(),
             user: None,
             resources: Some(qos::container_resources(&old_spec, &old_spec.containers[0], 1)),
+            recursive_mounts: Vec::new(),
         };
         let check = |new: Pod, expect: Option<bool>| {
             let spec = new.spec.unwrap();

@@ -5,11 +5,13 @@
 
 pub(crate) mod access;
 mod cadvisor;
+mod checkpoint;
 pub(crate) mod cri_streams;
 mod csi;
 mod exposition;
 mod log_file;
 mod logs;
+mod node_logs;
 mod port_forward;
 mod query;
 mod resource_metrics;
@@ -151,20 +153,39 @@ async fn pass(
 }
 
 /// First words of paths that are counted under their own name.
-const PATHS: [&str; 9] =
-    ["healthz", "pods", "metrics", "stats", "configz", "containerLogs", "exec", "attach", "portForward"];
+const PATHS: [&str; 13] = [
+    "healthz",
+    "pods",
+    "runningpods",
+    "metrics",
+    "stats",
+    "configz",
+    "logs",
+    "debug",
+    "checkpoint",
+    "containerLogs",
+    "exec",
+    "attach",
+    "portForward",
+];
 
 async fn route(server: &Arc<Server>, request: Request<Incoming>) -> Result<Response<Body>, Refusal> {
     let path = request.uri().path().to_owned();
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     match parts.as_slice() {
-        ["healthz"] => Ok(text(StatusCode::OK, "ok".into())),
+        ["healthz"] => Ok(text(StatusCode::OK, healthz(request.uri().query()))),
+        ["healthz", "ping" | "syncloop"] => Ok(text(StatusCode::OK, "ok".into())),
         ["csi"] => csi::call(server, request).await,
         ["pods"] => Ok(json(summary::pods(server))),
-        ["runningpods"] => Ok(json(summary::pods(server))),
+        ["runningpods"] => summary::running_pods(server).await.map(json),
+        ["logs", ..] if !server.context.config.shows_logs => Err(disabled("logs")),
+        ["logs", ..] => node_logs::answer(&path).await,
+        ["debug", "pprof", ..] => Err(disabled("profiling")),
+        ["debug", "flags", "v"] => Err(disabled("flags")),
         ["configz"] => Ok(json(serde_json::json!({"kubeletconfig": server.context.config.configz}))),
         ["metrics"] => {
             server.context.metrics.set_counts(&summary::counts(server).await);
+            server.context.metrics.set_volumes(&summary::volumes(server).await);
             Ok(measured(base::metrics::CONTENT_TYPE, server.context.metrics.registry.render()))
         }
         ["metrics", "probes"] => {
@@ -187,6 +208,10 @@ async fn route(server: &Arc<Server>, request: Request<Incoming>) -> Result<Respo
         ["containerLogs", namespace, pod, container] => {
             logs::logs(server, (namespace, pod, container), request.uri().query()).await
         }
+        ["checkpoint", ..] if request.method() != http::Method::POST => Err(checkpoint::wrong_method()),
+        ["checkpoint", namespace, pod, container] => {
+            checkpoint::checkpoint(server, (namespace, pod, container), request.uri().query()).await
+        }
         ["exec", namespace, pod, container] | ["exec", namespace, pod, _, container] => {
             streams::exec(server, (namespace, pod, container), request).await
         }
@@ -198,6 +223,19 @@ async fn route(server: &Arc<Server>, request: Request<Incoming>) -> Result<Respo
         }
         _ => Err(Refusal::not_found("404 page not found")),
     }
+}
+
+/// All is well, or nobody would answer; in detail if that is wanted.
+fn healthz(query: Option<&str>) -> String {
+    match Query::of(query).get("verbose") {
+        Some(_) => "[+]ping ok\n[+]syncloop ok\nhealthz check passed\n".into(),
+        None => "ok".into(),
+    }
+}
+
+/// What upstream's kubelet says of a handler that is turned off.
+fn disabled(what: &str) -> Refusal {
+    Refusal(StatusCode::METHOD_NOT_ALLOWED, format!("{what} endpoint is disabled.\n"))
 }
 
 /// A whole text as a body.

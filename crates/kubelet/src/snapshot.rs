@@ -27,6 +27,10 @@ pub struct PodSnapshot {
     pub containers: Vec<Container>,
     /// Whether the Pod's directories and mounts are there.
     pub volumes: Step,
+    /// Whether drivers have prepared the Pod's claims.
+    pub claims: Step,
+    /// A driver may have something to take back: the Pod is not over before it has.
+    pub holds_claims: bool,
     /// By image name, as the spec has it.
     pub images: BTreeMap<String, Step>,
     /// The last failure to bring a sandbox up.
@@ -154,6 +158,8 @@ pub struct Container {
     pub user: Option<(i64, i64, Vec<i64>)>,
     /// What the kernel has been told, if the runtime says so.
     pub resources: Option<v1::LinuxContainerResources>,
+    /// Where it has mounts that are read-only with all that is mounted below them.
+    pub recursive_mounts: Vec<String>,
 }
 
 /// Source: CRI `ContainerState` with the fields that belong to each.
@@ -221,6 +227,12 @@ impl Container {
             hash: status.annotations.get(crate::labels::CONTAINER_HASH).cloned().unwrap_or_default(),
             user: user.map(|u| (u.uid, u.gid, u.supplemental_groups.clone())),
             resources: status.resources.as_ref().and_then(|resources| resources.linux.clone()),
+            recursive_mounts: status
+                .mounts
+                .iter()
+                .filter(|mount| mount.recursive_read_only)
+                .map(|mount| mount.container_path.clone())
+                .collect(),
         }
     }
 }
@@ -342,6 +354,12 @@ impl PodSnapshot {
     pub fn current(&self, name: &str) -> Option<&Container> {
         let sandbox = self.ready_sandbox()?;
         self.latest(name).filter(|c| c.sandbox_id == sandbox.id)
+    }
+
+    /// The container of that definition that was made and never started: a kubelet ended in between.
+    pub fn unstarted(&self, spec: &ContainerSpec) -> Option<&Container> {
+        let made = self.current(&spec.name).filter(|c| c.state == ContainerState::Created);
+        made.filter(|c| c.hash == crate::container_config::spec_hash(spec))
     }
 
     /// The results that belong to this very container.

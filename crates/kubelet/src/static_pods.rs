@@ -14,10 +14,10 @@ use schema::walk::decode::{FieldValidation, from_value};
 use schema::walk::default::Defaults;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
+use sys::folder_watch::FolderWatch;
 use tokio::sync::watch;
 
 use crate::context::Context;
-use crate::folder_watch::FolderWatch;
 
 /// Annotation: where the Pod comes from. Source: `kubernetes.io/config.source`.
 pub(crate) const SOURCE: &str = "kubernetes.io/config.source";

@@ -57,6 +57,8 @@ pub(crate) struct Look {
     pub(crate) at: i64,
     pub(crate) node: Usage,
     pub(crate) memory: Memory,
+    /// The file system with the Pods' folders, by device.
+    pub(crate) disk: Option<(String, disk::FileSystem)>,
     /// In order of namespace and name.
     pub(crate) pods: Vec<PodStats>,
     /// Billionths of a CPU, by cgroup.
@@ -136,10 +138,12 @@ async fn look(context: &Context) -> Look {
     let root = context.config.cgroup_root.clone();
     let classes: HashMap<String, String> = context.allocations.cgroups(&root);
     let at = i64::try_from(context.clock.now().as_nanosecond()).unwrap_or(i64::MAX);
+    let root_dir = context.config.root_dir.clone();
     let mut pods: Vec<_> = pods.into_values().collect();
     pods.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
     let read = tokio::task::spawn_blocking(move || {
-        let Ok(cgroups) = Cgroups::detect() else { return (pods, Usage::default()) };
+        let disk = disk::device(&root_dir).zip(disk::file_system(&root_dir));
+        let Ok(cgroups) = Cgroups::detect() else { return (pods, Usage::default(), disk) };
         for pod in &mut pods {
             pod.cgroup = classes.get(&pod.uid).cloned().unwrap_or_default();
             for container in &mut pod.containers {
@@ -149,10 +153,10 @@ async fn look(context: &Context) -> Look {
             pod.usage = usage::read(&cgroups, &pod.cgroup);
         }
         let node = usage::node(&cgroups);
-        (pods, node)
+        (pods, node, disk)
     });
-    let (pods, node) = read.await.unwrap_or_default();
-    Look { at, node, memory: Memory::read(), pods, ..Look::default() }
+    let (pods, node, disk) = read.await.unwrap_or_default();
+    Look { at, node, memory: Memory::read(), disk, pods, ..Look::default() }
 }
 
 /// By sandbox id: what is up, with the containers that run.

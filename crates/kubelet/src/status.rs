@@ -65,6 +65,7 @@ pub fn pod_status(snapshot: &PodSnapshot, node: &NodeFacts, now: Timestamp) -> P
     // Upstream's order: main containers by name, init containers as in the spec.
     main.sort_by(|a, b| a.name.cmp(&b.name));
     let (phase, reason, message) = phase(snapshot, &init, &main, now);
+    let (phase, reason, message) = held_back(snapshot, (phase, reason, message));
     let mut status = PodStatus {
         observed_generation: snapshot.pod.metadata.generation,
         phase: Some(phase),
@@ -117,6 +118,16 @@ fn addresses(snapshot: &PodSnapshot, node: &NodeFacts, status: &mut PodStatus) {
 }
 
 type Phase = (String, Option<String>, Option<String>);
+
+/// A Pod is not over before its devices are taken back: then the API gives them to the next one.
+fn held_back(snapshot: &PodSnapshot, found: Phase) -> Phase {
+    let is_over = |phase: &str| matches!(phase, "Succeeded" | "Failed");
+    if snapshot.holds_claims && is_over(&found.0) && !is_over(snapshot.recorded_phase()) {
+        let recorded = Some(snapshot.recorded_phase()).filter(|phase| !phase.is_empty());
+        return (recorded.unwrap_or("Pending").to_owned(), None, None);
+    }
+    found
+}
 
 fn phase(
     snapshot: &PodSnapshot,

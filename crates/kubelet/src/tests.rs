@@ -1,8 +1,11 @@
 //! A whole kubelet against a pretended runtime and a pretended API server.
 
 mod api;
+mod csi_driver;
 mod device_plugin;
+mod node_shutdown;
 mod runtime;
+mod storage;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,36 +26,54 @@ struct Node {
     api: Api,
     runtime: Arc<Runtime>,
     tasks: Tasks,
+    /// Those of the kubelet that was started last.
+    kubelet: parking_lot::Mutex<Tasks>,
     dir: tempfile::TempDir,
+    /// Changes the configuration.
+    change: Box<dyn Fn(&mut Config) + Send + Sync>,
 }
 
 impl Node {
     fn start() -> Self {
+        Self::start_with(|_| {})
+    }
+
+    fn start_with(change: impl Fn(&mut Config) + Send + Sync + 'static) -> Self {
+        Self::start_of(Api::default(), change)
+    }
+
+    /// With an API server that knows other things.
+    fn start_of(api: Api, change: impl Fn(&mut Config) + Send + Sync + 'static) -> Self {
         let node = Self {
-            api: Api::default(),
+            api,
             runtime: Arc::new(Runtime::default()),
             tasks: Tasks::new(),
+            kubelet: parking_lot::Mutex::new(Tasks::new()),
             dir: tempfile::tempdir().unwrap(),
+            change: Box::new(change),
         };
         node.spawn_kubelet();
         node
     }
 
     fn spawn_kubelet(&self) {
-        let config = Config {
+        let mut config = Config {
             node_name: "n1".into(),
             node_ips: vec!["10.0.0.1".into()],
             root_dir: self.dir.path().join("kubelet"),
             pod_logs_dir: self.dir.path().join("logs"),
             cgroup_root: "/knarr-test-that-is-not-there".into(),
             cgroups_per_qos: false,
-            enforces_allocatable: false,
+            enforced: crate::config::Enforced::default(),
+            sync_frequency: Duration::from_millis(100),
             static_pod_path: Some(self.dir.path().join("manifests")),
             // How full the disk of the machine is that runs the tests must not matter.
             eviction: EvictionPolicy { thresholds: Vec::new(), ..EvictionPolicy::default() },
             ..Config::default()
         };
+        (self.change)(&mut config);
         let tasks = self.tasks.child();
+        *self.kubelet.lock() = tasks.clone();
         let client = self.api.client();
         let (clock, random) = (Clock::system(), Random::seeded(1));
         let parts = Parts {
@@ -65,7 +86,12 @@ impl Node {
             random,
             reporter: Reporter::disabled(),
         };
-        self.tasks.spawn("kubelet", async move { run(config, parts).await.unwrap() });
+        tasks.spawn("kubelet", async move { run(config, parts).await.unwrap() });
+    }
+
+    /// Nothing of it is done any more when whoever calls this waits for something.
+    fn stop_kubelet(&self) {
+        self.kubelet.lock().stop();
     }
 
     async fn until(&self, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
@@ -77,8 +103,15 @@ impl Node {
     }
 
     async fn until_there(&self, path: &std::path::Path) {
-        let mut watch = crate::folder_watch::FolderWatch::new(path.parent().unwrap()).unwrap();
+        let mut watch = sys::folder_watch::FolderWatch::new(path.parent().unwrap()).unwrap();
         while !path.exists() {
+            tokio::time::timeout(DEADLINE, watch.changed()).await.unwrap().unwrap();
+        }
+    }
+
+    async fn until_not_there(&self, path: &std::path::Path) {
+        let mut watch = sys::folder_watch::FolderWatch::new(path.parent().unwrap()).unwrap();
+        while path.exists() {
             tokio::time::timeout(DEADLINE, watch.changed()).await.unwrap().unwrap();
         }
     }
@@ -189,6 +222,47 @@ async fn a_static_pod_runs_and_goes_with_its_file() {
     node.until_called("start c4").await;
     std::fs::remove_file(&file).unwrap();
     node.until_called("remove sandbox sb3").await;
+}
+
+#[tokio::test]
+async fn a_static_pod_runs_and_is_restarted_while_the_api_is_away() {
+    let node = Node::start_with(|_| {});
+    node.api.set_away(true);
+    let manifests = node.dir.path().join("manifests");
+    std::fs::create_dir(&manifests).unwrap();
+    let text = "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {terminationGracePeriodSeconds: 1, \
+                containers: [{name: main, image: img, imagePullPolicy: IfNotPresent}]}}";
+    std::fs::write(manifests.join("web.yaml"), text).unwrap();
+    node.until_called("start c").await;
+    node.runtime.exit("main", 1);
+    node.until_called("start c3").await;
+    std::fs::remove_file(manifests.join("web.yaml")).unwrap();
+    node.until_called("remove sandbox sb1").await;
+}
+
+#[tokio::test]
+async fn a_pod_goes_for_a_critical_one() {
+    let node = Node::start();
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let half = format!("{}m", cpus * 1000 / 2 + 1);
+    node.api.put(pod(json!({"containers": [{"name": "main", "image": "img",
+        "imagePullPolicy": "IfNotPresent", "resources": {"requests": {"cpu": half}}}]})));
+    node.until("readiness", is_ready).await;
+    let manifests = node.dir.path().join("manifests");
+    std::fs::create_dir(&manifests).unwrap();
+    let text = format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: matters}}, spec: {{containers: [{{name: main, image: img, \
+         imagePullPolicy: IfNotPresent, resources: {{requests: {{cpu: {half}}}}}}}]}}}}"
+    );
+    std::fs::write(manifests.join("matters.yaml"), text).unwrap();
+    let ended = node.until("the end", |pod| pod["status"]["phase"] == "Failed").await;
+    assert_eq!(ended["status"]["reason"], "Preempting");
+    assert_eq!(ended["status"]["message"], "Preempted in order to admit critical pod");
+    node.until_called("start c4").await;
+    let calls = node.runtime.calls();
+    let stopped = calls.iter().position(|call| call.starts_with("stop c2"));
+    let made = calls.iter().rposition(|call| call == "run sandbox");
+    assert!(stopped.is_some() && stopped < made, "{calls:?}");
 }
 
 #[tokio::test]

@@ -103,19 +103,27 @@ pub(crate) fn volume_path(pod_dir: &Path, volume: &Volume) -> Option<PathBuf> {
     Some(pod_dir.join("volumes").join(plugin).join(&volume.name))
 }
 
+/// A folder that is there is whole: it is made beside and renamed. What is in memory is made whole by the mount, also
+/// after a reboot, when the folder is there and nothing is mounted.
 fn empty_dir(path: &Path, source: &EmptyDirVolumeSource, fs_group: Option<i64>) -> Result<(), String> {
-    let is_new = !path.exists();
-    make_dir(path, 0o777)?;
-    if source.medium.as_deref() == Some("Memory") {
-        mount_tmpfs(path, source.size_limit.as_ref().map(quantity::whole))?;
-    }
-    if is_new {
-        // The process's umask may have taken bits away; a fresh tmpfs has its own mode.
-        set_mode(path, 0o777)?;
-        if let Some(group) = fs_group.and_then(|g| u32::try_from(g).ok()) {
-            chown(path, None, Some(group)).map_err(|e| describe("chown", path, &e))?;
-            set_mode(path, 0o2777)?;
+    let group = fs_group.and_then(|g| u32::try_from(g).ok());
+    if !path.exists() {
+        let mut beside = path.as_os_str().to_owned();
+        beside.push("~new");
+        let beside = PathBuf::from(beside);
+        make_dir(&beside, 0o777)?;
+        // The process's umask may have taken bits away.
+        set_mode(&beside, 0o777)?;
+        if let Some(group) = group {
+            chown(&beside, None, Some(group)).map_err(|e| describe("chown", &beside, &e))?;
+            set_mode(&beside, 0o2777)?;
         }
+        std::fs::rename(&beside, path).map_err(|e| describe("mkdir", path, &e))?;
+    }
+    if source.medium.as_deref() == Some("Memory") {
+        let size = source.size_limit.as_ref().map(|size| format!("size={}", quantity::whole(size)));
+        let owner = group.map_or("mode=0777".to_owned(), |group| format!("mode=2777,gid={group}"));
+        mount_tmpfs(path, Some(size.into_iter().chain([owner]).collect::<Vec<_>>().join(",")))?;
     }
     Ok(())
 }
@@ -146,11 +154,10 @@ fn is_mount_point(path: &Path) -> bool {
     }
 }
 
-fn mount_tmpfs(path: &Path, size: Option<i64>) -> Result<(), String> {
+fn mount_tmpfs(path: &Path, options: Option<String>) -> Result<(), String> {
     if is_mount_point(path) {
         return Ok(());
     }
-    let options = size.map(|size| format!("size={size}"));
     mount(Some("tmpfs"), path, Some("tmpfs"), MsFlags::empty(), options.as_deref())
         .map_err(|e| describe("mount tmpfs on", path, &e))
 }

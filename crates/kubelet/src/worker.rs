@@ -70,15 +70,19 @@ impl Worker {
             snapshot.pod = agreed.map_or(snapshot.pod, Arc::new);
             snapshot.resize.wanted = wanted;
         }
-        if snapshot.ending.is_none() {
+        if snapshot.ending.is_none() && !snapshot.removed_from_api {
             context.allocations.add(&snapshot.pod, crate::resize::requests(snapshot.spec()), &inbox);
         }
-        let objects = PodObjects::of(&context, &snapshot.pod);
-        objects.watch(&tasks, &inbox);
+        let mut objects = PodObjects::default();
+        objects.follow(&context, &snapshot.pod, &tasks, &inbox);
         // After a restart everything is there; it is only brought up to date.
         let is_volume_update_due = snapshot.ready_sandbox().is_some();
         if is_volume_update_due {
             snapshot.volumes = Step::Ready(String::new());
+        }
+        snapshot.holds_claims = context.dra.holds(snapshot.uid());
+        if snapshot.holds_claims && is_volume_update_due {
+            snapshot.claims = Step::Ready(String::new());
         }
         merge::seed_probes(&mut snapshot, &context.facts.runtime_name);
         merge::read_last_words(&context.config, &mut snapshot);

@@ -20,6 +20,7 @@ use crate::document::{
     ACCEPTED, Descriptor, Document, INDEX_DEPTH_MAX, MANIFEST_BYTES_MAX, Manifest, Platform,
 };
 use crate::error::Error;
+use crate::proxy::Proxies;
 use crate::reference::Reference;
 use crate::transport::{Ask, Transport, failure, whole};
 
@@ -44,10 +45,11 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client with these settings.
+    /// A client with these settings, by the proxies that the environment names.
     pub fn new(registries: Registries, random: Random) -> Self {
         let registries = Arc::new(registries);
-        Self { transport: Transport::new(Arc::clone(&registries)), registries, random }
+        let transport = Transport::new(Arc::clone(&registries), Proxies::of_environment());
+        Self { transport, registries, random }
     }
 
     /// Begins to ask for what `reference` names. `tries` is how often silence is met with another try; at least once.

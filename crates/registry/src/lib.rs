@@ -10,6 +10,7 @@ pub mod auth;
 pub mod config;
 pub mod digest;
 pub mod document;
+pub mod proxy;
 pub mod reference;
 
 mod blob;
@@ -22,4 +23,5 @@ pub use client::{Client, Patience, Resolved, Session};
 pub use config::Registries;
 pub use digest::Digest;
 pub use error::Error;
+pub use proxy::Proxies;
 pub use reference::Reference;

@@ -1,4 +1,4 @@
-//! HTTP to registries: connections by host, TLS by its settings, redirects, and time limits.
+//! HTTP to registries: connections by host, proxies, TLS by its settings, redirects, and time limits.
 //!
 //! A redirect to another host carries no credentials, and none leads from TLS to the clear.
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, HeaderMap, HeaderValue, LOCATION, USER_AGENT};
+use http::header::{AUTHORIZATION, HeaderMap, HeaderValue, LOCATION, PROXY_AUTHORIZATION, USER_AGENT};
 use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -21,6 +21,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::config::{Registries, Tls};
 use crate::error::Error;
+use crate::proxy::{Connector, Proxies};
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -35,11 +36,12 @@ const REDIRECTS_MAX: usize = 10;
 /// Largest text of an error that is read.
 const ERROR_BYTES_MAX: u64 = 64 << 10;
 
-type HttpClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+type HttpClient = Client<HttpsConnector<Connector>, Full<Bytes>>;
 
 /// Connections to all hosts.
 pub(crate) struct Transport {
     registries: Arc<Registries>,
+    proxies: Arc<Proxies>,
     clients: Mutex<BTreeMap<Option<Tls>, HttpClient>>,
 }
 
@@ -65,8 +67,8 @@ impl Ask {
 }
 
 impl Transport {
-    pub(crate) fn new(registries: Arc<Registries>) -> Self {
-        Self { registries, clients: Mutex::default() }
+    pub(crate) fn new(registries: Arc<Registries>, proxies: Proxies) -> Self {
+        Self { registries, proxies: Arc::new(proxies), clients: Mutex::default() }
     }
 
     /// Sends a request and follows where it leads. The answer may be of any status but a redirect.
@@ -103,6 +105,11 @@ impl Transport {
             let mut value = HeaderValue::from_str(authorization).map_err(|error| wrong(&error))?;
             value.set_sensitive(true);
             request.headers_mut().insert(AUTHORIZATION, value);
+        }
+        let is_clear = uri.scheme_str() != Some("https");
+        let proxy = self.proxies.for_uri(uri).filter(|_| is_clear);
+        if let Some(value) = proxy.and_then(|proxy| proxy.authorization.clone()) {
+            request.headers_mut().insert(PROXY_AUTHORIZATION, value);
         }
         let client = self.client(uri)?;
         match tokio::time::timeout(ANSWER_TIMEOUT, client.request(request)).await {
@@ -141,7 +148,7 @@ impl Transport {
             .with_tls_config(config)
             .https_or_http()
             .enable_http1()
-            .wrap_connector(http);
+            .wrap_connector(Connector { http, proxies: Arc::clone(&self.proxies) });
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)

@@ -18,6 +18,7 @@ pub mod validation;
 
 pub mod pod_resources;
 pub mod quota;
+pub mod sysctls;
 
 pub use resource::{
     Deletion, Generation, NameRule, Propagation, Resource, Scope, StatusMetadata, Subresource,

@@ -6,8 +6,9 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use sys::descriptors;
 use tokio::io::unix::AsyncFd;
@@ -30,6 +31,9 @@ pub(crate) enum ShimError {
     /// It tried and failed.
     #[error("{0}")]
     Refused(String),
+    /// It could not begin, and another could not either.
+    #[error("{0}")]
+    Failed(String),
     /// There is no shim any more.
     #[error("the pod's shim is gone")]
     Gone,
@@ -43,6 +47,15 @@ pub(crate) struct Outgoing {
     descriptors: Vec<OwnedFd>,
     answer: oneshot::Sender<(u64, Answer)>,
     exit: Option<oneshot::Sender<i32>>,
+}
+
+/// [`Call::Exec`] to be.
+#[derive(Clone, Debug)]
+pub(crate) struct Exec {
+    pub(crate) container: String,
+    pub(crate) process: PathBuf,
+    pub(crate) tty: bool,
+    pub(crate) streams: [bool; 3],
 }
 
 /// Where requests go.
@@ -62,12 +75,16 @@ pub(crate) struct Connected {
     requests: mpsc::Sender<Outgoing>,
     sandbox: String,
     runtime: Weak<Inner>,
+    /// Why the shim could not begin, once it has said so.
+    failure: Arc<OnceLock<String>>,
 }
 
 /// The shim of a sandbox, whichever process that is at the time. Cloning shares it.
 #[derive(Clone, Debug)]
 pub(crate) struct ShimClient {
     line: Arc<watch::Sender<Line>>,
+    /// Of requests: none is used twice, so that what was asked of one shim is never taken for another's.
+    numbers: Arc<AtomicU64>,
 }
 
 impl ShimClient {
@@ -86,7 +103,7 @@ impl ShimClient {
 
     /// Connected to nothing yet; requests wait.
     pub(crate) fn unconnected() -> Self {
-        Self { line: Arc::new(watch::Sender::new(Line::Broken)) }
+        Self { line: Arc::new(watch::Sender::new(Line::Broken)), numbers: Arc::default() }
     }
 
     /// Opens a connection that only its holder uses until it is published.
@@ -99,11 +116,30 @@ impl ShimClient {
     ) -> io::Result<Connected> {
         let fd = descriptors::connect_to(socket).map_err(io::Error::other)?;
         descriptors::set_nonblocking(&fd).map_err(io::Error::other)?;
-        let fd = crate::client::watched(fd)?;
+        self.over(fd, sandbox, runtime, tasks)
+    }
+
+    /// As [`Self::open`], over a connection that is there, whose reads and writes return at once.
+    pub(crate) fn over(
+        &self,
+        fd: OwnedFd,
+        sandbox: String,
+        runtime: Weak<Inner>,
+        tasks: &base::Tasks,
+    ) -> io::Result<Connected> {
+        let fd = watched(fd)?;
         let (requests, receiver) = mpsc::channel(REQUESTS_MAX);
-        let connected = Connected { requests, sandbox: sandbox.clone(), runtime: runtime.clone() };
+        let failure = Arc::default();
+        let connected = Connected {
+            requests,
+            sandbox: sandbox.clone(),
+            runtime: runtime.clone(),
+            failure: Arc::clone(&failure),
+        };
         let (answers, exits) = (HashMap::new(), HashMap::new());
-        let connection = Connection { fd, next: 0, answers, exits, sandbox, runtime };
+        let numbers = Arc::clone(&self.numbers);
+        let connection =
+            Connection { fd, numbers, answers, exits, sandbox, runtime, failure, is_deaf: false };
         let (client, own) = (self.clone(), connected.requests.downgrade());
         tasks.spawn("shim connection", async move {
             connection.run(receiver).await;
@@ -163,15 +199,29 @@ impl ShimClient {
         matches!(*self.line.borrow(), Line::Ended)
     }
 
-    /// Starts a process; `exit` gets its exit code. Returns the number by which it can be killed.
+    /// Starts a process; returns the number by which it can be killed, what came back, and who hears of its end.
+    ///
+    /// A shim that dies has begun with it or not: the process's document is still there if it has not
+    /// ([`crate::shim::layout::take_exec`]), and then the next shim is asked.
     pub(crate) async fn exec(
         &self,
-        call: Call,
+        exec: Exec,
         descriptors: Vec<OwnedFd>,
     ) -> Result<(u64, Vec<OwnedFd>, oneshot::Receiver<i32>), ShimError> {
-        let (sender, exit) = oneshot::channel();
-        let (id, answer) = self.send(call, descriptors, Some(sender)).await;
-        answer.map(|(_, descriptors)| (id, descriptors, exit))
+        for _ in 0..SHIMS_MAX {
+            let copies = descriptors.iter().map(OwnedFd::try_clone).collect::<io::Result<Vec<_>>>();
+            let copies =
+                copies.map_err(|error| ShimError::Refused(format!("cannot copy a stream: {error}")))?;
+            let (sender, exit) = oneshot::channel();
+            let Exec { container, process, tty, streams } = exec.clone();
+            let call = Call::Exec { container, process, tty, streams };
+            let (id, answer) = self.send(call, copies, Some(sender)).await;
+            match answer {
+                Err(ShimError::Gone) if !self.has_ended() && exec.process.exists() => {}
+                answer => return answer.map(|(_, descriptors)| (id, descriptors, exit)),
+            }
+        }
+        Err(ShimError::Gone)
     }
 
     async fn send(
@@ -206,20 +256,25 @@ impl Connected {
     pub(crate) async fn ask(&self, call: Call, descriptors: Vec<OwnedFd>) -> Answer {
         let (answer, receiver) = oneshot::channel();
         let outgoing = Outgoing { call, descriptors, answer, exit: None };
+        // Who is gone may have said why.
+        let gone = || self.failure.get().map_or(ShimError::Gone, |why| ShimError::Failed(why.clone()));
         if self.requests.send(outgoing).await.is_err() {
-            return Err(ShimError::Gone);
+            return Err(gone());
         }
-        receiver.await.unwrap_or((0, Err(ShimError::Gone))).1
+        receiver.await.unwrap_or_else(|_| (0, Err(gone()))).1
     }
 }
 
 struct Connection {
     fd: AsyncFd<OwnedFd>,
-    next: u64,
+    numbers: Arc<AtomicU64>,
     answers: HashMap<u64, oneshot::Sender<(u64, Answer)>>,
     exits: HashMap<u64, oneshot::Sender<i32>>,
     sandbox: String,
     runtime: Weak<Inner>,
+    failure: Arc<OnceLock<String>>,
+    /// It takes nothing any more. What it said before is still to be heard.
+    is_deaf: bool,
 }
 
 impl Connection {
@@ -227,30 +282,29 @@ impl Connection {
         let mut buffer = vec![0; PACKET_BYTES_MAX];
         loop {
             let result = tokio::select! {
-                outgoing = requests.recv() => match outgoing {
+                outgoing = requests.recv(), if !self.is_deaf => match outgoing {
                     Some(outgoing) => self.forward(outgoing).await,
                     // Nobody can ask any more; exits still matter.
-                    None => self.receive(&mut buffer).await,
+                    None => receive(&self.fd, &mut buffer).await.and_then(|received| self.take(&buffer, received)),
                 },
-                result = receive(&self.fd, &mut buffer) => {
-                    result.and_then(|(len, descriptors)| self.take(buffer.get(..len).unwrap_or_default(), descriptors))
+                received = receive(&self.fd, &mut buffer) => {
+                    received.and_then(|received| self.take(&buffer, received))
                 }
             };
-            if let Err(error) = result {
-                tracing::debug!(sandbox = %self.sandbox, %error, "shim connection closed");
-                break;
+            match result {
+                Ok(()) => {}
+                // Said once, and before what it has said itself.
+                Err(error) if !self.is_deaf && has_no_reader(&error) => self.is_deaf = true,
+                Err(error) => {
+                    tracing::debug!(sandbox = %self.sandbox, %error, "shim connection closed");
+                    break;
+                }
             }
         }
     }
 
-    async fn receive(&mut self, buffer: &mut [u8]) -> io::Result<()> {
-        let (len, descriptors) = receive(&self.fd, buffer).await?;
-        self.take(buffer.get(..len).unwrap_or_default(), descriptors)
-    }
-
     async fn forward(&mut self, outgoing: Outgoing) -> io::Result<()> {
-        let id = self.next;
-        self.next += 1;
+        let id = self.numbers.fetch_add(1, Ordering::Relaxed);
         let bytes = serde_json::to_vec(&Request { id, call: outgoing.call })?;
         self.answers.insert(id, outgoing.answer);
         if let Some(exit) = outgoing.exit {
@@ -266,11 +320,11 @@ impl Connection {
         }
     }
 
-    fn take(&mut self, bytes: &[u8], descriptors: Vec<OwnedFd>) -> io::Result<()> {
-        if bytes.is_empty() {
+    fn take(&mut self, buffer: &[u8], (len, descriptors): (usize, Vec<OwnedFd>)) -> io::Result<()> {
+        if len == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        match serde_json::from_slice(bytes)? {
+        match serde_json::from_slice(buffer.get(..len).unwrap_or_default())? {
             Message::Answer { id, result } => {
                 let answer = result.map(|done| (done, descriptors)).map_err(|refused| {
                     self.exits.remove(&id);
@@ -286,6 +340,9 @@ impl Connection {
                     runtime.container_exited(&container, exited);
                 }
             }
+            Message::Failed { message } => {
+                self.failure.set(message).unwrap_or(()); // The first reason counts.
+            }
             Message::ExecExited { exec, code } => {
                 if let Some(exit) = self.exits.remove(&exec) {
                     exit.send(code).unwrap_or(()); // Nobody waits any more.
@@ -294,6 +351,11 @@ impl Connection {
         }
         Ok(())
     }
+}
+
+/// Whether an error means that the other end is closed.
+fn has_no_reader(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
 async fn receive(fd: &AsyncFd<OwnedFd>, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cri::{CriError, CriResult, v1};
-use nix::sys::signal::Signal;
+use nix::libc::SIGKILL;
 use prost::Message;
 use tokio::sync::watch;
 use v1::NamespaceMode;
@@ -16,7 +16,7 @@ use crate::client::ShimError;
 use crate::devices::devices;
 use crate::images::Image;
 use crate::in_root;
-use crate::oci::{self, PidNamespace};
+use crate::oci::{self, HostDevice, PidNamespace};
 use crate::shim::layout::{self, ContainerPlan, Exited, LOST_CODE, LogLimits, Started};
 use crate::shim::protocol::{Call, Done};
 use crate::state::{Container, ContainerRecord, Inner, Sandbox, Status, blocking, internal};
@@ -71,17 +71,16 @@ impl Inner {
         let userns = mapping.map(|_| self.sandbox_dir(&sandbox.id).join(crate::userns::USERNS));
         self.mount_rootfs(&dir, &rootfs, image, mapping.zip(userns.as_deref())).map_err(internal)?;
         let volume_layers = crate::image_volumes::mount(&self.images, &dir, &mut config)?;
+        let injected = crate::cdi::inject(&self.config.cdi_dirs, &mut config);
+        let (asked, edits) = injected.map_err(CriError::InvalidArgument)?;
         let context = oci::security_context(&config);
         let user = resolve_user(&rootfs, &context, image).map_err(CriError::InvalidArgument)?;
         let cgroup = format!("{}/{id}", self.cgroup_parent(sandbox).trim_end_matches('/'));
         let (pid_namespace, shared_pid) = self.pid_namespace(sandbox, &context)?;
-        let devices = devices(&config, context.privileged).map_err(CriError::InvalidArgument)?;
+        let devices = all_devices(&config, context.privileged, &edits, &user)?;
         make_sources(&config).map_err(CriError::Internal)?;
         in_root::check_mounts(&rootfs, &config).map_err(CriError::InvalidArgument)?;
-        let mut mounted = config.clone();
-        if let (Some(mapping), Some(userns)) = (mapping, &userns) {
-            crate::userns::mount_sources(&dir, userns, mapping, &mut mounted).map_err(internal)?;
-        }
+        let mounted = mounted(&dir, mapping.zip(userns.as_deref()), &config)?;
         let output = oci::spec(
             &oci::Input {
                 config: &mounted,
@@ -96,6 +95,7 @@ impl Inner {
                 all_capabilities: &self.capabilities,
                 is_external: !sandbox.record.handler.is_empty(),
                 devices: &devices,
+                edits: &edits,
             },
             &user,
         )
@@ -129,12 +129,12 @@ impl Inner {
         let write = || -> io::Result<()> {
             layout::write_json(&dir.join(layout::SPEC), &output.spec)?;
             layout::write_json(&dir.join(layout::CONTAINER_PLAN), &plan)?;
-            layout::write_whole(&dir.join("config.pb"), &config.encode_to_vec())?;
+            layout::write_whole(&dir.join("config.pb"), &asked.encode_to_vec())?;
             layout::write_json(&dir.join("container.json"), &record)
         };
         write().map_err(internal)?;
         let status = watch::Sender::new(Status::Created);
-        Ok(Container { id, sandbox: sandbox.id.clone(), config, record, status })
+        Ok(Container { id, sandbox: sandbox.id.clone(), config: asked, record, status })
     }
 
     fn mount_rootfs(
@@ -249,11 +249,8 @@ impl Inner {
         }
         let shim = self.shim_of(&container)?;
         let ended = |status: &Status| matches!(status, Status::Exited { .. });
-        let kill = |signal: Signal, everyone: bool| Call::Kill {
-            container: container.id.clone(),
-            signal: signal as i32,
-            everyone,
-        };
+        let kill =
+            |signal: i32, everyone: bool| Call::Kill { container: container.id.clone(), signal, everyone };
         if let Some(timeout) = u64::try_from(timeout).ok().filter(|timeout| *timeout > 0) {
             not_running_is_fine(shim.ask(kill(stop_signal(&container), false), Vec::new()).await)?;
             let waiting = tokio::time::timeout(Duration::from_secs(timeout), status.wait_for(ended));
@@ -261,7 +258,7 @@ impl Inner {
                 return Ok(());
             }
         }
-        not_running_is_fine(shim.ask(kill(Signal::SIGKILL, true), Vec::new()).await)?;
+        not_running_is_fine(shim.ask(kill(SIGKILL, true), Vec::new()).await)?;
         match tokio::time::timeout(KILL_TIMEOUT, status.wait_for(ended)).await {
             Ok(_) => Ok(()),
             Err(_) => Err(CriError::DeadlineExceeded(format!("container {} does not die", container.id))),
@@ -282,7 +279,7 @@ impl Inner {
         blocking(move || {
             // What a shim that was killed has half started.
             this.cgroups.kill(&cgroup, KILL_TIMEOUT).map_err(internal)?;
-            crate::cgroups::remove_tree(&cgroup).map_err(internal)?;
+            this.cgroups.remove(&cgroup).map_err(internal)?;
             sys::mount::detach_below(&dir).map_err(internal)?;
             std::fs::remove_dir_all(&dir).map_err(internal)
         })
@@ -364,6 +361,7 @@ impl Inner {
                     supplemental_groups: container.record.groups.iter().map(|gid| i64::from(*gid)).collect(),
                 }),
             }),
+            stop_signal: crate::stop_signal::reported(stop_signal(container)).into(),
             ..Default::default()
         };
         match status {
@@ -399,11 +397,8 @@ fn not_running_is_fine(answer: crate::client::Answer) -> CriResult<()> {
     }
 }
 
-fn stop_signal(container: &Container) -> Signal {
-    let name = container.record.stop_signal.as_str();
-    let by_number = name.parse::<i32>().ok().and_then(|number| Signal::try_from(number).ok());
-    let full = if name.starts_with("SIG") { name.to_owned() } else { format!("SIG{name}") };
-    by_number.or_else(|| full.parse().ok()).unwrap_or(Signal::SIGTERM)
+fn stop_signal(container: &Container) -> i32 {
+    crate::stop_signal::number(container.config.stop_signal(), &container.record.stop_signal)
 }
 
 fn resolve_user(
@@ -446,6 +441,33 @@ fn log_limits(annotations: &HashMap<String, String>) -> Result<Option<LogLimits>
         let files_max = files_max.and_then(|files| usize::try_from(files).ok()).unwrap_or(2);
         LogLimits { file_bytes_max, files_max }
     }))
+}
+
+/// The devices that are asked for, or all for a privileged container, and those that are named.
+fn all_devices(
+    config: &v1::ContainerConfig,
+    is_privileged: bool,
+    edits: &crate::cdi::Edits,
+    user: &users::User,
+) -> CriResult<Vec<HostDevice>> {
+    let mut devices = devices(config, is_privileged).map_err(CriError::InvalidArgument)?;
+    let named = edits.devices((user.uid, user.gid)).map_err(CriError::InvalidArgument)?;
+    devices.retain(|device| named.iter().all(|other| other.path != device.path));
+    devices.extend(named);
+    Ok(devices)
+}
+
+/// The configuration with the sources of mounts as the users of the Pod see them.
+fn mounted(
+    dir: &Path,
+    users: Option<(sys::userns::Mapping, &Path)>,
+    config: &v1::ContainerConfig,
+) -> CriResult<v1::ContainerConfig> {
+    let mut mounted = config.clone();
+    if let Some((mapping, userns)) = users {
+        crate::userns::mount_sources(dir, userns, mapping, &mut mounted).map_err(internal)?;
+    }
+    Ok(mounted)
 }
 
 /// Makes the folders that are mounted and are not there, as containerd does.

@@ -67,7 +67,8 @@ fn below(folder: &Path, inside: &Path, access: &str, devices: &mut Vec<HostDevic
     Ok(())
 }
 
-fn device(path: &Path, inside: &Path, access: &str) -> Option<HostDevice> {
+/// What the host has at `path`, if that is a device.
+pub(crate) fn device(path: &Path, inside: &Path, access: &str) -> Option<HostDevice> {
     let metadata = std::fs::metadata(path).ok()?;
     let kind = metadata.file_type();
     (kind.is_block_device() || kind.is_char_device()).then(|| HostDevice {

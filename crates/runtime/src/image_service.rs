@@ -29,8 +29,12 @@ impl ImageService for Runtime {
 
     async fn image_status(&self, request: v1::ImageStatusRequest) -> CriResult<v1::ImageStatusResponse> {
         let name = request.image.map(|image| image.image).unwrap_or_default();
-        let image = self.0.images.find(&name).as_ref().map(image);
-        let mut info = HashMap::new();
+        let found = self.0.images.find(&name);
+        let mut info = match found.as_ref().filter(|_| request.verbose) {
+            Some(found) => crate::verbose::image_info(found),
+            None => HashMap::new(),
+        };
+        let image = found.as_ref().map(image);
         if let Some(progress) = self.0.puller.progress(&name).filter(|_| request.verbose) {
             let progress = serde_json::json!({
                 "layers": progress.layers, "layersDone": progress.layers_done,

@@ -1,4 +1,4 @@
-//! Images as volumes: their layers together, read-only, below the container's own directory.
+//! Images as volumes: their layers together, read-only and with nothing to run, below the container's own directory.
 //!
 //! Source: CRI `Mount.image` and `Mount.image_sub_path` (KEP-4639). What the image is made of stays as long as the
 //! container does. A sub path is found by the kernel with links confined to the image.
@@ -45,7 +45,8 @@ pub(crate) fn mount(
 fn mount_image(images: &ImageStore, image: &Image, target: &Path) -> CriResult<()> {
     std::fs::create_dir_all(target).map_err(internal)?;
     let lower = images.lower_dirs(image);
-    let options = sys::mount::BindOptions { recursive: false, read_only: true, no_suid_no_dev: true };
+    let options =
+        sys::mount::BindOptions { recursive: false, read_only: true, no_suid_no_dev: true, no_exec: true };
     match lower.as_slice() {
         [] => Ok(()),
         // An overlay needs two directories at least.

@@ -2,8 +2,9 @@
 //!
 //! What a call does to the host is written down in the data directory before it is done, so that a restart finds
 //! it, and [`Runtime::remove_everything`] takes it back. The runtime knows CRI and nothing of API objects. It forks
-//! nothing itself: it starts shims ([`shim`]) and talks to them.
+//! nothing itself: it has shims made ([`shim`]) and talks to them.
 
+pub mod cdi;
 pub mod handlers;
 pub mod images;
 pub mod network;
@@ -11,7 +12,6 @@ pub mod oci;
 pub mod seccomp;
 pub mod shim;
 
-mod cgroups;
 mod client;
 mod containers;
 mod devices;
@@ -27,10 +27,12 @@ mod sandboxes;
 mod service;
 mod state;
 mod stats;
+mod stop_signal;
 mod streams;
 mod userns;
 mod users;
 mod verbose;
+mod zygote;
 
 pub use network::{PodNetwork, SandboxNetwork};
 pub use recovery::{layers_in_use, remove_remains};

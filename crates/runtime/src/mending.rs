@@ -6,7 +6,6 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,18 +14,15 @@ use cri::{CriError, CriResult, v1};
 use nix::libc::SIGKILL;
 use sys::process::PidFd;
 
-use crate::client::{Connected, ShimClient, ShimError};
+use crate::client::{Answer, Connected, ShimClient, ShimError};
 use crate::shim::layout::{self, Started};
 use crate::shim::protocol::{Call, Done};
-use crate::state::{Container, Inner, Sandbox, Status, blocking, internal};
+use crate::state::{Container, Inner, Status, blocking, internal};
 
 /// Shims that may be killed one after another while they come up, before the sandbox is given up.
-const REPLACEMENTS_MAX: usize = 16;
+const SHIMS_MAX: usize = 16;
 /// How long a killed shim may take to end: longer means that the kernel does not let it.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// A shim was killed before everyone could use it.
-struct Killed(ShimError);
 
 /// What the runtime holds of a container that runs.
 pub(crate) struct Held {
@@ -99,41 +95,74 @@ impl Inner {
             return Ok(());
         }
         tracing::warn!(sandbox = %id, "the pod's shim ended; starting another");
-        let mut replaced = self.replace(&client, &sandbox).await?;
-        for _ in 1..REPLACEMENTS_MAX {
-            let Err(Killed(error)) = &replaced else { break };
-            tracing::warn!(sandbox = %id, %error, "the pod's next shim was killed; starting another");
-            replaced = self.replace(&client, &sandbox).await?;
+        let mut replaced = self.replace(&client, id).await?;
+        for _ in 1..SHIMS_MAX {
+            let Err(ShimError::Gone) = &replaced else { break };
+            tracing::warn!(sandbox = %id, "the pod's next shim was killed; starting another");
+            replaced = self.replace(&client, id).await?;
         }
-        replaced.map_err(|Killed(error)| self.shim_failure(id, &error))
+        let Err(error) = replaced else { return Ok(()) };
+        let dir = self.sandbox_dir(id);
+        blocking(move || end_former(&dir)).await?;
+        Err(self.shim_failure(id, &error))
     }
 
     /// Starts a shim in the place of one that died.
-    async fn replace(
-        self: &Arc<Self>,
-        client: &ShimClient,
-        sandbox: &Sandbox,
-    ) -> CriResult<Result<(), Killed>> {
-        let dir = self.sandbox_dir(&sandbox.id);
-        let listener = blocking(move || {
-            end_former(&dir)?;
-            sys::descriptors::listen_at(&dir.join(layout::SOCKET)).map_err(internal)
-        });
-        let spawned = self.start_shim(sandbox, listener.await?).map_err(internal)?;
-        let Err(error) = self.reach(client, &sandbox.id).await else { return Ok(Ok(())) };
-        // Two must never look after the same containers.
-        spawned.process.signal(SIGKILL).map_err(internal)?;
-        let was_killed = spawned.ended.await.is_ok_and(|status| status.signal() == Some(SIGKILL));
-        if was_killed { Ok(Err(Killed(error))) } else { Err(self.shim_failure(&sandbox.id, &error)) }
+    async fn replace(self: &Arc<Self>, client: &ShimClient, id: &str) -> CriResult<Result<(), ShimError>> {
+        let connected = self.next_shim(client, id).await?;
+        Ok(self.hand_over(client, connected, id).await)
     }
 
-    /// Connects, has the shim adopt what it does not know to run, and lets everyone use it.
+    /// A shim in the place of one that is gone or not to be reached.
     ///
-    /// Also one that lives may know of nothing: the runtime that started it may have died before it said a word.
+    /// Two never look after the same containers: the former is killed, if it has said who it is. If it has not, it has not
+    /// answered, and is known to be gone by the end of its connection.
+    async fn next_shim(self: &Arc<Self>, client: &ShimClient, id: &str) -> CriResult<Connected> {
+        let (this, sandbox) = (Arc::clone(self), id.to_owned());
+        let first = blocking(move || {
+            end_former(&this.sandbox_dir(&sandbox))?;
+            this.start_shim(&sandbox).map_err(internal)
+        });
+        self.speak(client, id, first.await?).map_err(internal)
+    }
+
+    /// Speaks with a shim over its first connection.
+    pub(crate) fn speak(&self, client: &ShimClient, id: &str, first: OwnedFd) -> io::Result<Connected> {
+        client.over(first, id.to_owned(), self.weak.clone(), &self.config.tasks)
+    }
+
+    /// The first answer of a sandbox's first shim, which is replaced if it is killed before that.
+    pub(crate) async fn first_answer(
+        self: &Arc<Self>,
+        client: &ShimClient,
+        id: &str,
+        mut shim: Connected,
+    ) -> CriResult<(Connected, Answer)> {
+        let mut answer = shim.ask(Call::State, Vec::new()).await;
+        for _ in 1..SHIMS_MAX {
+            let Err(ShimError::Gone) = &answer else { break };
+            shim = self.next_shim(client, id).await?;
+            answer = shim.ask(Call::State, Vec::new()).await;
+        }
+        Ok((shim, answer))
+    }
+
+    /// Takes up the connection to a shim that may live.
     async fn reach(self: &Arc<Self>, client: &ShimClient, id: &str) -> Result<(), ShimError> {
         let socket = self.sandbox_dir(id).join(layout::SOCKET);
         let opened = client.open(&socket, id.to_owned(), self.weak.clone(), &self.config.tasks);
-        let connected = opened.map_err(|_| ShimError::Gone)?;
+        self.hand_over(client, opened.map_err(|_| ShimError::Gone)?, id).await
+    }
+
+    /// Has the shim adopt what it does not know to run, and lets everyone use it.
+    ///
+    /// Also one that lives may know of nothing: the runtime that started it may have died before it said a word.
+    async fn hand_over(
+        self: &Arc<Self>,
+        client: &ShimClient,
+        connected: Connected,
+        id: &str,
+    ) -> Result<(), ShimError> {
         let known = running(&connected).await?;
         let started = self.started_of(id);
         for (container, started) in &started {
@@ -141,7 +170,7 @@ impl Inner {
                 continue;
             }
             match self.have_adopted(&connected, container, started).await {
-                Err(ShimError::Gone) => return Err(ShimError::Gone),
+                Err(gone @ (ShimError::Gone | ShimError::Failed(_))) => return Err(gone),
                 // It is killed below, since nobody would see its end.
                 Err(error) => tracing::warn!(container = %container.id, %error, "cannot adopt a container"),
                 Ok(()) => {}

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use async_trait::async_trait;
 use cri::v1;
+use futures::stream::BoxStream;
 
 /// What a network needs to know of a sandbox.
 #[derive(Clone, Debug)]
@@ -56,4 +57,9 @@ pub trait PodNetwork: Send + Sync + 'static {
 
     /// Why the network cannot connect sandboxes now, if so. Source: CRI's `NetworkReady` condition.
     async fn not_ready(&self) -> Option<String>;
+
+    /// Comes whenever [`PodNetwork::not_ready`] says something else.
+    fn readiness_changes(&self) -> BoxStream<'static, ()> {
+        Box::pin(futures::stream::pending())
+    }
 }

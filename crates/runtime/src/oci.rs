@@ -3,6 +3,7 @@
 //! Pure: what depends on the host comes in with [`Input`].
 
 mod capabilities;
+pub(crate) mod dev;
 mod mounts;
 mod resources;
 
@@ -84,6 +85,8 @@ pub struct Input<'a> {
     pub is_external: bool,
     /// Devices asked for, or all of the host for a privileged container.
     pub devices: &'a [HostDevice],
+    /// What the names of its devices mean beside that.
+    pub edits: &'a crate::cdi::Edits,
 }
 
 /// A container's configuration and what the shim does beside it.
@@ -104,7 +107,7 @@ pub(crate) fn spec(input: &Input<'_>, user: &User) -> Result<Output, String> {
     let process = process(input, user, &security)?;
     let context = security_context(input.config);
     let privileged = context.privileged;
-    let mounts = mounts::mounts(input)?;
+    let (mounts, annotations) = mounts::mounts(input)?;
     let mut linux = json!({
         "cgroupsPath": input.cgroup,
         "rootfsPropagation": mounts::rootfs_propagation(input.config),
@@ -126,6 +129,13 @@ pub(crate) fn spec(input: &Input<'_>, user: &User) -> Result<Output, String> {
         "mounts": mounts,
         "linux": linux,
     });
+    let mut spec = spec;
+    if !annotations.is_empty() {
+        spec["annotations"] = Value::Object(annotations);
+    }
+    if !input.edits.hooks.is_empty() {
+        spec["hooks"] = Value::Object(input.edits.hooks.clone());
+    }
     Ok(Output { spec, security })
 }
 
@@ -155,9 +165,10 @@ fn process(input: &Input<'_>, user: &User, security: &Security) -> Result<Value,
         true => security.capabilities.clone(),
         false => capabilities::with_way_there(&security.capabilities),
     };
+    let groups: Vec<u32> = user.groups.iter().chain(&input.edits.groups).copied().collect();
     let mut process = json!({
         "terminal": config.tty,
-        "user": { "uid": user.uid, "gid": user.gid, "additionalGids": user.groups },
+        "user": { "uid": user.uid, "gid": user.gid, "additionalGids": groups },
         "args": args,
         "env": env(input, &user.home),
         "cwd": cwd,

@@ -118,7 +118,7 @@ pub fn remove_remains(
         cgroups.kill(cgroup_root, KILL_TIMEOUT)?;
     }
     sys::mount::detach_below(&data_dir.canonicalize().unwrap_or_else(|_| data_dir.to_owned()))?;
-    crate::cgroups::remove_tree(cgroup_root).map_err(directory_error(Path::new(cgroup_root)))?;
+    cgroups.remove(cgroup_root)?;
     for dir in ["sandboxes", "images"] {
         let path = data_dir.join(dir);
         if path.exists() {
@@ -201,6 +201,8 @@ fn load_container(inner: &Inner, sandbox: &str, id: &str) -> io::Result<Option<C
         return Ok(None);
     };
     let Some(config) = read_message::<v1::ContainerConfig>(&dir.join("config.pb"))? else { return Ok(None) };
+    // Whoever wanted one is gone.
+    layout::remove_beginning_with(&dir, layout::EXEC)?;
     let started: Option<Started> = layout::read_json(&dir.join(layout::STARTED))?;
     let exited: Option<Exited> = layout::read_json(&dir.join(layout::EXITED))?;
     let status = match (started, exited) {
@@ -269,9 +271,7 @@ impl Inner {
         }
         let Some(shim) = shim else {
             self.end_all(&id).await;
-            if is_of_this_boot {
-                self.finish_stopping(&id).await;
-            }
+            self.take_down_stopped(&id).await;
             return;
         };
         self.mend_or_abandon(&id).await;
@@ -284,20 +284,10 @@ impl Inner {
         self.check_network(&id).await;
     }
 
-    /// What the last runtime may not have come to after it wrote down that the sandbox is stopped.
-    async fn finish_stopping(self: &Arc<Self>, id: &str) {
-        let dir = self.sandbox_dir(id);
-        let shim = self.shim_client(id, &dir).ok();
-        if shim.is_none() && !dir.join("netns").exists() {
-            return;
-        }
-        let finish = async {
-            if let Some(shim) = &shim {
-                end_shim(shim).await?;
-            }
-            self.take_down(&self.sandbox(id)?).await
-        };
-        if let Err(error) = finish.await {
+    /// What the last runtime may not have come to.
+    async fn take_down_stopped(self: &Arc<Self>, id: &str) {
+        let Some(sandbox) = self.sandbox(id).ok().filter(|it| it.record.is_stopped) else { return };
+        if let Err(error) = self.finish_stopping(&sandbox).await {
             tracing::warn!(sandbox = %id, %error, "cannot take down a stopped sandbox");
         }
     }

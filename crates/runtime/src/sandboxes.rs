@@ -3,13 +3,11 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::{ExitStatus, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 
 use cri::{CriError, CriResult, v1};
 use prost::Message;
-use sys::process::PidFd;
-use tokio::sync::oneshot;
 use v1::NamespaceMode;
 
 use crate::client::{Answer, Connected, ShimClient, ShimError};
@@ -21,13 +19,6 @@ use crate::state::{Inner, Sandbox, SandboxRecord, blocking, internal};
 
 /// Size of a Pod's `/dev/shm`.
 const SHM_BYTES: u64 = 64 << 20;
-
-/// A shim that this process has started.
-pub(crate) struct Spawned {
-    pub(crate) process: PidFd,
-    /// Sent when it has ended.
-    pub(crate) ended: oneshot::Receiver<ExitStatus>,
-}
 
 impl Inner {
     pub(crate) async fn run_pod_sandbox(
@@ -52,6 +43,7 @@ impl Inner {
             shim: None,
             is_disconnected: false,
         };
+        sandbox.mapping().map_err(CriError::InvalidArgument)?;
         let made = self.make(sandbox.clone()).await;
         match made {
             Ok((sandbox, client, connected)) => {
@@ -73,20 +65,18 @@ impl Inner {
     /// Namespace and shim first; the network is connected while the shim starts.
     async fn make(self: &Arc<Self>, sandbox: Sandbox) -> CriResult<(Sandbox, ShimClient, Connected)> {
         let this = Arc::clone(self);
-        let (mut sandbox, listener) = blocking(move || {
+        let (mut sandbox, first) = blocking(move || {
             let mut sandbox = sandbox;
-            let listener = this.prepare(&mut sandbox).map_err(internal)?;
-            Ok((sandbox, listener))
+            this.prepare(&mut sandbox).map_err(internal)?;
+            let first = this.start_shim(&sandbox.id).map_err(internal)?;
+            Ok((sandbox, first))
         })
         .await?;
-        self.start_shim(&sandbox, listener).map_err(internal)?;
         let client = ShimClient::unconnected();
-        let socket = self.sandbox_dir(&sandbox.id).join(layout::SOCKET);
-        let shim = client.open(&socket, sandbox.id.clone(), self.weak.clone(), &self.config.tasks);
-        let shim = shim.map_err(internal)?;
+        let shim = self.speak(&client, &sandbox.id, first).map_err(internal)?;
         let connected = self.connect(&sandbox).await;
-        let alive =
-            shim.ask(Call::State, Vec::new()).await.map_err(|error| self.shim_failure(&sandbox.id, &error));
+        let (shim, alive) = self.first_answer(&client, &sandbox.id, shim).await?;
+        let alive = alive.map_err(|error| self.shim_failure(&sandbox.id, &error));
         let made = connected.and_then(|ips| alive.map(|_| ips)).and_then(|ips| {
             sandbox.record.ips = ips;
             sandbox.record.is_made = true;
@@ -104,8 +94,8 @@ impl Inner {
         }
     }
 
-    /// Directory, files, namespace and the shim's socket.
-    fn prepare(&self, sandbox: &mut Sandbox) -> io::Result<OwnedFd> {
+    /// Directory, files, namespace.
+    fn prepare(&self, sandbox: &mut Sandbox) -> io::Result<()> {
         let dir = self.sandbox_dir(&sandbox.id);
         let mapping = sandbox.mapping().map_err(io::Error::other)?;
         std::fs::create_dir_all(dir.join("containers"))?;
@@ -151,11 +141,10 @@ impl Inner {
             shim_cgroup: format!("{}/shims", self.config.cgroup_root),
             sysctls: sysctls.into_iter().collect(),
         };
-        layout::write_json(&dir.join(layout::POD_PLAN), &plan)?;
-        sys::descriptors::listen_at(&dir.join(layout::SOCKET)).map_err(io::Error::other)
+        layout::write_json(&dir.join(layout::POD_PLAN), &plan)
     }
 
-    /// The holder is the pause process's program: it does nothing until it is killed.
+    /// The holder is the pause process's program: it waits for a word that never comes, and ends with us.
     fn make_user_namespace(&self, dir: &Path, mapping: sys::userns::Mapping) -> io::Result<()> {
         let (program, arguments) = self
             .config
@@ -164,7 +153,7 @@ impl Inner {
             .ok_or_else(|| io::Error::other("no shim command is configured"))?;
         let mut holder = std::process::Command::new(program);
         holder.args(arguments).arg("pause").env_clear();
-        holder.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        holder.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         sys::userns::create(dir, mapping, holder).map_err(io::Error::other)
     }
 
@@ -176,44 +165,23 @@ impl Inner {
         nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
-    /// Starts a shim that serves whoever connects to `listener`.
-    pub(crate) fn start_shim(&self, sandbox: &Sandbox, listener: OwnedFd) -> io::Result<Spawned> {
-        let dir = self.sandbox_dir(&sandbox.id);
+    /// Has a shim made and returns its first connection. For a thread that may block.
+    pub(crate) fn start_shim(&self, sandbox: &str) -> io::Result<OwnedFd> {
+        let dir = self.sandbox_dir(sandbox);
         let log = std::fs::File::options().append(true).create(true).open(dir.join(layout::SHIM_LOG))?;
-        let (program, arguments) = self
-            .config
-            .shim_command
-            .split_first()
-            .ok_or_else(|| io::Error::other("no shim command is configured"))?;
-        let mut child = tokio::process::Command::new(program)
-            .args(arguments)
-            .arg(&dir)
-            .env_clear()
-            .stdin(Stdio::from(listener))
-            .stdout(Stdio::null())
-            .stderr(Stdio::from(log))
-            .kill_on_drop(false)
-            .spawn()?;
-        let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
-        let pid = pid.ok_or_else(|| io::Error::other("the shim ended as it started"))?;
-        // Nobody has reaped it yet, so the pid is its own.
-        let process = PidFd::open(pid).map_err(io::Error::other)?;
-        let (sender, ended) = oneshot::channel();
-        self.config.tasks.spawn("shim", async move {
-            match child.wait().await {
-                Ok(status) => drop(sender.send(status)),
-                Err(error) => tracing::warn!(%error, "cannot wait for a shim"),
-            }
-        });
-        Ok(Spawned { process, ended })
+        let listener = sys::descriptors::listen_at(&dir.join(layout::SOCKET)).map_err(io::Error::other)?;
+        self.zygote.shim(&self.config, &dir, listener, log.into())
     }
 
     pub(crate) fn shim_client(&self, id: &str, dir: &Path) -> io::Result<ShimClient> {
         ShimClient::connect(&dir.join(layout::SOCKET), id.to_owned(), self.weak.clone(), &self.config.tasks)
     }
 
-    /// What a shim that ended said last.
+    /// Why there is no shim: what it said, also what it said last in its log.
     pub(crate) fn shim_failure(&self, id: &str, error: &ShimError) -> CriError {
+        if let ShimError::Failed(why) = error {
+            return CriError::Internal(why.clone());
+        }
         let log = std::fs::read_to_string(self.sandbox_dir(id).join(layout::SHIM_LOG)).unwrap_or_default();
         match log.trim().lines().last() {
             Some(line) => CriError::Internal(line.to_owned()),
@@ -254,7 +222,7 @@ impl Inner {
     pub(crate) async fn stop_pod_sandbox(self: &Arc<Self>, id: &str) -> CriResult<()> {
         let Ok(sandbox) = self.sandbox(id) else { return Ok(()) };
         if sandbox.record.is_stopped {
-            return Ok(());
+            return self.finish_stopping(&sandbox).await;
         }
         for container in self.containers_of(&sandbox.id) {
             self.stop_container(&container.id, 0).await?;
@@ -282,11 +250,15 @@ impl Inner {
         }
         let dir = self.sandbox_dir(&sandbox.id);
         let is_known = self.tables.lock().sandboxes.contains_key(&sandbox.id);
+        let is_of_this_boot = sandbox.record.boot_id == self.boot_id;
         blocking(move || {
-            // A shim that was killed has not ended it.
-            crate::shim::end_pause(&dir).map_err(internal)?;
+            // A shim that was killed has not ended it; a reboot has.
+            if is_of_this_boot {
+                crate::shim::end_pause(&dir).map_err(internal)?;
+            }
             let unmount = || {
                 sys::userns::delete(&dir)?;
+                sys::netns::delete(&dir.join(layout::PID_NAMESPACE))?;
                 sys::mount::detach(&dir.join("shm"))
             };
             unmount().map_err(internal)?;
@@ -298,6 +270,21 @@ impl Inner {
         .await
     }
 
+    /// Does what a stop did not come to after it wrote down that the sandbox is stopped: it failed, or this is another
+    /// runtime's. Nothing if all is done.
+    pub(crate) async fn finish_stopping(self: &Arc<Self>, sandbox: &Sandbox) -> CriResult<()> {
+        let dir = self.sandbox_dir(&sandbox.id);
+        let shim = self.shim_client(&sandbox.id, &dir).ok();
+        let is_mounted = sys::mount::is_mounted(&dir.join("shm")).map_err(internal)?;
+        if shim.is_none() && !is_mounted && !dir.join("netns").exists() {
+            return Ok(());
+        }
+        if let Some(shim) = &shim {
+            end_shim(shim).await?;
+        }
+        self.take_down(sandbox).await
+    }
+
     /// Stops the sandbox if need be and forgets it with its containers.
     pub(crate) async fn remove_pod_sandbox(self: &Arc<Self>, id: &str) -> CriResult<()> {
         let Ok(sandbox) = self.sandbox(id) else { return Ok(()) };
@@ -306,9 +293,10 @@ impl Inner {
             self.remove_container(&container.id).await?;
         }
         let dir = self.sandbox_dir(&sandbox.id);
-        let parent = self.cgroup_parent(&sandbox);
+        let (this, parent) = (Arc::clone(self), self.cgroup_parent(&sandbox));
         blocking(move || {
-            crate::cgroups::remove_if_empty(&parent);
+            this.cgroups.remove_if_empty(&parent);
+            sys::mount::detach_below(&dir).map_err(internal)?;
             std::fs::remove_dir_all(&dir).map_err(internal)
         })
         .await?;
@@ -353,7 +341,7 @@ pub(crate) async fn end_shim(shim: &ShimClient) -> CriResult<()> {
 
 fn gone_is_fine(answer: Answer) -> CriResult<()> {
     match answer {
-        Ok(_) | Err(ShimError::Gone) => Ok(()),
+        Ok(_) | Err(ShimError::Gone | ShimError::Failed(_)) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }

@@ -47,10 +47,17 @@ impl Inner {
 
 #[async_trait]
 impl RuntimeService for Runtime {
+    fn status_changes(&self) -> BoxStream<'static, ()> {
+        match &self.0.config.network {
+            Some(network) => network.readiness_changes(),
+            None => Box::pin(futures::stream::pending()),
+        }
+    }
+
     async fn version(&self, _: v1::VersionRequest) -> CriResult<v1::VersionResponse> {
         Ok(v1::VersionResponse {
             version: "0.1.0".into(),
-            runtime_name: "knarr".into(),
+            runtime_name: cri::annotations::RUNTIME_NAME.into(),
             runtime_version: env!("CARGO_PKG_VERSION").into(),
             runtime_api_version: "v1".into(),
         })
@@ -266,6 +273,14 @@ impl RuntimeService for Runtime {
             "container {} cannot be checkpointed: the runtime knarr has no checkpoints",
             container.id
         )))
+    }
+
+    async fn update_pod_sandbox_resources(
+        &self,
+        request: v1::UpdatePodSandboxResourcesRequest,
+    ) -> CriResult<v1::UpdatePodSandboxResourcesResponse> {
+        self.0.update_sandbox(request).await?;
+        Ok(v1::UpdatePodSandboxResourcesResponse {})
     }
 
     async fn runtime_config(&self, _: v1::RuntimeConfigRequest) -> CriResult<v1::RuntimeConfigResponse> {

@@ -20,6 +20,7 @@ use crate::images::{ImageError, ImageStore};
 use crate::mending::Held;
 use crate::network::PodNetwork;
 use crate::shim::layout::{Exited, Started};
+use crate::zygote::Zygote;
 
 /// Events that a slow listener may be behind.
 const EVENTS_MAX: usize = 4096;
@@ -31,12 +32,14 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// The cgroup of sandboxes without a parent and of the shims, such as `/knarr-1a2b3c4d`.
     pub cgroup_root: String,
-    /// The command that runs [`crate::shim::main`]; the sandbox's directory is added to it.
+    /// The command that runs [`crate::shim::main`]; what it is to be is added to it.
     pub shim_command: Vec<OsString>,
     /// Binaries of other OCI runtimes, by the name of their handler.
     pub handlers: BTreeMap<String, PathBuf>,
     /// Connects sandboxes; without it they have a loopback interface only.
     pub network: Option<Arc<dyn PodNetwork>>,
+    /// Where specs of devices by name are looked for, least important first.
+    pub cdi_dirs: Vec<PathBuf>,
     /// How registries are reached: a file in k3s' form, which need not exist.
     pub registries: PathBuf,
     /// Where tasks run.
@@ -56,6 +59,7 @@ impl Config {
             shim_command: vec!["/proc/self/exe".into(), "shim".into()],
             handlers: BTreeMap::new(),
             network: None,
+            cdi_dirs: crate::cdi::DEFAULT_DIRS.iter().map(PathBuf::from).collect(),
             registries: "/etc/knarr/registries.yaml".into(),
             tasks,
             clock: base::Clock::system(),
@@ -101,6 +105,7 @@ pub(crate) struct Inner {
     pub(crate) events: broadcast::Sender<v1::ContainerEventResponse>,
     pub(crate) weak: Weak<Inner>,
     pub(crate) boot_id: String,
+    pub(crate) zygote: Zygote,
 }
 
 #[derive(Default)]
@@ -229,6 +234,7 @@ impl Inner {
             tables: Mutex::default(),
             events: broadcast::Sender::new(EVENTS_MAX),
             weak: weak.clone(),
+            zygote: Zygote::default(),
             boot_id: std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default(),
         })
     }

@@ -17,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::client::{Exec, ShimClient};
 use crate::shim::layout;
 use crate::shim::protocol::Call;
 use crate::state::{Container, Inner, Status, blocking, internal};
@@ -26,6 +27,17 @@ const OUTPUT_BYTES_MAX: usize = 16 << 20;
 /// Terminal sizes that may wait.
 const SIZES_MAX: usize = 8;
 
+/// The process document of an exec: gone when a shim has taken it, or when nobody wants it any more.
+struct ExecFile(PathBuf);
+
+impl Drop for ExecFile {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_file(&self.0) {
+            tracing::debug!(file = %self.0.display(), %error, "there is no file of an exec");
+        }
+    }
+}
+
 impl Inner {
     /// Writes the process document of an exec next to the container's files.
     async fn exec_file(
@@ -33,7 +45,7 @@ impl Inner {
         container: &Container,
         command: &[String],
         tty: bool,
-    ) -> CriResult<PathBuf> {
+    ) -> CriResult<ExecFile> {
         if command.is_empty() {
             return Err(CriError::InvalidArgument("command must be set".into()));
         }
@@ -45,8 +57,9 @@ impl Inner {
             )));
         }
         let dir = self.container_dir(container);
-        let path = dir.join(format!("exec-{}.json", self.config.random.name_suffix(10)));
-        let (command, file) = (command.to_vec(), path.clone());
+        let name = format!("{}{}.json", layout::EXEC, self.config.random.name_suffix(10));
+        let made = ExecFile(dir.join(name));
+        let (command, file) = (command.to_vec(), made.0.clone());
         blocking(move || {
             let spec: Option<serde_json::Value> =
                 layout::read_json(&dir.join(layout::SPEC)).map_err(internal)?;
@@ -55,7 +68,7 @@ impl Inner {
             layout::write_json(&file, &process).map_err(internal)
         })
         .await?;
-        Ok(path)
+        Ok(made)
     }
 
     pub(crate) async fn exec_sync(
@@ -67,11 +80,10 @@ impl Inner {
         let shim = self.shim_of(&container)?;
         let (stdout, stdout_in) = output_pipe()?;
         let (stderr, stderr_in) = output_pipe()?;
-        let id = container.id.clone();
-        let call =
-            Call::Exec { container: id, process: file.clone(), tty: false, streams: [false, true, true] };
-        let started = shim.exec(call, vec![stdout_in, stderr_in]).await;
-        tokio::fs::remove_file(&file).await.map_err(internal)?;
+        let streams = [false, true, true];
+        let exec = Exec { container: container.id.clone(), process: file.0.clone(), tty: false, streams };
+        let started = shim.exec(exec, vec![stdout_in, stderr_in]).await;
+        drop(file);
         let (number, _, exit) = started?;
         let collected = async {
             let (exited, exit) = exit_signal(exit);
@@ -121,10 +133,10 @@ impl Inner {
             }
         }
         let wanted = [request.stdin, request.stdout, request.stderr];
-        let id = container.id.clone();
-        let call = Call::Exec { container: id, process: file.clone(), tty: request.tty, streams: wanted };
-        let started = shim.exec(call, theirs).await;
-        tokio::fs::remove_file(&file).await.map_err(internal)?;
+        let process = file.0.clone();
+        let exec = Exec { container: container.id.clone(), process, tty: request.tty, streams: wanted };
+        let started = shim.exec(exec, theirs).await;
+        drop(file);
         let (_, mut descriptors, exit) = started?;
         if let Some(terminal) = descriptors.pop() {
             let terminal = Arc::new(crate::client::watched(terminal).map_err(internal)?);
@@ -239,6 +251,8 @@ fn exit_signal(exit: oneshot::Receiver<i32>) -> (watch::Receiver<bool>, impl Fut
 
 /// Reads until the end, or until the process has ended and what it wrote is read: what it left running may hold
 /// the pipe open for ever.
+///
+/// What is left then is read from the pipe itself: whether tokio has heard yet that there is something says nothing.
 async fn collect(mut reader: pipe::Receiver, mut exited: watch::Receiver<bool>) -> io::Result<Vec<u8>> {
     let mut output = Vec::new();
     let mut chunk = vec![0; 16 << 10];
@@ -246,8 +260,9 @@ async fn collect(mut reader: pipe::Receiver, mut exited: watch::Receiver<bool>) 
         let len = tokio::select! {
             biased;
             len = reader.read(&mut chunk) => len?,
-            _ = exited.wait_for(|exited| *exited) => match reader.try_read(&mut chunk) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(output),
+            _ = exited.wait_for(|exited| *exited) => match nix::unistd::read(&reader, &mut chunk) {
+                Err(nix::errno::Errno::EAGAIN) => return Ok(output),
+                Err(nix::errno::Errno::EINTR) => continue,
                 other => other?,
             },
         };
@@ -307,7 +322,7 @@ impl AsyncWrite for Terminal {
 /// The writing end of a container's stdin. With `stdinOnce` the container sees its end when this is closed.
 struct ContainerStdin {
     sender: pipe::Sender,
-    once: Option<(Arc<Inner>, crate::client::ShimClient, String)>,
+    once: Option<(Arc<Inner>, ShimClient, String)>,
     tasks: base::Tasks,
 }
 

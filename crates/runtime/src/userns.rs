@@ -27,10 +27,15 @@ impl Sandbox {
     /// # Errors
     /// CRI's configuration cannot be carried out.
     pub(crate) fn mapping(&self) -> Result<Option<Mapping>, String> {
-        let options = self.namespaces().userns_options;
-        let Some(options) = options.filter(|options| options.mode() == v1::NamespaceMode::Pod) else {
-            return Ok(None);
-        };
+        let Some(options) = self.namespaces().userns_options else { return Ok(None) };
+        match options.mode() {
+            v1::NamespaceMode::Pod => {}
+            v1::NamespaceMode::Node if options.uids.is_empty() && options.gids.is_empty() => return Ok(None),
+            v1::NamespaceMode::Node => {
+                return Err("user namespace: mode NODE must have no mappings".to_owned());
+            }
+            other => return Err(format!("user namespace: mode {} is not supported", other.as_str_name())),
+        }
         let one = |name: &str, mappings: &[v1::IdMapping]| match mappings {
             [only] if only.container_id == 0 && only.length > 0 => Ok(*only),
             _ => {

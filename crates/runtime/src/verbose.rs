@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
+use crate::images::Image;
 use crate::shim::layout::{self, Started};
 use crate::state::{Container, Inner, Sandbox, Status};
 
@@ -21,6 +22,7 @@ impl Inner {
             "runtimeHandler": sandbox.record.handler,
             "runtimeType": "knarr",
             "directory": dir,
+            "resources": sandbox.config.linux.as_ref().and_then(|it| it.resources.as_ref()).map(crate::oci::limits),
         }))
     }
 
@@ -53,6 +55,17 @@ impl Inner {
         });
         HashMap::from([("config".to_owned(), config.to_string())])
     }
+}
+
+/// Of an image: what it says about its process, and what it is made of.
+pub(crate) fn image_info(image: &Image) -> HashMap<String, String> {
+    let layers = image.layers.iter().map(|layer| format!("sha256:{layer}"));
+    info(&json!({
+        "imageSpec": {
+            "config": image.config,
+            "rootfs": { "type": "layers", "diff_ids": layers.collect::<Vec<_>>() },
+        },
+    }))
 }
 
 fn info(value: &Value) -> HashMap<String, String> {

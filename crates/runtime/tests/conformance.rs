@@ -3,12 +3,21 @@
 //!
 //! A test per runtime runs every spec; `KNARR_TEST_SPEC` picks those whose name has a text. Everything happens in a
 //! network and a mount namespace that this program makes first.
+//!
+//! With the arguments `serve FOLDER` it is a runtime on the socket `FOLDER/run/cri.sock` in the namespaces that it is
+//! started in, until it is told to end, for suites of others. `FOLDER/registries.yaml` counts if it is there.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "conformance/apart.rs"]
+mod apart;
+#[path = "conformance/cdi.rs"]
+mod cdi;
 #[path = "conformance/containerd.rs"]
 mod containerd;
 #[path = "conformance/containers.rs"]
 mod containers;
+#[path = "conformance/hostile.rs"]
+mod hostile;
 #[path = "conformance/network.rs"]
 mod network;
 #[path = "conformance/sandboxes.rs"]
@@ -45,6 +54,11 @@ fn main() -> ExitCode {
         return runtime::shim::main(args.skip(1));
     }
     let args: Vec<String> = args.map(|arg| arg.to_string_lossy().into_owned()).collect();
+    if let [first, folder] = args.as_slice()
+        && first == "serve"
+    {
+        return serve(Path::new(folder));
+    }
     let has = |name: &str| args.iter().any(|arg| arg == name);
     if has("--list") {
         if !has("--ignored") {
@@ -66,6 +80,19 @@ fn main() -> ExitCode {
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
+/// Serves the built-in runtime until SIGTERM, and takes back what is left.
+fn serve(folder: &Path) -> ExitCode {
+    let mut signals = nix::sys::signal::SigSet::empty();
+    signals.add(nix::sys::signal::Signal::SIGTERM);
+    signals.thread_block().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let running = runtime.block_on(subjects::over_socket(folder));
+    signals.wait().unwrap();
+    let left = runtime.block_on(running.end());
+    left.iter().for_each(|left| println!("left: {left}"));
+    if left.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
 /// Nothing that happens here reaches the host's network, and mounts propagate to containers.
 fn own_namespaces() {
     unshare(CloneFlags::CLONE_NEWNET).unwrap();
@@ -85,7 +112,16 @@ fn run(start: subjects::Start) -> usize {
         let running = start(folder.path()).await;
         let subject = running.subject.clone();
         let filter = std::env::var("KNARR_TEST_SPEC").unwrap_or_default();
-        let specs = [sandboxes::SPECS, containers::SPECS, streams::SPECS, security::SPECS].concat();
+        let specs = [
+            sandboxes::SPECS,
+            containers::SPECS,
+            cdi::SPECS,
+            streams::SPECS,
+            security::SPECS,
+            apart::SPECS,
+            hostile::SPECS,
+        ]
+        .concat();
         let specs = specs.into_iter().filter(|(name, _)| name.contains(&filter));
         let run_one = |(name, spec): Spec| {
             let subject = subject.clone();

@@ -56,7 +56,18 @@ const TESTS: &[support::Test] = &[
     }),
     ("a_start_survives_the_runtime", |host| Box::pin(deaths::of_the_runtime_while_a_container_starts(host))),
     ("a_start_survives_the_shim", |host| Box::pin(deaths::while_a_container_starts(host))),
+    ("what_shims_come_from_may_be_killed_at_any_moment", |host| {
+        Box::pin(deaths::of_what_shims_come_from(host))
+    }),
     ("a_stop_survives_the_runtime", |host| Box::pin(deaths::of_the_runtime_while_a_sandbox_stops(host))),
+    ("a_stop_that_was_cut_off_is_finished", |host| {
+        Box::pin(deaths::of_the_runtime_in_the_middle_of_a_stop(host))
+    }),
+    ("a_pause_process_that_nobody_knows_ends_with_its_shim", |host| {
+        Box::pin(deaths::of_a_shim_before_it_wrote_down_its_pause_process(host))
+    }),
+    ("an_exec_on_its_way_ends_with_the_shim", |host| Box::pin(deaths::while_an_exec_starts(host))),
+    ("execs_leave_no_file", |host| Box::pin(deaths::execs_leave_no_file(host))),
     ("input_survives_the_shim", |host| Box::pin(input_survives(host))),
     ("a_log_is_rotated_and_bounded", |host| Box::pin(flood(host))),
     ("the_log_is_reopened_after_rotation", |host| Box::pin(rotation(host))),

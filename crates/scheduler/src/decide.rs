@@ -6,18 +6,43 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use crate::node_info::{NodeInfo, Snapshot};
-use crate::plugins::{Candidate, FILTERS, Refusal, SCORES, normalize};
+use crate::plugins::{AboutClaims, Candidate, Refusal, Remedy, normalize};
 use crate::preemption::{Preemption, nominated};
+use crate::{devices, storage};
 
 const NO_NODES: &str = "no nodes available to schedule pods";
 
 /// The answer for one Pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    /// The Node to bind to.
-    Bind(String),
+    /// It can be bound.
+    Bind(Choice),
     /// No Node can take it; the text is what users read in the event and the condition, so far as Nodes are concerned.
     Unschedulable(String),
+    /// Something that the Pod names is broken; the text is what users read.
+    Failed(String),
+}
+
+/// Where a Pod goes, and what has to be written before it is bound. Source: `Reserve`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    /// The Node.
+    pub node: String,
+    /// What its volumes are to be, if that is not settled.
+    pub volumes: Option<storage::Promise>,
+    /// What its claims of devices are to have, if anything.
+    pub devices: Option<devices::Promise>,
+}
+
+impl Choice {
+    /// What it takes that the Pod goes to `node`, which can take it.
+    fn of(candidate: &Candidate<'_>, node: &NodeInfo) -> Self {
+        Self {
+            node: node.name().to_owned(),
+            volumes: candidate.promise(node),
+            devices: candidate.promise_devices(node),
+        }
+    }
 }
 
 /// Chooses a Node for `pod`. `kin` selects the Pods that it is spread with if it says nothing about that itself;
@@ -34,15 +59,16 @@ pub fn decide(pod: &Pod, kin: Option<&LabelSelector>, snapshot: &Snapshot, chanc
     }
     // Others went so that the Pod fits here.
     let promised = nominated(pod).and_then(|name| snapshot.node(name));
-    if let Some(node) = promised.filter(|node| filter(&candidate, node).is_none()) {
-        return Decision::Bind(node.name().to_owned());
+    if let Some(node) = promised.filter(|node| candidate.refusal(node).is_none()) {
+        return Decision::Bind(Choice::of(&candidate, node));
     }
     let enough = enough(snapshot.len());
     let mut feasible = Vec::with_capacity(enough);
     let mut reasons = Vec::new();
     for node in snapshot.nodes_from(chance) {
-        match filter(&candidate, node) {
+        match candidate.refusal(node) {
             None => feasible.push(node),
+            Some(refusal) if refusal.remedy == Remedy::Repair => return Decision::Failed(failed(&refusal)),
             Some(refusal) => reasons.extend(refusal.reasons),
         }
         if feasible.len() == enough {
@@ -51,7 +77,7 @@ pub fn decide(pod: &Pod, kin: Option<&LabelSelector>, snapshot: &Snapshot, chanc
     }
     candidate.settle(&feasible);
     match best(&candidate, &feasible, chance) {
-        Some(node) => Decision::Bind(node.name().to_owned()),
+        Some(node) => Decision::Bind(Choice::of(&candidate, node)),
         None => Decision::Unschedulable(available(snapshot.len(), &reasons)),
     }
 }
@@ -60,7 +86,7 @@ pub fn decide(pod: &Pod, kin: Option<&LabelSelector>, snapshot: &Snapshot, chanc
 ///
 /// `0/3 nodes are available: 1 Insufficient cpu, 2 node(s) were unschedulable. no new claims to deallocate,
 /// preemption: 0/3 nodes are available: ...`.
-pub fn explain(why: &str, preemption: &Preemption, nodes: usize) -> String {
+pub fn explain(why: &str, claims: &AboutClaims, preemption: &Preemption, nodes: usize) -> String {
     let preemption = match preemption {
         // Room is being made: nothing more is said.
         Preemption::Possible(_) => return why.to_owned(),
@@ -68,7 +94,17 @@ pub fn explain(why: &str, preemption: &Preemption, nodes: usize) -> String {
         Preemption::NotEligible(why) => (*why).to_owned(),
         Preemption::Useless(reasons) => available(nodes, reasons),
     };
-    format!("{why} no new claims to deallocate, preemption: {preemption}")
+    let claims = match claims {
+        AboutClaims::Nothing => "no new claims to deallocate",
+        AboutClaims::Useless => "still not schedulable",
+        AboutClaims::GiveBack(_) => "deallocation of ResourceClaim completed",
+    };
+    format!("{why} {claims}, preemption: {preemption}")
+}
+
+/// Only devices are looked for in what users have written themselves.
+fn failed(refusal: &Refusal) -> String {
+    format!("running \"DynamicResources\" filter plugin: {}", refusal.reasons.join(", "))
 }
 
 /// Among how many Nodes that can take a Pod the best is good enough. Source: `percentageOfNodesToScore`, which is
@@ -78,20 +114,16 @@ fn enough(nodes: usize) -> usize {
     (nodes * percent / 100).max(100).min(nodes)
 }
 
-/// The first filter that refuses says why.
-pub(crate) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refusal> {
-    FILTERS.iter().find_map(|plugin| (plugin.filter)(candidate, node))
-}
-
 fn best<'a>(candidate: &Candidate<'_>, feasible: &[&'a NodeInfo], chance: u64) -> Option<&'a NodeInfo> {
     if let [only] = feasible {
         return Some(only);
     }
-    let mut totals = vec![0; feasible.len()];
-    for plugin in SCORES {
-        let mut scores: Vec<i64> = feasible.iter().map(|node| (plugin.score)(candidate, node)).collect();
+    let (mut totals, mut scores) = (vec![0; feasible.len()], Vec::with_capacity(feasible.len()));
+    for plugin in candidate.scores() {
+        scores.clear();
+        scores.extend(feasible.iter().map(|node| (plugin.score)(candidate, node)));
         normalize(&mut scores, plugin.normalize);
-        for (total, score) in totals.iter_mut().zip(scores) {
+        for (total, score) in totals.iter_mut().zip(&scores) {
             *total += score * plugin.weight;
         }
     }
@@ -147,9 +179,10 @@ mod tests {
         let decision = match decide(&pod, kin.as_ref(), &snapshot, 0) {
             Decision::Unschedulable(why) => {
                 let preemption = preempt(&pod, &mut snapshot, &[], 0);
-                Decision::Unschedulable(explain(&why, &preemption, snapshot.len()))
+                Decision::Unschedulable(explain(&why, &AboutClaims::Nothing, &preemption, snapshot.len()))
             }
-            bind => bind,
+            Decision::Bind(choice) => return expected.assert_eq(&format!("Bind({:?})", choice.node)),
+            failed => failed,
         };
         expected.assert_eq(&format!("{decision:?}"));
     }

@@ -4,7 +4,9 @@
 //! `pods/binding`, so it also schedules for a stock API server. Deciding is a function of a snapshot; chance
 //! (among equally good nodes) comes in as an argument.
 
+mod claims;
 pub mod decide;
+pub mod devices;
 mod kin;
 mod metrics;
 pub mod node_info;
@@ -16,6 +18,6 @@ pub mod run;
 pub mod storage;
 mod volumes;
 
-pub use decide::{Decision, decide};
+pub use decide::{Choice, Decision, decide};
 pub use node_info::{NodeInfo, Snapshot};
 pub use run::{Config, run};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
 
+use crate::devices::Devices;
 use crate::resource::{Resources, pod_requests, pod_requests_non_zero};
 use crate::storage::Storage;
 
@@ -134,6 +135,8 @@ pub struct Snapshot {
     images: HashMap<String, usize>,
     /// Claims, volumes and what they are made by.
     pub storage: Storage,
+    /// Claims, classes and slices of devices.
+    pub devices: Devices,
 }
 
 /// A Pod that is on a Node, or soon will be.
@@ -236,14 +239,19 @@ impl Snapshot {
         placed.filter_map(|placed| Some((&*placed.pod, self.nodes.get(&placed.node)?)))
     }
 
-    /// Places a Pod on a Node: bound already, or assumed to be soon. Returns whether that is news.
+    /// Places a Pod on a Node: bound already, or assumed to be soon. Returns whether that is news to others.
     pub fn place(&mut self, pod: &Arc<Pod>, node: &str) -> bool {
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         let need = PodNeed::of(pod);
         let same = |known: &Placed| {
             known.node == node && known.need == need && known.pod.metadata.labels == pod.metadata.labels
         };
-        if self.placed.get(uid).is_some_and(same) {
+        if let Some(known) = self.placed.get_mut(uid).filter(|known| same(known)) {
+            // Whether it is on its way out, and why, is news to preemption.
+            known.pod = pod.clone();
+            if let Some(here) = self.nodes.get_mut(node).and_then(|info| info.pods.get_mut(uid)) {
+                *here = pod.clone();
+            }
             return false;
         }
         self.remove(uid);
@@ -299,5 +307,17 @@ mod tests {
         assert_eq!(used(&snapshot), [(1000, 1, 1)]);
         assert!(snapshot.remove("u"));
         assert_eq!(used(&snapshot), [(0, 0, 0)]);
+    }
+
+    #[test]
+    fn a_pod_on_its_way_out_is_known_as_such() {
+        let parse = |text: &str| serde_saphyr::from_str::<Pod>(text).expect("a pod");
+        let mut snapshot = Snapshot::default();
+        snapshot.set_node(Arc::new(serde_saphyr::from_str("metadata: {name: a}").expect("a node")));
+        assert!(snapshot.place(&Arc::new(parse("metadata: {name: p, uid: u}")), "a"));
+        let leaving = parse("metadata: {name: p, uid: u, deletionTimestamp: '2026-01-01T00:00:00Z'}");
+        assert!(!snapshot.place(&Arc::new(leaving), "a"), "it takes the room that it took");
+        let mut pods = snapshot.nodes().flat_map(|node| node.pods.values());
+        assert!(pods.all(|pod| pod.metadata.deletion_timestamp.is_some()));
     }
 }

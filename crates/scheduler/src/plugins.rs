@@ -1,6 +1,7 @@
 //! The plugins as rows, in the order in which they run. Source: upstream's default plugin set and weights.
 
 mod balanced_allocation;
+mod dynamic_resources;
 mod image_locality;
 mod inter_pod_affinity;
 mod node_affinity;
@@ -15,9 +16,13 @@ mod volume_limits;
 mod volume_restrictions;
 mod volume_zone;
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::resource::v1::ResourceClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
+use crate::devices::{self, Devices};
 use crate::node_info::{NodeInfo, PodNeed, Snapshot};
 use crate::storage::{Promise, Storage};
 
@@ -36,13 +41,19 @@ pub struct Candidate<'a> {
     spread: pod_topology_spread::State,
     storage: &'a Storage,
     volumes: volume_binding::State,
+    zones: volume_zone::State,
+    attached: volume_limits::State,
     is_claim_taken: bool,
+    devices: &'a Devices,
+    claims: dynamic_resources::State,
+    /// Those of [`FILTERS`] that may have something against a Node.
+    filters: Vec<&'static Filter>,
 }
 
 impl<'a> Candidate<'a> {
     /// A Pod that wants one of the Nodes of `snapshot`, away from those that `kin` selects.
     pub fn new(pod: &'a Pod, kin: Option<&LabelSelector>, snapshot: &'a Snapshot) -> Self {
-        Self {
+        let mut candidate = Self {
             pod,
             need: PodNeed::of(pod),
             images: image_locality::State::new(pod, snapshot),
@@ -50,13 +61,45 @@ impl<'a> Candidate<'a> {
             spread: pod_topology_spread::State::new(pod, kin, snapshot),
             storage: &snapshot.storage,
             volumes: volume_binding::State::new(pod, snapshot),
+            zones: volume_zone::State::new(pod, &snapshot.storage),
+            attached: volume_limits::State::new(pod, &snapshot.storage),
             is_claim_taken: volume_restrictions::is_taken(pod, snapshot),
-        }
+            devices: &snapshot.devices,
+            claims: dynamic_resources::State::new(pod, snapshot),
+            filters: Vec::new(),
+        };
+        candidate.filters = FILTERS.iter().filter(|plugin| (plugin.concerns)(&candidate)).collect();
+        candidate
+    }
+
+    /// Why the Node cannot take the Pod: what the first filter says that has something against it.
+    pub fn refusal(&self, node: &NodeInfo) -> Option<Refusal> {
+        self.filters.iter().find_map(|plugin| (plugin.filter)(self, node))
+    }
+
+    /// The scores that may tell Nodes apart. Once [`Candidate::settle`] was called.
+    pub fn scores(&self) -> impl Iterator<Item = &'static Score> {
+        SCORES.iter().filter(|plugin| (plugin.concerns)(self))
     }
 
     /// Why no Node will do, whatever it is like. Source: `PreFilter`.
     pub fn refused(&self) -> Option<&str> {
-        self.volumes.refused.as_deref()
+        self.volumes.refused.as_deref().or(self.claims.refused.as_deref())
+    }
+
+    /// What has to be written to the Pod's claims before it is bound to `node`, which can take it. Source: `Reserve`.
+    pub fn promise_devices(&self, node: &NodeInfo) -> Option<devices::Promise> {
+        let promise = dynamic_resources::promise(&self.claims, self.pod, self.devices, node);
+        (!promise.claims.is_empty()).then_some(promise)
+    }
+
+    /// What can be done about claims when no Node will do. Source: `PostFilter`.
+    pub fn after_refusal(&self, snapshot: &Snapshot) -> AboutClaims {
+        if self.claims.is_empty() {
+            return AboutClaims::Nothing;
+        }
+        let held = self.claims.in_the_way(self.pod, snapshot);
+        held.map_or(AboutClaims::Useless, AboutClaims::GiveBack)
     }
 
     /// What is to be done for the Pod's volumes on `node`, which can take it. Source: `Reserve`.
@@ -68,6 +111,17 @@ impl<'a> Candidate<'a> {
     pub fn settle(&mut self, feasible: &[&NodeInfo]) {
         self.spread.weigh(feasible);
     }
+}
+
+/// What becomes of a Pod's claims when no Node takes it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AboutClaims {
+    /// It has none that count.
+    Nothing,
+    /// None holds it back.
+    Useless,
+    /// The devices of this one are given back.
+    GiveBack(Arc<ResourceClaim>),
 }
 
 /// Why a Node cannot take a Pod.
@@ -86,12 +140,19 @@ pub enum Remedy {
     Preemption,
     /// Nothing that happens to Pods.
     None,
+    /// Nothing that other Nodes could do either: something that the Pod names is broken. Source: `Error`.
+    Repair,
 }
 
 impl Refusal {
     /// Whatever Pods do, the Node cannot take this one.
     pub(crate) fn lasting(reason: impl Into<String>) -> Self {
         Self { reasons: vec![reason.into()], remedy: Remedy::None }
+    }
+
+    /// No Node can take it until somebody mends what it names.
+    pub(crate) fn fatal(reason: impl Into<String>) -> Self {
+        Self { reasons: vec![reason.into()], remedy: Remedy::Repair }
     }
 
     /// The Node could take the Pod if others went.
@@ -105,6 +166,8 @@ impl Refusal {
 pub struct Filter {
     /// Upstream's plugin name.
     pub name: &'static str,
+    /// Whether it may rule out any Node for this Pod; if not, it is not asked. Source: `Skip`, which `PreFilter` answers.
+    pub concerns: fn(&Candidate<'_>) -> bool,
     /// Nothing if the Node can take the Pod.
     pub filter: fn(&Candidate<'_>, &NodeInfo) -> Option<Refusal>,
 }
@@ -116,6 +179,8 @@ pub struct Score {
     pub name: &'static str,
     /// How much it counts.
     pub weight: i64,
+    /// Whether it may tell Nodes apart for this Pod; if not, it is not asked. Source: `Skip`, which `PreScore` answers.
+    pub concerns: fn(&Candidate<'_>) -> bool,
     /// A Node's raw score.
     pub score: fn(&Candidate<'_>, &NodeInfo) -> i64,
     /// How raw scores become `0..=SCORE_MAX`.
@@ -137,20 +202,42 @@ pub enum Normalize {
     Spread,
 }
 
+/// Whatever the Pod is like.
+fn always(_: &Candidate<'_>) -> bool {
+    true
+}
+
 /// Cheap and most telling first.
 pub const FILTERS: &[Filter] = &[
-    Filter { name: "NodeUnschedulable", filter: node_unschedulable::filter },
-    Filter { name: "NodeName", filter: node_name::filter },
-    Filter { name: "TaintToleration", filter: taint_toleration::filter },
-    Filter { name: "NodeAffinity", filter: node_affinity::filter },
-    Filter { name: "NodePorts", filter: node_ports::filter },
-    Filter { name: "NodeResourcesFit", filter: node_resources_fit::filter },
-    Filter { name: "VolumeRestrictions", filter: volume_restrictions::filter },
-    Filter { name: "NodeVolumeLimits", filter: volume_limits::filter },
-    Filter { name: "VolumeBinding", filter: volume_binding::filter },
-    Filter { name: "VolumeZone", filter: volume_zone::filter },
-    Filter { name: "PodTopologySpread", filter: pod_topology_spread::filter },
-    Filter { name: "InterPodAffinity", filter: inter_pod_affinity::filter },
+    Filter { name: "NodeUnschedulable", concerns: always, filter: node_unschedulable::filter },
+    Filter { name: "NodeName", concerns: node_name::concerns, filter: node_name::filter },
+    Filter { name: "TaintToleration", concerns: always, filter: taint_toleration::filter },
+    Filter { name: "NodeAffinity", concerns: node_affinity::restricts, filter: node_affinity::filter },
+    Filter { name: "NodePorts", concerns: node_ports::concerns, filter: node_ports::filter },
+    Filter { name: "NodeResourcesFit", concerns: always, filter: node_resources_fit::filter },
+    Filter {
+        name: "VolumeRestrictions",
+        concerns: volume_restrictions::concerns,
+        filter: volume_restrictions::filter,
+    },
+    Filter { name: "NodeVolumeLimits", concerns: volume_limits::concerns, filter: volume_limits::filter },
+    Filter { name: "VolumeBinding", concerns: volume_binding::concerns, filter: volume_binding::filter },
+    Filter { name: "VolumeZone", concerns: volume_zone::concerns, filter: volume_zone::filter },
+    Filter {
+        name: "PodTopologySpread",
+        concerns: pod_topology_spread::restricts,
+        filter: pod_topology_spread::filter,
+    },
+    Filter {
+        name: "InterPodAffinity",
+        concerns: inter_pod_affinity::restricts,
+        filter: inter_pod_affinity::filter,
+    },
+    Filter {
+        name: "DynamicResources",
+        concerns: dynamic_resources::concerns,
+        filter: dynamic_resources::filter,
+    },
 ];
 
 /// Weights are upstream's.
@@ -158,35 +245,52 @@ pub const SCORES: &[Score] = &[
     Score {
         name: "TaintToleration",
         weight: 3,
+        concerns: always,
         score: taint_toleration::score,
         normalize: Normalize::ByMaxReversed,
     },
-    Score { name: "NodeAffinity", weight: 2, score: node_affinity::score, normalize: Normalize::ByMax },
+    Score {
+        name: "NodeAffinity",
+        weight: 2,
+        concerns: node_affinity::prefers,
+        score: node_affinity::score,
+        normalize: Normalize::ByMax,
+    },
     Score {
         name: "PodTopologySpread",
         weight: 2,
+        concerns: pod_topology_spread::prefers,
         score: pod_topology_spread::score,
         normalize: Normalize::Spread,
     },
     Score {
         name: "InterPodAffinity",
         weight: 2,
+        concerns: inter_pod_affinity::prefers,
         score: inter_pod_affinity::score,
         normalize: Normalize::ByRange,
     },
     Score {
         name: "NodeResourcesFit",
         weight: 1,
+        concerns: always,
         score: node_resources_fit::score,
         normalize: Normalize::AsIs,
     },
     Score {
         name: "NodeResourcesBalancedAllocation",
         weight: 1,
+        concerns: balanced_allocation::concerns,
         score: balanced_allocation::score,
         normalize: Normalize::AsIs,
     },
-    Score { name: "ImageLocality", weight: 1, score: image_locality::score, normalize: Normalize::AsIs },
+    Score {
+        name: "ImageLocality",
+        weight: 1,
+        concerns: image_locality::concerns,
+        score: image_locality::score,
+        normalize: Normalize::AsIs,
+    },
 ];
 
 /// Scales one plugin's scores in place.
@@ -206,5 +310,92 @@ pub fn normalize(scores: &mut [i64], how: Normalize) {
         Normalize::ByMaxReversed => {
             scores.iter_mut().for_each(|score| *score = SCORE_MAX - *score * SCORE_MAX / max);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Node;
+
+    use super::*;
+
+    fn parse<T: serde::de::DeserializeOwned>(yaml: &str) -> T {
+        serde_saphyr::from_str(yaml).expect("valid YAML")
+    }
+
+    /// Two Nodes that differ in all that plugins look at; nobody who is not asked about `pod` would say anything.
+    fn check(pod: &str, filters: &[&str], scores: &[&str]) {
+        let mut snapshot = Snapshot::default();
+        for node in [
+            "{metadata: {name: a, labels: {zone: x, kubernetes.io/hostname: a, topology.kubernetes.io/zone: x}}, \
+             status: {allocatable: {cpu: '2', memory: 8Gi, pods: 9}, images: [{names: [big:1], sizeBytes: 900000000}]}}",
+            "{metadata: {name: b}, spec: {taints: [{key: k, effect: PreferNoSchedule}]}, \
+             status: {allocatable: {cpu: '8', memory: 2Gi, pods: 9}}}",
+        ] {
+            snapshot.set_node(Arc::new(parse::<Node>(node)));
+        }
+        let web = "{metadata: {name: w, uid: w, namespace: d, labels: {app: web}}, spec: {containers: [{name: c, \
+                   ports: [{containerPort: 1, hostPort: 1}], resources: {requests: {cpu: '1'}}}]}}";
+        snapshot.place(&Arc::new(parse(web)), "a");
+        let pod: Pod =
+            parse(&format!("{{metadata: {{name: p, uid: p, namespace: d, labels: {{app: web}}}}, {pod}}}"));
+        let candidate = Candidate::new(&pod, None, &snapshot);
+        let nodes: Vec<_> = snapshot.nodes().collect();
+        let mut asked = Vec::new();
+        for plugin in FILTERS {
+            match (plugin.concerns)(&candidate) {
+                true => asked.push(plugin.name),
+                false => assert!(nodes.iter().all(|node| (plugin.filter)(&candidate, node).is_none())),
+            }
+        }
+        asked.retain(|name| !["NodeUnschedulable", "TaintToleration", "NodeResourcesFit"].contains(name));
+        assert_eq!(asked, filters, "{pod:?}");
+        let mut asked = Vec::new();
+        for plugin in SCORES {
+            let mut all: Vec<i64> = nodes.iter().map(|node| (plugin.score)(&candidate, node)).collect();
+            normalize(&mut all, plugin.normalize);
+            match (plugin.concerns)(&candidate) {
+                true => asked.push(plugin.name),
+                // What it would say of a Pod that asks for nothing is not to count.
+                false if plugin.name == "NodeResourcesBalancedAllocation" => {}
+                false => assert!(all.iter().all(|score| Some(score) == all.first()), "{}", plugin.name),
+            }
+        }
+        asked.retain(|name| !["TaintToleration", "NodeResourcesFit"].contains(name));
+        assert_eq!(asked, scores, "{pod:?}");
+    }
+
+    #[test]
+    fn only_plugins_that_may_have_something_to_say_are_asked() {
+        check("spec: {containers: [{name: c, image: small}]}", &[], &[]);
+        check(
+            "spec: {nodeName: a, nodeSelector: {zone: x}, containers: [{name: c, ports: [{containerPort: 1, hostPort: 1}]}]}",
+            &["NodeName", "NodeAffinity", "NodePorts"],
+            &[],
+        );
+        check(
+            "spec: {containers: [{name: c, image: 'big:1', resources: {requests: {cpu: '1'}}}]}",
+            &[],
+            &["NodeResourcesBalancedAllocation", "ImageLocality"],
+        );
+        check(
+            "spec: {containers: [{name: c}], affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: \
+             [{weight: 1, preference: {matchExpressions: [{key: zone, operator: Exists}]}}]}, podAntiAffinity: \
+             {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: zone, labelSelector: {}}]}}}",
+            &["InterPodAffinity"],
+            &["NodeAffinity"],
+        );
+        check(
+            "spec: {containers: [{name: c}], topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, \
+             whenUnsatisfiable: DoNotSchedule, labelSelector: {}}, {maxSkew: 1, topologyKey: zone, \
+             whenUnsatisfiable: ScheduleAnyway, labelSelector: {}}]}",
+            &["PodTopologySpread"],
+            &["PodTopologySpread"],
+        );
+        check(
+            "spec: {containers: [{name: c}], volumes: [{name: v, persistentVolumeClaim: {claimName: none}}]}",
+            &["VolumeBinding"],
+            &[],
+        );
     }
 }

@@ -13,7 +13,6 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 
-use crate::decide::filter;
 use crate::node_info::Snapshot;
 use crate::plugins::{Candidate, Remedy};
 
@@ -93,8 +92,8 @@ fn helpful(pod: &Pod, snapshot: &Snapshot) -> (Vec<String>, Vec<String>) {
     let candidate = Candidate::new(pod, None, snapshot);
     let (mut nodes, mut reasons) = (Vec::new(), Vec::new());
     for node in snapshot.nodes() {
-        match filter(&candidate, node) {
-            Some(refusal) if refusal.remedy == Remedy::None => reasons.push(NOT_HELPFUL.to_owned()),
+        match candidate.refusal(node) {
+            Some(refusal) if refusal.remedy != Remedy::Preemption => reasons.push(NOT_HELPFUL.to_owned()),
             _ => nodes.push(node.name().to_owned()),
         }
     }
@@ -174,7 +173,7 @@ fn drop_from(snapshot: &mut Snapshot, pod: &Pod) {
 /// Why the Node cannot take the Pod as things are.
 fn refusal(pod: &Pod, node: &str, snapshot: &Snapshot) -> Option<Vec<String>> {
     let candidate = Candidate::new(pod, None, snapshot);
-    filter(&candidate, snapshot.node(node)?).map(|refusal| refusal.reasons)
+    candidate.refusal(snapshot.node(node)?).map(|refusal| refusal.reasons)
 }
 
 /// Sorts the most important Pod first: by priority, then by how long it runs.

@@ -1,6 +1,8 @@
 //! What the scheduler knows of persistent storage: claims, volumes, classes, drivers of nodes, and what is promised to
 //! Pods whose binding is under way.
 
+pub(crate) mod changes;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,58 +1,27 @@
 //! Brings about what a Pod's volumes were promised, before the Pod is bound: volumes are set aside for claims, and
 //! provisioners are told where to make others.
 //!
+//! Writing is a binding's work; waiting is nobody's: a Pod whose volumes are on their way is an entry here, which is
+//! looked at when one of its claims changes or its time is over.
 //! Source: `BindPodVolumes`, `plugins/volumebinding` of kube-scheduler.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use controller::Action;
 use controller::volume::{SELECTED_NODE, annotation, claim_ref, is_claim_bound, set_aside};
-use controller::{Action, EventType, Hands, Informer, Informers};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 
-use crate::storage::{Promise, claim_key};
+use crate::storage::{Promise, Storage, claim_key};
 
 /// How long volumes are waited for. Source: `VolumeBindingArgs.bindTimeoutSeconds`.
-const BIND_MAX: Duration = Duration::from_secs(600);
+pub(crate) const BIND_MAX: Duration = Duration::from_secs(600);
+/// Most Pods that wait for their volumes; more are tried again later.
+pub(crate) const WAITING_MAX: usize = 8192;
 
-/// Where the wait for volumes looks.
-#[derive(Clone)]
-pub(crate) struct Volumes {
-    claims: Informer<PersistentVolumeClaim>,
-    pods: Informer<Pod>,
-}
-
-impl Volumes {
-    pub(crate) fn new(informers: &Informers) -> Self {
-        Self { claims: informers.informer(), pods: informers.informer() }
-    }
-}
-
-/// Writes what was promised and waits until every claim is bound.
-///
-/// # Errors
-/// A text for the log; the Pod has been told by an event.
-pub(crate) async fn bind(
-    hands: &Hands,
-    volumes: &Volumes,
-    pod: &Pod,
-    promise: &Promise,
-) -> Result<(), String> {
-    let bound = async {
-        for action in actions(promise) {
-            hands.carry_out(action).await?;
-        }
-        let waited = tokio::time::timeout(BIND_MAX, wait(volumes, pod, promise)).await;
-        waited.unwrap_or_else(|_| Err("context deadline exceeded".to_owned()))
-    };
-    let Err(why) = bound.await else { return Ok(()) };
-    let text = format!("running PreBind plugin \"VolumeBinding\": binding volumes: {why}");
-    hands.carry_out(Action::event(pod, EventType::Warning, "FailedScheduling", text.clone())).await?;
-    Err(text)
-}
-
-/// The writes: volumes name their claims, claims their Node.
-fn actions(promise: &Promise) -> Vec<Action> {
+/// The writes that make a promise known: volumes name their claims, claims their Node.
+pub(crate) fn actions(promise: &Promise) -> Vec<Action> {
     let unnamed = promise
         .bind
         .iter()
@@ -73,56 +42,210 @@ fn actions(promise: &Promise) -> Vec<Action> {
     volumes.chain(claims).collect()
 }
 
-async fn wait(volumes: &Volumes, pod: &Pod, promise: &Promise) -> Result<(), String> {
-    let (mut claims, mut pods) = (volumes.claims.subscribe(), volumes.pods.subscribe());
-    // The first news are of everything that there is; whether our own writes are seen shows in the claims themselves.
-    let mut chosen = BTreeSet::new();
-    loop {
-        if is_done(volumes, promise, &mut chosen)? {
-            return Ok(());
-        }
-        let meta = &pod.metadata;
-        let text = |part: &Option<String>| part.clone().unwrap_or_default();
-        let key = format!("{}/{}", text(&meta.namespace), text(&meta.name));
-        if volumes.pods.get(&key).is_none_or(|known| known.metadata.uid != meta.uid) {
-            return Err("the pod is gone".to_owned());
-        }
-        tokio::select! {
-            _ = claims.next() => {}
-            _ = pods.next() => {}
-        }
+/// Why a Pod is not bound after all, in upstream's words.
+pub(crate) fn failure(why: &str) -> String {
+    format!("running PreBind plugin \"VolumeBinding\": binding volumes: {why}")
+}
+
+/// A wait that is over: whose, what goes on from there, and how it ended.
+pub(crate) type Over<T> = (String, T, Result<(), String>);
+
+/// The Pods that wait for their volumes, each with what goes on afterwards.
+pub(crate) struct Waiting<T> {
+    pods: BTreeMap<String, Entry<T>>,
+    by_claim: BTreeMap<String, BTreeSet<String>>,
+    due: BTreeSet<(Timestamp, String)>,
+}
+
+struct Entry<T> {
+    promise: Promise,
+    /// Claims that were seen with the Node that was chosen: our own writes may not have come back yet.
+    chosen: BTreeSet<String>,
+    deadline: Timestamp,
+    then: T,
+}
+
+impl<T> Default for Waiting<T> {
+    fn default() -> Self {
+        Self { pods: BTreeMap::new(), by_claim: BTreeMap::new(), due: BTreeSet::new() }
     }
 }
 
-/// Whether every claim is bound, or that it will not be.
-fn is_done(volumes: &Volumes, promise: &Promise, chosen: &mut BTreeSet<String>) -> Result<bool, String> {
+fn claims_of(promise: &Promise) -> impl Iterator<Item = String> {
+    promise.bind.iter().map(|(_, claim)| claim).chain(&promise.provision).map(|claim| claim_key(claim))
+}
+
+impl<T> Waiting<T> {
+    pub(crate) fn len(&self) -> usize {
+        self.pods.len()
+    }
+
+    /// The Pod waits from now on. Its claims may be there already: ask [`Waiting::over`].
+    pub(crate) fn add(&mut self, key: &str, promise: Promise, deadline: Timestamp, then: T) {
+        for claim in claims_of(&promise) {
+            self.by_claim.entry(claim).or_default().insert(key.to_owned());
+        }
+        self.due.insert((deadline, key.to_owned()));
+        self.pods.insert(key.to_owned(), Entry { promise, chosen: BTreeSet::new(), deadline, then });
+    }
+
+    /// The Pod waits no longer.
+    pub(crate) fn remove(&mut self, key: &str) -> Option<T> {
+        let entry = self.pods.remove(key)?;
+        self.due.remove(&(entry.deadline, key.to_owned()));
+        for claim in claims_of(&entry.promise) {
+            if let Some(pods) = self.by_claim.get_mut(&claim) {
+                pods.remove(key);
+                if pods.is_empty() {
+                    self.by_claim.remove(&claim);
+                }
+            }
+        }
+        Some(entry.then)
+    }
+
+    /// Those whose wait is over now that these claims are as `storage` has them.
+    pub(crate) fn over<'a>(
+        &mut self,
+        storage: &Storage,
+        claims: impl IntoIterator<Item = &'a String>,
+    ) -> Vec<Over<T>> {
+        let concerned: BTreeSet<String> =
+            claims.into_iter().filter_map(|claim| self.by_claim.get(claim)).flatten().cloned().collect();
+        let mut over = Vec::new();
+        for key in concerned {
+            let ended = self.pods.get_mut(&key).and_then(|entry| outcome(entry, storage));
+            if let Some(ended) = ended {
+                over.extend(self.remove(&key).map(|then| (key, then, ended)));
+            }
+        }
+        over
+    }
+
+    /// Whether this Pod's wait is over.
+    pub(crate) fn over_of(&mut self, storage: &Storage, key: &str) -> Option<Over<T>> {
+        let ended = self.pods.get_mut(key).and_then(|entry| outcome(entry, storage))?;
+        self.remove(key).map(|then| (key.to_owned(), then, ended))
+    }
+
+    /// Those that have waited for too long.
+    pub(crate) fn late(&mut self, now: Timestamp) -> Vec<Over<T>> {
+        let mut late = Vec::new();
+        while let Some((_, key)) = self.due.first().filter(|(deadline, _)| *deadline <= now).cloned() {
+            self.due.pop_first();
+            let ended = Err("context deadline exceeded".to_owned());
+            late.extend(self.remove(&key).map(|then| (key, then, ended)));
+        }
+        late
+    }
+
+    /// When the next has waited for too long.
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        self.due.first().map(|(deadline, _)| *deadline)
+    }
+}
+
+/// Whether every claim is bound, or that it will not be; nothing while that is open.
+fn outcome<T>(entry: &mut Entry<T>, storage: &Storage) -> Option<Result<(), String>> {
     let known = |claim: &PersistentVolumeClaim| {
         let name = claim.metadata.name.as_deref().unwrap_or_default();
         let found =
-            volumes.claims.get(&claim_key(claim)).filter(|now| now.metadata.uid == claim.metadata.uid);
+            storage.claims.get(&claim_key(claim)).filter(|now| now.metadata.uid == claim.metadata.uid);
         found.ok_or_else(|| format!("persistentvolumeclaim \"{name}\" not found"))
     };
     let mut is_done = true;
-    for (_, claim) in &promise.bind {
-        let now = known(claim)?;
-        is_done &= is_claim_bound(&now);
+    for (_, claim) in &entry.promise.bind {
+        match known(claim) {
+            Ok(now) => is_done &= is_claim_bound(now),
+            Err(why) => return Some(Err(why)),
+        }
     }
-    for claim in &promise.provision {
-        let now = known(claim)?;
-        if is_claim_bound(&now) {
+    for claim in &entry.promise.provision {
+        let now = match known(claim) {
+            Ok(now) => now,
+            Err(why) => return Some(Err(why)),
+        };
+        if is_claim_bound(now) {
             continue;
         }
         is_done = false;
-        let selected = annotation(&now.metadata, SELECTED_NODE);
-        if selected == Some(&promise.node) {
-            chosen.insert(claim_key(claim));
-        } else if chosen.contains(&claim_key(claim)) {
+        if annotation(&now.metadata, SELECTED_NODE) == Some(&entry.promise.node) {
+            entry.chosen.insert(claim_key(claim));
+        } else if entry.chosen.contains(&claim_key(claim)) {
             // The provisioner has given up there.
-            return Err(format!(
-                "provisioning failed for PVC \"{}\"",
-                now.metadata.name.clone().unwrap_or_default()
-            ));
+            let name = now.metadata.name.as_deref().unwrap_or_default();
+            return Some(Err(format!("provisioning failed for PVC \"{name}\"")));
         }
     }
-    Ok(is_done)
+    is_done.then_some(Ok(()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn claim(name: &str, more: &str) -> Arc<PersistentVolumeClaim> {
+        let text = format!(
+            "{{metadata: {{name: {name}, namespace: d, uid: {name}{more}}}, spec: {{volumeName: x}}}}"
+        );
+        Arc::new(serde_saphyr::from_str(&text).unwrap())
+    }
+
+    const CHOSEN: &str = ", annotations: {volume.kubernetes.io/selected-node: one}";
+    const BOUND: &str = ", annotations: {pv.kubernetes.io/bind-completed: 'yes'}";
+
+    fn waiting(claims: &[&str]) -> Waiting<()> {
+        let provision = claims.iter().map(|name| claim(name, "")).collect();
+        let promise = Promise { node: "one".into(), provision, ..Promise::default() };
+        let mut waiting = Waiting::default();
+        waiting.add("d/p", promise, Timestamp::UNIX_EPOCH + BIND_MAX, ());
+        waiting
+    }
+
+    /// What becomes of a Pod that waits for `a` and `b` while they change so, one after the other.
+    fn check(changes: &[(&str, Option<&str>)], expect: Option<Result<(), &str>>) {
+        let mut storage = Storage::default();
+        for name in ["a", "b"] {
+            storage.claims.insert(format!("d/{name}"), claim(name, ""));
+        }
+        let mut waiting = waiting(&["a", "b"]);
+        let mut seen = None;
+        for (name, more) in changes {
+            let key = format!("d/{name}");
+            match more {
+                Some(more) => storage.claims.insert(key.clone(), claim(name, more)),
+                None => storage.claims.remove(&key),
+            };
+            seen = seen.or(waiting.over(&storage, [&key]).pop().map(|(_, (), ended)| ended));
+        }
+        assert_eq!(seen, expect.map(|ended| ended.map_err(str::to_owned)), "{changes:?}");
+        assert_eq!(waiting.len(), usize::from(expect.is_none()));
+        assert_eq!(waiting.by_claim.is_empty(), expect.is_some());
+        assert_eq!(waiting.next_due().is_none(), expect.is_some());
+    }
+
+    #[test]
+    fn a_wait_ends_when_every_claim_is_bound() {
+        check(&[("a", Some(CHOSEN)), ("a", Some(BOUND))], None);
+        check(&[("a", Some(BOUND)), ("b", Some(BOUND))], Some(Ok(())));
+        check(&[("other", Some(BOUND))], None);
+    }
+
+    #[test]
+    fn a_wait_ends_when_a_claim_goes_or_its_provisioner_gives_up() {
+        check(&[("a", None)], Some(Err("persistentvolumeclaim \"a\" not found")));
+        check(&[("a", Some(""))], None);
+        check(&[("a", Some(CHOSEN)), ("a", Some(""))], Some(Err("provisioning failed for PVC \"a\"")));
+    }
+
+    #[test]
+    fn nobody_waits_for_ever() {
+        let mut waiting = waiting(&["a"]);
+        assert!(waiting.late(Timestamp::UNIX_EPOCH).is_empty());
+        let late = waiting.late(Timestamp::UNIX_EPOCH + BIND_MAX);
+        assert_eq!(late, [("d/p".to_owned(), (), Err("context deadline exceeded".to_owned()))]);
+        assert!(waiting.next_due().is_none());
+    }
 }

@@ -87,12 +87,12 @@ pub enum Threads {
 }
 
 impl Default for Options {
-    /// 8 GiB, which upstream recommends as etcd's largest quota; half a minute; ten minutes; 256 MiB; 64 MiB.
+    /// 8 GiB, which upstream recommends as etcd's largest quota; half a minute; twenty minutes; 256 MiB; 64 MiB.
     fn default() -> Self {
         Self {
             bytes_max: 8 << 30,
             relaxed_flush: Duration::from_secs(30),
-            heartbeat_flush: Duration::from_secs(600),
+            heartbeat_flush: Duration::from_secs(1200),
             history_bytes_max: 256 << 20,
             slack_bytes_min: 64 << 20,
             clock: Clock::system(),

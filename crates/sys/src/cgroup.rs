@@ -3,7 +3,11 @@
 //! A cgroup is named by its path from the root, such as `/knarr-1a2b/pod-x/container-y`; on v1 the same path is made
 //! in each hierarchy that has a controller used here. A controller that the host lacks is skipped: a limit that
 //! cannot be set is reported by [`Cgroups::set_limits`], the group exists all the same.
+//!
+//! Others make the same path in more hierarchies: libcontainer in all that have controllers (blkio, perf_event, ...), runc
+//! in `name=systemd` and v2's as well. What is looked for and removed is therefore looked for everywhere.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +19,8 @@ use crate::process::PidFd;
 use crate::{Doing, Error, Result};
 
 /// Controllers used here, each of which may live in a v1 hierarchy of its own.
-const CONTROLLERS: [&str; 7] = ["cpu", "cpuacct", "cpuset", "memory", "pids", "freezer", "devices"];
+const CONTROLLERS: [&str; 8] =
+    ["cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", "freezer", "devices"];
 
 /// Which interface the host's controllers have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +36,15 @@ pub enum Version {
 pub struct Cgroups {
     version: Version,
     hierarchies: Vec<Hierarchy>,
+    /// Where the hierarchies are mounted that have no controller used here.
+    foreign: Vec<PathBuf>,
+}
+
+/// What a freezer can do.
+#[derive(Clone, Copy, Debug)]
+enum Hold {
+    Frozen,
+    Thawed,
 }
 
 #[derive(Clone, Debug)]
@@ -40,7 +54,7 @@ struct Hierarchy {
 }
 
 /// What a cgroup may use. `None` leaves a limit as it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Relative weight in v1's unit (1024 is one CPU); turned into v2's weight.
     pub cpu_shares: Option<u64>,
@@ -50,8 +64,18 @@ pub struct Limits {
     pub cpu_period_us: Option<u64>,
     /// Memory in bytes; `-1` is no limit.
     pub memory_max_bytes: Option<i64>,
+    /// Memory and swap together, in bytes; `-1` is no limit.
+    pub memory_and_swap_max_bytes: Option<i64>,
     /// Number of tasks; `-1` is no limit.
     pub pids_max: Option<i64>,
+    /// CPUs that may be used, such as `0-2,7`.
+    pub cpuset_cpus: Option<String>,
+    /// Memory nodes that may be used.
+    pub cpuset_mems: Option<String>,
+    /// Bytes by size of page, such as `2MB`.
+    pub huge_pages: BTreeMap<String, u64>,
+    /// What files of v2 are to hold, by name; v1 has none of them.
+    pub unified: BTreeMap<String, String>,
 }
 
 /// What a cgroup uses. 0 where the host lacks the controller.
@@ -74,7 +98,8 @@ pub struct Stats {
 impl Cgroups {
     /// Finds the hierarchies of this host.
     pub fn detect() -> Result<Self> {
-        let mounts = crate::mount::mounts()?;
+        let mut mounts = crate::mount::mounts()?;
+        mounts.retain(|mount| matches!(mount.fs_type.as_str(), "cgroup" | "cgroup2"));
         let v1: Vec<Hierarchy> = mounts
             .iter()
             .filter(|mount| mount.fs_type == "cgroup")
@@ -88,8 +113,12 @@ impl Cgroups {
             })
             .filter(|hierarchy| !hierarchy.controllers.is_empty())
             .collect();
+        let foreign = |own: &[Hierarchy]| -> Vec<PathBuf> {
+            let targets = mounts.iter().map(|mount| mount.target.clone());
+            targets.filter(|target| own.iter().all(|it| it.mount != *target)).collect()
+        };
         if !v1.is_empty() {
-            return Ok(Self { version: Version::V1, hierarchies: v1 });
+            return Ok(Self { version: Version::V1, foreign: foreign(&v1), hierarchies: v1 });
         }
         let unified = mounts.iter().find(|mount| mount.fs_type == "cgroup2");
         let mount = unified
@@ -101,7 +130,14 @@ impl Cgroups {
             .split_whitespace()
             .map(str::to_owned)
             .collect();
-        Ok(Self { version: Version::V2, hierarchies: vec![Hierarchy { mount, controllers }] })
+        let hierarchies = vec![Hierarchy { mount, controllers }];
+        Ok(Self { version: Version::V2, foreign: foreign(&hierarchies), hierarchies })
+    }
+
+    /// The folders of the cgroup in all hierarchies.
+    fn dirs(&self, path: &str) -> impl Iterator<Item = PathBuf> {
+        let mounts = self.hierarchies.iter().map(|it| &it.mount).chain(&self.foreign);
+        mounts.map(move |mount| mount.join(path.trim_start_matches('/')))
     }
 
     /// Which interface the host has.
@@ -135,13 +171,28 @@ impl Cgroups {
                 unavailable.push(controller);
                 continue;
             };
-            match write(&dir.join(file), &value) {
+            match write(&dir.join(&file), &value) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => unavailable.push(controller),
                 other => other.doing(|| format!("set {file} of cgroup {path} to {value}"))?,
             }
         }
         unavailable.dedup();
+        self.set_unified(path, limits)?;
         Ok(unavailable)
+    }
+
+    fn set_unified(&self, path: &str, limits: &Limits) -> Result<()> {
+        let hierarchies = self.hierarchies.iter().filter(|_| self.version == Version::V2);
+        for (dir, (file, value)) in
+            hierarchies.flat_map(|it| limits.unified.iter().map(|setting| (it.dir(path), setting)))
+        {
+            let doing = || format!("set {file} of cgroup {path} to {value}");
+            if file.contains('/') {
+                return Err(Error::other(doing(), "it is no file of a cgroup"));
+            }
+            write(&dir.join(file), value).doing(doing)?;
+        }
+        Ok(())
     }
 
     /// Moves a process into the cgroup, in every hierarchy.
@@ -156,9 +207,7 @@ impl Cgroups {
     /// Every process in the cgroup and below it; empty if there is no such cgroup.
     pub fn processes(&self, path: &str) -> Vec<i32> {
         let mut pids: Vec<i32> = Vec::new();
-        for hierarchy in &self.hierarchies {
-            collect_processes(&hierarchy.dir(path), &mut pids);
-        }
+        self.dirs(path).for_each(|dir| collect_processes(&dir, &mut pids));
         pids.sort_unstable();
         pids.dedup();
         pids
@@ -166,8 +215,7 @@ impl Cgroups {
 
     /// Names of the cgroups directly below this one.
     pub fn children(&self, path: &str) -> Vec<String> {
-        let mut names: Vec<String> =
-            self.hierarchies.iter().flat_map(|hierarchy| child_names(&hierarchy.dir(path))).collect();
+        let mut names: Vec<String> = self.dirs(path).flat_map(|dir| child_names(&dir)).collect();
         names.sort_unstable();
         names.dedup();
         names
@@ -175,7 +223,7 @@ impl Cgroups {
 
     /// Whether the cgroup exists in any hierarchy.
     pub fn exists(&self, path: &str) -> bool {
-        self.hierarchies.iter().any(|hierarchy| hierarchy.dir(path).exists())
+        self.dirs(path).any(|dir| dir.exists())
     }
 
     /// What the cgroup uses now.
@@ -219,6 +267,8 @@ impl Cgroups {
     }
 
     /// Kills every process in the cgroup and below, and blocks until they ended or `timeout` passed.
+    ///
+    /// However fast they make others: the kernel kills them all together (v2), or they are held first (v1).
     pub fn kill(&self, path: &str, timeout: Duration) -> Result<()> {
         let deadline = Instant::now() + timeout;
         loop {
@@ -234,7 +284,10 @@ impl Cgroups {
                     Err(error) => return Err(error),
                 }
             }
-            handles.iter().try_for_each(|handle| handle.signal(libc::SIGKILL))?;
+            self.hold(path, Hold::Frozen);
+            let killed = self.kill_all(path, &handles);
+            self.hold(path, Hold::Thawed);
+            killed?;
             for handle in &handles {
                 if !handle.wait(deadline.saturating_duration_since(Instant::now()))? {
                     return Err(Error::new(
@@ -246,9 +299,57 @@ impl Cgroups {
         }
     }
 
-    /// Removes the cgroup and those below it, which must hold no process. No error if it is gone.
+    /// All that are there now, not only those that are known.
+    fn kill_all(&self, path: &str, known: &[PidFd]) -> Result<()> {
+        if self.version == Version::V2
+            && self.hierarchies.iter().all(|it| write(&it.dir(path).join("cgroup.kill"), "1").is_ok())
+        {
+            return Ok(());
+        }
+        known.iter().try_for_each(|process| process.signal(libc::SIGKILL))?;
+        for pid in self.processes(path) {
+            match PidFd::open(pid) {
+                Err(error) if error.is_not_found() => {}
+                process => process?.signal(libc::SIGKILL)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// v1: stops what is in the cgroup from running, or lets it go on. Where that cannot be done, it is done without.
+    fn hold(&self, path: &str, hold: Hold) {
+        if self.version == Version::V2 {
+            return;
+        }
+        let Some(dir) = self.dir_of("freezer", path) else { return };
+        let state = match hold {
+            Hold::Frozen => "FROZEN",
+            Hold::Thawed => "THAWED",
+        };
+        match write(&dir.join("freezer.state"), state) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::debug!(path, state, %error, "a cgroup's freezer does not do as it is told");
+            }
+            _ => {}
+        }
+    }
+
+    /// Removes the cgroup and those below it, which must hold no process, in every hierarchy, whoever made it there. No
+    /// error if it is gone. The root is never removed.
     pub fn remove(&self, path: &str) -> Result<()> {
-        self.hierarchies.iter().try_for_each(|hierarchy| remove_tree(&hierarchy.dir(path)))
+        if path.trim_matches('/').is_empty() {
+            return Ok(());
+        }
+        self.dirs(path).try_for_each(|dir| remove_tree(&dir))
+    }
+
+    /// Removes the cgroup where nothing is in it, in every hierarchy.
+    pub fn remove_if_empty(&self, path: &str) {
+        for dir in self.dirs(path) {
+            if let Err(error) = fs::remove_dir(&dir) {
+                tracing::trace!(cgroup = %dir.display(), %error, "cgroup kept");
+            }
+        }
     }
 
     /// The directory of the cgroup in the hierarchy that has this controller, for settings not covered here.
@@ -306,7 +407,24 @@ impl Hierarchy {
 
 impl Limits {
     /// Controller, file and text of every limit that is given.
-    fn settings(&self, version: Version) -> Vec<(&'static str, &'static str, String)> {
+    fn settings(&self, version: Version) -> Vec<(&'static str, String, String)> {
+        let fixed = self.fixed_settings(version).into_iter();
+        let mut settings: Vec<_> =
+            fixed.map(|(controller, file, value)| (controller, file.to_owned(), value)).collect();
+        let ending = match version {
+            Version::V1 => "limit_in_bytes",
+            Version::V2 => "max",
+        };
+        settings.extend(
+            self.huge_pages
+                .iter()
+                .map(|(size, bytes)| ("hugetlb", format!("hugetlb.{size}.{ending}"), bytes.to_string())),
+        );
+        settings
+    }
+
+    /// Those in files that always have the same name.
+    fn fixed_settings(&self, version: Version) -> Vec<(&'static str, &'static str, String)> {
         let mut settings = Vec::new();
         let or_max = |value: i64| if value < 0 { "max".to_owned() } else { value.to_string() };
         let period = self.cpu_period_us.unwrap_or(100_000);
@@ -317,6 +435,11 @@ impl Limits {
                 settings
                     .extend(self.cpu_quota_us.map(|q| ("cpu", "cpu.max", format!("{} {period}", or_max(q)))));
                 settings.extend(self.memory_max_bytes.map(|m| ("memory", "memory.max", or_max(m))));
+                let swap = self.memory_and_swap_max_bytes.map(|both| match self.memory_max_bytes {
+                    Some(memory @ 0..) if both >= 0 => (both - memory).max(0),
+                    _ => both,
+                });
+                settings.extend(swap.map(|swap| ("memory", "memory.swap.max", or_max(swap))));
             }
             Version::V1 => {
                 settings.extend(self.cpu_shares.map(|s| ("cpu", "cpu.shares", s.max(2).to_string())));
@@ -325,9 +448,13 @@ impl Limits {
                 settings.extend(
                     self.memory_max_bytes.map(|m| ("memory", "memory.limit_in_bytes", m.to_string())),
                 );
+                let both = self.memory_and_swap_max_bytes;
+                settings.extend(both.map(|both| ("memory", "memory.memsw.limit_in_bytes", both.to_string())));
             }
         }
         settings.extend(self.pids_max.map(|p| ("pids", "pids.max", or_max(p))));
+        settings.extend(self.cpuset_cpus.iter().map(|cpus| ("cpuset", "cpuset.cpus", cpus.clone())));
+        settings.extend(self.cpuset_mems.iter().map(|mems| ("cpuset", "cpuset.mems", mems.clone())));
         settings
     }
 }

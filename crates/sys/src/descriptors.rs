@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::socket::{
     AddressFamily, Backlog, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr,
-    accept4, bind, connect, listen, recvmsg, sendmsg, socket,
+    accept4, bind, connect, listen, recvmsg, sendmsg, socket, socketpair,
 };
 use nix::sys::stat::Mode;
 
@@ -74,7 +74,8 @@ pub fn send(socket: BorrowedFd<'_>, message: &[u8], descriptors: &[BorrowedFd<'_
 /// Receives one message and its descriptors. An empty message means that the other end is closed.
 ///
 /// # Errors
-/// `EAGAIN` if the socket does not block and nothing is there; `EMSGSIZE` if the message is larger than `buffer`.
+/// `EAGAIN` if the socket does not block and nothing is there; `EMSGSIZE` if the message is larger than `buffer`;
+/// `EMFILE` if not all of its descriptors could be taken.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> std::io::Result<(usize, Vec<OwnedFd>)> {
     let mut control = nix::cmsg_space!([RawFd; MESSAGE_DESCRIPTORS_MAX]);
     let mut slices = [IoSliceMut::new(buffer)];
@@ -90,7 +91,17 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> std::io::Result<(us
     if received.flags.contains(MsgFlags::MSG_TRUNC) {
         return Err(Errno::EMSGSIZE.into());
     }
+    if received.flags.contains(MsgFlags::MSG_CTRUNC) {
+        return Err(Errno::EMFILE.into());
+    }
     Ok((received.bytes, descriptors))
+}
+
+/// Two connected ends for whole messages.
+pub fn pair() -> Result<(OwnedFd, OwnedFd)> {
+    let flags = SockFlag::SOCK_CLOEXEC;
+    socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)
+        .doing(|| "make a pair of sockets".into())
 }
 
 fn packet_socket(kind: SockType) -> Result<OwnedFd> {

@@ -1,11 +1,13 @@
 //! The kernel's interfaces: network namespaces, netlink, nftables, mounts, cgroups, processes.
 //!
-//! The only crate with `unsafe`. Everything here is synchronous, says in its error what was attempted on what, and
+//! The only crate with `unsafe`. Everything here is synchronous but
+//! [`folder_watch`], says in its error what was attempted on what, and
 //! knows nothing of Kubernetes. What may block for long (waiting for processes to die) says so.
 #![allow(unsafe_code)]
 
 pub mod cgroup;
 pub mod descriptors;
+pub mod folder_watch;
 pub mod loop_device;
 pub mod mount;
 pub mod netlink;

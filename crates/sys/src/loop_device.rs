@@ -12,21 +12,42 @@ use crate::{Doing, Error, Result};
 /// How often another device is tried after somebody else was quicker.
 const TRIES_MAX: usize = 16;
 
+/// The device goes when its last user does. Source: `LO_FLAGS_AUTOCLEAR`.
+const GOING: u32 = 4;
+
 // Source: linux/loop.h.
 mod calls {
+    /// What the kernel knows of a device.
+    #[derive(Default)]
+    #[repr(C)]
+    pub(super) struct LoopInfo64 {
+        before: [u64; 5],
+        numbers: [u32; 3],
+        pub(super) flags: u32,
+        names: [[u64; 8]; 2],
+        key: [u64; 4],
+        init: [u64; 2],
+    }
+
     nix::ioctl_write_int_bad!(set_fd, 0x4C00);
     nix::ioctl_none_bad!(clear_fd, 0x4C01);
+    nix::ioctl_write_ptr_bad!(set_status64, 0x4C04, LoopInfo64);
+    nix::ioctl_read_bad!(get_status64, 0x4C05, LoopInfo64);
     nix::ioctl_none_bad!(set_capacity, 0x4C07);
     nix::ioctl_none_bad!(get_free, 0x4C82);
 }
 
-/// The device of `file`, attached now or before.
+/// The device of `file`, attached now or before. One that was to go stays: a second one beside it, while the first is
+/// still mounted somewhere, would be two file systems in one file.
 pub fn attach(file: &Path) -> Result<PathBuf> {
     let doing = || format!("attach a loop device to {}", file.display());
     let backing = OpenOptions::new().read(true).write(true).open(file).doing(doing)?;
     for _ in 0..TRIES_MAX {
         if let Some(device) = of(file)? {
-            return Ok(device);
+            if stays(&device, file)? {
+                return Ok(device);
+            }
+            continue;
         }
         let control = OpenOptions::new().read(true).write(true).open("/dev/loop-control").doing(doing)?;
         // SAFETY: the call takes no argument and the descriptor is open.
@@ -41,6 +62,25 @@ pub fn attach(file: &Path) -> Result<PathBuf> {
         }
     }
     Err(Error::other(doing(), "every device that was free was taken by others"))
+}
+
+/// Has a device stay that was to go with its last user; false if it has gone meanwhile.
+fn stays(path: &Path, file: &Path) -> Result<bool> {
+    let doing = || format!("keep the loop device of {}", file.display());
+    // While it is open here it does not go.
+    let device = OpenOptions::new().read(true).write(true).open(path).doing(doing)?;
+    if of(file)?.as_deref() != Some(path) {
+        return Ok(false);
+    }
+    let mut info = calls::LoopInfo64::default();
+    // SAFETY: the descriptor is open during the call and the structure is as the kernel has it.
+    unsafe { calls::get_status64(device.as_raw_fd(), &raw mut info) }.doing(doing)?;
+    if info.flags & GOING != 0 {
+        info.flags &= !GOING;
+        // SAFETY: as above.
+        unsafe { calls::set_status64(device.as_raw_fd(), &raw const info) }.doing(doing)?;
+    }
+    Ok(true)
 }
 
 /// The device that is attached to `file`, if one is.

@@ -3,12 +3,18 @@
 //! Paths are taken as they are: who calls has made the targets. Unmounting what is not mounted is no error.
 
 use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::stat::Mode;
 
 use crate::{Doing, Error, Result};
+
+/// What mount(2) takes of options is one page, with the zero at its end.
+const OPTION_BYTES_MAX: usize = 4096;
 
 /// How a bind mount is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,6 +25,8 @@ pub struct BindOptions {
     pub read_only: bool,
     /// Neither set-uid programs nor devices work through this mount.
     pub no_suid_no_dev: bool,
+    /// No programs run from this mount.
+    pub no_exec: bool,
 }
 
 /// What of mounts made later crosses into and out of a mount. Source: mount_namespaces(7).
@@ -68,27 +76,44 @@ pub fn bind(source: &Path, target: &Path, options: BindOptions) -> Result<()> {
     if options.no_suid_no_dev {
         extra |= MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     }
+    if options.no_exec {
+        extra |= MsFlags::MS_NOEXEC;
+    }
     if extra.is_empty() { Ok(()) } else { remount_bind(target, extra) }
 }
 
 /// Mounts an overlay: `lower` is listed topmost first. Without `upper` (a writable directory and its work directory
-/// on one file system) it is read-only.
+/// on one file system) it is read-only, and neither programs nor devices in it work.
 pub fn overlay(lower: &[PathBuf], upper: Option<(&Path, &Path)>, target: &Path) -> Result<()> {
     let doing = || format!("mount an overlay at {}", target.display());
-    let mut options = String::from("lowerdir=");
-    for (n, layer) in lower.iter().enumerate() {
-        if n > 0 {
-            options.push(':');
+    let mut options = overlay_options(lower, upper)?;
+    let mut held = Vec::new();
+    if options.len() >= OPTION_BYTES_MAX {
+        // Shorter names of the same directories, as long as this process holds them.
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        for layer in lower {
+            held.push(open(layer, flags, Mode::empty()).doing(|| format!("open {}", layer.display()))?);
         }
-        options.push_str(&escape_overlay(layer)?);
+        let name = |layer: &OwnedFd| PathBuf::from(format!("/proc/self/fd/{}", layer.as_raw_fd()));
+        options = overlay_options(&held.iter().map(name).collect::<Vec<_>>(), upper)?;
     }
+    if options.len() >= OPTION_BYTES_MAX {
+        return Err(Error::other(doing(), "too many layers: the option text is longer than a page"));
+    }
+    let flags = match upper {
+        Some(_) => MsFlags::empty(),
+        None => MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC,
+    };
+    mount(Some("overlay"), target, Some("overlay"), flags, Some(options.as_str())).doing(doing)
+}
+
+fn overlay_options(lower: &[PathBuf], upper: Option<(&Path, &Path)>) -> Result<String> {
+    let lower = lower.iter().map(|layer| escape_overlay(layer)).collect::<Result<Vec<_>>>()?;
+    let mut options = format!("lowerdir={}", lower.join(":"));
     if let Some((upper, work)) = upper {
         options.push_str(&format!(",upperdir={},workdir={}", escape_overlay(upper)?, escape_overlay(work)?));
     }
-    if options.len() >= 4096 {
-        return Err(Error::other(doing(), "too many layers: the option text is longer than a page"));
-    }
-    mount(Some("overlay"), target, Some("overlay"), MsFlags::empty(), Some(options.as_str())).doing(doing)
+    Ok(options)
 }
 
 fn escape_overlay(path: &Path) -> Result<String> {
@@ -131,7 +156,12 @@ fn remount_bind(target: &Path, extra: MsFlags) -> Result<()> {
             flags |= flag;
         }
     }
-    mount(None::<&str>, target, None::<&str>, flags, None::<&str>).doing(doing)
+    change(target, flags).doing(doing)
+}
+
+/// Gives what is mounted at `target` other flags.
+fn change(target: &Path, flags: MsFlags) -> nix::Result<()> {
+    mount(None::<&str>, target, None::<&str>, flags, None::<&str>)
 }
 
 /// Sets how later mounts cross `target`, also for what is mounted below it when `recursive`.
@@ -144,8 +174,7 @@ pub fn set_propagation(target: &Path, propagation: Propagation, recursive: bool)
     if recursive {
         flags |= MsFlags::MS_REC;
     }
-    mount(None::<&str>, target, None::<&str>, flags, None::<&str>)
-        .doing(|| format!("set the propagation of {}", target.display()))
+    change(target, flags).doing(|| format!("set the propagation of {}", target.display()))
 }
 
 /// Unmounts `target`; fails with `EBUSY` while it is used.
@@ -259,6 +288,31 @@ mod tests {
     #[test]
     fn commas_and_colons_in_layer_paths_are_escaped() {
         assert_eq!(escape_overlay(Path::new("/a:b,c")).unwrap(), r"/a\:b\,c");
+    }
+
+    #[test]
+    fn an_overlay_has_as_many_layers_as_images_have() {
+        assert!(nix::unistd::geteuid().is_root(), "this test mounts: run it as root");
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| {
+            let path = dir.path().join(name);
+            fs::create_dir_all(&path).unwrap();
+            path
+        };
+        let (ram, merged) = (path("ram"), path("merged"));
+        tmpfs(&ram, Some(4 << 20), 0o700).unwrap();
+        // As long as names of layers are; Docker allows 127 of them.
+        let layers: Vec<PathBuf> = (0..127).map(|n| path(&format!("ram/layers/{n:064}"))).collect();
+        for layer in &layers {
+            fs::write(layer.join("all"), layer.file_name().unwrap().as_encoded_bytes()).unwrap();
+        }
+        fs::write(layers[126].join("lowest"), "here").unwrap();
+        let (upper, work) = (path("ram/upper"), path("ram/work"));
+        overlay(&layers, Some((&upper, &work)), &merged).unwrap();
+        assert_eq!(fs::read_to_string(merged.join("all")).unwrap(), format!("{:064}", 0));
+        assert_eq!(fs::read_to_string(merged.join("lowest")).unwrap(), "here");
+        fs::write(merged.join("own"), "").unwrap();
+        detach_below(dir.path()).unwrap();
     }
 
     #[test]

@@ -3,10 +3,12 @@
 //! For a process with one thread that is about to exec.
 
 use std::os::fd::RawFd;
+use std::time::Duration;
 
 use nix::libc;
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 
+use crate::process::PidFd;
 use crate::{Doing, Error, Result};
 
 /// Gives every signal its default action and blocks none: what a shim ignores or blocks is no business of its
@@ -33,8 +35,15 @@ pub fn reset_signals() -> Result<()> {
 /// when that ends, and closes the `sockets` that it has from it, so that their other ends learn of that end.
 ///
 /// The sockets must be copies by fork, which nothing in this process uses.
-pub fn depend_on_parent(sockets: &[RawFd]) -> Result<()> {
+///
+/// # Errors
+/// `parent` has ended already.
+pub fn depend_on_parent(parent: &PidFd, sockets: &[RawFd]) -> Result<()> {
     crate::process::die_with_parent(libc::SIGKILL)?;
+    // Its end from now on is told. The parent's pid says nothing: in another PID namespace it is 0 in any case.
+    if parent.wait(Duration::ZERO)? {
+        return Err(Error::other("wait for the payload's start", "the process that starts it has ended"));
+    }
     for socket in sockets {
         // SAFETY: closing is an integer call; the caller says that nobody in this process uses the descriptor again.
         let closed = unsafe { libc::close(*socket) };

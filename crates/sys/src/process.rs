@@ -235,6 +235,63 @@ fn clear_capabilities() -> io::Result<()> {
     Ok(())
 }
 
+/// Which side of a fork one is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fork {
+    /// The parent, which reaps the child ([`reap`]).
+    Parent,
+    /// The child.
+    Child,
+}
+
+/// Makes a copy of this process.
+///
+/// # Errors
+/// `EDEADLK` if there is more than one thread: the others would be missing in the copy, with whatever they hold.
+pub fn fork() -> Result<Fork> {
+    let doing = || "fork".to_owned();
+    alone().doing(doing)?;
+    // SAFETY: there is one thread, so that the copy has everything that this process has.
+    let child = check(libc::c_long::from(unsafe { libc::fork() })).doing(doing)?;
+    Ok(if child == 0 { Fork::Child } else { Fork::Parent })
+}
+
+/// Changes what `ps` and `/proc/PID/cmdline` show of this process, in the room that its first arguments have. From then
+/// on [`std::env::args`] gives these.
+///
+/// # Errors
+/// `ENAMETOOLONG` if there is less room; `EDEADLK` if there is more than one thread.
+pub fn set_arguments(arguments: &[&str]) -> Result<()> {
+    let doing = || "change the arguments that others see".to_owned();
+    let mut bytes: Vec<u8> = arguments.iter().flat_map(|argument| argument.bytes().chain([0])).collect();
+    let stat = std::fs::read_to_string("/proc/self/stat").doing(doing)?;
+    let (start, end) =
+        arguments_of(&stat).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData)).doing(doing)?;
+    let room = end.saturating_sub(start);
+    if bytes.len() > room {
+        return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG)).doing(doing);
+    }
+    alone().doing(doing)?;
+    bytes.resize(room, 0);
+    // SAFETY: the kernel has put this process's arguments there, in memory that may be written to. No other thread reads
+    // them, and each argument's address still leads to a text that ends before the room does.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start as *mut u8, room) };
+    Ok(())
+}
+
+/// Where a process's arguments begin and end, by its `stat`. Source: proc_pid_stat(5), `arg_start`.
+fn arguments_of(stat: &str) -> Option<(usize, usize)> {
+    // The second field, the name in parentheses, may have anything in it.
+    let mut rest = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(45);
+    Some((rest.next()?.parse().ok()?, rest.next()?.parse().ok()?))
+}
+
+/// An error if this process has more than one thread.
+fn alone() -> io::Result<()> {
+    let mut threads = std::fs::read_dir("/proc/self/task")?;
+    threads.nth(1).map_or(Ok(()), |_| Err(io::Error::from_raw_os_error(libc::EDEADLK)))
+}
+
 /// Reaps every child that ended: pid and wait status of each. Never blocks.
 pub fn reap() -> Vec<(i32, i32)> {
     let mut reaped = Vec::new();
@@ -305,6 +362,22 @@ fn check(result: libc::c_long) -> io::Result<libc::c_long> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_place_of_a_processs_arguments_is_found_whatever_its_name() {
+        let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+        let (start, end) = arguments_of(&stat).unwrap();
+        assert_eq!(end - start, std::fs::read("/proc/self/cmdline").unwrap().len());
+        let (name, rest) = (stat.find('(').unwrap(), stat.rfind(')').unwrap());
+        let odd = format!("{}(a) b (c) {}", &stat[..name], &stat[rest + 1..]);
+        assert_eq!(arguments_of(&odd), Some((start, end)));
+        assert_eq!(arguments_of("1 (a) S 1"), None);
+    }
+
+    #[test]
+    fn arguments_are_changed_by_a_process_with_one_thread_only() {
+        assert!(set_arguments(&["a"]).unwrap_err().to_string().contains("arguments"));
+    }
 
     #[test]
     fn a_killed_process_is_seen_through_its_handle() {

@@ -55,14 +55,20 @@ fn keep(folder: &Path, mapping: Mapping, pid: u32) -> Result<()> {
         let path = format!("/proc/{pid}/{file}");
         fs::write(&path, format!("0 {first} {}\n", mapping.length)).doing(|| format!("write {path}"))?;
     }
-    for (name, namespace) in KEPT {
-        let path = folder.join(name);
-        let doing = || format!("keep namespace {}", path.display());
-        OpenOptions::new().write(true).create(true).truncate(true).open(&path).doing(doing)?;
-        let source = format!("/proc/{pid}/ns/{namespace}");
-        mount(Some(source.as_str()), &path, None::<&str>, MsFlags::MS_BIND, None::<&str>).doing(doing)?;
-    }
-    Ok(())
+    KEPT.iter().try_for_each(|(name, namespace)| keep_one(pid, namespace, &folder.join(name)))
+}
+
+/// Keeps the PID namespace of a process at `path`, for those who may not look at the process.
+pub fn keep_pid_namespace(pid: i32, path: &Path) -> Result<()> {
+    crate::netns::delete(path)?;
+    keep_one(pid, "pid", path)
+}
+
+fn keep_one(pid: impl std::fmt::Display, namespace: &str, path: &Path) -> Result<()> {
+    let doing = || format!("keep namespace {}", path.display());
+    OpenOptions::new().write(true).create(true).truncate(true).open(path).doing(doing)?;
+    let source = format!("/proc/{pid}/ns/{namespace}");
+    mount(Some(source.as_str()), path, None::<&str>, MsFlags::MS_BIND, None::<&str>).doing(doing)
 }
 
 /// Takes back what [`create`] made; no error if it is gone already.

@@ -3,6 +3,9 @@
 //! The namespace has `lo` and a bridge with 192.0.2.1/24 (RFC 5737), no default route and no neighbour: no packet
 //! can leave. Commands enter it with `nsenter --net=`, which leaves `/sys` and the cgroups as they are.
 
+mod reboot;
+
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -12,6 +15,7 @@ use anyhow::{Context, Result, bail};
 use sys::netns::NetNs;
 use tempfile::TempDir;
 
+use crate::inventory::{Inspector, Inventory};
 use crate::lan::{HOST_LINK, Lan};
 use crate::leftovers::{self, Noted};
 
@@ -32,6 +36,11 @@ pub struct Cluster {
     noted: Noted,
     /// Folders of parts that run beside the cluster; they go before it.
     beside: Vec<PathBuf>,
+    /// Roots of its cgroups that were seen.
+    cgroups: BTreeSet<PathBuf>,
+    /// The file that its host's boot id is read from, if that is not the machine's.
+    boot_id: Option<PathBuf>,
+    boots: u32,
     is_removed: bool,
 }
 
@@ -44,16 +53,7 @@ impl Cluster {
         if !nix::unistd::geteuid().is_root() {
             bail!("whole-cluster tests make network namespaces: run them as root");
         }
-        let namespace = NetNs::anonymous()?;
-        namespace.run(|| {
-            let mut route = sys::netlink::Route::open()?;
-            route.create_bridge(HOST_LINK)?;
-            let link = route.index(HOST_LINK)?;
-            let ip = std::net::Ipv4Addr::new(192, 0, 2, 1).into();
-            route.add_address(sys::netlink::Address { link, ip, prefix: 24 })?;
-            route.set_up(HOST_LINK)
-        })?;
-        Self::inside(knarr, namespace)
+        Self::inside(knarr, host_namespace()?)
     }
 
     /// The part of a cluster that runs on host `number` of a wire.
@@ -75,6 +75,9 @@ impl Cluster {
             folder,
             noted: Noted::default(),
             beside: Vec::new(),
+            cgroups: BTreeSet::new(),
+            boot_id: None,
+            boots: 0,
             is_removed: false,
         })
     }
@@ -119,7 +122,11 @@ impl Cluster {
         let namespace =
             format!("--net=/proc/{}/fd/{}", std::process::id(), self.namespace.as_fd().as_raw_fd());
         let mut command = Command::new("nsenter");
-        command.arg(&namespace).arg(program);
+        command.arg(&namespace);
+        if let Some(boot_id) = &self.boot_id {
+            command.env("BOOT_ID", boot_id).args(["unshare", "--mount", "sh", "-c", reboot::BOOTED, "sh"]);
+        }
+        command.arg(program);
         command.current_dir(self.folder.path()).stdin(Stdio::null());
         command.env("KUBECONFIG", self.kubeconfig()).env("HOME", self.folder.path());
         command.env("DATA_DIR", self.data_dir()).env("KNARR", &self.knarr);
@@ -140,14 +147,42 @@ impl Cluster {
     /// # Errors
     /// If it fails; the message has its output and the end of the cluster's log.
     pub fn knarr(&mut self, arguments: &[&str]) -> Result<String> {
-        self.noted.note(&self.data_dir());
+        self.note();
         let output =
             self.command(&self.knarr).args(arguments).arg("--data-dir").arg(self.data_dir()).output()?;
         if !output.status.success() {
             bail!("`knarr {}` failed: {}\n{}", arguments.join(" "), text(&output), self.log_tail());
         }
-        self.noted.note(&self.data_dir());
+        self.note();
         Ok(text(&output))
+    }
+
+    /// From now on `knarr` is another binary: another build takes over what runs.
+    pub fn replace_binary(&mut self, knarr: PathBuf) {
+        self.knarr = knarr;
+    }
+
+    fn note(&mut self) {
+        self.noted.note(&self.data_dir());
+        let mut cgroups = std::mem::take(&mut self.cgroups);
+        self.inspector(&[], &mut cgroups).note();
+        self.cgroups = cgroups;
+    }
+
+    fn inspector<'a>(&'a self, ignored: &'a [&'a str], cgroups: &'a mut BTreeSet<PathBuf>) -> Inspector<'a> {
+        Inspector { data_dir: self.folder.path(), namespace: &self.namespace, ignored, cgroups }
+    }
+
+    /// Everything that the cluster has on this machine, apart from files whose paths below the test's folder begin
+    /// with one of `ignored`.
+    ///
+    /// # Errors
+    /// If the machine cannot be asked.
+    pub fn inventory(&mut self, ignored: &[&str]) -> Result<Inventory> {
+        let mut cgroups = std::mem::take(&mut self.cgroups);
+        let found = self.inspector(ignored, &mut cgroups).look();
+        self.cgroups = cgroups;
+        found
     }
 
     /// Starts the cluster; returns when a Pod can run and DNS answers.
@@ -266,6 +301,20 @@ impl Drop for Cluster {
             Err(error) => panic!("{error:#}"),
         }
     }
+}
+
+/// A namespace that stands for a host with one link.
+fn host_namespace() -> Result<NetNs> {
+    let namespace = NetNs::anonymous()?;
+    namespace.run(|| {
+        let mut route = sys::netlink::Route::open()?;
+        route.create_bridge(HOST_LINK)?;
+        let link = route.index(HOST_LINK)?;
+        let ip = std::net::Ipv4Addr::new(192, 0, 2, 1).into();
+        route.add_address(sys::netlink::Address { link, ip, prefix: 24 })?;
+        route.set_up(HOST_LINK)
+    })?;
+    Ok(namespace)
 }
 
 /// A process beside a cluster; killed when dropped.

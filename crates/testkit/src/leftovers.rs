@@ -77,7 +77,7 @@ pub(crate) fn processes(data_dir: &Path) -> impl Iterator<Item = (String, String
 }
 
 /// The cgroups of a process, as folders.
-fn cgroups_of(pid: &str) -> impl Iterator<Item = String> {
+pub(crate) fn cgroups_of(pid: &str) -> impl Iterator<Item = String> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
     let folders = text.lines().filter_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);

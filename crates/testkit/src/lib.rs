@@ -6,15 +6,20 @@
 
 pub mod clients;
 pub mod cluster;
+pub mod containerd;
+pub mod dra;
 pub mod etcd;
 mod grpc;
 pub mod image;
+pub mod inventory;
 pub mod kms;
 pub mod lan;
 mod leftovers;
 pub mod session;
 
 pub use cluster::{Cluster, Process};
+pub use containerd::Containerd;
 pub use etcd::Etcd;
+pub use inventory::{Inventory, leaks};
 pub use lan::Lan;
 pub use session::Session;

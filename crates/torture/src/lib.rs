@@ -25,6 +25,8 @@ pub mod scenario;
 pub mod members;
 pub mod several;
 
+pub mod node;
+
 pub use check::check;
 pub use history::{History, Recorder};
 

@@ -14,6 +14,7 @@ use store::embedded::{Embedded, Options, Threads};
 use torture::Recorder;
 use torture::members::{self, Trouble};
 use torture::mutants::{Liar, Lie};
+use torture::node;
 use torture::scenario::{self, Camera, Cheat, DISK_CALLS, ERRORS, Report, Setup};
 use torture::workload::{self, Plan};
 
@@ -26,6 +27,9 @@ const ERRORS_OF_A_KIND: u64 = 10;
 /// Often enough that every short run has a compaction in it.
 const COMPACT_PERCENT: u64 = 10;
 
+/// How long watchers get at the end; a machine with much else to do needs seconds where one is the rule.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// Injects faults into stores and checks that they never lose and never lie.
 #[derive(Parser)]
 enum Command {
@@ -37,6 +41,24 @@ enum Command {
         /// The first seed; the clock's if it is not given. Each failure prints its own.
         #[arg(long)]
         seed: Option<u64>,
+    },
+    /// Kills the processes of a real cluster's node, with a new cluster for each seed.
+    Node {
+        /// The product's binary.
+        #[arg(long)]
+        knarr: String,
+        /// For so long; the first cluster is killed to its end in any case.
+        #[arg(long, default_value_t = 600)]
+        seconds: u64,
+        /// The first seed; the clock's if it is not given.
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Kills of each cluster.
+        #[arg(long, default_value_t = 200)]
+        kills: usize,
+        /// Pods that come and go at the same time.
+        #[arg(long, default_value_t = 6)]
+        workers: u64,
     },
     /// Opens a store, says what is there, and works: what the scenarios start.
     #[command(hide = true)]
@@ -69,8 +91,33 @@ fn main() -> Result<()> {
         Command::Run { seconds, seed } => {
             run(Duration::from_secs(seconds), seed.unwrap_or_else(|| Random::from_system().below(1 << 32)))
         }
+        Command::Node { knarr, seconds, seed, kills, workers } => {
+            let first = seed.unwrap_or_else(|| Random::from_system().below(1 << 32));
+            let setup = node::Setup { knarr: &knarr, seed: first, kills, workers };
+            kill_nodes(Duration::from_secs(seconds), setup)
+        }
         Command::Child(child) => child.run(),
     }
+}
+
+/// One cluster after the other, until the time is over or a promise is broken.
+#[expect(clippy::print_stdout, reason = "it is the result")]
+fn kill_nodes(time: Duration, first: node::Setup<'_>) -> Result<()> {
+    let (started, mut all) = (Instant::now(), node::Report::default());
+    for seed in first.seed.. {
+        eprintln!("torture: node, seed {seed}");
+        let report = node::run(&node::Setup { seed, ..first }).with_context(|| format!("seed {seed}"))?;
+        for line in report.breaches.iter().chain(&report.leaks) {
+            eprintln!("torture: seed {seed}: {line}");
+        }
+        all.add(report);
+        if started.elapsed() >= time || !all.is_clean() {
+            break;
+        }
+    }
+    print!("{all}");
+    anyhow::ensure!(all.is_clean(), "promises were broken");
+    Ok(())
 }
 
 /// Runs every scenario until the time is over; the first round is run to its end in any case.
@@ -141,7 +188,7 @@ impl Child {
         let start = workload::take_stock(&store, &recorder).await.context("take stock")?;
         let name = format!("p{}", self.last_id);
         if self.operations > 0 {
-            let (operations, patience) = (self.operations, Duration::from_secs(5));
+            let (operations, patience) = (self.operations, PATIENCE);
             let plan =
                 Plan { name, operations, patience, compact_percent: COMPACT_PERCENT, ..Plan::new(self.seed) };
             workload::run(&store, &plan, start, &recorder).await;

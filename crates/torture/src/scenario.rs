@@ -292,6 +292,8 @@ pub enum Cheat {
     AcknowledgedEarly,
     /// Space is given back where something is.
     HolesElsewhere,
+    /// Space is given back so many flushes early.
+    HolesEarly(usize),
 }
 
 /// Cuts the power at random moments of a recorded run.
@@ -306,6 +308,7 @@ pub fn power_losses(setup: &Setup<'_>, images: usize, cheat: Cheat) -> Result<Re
     trace = match cheat {
         Cheat::AcknowledgedEarly => trace.acknowledged_early(),
         Cheat::HolesElsewhere => trace.holes_elsewhere(),
+        Cheat::HolesEarly(flushes) => trace.holes_early(flushes),
         Cheat::None | Cheat::Disk(_) => trace,
     };
     let power = if let Cheat::Disk(power) = cheat { power } else { Power::Honest };

@@ -132,6 +132,12 @@ fn a_hole_where_something_is_is_caught() {
 }
 
 #[test]
+fn a_hole_before_its_time_is_caught() {
+    let cheat = Cheat::HolesEarly(20);
+    check_caught(Lie::None, &[Rule::NothingLost], |setup| scenario::power_losses(setup, 60, cheat));
+}
+
+#[test]
 fn a_flush_that_is_left_out_is_caught() {
     let cheat = Cheat::Disk(Power::FlushesIgnored);
     check_caught(Lie::None, &[Rule::NothingLost], |setup| scenario::power_losses(setup, 30, cheat));

@@ -43,7 +43,8 @@ pub(super) fn validate(context: &Context<'_>, object: &Value) -> Result<()> {
         return Ok(());
     }
     let namespace = Metadata::of(object).namespace();
-    let Some(found) = context.lookup("", "v1", "namespaces", "", namespace) else {
+    let wanted = ["/metadata/deletionTimestamp"];
+    let Some(found) = context.lookup_part(("", "v1", "namespaces"), ("", namespace), &wanted) else {
         return Err(missing(namespace));
     };
     if !Metadata::of(&found).is_terminating() {

@@ -5,12 +5,14 @@
 use machinery::metadata::Metadata;
 use serde_json::Value;
 
-use super::{Context, Operation, child, served, text};
+use super::{Context, Operation, child, text};
 use crate::kinds::Kind;
 use crate::status::{Error, Result};
 
 const GROUP: &str = "scheduling.k8s.io";
 const PREEMPT: &str = "PreemptLowerPriority";
+/// What of a class counts.
+const WANTED: [&str; 4] = ["/metadata/name", "/globalDefault", "/value", "/preemptionPolicy"];
 /// The classes that critical Pods of the cluster have, and their values.
 const SYSTEM: [(&str, i64); 2] =
     [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
@@ -89,13 +91,14 @@ fn lookup(context: &Context<'_>, name: &str) -> Option<Class> {
     if let Some((name, value)) = SYSTEM.iter().find(|(system, _)| *system == name) {
         return Some(Class { name: (*name).to_owned(), value: *value, policy: PREEMPT.to_owned() });
     }
-    context.lookup(GROUP, "v1", "priorityclasses", "", name).map(|class| read(&class))
+    let class = context.lookup_part((GROUP, "v1", "priorityclasses"), ("", name), &WANTED);
+    class.map(|class| read(&class))
 }
 
 fn defaults(context: &Context<'_>) -> Vec<Value> {
     let Some(kind) = Kind::find(GROUP, "v1", "priorityclasses") else { return Vec::new() };
     let listing = kind.cache(context.api).list(kind.row().storage_prefix, 0);
-    let classes = listing.objects.iter().map(|object| served(kind, object));
+    let classes = listing.objects.iter().map(|object| object.part(&WANTED));
     classes.filter(is_default).collect()
 }
 

@@ -16,6 +16,7 @@ use crate::kinds::Kind;
 use crate::status::Result;
 use crate::verbs::Request;
 
+const ACCOUNTS: (&str, &str, &str) = ("", "v1", "serviceaccounts");
 const DEFAULT_NAME: &str = "default";
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
@@ -47,7 +48,8 @@ pub(super) fn mutate(context: &Context<'_>, pod: &mut Value) -> Result<()> {
         spec.insert("serviceAccount".to_owned(), name.clone().into());
     }
     let namespace = Metadata::of(pod).namespace().to_owned();
-    let Some(account) = context.lookup("", "v1", "serviceaccounts", &namespace, &name) else {
+    let wanted = ["/automountServiceAccountToken", "/imagePullSecrets"];
+    let Some(account) = context.lookup_part(ACCOUNTS, (&namespace, &name), &wanted) else {
         let why =
             format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");
         return Err(context.forbidden(Metadata::of(pod).name(), &why));
@@ -83,7 +85,8 @@ pub(super) fn validate(context: &Context<'_>, pod: &Value) -> Result<()> {
         };
     }
     let name = text(pod, "/spec/serviceAccountName");
-    let account = context.lookup("", "v1", "serviceaccounts", Metadata::of(pod).namespace(), name);
+    let wanted = ["/metadata/name", "/metadata/annotations", "/secrets", "/imagePullSecrets"];
+    let account = context.lookup_part(ACCOUNTS, (Metadata::of(pod).namespace(), name), &wanted);
     match account.and_then(|account| secrets::foreign(pod, &account, is_debugging)) {
         Some(why) => refuse(&why),
         None => Ok(()),

@@ -11,8 +11,9 @@ use crate::status::Result;
 
 const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
 const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";
+const ATTRIBUTES_FINALIZER: &str = "kubernetes.io/vac-protection";
 
-/// Gives new claims and volumes the finalizers that hold them while they are in use.
+/// Gives new claims, volumes and attributes classes the finalizers that hold them while they are in use.
 pub(super) fn protect(context: &Context<'_>, object: &mut Value) -> Result<()> {
     if context.operation != Operation::Create {
         return Ok(());
@@ -21,6 +22,8 @@ pub(super) fn protect(context: &Context<'_>, object: &mut Value) -> Result<()> {
         CLAIM_FINALIZER
     } else if context.is_core("persistentvolumes") {
         VOLUME_FINALIZER
+    } else if is_attributes_class(context) {
+        ATTRIBUTES_FINALIZER
     } else {
         return Ok(());
     };
@@ -32,6 +35,11 @@ pub(super) fn protect(context: &Context<'_>, object: &mut Value) -> Result<()> {
         metadata::set_finalizers(object, &all);
     }
     Ok(())
+}
+
+fn is_attributes_class(context: &Context<'_>) -> bool {
+    let kind = &context.request.kind;
+    kind.group() == "storage.k8s.io" && kind.resource() == "volumeattributesclasses"
 }
 
 /// The claim's StorageClass, in an annotation or in its field.

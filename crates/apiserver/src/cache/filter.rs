@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 
 use machinery::{fields, labels};
-use serde_json::Value;
 
 use super::interest::Interest;
 use super::object::CachedObject;
@@ -130,11 +129,11 @@ impl Filter {
                 _ => {
                     // The cached fields are those of the kind in whose form the object is stored.
                     if self.kind.is_converted() {
-                        let fields = self.kind.fields(&object.value());
+                        let fields = self.kind.fields_of(object);
                         let found = fields.into_iter().find(|(field, _)| field == name);
                         return Cow::Owned(found.map(|(_, value)| value).unwrap_or_default());
                     }
-                    let fields = object.fields(|value: &Value| self.kind.fields(value));
+                    let fields = object.fields(|object| self.kind.fields_of(object));
                     let found = fields.iter().find(|(field, _)| field == name);
                     Cow::Borrowed(found.map_or("", |(_, value)| value.as_str()))
                 }

@@ -118,7 +118,7 @@ impl Index {
         let namespace = object.key.rfind('/').and_then(|end| object.key.get(..=end));
         self.namespaces.wake(namespace.unwrap_or_default(), revision);
         let Some(kind) = self.kind.filter(|_| !self.fields.is_empty()) else { return };
-        let fields = object.fields(|value| kind.fields(value));
+        let fields = object.fields(|object| kind.fields_of(object));
         for (field, group) in &self.fields {
             let found = fields.iter().find(|(name, _)| name == field);
             group.wake(found.map_or("", |(_, value)| value.as_str()), revision);

@@ -14,6 +14,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use store::Revision;
 
+use super::part::part;
 use crate::codec;
 
 /// How every value that knarr stores begins.
@@ -57,6 +58,11 @@ impl CachedObject {
         serde_json::from_slice(&self.json).unwrap_or_default()
     }
 
+    /// What these pointers lead to, as [`part`] has it.
+    pub fn part(&self, pointers: &[&str]) -> Value {
+        part(&self.json, pointers)
+    }
+
     /// The metadata as JSON; what follows it is not looked at.
     pub fn metadata(&self) -> &str {
         let metadata = self.json.get(HEAD.len() - 1..).unwrap_or_default();
@@ -78,8 +84,8 @@ impl CachedObject {
     }
 
     /// The selectable fields, extracted once.
-    pub fn fields(&self, extract: impl FnOnce(&Value) -> Fields) -> &Fields {
-        self.fields.get_or_init(|| extract(&self.value()))
+    pub fn fields(&self, extract: impl FnOnce(&Self) -> Fields) -> &Fields {
+        self.fields.get_or_init(|| extract(self))
     }
 
     /// The protobuf form, made once; `None` if the kind has none.

@@ -13,70 +13,98 @@ const ROLE_BINDINGS: &str = "/registry/rolebindings/";
 const PODS: &str = "/registry/pods/";
 const VOLUMES: &str = "/registry/persistentvolumes/";
 const ATTACHMENTS: &str = "/registry/volumeattachments/";
+const SLICES: &str = "/registry/resourceslices/";
 
 /// What the authorizers look at.
-pub(super) const PREFIXES: [&str; 7] =
-    [CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS, PODS, VOLUMES, ATTACHMENTS];
+pub(super) const PREFIXES: [&str; 8] =
+    [CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS, PODS, VOLUMES, ATTACHMENTS, SLICES];
 
 /// Whether a change can matter: most changes of Pods do not move them.
-pub(super) fn is_relevant(prefix: &str, event: &CacheEvent) -> bool {
+fn is_relevant(prefix: &str, event: &CacheEvent) -> bool {
     if prefix != PODS || event.event_type == EventType::Deleted {
         return PREFIXES.contains(&prefix);
     }
-    let node = node_of(&event.object);
-    !node.is_empty() && event.previous.as_ref().is_none_or(|previous| node_of(previous) != node)
+    let needs = needs_of(&event.object);
+    !needs.spec.node_name.is_empty()
+        && event.previous.as_ref().is_none_or(|previous| needs_of(previous) != needs)
 }
 
-fn node_of(pod: &CachedObject) -> String {
-    #[derive(Deserialize, Default)]
-    struct Pod {
-        #[serde(default)]
-        spec: Spec,
-    }
-    #[derive(Deserialize, Default)]
-    struct Spec {
-        #[serde(default, rename = "nodeName")]
-        node_name: String,
-    }
-    serde_json::from_slice::<Pod>(&pod.json).unwrap_or_default().spec.node_name
+/// What of a Pod can change that decides what its node may touch: where it is, and the claims made for it.
+#[derive(Deserialize, Default, PartialEq)]
+struct Needs {
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: Status,
 }
 
-/// Takes one change over.
-pub(super) fn apply(authorizer: &mut Authorizer, prefix: &str, event: &CacheEvent) {
+#[derive(Deserialize, Default, PartialEq)]
+struct Spec {
+    #[serde(default, rename = "nodeName")]
+    node_name: String,
+}
+
+#[derive(Deserialize, Default, PartialEq)]
+struct Status {
+    #[serde(default, rename = "resourceClaimStatuses")]
+    claims: serde_json::Value,
+}
+
+fn needs_of(pod: &CachedObject) -> Needs {
+    serde_json::from_slice(&pod.json).unwrap_or_default()
+}
+
+/// What a change does to the indexes: what there is to read of it is read before anybody has to wait.
+pub(super) type Update = Box<dyn FnOnce(&mut Authorizer)>;
+
+/// What one change means, if it can matter.
+pub(super) fn update(prefix: &str, event: &CacheEvent) -> Option<Update> {
+    if !is_relevant(prefix, event) {
+        return None;
+    }
     if event.event_type != EventType::Deleted {
-        return insert(authorizer, prefix, &event.object);
+        return insertion(prefix, &event.object);
     }
     let rest = event.object.key.strip_prefix(prefix).unwrap_or_default();
     let (namespace, name) = rest.split_once('/').unwrap_or(("", rest));
+    let (namespace, name) = (namespace.to_owned(), name.to_owned());
+    Some(match prefix {
+        CLUSTER_ROLES => Box::new(move |all| all.rbac_mut().remove_cluster_role(&name)),
+        CLUSTER_ROLE_BINDINGS => Box::new(move |all| all.rbac_mut().remove_cluster_role_binding(&name)),
+        ROLES => Box::new(move |all| all.rbac_mut().remove_role(&namespace, &name)),
+        ROLE_BINDINGS => Box::new(move |all| all.rbac_mut().remove_role_binding(&namespace, &name)),
+        PODS => Box::new(move |all| all.nodes_mut().remove_pod(&namespace, &name)),
+        VOLUMES => Box::new(move |all| all.nodes_mut().remove_volume(&name)),
+        ATTACHMENTS => Box::new(move |all| all.nodes_mut().remove_attachment(&name)),
+        SLICES => Box::new(move |all| all.nodes_mut().remove_slice(&name)),
+        _ => return None,
+    })
+}
+
+/// What one object adds.
+pub(super) fn insertion(prefix: &str, object: &CachedObject) -> Option<Update> {
     match prefix {
-        CLUSTER_ROLES => authorizer.rbac_mut().remove_cluster_role(name),
-        CLUSTER_ROLE_BINDINGS => authorizer.rbac_mut().remove_cluster_role_binding(name),
-        ROLES => authorizer.rbac_mut().remove_role(namespace, name),
-        ROLE_BINDINGS => authorizer.rbac_mut().remove_role_binding(namespace, name),
-        PODS => authorizer.nodes_mut().remove_pod(namespace, name),
-        VOLUMES => authorizer.nodes_mut().remove_volume(name),
-        ATTACHMENTS => authorizer.nodes_mut().remove_attachment(name),
-        _ => {}
+        CLUSTER_ROLES => with(object, |all, role| all.rbac_mut().insert_cluster_role(role)),
+        CLUSTER_ROLE_BINDINGS => with(object, |all, b| all.rbac_mut().insert_cluster_role_binding(b)),
+        ROLES => with(object, |all, role| all.rbac_mut().insert_role(role)),
+        ROLE_BINDINGS => with(object, |all, binding| all.rbac_mut().insert_role_binding(binding)),
+        PODS => with(object, |all, pod| all.nodes_mut().insert_pod(pod)),
+        VOLUMES => with(object, |all, volume| all.nodes_mut().insert_volume(volume)),
+        ATTACHMENTS => with(object, |all, attachment| all.nodes_mut().insert_attachment(attachment)),
+        SLICES => with(object, |all, slice| all.nodes_mut().insert_slice(slice)),
+        _ => None,
     }
 }
 
-/// Takes one object over.
-pub(super) fn insert(authorizer: &mut Authorizer, prefix: &str, object: &CachedObject) {
-    match prefix {
-        CLUSTER_ROLES => with(object, |role| authorizer.rbac_mut().insert_cluster_role(role)),
-        CLUSTER_ROLE_BINDINGS => with(object, |b| authorizer.rbac_mut().insert_cluster_role_binding(b)),
-        ROLES => with(object, |role| authorizer.rbac_mut().insert_role(role)),
-        ROLE_BINDINGS => with(object, |binding| authorizer.rbac_mut().insert_role_binding(binding)),
-        PODS => with(object, |pod| authorizer.nodes_mut().insert_pod(pod)),
-        VOLUMES => with(object, |volume| authorizer.nodes_mut().insert_volume(volume)),
-        ATTACHMENTS => with(object, |attachment| authorizer.nodes_mut().insert_attachment(attachment)),
-        _ => {}
-    }
-}
-
-fn with<K: DeserializeOwned>(object: &CachedObject, take: impl FnOnce(&K)) {
+fn with<K: DeserializeOwned + 'static>(
+    object: &CachedObject,
+    take: impl FnOnce(&mut Authorizer, &K) + 'static,
+) -> Option<Update> {
     match serde_json::from_slice(&object.json) {
-        Ok(typed) => take(&typed),
-        Err(failure) => tracing::warn!(key = %object.key, %failure, "an object is not what its kind says"),
+        Ok(typed) => Some(Box::new(move |authorizer| take(authorizer, &typed))),
+        Err(failure) => {
+            tracing::warn!(key = %object.key, %failure, "an object is not what its kind says");
+            None
+        }
     }
 }

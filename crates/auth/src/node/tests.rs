@@ -46,6 +46,12 @@ fn graph() -> NodeGraph {
         },
     });
     graph.insert_volume(&serde_json::from_value(volume).unwrap());
+    for (name, node) in [("own", json!("a")), ("others", json!("b")), ("shared", json!(null))] {
+        let pool = json!({"name": "p", "generation": 1, "resourceSliceCount": 1});
+        let slice =
+            json!({"metadata": {"name": name}, "spec": {"driver": "d", "nodeName": node, "pool": pool}});
+        graph.insert_slice(&serde_json::from_value(slice).unwrap());
+    }
     graph
 }
 
@@ -125,6 +131,13 @@ fn a_node_reaches_what_its_pods_need_and_its_own_objects() {
         ("get storage.k8s.io/csinodes - a", "", true),
         ("get storage.k8s.io/csinodes - b", "", false),
         ("create authentication.k8s.io/tokenreviews -", "", true),
+        ("create resource.k8s.io/resourceslices -", "", true),
+        ("patch resource.k8s.io/resourceslices - own", "", true),
+        ("update resource.k8s.io/resourceslices - others", "", false),
+        ("delete resource.k8s.io/resourceslices - shared", "", false),
+        ("list resource.k8s.io/resourceslices -", "", false),
+        ("deletecollection resource.k8s.io/resourceslices -", "spec.driver=d,spec.nodeName=a", true),
+        ("deletecollection resource.k8s.io/resourceslices -", "spec.driver=d,spec.nodeName=b", false),
         ("create apps/deployments shop", "", false),
         ("delete /nodes - a", "", false),
     ];

@@ -9,7 +9,7 @@ use futures::{Stream, StreamExt};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, ListParams, PostParams, WatchEvent, WatchParams};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::bench::{Bench, STEP_MAX};
@@ -19,7 +19,8 @@ const MANY: usize = 30;
 
 pub(super) fn measure(bench: &mut Bench) -> Result<()> {
     bench.with_cluster(async |bench, cluster| {
-        let deployments = Deployments::new(&cluster.kubeconfig()).await?;
+        let container = json!({ "image": "knarr.local/hello", "imagePullPolicy": "IfNotPresent" });
+        let deployments = Deployments::new(&cluster.kubeconfig(), container).await?;
         let (mut took, runs) = (Vec::new(), bench.extent.of(20, 5));
         for run in 1..=runs {
             eprintln!("bench:   Deployment with 1 Pod, {run} of {runs}");
@@ -45,7 +46,7 @@ pub(super) fn measure(bench: &mut Bench) -> Result<()> {
 }
 
 /// How long a Deployment takes to be Ready; `look` looks at it before it goes.
-async fn create_and_delete(
+pub(super) async fn create_and_delete(
     deployments: &Deployments,
     name: &str,
     replicas: usize,
@@ -59,24 +60,27 @@ async fn create_and_delete(
     Ok(took)
 }
 
-/// Deployments in the default namespace.
-struct Deployments {
+/// Deployments in the default namespace, with one container of a kind.
+pub(super) struct Deployments {
     deployments: Api<Deployment>,
     pods: Api<Pod>,
+    container: Value,
 }
 
 impl Deployments {
-    async fn new(kubeconfig: &Path) -> Result<Self> {
+    /// `container` needs no name.
+    pub(super) async fn new(kubeconfig: &Path, container: Value) -> Result<Self> {
         let client = kube::Client::try_from(crate::load::config(kubeconfig).await?)?;
         Ok(Self {
             deployments: Api::default_namespaced(client.clone()),
             pods: Api::default_namespaced(client),
+            container,
         })
     }
 
     /// Makes a Deployment; returns the time from its POST until the watch has shown all its Pods Ready.
-    async fn create(&self, name: &str, replicas: usize) -> Result<Duration> {
-        let deployment = deployment(name, replicas)?;
+    pub(super) async fn create(&self, name: &str, replicas: usize) -> Result<Duration> {
+        let deployment = deployment(name, replicas, &self.container)?;
         let (_, pods) = self.watch(name).await?;
         let started = Instant::now();
         self.deployments.create(&PostParams::default(), &deployment).await.context("POST")?;
@@ -143,8 +147,10 @@ fn is_ready(pod: &Pod) -> bool {
 }
 
 /// No probe: Ready means that the container runs.
-fn deployment(name: &str, replicas: usize) -> Result<Deployment> {
+fn deployment(name: &str, replicas: usize, container: &Value) -> Result<Deployment> {
     let labels = json!({ "app": name });
+    let mut container = container.clone();
+    container["name"] = "it".into();
     Ok(serde_json::from_value(json!({
         "metadata": { "name": name, "labels": labels },
         "spec": {
@@ -154,11 +160,7 @@ fn deployment(name: &str, replicas: usize) -> Result<Deployment> {
                 "metadata": { "labels": labels },
                 "spec": {
                     "terminationGracePeriodSeconds": 1,
-                    "containers": [{
-                        "name": "hello",
-                        "image": "knarr.local/hello",
-                        "imagePullPolicy": "IfNotPresent",
-                    }],
+                    "containers": [container],
                 },
             },
         },

@@ -157,9 +157,9 @@ pub(super) fn idle(bench: &mut Bench) -> Result<()> {
         let store = Embedded::open(dir.path(), options)?;
         create(&store, OBJECTS, 256).await?;
         heartbeats(&store).await?;
-        let before = processes::usage(&process()?)?.written_bytes;
+        let before = processes::usage(&process()?)?.handed_bytes;
         heartbeats(&store).await?;
-        anyhow::Ok(processes::usage(&process()?)?.written_bytes - before)
+        anyhow::Ok(processes::usage(&process()?)?.handed_bytes - before)
     })?;
     let what = "store: written in an idle hour, 10,000 objects, 2 leaders, 1 Node";
     bench.report.value(what, "MB", Some("1"), processes::megabytes(written));

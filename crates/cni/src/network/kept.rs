@@ -104,6 +104,17 @@ impl Results {
         self.files()?.iter().filter_map(|path| read(path).transpose()).collect()
     }
 
+    /// Removes what a crash left half written, when nobody writes.
+    pub(super) fn remove_unfinished(&self) -> Result<(), CniError> {
+        for entry in fs::read_dir(&self.0).map_err(CniError::state(&self.0))? {
+            let path = entry.map_err(CniError::state(&self.0))?.path();
+            if name_of(&path).ends_with(UNFINISHED) {
+                remove_if_there(&path)?;
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn forget(&self, kept: &Kept) -> Result<(), CniError> {
         remove_if_there(&kept.path)
     }

@@ -27,6 +27,8 @@ impl Host {
             mtu: None,
             state_dir: dir.path().join("cni"),
             bin_dirs: vec![dir.path().join("bin")],
+            own_bin_dir: None,
+            is_fallback: true,
         };
         Self { ns: NetNs::anonymous().unwrap(), dir, config }
     }
@@ -97,6 +99,7 @@ fn pods_reach_each_other_the_host_and_a_host_port_and_leave_nothing() {
     assert_eq!(inside(&a, || ask("10.42.0.1:8080")), "10.42.0.2", "a host port, from another Pod");
     assert_eq!(inside(&b, || ask("10.42.0.1:8080")), "10.42.0.1", "a host port, from the Pod itself");
     assert_eq!(host.on(|| ask("10.42.0.1:8080")), "10.42.0.1");
+    assert_eq!(host.on(|| ask("127.0.0.1:8080")), "10.42.0.1", "a host port, from the host's loopback");
 
     host.on(|| network.check(&a).unwrap());
     inside(&a, || {
@@ -125,6 +128,52 @@ fn pods_reach_each_other_the_host_and_a_host_port_and_leave_nothing() {
         assert_eq!(sys::netns::sysctl("net/ipv4/ip_forward").unwrap(), "0");
     });
     delete(&a.netns_path).unwrap();
+}
+
+#[test]
+fn a_reset_takes_the_built_in_network_for_its_own_whatever_range_its_pods_had() {
+    let host = Host::new();
+    let (network, pod) = (host.load(), host.pod("a"));
+    host.on(|| network.add(&pod).unwrap());
+    let of_all = BuiltinConfig { pod_cidr: host.config.cluster_cidr, ..host.config.clone() };
+    assert_eq!(host.on(|| detach_foreign(&of_all).unwrap()), 0);
+    let others = BuiltinConfig { cluster_id: "other".into(), ..host.config.clone() };
+    assert!(!is_same(&host.config.conflist(), &others.conflist()));
+    host.on(|| network.del(&pod).unwrap());
+    delete(&pod.netns_path).unwrap();
+}
+
+#[test]
+fn host_ports_let_no_pod_at_what_listens_on_the_hosts_loopback() {
+    let host = Host::new();
+    let network = host.load();
+    let mut pod = host.pod("a");
+    pod.port_mappings = vec![PortMapping {
+        host_port: 8080,
+        container_port: 80,
+        protocol: "TCP".into(),
+        host_ip: "127.0.0.1".into(),
+    }];
+    host.on(|| network.add(&pod).unwrap());
+    serve(&pod, 80);
+    assert_eq!(host.on(|| ask("127.0.0.1:8080")), "10.42.0.1");
+    assert_eq!(host.on(|| ask("10.42.0.1:8080")), "connection refused", "another address");
+    let secret = host.on(|| TcpListener::bind("127.0.0.1:0").unwrap());
+    let to = secret.local_addr().unwrap().to_string();
+    std::thread::spawn(move || secret.accept().map(|(mut stream, _)| stream.write_all(b"secret")));
+    let asked = inside(&pod, || {
+        // What is meant for its own loopback address goes to the host.
+        for command in ["ip link set lo down", "ip route add 127.0.0.1 via 10.42.0.1 dev eth0 onlink"] {
+            let mut words = command.split(' ');
+            let done = std::process::Command::new(words.next().unwrap()).args(words).status().unwrap();
+            assert!(done.success(), "{command}");
+        }
+        sys::netns::set_sysctl("net/ipv4/conf/eth0/route_localnet", "1").unwrap();
+        ask(&to)
+    });
+    assert_eq!(asked, "timed out");
+    host.on(|| network.del(&pod).unwrap());
+    delete(&pod.netns_path).unwrap();
 }
 
 #[test]
@@ -178,11 +227,94 @@ fn a_conflist_in_the_configuration_directory_wins_and_its_binaries_are_run() {
     assert_eq!(network.add(&pod).unwrap().pod_ips(), [IpAddr::from([10, 9, 0, 5])]);
     network.del(&pod).unwrap();
     let bad = Attachment { container_id: "bad".into(), ..pod };
-    assert_eq!(network.add(&bad).unwrap_err().to_string(), "plugin type=\"fake\" failed (ADD): no way");
+    assert_eq!(
+        network.add(&bad).unwrap_err().to_string(),
+        "plugin type=\"fake\" name=\"other\" failed (add): no way"
+    );
     let log = fs::read_to_string(log).unwrap();
     assert!(log.starts_with("ADD c1 eth0 IgnoreUnknown=1;"), "{log}");
     assert!(
         log.contains("DEL c1") && log.contains("\"prevResult\"") && log.contains("K8S_POD_NAME=web"),
         "{log}"
     );
+}
+
+#[test]
+fn plugins_are_told_at_start_what_is_attached_unless_the_configuration_says_otherwise() {
+    for (disabled, expect) in
+        [(json!(false), "ADD c1;ADD c2;DEL c2;GC c1;"), (json!("true"), "ADD c1;ADD c2;DEL c2;")]
+    {
+        let host = Host::new();
+        let path = |name: &str| host.dir.path().join(name);
+        for folder in ["net.d", "bin"] {
+            fs::create_dir(path(folder)).unwrap();
+        }
+        let script = format!(
+            "#!/bin/sh\nconf=$(cat)\ncase $CNI_COMMAND in STATUS) exit 0;; \
+             GC) CNI_CONTAINERID=$(echo \"$conf\" | grep -o '\"containerID\":\"[^\"]*' | cut -d '\"' -f 4 | tr -d '\\n');; esac\n\
+             printf '%s' \"$CNI_COMMAND $CNI_CONTAINERID;\" >> {}\necho '{{\"cniVersion\": \"1.1.0\"}}'\n",
+            path("log").display()
+        );
+        fs::write(path("bin/fake"), script).unwrap();
+        fs::set_permissions(path("bin/fake"), fs::Permissions::from_mode(0o755)).unwrap();
+        let conflist = json!({ "cniVersion": "1.1.0", "name": "n", "disableGC": disabled, "plugins": [{ "type": "fake" }] });
+        fs::write(path("net.d/1.conflist"), conflist.to_string()).unwrap();
+        let network = host.load();
+        for id in ["c1", "c2"] {
+            let pod = Attachment { container_id: id.into(), ifname: "eth0".into(), ..Attachment::default() };
+            network.add(&pod).unwrap();
+        }
+        drop(network);
+        assert_eq!(host.load().retain(&BTreeSet::from(["c1".to_owned()])).unwrap(), ["c2"]);
+        assert_eq!(fs::read_to_string(path("log")).unwrap(), expect);
+    }
+}
+
+#[test]
+fn a_hundred_pods_attached_at_once_wait_for_few_commits() {
+    let host = Host::new();
+    let network = host.load();
+    let pods: Vec<Attachment> = (0..100)
+        .map(|n| {
+            let mut pod = host.pod(&format!("p{n}"));
+            pod.port_mappings = vec![PortMapping {
+                host_port: 9000 + n,
+                container_port: 80,
+                protocol: "tcp".into(),
+                host_ip: String::new(),
+            }];
+            pod
+        })
+        .collect();
+    let start = std::time::Instant::now();
+    let each = |f: &(dyn Fn(&Network, &Attachment) + Sync)| {
+        std::thread::scope(|scope| {
+            for pod in &pods {
+                let (network, host) = (&network, &host);
+                scope.spawn(move || host.on(|| f(network, pod)));
+            }
+        });
+    };
+    each(&|network, pod| drop(network.add(pod).unwrap()));
+    println!("{:?} for 100 at once", start.elapsed());
+    let mut ips: Vec<IpAddr> = pods
+        .iter()
+        .flat_map(|pod| network.result(&pod.container_id, "eth0").unwrap().unwrap().pod_ips())
+        .collect();
+    ips.sort();
+    ips.dedup();
+    assert_eq!(ips.len(), 100, "each has an address of its own");
+    for pod in [&pods[0], &pods[99]] {
+        serve(pod, 80);
+        let port = pod.port_mappings[0].host_port;
+        assert_eq!(host.on(|| ask(&format!("10.42.0.1:{port}"))), "10.42.0.1");
+    }
+    each(&|network, pod| network.del(pod).unwrap());
+    host.on(|| {
+        assert_eq!(ask("10.42.0.1:9099"), "connection refused");
+        assert_eq!(network.results.all().unwrap().len(), 0);
+        let links = sys::netlink::Route::open().unwrap().links().unwrap();
+        assert_eq!(links.iter().filter(|link| link.kind == "veth").count(), 0);
+    });
+    pods.iter().for_each(|pod| delete(&pod.netns_path).unwrap());
 }

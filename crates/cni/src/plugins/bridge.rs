@@ -1,14 +1,14 @@
 //! `bridge`: a veth pair between the Pod and a bridge, an address of the node's range, a default route.
 //!
-//! Upstream's fields, and one of our own: with `routed`, the Pod's address is a host address and everything goes
-//! through the bridge's own address, so that the host sees (and can translate) what Pods say to each other.
+//! Upstream's fields, and two of our own: with `routed`, the Pod's address is a host address and everything goes
+//! through the bridge's own address, so that the host sees (and can translate) what Pods say to each other; what goes to
+//! `clusterCIDR` keeps its source address under `ipMasq`. What is not built in is refused by name.
 //! The veth's peer is made right inside the Pod's namespace, which is 20 times quicker than moving it there.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use serde::Deserialize;
@@ -16,11 +16,11 @@ use serde_json::Value;
 use sys::netlink::{Address, NewRoute, Route, VethPeer};
 use sys::netns::{NetNs, set_sysctl, sysctl};
 
-use super::host_local::{HostLocal, Range, parse_cidr};
-use super::rules;
-use crate::cleanup::IP_FORWARD_BEFORE;
-use crate::network::{Attachment, BuiltinConfig};
-use crate::types::{CniError, CniResult, Interface, IpConfig, NetworkConfigList, RouteConfig};
+use super::host_local::{HostLocal, parse_cidr};
+use super::rules::{owner_network, owner_of};
+use super::{Attached, Kind, Site};
+use crate::network::Attachment;
+use crate::types::{CniError, CniResult, Interface, IpConfig, RouteConfig};
 
 /// Names of the host's ends of Pods' veth pairs start with this.
 pub(crate) const VETH_PREFIX: &str = "kv";
@@ -30,6 +30,10 @@ pub(crate) const VETH_PREFIX: &str = "kv";
 struct Conf {
     #[serde(default = "cni0")]
     bridge: String,
+    #[serde(default)]
+    is_gateway: bool,
+    #[serde(default)]
+    is_default_gateway: bool,
     #[serde(default)]
     ip_masq: bool,
     #[serde(default)]
@@ -47,56 +51,66 @@ fn cni0() -> String {
     "cni0".to_owned()
 }
 
+/// Upstream's fields that mean something else than what is built in.
+const UNSUPPORTED: [&str; 8] = [
+    "vlan",
+    "vlanTrunk",
+    "promiscMode",
+    "macspoofchk",
+    "enabledad",
+    "portIsolation",
+    "disableContainerInterface",
+    "forceAddress",
+];
+
 /// The plugin with its configuration, its addresses and its connection to the kernel.
 #[derive(Debug)]
 pub(crate) struct Bridge {
+    network: String,
     conf: Conf,
     routes: Vec<RouteConfig>,
     addresses: HostLocal,
-    state_dir: PathBuf,
-    rules: rules::Shared,
+    site: Site,
     route: Mutex<Route>,
 }
 
 impl Bridge {
-    pub(super) fn new(
-        conflist: &NetworkConfigList,
-        conf: &Value,
-        config: &BuiltinConfig,
-    ) -> Result<Self, CniError> {
-        let invalid = |reason: String| CniError::Config { path: conflist.name.clone().into(), reason };
+    pub(super) fn new(network: &str, conf: &Value, site: &Site) -> Result<Self, CniError> {
+        let invalid = |reason: String| CniError::Config { path: network.into(), reason };
+        let is_set = |field: &str| conf.get(field).is_some_and(|value| !super::is_empty(value));
+        if let Some(field) = UNSUPPORTED.into_iter().find(|field| is_set(field)) {
+            return Err(CniError::Unsupported { network: network.to_owned(), field });
+        }
         let conf: Conf = serde_json::from_value(conf.clone()).map_err(|error| invalid(error.to_string()))?;
-        if conf.ipam.get("type").and_then(Value::as_str) != Some("host-local") {
+        if conf.ipam.get("type").and_then(Value::as_str).and_then(Kind::of) != Some(Kind::HostLocal) {
             return Err(invalid("the built-in bridge plugin has no other ipam type than host-local".into()));
         }
-        let range = Range::parse(&conf.ipam).map_err(invalid)?;
-        let routes = conf.ipam.get("routes").cloned().unwrap_or_default();
-        let routes: Option<Vec<RouteConfig>> =
-            serde_json::from_value(routes).map_err(|error| invalid(error.to_string()))?;
-        let dir = config.state_dir.join("networks").join(&conflist.name);
-        Ok(Self {
-            conf,
-            routes: routes.unwrap_or_default(),
-            addresses: HostLocal::open(range, dir)?,
-            state_dir: config.state_dir.clone(),
-            rules: rules::shared(config),
-            route: Mutex::new(Route::open()?),
-        })
+        let (addresses, mut routes) = HostLocal::configured(network, &conf.ipam, site)?;
+        let default = "0.0.0.0/0";
+        if conf.is_default_gateway && !routes.iter().any(|route| route.dst == default) {
+            routes.push(RouteConfig { dst: default.into(), ..RouteConfig::default() });
+        }
+        let (network, site) = (network.to_owned(), site.clone());
+        Ok(Self { network, conf, routes, addresses, site, route: Mutex::new(Route::open()?) })
     }
 
     /// Makes the bridge, its address and the masquerade rule, as far as they are missing.
     pub(super) fn prepare(&self) -> Result<(), CniError> {
         let mut route = self.route.lock().unwrap_or_else(PoisonError::into_inner);
         self.prepare_bridge(&mut route)?;
-        if self.conf.ip_masq {
-            let range = self.addresses.range();
-            let pods = (range.network, range.prefix);
-            let inside = self.conf.cluster_cidr.as_deref().and_then(parse_cidr).unwrap_or(pods);
-            self.rules.change(|rules| {
-                rules.masquerade.insert((pods, inside));
-            })?;
+        self.masquerade(owner_network(&self.network))
+    }
+
+    fn masquerade(&self, owner: String) -> Result<(), CniError> {
+        if !self.conf.ip_masq {
+            return Ok(());
         }
-        Ok(())
+        let range = self.addresses.range();
+        let pods = (range.network, range.prefix);
+        let inside = self.conf.cluster_cidr.as_deref().and_then(parse_cidr).unwrap_or(pods);
+        self.site.rules.change(move |rules| {
+            rules.masquerade.insert(owner, (pods, inside));
+        })
     }
 
     fn prepare_bridge(&self, route: &mut Route) -> Result<u32, CniError> {
@@ -113,6 +127,9 @@ impl Bridge {
         route.set_mac(name, mac_of(range.gateway))?;
         route.set_up(name)?;
         let index = route.index(name)?;
+        if !(self.conf.is_gateway || self.conf.is_default_gateway || self.conf.routed) {
+            return Ok(index);
+        }
         let gateway = Address { link: index, ip: range.gateway.into(), prefix: range.prefix };
         route.add_address(gateway)?;
         self.forward_packets()?;
@@ -126,20 +143,24 @@ impl Bridge {
     fn forward_packets(&self) -> Result<(), CniError> {
         let before = sysctl("net/ipv4/ip_forward")?;
         if before != "1" {
-            let path = self.state_dir.join(IP_FORWARD_BEFORE);
-            fs::write(&path, before).map_err(CniError::state(&path))?;
+            if let Some(path) = &self.site.before {
+                fs::write(path, before).map_err(CniError::state(path))?;
+            }
             set_sysctl("net/ipv4/ip_forward", "1")?;
         }
         Ok(())
     }
 
     pub(super) fn add(&self, attachment: &Attachment) -> Result<CniResult, CniError> {
-        let ip = self.addresses.reserve(&attachment.container_id, &attachment.ifname)?;
         let namespace = NetNs::open(&attachment.netns_path)?;
-        let host_name = veth_name(attachment);
-        let mac = mac_of(ip);
+        let ip = self.addresses.reserve_for(attachment)?;
+        let host_name = veth_name(&attachment.container_id, &attachment.ifname);
+        let mac = attachment.wanted_mac()?.unwrap_or_else(|| mac_of(ip));
         self.connect(&host_name, &attachment.ifname, &namespace, mac)?;
         namespace.run(|| self.set_up_inside(&attachment.ifname, ip))?;
+        if self.site.rules.is_in_file() {
+            self.masquerade(owner_of(attachment))?;
+        }
         Ok(self.result(attachment, &host_name, ip, mac))
     }
 
@@ -217,12 +238,16 @@ impl Bridge {
 
     /// The interface goes before the address is free for another Pod.
     pub(super) fn del(&self, attachment: &Attachment) -> Result<(), CniError> {
-        self.route.lock().unwrap_or_else(PoisonError::into_inner).delete_link(&veth_name(attachment))?;
+        let name = veth_name(&attachment.container_id, &attachment.ifname);
+        self.route.lock().unwrap_or_else(PoisonError::into_inner).delete_link(&name)?;
+        if self.site.rules.is_in_file() {
+            self.site.rules.forget(owner_of(attachment))?;
+        }
         self.addresses.release(&attachment.container_id, &attachment.ifname)
     }
 
     pub(super) fn check(&self, attachment: &Attachment, previous: &CniResult) -> Result<(), CniError> {
-        let name = veth_name(attachment);
+        let name = veth_name(&attachment.container_id, &attachment.ifname);
         let mut route = self.route.lock().unwrap_or_else(PoisonError::into_inner);
         let bridge = route.index(&self.conf.bridge)?;
         match route.link(&name)? {
@@ -257,18 +282,27 @@ impl Bridge {
         Ok(())
     }
 
-    pub(super) fn retain(&self, container_ids: &BTreeSet<String>) -> Result<(), CniError> {
-        let freed = self.addresses.retain(container_ids)?;
-        if !freed.is_empty() {
-            tracing::info!(?freed, "freed addresses of sandboxes that are gone");
+    /// Takes away what belongs to nothing that is attached.
+    pub(super) fn retain(&self, attached: &Attached) -> Result<(), CniError> {
+        let stale = self.addresses.owners_beside(attached);
+        for (container_id, ifname) in &stale {
+            let (container_id, ifname) = (container_id.clone(), ifname.clone());
+            self.del(&Attachment { container_id, ifname, ..Attachment::default() })?;
+        }
+        if !stale.is_empty() {
+            tracing::info!(sandboxes = ?stale, "freed addresses of sandboxes that are gone");
+        }
+        if self.site.rules.is_in_file() {
+            let attached = attached.clone();
+            self.site.rules.change(move |rules| rules.masquerade.retain(|owner, _| attached.owns(owner)))?;
         }
         Ok(())
     }
 }
 
 /// The host's end of a Pod's pair: the same for ADD and DEL, before and after a restart.
-fn veth_name(attachment: &Attachment) -> String {
-    let text = format!("{}/{}", attachment.container_id, attachment.ifname);
+fn veth_name(container_id: &str, ifname: &str) -> String {
+    let text = format!("{container_id}/{ifname}");
     // FNV-1a: stable across versions of the compiler.
     let hash = text
         .bytes()

@@ -1,9 +1,16 @@
 //! `portmap`: ports of the host that lead into a Pod.
+//!
+//! Always by nftables. What upstream's plugin can be told about iptables' chains and marks has no meaning here and is
+//! refused where it would change what packets do.
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::rules::{self, Port};
-use crate::network::{Attachment, BuiltinConfig};
+use serde_json::Value;
+use sys::netns::{set_sysctl, sysctl};
+
+use super::rules::{self, Port, owner_of};
+use super::{Attached, Site};
+use crate::network::Attachment;
 use crate::types::{CniError, CniResult, PortMapping};
 
 /// The plugin.
@@ -13,8 +20,18 @@ pub(crate) struct Portmap {
 }
 
 impl Portmap {
-    pub(super) fn new(config: &BuiltinConfig) -> Self {
-        Self { rules: rules::shared(config) }
+    pub(super) fn new(network: &str, conf: &Value, site: &Site) -> Result<Self, CniError> {
+        let is_set = |name: &str| conf.get(name).is_some_and(|value| !super::is_empty(value));
+        if let Some(field) = ["conditionsV4", "conditionsV6"].into_iter().find(|field| is_set(field)) {
+            return Err(CniError::Unsupported { network: network.to_owned(), field });
+        }
+        match conf.get("backend").and_then(Value::as_str) {
+            None | Some("nftables") => Ok(Self { rules: site.rules.clone() }),
+            Some(other) => Err(CniError::Config {
+                path: network.into(),
+                reason: format!("backend must be nftables, not {other}"),
+            }),
+        }
     }
 
     pub(super) fn add(&self, attachment: &Attachment, previous: &CniResult) -> Result<(), CniError> {
@@ -22,43 +39,53 @@ impl Portmap {
         if ports.is_empty() {
             return Ok(());
         }
-        let key = key(attachment);
-        self.rules.change(|rules| {
-            rules.ports.insert(key, ports);
-        })
+        let owner = owner_of(attachment);
+        self.rules.change(move |rules| {
+            rules.ports.insert(owner, ports);
+        })?;
+        route_loopback(previous)
     }
 
     pub(super) fn del(&self, attachment: &Attachment) -> Result<(), CniError> {
-        let key = key(attachment);
-        self.rules.change(|rules| {
-            rules.ports.remove(&key);
-        })
+        self.rules.forget(owner_of(attachment))
     }
 
-    pub(super) fn check(&self, attachment: &Attachment) -> Result<(), CniError> {
-        if attachment.port_mappings.is_empty() || self.rules.is_in_place()? {
+    pub(super) fn check(&self, attachment: &Attachment, previous: &CniResult) -> Result<(), CniError> {
+        if ports(attachment, previous).is_empty() || self.rules.has_ports(&owner_of(attachment))? {
             return Ok(());
         }
-        Err(CniError::Check("the nftables table of the Pod network is missing".into()))
+        Err(CniError::Check("the host ports of the Pod are missing in nftables".into()))
     }
 
     pub(super) fn restore<'a>(
         &self,
         kept: impl Iterator<Item = (&'a Attachment, &'a CniResult)>,
     ) -> Result<(), CniError> {
-        self.rules.change(|rules| {
-            for (attachment, result) in kept {
-                let ports = ports(attachment, result);
-                if !ports.is_empty() {
-                    rules.ports.insert(key(attachment), ports);
-                }
-            }
+        let all: Vec<(String, Vec<Port>)> =
+            kept.map(|(attachment, result)| (owner_of(attachment), ports(attachment, result))).collect();
+        self.rules.change(move |rules| {
+            rules.ports.extend(all.into_iter().filter(|(_, ports)| !ports.is_empty()));
         })
+    }
+
+    /// Takes away the ports of what is not attached.
+    pub(super) fn retain(&self, attached: &Attached) -> Result<(), CniError> {
+        let attached = attached.clone();
+        self.rules.change(move |rules| rules.ports.retain(|owner, _| attached.owns(owner)))
     }
 }
 
-fn key(attachment: &Attachment) -> (String, String) {
-    (attachment.container_id.clone(), attachment.ifname.clone())
+/// Lets what the host says from its loopback addresses go to the Pod, as upstream's plugin does: on the host's links that
+/// the plugins before have named.
+fn route_loopback(previous: &CniResult) -> Result<(), CniError> {
+    for link in previous.interfaces.iter().filter(|link| link.sandbox.is_empty()) {
+        let name = format!("net/ipv4/conf/{}/route_localnet", link.name);
+        // A link that is not there any more leads nowhere.
+        if sysctl(&name).is_ok_and(|value| value != "1") {
+            set_sysctl(&name, "1")?;
+        }
+    }
+    Ok(())
 }
 
 fn ports(attachment: &Attachment, result: &CniResult) -> Vec<Port> {
@@ -77,8 +104,36 @@ fn port(mapping: &PortMapping, pod: Ipv4Addr) -> Option<Port> {
         "sctp" => 132,
         _ => return None,
     };
-    let host_ip = mapping.host_ip.parse().ok().filter(|ip: &Ipv4Addr| !ip.is_unspecified());
+    // An address of the other family leads to no address of this one.
+    let host_ip = match mapping.host_ip.as_str() {
+        "" => None,
+        text => Some(text.parse::<Ipv4Addr>().ok()?).filter(|ip| !ip.is_unspecified()),
+    };
     let port =
         Port { protocol, host_ip, host_port: mapping.host_port, pod, pod_port: mapping.container_port };
     (mapping.host_port != 0).then_some(port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_the_other_family_opens_no_port_of_this_one() {
+        let check = |host_ip: &str, expect: Option<Option<[u8; 4]>>| {
+            let mapping = PortMapping {
+                host_port: 80,
+                container_port: 8080,
+                protocol: "TCP".into(),
+                host_ip: host_ip.into(),
+            };
+            let found = port(&mapping, Ipv4Addr::new(10, 42, 0, 2)).map(|port| port.host_ip);
+            assert_eq!(found, expect.map(|ip| ip.map(Ipv4Addr::from)), "{host_ip:?}");
+        };
+        check("", Some(None));
+        check("0.0.0.0", Some(None));
+        check("192.0.2.1", Some(Some([192, 0, 2, 1])));
+        check("::", None);
+        check("2001:db8::1", None);
+    }
 }

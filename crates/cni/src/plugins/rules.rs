@@ -1,21 +1,36 @@
 //! The Pod network's nftables table: masquerading and host ports, shared by the plugins that have rules in it.
+//!
+//! In the node's process the rules are in memory. A commit makes the kernel wait for its packet path (about 16 ms), so
+//! changes that come meanwhile go into the next one together. Plugins that are programs of their own keep the rules in a
+//! [file](in_file), whose lock lets one of them at a time change the table.
+
+mod in_file;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
+use serde::{Deserialize, Serialize};
 use sys::nftables::{
-    self, ChainKind, Compare, Data, Expr, Field, Hook, Key, Reg, SetValue, Table, destination_in, source_in,
-    when,
+    self, ChainKind, Compare, Data, Expr, Field, Hook, Key, Reg, SetValue, Table, Verdict, destination_in,
+    source_in, when,
 };
 
-use crate::network::BuiltinConfig;
+use crate::network::{Attachment, BuiltinConfig};
 use crate::types::CniError;
 
 type Cidr = (Ipv4Addr, u8);
 
+/// What is only to be reached from the host itself.
+const LOOPBACK: Cidr = (Ipv4Addr::new(127, 0, 0, 0), 8);
+/// Its link, as the kernel compares names.
+const LOOPBACK_LINK: &[u8; 16] = b"lo\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+/// The priority of what sees packets first, before their addresses are translated back. Source: `NF_IP_PRI_RAW`.
+const BEFORE_TRACKING: i32 = -300;
+
 /// A port of the host and where it leads.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Port {
     pub(super) protocol: u8,
     pub(super) host_ip: Option<Ipv4Addr>,
@@ -24,56 +39,169 @@ pub(super) struct Port {
     pub(super) pod_port: u16,
 }
 
-/// What the table is made of.
-#[derive(Clone, Debug, Default)]
+/// What the table is made of, by whose it is ([`owner_of`], [`owner_network`]).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Rules {
     /// What leaves the first network for anywhere but the second gets the host's address.
-    pub(super) masquerade: BTreeSet<(Cidr, Cidr)>,
-    /// Host ports by container id and interface.
-    pub(super) ports: BTreeMap<(String, String), Vec<Port>>,
+    pub(super) masquerade: BTreeMap<String, (Cidr, Cidr)>,
+    /// Host ports.
+    pub(super) ports: BTreeMap<String, Vec<Port>>,
 }
 
-/// The table of one network, in memory and in the kernel.
+/// A Pod's interface, as the owner of rules: no container's id has a slash.
+pub(super) fn owner_of(attachment: &Attachment) -> String {
+    format!("{}/{}", attachment.container_id, attachment.ifname)
+}
+
+/// All Pods of a network together.
+pub(super) fn owner_network(name: &str) -> String {
+    format!("/{name}")
+}
+
+/// The table of one network.
 #[derive(Debug)]
-pub(super) struct TableOwner {
+pub(crate) struct TableOwner {
     name: String,
+    file: Option<PathBuf>,
     state: Mutex<State>,
+    committed: Condvar,
 }
 
-#[derive(Debug, Default)]
+/// What is in the kernel, and what waits.
+#[derive(Default)]
 struct State {
     rules: Rules,
     applied: Option<Table>,
+    is_committing: bool,
+    next_ticket: u64,
+    waiting: Vec<(u64, Change)>,
+    outcomes: BTreeMap<u64, Result<(), Refused>>,
 }
 
-pub(super) type Shared = Arc<TableOwner>;
+type Change = Box<dyn FnOnce(&mut Rules) + Send>;
+
+/// Why a commit failed, for each that had a change in it.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(transparent)]
+struct Refused(Arc<sys::Error>);
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("rules", &self.rules).finish_non_exhaustive()
+    }
+}
+
+pub(crate) type Shared = Arc<TableOwner>;
 
 /// The table of the cluster; plugins of one process share it.
-pub(super) fn shared(config: &BuiltinConfig) -> Shared {
-    static TABLES: Mutex<BTreeMap<std::path::PathBuf, Weak<TableOwner>>> = Mutex::new(BTreeMap::new());
+pub(crate) fn shared(config: &BuiltinConfig) -> Shared {
+    static TABLES: Mutex<BTreeMap<PathBuf, Weak<TableOwner>>> = Mutex::new(BTreeMap::new());
     let mut tables = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(table) = tables.get(&config.state_dir).and_then(Weak::upgrade) {
         return table;
     }
-    let table = Arc::new(TableOwner { name: crate::table_name(&config.cluster_id), state: Mutex::default() });
+    let table = Arc::new(TableOwner::new(crate::table_name(&config.cluster_id), None));
     tables.insert(config.state_dir.clone(), Arc::downgrade(&table));
     table
 }
 
+/// The table of a network whose plugins are programs: its rules are in `file`.
+pub(crate) fn in_file(name: String, file: PathBuf) -> Shared {
+    Arc::new(TableOwner::new(name, Some(file)))
+}
+
 impl TableOwner {
-    /// Changes the rules, and the kernel if that makes a difference. If it fails, nothing is changed.
-    pub(super) fn change(&self, change: impl FnOnce(&mut Rules)) -> Result<(), CniError> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut rules = state.rules.clone();
-        change(&mut rules);
-        let table = render(&self.name, &rules);
-        nftables::apply(state.applied.as_ref(), &table)?;
-        *state = State { rules, applied: Some(table) };
-        Ok(())
+    fn new(name: String, file: Option<PathBuf>) -> Self {
+        Self { name, file, state: Mutex::default(), committed: Condvar::new() }
     }
 
-    pub(super) fn is_in_place(&self) -> Result<bool, CniError> {
-        Ok(nftables::table_names()?.contains(&self.name))
+    /// Whether each Pod's plugins are processes of their own.
+    pub(super) fn is_in_file(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Changes the rules, and the kernel if that makes a difference. If it fails, nothing is changed.
+    pub(super) fn change(&self, change: impl FnOnce(&mut Rules) + Send + 'static) -> Result<(), CniError> {
+        match &self.file {
+            Some(file) => in_file::change(&self.name, file, change),
+            None => self.change_in_memory(Box::new(change)),
+        }
+    }
+
+    /// Forgets what this owner has, if it has anything.
+    pub(super) fn forget(&self, owner: String) -> Result<(), CniError> {
+        if self.file.is_none() {
+            let state = self.lock();
+            let has = state.rules.ports.contains_key(&owner) || state.rules.masquerade.contains_key(&owner);
+            if !has && state.waiting.is_empty() && !state.is_committing {
+                return Ok(());
+            }
+        }
+        self.change(move |rules| {
+            rules.ports.remove(&owner);
+            rules.masquerade.remove(&owner);
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whoever comes while nobody commits does it for all who wait.
+    fn change_in_memory(&self, change: Change) -> Result<(), CniError> {
+        let mut state = self.lock();
+        let ticket = state.next_ticket;
+        state.next_ticket += 1;
+        state.waiting.push((ticket, change));
+        loop {
+            if let Some(outcome) = state.outcomes.remove(&ticket) {
+                return outcome.map_err(|refused| CniError::Rules(Box::new(refused)));
+            }
+            state = if state.is_committing {
+                self.committed.wait(state).unwrap_or_else(PoisonError::into_inner)
+            } else {
+                self.commit(state)
+            };
+        }
+    }
+
+    fn commit<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let mut rules = state.rules.clone();
+        let mut tickets = Vec::with_capacity(state.waiting.len());
+        for (ticket, change) in std::mem::take(&mut state.waiting) {
+            change(&mut rules);
+            tickets.push(ticket);
+        }
+        let previous = state.applied.take();
+        state.is_committing = true;
+        drop(state);
+        let table = render(&self.name, &rules);
+        let applied = nftables::apply(previous.as_ref(), &table);
+        let mut state = self.lock();
+        state.is_committing = false;
+        let outcome = match applied {
+            Ok(()) => {
+                state.rules = rules;
+                state.applied = Some(table);
+                Ok(())
+            }
+            Err(error) => {
+                state.applied = previous;
+                Err(Refused(Arc::new(error)))
+            }
+        };
+        state.outcomes.extend(tickets.into_iter().map(|ticket| (ticket, outcome.clone())));
+        self.committed.notify_all();
+        state
+    }
+
+    /// Whether the table is in the kernel, with these ports as far as is known.
+    pub(super) fn has_ports(&self, owner: &str) -> Result<bool, CniError> {
+        let is_known = match &self.file {
+            Some(file) => in_file::read(file)?.ports.contains_key(owner),
+            None => self.lock().rules.ports.contains_key(owner),
+        };
+        Ok(is_known && nftables::table_names()?.contains(&self.name))
     }
 }
 
@@ -82,7 +210,7 @@ fn render(name: &str, rules: &Rules) -> Table {
     table.base_chain("prerouting", ChainKind::Nat, Hook::Prerouting, -101);
     table.base_chain("output", ChainKind::Nat, Hook::Output, -101);
     table.base_chain("postrouting", ChainKind::Nat, Hook::Postrouting, 101);
-    for ((pods, prefix), (inside, inside_prefix)) in &rules.masquerade {
+    for ((pods, prefix), (inside, inside_prefix)) in rules.masquerade.values().collect::<BTreeSet<_>>() {
         let mut rule = source_in(*pods, *prefix, Compare::Equal);
         rule.extend(destination_in(*inside, *inside_prefix, Compare::NotEqual));
         rule.extend(destination_in(Ipv4Addr::new(224, 0, 0, 0), 4, Compare::NotEqual));
@@ -95,6 +223,9 @@ fn render(name: &str, rules: &Rules) -> Table {
     table
 }
 
+/// Host ports are open on the loopback network too. Its connections leave the host with the host's own address, which
+/// the bridge's `route_localnet` allows; what comes from elsewhere in the name of that network is dropped, so that the
+/// same setting lets nobody at what only listens there.
 fn render_ports<'a>(table: &mut Table, ports: impl Iterator<Item = &'a Port>) {
     let to = || SetValue::Fields(vec![Field::Ipv4, Field::Port]);
     table.set("ports", &[Field::Protocol, Field::Port], to());
@@ -124,7 +255,6 @@ fn render_ports<'a>(table: &mut Table, ports: impl Iterator<Item = &'a Port>) {
         by_address.extend([Expr::Map("address-ports".into(), Reg::R0, Reg::R0), dnat.clone()]);
         table.rule(chain, by_address);
         let mut any = to_host;
-        any.extend(destination_in(Ipv4Addr::new(127, 0, 0, 0), 8, Compare::NotEqual));
         any.extend(port);
         any.extend([Expr::Map("ports".into(), Reg::R1, Reg::R0), dnat]);
         table.rule(chain, any);
@@ -133,4 +263,17 @@ fn render_ports<'a>(table: &mut Table, ports: impl Iterator<Item = &'a Port>) {
     hairpin.extend([Expr::SourceIp(Reg::R0), Expr::DestinationIp(Reg::R1)]);
     hairpin.extend([Expr::In("hairpin".into(), Reg::R0), Expr::Masquerade]);
     table.rule("postrouting", hairpin);
+    let (loopback, prefix) = LOOPBACK;
+    let mut own = when(Expr::ConnectionStatus(Reg::R0), Expr::DNATED, Compare::NotEqual, 0);
+    own.extend(source_in(loopback, prefix, Compare::Equal));
+    own.push(Expr::Masquerade);
+    table.rule("postrouting", own);
+    table.base_chain("guard", ChainKind::Filter, Hook::Prerouting, BEFORE_TRACKING);
+    for of_loopback in [source_in, destination_in] {
+        let mut rule = vec![Expr::InputName(Reg::R0)];
+        rule.push(Expr::Compare(Reg::R0, Compare::NotEqual, LOOPBACK_LINK.to_vec()));
+        rule.extend(of_loopback(loopback, prefix, Compare::Equal));
+        rule.push(Expr::Verdict(Verdict::Drop));
+        table.rule("guard", rule);
+    }
 }

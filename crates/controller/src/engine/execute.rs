@@ -6,6 +6,7 @@ use http::{Response, StatusCode};
 use http_body_util::BodyExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::client::Body;
+use serde::Deserialize;
 
 use crate::informer::{Informers, PartialObject};
 use crate::plan::{Action, ApiRequest, Plan, Verb};
@@ -51,6 +52,19 @@ impl Failure {
     }
 }
 
+/// All that counts of an answer.
+#[derive(Deserialize)]
+struct Written<'a> {
+    #[serde(borrow)]
+    metadata: WrittenMetadata<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenMetadata<'a> {
+    resource_version: &'a str,
+}
+
 enum Seen {
     AtRevision(u64),
     Going { key: String, uid: Option<String> },
@@ -62,13 +76,13 @@ impl Executor {
         Self { informers, sender, recorder }
     }
 
-    pub(super) async fn carry_out(&self, plan: Plan) -> Done {
+    pub(super) async fn carry_out(&self, mut plan: Plan) -> Done {
         let mut done = Done::default();
-        for step in plan.steps {
+        for step in std::mem::take(&mut plan.steps) {
             let Err(failure) = self.carry_out_step(step, &mut done).await else { continue };
-            let told = plan.on_failure.into_iter().map(|action| action.about_failure(&failure.message));
+            let told = plan.about_failure(&failure.message);
             // The first failure is the one to report; that it could not be told is in the log.
-            if let Err(second) = self.carry_out_step(told.collect(), &mut done).await {
+            if let Err(second) = self.carry_out_step(told, &mut done).await {
                 tracing::info!(error = %second.text(), "telling of a failure failed");
             }
             done.failure = Some(failure);
@@ -182,7 +196,7 @@ fn own_write(request: &ApiRequest, body: &[u8]) -> Option<OwnWrite> {
         let key = key_of(Some(&request.namespace), &request.name);
         return Some(OwnWrite { resource, seen: Seen::Going { key, uid } });
     }
-    let written: PartialObject = serde_json::from_slice(body).ok()?;
-    let revision = written.metadata.resource_version?.parse().ok()?;
+    let written: Written<'_> = serde_json::from_slice(body).ok()?;
+    let revision = written.metadata.resource_version.parse().ok()?;
     Some(OwnWrite { resource, seen: Seen::AtRevision(revision) })
 }

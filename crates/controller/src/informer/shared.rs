@@ -5,9 +5,11 @@ use std::sync::{Arc, Weak};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::{Mutex, RwLock};
+use serde_json::value::RawValue;
 use tokio::sync::{Notify, watch};
 
 use super::reflector::{Sink, SinkError, WatchStep};
+use super::trim::trimmed;
 use super::{Kind, Progress};
 use crate::resource_ref::key_of;
 
@@ -225,16 +227,17 @@ impl<K: Kind> Progress for Shared<K> {
 impl<K: Kind> Sink for Shared<K> {
     fn take_list(&self, body: &[u8]) -> Result<u64, SinkError> {
         #[derive(serde::Deserialize)]
-        #[serde(bound = "K: serde::de::DeserializeOwned")]
-        struct List<K> {
+        struct List<'a> {
             metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta,
-            #[serde(default = "Vec::new")]
-            items: Vec<K>,
+            /// Go writes null for none.
+            #[serde(borrow, default)]
+            items: Option<Vec<&'a RawValue>>,
         }
-        let list: List<K> = serde_json::from_slice(body)?;
+        let list: List<'_> = serde_json::from_slice(body)?;
         let revision = list.metadata.resource_version.as_deref().and_then(|text| text.parse().ok());
         let revision = revision.ok_or(SinkError::NoRevision)?;
-        self.replace(list.items, revision);
+        let items = list.items.into_iter().flatten().map(|item| decode(item.get()));
+        self.replace(items.collect::<Result<_, _>>()?, revision);
         Ok(revision)
     }
 
@@ -243,13 +246,13 @@ impl<K: Kind> Sink for Shared<K> {
         struct Event<'a> {
             r#type: &'a str,
             #[serde(borrow)]
-            object: &'a serde_json::value::RawValue,
+            object: &'a RawValue,
         }
         let event: Event<'_> = serde_json::from_slice(line)?;
         let object = event.object.get();
         match event.r#type {
-            "ADDED" | "MODIFIED" => self.change(serde_json::from_str(object)?, false),
-            "DELETED" => self.change(serde_json::from_str(object)?, true),
+            "ADDED" | "MODIFIED" => self.change(decode(object)?, false),
+            "DELETED" => self.change(decode(object)?, true),
             "BOOKMARK" => {
                 let bookmark: super::PartialObject = serde_json::from_str(object)?;
                 self.advance(revision_of(&bookmark.metadata));
@@ -258,6 +261,10 @@ impl<K: Kind> Sink for Shared<K> {
         }
         Ok(WatchStep::Seen(*self.revisions.borrow()))
     }
+}
+
+fn decode<K: Kind>(object: &str) -> Result<K, serde_json::Error> {
+    serde_json::from_str(&trimmed(object))
 }
 
 fn key_of_object(meta: &ObjectMeta) -> String {
@@ -324,6 +331,21 @@ mod tests {
         assert_eq!(revision, 9);
         let seen = changes.next().await;
         assert!(seen.len() == 1 && seen[0].new.is_none() && seen[0].revision == 9);
+    }
+
+    #[test]
+    fn managed_fields_are_not_kept() {
+        let shared = Shared::<Pod>::new();
+        let pod = r#"{"metadata":{"name":"a","resourceVersion":"3","managedFields":[{"manager":"m"}]}}"#;
+        shared.take_event(format!(r#"{{"type":"ADDED","object":{pod}}}"#).as_bytes()).expect("a valid event");
+        let list = format!(
+            r#"{{"metadata":{{"resourceVersion":"4"}},"items":[{}]}}"#,
+            pod.replace("\"a\"", "\"b\"")
+        );
+        let known = |name: &str| shared.get(name).map(|pod| pod.metadata.managed_fields.clone());
+        assert_eq!(known("a"), Some(None));
+        shared.take_list(list.as_bytes()).expect("a valid list");
+        assert_eq!((known("a"), known("b")), (None, Some(None)));
     }
 
     #[test]

@@ -1,14 +1,17 @@
-//! Makes, grows, lists and removes volumes of this node.
+//! Makes, grows, changes, lists and removes volumes of this node.
 
 use async_trait::async_trait;
 use nix::sys::statvfs::statvfs;
 
-use super::volumes::{Kind, Volume, is_id};
-use super::{Driver, TOPOLOGY_KEY, internal, require};
+use super::images::FS_TYPE_DEFAULT;
+use super::options::{self, Allocation, Backing, Options};
+use super::volumes::{Content, Kind, Volume, Volumes, is_id};
+use super::{Driver, TOPOLOGY_KEY, failed, internal, require};
 use crate::server::Controller;
 use crate::{Result, Status, v1};
 use v1::controller_service_capability::{self, Rpc, rpc};
 use v1::volume_capability::{AccessType, access_mode::Mode};
+use v1::volume_content_source::Type as SourceType;
 
 /// A volume's size if nobody asks for one.
 const SIZE_BYTES_DEFAULT: i64 = 1 << 30;
@@ -81,6 +84,77 @@ impl Driver {
     }
 }
 
+/// The type of the file system that the capabilities ask for.
+fn fs_type_of(capabilities: &[v1::VolumeCapability]) -> String {
+    let mut asked = capabilities.iter().filter_map(|capability| match &capability.access_type {
+        Some(AccessType::Mount(mount)) => Some(mount.fs_type.as_str()),
+        _ => None,
+    });
+    asked.find(|fs_type| !fs_type.is_empty()).unwrap_or(FS_TYPE_DEFAULT).to_owned()
+}
+
+/// A folder's space cannot be taken ahead.
+fn check(kind: Kind, options: Options) -> Result<()> {
+    let is_directory = kind == Kind::Filesystem && options.backing == Backing::Directory;
+    if is_directory && options.allocation == Allocation::Thick {
+        return Err(Status::invalid_argument(
+            "allocation \"thick\" needs a volume of its own size: raw blocks, or parameter \"backing\": \"image\"",
+        ));
+    }
+    Ok(())
+}
+
+/// The volume that another is to be a copy of.
+fn source_of(request: &v1::CreateVolumeRequest) -> Result<Option<String>> {
+    let Some(source) = &request.volume_content_source else { return Ok(None) };
+    match &source.r#type {
+        Some(SourceType::Volume(volume)) => {
+            require(&volume.volume_id, "Source volume ID").map(|()| Some(volume.volume_id.clone()))
+        }
+        Some(SourceType::Snapshot(_)) => Err(Status::invalid_argument("there are no snapshots of volumes")),
+        None => Err(Status::invalid_argument("the volume's content source names nothing")),
+    }
+}
+
+/// Whether the volume's device or folder is in use on this node.
+fn is_used(volumes: &Volumes, id: &str) -> Result<bool> {
+    let image = volumes.image(id);
+    Ok(!super::node::places(volumes, id)?.is_empty()
+        || image.exists() && sys::loop_device::of(&image).map_err(internal)?.is_some())
+}
+
+/// Makes the volume, or finds the one that was made before.
+fn create(volumes: &Volumes, wanted: Volume, limit: i64, source: Option<String>) -> Result<Volume> {
+    let name = wanted.name.clone();
+    let _making = volumes.begin(&name)?;
+    if let Some(old) = volumes.get(&name)? {
+        let fits = old.capacity_bytes >= wanted.capacity_bytes && (limit == 0 || old.capacity_bytes <= limit);
+        if old.kind == wanted.kind && old.backing == wanted.backing && fits {
+            return Ok(old);
+        }
+        return Err(Status::already_exists(format!("volume {name} exists with another size or access type")));
+    }
+    let Some(source) = source else {
+        volumes.create(&name, &wanted, &Content::Nothing).map_err(failed)?;
+        return Ok(wanted);
+    };
+    let original = volumes.find(&source)?;
+    if original.kind != wanted.kind || original.backing != wanted.backing {
+        return Err(Status::invalid_argument(format!("volume {source} is of another kind than its copy")));
+    }
+    if original.capacity_bytes > wanted.capacity_bytes {
+        return Err(Status::out_of_range(format!("volume {source} is larger than its copy is to be")));
+    }
+    if original.has_image() && is_used(volumes, &source)? {
+        let why = format!("volume {source} is in use: a copy of its blocks would be of several moments");
+        return Err(Status::failed_precondition(why));
+    }
+    let Volume { fs_type, fs_bytes, is_used, .. } = original;
+    let wanted = Volume { fs_type, fs_bytes, is_used, ..wanted };
+    volumes.create(&name, &wanted, &Content::CopyOf(&source)).map_err(failed)?;
+    Ok(wanted)
+}
+
 #[async_trait]
 impl Controller for Driver {
     async fn create_volume(&self, request: v1::CreateVolumeRequest) -> Result<v1::CreateVolumeResponse> {
@@ -91,14 +165,10 @@ impl Controller for Driver {
             ));
         }
         let kind = kind_of(&request.volume_capabilities).map_err(Status::invalid_argument)?;
-        if let Some(unknown) = request.parameters.keys().find(|key| !key.starts_with("csi.storage.k8s.io/")) {
-            return Err(Status::invalid_argument(format!("unknown parameter {unknown:?}")));
-        }
-        if request.volume_content_source.is_some() {
-            return Err(Status::invalid_argument(
-                "volumes are made empty: there are no snapshots and no clones",
-            ));
-        }
+        let options = Options::of(&request.parameters, &request.mutable_parameters);
+        let options = options.map_err(Status::invalid_argument)?;
+        check(kind, options)?;
+        let source = source_of(&request)?;
         let capacity_bytes = size_of(request.capacity_range.as_ref())?;
         if !self.is_wanted_here(request.accessibility_requirements.as_ref()) {
             return Err(Status::resource_exhausted(format!(
@@ -106,40 +176,34 @@ impl Controller for Driver {
                 self.node_id
             )));
         }
-        let id = request.name.clone();
-        let volume = self.blocking(move |volumes| {
-            let wanted = Volume { name: request.name.clone(), capacity_bytes, kind, is_ephemeral: false };
-            let Some(old) = volumes.get(&request.name)? else {
-                volumes.create(&request.name, &wanted).map_err(internal)?;
-                return Ok(wanted);
-            };
-            let limit = request.capacity_range.map_or(0, |range| range.limit_bytes);
-            let fits =
-                old.capacity_bytes >= wanted.capacity_bytes && (limit == 0 || old.capacity_bytes <= limit);
-            match old.kind == kind && fits {
-                true => Ok(old),
-                false => {
-                    let name = &request.name;
-                    Err(Status::already_exists(format!(
-                        "volume {name} exists with another size or access type"
-                    )))
-                }
-            }
-        });
-        Ok(v1::CreateVolumeResponse { volume: Some(self.describe(id, &volume.await?)) })
+        let wanted = Volume {
+            name: request.name.clone(),
+            capacity_bytes,
+            kind,
+            is_ephemeral: false,
+            backing: options.backing,
+            allocation: options.allocation,
+            fs_type: fs_type_of(&request.volume_capabilities),
+            fs_bytes: capacity_bytes,
+            is_used: false,
+        };
+        let limit = request.capacity_range.map_or(0, |range| range.limit_bytes);
+        let made = self.unhurried(move |volumes| create(volumes, wanted, limit, source)).await?;
+        let mut volume = self.describe(request.name, &made);
+        volume.content_source = request.volume_content_source;
+        Ok(v1::CreateVolumeResponse { volume: Some(volume) })
     }
 
     async fn delete_volume(&self, request: v1::DeleteVolumeRequest) -> Result<v1::DeleteVolumeResponse> {
         require(&request.volume_id, "Volume ID")?;
         self.blocking(move |volumes| {
             let id = &request.volume_id;
+            // One that is being made would be there afterwards.
+            let _making = volumes.begin(id)?;
             if volumes.get(id)?.is_none() {
                 return Ok(v1::DeleteVolumeResponse {});
             }
-            let is_used = super::node::is_mounted_anywhere(&volumes.data(id))
-                || volumes.image(id).exists()
-                    && sys::loop_device::of(&volumes.image(id)).map_err(internal)?.is_some();
-            if is_used {
+            if is_used(volumes, id)? {
                 return Err(Status::failed_precondition(format!("volume {id} is in use on this node")));
             }
             volumes.delete(id).map_err(internal)?;
@@ -196,13 +260,18 @@ impl Controller for Driver {
         });
         let is_possible =
             request.volume_capabilities.is_empty() || kind_of(&request.volume_capabilities).is_ok();
-        if elsewhere || !is_possible {
+        let is_known = Options::of(&request.parameters, &std::collections::HashMap::new()).is_ok();
+        if elsewhere || !is_possible || !is_known {
             return Ok(v1::GetCapacityResponse::default());
         }
-        let space = self.blocking(|volumes| statvfs(volumes.folder()).map_err(internal)).await?;
+        let space = self.unhurried(|volumes| statvfs(volumes.folder()).map_err(internal)).await?;
         let available = space.blocks_available().saturating_mul(space.fragment_size());
         let available_capacity = i64::try_from(available).unwrap_or(i64::MAX);
-        Ok(v1::GetCapacityResponse { available_capacity, ..v1::GetCapacityResponse::default() })
+        Ok(v1::GetCapacityResponse {
+            available_capacity,
+            maximum_volume_size: Some(available_capacity),
+            minimum_volume_size: Some(SECTOR_BYTES),
+        })
     }
 
     async fn controller_get_volume(
@@ -211,8 +280,12 @@ impl Controller for Driver {
     ) -> Result<v1::ControllerGetVolumeResponse> {
         require(&request.volume_id, "Volume ID")?;
         let id = request.volume_id.clone();
-        let volume = self.blocking(move |volumes| volumes.find(&id)).await?;
-        let condition = v1::VolumeCondition { abnormal: false, message: "the volume is there".to_owned() };
+        let found = self.blocking(move |volumes| {
+            let volume = volumes.find(&id)?;
+            let condition = super::node::condition(volumes, &id, &volume, None);
+            Ok((volume, condition))
+        });
+        let (volume, condition) = found.await?;
         Ok(v1::ControllerGetVolumeResponse {
             volume: Some(self.describe(request.volume_id, &volume)),
             status: Some(v1::controller_get_volume_response::VolumeStatus {
@@ -236,12 +309,29 @@ impl Controller for Driver {
             let mut volume = volumes.find(id)?;
             if wanted > volume.capacity_bytes {
                 volume.capacity_bytes = wanted;
-                volumes.grow(id, &volume).map_err(internal)?;
+                volumes.change(id, &volume).map_err(failed)?;
             }
             Ok(v1::ControllerExpandVolumeResponse {
                 capacity_bytes: volume.capacity_bytes,
-                node_expansion_required: volume.kind == Kind::Block,
+                node_expansion_required: volume.has_image(),
             })
+        })
+        .await
+    }
+
+    async fn controller_modify_volume(
+        &self,
+        request: v1::ControllerModifyVolumeRequest,
+    ) -> Result<v1::ControllerModifyVolumeResponse> {
+        require(&request.volume_id, "Volume ID")?;
+        let wanted = options::allocation(&request.mutable_parameters).map_err(Status::invalid_argument)?;
+        self.blocking(move |volumes| {
+            let id = &request.volume_id;
+            let mut volume = volumes.find(id)?;
+            volume.allocation = wanted.unwrap_or(volume.allocation);
+            check(volume.kind, Options { backing: volume.backing, allocation: volume.allocation })?;
+            volumes.change(id, &volume).map_err(failed)?;
+            Ok(v1::ControllerModifyVolumeResponse {})
         })
         .await
     }
@@ -255,6 +345,9 @@ impl Controller for Driver {
             rpc::Type::ListVolumes,
             rpc::Type::GetCapacity,
             rpc::Type::GetVolume,
+            rpc::Type::VolumeCondition,
+            rpc::Type::CloneVolume,
+            rpc::Type::ModifyVolume,
             rpc::Type::ExpandVolume,
             rpc::Type::SingleNodeMultiWriter,
         ];

@@ -1,33 +1,50 @@
 //! Brings volumes to where the kubelet wants them, and takes them away again.
 //!
-//! A folder is bound to the staging path and from there to each Pod's; a raw block volume gets its loop device when it
-//! is staged, and the device is bound to each Pod's path.
+//! A folder is bound to the staging path and from there to each Pod's; a file gets its loop device when it is staged,
+//! and the file system on the device is mounted, or for raw blocks the device bound to each Pod's path.
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use nix::sys::statvfs::statvfs;
-use sys::mount::{self, BindOptions};
+use sys::mount::{self, BindOptions, MountEntry};
 
 use super::controller::kind_of;
-use super::volumes::{Kind, Volume, Volumes, is_id};
-use super::{Driver, TOPOLOGY_KEY, internal, require};
+use super::images;
+use super::options::{Allocation, Backing};
+use super::volumes::{Content, Kind, Volume, Volumes, is_id};
+use super::{Driver, TOPOLOGY_KEY, failed, internal, require};
 use crate::server::Node;
 use crate::{Result, Status, v1};
 use v1::node_service_capability::{self, Rpc, rpc};
+use v1::volume_capability::{AccessType, access_mode::Mode};
 
 /// Says in a volume's context that it is to be made for the Pod. Source: KEP-596.
 const EPHEMERAL: &str = "csi.storage.k8s.io/ephemeral";
 
-/// Whether the folder `data` is bound to some other place.
-pub(super) fn is_mounted_anywhere(data: &Path) -> bool {
-    let Ok(all) = mount::mounts() else { return true };
+/// Where the volume is on this node besides its own folder: a folder's bind mounts, a device's file systems and nodes.
+pub(super) fn places(volumes: &Volumes, id: &str) -> Result<Vec<PathBuf>> {
+    let device = match volumes.image(id) {
+        image if image.exists() => sys::loop_device::of(&image).map_err(internal)?,
+        _ => None,
+    };
     // The root of a bind mount is a path in its own file system: its end has the volume's id in it.
-    let end: std::path::PathBuf =
-        data.components().rev().take(3).collect::<Vec<_>>().into_iter().rev().collect();
-    all.iter().any(|entry| entry.root.ends_with(&end))
+    let data = volumes.data(id);
+    let end: PathBuf = data.components().rev().take(3).collect::<Vec<_>>().into_iter().rev().collect();
+    let is_here = |entry: &MountEntry| match &device {
+        Some(device) => {
+            // A device's node is bound from the root of the file system that `/dev` is.
+            let node = Path::new("/").join(device.file_name().unwrap_or_default());
+            Path::new(&entry.source) == device
+                || matches!(entry.fs_type.as_str(), "devtmpfs" | "tmpfs") && entry.root == node
+        }
+        None => entry.root.ends_with(&end),
+    };
+    let all = mount::mounts().map_err(internal)?.into_iter();
+    Ok(all.filter(is_here).map(|entry| entry.target).collect())
 }
 
 fn capability_kind(capability: Option<&v1::VolumeCapability>) -> Result<Kind> {
@@ -42,12 +59,52 @@ fn stage(volumes: &Volumes, request: &v1::NodeStageVolumeRequest, kind: Kind) ->
         return Err(Status::invalid_argument("the volume has another access type"));
     }
     let target = Path::new(&request.staging_target_path);
+    if !volume.has_image() {
+        return bind_folder(&volumes.data(&request.volume_id), target, false);
+    }
+    let image = volumes.image(&request.volume_id);
+    let device = sys::loop_device::attach(&image).map_err(internal)?;
+    // One that was there has the size that the file had then.
+    sys::loop_device::grow(&image).map_err(internal)?;
     match kind {
-        Kind::Filesystem => bind_folder(&volumes.data(&request.volume_id), target, false),
-        Kind::Block => {
-            sys::loop_device::attach(&volumes.image(&request.volume_id)).map(drop).map_err(internal)
+        Kind::Filesystem => mount_image(volumes, volume, &device, request),
+        Kind::Block => Ok(()),
+    }
+}
+
+/// Mounts the file system in an image, and has it take all of the image: that may have grown since.
+fn mount_image(
+    volumes: &Volumes,
+    mut volume: Volume,
+    device: &Path,
+    request: &v1::NodeStageVolumeRequest,
+) -> Result<()> {
+    let target = Path::new(&request.staging_target_path);
+    fs::create_dir_all(target).map_err(internal)?;
+    let has_grown = volume.fs_bytes < volume.capacity_bytes;
+    if !mount::is_mounted(target).map_err(internal)? {
+        let options = match request.volume_capability.as_ref().and_then(|asked| asked.access_type.as_ref()) {
+            Some(AccessType::Mount(mount)) => mount.mount_flags.as_slice(),
+            _ => &[],
+        };
+        // If another mount namespace holds the file system for longer, it grows another time.
+        let grown = if has_grown { images::grow_unmounted(device, &volume.fs_type) } else { Ok(()) };
+        if let Err(error) = &grown {
+            tracing::warn!(%error, volume = request.volume_id, "a file system did not grow before it was mounted");
+        }
+        images::mount(device, &volume.fs_type, options, target).map_err(internal)?;
+        if has_grown && volume.fs_type == "xfs" {
+            images::grow(device, &volume.fs_type, target).map_err(internal)?;
+        }
+        if grown.is_ok() {
+            volume.fs_bytes = volume.capacity_bytes;
         }
     }
+    if !volume.is_used {
+        fs::set_permissions(target, fs::Permissions::from_mode(0o777)).map_err(internal)?;
+        volume.is_used = true;
+    }
+    volumes.note(&request.volume_id, &volume).map_err(internal)
 }
 
 fn bind_folder(source: &Path, target: &Path, read_only: bool) -> Result<()> {
@@ -65,13 +122,24 @@ fn publish(volumes: &Volumes, request: &v1::NodePublishVolumeRequest, kind: Kind
         if !is_id(id) || kind != Kind::Filesystem {
             return Err(Status::invalid_argument("an ephemeral volume must be a file system"));
         }
-        let volume = Volume { name: id.to_owned(), capacity_bytes: 0, kind, is_ephemeral };
-        volumes.create(id, &volume).map_err(internal)?;
+        let volume = Volume {
+            name: id.to_owned(),
+            capacity_bytes: 0,
+            kind,
+            is_ephemeral,
+            backing: Backing::Directory,
+            allocation: Allocation::Thin,
+            fs_type: String::new(),
+            fs_bytes: 0,
+            is_used: false,
+        };
+        volumes.create(id, &volume, &Content::Nothing).map_err(failed)?;
     }
     let volume = volumes.find(id)?;
     if volume.kind != kind {
         return Err(Status::invalid_argument("the volume has another access type"));
     }
+    refuse_second_writer(volumes, request)?;
     match kind {
         Kind::Filesystem if is_ephemeral => bind_folder(&volumes.data(id), target, request.readonly),
         Kind::Filesystem => {
@@ -91,6 +159,28 @@ fn publish(volumes: &Volumes, request: &v1::NodePublishVolumeRequest, kind: Kind
     }
 }
 
+/// A volume for a single writer is in one place only. Source: `SINGLE_NODE_SINGLE_WRITER`, CSI's `NodePublishVolume`.
+fn refuse_second_writer(volumes: &Volumes, request: &v1::NodePublishVolumeRequest) -> Result<()> {
+    let mode = request.volume_capability.as_ref().and_then(|asked| asked.access_mode.as_ref());
+    if mode.is_none_or(|mode| mode.mode() != Mode::SingleNodeSingleWriter) {
+        return Ok(());
+    }
+    let own = [&request.target_path, &request.staging_target_path].map(|path| real(Path::new(path)));
+    match places(volumes, &request.volume_id)?.into_iter().find(|place| !own.contains(place)) {
+        Some(place) => Err(Status::failed_precondition(format!(
+            "volume {} is for a single writer and is published at {} already",
+            request.volume_id,
+            place.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// The path as the kernel's list of mounts has it.
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
 fn bind_device(device: &Path, target: &Path) -> Result<()> {
     if mount::is_mounted(target).map_err(internal)? {
         return Ok(());
@@ -100,6 +190,20 @@ fn bind_device(device: &Path, target: &Path) -> Result<()> {
     }
     fs::OpenOptions::new().create(true).truncate(false).write(true).open(target).map_err(internal)?;
     mount::bind(device, target, BindOptions::default()).map_err(internal)
+}
+
+/// Has the volume's device take the image's new size, and the file system the device's.
+fn grow(volumes: &Volumes, volume: &mut Volume, request: &v1::NodeExpandVolumeRequest) -> Result<()> {
+    let image = volumes.image(&request.volume_id);
+    sys::loop_device::grow(&image).map_err(internal)?;
+    let device = sys::loop_device::of(&image).map_err(internal)?;
+    let has_grown = volume.kind == Kind::Filesystem && volume.fs_bytes < volume.capacity_bytes;
+    let Some(device) = device.filter(|_| has_grown) else { return Ok(()) };
+    images::grow(&device, &volume.fs_type, Path::new(&request.volume_path)).map_err(|error| {
+        Status::failed_precondition(format!("the file system will grow when it is next mounted: {error}"))
+    })?;
+    volume.fs_bytes = volume.capacity_bytes;
+    volumes.note(&request.volume_id, volume).map_err(internal)
 }
 
 /// Unmounts all that is at `target`, and removes it.
@@ -118,25 +222,76 @@ fn clear(target: &Path) -> Result<()> {
     }
 }
 
-/// What a file system has, as two rows: bytes and files.
-fn usage(path: &Path) -> Result<Vec<v1::VolumeUsage>> {
+/// What is used of a volume, as two rows: bytes and files. A folder has what its disk has, and uses what is in it.
+fn usage(path: &Path, volume: &Volume) -> Result<Vec<v1::VolumeUsage>> {
     let space = statvfs(path).map_err(internal)?;
+    let (used_bytes, used_files) = match volume.has_image() {
+        true => (
+            space.blocks().saturating_sub(space.blocks_free()).saturating_mul(space.fragment_size()),
+            space.files().saturating_sub(space.files_free()),
+        ),
+        false => tree(path),
+    };
     let amount = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     let bytes = |blocks: u64| amount(blocks.saturating_mul(space.fragment_size()));
     Ok(vec![
         v1::VolumeUsage {
             available: bytes(space.blocks_available()),
             total: bytes(space.blocks()),
-            used: bytes(space.blocks().saturating_sub(space.blocks_free())),
+            used: amount(used_bytes),
             unit: v1::volume_usage::Unit::Bytes.into(),
         },
         v1::VolumeUsage {
             available: amount(space.files_available()),
             total: amount(space.files()),
-            used: amount(space.files().saturating_sub(space.files_free())),
+            used: amount(used_files),
             unit: v1::volume_usage::Unit::Inodes.into(),
         },
     ])
+}
+
+/// Bytes and files below `path`, links not followed. What goes away meanwhile does not count.
+fn tree(path: &Path) -> (u64, u64) {
+    let Ok(meta) = fs::symlink_metadata(path) else { return (0, 0) };
+    let own = (meta.blocks().saturating_mul(512), 1);
+    if !meta.is_dir() {
+        return own;
+    }
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    entries.map(|entry| tree(&entry.path())).fold(own, |sum, part| (sum.0 + part.0, sum.1 + part.1))
+}
+
+/// Whether the volume is well, as far as can be seen; `path` is where it is mounted. Source: `VolumeCondition`.
+pub(super) fn condition(
+    volumes: &Volumes,
+    id: &str,
+    volume: &Volume,
+    path: Option<&Path>,
+) -> v1::VolumeCondition {
+    let files = if volume.has_image() { volumes.image(id) } else { volumes.data(id) };
+    let is_short = || {
+        let length = fs::metadata(&files).map_or(0, |meta| meta.len());
+        volume.has_image() && i64::try_from(length).unwrap_or(i64::MAX) < volume.capacity_bytes
+    };
+    let stopped = || {
+        let mounted = path.and_then(|path| mount::mounts().ok()?.into_iter().rfind(|one| one.target == path));
+        mounted.is_some_and(|one| {
+            volume.kind == Kind::Filesystem && one.super_options.split(',').any(|option| option == "ro")
+        })
+    };
+    let wrong = if !files.exists() {
+        Some("the volume's files are gone")
+    } else if is_short() {
+        Some("the volume's image is smaller than the volume")
+    } else if stopped() {
+        Some("the volume's file system has become read-only")
+    } else {
+        None
+    };
+    v1::VolumeCondition {
+        abnormal: wrong.is_some(),
+        message: wrong.unwrap_or("the volume is well").to_owned(),
+    }
 }
 
 #[async_trait]
@@ -165,7 +320,7 @@ impl Node for Driver {
                 mount::unmount(target).map_err(internal)?;
             }
             match volumes.get(&request.volume_id)? {
-                Some(Volume { kind: Kind::Block, .. }) => {
+                Some(volume) if volume.has_image() => {
                     sys::loop_device::detach(&volumes.image(&request.volume_id)).map_err(internal)
                 }
                 _ => Ok(()),
@@ -209,21 +364,22 @@ impl Node for Driver {
     ) -> Result<v1::NodeGetVolumeStatsResponse> {
         require(&request.volume_id, "Volume ID")?;
         require(&request.volume_path, "Volume path")?;
-        self.blocking(move |volumes| {
+        self.unhurried(move |volumes| {
             let volume = volumes.find(&request.volume_id)?;
             let path = Path::new(&request.volume_path);
             if !path.exists() {
                 return Err(Status::not_found(format!("there is no volume at {}", path.display())));
             }
             let usage = match volume.kind {
-                Kind::Filesystem => usage(path)?,
+                Kind::Filesystem => usage(path, &volume)?,
                 Kind::Block => vec![v1::VolumeUsage {
                     total: volume.capacity_bytes,
                     unit: v1::volume_usage::Unit::Bytes.into(),
                     ..v1::VolumeUsage::default()
                 }],
             };
-            Ok(v1::NodeGetVolumeStatsResponse { usage, ..v1::NodeGetVolumeStatsResponse::default() })
+            let volume_condition = Some(condition(volumes, &request.volume_id, &volume, Some(path)));
+            Ok(v1::NodeGetVolumeStatsResponse { usage, volume_condition })
         })
         .await
     }
@@ -235,9 +391,9 @@ impl Node for Driver {
         require(&request.volume_id, "Volume ID")?;
         require(&request.volume_path, "Volume path")?;
         self.blocking(move |volumes| {
-            let volume = volumes.find(&request.volume_id)?;
-            if volume.kind == Kind::Block {
-                sys::loop_device::grow(&volumes.image(&request.volume_id)).map_err(internal)?;
+            let mut volume = volumes.find(&request.volume_id)?;
+            if volume.has_image() {
+                grow(volumes, &mut volume, &request)?;
             }
             Ok(v1::NodeExpandVolumeResponse { capacity_bytes: volume.capacity_bytes })
         })
@@ -251,6 +407,7 @@ impl Node for Driver {
         let kinds = [
             rpc::Type::StageUnstageVolume,
             rpc::Type::GetVolumeStats,
+            rpc::Type::VolumeCondition,
             rpc::Type::ExpandVolume,
             rpc::Type::SingleNodeMultiWriter,
         ];

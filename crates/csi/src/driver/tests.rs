@@ -211,3 +211,252 @@ async fn an_ephemeral_volume_comes_and_goes_with_its_pod() {
     client.node_unpublish_volume(rig.unpublish("csi-1", "inline")).await.unwrap();
     assert_eq!(std::fs::read_dir(rig.path("state/volumes")).unwrap().count(), 0);
 }
+
+fn parameters(all: &[(&str, &str)]) -> std::collections::HashMap<String, String> {
+    all.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+fn image(name: &str, bytes: i64) -> v1::CreateVolumeRequest {
+    v1::CreateVolumeRequest { parameters: parameters(&[("backing", "image")]), ..create(name, bytes, false) }
+}
+
+fn copy(name: &str, of: &str, bytes: i64) -> v1::CreateVolumeRequest {
+    let source = v1::volume_content_source::VolumeSource { volume_id: of.to_owned() };
+    v1::CreateVolumeRequest {
+        volume_content_source: Some(v1::VolumeContentSource {
+            r#type: Some(v1::volume_content_source::Type::Volume(source)),
+        }),
+        ..create(name, bytes, false)
+    }
+}
+
+async fn stats(client: &Client, id: &str, path: String) -> (v1::VolumeUsage, v1::VolumeCondition) {
+    let request = v1::NodeGetVolumeStatsRequest {
+        volume_id: id.into(),
+        volume_path: path,
+        ..v1::NodeGetVolumeStatsRequest::default()
+    };
+    let found = client.node_get_volume_stats(request).await.unwrap();
+    (found.usage[0], found.volume_condition.unwrap())
+}
+
+#[tokio::test]
+async fn an_image_holds_as_much_as_it_is_large_and_grows_while_it_is_used() {
+    let mut rig = Rig::new();
+    let client = rig.start();
+    for _ in 0..2 {
+        client.create_volume(image("pvc-5", 16 << 20)).await.unwrap();
+        client.node_stage_volume(rig.stage("pvc-5", false)).await.unwrap();
+        client.node_publish_volume(rig.publish("pvc-5", false, "pod/mount")).await.unwrap();
+    }
+    let file = rig.path("pod/mount/file");
+    let full = std::fs::write(&file, vec![1; 20 << 20]).unwrap_err();
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+    let (before, condition) = stats(&client, "pvc-5", rig.path("pod/mount")).await;
+    assert!(before.total <= 16 << 20 && before.available < 4 << 20, "{before:?}");
+    assert!(!condition.abnormal, "{condition:?}");
+    let range = Some(v1::CapacityRange { required_bytes: 64 << 20, limit_bytes: 0 });
+    let request = v1::ControllerExpandVolumeRequest {
+        volume_id: "pvc-5".into(),
+        capacity_range: range,
+        ..Default::default()
+    };
+    assert!(client.controller_expand_volume(request).await.unwrap().node_expansion_required);
+    let request = v1::NodeExpandVolumeRequest {
+        volume_id: "pvc-5".into(),
+        volume_path: rig.path("pod/mount"),
+        ..Default::default()
+    };
+    if let Err(error) = client.node_expand_volume(request.clone()).await {
+        // Not everywhere may root resize what is mounted (CAP_SYS_RESOURCE): then it grows when it is next mounted.
+        assert_eq!(error.code(), Code::FailedPrecondition, "{error}");
+        client.node_unpublish_volume(rig.unpublish("pvc-5", "pod/mount")).await.unwrap();
+        client.node_unstage_volume(rig.unstage("pvc-5")).await.unwrap();
+        client.node_stage_volume(rig.stage("pvc-5", false)).await.unwrap();
+        client.node_publish_volume(rig.publish("pvc-5", false, "pod/mount")).await.unwrap();
+        client.node_expand_volume(request).await.unwrap();
+    }
+    std::fs::write(&file, vec![1; 20 << 20]).unwrap();
+    let (after, _) = stats(&client, "pvc-5", rig.path("pod/mount")).await;
+    assert!(after.total > 32 << 20 && after.used > 20 << 20, "{after:?}");
+    client.node_unpublish_volume(rig.unpublish("pvc-5", "pod/mount")).await.unwrap();
+    client.node_unstage_volume(rig.unstage("pvc-5")).await.unwrap();
+    assert_eq!(sys::loop_device::of(&rig.dir.path().join("state/volumes/pvc-5/disk.img")).unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_copy_has_what_its_original_had() {
+    let mut rig = Rig::new();
+    let client = rig.start();
+    client.create_volume(create("pvc-6", 1 << 20, false)).await.unwrap();
+    std::fs::write(rig.path("state/volumes/pvc-6/data/file"), "kept").unwrap();
+    for _ in 0..2 {
+        let made = client.create_volume(copy("pvc-7", "pvc-6", 2 << 20)).await.unwrap().volume.unwrap();
+        assert!(made.content_source.is_some());
+    }
+    assert_eq!(std::fs::read_to_string(rig.path("state/volumes/pvc-7/data/file")).unwrap(), "kept");
+    for (why, request, code) in [
+        ("of nothing", copy("pvc-8", "nobody", 1 << 20), Code::NotFound),
+        ("smaller", copy("pvc-8", "pvc-6", 1 << 10), Code::OutOfRange),
+        (
+            "of another kind",
+            v1::CreateVolumeRequest {
+                parameters: parameters(&[("backing", "image")]),
+                ..copy("pvc-8", "pvc-6", 1 << 20)
+            },
+            Code::InvalidArgument,
+        ),
+    ] {
+        assert_eq!(client.create_volume(request).await.unwrap_err().code(), code, "{why}");
+    }
+    assert_eq!(std::fs::read_dir(rig.path("state/volumes")).unwrap().count(), 2, "nothing half made is left");
+}
+
+#[tokio::test]
+async fn what_a_volume_is_allotted_can_be_changed() {
+    use std::os::unix::fs::MetadataExt;
+    let mut rig = Rig::new();
+    let client = rig.start();
+    client.create_volume(create("pvc-9", 8 << 20, true)).await.unwrap();
+    client.create_volume(create("pvc-10", 8 << 20, false)).await.unwrap();
+    let modify = |id: &str, value: &str| v1::ControllerModifyVolumeRequest {
+        volume_id: id.into(),
+        mutable_parameters: parameters(&[("allocation", value)]),
+        ..Default::default()
+    };
+    let taken = || std::fs::metadata(rig.path("state/volumes/pvc-9/disk.img")).unwrap().blocks() * 512;
+    client.controller_modify_volume(modify("pvc-9", "thick")).await.unwrap();
+    assert!(taken() >= 8 << 20);
+    client.controller_modify_volume(modify("pvc-9", "thin")).await.unwrap();
+    assert!(taken() < 1 << 20);
+    for (id, value, code) in [
+        ("pvc-9", "huge", Code::InvalidArgument),
+        ("pvc-10", "thick", Code::InvalidArgument),
+        ("nobody", "thin", Code::NotFound),
+    ] {
+        assert_eq!(
+            client.controller_modify_volume(modify(id, value)).await.unwrap_err().code(),
+            code,
+            "{id} {value}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_volume_whose_files_are_gone_says_so() {
+    let mut rig = Rig::new();
+    let client = rig.start();
+    client.create_volume(create("pvc-11", 1 << 20, false)).await.unwrap();
+    let path = rig.path("state/volumes/pvc-11");
+    assert!(!stats(&client, "pvc-11", path.clone()).await.1.abnormal);
+    std::fs::remove_dir(rig.path("state/volumes/pvc-11/data")).unwrap();
+    let (_, condition) = stats(&client, "pvc-11", path).await;
+    assert_eq!((condition.abnormal, condition.message.as_str()), (true, "the volume's files are gone"));
+}
+
+#[tokio::test]
+async fn a_volume_for_a_single_writer_is_published_once() {
+    let mut rig = Rig::new();
+    let client = rig.start();
+    for (id, made) in [
+        ("pvc-12", create("pvc-12", 1 << 20, false)),
+        ("pvc-13", create("pvc-13", 1 << 20, true)),
+        ("pvc-14", image("pvc-14", 16 << 20)),
+    ] {
+        let is_block = id == "pvc-13";
+        let single = Some(capability(is_block, Mode::SingleNodeSingleWriter));
+        client.create_volume(made).await.unwrap();
+        let stage = v1::NodeStageVolumeRequest {
+            volume_capability: single.clone(),
+            staging_target_path: rig.path(id),
+            ..rig.stage(id, is_block)
+        };
+        client.node_stage_volume(stage).await.unwrap();
+        let publish = |target: &str| v1::NodePublishVolumeRequest {
+            volume_capability: single.clone(),
+            staging_target_path: rig.path(id),
+            ..rig.publish(id, is_block, &format!("{id}-{target}"))
+        };
+        for _ in 0..2 {
+            client.node_publish_volume(publish("here")).await.unwrap();
+        }
+        let second = client.node_publish_volume(publish("there")).await.unwrap_err();
+        assert_eq!(second.code(), Code::FailedPrecondition, "{id}");
+        client.node_unpublish_volume(rig.unpublish(id, &format!("{id}-here"))).await.unwrap();
+        client.node_publish_volume(publish("there")).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_volume_that_is_being_made_is_not_removed_meanwhile() {
+    let mut rig = Rig::new();
+    let client = rig.start();
+    let volumes = Volumes::open(&rig.dir.path().join("other")).unwrap();
+    let making = volumes.begin("pvc-15").unwrap();
+    assert_eq!(volumes.begin("pvc-15").err().map(|error| error.code()), Some(Code::Aborted));
+    drop(making);
+    volumes.begin("pvc-15").unwrap();
+    // A large volume's file system takes its time: whichever comes first, nothing is left.
+    let made = tokio::spawn({
+        let client = client.clone();
+        async move { client.create_volume(image("pvc-15", 1 << 30)).await }
+    });
+    let delete = || v1::DeleteVolumeRequest { volume_id: "pvc-15".into(), ..Default::default() };
+    while !made.is_finished() {
+        if let Err(error) = client.delete_volume(delete()).await {
+            assert_eq!(error.code(), Code::Aborted, "{error}");
+        }
+    }
+    let made = made.await.unwrap();
+    assert!(made.is_ok() || made.is_err_and(|error| error.code() == Code::Aborted));
+    client.delete_volume(delete()).await.unwrap();
+    assert_eq!(std::fs::read_dir(rig.path("state/volumes")).unwrap().count(), 0);
+}
+
+/// A process with a copy of all mounts, as containers are while they start.
+struct Holder(std::process::Child);
+
+impl Holder {
+    fn new() -> Self {
+        use std::io::Read;
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--mount", "--propagation", "private", "sh", "-c", "echo held; exec sleep 1000"]);
+        let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0; 5]).unwrap();
+        Self(child)
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_file_system_grows_when_it_is_mounted_although_a_container_that_starts_still_holds_it() {
+    let mut rig = Rig::new();
+    let client = rig.start();
+    client.create_volume(image("pvc-16", 16 << 20)).await.unwrap();
+    client.node_stage_volume(rig.stage("pvc-16", false)).await.unwrap();
+    let holder = Holder::new();
+    client.node_unstage_volume(rig.unstage("pvc-16")).await.unwrap();
+    let request = v1::ControllerExpandVolumeRequest {
+        volume_id: "pvc-16".into(),
+        capacity_range: Some(v1::CapacityRange { required_bytes: 64 << 20, limit_bytes: 0 }),
+        ..Default::default()
+    };
+    client.controller_expand_volume(request).await.unwrap();
+    let staged = tokio::spawn({
+        let (client, stage) = (client.clone(), rig.stage("pvc-16", false));
+        async move { client.node_stage_volume(stage).await }
+    });
+    // The call is on its way, and the device is held: growing has to wait.
+    let listed = client.list_volumes(v1::ListVolumesRequest::default()).await.unwrap();
+    assert_eq!(listed.entries.len(), 1);
+    drop(holder);
+    staged.await.unwrap().unwrap();
+    let (after, _) = stats(&client, "pvc-16", rig.path("stage")).await;
+    assert!(after.total > 32 << 20, "{after:?}");
+}

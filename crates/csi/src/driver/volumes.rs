@@ -1,9 +1,11 @@
 //! The volumes on disk: `volumes/<id>/` has `volume.json`, and `data/` or `disk.img`.
 //!
 //! A volume is made under another name and renamed when it is complete; it is renamed before it is taken apart. What a
-//! crash has left of either is removed at the next start.
+//! crash has left of either is removed at the next start. Making one may take as long as copying another: it holds up
+//! nobody else, and who asks for the same one meanwhile is told so.
 
-use std::fs::{self, File, OpenOptions};
+use std::collections::BTreeSet;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -11,7 +13,9 @@ use std::path::{Path, PathBuf};
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
+use super::images;
 use super::internal;
+use super::options::{Allocation, Backing};
 use crate::Status;
 
 /// The longest id: a folder's name has to hold it with a prefix.
@@ -29,6 +33,32 @@ pub(super) struct Volume {
     /// It goes with the Pod that it was made for. Source: KEP-596.
     #[serde(default)]
     pub(super) is_ephemeral: bool,
+    #[serde(default)]
+    pub(super) backing: Backing,
+    #[serde(default)]
+    pub(super) allocation: Allocation,
+    /// Of the file system in an image.
+    #[serde(default)]
+    pub(super) fs_type: String,
+    /// How large that file system is: the image may have grown since.
+    #[serde(default)]
+    pub(super) fs_bytes: i64,
+    /// It has been mounted: its root's mode is whoever uses it to choose.
+    #[serde(default)]
+    pub(super) is_used: bool,
+}
+
+impl Volume {
+    /// Whether it is a file, which has a size, rather than a directory.
+    pub(super) fn has_image(&self) -> bool {
+        self.kind == Kind::Block || self.backing == Backing::Image
+    }
+}
+
+/// What a volume is a copy of.
+pub(super) enum Content<'a> {
+    Nothing,
+    CopyOf(&'a str),
 }
 
 /// How a volume is used.
@@ -44,6 +74,19 @@ pub(super) enum Kind {
 pub(super) struct Volumes {
     folder: PathBuf,
     turn: Mutex<()>,
+    making: Mutex<BTreeSet<String>>,
+}
+
+/// While it lives, nobody else makes or removes the volume.
+pub(super) struct Making<'a> {
+    all: &'a Mutex<BTreeSet<String>>,
+    id: String,
+}
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        self.all.lock().remove(&self.id);
+    }
 }
 
 impl Volumes {
@@ -64,12 +107,20 @@ impl Volumes {
                 fs::remove_dir_all(entry.path())?;
             }
         }
-        Ok(Self { folder, turn: Mutex::new(()) })
+        Ok(Self { folder, turn: Mutex::new(()), making: Mutex::default() })
     }
 
     /// Calls wait for each other.
     pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock()
+    }
+
+    /// Lets one at a time make or remove the volume.
+    pub(super) fn begin(&self, id: &str) -> Result<Making<'_>, Status> {
+        match self.making.lock().insert(id.to_owned()) {
+            true => Ok(Making { all: &self.making, id: id.to_owned() }),
+            false => Err(Status::aborted(format!("volume {id} is being made or removed"))),
+        }
     }
 
     /// The folder that all volumes share.
@@ -118,31 +169,55 @@ impl Volumes {
     }
 
     /// Makes a volume that is not there.
-    pub(super) fn create(&self, id: &str, volume: &Volume) -> io::Result<()> {
+    pub(super) fn create(&self, id: &str, volume: &Volume, content: &Content<'_>) -> io::Result<()> {
         let new = self.folder.join(format!("{NEW}{id}"));
         if new.exists() {
             fs::remove_dir_all(&new)?;
         }
         fs::create_dir(&new)?;
-        match volume.kind {
-            Kind::Filesystem => {
-                let data = new.join("data");
-                fs::create_dir(&data)?;
-                fs::set_permissions(&data, fs::Permissions::from_mode(0o777))?;
-            }
-            Kind::Block => resize(&new.join("disk.img"), volume.capacity_bytes)?,
+        let filled = self.fill(&new, volume, content);
+        if filled.is_err() {
+            fs::remove_dir_all(&new)?;
         }
+        filled?;
         write(&new.join("volume.json"), volume)?;
         File::open(&new)?.sync_all()?;
         fs::rename(&new, self.folder.join(id))?;
         File::open(&self.folder)?.sync_all()
     }
 
-    /// Writes down that the volume is larger, after it has become so.
-    pub(super) fn grow(&self, id: &str, volume: &Volume) -> io::Result<()> {
-        if volume.kind == Kind::Block {
-            resize(&self.image(id), volume.capacity_bytes)?;
+    fn fill(&self, new: &Path, volume: &Volume, content: &Content<'_>) -> io::Result<()> {
+        if !volume.has_image() {
+            let data = new.join("data");
+            fs::create_dir(&data)?;
+            fs::set_permissions(&data, fs::Permissions::from_mode(0o777))?;
+            return match content {
+                Content::Nothing => Ok(()),
+                Content::CopyOf(id) => images::copy(&self.data(id), &data),
+            };
         }
+        let image = new.join("disk.img");
+        if let Content::CopyOf(id) = content {
+            images::copy(&self.image(id), &image)?;
+            return images::resize(&image, volume.capacity_bytes, volume.allocation);
+        }
+        images::resize(&image, volume.capacity_bytes, volume.allocation)?;
+        match volume.kind {
+            Kind::Block => Ok(()),
+            Kind::Filesystem => images::format(&image, &volume.fs_type),
+        }
+    }
+
+    /// Writes down that the volume is larger, or otherwise not what it was, after it has become so.
+    pub(super) fn change(&self, id: &str, volume: &Volume) -> io::Result<()> {
+        if volume.has_image() {
+            images::resize(&self.image(id), volume.capacity_bytes, volume.allocation)?;
+        }
+        self.note(id, volume)
+    }
+
+    /// Writes down what is known of the volume.
+    pub(super) fn note(&self, id: &str, volume: &Volume) -> io::Result<()> {
         let folder = self.folder.join(id);
         write(&folder.join("volume.json.new"), volume)?;
         fs::rename(folder.join("volume.json.new"), folder.join("volume.json"))?;
@@ -170,16 +245,6 @@ impl Volumes {
 pub(super) fn is_id(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     !text.is_empty() && text.len() <= ID_BYTES_MAX && !text.starts_with('.') && text.chars().all(is_plain)
-}
-
-fn resize(image: &Path, bytes: i64) -> io::Result<()> {
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(image)?;
-    let bytes = u64::try_from(bytes).unwrap_or(0);
-    if file.metadata()?.len() < bytes {
-        file.set_len(bytes)?;
-    }
-    fs::set_permissions(image, fs::Permissions::from_mode(0o600))?;
-    file.sync_all()
 }
 
 fn write(path: &Path, volume: &Volume) -> io::Result<()> {

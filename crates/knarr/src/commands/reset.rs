@@ -50,8 +50,17 @@ fn confirmed() -> Result<bool> {
 
 /// Takes back everything that the cluster did to this host; tells each part to `on_step`.
 pub(crate) fn remove_everything(layout: &Layout, on_step: &mut dyn FnMut(&str)) -> Result<()> {
+    match components::remove_foreign_pods(layout) {
+        Ok(0) => {}
+        Ok(count) => on_step(&format!("{count} Pods of the container runtime")),
+        // The rest is removed all the same: the runtime may be gone for good.
+        Err(error) => eprintln!("what the container runtime has of the cluster is left: {error:#}"),
+    }
     components::remove_pods(layout).context("remove the Pods")?;
     on_step("Pods, containers and cgroups");
+    if let Err(error) = components::detach_pods(layout) {
+        eprintln!("what network plugins have of the cluster's Pods is left: {error:#}");
+    }
     components::remove_network(layout).context("remove the network")?;
     on_step("links, addresses and nft tables");
     sys::mount::detach_below(layout.root())?;

@@ -77,6 +77,7 @@ async fn storage(client: &kube::Client) -> Result<()> {
         "podInfoOnMount": true,
         "fsGroupPolicy": "File",
         "volumeLifecycleModes": ["Persistent", "Ephemeral"],
+        "storageCapacity": true,
     });
     make::<CSIDriver>(client, None, json!({"metadata": {"name": driver}, "spec": spec})).await?;
     let class = json!({
@@ -94,16 +95,31 @@ async fn storage(client: &kube::Client) -> Result<()> {
     let name = "knarr:csi-hostpath-controller";
     let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
     let rules = [
-        rule("", &["persistentvolumes"], &["create", "delete", "update", "patch"]),
-        rule("", &["persistentvolumeclaims"], &["update"]),
+        rule("", &["persistentvolumes"], &["get", "create", "delete", "update", "patch"]),
+        rule("", &["persistentvolumeclaims"], &["update", "patch"]),
         rule("", &["persistentvolumeclaims/status"], &["patch"]),
         // The driver's controller side is on the volume's Node.
-        rule("", &["nodes/proxy"], &["create"]),
+        rule("", &["nodes/csi"], &["create"]),
+        rule("storage.k8s.io", &["csistoragecapacities"], &["create", "delete", "update"]),
         rule("", &["events"], &["create", "patch", "update"]),
     ];
-    make::<ClusterRole>(client, None, json!({"metadata": {"name": name}, "rules": rules})).await?;
+    own_rules(client, name, &json!({"metadata": {"name": name}, "rules": rules})).await?;
     let account = json!({"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE});
     make::<ClusterRoleBinding>(client, None, binding(name, "ClusterRole", name, &[account])).await
+}
+
+/// Creates the role, or gives it these rules: what an older build needed is not kept.
+async fn own_rules(client: &kube::Client, name: &str, role: &Value) -> Result<()> {
+    make::<ClusterRole>(client, None, role.clone()).await?;
+    let api: Api<ClusterRole> = Api::all(client.clone());
+    let wanted: ClusterRole = serde_json::from_value(role.clone())?;
+    let mut known = api.get(name).await.with_context(|| format!("read the ClusterRole {name}"))?;
+    if known.rules == wanted.rules {
+        return Ok(());
+    }
+    known.rules = wanted.rules;
+    let replaced = api.replace(name, &PostParams::default(), &known).await;
+    replaced.map(drop).with_context(|| format!("replace the rules of the ClusterRole {name}"))
 }
 
 fn group(name: &str) -> Value {

@@ -158,6 +158,7 @@ pub(crate) async fn start_kubelet(args: &KubeletArgs, layout: &Layout, connectio
     let container_runtime =
         container_runtime::open(&args.container_runtime, layout, &place, Reporter::disabled(), &tasks)
             .await?;
+    super::kubelet_root::settle(layout, args.configuration.root_dir.as_deref())?;
     let config = kubelet::Config {
         streaming_connection_idle_timeout: args.streaming_connection_idle_timeout,
         ..node::kubelet_config(&place, layout, server)

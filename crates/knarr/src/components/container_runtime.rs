@@ -1,7 +1,8 @@
 //! The node's container runtime: the built-in one, which also answers on a socket, or another behind a socket.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -16,6 +17,8 @@ use runtime::Runtime;
 use super::node::Place;
 use super::pod_network::CniPodNetwork;
 use crate::layout::Layout;
+
+type Cidr = (Ipv4Addr, u8);
 
 /// What a kubelet runs Pods with.
 pub(super) struct ContainerRuntime {
@@ -42,10 +45,7 @@ pub(super) async fn open(
     let socket = endpoint.map(socket_of).transpose().context(FLAG)?;
     let is_own = socket.is_none_or(|socket| socket == layout.cri_socket());
     let built_in = match is_own {
-        true => {
-            let registries = &args.private_registry;
-            Some(Arc::new(built_in(layout, place, (handlers, registries), reporter, tasks).await?))
-        }
+        true => Some(Arc::new(built_in(layout, place, (handlers, args), reporter, tasks).await?)),
         false => None,
     };
     match (endpoint, built_in) {
@@ -65,23 +65,17 @@ pub(super) async fn open(
 async fn built_in(
     layout: &Layout,
     place: &Place,
-    (handlers, registries): (BTreeMap<String, PathBuf>, &Path),
+    (handlers, args): (BTreeMap<String, PathBuf>, &RuntimeArgs),
     reporter: Reporter,
     tasks: &Tasks,
 ) -> Result<Runtime> {
     let id = layout.cluster_id();
-    let builtin = cni::BuiltinConfig {
-        cluster_id: id.clone(),
-        pod_cidr: place.pod_cidr,
-        cluster_cidr: place.cluster_cidr,
-        mtu: None,
-        state_dir: layout.cni(),
-        bin_dirs: vec![layout.cni().join("bin"), "/opt/cni/bin".into(), "/usr/lib/cni".into()],
-    };
-    let network = cni::Network::load(&layout.cni().join("net.d"), builtin)?;
+    let network = Arc::new(open_network(layout, (place.pod_cidr, place.cluster_cidr), args)?);
+    network.follow(Random::from_system(), tasks).context("watch the folders of the pod network")?;
     let mut config = runtime::Config::new(layout.runtime(), format!("/knarr-{id}"), tasks.clone());
     config.handlers = handlers;
-    registries.clone_into(&mut config.registries);
+    config.cdi_dirs.push(layout.cdi());
+    config.registries.clone_from(&args.private_registry);
     config.network = Some(Arc::new(CniPodNetwork::new(network, config.clock.clone(), reporter)));
     let runtime = Runtime::open(config).await.context("open the container runtime")?;
     runtime.ensure_builtin_images().await.context("make the built-in image")?;
@@ -92,6 +86,41 @@ async fn built_in(
         .context("watch the folder of images")?;
     serve(&runtime, layout, tasks).await?;
     Ok(runtime)
+}
+
+/// The built-in network, or the one whose configuration is in the folder that the flags or the data directory name.
+///
+/// Only the former has a folder of its own: what other programs have put into /etc/cni/net.d is nobody's unless asked for.
+fn open_network(layout: &Layout, cidrs: (Cidr, Cidr), args: &RuntimeArgs) -> Result<cni::Network> {
+    let config = network_config(layout, cidrs, args);
+    if let Some(folder) = &config.own_bin_dir {
+        let program = std::env::current_exe().context("find this program")?;
+        cni::plugin::link_plain(folder, &program).context("link the built-in network plugins")?;
+    }
+    let conf_dir = args.cni_conf_dir.clone().unwrap_or_else(|| layout.cni().join("net.d"));
+    Ok(cni::Network::load(&conf_dir, config)?)
+}
+
+/// Of Pods on this Node, and of all Pods.
+pub(super) fn network_config(
+    layout: &Layout,
+    (pod_cidr, cluster_cidr): (Cidr, Cidr),
+    args: &RuntimeArgs,
+) -> cni::BuiltinConfig {
+    let bin_dirs = match args.cni_bin_dir.as_slice() {
+        [] => vec![layout.cni().join("bin"), "/opt/cni/bin".into(), "/usr/lib/cni".into()],
+        dirs => dirs.to_vec(),
+    };
+    cni::BuiltinConfig {
+        cluster_id: layout.cluster_id(),
+        pod_cidr,
+        cluster_cidr,
+        mtu: None,
+        state_dir: layout.cni(),
+        bin_dirs,
+        own_bin_dir: Some(layout.cni().join("builtin")),
+        is_fallback: args.cni_conf_dir.is_none(),
+    }
 }
 
 /// Answers on the socket: a node whose folder has too long a name for one goes without, as nobody has asked for it.

@@ -182,6 +182,7 @@ pub(super) fn account_of(controller: &'static str) -> Option<&'static str> {
         "persistentvolume-protection-controller" => "pv-protection-controller",
         "persistentvolume-attach-detach-controller" => "attachdetach-controller",
         "persistentvolume-expander-controller" => "expand-controller",
+        "csi-hostpath-capacity-controller" => "csi-hostpath-controller",
         "endpoints-controller" => "endpoint-controller",
         "garbage-collector-controller" => "generic-garbage-collector",
         "node-ipam-controller" | "node-lifecycle-controller" | "taint-eviction-controller" => {

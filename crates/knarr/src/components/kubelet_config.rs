@@ -23,6 +23,15 @@ pub(super) fn of_node(
     read(config, &ConfigurationArgs { config_dir: folder, ..arguments })
 }
 
+/// Decides which folder is the kubelet's, before anything is started that looks for it there.
+///
+/// # Errors
+/// It cannot be the one that was asked for.
+pub(super) fn settle_root(layout: &Layout, arguments: &[String]) -> Result<()> {
+    let arguments = ConfigurationArgs::from_pairs(arguments)?;
+    super::kubelet_root::settle(layout, arguments.root_dir.as_deref())
+}
+
 /// A kubelet alone.
 ///
 /// # Errors

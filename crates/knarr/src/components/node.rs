@@ -71,6 +71,7 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
         super::pod_cidr::follow(settings, layout, &kubelet_informers, &tasks);
         let routes = (settings.node_name.clone(), place.cluster_cidr, layout.clone());
         tasks.spawn("Pod routes", super::pod_routes::follow(informers.clone(), routes.0, routes.1, routes.2));
+        super::kubelet_config::settle_root(layout, &settings.args.kubelet_arg)?;
         if settings.args.runs(Part::CsiHostpath) {
             start_storage(&place, layout, &tasks)?;
         }
@@ -164,7 +165,7 @@ pub(super) fn ipv4(ip: IpAddr) -> Result<Ipv4Addr> {
     }
 }
 
-pub(super) fn parse_cidr(text: &str) -> Result<(Ipv4Addr, u8)> {
+pub(crate) fn parse_cidr(text: &str) -> Result<(Ipv4Addr, u8)> {
     let cidr: apiserver::Cidr = text.parse()?;
     match cidr.address {
         std::net::IpAddr::V4(address) => Ok((address, cidr.bits)),
@@ -238,7 +239,7 @@ pub(super) fn kubelet_config(
         node_name: place.node_name.clone(),
         node_ips: vec![place.node_ip.to_string()],
         root_dir: layout.kubelet(),
-        pod_logs_dir: layout.kubelet().join("logs"),
+        pod_logs_dir: layout.pod_logs(),
         cgroup_root: format!("/knarr-{}", layout.cluster_id()),
         cluster_dns: vec![place.cluster_dns.to_string()],
         cluster_domain: place.cluster_domain.clone(),

@@ -9,12 +9,17 @@ use base::Clock;
 use cni::{Attachment, CniError, Network, PortMapping};
 use controller::cause;
 use controller::trace::Reporter;
+use futures::stream::BoxStream;
 use jiff::Timestamp;
 use runtime::{PodNetwork, SandboxNetwork};
 use serde_json::json;
+use tokio::sync::watch;
 
 /// The interface that Pods see.
 const INTERFACE: &str = "eth0";
+
+/// The capability of plugins that are told the Pod's annotations. Source: containerd's and CRI-O's.
+const POD_ANNOTATIONS: &str = "io.kubernetes.cri.pod-annotations";
 
 /// Attaches sandboxes to a CNI network.
 pub(crate) struct CniPodNetwork {
@@ -25,8 +30,8 @@ pub(crate) struct CniPodNetwork {
 
 impl CniPodNetwork {
     /// Each ADD is a span, which `reporter` gets.
-    pub(crate) fn new(network: Network, clock: Clock, reporter: Reporter) -> Self {
-        Self { network: Arc::new(network), clock, reporter }
+    pub(crate) fn new(network: Arc<Network>, clock: Clock, reporter: Reporter) -> Self {
+        Self { network, clock, reporter }
     }
 
     /// The kubelet's cause is that of the call, which is made in its task.
@@ -79,9 +84,15 @@ impl PodNetwork for CniPodNetwork {
     }
 
     async fn not_ready(&self) -> Option<String> {
-        let network = self.network.clone();
-        let problem = blocking(move || network.status()).await.err();
+        let problem = self.network.readiness().borrow().clone();
         problem.map(|problem| format!("Network plugin returns error: {problem}"))
+    }
+
+    fn readiness_changes(&self) -> BoxStream<'static, ()> {
+        let next = async |mut readiness: watch::Receiver<Option<String>>| {
+            readiness.changed().await.ok().map(|()| ((), readiness))
+        };
+        Box::pin(futures::stream::unfold(self.network.readiness(), next))
     }
 }
 
@@ -108,6 +119,9 @@ fn attachment(sandbox: &SandboxNetwork) -> Result<Attachment, String> {
     if !sandbox.cgroup_parent.is_empty() {
         attachment.capabilities.insert("cgroupPath".into(), json!(sandbox.cgroup_parent));
     }
+    // As containerd and CRI-O: networks with wishes of their own (fixed addresses, more interfaces) read them here. For
+    // `ips`, `mac`, `infinibandGUID` and `aliases` CRI has no source, and none of these runtimes has another.
+    attachment.capabilities.insert(POD_ANNOTATIONS.into(), json!(sandbox.annotations));
     Ok(attachment)
 }
 

@@ -1,17 +1,86 @@
 //! What the node part leaves on the host while it is down, and how it is taken back.
 
-use anyhow::Result;
+use std::time::Duration;
 
+use anyhow::{Context, Result};
+use base::{Clock, Tasks};
+use cri::client::{Client, socket_of};
+use cri::{RuntimeService, v1};
+
+use super::Settings;
+use super::node::parse_cidr;
 use crate::layout::Layout;
+
+/// How long another container runtime may take to answer.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// Ends every Pod in another container runtime, if the Node had one: all that it has by CRI, as a kubelet takes them all
+/// for its own. Returns how many there were.
+///
+/// # Errors
+/// The runtime does not answer, or a Pod cannot be removed; the others are.
+pub(crate) fn remove_foreign_pods(layout: &Layout) -> Result<usize> {
+    let settings = Settings::load(layout).ok();
+    let endpoint = settings.and_then(|settings| settings.args.container_runtime.container_runtime_endpoint);
+    let Some(endpoint) = endpoint else { return Ok(0) };
+    if socket_of(&endpoint)? == layout.cri_socket() {
+        return Ok(0);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let tasks = Tasks::new();
+        let client = Client::new(&endpoint, tasks.clone(), Clock::system())?;
+        let removed = remove_all(&client).await.with_context(|| format!("remove the Pods of {endpoint}"));
+        tasks.stop_and_wait().await;
+        removed
+    })
+}
+
+async fn remove_all(runtime: &Client) -> Result<usize> {
+    let list = runtime.list_pod_sandbox(v1::ListPodSandboxRequest { filter: None });
+    let sandboxes = tokio::time::timeout(ANSWER_MAX, list).await.context("it does not answer")??.items;
+    let (mut removed, mut outcome) = (0, Ok(()));
+    for sandbox in sandboxes {
+        match remove_sandbox(runtime, &sandbox.id).await {
+            Ok(()) => removed += 1,
+            Err(error) if outcome.is_ok() => {
+                outcome = Err(error).with_context(|| format!("sandbox {}", sandbox.id))
+            }
+            Err(_) => {}
+        }
+    }
+    outcome.map(|()| removed)
+}
+
+/// What is gone meanwhile is no error of either call.
+async fn remove_sandbox(runtime: &Client, id: &str) -> Result<()> {
+    runtime.stop_pod_sandbox(v1::StopPodSandboxRequest { pod_sandbox_id: id.to_owned() }).await?;
+    runtime.remove_pod_sandbox(v1::RemovePodSandboxRequest { pod_sandbox_id: id.to_owned() }).await?;
+    Ok(())
+}
 
 /// Ends every Pod and removes containers, sandboxes, images, cgroups, mounts and loop devices.
 pub(crate) fn remove_pods(layout: &Layout) -> Result<()> {
     let cgroups = sys::cgroup::Cgroups::detect()?;
     let root = format!("/knarr-{}", layout.cluster_id());
     runtime::remove_remains(&layout.runtime(), &root, &cgroups)?;
+    super::kubelet_root::remove(layout)?;
     sys::mount::detach_below(layout.root())?;
     sys::loop_device::detach_below(layout.root())?;
     Ok(())
+}
+
+/// Detaches the Pods that a network of somebody else's has attached: its plugins know what they have made. The Pods are
+/// gone.
+///
+/// # Errors
+/// A plugin failed; the others are done.
+pub(crate) fn detach_pods(layout: &Layout) -> Result<usize> {
+    let Ok(settings) = Settings::load(layout) else { return Ok(0) };
+    let cluster_cidr = parse_cidr(&settings.args.cluster_cidr)?;
+    let args = &settings.args.container_runtime;
+    let config = super::container_runtime::network_config(layout, (cluster_cidr, cluster_cidr), args);
+    Ok(cni::detach_foreign(&config)?)
 }
 
 /// Removes links, addresses and nft tables.

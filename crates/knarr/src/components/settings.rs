@@ -35,6 +35,10 @@ impl Settings {
         args.container_runtime.private_registry =
             std::path::absolute(&args.container_runtime.private_registry)
                 .context("find --private-registry")?;
+        let runtime = &mut args.container_runtime;
+        for folder in runtime.cni_bin_dir.iter_mut().chain(&mut runtime.cni_conf_dir) {
+            *folder = std::path::absolute(&folder).context("find the folders of the pod network")?;
+        }
         let earlier = if layout.config().exists() { Some(Self::load(layout)?) } else { None };
         let node_name = match (&args.node_name, &earlier) {
             (Some(name), _) => name.clone(),

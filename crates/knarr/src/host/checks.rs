@@ -73,6 +73,7 @@ const CHECKS: &[Check] = &[
 const ADVICE: &[Check] = &[
     Check { name: "data directory", part: None, look: data_directory },
     Check { name: "firewall", part: Some(Part::Kubelet), look: firewall::forwarding },
+    Check { name: "pod network", part: Some(Part::Kubelet), look: pod_network },
     Check { name: "remains", part: None, look: remains },
 ];
 
@@ -201,6 +202,30 @@ fn data_directory(subject: &Subject<'_>) -> Finding {
             Finding::failure(what, fix)
         }
     }
+}
+
+/// Where other container runtimes have their networks' configurations, and what the manifests of networks write to.
+const USUAL_CNI_CONF_DIR: &str = "/etc/cni/net.d";
+
+fn pod_network(subject: &Subject<'_>) -> Finding {
+    let runtime = &subject.args.container_runtime;
+    if runtime.container_runtime_endpoint.is_some() {
+        return Finding::Fine("the container runtime's".into());
+    }
+    if let Some(folder) = &runtime.cni_conf_dir {
+        return Finding::Fine(format!("what is in {}", folder.display()));
+    }
+    let is_conf = |path: std::path::PathBuf| {
+        path.extension().is_some_and(|it| it == "conflist" || it == "conf" || it == "json")
+    };
+    let mut entries = std::fs::read_dir(USUAL_CNI_CONF_DIR).into_iter().flatten().flatten();
+    if !entries.any(|entry| is_conf(entry.path())) {
+        return Finding::Fine("built in".into());
+    }
+    Finding::warning(
+        format!("{USUAL_CNI_CONF_DIR} has a network's configuration, which this cluster does not use"),
+        format!("if Pods are to be attached by it, start with --cni-conf-dir {USUAL_CNI_CONF_DIR}"),
+    )
 }
 
 fn remains(_: &Subject<'_>) -> Finding {

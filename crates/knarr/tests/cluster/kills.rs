@@ -5,6 +5,7 @@
 pub(crate) mod client;
 mod containers;
 mod history;
+mod node;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};

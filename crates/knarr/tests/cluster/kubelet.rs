@@ -38,6 +38,7 @@ fn a_kubelet_does_what_its_operator_says() {
         ("kubelet_static.txt", include_str!("sessions/kubelet_static.txt")),
         ("kubelet_metrics.txt", include_str!("sessions/kubelet_metrics.txt")),
         ("kubelet_limits.txt", include_str!("sessions/kubelet_limits.txt")),
+        ("kubelet_rules.txt", include_str!("sessions/kubelet_rules.txt")),
     ];
     let failures = sessions.into_iter().filter_map(|(name, script)| session.run(name, script).err());
     let mut failures: Vec<_> = failures.map(|error| format!("{error:#}")).collect();
@@ -49,6 +50,26 @@ fn a_kubelet_does_what_its_operator_says() {
     let pressed = session.run("kubelet_pressure.txt", include_str!("sessions/kubelet_pressure.txt"));
     failures.extend(pressed.err().map(|error| format!("{error:#}")));
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+    drop(session);
+    must(cluster.remove());
+}
+
+/// What is reserved is as much as the first hard threshold and the reserved memory keep.
+const ALONE: &str = "cpuManagerPolicy: static
+memoryManagerPolicy: Static
+topologyManagerPolicy: single-numa-node
+evictionHard: {memory.available: 100Mi}
+reservedMemory: [{numaNode: 0, limits: {memory: 164Mi}}]
+";
+
+#[test]
+fn a_kubelet_gives_parts_of_its_machine_to_one_container_alone() {
+    let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
+    must(cluster.import_busybox(BUSYBOX));
+    configure(&cluster, ALONE);
+    must(cluster.up());
+    let session = must(Session::new(&cluster, KUBECTLS[1], "alone"));
+    must(session.run("kubelet_alone.txt", include_str!("sessions/kubelet_alone.txt")));
     drop(session);
     must(cluster.remove());
 }

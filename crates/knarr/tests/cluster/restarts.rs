@@ -1,9 +1,11 @@
 //! What is stopped or killed comes back: objects, running Pods with unchanged restart counts, and convergence.
 
+use std::path::{Path, PathBuf};
+
 use testkit::clients::KUBECTLS;
 use testkit::{Cluster, Session};
 
-use crate::{cluster, must};
+use crate::{BUSYBOX, cluster, must};
 
 /// One line per Pod: name, restarts, when its container started, address.
 const PODS: &str = "kubectl get pods -o jsonpath='{range .items[*]}{.metadata.name} \
@@ -106,5 +108,66 @@ fn no_acknowledged_write_is_lost_by_a_kill() {
     let script = WRITE_AND_KILL.replace("PID", &control_plane[0].to_string());
     assert_eq!(must(session.must(&script)), "", "every acknowledged object is there");
     drop(session);
+    must(cluster.remove());
+}
+
+#[test]
+fn a_reboot_makes_pods_anew_and_counts_one_restart() {
+    let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
+    must(cluster.boot());
+    must(cluster.import_busybox(BUSYBOX));
+    must(cluster.up());
+    must(kubectl(&cluster).run("reboot_before.txt", include_str!("sessions/reboot_before.txt")));
+    must(cluster.reboot());
+    must(cluster.up());
+    must(kubectl(&cluster).run("reboot_after.txt", include_str!("sessions/reboot_after.txt")));
+    must(cluster.remove());
+}
+
+/// The file that a process runs, as the kernel says it.
+fn program(pid: i32) -> PathBuf {
+    std::fs::read_link(format!("/proc/{pid}/exe")).unwrap()
+}
+
+/// Puts a copy of the binary there as a package manager would: whoever runs the one before goes on with that.
+fn install(path: &Path, stamp: &str) {
+    let mut build = std::fs::read(env!("CARGO_BIN_EXE_knarr")).unwrap();
+    // What follows the last section of an executable is nobody's.
+    build.extend_from_slice(stamp.as_bytes());
+    let new = path.with_extension("new");
+    std::fs::write(&new, build).unwrap();
+    std::fs::set_permissions(&new, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::rename(new, path).unwrap();
+}
+
+#[test]
+fn another_build_takes_over_what_the_one_before_has_started() {
+    const SHIM: &str = "/proc/self/exe shim /";
+    // Who gives up root must still reach it.
+    let everyone_may_enter = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    let folder = tempfile::Builder::new().permissions(everyone_may_enter).tempdir().unwrap();
+    let path = folder.path().join("knarr");
+    install(&path, "one build");
+    let mut cluster = Cluster::new(path.to_str().unwrap()).unwrap();
+    must(cluster.up());
+    let pods = start_workload(&cluster);
+    let shims = cluster.processes(SHIM);
+    assert_eq!(shims.len(), 2);
+
+    must(cluster.knarr(&["down"]));
+    install(&path, "another");
+    must(cluster.up());
+    check_workload(&cluster, &pods);
+    assert_eq!(cluster.processes(SHIM), shims, "the shims of the build before are served");
+    for pid in &shims {
+        assert!(program(*pid).to_str().unwrap().ends_with("knarr (deleted)"), "{:?}", program(*pid));
+    }
+    assert_eq!(program(cluster.processes("knarr node")[0]), path);
+
+    // Those of the build before that die are replaced by this build's, and the containers never notice.
+    kill(&shims);
+    check_workload(&cluster, &pods);
+    let now = cluster.processes(SHIM);
+    assert!(now.len() == 2 && now.iter().all(|pid| program(*pid) == path), "{now:?}");
     must(cluster.remove());
 }

@@ -4,7 +4,7 @@
 use testkit::clients::KUBECTLS;
 use testkit::{Cluster, Session};
 
-use crate::{cluster, must};
+use crate::{BUSYBOX, cluster, must};
 
 fn session<'a>(cluster: &'a Cluster, namespace: &str) -> Session<'a> {
     must(Session::new(cluster, KUBECTLS[1], namespace))
@@ -30,10 +30,45 @@ fn claims_get_volumes_that_outlive_pods_and_go_with_their_claims() {
     must(session.run("storage.txt", include_str!("sessions/storage.txt")));
     assert_eq!(volumes(&cluster), 0, "what is deleted takes its files along");
     assert_eq!(mounts(&cluster), [""; 0], "nothing is left mounted");
+    let folder = cluster.data_dir().join("csi-hostpath/volumes");
+    let half_made = include_str!("sessions/storage_half_made.txt");
+    must(session.run("storage_half_made.txt", &half_made.replace("$VOLUMES", folder.to_str().unwrap())));
     must(session.run("storage_kinds.txt", include_str!("sessions/storage_kinds.txt")));
     assert_eq!(volumes(&cluster), 0, "what is deleted takes its files along");
     assert_eq!(mounts(&cluster), [""; 0], "nothing is left mounted");
     must(cluster.remove());
+}
+
+#[test]
+fn volumes_change_grow_and_are_copied_and_what_they_hold_is_told() {
+    let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
+    must(cluster.import_busybox(BUSYBOX));
+    must(cluster.up_with(&["--kubelet-arg=sync-frequency=1s"]));
+    let session = session(&cluster, "attributes");
+    must(session.run("storage_attributes.txt", include_str!("sessions/storage_attributes.txt")));
+    drop(session);
+    assert_eq!(volumes(&cluster), 0, "what is deleted takes its files along");
+    assert_eq!(mounts(&cluster), [""; 0], "nothing is left mounted");
+    must(cluster.remove());
+}
+
+#[test]
+fn a_drivers_chart_finds_the_kubelet_where_it_looks_for_it() {
+    let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
+    must(cluster.import_busybox(BUSYBOX));
+    let root = cluster.scratch().join("var-lib-kubelet");
+    let flag = format!("--kubelet-arg=root-dir={}", root.display());
+    must(cluster.up_with(&["--disable=csi-hostpath", &flag]));
+    let root = root.canonicalize().unwrap();
+    let script = include_str!("sessions/storage_chart.txt");
+    let script = script
+        .replace("$KUBELET_ROOT", root.to_str().unwrap())
+        .replace("$KNARR", env!("CARGO_BIN_EXE_knarr"));
+    let session = session(&cluster, "chart");
+    must(session.run("storage_chart.txt", &script));
+    drop(session);
+    must(cluster.remove());
+    assert!(!root.join("pods").exists(), "reset takes back what the kubelet has made");
 }
 
 #[test]

@@ -11,9 +11,10 @@ use machinery::quantity::Quantity;
 use serde_json::{Map, Value, json};
 
 use super::fields::{FIELDS, Support, find};
-use super::{Config, Reserved, reserved};
-use crate::cpu::CpuSet;
+use super::{Config, reserved};
 use crate::eviction::policy::Policy as EvictionPolicy;
+
+pub(super) mod images;
 
 const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KIND: &str = "KubeletConfiguration";
@@ -133,6 +134,8 @@ impl Config {
         self.apply_basics(&mut fields);
         self.apply_resources(&mut fields);
         self.apply_eviction(&mut fields);
+        self.apply_images(&mut fields);
+        self.apply_shutdown(&mut fields);
         apply_access(&mut fields);
         if !fields.errors.is_empty() {
             return Err(ConfigurationError::Fields(fields.errors));
@@ -154,12 +157,21 @@ impl Config {
         set(&mut self.resolv_conf, fields.text("resolvConf").map(path));
         set(&mut self.seccomp_default, fields.flag("seccompDefault"));
         set(&mut self.streaming_connection_idle_timeout, fields.duration("streamingConnectionIdleTimeout"));
+        set(&mut self.sync_frequency, fields.duration("syncFrequency"));
         set(&mut self.node_status_report_frequency, fields.duration("nodeStatusReportFrequency"));
         set(&mut self.node_lease_duration_seconds, fields.integer("nodeLeaseDurationSeconds", 1));
         set(&mut self.container_log_max_files, fields.integer("containerLogMaxFiles", 2).and_then(narrow));
+        match fields.duration("containerLogMonitorInterval") {
+            Some(short) if short < Duration::from_secs(3) => fields.error(
+                "containerLogMonitorInterval",
+                "must be a positive time duration greater than or equal to 3s",
+            ),
+            interval => set(&mut self.container_log_monitor_interval, interval),
+        }
         if let Some(size) = fields.quantity("containerLogMaxSize") {
             self.container_log_max_size = u64::try_from(size).unwrap_or_default();
         }
+        set(&mut self.shows_logs, fields.flag("enableSystemLogHandler"));
         set(&mut self.allowed_unsafe_sysctls, fields.texts("allowedUnsafeSysctls"));
         set(&mut self.register_with_taints, fields.taints("registerWithTaints"));
         let crash = fields.object("crashLoopBackOff");
@@ -172,65 +184,6 @@ impl Config {
                 ),
                 Err(error) => fields.error("crashLoopBackOff.maxContainerRestartPeriod", &error),
             }
-        }
-    }
-
-    fn apply_resources(&mut self, fields: &mut Fields<'_>) {
-        set(&mut self.max_pods, fields.integer("maxPods", 0).and_then(narrow));
-        if let Some(per_core) = fields.integer("podsPerCore", 0).filter(|n| *n > 0) {
-            let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-            let most =
-                u32::try_from(per_core).unwrap_or(u32::MAX).saturating_mul(u32::try_from(cores).unwrap_or(1));
-            self.max_pods = self.max_pods.min(most);
-        }
-        set(&mut self.pod_pids_limit, fields.integer("podPidsLimit", -1));
-        let reserved =
-            Reserved { kube: fields.amounts("kubeReserved"), system: fields.amounts("systemReserved") };
-        if !reserved.kube.is_empty() {
-            self.reserved.kube = reserved.kube;
-        }
-        if !reserved.system.is_empty() {
-            self.reserved.system = reserved.system;
-        }
-        let cpus = fields.text("reservedSystemCPUs").filter(|text| !text.is_empty());
-        let cpus = cpus.map(|text| text.parse::<CpuSet>());
-        let cpus = match cpus.transpose() {
-            Ok(cpus) => cpus,
-            Err(error) => {
-                fields.error("reservedSystemCPUs", &error.to_string());
-                None
-            }
-        };
-        if let Some(cpus) = &cpus {
-            // Source: with `reservedSystemCPUs`, what the maps say about CPU counts for nothing.
-            self.reserved.kube.remove("cpu");
-            self.reserved.system.insert("cpu".into(), cpus.len().to_string());
-        }
-        match fields.text("cpuManagerPolicy").as_deref() {
-            None | Some("none" | "") => {}
-            Some("static") if cpus.is_none() && self.reserved.milli("cpu") == 0 => fields.error(
-                "cpuManagerPolicy",
-                "the static policy requires systemreserved.cpu + kubereserved.cpu to be greater than zero",
-            ),
-            Some("static") => {
-                let count = usize::try_from((self.reserved.milli("cpu") + 999) / 1000).unwrap_or_default();
-                self.exclusive_cpus = Some(cpus.unwrap_or_else(|| CpuSet::first(count)));
-            }
-            Some(other) => fields.error("cpuManagerPolicy", &format!("unknown policy: \"{other}\"")),
-        }
-        if let Some(enforced) = fields.texts("enforceNodeAllocatable") {
-            for key in &enforced {
-                if !matches!(key.as_str(), "pods" | "none") {
-                    let why = format!("Invalid value: {key:?}: only \"pods\" and \"none\" are supported");
-                    fields.error("enforceNodeAllocatable", &why);
-                }
-            }
-            self.enforces_allocatable = enforced.iter().any(|key| key == "pods");
-        }
-        set(&mut self.cgroups_per_qos, fields.flag("cgroupsPerQOS"));
-        if self.enforces_allocatable && !self.cgroups_per_qos {
-            let why = "Invalid value: must not have \"pods\" when cgroupsPerQOS is false";
-            fields.error("enforceNodeAllocatable", why);
         }
     }
 
@@ -265,15 +218,17 @@ impl Config {
             "clusterDomain": self.cluster_domain,
             "clusterDNS": self.cluster_dns,
             "streamingConnectionIdleTimeout": seconds(self.streaming_connection_idle_timeout),
+            "syncFrequency": seconds(self.sync_frequency),
             "nodeStatusReportFrequency": seconds(self.node_status_report_frequency),
             "nodeLeaseDurationSeconds": self.node_lease_duration_seconds,
             "cgroupRoot": self.cgroup_root,
             "cgroupsPerQOS": self.cgroups_per_qos,
             "cgroupDriver": "cgroupfs",
             "cpuManagerPolicy": if self.exclusive_cpus.is_some() { "static" } else { "none" },
-            "memoryManagerPolicy": "None",
-            "topologyManagerPolicy": "none",
-            "topologyManagerScope": "container",
+            "memoryManagerPolicy": if self.reserved_memory.is_some() { "Static" } else { "None" },
+            "topologyManagerPolicy": self.alignment.policy.as_str(),
+            "topologyManagerScope": self.alignment.scope.as_str(),
+            "enableSystemLogHandler": self.shows_logs,
         });
         let rest = json!({
             "maxPods": self.max_pods,
@@ -292,10 +247,11 @@ impl Config {
         merge(&mut all, rest);
         let rest = json!({
             "containerLogMaxFiles": self.container_log_max_files,
+            "containerLogMonitorInterval": seconds(self.container_log_monitor_interval),
             "configMapAndSecretChangeDetectionStrategy": "Watch",
             "systemReserved": self.reserved.system,
             "kubeReserved": self.reserved.kube,
-            "enforceNodeAllocatable": if self.enforces_allocatable { ["pods"] } else { ["none"] },
+            "enforceNodeAllocatable": self.enforced.names(),
             "shutdownGracePeriod": "0s",
             "shutdownGracePeriodCriticalPods": "0s",
             "crashLoopBackOff": {"maxContainerRestartPeriod": seconds(self.crash_loop_max)},
@@ -308,6 +264,7 @@ impl Config {
             "authorization": {"mode": "Webhook"},
         });
         merge(&mut all, rest);
+        merge(&mut all, self.shown_images());
         merge(&mut all, said.clone());
         if let Some(all) = all.as_object_mut() {
             all.remove("apiVersion");
@@ -335,13 +292,13 @@ fn apply_access(fields: &mut Fields<'_>) {
     }
 }
 
-fn set<T>(target: &mut T, value: Option<T>) {
+pub(super) fn set<T>(target: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *target = value;
     }
 }
 
-fn narrow(number: i64) -> Option<u32> {
+pub(super) fn narrow(number: i64) -> Option<u32> {
     u32::try_from(number).ok()
 }
 
@@ -352,13 +309,13 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// The object, and what is wrong with it.
-struct Fields<'a> {
+pub(super) struct Fields<'a> {
     object: &'a Map<String, Value>,
-    errors: Vec<String>,
+    pub(super) errors: Vec<String>,
 }
 
 impl<'a> Fields<'a> {
-    fn error(&mut self, field: &str, why: &str) {
+    pub(super) fn error(&mut self, field: &str, why: &str) {
         self.errors.push(format!("{field}: {why}"));
     }
 
@@ -381,17 +338,17 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn value(&self, name: &str) -> Option<&'a Value> {
+    pub(super) fn value(&self, name: &str) -> Option<&'a Value> {
         debug_assert!(FIELDS.contains(&(name, Support::Read)), "{name} is read but not in the table");
         self.object.get(name).filter(|value| !value.is_null())
     }
 
-    fn wrong(&mut self, name: &str, wanted: &str) {
+    pub(super) fn wrong(&mut self, name: &str, wanted: &str) {
         let given = self.object.get(name).cloned().unwrap_or_default();
         self.error(name, &format!("Invalid value: {given}: must be {wanted}"));
     }
 
-    fn text(&mut self, name: &str) -> Option<String> {
+    pub(super) fn text(&mut self, name: &str) -> Option<String> {
         let value = self.value(name)?;
         if !value.is_string() {
             self.wrong(name, "a string");
@@ -399,7 +356,7 @@ impl<'a> Fields<'a> {
         value.as_str().map(str::to_owned)
     }
 
-    fn flag(&mut self, name: &str) -> Option<bool> {
+    pub(super) fn flag(&mut self, name: &str) -> Option<bool> {
         let value = self.value(name)?;
         if !value.is_boolean() {
             self.wrong(name, "true or false");
@@ -407,7 +364,7 @@ impl<'a> Fields<'a> {
         value.as_bool()
     }
 
-    fn integer(&mut self, name: &str, least: i64) -> Option<i64> {
+    pub(super) fn integer(&mut self, name: &str, least: i64) -> Option<i64> {
         let number = self.value(name)?.as_i64().filter(|number| *number >= least);
         if number.is_none() {
             self.wrong(name, &format!("a whole number of at least {least}"));
@@ -415,7 +372,7 @@ impl<'a> Fields<'a> {
         number
     }
 
-    fn duration(&mut self, name: &str) -> Option<Duration> {
+    pub(super) fn duration(&mut self, name: &str) -> Option<Duration> {
         let text = self.text(name)?;
         duration(&text).map_err(|error| self.error(name, &error)).ok()
     }
@@ -429,7 +386,7 @@ impl<'a> Fields<'a> {
             .ok()
     }
 
-    fn texts(&mut self, name: &str) -> Option<Vec<String>> {
+    pub(super) fn texts(&mut self, name: &str) -> Option<Vec<String>> {
         let value = self.value(name)?;
         let texts: Option<Vec<String>> = value
             .as_array()
@@ -440,7 +397,7 @@ impl<'a> Fields<'a> {
         texts
     }
 
-    fn map(&mut self, name: &str) -> Option<BTreeMap<String, String>> {
+    pub(super) fn map(&mut self, name: &str) -> Option<BTreeMap<String, String>> {
         let value = self.value(name)?;
         let text = |value: &Value| match value {
             Value::String(text) => Some(text.clone()),
@@ -456,7 +413,7 @@ impl<'a> Fields<'a> {
         map
     }
 
-    fn object(&mut self, name: &str) -> Option<&'a Map<String, Value>> {
+    pub(super) fn object(&mut self, name: &str) -> Option<&'a Map<String, Value>> {
         let value = self.value(name)?;
         if !value.is_object() {
             self.wrong(name, "an object");
@@ -465,7 +422,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Amounts of resources that can be reserved.
-    fn amounts(&mut self, name: &str) -> BTreeMap<String, String> {
+    pub(super) fn amounts(&mut self, name: &str) -> BTreeMap<String, String> {
         let map = self.map(name).unwrap_or_default();
         for (resource, text) in &map {
             if !reserved::RESOURCES.contains(&resource.as_str()) {
@@ -509,7 +466,7 @@ impl<'a> Fields<'a> {
 mod tests {
     use super::*;
 
-    fn applied(yaml: &str) -> Result<Config, String> {
+    pub(super) fn applied(yaml: &str) -> Result<Config, String> {
         let value: Value = serde_saphyr::from_str(yaml).unwrap();
         let mut config = Config::default();
         config.apply(&value).map_err(|error| error.to_string())?;
@@ -555,7 +512,47 @@ mod tests {
                 "cpuManagerPolicy: the static policy requires systemreserved.cpu + kubereserved.cpu to be greater than zero",
             ),
             ("{port: 1}", "port: use the flag --port"),
-            ("{shutdownGracePeriod: 10s}", "shutdownGracePeriod: Unsupported value: \"10s\""),
+            (
+                "{cpuManagerPolicyOptions: {other: 'true'}}",
+                "cpuManagerPolicyOptions: unsupported cpumanager option: \"other\" (true)",
+            ),
+            (
+                "{cpuManagerPolicyOptions: {align-by-socket: 'true'}}",
+                "cpuManagerPolicyOptions: CPU Manager Policy Alpha-level Options not enabled, but option \"align-by-socket\" provided",
+            ),
+            (
+                "{memoryManagerPolicy: Static}",
+                "memoryManagerPolicy: the Static policy requires reservedMemory",
+            ),
+            (
+                "{reservedMemory: [{numaNode: 0, limits: {cpu: 1}}]}",
+                "reservedMemory[0].limits.cpu: must be memory or huge pages, above zero",
+            ),
+            (
+                "{topologyManagerPolicy: near}",
+                "topologyManagerPolicy: Invalid value: \"near\": must be one of",
+            ),
+            ("{topologyManagerScope: node}", "topologyManagerScope: Invalid value: \"node\": must be one of"),
+            (
+                "{enforceNodeAllocatable: [pods, kube-reserved]}",
+                "kubeReservedCgroup: must be specified when enforceNodeAllocatable has \"kube-reserved\"",
+            ),
+            (
+                "{enforceNodeAllocatable: [none, pods]}",
+                "enforceNodeAllocatable: must not have anything else with \"none\"",
+            ),
+            (
+                "{reservedSystemCPUs: '0', systemReservedCgroup: /sys}",
+                "reservedSystemCPUs: cannot be used with systemReservedCgroup or kubeReservedCgroup",
+            ),
+            (
+                "{shutdownGracePeriod: 10s, shutdownGracePeriodCriticalPods: 20s}",
+                "shutdownGracePeriodCriticalPods: 20s must be <= shutdownGracePeriod (10s)",
+            ),
+            (
+                "{shutdownGracePeriod: 1s, shutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 1}]}",
+                "Cannot specify both shutdownGracePeriodByPodPriority and shutdownGracePeriod at the same time",
+            ),
             (
                 "{authentication: {anonymous: {enabled: true}}}",
                 "authentication.anonymous.enabled: must be false",
@@ -564,6 +561,34 @@ mod tests {
             let error = applied(yaml).map(|_| ()).unwrap_err();
             assert!(error.contains(expect), "{yaml}: {error}");
         }
+    }
+
+    #[test]
+    fn the_machine_is_divided_as_it_is_said() {
+        let config = applied(
+            "{reservedSystemCPUs: '0-1', cpuManagerPolicy: static, cpuManagerPolicyOptions: {full-pcpus-only: 'true'}, \
+              memoryManagerPolicy: Static, reservedMemory: [{numaNode: 1, limits: {memory: 1Gi, hugepages-2Mi: 4Mi}}], \
+              topologyManagerPolicy: restricted, topologyManagerScope: pod, \
+              shutdownGracePeriodByPodPriority: [{priority: 100, shutdownGracePeriodSeconds: 5}, {priority: 0, shutdownGracePeriodSeconds: 9}]}",
+        )
+        .unwrap();
+        let cpus = config.exclusive_cpus.unwrap();
+        assert_eq!((cpus.reserved.to_string().as_str(), cpus.is_full_cores_only), ("0-1", true));
+        let memory = config.reserved_memory.unwrap();
+        assert_eq!((memory[&1]["memory"], memory[&1]["hugepages-2Mi"]), (1 << 30, 4 << 20));
+        assert_eq!(config.configz["topologyManagerPolicy"], "restricted");
+        let periods: Vec<_> = config.shutdown.iter().map(|p| (p.priority, p.seconds)).collect();
+        assert_eq!(periods, [(0, 9), (100, 5)]);
+        let config = applied("{shutdownGracePeriod: 30s, shutdownGracePeriodCriticalPods: 10s}").unwrap();
+        let periods: Vec<_> = config.shutdown.iter().map(|p| (p.priority, p.seconds)).collect();
+        assert_eq!(periods, [(0, 20), (2_000_000_000, 10)]);
+        let config = applied(
+            "{kubeReservedCgroup: /kube, enforceNodeAllocatable: [pods, kube-reserved-compressible]}",
+        )
+        .unwrap();
+        let kube = config.enforced.kube.unwrap();
+        assert_eq!((kube.path.as_str(), kube.is_cpu_only), ("/kube", true));
+        assert_eq!(config.configz["enforceNodeAllocatable"], json!(["pods", "kube-reserved-compressible"]));
     }
 
     #[test]

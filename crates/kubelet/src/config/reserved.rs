@@ -37,3 +37,37 @@ impl Reserved {
         of(&self.kube).saturating_add(of(&self.system))
     }
 }
+
+/// Cgroups that the kubelet limits. Source: `enforceNodeAllocatable`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Enforced {
+    /// All Pods together have what is allocatable.
+    pub pods: bool,
+    /// What the operator has put Kubernetes' own processes in, such as `/podruntime.slice`.
+    pub kube: Option<ReservedCgroup>,
+    /// What everything else of the system is in.
+    pub system: Option<ReservedCgroup>,
+}
+
+/// A cgroup of the operator's, which has what is reserved for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReservedCgroup {
+    /// Below the root. Source: `kubeReservedCgroup`, `systemReservedCgroup`.
+    pub path: String,
+    /// Only CPU, which can be had again. Source: `kube-reserved-compressible`.
+    pub is_cpu_only: bool,
+}
+
+impl Enforced {
+    /// Upstream's words.
+    pub(super) fn names(&self) -> Vec<String> {
+        let of = |name: &str, cgroup: &Option<ReservedCgroup>| {
+            let cgroup = cgroup.as_ref()?;
+            Some(if cgroup.is_cpu_only { format!("{name}-compressible") } else { name.to_owned() })
+        };
+        let mut names: Vec<String> = self.pods.then(|| "pods".to_owned()).into_iter().collect();
+        names.extend(of("system-reserved", &self.system));
+        names.extend(of("kube-reserved", &self.kube));
+        if names.is_empty() { vec!["none".into()] } else { names }
+    }
+}

@@ -38,14 +38,32 @@ impl CpuSet {
         Self(self.0.difference(&other.0).copied().collect())
     }
 
-    /// Takes the lowest `count` out, if there are so many.
-    pub fn take(&mut self, count: usize) -> Option<Self> {
-        if self.0.len() < count {
-            return None;
-        }
-        let taken: BTreeSet<usize> = self.0.iter().take(count).copied().collect();
-        self.0.retain(|cpu| !taken.contains(cpu));
-        Some(Self(taken))
+    /// In order of number.
+    pub fn iter(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().copied()
+    }
+
+    /// Whether that CPU is in the set.
+    pub fn contains(&self, cpu: usize) -> bool {
+        self.0.contains(&cpu)
+    }
+
+    /// Those in both.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        Self(self.0.intersection(&other.0).copied().collect())
+    }
+
+    /// Those in either.
+    #[must_use]
+    pub fn or(&self, other: &Self) -> Self {
+        Self(self.0.union(&other.0).copied().collect())
+    }
+}
+
+impl FromIterator<usize> for CpuSet {
+    fn from_iter<I: IntoIterator<Item = usize>>(cpus: I) -> Self {
+        Self(cpus.into_iter().collect())
     }
 }
 

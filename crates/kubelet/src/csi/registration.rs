@@ -48,7 +48,47 @@ pub(crate) async fn add(
         drivers.retain(|one| one.name != driver);
         drivers.push(entry.clone());
     })
+    .await?;
+    context.csi.upkeep.notify_one();
+    Ok(())
+}
+
+/// Says how many volumes of the driver the node can have by now. Source: KEP-4876.
+///
+/// # Errors
+/// What the API server said.
+pub(crate) async fn update_count(context: &Context, driver: &str, count: i64) -> Result<(), kube::Error> {
+    let _turn = context.csi.publishing.lock().await;
+    let count = i32::try_from(count).ok().filter(|count| *count > 0);
+    let allocatable = count.map(|count| VolumeNodeResources { count: Some(count) });
+    change(context, &context.node(), |drivers| {
+        for known in drivers.iter_mut().filter(|one| one.name == driver) {
+            known.allocatable.clone_from(&allocatable);
+        }
+    })
     .await
+}
+
+/// Says on the CSINode how many bytes are left for volumes of the cluster's own driver, whose volumes stay here.
+///
+/// # Errors
+/// What the API server said.
+pub(crate) async fn update_room(context: &Context, driver: &str, bytes: i64) -> Result<(), kube::Error> {
+    let api: Api<CSINode> = Api::all(context.client.clone());
+    let key = format!("{driver}/available-bytes");
+    let Some(known) = api.get_opt(&context.config.node_name).await? else { return Ok(()) };
+    let said = known.metadata.annotations.as_ref().and_then(|all| all.get(&key)?.parse::<i64>().ok());
+    if said.is_some_and(|said| !is_news(said, bytes)) {
+        return Ok(());
+    }
+    let patch = json!({"metadata": {"annotations": {key: bytes.to_string()}}});
+    let name = &context.config.node_name;
+    api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.map(drop)
+}
+
+/// Whether so many bytes are worth telling: less by a thirty-second, or more by a sixteenth.
+fn is_news(said: i64, now: i64) -> bool {
+    now < said - said / 32 || now > said + said / 16
 }
 
 /// Takes the driver out of what the API knows of this node.
@@ -134,6 +174,15 @@ fn empty(node: &Node) -> CSINode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn room_is_news_when_it_has_changed_a_good_deal() {
+        for (said, now, expect) in
+            [(3200, 3200, false), (3200, 3101, false), (3200, 3099, true), (3200, 3401, true)]
+        {
+            assert_eq!(is_news(said, now), expect, "{said} {now}");
+        }
+    }
 
     #[test]
     fn a_node_has_an_id_for_each_driver() {

@@ -42,6 +42,20 @@ pub(crate) struct Device {
     pub(crate) id: String,
     #[prost(string, tag = "2")]
     pub(crate) health: String,
+    #[prost(message, optional, tag = "3")]
+    pub(crate) topology: Option<TopologyInfo>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct TopologyInfo {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) nodes: Vec<NumaNode>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct NumaNode {
+    #[prost(int64, tag = "1")]
+    pub(crate) id: i64,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

@@ -9,7 +9,11 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 use serde::{Deserialize, Serialize};
 
 use super::api::{Device, HEALTHY};
+use crate::admission::Rejection;
+use crate::qos::at_once;
 use crate::quantity;
+use crate::snapshot::{Role, init_role};
+use crate::topology::{Asker, Hint, Hints, Nodes, hints_for};
 
 /// The checkpoint's name, as upstream's.
 const CHECKPOINT: &str = "kubelet_internal_checkpoint";
@@ -22,11 +26,25 @@ struct Checkpoint {
     entries: Assignments,
 }
 
+/// One device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) is_healthy: bool,
+    /// The NUMA nodes that it is near; empty for no matter.
+    pub(super) nodes: Vec<i64>,
+}
+
+impl Known {
+    fn is_near(&self, nodes: Nodes) -> bool {
+        self.nodes.iter().any(|node| usize::try_from(*node).is_ok_and(|node| nodes.contains(node)))
+    }
+}
+
 /// See the module.
 pub(super) struct Pool {
     path: PathBuf,
-    /// By resource: id, and whether it can be given.
-    devices: BTreeMap<String, BTreeMap<String, bool>>,
+    /// By resource and id.
+    devices: BTreeMap<String, BTreeMap<String, Known>>,
     entries: Assignments,
 }
 
@@ -34,30 +52,33 @@ impl Pool {
     /// Takes up what the checkpoint in `folder` says. Blocking.
     pub(super) fn open(folder: &Path) -> Self {
         let path = folder.join(CHECKPOINT);
-        let read =
-            std::fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<Checkpoint>(&bytes).ok());
+        let read = crate::checkpoint::load::<Checkpoint>(&path);
         Self { path, devices: BTreeMap::new(), entries: read.unwrap_or_default().entries }
     }
 
     /// What a plugin says it has. Whether that is new.
     pub(super) fn set(&mut self, resource: &str, devices: &[Device]) -> bool {
-        let now: BTreeMap<_, _> = devices.iter().map(|d| (d.id.clone(), d.health == HEALTHY)).collect();
+        let known = |device: &Device| Known {
+            is_healthy: device.health == HEALTHY,
+            nodes: device.topology.iter().flat_map(|info| &info.nodes).map(|node| node.id).collect(),
+        };
+        let now: BTreeMap<_, _> = devices.iter().map(|d| (d.id.clone(), known(d))).collect();
         let before = self.devices.insert(resource.to_owned(), now);
         before.as_ref() != self.devices.get(resource)
     }
 
     /// The plugin is gone: nobody can say that its devices are well.
     pub(super) fn lose(&mut self, resource: &str) {
-        for health in self.devices.get_mut(resource).into_iter().flat_map(BTreeMap::values_mut) {
-            *health = false;
+        for device in self.devices.get_mut(resource).into_iter().flat_map(BTreeMap::values_mut) {
+            device.is_healthy = false;
         }
     }
 
     /// All devices, and those that can be given, by resource.
     pub(super) fn counts(&self) -> BTreeMap<String, (i64, i64)> {
         let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
-        let count = |devices: &BTreeMap<String, bool>| {
-            (number(devices.len()), number(devices.values().filter(|healthy| **healthy).count()))
+        let count = |devices: &BTreeMap<String, Known>| {
+            (number(devices.len()), number(devices.values().filter(|device| device.is_healthy).count()))
         };
         self.devices.iter().map(|(resource, devices)| (resource.clone(), count(devices))).collect()
     }
@@ -77,45 +98,128 @@ impl Pool {
             .flatten()
             .collect();
         let devices = self.devices.get(resource).into_iter().flatten();
-        devices.filter(|(id, healthy)| **healthy && !taken.contains(id)).map(|(id, _)| id.clone()).collect()
+        let is_free = |(id, device): &(&String, &Known)| device.is_healthy && !taken.contains(id);
+        devices.filter(is_free).map(|(id, _)| id.clone()).collect()
     }
 
-    /// Gives each container of the Pod what it asks for.
+    /// What is known of the devices that can be given, by resource and id.
+    pub(super) fn healthy(&self) -> impl Iterator<Item = (&String, &String, &Known)> {
+        let all = self.devices.iter();
+        all.flat_map(|(resource, devices)| devices.iter().map(move |(id, device)| (resource, id, device)))
+            .filter(|(_, _, device)| device.is_healthy)
+    }
+
+    /// The NUMA nodes that a device is near.
+    pub(super) fn nodes_of(&self, resource: &str, id: &str) -> &[i64] {
+        let device = self.devices.get(resource).and_then(|devices| devices.get(id));
+        device.map_or(&[], |device| &device.nodes)
+    }
+
+    /// Those that earlier init containers of the Pod have and no other container.
+    fn reusable(&self, uid: &str, spec: &PodSpec, resource: &str) -> Vec<String> {
+        let of = |container: &Container| -> Vec<String> {
+            let all = self.assigned(uid, &container.name);
+            all.and_then(|resources| resources.get(resource)).cloned().unwrap_or_default()
+        };
+        let init = || spec.init_containers.iter().flatten();
+        let kept = init().filter(|c| init_role(c) != Role::Init).chain(&spec.containers);
+        let kept: BTreeSet<String> = kept.flat_map(of).collect();
+        let mut had: Vec<String> = init().filter(|c| init_role(c) == Role::Init).flat_map(of).collect();
+        had.retain(|id| !kept.contains(id));
+        had.sort();
+        had.dedup();
+        had
+    }
+
+    /// From which NUMA nodes what is asked for can be had, where that matters.
+    pub(super) fn hints(&self, all: Nodes, uid: &str, spec: &PodSpec, asker: Asker<'_>) -> Hints {
+        let asked: BTreeMap<String, usize> = match asker {
+            Asker::Container(container) => asked(container).collect(),
+            Asker::Pod => asked_by_pod(spec),
+        };
+        let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        let mut hints = Hints::new();
+        for (resource, count) in asked {
+            let Some(devices) = self.devices.get(&resource) else { continue };
+            if devices.values().all(|device| device.nodes.is_empty()) {
+                hints.insert(resource, None);
+                continue;
+            }
+            let own: Option<Vec<String>> = match asker {
+                Asker::Container(c) => {
+                    self.assigned(uid, &c.name).and_then(|own| own.get(&resource)).cloned()
+                }
+                Asker::Pod => None,
+            };
+            let is_other_count = own.as_ref().is_some_and(|own| own.len() != count);
+            let (must_use, mut usable) = match own {
+                Some(own) => (Vec::new(), own),
+                None => (self.reusable(uid, spec, &resource), self.free(&resource)),
+            };
+            usable.extend(must_use.iter().cloned());
+            if usable.len() < count || is_other_count {
+                hints.insert(resource, Some(Vec::new()));
+                continue;
+            }
+            let near = |id: &String, nodes| devices.get(id).is_some_and(|device| device.is_near(nodes));
+            let has = |nodes| number(devices.values().filter(|device| device.is_near(nodes)).count());
+            let gives = |nodes| {
+                let is_whole = must_use.iter().all(|id| near(id, nodes));
+                is_whole.then(|| number(usable.iter().filter(|id| near(id, nodes)).count()))
+            };
+            let found = hints_for(all, number(count), has, gives);
+            hints.insert(resource, Some(found));
+        }
+        hints
+    }
+
+    /// Those that are near first, then those of which nobody says where they are, then the others.
+    fn order(&self, resource: &str, mut ids: Vec<String>, hint: &Hint) -> Vec<String> {
+        let Some(nodes) = hint.nodes else { return ids };
+        let rank = |id: &String| match self.devices.get(resource).and_then(|devices| devices.get(id)) {
+            Some(device) if device.is_near(nodes) => 0,
+            Some(device) if device.nodes.is_empty() => 1,
+            _ => 2,
+        };
+        ids.sort_by_key(rank);
+        ids
+    }
+
+    /// Gives the container what it asks for, near `hint` if that is possible.
     ///
     /// # Errors
     /// In upstream's words: there are not so many.
-    pub(super) fn allocate(&mut self, uid: &str, spec: &PodSpec) -> Result<(), String> {
-        let before = self.entries.get(uid).cloned();
-        for container in spec.init_containers.iter().flatten().chain(&spec.containers) {
-            for (resource, count) in asked(container) {
-                if !self.knows(&resource)
-                    || self.assigned(uid, &container.name).is_some_and(|all| all.contains_key(&resource))
-                {
-                    continue;
-                }
-                let mut free = self.free(&resource);
-                if free.len() < count {
-                    self.restore(uid, before);
-                    return Err(format!(
-                        "requested number of devices unavailable for {resource}. Requested: {count}, Available: {}",
-                        free.len()
-                    ));
-                }
-                free.truncate(count);
-                self.assign(uid, &container.name, &resource, free);
+    pub(super) fn allocate(
+        &mut self,
+        uid: &str,
+        spec: &PodSpec,
+        container: &Container,
+        hint: &Hint,
+    ) -> Result<(), Rejection> {
+        let mut is_changed = false;
+        for (resource, count) in asked(container) {
+            let own = self.assigned(uid, &container.name);
+            if !self.knows(&resource) || own.is_some_and(|all| all.contains_key(&resource)) {
+                continue;
             }
+            let reusable = self.reusable(uid, spec, &resource);
+            let mut ids = self.order(&resource, reusable, hint);
+            let free = self.free(&resource);
+            if ids.len() + free.len() < count {
+                return Err(Rejection::unexpected(format_args!(
+                    "requested number of devices unavailable for {resource}. Requested: {count}, Available: {}",
+                    ids.len() + free.len()
+                )));
+            }
+            ids.extend(self.order(&resource, free, hint));
+            ids.truncate(count);
+            self.assign(uid, &container.name, &resource, ids);
+            is_changed = true;
         }
-        if self.entries.get(uid) != before.as_ref() {
+        if is_changed {
             self.save();
         }
         Ok(())
-    }
-
-    fn restore(&mut self, uid: &str, before: Option<BTreeMap<String, BTreeMap<String, Vec<String>>>>) {
-        match before {
-            Some(before) => self.entries.insert(uid.to_owned(), before),
-            None => self.entries.remove(uid),
-        };
     }
 
     fn assign(&mut self, uid: &str, container: &str, resource: &str, ids: Vec<String>) {
@@ -140,6 +244,11 @@ impl Pool {
         self.entries.get(uid)?.get(container)
     }
 
+    /// The Pod's containers that have devices.
+    pub(super) fn containers(&self, uid: &str) -> Vec<String> {
+        self.entries.get(uid).into_iter().flat_map(BTreeMap::keys).cloned().collect()
+    }
+
     /// Takes back what a Pod has.
     pub(super) fn release(&mut self, uid: &str) {
         if self.entries.remove(uid).is_some() {
@@ -157,13 +266,21 @@ impl Pool {
     }
 
     fn save(&self) {
-        let bytes = serde_json::to_vec(&Checkpoint { entries: self.entries.clone() }).unwrap_or_default();
-        let new = self.path.with_extension("new");
-        let saved = std::fs::write(&new, bytes).and_then(|()| std::fs::rename(&new, &self.path));
-        if let Err(error) = saved {
-            tracing::warn!(%error, path = %self.path.display(), "who has which devices was not written down");
-        }
+        crate::checkpoint::save(&self.path, &Checkpoint { entries: self.entries.clone() });
     }
+}
+
+/// The most that the Pod's containers have at the same time.
+fn asked_by_pod(spec: &PodSpec) -> BTreeMap<String, usize> {
+    let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
+    let names: BTreeSet<String> = containers.flat_map(asked).map(|(name, _)| name).collect();
+    let of = |container: &Container, name: &str| {
+        let count = asked(container).find(|(other, _)| other == name).map_or(0, |(_, count)| count);
+        i64::try_from(count).unwrap_or(i64::MAX)
+    };
+    let most =
+        |name: &str| usize::try_from(at_once(spec, |container| of(container, name))).unwrap_or_default();
+    names.into_iter().map(|name| (name.clone(), most(&name))).collect()
 }
 
 /// Extended resources that a container asks for.
@@ -177,6 +294,7 @@ fn asked(container: &Container) -> impl Iterator<Item = (String, usize)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::api::{NumaNode, TopologyInfo};
     use super::*;
 
     const GPU: &str = "example.com/gpu";
@@ -188,21 +306,28 @@ mod tests {
     }
 
     fn devices(ids: &[(&str, &str)]) -> Vec<Device> {
-        ids.iter().map(|(id, health)| Device { id: (*id).into(), health: (*health).into() }).collect()
+        ids.iter()
+            .map(|(id, health)| Device { id: (*id).into(), health: (*health).into(), topology: None })
+            .collect()
+    }
+
+    fn give(pool: &mut Pool, uid: &str, count: usize, hint: &Hint) -> Result<(), String> {
+        let spec = spec(count);
+        pool.allocate(uid, &spec, &spec.containers[0], hint).map_err(|rejection| rejection.message)
     }
 
     #[test]
     fn devices_are_given_once_and_remembered() {
         let folder = tempfile::tempdir().unwrap();
         let mut pool = Pool::open(folder.path());
-        assert!(pool.allocate("early", &spec(1)).is_ok(), "no plugin has them: not ours to judge");
+        assert!(give(&mut pool, "early", 1, &Hint::ANY).is_ok(), "no plugin has them: not ours to judge");
         let three = devices(&[("0", HEALTHY), ("1", "Unhealthy"), ("2", HEALTHY)]);
         assert!(pool.set(GPU, &three) && !pool.set(GPU, &three));
         assert_eq!(pool.counts()[GPU], (3, 2));
-        pool.allocate("one", &spec(1)).unwrap();
+        give(&mut pool, "one", 1, &Hint::ANY).unwrap();
         assert_eq!(
-            pool.allocate("two", &spec(2)).unwrap_err(),
-            "requested number of devices unavailable for example.com/gpu. Requested: 2, Available: 1"
+            give(&mut pool, "two", 2, &Hint::ANY).unwrap_err(),
+            "Allocate failed due to requested number of devices unavailable for example.com/gpu. Requested: 2, Available: 1, which is unexpected"
         );
         pool.prefer(("one", "a"), GPU, vec!["2".into()]);
         pool.prefer(("one", "a"), GPU, vec!["1".into()]);
@@ -214,5 +339,33 @@ mod tests {
         assert_eq!((pool.counts()[GPU], pool.free(GPU).len()), ((3, 0), 0));
         pool.keep_only(&BTreeSet::new());
         assert!(pool.assigned("one", "a").is_none());
+    }
+
+    #[test]
+    fn devices_are_given_where_they_are_near() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut pool = Pool::open(folder.path());
+        let device = |id: &str, nodes: &[i64]| Device {
+            id: id.into(),
+            health: HEALTHY.into(),
+            topology: Some(TopologyInfo { nodes: nodes.iter().map(|id| NumaNode { id: *id }).collect() }),
+        };
+        pool.set(GPU, &[device("0", &[0]), device("1", &[1]), device("2", &[1]), device("3", &[])]);
+        let all: Nodes = [0, 1].into_iter().collect();
+        let hints = |pool: &Pool, count: usize| {
+            let spec = spec(count);
+            let found = pool.hints(all, "u", &spec, Asker::Container(&spec.containers[0]));
+            let found = found[GPU].clone().unwrap();
+            found.iter().map(|h| format!("{:?}{}", h.nodes.unwrap(), h.is_preferred)).collect::<Vec<_>>()
+        };
+        assert_eq!(hints(&pool, 1), ["{0}true", "{1}true", "{0, 1}false"]);
+        assert_eq!(hints(&pool, 2), ["{1}true", "{0, 1}false"]);
+        let near = Hint { nodes: Some([1].into_iter().collect()), is_preferred: true };
+        give(&mut pool, "u", 2, &near).unwrap();
+        assert_eq!(pool.assigned("u", "a").unwrap()[GPU], ["1", "2"]);
+        assert_eq!(pool.nodes_of(GPU, "2"), [1]);
+        give(&mut pool, "v", 1, &near).unwrap();
+        assert_eq!(pool.assigned("v", "a").unwrap()[GPU], ["3"], "rather one that is near nothing");
+        assert_eq!(pool.healthy().count(), 4);
     }
 }

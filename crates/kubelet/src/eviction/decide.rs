@@ -88,6 +88,12 @@ impl State {
     }
 }
 
+/// Whether there is less than the threshold says, whatever should be won back beyond that.
+pub(crate) fn is_crossed(threshold: &Threshold, seen: &Observations) -> bool {
+    let seen = seen.get(&threshold.signal);
+    seen.is_some_and(|seen| seen.available < threshold.amount.of(seen.capacity))
+}
+
 /// What a container uses of one resource and has asked for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Used {

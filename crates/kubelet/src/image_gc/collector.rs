@@ -9,6 +9,8 @@ use controller::{EventType, Informer};
 use cri::{CriError, v1};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot};
 
 use super::{Candidate, Disk, Records};
 use crate::context::Context;
@@ -34,11 +36,36 @@ enum GcError {
     TooLittle(String),
 }
 
+/// Those who want all unused images gone at once, because the disk is all but full.
+pub(crate) struct Requests {
+    sender: mpsc::Sender<oneshot::Sender<()>>,
+    /// Until the collector takes it.
+    receiver: Mutex<Option<mpsc::Receiver<oneshot::Sender<()>>>>,
+}
+
+impl Default for Requests {
+    fn default() -> Self {
+        let (sender, receiver) = mpsc::channel(1);
+        Self { sender, receiver: Mutex::new(Some(receiver)) }
+    }
+}
+
+impl Requests {
+    /// Waits until every image is gone that nobody uses.
+    pub(crate) async fn all_unused(&self) {
+        let (done, is_done) = oneshot::channel();
+        if self.sender.send(done).await.is_err() || is_done.await.is_err() {
+            tracing::debug!("nobody collects images");
+        }
+    }
+}
+
 /// Collects until the kubelet stops.
 pub(crate) async fn run(context: Arc<Context>, pods: Informer<Pod>) {
     let began = context.clock.now();
-    let mut collector = Collector { context, pods, records: Records::default(), began };
+    let mut collector = Collector { context: context.clone(), pods, records: Records::default(), began };
     let mut has_failed = false;
+    let Some(mut requests) = context.image_requests.receiver.lock().take() else { return };
     loop {
         match collector.collect().await {
             Ok(()) => has_failed = false,
@@ -51,7 +78,15 @@ pub(crate) async fn run(context: Arc<Context>, pods: Informer<Pod>) {
                 has_failed = true;
             }
         }
-        tokio::time::sleep(PERIOD).await;
+        let wanted = tokio::time::timeout(PERIOD, requests.recv()).await;
+        if let Ok(Some(done)) = wanted {
+            if let Err(error) = collector.collect_all().await {
+                tracing::warn!(%error, "not all unused images were removed");
+            }
+            if done.send(()).is_err() {
+                tracing::debug!("who wanted images gone has not waited");
+            }
+        }
     }
 }
 
@@ -97,6 +132,15 @@ impl Collector {
         }
         self.context.pulls.records.prune(self.records.ids(), now).await;
         Ok(())
+    }
+
+    /// Everything that nobody uses. Source: `DeleteUnusedImages` of upstream.
+    async fn collect_all(&mut self) -> Result<(), GcError> {
+        let (images, in_use) = (images(&self.context).await?, self.in_use().await?);
+        let now = self.context.clock.now();
+        self.records.detect(&images, &in_use, now);
+        let candidates = self.records.to_make_room(&self.context.config.image_gc, now);
+        self.free(&candidates, u64::MAX).await.map(drop)
     }
 
     /// Ids and names of images that containers and volumes use.

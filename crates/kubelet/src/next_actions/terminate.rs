@@ -28,7 +28,9 @@ pub(super) fn containers_and_sandbox(snapshot: &PodSnapshot, message: &str) -> V
         return kills;
     }
     let ready = snapshot.sandboxes.iter().filter(|s| s.is_ready);
-    ready.map(|s| PodAction::StopSandbox { id: s.id.clone() }).collect()
+    let mut actions: Vec<_> = ready.map(|s| PodAction::StopSandbox { id: s.id.clone() }).collect();
+    actions.extend(snapshot.holds_claims.then_some(PodAction::UnprepareClaims));
+    actions
 }
 
 fn kills(snapshot: &PodSnapshot, message: &str) -> Vec<PodAction> {

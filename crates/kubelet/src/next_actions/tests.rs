@@ -30,6 +30,7 @@ fn container(text: &str) -> Container {
         hash: String::new(),
         user: None,
         resources: None,
+        recursive_mounts: Vec::new(),
     }
 }
 
@@ -172,4 +173,37 @@ fn deletion_goes_from_containers_to_the_object() {
     check("then the object", &down, &["delete"]);
     down.removed_from_api = true;
     check("which may be gone already", &down, &[]);
+}
+
+#[test]
+fn claims_are_prepared_before_the_sandbox_and_taken_back_after_the_containers() {
+    const CLAIM: &str =
+        "{metadata: {uid: u}, spec: {restartPolicy: Never, containers: [{name: a, image: img}],
+        resourceClaims: [{name: gpu, resourceClaimName: c}]}}";
+    let fresh = PodSnapshot { pod: snapshot(CLAIM, &[]).pod, ..PodSnapshot::default() };
+    check("a fresh pod", &fresh, &["volumes", "claims", "image/img"]);
+    let with = |containers: &[&str]| PodSnapshot {
+        claims: Step::Ready(String::new()),
+        holds_claims: true,
+        ..snapshot(CLAIM, containers)
+    };
+    check("all is prepared", &with(&[]), &["start/a/0"]);
+    check("it runs", &with(&["a 0 running"]), &[]);
+    let ended = with(&["a 0 0"]);
+    check("it has ended", &ended, &["stop/sb", "claims"]);
+    let phase = |snapshot: &PodSnapshot| {
+        crate::status::pod_status(snapshot, &crate::status::NodeFacts::default(), at(100)).phase
+    };
+    assert_eq!(phase(&ended).as_deref(), Some("Pending"), "as the API has it, while devices are not back");
+    let back = PodSnapshot { holds_claims: false, ..ended };
+    assert_eq!(phase(&back).as_deref(), Some("Succeeded"));
+}
+
+#[test]
+fn a_container_that_was_made_and_never_started_is_started_without_a_restart() {
+    let mut made = snapshot(ONE, &["a 0 created"]);
+    made.containers[0].hash = crate::container_config::spec_hash(&made.spec().containers[0]);
+    check("a kubelet ended in between", &made, &["start/a/0"]);
+    made.containers[0].hash = "another".into();
+    check("its definition is another one now", &made, &["start/a/1"]);
 }

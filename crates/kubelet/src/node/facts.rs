@@ -70,7 +70,7 @@ pub(crate) fn pids_max() -> i64 {
 }
 
 /// Folders such as `hugepages-2048kB`.
-fn huge_pages(folder: &Path) -> Vec<(u64, u64)> {
+pub(crate) fn huge_pages(folder: &Path) -> Vec<(u64, u64)> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut pages: Vec<_> = entries
         .filter_map(|entry| {

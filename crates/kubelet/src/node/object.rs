@@ -17,8 +17,6 @@ use super::Machine;
 use crate::config::Config;
 use crate::eviction::policy::Signal;
 
-/// Images that the status names at most. Source: `nodeStatusMaxImages`.
-const IMAGES_MAX: usize = 50;
 /// Names of one image that the status has at most.
 const IMAGE_NAMES_MAX: usize = 5;
 
@@ -117,7 +115,8 @@ pub(super) fn with_devices(
     (capacity, allocatable)
 }
 
-fn huge_page_name(size: u64) -> String {
+/// Such as `hugepages-2Mi`.
+pub(crate) fn huge_page_name(size: u64) -> String {
     format!("hugepages-{}", Amount::new(i64::try_from(size).unwrap_or(i64::MAX), Format::BinarySi))
 }
 
@@ -139,6 +138,12 @@ pub(crate) fn allocatable(config: &Config, machine: &Machine) -> BTreeMap<String
         *amount = amount.saturating_sub(reserved).saturating_sub(kept).max(0);
     }
     all
+}
+
+/// Bytes of memory that are reserved or that the hard eviction threshold keeps.
+pub(crate) fn kept_memory(config: &Config, machine: &Machine) -> i64 {
+    let total = i64::try_from(machine.memory).unwrap_or(i64::MAX);
+    config.reserved.whole("memory").saturating_add(config.eviction.reserved(Signal::MemoryAvailable, total))
 }
 
 fn quantities(amounts: &BTreeMap<String, i64>) -> BTreeMap<String, Quantity> {
@@ -214,9 +219,9 @@ fn condition(
 }
 
 /// The largest images first.
-pub(super) fn images(mut images: Vec<v1::Image>) -> Vec<ContainerImage> {
+pub(super) fn images(mut images: Vec<v1::Image>, most: Option<u32>) -> Vec<ContainerImage> {
     images.sort_by(|a, b| b.size.cmp(&a.size).then_with(|| a.id.cmp(&b.id)));
-    images.truncate(IMAGES_MAX);
+    images.truncate(most.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX));
     let list = images.into_iter().map(|image| {
         let names = image.repo_digests.into_iter().chain(image.repo_tags).take(IMAGE_NAMES_MAX).collect();
         ContainerImage { names: Some(names), size_bytes: i64::try_from(image.size).ok() }

@@ -2,10 +2,9 @@
 //! registry, or not at all, although the image is there.
 //!
 //! A file per image that this kubelet has pulled, and one per pull under way, so that a crash in between does not make a
-//! pulled image look like one that was there before. What was there before is for everybody.
+//! pulled image look like one that was there before. What was there before is for everybody, by upstream's default.
 //!
-//! Source: KEP-2535, `KubeletEnsureSecretPulledImages` (on in v1.35) with its default policy
-//! `NeverVerifyPreloadedImages`; `ImagePulledRecord` and `ImagePullIntent` of `kubelet.config.k8s.io/v1beta1`.
+//! Source: KEP-2535, `KubeletEnsureSecretPulledImages` (on in v1.35), and its policies; `ImagePulledRecord` and `ImagePullIntent` of `kubelet.config.k8s.io/v1beta1`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -17,6 +16,7 @@ use registry::Reference;
 use serde::{Deserialize, Serialize};
 
 use super::keyring::Source;
+use crate::config::Verification;
 
 /// Most secrets that are remembered of one image.
 const SECRETS_MAX: usize = 100;
@@ -36,6 +36,7 @@ pub(crate) struct Records(Arc<Inner>);
 
 struct Inner {
     dir: PathBuf,
+    policy: Verification,
     /// Held while files are read and written.
     intents: Mutex<BTreeMap<String, usize>>,
 }
@@ -107,11 +108,8 @@ enum Verdict {
     Ask,
 }
 
-/// Decides by the record of the image, if the kubelet has pulled it.
-fn judge(record: Option<&Record>, was_pulled: bool, name: &str, secrets: &[KubernetesSecret]) -> Verdict {
-    if !was_pulled {
-        return Verdict::Use;
-    }
+/// Decides by the record of the image about a Pod that has to prove its right.
+fn judge(record: Option<&Record>, name: &str, secrets: &[KubernetesSecret]) -> Verdict {
     let Some(known) = record.and_then(|record| record.credential_mapping.get(name)) else {
         return Verdict::Ask;
     };
@@ -152,8 +150,8 @@ fn bare(image: &str) -> String {
 }
 
 impl Records {
-    pub(crate) fn new(dir: &Path) -> Self {
-        Self(Arc::new(Inner { dir: dir.to_owned(), intents: Mutex::default() }))
+    pub(crate) fn new(dir: &Path, policy: Verification) -> Self {
+        Self(Arc::new(Inner { dir: dir.to_owned(), policy, intents: Mutex::default() }))
     }
 
     /// Makes the directories, and turns pulls that a crash has interrupted into records if their images are there.
@@ -244,7 +242,11 @@ impl Inner {
             || intents.contains_key(image)
             || self.file("pulling", image).exists();
         drop(intents);
-        match judge(record.as_ref(), was_pulled, &bare(image), secrets) {
+        let name = bare(image);
+        if !self.policy.is_needed(&name, was_pulled) {
+            return true;
+        }
+        match judge(record.as_ref(), &name, secrets) {
             Verdict::Use => true,
             Verdict::UseAndRemember(secret) => {
                 self.note(image, id, now, |known| remember(known, Some(secret)));
@@ -360,7 +362,7 @@ mod tests {
     #[tokio::test]
     async fn an_image_is_for_those_who_have_proved_that_they_may_have_it() {
         let dir = tempfile::tempdir().unwrap();
-        let records = Records::new(dir.path());
+        let records = Records::new(dir.path(), Verification::NeverVerifyPreloadedImages);
         records.recover(Vec::new(), at(0)).await;
         assert!(may(&records, "r.example/a:1", &[]).await, "it was there before");
         let intent = records.intend("r.example/a:1").await;
@@ -388,10 +390,10 @@ mod tests {
     #[tokio::test]
     async fn a_crash_does_not_make_a_pulled_image_everybodys() {
         let dir = tempfile::tempdir().unwrap();
-        let records = Records::new(dir.path());
+        let records = Records::new(dir.path(), Verification::NeverVerifyPreloadedImages);
         records.recover(Vec::new(), at(0)).await;
         drop(records.intend("busybox").await);
-        let records = Records::new(dir.path());
+        let records = Records::new(dir.path(), Verification::NeverVerifyPreloadedImages);
         let image = cri::v1::Image {
             id: "sha256:1".into(),
             repo_tags: vec!["docker.io/library/busybox:latest".into()],
@@ -400,5 +402,19 @@ mod tests {
         records.recover(vec![image], at(1)).await;
         assert!(!may(&records, "busybox", &[]).await);
         assert_eq!(std::fs::read_dir(dir.path().join("pulling")).unwrap().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn other_policies_ask_others_for_proof() {
+        let dir = tempfile::tempdir().unwrap();
+        for (policy, expect) in [(Verification::NeverVerify, true), (Verification::AlwaysVerify, false)] {
+            let records = Records::new(dir.path(), policy.clone());
+            records.recover(Vec::new(), at(0)).await;
+            assert_eq!(may(&records, "r.example/a:1", &[]).await, expect, "{policy:?}");
+        }
+        let records = Records::new(dir.path(), Verification::AlwaysVerify);
+        let intent = records.intend("r.example/a:1").await;
+        records.pulled(intent, "r.example/a:1", "sha256:1", Access::Everyone, at(1)).await;
+        assert!(may(&records, "r.example/a:1", &[]).await, "the registry gives it to everybody");
     }
 }

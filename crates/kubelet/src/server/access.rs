@@ -64,6 +64,9 @@ pub(super) fn subresources(path: &str) -> &'static [&'static str] {
     if is_below("/logs") {
         return &["log"];
     }
+    if is_below("/csi") {
+        return &["csi"];
+    }
     if is_below("/checkpoint") {
         return &["checkpoint"];
     }

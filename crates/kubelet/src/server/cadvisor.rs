@@ -213,6 +213,8 @@ pub(super) fn render(look: &Look, version: &str, (cpus, memory): (u64, u64)) -> 
         out.sample(name, &subject.labels(&[]), quota, at);
     }
     page_faults(&mut out, &subjects, at);
+    pressure(&mut out, &subjects, at);
+    disk(&mut out, look, at);
     for (name, help) in [
         ("container_start_time_seconds", "Start time of the container since unix epoch in seconds."),
         ("container_last_seen", "Last time a container was seen by the exporter"),
@@ -239,6 +241,67 @@ pub(super) fn render(look: &Look, version: &str, (cpus, memory): (u64, u64)) -> 
         out.sample(name, &[], number(value), None);
     }
     out.finish()
+}
+
+/// Where the kernel tells of it.
+fn pressure(out: &mut Exposition, subjects: &[Subject<'_>], at: Option<i64>) {
+    let resources = [("cpu", "CPU"), ("memory", "memory"), ("io", "IO")];
+    for (index, (resource, word)) in resources.into_iter().enumerate() {
+        for kind in ["waiting", "stalled"] {
+            let stalls = subjects
+                .iter()
+                .filter_map(|subject| Some((subject, subject.usage.pressure?.get(index).copied()?)));
+            let stalls: Vec<_> = stalls.collect();
+            if stalls.is_empty() {
+                continue;
+            }
+            let name = format!("container_pressure_{resource}_{kind}_seconds_total");
+            let help = match kind {
+                "waiting" => format!(
+                    "Total time duration tasks in the container have waited due to {word} congestion."
+                ),
+                _ => format!(
+                    "Total time duration no tasks in the container could make progress due to {word} congestion."
+                ),
+            };
+            out.family(&name, "counter", &help);
+            for (subject, stall) in stalls {
+                let micros = if kind == "waiting" { stall.some_us } else { stall.full_us };
+                out.sample(&name, &subject.labels(&[]), seconds(micros * 1000), at);
+            }
+        }
+    }
+}
+
+/// The machine's: no container has a file system of its own.
+fn disk(out: &mut Exposition, look: &Look, at: Option<i64>) {
+    let Some((device, disk)) = &look.disk else { return };
+    for (name, help, value) in [
+        ("container_fs_inodes_free", "Number of available Inodes", disk.inodes_free),
+        ("container_fs_inodes_total", "Number of Inodes", disk.inodes),
+        (
+            "container_fs_limit_bytes",
+            "Number of bytes that can be consumed by the container on this filesystem.",
+            disk.capacity,
+        ),
+        (
+            "container_fs_usage_bytes",
+            "Number of bytes that are consumed by the container on this filesystem.",
+            disk.used,
+        ),
+    ] {
+        out.family(name, "gauge", help);
+        let labels = [
+            ("container", ""),
+            ("device", device.as_str()),
+            ("id", MACHINE),
+            ("image", ""),
+            ("name", ""),
+            ("namespace", ""),
+            ("pod", ""),
+        ];
+        out.sample(name, &labels, number(value), at);
+    }
 }
 
 fn page_faults(out: &mut Exposition, subjects: &[Subject<'_>], at: Option<i64>) {
@@ -289,12 +352,18 @@ mod tests {
         let link =
             v1::NetworkInterfaceUsage { name: "eth0".into(), rx_bytes: value(42), ..Default::default() };
         look.pods[0].network = Some(v1::NetworkUsage { default_interface: Some(link), ..Default::default() });
+        let fs = crate::stats::disk::FileSystem { capacity: 100, used: 40, ..Default::default() };
+        look.disk = Some(("/dev/sda1".into(), fs));
+        let stall = crate::stats::usage::Stall { some_us: 2_000_000, full_us: 500_000 };
+        look.node.pressure = Some([stall; 3]);
         let text = render(&look, "v1", (2, 1 << 30));
         for line in [
             "container_cpu_usage_seconds_total{container=\"main\",cpu=\"total\",id=\"/kubepods/podu/abc\",image=\"img\",name=\"abc\",namespace=\"shop\",pod=\"web\"} 1.5 7000",
             "container_memory_working_set_bytes{container=\"\",id=\"/\",image=\"\",name=\"\",namespace=\"\",pod=\"\"} 1048576 7000",
             "container_network_receive_bytes_total{container=\"\",id=\"/kubepods/podu\",image=\"\",interface=\"eth0\",name=\"\",namespace=\"shop\",pod=\"web\"} 42 7000",
             "machine_cpu_cores 2",
+            "container_fs_usage_bytes{container=\"\",device=\"/dev/sda1\",id=\"/\",image=\"\",name=\"\",namespace=\"\",pod=\"\"} 40 7000",
+            "container_pressure_io_stalled_seconds_total{container=\"\",id=\"/\",image=\"\",name=\"\",namespace=\"\",pod=\"\"} 0.5 7000",
         ] {
             assert!(text.lines().any(|l| l == line), "{line} is not in:\n{text}");
         }

@@ -1,7 +1,7 @@
 //! Calls of the controller's side of a driver on this node, for the API server alone.
 //!
 //! A driver whose volumes stay on their node has its controller's side there too; whoever makes volumes of it reaches it
-//! through `nodes/proxy`. Answers are a Status, as of the API server.
+//! through `nodes/csi`. Answers are a Status, as of the API server.
 
 use std::collections::HashMap;
 
@@ -22,6 +22,7 @@ const BODY_BYTES_MAX: usize = 1 << 20;
 
 /// One call.
 #[derive(Debug, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "one at a time, which is moved once")]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "call", deny_unknown_fields)]
 enum Call {
     #[serde(rename = "CreateVolume")]
@@ -32,14 +33,19 @@ enum Call {
         limit_bytes: i64,
         volume_mode: String,
         access_modes: Vec<String>,
+        fs_type: Option<String>,
         parameters: HashMap<String, String>,
+        mutable_parameters: HashMap<String, String>,
         topology: HashMap<String, String>,
-        has_source: bool,
+        /// The volume to copy.
+        source_volume_id: Option<String>,
     },
     #[serde(rename = "DeleteVolume")]
     Delete { driver: String, volume_id: String },
     #[serde(rename = "ControllerExpandVolume")]
     Expand { driver: String, volume_id: String, required_bytes: i64 },
+    #[serde(rename = "ControllerModifyVolume")]
+    Modify { driver: String, volume_id: String, mutable_parameters: HashMap<String, String> },
 }
 
 /// Makes the call.
@@ -54,7 +60,9 @@ pub(super) async fn call(
     let body = body.map_err(|error| Refusal::bad_request(error.to_string()))?.to_bytes();
     let call: Call =
         serde_json::from_slice(&body).map_err(|error| Refusal::bad_request(error.to_string()))?;
-    let (code, status) = match make(&server.context, call).await {
+    let made = make(&server.context, call).await;
+    server.context.csi.upkeep.notify_one();
+    let (code, status) = match made {
         Ok(()) => (StatusCode::CREATED, json!({"kind": "Status", "apiVersion": "v1", "status": "Success"})),
         Err(status) => {
             let message = format!("rpc error: code = {:?} desc = {}", status.code(), status.message());
@@ -74,10 +82,6 @@ async fn make(context: &Context, call: Call) -> Result<(), csi::Status> {
     let client =
         |driver: &str| context.csi.get(driver).map(|driver| driver.client).map_err(csi::Status::unavailable);
     match call {
-        Call::Create { driver, has_source: true, .. } => {
-            let why = format!("driver {driver} makes volumes empty: there are no snapshots and no clones");
-            Err(csi::Status::invalid_argument(why))
-        }
         Call::Create {
             driver,
             name,
@@ -85,13 +89,16 @@ async fn make(context: &Context, call: Call) -> Result<(), csi::Status> {
             limit_bytes,
             volume_mode,
             access_modes,
+            fs_type,
             parameters,
+            mutable_parameters,
             topology,
-            ..
+            source_volume_id,
         } => {
+            let fs_type = fs_type.unwrap_or_default();
             let access_type = || match volume_mode.as_str() {
                 "Block" => AccessType::Block(BlockVolume {}),
-                _ => AccessType::Mount(MountVolume::default()),
+                _ => AccessType::Mount(MountVolume { fs_type: fs_type.clone(), ..MountVolume::default() }),
             };
             let capability = |mode: &String| v1::VolumeCapability {
                 access_type: Some(access_type()),
@@ -103,6 +110,8 @@ async fn make(context: &Context, call: Call) -> Result<(), csi::Status> {
                 capacity_range: Some(v1::CapacityRange { required_bytes, limit_bytes }),
                 volume_capabilities: access_modes.iter().map(capability).collect(),
                 parameters,
+                mutable_parameters,
+                volume_content_source: source_volume_id.map(copy_of),
                 accessibility_requirements: Some(v1::TopologyRequirement {
                     requisite: topology.clone(),
                     preferred: topology,
@@ -127,5 +136,18 @@ async fn make(context: &Context, call: Call) -> Result<(), csi::Status> {
             }
             Ok(())
         }
+        Call::Modify { driver, volume_id, mutable_parameters } => {
+            let request = v1::ControllerModifyVolumeRequest {
+                volume_id,
+                mutable_parameters,
+                ..v1::ControllerModifyVolumeRequest::default()
+            };
+            client(&driver)?.controller_modify_volume(request).await.map(drop)
+        }
     }
+}
+
+fn copy_of(volume_id: String) -> v1::VolumeContentSource {
+    let source = v1::volume_content_source::VolumeSource { volume_id };
+    v1::VolumeContentSource { r#type: Some(v1::volume_content_source::Type::Volume(source)) }
 }

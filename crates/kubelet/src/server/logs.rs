@@ -17,6 +17,7 @@ use hyper::body::Frame;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use sys::folder_watch::FolderWatch;
 use tokio::io::unix::AsyncFd;
 
 use super::log_file::{LogReader, Wanted};
@@ -168,6 +169,24 @@ fn watch(path: &Path) -> std::io::Result<AsyncFd<Watch>> {
     AsyncFd::new(Watch(inotify))
 }
 
+/// How long a log may be away while it is rotated: renamed by the kubelet, not yet opened anew by the runtime.
+const ROTATION_MAX: Duration = Duration::from_secs(10);
+
+/// The file that takes the place of one that was rotated away.
+async fn watch_next(path: &Path) -> std::io::Result<AsyncFd<Watch>> {
+    let mut folder = FolderWatch::new(path.parent().unwrap_or(path))?;
+    let waiting = async {
+        loop {
+            match watch(path) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => folder.changed().await?,
+                watched => return watched,
+            }
+        }
+    };
+    let late = |_| Err(std::io::Error::from(std::io::ErrorKind::NotFound));
+    tokio::time::timeout(ROTATION_MAX, waiting).await.unwrap_or_else(late)
+}
+
 /// What has happened to a file.
 enum News {
     Grown,
@@ -214,7 +233,7 @@ async fn follow(
         tokio::select! {
             news = news(&watcher) => if matches!(news?, News::Replaced) {
                 // Rotated. What is rotated after this is told by the new watch.
-                watcher = watch(&source.path)?;
+                watcher = watch_next(&source.path).await?;
                 reader.follow_rotation()?;
             },
             event = events.next() => match event {

@@ -17,6 +17,7 @@ use crate::static_pods::is_mirror;
 use crate::stats::disk::{self, FileSystem, PodDisk, Tree};
 use crate::stats::usage::Usage;
 use crate::stats::{self, ContainerStats, Look, NODE, PodStats};
+use crate::volumes::persistent::{self, VolumeStats};
 
 /// The Pods that the kubelet was told to run: not mirrors, but what they show.
 fn all(server: &Server) -> Vec<Arc<Pod>> {
@@ -37,6 +38,37 @@ pub(super) fn pods(server: &Server) -> Value {
         })
         .collect();
     json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
+}
+
+/// `/runningpods`: a PodList of what the runtime runs, and no more than it knows.
+pub(super) async fn running_pods(server: &Server) -> Result<Value, super::Refusal> {
+    let runtime = &server.context.runtime;
+    let filter = v1::ContainerFilter {
+        state: Some(v1::ContainerStateValue { state: v1::ContainerState::ContainerRunning.into() }),
+        ..v1::ContainerFilter::default()
+    };
+    let failed = |error: cri::CriError| super::Refusal::internal(error.to_string());
+    let sandboxes =
+        runtime.list_pod_sandbox(v1::ListPodSandboxRequest { filter: None }).await.map_err(failed)?;
+    let request = v1::ListContainersRequest { filter: Some(filter) };
+    let containers = runtime.list_containers(request).await.map_err(failed)?.containers;
+    let ready = i32::from(v1::PodSandboxState::SandboxReady);
+    let of_sandbox = |sandbox: v1::PodSandbox| {
+        let own = containers.iter().filter(|c| c.pod_sandbox_id == sandbox.id);
+        let own: Vec<Value> = own
+            .map(|container| {
+                let name = container.metadata.as_ref().map(|m| m.name.as_str()).unwrap_or_default();
+                let image = container.image.as_ref().map(|i| i.image.as_str()).unwrap_or_default();
+                json!({"name": name, "image": image, "resources": {}})
+            })
+            .collect();
+        let metadata = sandbox.metadata.unwrap_or_default();
+        let metadata = json!({"name": metadata.name, "namespace": metadata.namespace, "uid": metadata.uid, "creationTimestamp": null});
+        json!({"metadata": metadata, "spec": {"containers": own}, "status": {}})
+    };
+    let running = sandboxes.items.into_iter().filter(|sandbox| sandbox.state == ready);
+    let items: Vec<Value> = running.map(of_sandbox).collect();
+    Ok(json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}))
 }
 
 /// What `/metrics` says of Pods and containers now.
@@ -138,6 +170,7 @@ pub(super) struct Disks {
     node: FileSystem,
     images: Option<(FileSystem, u64)>,
     pods: BTreeMap<String, PodDisk>,
+    claims: Arc<Vec<VolumeStats>>,
 }
 
 /// Asks the disks. Blocking but for the runtime.
@@ -146,7 +179,9 @@ async fn disks(server: &Server) -> Disks {
     let images = context.images.image_fs_info(v1::ImageFsInfoRequest {}).await.ok();
     let images = images.and_then(|answer| answer.image_filesystems.into_iter().next());
     let pods = all(server);
+    let claims = persistent::stats(&context, &pods).await;
     let asked = tokio::task::spawn_blocking(move || Disks {
+        claims,
         node: disk::file_system(&context.config.root_dir).unwrap_or_default(),
         images: images.and_then(|images| {
             let used = images.used_bytes.map_or(0, |used| used.value);
@@ -216,7 +251,7 @@ fn of_pod(look: &Look, disks: Option<&Disks>, pod: &PodStats) -> Value {
     if let Some(usage) = &pod.network {
         value["network"] = network(look, usage);
     }
-    let volumes: Vec<Value> = disk
+    let mut volumes: Vec<Value> = disk
         .volumes
         .iter()
         .map(|(name, tree)| {
@@ -225,6 +260,8 @@ fn of_pod(look: &Look, disks: Option<&Disks>, pod: &PodStats) -> Value {
             volume
         })
         .collect();
+    let claims = disks.iter().flat_map(|disks| disks.claims.iter());
+    volumes.extend(claims.filter(|volume| volume.pod_uid == pod.uid).map(|volume| of_volume(look, volume)));
     if !volumes.is_empty() {
         value["volume"] = volumes.into();
     }
@@ -236,6 +273,36 @@ fn of_pod(look: &Look, disks: Option<&Disks>, pod: &PodStats) -> Value {
     });
     value["ephemeral-storage"] = part_of(look, fs, sum);
     value
+}
+
+/// A volume of a claim or driver.
+fn of_volume(look: &Look, stats: &VolumeStats) -> Value {
+    let mut value = json!({"name": stats.name, "time": time(look.at)});
+    let amounts = [
+        ("availableBytes", stats.available),
+        ("capacityBytes", stats.capacity),
+        ("usedBytes", stats.used),
+        ("inodesFree", stats.inodes_free),
+        ("inodes", stats.inodes),
+        ("inodesUsed", stats.inodes_used),
+    ];
+    for (field, amount) in amounts {
+        if let Some(amount) = amount {
+            value[field] = amount.into();
+        }
+    }
+    if let Some((namespace, name)) = &stats.claim {
+        value["pvcRef"] = json!({"name": name, "namespace": namespace});
+    }
+    if let Some(abnormal) = stats.is_abnormal {
+        value["volumeHealthStats"] = json!({"abnormal": abnormal});
+    }
+    value
+}
+
+/// What volumes of claims hold, as `/metrics` has it: once for each claim.
+pub(super) async fn volumes(server: &Server) -> Arc<Vec<VolumeStats>> {
+    persistent::stats(&server.context, &all(server)).await
 }
 
 fn of_container(
@@ -271,6 +338,13 @@ mod tests {
         let disks = Disks {
             node: FileSystem { capacity: 1000, available: 600, used: 400, inodes: 10, inodes_free: 4 },
             pods: [("u".to_owned(), pod)].into(),
+            claims: Arc::new(vec![VolumeStats {
+                pod_uid: "u".to_owned(),
+                name: "data".to_owned(),
+                claim: Some(("shop".to_owned(), "data-0".to_owned())),
+                capacity: Some(7),
+                ..VolumeStats::default()
+            }]),
             ..Disks::default()
         };
         let value = render(&look(), Some(&disks), "n1", Timestamp::UNIX_EPOCH);
@@ -281,6 +355,9 @@ mod tests {
         assert_eq!(pod["containers"][0]["cpu"]["usageNanoCores"], 250_000_000);
         assert_eq!(pod["containers"][0]["logs"]["usedBytes"], 512);
         assert_eq!(pod["volume"][0]["name"], "scratch");
+        assert_eq!(pod["volume"][1]["pvcRef"], json!({"name": "data-0", "namespace": "shop"}));
+        assert_eq!(pod["volume"][1]["capacityBytes"], 7);
+        assert!(pod["volume"][1].get("inodes").is_none());
         assert_eq!(pod["ephemeral-storage"]["usedBytes"], 1024);
         let value = render(&look(), None, "n1", Timestamp::UNIX_EPOCH);
         assert!(value["node"].get("fs").is_none() && value["pods"][0].get("volume").is_none());

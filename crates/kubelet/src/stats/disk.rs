@@ -7,6 +7,7 @@ use std::path::Path;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::eviction::limits::DiskUse;
+use crate::volumes::persistent::is_persistent;
 use crate::volumes::volume_path;
 
 /// A file system.
@@ -30,6 +31,15 @@ pub(crate) fn file_system(path: &Path) -> Option<FileSystem> {
         inodes: stat.files(),
         inodes_free: stat.files_available(),
     })
+}
+
+/// The device that a path's file system is on, such as `/dev/sda1`; its numbers if it has no such name.
+pub(crate) fn device(path: &Path) -> Option<String> {
+    let device = std::fs::metadata(path).ok()?.dev();
+    let (major, minor) = (nix::sys::stat::major(device), nix::sys::stat::minor(device));
+    let event = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/uevent")).unwrap_or_default();
+    let name = event.lines().find_map(|line| line.strip_prefix("DEVNAME="));
+    Some(name.map_or_else(|| format!("{major}:{minor}"), |name| format!("/dev/{name}")))
 }
 
 /// What a folder takes.
@@ -74,7 +84,7 @@ fn walk(path: &Path, metadata: &std::fs::Metadata, device: u64, seen: &mut BTree
 pub(crate) struct PodDisk {
     /// By container.
     pub(crate) logs: BTreeMap<String, Tree>,
-    /// By volume that the kubelet has made.
+    /// By volume that the kubelet has filled; those of claims and drivers are looked at elsewhere.
     pub(crate) volumes: BTreeMap<String, Tree>,
     /// Volumes that are no emptyDir, or one in memory: they are not the Pod's to fill.
     pub(crate) foreign: BTreeSet<String>,
@@ -90,7 +100,7 @@ pub(crate) fn of_pod(pod_dir: &Path, log_dir: &Path, pod: &Pod) -> PodDisk {
         disk.logs.insert(name, tree(&entry.path()));
     }
     for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
-        if volume.host_path.is_some() {
+        if volume.host_path.is_some() || is_persistent(volume) {
             continue;
         }
         let Some(path) = volume_path(pod_dir, volume).filter(|path| path.starts_with(pod_dir)) else {

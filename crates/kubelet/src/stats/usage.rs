@@ -33,6 +33,25 @@ pub(crate) struct Usage {
     pub(crate) processes: u64,
     pub(crate) processes_max: u64,
     pub(crate) oom_kills: u64,
+    /// How long tasks have waited for CPU, memory and disks; `None` where the kernel does not tell (PSI, v2 only).
+    pub(crate) pressure: Option<[Stall; 3]>,
+}
+
+/// Microseconds in which some tasks waited for a resource, and in which all did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stall {
+    pub(crate) some_us: u64,
+    pub(crate) full_us: u64,
+}
+
+/// `some avg10=0.00 avg60=0.00 avg300=0.00 total=0`, and the same with `full`.
+fn stall(text: &str) -> Stall {
+    let total = |kind: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(kind)).unwrap_or_default();
+        let word = line.split_whitespace().find_map(|word| word.strip_prefix("total="));
+        word.and_then(|number| number.parse().ok()).unwrap_or_default()
+    };
+    Stall { some_us: total("some "), full_us: total("full ") }
 }
 
 /// v1's "no limit" is the largest page-aligned number.
@@ -93,6 +112,7 @@ fn v1(file: &File<'_>) -> Usage {
         processes: number(file("pids", "pids.current")),
         processes_max: number(file("pids", "pids.max")),
         oom_kills: field(&file("memory", "memory.oom_control").unwrap_or_default(), "oom_kill"),
+        pressure: None,
     }
 }
 
@@ -129,6 +149,10 @@ fn v2(file: &File<'_>) -> Usage {
         processes: number(file("pids", "pids.current")),
         processes_max: number(file("pids", "pids.max")),
         oom_kills: field(&events, "oom_kill"),
+        pressure: file("cpu", "cpu.pressure").map(|cpu| {
+            let of = |controller: &str, name: &str| stall(&file(controller, name).unwrap_or_default());
+            [stall(&cpu), of("memory", "memory.pressure"), of("io", "io.pressure")]
+        }),
     }
 }
 
@@ -219,6 +243,9 @@ mod tests {
                 ("memory", "memory.events") => "max 2\noom_kill 1\n",
                 ("cpu", "cpu.stat") => "usage_usec 7\nuser_usec 3\n",
                 ("cpu", "cpu.max") => "50000 100000\n",
+                ("cpu", "cpu.pressure") => {
+                    "some avg10=0.00 avg60=0.00 avg300=0.00 total=12\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=3\n"
+                }
                 _ => return None,
             };
             Some(text.to_owned())
@@ -226,6 +253,7 @@ mod tests {
         let usage = v2(&two);
         assert_eq!((usage.cpu_ns, usage.working_set_bytes, usage.rss_bytes), (7000, 700, 400));
         assert_eq!((usage.cpu_quota_us, usage.cpu_period_us), (50_000, 100_000));
+        assert_eq!(usage.pressure.unwrap()[0], Stall { some_us: 12, full_us: 3 });
         assert_eq!((usage.memory_limit_bytes, usage.memory_failures, usage.oom_kills), (2048, 2, 1));
     }
 

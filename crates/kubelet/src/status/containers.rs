@@ -54,7 +54,7 @@ pub(super) fn status(
         resources: actual(snapshot, spec, latest),
         allocated_resources: spec.resources.as_ref().and_then(|r| r.requests.clone()),
         user: latest.filter(|_| is_running).and_then(user),
-        volume_mounts: volume_mounts(spec),
+        volume_mounts: volume_mounts(spec, latest),
         ..ContainerStatus::default()
     }
 }
@@ -84,8 +84,12 @@ fn user(container: &Container) -> Option<ContainerUser> {
     Some(ContainerUser { linux: Some(LinuxContainerUser { uid, gid, supplemental_groups: Some(groups) }) })
 }
 
-fn volume_mounts(spec: &ContainerSpec) -> Option<Vec<VolumeMountStatus>> {
+fn volume_mounts(spec: &ContainerSpec, container: Option<&Container>) -> Option<Vec<VolumeMountStatus>> {
     let mounts = spec.volume_mounts.as_ref()?;
+    let recursion = |path: &String| match container.is_some_and(|c| c.recursive_mounts.contains(path)) {
+        true => "Enabled".to_owned(),
+        false => "Disabled".to_owned(),
+    };
     Some(
         mounts
             .iter()
@@ -93,7 +97,7 @@ fn volume_mounts(spec: &ContainerSpec) -> Option<Vec<VolumeMountStatus>> {
                 name: m.name.clone(),
                 mount_path: m.mount_path.clone(),
                 read_only: m.read_only.filter(|r| *r),
-                recursive_read_only: (m.read_only == Some(true)).then(|| "Disabled".into()),
+                recursive_read_only: (m.read_only == Some(true)).then(|| recursion(&m.mount_path)),
             })
             .collect(),
     )

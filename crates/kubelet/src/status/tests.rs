@@ -33,6 +33,7 @@ fn with_container(pod: &str, state: ContainerState) -> PodSnapshot {
         hash: String::new(),
         user: None,
         resources: None,
+        recursive_mounts: vec!["/below".into()],
     };
     PodSnapshot {
         sandboxes: vec![Sandbox {
@@ -177,4 +178,14 @@ fn patches_hold_only_what_changed() {
             "conditions": [{"type": "Ready", "status": "True", "reason": Value::Null}]}})
     );
     assert_eq!(status_patch("u1", &new, &new), None);
+}
+
+#[test]
+fn read_only_mounts_say_how_deep_they_are() {
+    let pod = "{spec: {containers: [{name: a, volumeMounts: [{name: v, mountPath: /below, readOnly: true, recursiveReadOnly: IfPossible}, {name: v, mountPath: /flat, readOnly: true}, {name: v, mountPath: /open}]}]}}";
+    let snapshot = with_container(pod, ContainerState::Running { started_at: at(0) });
+    let status = pod_status(&snapshot, &node(), at(0));
+    let mounts = status.container_statuses.unwrap().remove(0).volume_mounts.unwrap();
+    let shown: Vec<_> = mounts.iter().map(|mount| mount.recursive_read_only.as_deref()).collect();
+    assert_eq!(shown, [Some("Enabled"), Some("Disabled"), None]);
 }

@@ -1,5 +1,6 @@
 //! As much of an API server as one Pod needs.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -16,9 +17,13 @@ use tokio::sync::watch;
 #[derive(Default)]
 struct State {
     pod: Option<Value>,
+    /// Everything else, by path.
+    objects: BTreeMap<String, Value>,
     node: Value,
     revision: u64,
     status_writes: usize,
+    /// Nobody is answered.
+    is_away: bool,
     events: Vec<(u64, Value)>,
 }
 
@@ -55,6 +60,11 @@ impl Api {
         kube::Client::new(service, "default")
     }
 
+    /// Answers nobody, or everybody again.
+    pub(super) fn set_away(&self, is_away: bool) {
+        self.0.0.lock().is_away = is_away;
+    }
+
     fn change(&self, change: impl FnOnce(&mut State) -> &'static str) {
         let mut state = self.0.0.lock();
         state.revision += 1;
@@ -86,6 +96,14 @@ impl Api {
         });
     }
 
+    /// As after a deletion by force, or by somebody else: the Pod is not there any more.
+    pub(super) fn vanish(&self) {
+        self.change(|state| {
+            state.pod = None;
+            "DELETED"
+        });
+    }
+
     pub(super) fn annotate(&self, value: &str) {
         self.change(|state| {
             state.pod.as_mut().unwrap()["metadata"]["annotations"] = json!({"a": value});
@@ -95,6 +113,25 @@ impl Api {
 
     pub(super) fn pod(&self) -> Value {
         self.0.0.lock().pod.clone().unwrap_or_default()
+    }
+
+    /// Has an object at a path; what is there already is replaced, without anybody being told.
+    pub(super) fn set(&self, path: &str, object: Value) {
+        self.0.0.lock().objects.insert(path.to_owned(), object);
+        self.0.1.send_modify(|_| {});
+    }
+
+    pub(super) async fn until_object(&self, path: &str, condition: impl Fn(&Value) -> bool) {
+        let mut revisions = self.0.1.subscribe();
+        let object = || self.0.0.lock().objects.get(path).cloned().unwrap_or_default();
+        let seen = async {
+            while !condition(&object()) {
+                revisions.changed().await.unwrap();
+            }
+        };
+        if tokio::time::timeout(super::DEADLINE, seen).await.is_err() {
+            panic!("{path} did not become so: {:#}", object());
+        }
     }
 
     /// The node's status as it was written last.
@@ -138,6 +175,12 @@ impl Api {
         let body = body.collect().await.map(|b| b.to_bytes()).unwrap_or_default();
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
         let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
+        if self.0.0.lock().is_away {
+            return answer(
+                503,
+                &json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 503}),
+            );
+        }
         let is_watch = query.contains("watch=true");
         match (parts.method, path) {
             (Method::GET, "/api/v1/pods") if is_watch => self.watch(query),
@@ -145,8 +188,7 @@ impl Api {
             (Method::GET, "/api/v1/pods") => {
                 self.list("PodList", self.0.0.lock().pod.clone().into_iter().collect())
             }
-            (Method::GET, path) if path.ends_with("/nodes/n1") => not_found(),
-            (Method::GET, _) => self.list("List", Vec::new()),
+            (Method::GET, path) => self.read(path),
             (Method::PATCH, "/api/v1/namespaces/shop/pods/web/status") => self.patch_status(&body),
             (Method::PATCH, "/api/v1/nodes/n1/status") => {
                 self.0.0.lock().node = body.clone();
@@ -155,14 +197,59 @@ impl Api {
             }
             (Method::DELETE, "/api/v1/namespaces/shop/pods/web") => {
                 assert_eq!(body["preconditions"]["uid"], "u1");
-                self.change(|state| {
-                    state.pod = None;
-                    "DELETED"
-                });
+                self.vanish();
                 answer(200, &json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}))
+            }
+            (Method::POST, path) if path.ends_with("/token") => {
+                let status = json!({"token": "secret", "expirationTimestamp": "2099-01-01T00:00:00Z"});
+                answer(
+                    201,
+                    &json!({"kind": "TokenRequest", "metadata": {}, "spec": {"audiences": []}, "status": status}),
+                )
+            }
+            (Method::PATCH, path) => self.patch(path.strip_suffix("/status").unwrap_or(path), &body),
+            (Method::PUT, path) => {
+                self.set(path, body.clone());
+                answer(200, &body)
+            }
+            (Method::POST, path) => {
+                let name = body["metadata"]["name"].as_str().unwrap_or_default();
+                self.set(&format!("{path}/{name}"), body.clone());
+                answer(201, &body)
             }
             _ => answer(200, &body),
         }
+    }
+
+    fn read(&self, path: &str) -> Answer {
+        let state = self.0.0.lock();
+        if let Some(object) = state.objects.get(path) {
+            return answer(200, object);
+        }
+        let below = |other: &str| {
+            other
+                .strip_prefix(path)
+                .and_then(|rest| rest.strip_prefix('/'))
+                .is_some_and(|rest| !rest.contains('/'))
+        };
+        let items = state.objects.iter().filter(|(other, _)| below(other)).map(|(_, object)| object.clone());
+        let items: Vec<_> = items.collect();
+        drop(state);
+        let is_named = ["/nodes/", "/csinodes/", "/persistentvolumeclaims/", "/persistentvolumes/"];
+        match is_named.iter().any(|word| path.contains(word)) {
+            true => not_found(),
+            false => self.list("List", items),
+        }
+    }
+
+    fn patch(&self, path: &str, patch: &Value) -> Answer {
+        let mut state = self.0.0.lock();
+        let Some(object) = state.objects.get_mut(path) else { return answer(200, patch) };
+        merge_patch(object, patch);
+        let answer = answer(200, object);
+        drop(state);
+        self.0.1.send_modify(|_| {});
+        answer
     }
 
     fn list(&self, kind: &str, items: Vec<Value>) -> Answer {
@@ -231,6 +318,20 @@ impl<B: hyper::body::Body<Data = Bytes, Error = Infallible> + Send> hyper::body:
 fn forever() -> Answer {
     let body = StreamBody::new(futures::stream::pending::<Result<Frame<Bytes>, Infallible>>());
     Response::builder().header("content-type", "application/json").body(BodyExt::boxed(body)).unwrap()
+}
+
+/// RFC 7386.
+fn merge_patch(target: &mut Value, patch: &Value) {
+    let Some(fields) = patch.as_object() else { return *target = patch.clone() };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (key, value) in fields {
+        match value {
+            Value::Null => drop(target.as_object_mut().unwrap().remove(key)),
+            value => merge_patch(&mut target[key], value),
+        }
+    }
 }
 
 /// Strategic merge, as far as a Pod's status goes.

@@ -18,8 +18,17 @@ use tonic_prost::ProstCodec;
 use super::*;
 use crate::device_plugins::api::{
     AllocateRequest, AllocateResponse, ContainerAllocateResponse, Device, DevicePluginOptions, DeviceSpec,
-    Empty, HEALTHY, ListAndWatchResponse, RegisterRequest,
+    Empty, HEALTHY, ListAndWatchResponse, NumaNode, RegisterRequest, TopologyInfo,
 };
+use crate::pod_resources::api::{
+    AllocatableResourcesRequest, AllocatableResourcesResponse, GetPodResourcesRequest,
+    GetPodResourcesResponse, ListPodResourcesRequest, ListPodResourcesResponse,
+};
+
+/// Of a device beside that NUMA node.
+fn near(id: i64) -> Option<TopologyInfo> {
+    Some(TopologyInfo { nodes: vec![NumaNode { id }] })
+}
 
 const GPU: &str = "example.com/gpu";
 
@@ -36,13 +45,17 @@ impl UnaryService<Empty> for Options {
     }
 }
 
-struct Allocate;
+/// Whether it refuses.
+struct Allocate(bool);
 
 impl UnaryService<AllocateRequest> for Allocate {
     type Response = AllocateResponse;
     type Future = Answer<AllocateResponse>;
 
     fn call(&mut self, request: Request<AllocateRequest>) -> Self::Future {
+        if self.0 {
+            return std::future::ready(Err(Status::unknown("it is on fire"))).boxed();
+        }
         let containers = request.into_inner().container_requests.into_iter().map(|container| {
             let ids = container.devices_ids.join(",");
             let device = DeviceSpec {
@@ -69,7 +82,8 @@ impl ServerStreamingService<Empty> for Devices {
     type Future = Answer<Self::ResponseStream>;
 
     fn call(&mut self, _: Request<Empty>) -> Self::Future {
-        let device = |id: &str, health: &str| Device { id: id.into(), health: health.into() };
+        let device =
+            |id: &str, health: &str| Device { id: id.into(), health: health.into(), topology: near(1) };
         let devices = vec![device("g0", "Unhealthy"), device("g1", HEALTHY)];
         let first = futures::stream::iter([Ok(ListAndWatchResponse { devices })]);
         let stream = futures::StreamExt::chain(first, futures::stream::pending());
@@ -77,7 +91,7 @@ impl ServerStreamingService<Empty> for Devices {
     }
 }
 
-async fn answer(request: hyper::Request<Incoming>) -> http::Response<tonic::body::Body> {
+async fn answer(request: hyper::Request<Incoming>, refuses: bool) -> http::Response<tonic::body::Body> {
     match request.uri().path() {
         "/v1beta1.DevicePlugin/GetDevicePluginOptions" => {
             Grpc::new(ProstCodec::default()).unary(Options, request).await
@@ -85,16 +99,19 @@ async fn answer(request: hyper::Request<Incoming>) -> http::Response<tonic::body
         "/v1beta1.DevicePlugin/ListAndWatch" => {
             Grpc::new(ProstCodec::default()).server_streaming(Devices, request).await
         }
-        "/v1beta1.DevicePlugin/Allocate" => Grpc::new(ProstCodec::default()).unary(Allocate, request).await,
+        "/v1beta1.DevicePlugin/Allocate" => {
+            Grpc::new(ProstCodec::default()).unary(Allocate(refuses), request).await
+        }
         other => Status::unimplemented(other.to_owned()).into_http(),
     }
 }
 
-fn serve(listener: UnixListener) {
+fn serve(listener: UnixListener, refuses: bool) {
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            let service =
-                hyper::service::service_fn(|request| async { Ok::<_, Infallible>(answer(request).await) });
+            let service = hyper::service::service_fn(move |request| async move {
+                Ok::<_, Infallible>(answer(request, refuses).await)
+            });
             tokio::spawn(
                 hyper::server::conn::http2::Builder::new(TokioExecutor::new())
                     .serve_connection(TokioIo::new(stream), service),
@@ -103,7 +120,11 @@ fn serve(listener: UnixListener) {
     });
 }
 
-async fn register(socket: &Path, request: RegisterRequest) -> Result<(), Status> {
+async fn call<Q, A>(socket: &Path, path: &'static str, request: Q) -> Result<A, Status>
+where
+    Q: prost::Message + 'static,
+    A: prost::Message + Default + 'static,
+{
     let socket = socket.to_owned();
     let connector = tower::service_fn(move |_: Uri| {
         let socket = socket.clone();
@@ -112,9 +133,28 @@ async fn register(socket: &Path, request: RegisterRequest) -> Result<(), Status>
     let channel = Endpoint::from_static("http://localhost").connect_with_connector(connector).await.unwrap();
     let mut grpc = Client::new(channel);
     grpc.ready().await.unwrap();
-    let path = PathAndQuery::from_static("/v1beta1.Registration/Register");
-    let codec = ProstCodec::<RegisterRequest, Empty>::default();
-    grpc.unary(Request::new(request), path, codec).await.map(drop)
+    let codec = ProstCodec::<Q, A>::default();
+    let path = PathAndQuery::from_static(path);
+    grpc.unary(Request::new(request), path, codec).await.map(Response::into_inner)
+}
+
+async fn register(socket: &Path, request: RegisterRequest) -> Result<(), Status> {
+    call::<_, Empty>(socket, "/v1beta1.Registration/Register", request).await.map(drop)
+}
+
+/// A node with a plugin that has registered.
+async fn with_plugin(refuses: bool) -> Node {
+    let node = Node::start();
+    let folder = node.dir.path().join("kubelet/device-plugins");
+    let socket = folder.join("kubelet.sock");
+    node.until_there(&socket).await;
+    serve(UnixListener::bind(folder.join("gpu.sock")).unwrap(), refuses);
+    let (version, endpoint) = ("v1beta1".to_owned(), "gpu.sock".to_owned());
+    register(&socket, RegisterRequest { version, endpoint, resource_name: GPU.into(), options: None })
+        .await
+        .unwrap();
+    node.api.until_node(|node| node["status"]["allocatable"][GPU] == "1").await;
+    node
 }
 
 fn asking(count: u32) -> Value {
@@ -128,7 +168,7 @@ async fn a_device_is_given_to_one_container_as_its_plugin_says() {
     let folder = node.dir.path().join("kubelet/device-plugins");
     let socket = folder.join("kubelet.sock");
     node.until_there(&socket).await;
-    serve(UnixListener::bind(folder.join("gpu.sock")).unwrap());
+    serve(UnixListener::bind(folder.join("gpu.sock")).unwrap(), false);
     let request = |version: &str, name: &str| RegisterRequest {
         version: version.into(),
         endpoint: "gpu.sock".into(),
@@ -151,20 +191,56 @@ async fn a_device_is_given_to_one_container_as_its_plugin_says() {
     assert_eq!(config.devices[0].container_path, "/dev/gpu");
 }
 
+async fn refused(node: &Node, count: u32) -> Value {
+    node.api.put(asking(count));
+    let refused = node.until("the refusal", |pod| pod["status"]["phase"] == "Failed").await;
+    assert_eq!(refused["status"]["reason"], "UnexpectedAdmissionError");
+    assert!(node.runtime.calls().iter().all(|call| !call.starts_with("run sandbox")));
+    refused["status"]["message"].clone()
+}
+
 #[tokio::test]
 async fn a_pod_that_asks_for_more_devices_than_there_are_is_refused() {
-    let node = Node::start();
-    let folder = node.dir.path().join("kubelet/device-plugins");
-    let socket = folder.join("kubelet.sock");
-    node.until_there(&socket).await;
-    serve(UnixListener::bind(folder.join("gpu.sock")).unwrap());
-    let (version, endpoint) = ("v1beta1".to_owned(), "gpu.sock".to_owned());
-    register(&socket, RegisterRequest { version, endpoint, resource_name: GPU.into(), options: None })
-        .await
-        .unwrap();
-    node.api.until_node(|node| node["status"]["allocatable"][GPU] == "1").await;
-    node.api.put(asking(2));
-    let refused = node.until("the refusal", |pod| pod["status"]["phase"] == "Failed").await;
-    assert_eq!(refused["status"]["reason"], format!("OutOf{GPU}"));
-    assert!(node.runtime.calls().iter().all(|call| !call.starts_with("run sandbox")));
+    let node = with_plugin(false).await;
+    let expect = "Pod was rejected: Allocate failed due to requested number of devices unavailable for example.com/gpu. Requested: 2, Available: 1, which is unexpected";
+    assert_eq!(refused(&node, 2).await, expect);
+    node.api.delete();
+    node.until_gone().await;
+    node.api.put(asking(1));
+    node.until("readiness: nothing was kept for the one before", is_ready).await;
+}
+
+#[tokio::test]
+async fn a_plugin_that_refuses_is_asked_before_anything_is_made() {
+    let node = with_plugin(true).await;
+    let expect = "Pod was rejected: Allocate failed due to rpc error: code = Unknown desc = it is on fire, which is unexpected";
+    assert_eq!(refused(&node, 1).await, expect);
+}
+
+#[tokio::test]
+async fn who_has_which_device_can_be_asked_on_the_node() {
+    let node = with_plugin(false).await;
+    let socket = node.dir.path().join("kubelet/pod-resources/kubelet.sock");
+    let path = "/v1.PodResourcesLister/GetAllocatableResources";
+    let all: AllocatableResourcesResponse =
+        call(&socket, path, AllocatableResourcesRequest {}).await.unwrap();
+    assert_eq!(all.devices[0].device_ids, ["g1"]);
+    assert_eq!(all.devices[0].topology, near(1));
+    node.api.put(asking(1));
+    node.until("readiness", is_ready).await;
+    let path = "/v1.PodResourcesLister/List";
+    let list: ListPodResourcesResponse = call(&socket, path, ListPodResourcesRequest {}).await.unwrap();
+    let pod = &list.pod_resources[0];
+    assert_eq!(
+        (pod.namespace.as_str(), pod.name.as_str(), pod.containers[0].name.as_str()),
+        ("shop", "web", "main")
+    );
+    let device = &pod.containers[0].devices[0];
+    assert_eq!((device.resource_name.as_str(), device.device_ids.as_slice()), (GPU, &["g1".to_owned()][..]));
+    let ask = |name: &str| GetPodResourcesRequest { pod_name: name.into(), pod_namespace: "shop".into() };
+    let path = "/v1.PodResourcesLister/Get";
+    let got: GetPodResourcesResponse = call(&socket, path, ask("web")).await.unwrap();
+    assert_eq!(got.pod_resources.as_ref(), Some(pod));
+    let none = call::<_, GetPodResourcesResponse>(&socket, path, ask("nobody")).await.unwrap_err();
+    assert_eq!(none.message(), "pod nobody in namespace shop not found");
 }

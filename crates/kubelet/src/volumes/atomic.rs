@@ -22,12 +22,15 @@ pub(crate) struct File {
 
 const DATA: &str = "..data";
 const DATA_NEW: &str = "..data_tmp";
+/// How the names of directories begin that hold a set of files; a number follows.
+const SET: &str = "..v";
 
-/// Makes `dir` hold exactly `files`, by relative path.
+/// Makes `dir` hold exactly `files`, by relative path; also what an earlier call did not come to.
 pub(super) fn write(dir: &Path, files: &BTreeMap<String, File>, fs_group: Option<i64>) -> io::Result<()> {
     let old = fs::read_link(dir.join(DATA)).ok();
+    remove_unfinished(dir, old.as_deref())?;
     if old.is_some() && is_same(&dir.join(DATA), files)? {
-        return Ok(());
+        return link_visible(dir, files);
     }
     let group = fs_group.and_then(|g| u32::try_from(g).ok());
     let name = fresh_name(dir)?;
@@ -50,6 +53,19 @@ pub(super) fn write(dir: &Path, files: &BTreeMap<String, File>, fs_group: Option
     }
 }
 
+/// Directories of earlier calls that are not, or no longer, what `..data` leads to.
+fn remove_unfinished(dir: &Path, current: Option<&Path>) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_set = name.to_str().is_some_and(|name| name.starts_with(SET)) && entry.file_type()?.is_dir();
+        if is_set && current != Some(Path::new(&name)) {
+            fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 fn write_file(root: &Path, path: &str, file: &File, group: Option<u32>) -> io::Result<()> {
     let target = root.join(path);
     if let Some(parent) = target.parent() {
@@ -70,10 +86,10 @@ fn fresh_name(dir: &Path) -> io::Result<String> {
     let mut highest = 0_u64;
     for entry in fs::read_dir(dir)? {
         let name = entry?.file_name();
-        let number = name.to_str().and_then(|n| n.strip_prefix("..v")).and_then(|n| n.parse().ok());
+        let number = name.to_str().and_then(|n| n.strip_prefix(SET)).and_then(|n| n.parse().ok());
         highest = highest.max(number.unwrap_or(0));
     }
-    Ok(format!("..v{}", highest + 1))
+    Ok(format!("{SET}{}", highest + 1))
 }
 
 fn is_same(data: &Path, files: &BTreeMap<String, File>) -> io::Result<bool> {

@@ -23,6 +23,8 @@ pub(crate) struct MountInput<'a> {
     pub(crate) hosts: &'a str,
     /// The container's restart count.
     pub(crate) attempt: u32,
+    /// Whether the runtime can make mounts read-only with all that is mounted below them.
+    pub(crate) can_be_recursive: bool,
 }
 
 /// Where on the node a container's termination message is.
@@ -152,7 +154,60 @@ fn volume(
     Ok(v1::Mount {
         readonly: volume_mount.read_only == Some(true) || is_managed || is_read_only,
         propagation: propagation.into(),
-        recursive_read_only: volume_mount.recursive_read_only.as_deref() == Some("Enabled"),
+        recursive_read_only: is_recursive(volume_mount, input.can_be_recursive)?,
         ..bind(&host_path, &volume_mount.mount_path)
     })
+}
+
+/// Whether what is mounted below is read-only too. Source: `resolveRecursiveReadOnly` of upstream's `pkg/kubelet`.
+fn is_recursive(mount: &VolumeMount, is_possible: bool) -> Result<bool, String> {
+    let refuse = |why: &str| {
+        Err(format!("volume \"{}\" requested recursive read-only mode, but it is {why}", mount.name))
+    };
+    let mode = match mount.recursive_read_only.as_deref() {
+        None | Some("Disabled") => return Ok(false),
+        Some(mode) => mode,
+    };
+    if mount.read_only != Some(true) {
+        return refuse("not read-only");
+    }
+    if let Some(propagation) = mount.mount_propagation.as_deref().filter(|name| *name != "None") {
+        return refuse(&format!("not compatible with propagation \"{propagation}\""));
+    }
+    match mode {
+        "IfPossible" => Ok(is_possible),
+        "Enabled" if is_possible => Ok(true),
+        "Enabled" => refuse("not supported by the runtime"),
+        other => Err(format!("unknown recursive read-only mode \"{other}\"")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn read_only_mounts_are_recursive_where_they_are_to_be_and_can_be() {
+        let check = |text: &str, is_possible: bool, expect: Result<bool, &str>| {
+            let mount: VolumeMount =
+                serde_saphyr::from_str(&format!("{{name: v, mountPath: /v, {text}}}")).unwrap();
+            assert_eq!(is_recursive(&mount, is_possible), expect.map_err(str::to_owned), "{text}");
+        };
+        check("readOnly: true", true, Ok(false));
+        check("readOnly: true, recursiveReadOnly: Disabled", true, Ok(false));
+        check("readOnly: true, recursiveReadOnly: IfPossible", true, Ok(true));
+        check("readOnly: true, recursiveReadOnly: IfPossible", false, Ok(false));
+        check("readOnly: true, recursiveReadOnly: Enabled", true, Ok(true));
+        let refused =
+            "volume \"v\" requested recursive read-only mode, but it is not supported by the runtime";
+        check("readOnly: true, recursiveReadOnly: Enabled", false, Err(refused));
+        let refused = "volume \"v\" requested recursive read-only mode, but it is not read-only";
+        check("recursiveReadOnly: Enabled", true, Err(refused));
+        let refused = "volume \"v\" requested recursive read-only mode, but it is not compatible with propagation \"HostToContainer\"";
+        check(
+            "readOnly: true, recursiveReadOnly: Enabled, mountPropagation: HostToContainer",
+            true,
+            Err(refused),
+        );
+    }
 }

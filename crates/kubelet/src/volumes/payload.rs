@@ -33,7 +33,8 @@ pub(crate) fn references(pod: &Pod) -> (BTreeSet<String>, BTreeSet<String>) {
             secrets.extend(source.secret.iter().map(|s| s.name.clone()));
         }
     }
-    for container in spec.containers.iter().chain(spec.init_containers.iter().flatten()) {
+    let ephemeral = crate::snapshot::ephemeral(spec);
+    for container in spec.containers.iter().chain(spec.init_containers.iter().flatten()).chain(&ephemeral) {
         for source in container.env_from.iter().flatten() {
             maps.extend(source.config_map_ref.iter().map(|r| r.name.clone()));
             secrets.extend(source.secret_ref.iter().map(|r| r.name.clone()));
@@ -93,6 +94,8 @@ pub(super) fn files(volume: &Volume, input: &VolumeInput) -> Result<Files, Strin
                 token(s, mode, input, &mut files)?;
             }
             if source.cluster_trust_bundle.is_some() || source.pod_certificate.is_some() {
+                // clusterTrustBundle and podCertificate: their gates are off in v1.35, and the API server drops them
+                // (`resources/src/strategies/gated.rs`).
                 return Err("projected source is not supported".into());
             }
         }

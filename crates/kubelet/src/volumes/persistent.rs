@@ -6,9 +6,12 @@
 
 mod csi_volume;
 mod data;
+mod expand;
 mod ownership;
 mod plain;
 mod resolve;
+mod stats;
+mod wishes;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,8 +21,11 @@ use serde::{Deserialize, Serialize};
 
 use super::describe;
 use crate::context::Context;
-pub(crate) use csi_volume::{access_mode, grow, in_use};
+pub(crate) use csi_volume::{access_mode, in_use};
+pub(crate) use expand::grow;
 use resolve::{Resolved, Source};
+pub(crate) use stats::{VolumeStats, of_pods as stats};
+use wishes::Wishes;
 
 /// The file with what a Pod's volumes came to.
 const FILE: &str = "persistent.json";
@@ -34,6 +40,19 @@ pub(crate) struct Prepared {
     pub(crate) is_device: bool,
     /// Containers may only read it.
     pub(crate) read_only: bool,
+    /// Whose it is; none if it is no driver's.
+    #[serde(default)]
+    pub(crate) driver: Option<String>,
+    /// What the driver calls it.
+    #[serde(default)]
+    pub(crate) handle: String,
+}
+
+impl Prepared {
+    fn plain(path: PathBuf, resolved: &Resolved) -> Self {
+        let is_device = resolved.is_device();
+        Self { path, is_device, read_only: resolved.read_only, driver: None, handle: String::new() }
+    }
 }
 
 type All = BTreeMap<String, Prepared>;
@@ -120,6 +139,54 @@ async fn bring(
         Source::Nfs(source) => plain::nfs(pod_dir, resolved, source).await.map_err(named),
         Source::Iscsi => Err(named(plain::no_iscsi())),
     }
+}
+
+/// Looks after the volumes of a Pod that runs: those that have become larger grow, and drivers that want to be asked again
+/// are. Source: `RequiresRemount`, `desired_state_of_world_populator`.
+///
+/// # Errors
+/// A text in upstream's words that names the volume; to be tried again.
+pub(crate) async fn keep_up(context: &Context, pod: &Pod) -> Result<(), String> {
+    let pod_dir = context.config.pod_dir(pod.metadata.uid.as_deref().unwrap_or_default());
+    let all = read(&pod_dir);
+    let mut failures = Vec::new();
+    for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
+        let Some(known) = all.get(&volume.name).filter(|known| is_there(known)) else { continue };
+        if let Some(name) = known.driver.as_deref().filter(|_| is_persistent(volume)) {
+            let kept = keep_up_one(context, pod, volume, (name, known)).await;
+            failures.extend(kept.err());
+        }
+    }
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
+}
+
+async fn keep_up_one(
+    context: &Context,
+    pod: &Pod,
+    volume: &Volume,
+    (name, known): (&str, &Prepared),
+) -> Result<(), String> {
+    // One that is away for a moment is asked next time.
+    let Ok(driver) = context.csi.get(name) else { return Ok(()) };
+    let wishes = Wishes::asked(context, name).await;
+    let may_grow = volume.csi.is_none() && expand::is_possible(&driver);
+    if !may_grow && !wishes.republish {
+        return Ok(());
+    }
+    let resolved = resolve::resolve(context, pod, volume).await?;
+    let Source::Csi(source) = &resolved.source else { return Ok(()) };
+    let turn = context.csi.turn(name, &source.volume_handle);
+    let _turn = turn.lock().await;
+    if wishes.republish {
+        csi_volume::publish_again(context, pod, (&resolved, source), (&driver, &wishes)).await?;
+    }
+    let places = csi_volume::places(
+        context,
+        &context.config.pod_dir(pod.metadata.uid.as_deref().unwrap_or_default()),
+        &resolved,
+        source,
+    );
+    expand::if_larger(context, pod, &resolved, source, &driver, (&known.path, &places.staging)).await
 }
 
 /// Takes back what drivers have made for the Pod, before its folder is removed.

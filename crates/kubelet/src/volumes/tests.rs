@@ -51,3 +51,38 @@ fn a_missing_source_is_named() {
     let error = prepare(&input).unwrap_err();
     assert_eq!(error, "MountVolume.SetUp failed for volume \"conf\" : configmap \"conf\" not found");
 }
+
+#[test]
+fn what_a_kill_left_of_a_write_is_finished() {
+    let dir = tempfile::tempdir().unwrap();
+    prepare(&input(dir.path(), POD, "{data: {a: one}}")).unwrap();
+    let volume = dir.path().join("pod/volumes/kubernetes.io~configmap/conf");
+    // It came before the links, or before what it had written was in use.
+    std::fs::remove_file(volume.join("a")).unwrap();
+    std::fs::create_dir(volume.join("..v7")).unwrap();
+    prepare(&input(dir.path(), POD, "{data: {a: one}}")).unwrap();
+    assert_eq!(std::fs::read_to_string(volume.join("a")).unwrap(), "one");
+    assert!(!volume.join("..v7").exists());
+}
+
+#[test]
+fn an_empty_dir_is_there_as_a_whole() {
+    use std::os::unix::fs::MetadataExt;
+    let pod = "{spec: {securityContext: {fsGroup: 2000}, containers: [{name: c}], volumes: [
+        {name: disk, emptyDir: {}}, {name: memory, emptyDir: {medium: Memory}}]}}";
+    let dir = tempfile::tempdir().unwrap();
+    let volumes = dir.path().join("pod/volumes/kubernetes.io~empty-dir");
+    // A kill came in the middle; after a reboot, nothing is mounted at what is there.
+    std::fs::create_dir_all(volumes.join("disk~new")).unwrap();
+    set_mode(&volumes.join("disk~new"), 0o700).unwrap();
+    std::fs::create_dir(volumes.join("memory")).unwrap();
+    for _ in 0..2 {
+        prepare(&input(dir.path(), pod, "{}")).unwrap();
+        for name in ["disk", "memory"] {
+            let found = volumes.join(name).metadata().unwrap();
+            assert_eq!((found.mode() & 0o7777, found.gid()), (0o2777, 2000), "{name}");
+        }
+    }
+    assert!(!volumes.join("disk~new").exists());
+    tear_down(&dir.path().join("pod")).unwrap();
+}

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::outcome::Outcome;
 use super::start::StartInput;
 use super::{REFRESH, Worker};
-use crate::container_config::{identity, sandbox_config};
+use crate::container_config::{dns_complaints, identity, sandbox_config};
 use crate::context::Context;
 use crate::inbox::sandbox_from_cri;
 use crate::next_actions::PodAction;
@@ -47,6 +47,11 @@ impl Worker {
                 };
                 self.spawn(key, job);
             }
+            PodAction::PrepareClaims => self.spawn(key, prepare_claims(context, pod)),
+            PodAction::UnprepareClaims => self.spawn(key, async move {
+                let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+                Outcome::ClaimsTakenBack(context.dra.unprepare(uid).await)
+            }),
             PodAction::RunSandbox { attempt } => {
                 let (_, old) = ids(&self.snapshot);
                 self.spawn(key, run_sandbox(context, pod, (attempt, old), cause));
@@ -105,11 +110,12 @@ impl Worker {
             context: self.context.clone(),
             pod: self.pod(),
             objects: self.objects.clone(),
-            spec,
             attempt,
             sandbox,
             target_id,
             image_ref,
+            made: self.snapshot.unstarted(&spec).map(|container| container.id.clone()),
+            spec,
             cause: self.cause,
         };
         self.spawn(key, async move { Outcome::Started(name, ended, super::start::start(input).await) });
@@ -209,6 +215,15 @@ async fn prepare_volumes(
     result.map_err(|error| error.to_string())?.map(|()| fetched)
 }
 
+async fn prepare_claims(context: Arc<Context>, pod: Arc<Pod>) -> Outcome {
+    let result = context.dra.prepare(&context, &pod).await;
+    if let Err(error) = &result {
+        let message = format!("Failed to prepare dynamic resources: {error}");
+        context.event(&pod, None, EventType::Warning, "FailedPrepareDynamicResources", message);
+    }
+    Outcome::Claims(result)
+}
+
 fn token_volume(pod: &Pod) -> String {
     let volumes = pod.spec.iter().flat_map(|s| s.volumes.iter().flatten());
     volumes.into_iter().find(|v| v.projected.is_some()).map(|v| v.name.clone()).unwrap_or_default()
@@ -221,6 +236,10 @@ async fn run_sandbox(
     cause: u64,
 ) -> Outcome {
     let start = context.clock.now();
+    if attempt > 0 {
+        let message = "Pod sandbox changed, it will be killed and re-created.".to_owned();
+        context.event(&pod, None, EventType::Normal, "SandboxChanged", message);
+    }
     let result = try_run_sandbox(&context, &pod, attempt, old).await;
     match result {
         Ok(sandbox) => {
@@ -248,7 +267,15 @@ async fn try_run_sandbox(
     }
     let resolv_conf = tokio::fs::read_to_string(&context.config.resolv_conf).await.unwrap_or_default();
     let mut config = sandbox_config(&context.config, pod, attempt, &resolv_conf);
-    crate::userns::apply_to_sandbox(crate::userns::of_pod(&context.config, pod)?.as_ref(), &mut config);
+    for complaint in dns_complaints(&context.config, pod, &resolv_conf) {
+        context.event(pod, None, EventType::Warning, "DNSConfigForming", complaint);
+    }
+    let runtime_handler = crate::runtime_class::handler(context, pod).await?;
+    let users = crate::userns::of_pod(&context.config, pod)?;
+    if users.is_some() {
+        context.features.ask(context).await?.check_user_namespaces(&runtime_handler)?;
+    }
+    crate::userns::apply_to_sandbox(users.as_ref(), &mut config);
     if let Some(spec) = &pod.spec {
         let (name, namespace, _) = identity(pod);
         crate::files::kernel_name(&name, &namespace, spec, &context.config.cluster_domain)?;
@@ -256,7 +283,6 @@ async fn try_run_sandbox(
     crate::cgroups::limit_pod(context, pod).await?;
     let log_directory = config.log_directory.clone();
     tokio::fs::create_dir_all(&log_directory).await.map_err(|e| format!("mkdir {log_directory}: {e}"))?;
-    let runtime_handler = crate::runtime_class::handler(context, pod).await?;
     let request = v1::RunPodSandboxRequest { config: Some(config), runtime_handler };
     let _permit = context.limit.acquire().await.map_err(|e| e.to_string())?;
     let answer = context.operation("run_podsandbox", context.runtime.run_pod_sandbox(request)).await;

@@ -92,7 +92,7 @@ pub(super) fn all(
     for old in snapshot.sandboxes.iter_mut().filter(|s| known.contains(&s.id)) {
         old.is_ready &= sandboxes.iter().any(|s| s.id == old.id);
     }
-    for old in snapshot.containers.iter_mut().filter(|c| known.contains(&c.id) && c.is_running()) {
+    for old in snapshot.containers.iter_mut().filter(|c| known.contains(&c.id) && c.exit().is_none()) {
         if !containers.iter().any(|(status, _)| status.id == old.id) {
             old.state = ContainerState::Unknown;
         }

@@ -24,6 +24,9 @@ pub(crate) type Refusal = (String, String);
 pub(crate) enum Outcome {
     /// Tokens that were fetched on the way.
     Volumes(Result<Vec<(TokenKey, Token)>, String>),
+    Claims(Result<(), String>),
+    /// Whether drivers have taken everything back.
+    ClaimsTakenBack(Result<(), String>),
     VolumesUpdated(Result<Vec<(TokenKey, Token)>, String>),
     Sandbox(Result<Sandbox, String>),
     /// The image's name; then its reference.
@@ -58,6 +61,8 @@ impl Worker {
         let now = self.context.clock.now();
         match outcome {
             Outcome::Volumes(result) => self.snapshot.volumes = self.volumes_step(result, now),
+            Outcome::Claims(result) => self.claims_prepared(result, now),
+            Outcome::ClaimsTakenBack(result) => self.claims_taken_back(key, result, now),
             Outcome::VolumesUpdated(Ok(tokens)) => self.tokens.extend(tokens),
             Outcome::VolumesUpdated(Err(error)) => {
                 tracing::warn!(pod = self.snapshot.uid(), error, "volumes were not updated");
@@ -155,6 +160,28 @@ impl Worker {
     fn retry_later(&mut self, key: String, now: Timestamp) {
         self.snapshot.busy.insert(key.clone());
         self.retries.insert(key, after(now, RETRY_FIRST));
+    }
+
+    fn claims_prepared(&mut self, result: Result<(), String>, now: Timestamp) {
+        self.snapshot.holds_claims = self.context.dra.holds(self.snapshot.uid());
+        self.snapshot.claims = match result {
+            Ok(()) => Step::Ready(String::new()),
+            Err(message) => {
+                let delay = next_delay(self.snapshot.claims.failure());
+                let reason = "FailedPrepareDynamicResources".to_owned();
+                Step::Failed(Failure { reason, message, at: now, delay })
+            }
+        };
+    }
+
+    fn claims_taken_back(&mut self, key: String, result: Result<(), String>, now: Timestamp) {
+        if let Err(error) = result {
+            tracing::warn!(pod = self.snapshot.uid(), error, "claims were not taken back");
+            self.retry_later(key, now);
+            return;
+        }
+        self.snapshot.claims = Step::Missing;
+        self.snapshot.holds_claims = false;
     }
 
     fn volumes_step(&mut self, result: Result<Vec<(TokenKey, Token)>, String>, now: Timestamp) -> Step {

@@ -8,12 +8,16 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::Worker;
 use super::outcome::Outcome;
+use crate::context::Context;
 use crate::next_actions::is_finished;
+use crate::qos::{QosClass, class_of};
 use crate::resize::{self, Refused};
 
 impl Worker {
     /// Takes a newer object; of its resources only those that the node has agreed to count.
     pub(super) fn take_pod(&mut self, pod: Arc<Pod>) {
+        // An ephemeral container may name more of them.
+        self.objects.follow(&self.context, &pod, &self.tasks, &self.inbox);
         let allocated = resize::resources(&self.snapshot.pod);
         let (agreed, wanted) = resize::split(&pod, &allocated);
         self.snapshot.pod = agreed.map_or(pod, Arc::new);
@@ -27,12 +31,22 @@ impl Worker {
     pub(super) fn try_resize(&mut self) {
         let is_over = self.snapshot.is_terminating() || is_finished(&self.snapshot);
         if is_over {
-            self.context.allocations.remove(self.snapshot.uid());
+            let (allocations, uid) = (&self.context.allocations, self.snapshot.uid());
+            match self.snapshot.removed_from_api || !self.may_run() {
+                true => allocations.remove(uid),
+                false => allocations.set_leaving(uid),
+            }
             self.snapshot.resize = resize::Resize::default();
             return;
         }
         self.report_completion();
         if self.snapshot.resize.wanted.is_empty() {
+            return;
+        }
+        if let Some(manager) = self.fixed_by() {
+            let message =
+                format!("Resize is infeasible for Guaranteed Pods alongside {manager} static policy");
+            self.refuse(Refused { reason: "Infeasible", message });
             return;
         }
         let mut spec = self.snapshot.spec().clone();
@@ -49,6 +63,24 @@ impl Worker {
             }
             Err(refused) => self.refuse(refused),
         }
+    }
+
+    /// Whether something of the Pod runs, or is about to.
+    fn may_run(&self) -> bool {
+        let mut busy = self.snapshot.busy.iter();
+        self.snapshot.containers.iter().any(crate::snapshot::Container::is_running)
+            || busy.any(|key| key.starts_with("start/") || key == "sandbox")
+    }
+
+    /// Why the Pod can have no more and no less than it has, if that is so.
+    ///
+    /// Source: `InPlacePodVerticalScalingExclusiveCPUs` and `...ExclusiveMemory`, off in v1.35.
+    fn fixed_by(&self) -> Option<&'static str> {
+        if class_of(self.snapshot.spec()) != QosClass::Guaranteed {
+            return None;
+        }
+        let memory = self.context.memory.is_some().then_some("Memory Manager");
+        self.context.cpus.is_some().then_some("CPU Manager").or(memory)
     }
 
     /// Moves containers that share CPUs to those that are shared now.
@@ -104,6 +136,7 @@ impl Worker {
 
     pub(super) fn launch_resize(&mut self, key: String, id: String, resources: v1::LinuxContainerResources) {
         let (context, pod) = (self.context.clone(), self.pod());
+        let sandbox = self.snapshot.ready_sandbox().map(|sandbox| sandbox.id.clone());
         self.spawn(key, async move {
             // Before, to make room for more; afterwards, to take back what is less.
             if let Err(error) = crate::cgroups::limit_pod(&context, &pod).await {
@@ -120,11 +153,22 @@ impl Worker {
             if let Err(error) = crate::cgroups::limit_pod(&context, &pod).await {
                 return Outcome::Resized(Err(error));
             }
+            tell_runtime(&context, &pod, sandbox).await;
             let request = v1::ContainerStatusRequest { container_id: id, verbose: false };
             match context.runtime.container_status(request).await {
                 Ok(answer) => Outcome::Resized(Ok(Box::new(answer.status.unwrap_or_default()))),
                 Err(error) => Outcome::Resized(Err(error.to_string())),
             }
         });
+    }
+}
+
+/// What the Pod's own cgroup has been given. A runtime need not care, and may not know of this. Source: KEP-1287.
+async fn tell_runtime(context: &Context, pod: &Pod, sandbox: Option<String>) {
+    let (Some(pod_sandbox_id), Some(spec)) = (sandbox, &pod.spec) else { return };
+    let resources = Some(crate::qos::pod_resources(spec));
+    let request = v1::UpdatePodSandboxResourcesRequest { pod_sandbox_id, overhead: None, resources };
+    if let Err(error) = context.runtime.update_pod_sandbox_resources(request).await {
+        tracing::debug!(%error, "the runtime was not told of a pod's new resources");
     }
 }

@@ -1,5 +1,8 @@
 //! Creates and starts one container, and runs its `postStart` hook.
 
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::Path;
 use std::sync::Arc;
 
 use controller::EventType;
@@ -11,8 +14,11 @@ use crate::container_config::security::needs_image_user;
 use crate::container_config::{ContainerInput, ImageUser, container_config, identity, sandbox_config};
 use crate::context::Context;
 use crate::env::environment;
+use crate::env::file::FILE_BYTES_MAX;
 use crate::objects::PodObjects;
+use crate::qos::UNLIMITED_QUOTA;
 use crate::snapshot::Sandbox;
+use crate::volumes;
 use crate::volumes::mounts::{self, MountInput};
 use crate::{files, handlers, userns};
 
@@ -27,6 +33,8 @@ pub(super) struct StartInput {
     /// The container whose processes it shall see.
     pub(super) target_id: Option<String>,
     pub(super) image_ref: String,
+    /// One that was made for this and never started.
+    pub(super) made: Option<String>,
     pub(super) cause: u64,
 }
 
@@ -44,29 +52,16 @@ impl StartInput {
 /// The runtime's report of the started container and its sandbox.
 pub(super) async fn start(input: StartInput) -> Result<(v1::ContainerStatus, String), Refusal> {
     let start = input.context.clock.now();
-    let runtime = input.context.runtime.clone();
-    let mut config = config(&input).await.map_err(|m| input.refuse("CreateContainerConfigError", m))?;
-    let resolv_conf = tokio::fs::read_to_string(&input.context.config.resolv_conf).await.unwrap_or_default();
-    let mut sandbox = sandbox_config(&input.context.config, &input.pod, input.sandbox.attempt, &resolv_conf);
-    let users = userns::of_pod(&input.context.config, &input.pod);
-    let users = users.map_err(|m| input.refuse("CreateContainerConfigError", m))?;
-    userns::apply_to_sandbox(users.as_ref(), &mut sandbox);
-    userns::apply_to_container(users.as_ref(), &mut config);
-    let request = v1::CreateContainerRequest {
-        pod_sandbox_id: input.sandbox.id.clone(),
-        config: Some(config),
-        sandbox_config: Some(sandbox),
+    let (context, runtime, kind) = (&input.context, input.context.runtime.clone(), kind_of(&input));
+    let request = match input.made {
+        Some(_) => None,
+        None => Some(create_request(&input).await?),
     };
-    let permit = input.context.limit.acquire().await;
-    let context = &input.context;
-    let created = context.operation("create_container", runtime.create_container(request)).await;
-    let kind = kind_of(&input);
-    if let Err(error) = &created {
-        context.metrics.container_started(kind, Err("CreateContainerError"));
-        tracing::debug!(%error, "a container was not created");
-    }
-    let id = created.map_err(|e| input.refuse("CreateContainerError", e.to_string()))?.container_id;
-    input.event(EventType::Normal, "Created", format!("Created container: {}", input.spec.name));
+    let permit = context.limit.acquire().await;
+    let id = match (&input.made, request) {
+        (None, Some(request)) => create(&input, request, kind).await?,
+        (made, _) => made.clone().unwrap_or_default(),
+    };
     let request = v1::StartContainerRequest { container_id: id.clone() };
     let started = context.operation("start_container", runtime.start_container(request)).await;
     context.metrics.container_started(kind, started.as_ref().map(|_| ()).map_err(|_| "RunContainerError"));
@@ -79,6 +74,38 @@ pub(super) async fn start(input: StartInput) -> Result<(v1::ContainerStatus, Str
     let status = runtime.container_status(request).await;
     let status = status.map_err(|e| ("RunContainerError".to_owned(), e.to_string()))?;
     Ok((status.status.unwrap_or_default(), input.sandbox.id))
+}
+
+async fn create_request(input: &StartInput) -> Result<v1::CreateContainerRequest, Refusal> {
+    let refused = |message| input.refuse("CreateContainerConfigError", message);
+    let mut config = config(input).await.map_err(refused)?;
+    let resolv_conf = tokio::fs::read_to_string(&input.context.config.resolv_conf).await.unwrap_or_default();
+    let mut sandbox = sandbox_config(&input.context.config, &input.pod, input.sandbox.attempt, &resolv_conf);
+    let users = userns::of_pod(&input.context.config, &input.pod).map_err(refused)?;
+    userns::apply_to_sandbox(users.as_ref(), &mut sandbox);
+    userns::apply_to_container(users.as_ref(), &mut config);
+    Ok(v1::CreateContainerRequest {
+        pod_sandbox_id: input.sandbox.id.clone(),
+        config: Some(config),
+        sandbox_config: Some(sandbox),
+    })
+}
+
+/// Gives the new container's id.
+async fn create(
+    input: &StartInput,
+    request: v1::CreateContainerRequest,
+    kind: &'static str,
+) -> Result<String, Refusal> {
+    let context = &input.context;
+    let created = context.operation("create_container", context.runtime.create_container(request)).await;
+    if let Err(error) = &created {
+        context.metrics.container_started(kind, Err("CreateContainerError"));
+        tracing::debug!(%error, "a container was not created");
+    }
+    let id = created.map_err(|e| input.refuse("CreateContainerError", e.to_string()))?.container_id;
+    input.event(EventType::Normal, "Created", format!("Created container: {}", input.spec.name));
+    Ok(id)
 }
 
 /// Upstream's word for the container's role.
@@ -122,13 +149,27 @@ async fn config(input: &StartInput) -> Result<v1::ContainerConfig, String> {
         [] => context.facts.host_ips.clone(),
         ips => ips.to_vec(),
     };
-    let sources = input.objects.sources(context, &input.pod, ips);
+    let mut sources = input.objects.sources(context, &input.pod, ips);
+    if input
+        .spec
+        .env
+        .iter()
+        .flatten()
+        .any(|env| env.value_from.as_ref().is_some_and(|v| v.file_key_ref.is_some()))
+    {
+        let (pod_dir, pod, spec) =
+            (context.config.pod_dir(&identity(&input.pod).2), input.pod.clone(), input.spec.clone());
+        let read = tokio::task::spawn_blocking(move || env_files(&pod_dir, &pod, &spec));
+        sources.files = read.await.map_err(|error| error.to_string())?;
+    }
     let env = environment(&input.spec, &sources)?;
+    let can_be_recursive = can_be_recursive(input).await?;
     let mounts = {
         let (context, pod, spec) = (context.clone(), input.pod.clone(), input.spec.clone());
         let (env, ips, attempt) = (env.clone(), input.sandbox.ips.clone(), input.attempt);
-        let made =
-            tokio::task::spawn_blocking(move || make_mounts(&context, &pod, &spec, &env, &ips, attempt));
+        let made = tokio::task::spawn_blocking(move || {
+            make_mounts(&context, &pod, &spec, &env, &ips, (attempt, can_be_recursive))
+        });
         made.await.map_err(|e| e.to_string())??
     };
     let empty = PodSpec::default();
@@ -153,9 +194,61 @@ async fn config(input: &StartInput) -> Result<v1::ContainerConfig, String> {
     let resources = config.linux.as_mut().and_then(|linux| linux.resources.as_mut());
     if let (Some(cpus), Some(resources)) = (&context.cpus, resources) {
         resources.cpuset_cpus = cpus.cpus(uid, &input.spec.name);
+        // Its CPUs are limit enough. Source: `DisableCPUQuotaWithExclusiveCPUs`, on in v1.35.
+        if !cpus.exclusive(uid, &input.spec.name).is_empty() {
+            resources.cpu_quota = UNLIMITED_QUOTA;
+        }
+    }
+    let resources = config.linux.as_mut().and_then(|linux| linux.resources.as_mut());
+    if let (Some(memory), Some(resources)) = (&context.memory, resources) {
+        resources.cpuset_mems = memory.nodes(uid, &input.spec.name);
     }
     context.devices.prepare(uid, &input.spec.name, &mut config).await?;
+    config.cdi_devices.extend(context.dra.devices(&input.pod, &input.spec)?);
     Ok(config)
+}
+
+/// Whether mounts can be read-only with all that is below them; asked only if one is to be.
+async fn can_be_recursive(input: &StartInput) -> Result<bool, String> {
+    if input.spec.volume_mounts.iter().flatten().all(|mount| mount.recursive_read_only.is_none()) {
+        return Ok(false);
+    }
+    let handler = crate::runtime_class::handler(&input.context, &input.pod).await?;
+    Ok(input.context.features.ask(&input.context).await?.has_recursive_read_only(&handler))
+}
+
+/// The env files that a container's environment names, by volume and path. Blocking.
+fn env_files(
+    pod_dir: &Path,
+    pod: &Pod,
+    spec: &Container,
+) -> BTreeMap<(String, String), Result<String, String>> {
+    let references =
+        spec.env.iter().flatten().filter_map(|env| env.value_from.as_ref()?.file_key_ref.as_ref());
+    let mut files = BTreeMap::new();
+    for reference in references {
+        let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+        let mut volumes = volumes.filter(|volume| volume.name == reference.volume_name);
+        let Some(root) = volumes.next().and_then(|volume| volumes::volume_path(pod_dir, volume)) else {
+            continue;
+        };
+        // Containers write there: no link may lead out of the volume.
+        let read = sys::descriptors::open_in_root(&root, Path::new(&reference.path));
+        let read = read.map_err(|error| error.to_string()).and_then(|file| {
+            let mut text = String::new();
+            let read = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
+            match read {
+                Ok(length) if length as u64 > FILE_BYTES_MAX => {
+                    Err(format!("larger than {FILE_BYTES_MAX} bytes"))
+                }
+                Ok(_) => Ok(text),
+                Err(error) => Err(error.to_string()),
+            }
+        });
+        let why = |error| format!("failed to open environment variable file {:?}: {error}", reference.path);
+        files.insert((reference.volume_name.clone(), reference.path.clone()), read.map_err(why));
+    }
+    files
 }
 
 async fn image_user(context: &Context, image: String) -> Option<ImageUser> {
@@ -175,7 +268,7 @@ fn make_mounts(
     spec: &Container,
     env: &[(String, String)],
     ips: &[String],
-    attempt: u32,
+    (attempt, can_be_recursive): (u32, bool),
 ) -> Result<Vec<v1::Mount>, String> {
     let empty = PodSpec::default();
     let pod_spec = pod.spec.as_ref().unwrap_or(&empty);
@@ -190,5 +283,5 @@ fn make_mounts(
     let pod_dir = context.config.pod_dir(&uid);
     let log_dir = context.config.log_dir(&namespace, &name, &uid).join(&spec.name);
     std::fs::create_dir_all(&log_dir).map_err(|e| format!("mkdir {}: {e}", log_dir.display()))?;
-    mounts::make(&MountInput { pod, pod_dir: &pod_dir, env, hosts: &hosts, attempt }, spec)
+    mounts::make(&MountInput { pod, pod_dir: &pod_dir, env, hosts: &hosts, attempt, can_be_recursive }, spec)
 }

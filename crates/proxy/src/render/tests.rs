@@ -156,6 +156,8 @@ impl Cluster {
             mtu: None,
             state_dir: dir.path().join("cni"),
             bin_dirs: Vec::new(),
+            own_bin_dir: None,
+            is_fallback: true,
         };
         let mut pods = Vec::new();
         host.run(|| {

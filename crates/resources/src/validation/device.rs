@@ -1,10 +1,12 @@
 //! DeviceClasses, ResourceClaims and ResourceClaimTemplates of `resource.k8s.io/v1`.
 //!
-//! CEL expressions must be short enough; whether they compile is not looked at here.
+//! CEL expressions must compile; one that was stored before is not looked at again.
 //! Source: `pkg/apis/resource/validation`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
+use expressions::device::{CompileError, Selectors};
 use machinery::field::{FieldError, FieldErrors};
 use machinery::names;
 use serde_json::Value;
@@ -24,6 +26,9 @@ const POOL_BYTES_MAX: usize = 253;
 const ONE_KIND: &str = "exactly one of `exactly` or `firstAvailable` is required";
 const NO_REQUEST: &str =
     "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
+
+/// Keeps what was compiled.
+static SELECTORS: LazyLock<Selectors> = LazyLock::new(Selectors::default);
 
 /// The requests of a claim, and what each can be fulfilled by.
 type Requests<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
@@ -54,9 +59,21 @@ pub(super) fn unique<'a>(list: &At<'a>, key: impl Fn(&At<'a>) -> &'a str, errors
 
 /// A DeviceClass.
 pub(crate) fn class(object: &Value) -> FieldErrors {
+    class_beside(object, &Value::Null)
+}
+
+/// An update of a DeviceClass.
+pub(crate) fn class_update(new: &Value, old: &Value) -> FieldErrors {
+    class_beside(new, old)
+}
+
+fn class_beside(object: &Value, old: &Value) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
-    each(&spec.get("selectors"), LIST_MAX, &mut errors, selector);
+    let selectors = spec.get("selectors");
+    if old.pointer("/spec/selectors") != Some(selectors.value) {
+        each(&selectors, LIST_MAX, &mut errors, selector);
+    }
     each(&spec.get("config"), LIST_MAX, &mut errors, configuration);
     let name = spec.get("extendedResourceName");
     let (domain, resource) = name.text().split_once('/').unwrap_or_default();
@@ -71,19 +88,23 @@ pub(crate) fn class(object: &Value) -> FieldErrors {
     errors
 }
 
-/// An update of a DeviceClass.
-pub(crate) fn class_update(new: &Value, _: &Value) -> FieldErrors {
-    class(new)
-}
-
 fn selector(selector: &At<'_>, errors: &mut FieldErrors) {
     let cel = selector.get("cel");
     if !cel.is_set() {
         errors.push(cel.required(""));
+        return;
     }
     let expression = cel.get("expression");
     if expression.len() > EXPRESSION_BYTES_MAX {
         errors.push(FieldError::too_long(&expression.path, EXPRESSION_BYTES_MAX));
+        return;
+    }
+    match SELECTORS.check(expression.text()) {
+        Ok(()) => {}
+        Err(CompileError::Invalid(why)) => errors.push(expression.invalid(&why)),
+        Err(error @ CompileError::TooCostly) => {
+            errors.push(FieldError::forbidden(&expression.path, &error.to_string()));
+        }
     }
 }
 

@@ -71,6 +71,7 @@ const API_SERVICE: Kind = ("apiregistration.k8s.io", "apiservices");
 const FLOW: Kind = ("flowcontrol.apiserver.k8s.io", "flowschemas");
 const LEVEL: Kind = ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations");
 const CLAIM: Kind = ("resource.k8s.io", "resourceclaims");
+const DEVICE_CLASS: Kind = ("resource.k8s.io", "deviceclasses");
 const DEVICES: Kind = ("resource.k8s.io", "resourceslices");
 
 const VOLUME: &str = "{spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1Gi}, persistentVolumeReclaimPolicy: Retain, volumeMode: Filesystem, hostPath: {path: /data}}}";

@@ -1,9 +1,11 @@
 //! What a container sees beside its root file system.
 
-use cri::v1::{self, MountPropagation};
-use serde_json::{Value, json};
+use std::path::Path;
 
-use super::Input;
+use cri::v1::{self, MountPropagation};
+use serde_json::{Map, Value, json};
+
+use super::{Input, dev};
 
 /// The file systems that every container has.
 fn defaults(input: &Input<'_>) -> Vec<Value> {
@@ -31,13 +33,17 @@ fn defaults(input: &Input<'_>) -> Vec<Value> {
     mounts
 }
 
-/// All mounts in the order in which they are made: shorter paths first, so that none hides another.
-pub(super) fn mounts(input: &Input<'_>) -> Result<Vec<Value>, String> {
+/// All mounts in the order in which they are made: shorter paths first, so that none hides another. And the document's
+/// annotations that go with them.
+pub(super) fn mounts(input: &Input<'_>) -> Result<(Vec<Value>, Map<String, Value>), String> {
     let asked = |path: &str| input.config.mounts.iter().any(|mount| same_path(&mount.container_path, path));
+    let is_dev_aside = !input.is_external && dev::is_mounted(input.config);
+    let is_kept = |path: &str| !asked(path) || is_dev_aside && dev::is_at_or_below(path);
     let mut mounts: Vec<Value> = defaults(input)
         .into_iter()
-        .filter(|mount| !asked(mount["destination"].as_str().unwrap_or_default()))
+        .filter(|mount| is_kept(mount["destination"].as_str().unwrap_or_default()))
         .collect();
+    let own = mounts.len();
     for (path, source) in input.sandbox_files.iter().filter(|(path, _)| !asked(path)) {
         let source = source.to_string_lossy();
         mounts.push(mount(path, "bind", &source, &["rbind", "rprivate", "rw"]));
@@ -45,22 +51,42 @@ pub(super) fn mounts(input: &Input<'_>) -> Result<Vec<Value>, String> {
     let mut wanted: Vec<&v1::Mount> = input.config.mounts.iter().collect();
     wanted.sort_by_key(|mount| mount.container_path.split('/').filter(|part| !part.is_empty()).count());
     for wanted in wanted {
-        mounts.push(bind(wanted)?);
+        let more = input.edits.mount_options.get(&wanted.container_path);
+        mounts.push(bind(wanted, more.map(Vec::as_slice).unwrap_or_default())?);
     }
     for device in input.devices.iter().filter(|device| !super::is_in_dev(device)) {
         let access = if device.access.contains('w') { "rw" } else { "ro" };
         let source = device.source.to_string_lossy();
         mounts.push(mount(&device.path, "bind", &source, &["bind", "rprivate", access]));
     }
-    Ok(mounts)
+    let mut annotations = Map::new();
+    if is_dev_aside {
+        let place = |mount: &Value| mount["destination"].as_str().unwrap_or_default().to_owned();
+        let (_, asked) = mounts.split_at_mut(own);
+        let mut aside: Vec<&mut Value> =
+            asked.iter_mut().filter(|mount| dev::is_at_or_below(&place(mount))).collect();
+        aside.sort_by_key(|mount| Path::new(&place(mount)).components().count());
+        annotations = dev::set_aside(aside.into_iter());
+    }
+    Ok((mounts, annotations))
 }
 
-fn bind(wanted: &v1::Mount) -> Result<Value, String> {
+fn bind(wanted: &v1::Mount, more: &[String]) -> Result<Value, String> {
     if !wanted.container_path.starts_with('/') {
         return Err(format!("mount path {:?} must be absolute", wanted.container_path));
     }
     if wanted.host_path.is_empty() {
         return Err(format!("mount at {} has no source on the host", wanted.container_path));
+    }
+    if wanted.recursive_read_only && !wanted.readonly {
+        return Err(format!(
+            "mount at {}: recursive_read_only must come with readonly",
+            wanted.container_path
+        ));
+    }
+    if wanted.recursive_read_only && wanted.propagation() != MountPropagation::PropagationPrivate {
+        let path = &wanted.container_path;
+        return Err(format!("mount at {path}: recursive_read_only must come with private propagation"));
     }
     let propagation = match wanted.propagation() {
         MountPropagation::PropagationPrivate => "rprivate",
@@ -68,11 +94,17 @@ fn bind(wanted: &v1::Mount) -> Result<Value, String> {
         MountPropagation::PropagationBidirectional => "rshared",
     };
     let access = match (wanted.readonly, wanted.recursive_read_only) {
-        (true, true) => "rro",
+        (_, true) => "rro",
         (true, false) => "ro",
-        (false, _) => "rw",
+        (false, false) => "rw",
     };
-    Ok(mount(&wanted.container_path, "bind", &wanted.host_path, &["rbind", propagation, access]))
+    let mut options = vec!["rbind", propagation, access];
+    if wanted.image.as_ref().is_some_and(|image| !image.image.is_empty()) {
+        // Source: `ImageVolumeSource`, core/v1. What the source's mount has of this does not count for the next.
+        options.extend(["nosuid", "nodev", "noexec"]);
+    }
+    options.extend(more.iter().map(String::as_str));
+    Ok(mount(&wanted.container_path, "bind", &wanted.host_path, &options))
 }
 
 /// Mounts reach a container, or the host from it, only if the root does not hold them back. Where several kinds are

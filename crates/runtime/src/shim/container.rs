@@ -87,6 +87,9 @@ impl Container {
     pub(super) fn start(engine: &Engine, id: &str, sockets: &[RawFd]) -> Result<(Self, Started), StartError> {
         let dir = layout::container_dir(engine.sandbox(), id);
         let mut container = Self::planned(&dir)?;
+        // Every process that is made has a copy until it becomes the payload or ends.
+        let starting = File::create(dir.join(layout::STARTING)).map_err(prepare("lock"))?;
+        starting.lock().map_err(prepare("lock"))?;
         let console = container.plan.tty.then(|| dir.join("console.sock"));
         let listener = console.as_deref().map(descriptors::listen_stream_at);
         let listener = listener.transpose().map_err(prepare("terminal"))?;

@@ -123,7 +123,7 @@ impl Engine {
         let Creation { id, security, streams, console, sockets } = creation;
         let (failure, failure_in) = io::pipe().map_err(prepare("pipe"))?;
         let failure_in = Some(Arc::new(OwnedFd::from(failure_in)));
-        let payload = Payload::new(security.clone(), failure_in, sockets);
+        let payload = Payload::new(security.clone(), failure_in, sockets).map_err(prepare("payload"))?;
         let mut builder = ContainerBuilder::new(id.to_owned(), SyscallType::default())
             .with_executor(payload)
             .with_root_path(self.state())
@@ -145,7 +145,9 @@ impl Engine {
         }
         let userns = entry.security.userns.as_ref().map(File::open).transpose();
         let userns = userns.map_err(prepare("user namespace"))?.map(|file| Arc::new(OwnedFd::from(file)));
-        let payload = Payload::new(entry.security.clone(), None, entry.sockets).entering(userns);
+        let payload =
+            Payload::new(entry.security.clone(), None, entry.sockets).map_err(prepare("payload"))?;
+        let payload = payload.entering(userns);
         let mut builder = ContainerBuilder::new(entry.id.to_owned(), SyscallType::default())
             .with_executor(payload)
             .with_root_path(self.state())
@@ -158,7 +160,16 @@ impl Engine {
         builder = builder.with_console_socket(entry.console);
         let built = builder.as_tenant().with_detach(true).with_process(Some(entry.process)).build();
         remove_if_there(&self.state().join(entry.id).join("console-socket")).map_err(prepare("terminal"))?;
+        // One at a time is started, and who was to be told has been; or a shim before this one was killed.
+        layout::remove_beginning_with(&self.state().join(entry.id), TENANT_NOTIFY)
+            .map_err(prepare("state"))?;
         built.map(nix_pid).map_err(create_error)
+    }
+
+    /// Removes what libcontainer leaves of execs that have been started, or were cut off with an earlier shim.
+    pub(super) fn forget_execs(&self, id: &str) -> io::Result<()> {
+        let state = self.state().join(id);
+        if state.exists() { layout::remove_beginning_with(&state, TENANT_NOTIFY) } else { Ok(()) }
     }
 
     /// Sends a signal to a container's first process as the external runtime does it; false if that is not its work.
@@ -202,6 +213,10 @@ impl ExecStreams {
         })
     }
 }
+
+/// How the names of the sockets begin by which libcontainer has an exec go on, and which it leaves. Source:
+/// libcontainer's `tenant_builder`.
+const TENANT_NOTIFY: &str = "tenant-notify-";
 
 /// The payload says on the pipe why it could not be run; the pipe closes when it runs.
 fn wait_for_exec(pipe: OwnedFd) -> Result<(), StartError> {

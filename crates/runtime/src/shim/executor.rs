@@ -18,6 +18,7 @@ use nix::sched::{CloneFlags, setns};
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
 
 use sys::mount::Propagation;
+use sys::process::PidFd;
 
 use super::layout::{SeccompProfile, Security};
 
@@ -33,7 +34,7 @@ pub(super) struct Payload {
     /// The user namespace that is entered last.
     userns: Option<Arc<OwnedFd>>,
     /// The shim, and its sockets.
-    shim: u32,
+    shim: (u32, Arc<PidFd>),
     sockets: Vec<RawFd>,
 }
 
@@ -49,8 +50,9 @@ impl Executor for Payload {
 
     /// libcontainer calls this in the container's process, which then waits for its start.
     fn validate(&self, spec: &Spec) -> Result<(), ExecutorValidationError> {
-        if std::process::id() != self.shim {
-            sys::payload::depend_on_parent(&self.sockets)
+        let (pid, shim) = &self.shim;
+        if std::process::id() != *pid {
+            sys::payload::depend_on_parent(shim, &self.sockets)
                 .map_err(|error| ExecutorValidationError::ArgValidationError(crate::error_chain(&error)))?;
         }
         find(spec).map(drop).map_err(ExecutorValidationError::ArgValidationError)
@@ -59,8 +61,15 @@ impl Executor for Payload {
 
 impl Payload {
     /// `sockets` are those of this process, the shim.
-    pub(super) fn new(security: Security, failure: Option<Arc<OwnedFd>>, sockets: &[RawFd]) -> Self {
-        Self { security, failure, userns: None, shim: std::process::id(), sockets: sockets.to_vec() }
+    pub(super) fn new(
+        security: Security,
+        failure: Option<Arc<OwnedFd>>,
+        sockets: &[RawFd],
+    ) -> sys::Result<Self> {
+        let pid = std::process::id();
+        let shim = PidFd::open(i32::try_from(pid).unwrap_or_default())?;
+        let shim = (pid, Arc::new(shim));
+        Ok(Self { security, failure, userns: None, shim, sockets: sockets.to_vec() })
     }
 
     /// For an exec in a Pod with a user namespace.
@@ -79,6 +88,8 @@ impl Payload {
         }
         if self.failure.is_some() {
             set_propagations(spec).map_err(boxed)?;
+            let annotations = spec.annotations().as_ref();
+            annotations.map_or(Ok(()), crate::oci::dev::put_in_place).map_err(boxed)?;
         }
         sys::payload::reset_signals().map_err(boxed)?;
         sys::payload::outlive_parent().map_err(boxed)?;

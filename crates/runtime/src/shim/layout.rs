@@ -25,7 +25,7 @@ pub const CONTAINER_PLAN: &str = "plan.json";
 pub const STARTED: &str = "started.json";
 /// [`Exited`], in a container's directory.
 pub const EXITED: &str = "exited.json";
-/// A link to the Pod's shared PID namespace, in the sandbox's directory.
+/// The Pod's shared PID namespace, in the sandbox's directory: a link, or the namespace itself with a user namespace.
 pub const PID_NAMESPACE: &str = "pidns";
 /// The IPC namespace of a Pod with a user namespace, in the sandbox's directory.
 pub const IPC_NAMESPACE: &str = "ipcns";
@@ -42,6 +42,9 @@ pub const SPEC: &str = "config.json";
 
 /// Exit code of a container whose end nobody saw, as containerd's.
 pub const LOST_CODE: i32 = 255;
+
+/// Held locked by everything that takes part in a start until it is a payload or gone, in a container's directory.
+pub const STARTING: &str = "starting";
 
 /// Where a container's files are.
 pub fn container_dir(sandbox: &Path, container: &str) -> PathBuf {
@@ -167,6 +170,31 @@ pub struct Exited {
     pub oom_killed: bool,
     /// Why it ended if it did not end by itself.
     pub message: String,
+}
+
+/// Takes the document of an exec away from whoever asked for it: as long as it has its name, nobody has begun.
+/// Returns its new name.
+pub fn take_exec(process: &Path) -> io::Result<PathBuf> {
+    let taken = process.with_extension("taken");
+    fs::rename(process, &taken)?;
+    Ok(taken)
+}
+
+/// How the names of files begin that belong to one exec, in a container's directory.
+pub const EXEC: &str = "exec-";
+
+/// Removes the files directly in `folder` whose names begin so.
+pub fn remove_beginning_with(folder: &Path, prefix: &str) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(prefix) {
+            match fs::remove_file(entry.path()) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Reads a file written by [`write_json`]; `None` if there is none.

@@ -82,7 +82,7 @@ fn start_packing(files: &[PathBuf]) -> io::Result<()> {
 
 /// What that process does.
 pub(super) fn pack(files: impl IntoIterator<Item = OsString>) -> io::Result<()> {
-    files.into_iter().try_for_each(|file| rotation::pack(Path::new(&file)))
+    files.into_iter().try_for_each(|file| cri::logs::pack(Path::new(&file)))
 }
 
 /// Cuts one stream into lines. Holds at most [`LINE_BYTES_MAX`] bytes.

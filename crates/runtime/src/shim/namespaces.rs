@@ -36,7 +36,11 @@ pub(super) fn enter(sandbox: &Path, plan: &PodPlan) -> Result<Option<Pause>, Err
         sys::netns::set_sysctl(&name.replace('.', "/"), value).map_err(system("set the pod's sysctls"))?;
     }
     match pause {
-        None if plan.shared_pid => Pause::start(sandbox).map(Some).map_err(system("start the pause process")),
+        None if plan.shared_pid => {
+            let userns = sandbox.join(crate::userns::USERNS);
+            let started = Pause::start(sandbox, plan.has_userns.then_some(&userns));
+            started.map(Some).map_err(system("start the pause process"))
+        }
         found => Ok(found),
     }
 }

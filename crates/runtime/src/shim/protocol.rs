@@ -10,6 +10,16 @@ use super::layout::Exited;
 /// Largest packet in bytes.
 pub const PACKET_BYTES_MAX: usize = 128 << 10;
 
+/// Largest [`Birth`] in bytes.
+pub const BIRTH_BYTES_MAX: usize = 8 << 10;
+
+/// Asks the zygote for a shim. Descriptors: its first connection, its listening socket, its log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Birth {
+    /// The sandbox's directory.
+    pub sandbox: std::path::PathBuf,
+}
+
 /// A request with the number that its answer carries.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Request {
@@ -115,6 +125,11 @@ pub enum Message {
         container: String,
         /// How.
         exited: Exited,
+    },
+    /// There is no shim and would be none if it was asked for again. Said on the first connection only.
+    Failed {
+        /// Why, for people.
+        message: String,
     },
     /// A process started by `Exec` ended.
     ExecExited {

@@ -64,40 +64,27 @@ enum Source {
 
 /// Sets the Pod's namespaces up and serves until told to end.
 ///
-/// The listening socket is handed over as stdin: the node process can connect and ask before the shim is ready.
-pub(super) fn run(sandbox: &Path) -> Result<(), Error> {
-    let listener = io::stdin().as_fd().try_clone_to_owned().map_err(system("take the listening socket"))?;
-    let null = std::fs::File::open("/dev/null").map_err(system("open /dev/null"))?;
-    nix::unistd::dup2_stdin(&null).map_err(system("release stdin"))?;
-    let plan: PodPlan = layout::read_json(&sandbox.join(layout::POD_PLAN))
-        .and_then(|plan| plan.ok_or_else(|| io::ErrorKind::NotFound.into()))
-        .map_err(system("read the pod's plan"))?;
-    let pid = i32::try_from(std::process::id()).unwrap_or_default();
-    layout::write_json(&sandbox.join(layout::SHIM), &Started::now(pid)).map_err(system("say who it is"))?;
-    trace::install().map_err(system("keep a log"))?;
-    detach(&plan)?;
-    let pause = namespaces::enter(sandbox, &plan)?;
-    let mut mask = SigSet::empty();
-    mask.add(Signal::SIGCHLD);
-    mask.thread_block().map_err(system("block SIGCHLD"))?;
-    let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
-    let signals = SignalFd::with_flags(&mask, flags).map_err(system("watch children"))?;
-    let mut server = Server {
-        sandbox: sandbox.to_owned(),
-        engine: Engine::new(sandbox, plan.oci_runtime.clone()),
-        listener,
-        signals,
-        connections: BTreeMap::new(),
-        next_connection: 0,
-        containers: Containers::new(),
-        execs: BTreeMap::new(),
-        pause,
-        is_ending: false,
-    };
+/// The first connection and the listening socket are there already: the node process asks before the shim is ready. If it
+/// cannot be, whoever has the other end of that connection is told why.
+pub(super) fn run(sandbox: &Path, listener: OwnedFd, first: OwnedFd) -> Result<(), Error> {
+    let mut server =
+        Server::set_up(sandbox, listener).inspect_err(|error| tell_failure(first.as_fd(), error))?;
+    server.add_connection(first);
     while !server.is_ending {
         server.turn()?;
     }
     Ok(())
+}
+
+/// Says why there will be no shim.
+pub(super) fn tell_failure(connection: BorrowedFd<'_>, error: &dyn std::error::Error) {
+    let message = Message::Failed { message: crate::error_chain(error) };
+    let sent = serde_json::to_vec(&message)
+        .map_err(io::Error::from)
+        .and_then(|bytes| descriptors::send(connection, &bytes, &[]));
+    if let Err(error) = sent {
+        eprintln!("shim: nobody hears why it cannot begin: {error}");
+    }
 }
 
 /// Leaves the session and the cgroup of the node process, so that its end is not ours.
@@ -117,6 +104,40 @@ fn detach(plan: &PodPlan) -> Result<(), Error> {
 }
 
 impl Server {
+    fn set_up(sandbox: &Path, listener: OwnedFd) -> Result<Self, Error> {
+        let plan: PodPlan = layout::read_json(&sandbox.join(layout::POD_PLAN))
+            .and_then(|plan| plan.ok_or_else(|| io::ErrorKind::NotFound.into()))
+            .map_err(system("read the pod's plan"))?;
+        let pid = i32::try_from(std::process::id()).unwrap_or_default();
+        layout::write_json(&sandbox.join(layout::SHIM), &Started::now(pid))
+            .map_err(system("say who it is"))?;
+        trace::install().map_err(system("keep a log"))?;
+        detach(&plan)?;
+        let pause = namespaces::enter(sandbox, &plan)?;
+        let mut mask = SigSet::empty();
+        mask.add(Signal::SIGCHLD);
+        mask.thread_block().map_err(system("block SIGCHLD"))?;
+        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+        let signals = SignalFd::with_flags(&mask, flags).map_err(system("watch children"))?;
+        Ok(Self {
+            sandbox: sandbox.to_owned(),
+            engine: Engine::new(sandbox, plan.oci_runtime.clone()),
+            listener,
+            signals,
+            connections: BTreeMap::new(),
+            next_connection: 0,
+            containers: Containers::new(),
+            execs: BTreeMap::new(),
+            pause,
+            is_ending: false,
+        })
+    }
+
+    fn add_connection(&mut self, connection: OwnedFd) {
+        self.connections.insert(self.next_connection, connection);
+        self.next_connection += 1;
+    }
+
     /// Waits for something to happen and deals with all that has.
     fn turn(&mut self) -> Result<(), Error> {
         for source in self.wait()? {
@@ -204,10 +225,7 @@ impl Server {
 
     fn accept(&mut self) {
         match descriptors::accept(self.listener.as_fd()) {
-            Ok(fd) => {
-                self.connections.insert(self.next_connection, fd);
-                self.next_connection += 1;
-            }
+            Ok(connection) => self.add_connection(connection),
             Err(error) => eprintln!("shim: {}", crate::error_chain(&error)),
         }
     }
@@ -286,9 +304,11 @@ impl Server {
             Call::Exec { container, process, tty, streams } => {
                 let it = running(&self.containers, &container)?;
                 let streams = (!tty).then(|| exec_streams(streams, received));
-                let (pid, terminal) =
-                    container::exec(&self.engine, (&container, it), &process, streams, &self.sockets())
-                        .map_err(refused)?;
+                let process = layout::take_exec(&process).map_err(refused)?;
+                let executed =
+                    container::exec(&self.engine, (&container, it), &process, streams, &self.sockets());
+                container::remove_if_there(&process).map_err(refused)?;
+                let (pid, terminal) = executed.map_err(refused)?;
                 self.execs.insert(pid, (connection, request.id));
                 reply.extend(terminal);
                 Ok(Done::Started { pid, at: container::now_nanos(), ticks: 0 })
@@ -361,10 +381,19 @@ impl Server {
         self.connections.values().chain([&self.listener]).map(AsRawFd::as_raw_fd).collect()
     }
 
+    /// What an earlier shim has begun ends: a payload that runs by a signal, what is on its way to one by itself. That is
+    /// waited for, so that none of it meddles with the next attempt.
     fn take_back(&self, container: &str) -> Result<(), Refused> {
-        let plan = layout::container_dir(&self.sandbox, container).join(layout::CONTAINER_PLAN);
-        if let Some(plan) = layout::read_json::<layout::ContainerPlan>(&plan).map_err(refused)? {
-            kill_cgroup(&plan.cgroup);
+        let dir = layout::container_dir(&self.sandbox, container);
+        let plan = layout::read_json::<layout::ContainerPlan>(&dir.join(layout::CONTAINER_PLAN));
+        let cgroup = plan.map_err(refused)?.map(|plan| plan.cgroup);
+        if let Some(cgroup) = &cgroup {
+            kill_cgroup(cgroup);
+        }
+        match std::fs::File::open(dir.join(layout::STARTING)) {
+            Ok(starting) => starting.lock().map_err(refused)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(refused(error)),
         }
         self.engine.delete(container).map_err(refused)
     }
@@ -377,6 +406,7 @@ impl Server {
         let mut received = received.into_iter();
         let process = process.then(|| received.next()).flatten().map(PidFd::from);
         let is_gone = process.is_none();
+        self.engine.forget_execs(&id).map_err(refused)?;
         let it = Container::adopt(&self.sandbox, &id, process, received.next()).map_err(refused)?;
         self.containers.insert(id.clone(), it);
         if is_gone {

@@ -27,6 +27,7 @@ pub const SPECS: &[Spec] = &[
     ("runtime should support starting container with volume", |it| Box::pin(volumes(it))),
     ("runtime should support readonly and recursive readonly mounts", |it| Box::pin(readonly(it))),
     ("mount propagation should be private, slave or shared", |it| Box::pin(propagation(it))),
+    ("a folder of the host can be a container's /dev", |it| Box::pin(own_dev(it))),
     ("runtime should support starting container with devices", |it| Box::pin(devices(it))),
     ("runtime should limit resources, and update them", |it| Box::pin(limits(it))),
     ("runtime should limit huge pages", |it| Box::pin(huge_pages(it))),
@@ -36,6 +37,7 @@ pub const SPECS: &[Spec] = &[
     ("links of an image lead nowhere outside it", |it| Box::pin(hostile_links(it))),
     ("what a container does to its processes stays inside", |it| Box::pin(hostile_processes(it))),
     ("a checkpoint is refused", |it| Box::pin(checkpoint(it))),
+    ("a container is asked to end by the signal that it is to have", |it| Box::pin(stop_signals(it))),
 ];
 
 async fn life(subject: Arc<Subject>) {
@@ -239,9 +241,44 @@ async fn readonly(subject: Arc<Subject>) {
     if subject.has(Feature::RecursiveReadOnly) {
         assert_ne!(pod.sh(&id, "touch /mnt/all/x").await.1, 0);
         assert_ne!(pod.sh(&id, "touch /mnt/all/below/x").await.1, 0);
+        let private = v1::MountPropagation::PropagationPrivate;
+        for (readonly, propagation, expect) in [
+            (false, private, "recursive_read_only must come with readonly"),
+            (true, v1::MountPropagation::PropagationHostToContainer, "must come with private propagation"),
+            (true, v1::MountPropagation::PropagationBidirectional, "must come with private propagation"),
+        ] {
+            let mut config = sleeping("contradictory");
+            let plain = mount(&folder, "/mnt/it");
+            let propagation = propagation.into();
+            config.mounts = vec![v1::Mount { readonly, recursive_read_only: true, propagation, ..plain }];
+            let error = pod.try_create(config).await.map(drop).unwrap_err().to_string();
+            assert!(error.contains(expect), "{error}");
+        }
     }
     pod.remove().await;
     sys::mount::detach(&folder.join("below")).unwrap();
+}
+
+async fn stop_signals(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    let plain = pod.start(sleeping("plain")).await;
+    if subject.has(Feature::StopSignals) {
+        assert_eq!(pod.status(&plain).await.stop_signal(), v1::Signal::Sigterm, "nobody asks for another");
+        for (asked, number) in [(v1::Signal::Sigusr1, 10), (v1::Signal::Sigrtminplus3, 37)] {
+            let script = format!(
+                "trap 'exit 3' TERM; trap 'exit 7' {number}; echo ready; while :; do sleep 0.1; done"
+            );
+            let name = format!("signal-{number}");
+            let mut config = container(&name, &script);
+            config.stop_signal = asked.into();
+            let id = pod.start(config).await;
+            assert_eq!(pod.status(&id).await.stop_signal(), asked);
+            pod.wait_log(&name, "ready").await;
+            pod.stop(&id, 20).await;
+            assert_eq!(pod.status(&id).await.exit_code, 7, "{asked:?}");
+        }
+    }
+    pod.remove().await;
 }
 
 async fn propagation(subject: Arc<Subject>) {
@@ -277,6 +314,55 @@ async fn propagation(subject: Arc<Subject>) {
         sys::mount::detach_below(&folder).unwrap();
     }
     pod.remove().await;
+}
+
+async fn own_dev(subject: Arc<Subject>) {
+    if subject.name == "containerd" {
+        // Its mounts are in a namespace of its own.
+        return;
+    }
+    let pod = subject.run().await;
+    let folder = subject.scratch("dev");
+    sys::mount::bind(&folder, &folder, BindOptions::default()).unwrap();
+    sys::mount::set_propagation(&folder, Propagation::Shared, false).unwrap();
+    let (dev, other) = (folder.join("dev"), folder.join("other"));
+    std::fs::create_dir_all(&dev).unwrap();
+    for (link, target) in [("fd", "/proc/self/fd"), ("stdout", "/proc/self/fd/1"), ("ptmx", "pts/ptmx")] {
+        symlink(target, dev.join(link)).unwrap();
+    }
+    let null = std::process::Command::new("mknod").arg(dev.join("null")).args(["c", "1", "3"]).status();
+    assert!(null.unwrap().success());
+    std::fs::write(dev.join("mark"), "").unwrap();
+    std::fs::write(&other, "other").unwrap();
+    let before = entries(&dev);
+    let mut config = sleeping("main");
+    super::support::security(&mut config).privileged = true;
+    let shared = v1::MountPropagation::PropagationBidirectional.into();
+    config.mounts = vec![
+        mount(&other, "/dev/a/file"),
+        mount(&dev, "/dev"),
+        v1::Mount { propagation: shared, ..mount(&folder, "/mnt/shared") },
+    ];
+    let id = pod.start(config).await;
+    assert_eq!(
+        pod.sh(&id, "ls /dev/mark; cat /dev/a/file; echo x > /dev/new").await,
+        ("/dev/mark\nother".to_owned(), 0)
+    );
+    assert!(dev.join("new").exists(), "what is made there is made on the host");
+    assert_eq!(
+        std::fs::metadata(dev.join("a/file")).map_or(0, |meta| meta.len()),
+        0,
+        "mounted in the container alone"
+    );
+    let after = entries(&dev);
+    assert!(before.iter().all(|name| after.contains(name)), "{before:?} {after:?}");
+    assert!(!after.iter().any(|name| name == "zero" || name.starts_with('.')), "{after:?}");
+    pod.remove().await;
+    sys::mount::detach_below(&folder).unwrap();
+}
+
+fn entries(folder: &Path) -> Vec<String> {
+    std::fs::read_dir(folder).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap()).collect()
 }
 
 async fn devices(subject: Arc<Subject>) {

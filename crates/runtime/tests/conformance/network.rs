@@ -20,6 +20,8 @@ pub fn network(folder: &Path) -> TestNetwork {
         mtu: None,
         state_dir: folder.join("cni"),
         bin_dirs: Vec::new(),
+        own_bin_dir: None,
+        is_fallback: true,
     };
     TestNetwork(Arc::new(Network::load(&folder.join("net.d"), config).unwrap()))
 }

@@ -27,6 +27,7 @@ pub const SPECS: &[Spec] = &[
     ("runtime should support a target's PID namespace", |it| Box::pin(target_pid(it))),
     ("runtime should support safe and unsafe sysctls", |it| Box::pin(sysctls(it))),
     ("runtime should send events", |it| Box::pin(events(it))),
+    ("runtime should take a PodSandbox's new resources", |it| Box::pin(resources(it))),
     ("runtime should support PodSandbox stats", |it| Box::pin(stats(it))),
 ];
 
@@ -347,5 +348,29 @@ async fn stats(subject: Arc<Subject>) {
         assert_eq!(of_container.container_id, id);
         assert!(of_container.metrics.iter().all(|metric| names.contains(&metric.name)));
     }
+    pod.remove().await;
+}
+
+async fn resources(subject: Arc<Subject>) {
+    if !subject.has(Feature::PodResources) {
+        return;
+    }
+    let pod = subject.run().await;
+    let wanted = v1::LinuxContainerResources {
+        cpu_shares: 512,
+        memory_limit_in_bytes: 64 << 20,
+        ..Default::default()
+    };
+    let request = v1::UpdatePodSandboxResourcesRequest {
+        pod_sandbox_id: pod.id.clone(),
+        overhead: None,
+        resources: Some(wanted),
+    };
+    subject.runtime.update_pod_sandbox_resources(request).await.unwrap();
+    let request = v1::PodSandboxStatusRequest { pod_sandbox_id: pod.id.clone(), verbose: true };
+    let info = subject.runtime.pod_sandbox_status(request).await.unwrap().info;
+    let info: serde_json::Value = serde_json::from_str(&info["info"]).unwrap();
+    assert_eq!(info["resources"]["cpu"]["shares"], 512);
+    assert_eq!(info["resources"]["memory"]["limit"], 64 << 20);
     pod.remove().await;
 }

@@ -61,6 +61,8 @@ fn cgroup(folder: &Path) -> String {
 async fn open(folder: &Path, tasks: &Tasks) -> Runtime {
     let mut config = Config::new(folder.join("data"), cgroup(folder), tasks.clone());
     config.handlers = runtime::handlers::installed();
+    config.cdi_dirs.push(folder.join(super::cdi::FOLDER));
+    config.registries = folder.join("registries.yaml");
     config.network = Some(Arc::new(super::network::network(folder)));
     let runtime = Runtime::open(config).await.unwrap();
     runtime.import_image(std::io::Cursor::new(archive()), Hints::default()).await.unwrap();
@@ -84,12 +86,13 @@ async fn built_in(folder: &Path, name: &'static str, handler: &'static str) -> R
     let runtime = open(folder, &tasks).await;
     let shared = Arc::new(runtime.clone());
     // Debian's runc maps no mounts.
-    let lacks: &[Feature] = if handler.is_empty() { &[] } else { &[Feature::UserNamespaces] };
+    let lacks: &[Feature] =
+        if handler.is_empty() { &[] } else { &[Feature::UserNamespaces, Feature::RealNull] };
     let subject = Subject { handler, lacks, ..subject(folder, name, shared) };
     Running { subject: Arc::new(subject), tasks, built_in: Some(runtime), containerd: None }
 }
 
-async fn over_socket(folder: &Path) -> Running {
+pub async fn over_socket(folder: &Path) -> Running {
     let tasks = Tasks::new();
     let runtime = open(folder, &tasks).await;
     let shared = Arc::new(runtime.clone());
@@ -118,6 +121,10 @@ async fn containerd(folder: &Path) -> Running {
         Feature::Metrics,
         Feature::HostPath,
         Feature::CapabilityNames,
+        Feature::RealNull,
+        Feature::PodResources,
+        Feature::StopSignals,
+        Feature::Cdi,
     ];
     let subject = Subject { lacks, ..subject(folder, "containerd", client) };
     Running { subject: Arc::new(subject), tasks, built_in: None, containerd: Some(containerd) }

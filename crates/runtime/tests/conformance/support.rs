@@ -32,6 +32,14 @@ pub enum Feature {
     HostPath,
     /// A wrong name of a capability is an error when the container is created.
     CapabilityNames,
+    /// What is masked is masked by the real `/dev/null` only: runc since 1.2.8.
+    RealNull,
+    /// `UpdatePodSandboxResources`: since CRI of v1.33.
+    PodResources,
+    /// `ContainerConfig.stop_signal`: since CRI of v1.33.
+    StopSignals,
+    /// `ContainerConfig.CDI_devices`: containerd since 1.7.
+    Cdi,
 }
 
 /// A runtime that is put to the test.

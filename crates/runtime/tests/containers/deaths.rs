@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use cri::v1;
+use cri::{RuntimeService, v1};
 use sys::process::PidFd;
 use v1::ContainerState::ContainerRunning;
 
@@ -103,15 +103,52 @@ pub(crate) async fn before_the_runtime_had_it_adopt(host: Host) {
     // As the runtime does, up to where it was killed.
     let dir = host.sandbox_file(&pod.id, "");
     let listener = sys::descriptors::listen_at(&dir.join("shim.sock")).unwrap();
-    let mut shim = Command::new("/proc/self/exe");
-    let mut shim = shim.arg("shim").arg(&dir).stdin(Stdio::from(listener)).spawn().unwrap();
+    let (ours, theirs) = sys::descriptors::pair().unwrap();
+    let mut zygote = Command::new("/proc/self/exe");
+    // With room for the shim's name.
+    zygote.args(["shim", "zygote"]).arg(" ".repeat(256)).stdin(Stdio::from(theirs));
+    let mut zygote = zygote.spawn().unwrap();
+    let request = format!("{{\"sandbox\":{dir:?}}}");
+    let log = std::fs::File::create(dir.join("shim.log")).unwrap();
+    let (first, its) = sys::descriptors::pair().unwrap();
+    let files = [its.as_fd(), listener.as_fd(), log.as_fd()];
+    sys::descriptors::send(ours.as_fd(), request.as_bytes(), &files).unwrap();
+    drop((its, listener, first));
     wait_until(|| host.shim_of(&pod.id).is_some()).await;
+    drop(ours);
+    assert!(zygote.wait().unwrap().success(), "it ends with who started it");
     let host = host.restart().await;
     let pod = pod.on(&host);
     answers(&pod, &id).await;
     assert_eq!((pod.status(&id).await, pid_of(&host, &pod, &id)), before);
     pod.remove().await;
-    shim.wait().unwrap();
+}
+
+pub(crate) async fn of_what_shims_come_from(host: Host) {
+    let pod = Pod::run(&host).await;
+    let id = pod.start(container("main", &STAYS)).await;
+    let before = (pod.status(&id).await, pid_of(&host, &pod, &id));
+    let shims = host.shims_of(&pod.id);
+    assert_eq!((host.zygotes().len(), shims.len()), (1, 1));
+    host.zygotes().into_iter().for_each(kill);
+    answers(&pod, &id).await;
+    assert_eq!(host.shims_of(&pod.id), shims, "a shim that runs does not notice");
+    let other = Pod::run(&host).await;
+    assert_eq!((host.zygotes().len(), host.shims_of(&other.id).len()), (1, 1), "the next one has another");
+    for round in 0..16 {
+        host.kill_shim(&pod.id);
+        // While the runtime asks for the next one, waits for it, or speaks with it already.
+        for _ in 0..=round % 4 {
+            host.zygotes().into_iter().for_each(kill);
+        }
+        answers(&pod, &id).await;
+        assert_eq!((pod.status(&id).await, pid_of(&host, &pod, &id)), before, "round {round}");
+        assert_eq!(host.shims_of(&pod.id).len(), 1, "round {round}");
+    }
+    let shared = other.start(container("other", &STAYS)).await;
+    answers(&other, &shared).await;
+    other.remove().await;
+    pod.remove().await;
 }
 
 /// Asks the shim what a runtime would, and is gone before it does anything with the answer.
@@ -190,4 +227,95 @@ pub(crate) async fn of_the_runtime_while_a_sandbox_stops(host: Host) {
     wait_until(|| host.shim_of(&pod.id).is_none_or(|pid| pid != shim)).await;
     assert!(!host.sandbox_file(&pod.id, "netns").exists());
     pod.on(&host).remove().await;
+}
+
+/// The runtime was killed between two steps of a stop; what is left is taken down, by the next one or when it is asked.
+pub(crate) async fn of_the_runtime_in_the_middle_of_a_stop(host: Host) {
+    let pod = Pod::run(&host).await;
+    pod.stop_sandbox().await;
+    let shm = host.sandbox_file(&pod.id, "shm");
+    sys::mount::tmpfs(&shm, None, 0o1777).unwrap();
+    let host = host.restart().await;
+    assert!(!sys::mount::is_mounted(&shm).unwrap(), "the next runtime finds it");
+    let pod = pod.on(&host);
+    sys::mount::tmpfs(&shm, None, 0o1777).unwrap();
+    pod.stop_sandbox().await;
+    assert!(!sys::mount::is_mounted(&shm).unwrap(), "a stop that failed may be asked for again");
+    sys::mount::tmpfs(&shm, None, 0o1777).unwrap();
+    pod.remove().await;
+}
+
+/// As long as it is not written down who it is, nobody would find it.
+pub(crate) async fn of_a_shim_before_it_wrote_down_its_pause_process(host: Host) {
+    let mut pause = Command::new("/proc/self/exe");
+    let mut pause = pause.args(["shim", "pause"]).stdin(Stdio::piped()).spawn().unwrap();
+    drop(pause.stdin.take());
+    assert!(!pause.wait().unwrap().success());
+    let mut maker = Command::new("/proc/self/exe");
+    let maker = maker.args(["shim", "pause", "make"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut maker = maker.spawn().unwrap();
+    let (stdin, mut said) = (maker.stdin.take(), String::new());
+    maker.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(maker.wait().unwrap().success());
+    let made = PidFd::open(said.parse().unwrap()).unwrap();
+    drop(stdin);
+    assert!(made.wait(DEADLINE).unwrap(), "{said}");
+    host.finish().await;
+}
+
+/// Neither one that ended, nor one that was cut off with the runtime.
+pub(crate) async fn execs_leave_no_file(host: Host) {
+    let pod = Pod::run(&host).await;
+    let id = pod.start(container("main", &STAYS)).await;
+    let files = |host: &Host| {
+        let folders =
+            [host.container_file(&pod.id, &id, ""), host.sandbox_file(&pod.id, "libcontainer").join(&id)];
+        let entries =
+            folders.map(|folder| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()));
+        let mut names: Vec<_> = entries.into_iter().flatten().collect();
+        names.sort();
+        names
+    };
+    let before = files(&host);
+    for _ in 0..3 {
+        answers(&pod, &id).await;
+    }
+    assert_eq!(files(&host), before);
+    for name in ["exec-a.json", "exec-a.json.new", "exec-a.sock"] {
+        fs::write(host.container_file(&pod.id, &id, name), "").unwrap();
+    }
+    let host = host.restart().await;
+    assert_eq!(files(&host), before);
+    pod.on(&host).remove().await;
+}
+
+/// What is on its way to be an exec's process has the shim's command line, and nobody to have it go on.
+pub(crate) async fn while_an_exec_starts(host: Host) {
+    let pod = Pod::run(&host).await;
+    let id = pod.start(container("main", &STAYS)).await;
+    let dir = host.sandbox_file(&pod.id, "").display().to_string();
+    let shims = || {
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let commands =
+            processes.filter_map(|process| fs::read_to_string(process.path().join("cmdline")).ok());
+        commands.filter(|command| command.contains(dir.trim_end_matches('/'))).count()
+    };
+    for round in 0..12 {
+        let (runtime, before) = (host.runtime(), shims());
+        let command = ["sleep", "1000"].map(str::to_owned).to_vec();
+        let request = v1::ExecSyncRequest { container_id: id.clone(), cmd: command, timeout: 0 };
+        let exec = tokio::spawn(async move { runtime.exec_sync(request).await });
+        let began = Instant::now();
+        // At the fork, and more and more after it.
+        while shims() == before && began.elapsed() < Duration::from_millis(200) {}
+        let forked = Instant::now();
+        while forked.elapsed() < Duration::from_millis(round) {}
+        host.kill_shim(&pod.id);
+        exec.abort();
+        // Whoever asks before the runtime has heard of the death is told of it.
+        let answered = async { while pod.exec(&id, &["true"], 0).await.is_err() {} };
+        tokio::time::timeout(DEADLINE, answered).await.unwrap();
+        wait_until(|| shims() == 1).await;
+    }
+    pod.remove().await;
 }

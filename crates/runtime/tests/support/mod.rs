@@ -149,13 +149,19 @@ impl Host {
 
     /// The shim of a sandbox, found by its command line.
     pub fn shim_of(&self, sandbox: &str) -> Option<i32> {
+        self.shims_of(sandbox).first().copied()
+    }
+
+    /// All of them: there should be one.
+    pub fn shims_of(&self, sandbox: &str) -> Vec<i32> {
         let path = self.sandbox_file(sandbox, "").to_string_lossy().trim_end_matches('/').to_owned();
-        std::fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
-            let pid = entry.file_name().to_string_lossy().parse::<i32>().ok()?;
-            let command = std::fs::read(entry.path().join("cmdline")).ok()?;
-            let is_its = String::from_utf8_lossy(&command).trim_end_matches(['\0', '/']).ends_with(&path);
-            (is_its && !is_of_container(pid)).then_some(pid)
-        })
+        processes(|command| command.trim_end_matches(['\0', '/']).ends_with(&path))
+    }
+
+    /// The processes that shims are forks of.
+    pub fn zygotes(&self) -> Vec<i32> {
+        let words = format!("shim\0zygote\0{}\0", self.0.dir.path().join("data").display());
+        processes(|command| command.contains(&words))
     }
 
     /// Kills the shim of a sandbox.
@@ -184,6 +190,8 @@ impl Host {
         let (runtime, tasks) = self.0.runtime.borrow_mut().take().unwrap();
         runtime.remove_everything().await.unwrap();
         tasks.stop_and_wait().await;
+        // That of a runtime that was only dropped ends in its own time.
+        wait_until(|| self.zygotes().is_empty()).await;
         let data = self.0.dir.path().to_string_lossy().into_owned();
         let mut left: Vec<String> = std::fs::read_to_string("/proc/self/mountinfo")
             .unwrap()
@@ -473,10 +481,26 @@ impl Pod {
         wait_until(|| self.log(name).contains(text)).await;
     }
 
+    pub async fn stop_sandbox(&self) {
+        let request = v1::StopPodSandboxRequest { pod_sandbox_id: self.id.clone() };
+        self.host.runtime().stop_pod_sandbox(request).await.unwrap();
+    }
+
     pub async fn remove(&self) {
         let request = v1::RemovePodSandboxRequest { pod_sandbox_id: self.id.clone() };
         self.host.runtime().remove_pod_sandbox(request).await.unwrap();
     }
+}
+
+/// Those whose command line is such, and that are not on their way to be a container.
+fn processes(is_wanted: impl Fn(&str) -> bool) -> Vec<i32> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| {
+        let pid = entry.file_name().to_string_lossy().parse::<i32>().ok()?;
+        let command = std::fs::read(entry.path().join("cmdline")).ok()?;
+        (is_wanted(&String::from_utf8_lossy(&command)) && !is_of_container(pid)).then_some(pid)
+    });
+    pids.collect()
 }
 
 /// Whether a process is on its way to be a container: it has a shim's command line until then.

@@ -3,12 +3,13 @@
 use super::{Candidate, SCORE_MAX};
 use crate::node_info::NodeInfo;
 
+/// A Pod that asks for nothing changes no Node's balance.
+pub(super) fn concerns(candidate: &Candidate<'_>) -> bool {
+    candidate.need.requests.milli_cpu != 0 || candidate.need.requests.memory != 0
+}
+
 pub(super) fn score(candidate: &Candidate<'_>, node: &NodeInfo) -> i64 {
     let (need, used, all) = (&candidate.need.requests, &node.requested, &node.allocatable);
-    // A Pod that asks for nothing changes no Node's balance.
-    if need.milli_cpu == 0 && need.memory == 0 {
-        return 0;
-    }
     let shares = [
         used_share(used.milli_cpu + need.milli_cpu, all.milli_cpu),
         used_share(used.memory + need.memory, all.memory),

@@ -36,6 +36,11 @@ impl State {
     }
 }
 
+/// Whether any Node has any of the images.
+pub(super) fn concerns(candidate: &Candidate<'_>) -> bool {
+    !candidate.images.images.is_empty()
+}
+
 pub(super) fn score(candidate: &Candidate<'_>, node: &NodeInfo) -> i64 {
     let State { images, nodes, bytes_max } = &candidate.images;
     if *bytes_max <= BYTES_MIN {

@@ -89,6 +89,17 @@ impl State {
     }
 }
 
+/// Whether somebody requires something, the Pod or another of it.
+pub(super) fn restricts(candidate: &Candidate<'_>) -> bool {
+    let state = &candidate.near;
+    !(state.near.is_empty() && state.far.is_empty() && state.forbidden.is_empty())
+}
+
+/// Whether somebody wishes something.
+pub(super) fn prefers(candidate: &Candidate<'_>) -> bool {
+    !candidate.near.scores.is_empty()
+}
+
 pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refusal> {
     let state = &candidate.near;
     if !state.is_near(node) {

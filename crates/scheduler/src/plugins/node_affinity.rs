@@ -1,10 +1,24 @@
 //! Node selector and node affinity. Source: `core/v1.NodeSelectorTerm`.
 
 use controller::placement::{self, Target};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{NodeAffinity, Pod, PreferredSchedulingTerm};
 
 use super::{Candidate, Refusal};
 use crate::node_info::NodeInfo;
+
+/// Whether the Pod may not be on every Node.
+pub(super) fn restricts(candidate: &Candidate<'_>) -> bool {
+    let Some(spec) = &candidate.pod.spec else { return false };
+    let required =
+        affinity(candidate.pod).map(|own| &own.required_during_scheduling_ignored_during_execution);
+    spec.node_selector.as_ref().is_some_and(|wanted| !wanted.is_empty())
+        || required.is_some_and(Option::is_some)
+}
+
+/// Whether the Pod would rather be on some Nodes.
+pub(super) fn prefers(candidate: &Candidate<'_>) -> bool {
+    !preferred(candidate.pod).is_empty()
+}
 
 pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refusal> {
     if allows(candidate.pod, node) {
@@ -20,13 +34,18 @@ pub(super) fn allows(pod: &Pod, node: &NodeInfo) -> bool {
 
 /// The weights of the preferred terms that the Node matches.
 pub(super) fn score(candidate: &Candidate<'_>, node: &NodeInfo) -> i64 {
-    let affinity =
-        candidate.pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref()?.node_affinity.as_ref());
-    let preferred = affinity
-        .and_then(|affinity| affinity.preferred_during_scheduling_ignored_during_execution.as_deref());
-    let matching = preferred
-        .unwrap_or_default()
+    let matching = preferred(candidate.pod)
         .iter()
         .filter(|term| placement::matches_term(&term.preference, Target::from(&node.node.metadata)));
     matching.map(|term| i64::from(term.weight)).sum()
+}
+
+fn preferred(pod: &Pod) -> &[PreferredSchedulingTerm] {
+    let preferred = affinity(pod)
+        .and_then(|affinity| affinity.preferred_during_scheduling_ignored_during_execution.as_deref());
+    preferred.unwrap_or_default()
+}
+
+fn affinity(pod: &Pod) -> Option<&NodeAffinity> {
+    pod.spec.as_ref()?.affinity.as_ref()?.node_affinity.as_ref()
 }

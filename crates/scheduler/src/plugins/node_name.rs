@@ -3,10 +3,15 @@
 use super::{Candidate, Refusal};
 use crate::node_info::NodeInfo;
 
+pub(super) fn concerns(candidate: &Candidate<'_>) -> bool {
+    wanted(candidate).is_some()
+}
+
 pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refusal> {
-    let wanted = candidate.pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
-    if wanted.is_empty() || wanted == node.name() {
-        return None;
-    }
-    Some(Refusal::lasting("node(s) didn't match the requested node name"))
+    let is_another = wanted(candidate)? != node.name();
+    is_another.then(|| Refusal::lasting("node(s) didn't match the requested node name"))
+}
+
+fn wanted<'a>(candidate: &Candidate<'a>) -> Option<&'a str> {
+    candidate.pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
 }

@@ -5,6 +5,10 @@ use crate::node_info::{HostPort, NodeInfo};
 
 const ANY: &str = "0.0.0.0";
 
+pub(super) fn concerns(candidate: &Candidate<'_>) -> bool {
+    !candidate.need.ports.is_empty()
+}
+
 pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refusal> {
     let clash =
         candidate.need.ports.iter().any(|wanted| node.ports.iter().any(|used| conflicts(wanted, used)));

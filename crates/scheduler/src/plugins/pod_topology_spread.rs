@@ -143,6 +143,14 @@ fn is_same_kind(constraint: &TopologySpreadConstraint, pod: &Pod, other: &Pod) -
         && keys.all(|key| label(pod, key) == label(other, key))
 }
 
+pub(super) fn restricts(candidate: &Candidate<'_>) -> bool {
+    !candidate.spread.hard.is_empty()
+}
+
+pub(super) fn prefers(candidate: &Candidate<'_>) -> bool {
+    !candidate.spread.soft.is_empty()
+}
+
 pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refusal> {
     for spread in &candidate.spread.hard {
         let Some(value) = node.label(&spread.key) else {

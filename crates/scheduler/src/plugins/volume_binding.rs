@@ -93,6 +93,11 @@ impl State {
     }
 }
 
+pub(super) fn concerns(candidate: &Candidate<'_>) -> bool {
+    let State { refused, bound, is_one_missing, unbound } = &candidate.volumes;
+    refused.is_some() || *is_one_missing || !bound.is_empty() || !unbound.is_empty()
+}
+
 pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refusal> {
     let state = &candidate.volumes;
     if let Some(why) = &state.refused {

@@ -9,12 +9,23 @@ use super::{Candidate, Refusal};
 use crate::node_info::NodeInfo;
 use crate::storage::Storage;
 
+/// Driver and handle of each volume that the Pod needs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct State(BTreeSet<(String, String)>);
+
+impl State {
+    pub(super) fn new(pod: &Pod, storage: &Storage) -> Self {
+        Self(volumes(pod, storage))
+    }
+}
+
+pub(super) fn concerns(candidate: &Candidate<'_>) -> bool {
+    !candidate.attached.0.is_empty()
+}
+
 pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refusal> {
     let drivers = &candidate.storage.csi_nodes.get(node.name())?.spec.drivers;
-    let wanted = volumes(candidate.pod, candidate.storage);
-    if wanted.is_empty() {
-        return None;
-    }
+    let State(wanted) = &candidate.attached;
     let there: BTreeSet<_> = node.pods.values().flat_map(|pod| volumes(pod, candidate.storage)).collect();
     let is_full = drivers.iter().any(|driver| {
         let limit = driver.allocatable.as_ref().and_then(|allocatable| allocatable.count);

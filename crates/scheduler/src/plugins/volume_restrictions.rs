@@ -28,6 +28,10 @@ pub(super) fn is_taken(pod: &Pod, snapshot: &Snapshot) -> bool {
     others.any(|other| controller::volume::claims_of(other).iter().any(|key| alone.contains(key)))
 }
 
+pub(super) fn concerns(candidate: &Candidate<'_>) -> bool {
+    candidate.is_claim_taken
+}
+
 pub(super) fn filter(candidate: &Candidate<'_>, _: &NodeInfo) -> Option<Refusal> {
     candidate.is_claim_taken.then(|| Refusal::passing(TAKEN))
 }

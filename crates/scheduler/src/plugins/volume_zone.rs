@@ -2,8 +2,11 @@
 
 use controller::volume::{is_claim_bound, volume_name};
 
+use k8s_openapi::api::core::v1::Pod;
+
 use super::{Candidate, Refusal};
 use crate::node_info::NodeInfo;
+use crate::storage::Storage;
 
 /// Labels of volumes and Nodes; a volume's may name several zones, with `__` between.
 const LABELS: [&str; 4] = [
@@ -13,19 +16,33 @@ const LABELS: [&str; 4] = [
     "failure-domain.beta.kubernetes.io/region",
 ];
 
+/// The zones of the Pod's volumes: label and value.
+#[derive(Clone, Debug, Default)]
+pub(super) struct State(Vec<(String, String)>);
+
+impl State {
+    pub(super) fn new(pod: &Pod, storage: &Storage) -> Self {
+        let claims = storage.claims_of(pod).into_iter();
+        let bound = claims.filter_map(|(_, claim)| claim.filter(|claim| is_claim_bound(claim)));
+        let volumes = bound.filter_map(|claim| storage.volumes.get(volume_name(claim)));
+        let labels = volumes.flat_map(|volume| volume.metadata.labels.iter().flatten());
+        let zones = labels.filter(|(label, _)| LABELS.contains(&label.as_str()));
+        Self(zones.map(|(label, zones)| (label.clone(), zones.clone())).collect())
+    }
+}
+
+pub(super) fn concerns(candidate: &Candidate<'_>) -> bool {
+    !candidate.zones.0.is_empty()
+}
+
 pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refusal> {
-    let storage = candidate.storage;
-    let claims = storage.claims_of(candidate.pod);
-    let mut volumes = claims
-        .into_iter()
-        .filter_map(|(_, claim)| claim.filter(|claim| is_claim_bound(claim)))
-        .filter_map(|claim| storage.volumes.get(volume_name(claim)));
-    let has_zones = LABELS.iter().any(|label| node.label(label).is_some());
-    let is_elsewhere = volumes.any(|volume| {
-        let labels = volume.metadata.labels.iter().flatten();
-        labels.filter(|(key, _)| LABELS.contains(&key.as_str())).any(|(key, zones)| {
-            has_zones && !node.label(key).is_some_and(|own| zones.split("__").any(|zone| zone == own))
-        })
-    });
+    // A Node that is in no zone can reach them all.
+    if !LABELS.iter().any(|label| node.label(label).is_some()) {
+        return None;
+    }
+    let is_here = |(label, zones): &(String, String)| {
+        node.label(label).is_some_and(|own| zones.split("__").any(|zone| zone == own))
+    };
+    let is_elsewhere = !candidate.zones.0.iter().all(is_here);
     is_elsewhere.then(|| Refusal::lasting("node(s) had no available volume zone"))
 }

@@ -170,7 +170,9 @@ impl Log {
                 }
                 continue;
             }
-            let Some(before) = self.state(&change.key, revision - 1, usize::MAX) else { continue };
+            // What it removed may have gone with it.
+            let then = change.lost_at.map_or(usize::MAX, |lost| lost.saturating_sub(1));
+            let Some(before) = self.state(&change.key, revision - 1, then) else { continue };
             let expires =
                 puts.get(before.value.as_str()).is_some_and(|it| it.call.keep() == Some(Keep::ForAWhile));
             let key = (change.key.as_str(), before.revision);

@@ -112,6 +112,27 @@ fn a_restart_may_lose_what_was_written_loosely_and_only_the_end_of_it() {
 }
 
 #[test]
+fn a_removal_that_is_lost_with_what_it_removed_still_has_its_author() {
+    let lease = |call: &mut Call| {
+        if let Call::Update { key, keep, .. } | Call::Delete { key, keep, .. } = call {
+            (*key, *keep) = ("/registry/leases/a/k".into(), Keep::Loosely);
+        }
+    };
+    let (mut update, mut right, mut wrong) = (update(2, "b"), delete(3), delete(2));
+    [&mut update, &mut right, &mut wrong].into_iter().for_each(lease);
+    for (removal, expect) in [(right, vec![]), (wrong, vec![Rule::NothingInvented])] {
+        let written = vec![
+            (loosely("a"), Outcome::Wrote(2)),
+            (update.clone(), Outcome::Wrote(3)),
+            (removal, Outcome::Wrote(4)),
+        ];
+        let mut lines = sequence(written);
+        lines.push(Line::Restart { newest: 10, kept: 2 });
+        check(lines, &expect);
+    }
+}
+
+#[test]
 fn counting_goes_on_above_everything_after_a_restart() {
     let mut lines = sequence(vec![(create("a"), Outcome::Wrote(5))]);
     lines.push(Line::Restart { newest: 4, kept: 4 });

@@ -114,6 +114,36 @@ impl Trace {
         self
     }
 
+    /// The negative control of a process that gives space back before what freed it is on disk: each hole is made so many
+    /// flushes early.
+    #[must_use]
+    pub fn holes_early(mut self, flushes: usize) -> Self {
+        let mut steps: Vec<Step> = Vec::with_capacity(self.steps.len());
+        // Where each flush begins, without the holes before it.
+        let (mut begins, mut moved) = (Vec::new(), Vec::new());
+        for step in self.steps {
+            let call = match &step {
+                Step::Begin(call) | Step::End(call, _) => self.calls.get(*call),
+                Step::Print(_) => None,
+            };
+            match (call, &step) {
+                (Some(Call::Hole { .. }), _) => {
+                    let at = begins.iter().rev().nth(flushes.saturating_sub(1)).copied().unwrap_or(0);
+                    moved.push((at, step));
+                    continue;
+                }
+                (Some(Call::Flush), Step::Begin(_)) => begins.push(steps.len()),
+                _ => {}
+            }
+            steps.push(step);
+        }
+        for (at, step) in moved.into_iter().rev() {
+            steps.insert(at, step);
+        }
+        self.steps = steps;
+        self
+    }
+
     /// The negative control of a process that says what is done before it is: each line is printed before the flush
     /// that it waited for.
     #[must_use]
@@ -338,5 +368,23 @@ mod tests {
 "#;
         let write = Call::Write { offset: 16, bytes: vec![9], is_synced: false };
         assert_eq!(Trace::read(text, "/d", "f").calls, [write, Call::Name]);
+    }
+
+    #[test]
+    fn a_hole_is_moved_before_the_flushes_that_it_waited_for() {
+        let hole = Call::Hole { offset: 0, bytes: 4096 };
+        let trace = Trace {
+            calls: vec![Call::Flush, Call::Flush, hole.clone(), Call::Flush, hole],
+            steps: (0..5).flat_map(|call| [Begin(call), End(call, true)]).collect(),
+        };
+        let order = |flushes| {
+            let steps = trace.clone().holes_early(flushes).steps;
+            let begun =
+                steps.iter().filter_map(|step| if let Begin(call) = step { Some(*call) } else { None });
+            begun.collect::<Vec<_>>()
+        };
+        assert_eq!(order(1), [0, 2, 1, 4, 3]);
+        assert_eq!(order(2), [2, 0, 4, 1, 3]);
+        assert_eq!(order(9), [2, 4, 0, 1, 3]);
     }
 }

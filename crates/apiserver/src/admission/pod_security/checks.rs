@@ -165,22 +165,6 @@ const RULES: &[Rule] = &[
 const SE_LINUX_TYPES: [&str; 5] =
     ["", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"];
 
-/// In the order in which they became allowed.
-const SYSCTLS: [&str; 12] = [
-    "kernel.shm_rmid_forced",
-    "net.ipv4.ip_local_port_range",
-    "net.ipv4.tcp_syncookies",
-    "net.ipv4.ping_group_range",
-    "net.ipv4.ip_unprivileged_port_start",
-    "net.ipv4.ip_local_reserved_ports",
-    "net.ipv4.tcp_keepalive_time",
-    "net.ipv4.tcp_fin_timeout",
-    "net.ipv4.tcp_keepalive_intvl",
-    "net.ipv4.tcp_keepalive_probes",
-    "net.ipv4.tcp_rmem",
-    "net.ipv4.tcp_wmem",
-];
-
 const DEFAULT_CAPABILITIES: [&str; 13] = [
     "AUDIT_WRITE",
     "CHOWN",
@@ -544,7 +528,7 @@ fn seccomp(pod: &Pod<'_>, is_required: bool) -> Option<Violation> {
 fn sysctls(pod: &Pod<'_>, allowed: usize) -> Option<Violation> {
     let set = pod.pod_security("sysctls").and_then(Value::as_array).into_iter().flatten().map(name);
     let forbidden: Vec<&str> =
-        set.filter(|name| !SYSCTLS.iter().take(allowed).any(|one| one == name)).collect();
+        set.filter(|name| !resources::sysctls::SAFE.iter().take(allowed).any(|one| one == name)).collect();
     if forbidden.is_empty() { None } else { Violation::new("forbidden sysctls", forbidden.join(", ")) }
 }
 

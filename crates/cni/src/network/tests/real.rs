@@ -168,6 +168,22 @@ fn a_plugins_error_is_told_as_it_is() {
     let (host, network) = host_with("1.0.0", &plugins);
     let pod = host.pod("one");
     let error = host.on(|| network.add(&pod)).unwrap_err().to_string();
-    assert!(error.starts_with("plugin type=\"macvlan\" failed (ADD): "), "{error}");
+    assert!(error.starts_with("plugin type=\"macvlan\" name=\"real\" failed (add): "), "{error}");
     delete(&pod.netns_path).unwrap();
+}
+
+#[test]
+fn a_reset_detaches_pods_whose_namespace_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let plugins = json!([{ "type": "ptp", "ipam": ipam(dir.path()) }]);
+    let (host, network) = host_with("1.0.0", &plugins);
+    let pod = host.pod("one");
+    host.on(|| {
+        network.add(&pod).unwrap();
+        delete(&pod.netns_path).unwrap();
+        assert!(dir.path().join("leases/real/10.9.0.2").exists());
+        assert_eq!(crate::detach_foreign(&host.config).unwrap(), 1);
+        assert_eq!(crate::detach_foreign(&host.config).unwrap(), 0);
+        assert!(!dir.path().join("leases/real/10.9.0.2").exists());
+    });
 }

@@ -90,6 +90,30 @@ fn only_one_node_has_a_volume_that_is_for_one() {
           Warning FailedAttachVolume: Multi-Attach error for volume "v" Volume is already used by pod(s) p
     "#]],
     );
+    // The Pod there is gone, and its node has yet to let go.
+    check(
+        VOLUME,
+        &[("two", "q")],
+        &attachment("one", true),
+        &node("", "volumesInUse: ['kubernetes.io/csi/d^h'], conditions: [{type: Ready, status: 'True'}]"),
+        expect![[r#"
+        step
+          Warning FailedAttachVolume: Multi-Attach error for volume "v" Volume is already exclusively attached to one node and can't be attached to another
+    "#]],
+    );
+    let once = VOLUME.replace("ReadWriteOnce", "ReadWriteOncePod");
+    check(
+        &once,
+        &[("one", "p"), ("two", "q")],
+        "[]",
+        "[]",
+        expect![[r#"
+        step
+          create volumeattachments csi-one
+        step
+          Warning FailedAttachVolume: Multi-Attach error for volume "v" Volume is already used by pod(s) p
+    "#]],
+    );
     let shared = VOLUME.replace("ReadWriteOnce", "ReadWriteMany");
     check(
         &shared,

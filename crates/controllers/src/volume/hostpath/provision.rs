@@ -1,13 +1,17 @@
-//! A claim that waits for our driver gets a volume.
+//! A claim that waits for our driver gets a volume: an empty one, or a copy of another claim's.
+//!
+//! What is to be filled by somebody else (a populator) is left to them. Source: `getVolumeContentSource` of
+//! external-provisioner, KEP-989, KEP-1495.
 
 use std::collections::BTreeMap;
 
 use controller::plan::FAILURE;
 use controller::volume::{
-    PROVISIONED_BY, PROVISIONER, SELECTED_NODE, annotation, claim_mode, requested, volume_name,
-    waits_for_consumer,
+    PROVISIONED_BY, PROVISIONER, SELECTED_NODE, annotation, capacity, claim_mode, csi, requested,
+    volume_name, waits_for_consumer,
 };
-use controller::{Action, EventType, Plan};
+use controller::{Action, EventType, Patch, Plan};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     CSIPersistentVolumeSource, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume,
     PersistentVolumeClaim, PersistentVolumeSpec, VolumeNodeAffinity,
@@ -16,16 +20,81 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
 
-use super::{ClaimSnapshot, DRIVER, FINALIZER, TOPOLOGY_KEY, call};
-use crate::object::{is_deleting, key, uid};
+use super::{
+    ClaimSnapshot, DRIVER, FINALIZER, TOPOLOGY_KEY, call, is_ours, node_of, note, wanted_attributes,
+};
+use crate::object::{is_deleting, key, namespace, uid};
+use crate::volume::{drop_finalizer, has_finalizer};
+
+/// On a claim that is being copied. Source: `CloningProtectionController` of external-provisioner.
+const COPIED: &str = "provisioner.storage.kubernetes.io/cloning-protection";
+/// The parameter of a class with the type of file systems.
+const FS_TYPE: &str = "csi.storage.k8s.io/fstype";
+/// How a failure reads after which the scheduler is to choose anew. Source: `checkError` of external-provisioner.
+const NO_ROOM: &str = "code = ResourceExhausted desc";
 
 /// The name of the volume that is made for a claim.
 pub(super) fn name(claim: &PersistentVolumeClaim) -> String {
     format!("pvc-{}", uid(&claim.metadata))
 }
 
+/// What a claim's volume is to be filled with.
+enum Content<'a> {
+    Nothing,
+    CopyOf(&'a str),
+    /// Somebody else's business.
+    Populated,
+    /// None that can be had.
+    Refused(&'a str),
+}
+
+fn content(claim: &PersistentVolumeClaim) -> Content<'_> {
+    let Some(spec) = &claim.spec else { return Content::Nothing };
+    let (group, kind, name, elsewhere) = match (&spec.data_source_ref, &spec.data_source) {
+        (Some(source), _) => {
+            let elsewhere = source.namespace.is_some() && source.namespace != claim.metadata.namespace;
+            (&source.api_group, source.kind.as_str(), source.name.as_str(), elsewhere)
+        }
+        (None, Some(source)) => (&source.api_group, source.kind.as_str(), source.name.as_str(), false),
+        (None, None) => return Content::Nothing,
+    };
+    match (group.as_deref().unwrap_or_default(), kind) {
+        ("", "PersistentVolumeClaim") if elsewhere => {
+            Content::Refused("a claim of another namespace cannot be copied")
+        }
+        ("", "PersistentVolumeClaim") => Content::CopyOf(name),
+        ("snapshot.storage.k8s.io", "VolumeSnapshot") => {
+            Content::Refused("CSI driver hostpath.csi.knarr.io does not support snapshot restore")
+        }
+        _ => Content::Populated,
+    }
+}
+
+/// The name of the claim, in the same namespace, that this one is to be a copy of.
+pub(super) fn original(claim: &PersistentVolumeClaim) -> Option<&str> {
+    match content(claim) {
+        Content::CopyOf(name) => Some(name),
+        _ => None,
+    }
+}
+
+/// Whether the claim is kept because it is copied.
+pub(super) fn is_held(claim: &PersistentVolumeClaim) -> bool {
+    has_finalizer(&claim.metadata, COPIED)
+}
+
+/// Lets a claim go that nobody copies any more.
+pub(super) fn let_go(snapshot: &ClaimSnapshot, _: Timestamp) -> Plan {
+    let mut plan = Plan::nothing();
+    let mut new = (*snapshot.claim).clone();
+    if !snapshot.is_copied && drop_finalizer(&mut new.metadata, COPIED) {
+        plan.push(Action::update(&new));
+    }
+    plan
+}
+
 /// Decides whether the claim gets a volume, and where.
-pub(super) fn plan(snapshot: &ClaimSnapshot) -> Plan {
+pub(super) fn plan(snapshot: &ClaimSnapshot, _: Timestamp) -> Plan {
     let claim = &*snapshot.claim;
     let mut plan = Plan::nothing();
     let is_ours = annotation(&claim.metadata, PROVISIONER) == Some(DRIVER);
@@ -36,34 +105,152 @@ pub(super) fn plan(snapshot: &ClaimSnapshot) -> Plan {
     let Some(class) = snapshot.class.as_deref().filter(|class| class.provisioner == DRIVER) else {
         return plan;
     };
+    if let Content::Populated = content(claim) {
+        let message = "Assuming an external populator will provision the volume";
+        plan.push(Action::event(claim, EventType::Normal, "Provisioning", message));
+        return plan;
+    }
     let selected = annotation(&claim.metadata, SELECTED_NODE);
+    let source = match source(snapshot) {
+        Ok(source) => source,
+        Err(why) => return refused(claim, class, &why),
+    };
+    let attributes = match attributes(snapshot) {
+        Ok(attributes) => attributes,
+        Err(why) => return refused(claim, class, &why),
+    };
+    let of_source = source.as_ref().and_then(|(_, volume)| node_of(volume));
     let node = match selected {
-        Some(_) if !snapshot.has_selected => {
-            // The scheduler is to choose again: that Node is gone.
-            let mut new = claim.clone();
-            new.metadata.annotations.get_or_insert_default().remove(SELECTED_NODE);
-            plan.push(Action::update(&new));
-            return plan;
+        Some(_) if !snapshot.has_selected => return choose_again(claim, plan),
+        Some(node) if of_source.is_some_and(|there| there != node) => {
+            let why = format!("the volume to copy is on node {}", of_source.unwrap_or_default());
+            return choose_again(claim, refused(claim, class, &why));
         }
         Some(node) => Some(node),
         None if waits_for_consumer(class) => None,
-        None => allowed(snapshot, class),
+        None => of_source.or_else(|| asked(snapshot)).or_else(|| allowed(snapshot, class)),
     };
+    if note::node(claim).is_some_and(|noted| node.is_some_and(|node| node != noted)) {
+        // The Node was chosen anew.
+        return note::take_back(snapshot);
+    }
     // A Node whose driver is not there yet is waited for.
     let Some(node) = node.filter(|node| snapshot.nodes.iter().any(|one| one == node)) else { return plan };
-    let class_name = class.metadata.name.as_deref().unwrap_or_default();
     let event = |event_type, reason: &str, message: String| Action::event(claim, event_type, reason, message);
-    let volume = volume(claim, class, node);
+    plan.push_step(note::write(claim, node).into_iter().collect());
+    if let Some((original, _)) = &source
+        && !is_held(original)
+    {
+        let mut held = (*original).clone();
+        held.metadata.finalizers.get_or_insert_default().push(COPIED.to_owned());
+        plan.push(Action::update(&held));
+    }
     let message =
         format!("External provisioner is provisioning volume for claim \"{}\"", key(&claim.metadata));
     plan.push(event(EventType::Normal, "Provisioning", message));
-    plan.push(call(node, request(claim, class, node)));
-    plan.push(Action::create(&volume));
+    let mut request = request(claim, class, node);
+    request["mutableParameters"] = json!(attributes);
+    if let Some(source) = source.as_ref().and_then(|(_, volume)| csi(volume)) {
+        request["sourceVolumeId"] = source.volume_handle.as_str().into();
+    }
+    plan.push(call(node, request));
+    plan.push(Action::create(&volume(claim, class, node)));
     let message = format!("Successfully provisioned volume {}", name(claim));
     plan.push(event(EventType::Normal, "ProvisioningSucceeded", message));
-    let message = format!("failed to provision volume with StorageClass \"{class_name}\": {FAILURE}");
-    plan.on_failure = vec![event(EventType::Warning, "ProvisioningFailed", message)];
+    plan.on_failure = vec![failed(claim, class, FAILURE)];
+    if selected.is_some() {
+        // The driver has made nothing there.
+        plan.on_failure_saying = vec![(NO_ROOM, without(claim, &[SELECTED_NODE, note::NODE]))];
+    }
     plan
+}
+
+/// Why the claim gets no volume.
+fn failed(claim: &PersistentVolumeClaim, class: &StorageClass, why: &str) -> Action {
+    let class = class.metadata.name.as_deref().unwrap_or_default();
+    let message = format!("failed to provision volume with StorageClass \"{class}\": {why}");
+    Action::event(claim, EventType::Warning, "ProvisioningFailed", message)
+}
+
+fn refused(claim: &PersistentVolumeClaim, class: &StorageClass, why: &str) -> Plan {
+    let mut plan = Plan::nothing();
+    plan.push(failed(claim, class, why));
+    plan
+}
+
+/// Has the scheduler choose another Node.
+fn choose_again(claim: &PersistentVolumeClaim, mut plan: Plan) -> Plan {
+    plan.push(without(claim, &[SELECTED_NODE]));
+    plan
+}
+
+/// The claim without these annotations, whatever else has been written meanwhile.
+fn without(claim: &PersistentVolumeClaim, annotations: &[&str]) -> Action {
+    let (space, name) = (namespace(&claim.metadata), claim.metadata.name.as_deref().unwrap_or_default());
+    let none: BTreeMap<&str, Option<&str>> = annotations.iter().map(|key| (*key, None)).collect();
+    let patch = json!({"metadata": {"uid": claim.metadata.uid, "annotations": none}});
+    Action::patch::<PersistentVolumeClaim>(space, name, Patch::Merge(patch))
+}
+
+/// The claim and the volume that are copied, if any are to be.
+fn source(snapshot: &ClaimSnapshot) -> Result<Option<(&PersistentVolumeClaim, &PersistentVolume)>, String> {
+    let claim = &*snapshot.claim;
+    let wanted = match content(claim) {
+        Content::CopyOf(name) => name,
+        Content::Refused(why) => return Err(why.to_owned()),
+        Content::Nothing | Content::Populated => return Ok(None),
+    };
+    let Some((original, volume)) = &snapshot.original else {
+        return Err(format!(
+            "error getting PVC {wanted} from api server: persistentvolumeclaims \"{wanted}\" not found"
+        ));
+    };
+    if is_deleting(&original.metadata) {
+        return Err(format!("the PVC DataSource {wanted} is currently being deleted"));
+    }
+    let phase = original.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
+    let Some(volume) = volume.as_deref().filter(|_| phase == "Bound") else {
+        return Err(format!("the PVC DataSource {wanted} must have a status of Bound. Got {phase}"));
+    };
+    if !is_ours(volume) {
+        let name = volume.metadata.name.as_deref().unwrap_or_default();
+        return Err(format!("the source volume {name} for PVC clone is not of driver {DRIVER}"));
+    }
+    if claim_mode(original) != claim_mode(claim) {
+        return Err(format!(
+            "the source PVC and destination PVCs must have the same volume mode for cloning.  Source is {}, but new \
+             PVC requested {}",
+            claim_mode(original),
+            claim_mode(claim)
+        ));
+    }
+    if requested(claim) < capacity(volume) {
+        return Err(format!(
+            "error, new PVC request must be greater than or equal in size to the specified PVC data source, \
+             requested {} but source is {}",
+            requested(claim).value(),
+            capacity(volume).value()
+        ));
+    }
+    Ok(Some((original, volume)))
+}
+
+/// The parameters of the attributes that the claim asks for.
+fn attributes(snapshot: &ClaimSnapshot) -> Result<BTreeMap<String, String>, String> {
+    let wanted = wanted_attributes(&snapshot.claim);
+    match &snapshot.attributes {
+        _ if wanted.is_empty() => Ok(BTreeMap::new()),
+        None => Err(format!("volumeattributesclass.storage.k8s.io \"{wanted}\" not found")),
+        Some(class) if class.driver_name != DRIVER => {
+            Err(format!("VolumeAttributesClass {wanted} is for driver {}, not {DRIVER}", class.driver_name))
+        }
+        Some(class) => Ok(class.parameters.clone().unwrap_or_default()),
+    }
+}
+
+/// The Node that has been asked before, if it still has the driver.
+fn asked(snapshot: &ClaimSnapshot) -> Option<&str> {
+    note::node(&snapshot.claim).filter(|noted| snapshot.nodes.iter().any(|node| node == noted))
 }
 
 /// A Node for a volume that waits for nobody: one that the class allows, always the same for the same claim.
@@ -83,7 +270,6 @@ fn allowed<'a>(snapshot: &'a ClaimSnapshot, class: &StorageClass) -> Option<&'a 
 
 fn request(claim: &PersistentVolumeClaim, class: &StorageClass, node: &str) -> serde_json::Value {
     let spec = claim.spec.as_ref();
-    let is_copy = spec.is_some_and(|spec| spec.data_source.is_some() || spec.data_source_ref.is_some());
     let limits = spec.and_then(|spec| spec.resources.as_ref()?.limits.as_ref()?.get("storage"));
     let limit: machinery::quantity::Quantity =
         limits.and_then(|text| text.0.parse().ok()).unwrap_or_default();
@@ -96,9 +282,13 @@ fn request(claim: &PersistentVolumeClaim, class: &StorageClass, node: &str) -> s
         "volumeMode": claim_mode(claim),
         "accessModes": spec.and_then(|spec| spec.access_modes.clone()).unwrap_or_default(),
         "parameters": class.parameters.clone().unwrap_or_default(),
+        "fsType": fs_type(class),
         "topology": {TOPOLOGY_KEY: node},
-        "hasSource": is_copy,
     })
+}
+
+fn fs_type(class: &StorageClass) -> Option<String> {
+    class.parameters.as_ref()?.get(FS_TYPE).cloned()
 }
 
 fn volume(claim: &PersistentVolumeClaim, class: &StorageClass, node: &str) -> PersistentVolume {
@@ -131,6 +321,7 @@ fn volume(claim: &PersistentVolumeClaim, class: &StorageClass, node: &str) -> Pe
             csi: Some(CSIPersistentVolumeSource {
                 driver: DRIVER.to_owned(),
                 volume_handle: name(claim),
+                fs_type: fs_type(class),
                 ..CSIPersistentVolumeSource::default()
             }),
             mount_options: class.mount_options.clone(),

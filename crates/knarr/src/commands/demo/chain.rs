@@ -159,7 +159,9 @@ impl Story {
             .and_then(|spec| spec.cluster_ip.as_deref())
             .context("the Service has no address")?
             .parse()?;
-        let answer = checks::http_get(SocketAddr::new(cluster_ip, 80)).await.context("ask the Service")?;
+        let address = SocketAddr::new(cluster_ip, 80);
+        let asked = tokio::time::timeout(WAIT_MAX, checks::http_get_once_open(address)).await;
+        let answer = asked.context("the Service does not answer")?.context("ask the Service")?;
         progress.done(&format!("Service {cluster_ip}: {answer}"));
         let dns_name = "web.default.svc.cluster.local";
         let resolved = checks::resolve(CLUSTER_DNS, dns_name).await?;

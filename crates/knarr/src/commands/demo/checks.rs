@@ -7,6 +7,8 @@ use anyhow::{Context, Result, bail};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 
+/// How long a client waits that was refused.
+const REFUSED_PAUSE: Duration = Duration::from_millis(10);
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 const BODY_BYTES_MAX: u64 = 64 << 10;
 
@@ -25,6 +27,21 @@ pub(crate) async fn http_get(address: SocketAddr) -> Result<String> {
         bail!("the answer is {}", head.lines().next().unwrap_or_default());
     }
     Ok(body.trim().to_owned())
+}
+
+/// As [`http_get`], of a Service: a moment after its Pods are Ready its rules lead to them, and until then it is refused.
+pub(crate) async fn http_get_once_open(address: SocketAddr) -> Result<String> {
+    loop {
+        match http_get(address).await {
+            Err(error) if is_refused(&error) => tokio::time::sleep(REFUSED_PAUSE).await,
+            asked => return asked,
+        }
+    }
+}
+
+fn is_refused(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<std::io::Error>();
+    error.is_some_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
 }
 
 /// The first IPv4 address of `name`, asked of `server`. Source: RFC 1035.

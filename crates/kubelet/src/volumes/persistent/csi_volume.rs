@@ -4,75 +4,37 @@
 //! crash leaves a note without a volume, never a volume without a note. Drivers take every call twice.
 //! Source: `pkg/volume/csi/csi_mounter.go`, `csi_attacher.go`, `csi_block.go`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use controller::volume::{attachment_name, sha256, unique_name};
 use csi::v1::{self, node_service_capability::rpc};
 use k8s_openapi::api::core::v1::{CSIPersistentVolumeSource, Node, Pod, Secret, SecretReference};
-use k8s_openapi::api::storage::v1::{CSIDriver, VolumeAttachment};
+use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube::api::Api;
-use serde_json::json;
 use v1::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume, access_mode::Mode};
 
 use super::data::{self, Found, VolumeData};
 use super::resolve::Resolved;
-use super::{Prepared, ownership};
+use super::wishes::{Wishes, se_linux_option};
+use super::{Prepared, expand, ownership};
 use crate::container_config::identity;
 use crate::context::Context;
 use crate::csi::Driver;
-use crate::objects::request_token;
 use crate::volumes::describe;
 
 /// How long one try waits for the attacher.
 const ATTACH_MAX: Duration = Duration::from_secs(20);
-/// Lifetime of a driver's token if it does not say. Source: `storage/v1.TokenRequest.expirationSeconds`.
-const TOKEN_SECONDS: i64 = 3600;
-
-/// What a driver's object says, with upstream's defaults.
-struct Wishes {
-    attach: bool,
-    pod_info: bool,
-    group_policy: String,
-    tokens: Vec<(String, i64)>,
-    modes: Vec<String>,
-}
-
-impl Wishes {
-    fn of(driver: Option<&CSIDriver>) -> Self {
-        let spec = driver.map(|driver| driver.spec.clone()).unwrap_or_default();
-        let tokens = spec.token_requests.into_iter().flatten();
-        Self {
-            attach: spec.attach_required != Some(false),
-            pod_info: spec.pod_info_on_mount == Some(true),
-            group_policy: spec.fs_group_policy.unwrap_or_else(|| "ReadWriteOnceWithFSType".to_owned()),
-            tokens: tokens.map(|t| (t.audience, t.expiration_seconds.unwrap_or(TOKEN_SECONDS))).collect(),
-            modes: spec.volume_lifecycle_modes.unwrap_or_else(|| vec!["Persistent".to_owned()]),
-        }
-    }
-
-    /// Whether the driver has volumes that live as long as `mode` says.
-    fn allow(&self, mode: &str, driver: &str) -> Result<(), String> {
-        if self.modes.iter().any(|one| one == mode) {
-            return Ok(());
-        }
-        Err(format!(
-            "kubernetes.io/csi: mounter.SetUpAt failed to check volume lifecycle mode: volume mode \"{mode}\" not \
-             supported by driver {driver} (only supports {:?})",
-            self.modes
-        ))
-    }
-}
-
 /// Where a volume is staged, and where it is published for the Pod.
-struct Places {
-    staging: PathBuf,
+pub(super) struct Places {
+    pub(super) staging: PathBuf,
     folder: PathBuf,
     target: PathBuf,
 }
 
-fn places(
+/// Where the volume is to be.
+pub(super) fn places(
     context: &Context,
     pod_dir: &Path,
     resolved: &Resolved,
@@ -103,7 +65,7 @@ pub(super) async fn bring(
     let driver = context.csi.get(&source.driver).map_err(|error| {
         set_up(format!("kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: {error}"))
     })?;
-    let wishes = wishes(context, &source.driver).await;
+    let wishes = Wishes::asked(context, &source.driver).await;
     let is_inline = resolved.volume.is_none();
     let mode = if is_inline { "Ephemeral" } else { "Persistent" };
     wishes.allow(mode, &source.driver).map_err(set_up)?;
@@ -127,42 +89,58 @@ pub(super) async fn bring(
         staging_path: is_staged.then(|| places.staging.clone()),
     };
     data::write(&places.folder, &noted).map_err(set_up)?;
-    let group = ownership::group(pod).filter(|_| driver.can(rpc::Type::VolumeMountGroup));
-    let call = Call {
-        capability: capability(resolved, source, &driver, group),
-        publish_context: publish_context.unwrap_or_default().into_iter().collect(),
-        volume_context: source.volume_attributes.clone().unwrap_or_default().into_iter().collect(),
-        source,
-        places: &places,
-        is_staged,
-    };
+    let call = Call::new(resolved, source, &driver, pod, &wishes, (&places, publish_context));
     if is_staged {
         let what = if resolved.is_device() { "MapVolume.SetUpDevice" } else { "MountVolume.MountDevice" };
         call.stage(context, &driver)
             .await
             .map_err(|error| format!("{what} failed for volume \"{name}\" : {error}"))?;
     }
-    let mut extra = HashMap::new();
-    if wishes.pod_info {
-        extra.extend(pod_info(pod, is_inline));
-    }
-    extra.extend(tokens(context, pod, &wishes.tokens).await.map_err(set_up)?);
-    call.publish(context, &driver, resolved.read_only, extra).await.map_err(set_up)?;
-    let is_group_ours = match wishes.group_policy.as_str() {
-        "File" => true,
-        "None" => false,
-        _ => source.fs_type.as_deref().is_some_and(|fs| !fs.is_empty()) && is_write_once(resolved),
-    };
-    if is_group_ours && !resolved.is_device() && !resolved.read_only && group.is_none() {
+    let told = wishes.told(context, pod, is_inline).await.map_err(set_up)?;
+    call.publish(context, &driver, resolved.read_only, told).await.map_err(set_up)?;
+    let is_group_ours = wishes.takes_group(source.fs_type.as_deref(), is_write_once(resolved));
+    let is_group_theirs = ownership::group(pod).is_none() || driver.can(rpc::Type::VolumeMountGroup);
+    if is_group_ours && !resolved.is_device() && !resolved.read_only && !is_group_theirs {
         ownership::apply_for(pod, &places.target).await.map_err(set_up)?;
     }
-    Ok(Prepared { path: places.target, is_device: resolved.is_device(), read_only: resolved.read_only })
+    expand::if_larger(context, pod, resolved, source, &driver, (&places.target, &places.staging))
+        .await
+        .map_err(|error| format!("MountVolume.Setup failed while expanding volume \"{name}\" : {error}"))?;
+    Ok(Prepared {
+        path: places.target,
+        is_device: resolved.is_device(),
+        read_only: resolved.read_only,
+        driver: Some(source.driver.clone()),
+        handle: source.volume_handle.clone(),
+    })
 }
 
-async fn wishes(context: &Context, driver: &str) -> Wishes {
-    let drivers = context.informers.informer::<CSIDriver>();
-    drivers.synced().await;
-    Wishes::of(drivers.get(driver).as_deref())
+/// Asks a driver once more that wants to be asked, with what it is to know now. Source: `requiresRepublish`, KEP-1855.
+pub(super) async fn publish_again(
+    context: &Context,
+    pod: &Pod,
+    (resolved, source): (&Resolved, &CSIPersistentVolumeSource),
+    (driver, wishes): (&Driver, &Wishes),
+) -> Result<(), String> {
+    let name = &resolved.name;
+    let set_up = |error: String| format!("MountVolume.SetUp failed for volume \"{name}\" : {error}");
+    let pod_dir = context.config.pod_dir(&identity(pod).2);
+    let is_inline = resolved.volume.is_none();
+    let attachment = match wishes.attach && !is_inline {
+        true => Some(attachment(context, source).await.map_err(set_up)?),
+        false => None,
+    };
+    let publish_context = attachment.and_then(|attachment| attachment.status?.attachment_metadata);
+    let places = places(context, &pod_dir, resolved, source);
+    let call = Call::new(resolved, source, driver, pod, wishes, (&places, publish_context));
+    let told = wishes.told(context, pod, is_inline).await.map_err(set_up)?;
+    call.publish(context, driver, resolved.read_only, told).await.map_err(set_up)
+}
+
+fn is_for_one_pod(resolved: &Resolved) -> bool {
+    let spec = resolved.volume.as_ref().and_then(|volume| volume.spec.as_ref());
+    let modes = spec.and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
+    matches!(modes, [mode] if mode == "ReadWriteOncePod")
 }
 
 fn is_write_once(resolved: &Resolved) -> bool {
@@ -181,7 +159,27 @@ struct Call<'a> {
     is_staged: bool,
 }
 
-impl Call<'_> {
+impl<'a> Call<'a> {
+    fn new(
+        resolved: &Resolved,
+        source: &'a CSIPersistentVolumeSource,
+        driver: &Driver,
+        pod: &Pod,
+        wishes: &Wishes,
+        (places, publish_context): (&'a Places, Option<BTreeMap<String, String>>),
+    ) -> Self {
+        let group = ownership::group(pod).filter(|_| driver.can(rpc::Type::VolumeMountGroup));
+        let label = se_linux_option(pod).filter(|_| wishes.se_linux && is_for_one_pod(resolved));
+        Self {
+            capability: capability(resolved, source, driver, (group, label)),
+            publish_context: publish_context.unwrap_or_default().into_iter().collect(),
+            volume_context: source.volume_attributes.clone().unwrap_or_default().into_iter().collect(),
+            source,
+            places,
+            is_staged: driver.can(rpc::Type::StageUnstageVolume) && resolved.volume.is_some(),
+        }
+    }
+
     async fn stage(&self, context: &Context, driver: &Driver) -> Result<(), String> {
         std::fs::create_dir_all(&self.places.staging)
             .map_err(|e| describe("mkdir", &self.places.staging, &e))?;
@@ -224,15 +222,16 @@ impl Call<'_> {
 }
 
 /// As gRPC prints a failure.
-fn rpc_error(status: csi::Status) -> String {
+pub(super) fn rpc_error(status: csi::Status) -> String {
     format!("rpc error: code = {:?} desc = {}", status.code(), status.message())
 }
 
-fn capability(
+/// How the volume is to be used, for the driver.
+pub(super) fn capability(
     resolved: &Resolved,
     source: &CSIPersistentVolumeSource,
     driver: &Driver,
-    group: Option<u32>,
+    (group, label): (Option<u32>, Option<String>),
 ) -> v1::VolumeCapability {
     let spec = resolved.volume.as_ref().and_then(|volume| volume.spec.as_ref());
     let mode = spec.and_then(|spec| spec.access_modes.as_ref()?.first()).map(String::as_str);
@@ -240,7 +239,7 @@ fn capability(
         true => AccessType::Block(BlockVolume {}),
         false => AccessType::Mount(MountVolume {
             fs_type: source.fs_type.clone().unwrap_or_default(),
-            mount_flags: resolved.mount_options(),
+            mount_flags: resolved.mount_options().into_iter().chain(label).collect(),
             volume_mount_group: group.map(|group| group.to_string()).unwrap_or_default(),
         }),
     };
@@ -263,7 +262,7 @@ pub(crate) fn access_mode(mode: Option<&str>, knows_single_writers: bool) -> Mod
 }
 
 /// The Secret's texts, if one is named.
-async fn secrets(
+pub(super) async fn secrets(
     context: &Context,
     secret: Option<&SecretReference>,
 ) -> Result<HashMap<String, String>, String> {
@@ -277,39 +276,6 @@ async fn secrets(
     })?;
     let data = found.data.unwrap_or_default().into_iter();
     Ok(data.map(|(key, value)| (key, String::from_utf8_lossy(&value.0).into_owned())).collect())
-}
-
-/// Source: `CSIDriverSpec.podInfoOnMount`.
-fn pod_info(pod: &Pod, is_inline: bool) -> [(String, String); 5] {
-    let (name, namespace, uid) = identity(pod);
-    let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.clone()).unwrap_or_default();
-    [
-        ("csi.storage.k8s.io/pod.name", name),
-        ("csi.storage.k8s.io/pod.namespace", namespace),
-        ("csi.storage.k8s.io/pod.uid", uid),
-        ("csi.storage.k8s.io/serviceAccount.name", account),
-        ("csi.storage.k8s.io/ephemeral", is_inline.to_string()),
-    ]
-    .map(|(key, value)| (key.to_owned(), value))
-}
-
-/// Source: `CSIDriverSpec.tokenRequests`.
-async fn tokens(
-    context: &Context,
-    pod: &Pod,
-    wanted: &[(String, i64)],
-) -> Result<Option<(String, String)>, String> {
-    if wanted.is_empty() {
-        return Ok(None);
-    }
-    let mut all = serde_json::Map::new();
-    for key in wanted {
-        let token = request_token(context, pod, key).await?;
-        let expires = token.expires_at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        all.insert(key.0.clone(), json!({"token": token.text, "expirationTimestamp": expires}));
-    }
-    let text = serde_json::Value::Object(all).to_string();
-    Ok(Some(("csi.storage.k8s.io/serviceAccount.tokens".to_owned(), text)))
 }
 
 /// The volume's attachment, once the Node says that it is attached.
@@ -342,15 +308,21 @@ async fn attached(
              failed to process volumes=[]: timed out waiting for the condition"
         )
     })?;
+    let found = attachment(context, source).await;
+    found.map_err(|error| format!("MountVolume.WaitForAttach failed for volume \"{name}\" : {error}"))
+}
+
+/// The volume's attachment to this node, which must be attached.
+async fn attachment(
+    context: &Context,
+    source: &CSIPersistentVolumeSource,
+) -> Result<VolumeAttachment, String> {
     let api: Api<VolumeAttachment> = Api::all(context.client.clone());
-    let attachment = attachment_name(source, &context.config.node_name);
-    let wait = |error: &dyn std::fmt::Display| {
-        format!("MountVolume.WaitForAttach failed for volume \"{name}\" : {error}")
-    };
-    let found = api.get(&attachment).await.map_err(|error| wait(&error))?;
+    let name = attachment_name(source, &context.config.node_name);
+    let found = api.get(&name).await.map_err(|error| error.to_string())?;
     match found.status.as_ref().is_some_and(|status| status.attached) {
         true => Ok(found),
-        false => Err(wait(&format!("volume attachment {attachment} is not attached"))),
+        false => Err(format!("volume attachment {name} is not attached")),
     }
 }
 
@@ -408,29 +380,6 @@ fn forget_staging(staging: &Path, target: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Tells a driver that a volume, which its controller's side has made larger, is to be so wherever it is published.
-///
-/// # Errors
-/// What the driver said.
-pub(crate) async fn grow(context: &Context, name: &str, handle: &str, bytes: i64) -> Result<(), csi::Status> {
-    let driver = context.csi.get(name).map_err(csi::Status::unavailable)?;
-    let turn = context.csi.turn(name, handle);
-    let _turn = turn.lock().await;
-    let mine = |found: &Found| found.data.driver_name == name && found.data.volume_handle == handle;
-    for found in data::of_node(&context.config.root_dir).into_iter().filter(mine) {
-        let staging = found.data.staging_path.map(|path| path.display().to_string());
-        let request = v1::NodeExpandVolumeRequest {
-            volume_id: handle.to_owned(),
-            volume_path: found.data.target_path.display().to_string(),
-            capacity_range: Some(v1::CapacityRange { required_bytes: bytes, limit_bytes: 0 }),
-            staging_target_path: staging.unwrap_or_default(),
-            ..v1::NodeExpandVolumeRequest::default()
-        };
-        driver.client.node_expand_volume(request).await?;
-    }
-    Ok(())
-}
-
 /// The volumes that are attached for Pods of this node, by what is on disk.
 pub(crate) fn in_use(root_dir: &Path) -> impl Iterator<Item = String> {
     let attached = data::of_node(root_dir).into_iter().filter(|found| !found.data.attachment_id.is_empty());
@@ -453,12 +402,5 @@ mod tests {
         ] {
             assert_eq!(access_mode(mode, knows), expect, "{mode:?}");
         }
-    }
-
-    #[test]
-    fn a_driver_without_an_object_is_asked_to_attach() {
-        let wishes = Wishes::of(None);
-        assert!(wishes.attach && !wishes.pod_info && wishes.modes == ["Persistent"]);
-        assert_eq!(wishes.group_policy, "ReadWriteOnceWithFSType");
     }
 }

@@ -1,5 +1,6 @@
 //! Volumes without a driver: of the node itself, and NFS where the host has the tool for it.
 
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{HostPathVolumeSource, NFSVolumeSource, Pod};
@@ -30,8 +31,23 @@ pub(super) async fn local(
     if !source.exists() {
         return Err(format!("path {:?} does not exist", source.display().to_string()));
     }
-    if resolved.is_device() {
-        return Ok(Prepared { path: source, is_device: true, read_only: resolved.read_only });
+    let is_block = std::fs::metadata(&source).is_ok_and(|meta| meta.file_type().is_block_device());
+    match (resolved.is_device(), is_block) {
+        (true, true) => return Ok(Prepared::plain(source, resolved)),
+        (true, false) => {
+            return Err(format!(
+                "path {:?} is not a block device, which volumeMode Block needs",
+                source.display()
+            ));
+        }
+        (false, true) => {
+            return Err(format!(
+                "path {:?} is a block device: have the host mount its file system and name that folder, or use \
+                 volumeMode Block",
+                source.display()
+            ));
+        }
+        (false, false) => {}
     }
     let path = folder(pod_dir, "kubernetes.io~local-volume", &resolved.name)?;
     if !sys::mount::is_mounted(&path).map_err(|e| e.to_string())? {
@@ -41,14 +57,14 @@ pub(super) async fn local(
     if !resolved.read_only {
         ownership::apply_for(pod, &path).await?;
     }
-    Ok(Prepared { path, is_device: false, read_only: resolved.read_only })
+    Ok(Prepared::plain(path, resolved))
 }
 
 /// A path of the node as it is.
 pub(super) fn host_path(resolved: &Resolved, source: &HostPathVolumeSource) -> Result<Prepared, String> {
     host_path::check(source)?;
     let path = PathBuf::from(&source.path);
-    Ok(Prepared { path, is_device: resolved.is_device(), read_only: resolved.read_only })
+    Ok(Prepared::plain(path, resolved))
 }
 
 /// A server's folder, mounted by the host's own tool.
@@ -85,7 +101,7 @@ pub(super) async fn nfs(
             ));
         }
     }
-    Ok(Prepared { path, is_device: false, read_only: resolved.read_only })
+    Ok(Prepared::plain(path, resolved))
 }
 
 /// Why there is no iSCSI here.

@@ -21,6 +21,8 @@ pub(super) struct Resolved {
     pub(super) source: Source,
     /// None for an inline volume.
     pub(super) volume: Option<PersistentVolume>,
+    /// The claim that is bound to the volume.
+    pub(super) claim: Option<PersistentVolumeClaim>,
     /// Containers may only read it.
     pub(super) read_only: bool,
 }
@@ -53,7 +55,13 @@ impl Resolved {
 
 /// Asks the API what the volume is.
 pub(super) async fn resolve(context: &Context, pod: &Pod, volume: &Volume) -> Result<Resolved, String> {
-    let inline = |source, read_only| Resolved { name: volume.name.clone(), source, volume: None, read_only };
+    let inline = |source, read_only| Resolved {
+        name: volume.name.clone(),
+        source,
+        volume: None,
+        claim: None,
+        read_only,
+    };
     if let Some(source) = &volume.csi {
         return Ok(inline(
             Source::Csi(Box::new(inline_source(pod, volume, source))),
@@ -69,13 +77,17 @@ pub(super) async fn resolve(context: &Context, pod: &Pod, volume: &Volume) -> Re
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     let name = claim_of(pod, volume).unwrap_or_default();
     let processing = |why: String| format!("error processing PVC {namespace}/{name}: {why}");
-    let persistent = bound(context, pod, volume, (namespace, &name)).await.map_err(processing)?;
+    let (claim, persistent) = bound(context, pod, volume, (namespace, &name)).await.map_err(processing)?;
     let asked = volume.persistent_volume_claim.as_ref().and_then(|claim| claim.read_only);
-    of_volume(persistent, asked == Some(true))
+    of_volume(claim, persistent, asked == Some(true))
 }
 
 /// What a PersistentVolume is.
-fn of_volume(volume: PersistentVolume, read_only: bool) -> Result<Resolved, String> {
+fn of_volume(
+    claim: PersistentVolumeClaim,
+    volume: PersistentVolume,
+    read_only: bool,
+) -> Result<Resolved, String> {
     let name = volume.metadata.name.clone().unwrap_or_default();
     let spec = volume.spec.clone().unwrap_or_default();
     let (source, own) = if let Some(csi) = spec.csi {
@@ -93,16 +105,16 @@ fn of_volume(volume: PersistentVolume, read_only: bool) -> Result<Resolved, Stri
     } else {
         return Err(format!("no volume plugin matched for PersistentVolume {name}"));
     };
-    Ok(Resolved { name, source, volume: Some(volume), read_only: read_only || own })
+    Ok(Resolved { name, source, volume: Some(volume), claim: Some(claim), read_only: read_only || own })
 }
 
-/// The volume that the claim is bound to.
+/// The claim, and the volume that it is bound to.
 async fn bound(
     context: &Context,
     pod: &Pod,
     volume: &Volume,
     (namespace, name): (&str, &str),
-) -> Result<PersistentVolume, String> {
+) -> Result<(PersistentVolumeClaim, PersistentVolume), String> {
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(context.client.clone(), namespace);
     let claim =
         claims.get(name).await.map_err(|e| format!("failed to fetch PVC from API server: {}", said(e)))?;
@@ -133,7 +145,7 @@ async fn bound(
     if !affinity::reaches(&found, labels.as_ref()) {
         return Err("storage node affinity check failed: no matching NodeSelectorTerms".to_owned());
     }
-    Ok(found)
+    Ok((claim, found))
 }
 
 /// Folders are mounted, devices are not.

@@ -45,6 +45,26 @@ fn a_resource_claim_asks_for_devices() {
 }
 
 #[test]
+fn selectors_must_compile() {
+    let selectors = "[{cel: {expression: 'device.driver == \"d\"'}}, {cel: {expression: nobody}}, {cel: {expression: '1'}}, \
+        {}, {cel: {expression: 'lists.range(1000000).all(x, x > 1)'}}]";
+    let class = format!("{{spec: {{selectors: {selectors}}}}}");
+    check(
+        DEVICE_CLASS,
+        &class,
+        expect![[r#"
+            spec.selectors[1].cel.expression: Invalid value: "nobody": compilation failed: ERROR: <input>:1:1: undeclared reference to 'nobody' (in container '')
+             | nobody
+             | ^
+            spec.selectors[2].cel.expression: Invalid value: "1": must evaluate to bool, not int
+            spec.selectors[3].cel: Required value
+            spec.selectors[4].cel.expression: Forbidden: too complex, exceeds cost limit"#]],
+    );
+    // What was stored before stays.
+    check_update(DEVICE_CLASS, &class, &class, expect![""]);
+}
+
+#[test]
 fn drivers_tell_of_allocated_devices_only() {
     let claim = "{metadata: {name: c, namespace: d}, spec: {devices: {requests: [{name: r, exactly: {deviceClassName: k}}]}}, status: {allocation: {devices: {results: [{request: r, driver: d.example, pool: p, device: a}]}}}}";
     let row = crate::find("resource.k8s.io", "v1", "resourceclaims").unwrap();

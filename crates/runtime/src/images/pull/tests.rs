@@ -11,6 +11,9 @@ use serde_json::json;
 
 use super::*;
 
+mod killed;
+mod token;
+
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A registry that lives as long as the test.
@@ -232,6 +235,11 @@ impl Node {
     fn new(settings: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("registries.yaml"), settings).unwrap();
+        Self::open(dir)
+    }
+
+    /// As it was left.
+    fn open(dir: tempfile::TempDir) -> Self {
         let store = Arc::new(ImageStore::open(&dir.path().join("images")).unwrap());
         let (puller, tasks) = Self::puller(dir.path(), &store);
         Self { dir, store, puller, tasks }

@@ -1,7 +1,7 @@
 use k8s_openapi::api::core::v1::Node;
 
 use super::*;
-use crate::decide::{Decision, decide};
+use crate::decide::{Choice, Decision, decide};
 
 fn parse<T: serde::de::DeserializeOwned>(yaml: &str) -> T {
     serde_saphyr::from_str(yaml).expect("valid YAML")
@@ -61,8 +61,8 @@ fn check(claims: &[&str], placed: &[(&str, &str)], expect: &str) {
         volumes.join(", ")
     );
     let text = match decide(&parse(&pod), None, &snapshot, 0) {
-        Decision::Bind(node) => node,
-        Decision::Unschedulable(why) => why,
+        Decision::Bind(choice) => choice.node,
+        Decision::Unschedulable(why) | Decision::Failed(why) => why,
     };
     assert_eq!(text, expect, "{claims:?}");
 }
@@ -161,7 +161,8 @@ fn a_node_has_as_many_volumes_as_its_driver_can() {
         ))
     };
     snapshot.place(&Arc::new(pod("first", "other")), "b");
-    assert_eq!(decide(&pod("p", "same"), None, &snapshot, 0), Decision::Bind("b".into()));
+    let choice = Choice { node: "b".into(), volumes: None, devices: None };
+    assert_eq!(decide(&pod("p", "same"), None, &snapshot, 0), Decision::Bind(choice));
     assert_eq!(
         decide(&pod("p", "more"), None, &snapshot, 0),
         Decision::Unschedulable("0/1 nodes are available: 1 node(s) exceed max volume count.".into())

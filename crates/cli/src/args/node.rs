@@ -1,0 +1,181 @@
+//! Flags of what runs a Node or a part of one: `agent`, `kubelet`, `proxy`, `csi-hostpath`.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use super::images::{DEFAULT_PRIVATE_REGISTRY, default_private_registry};
+use super::parts::PartArgs;
+use super::server::Secret;
+use crate::duration::duration;
+
+/// Flags of `agent`.
+#[derive(Clone, Debug, Args)]
+pub struct AgentArgs {
+    /// A file with these flags' names and values, in YAML; /etc/knarr/config.yaml if that is there
+    #[arg(long, env = "KNARR_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// The Node's folder
+    #[arg(long, env = "KNARR_DATA_DIR", default_value = "/var/lib/knarr")]
+    pub data_dir: PathBuf,
+    /// A server of the cluster, such as https://192.0.2.1:6443; the others are learnt from it
+    #[arg(long, env = "KNARR_SERVER", value_name = "URL")]
+    pub server: String,
+    /// What `knarr token create` has printed on a server; needed to join, not to start again. Better given in the
+    /// environment, where other users do not see it
+    #[arg(long, env = "KNARR_TOKEN", hide_env_values = true)]
+    pub token: Option<Secret>,
+    /// What runs containers.
+    #[command(flatten)]
+    pub container_runtime: RuntimeArgs,
+    /// This Node's name; the host name if not given
+    #[arg(long, env = "KNARR_NODE_NAME")]
+    pub node_name: Option<String>,
+    /// This Node's address; the first that is not a loopback one if not given
+    #[arg(long, env = "KNARR_NODE_IP")]
+    pub node_ip: Option<IpAddr>,
+    /// A flag of the kubelet, such as max-pods=20; can be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub kubelet_arg: Vec<String>,
+}
+
+/// What runs a Node's containers.
+#[derive(Clone, Debug, PartialEq, Args, Serialize, Deserialize)]
+pub struct RuntimeArgs {
+    /// The socket of another container runtime, such as unix:///run/containerd/containerd.sock, whose network is its
+    /// own; the built-in runtime if not given
+    #[arg(long, env = "KNARR_CONTAINER_RUNTIME_ENDPOINT")]
+    pub container_runtime_endpoint: Option<String>,
+    /// An OCI runtime that RuntimeClasses may name as their handler, such as runsc=/usr/local/bin/runsc: repeated, or
+    /// with commas. Installed ones named crun, runc and youki are there without being named
+    #[arg(long, env = "KNARR_CONTAINER_RUNTIME_HANDLER", value_delimiter = ',', value_name = "NAME=PATH")]
+    #[serde(default)]
+    pub container_runtime_handler: Vec<String>,
+    /// Mirrors, credentials and TLS of image registries, in the form of k3s' registries.yaml; read again when it changes
+    #[arg(long, env = "KNARR_PRIVATE_REGISTRY", default_value = DEFAULT_PRIVATE_REGISTRY, value_name = "FILE")]
+    #[serde(default = "default_private_registry")]
+    pub private_registry: PathBuf,
+    /// Attach Pods by the network whose configuration is in this folder, such as /etc/cni/net.d, and by none until one is
+    /// there; the built-in network, or what is in the folder cni/net.d of the data directory, if not given
+    #[arg(long, env = "KNARR_CNI_CONF_DIR", value_name = "DIR")]
+    #[serde(default)]
+    pub cni_conf_dir: Option<PathBuf>,
+    /// Where that network's plugins are: repeated, or with commas; the folder cni/bin of the data directory,
+    /// /opt/cni/bin and /usr/lib/cni if not given
+    #[arg(long, env = "KNARR_CNI_BIN_DIR", value_delimiter = ',', value_name = "DIR")]
+    #[serde(default)]
+    pub cni_bin_dir: Vec<PathBuf>,
+}
+
+impl RuntimeArgs {
+    /// The handlers' names and binaries.
+    ///
+    /// # Errors
+    /// One is not of the form `NAME=PATH`, or its path is not absolute.
+    pub fn handlers(&self) -> Result<Vec<(String, PathBuf)>, crate::validate::UsageError> {
+        let parse = |text: &String| {
+            let (name, path) = text.split_once('=')?;
+            (!name.is_empty() && path.starts_with('/')).then(|| (name.to_owned(), PathBuf::from(path)))
+        };
+        let invalid = |text: &String| {
+            crate::validate::UsageError(format!(
+                "--container-runtime-handler {text} must be a name and an absolute path, such as \
+                 runc=/usr/sbin/runc"
+            ))
+        };
+        self.container_runtime_handler.iter().map(|text| parse(text).ok_or_else(|| invalid(text))).collect()
+    }
+}
+
+/// Flags of `csi-hostpath`.
+#[derive(Clone, Debug, Args)]
+pub struct CsiHostpathArgs {
+    /// Volumes are below
+    #[arg(long, default_value = "/var/lib/knarr/csi-hostpath")]
+    pub state_dir: PathBuf,
+    /// The socket to listen on
+    #[arg(long, default_value = "/var/lib/kubelet/plugins/hostpath.csi.knarr.io/csi.sock")]
+    pub endpoint: PathBuf,
+    /// The socket through which the kubelet learns of the driver, in its plugins_registry; none if not given
+    #[arg(long)]
+    pub registration_endpoint: Option<PathBuf>,
+    /// The Node's name; the host name if not given
+    #[arg(long)]
+    pub node_name: Option<String>,
+    /// Most volumes on the Node; any number if not given
+    #[arg(long, default_value_t = 0)]
+    pub max_volumes_per_node: i64,
+}
+
+/// Flags of `kubelet`.
+#[derive(Clone, Debug, Args)]
+pub struct KubeletArgs {
+    /// How to reach the API server.
+    #[command(flatten)]
+    pub part: PartArgs,
+    /// The Node's folder
+    #[arg(long, default_value = "/var/lib/knarr")]
+    pub data_dir: PathBuf,
+    /// The Node's name; the host name if not given
+    #[arg(long = "hostname-override")]
+    pub node_name: Option<String>,
+    /// The Node's address
+    #[arg(long)]
+    pub node_ip: Option<IpAddr>,
+    /// What runs containers.
+    #[command(flatten)]
+    pub container_runtime: RuntimeArgs,
+    /// The addresses of Pods on this Node
+    #[arg(long, default_value = "10.42.0.0/24")]
+    pub pod_cidr: String,
+    /// The address of the cluster's DNS
+    #[arg(long, default_value = "10.43.0.10")]
+    pub cluster_dns: IpAddr,
+    /// The cluster's DNS domain
+    #[arg(long, default_value = "cluster.local")]
+    pub cluster_domain: String,
+    /// The certificate of the kubelet's own port; without it there is no `kubectl logs` or `exec`
+    #[arg(long, requires_all = ["tls_private_key_file", "client_ca_file"])]
+    pub tls_cert_file: Option<PathBuf>,
+    /// That certificate's key
+    #[arg(long, requires = "tls_cert_file")]
+    pub tls_private_key_file: Option<PathBuf>,
+    /// Clients of the kubelet's port have a certificate of this authority
+    #[arg(long, requires = "tls_cert_file")]
+    pub client_ca_file: Option<PathBuf>,
+    /// The kubelet's own port
+    #[arg(long, default_value_t = 10_250)]
+    pub port: u16,
+    /// How long exec, attach and port-forward may be silent before they end
+    #[arg(long, default_value = "4h0m0s", value_parser = duration, value_name = "DURATION")]
+    pub streaming_connection_idle_timeout: Duration,
+    /// Everything else, as KubeletConfiguration has it.
+    #[command(flatten)]
+    pub configuration: crate::kubelet::ConfigurationArgs,
+}
+
+/// Flags of `proxy`.
+#[derive(Clone, Debug, Args)]
+pub struct ProxyArgs {
+    /// How to reach the API server.
+    #[command(flatten)]
+    pub part: PartArgs,
+    /// The Node's folder: what is made on this host is named after it
+    #[arg(long, default_value = "/var/lib/knarr")]
+    pub data_dir: PathBuf,
+    /// The Node's name; the host name if not given
+    #[arg(long = "hostname-override")]
+    pub node_name: Option<String>,
+    /// The Node's address
+    #[arg(long)]
+    pub node_ip: Option<IpAddr>,
+    /// The addresses of Pods
+    #[arg(long, default_value = "10.42.0.0/16")]
+    pub cluster_cidr: String,
+    /// The addresses of Services
+    #[arg(long, default_value = "10.43.0.0/16")]
+    pub service_cidr: String,
+}

@@ -1,0 +1,209 @@
+//! Flags of what runs a control plane: `up`, `server`, `doctor`.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+
+use super::looks::Output;
+use super::node::RuntimeArgs;
+
+/// Flags of `server` and `up`.
+#[derive(Clone, Debug, Args, Serialize, Deserialize)]
+pub struct ServerArgs {
+    /// A file with these flags' names and values, in YAML, and beside it a folder NAME.d with more of them;
+    /// /etc/knarr/config.yaml if that is there. The command line wins, then the environment, then the file
+    #[arg(long, env = "KNARR_CONFIG")]
+    #[serde(skip)]
+    pub config: Option<PathBuf>,
+    /// The cluster's folder
+    #[arg(long, env = "KNARR_DATA_DIR", default_value = "/var/lib/knarr")]
+    pub data_dir: PathBuf,
+    /// Where to write the administrator's kubeconfig, beside the one in the cluster's folder
+    #[arg(long, env = "KNARR_WRITE_KUBECONFIG")]
+    pub write_kubeconfig: Option<PathBuf>,
+    /// That file's mode, in octal
+    #[arg(long, env = "KNARR_WRITE_KUBECONFIG_MODE", default_value = "600")]
+    pub write_kubeconfig_mode: String,
+    /// The address that the API server listens on
+    #[arg(long, env = "KNARR_BIND_ADDRESS", default_value = "0.0.0.0")]
+    pub bind_address: IpAddr,
+    /// The port that the API server listens on
+    #[arg(long, env = "KNARR_HTTPS_LISTEN_PORT", default_value_t = 6443)]
+    pub https_listen_port: u16,
+    /// This Node's name; the host name if not given
+    #[arg(long, env = "KNARR_NODE_NAME")]
+    pub node_name: Option<String>,
+    /// This Node's address; the first that is not a loopback one if not given
+    #[arg(long, env = "KNARR_NODE_IP")]
+    pub node_ip: Option<IpAddr>,
+    /// The addresses of Pods
+    #[arg(long, env = "KNARR_CLUSTER_CIDR", default_value = "10.42.0.0/16")]
+    pub cluster_cidr: String,
+    /// The addresses of Services
+    #[arg(long, env = "KNARR_SERVICE_CIDR", default_value = "10.43.0.0/16")]
+    pub service_cidr: String,
+    /// The address of the cluster's DNS
+    #[arg(long, env = "KNARR_CLUSTER_DNS", default_value = "10.43.0.10")]
+    pub cluster_dns: IpAddr,
+    /// The cluster's DNS domain
+    #[arg(long, env = "KNARR_CLUSTER_DOMAIN", default_value = "cluster.local")]
+    pub cluster_domain: String,
+    /// Leave out parts of the cluster, because something else does their work: repeated, or with commas
+    #[arg(long, env = "KNARR_DISABLE", value_enum, value_delimiter = ',', value_name = "PART")]
+    #[serde(default)]
+    pub disable: Vec<Part>,
+    /// Run the control plane without a Node: the same as --disable agent
+    #[arg(long, env = "KNARR_DISABLE_AGENT")]
+    pub disable_agent: bool,
+    /// What runs containers.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub container_runtime: RuntimeArgs,
+    /// A flag of the kubelet, such as max-pods=20; can be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    #[serde(default)]
+    pub kubelet_arg: Vec<String>,
+    /// What several servers on one --datastore-endpoint share their keys under; the first one's is in the file `token`
+    /// of its folder. Better given in the environment, where other users do not see it
+    #[arg(long, env = "KNARR_TOKEN", hide_env_values = true)]
+    #[serde(skip)]
+    pub token: Option<Secret>,
+    /// Where the state is.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub datastore: DatastoreArgs,
+    /// How the API server judges requests.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub api_server: crate::api_server::ApiServerArgs,
+}
+
+/// A text that is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("...")
+    }
+}
+
+impl std::str::FromStr for Secret {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(Self(text.to_owned())) }
+    }
+}
+
+/// An etcd cluster to keep the state on.
+#[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
+pub struct DatastoreArgs {
+    /// Keep the state on this etcd cluster: URLs with commas between them; in the cluster's folder if not given
+    #[arg(long, env = "KNARR_DATASTORE_ENDPOINT", value_name = "URLS")]
+    pub datastore_endpoint: Option<String>,
+    /// Who has signed the members' certificates
+    #[arg(long, env = "KNARR_DATASTORE_CAFILE", requires = "datastore_endpoint", value_name = "FILE")]
+    pub datastore_cafile: Option<PathBuf>,
+    /// The certificate to show to the members
+    #[arg(long, env = "KNARR_DATASTORE_CERTFILE", requires = "datastore_keyfile", value_name = "FILE")]
+    pub datastore_certfile: Option<PathBuf>,
+    /// That certificate's key
+    #[arg(long, env = "KNARR_DATASTORE_KEYFILE", requires = "datastore_certfile", value_name = "FILE")]
+    pub datastore_keyfile: Option<PathBuf>,
+}
+
+impl DatastoreArgs {
+    /// The files and the flags that name them: authority, certificate, key.
+    pub fn files(&self) -> [(&'static str, Option<&Path>); 3] {
+        [
+            ("--datastore-cafile", self.datastore_cafile.as_deref()),
+            ("--datastore-certfile", self.datastore_certfile.as_deref()),
+            ("--datastore-keyfile", self.datastore_keyfile.as_deref()),
+        ]
+    }
+}
+
+/// What `--disable` leaves out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// The controllers.
+    #[value(alias = "kube-controller-manager")]
+    ControllerManager,
+    /// The scheduler.
+    #[value(alias = "kube-scheduler")]
+    Scheduler,
+    /// The kubelet, with the container runtime and the Pod network.
+    Kubelet,
+    /// The Service proxy.
+    #[value(alias = "kube-proxy")]
+    Proxy,
+    /// The cluster's DNS.
+    #[value(alias = "coredns")]
+    Dns,
+    /// The default StorageClass and its driver.
+    CsiHostpath,
+    /// The whole Node: kubelet, proxy and DNS.
+    Agent,
+}
+
+impl ServerArgs {
+    /// The command line that says the same, for `server`.
+    ///
+    /// # Errors
+    /// Never: all values are texts, numbers or lists of them.
+    pub fn flags(&self) -> Result<Vec<String>, serde_json::Error> {
+        let serde_json::Value::Object(fields) = serde_json::to_value(self)? else { return Ok(Vec::new()) };
+        let known = ServerArgs::augment_args(clap::Command::new("server"));
+        let takes_value = |name: &str| {
+            let mut args = known.get_arguments();
+            args.any(|arg| arg.get_id() == name && arg.get_action().takes_values())
+        };
+        let mut flags = Vec::new();
+        for (name, value) in fields {
+            let flag = format!("--{}", name.replace('_', "-"));
+            match value {
+                serde_json::Value::Bool(is_set) if takes_value(&name) => {
+                    flags.push(format!("{flag}={is_set}"))
+                }
+                serde_json::Value::Null | serde_json::Value::Bool(false) => {}
+                serde_json::Value::Bool(true) => flags.push(flag),
+                serde_json::Value::Array(values) => {
+                    flags.extend(
+                        values.iter().filter_map(|value| Some(format!("{flag}={}", value.as_str()?))),
+                    );
+                }
+                serde_json::Value::String(text) => flags.push(format!("{flag}={text}")),
+                other => flags.push(format!("{flag}={other}")),
+            }
+        }
+        Ok(flags)
+    }
+
+    /// Whether this part runs here.
+    pub fn runs(&self, part: Part) -> bool {
+        let of_node =
+            matches!(part, Part::Kubelet | Part::Proxy | Part::Dns | Part::CsiHostpath | Part::Agent);
+        let has_node = !self.disable_agent && !self.disable.contains(&Part::Agent);
+        match part {
+            Part::Agent => [Part::Kubelet, Part::Proxy, Part::Dns].into_iter().any(|part| self.runs(part)),
+            Part::CsiHostpath if !self.runs(Part::Kubelet) => false,
+            part => !self.disable.contains(&part) && (has_node || !of_node),
+        }
+    }
+}
+
+/// Flags of `doctor`.
+#[derive(Clone, Debug, Args)]
+pub struct DoctorArgs {
+    /// The flags that the cluster would be started with.
+    #[command(flatten)]
+    pub server: ServerArgs,
+    /// How to print
+    #[arg(long, short, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}

@@ -1,0 +1,210 @@
+//! Whether Pods can be attached: found out at start, when a folder of configurations or plugins changes, and when a plugin
+//! has failed. Nobody asks plugins while all is well.
+//!
+//! A plugin that says it cannot attach Pods (CNI's STATUS) does not say when it can again: it is asked again, ever later.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Backoff, Random, Tasks};
+use sys::folder_watch::FolderWatch;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::Network;
+
+const AGAIN_FIRST: Duration = Duration::from_secs(1);
+const AGAIN_MAX: Duration = Duration::from_secs(10);
+/// So long may a file be half written before the network is not ready for it.
+const SETTLING: Duration = Duration::from_millis(100);
+
+impl Network {
+    /// Why no Pod can be attached, if so, as far as is known.
+    pub fn readiness(&self) -> watch::Receiver<Option<String>> {
+        self.readiness.subscribe()
+    }
+
+    /// Keeps [`Network::readiness`] up to date until the tasks stop.
+    ///
+    /// # Errors
+    /// The folders cannot be watched.
+    pub fn follow(self: &Arc<Self>, random: Random, tasks: &Tasks) -> io::Result<()> {
+        let folders = [&self.conf_dir].into_iter().chain(&self.builtin.bin_dirs);
+        let watch = FolderWatch::of(folders.cloned().collect())?;
+        tasks.spawn("pod network", Arc::clone(self).keep_up(watch, random));
+        Ok(())
+    }
+
+    async fn keep_up(self: Arc<Self>, mut folders: FolderWatch, random: Random) {
+        let mut backoff = Backoff::new(AGAIN_FIRST, AGAIN_MAX, 0.2);
+        loop {
+            let is_ready = self.readiness.borrow().is_none();
+            let pause = if is_ready { Duration::MAX } else { backoff.next(&random) };
+            tokio::select! {
+                changed = folders.changed() => {
+                    if let Err(error) = changed {
+                        tracing::error!(%error, "the folders of the pod network are not watched any more");
+                        return;
+                    }
+                    backoff.reset();
+                    // A file that is being written is not judged.
+                    if is_ready && self.look_from_task(Judgement::OnlyGood).await {
+                        continue;
+                    }
+                    if is_ready && let Ok(Err(error)) = timeout(SETTLING, folders.changed()).await {
+                        tracing::error!(%error, "the folders of the pod network are not watched any more");
+                        return;
+                    }
+                }
+                () = self.doubt.notified() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+            self.look_from_task(Judgement::Any).await;
+        }
+    }
+
+    async fn look_from_task(self: &Arc<Self>, judgement: Judgement) -> bool {
+        let this = Arc::clone(self);
+        let looked = tokio::task::spawn_blocking(move || this.look(judgement)).await;
+        looked.unwrap_or_else(|error| {
+            tracing::error!(%error, "cannot look at the pod network");
+            false
+        })
+    }
+
+    /// Finds out whether Pods can be attached, and says so.
+    pub(super) fn look(&self, judgement: Judgement) -> bool {
+        let problem = self.status().err().map(|error| describe(&error));
+        let is_ready = problem.is_none();
+        if !is_ready && judgement == Judgement::OnlyGood {
+            return false;
+        }
+        self.readiness.send_if_modified(|known| {
+            if *known == problem {
+                return false;
+            }
+            match &problem {
+                Some(problem) => tracing::warn!(problem, "the pod network is not ready"),
+                None => tracing::info!("the pod network is ready"),
+            }
+            known.clone_from(&problem);
+            true
+        });
+        is_ready
+    }
+}
+
+/// Which news are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Judgement {
+    Any,
+    OnlyGood,
+}
+
+/// With its causes.
+fn describe(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |cause| cause.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::net::Ipv4Addr;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    use super::*;
+    use crate::network::{Attachment, BuiltinConfig};
+
+    /// In the folders of a CNI that is not there yet.
+    fn network(dir: &Path) -> Arc<Network> {
+        let builtin = BuiltinConfig {
+            cluster_id: "follow".into(),
+            pod_cidr: (Ipv4Addr::new(10, 42, 0, 0), 24),
+            cluster_cidr: (Ipv4Addr::new(10, 42, 0, 0), 16),
+            mtu: None,
+            state_dir: dir.join("state"),
+            bin_dirs: vec![dir.join("opt/cni/bin")],
+            own_bin_dir: None,
+            is_fallback: false,
+        };
+        Arc::new(Network::load(&dir.join("etc/cni/net.d"), builtin).unwrap())
+    }
+
+    /// A plugin that says in `status` whether it is ready, and counts in `asked` how often it was asked.
+    fn install(dir: &Path) {
+        let (bin, net) = (dir.join("opt/cni/bin"), dir.join("etc/cni/net.d"));
+        fs::create_dir_all(&bin).unwrap();
+        fs::create_dir_all(&net).unwrap();
+        let script = format!(
+            "#!/bin/sh\ncat > /dev/null\necho $CNI_COMMAND >> {0}/asked\n\
+             if [ $CNI_COMMAND = STATUS ] && [ -e {0}/broken ]; then echo '{{\"code\": 50, \"msg\": \"no datastore\"}}'; exit 1; fi\n\
+             if [ $CNI_COMMAND = ADD ]; then echo '{{\"code\": 11, \"msg\": \"later\"}}'; exit 1; fi\n",
+            dir.display()
+        );
+        fs::write(dir.join("plugin"), script).unwrap();
+        fs::set_permissions(dir.join("plugin"), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::copy(dir.join("plugin"), bin.join("x")).unwrap();
+        fs::write(dir.join("list"), r#"{"cniVersion": "1.1.0", "name": "x", "plugins": [{"type": "x"}]}"#)
+            .unwrap();
+    }
+
+    async fn until(readiness: &mut watch::Receiver<Option<String>>, expect: Option<&str>) {
+        let found = readiness.wait_for(|problem| match (problem, expect) {
+            (Some(problem), Some(expect)) => problem.contains(expect),
+            (problem, expect) => problem.is_none() == expect.is_none(),
+        });
+        assert!(found.await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_network_is_ready_as_soon_as_it_is_installed_and_not_when_it_is_gone() {
+        let root = tempfile::tempdir().unwrap();
+        let (dir, tasks) = (root.path(), Tasks::new());
+        let network = network(dir);
+        network.follow(Random::seeded(1), &tasks).unwrap();
+        let mut readiness = network.readiness();
+        until(&mut readiness, Some("cni plugin not initialized")).await;
+        install(dir);
+        fs::rename(dir.join("list"), dir.join("etc/cni/net.d/10-x.conflist")).unwrap();
+        until(&mut readiness, None).await;
+        // Renamed, as Cilium does with those of others.
+        let (on, off) =
+            (dir.join("etc/cni/net.d/10-x.conflist"), dir.join("etc/cni/net.d/10-x.conflist.bak"));
+        fs::rename(&on, &off).unwrap();
+        until(&mut readiness, Some("not initialized")).await;
+        fs::rename(&off, &on).unwrap();
+        until(&mut readiness, None).await;
+        fs::remove_file(dir.join("opt/cni/bin/x")).unwrap();
+        until(&mut readiness, Some("failed to find plugin \"x\"")).await;
+        fs::copy(dir.join("plugin"), dir.join("opt/cni/bin/x")).unwrap();
+        until(&mut readiness, None).await;
+        fs::remove_dir_all(dir.join("etc/cni")).unwrap();
+        until(&mut readiness, Some("not initialized")).await;
+        tasks.stop_and_wait().await;
+    }
+
+    #[tokio::test]
+    async fn a_plugin_is_asked_for_its_status_when_something_failed_and_until_it_is_well() {
+        let root = tempfile::tempdir().unwrap();
+        let (dir, tasks) = (root.path(), Tasks::new());
+        install(dir);
+        fs::rename(dir.join("list"), dir.join("etc/cni/net.d/10-x.conflist")).unwrap();
+        let network = network(dir);
+        network.follow(Random::seeded(1), &tasks).unwrap();
+        let mut readiness = network.readiness();
+        until(&mut readiness, None).await;
+        assert_eq!(fs::read_to_string(dir.join("asked")).unwrap(), "STATUS\n");
+        fs::write(dir.join("broken"), "").unwrap();
+        let (failing, pod) =
+            (Arc::clone(&network), Attachment { container_id: "c".into(), ..Attachment::default() });
+        let failed = tokio::task::spawn_blocking(move || failing.add(&pod)).await.unwrap().unwrap_err();
+        assert_eq!(failed.to_string(), "plugin type=\"x\" name=\"x\" failed (add): later");
+        until(&mut readiness, Some("failed (status): no datastore")).await;
+        fs::remove_file(dir.join("broken")).unwrap();
+        until(&mut readiness, None).await;
+        tasks.stop_and_wait().await;
+    }
+}

@@ -1,0 +1,277 @@
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+
+use sys::netlink::Route;
+use sys::netns::{NetNs, delete};
+use sys::nftables;
+
+use super::*;
+
+type Env<'a> = BTreeMap<&'a str, String>;
+
+fn call(kind: Kind, env: &Env<'_>, conf: &Value) -> Result<Option<Value>, Value> {
+    answer(kind, |name| env.get(name).cloned(), conf.to_string().as_bytes())
+}
+
+fn env<'a>(command: &str, id: &str, netns: &Path) -> Env<'a> {
+    BTreeMap::from([
+        ("CNI_COMMAND", command.to_owned()),
+        ("CNI_CONTAINERID", id.to_owned()),
+        ("CNI_NETNS", netns.display().to_string()),
+        ("CNI_IFNAME", "eth0".to_owned()),
+        ("CNI_PATH", "/nowhere".to_owned()),
+    ])
+}
+
+#[test]
+fn what_is_wrong_with_a_call_has_the_specifications_code() {
+    let check = |env: &[(&str, &str)], conf: Value, code: u32, says: &str| {
+        let env: Env<'_> = env.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        let error = call(Kind::Bridge, &env, &conf).unwrap_err();
+        let text = format!("{} {}", error["msg"].as_str().unwrap(), error["details"].as_str().unwrap_or(""));
+        assert_eq!((&error["code"], text.trim()), (&json!(code), says), "{conf}");
+    };
+    let conf = |version: &str| json!({ "cniVersion": version, "name": "n", "type": "bridge" });
+    let add = [("CNI_COMMAND", "ADD"), ("CNI_CONTAINERID", "c"), ("CNI_NETNS", "/n"), ("CNI_IFNAME", "eth0")];
+    check(&[], conf("1.0.0"), 4, "required env variables [CNI_COMMAND] missing");
+    check(&[("CNI_COMMAND", "RUN")], conf("1.0.0"), 4, "unknown CNI_COMMAND: RUN");
+    check(&add[..2], conf("1.0.0"), 4, "required env variables [CNI_NETNS,CNI_IFNAME] missing");
+    let mut odd = add;
+    odd[1].1 = "../c";
+    check(&odd, conf("1.0.0"), 4, "invalid characters in containerID ../c");
+    let mut odd = add;
+    odd[3].1 = "much-too-long-name";
+    check(
+        &odd,
+        conf("1.0.0"),
+        4,
+        "interface name must be a name of at most 15 bytes without / : and spaces much-too-long-name",
+    );
+    let supported = r#"plugin supports ["0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"]"#;
+    check(&add, conf("9.0.0"), 1, &format!("incompatible CNI versions config is \"9.0.0\", {supported}"));
+    check(
+        &[("CNI_COMMAND", "STATUS")],
+        conf("1.0.0"),
+        1,
+        "config version does not allow STATUS config is \"1.0.0\"",
+    );
+    check(&add, json!({ "cniVersion": "1.0.0" }), 7, "missing network name");
+    let ports = json!({ "cniVersion": "1.0.0", "name": "n", "runtimeConfig": { "portMappings": [{}] } });
+    check(&add, ports, 7, "invalid runtimeConfig.portMappings missing field `hostPort`");
+    check(
+        &[("CNI_COMMAND", "GC")],
+        conf("1.1.0"),
+        7,
+        "cni.dev/valid-attachments must be a list of attachments",
+    );
+    let ipam = json!({ "type": "dhcp" });
+    let dhcp = json!({ "cniVersion": "1.0.0", "name": "n", "ipam": ipam });
+    check(
+        &add,
+        dhcp,
+        7,
+        "invalid network configuration n: the built-in bridge plugin has no other ipam type than host-local",
+    );
+    let vlan = json!({ "cniVersion": "1.0.0", "name": "n", "vlan": 5, "ipam": ipam });
+    check(&add, vlan, 2, "unsupported field in network configuration n: vlan");
+}
+
+#[test]
+fn input_that_is_no_json_is_told_in_json() {
+    let error = answer(Kind::Portmap, |_| Some("ADD".into()), b"{").unwrap_err();
+    assert_eq!(error["code"], 6);
+    assert_eq!(error["cniVersion"], "1.1.0");
+}
+
+#[test]
+fn versions_are_told_with_and_without_a_configuration() {
+    let version = |input: &str| {
+        let env = |name: &str| (name == "CNI_COMMAND").then(|| "VERSION".to_owned());
+        answer(Kind::Loopback, env, input.as_bytes()).unwrap().unwrap()
+    };
+    let told = version(r#"{"cniVersion": "0.4.0"}"#);
+    assert_eq!(told["cniVersion"], "0.4.0");
+    assert_eq!(told["supportedVersions"], json!(["0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"]));
+    assert_eq!(version("")["cniVersion"], "1.1.0");
+}
+
+/// A host's network and a place for what plugins keep.
+struct Host {
+    ns: NetNs,
+    dir: tempfile::TempDir,
+}
+
+impl Host {
+    fn new() -> Self {
+        Self { ns: NetNs::anonymous().unwrap(), dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn call(&self, kind: Kind, env: &Env<'_>, conf: &Value) -> Result<Option<Value>, Value> {
+        self.ns.run(|| Ok(call(kind, env, conf))).unwrap()
+    }
+
+    fn conf(&self, version: &str) -> Value {
+        json!({
+            "cniVersion": version, "name": "n", "type": "knarr-bridge", "bridge": "b0", "isGateway": true,
+            "isDefaultGateway": true, "ipMasq": true, "stateDir": self.dir.path(),
+            "ipam": {
+                "type": "knarr-host-local", "ranges": [[{ "subnet": "10.7.0.0/24" }]],
+                "dataDir": self.dir.path().join("leases"),
+            },
+        })
+    }
+
+    fn pod(&self, name: &str) -> PathBuf {
+        let path = self.dir.path().join(name);
+        NetNs::create(&path).unwrap();
+        path
+    }
+
+    fn leases(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.dir.path().join("leases/n")).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.parse::<IpAddr>().is_ok()).collect()
+    }
+
+    fn tables(&self) -> Vec<String> {
+        self.ns.run(nftables::table_names).unwrap()
+    }
+
+    fn veths(&self) -> usize {
+        let links = self.ns.run(|| Route::open()?.links()).unwrap();
+        links.iter().filter(|link| link.kind == "veth").count()
+    }
+}
+
+#[test]
+fn bridge_and_portmap_attach_check_and_detach_in_each_version() {
+    let host = Host::new();
+    let pod = host.pod("pod");
+    for (number, version) in VERSIONS.iter().enumerate() {
+        let mut conf = host.conf(version);
+        let result = host.call(Kind::Bridge, &env("ADD", "c1", &pod), &conf).unwrap().unwrap();
+        assert_eq!(result["cniVersion"], **version);
+        let address = format!("10.7.0.{}/24", number + 2);
+        let says_kind = if is_at_least(version, (1, 0)) { Value::Null } else { json!("4") };
+        assert_eq!(result["ips"][0]["address"], address);
+        assert_eq!(result["ips"][0].get("version").cloned().unwrap_or_default(), says_kind);
+        assert_eq!(result["interfaces"][2]["sandbox"], pod.display().to_string());
+        conf["prevResult"] = result.clone();
+        let mut ports = conf.clone();
+        ports["runtimeConfig"] = json!({ "portMappings": [{ "HostPort": 8080, "ContainerPort": 80, "Protocol": "tcp", "HostIP": "" }] });
+        let passed = host.call(Kind::Portmap, &env("ADD", "c1", &pod), &ports).unwrap().unwrap();
+        assert_eq!(passed, result, "what came before is handed on");
+        assert_eq!(host.tables(), ["knarr-cni-n"]);
+        if is_at_least(version, (0, 4)) {
+            for (kind, conf) in [(Kind::Bridge, &conf), (Kind::Portmap, &ports)] {
+                host.call(kind, &env("CHECK", "c1", &pod), conf).unwrap();
+            }
+        }
+        for _ in 0..2 {
+            for (kind, conf) in [(Kind::Portmap, &ports), (Kind::Bridge, &conf)] {
+                assert_eq!(host.call(kind, &env("DEL", "c1", &pod), conf), Ok(None));
+            }
+        }
+        assert!(host.leases().is_empty() && host.tables().is_empty() && host.veths() == 0);
+    }
+    let check = host.call(Kind::Bridge, &env("CHECK", "c1", &pod), &host.conf("1.1.0")).unwrap_err();
+    assert_eq!(check["msg"], "invalid network configuration n: prevResult must be set");
+    delete(&pod).unwrap();
+}
+
+#[test]
+fn gc_frees_what_is_not_attached() {
+    let host = Host::new();
+    let pods = ["c1", "c2"].map(|id| (id, host.pod(id)));
+    let conf = host.conf("1.1.0");
+    for (id, netns) in &pods {
+        let mut ports = conf.clone();
+        ports["prevResult"] = host.call(Kind::Bridge, &env("ADD", id, netns), &conf).unwrap().unwrap();
+        let number = if *id == "c1" { 1 } else { 2 };
+        let port = json!({ "hostPort": number, "containerPort": 80, "protocol": "udp" });
+        ports["runtimeConfig"] = json!({ "portMappings": [port] });
+        host.call(Kind::Portmap, &env("ADD", id, netns), &ports).unwrap();
+    }
+    let gc = BTreeMap::from([("CNI_COMMAND", "GC".to_owned())]);
+    let mut valid = conf.clone();
+    valid["cni.dev/valid-attachments"] = json!([{ "containerID": "c2", "ifname": "eth0" }]);
+    for kind in [Kind::Portmap, Kind::Bridge, Kind::HostLocal] {
+        host.call(kind, &gc, &valid).unwrap();
+    }
+    assert_eq!((host.leases(), host.veths()), (vec!["10.7.0.3".to_owned()], 1));
+    assert_eq!(host.tables(), ["knarr-cni-n"]);
+    valid["cni.dev/valid-attachments"] = json!([]);
+    for kind in [Kind::Bridge, Kind::Portmap] {
+        host.call(kind, &gc, &valid).unwrap();
+    }
+    assert!(host.leases().is_empty() && host.tables().is_empty() && host.veths() == 0);
+    for (_, netns) in &pods {
+        delete(netns).unwrap();
+    }
+}
+
+#[test]
+fn wishes_for_addresses_come_from_the_runtime_the_configuration_or_the_arguments() {
+    let host = Host::new();
+    let pod = host.pod("pod");
+    let ask = |conf: Value, arguments: &str| {
+        let mut env = env("ADD", "c1", &pod);
+        env.insert("CNI_ARGS", arguments.to_owned());
+        let result = host.call(Kind::Bridge, &env, &conf).map(|result| {
+            let result = result.unwrap();
+            let text = |value: &Value| value.as_str().unwrap().to_owned();
+            (text(&result["ips"][0]["address"]), text(&result["interfaces"][2]["mac"]))
+        });
+        host.call(Kind::Bridge, &self::env("DEL", "c1", &pod), &conf).unwrap();
+        result.map_err(|error| error["msg"].as_str().unwrap().to_owned())
+    };
+    let expect = |ip: &str, mac: &str| Ok((format!("{ip}/24"), mac.to_owned()));
+    let mut conf = host.conf("1.0.0");
+    let arguments = "IgnoreUnknown=1;IP=10.7.0.9;MAC=02:00:00:00:00:09";
+    assert_eq!(ask(conf.clone(), arguments), expect("10.7.0.9", "02:00:00:00:00:09"));
+    conf["args"] = json!({ "cni": { "ips": ["10.7.0.8/24"] } });
+    assert_eq!(ask(conf.clone(), arguments), expect("10.7.0.8", "02:00:00:00:00:09"));
+    conf["runtimeConfig"] = json!({ "ips": ["10.7.0.7"], "mac": "02-00-00-00-00-07" });
+    assert_eq!(ask(conf.clone(), arguments), expect("10.7.0.7", "02:00:00:00:00:07"));
+    conf["runtimeConfig"] = json!({ "mac": "02:00" });
+    assert_eq!(ask(conf.clone(), ""), Err("invalid hardware address: 02:00".to_owned()));
+    conf["runtimeConfig"] = json!({ "ips": ["10.8.0.7"] });
+    let says = "requested IP address 10.8.0.7 is not available in range set 10.7.0.0/24";
+    assert_eq!(ask(conf.clone(), ""), Err(says.to_owned()));
+    delete(&pod).unwrap();
+}
+
+#[test]
+fn addresses_alone_are_given_to_whoever_makes_the_interface() {
+    let host = Host::new();
+    let conf = host.conf("1.1.0");
+    let env = |command| env(command, "c1", Path::new("/nowhere"));
+    let result = host.call(Kind::HostLocal, &env("ADD"), &conf).unwrap().unwrap();
+    assert_eq!(result["ips"], json!([{ "address": "10.7.0.2/24", "gateway": Ipv4Addr::new(10, 7, 0, 1) }]));
+    let mut check = conf.clone();
+    check["prevResult"] = result;
+    host.call(Kind::HostLocal, &env("CHECK"), &check).unwrap();
+    host.call(Kind::HostLocal, &env("DEL"), &conf).unwrap();
+    let error = host.call(Kind::HostLocal, &env("CHECK"), &check).unwrap_err();
+    assert_eq!((&error["code"], &error["msg"]), (&json!(3), &json!("container c1 has no address")));
+}
+
+#[test]
+fn lo_is_set_up() {
+    let host = Host::new();
+    let pod = host.pod("pod");
+    let lo = |f: fn(&mut Route) -> sys::Result<()>| {
+        NetNs::open(&pod).unwrap().run(|| f(&mut Route::open()?)).unwrap();
+    };
+    lo(|route| route.set_down("lo"));
+    let conf = json!({ "cniVersion": "1.0.0", "name": "loopback", "type": "loopback" });
+    let result = host.call(Kind::Loopback, &env("ADD", "c1", &pod), &conf).unwrap().unwrap();
+    assert_eq!(result["ips"][0]["address"], "127.0.0.1/8");
+    let mut check = conf.clone();
+    check["prevResult"] = result;
+    host.call(Kind::Loopback, &env("CHECK", "c1", &pod), &check).unwrap();
+    lo(|route| route.set_down("lo"));
+    assert_eq!(host.call(Kind::Loopback, &env("CHECK", "c1", &pod), &check).unwrap_err()["code"], 999);
+    delete(&pod).unwrap();
+}

@@ -1,0 +1,191 @@
+//! What controller, scheduler and kubelet all have to know of ResourceClaims: which claim a Pod means, whose it is, and
+//! who may use it.
+//!
+//! Pure. Source: `k8s.io/dynamic-resource-allocation/resourceclaim`, KEP-4381.
+
+use k8s_openapi::api::core::v1::{Pod, PodResourceClaim};
+use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimConsumerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+
+/// Keeps an allocated claim until nobody uses it. Source: `resource.k8s.io/v1.Finalizer`.
+pub const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
+/// On a claim made from a template: which of its Pod's claims it is. Source: `PodResourceClaimAnnotation`.
+pub const POD_CLAIM_NAME: &str = "resource.kubernetes.io/pod-claim-name";
+/// How many can use a claim. Source: `ResourceClaimReservedForMaxSize`.
+pub const USERS_MAX: usize = 256;
+
+/// Which claim a Pod means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Meant {
+    /// The claim of that name, whoever made it.
+    Named(String),
+    /// The claim of that name, which must have been made for this Pod.
+    Made(String),
+    /// None: its controller has found that none is needed.
+    Nothing,
+    /// Its claim is to be made from a template, and has not been yet.
+    NotYet,
+    /// Nothing that is known says which claim it is.
+    Unknown,
+}
+
+impl Meant {
+    /// The claim's name, if there is one by now.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Self::Named(name) | Self::Made(name) => Some(name),
+            Self::Nothing | Self::NotYet | Self::Unknown => None,
+        }
+    }
+}
+
+/// The claims that a Pod lists.
+pub fn of_pod(pod: &Pod) -> &[PodResourceClaim] {
+    pod.spec.as_ref().and_then(|spec| spec.resource_claims.as_deref()).unwrap_or_default()
+}
+
+/// Which claim one of them is.
+pub fn meant(pod: &Pod, claim: &PodResourceClaim) -> Meant {
+    if let Some(name) = &claim.resource_claim_name {
+        return Meant::Named(name.clone());
+    }
+    if claim.resource_claim_template_name.is_none() {
+        return Meant::Unknown;
+    }
+    let statuses = pod.status.as_ref().and_then(|status| status.resource_claim_statuses.as_deref());
+    let known = statuses.unwrap_or_default().iter().find(|status| status.name == claim.name);
+    match known.map(|status| status.resource_claim_name.clone()) {
+        None => Meant::NotYet,
+        Some(None) => Meant::Nothing,
+        Some(Some(name)) => Meant::Made(name),
+    }
+}
+
+/// The same, for those that cannot go on without a claim; `None` if no claim is needed.
+///
+/// # Errors
+/// In upstream's words: there is none yet, or nobody knows which.
+pub fn must_be(pod: &Pod, claim: &PodResourceClaim) -> Result<Option<Meant>, String> {
+    let (namespace, name) = (part(&pod.metadata.namespace), part(&pod.metadata.name));
+    match meant(pod, claim) {
+        Meant::Nothing => Ok(None),
+        Meant::NotYet => Err(format!("pod \"{namespace}/{name}\": ResourceClaim not created yet")),
+        Meant::Unknown => Err(format!(
+            "pod \"{namespace}/{name}\", spec.resourceClaim \"{}\": none of the supported fields are set",
+            claim.name
+        )),
+        meant => Ok(Some(meant)),
+    }
+}
+
+/// The Pod that a claim was made for.
+pub fn owner(claim: &ResourceClaim) -> Option<&OwnerReference> {
+    let mut owners = claim.metadata.owner_references.iter().flatten();
+    owners.find(|owner| owner.controller == Some(true) && owner.api_version == "v1" && owner.kind == "Pod")
+}
+
+/// Refuses a claim that was not made for this very Pod.
+///
+/// # Errors
+/// In upstream's words.
+pub fn check_owner(pod: &Pod, claim: &ResourceClaim) -> Result<(), String> {
+    let mut owners = claim.metadata.owner_references.iter().flatten();
+    if owners.any(|owner| owner.controller == Some(true) && Some(&owner.uid) == pod.metadata.uid.as_ref()) {
+        return Ok(());
+    }
+    let shown = |meta: &ObjectMeta| format!("{}/{}", part(&meta.namespace), part(&meta.name));
+    let (claim, pod) = (shown(&claim.metadata), shown(&pod.metadata));
+    Err(format!("ResourceClaim {claim} was not created for pod {pod} (pod is not owner)"))
+}
+
+/// Who uses the claim, or is about to.
+pub fn users(claim: &ResourceClaim) -> &[ResourceClaimConsumerReference] {
+    claim.status.as_ref().and_then(|status| status.reserved_for.as_deref()).unwrap_or_default()
+}
+
+/// Whether the Pod is among them.
+pub fn is_reserved_for(pod: &Pod, claim: &ResourceClaim) -> bool {
+    users(claim).iter().any(|user| Some(&user.uid) == pod.metadata.uid.as_ref())
+}
+
+/// Whether one more may use it.
+pub fn can_be_reserved(claim: &ResourceClaim) -> bool {
+    users(claim).len() < USERS_MAX
+}
+
+/// Whether it has devices.
+pub fn is_allocated(claim: &ResourceClaim) -> bool {
+    claim.status.as_ref().is_some_and(|status| status.allocation.is_some())
+}
+
+/// Adds the Pod to the claim's users.
+pub fn reserve(claim: &mut ResourceClaim, pod: &Pod) {
+    let user = ResourceClaimConsumerReference {
+        api_group: None,
+        resource: "pods".to_owned(),
+        name: part(&pod.metadata.name).to_owned(),
+        uid: part(&pod.metadata.uid).to_owned(),
+    };
+    claim.status.get_or_insert_default().reserved_for.get_or_insert_default().push(user);
+}
+
+/// Whether none of the Pod's containers runs, or ever will. Source: `isPodDone` of the resourceclaim controller.
+pub fn is_done(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
+    matches!(phase, Some("Succeeded" | "Failed"))
+        || (pod.metadata.deletion_timestamp.is_some() && node.is_empty())
+}
+
+fn part(text: &Option<String>) -> &str {
+    text.as_deref().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse<T: serde::de::DeserializeOwned>(yaml: &str) -> T {
+        serde_saphyr::from_str(yaml).expect("valid YAML")
+    }
+
+    /// A Pod with one claim of this kind and this status.
+    fn check(claim: &str, statuses: &str, expect: Result<Option<Meant>, &str>) {
+        let pod: Pod = parse(&format!(
+            "{{metadata: {{name: p, namespace: d, uid: u}}, spec: {{containers: [], \
+             resourceClaims: [{{name: gpu{claim}}}]}}, status: {{resourceClaimStatuses: [{statuses}]}}}}"
+        ));
+        assert_eq!(must_be(&pod, &of_pod(&pod)[0]), expect.map_err(str::to_owned), "{claim} {statuses}");
+    }
+
+    #[test]
+    fn a_pod_means_the_claim_that_it_names_or_that_was_made_for_it() {
+        check(", resourceClaimName: mine", "", Ok(Some(Meant::Named("mine".into()))));
+        let template = ", resourceClaimTemplateName: t";
+        check(template, "", Err("pod \"d/p\": ResourceClaim not created yet"));
+        check(
+            template,
+            "{name: other, resourceClaimName: x}",
+            Err("pod \"d/p\": ResourceClaim not created yet"),
+        );
+        check(template, "{name: gpu, resourceClaimName: p-gpu-1}", Ok(Some(Meant::Made("p-gpu-1".into()))));
+        check(template, "{name: gpu}", Ok(None));
+        check("", "", Err("pod \"d/p\", spec.resourceClaim \"gpu\": none of the supported fields are set"));
+    }
+
+    #[test]
+    fn a_claim_is_for_the_pod_that_controls_it() {
+        let claim = |uid: &str, is_controller: bool| -> ResourceClaim {
+            parse(&format!(
+                "{{metadata: {{name: c, namespace: d, ownerReferences: [{{apiVersion: v1, kind: Pod, name: p, \
+                 uid: {uid}, controller: {is_controller}}}]}}, spec: {{}}}}"
+            ))
+        };
+        let pod: Pod = parse("{metadata: {name: p, namespace: d, uid: u}}");
+        assert_eq!(check_owner(&pod, &claim("u", true)), Ok(()));
+        for other in [claim("v", true), claim("u", false)] {
+            let why = "ResourceClaim d/c was not created for pod d/p (pod is not owner)";
+            assert_eq!(check_owner(&pod, &other), Err(why.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! `knarr cni`: the built-in network's plugins for other container runtimes, as links to this program.
+
+use std::net::Ipv4Addr;
+
+use anyhow::{Context, Result, bail};
+use cli::cni::{CniCommand, CniFolderArgs, CniInstallArgs};
+use cli::validate::UsageError;
+use cni::plugin::{self, Installed};
+
+use crate::layout::Layout;
+
+/// An interface's name has at most so many bytes.
+const LINK_NAME_BYTES_MAX: usize = 15;
+
+/// Does what was asked for.
+pub(crate) fn run(command: &CniCommand) -> Result<()> {
+    match command {
+        CniCommand::Install(args) => install(args),
+        CniCommand::Uninstall(args) => uninstall(args),
+    }
+}
+
+fn install(args: &CniInstallArgs) -> Result<()> {
+    let is_name = |name: &str| {
+        !name.is_empty()
+            && name.len() <= LINK_NAME_BYTES_MAX
+            && name.chars().all(|char| char.is_ascii_alphanumeric() || "-_.".contains(char))
+    };
+    if !is_name(&args.bridge) {
+        bail!(UsageError(format!(
+            "--bridge {:?} must be a name of at most 15 letters and digits",
+            args.bridge
+        )));
+    }
+    let cluster_cidr = cidr("--cluster-cidr", &args.cluster_cidr)?;
+    let file = Layout::new(&args.data.data_dir)?.pod_cidr();
+    let pod_cidr = match &args.pod_cidr {
+        Some(text) => cidr("--pod-cidr", text)?,
+        None if file.exists() => {
+            let text = std::fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
+            cidr("the Node's range", text.trim())?
+        }
+        None => (cluster_cidr.0, cluster_cidr.1.max(24)),
+    };
+    let state_dir =
+        args.state_dir.as_ref().map(std::path::absolute).transpose().context("find --state-dir")?;
+    let conf = Installed { bridge: args.bridge.clone(), pod_cidr, cluster_cidr, mtu: args.mtu, state_dir };
+    let program = std::env::current_exe().context("find this program")?;
+    let CniFolderArgs { bin_dir, conf_dir } = &args.folders;
+    let made = plugin::install(bin_dir, conf_dir, &program, &conf).context("install the plugins")?;
+    made.iter().for_each(|path| eprintln!("made {}", path.display()));
+    Ok(())
+}
+
+fn uninstall(args: &CniFolderArgs) -> Result<()> {
+    let program = std::env::current_exe().context("find this program")?;
+    let removed = plugin::uninstall(&args.bin_dir, &args.conf_dir, &program).context("remove the plugins")?;
+    removed.iter().for_each(|path| eprintln!("removed {}", path.display()));
+    Ok(())
+}
+
+fn cidr(flag: &str, text: &str) -> Result<(Ipv4Addr, u8)> {
+    crate::components::parse_cidr(text).ok().filter(|(_, bits)| *bits <= 30).ok_or_else(|| {
+        UsageError(format!("{flag} {text:?} must be an IPv4 network with room for two Pods")).into()
+    })
+}

@@ -1,0 +1,147 @@
+//! Messages of the DRA plugin API, which is the same in v1 and v1beta1, and the calls.
+//!
+//! Source: `k8s.io/kubelet/pkg/apis/dra/v1/api.proto`.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::Duration;
+
+use tonic::transport::Channel;
+use tonic::{Code, Status};
+
+/// What `PluginInfo.type` of a DRA driver is. Source: `registerapi.DRAPlugin`.
+pub(crate) const DRA_PLUGIN: &str = "DRAPlugin";
+/// What drivers list as versions. Source: `DRAPluginService`.
+pub(crate) const SERVICES: [&str; 2] = ["v1.DRAPlugin", "v1beta1.DRAPlugin"];
+/// How long a call may take. Source: `defaultClientCallTimeout` of upstream's kubelet.
+const CALL_MAX: Duration = Duration::from_secs(45);
+
+/// Claims that are to be prepared, or to be taken back.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct ClaimsRequest {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) claims: Vec<Claim>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Claim {
+    #[prost(string, tag = "1")]
+    pub(crate) namespace: String,
+    #[prost(string, tag = "2")]
+    pub(crate) uid: String,
+    #[prost(string, tag = "3")]
+    pub(crate) name: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct NodePrepareResourcesResponse {
+    /// By uid.
+    #[prost(map = "string, message", tag = "1")]
+    pub(crate) claims: HashMap<String, NodePrepareResourceResponse>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct NodePrepareResourceResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) devices: Vec<Device>,
+    #[prost(string, tag = "2")]
+    pub(crate) error: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Device {
+    /// Of the claim; none means all.
+    #[prost(string, repeated, tag = "1")]
+    pub(crate) request_names: Vec<String>,
+    #[prost(string, tag = "2")]
+    pub(crate) pool_name: String,
+    #[prost(string, tag = "3")]
+    pub(crate) device_name: String,
+    #[prost(string, repeated, tag = "4")]
+    pub(crate) cdi_device_ids: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct NodeUnprepareResourcesResponse {
+    /// By uid.
+    #[prost(map = "string, message", tag = "1")]
+    pub(crate) claims: HashMap<String, NodeUnprepareResourceResponse>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct NodeUnprepareResourceResponse {
+    #[prost(string, tag = "1")]
+    pub(crate) error: String,
+}
+
+/// A call's paths: as the version's proto file names it now, and as drivers built with its first releases do.
+type Paths = [&'static str; 2];
+
+macro_rules! paths {
+    ($version:literal, $call:literal) => {
+        [
+            concat!("/k8s.io.kubelet.pkg.apis.dra.", $version, ".DRAPlugin/", $call),
+            concat!("/", $version, ".DRAPlugin/", $call),
+        ]
+    };
+}
+
+/// A driver on this node. Cloning shares the connection.
+#[derive(Clone)]
+pub(crate) struct Driver {
+    channel: Channel,
+    prepare: Paths,
+    unprepare: Paths,
+}
+
+impl Driver {
+    /// The driver at `endpoint`, by the first of its services that is known.
+    ///
+    /// # Errors
+    /// In upstream's words: there is none.
+    pub(crate) fn new(endpoint: &Path, services: &[String]) -> Result<Self, String> {
+        if services.is_empty() {
+            return Err("empty list of supported gRPC services (aka supported versions)".into());
+        }
+        let chosen = services.iter().find(|service| SERVICES.contains(&service.as_str()));
+        let chosen = chosen.ok_or_else(|| {
+            format!("none of services supported by the plugin ({services:?}) are supported by the kubelet ({SERVICES:?})")
+        })?;
+        let channel = grpc::channel(endpoint);
+        Ok(if chosen == SERVICES[0] {
+            let (prepare, unprepare) =
+                (paths!("v1", "NodePrepareResources"), paths!("v1", "NodeUnprepareResources"));
+            Self { channel, prepare, unprepare }
+        } else {
+            let (prepare, unprepare) =
+                (paths!("v1beta1", "NodePrepareResources"), paths!("v1beta1", "NodeUnprepareResources"));
+            Self { channel, prepare, unprepare }
+        })
+    }
+
+    pub(crate) async fn node_prepare_resources(
+        &self,
+        request: ClaimsRequest,
+    ) -> Result<NodePrepareResourcesResponse, Status> {
+        self.call(self.prepare, request).await
+    }
+
+    pub(crate) async fn node_unprepare_resources(
+        &self,
+        request: ClaimsRequest,
+    ) -> Result<NodeUnprepareResourcesResponse, Status> {
+        self.call(self.unprepare, request).await
+    }
+
+    async fn call<A>(&self, [path, older]: Paths, request: ClaimsRequest) -> Result<A, Status>
+    where
+        A: prost::Message + Default + 'static,
+    {
+        match grpc::call(&self.channel, path, request.clone(), Some(CALL_MAX)).await {
+            Err(status) if status.code() == Code::Unimplemented => {
+                grpc::call(&self.channel, older, request, Some(CALL_MAX)).await
+            }
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Env files: what containers have left for those after them, as `NAME='value'`. Pure.
+//!
+//! A value is in single quotes, may span lines and is taken as it is; a key without a value is as good as none, as for
+//! upstream. Source: KEP-3721, `EnvVarSource.fileKeyRef`.
+
+use k8s_openapi::api::core::v1::FileKeySelector;
+
+/// Bytes of a file that are read.
+pub(crate) const FILE_BYTES_MAX: u64 = 64 << 10;
+/// Bytes of a value.
+const VALUE_BYTES_MAX: usize = 32 << 10;
+/// Characters of a key.
+const KEY_MAX: usize = 128;
+
+/// The value that `reference` names in `file`, which could be read or not; `None` if it may be missing and is.
+///
+/// # Errors
+/// For the status.
+pub(super) fn value(
+    reference: &FileKeySelector,
+    file: Option<&Result<String, String>>,
+) -> Result<Option<String>, String> {
+    let FileKeySelector { key, path, volume_name, .. } = reference;
+    let is_optional = reference.optional == Some(true);
+    if key.chars().count() > KEY_MAX {
+        return Err(format!(
+            "environment variable key {key:?} exceeds maximum length of {KEY_MAX} characters"
+        ));
+    }
+    let text = match file {
+        None => {
+            return Err(format!("cannot find the volume {volume_name:?} referenced by FileKeyRef"));
+        }
+        Some(Err(_)) if is_optional => return Ok(None),
+        Some(Err(error)) => return Err(format!("couldn't parse env file: {error}")),
+        Some(Ok(text)) => text,
+    };
+    let found = find(text, key).map_err(|error| format!("couldn't parse env file: {path}: {error}"))?;
+    match found {
+        value if value.len() > VALUE_BYTES_MAX => Err(format!(
+            "environment variable value for key {key:?} exceeds maximum length of {VALUE_BYTES_MAX} bytes"
+        )),
+        value if !value.is_empty() => Ok(Some(value)),
+        _ if is_optional => Ok(None),
+        _ => Err(format!("environment variable key {key:?} not found in file {path:?}")),
+    }
+}
+
+/// The value of `key`; empty if no line names it. Every line before must be as it should.
+///
+/// A subset of what a POSIX shell takes: nothing stands between a name, its `=` and its value, a comment may follow a
+/// value, and a name with a blank after its `=` has an empty value. Source: `pkg/kubelet/util/env` of upstream.
+fn find(text: &str, key: &str) -> Result<String, String> {
+    let lines = text.lines().collect::<Vec<_>>();
+    let wrong =
+        |at: usize, why: &str| format!("invalid environment variable format at line {}: {why}", at + 1);
+    let mut at = 0;
+    while let Some(line) = lines.get(at) {
+        let first = at;
+        at += 1;
+        let line = line.trim_start_matches(BLANKS);
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let (name, value) = line.split_once('=').ok_or_else(|| wrong(first, "missing '='"))?;
+        if name.trim_end_matches(BLANKS).is_empty() {
+            return Err(wrong(first, "empty variable name"));
+        }
+        if name.ends_with(BLANKS) {
+            return Err(wrong(first, "whitespace before '=' is not allowed"));
+        }
+        let value = if value.starts_with(BLANKS) {
+            String::new()
+        } else {
+            let opened = value.strip_prefix('\'');
+            let opened = opened.ok_or_else(|| wrong(first, "value must be enclosed in single quotes"))?;
+            let (value, used) =
+                quoted(opened, lines.get(at..).unwrap_or_default()).map_err(|open| match open {
+                    Open::Never => format!(
+                        "invalid environment variable format starting at line {}: unclosed single quote",
+                        first + 1
+                    ),
+                    Open::Trailing(used) => wrong(first + used, "unexpected content after closing quote"),
+                })?;
+            at += used;
+            value
+        };
+        if name == key {
+            return Ok(value);
+        }
+    }
+    Ok(String::new())
+}
+
+/// What is no part of a line's content.
+const BLANKS: [char; 2] = [' ', '\t'];
+
+/// Why a quoted value is none.
+enum Open {
+    /// No quote closes it.
+    Never,
+    /// Something follows it, so many lines after the first.
+    Trailing(usize),
+}
+
+/// A value up to its closing quote, and how many of the `next` lines it takes.
+fn quoted(first: &str, next: &[&str]) -> Result<(String, usize), Open> {
+    let mut value = String::new();
+    for (used, line) in std::iter::once(&first).chain(next).enumerate() {
+        if let Some((last, after)) = line.split_once('\'') {
+            let after = after.trim_start_matches(BLANKS);
+            value.push_str(last);
+            let is_clean = after.is_empty() || after.starts_with('#');
+            return if is_clean { Ok((value, used)) } else { Err(Open::Trailing(used)) };
+        }
+        value.push_str(line);
+        value.push('\n');
+    }
+    Err(Open::Never)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, key: &str, expect: Result<&str, &str>) {
+        let found = find(text, key);
+        assert_eq!(found.as_deref().map_err(String::as_str), expect, "{key} of {text:?}");
+    }
+
+    #[test]
+    fn values_are_taken_as_they_are() {
+        let text = "# first\n\n  A='one'\n\tB='two # \"$A\"'  # said twice\nC='a\n\n  b'\r\nD=''\nE= 'x'\nF='a=b\\n'";
+        check(text, "A", Ok("one"));
+        check(text, "B", Ok("two # \"$A\""));
+        check(text, "C", Ok("a\n\n  b"));
+        check(text, "D", Ok(""));
+        check(text, "E", Ok(""));
+        check(text, "F", Ok("a=b\\n"));
+        check(text, "G", Ok(""));
+        check("A='a'\nwords", "A", Ok("a"));
+    }
+
+    #[test]
+    fn what_is_no_assignment_in_single_quotes_is_refused_with_its_line() {
+        for (text, line, why) in [
+            ("A=one", 1, "value must be enclosed in single quotes"),
+            ("\nA=\"one\"", 2, "value must be enclosed in single quotes"),
+            ("A='x\ny'\nwords", 3, "missing '='"),
+            ("A='a''b'", 1, "unexpected content after closing quote"),
+            ("A='a\nB='b'", 2, "unexpected content after closing quote"),
+            ("='a'", 1, "empty variable name"),
+            ("A ='c'", 1, "whitespace before '=' is not allowed"),
+        ] {
+            let wrong = format!("invalid environment variable format at line {line}: {why}");
+            check(text, "none", Err(&wrong));
+        }
+        let open = "invalid environment variable format starting at line 2: unclosed single quote";
+        check("A='a'\nB='open\nend", "none", Err(open));
+    }
+
+    #[test]
+    fn what_is_optional_may_be_missing() {
+        let reference = |key: &str, optional| FileKeySelector {
+            key: key.into(),
+            path: "env".into(),
+            volume_name: "v".into(),
+            optional,
+        };
+        let file = Ok("A='1'\nEMPTY=''".to_owned());
+        let gone = Err("it is gone".to_owned());
+        assert_eq!(value(&reference("A", None), Some(&file)), Ok(Some("1".into())));
+        assert_eq!(value(&reference("B", Some(true)), Some(&file)), Ok(None));
+        assert_eq!(value(&reference("B", Some(true)), Some(&gone)), Ok(None));
+        for missing in ["B", "EMPTY"] {
+            let error = format!("environment variable key {missing:?} not found in file \"env\"");
+            assert_eq!(value(&reference(missing, None), Some(&file)), Err(error));
+        }
+        assert_eq!(
+            value(&reference("A", None), Some(&gone)),
+            Err("couldn't parse env file: it is gone".into())
+        );
+        assert!(value(&reference("A", None), None).is_err());
+    }
+}

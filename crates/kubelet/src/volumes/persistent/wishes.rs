@@ -1,0 +1,194 @@
+//! What a driver's object asks of the kubelet, and what the driver is told for it: the Pod, tokens, a label.
+//!
+//! Source: `CSIDriverSpec`, storage/v1.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use k8s_openapi::api::core::v1::{Pod, SELinuxOptions};
+use k8s_openapi::api::storage::v1::CSIDriver;
+use serde_json::json;
+
+use crate::container_config::identity;
+use crate::context::Context;
+use crate::objects::{Token, request_token};
+use crate::volumes::TokenKey;
+
+/// Lifetime of a driver's token if it does not say. Source: `storage/v1.TokenRequest.expirationSeconds`.
+const TOKEN_SECONDS: i64 = 3600;
+
+/// What a driver's object says, with upstream's defaults.
+#[derive(Clone, Debug)]
+pub(super) struct Wishes {
+    pub(super) attach: bool,
+    pub(super) republish: bool,
+    pub(super) se_linux: bool,
+    group_policy: String,
+    pod_info: bool,
+    tokens: Vec<TokenKey>,
+    modes: Vec<String>,
+}
+
+impl Wishes {
+    /// Asks for the driver's object.
+    pub(super) async fn asked(context: &Context, driver: &str) -> Self {
+        let drivers = context.informers.informer::<CSIDriver>();
+        drivers.synced().await;
+        Self::of(drivers.get(driver).as_deref())
+    }
+
+    fn of(driver: Option<&CSIDriver>) -> Self {
+        let spec = driver.map(|driver| driver.spec.clone()).unwrap_or_default();
+        let tokens = spec.token_requests.into_iter().flatten();
+        Self {
+            attach: spec.attach_required != Some(false),
+            republish: spec.requires_republish == Some(true),
+            se_linux: spec.se_linux_mount == Some(true),
+            pod_info: spec.pod_info_on_mount == Some(true),
+            group_policy: spec.fs_group_policy.unwrap_or_else(|| "ReadWriteOnceWithFSType".to_owned()),
+            tokens: tokens.map(|t| (t.audience, t.expiration_seconds.unwrap_or(TOKEN_SECONDS))).collect(),
+            modes: spec.volume_lifecycle_modes.unwrap_or_else(|| vec!["Persistent".to_owned()]),
+        }
+    }
+
+    /// Whether the driver has volumes that live as long as `mode` says.
+    pub(super) fn allow(&self, mode: &str, driver: &str) -> Result<(), String> {
+        if self.modes.iter().any(|one| one == mode) {
+            return Ok(());
+        }
+        Err(format!(
+            "kubernetes.io/csi: mounter.SetUpAt failed to check volume lifecycle mode: volume mode \"{mode}\" not \
+             supported by driver {driver} (only supports {:?})",
+            self.modes
+        ))
+    }
+
+    /// Whether a volume's files are the kubelet's to give to the Pod's group. Source: `CSIDriverSpec.fsGroupPolicy`.
+    pub(super) fn takes_group(&self, fs_type: Option<&str>, is_write_once: bool) -> bool {
+        match self.group_policy.as_str() {
+            "File" => true,
+            "None" => false,
+            _ => fs_type.is_some_and(|fs_type| !fs_type.is_empty()) && is_write_once,
+        }
+    }
+
+    /// What the driver is told beside the volume's own attributes.
+    pub(super) async fn told(
+        &self,
+        context: &Context,
+        pod: &Pod,
+        is_inline: bool,
+    ) -> Result<HashMap<String, String>, String> {
+        let mut told = HashMap::new();
+        if self.pod_info {
+            told.extend(pod_info(pod, is_inline));
+        }
+        told.extend(tokens(context, pod, &self.tokens).await?);
+        Ok(told)
+    }
+}
+
+/// Source: `CSIDriverSpec.podInfoOnMount`.
+fn pod_info(pod: &Pod, is_inline: bool) -> [(String, String); 5] {
+    let (name, namespace, uid) = identity(pod);
+    let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.clone()).unwrap_or_default();
+    [
+        ("csi.storage.k8s.io/pod.name", name),
+        ("csi.storage.k8s.io/pod.namespace", namespace),
+        ("csi.storage.k8s.io/pod.uid", uid),
+        ("csi.storage.k8s.io/serviceAccount.name", account),
+        ("csi.storage.k8s.io/ephemeral", is_inline.to_string()),
+    ]
+    .map(|(key, value)| (key.to_owned(), value))
+}
+
+/// Source: `CSIDriverSpec.tokenRequests`.
+async fn tokens(
+    context: &Context,
+    pod: &Pod,
+    wanted: &[TokenKey],
+) -> Result<Option<(String, String)>, String> {
+    if wanted.is_empty() {
+        return Ok(None);
+    }
+    let mut all = serde_json::Map::new();
+    for key in wanted {
+        let token = token(context, pod, key).await?;
+        let expires = token.expires_at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        all.insert(key.0.clone(), json!({"token": token.text, "expirationTimestamp": expires}));
+    }
+    let text = serde_json::Value::Object(all).to_string();
+    Ok(Some(("csi.storage.k8s.io/serviceAccount.tokens".to_owned(), text)))
+}
+
+/// The token that the driver has been given, or when that gets old, another one.
+async fn token(context: &Context, pod: &Pod, key: &TokenKey) -> Result<Token, String> {
+    let now = context.clock.now();
+    let known = (pod.metadata.uid.clone().unwrap_or_default(), key.clone());
+    {
+        let mut all = context.csi.tokens.lock();
+        all.retain(|_, token| token.expires_at > now);
+        if let Some(token) = all.get(&known).filter(|token| token.refresh_at > now) {
+            return Ok(token.clone());
+        }
+    }
+    let token = request_token(context, pod, key).await?;
+    context.csi.tokens.lock().insert(known, token.clone());
+    Ok(token)
+}
+
+/// The label that a volume's files are to have, as a mount option; the level is what tells Pods apart. Only where the
+/// host has SELinux. Source: `SELinuxOptionsToFileLabel`, KEP-1710.
+pub(super) fn se_linux_option(pod: &Pod) -> Option<String> {
+    let options = pod.spec.as_ref()?.security_context.as_ref()?.se_linux_options.as_ref()?;
+    Path::new("/sys/fs/selinux/status").exists().then(|| file_label(options)).flatten()
+}
+
+fn file_label(options: &SELinuxOptions) -> Option<String> {
+    let level = options.level.as_deref().filter(|level| !level.is_empty())?;
+    let user = options.user.as_deref().filter(|user| !user.is_empty()).unwrap_or("system_u");
+    Some(format!("context=\"{user}:object_r:container_file_t:{level}\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_says_whose_business_the_group_is() {
+        for (policy, fs_type, is_write_once, expect) in [
+            ("File", None, false, true),
+            ("None", Some("ext4"), true, false),
+            ("ReadWriteOnceWithFSType", Some("ext4"), true, true),
+            ("ReadWriteOnceWithFSType", Some("ext4"), false, false),
+            ("ReadWriteOnceWithFSType", None, true, false),
+            ("ReadWriteOnceWithFSType", Some(""), true, false),
+        ] {
+            let wishes = Wishes { group_policy: policy.to_owned(), ..Wishes::of(None) };
+            assert_eq!(
+                wishes.takes_group(fs_type, is_write_once),
+                expect,
+                "{policy} {fs_type:?} {is_write_once}"
+            );
+        }
+    }
+
+    #[test]
+    fn files_have_the_level_of_their_pod() {
+        let options = |level: &str| SELinuxOptions {
+            level: Some(level.to_owned()),
+            type_: Some("spc_t".to_owned()),
+            ..SELinuxOptions::default()
+        };
+        let label = file_label(&options("s0:c1,c2"));
+        assert_eq!(label.as_deref(), Some("context=\"system_u:object_r:container_file_t:s0:c1,c2\""));
+        assert_eq!(file_label(&options("")), None);
+    }
+
+    #[test]
+    fn a_driver_without_an_object_is_asked_to_attach() {
+        let wishes = Wishes::of(None);
+        assert!(wishes.attach && !wishes.pod_info && wishes.modes == ["Persistent"]);
+        assert_eq!(wishes.group_policy, "ReadWriteOnceWithFSType");
+    }
+}

@@ -1,0 +1,114 @@
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+
+use super::*;
+use crate::transport::{Ask, Transport, whole};
+
+fn proxies(variables: &[(&str, &str)]) -> Result<Proxies, String> {
+    Proxies::of(|name| {
+        variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+    })
+}
+
+#[test]
+fn a_host_has_a_proxy_unless_it_is_excepted() {
+    let check = |exceptions: &str, uri: &str, expect: bool| {
+        let variables = [("HTTPS_PROXY", "http://p:3128"), ("no_proxy", exceptions)];
+        let found = proxies(&variables).unwrap().for_uri(&uri.parse().unwrap()).is_some();
+        assert_eq!(found, expect, "{exceptions:?} {uri}");
+    };
+    check("", "https://r.example/v2/", true);
+    check("", "http://r.example/v2/", false);
+    check("", "https://localhost:5000/v2/", false);
+    check("", "https://127.1.2.3/", false);
+    check("", "https://[::1]:5000/", false);
+    check("*", "https://r.example/", false);
+    check("example", "https://r.example/", false);
+    check("r.example", "https://r.example/", false);
+    check("r.example", "https://sr.example/", true);
+    check("r.example", "https://s.r.example/", false);
+    check(".r.example", "https://r.example/", true);
+    check("*.r.example", "https://s.R.example/", false);
+    check("a, r.example:5000", "https://r.example:5000/", false);
+    check("r.example:5000", "https://r.example/", true);
+    check("192.0.2.0/24", "https://192.0.2.7/", false);
+    check("192.0.2.0/24", "https://192.0.3.7/", true);
+    check("192.0.2.7", "https://192.0.2.7:5000/", false);
+    check("192.0.2.7:443", "https://192.0.2.7:5000/", true);
+    check("2001:db8::/32", "https://[2001:db8::1]/", false);
+    check("0.0.0.0/0", "https://[2001:db8::1]/", true);
+}
+
+#[test]
+fn what_is_no_proxy_is_named_without_its_password() {
+    let all = proxies(&[("http_proxy", "u:p%40@p.example:8080")]).unwrap();
+    let proxy = all.for_uri(&"http://r.example".parse().unwrap()).unwrap();
+    assert_eq!(proxy.authority, "p.example:8080");
+    assert_eq!(proxy.authorization.as_ref().unwrap(), "Basic dTpwQA==");
+    assert_eq!(format!("{proxy:?}"), "Proxy(p.example:8080)");
+    let error = proxies(&[("HTTPS_PROXY", "socks5://u:secret@p")]).unwrap_err();
+    assert_eq!(error, "HTTPS_PROXY: proxies of scheme \"socks5\" are not supported");
+    assert_eq!(proxies(&[("HTTP_PROXY", "http://")]).unwrap_err(), "HTTP_PROXY: it is no URL");
+}
+
+/// A proxy on loopback that tells the head of the request that it was sent, answers, and tells the next byte.
+fn listen(answer: &'static str) -> (u16, std::thread::JoinHandle<(Vec<String>, u8)>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let proxy = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        let mut reader = BufReader::new(socket.try_clone().unwrap());
+        let mut head = Vec::new();
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).unwrap();
+            match line.trim() {
+                "" => break,
+                line => head.push(line.to_owned()),
+            }
+        }
+        socket.write_all(answer.as_bytes()).unwrap();
+        let mut next = [0];
+        let len = reader.read(&mut next).unwrap_or_default();
+        (head, if len == 1 { next[0] } else { 0 })
+    });
+    (port, proxy)
+}
+
+async fn ask(port: u16, url: &str) -> Result<Vec<u8>, String> {
+    let proxy = format!("http://u:p@127.0.0.1:{port}");
+    let proxies = proxies(&[("HTTP_PROXY", &proxy), ("HTTPS_PROXY", &proxy)]).unwrap();
+    let transport = Transport::new(Arc::default(), proxies);
+    let answer = transport.send(&Ask::get(url.to_owned())).await.map_err(|error| error.to_string())?;
+    whole(answer, "it", 100).await.map_err(|error| error.to_string())
+}
+
+#[tokio::test]
+async fn what_is_in_the_clear_is_asked_of_the_proxy() {
+    let (port, proxy) = listen("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi");
+    assert_eq!(ask(port, "http://r.example:5000/v2/").await.unwrap(), b"hi");
+    let (head, _) = proxy.join().unwrap();
+    assert_eq!(head[0], "GET http://r.example:5000/v2/ HTTP/1.1");
+    assert!(head.iter().any(|line| line.eq_ignore_ascii_case("proxy-authorization: Basic dTpw")), "{head:?}");
+}
+
+#[tokio::test]
+async fn what_tls_protects_goes_through_a_tunnel() {
+    const TLS_HANDSHAKE: u8 = 22;
+    let (port, proxy) = listen("HTTP/1.1 200 Connection established\r\nVia: p\r\n\r\n");
+    ask(port, "https://r.example/v2/").await.unwrap_err();
+    let (head, next) = proxy.join().unwrap();
+    assert_eq!(
+        head,
+        ["CONNECT r.example:443 HTTP/1.1", "Host: r.example:443", "Proxy-Authorization: Basic dTpw"]
+    );
+    assert_eq!(next, TLS_HANDSHAKE);
+}
+
+#[tokio::test]
+async fn a_proxy_that_will_not_is_told_of() {
+    let (port, proxy) = listen("HTTP/1.1 403 Forbidden\r\n\r\n");
+    let error = ask(port, "https://r.example/v2/").await.unwrap_err();
+    assert!(error.contains(&format!("proxy 127.0.0.1:{port}: HTTP/1.1 403 Forbidden")), "{error}");
+    proxy.join().unwrap();
+}

@@ -1,0 +1,136 @@
+//! Writes down which devices a Pod's claims have, and that the Pod uses them, before the Pod is bound.
+//!
+//! Source: `PreBind`, `Unreserve` of the DynamicResources plugin of kube-scheduler.
+
+use std::sync::Arc;
+
+use controller::resource_claim::{self, FINALIZER, is_allocated};
+use controller::{Action, EventType, Hands, Patch, cause};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::resource::v1::{AllocationResult, ResourceClaim};
+use kube::api::Api;
+use serde_json::json;
+
+use crate::devices::{Promise, claim_key};
+
+/// How often a write is tried that others have overtaken. Source: client-go's `DefaultRetry`.
+const TRIES_MAX: usize = 5;
+
+/// Writes what was promised; `written` has the claims as the API server has answered them, also after a failure.
+///
+/// # Errors
+/// A text for the log; the Pod has been told by an event.
+pub(crate) async fn reserve(
+    client: &kube::Client,
+    hands: &Hands,
+    (pod, promise): (&Pod, &Promise),
+    written: &mut Vec<Arc<ResourceClaim>>,
+) -> Result<(), String> {
+    for (claim, allocation) in &promise.claims {
+        match bind_one(client, pod, claim, allocation.as_ref()).await {
+            Ok(claim) => written.push(Arc::new(claim)),
+            Err(why) => {
+                let text = format!("running PreBind plugin \"DynamicResources\": {why}");
+                let event = Action::event(pod, EventType::Warning, "FailedScheduling", text.clone());
+                hands.carry_out(event).await?;
+                return Err(text);
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn bind_one(
+    client: &kube::Client,
+    pod: &Pod,
+    claim: &Arc<ResourceClaim>,
+    allocation: Option<&AllocationResult>,
+) -> Result<ResourceClaim, String> {
+    let key = claim_key(claim);
+    let mut claim = (**claim).clone();
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match attempt(client, pod, claim, allocation).await {
+            Ok(claim) => return Ok(claim),
+            Err(Failure::Conflict(_)) if tries < TRIES_MAX => {}
+            Err(Failure::Conflict(why) | Failure::Other(why)) => return Err(why),
+        }
+        let (namespace, name) = key.split_once('/').unwrap_or_default();
+        let newest = Api::<ResourceClaim>::namespaced(client.clone(), namespace).get(name).await;
+        claim = newest.map_err(|error| format!("get updated claim {key} after conflict: {error}"))?;
+    }
+}
+
+enum Failure {
+    /// Somebody else was faster.
+    Conflict(String),
+    Other(String),
+}
+
+async fn attempt(
+    client: &kube::Client,
+    pod: &Pod,
+    mut claim: ResourceClaim,
+    allocation: Option<&AllocationResult>,
+) -> Result<ResourceClaim, Failure> {
+    let key = claim_key(&claim);
+    if claim.metadata.deletion_timestamp.is_some() {
+        return Err(Failure::Other(format!("claim {key} got deleted in the meantime")));
+    }
+    let mut what = format!("add reservation to claim {key}");
+    if let Some(allocation) = allocation {
+        if is_allocated(&claim) {
+            return Err(Failure::Other(format!("claim {key} got allocated elsewhere in the meantime")));
+        }
+        let finalizers = claim.metadata.finalizers.get_or_insert_default();
+        if !finalizers.iter().any(|one| one == FINALIZER) {
+            finalizers.push(FINALIZER.to_owned());
+            claim = send(client, Action::update(&claim), &format!("add finalizer to claim {key}")).await?;
+        }
+        claim.status.get_or_insert_default().allocation = Some(allocation.clone());
+        what = format!("add allocation and reservation to claim {key}");
+    }
+    resource_claim::reserve(&mut claim, pod);
+    send(client, Action::update_status(&claim), &what).await
+}
+
+async fn send(client: &kube::Client, action: Action, what: &str) -> Result<ResourceClaim, Failure> {
+    let Action::Request(request) = action else {
+        return Err(Failure::Other(format!("{what}: there is nothing to send")));
+    };
+    cause::send(client, &request).await.map_err(|error| {
+        let text = format!("{what}: {error}");
+        match error {
+            kube::Error::Api(status) if status.code == 409 => Failure::Conflict(text),
+            _ => Failure::Other(text),
+        }
+    })
+}
+
+/// The Pod does not use these claims after all; they keep their devices for whoever is next.
+pub(crate) async fn unreserve(hands: &Hands, pod: &Pod, claims: &[Arc<ResourceClaim>]) {
+    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+    for claim in claims {
+        let meta = &claim.metadata;
+        let patch = Patch::Strategic(json!({
+            "metadata": {"uid": meta.uid},
+            "status": {"reservedFor": [{"$patch": "delete", "uid": uid}]},
+        }));
+        let (namespace, name) = (meta.namespace.as_deref(), meta.name.as_deref());
+        let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
+        let patched = hands.carry_out(Action::patch_status::<ResourceClaim>(namespace, name, patch)).await;
+        if let Err(error) = patched {
+            tracing::info!(error, claim = claim_key(claim), "a claim stays reserved");
+        }
+    }
+}
+
+/// Takes the devices from a claim that holds its Pod where it cannot run.
+pub(crate) fn give_back(claim: &ResourceClaim) -> Action {
+    let mut new = claim.clone();
+    let status = new.status.get_or_insert_default();
+    status.reserved_for = None;
+    status.allocation = None;
+    Action::update_status(&new)
+}

@@ -1,0 +1,211 @@
+//! What the scheduler knows of devices: claims, classes, slices, and what is promised to Pods whose binding is under way.
+//!
+//! A device is taken if a claim's allocation names it, or a promise does. What the scheduler has written itself counts at
+//! once, before the informer tells of it: nothing is given twice. Source: `dra_manager.go`, `allocateddevices.go` of the
+//! DynamicResources plugin; KEP-4381.
+
+pub mod allocate;
+
+pub(crate) mod changes;
+mod pools;
+mod requests;
+mod search;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use controller::informer::Change;
+use controller::resource_claim::{self, is_allocated, of_pod};
+use expressions::device::Selectors;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::resource::v1::{AllocationResult, DeviceClass, ResourceClaim, ResourceSlice};
+
+use crate::storage::{ByKey, apply};
+
+/// A device of the cluster: driver, pool, name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DeviceId {
+    /// Whose it is.
+    pub driver: String,
+    /// The driver's pool.
+    pub pool: String,
+    /// Unique in the pool.
+    pub device: String,
+}
+
+impl std::fmt::Display for DeviceId {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}/{}/{}", self.driver, self.pool, self.device)
+    }
+}
+
+/// Everything that the plugin looks at.
+#[derive(Clone, Debug, Default)]
+pub struct Devices {
+    claims: ByKey<ResourceClaim>,
+    classes: ByKey<DeviceClass>,
+    slices: ByKey<ResourceSlice>,
+    /// Names of the slices of one Node's devices, by Node; under the empty name those of all others.
+    by_node: BTreeMap<String, BTreeSet<String>>,
+    /// By the Pod's uid: what its binding will take.
+    promised: BTreeMap<String, Promise>,
+    /// Compiled expressions.
+    pub selectors: Selectors,
+}
+
+/// What has to be written to claims before a Pod is bound.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Promise {
+    /// Claims that the Pod has not reserved yet, with the devices that they are to get if they have none.
+    pub claims: Vec<(Arc<ResourceClaim>, Option<AllocationResult>)>,
+}
+
+/// The key of a claim.
+pub fn claim_key(claim: &ResourceClaim) -> String {
+    let text = |part: &Option<String>| part.clone().unwrap_or_default();
+    format!("{}/{}", text(&claim.metadata.namespace), text(&claim.metadata.name))
+}
+
+impl Devices {
+    /// Takes changes of claims in; what we have written ourselves meanwhile is newer. Says whether a Pod may gain by it.
+    pub fn claims_changed(&mut self, changes: Vec<Change<ResourceClaim>>) -> bool {
+        let mut helps = false;
+        for change in changes {
+            let old = self.claims.get(&change.key);
+            let Some(new) = change.new else {
+                helps |= self.claims.remove(&change.key).is_some();
+                continue;
+            };
+            if old.is_some_and(|old| is_newer(old, &new)) {
+                continue;
+            }
+            helps |= old.is_none_or(|old| old.status != new.status || old.metadata.uid != new.metadata.uid);
+            self.claims.insert(change.key, new);
+        }
+        helps
+    }
+
+    /// Takes changes of classes in.
+    pub fn classes_changed(&mut self, changes: Vec<Change<DeviceClass>>) {
+        apply(&mut self.classes, changes);
+    }
+
+    /// Takes changes of slices in.
+    pub fn slices_changed(&mut self, changes: Vec<Change<ResourceSlice>>) {
+        for change in &changes {
+            if let Some(old) = self.slices.get(&change.key) {
+                let node = node_of(old).to_owned();
+                if let Some(names) = self.by_node.get_mut(&node) {
+                    names.remove(&change.key);
+                    if names.is_empty() {
+                        self.by_node.remove(&node);
+                    }
+                }
+            }
+            if let Some(new) = &change.new {
+                self.by_node.entry(node_of(new).to_owned()).or_default().insert(change.key.clone());
+            }
+        }
+        apply(&mut self.slices, changes);
+    }
+
+    /// Counts a claim as the API server has just answered it.
+    pub fn assume(&mut self, claim: Arc<ResourceClaim>) {
+        let key = claim_key(&claim);
+        // One that is gone stays gone.
+        if let Some(known) = self.claims.get_mut(&key)
+            && known.metadata.uid == claim.metadata.uid
+            && is_newer(&claim, known)
+        {
+            *known = claim;
+        }
+    }
+
+    /// The claim of that key.
+    pub fn claim(&self, key: &str) -> Option<&Arc<ResourceClaim>> {
+        self.claims.get(key)
+    }
+
+    /// The class of that name.
+    pub fn class(&self, name: &str) -> Option<&Arc<DeviceClass>> {
+        self.classes.get(name)
+    }
+
+    /// Slices that may concern a Node: its own and those that are nobody's own.
+    pub fn slices_near(&self, node: &str) -> impl Iterator<Item = &Arc<ResourceSlice>> {
+        let names = ["", node].into_iter().filter_map(|node| self.by_node.get(node)).flatten();
+        names.filter_map(|name| self.slices.get(name))
+    }
+
+    /// The Pod's claims, each there and good for it.
+    ///
+    /// # Errors
+    /// In upstream's words: what the Pod has to wait for.
+    pub fn claims_of(&self, pod: &Pod) -> Result<Vec<Arc<ResourceClaim>>, String> {
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let mut found = Vec::new();
+        for claim in of_pod(pod) {
+            let Some(meant) = resource_claim::must_be(pod, claim)? else { continue };
+            let name = meant.name().unwrap_or_default();
+            let claim = self.claims.get(&format!("{namespace}/{name}"));
+            let claim = claim.ok_or_else(|| format!("resourceclaim.resource.k8s.io \"{name}\" not found"))?;
+            if claim.metadata.deletion_timestamp.is_some() {
+                return Err(format!("resourceclaim \"{name}\" is being deleted"));
+            }
+            if matches!(meant, resource_claim::Meant::Made(_)) {
+                resource_claim::check_owner(pod, claim)?;
+            }
+            found.push(claim.clone());
+        }
+        Ok(found)
+    }
+
+    /// Whether devices for the claim are being written down for another Pod.
+    pub fn is_being_allocated(&self, claim: &ResourceClaim) -> bool {
+        let mut all = self.promised.values().flat_map(|promise| &promise.claims);
+        all.any(|(other, allocation)| allocation.is_some() && other.metadata.uid == claim.metadata.uid)
+    }
+
+    /// Devices that somebody has or will have; those that are only administered are free.
+    pub fn taken(&self) -> BTreeSet<DeviceId> {
+        let written = self.claims.values().filter(|claim| is_allocated(claim));
+        let written = written.filter_map(|claim| claim.status.as_ref()?.allocation.as_ref());
+        let promised = self.promised.values().flat_map(|promise| &promise.claims);
+        let promised = promised.filter_map(|(_, allocation)| allocation.as_ref());
+        written.chain(promised).flat_map(devices_of).collect()
+    }
+
+    /// Keeps what a Pod will have from others.
+    pub fn promise(&mut self, uid: &str, promise: Promise) {
+        self.promised.insert(uid.to_owned(), promise);
+    }
+
+    /// The binding has come to an end: what became of it is in the claims.
+    pub fn settle(&mut self, uid: &str) {
+        self.promised.remove(uid);
+    }
+}
+
+/// The devices that an allocation takes from others.
+fn devices_of(allocation: &AllocationResult) -> impl Iterator<Item = DeviceId> {
+    let results = allocation.devices.iter().flat_map(|devices| devices.results.iter().flatten());
+    results.filter(|result| result.admin_access != Some(true)).map(|result| DeviceId {
+        driver: result.driver.clone(),
+        pool: result.pool.clone(),
+        device: result.device.clone(),
+    })
+}
+
+fn node_of(slice: &ResourceSlice) -> &str {
+    slice.spec.node_name.as_deref().unwrap_or_default()
+}
+
+fn is_newer(one: &ResourceClaim, other: &ResourceClaim) -> bool {
+    let revision = |claim: &ResourceClaim| {
+        claim.metadata.resource_version.as_deref().and_then(|text| text.parse::<u64>().ok())
+    };
+    revision(one) > revision(other)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,264 @@
+//! From a decision to a Pod on its Node: promises are written, volumes waited for, devices reserved, and the Pod bound.
+//!
+//! Writing is done in tasks of which there is a bounded number; a Pod that waits for its volumes has none.
+
+use std::sync::Arc;
+
+use controller::{Action, EventType, Hands, cause};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::resource::v1::ResourceClaim;
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::{BINDINGS_MAX, Scheduler, names, uid};
+use crate::decide::Choice;
+use crate::storage::Promise;
+use crate::volumes::{self, BIND_MAX, Over, WAITING_MAX};
+use crate::{claims, devices, metrics};
+
+/// The binding of one Pod.
+#[derive(Clone)]
+pub(super) struct Job {
+    pub(super) key: String,
+    pub(super) pod: Arc<Pod>,
+    pub(super) node: String,
+    /// What the Pod's claims of devices are to have.
+    pub(super) devices: Option<devices::Promise>,
+    pub(super) revision: u64,
+    /// When the attempt began.
+    pub(super) start: Timestamp,
+    /// How often the Pod was tried, and since when it waits.
+    pub(super) history: Option<(u32, Timestamp)>,
+}
+
+impl Job {
+    fn failed(&self, why: &str) -> Action {
+        Action::event(&*self.pod, EventType::Warning, "FailedScheduling", why)
+    }
+
+    fn outcome(self, failure: Option<String>) -> Outcome {
+        self.outcome_with(failure, Vec::new())
+    }
+
+    fn outcome_with(self, failure: Option<String>, claims: Vec<Arc<ResourceClaim>>) -> Outcome {
+        Outcome {
+            uid: uid(&self.pod).to_owned(),
+            key: self.key,
+            start: self.start,
+            history: self.history,
+            failure,
+            claims,
+        }
+    }
+}
+
+/// What somebody at work has come to.
+pub(super) enum Progress {
+    /// What the Pod's volumes were promised is written.
+    Promised(Job, Promise),
+    /// The binding is over.
+    Finished(Outcome),
+    /// The preemption is over.
+    Failed(Outcome),
+}
+
+/// How an attempt has ended.
+pub(super) struct Outcome {
+    pub(super) key: String,
+    pub(super) uid: String,
+    /// When the attempt began.
+    pub(super) start: Timestamp,
+    /// How often the Pod was tried, and since when it waits.
+    pub(super) history: Option<(u32, Timestamp)>,
+    pub(super) failure: Option<String>,
+    /// Claims of devices as they have been written.
+    pub(super) claims: Vec<Arc<ResourceClaim>>,
+}
+
+impl Scheduler {
+    pub(super) fn bind(
+        &mut self,
+        key: &str,
+        pod: &Arc<Pod>,
+        revision: u64,
+        (choice, start): (Choice, Timestamp),
+    ) {
+        let Choice { node, volumes: promise, devices } = choice;
+        if promise.is_some() && self.waiting.len() >= WAITING_MAX {
+            tracing::warn!(pod = key, "too many pods wait for their volumes; this one is tried again later");
+            return self.queue.back_off(key, start);
+        }
+        self.snapshot.place(pod, &node);
+        self.binding.insert(key.to_owned(), uid(pod).to_owned());
+        if let Some(devices) = &devices {
+            self.snapshot.devices.promise(uid(pod), devices.clone());
+        }
+        let history = self.queue.history(key);
+        let job = Job { key: key.to_owned(), pod: pod.clone(), node, devices, revision, start, history };
+        match promise {
+            Some(promise) => {
+                self.snapshot.storage.promise(uid(pod), promise.clone());
+                self.write_promise(job, promise);
+            }
+            None => self.write_binding(job),
+        }
+    }
+
+    /// Says what the Pod's volumes are to be.
+    fn write_promise(&mut self, job: Job, promise: Promise) {
+        self.at_work += 1;
+        let (hands, finished) = (self.hands.clone(), self.finished.clone());
+        self.tasks.spawn("promise", async move {
+            let written = cause::with(job.revision, async {
+                for action in volumes::actions(&promise) {
+                    hands.carry_out(action).await?;
+                }
+                Ok::<_, String>(())
+            });
+            let progress = match written.await {
+                Ok(()) => Progress::Promised(job, promise),
+                Err(why) => {
+                    let why = volumes::failure(&why);
+                    tell(&hands, job.revision, job.failed(&why)).await;
+                    Progress::Finished(job.outcome(Some(why)))
+                }
+            };
+            report(&finished, progress).await;
+        });
+    }
+
+    /// Reserves the Pod's devices and binds it.
+    fn write_binding(&mut self, job: Job) {
+        self.at_work += 1;
+        let (client, hands, finished) = (self.client.clone(), self.hands.clone(), self.finished.clone());
+        let (binding, event) = (binding(&job.pod, &job.node), scheduled_event(&job.pod, &job.key, &job.node));
+        self.tasks.spawn("bind", async move {
+            let mut written = Vec::new();
+            let bound = async {
+                if let Some(devices) = &job.devices {
+                    claims::reserve(&client, &hands, (&job.pod, devices), &mut written).await?;
+                }
+                hands.carry_out(binding).await
+            };
+            let failure = cause::with(job.revision, bound).await.err();
+            match &failure {
+                None => tell(&hands, job.revision, event).await,
+                Some(_) => cause::with(job.revision, claims::unreserve(&hands, &job.pod, &written)).await,
+            }
+            report(&finished, Progress::Finished(job.outcome_with(failure, written))).await;
+        });
+    }
+
+    pub(super) fn went_on(&mut self, progress: Progress) {
+        match progress {
+            Progress::Failed(outcome) => self.bound(outcome),
+            Progress::Finished(outcome) => {
+                self.at_work -= 1;
+                self.bound(outcome);
+            }
+            Progress::Promised(job, promise) => {
+                self.at_work -= 1;
+                self.promised(job, promise);
+            }
+        }
+        self.bind_ready();
+    }
+
+    /// Has the Pod wait for its volumes, at nobody's cost.
+    fn promised(&mut self, job: Job, promise: Promise) {
+        if self.pods.get(&job.key).is_none_or(|(pod, _)| uid(pod) != uid(&job.pod)) {
+            return self.bound(job.outcome(Some("the pod is gone".to_owned())));
+        }
+        let key = job.key.clone();
+        self.waiting.add(&key, promise, self.clock.now() + BIND_MAX, job);
+        if let Some(over) = self.waiting.over_of(&self.snapshot.storage, &key) {
+            self.waited(over);
+        }
+    }
+
+    pub(super) fn waited(&mut self, (_, job, ended): Over<Job>) {
+        let Err(why) = ended else { return self.ready.push_back(job) };
+        let why = volumes::failure(&why);
+        let (hands, revision, event) = (self.hands.clone(), job.revision, job.failed(&why));
+        self.tasks.spawn("explain", async move { tell(&hands, revision, event).await });
+        self.bound(job.outcome(Some(why)));
+    }
+
+    pub(super) fn waited_too_long(&mut self) {
+        for over in self.waiting.late(self.clock.now()) {
+            self.waited(over);
+        }
+    }
+
+    /// Binds those whose volumes are there, as many as may be at work.
+    pub(super) fn bind_ready(&mut self) {
+        while self.at_work < BINDINGS_MAX
+            && let Some(job) = self.ready.pop_front()
+        {
+            self.write_binding(job);
+        }
+    }
+
+    fn bound(&mut self, outcome: Outcome) {
+        self.binding.remove(&outcome.key);
+        self.snapshot.storage.settle(&outcome.uid);
+        let had_claims = !outcome.claims.is_empty();
+        outcome.claims.into_iter().for_each(|claim| self.snapshot.devices.assume(claim));
+        self.snapshot.devices.settle(&outcome.uid);
+        let now = self.clock.now();
+        let Some(failure) = outcome.failure else {
+            self.metrics.attempted(metrics::Outcome::scheduled, outcome.start, now);
+            // Others may wait for company, or for a claim that they share.
+            if !self.sociable.is_empty() || had_claims {
+                self.queue.cluster_changed(now);
+            }
+            if let Some((attempts, since)) = outcome.history {
+                self.metrics.scheduled(attempts, since, now);
+            }
+            return;
+        };
+        self.metrics.attempted(metrics::Outcome::error, outcome.start, now);
+        tracing::info!(pod = outcome.key, error = failure, "binding or preemption failed");
+        let is_waiting = self.pods.get(&outcome.key).is_some_and(|(pod, _)| uid(pod) == outcome.uid);
+        if is_waiting {
+            self.snapshot.remove(&outcome.uid);
+            return self.queue.back_off(&outcome.key, now);
+        }
+        // Another Pod has come under the name meanwhile.
+        if let Some((pod, _)) = self.pods.get(&outcome.key)
+            && !self.queue.contains(&outcome.key)
+        {
+            let priority = pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0);
+            self.queue.add(&outcome.key, priority, now);
+        }
+    }
+}
+
+/// Records an event, which nothing hangs on.
+async fn tell(hands: &Hands, revision: u64, event: Action) {
+    if let Err(error) = cause::with(revision, hands.carry_out(event)).await {
+        tracing::debug!(error, "an event of the scheduler was not recorded");
+    }
+}
+
+async fn report(finished: &mpsc::Sender<Progress>, progress: Progress) {
+    if finished.send(progress).await.is_err() {
+        tracing::debug!("the scheduler stopped during a binding");
+    }
+}
+
+fn binding(pod: &Pod, node: &str) -> Action {
+    let (namespace, name) = names(pod);
+    let body = json!({
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": { "name": name, "namespace": namespace, "uid": uid(pod) },
+        "target": { "apiVersion": "v1", "kind": "Node", "name": node },
+    });
+    Action::create_subresource::<Pod>(namespace, name, "binding", body)
+}
+
+fn scheduled_event(pod: &Pod, key: &str, node: &str) -> Action {
+    Action::event(pod, EventType::Normal, "Scheduled", format!("Successfully assigned {key} to {node}"))
+}

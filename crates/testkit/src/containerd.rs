@@ -1,0 +1,177 @@
+//! Debian's containerd with runc, for a cluster that runs its containers by it.
+//!
+//! It has namespaces of its own for processes and mounts, so that nothing of it is left, and the cluster's network.
+//! Packages: `containerd`, `runc`, `containernetworking-plugins`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use anyhow::{Context, Result, bail};
+
+use crate::Cluster;
+use crate::cluster::text;
+
+/// The image that it has for Pods: busybox with a shell. With a tag: what is called latest is pulled each time.
+pub const IMAGE: &str = "test.local/busybox:1";
+const PAUSE: &str = "test.local/pause:1";
+
+/// A containerd of the test's own; it ends with this, and all that it has started.
+#[derive(Debug)]
+pub struct Containerd {
+    child: Child,
+    folder: PathBuf,
+}
+
+impl Containerd {
+    /// Starts it in the cluster's network; returns when it answers and has [`IMAGE`]. Its plugins are those in `bin_dir`,
+    /// its network this conflist, unless it is empty: then what is put into `net.d` of its folder.
+    ///
+    /// # Errors
+    /// If it does not start; the message has its log.
+    pub fn start(cluster: &Cluster, bin_dir: &str, network: &str) -> Result<Self> {
+        let folder = Self::folder(cluster);
+        fs::create_dir_all(folder.join("net.d"))?;
+        if !network.is_empty() {
+            fs::write(folder.join("net.d/10-test.conflist"), network)?;
+        }
+        let config = CONFIG.replace("FOLDER", &folder.display().to_string());
+        let config = config.replace("PAUSE", PAUSE).replace("BIN_DIR", bin_dir);
+        fs::write(folder.join("config.toml"), config)?;
+        let log = fs::File::create(folder.join("log"))?;
+        let mut command = cluster.unlimited_command("unshare");
+        command.args(["--mount", "--propagation=slave", "--pid", "--fork", "--kill-child", "--mount-proc"]);
+        command.args(["sh", "-c"]).arg(format!(
+            "for folder in /run/containerd /run/netns; do mkdir -p $folder; mount -t tmpfs tmpfs $folder; done; \
+             exec containerd --config {}",
+            folder.join("config.toml").display()
+        ));
+        let child = command.stdout(log.try_clone()?).stderr(log).spawn().context("start containerd")?;
+        let containerd = Self { child, folder };
+        containerd.wait(cluster)?;
+        for (name, process) in [(IMAGE, r#"["sh"]"#), (PAUSE, r#"["sleep", "1000000"]"#)] {
+            let image = image(&containerd.folder, name, process)?;
+            containerd.ctr(cluster, &["--namespace=k8s.io", "images", "import", &image])?;
+        }
+        Ok(containerd)
+    }
+
+    /// Where it has everything of its own.
+    #[must_use]
+    pub fn folder(cluster: &Cluster) -> PathBuf {
+        cluster.scratch().join("containerd")
+    }
+
+    /// The ids of its containers, each on a line.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn containers(&self, cluster: &Cluster) -> Result<String> {
+        self.ctr(cluster, &["--namespace=k8s.io", "containers", "list", "--quiet"])
+    }
+
+    /// The process that all of it comes from.
+    ///
+    /// # Errors
+    /// Never: process ids are small.
+    pub fn process(&self) -> Result<i32> {
+        Ok(self.child.id().try_into()?)
+    }
+
+    /// For `--container-runtime-endpoint`.
+    #[must_use]
+    pub fn endpoint(&self) -> String {
+        format!("unix://{}", self.folder.join("sock").display())
+    }
+
+    /// Until it answers; `ctr` itself waits for the socket.
+    fn wait(&self, cluster: &Cluster) -> Result<()> {
+        let waiting = cluster
+            .command("sh")
+            .args(["-c", "until test -S \"$0\" && ctr --address \"$0\" version; do :; done"])
+            .arg(self.folder.join("sock"))
+            .output()?;
+        if !waiting.status.success() {
+            let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+            bail!("containerd does not answer: {}\n{log}", text(&waiting));
+        }
+        Ok(())
+    }
+
+    fn ctr(&self, cluster: &Cluster, arguments: &[&str]) -> Result<String> {
+        let mut command = cluster.command("ctr");
+        let output = command.arg("--address").arg(self.folder.join("sock")).args(arguments).output()?;
+        if !output.status.success() {
+            bail!("`ctr {}` failed: {}", arguments.join(" "), text(&output));
+        }
+        Ok(String::from_utf8(output.stdout)?)
+    }
+}
+
+/// They are one PID namespace.
+impl Drop for Containerd {
+    fn drop(&mut self) {
+        if self.child.kill().and_then(|()| self.child.wait()).is_err() {
+            // It had ended before.
+        }
+    }
+}
+
+/// A docker-archive of busybox: what `ctr images import` reads. `process` is a list in JSON.
+fn image(folder: &Path, name: &str, process: &str) -> Result<String> {
+    let place = folder.join(name.replace(['/', ':'], "-"));
+    fs::create_dir_all(&place)?;
+    let layer = crate::image::busybox(&place)?;
+    let sum = String::from_utf8(Command::new("sha256sum").arg(&layer).output()?.stdout)?;
+    let digest = sum.split_whitespace().next().context("sha256sum printed nothing")?;
+    let config = format!(
+        r#"{{"architecture": "amd64", "os": "linux", "config": {{"Cmd": {process}, "Env": ["PATH=/bin"]}},
+            "rootfs": {{"type": "layers", "diff_ids": ["sha256:{digest}"]}}}}"#
+    );
+    fs::write(place.join("config.json"), config)?;
+    let manifest =
+        format!(r#"[{{"Config": "config.json", "RepoTags": ["{name}"], "Layers": ["busybox.tar"]}}]"#);
+    fs::write(place.join("manifest.json"), manifest)?;
+    let mut tar = Command::new("tar");
+    tar.current_dir(&place).args([
+        "--create",
+        "--file=image.tar",
+        "manifest.json",
+        "config.json",
+        "busybox.tar",
+    ]);
+    let made = tar.output()?;
+    if !made.status.success() {
+        bail!("tar failed: {}", text(&made));
+    }
+    Ok(place.join("image.tar").display().to_string())
+}
+
+/// Where Debian's `containernetworking-plugins` are.
+pub const DEBIAN_PLUGINS: &str = "/usr/lib/cni";
+
+const CONFIG: &str = r#"
+version = 2
+root = "FOLDER/root"
+state = "FOLDER/state"
+[grpc]
+  address = "FOLDER/sock"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "PAUSE"
+  restrict_oom_score_adj = true
+  disable_apparmor = true
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "BIN_DIR"
+    conf_dir = "FOLDER/net.d"
+"#;
+
+/// A link for each Pod and routes between them, so that Services work within one host without bridge filtering.
+pub const PTP: &str = r#"{
+  "cniVersion": "0.4.0",
+  "name": "test",
+  "plugins": [
+    {"type": "ptp", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.42.0.0/24"}]],
+      "routes": [{"dst": "0.0.0.0/0"}], "dataDir": "/run/containerd/leases"}},
+    {"type": "portmap", "capabilities": {"portMappings": true}}
+  ]
+}"#;
