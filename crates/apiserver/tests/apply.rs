@@ -69,15 +69,16 @@ async fn every_write_says_who_owns_what() {
         unknown Update v1 - {"f:data":{"f:x":{}}}"#]],
     );
     let put = "{metadata: {name: one, labels: {a: b}}, data: {k: w, x: 'y'}}";
-    let path = format!("{one}?fieldManager=me");
+    // Owners are sorted by second, then by name: each later one has a later name.
+    let path = format!("{one}?fieldManager=zoe");
     let replaced = call(&server, "curl/8.0", ("PUT", &path, put), yaml).await;
     check(
         &replaced,
         expect![[r#"
             200
             curl Update v1 - {"f:data":{}}
-            me Update v1 - {"f:data":{"f:k":{}},"f:metadata":{"f:labels":{".":{},"f:a":{}}}}
-            unknown Update v1 - {"f:data":{"f:x":{}}}"#]],
+            unknown Update v1 - {"f:data":{"f:x":{}}}
+            zoe Update v1 - {"f:data":{"f:k":{}},"f:metadata":{"f:labels":{".":{},"f:a":{}}}}"#]],
     );
     let again = call(&server, "curl/8.0", ("PUT", &path, put), yaml).await;
     assert_eq!(again.body, replaced.body, "no change, no write");
@@ -105,10 +106,10 @@ async fn a_new_deployment_is_owned_like_upstreams() {
     let status = r#"{"status": {"replicas": 1, "conditions": [{"type": "Available", "status": "True"}]}}"#;
     let path = format!("{DEPLOYMENTS}/web/status");
     let patched = call(&server, "kube-controller-manager/v1", ("PATCH", &path, status), MERGE).await;
-    let entries = patched.body["metadata"]["managedFields"].as_array().unwrap();
-    assert_eq!(entries[0]["subresource"], "status");
+    let mut entries = patched.body["metadata"]["managedFields"].as_array().unwrap().iter();
+    let status = entries.find(|entry| entry["subresource"] == "status").unwrap();
     assert_eq!(
-        entries[0]["fieldsV1"],
+        status["fieldsV1"],
         json!({"f:status": {
             "f:conditions": {".": {}, r#"k:{"type":"Available"}"#: {".": {}, "f:status": {}, "f:type": {}}},
             "f:replicas": {},
