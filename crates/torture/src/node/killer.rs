@@ -16,6 +16,7 @@ use sys::process::PidFd;
 use testkit::cluster::{NODE_IP, NODE_NAME};
 use testkit::{Cluster, Process};
 
+use super::processes::without_forks;
 use super::report::Kill;
 use super::view::View;
 
@@ -71,7 +72,7 @@ impl<'c> Killer<'c> {
         std::thread::sleep(Duration::from_millis(self.random.below(PAUSE_MILLIS_MAX)));
         self.revive()?;
         let (victim, command) = self.victim();
-        let pids = self.cluster.processes(command);
+        let pids = without_forks(&self.cluster.processes(command));
         let Some(pid) = self.one_of(&pids) else { return Ok(Vec::new()) };
         let stage = self.view.stage();
         if victim == "shim" {

@@ -38,10 +38,10 @@ pub fn is_ready(pod: &Pod) -> bool {
 
 /// Whether a Pod has got to what it is for.
 #[must_use]
-pub fn is_reached(pod: &Pod, goal: Goal, is_exit_lost: bool) -> bool {
+pub fn is_reached(pod: &Pod, goal: Goal, may_have_failed: bool) -> bool {
     match goal {
         Goal::Ready => is_ready(pod),
-        Goal::Done => phase(pod) == "Succeeded" || is_exit_lost && phase(pod) == "Failed",
+        Goal::Done => phase(pod) == "Succeeded" || may_have_failed && phase(pod) == "Failed",
         Goal::Restarted => containers(pod).any(|container| container.restart_count > 0),
     }
 }

@@ -109,7 +109,7 @@ impl View {
                 changes.borrow_and_update();
                 {
                     let state = self.state.lock();
-                    let excuses = Excuses { shimless: &state.shimless };
+                    let excuses = Excuses { shimless: &state.shimless, excused: &state.excused };
                     if let Some(found) = find(&state.pods, &excuses) {
                         return found;
                     }
@@ -204,7 +204,15 @@ impl View {
 
 /// What may be otherwise through no fault of the product's.
 pub(super) struct Excuses<'s> {
-    pub(super) shimless: &'s BTreeSet<String>,
+    shimless: &'s BTreeSet<String>,
+    excused: &'s BTreeSet<String>,
+}
+
+impl Excuses<'_> {
+    /// Whether what a Pod ran may have ended without success: it was killed itself, or who kept its exit code.
+    pub(super) fn may_have_failed(&self, pod: &str) -> bool {
+        self.shimless.contains(pod) || self.excused.contains(pod)
+    }
 }
 
 impl State {

@@ -144,7 +144,7 @@ impl Worker {
             &what,
             |pods, excuses| {
                 let pod = pods.get(name)?;
-                is_reached(pod, shape.goal, excuses.shimless.contains(name)).then_some(())
+                is_reached(pod, shape.goal, excuses.may_have_failed(name)).then_some(())
             },
             |pods| told(pods, name),
         );
