@@ -18,10 +18,12 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::conditions::RETRY;
 use super::{
-    ClaimSnapshot, DRIVER, FINALIZER, TOPOLOGY_KEY, call, is_ours, node_of, note, wanted_attributes,
+    ClaimSnapshot, DRIVER, FINALIZER, PROVISIONER_COMPONENT, TOPOLOGY_KEY, call, is_ours, node_of, note,
+    wanted_attributes,
 };
 use crate::object::{is_deleting, key, namespace, uid};
 use crate::volume::{drop_finalizer, has_finalizer};
@@ -94,7 +96,7 @@ pub(super) fn let_go(snapshot: &ClaimSnapshot, _: Timestamp) -> Plan {
 }
 
 /// Decides whether the claim gets a volume, and where.
-pub(super) fn plan(snapshot: &ClaimSnapshot, _: Timestamp) -> Plan {
+pub(super) fn plan(snapshot: &ClaimSnapshot, now: Timestamp) -> Plan {
     let claim = &*snapshot.claim;
     let mut plan = Plan::nothing();
     let is_ours = annotation(&claim.metadata, PROVISIONER) == Some(DRIVER);
@@ -107,7 +109,13 @@ pub(super) fn plan(snapshot: &ClaimSnapshot, _: Timestamp) -> Plan {
     };
     if let Content::Populated = content(claim) {
         let message = "Assuming an external populator will provision the volume";
-        plan.push(Action::event(claim, EventType::Normal, "Provisioning", message));
+        plan.push(Action::event_from(
+            PROVISIONER_COMPONENT,
+            claim,
+            EventType::Normal,
+            "Provisioning",
+            message,
+        ));
         return plan;
     }
     let selected = annotation(&claim.metadata, SELECTED_NODE);
@@ -128,15 +136,21 @@ pub(super) fn plan(snapshot: &ClaimSnapshot, _: Timestamp) -> Plan {
         }
         Some(node) => Some(node),
         None if waits_for_consumer(class) => None,
-        None => of_source.or_else(|| asked(snapshot)).or_else(|| allowed(snapshot, class)),
+        None => of_source.or_else(|| asked(snapshot)).or_else(|| allowed(snapshot, class).first().copied()),
     };
     if note::node(claim).is_some_and(|noted| node.is_some_and(|node| node != noted)) {
         // The Node was chosen anew.
         return note::take_back(snapshot);
     }
+    if let Some(pause) = note::pause(claim, now).filter(|_| selected.is_none()) {
+        plan.requeue(pause);
+        return plan;
+    }
     // A Node whose driver is not there yet is waited for.
     let Some(node) = node.filter(|node| snapshot.nodes.iter().any(|one| one == node)) else { return plan };
-    let event = |event_type, reason: &str, message: String| Action::event(claim, event_type, reason, message);
+    let event = |event_type, reason: &str, message: String| {
+        Action::event_from(PROVISIONER_COMPONENT, claim, event_type, reason, message)
+    };
     plan.push_step(note::write(claim, node).into_iter().collect());
     if let Some((original, _)) = &source
         && !is_held(original)
@@ -158,18 +172,34 @@ pub(super) fn plan(snapshot: &ClaimSnapshot, _: Timestamp) -> Plan {
     let message = format!("Successfully provisioned volume {}", name(claim));
     plan.push(event(EventType::Normal, "ProvisioningSucceeded", message));
     plan.on_failure = vec![failed(claim, class, FAILURE)];
-    if selected.is_some() {
-        // The driver has made nothing there.
-        plan.on_failure_saying = vec![(NO_ROOM, without(claim, &[SELECTED_NODE, note::NODE]))];
-    }
+    // A driver without room has made nothing.
+    let elsewhere = match selected {
+        Some(_) => Some(annotated(claim, json!({SELECTED_NODE: null, note::NODE: null}))),
+        None if of_source.is_some() => None,
+        None => next(claim, &allowed(snapshot, class), node, now),
+    };
+    plan.on_failure_saying = elsewhere.map(|action| (NO_ROOM, action)).into_iter().collect();
     plan
+}
+
+/// Has the Node asked that comes after `node`; when each has been asked, after a while. Source: the topologies that
+/// external-provisioner prefers, in order, where nobody has selected a Node.
+fn next(claim: &PersistentVolumeClaim, order: &[&str], node: &str, now: Timestamp) -> Option<Action> {
+    let (first, last) = (order.first()?, order.last()?);
+    if first == last {
+        return None;
+    }
+    let at = order.iter().position(|one| *one == node);
+    let next = at.and_then(|at| order.get(at + 1)).unwrap_or(first);
+    let pause = (*last == node).then(|| (now + RETRY).to_string());
+    Some(annotated(claim, json!({note::NODE: next, note::PAUSE: pause})))
 }
 
 /// Why the claim gets no volume.
 fn failed(claim: &PersistentVolumeClaim, class: &StorageClass, why: &str) -> Action {
     let class = class.metadata.name.as_deref().unwrap_or_default();
     let message = format!("failed to provision volume with StorageClass \"{class}\": {why}");
-    Action::event(claim, EventType::Warning, "ProvisioningFailed", message)
+    Action::event_from(PROVISIONER_COMPONENT, claim, EventType::Warning, "ProvisioningFailed", message)
 }
 
 fn refused(claim: &PersistentVolumeClaim, class: &StorageClass, why: &str) -> Plan {
@@ -180,15 +210,14 @@ fn refused(claim: &PersistentVolumeClaim, class: &StorageClass, why: &str) -> Pl
 
 /// Has the scheduler choose another Node.
 fn choose_again(claim: &PersistentVolumeClaim, mut plan: Plan) -> Plan {
-    plan.push(without(claim, &[SELECTED_NODE]));
+    plan.push(annotated(claim, json!({SELECTED_NODE: null})));
     plan
 }
 
-/// The claim without these annotations, whatever else has been written meanwhile.
-fn without(claim: &PersistentVolumeClaim, annotations: &[&str]) -> Action {
+/// The claim with these annotations, without those that are null, whatever else has been written meanwhile.
+fn annotated(claim: &PersistentVolumeClaim, annotations: Value) -> Action {
     let (space, name) = (namespace(&claim.metadata), claim.metadata.name.as_deref().unwrap_or_default());
-    let none: BTreeMap<&str, Option<&str>> = annotations.iter().map(|key| (*key, None)).collect();
-    let patch = json!({"metadata": {"uid": claim.metadata.uid, "annotations": none}});
+    let patch = json!({"metadata": {"uid": claim.metadata.uid, "annotations": annotations}});
     Action::patch::<PersistentVolumeClaim>(space, name, Patch::Merge(patch))
 }
 
@@ -253,8 +282,9 @@ fn asked(snapshot: &ClaimSnapshot) -> Option<&str> {
     note::node(&snapshot.claim).filter(|noted| snapshot.nodes.iter().any(|node| node == noted))
 }
 
-/// A Node for a volume that waits for nobody: one that the class allows, always the same for the same claim.
-fn allowed<'a>(snapshot: &'a ClaimSnapshot, class: &StorageClass) -> Option<&'a str> {
+/// The Nodes that the class allows for a volume that waits for nobody, in the order in which they are asked: always the
+/// same for the same claim.
+fn allowed<'a>(snapshot: &'a ClaimSnapshot, class: &StorageClass) -> Vec<&'a str> {
     let terms = class.allowed_topologies.as_deref().unwrap_or_default();
     let is_allowed = |node: &&String| {
         let holds = |term: &k8s_openapi::api::core::v1::TopologySelectorTerm| {
@@ -263,9 +293,11 @@ fn allowed<'a>(snapshot: &'a ClaimSnapshot, class: &StorageClass) -> Option<&'a 
         };
         terms.is_empty() || terms.iter().any(holds)
     };
-    let nodes: Vec<&String> = snapshot.nodes.iter().filter(is_allowed).collect();
+    let mut nodes: Vec<&str> = snapshot.nodes.iter().filter(is_allowed).map(String::as_str).collect();
     let sum = uid(&snapshot.claim.metadata).bytes().map(usize::from).sum::<usize>();
-    nodes.get(sum % nodes.len().max(1)).map(|node| node.as_str())
+    let first = sum % nodes.len().max(1);
+    nodes.rotate_left(first);
+    nodes
 }
 
 fn request(claim: &PersistentVolumeClaim, class: &StorageClass, node: &str) -> serde_json::Value {
