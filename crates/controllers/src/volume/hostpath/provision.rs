@@ -108,14 +108,7 @@ pub(super) fn plan(snapshot: &ClaimSnapshot, now: Timestamp) -> Plan {
         return plan;
     };
     if let Content::Populated = content(claim) {
-        let message = "Assuming an external populator will provision the volume";
-        plan.push(Action::event_from(
-            PROVISIONER_COMPONENT,
-            claim,
-            EventType::Normal,
-            "Provisioning",
-            message,
-        ));
+        plan.push(told(claim, "Provisioning", "Assuming an external populator will provision the volume"));
         return plan;
     }
     let selected = annotation(&claim.metadata, SELECTED_NODE);
@@ -148,37 +141,47 @@ pub(super) fn plan(snapshot: &ClaimSnapshot, now: Timestamp) -> Plan {
     }
     // A Node whose driver is not there yet is waited for.
     let Some(node) = node.filter(|node| snapshot.nodes.iter().any(|one| one == node)) else { return plan };
-    let event = |event_type, reason: &str, message: String| {
-        Action::event_from(PROVISIONER_COMPONENT, claim, event_type, reason, message)
+    plan = make(claim, class, node, source, &attributes);
+    // A driver without room has made nothing.
+    let elsewhere = match selected {
+        Some(_) => Some(annotated(claim, &json!({SELECTED_NODE: null, note::NODE: null}))),
+        None if of_source.is_some() => None,
+        None => next(claim, &allowed(snapshot, class), node, now),
     };
+    plan.on_failure_saying = elsewhere.map(|action| (NO_ROOM, action)).into_iter().collect();
+    plan
+}
+
+/// Has the driver on `node` make the volume, once it is written down that it may have.
+fn make(
+    claim: &PersistentVolumeClaim,
+    class: &StorageClass,
+    node: &str,
+    source: Option<(&PersistentVolumeClaim, &PersistentVolume)>,
+    attributes: &BTreeMap<String, String>,
+) -> Plan {
+    let mut plan = Plan::nothing();
     plan.push_step(note::write(claim, node).into_iter().collect());
-    if let Some((original, _)) = &source
+    if let Some((original, _)) = source
         && !is_held(original)
     {
-        let mut held = (*original).clone();
+        let mut held = original.clone();
         held.metadata.finalizers.get_or_insert_default().push(COPIED.to_owned());
         plan.push(Action::update(&held));
     }
     let message =
         format!("External provisioner is provisioning volume for claim \"{}\"", key(&claim.metadata));
-    plan.push(event(EventType::Normal, "Provisioning", message));
+    plan.push(told(claim, "Provisioning", message));
     let mut request = request(claim, class, node);
     request["mutableParameters"] = json!(attributes);
-    if let Some(source) = source.as_ref().and_then(|(_, volume)| csi(volume)) {
+    if let Some(source) = source.and_then(|(_, volume)| csi(volume)) {
         request["sourceVolumeId"] = source.volume_handle.as_str().into();
     }
     plan.push(call(node, request));
     plan.push(Action::create(&volume(claim, class, node)));
     let message = format!("Successfully provisioned volume {}", name(claim));
-    plan.push(event(EventType::Normal, "ProvisioningSucceeded", message));
+    plan.push(told(claim, "ProvisioningSucceeded", message));
     plan.on_failure = vec![failed(claim, class, FAILURE)];
-    // A driver without room has made nothing.
-    let elsewhere = match selected {
-        Some(_) => Some(annotated(claim, json!({SELECTED_NODE: null, note::NODE: null}))),
-        None if of_source.is_some() => None,
-        None => next(claim, &allowed(snapshot, class), node, now),
-    };
-    plan.on_failure_saying = elsewhere.map(|action| (NO_ROOM, action)).into_iter().collect();
     plan
 }
 
@@ -192,7 +195,12 @@ fn next(claim: &PersistentVolumeClaim, order: &[&str], node: &str, now: Timestam
     let at = order.iter().position(|one| *one == node);
     let next = at.and_then(|at| order.get(at + 1)).unwrap_or(first);
     let pause = (*last == node).then(|| (now + RETRY).to_string());
-    Some(annotated(claim, json!({note::NODE: next, note::PAUSE: pause})))
+    Some(annotated(claim, &json!({note::NODE: next, note::PAUSE: pause})))
+}
+
+/// What becomes of the claim.
+fn told(claim: &PersistentVolumeClaim, reason: &str, message: impl Into<String>) -> Action {
+    Action::event_from(PROVISIONER_COMPONENT, claim, EventType::Normal, reason, message)
 }
 
 /// Why the claim gets no volume.
@@ -210,12 +218,12 @@ fn refused(claim: &PersistentVolumeClaim, class: &StorageClass, why: &str) -> Pl
 
 /// Has the scheduler choose another Node.
 fn choose_again(claim: &PersistentVolumeClaim, mut plan: Plan) -> Plan {
-    plan.push(annotated(claim, json!({SELECTED_NODE: null})));
+    plan.push(annotated(claim, &json!({SELECTED_NODE: null})));
     plan
 }
 
 /// The claim with these annotations, without those that are null, whatever else has been written meanwhile.
-fn annotated(claim: &PersistentVolumeClaim, annotations: Value) -> Action {
+fn annotated(claim: &PersistentVolumeClaim, annotations: &Value) -> Action {
     let (space, name) = (namespace(&claim.metadata), claim.metadata.name.as_deref().unwrap_or_default());
     let patch = json!({"metadata": {"uid": claim.metadata.uid, "annotations": annotations}});
     Action::patch::<PersistentVolumeClaim>(space, name, Patch::Merge(patch))
