@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use crate::informer::{Change, Informers, Kind, PartialObject, Scope};
 use crate::plan::Plan;
-use crate::record::Recorder;
+use crate::record::{Recorder, component_of};
 use crate::resource_ref::ResourceRef;
 use crate::workqueue::WorkQueue;
 use crate::{cause, plan::Action};
@@ -148,7 +148,7 @@ impl Engine {
     pub fn start_as(&self, controller: Controller, client: kube::Client) {
         let queue = self.informers.metrics().queue(controller.queue);
         let informers = self.informers.clone();
-        let recorder = self.recorder.of(controller.name);
+        let recorder = self.recorder.of(component_of(controller.name));
         let executor = Executor::new(informers.clone(), client, recorder);
         let tasks = informers.tasks().clone();
         self.informers.tasks().spawn(controller.name, async move {

@@ -61,7 +61,7 @@ impl Plan {
     }
 
     /// What is done about a failed step.
-    pub(crate) fn about_failure(self, message: &str) -> Vec<Action> {
+    pub fn about_failure(self, message: &str) -> Vec<Action> {
         let fitting = self.on_failure_saying.into_iter().filter(|(text, _)| message.contains(text));
         let all = self.on_failure.into_iter().chain(fitting.map(|(_, action)| action));
         all.map(|action| action.about_failure(message)).collect()
@@ -119,6 +119,8 @@ pub enum Verb {
 /// An Event to record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventAction {
+    /// Whom it comes from; whoever carries the plan out, if empty.
+    pub component: &'static str,
     /// What the event is about.
     pub regarding: ObjectReference,
     /// Normal or Warning.
@@ -281,7 +283,19 @@ impl Action {
         reason: &str,
         message: impl Into<String>,
     ) -> Self {
+        Self::event_from("", regarding, event_type, reason, message)
+    }
+
+    /// Records an event about `regarding` that comes from `component`, not from whoever carries the plan out.
+    pub fn event_from<K: Object>(
+        component: &'static str,
+        regarding: &K,
+        event_type: EventType,
+        reason: &str,
+        message: impl Into<String>,
+    ) -> Self {
         Self::Event(Box::new(EventAction {
+            component,
             regarding: reference_to(regarding),
             event_type,
             reason: reason.to_owned(),

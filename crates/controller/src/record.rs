@@ -20,6 +20,24 @@ use crate::plan::{EventAction, EventType};
 const QUEUE_MAX: usize = 1024;
 /// Distinct events whose counts are remembered.
 const REMEMBERED_MAX: usize = 4096;
+/// Controllers that events call otherwise than flags do. Source: the `EventSource` of each in `pkg/controller`.
+const COMPONENTS: [(&str, &str); 10] = [
+    ("daemon-set-controller", "daemonset-controller"),
+    ("disruption-controller", "controllermanager"),
+    ("ephemeral-volume-controller", "ephemeral_volume"),
+    ("horizontal-pod-autoscaler-controller", "horizontal-pod-autoscaler"),
+    ("node-ipam-controller", "cidrAllocator"),
+    ("node-lifecycle-controller", "node-controller"),
+    ("persistentvolume-attach-detach-controller", "attachdetach-controller"),
+    ("persistentvolume-binder-controller", "persistentvolume-controller"),
+    ("persistentvolume-expander-controller", "volume_expand"),
+    ("resource-claim-controller", "resource_claim"),
+];
+
+/// As whom a controller of that name speaks in events.
+pub(crate) fn component_of(controller: &'static str) -> &'static str {
+    COMPONENTS.iter().find(|(name, _)| *name == controller).map_or(controller, |(_, component)| component)
+}
 
 /// Takes events and writes them in the background. Cloning shares it.
 #[derive(Clone)]
@@ -30,7 +48,6 @@ pub struct Recorder {
 
 struct Recorded {
     event: EventAction,
-    component: &'static str,
     woken_by: u64,
 }
 
@@ -53,17 +70,25 @@ struct Written {
 
 struct Writer {
     informers: Informers,
+    /// The Node that the events are of; empty for components that are of none.
+    host: String,
     remembered: HashMap<Same, Written>,
 }
 
 impl Recorder {
     /// A recorder whose events come from `component`.
     pub fn start(informers: &Informers, component: &'static str) -> Self {
+        Self::start_on(informers, component, "")
+    }
+
+    /// A recorder whose events come from `component` on the Node `host`.
+    pub fn start_on(informers: &Informers, component: &'static str, host: &str) -> Self {
         let (queue, mut events) = mpsc::channel(QUEUE_MAX);
-        let mut writer = Writer { informers: informers.clone(), remembered: HashMap::new() };
+        let mut writer =
+            Writer { informers: informers.clone(), host: host.to_owned(), remembered: HashMap::new() };
         informers.tasks().spawn("event recorder", async move {
-            while let Some(Recorded { event, component, woken_by }) = events.recv().await {
-                cause::with(woken_by, writer.write(event, component)).await;
+            while let Some(Recorded { event, woken_by }) = events.recv().await {
+                cause::with(woken_by, writer.write(event)).await;
             }
         });
         Self { queue, component }
@@ -77,12 +102,16 @@ impl Recorder {
 
     /// Records an event about the referenced object.
     pub fn event(&self, regarding: ObjectReference, event_type: EventType, reason: &str, message: String) {
-        self.record(EventAction { regarding, event_type, reason: reason.to_owned(), message });
+        let component = self.component;
+        self.record(EventAction { component, regarding, event_type, reason: reason.to_owned(), message });
     }
 
-    pub(crate) fn record(&self, event: EventAction) {
+    pub(crate) fn record(&self, mut event: EventAction) {
         let woken_by = cause::current().unwrap_or(0);
-        let recorded = Recorded { event, component: self.component, woken_by };
+        if event.component.is_empty() {
+            event.component = self.component;
+        }
+        let recorded = Recorded { event, woken_by };
         if let Err(error) = self.queue.try_send(recorded) {
             tracing::warn!(%error, "an event was dropped");
         }
@@ -90,10 +119,10 @@ impl Recorder {
 }
 
 impl Writer {
-    async fn write(&mut self, event: EventAction, component: &'static str) {
+    async fn write(&mut self, event: EventAction) {
         let now = self.informers.clock().now();
         let same = Same {
-            component,
+            component: event.component,
             uid: event.regarding.uid.clone().unwrap_or_default(),
             key: format!("{:?}/{:?}", event.regarding.namespace, event.regarding.name),
             event_type: event.event_type.as_str(),
@@ -108,7 +137,7 @@ impl Writer {
                 return;
             }
         }
-        let (request, written) = self.create_request(&event, component, now);
+        let (request, written) = self.create_request(&event, now);
         if self.send(request).await {
             if self.remembered.len() >= REMEMBERED_MAX {
                 self.remembered.clear();
@@ -120,14 +149,13 @@ impl Writer {
     fn create_request(
         &self,
         event: &EventAction,
-        component: &str,
         now: Timestamp,
     ) -> (Result<Request<Body>, http::Error>, Written) {
         let object = event.regarding.name.as_deref().unwrap_or_default();
         let namespace = event.regarding.namespace.clone().unwrap_or_else(|| "default".to_owned());
         let name = format!("{object}.{:016x}", self.informers.random().below(u64::MAX));
         let at = second(now);
-        let body = json!({
+        let mut body = json!({
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": { "name": name, "namespace": namespace },
@@ -135,12 +163,16 @@ impl Writer {
             "type": event.event_type.as_str(),
             "reason": event.reason,
             "message": event.message,
-            "source": { "component": component },
-            "reportingComponent": component,
+            "source": { "component": event.component },
+            "reportingComponent": event.component,
             "firstTimestamp": at,
             "lastTimestamp": at,
             "count": 1,
         });
+        if !self.host.is_empty() {
+            body["source"]["host"] = json!(self.host);
+            body["reportingInstance"] = json!(self.host);
+        }
         let request = Request::post(format!("/api/v1/namespaces/{namespace}/events"))
             .header("content-type", "application/json")
             .body(Body::from(body.to_string().into_bytes()));

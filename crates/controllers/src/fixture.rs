@@ -1,5 +1,7 @@
 //! YAML fixtures for the table tests: minimal objects in, a plan as text out.
 
+pub(crate) mod world;
+
 use std::fmt::Write;
 use std::sync::Arc;
 

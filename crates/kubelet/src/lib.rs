@@ -159,7 +159,7 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
     }
     let context = Arc::new(Context {
         services: parts.informers.informer::<Service>(),
-        recorder: Recorder::start(&parts.informers, "kubelet"),
+        recorder: Recorder::start_on(&parts.informers, "kubelet", &config.node_name),
         facts: status::NodeFacts { host_ips: config.node_ips.clone(), runtime_name: version.runtime_name },
         node: parts.informers.scoped::<Node>(Scope {
             field_selector: Some(format!("metadata.name={}", config.node_name)),

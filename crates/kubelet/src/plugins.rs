@@ -1,4 +1,5 @@
-//! Learns of plugins by the sockets in `plugins_registry/`: what comes is asked who it is, what goes is forgotten.
+//! Learns of plugins by the sockets in `plugins_registry/` and the folders below it: what comes is asked who it is, what
+//! goes is forgotten. What begins with a dot is not looked at.
 //!
 //! Source: `pkg/kubelet/pluginmanager`; the calls are `pluginregistration.Registration`.
 
@@ -12,8 +13,8 @@ use std::time::Duration;
 
 use base::{Backoff, Tasks};
 use csi::client::Client;
-use csi::registration::{InfoRequest, RegistrationStatus};
-use csi::v1::NodeGetInfoRequest;
+use csi::registration::{InfoRequest, PluginInfo, RegistrationStatus};
+use csi::v1::{NodeGetInfoRequest, NodeGetInfoResponse};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use tokio::io::unix::AsyncFd;
 
@@ -24,7 +25,11 @@ use crate::dra;
 /// Before a plugin that does not answer is asked again.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(30);
+/// Folders below each other that are looked at.
+const DEPTH_MAX: usize = 8;
 
+/// Each socket with what tells it from others, and the tasks of what has registered there.
+type Known = BTreeMap<PathBuf, (Identity, Tasks)>;
 /// What tells one socket from another that has come in its place.
 type Identity = (u64, i64, i64);
 
@@ -32,8 +37,9 @@ type Identity = (u64, i64, i64);
 pub(crate) async fn run(context: Arc<Context>) {
     let folder = context.config.root_dir.join("plugins_registry");
     let mut backoff = Backoff::new(RETRY_FIRST, RETRY_MAX, 0.1);
+    let mut known = Known::new();
     loop {
-        if let Err(error) = watch(&context, &folder).await {
+        if let Err(error) = watch(&context, &folder, &mut known).await {
             tracing::warn!(%error, folder = %folder.display(), "plugins cannot be watched");
         }
         tokio::time::sleep(backoff.next(&context.random)).await;
@@ -50,60 +56,95 @@ impl AsRawFd for Watch {
 }
 
 #[expect(deprecated, reason = "the replacement is unsafe code, and the descriptor is the inotify's own")]
-fn changes_of(folder: &Path) -> std::io::Result<AsyncFd<Watch>> {
-    let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
-    let flags = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_DELETE | AddWatchFlags::IN_MOVE;
-    inotify.add_watch(folder, flags)?;
-    AsyncFd::new(Watch(inotify))
+fn watcher() -> std::io::Result<AsyncFd<Watch>> {
+    AsyncFd::new(Watch(Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?))
 }
 
-async fn watch(context: &Arc<Context>, folder: &Path) -> std::io::Result<()> {
-    let changes = changes_of(folder)?;
-    let mut known: BTreeMap<PathBuf, (Identity, Tasks)> = BTreeMap::new();
+async fn watch(context: &Arc<Context>, folder: &Path, known: &mut Known) -> std::io::Result<()> {
+    let changes = watcher()?;
     loop {
-        let found = sockets(folder)?;
-        known.retain(|path, (identity, tasks)| {
-            let is_there = found.get(path) == Some(&*identity);
-            if !is_there {
-                tasks.stop();
-            }
-            is_there
-        });
-        for (path, identity) in found {
-            if let Entry::Vacant(new) = known.entry(path) {
-                let tasks = context.tasks.child();
-                context.tasks.spawn("plugin", keep(context.clone(), new.key().clone(), tasks.clone()));
-                new.insert((identity, tasks));
-            }
-        }
+        let mut found = BTreeMap::new();
+        let walked = walk(&changes.get_ref().0, folder, DEPTH_MAX, &mut found);
+        follow(context, known, found);
+        walked?;
         let mut ready = changes.readable().await?;
         while changes.get_ref().0.read_events().is_ok() {}
         ready.clear_ready();
     }
 }
 
-fn sockets(folder: &Path) -> std::io::Result<BTreeMap<PathBuf, Identity>> {
-    let mut found = BTreeMap::new();
+/// Forgets sockets that have gone or been replaced, and asks new ones who they are.
+fn follow(context: &Arc<Context>, known: &mut Known, found: BTreeMap<PathBuf, Identity>) {
+    known.retain(|path, (identity, tasks)| {
+        let is_there = found.get(path) == Some(&*identity);
+        if !is_there {
+            tasks.stop();
+        }
+        is_there
+    });
+    for (path, identity) in found {
+        if let Entry::Vacant(new) = known.entry(path) {
+            let tasks = context.tasks.child();
+            context.tasks.spawn("plugin", keep(context.clone(), new.key().clone(), tasks.clone()));
+            new.insert((identity, tasks));
+        }
+    }
+}
+
+/// Finds the sockets in a folder and below it. Each folder is watched before it is read, so that what comes meanwhile is
+/// found by one or the other. Source: `traversePluginDir` of `pkg/kubelet/pluginmanager/pluginwatcher`.
+fn walk(
+    watch: &Inotify,
+    folder: &Path,
+    depth_left: usize,
+    found: &mut BTreeMap<PathBuf, Identity>,
+) -> std::io::Result<()> {
+    let flags = AddWatchFlags::IN_CREATE
+        | AddWatchFlags::IN_DELETE
+        | AddWatchFlags::IN_MOVE
+        | AddWatchFlags::IN_DELETE_SELF
+        | AddWatchFlags::IN_MOVE_SELF
+        | AddWatchFlags::IN_ONLYDIR
+        | AddWatchFlags::IN_DONT_FOLLOW;
+    watch.add_watch(folder, flags)?;
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
         let is_hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
         let Ok(meta) = std::fs::symlink_metadata(&path) else { continue };
-        if meta.file_type().is_socket() && !is_hidden {
+        if is_hidden {
+            continue;
+        }
+        if meta.file_type().is_socket() {
             found.insert(path, (meta.ino(), meta.ctime(), meta.ctime_nsec()));
+        } else if meta.is_dir() && depth_left > 0 {
+            match walk(watch, &path, depth_left - 1, found) {
+                Err(error) if is_gone(&error) => {}
+                walked => walked?,
+            }
         }
     }
-    Ok(found)
+    Ok(())
+}
+
+/// Whether a folder went, or became something else, while it was looked at.
+fn is_gone(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
 }
 
 /// Registers the plugin behind a socket, and forgets it when the socket goes.
 async fn keep(context: Arc<Context>, socket: PathBuf, tasks: Tasks) {
     let mut backoff = Backoff::new(RETRY_FIRST, RETRY_MAX, 0.1);
-    let registered = loop {
-        let attempt = tokio::select! {
+    let Registered { kind, name, id } = loop {
+        let plugin = tokio::select! {
             () = tasks.stopping() => return,
-            attempt = register(&context, &socket) => attempt,
+            plugin = ask(&context, &socket) => plugin,
         };
-        match attempt {
+        // Not given up halfway: what has been taken in is to be forgotten.
+        let registered = match plugin {
+            Ok(plugin) => register(&context, plugin, &tasks).await,
+            Err(error) => Err(error),
+        };
+        match registered {
             Ok(registered) => break registered,
             Err(error) => tracing::info!(error, socket = %socket.display(), "a plugin was not registered"),
         }
@@ -112,7 +153,6 @@ async fn keep(context: Arc<Context>, socket: PathBuf, tasks: Tasks) {
             () = tokio::time::sleep(backoff.next(&context.random)) => {}
         }
     };
-    let Registered { kind, name, id } = registered;
     tracing::info!(driver = name, kind = kind.name(), "registered a driver");
     tasks.stopping().await;
     if context.tasks.is_stopping() {
@@ -157,18 +197,51 @@ struct Registered {
     id: u64,
 }
 
-/// Asks the plugin who it is and tells it what came of that.
-async fn register(context: &Context, socket: &Path) -> Result<Registered, String> {
+/// What a plugin has said of itself.
+struct Plugin {
+    client: Client,
+    info: PluginInfo,
+    endpoint: PathBuf,
+    /// What it is, or why it is not taken in.
+    asked: Result<Asked, String>,
+}
+
+enum Asked {
+    Csi(Box<(Driver, NodeGetInfoResponse)>),
+    Dra,
+}
+
+/// Asks the plugin who it is.
+async fn ask(context: &Context, socket: &Path) -> Result<Plugin, String> {
     let client = Client::new(socket);
     let info = client.get_info(InfoRequest {}).await.map_err(|error| error.to_string())?;
     let endpoint = match info.endpoint.as_str() {
         "" => socket.to_owned(),
         endpoint => PathBuf::from(endpoint.strip_prefix("unix://").unwrap_or(endpoint)),
     };
-    let done = match check(&info) {
-        Ok(Kind::Csi) => add(context, &info.name, &endpoint).await.map(|id| (Kind::Csi, id)),
+    let asked = match check(&info) {
+        Ok(Kind::Csi) => ask_driver(&endpoint).await.map(|answers| Asked::Csi(Box::new(answers))),
         Ok(Kind::Dra) => {
             context.dra.wiped().await;
+            Ok(Asked::Dra)
+        }
+        Err(why) => Err(why),
+    };
+    Ok(Plugin { client, info, endpoint, asked })
+}
+
+async fn ask_driver(endpoint: &Path) -> Result<(Driver, NodeGetInfoResponse), String> {
+    let driver = Driver::new(endpoint).await.map_err(|error| error.to_string())?;
+    let info = driver.client.node_get_info(NodeGetInfoRequest {}).await.map_err(|error| error.to_string())?;
+    Ok((driver, info))
+}
+
+/// Takes the plugin in and tells it what came of that, unless its socket goes meanwhile.
+async fn register(context: &Context, plugin: Plugin, tasks: &Tasks) -> Result<Registered, String> {
+    let Plugin { client, info, endpoint, asked } = plugin;
+    let done = match asked {
+        Ok(Asked::Csi(answers)) => add(context, &info.name, *answers).await.map(|id| (Kind::Csi, id)),
+        Ok(Asked::Dra) => {
             let added = context.dra.insert(&info.name, &endpoint, &info.supported_versions);
             added.map(|id| (Kind::Dra, id))
         }
@@ -178,14 +251,16 @@ async fn register(context: &Context, socket: &Path) -> Result<Registered, String
         plugin_registered: done.is_ok(),
         error: done.as_ref().err().cloned().unwrap_or_default(),
     };
-    let told = client.notify_registration_status(status).await;
-    if let Err(error) = told {
-        tracing::info!(%error, plugin = info.name, "a plugin was not told of its registration");
+    tokio::select! {
+        () = tasks.stopping() => {}
+        told = client.notify_registration_status(status) => if let Err(error) = told {
+            tracing::info!(%error, plugin = info.name, "a plugin was not told of its registration");
+        },
     }
     done.map(|(kind, id)| Registered { kind, name: info.name, id })
 }
 
-fn check(info: &csi::registration::PluginInfo) -> Result<Kind, String> {
+fn check(info: &PluginInfo) -> Result<Kind, String> {
     if info.r#type == Kind::Dra.name() {
         return Ok(Kind::Dra);
     }
@@ -201,12 +276,15 @@ fn check(info: &csi::registration::PluginInfo) -> Result<Kind, String> {
     Ok(Kind::Csi)
 }
 
-async fn add(context: &Context, name: &str, endpoint: &Path) -> Result<u64, String> {
-    let driver = Driver::new(endpoint).await.map_err(|error| error.to_string())?;
-    let info = driver.client.node_get_info(NodeGetInfoRequest {}).await.map_err(|error| error.to_string())?;
+/// Takes a driver in; one that the API is not told of is not there.
+async fn add(
+    context: &Context,
+    name: &str,
+    (driver, info): (Driver, NodeGetInfoResponse),
+) -> Result<u64, String> {
     let id = context.csi.insert(name, driver);
-    let told = registration::add(context, name, &info).await;
-    let told =
-        told.map_err(|error| format!("error updating CSINode object with CSI driver node info: {error}"));
-    told.map(|()| id)
+    registration::add(context, name, &info).await.map(|()| id).map_err(|error| {
+        context.csi.remove(name, id);
+        format!("error updating CSINode object with CSI driver node info: {error}")
+    })
 }

@@ -9,6 +9,7 @@ mod host_path;
 pub(crate) mod mounts;
 mod payload;
 pub(crate) mod persistent;
+mod refused;
 mod sub_path;
 mod tear_down;
 
@@ -47,6 +48,9 @@ pub(crate) fn prepare(input: &VolumeInput) -> Result<(), String> {
         make_dir(&input.pod_dir.join("containers").join(&container.name), 0o750)?;
     }
     for volume in spec.volumes.iter().flatten() {
+        if let Some(why) = refused::inline(volume) {
+            return Err(why);
+        }
         prepare_one(input, spec, volume)
             .map_err(|error| format!("MountVolume.SetUp failed for volume \"{}\" : {error}", volume.name))?;
     }

@@ -29,6 +29,10 @@ use crate::object::{key, namespace};
 
 /// The driver's name.
 pub const DRIVER: &str = "hostpath.csi.knarr.io";
+/// Whose events are those of volumes that are made and removed, as external-provisioner's begin.
+const PROVISIONER_COMPONENT: &str = DRIVER;
+/// Whose events are those of volumes that change. Source: `NewResizeController` of external-resizer.
+const RESIZER_COMPONENT: &str = "external-resizer hostpath.csi.knarr.io";
 /// The label of a Node that says which one it is to the driver.
 const TOPOLOGY_KEY: &str = "topology.hostpath.csi.knarr.io/node";
 /// Holds a volume object until its files are gone. Source: KEP-2644.
@@ -60,18 +64,21 @@ pub const CONTROLLER: Controller = Controller {
             let Some(claim) = informers.informer::<PersistentVolumeClaim>().get(key) else {
                 return Plan::nothing();
             };
-            let snapshot = claim_snapshot(informers, claim);
-            let decisions: [fn(&ClaimSnapshot, Timestamp) -> Plan; 5] =
-                [provision::plan, note::plan, provision::let_go, grow::plan, modify::plan];
-            let mut plans = decisions.iter().map(|decide| decide(&snapshot, now));
-            // What a plan writes wakes the claim for the next.
-            return plans.find(|plan| *plan != Plan::nothing()).unwrap_or_default();
+            return plan_claim(&claim_snapshot(informers, claim), now);
         }
         let Some(volume) = informers.informer::<PersistentVolume>().get(key) else { return Plan::nothing() };
         let has_node = node_of(&volume).is_some_and(|node| informers.informer::<Node>().get(node).is_some());
         reclaim::plan(&volume, has_node)
     },
 };
+
+/// The first of the decisions that has something to do: what it writes wakes the claim for the next.
+fn plan_claim(snapshot: &ClaimSnapshot, now: Timestamp) -> Plan {
+    let decisions: [fn(&ClaimSnapshot, Timestamp) -> Plan; 5] =
+        [provision::plan, note::plan, provision::let_go, grow::plan, modify::plan];
+    let mut plans = decisions.iter().map(|decide| decide(snapshot, now));
+    plans.find(|plan| *plan != Plan::nothing()).unwrap_or_default()
+}
 
 /// What a decision about one claim is made from.
 struct ClaimSnapshot {

@@ -134,6 +134,11 @@ fn create(volumes: &Volumes, wanted: Volume, limit: i64, source: Option<String>)
         }
         return Err(Status::already_exists(format!("volume {name} exists with another size or access type")));
     }
+    let room = room(volumes)?;
+    if wanted.capacity_bytes > room {
+        let why = format!("{} bytes are asked for and {room} are left on this node", wanted.capacity_bytes);
+        return Err(Status::resource_exhausted(why));
+    }
     let Some(source) = source else {
         volumes.create(&name, &wanted, &Content::Nothing).map_err(failed)?;
         return Ok(wanted);
@@ -153,6 +158,13 @@ fn create(volumes: &Volumes, wanted: Volume, limit: i64, source: Option<String>)
     let wanted = Volume { fs_type, fs_bytes, is_used, ..wanted };
     volumes.create(&name, &wanted, &Content::CopyOf(&source)).map_err(failed)?;
     Ok(wanted)
+}
+
+/// How many bytes are left for volumes, which is also how large one can be.
+fn room(volumes: &Volumes) -> Result<i64> {
+    let space = statvfs(volumes.folder()).map_err(internal)?;
+    let available = space.blocks_available().saturating_mul(space.fragment_size());
+    Ok(i64::try_from(available).unwrap_or(i64::MAX))
 }
 
 #[async_trait]
@@ -264,9 +276,7 @@ impl Controller for Driver {
         if elsewhere || !is_possible || !is_known {
             return Ok(v1::GetCapacityResponse::default());
         }
-        let space = self.unhurried(|volumes| statvfs(volumes.folder()).map_err(internal)).await?;
-        let available = space.blocks_available().saturating_mul(space.fragment_size());
-        let available_capacity = i64::try_from(available).unwrap_or(i64::MAX);
+        let available_capacity = self.unhurried(|volumes| room(volumes)).await?;
         Ok(v1::GetCapacityResponse {
             available_capacity,
             maximum_volume_size: Some(available_capacity),

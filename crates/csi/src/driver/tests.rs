@@ -188,6 +188,7 @@ async fn what_cannot_be_is_refused_with_the_right_code() {
         ("a path as a name", create("../x", 1, false), Code::InvalidArgument),
         ("for several nodes", shared, Code::InvalidArgument),
         ("on another node", elsewhere, Code::ResourceExhausted),
+        ("more than there is", create("pvc-4", 1 << 60, false), Code::ResourceExhausted),
     ] {
         assert_eq!(client.create_volume(request).await.unwrap_err().code(), code, "{why}");
     }

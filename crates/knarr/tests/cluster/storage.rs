@@ -34,6 +34,7 @@ fn claims_get_volumes_that_outlive_pods_and_go_with_their_claims() {
     let half_made = include_str!("sessions/storage_half_made.txt");
     must(session.run("storage_half_made.txt", &half_made.replace("$VOLUMES", folder.to_str().unwrap())));
     must(session.run("storage_kinds.txt", include_str!("sessions/storage_kinds.txt")));
+    must(session.run("storage_stateful_sets.txt", include_str!("sessions/storage_stateful_sets.txt")));
     assert_eq!(volumes(&cluster), 0, "what is deleted takes its files along");
     assert_eq!(mounts(&cluster), [""; 0], "nothing is left mounted");
     must(cluster.remove());

@@ -53,15 +53,17 @@ impl FakeDriver {
         self.state.lock().volumes_max = count;
     }
 
+    /// What was done with volumes.
     pub(super) fn calls(&self) -> Vec<String> {
-        self.state.lock().calls.clone()
+        let state = self.state.lock();
+        state.calls.iter().filter(|call| !call.starts_with("info")).cloned().collect()
     }
 
     /// Waits until something like that has been called so often.
     pub(super) async fn until(&self, what: &str, times: usize) {
         let mut changes = self.changes.subscribe();
         let called = async {
-            while self.calls().iter().filter(|call| call.contains(what)).count() < times {
+            while self.state.lock().calls.iter().filter(|call| call.contains(what)).count() < times {
                 changes.changed().await.unwrap();
             }
         };
@@ -176,6 +178,7 @@ impl server::Node for FakeDriver {
     }
 
     async fn node_get_info(&self, _: v1::NodeGetInfoRequest) -> csi::Result<v1::NodeGetInfoResponse> {
+        self.called("info", String::new())?;
         let max_volumes_per_node = self.state.lock().volumes_max;
         Ok(v1::NodeGetInfoResponse {
             node_id: "fake-n1".into(),

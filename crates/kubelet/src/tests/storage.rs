@@ -1,6 +1,6 @@
 //! Volumes of a driver that needs everything, as its Pod, its claim and the driver itself see them.
 
-use csi::Code;
+use csi::{Code, server};
 
 use super::csi_driver::{FakeDriver, NAME};
 use super::*;
@@ -176,6 +176,46 @@ async fn how_many_volumes_there_may_be_is_told_again_and_again() {
     node.api.until_object("/apis/storage.k8s.io/v1/csinodes/n1", count(7)).await;
     driver.set_volumes_max(5);
     node.api.until_object("/apis/storage.k8s.io/v1/csinodes/n1", count(5)).await;
+}
+
+#[tokio::test]
+async fn a_driver_below_the_registry_comes_goes_is_replaced_and_comes_back() {
+    let (node, driver) = start(&json!({}), &claim("1Gi", &json!({})), "1Gi");
+    let root = node.dir.path().join("kubelet");
+    let registry = root.join("plugins_registry");
+    let socket = root.join("plugins").join(NAME).join("csi.sock");
+    let drivers = |names: &'static [&'static str]| {
+        move |node: &Value| {
+            let all = node["spec"]["drivers"].as_array().cloned().unwrap_or_default();
+            all.iter().map(|driver| driver["name"].as_str().unwrap()).collect::<Vec<_>>() == names
+        }
+    };
+    let until = |names| node.api.until_object("/apis/storage.k8s.io/v1/csinodes/n1", drivers(names));
+    until(&[NAME]).await;
+    driver.until("info", 1).await;
+    std::fs::remove_file(registry.join("fake-reg.sock")).unwrap();
+    until(&[]).await;
+    // Folders that come with their sockets, or before them.
+    let below = registry.join("vendor").join("driver");
+    std::fs::create_dir_all(&below).unwrap();
+    server::register(NAME, &socket, &below.join("reg.sock"), &node.tasks).unwrap();
+    until(&[NAME]).await;
+    driver.until("info", 2).await;
+    // One that takes its place, as a driver's new version does.
+    server::register(NAME, &socket, &registry.join(".new.sock"), &node.tasks).unwrap();
+    std::fs::rename(registry.join(".new.sock"), below.join("reg.sock")).unwrap();
+    driver.until("info", 3).await;
+    until(&[NAME]).await;
+    std::fs::rename(registry.join("vendor"), root.join("elsewhere")).unwrap();
+    until(&[]).await;
+    std::fs::rename(root.join("elsewhere"), registry.join("vendor")).unwrap();
+    until(&[NAME]).await;
+    // The registry itself.
+    std::fs::remove_dir_all(&registry).unwrap();
+    until(&[]).await;
+    std::fs::create_dir(&registry).unwrap();
+    server::register(NAME, &socket, &registry.join("fake-reg.sock"), &node.tasks).unwrap();
+    until(&[NAME]).await;
 }
 
 #[tokio::test]

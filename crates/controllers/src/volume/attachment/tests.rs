@@ -1,3 +1,5 @@
+mod killed;
+
 use expect_test::{Expect, expect};
 
 use super::*;

@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::{Value, json};
 
 use super::conditions::{INFEASIBLE_RETRY, RETRY, has_failed_with, replaced, rests_for};
-use super::{ClaimSnapshot, DRIVER, call, is_ours, node_of};
+use super::{ClaimSnapshot, DRIVER, RESIZER_COMPONENT, call, is_ours, node_of};
 use crate::object::{name, namespace};
 
 const RESIZING: &str = "Resizing";
@@ -53,7 +53,13 @@ pub(super) fn plan(snapshot: &ClaimSnapshot, now: Timestamp) -> Plan {
     if known.is_some() && capacity(volume) > parsed(known) {
         plan.push(finish(claim, volume, now));
         let message = "Resize volume succeeded";
-        plan.push(Action::event(claim, EventType::Normal, "VolumeResizeSuccessful", message));
+        plan.push(Action::event_from(
+            RESIZER_COMPONENT,
+            claim,
+            EventType::Normal,
+            "VolumeResizeSuccessful",
+            message,
+        ));
     } else if matches!(state, IN_PROGRESS | INFEASIBLE) {
         // The claim has come back to what it has.
         plan.push(finish(claim, volume, now));
@@ -96,7 +102,7 @@ fn grow(claim: &PersistentVolumeClaim, volume: &PersistentVolume, now: Timestamp
             let new = Some((ERROR, format!("failed to expand pvc with {FAILURE}")));
             plan.on_failure = vec![
                 patch(claim, &json!({"conditions": replaced(claim, &[ERROR], new, now)})),
-                Action::event(claim, EventType::Warning, "VolumeResizeFailed", why),
+                Action::event_from(RESIZER_COMPONENT, claim, EventType::Warning, "VolumeResizeFailed", why),
             ];
         }
         _ => {
@@ -108,7 +114,7 @@ fn grow(claim: &PersistentVolumeClaim, volume: &PersistentVolume, now: Timestamp
             });
             plan.push(patch(claim, &status));
             let message = format!("External resizer is resizing volume {volume_name}");
-            plan.push(Action::event(claim, EventType::Normal, "Resizing", message));
+            plan.push(Action::event_from(RESIZER_COMPONENT, claim, EventType::Normal, "Resizing", message));
         }
     }
     plan

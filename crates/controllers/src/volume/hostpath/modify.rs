@@ -12,7 +12,7 @@ use k8s_openapi::api::storage::v1::VolumeAttributesClass;
 use serde_json::{Value, json};
 
 use super::conditions::{INFEASIBLE_RETRY, RETRY, has_failed_with, replaced, rests_for};
-use super::{ClaimSnapshot, DRIVER, call, is_ours, node_of, wanted_attributes};
+use super::{ClaimSnapshot, DRIVER, RESIZER_COMPONENT, call, is_ours, node_of, wanted_attributes};
 use crate::object::{name, namespace};
 
 const MODIFYING: &str = "ModifyingVolume";
@@ -112,14 +112,26 @@ fn change(
                 "external resizer modified volume {} with vac {wanted} successfully",
                 name(&claim.metadata)
             );
-            plan.push(Action::event(claim, EventType::Normal, "VolumeModifySuccessful", message));
+            plan.push(Action::event_from(
+                RESIZER_COMPONENT,
+                claim,
+                EventType::Normal,
+                "VolumeModifySuccessful",
+                message,
+            ));
         }
         Some(State::Pending | State::Infeasible) | None => {
             let message = "ModifyVolume operation in progress.".to_owned();
             plan.push(mark(claim, wanted, State::InProgress, Some(message), now));
             let message =
                 format!("external resizer is modifying volume {} with vac {wanted}", name(&claim.metadata));
-            plan.push(Action::event(claim, EventType::Normal, "VolumeModify", message));
+            plan.push(Action::event_from(
+                RESIZER_COMPONENT,
+                claim,
+                EventType::Normal,
+                "VolumeModify",
+                message,
+            ));
         }
     }
     plan
@@ -180,7 +192,7 @@ fn failure(why: &str) -> String {
 }
 
 fn warning(claim: &PersistentVolumeClaim, message: String) -> Action {
-    Action::event(claim, EventType::Warning, "VolumeModifyFailed", message)
+    Action::event_from(RESIZER_COMPONENT, claim, EventType::Warning, "VolumeModifyFailed", message)
 }
 
 /// The claim says where the change stands; without a message its conditions stay.

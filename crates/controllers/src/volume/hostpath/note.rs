@@ -4,6 +4,8 @@
 //! a volume without an object is found again: a claim that goes meanwhile is held until the driver has taken back what
 //! it may have made, and one whose Node has changed has it taken back there first.
 
+use std::time::Duration;
+
 use controller::volume::{is_for, volume_name};
 use controller::{Action, Plan, ResourceRef};
 use jiff::Timestamp;
@@ -16,6 +18,8 @@ use crate::volume::{annotate, drop_finalizer, has_finalizer};
 
 /// On a claim: the Node whose driver has been asked for its volume.
 pub(super) const NODE: &str = "hostpath.csi.knarr.io/provisioning-node";
+/// On a claim that no Node had room for: until when none is asked again.
+pub(super) const PAUSE: &str = "hostpath.csi.knarr.io/provisioning-pause";
 /// Holds a claim that a volume may have been made for.
 const FINALIZER: &str = "hostpath.csi.knarr.io/provisioning";
 
@@ -23,6 +27,12 @@ const FINALIZER: &str = "hostpath.csi.knarr.io/provisioning";
 pub(super) fn node(claim: &PersistentVolumeClaim) -> Option<&str> {
     controller::volume::annotation(&claim.metadata, NODE)
         .filter(|_| has_finalizer(&claim.metadata, FINALIZER))
+}
+
+/// How long no Node is asked, if none had room.
+pub(super) fn pause(claim: &PersistentVolumeClaim, now: Timestamp) -> Option<Duration> {
+    let until: Timestamp = controller::volume::annotation(&claim.metadata, PAUSE)?.parse().ok()?;
+    Duration::try_from(until.duration_since(now)).ok().filter(|left| !left.is_zero())
 }
 
 /// The write that has the claim say so; none if it does.
@@ -41,7 +51,10 @@ pub(super) fn write(claim: &PersistentVolumeClaim, on: &str) -> Option<Action> {
 /// The claim without the note; none if it has none.
 fn without(claim: &PersistentVolumeClaim) -> Option<PersistentVolumeClaim> {
     let mut new = claim.clone();
-    let said = new.metadata.annotations.as_mut().and_then(|all| all.remove(NODE)).is_some();
+    let mut said = false;
+    if let Some(annotations) = &mut new.metadata.annotations {
+        said = [NODE, PAUSE].into_iter().filter_map(|key| annotations.remove(key)).count() > 0;
+    }
     (drop_finalizer(&mut new.metadata, FINALIZER) || said).then_some(new)
 }
 

@@ -18,10 +18,12 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::conditions::RETRY;
 use super::{
-    ClaimSnapshot, DRIVER, FINALIZER, TOPOLOGY_KEY, call, is_ours, node_of, note, wanted_attributes,
+    ClaimSnapshot, DRIVER, FINALIZER, PROVISIONER_COMPONENT, TOPOLOGY_KEY, call, is_ours, node_of, note,
+    wanted_attributes,
 };
 use crate::object::{is_deleting, key, namespace, uid};
 use crate::volume::{drop_finalizer, has_finalizer};
@@ -94,7 +96,7 @@ pub(super) fn let_go(snapshot: &ClaimSnapshot, _: Timestamp) -> Plan {
 }
 
 /// Decides whether the claim gets a volume, and where.
-pub(super) fn plan(snapshot: &ClaimSnapshot, _: Timestamp) -> Plan {
+pub(super) fn plan(snapshot: &ClaimSnapshot, now: Timestamp) -> Plan {
     let claim = &*snapshot.claim;
     let mut plan = Plan::nothing();
     let is_ours = annotation(&claim.metadata, PROVISIONER) == Some(DRIVER);
@@ -106,8 +108,7 @@ pub(super) fn plan(snapshot: &ClaimSnapshot, _: Timestamp) -> Plan {
         return plan;
     };
     if let Content::Populated = content(claim) {
-        let message = "Assuming an external populator will provision the volume";
-        plan.push(Action::event(claim, EventType::Normal, "Provisioning", message));
+        plan.push(told(claim, "Provisioning", "Assuming an external populator will provision the volume"));
         return plan;
     }
     let selected = annotation(&claim.metadata, SELECTED_NODE);
@@ -128,48 +129,85 @@ pub(super) fn plan(snapshot: &ClaimSnapshot, _: Timestamp) -> Plan {
         }
         Some(node) => Some(node),
         None if waits_for_consumer(class) => None,
-        None => of_source.or_else(|| asked(snapshot)).or_else(|| allowed(snapshot, class)),
+        None => of_source.or_else(|| asked(snapshot)).or_else(|| allowed(snapshot, class).first().copied()),
     };
     if note::node(claim).is_some_and(|noted| node.is_some_and(|node| node != noted)) {
         // The Node was chosen anew.
         return note::take_back(snapshot);
     }
+    if let Some(pause) = note::pause(claim, now).filter(|_| selected.is_none()) {
+        plan.requeue(pause);
+        return plan;
+    }
     // A Node whose driver is not there yet is waited for.
     let Some(node) = node.filter(|node| snapshot.nodes.iter().any(|one| one == node)) else { return plan };
-    let event = |event_type, reason: &str, message: String| Action::event(claim, event_type, reason, message);
+    plan = make(claim, class, node, source, &attributes);
+    // A driver without room has made nothing.
+    let elsewhere = match selected {
+        Some(_) => Some(annotated(claim, &json!({SELECTED_NODE: null, note::NODE: null}))),
+        None if of_source.is_some() => None,
+        None => next(claim, &allowed(snapshot, class), node, now),
+    };
+    plan.on_failure_saying = elsewhere.map(|action| (NO_ROOM, action)).into_iter().collect();
+    plan
+}
+
+/// Has the driver on `node` make the volume, once it is written down that it may have.
+fn make(
+    claim: &PersistentVolumeClaim,
+    class: &StorageClass,
+    node: &str,
+    source: Option<(&PersistentVolumeClaim, &PersistentVolume)>,
+    attributes: &BTreeMap<String, String>,
+) -> Plan {
+    let mut plan = Plan::nothing();
     plan.push_step(note::write(claim, node).into_iter().collect());
-    if let Some((original, _)) = &source
+    if let Some((original, _)) = source
         && !is_held(original)
     {
-        let mut held = (*original).clone();
+        let mut held = original.clone();
         held.metadata.finalizers.get_or_insert_default().push(COPIED.to_owned());
         plan.push(Action::update(&held));
     }
     let message =
         format!("External provisioner is provisioning volume for claim \"{}\"", key(&claim.metadata));
-    plan.push(event(EventType::Normal, "Provisioning", message));
+    plan.push(told(claim, "Provisioning", message));
     let mut request = request(claim, class, node);
     request["mutableParameters"] = json!(attributes);
-    if let Some(source) = source.as_ref().and_then(|(_, volume)| csi(volume)) {
+    if let Some(source) = source.and_then(|(_, volume)| csi(volume)) {
         request["sourceVolumeId"] = source.volume_handle.as_str().into();
     }
     plan.push(call(node, request));
     plan.push(Action::create(&volume(claim, class, node)));
     let message = format!("Successfully provisioned volume {}", name(claim));
-    plan.push(event(EventType::Normal, "ProvisioningSucceeded", message));
+    plan.push(told(claim, "ProvisioningSucceeded", message));
     plan.on_failure = vec![failed(claim, class, FAILURE)];
-    if selected.is_some() {
-        // The driver has made nothing there.
-        plan.on_failure_saying = vec![(NO_ROOM, without(claim, &[SELECTED_NODE, note::NODE]))];
-    }
     plan
+}
+
+/// Has the Node asked that comes after `node`; when each has been asked, after a while. Source: the topologies that
+/// external-provisioner prefers, in order, where nobody has selected a Node.
+fn next(claim: &PersistentVolumeClaim, order: &[&str], node: &str, now: Timestamp) -> Option<Action> {
+    let (first, last) = (order.first()?, order.last()?);
+    if first == last {
+        return None;
+    }
+    let at = order.iter().position(|one| *one == node);
+    let next = at.and_then(|at| order.get(at + 1)).unwrap_or(first);
+    let pause = (*last == node).then(|| (now + RETRY).to_string());
+    Some(annotated(claim, &json!({note::NODE: next, note::PAUSE: pause})))
+}
+
+/// What becomes of the claim.
+fn told(claim: &PersistentVolumeClaim, reason: &str, message: impl Into<String>) -> Action {
+    Action::event_from(PROVISIONER_COMPONENT, claim, EventType::Normal, reason, message)
 }
 
 /// Why the claim gets no volume.
 fn failed(claim: &PersistentVolumeClaim, class: &StorageClass, why: &str) -> Action {
     let class = class.metadata.name.as_deref().unwrap_or_default();
     let message = format!("failed to provision volume with StorageClass \"{class}\": {why}");
-    Action::event(claim, EventType::Warning, "ProvisioningFailed", message)
+    Action::event_from(PROVISIONER_COMPONENT, claim, EventType::Warning, "ProvisioningFailed", message)
 }
 
 fn refused(claim: &PersistentVolumeClaim, class: &StorageClass, why: &str) -> Plan {
@@ -180,15 +218,14 @@ fn refused(claim: &PersistentVolumeClaim, class: &StorageClass, why: &str) -> Pl
 
 /// Has the scheduler choose another Node.
 fn choose_again(claim: &PersistentVolumeClaim, mut plan: Plan) -> Plan {
-    plan.push(without(claim, &[SELECTED_NODE]));
+    plan.push(annotated(claim, &json!({SELECTED_NODE: null})));
     plan
 }
 
-/// The claim without these annotations, whatever else has been written meanwhile.
-fn without(claim: &PersistentVolumeClaim, annotations: &[&str]) -> Action {
+/// The claim with these annotations, without those that are null, whatever else has been written meanwhile.
+fn annotated(claim: &PersistentVolumeClaim, annotations: &Value) -> Action {
     let (space, name) = (namespace(&claim.metadata), claim.metadata.name.as_deref().unwrap_or_default());
-    let none: BTreeMap<&str, Option<&str>> = annotations.iter().map(|key| (*key, None)).collect();
-    let patch = json!({"metadata": {"uid": claim.metadata.uid, "annotations": none}});
+    let patch = json!({"metadata": {"uid": claim.metadata.uid, "annotations": annotations}});
     Action::patch::<PersistentVolumeClaim>(space, name, Patch::Merge(patch))
 }
 
@@ -253,8 +290,9 @@ fn asked(snapshot: &ClaimSnapshot) -> Option<&str> {
     note::node(&snapshot.claim).filter(|noted| snapshot.nodes.iter().any(|node| node == noted))
 }
 
-/// A Node for a volume that waits for nobody: one that the class allows, always the same for the same claim.
-fn allowed<'a>(snapshot: &'a ClaimSnapshot, class: &StorageClass) -> Option<&'a str> {
+/// The Nodes that the class allows for a volume that waits for nobody, in the order in which they are asked: always the
+/// same for the same claim.
+fn allowed<'a>(snapshot: &'a ClaimSnapshot, class: &StorageClass) -> Vec<&'a str> {
     let terms = class.allowed_topologies.as_deref().unwrap_or_default();
     let is_allowed = |node: &&String| {
         let holds = |term: &k8s_openapi::api::core::v1::TopologySelectorTerm| {
@@ -263,9 +301,11 @@ fn allowed<'a>(snapshot: &'a ClaimSnapshot, class: &StorageClass) -> Option<&'a 
         };
         terms.is_empty() || terms.iter().any(holds)
     };
-    let nodes: Vec<&String> = snapshot.nodes.iter().filter(is_allowed).collect();
+    let mut nodes: Vec<&str> = snapshot.nodes.iter().filter(is_allowed).map(String::as_str).collect();
     let sum = uid(&snapshot.claim.metadata).bytes().map(usize::from).sum::<usize>();
-    nodes.get(sum % nodes.len().max(1)).map(|node| node.as_str())
+    let first = sum % nodes.len().max(1);
+    nodes.rotate_left(first);
+    nodes
 }
 
 fn request(claim: &PersistentVolumeClaim, class: &StorageClass, node: &str) -> serde_json::Value {

@@ -6,7 +6,7 @@ use controller::{Action, EventType, Plan, Propagation};
 use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::json;
 
-use super::{DRIVER, FINALIZER, call, is_ours, node_of};
+use super::{DRIVER, FINALIZER, PROVISIONER_COMPONENT, call, is_ours, node_of};
 use crate::object::{name, uid};
 use crate::volume::drop_finalizer;
 
@@ -30,6 +30,12 @@ pub(super) fn plan(volume: &PersistentVolume, has_node: bool) -> Plan {
     }
     let (name, uid) = (name(&volume.metadata), uid(&volume.metadata));
     plan.push(Action::delete::<PersistentVolume>("", name, Some(uid), Propagation::Background, None));
-    plan.on_failure = vec![Action::event(volume, EventType::Warning, "VolumeFailedDelete", FAILURE)];
+    plan.on_failure = vec![Action::event_from(
+        PROVISIONER_COMPONENT,
+        volume,
+        EventType::Warning,
+        "VolumeFailedDelete",
+        FAILURE,
+    )];
     plan
 }

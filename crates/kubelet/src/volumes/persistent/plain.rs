@@ -74,40 +74,54 @@ pub(super) async fn nfs(
     source: &NFSVolumeSource,
 ) -> Result<Prepared, String> {
     let path = folder(pod_dir, "kubernetes.io~nfs", &resolved.name)?;
-    if !sys::mount::is_mounted(&path).map_err(|e| e.to_string())? {
-        if !TOOLS.iter().any(|folder| Path::new(folder).join("mount.nfs").exists()) {
-            return Err(format!(
-                "mount failed: the host lacks the helper program /sbin/mount.nfs that mounting {}:{} needs \
-                 (it is in the package nfs-common or nfs-utils)",
-                source.server, source.path
-            ));
-        }
-        let mut options = resolved.mount_options();
-        if resolved.read_only {
-            options.push("ro".to_owned());
-        }
-        let mut command = tokio::process::Command::new("mount");
-        command.args(["-t", "nfs"]);
-        if !options.is_empty() {
-            command.args(["-o", &options.join(",")]);
-        }
-        command.arg(format!("{}:{}", source.server, source.path)).arg(&path).kill_on_drop(true);
-        let output = command.output().await.map_err(|e| format!("mount failed: {e}"))?;
-        if !output.status.success() {
-            return Err(format!(
-                "mount failed: {}\nOutput: {}",
-                output.status,
-                String::from_utf8_lossy(&output.stderr).trim()
-            ));
-        }
+    if sys::mount::is_mounted(&path).map_err(|e| e.to_string())? {
+        return Ok(Prepared::plain(path, resolved));
     }
-    Ok(Prepared::plain(path, resolved))
+    let mut options = resolved.mount_options();
+    if resolved.read_only {
+        options.push("ro".to_owned());
+    }
+    let mut arguments = vec!["-t".to_owned(), "nfs".to_owned()];
+    if !options.is_empty() {
+        arguments.extend(["-o".to_owned(), options.join(",")]);
+    }
+    arguments.extend([format!("{}:{}", source.server, source.path), path.display().to_string()]);
+    let failed = |status: &str, output: &str| {
+        let arguments = arguments.join(" ");
+        format!(
+            "mount failed: {status}\nMounting command: mount\nMounting arguments: {arguments}\nOutput: {output}"
+        )
+    };
+    if !has_tool("mount.nfs") {
+        // What mount says then, and what it leaves out.
+        let output = format!(
+            "mount: {}: bad option; for several filesystems (e.g. nfs, cifs) you might need a /sbin/mount.<type> \
+             helper program: this host has no /sbin/mount.nfs. Install the package that has it: nfs-common (Debian), \
+             nfs-utils (others).",
+            path.display()
+        );
+        return Err(failed("exit status 32", &output));
+    }
+    let mut command = tokio::process::Command::new("mount");
+    command.args(&arguments).kill_on_drop(true);
+    let output = command.output().await.map_err(|e| failed(&e.to_string(), ""))?;
+    if output.status.success() {
+        return Ok(Prepared::plain(path, resolved));
+    }
+    let status = match output.status.code() {
+        Some(code) => format!("exit status {code}"),
+        None => output.status.to_string(),
+    };
+    Err(failed(&status, String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+fn has_tool(name: &str) -> bool {
+    TOOLS.iter().any(|folder| Path::new(folder).join(name).exists())
 }
 
 /// Why there is no iSCSI here.
 pub(super) fn no_iscsi() -> String {
-    let has_tool = TOOLS.iter().any(|folder| Path::new(folder).join("iscsiadm").exists());
-    match has_tool {
+    match has_tool("iscsiadm") {
         true => "this kubelet mounts iSCSI volumes through CSI drivers only".to_owned(),
         false => "executable file not found in $PATH: iscsiadm (it is in the package open-iscsi); iSCSI volumes are \
                   mounted through CSI drivers only"

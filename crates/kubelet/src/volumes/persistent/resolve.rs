@@ -103,7 +103,8 @@ fn of_volume(
     } else if spec.iscsi.is_some() {
         (Source::Iscsi, false)
     } else {
-        return Err(format!("no volume plugin matched for PersistentVolume {name}"));
+        let why = crate::volumes::refused::persistent(&volume);
+        return Err(why.unwrap_or_else(|| format!("no volume plugin matched for PersistentVolume {name}")));
     };
     Ok(Resolved { name, source, volume: Some(volume), claim: Some(claim), read_only: read_only || own })
 }

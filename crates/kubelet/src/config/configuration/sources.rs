@@ -1,0 +1,120 @@
+//! Where a configuration comes from: a file, a folder of drop-ins and flags, merged in that order.
+//!
+//! Source: `--config`, `--config-dir` (KEP-3983).
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::ConfigurationError;
+
+const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
+const KIND: &str = "KubeletConfiguration";
+
+/// Where a configuration comes from; later ones win.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// `--config`.
+    pub file: Option<PathBuf>,
+    /// `--config-dir`: files that end in `.conf`, in order of name.
+    pub folder: Option<PathBuf>,
+    /// What flags say, under the fields' names.
+    pub flags: Value,
+}
+
+impl Sources {
+    /// Reads everything and merges it. Blocking.
+    ///
+    /// # Errors
+    /// A file cannot be read or is not what it should be.
+    pub fn read(&self) -> Result<Value, ConfigurationError> {
+        let mut merged = json!({});
+        let mut files: Vec<PathBuf> = self.file.iter().cloned().collect();
+        if let Some(folder) = &self.folder {
+            files.extend(drop_ins(folder)?);
+        }
+        for path in files {
+            let text = std::fs::read_to_string(&path)
+                .map_err(|source| ConfigurationError::Read { path: path.clone(), source })?;
+            let value = parse(&text).map_err(|message| ConfigurationError::Syntax { path, message })?;
+            merge(&mut merged, value);
+        }
+        merge(&mut merged, self.flags.clone());
+        Ok(merged)
+    }
+}
+
+fn drop_ins(folder: &Path) -> Result<Vec<PathBuf>, ConfigurationError> {
+    let error = |source| ConfigurationError::Read { path: folder.to_owned(), source };
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(error)? {
+        files.push(entry.map_err(error)?.path());
+    }
+    files.retain(|path| path.extension().is_some_and(|ending| ending == "conf"));
+    files.sort();
+    Ok(files)
+}
+
+fn parse(text: &str) -> Result<Value, String> {
+    let value: Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+    let field = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
+    if !value.is_object() {
+        return Err("must be an object".into());
+    }
+    if (field("apiVersion"), field("kind")) != (API_VERSION, KIND) {
+        return Err(format!(
+            "must be a {KIND} of {API_VERSION}, not apiVersion {:?}, kind {:?}",
+            field("apiVersion"),
+            field("kind")
+        ));
+    }
+    Ok(value)
+}
+
+/// Objects field by field, everything else as a whole; null takes away. Source: RFC 7396.
+pub(super) fn merge(into: &mut Value, from: Value) {
+    let (Value::Object(into), Value::Object(from)) = (&mut *into, &from) else {
+        if !from.is_null() {
+            *into = from;
+        }
+        return;
+    };
+    for (key, value) in from {
+        match value {
+            Value::Null => {
+                into.remove(key);
+            }
+            value => merge(into.entry(key.clone()).or_insert(Value::Null), value.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drop_ins_and_flags_win_over_the_file_in_their_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let head = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n");
+        let write = |name: &str, body: &str| {
+            std::fs::write(folder.path().join(name), format!("{head}{body}")).unwrap()
+        };
+        write("main.yaml", "maxPods: 1\nclusterDomain: a\nkubeReserved: {cpu: 1, memory: 1Gi}\n");
+        write("20.conf", "maxPods: 3\n");
+        write("10.conf", "maxPods: 2\nkubeReserved: {cpu: 2}\n");
+        write("ignored.txt", "nonsense: 1\n");
+        let sources = Sources {
+            file: Some(folder.path().join("main.yaml")),
+            folder: Some(folder.path().to_owned()),
+            flags: json!({"clusterDomain": "b"}),
+        };
+        let merged = sources.read().unwrap();
+        assert_eq!(merged["maxPods"], 3);
+        assert_eq!(merged["clusterDomain"], "b");
+        assert_eq!(merged["kubeReserved"], json!({"cpu": 2, "memory": "1Gi"}));
+        std::fs::write(folder.path().join("30.conf"), "maxPods: 1").unwrap();
+        let error = sources.read().unwrap_err().to_string();
+        assert!(error.contains("must be a KubeletConfiguration of kubelet.config.k8s.io/v1beta1"), "{error}");
+    }
+}
