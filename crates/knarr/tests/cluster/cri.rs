@@ -67,10 +67,10 @@ fn the_kubelet_runs_on_containerd_and_a_reset_takes_its_pods_back() {
     up(&mut cluster, &containerd.endpoint());
     run(&cluster, &[(KUBECTLS[1], "containerd.txt", include_str!("sessions/containerd.txt"))]);
     run(&cluster, &[(KUBECTLS[1], "left.txt", include_str!("sessions/left.txt"))]);
-    assert_ne!(must(containerd.containers(&cluster)), "");
+    assert_ne!(must(containerd.containers()), "");
     let said = must(cluster.knarr(&["reset", "--yes"]));
     assert!(said.contains("removed 1 Pods of the container runtime"), "{said}");
-    assert_eq!(must(containerd.containers(&cluster)), "");
+    assert_eq!(must(containerd.containers()), "");
     // The table is iptables', which Debian's portmap leaves; what it had in there for the Pod is gone.
     let table = cluster.command("nft").args(["list", "table", "ip", "nat"]).output().unwrap();
     assert!(table.status.success() && !String::from_utf8_lossy(&table.stdout).contains("8083"), "{table:?}");
