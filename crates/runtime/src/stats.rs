@@ -2,7 +2,6 @@
 //!
 //! A sandbox's use is its containers' together: its shim is the runtime's own and works for nobody in the Pod.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use cri::{CriResult, v1};
@@ -200,29 +199,14 @@ fn stats(inner: &Inner, container: &Container, used: &sys::cgroup::Stats) -> v1:
 
 /// What the container has written into its own file system.
 fn writable_layer(inner: &Inner, container: &Container, timestamp: i64) -> v1::FilesystemUsage {
-    let (bytes, inodes) = usage(&inner.container_dir(container).join("upper"));
+    let used = sys::tree::size(&inner.container_dir(container).join("upper"));
     let mountpoint = sandboxes_dir(&inner.config.data_dir).display().to_string();
     v1::FilesystemUsage {
         timestamp,
         fs_id: Some(v1::FilesystemIdentifier { mountpoint }),
-        used_bytes: value(bytes),
-        inodes_used: value(inodes),
+        used_bytes: value(used.bytes),
+        inodes_used: value(used.inodes),
     }
-}
-
-/// Bytes on disk and inodes of a folder and all that is below; what vanishes meanwhile does not count.
-fn usage(folder: &Path) -> (u64, u64) {
-    use std::os::unix::fs::MetadataExt;
-    const BLOCK_BYTES: u64 = 512;
-    let own = folder.symlink_metadata().map_or(0, |metadata| metadata.blocks() * BLOCK_BYTES);
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.fold((own, 1), |(bytes, inodes), entry| {
-        let (more_bytes, more_inodes) = match entry.file_type() {
-            Ok(kind) if kind.is_dir() => usage(&entry.path()),
-            _ => (entry.metadata().map_or(0, |metadata| metadata.blocks() * BLOCK_BYTES), 1),
-        };
-        (bytes + more_bytes, inodes + more_inodes)
-    })
 }
 
 fn value(value: u64) -> Option<v1::UInt64Value> {
