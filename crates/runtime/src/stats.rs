@@ -43,8 +43,26 @@ const METRICS: &[Metric] = &[
     ),
 ];
 
-/// What tells the metrics of one container from another's. Source: cAdvisor.
-const LABELS: [&str; 3] = ["id", "name", "image"];
+/// What tells the metrics of one container from another's, and then of one link from another. Source: cAdvisor.
+const LABELS: [&str; 4] = ["id", "name", "image", "interface"];
+
+/// A counter of a sandbox's link: name, help, and its value. Source: the names are cAdvisor's.
+type LinkMetric = (&'static str, &'static str, fn(&v1::NetworkInterfaceUsage) -> Option<v1::UInt64Value>);
+
+const LINK_METRICS: &[LinkMetric] = &[
+    ("container_network_receive_bytes_total", "Cumulative count of bytes received", |link| link.rx_bytes),
+    (
+        "container_network_receive_errors_total",
+        "Cumulative count of errors encountered while receiving",
+        |link| link.rx_errors,
+    ),
+    ("container_network_transmit_bytes_total", "Cumulative count of bytes transmitted", |link| link.tx_bytes),
+    (
+        "container_network_transmit_errors_total",
+        "Cumulative count of errors encountered while transmitting",
+        |link| link.tx_errors,
+    ),
+];
 
 impl Inner {
     pub(crate) async fn container_stats(self: &Arc<Self>, id: &str) -> CriResult<v1::ContainerStats> {
@@ -100,12 +118,30 @@ impl Inner {
             };
             let of_sandbox = |sandbox: &Sandbox| v1::PodSandboxMetrics {
                 pod_sandbox_id: sandbox.id.clone(),
-                metrics: Vec::new(),
+                metrics: this.link_metrics(sandbox),
                 container_metrics: this.running(Some(&sandbox.id)).iter().map(of_container).collect(),
             };
             Ok(this.ready_sandboxes().iter().map(of_sandbox).collect())
         })
         .await
+    }
+
+    /// None of a sandbox in the host's network, whose links are not its own.
+    fn link_metrics(&self, sandbox: &Sandbox) -> Vec<v1::Metric> {
+        let Some(network) = network(sandbox, self.now()) else { return Vec::new() };
+        let cgroup = self.cgroup_parent(sandbox);
+        let of_link = |link: &v1::NetworkInterfaceUsage| {
+            let labels = [cgroup.as_str(), &sandbox.id, "", &link.name].map(str::to_owned).to_vec();
+            let metric = |(name, _, pick): &LinkMetric| v1::Metric {
+                name: (*name).to_owned(),
+                timestamp: network.timestamp,
+                metric_type: v1::MetricType::Counter.into(),
+                label_values: labels.clone(),
+                value: pick(link),
+            };
+            LINK_METRICS.iter().map(metric).collect::<Vec<_>>()
+        };
+        network.default_interface.iter().chain(&network.interfaces).flat_map(of_link).collect()
     }
 
     fn used(&self, container: &Container) -> sys::cgroup::Stats {
@@ -161,12 +197,15 @@ impl Inner {
 
 /// What [`Inner::pod_sandbox_metrics`] has.
 pub(crate) fn descriptors() -> Vec<v1::MetricDescriptor> {
-    let descriptor = |(name, help, ..): &Metric| v1::MetricDescriptor {
-        name: (*name).to_owned(),
-        help: (*help).to_owned(),
-        label_keys: LABELS.map(str::to_owned).to_vec(),
+    let [of_container @ .., _] = LABELS;
+    let descriptor = |(name, help, labels): (&str, &str, &[&str])| v1::MetricDescriptor {
+        name: name.to_owned(),
+        help: help.to_owned(),
+        label_keys: labels.iter().map(|label| (*label).to_owned()).collect(),
     };
-    METRICS.iter().map(descriptor).collect()
+    let containers = METRICS.iter().map(|(name, help, ..)| (*name, *help, &of_container[..]));
+    let links = LINK_METRICS.iter().map(|(name, help, _)| (*name, *help, &LABELS[..]));
+    containers.chain(links).map(descriptor).collect()
 }
 
 fn metrics(container: &Container, used: &sys::cgroup::Stats, timestamp: i64) -> Vec<v1::Metric> {
