@@ -175,6 +175,14 @@ impl Builtin {
     }
 }
 
+/// Rules are always made by nftables.
+fn check_backend(conf: &Value, field: &str) -> Result<(), String> {
+    match conf.get(field).and_then(Value::as_str) {
+        None | Some("" | "nftables") => Ok(()),
+        Some(other) => Err(format!("{field} must be nftables, not {other}")),
+    }
+}
+
 /// Whether a field says nothing: absent, null, false, 0, or without contents.
 fn is_empty(value: &Value) -> bool {
     match value {

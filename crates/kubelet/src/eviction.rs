@@ -234,7 +234,7 @@ async fn candidate(
         let (looking, of) = (context.clone(), pod.clone());
         let disk =
             tokio::task::spawn_blocking(move || stats::disk_use(&looking, &of)).await.unwrap_or_default();
-        let amount = |tree: &disk::Tree| if resource == "inodes" { tree.inodes } else { tree.bytes };
+        let amount = |tree: &sys::tree::Size| if resource == "inodes" { tree.inodes } else { tree.bytes };
         for (name, log) in &disk.logs {
             let layer = if resource == "inodes" { 0 } else { layers.get(name).copied().unwrap_or(0) };
             candidate.containers.push(used(name, number(amount(log) + layer)));

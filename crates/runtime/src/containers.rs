@@ -281,7 +281,7 @@ impl Inner {
             this.cgroups.kill(&cgroup, KILL_TIMEOUT).map_err(internal)?;
             this.cgroups.remove(&cgroup).map_err(internal)?;
             sys::mount::detach_below(&dir).map_err(internal)?;
-            std::fs::remove_dir_all(&dir).map_err(internal)
+            sys::tree::remove(&dir).map_err(internal)
         })
         .await?;
         self.tables.lock().containers.remove(&container.id);
@@ -504,7 +504,7 @@ fn record_of(image: &Image) -> ContainerRecord {
 fn discard(dir: &Path) {
     let removed = sys::mount::detach_below(dir)
         .map_err(io::Error::other)
-        .and_then(|_| if dir.exists() { std::fs::remove_dir_all(dir) } else { Ok(()) });
+        .and_then(|_| if dir.exists() { sys::tree::remove(dir) } else { Ok(()) });
     if let Err(error) = removed {
         tracing::warn!(dir = %dir.display(), %error, "cannot take back a container that could not be made");
     }

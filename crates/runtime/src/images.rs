@@ -380,7 +380,7 @@ impl ImageStore {
     }
 
     fn clear_temporary(&self) -> Result<(), ImageError> {
-        let clear = |dir: PathBuf| fs::remove_dir_all(&dir).and_then(|()| fs::create_dir(&dir));
+        let clear = |dir: PathBuf| sys::tree::remove(&dir).and_then(|()| fs::create_dir(&dir));
         let cleared = ["tmp", "downloads"].into_iter().try_for_each(|dir| clear(self.root.join(dir)));
         cleared.map_err(ImageError::io("clear temporary files"))
     }

@@ -122,7 +122,7 @@ pub fn remove_remains(
     for dir in ["sandboxes", "images"] {
         let path = data_dir.join(dir);
         if path.exists() {
-            std::fs::remove_dir_all(&path).map_err(directory_error(&path))?;
+            sys::tree::remove(&path).map_err(directory_error(&path))?;
         }
     }
     Ok(())
@@ -228,7 +228,7 @@ fn read_message<T: Message + Default>(path: &Path) -> io::Result<Option<T>> {
 fn discard(inner: &Inner, id: &str) {
     let dir = inner.sandbox_dir(id);
     let removed =
-        sys::mount::detach_below(&dir).map_err(io::Error::other).and_then(|_| std::fs::remove_dir_all(&dir));
+        sys::mount::detach_below(&dir).map_err(io::Error::other).and_then(|_| sys::tree::remove(&dir));
     if let Err(error) = removed {
         tracing::warn!(sandbox = %id, %error, "cannot remove a half-made sandbox");
     }
@@ -325,7 +325,7 @@ impl Inner {
 fn discard_container(inner: &Inner, sandbox: &str, id: &str) {
     let dir = layout::container_dir(&inner.sandbox_dir(sandbox), id);
     let removed =
-        sys::mount::detach_below(&dir).map_err(io::Error::other).and_then(|_| std::fs::remove_dir_all(&dir));
+        sys::mount::detach_below(&dir).map_err(io::Error::other).and_then(|_| sys::tree::remove(&dir));
     if let Err(error) = removed {
         tracing::warn!(container = %id, %error, "cannot remove a half-made container");
     }

@@ -263,7 +263,7 @@ impl Inner {
             };
             unmount().map_err(internal)?;
             if !is_known && dir.exists() {
-                std::fs::remove_dir_all(&dir).map_err(internal)?;
+                sys::tree::remove(&dir).map_err(internal)?;
             }
             Ok(())
         })
@@ -297,7 +297,7 @@ impl Inner {
         blocking(move || {
             this.cgroups.remove_if_empty(&parent);
             sys::mount::detach_below(&dir).map_err(internal)?;
-            std::fs::remove_dir_all(&dir).map_err(internal)
+            sys::tree::remove(&dir).map_err(internal)
         })
         .await?;
         let event = self.event(&sandbox.id, &sandbox.id, v1::ContainerEventType::ContainerDeletedEvent);

@@ -2,7 +2,6 @@
 //!
 //! A sandbox's use is its containers' together: its shim is the runtime's own and works for nobody in the Pod.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use cri::{CriResult, v1};
@@ -44,8 +43,26 @@ const METRICS: &[Metric] = &[
     ),
 ];
 
-/// What tells the metrics of one container from another's. Source: cAdvisor.
-const LABELS: [&str; 3] = ["id", "name", "image"];
+/// What tells the metrics of one container from another's, and then of one link from another. Source: cAdvisor.
+const LABELS: [&str; 4] = ["id", "name", "image", "interface"];
+
+/// A counter of a sandbox's link: name, help, and its value. Source: the names are cAdvisor's.
+type LinkMetric = (&'static str, &'static str, fn(&v1::NetworkInterfaceUsage) -> Option<v1::UInt64Value>);
+
+const LINK_METRICS: &[LinkMetric] = &[
+    ("container_network_receive_bytes_total", "Cumulative count of bytes received", |link| link.rx_bytes),
+    (
+        "container_network_receive_errors_total",
+        "Cumulative count of errors encountered while receiving",
+        |link| link.rx_errors,
+    ),
+    ("container_network_transmit_bytes_total", "Cumulative count of bytes transmitted", |link| link.tx_bytes),
+    (
+        "container_network_transmit_errors_total",
+        "Cumulative count of errors encountered while transmitting",
+        |link| link.tx_errors,
+    ),
+];
 
 impl Inner {
     pub(crate) async fn container_stats(self: &Arc<Self>, id: &str) -> CriResult<v1::ContainerStats> {
@@ -101,12 +118,30 @@ impl Inner {
             };
             let of_sandbox = |sandbox: &Sandbox| v1::PodSandboxMetrics {
                 pod_sandbox_id: sandbox.id.clone(),
-                metrics: Vec::new(),
+                metrics: this.link_metrics(sandbox),
                 container_metrics: this.running(Some(&sandbox.id)).iter().map(of_container).collect(),
             };
             Ok(this.ready_sandboxes().iter().map(of_sandbox).collect())
         })
         .await
+    }
+
+    /// None of a sandbox in the host's network, whose links are not its own.
+    fn link_metrics(&self, sandbox: &Sandbox) -> Vec<v1::Metric> {
+        let Some(network) = network(sandbox, self.now()) else { return Vec::new() };
+        let cgroup = self.cgroup_parent(sandbox);
+        let of_link = |link: &v1::NetworkInterfaceUsage| {
+            let labels = [cgroup.as_str(), &sandbox.id, "", &link.name].map(str::to_owned).to_vec();
+            let metric = |(name, _, pick): &LinkMetric| v1::Metric {
+                name: (*name).to_owned(),
+                timestamp: network.timestamp,
+                metric_type: v1::MetricType::Counter.into(),
+                label_values: labels.clone(),
+                value: pick(link),
+            };
+            LINK_METRICS.iter().map(metric).collect::<Vec<_>>()
+        };
+        network.default_interface.iter().chain(&network.interfaces).flat_map(of_link).collect()
     }
 
     fn used(&self, container: &Container) -> sys::cgroup::Stats {
@@ -162,12 +197,15 @@ impl Inner {
 
 /// What [`Inner::pod_sandbox_metrics`] has.
 pub(crate) fn descriptors() -> Vec<v1::MetricDescriptor> {
-    let descriptor = |(name, help, ..): &Metric| v1::MetricDescriptor {
-        name: (*name).to_owned(),
-        help: (*help).to_owned(),
-        label_keys: LABELS.map(str::to_owned).to_vec(),
+    let [of_container @ .., _] = LABELS;
+    let descriptor = |(name, help, labels): (&str, &str, &[&str])| v1::MetricDescriptor {
+        name: name.to_owned(),
+        help: help.to_owned(),
+        label_keys: labels.iter().map(|label| (*label).to_owned()).collect(),
     };
-    METRICS.iter().map(descriptor).collect()
+    let containers = METRICS.iter().map(|(name, help, ..)| (*name, *help, &of_container[..]));
+    let links = LINK_METRICS.iter().map(|(name, help, _)| (*name, *help, &LABELS[..]));
+    containers.chain(links).map(descriptor).collect()
 }
 
 fn metrics(container: &Container, used: &sys::cgroup::Stats, timestamp: i64) -> Vec<v1::Metric> {
@@ -200,29 +238,14 @@ fn stats(inner: &Inner, container: &Container, used: &sys::cgroup::Stats) -> v1:
 
 /// What the container has written into its own file system.
 fn writable_layer(inner: &Inner, container: &Container, timestamp: i64) -> v1::FilesystemUsage {
-    let (bytes, inodes) = usage(&inner.container_dir(container).join("upper"));
+    let used = sys::tree::size(&inner.container_dir(container).join("upper"));
     let mountpoint = sandboxes_dir(&inner.config.data_dir).display().to_string();
     v1::FilesystemUsage {
         timestamp,
         fs_id: Some(v1::FilesystemIdentifier { mountpoint }),
-        used_bytes: value(bytes),
-        inodes_used: value(inodes),
+        used_bytes: value(used.bytes),
+        inodes_used: value(used.inodes),
     }
-}
-
-/// Bytes on disk and inodes of a folder and all that is below; what vanishes meanwhile does not count.
-fn usage(folder: &Path) -> (u64, u64) {
-    use std::os::unix::fs::MetadataExt;
-    const BLOCK_BYTES: u64 = 512;
-    let own = folder.symlink_metadata().map_or(0, |metadata| metadata.blocks() * BLOCK_BYTES);
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.fold((own, 1), |(bytes, inodes), entry| {
-        let (more_bytes, more_inodes) = match entry.file_type() {
-            Ok(kind) if kind.is_dir() => usage(&entry.path()),
-            _ => (entry.metadata().map_or(0, |metadata| metadata.blocks() * BLOCK_BYTES), 1),
-        };
-        (bytes + more_bytes, inodes + more_inodes)
-    })
 }
 
 fn value(value: u64) -> Option<v1::UInt64Value> {

@@ -12,8 +12,6 @@
 mod apart;
 #[path = "conformance/cdi.rs"]
 mod cdi;
-#[path = "conformance/containerd.rs"]
-mod containerd;
 #[path = "conformance/containers.rs"]
 mod containers;
 #[path = "conformance/hostile.rs"]

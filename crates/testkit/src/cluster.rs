@@ -24,7 +24,7 @@ pub const NODE_IP: &str = "192.0.2.1";
 /// The Node's name.
 pub const NODE_NAME: &str = "test";
 /// Any one command gets this long.
-const COMMAND_SECONDS_MAX: &str = "120";
+pub(crate) const COMMAND_SECONDS_MAX: &str = "120";
 const LOG_LINES: usize = 60;
 
 /// A cluster, from nothing to nothing; removed when dropped.

@@ -1,6 +1,6 @@
-//! Debian's containerd with runc, for a cluster that runs its containers by it.
+//! Debian's containerd with runc, for a cluster that runs its containers by it, and for itself.
 //!
-//! It has namespaces of its own for processes and mounts, so that nothing of it is left, and the cluster's network.
+//! It has namespaces of its own for processes and mounts, so that nothing of it is left, and a test's network.
 //! Packages: `containerd`, `runc`, `containernetworking-plugins`.
 
 use std::fs;
@@ -10,7 +10,7 @@ use std::process::{Child, Command};
 use anyhow::{Context, Result, bail};
 
 use crate::Cluster;
-use crate::cluster::text;
+use crate::cluster::{COMMAND_SECONDS_MAX, text};
 
 /// The image that it has for Pods: busybox with a shell. With a tag: what is called latest is pulled each time.
 pub const IMAGE: &str = "test.local/busybox:1";
@@ -24,13 +24,22 @@ pub struct Containerd {
 }
 
 impl Containerd {
-    /// Starts it in the cluster's network; returns when it answers and has [`IMAGE`]. Its plugins are those in `bin_dir`,
-    /// its network this conflist, unless it is empty: then what is put into `net.d` of its folder.
+    /// Starts it in the cluster's network and folder: [`Containerd::start_in`].
     ///
     /// # Errors
     /// If it does not start; the message has its log.
     pub fn start(cluster: &Cluster, bin_dir: &str, network: &str) -> Result<Self> {
-        let folder = Self::folder(cluster);
+        Self::start_in(cluster.scratch(), cluster.unlimited_command("unshare"), bin_dir, network)
+    }
+
+    /// Starts it with a folder of its own in `folder` by `unshare`, which is that program in the network that it is to
+    /// have; returns when it answers and has [`IMAGE`]. Its plugins are those in `bin_dir`, its network this conflist,
+    /// unless it is empty: then what is put into `net.d` of its folder.
+    ///
+    /// # Errors
+    /// If it does not start; the message has its log.
+    pub fn start_in(folder: &Path, mut unshare: Command, bin_dir: &str, network: &str) -> Result<Self> {
+        let folder = Self::folder(folder);
         fs::create_dir_all(folder.join("net.d"))?;
         if !network.is_empty() {
             fs::write(folder.join("net.d/10-test.conflist"), network)?;
@@ -39,35 +48,41 @@ impl Containerd {
         let config = config.replace("PAUSE", PAUSE).replace("BIN_DIR", bin_dir);
         fs::write(folder.join("config.toml"), config)?;
         let log = fs::File::create(folder.join("log"))?;
-        let mut command = cluster.unlimited_command("unshare");
-        command.args(["--mount", "--propagation=slave", "--pid", "--fork", "--kill-child", "--mount-proc"]);
-        command.args(["sh", "-c"]).arg(format!(
+        unshare.args(["--mount", "--propagation=slave", "--pid", "--fork", "--kill-child", "--mount-proc"]);
+        unshare.args(["sh", "-c"]).arg(format!(
             "for folder in /run/containerd /run/netns; do mkdir -p $folder; mount -t tmpfs tmpfs $folder; done; \
-             exec containerd --config {}",
+             mount --make-rshared /; exec containerd --config {}",
             folder.join("config.toml").display()
         ));
-        let child = command.stdout(log.try_clone()?).stderr(log).spawn().context("start containerd")?;
+        let child = unshare.stdout(log.try_clone()?).stderr(log).spawn().context("start containerd")?;
         let containerd = Self { child, folder };
-        containerd.wait(cluster)?;
+        containerd.wait()?;
         for (name, process) in [(IMAGE, r#"["sh"]"#), (PAUSE, r#"["sleep", "1000000"]"#)] {
-            let image = image(&containerd.folder, name, process)?;
-            containerd.ctr(cluster, &["--namespace=k8s.io", "images", "import", &image])?;
+            containerd.import(&image(&containerd.folder, name, process)?)?;
         }
         Ok(containerd)
     }
 
     /// Where it has everything of its own.
     #[must_use]
-    pub fn folder(cluster: &Cluster) -> PathBuf {
-        cluster.scratch().join("containerd")
+    pub fn folder(folder: &Path) -> PathBuf {
+        folder.join("containerd")
+    }
+
+    /// Reads a docker-archive; what has the names of its images are these from now on.
+    ///
+    /// # Errors
+    /// If it does not answer, or cannot read it.
+    pub fn import(&self, archive: &Path) -> Result<()> {
+        self.ctr(&["--namespace=k8s.io", "images", "import", &archive.display().to_string()]).map(drop)
     }
 
     /// The ids of its containers, each on a line.
     ///
     /// # Errors
     /// If it does not answer.
-    pub fn containers(&self, cluster: &Cluster) -> Result<String> {
-        self.ctr(cluster, &["--namespace=k8s.io", "containers", "list", "--quiet"])
+    pub fn containers(&self) -> Result<String> {
+        self.ctr(&["--namespace=k8s.io", "containers", "list", "--quiet"])
     }
 
     /// The process that all of it comes from.
@@ -85,9 +100,8 @@ impl Containerd {
     }
 
     /// Until it answers; `ctr` itself waits for the socket.
-    fn wait(&self, cluster: &Cluster) -> Result<()> {
-        let waiting = cluster
-            .command("sh")
+    fn wait(&self) -> Result<()> {
+        let waiting = limited("sh")
             .args(["-c", "until test -S \"$0\" && ctr --address \"$0\" version; do :; done"])
             .arg(self.folder.join("sock"))
             .output()?;
@@ -98,14 +112,21 @@ impl Containerd {
         Ok(())
     }
 
-    fn ctr(&self, cluster: &Cluster, arguments: &[&str]) -> Result<String> {
-        let mut command = cluster.command("ctr");
-        let output = command.arg("--address").arg(self.folder.join("sock")).args(arguments).output()?;
+    fn ctr(&self, arguments: &[&str]) -> Result<String> {
+        let output =
+            limited("ctr").arg("--address").arg(self.folder.join("sock")).args(arguments).output()?;
         if !output.status.success() {
             bail!("`ctr {}` failed: {}", arguments.join(" "), text(&output));
         }
         Ok(String::from_utf8(output.stdout)?)
     }
+}
+
+/// A program that is ended when it takes too long.
+fn limited(program: &str) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=2", COMMAND_SECONDS_MAX, program]);
+    command
 }
 
 /// They are one PID namespace.
@@ -118,7 +139,7 @@ impl Drop for Containerd {
 }
 
 /// A docker-archive of busybox: what `ctr images import` reads. `process` is a list in JSON.
-fn image(folder: &Path, name: &str, process: &str) -> Result<String> {
+fn image(folder: &Path, name: &str, process: &str) -> Result<PathBuf> {
     let place = folder.join(name.replace(['/', ':'], "-"));
     fs::create_dir_all(&place)?;
     let layer = crate::image::busybox(&place)?;
@@ -144,7 +165,7 @@ fn image(folder: &Path, name: &str, process: &str) -> Result<String> {
     if !made.status.success() {
         bail!("tar failed: {}", text(&made));
     }
-    Ok(place.join("image.tar").display().to_string())
+    Ok(place.join("image.tar"))
 }
 
 /// Where Debian's `containernetworking-plugins` are.
@@ -160,6 +181,8 @@ state = "FOLDER/state"
   sandbox_image = "PAUSE"
   restrict_oom_score_adj = true
   disable_apparmor = true
+  tolerate_missing_hugetlb_controller = true
+  disable_hugetlb_controller = false
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "BIN_DIR"
     conf_dir = "FOLDER/net.d"

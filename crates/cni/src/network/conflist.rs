@@ -114,6 +114,10 @@ mod tests {
         let one = r#"{"cniVersion": "0.3.1", "name": "one", "type": "bridge"}"#;
         let broken = ("05.conflist", r#"{"name": "x", "disableCheck": 7}"#);
         check(&[("10.conf", one), ("20.conflist", "{")], Ok(("one", "0.3.1", 1)));
+        let list = r#"{"cniVersion": "1.0.0", "name": "list", "plugins": [{"type": "bridge"}]}"#;
+        check(&[("10-a.conflist", list), ("10-a.conf", one)], Ok(("one", "0.3.1", 1)));
+        check(&[("10-a.json", one), ("10-a.conflist", list)], Ok(("list", "1.0.0", 1)));
+        check(&[("05.conflist.bak", "{"), ("06.txt", "{"), ("10.json", one)], Ok(("one", "0.3.1", 1)));
         check(&[("10.conf", one), broken], Err("must be true or false, not 7 at line 1 column 32"));
         let name = r#"{"name": "../up", "plugins": [{}]}"#;
         check(&[("1.conflist", name)], Err(r#"invalid characters found in network name "../up""#));

@@ -177,6 +177,16 @@ mod tests {
         until(&mut readiness, Some("not initialized")).await;
         fs::rename(&off, &on).unwrap();
         until(&mut readiness, None).await;
+        // One that comes before it, half of which is there for a while.
+        let (other, text) = (dir.join("etc/cni/net.d/05-y.conflist"), fs::read_to_string(&on).unwrap());
+        let text = text.replace(r#""name": "x""#, r#""name": "y""#);
+        fs::write(&other, &text[..text.len() / 2]).unwrap();
+        until(&mut readiness, Some("05-y.conflist")).await;
+        fs::write(&other, &text).unwrap();
+        until(&mut readiness, None).await;
+        assert_eq!(network.name().unwrap(), "y");
+        fs::remove_file(&other).unwrap();
+        assert_eq!(network.name().unwrap(), "x");
         fs::remove_file(dir.join("opt/cni/bin/x")).unwrap();
         until(&mut readiness, Some("failed to find plugin \"x\"")).await;
         fs::copy(dir.join("plugin"), dir.join("opt/cni/bin/x")).unwrap();

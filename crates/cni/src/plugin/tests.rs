@@ -78,6 +78,133 @@ fn what_is_wrong_with_a_call_has_the_specifications_code() {
 }
 
 #[test]
+fn what_is_not_done_as_it_is_meant_is_refused() {
+    let host = Host::new();
+    let check = |kind: Kind, field: &str, value: Value, says: Option<&str>| {
+        let mut conf = host.conf("1.1.0");
+        conf["prevResult"] = json!({ "cniVersion": "1.1.0" });
+        match field.strip_prefix("ipam.") {
+            Some(field) => conf["ipam"][field] = value,
+            None => conf[field] = value,
+        }
+        let status = host.call(kind, &BTreeMap::from([("CNI_COMMAND", "STATUS".to_owned())]), &conf);
+        let said = status.err().map(|error| error["msg"].as_str().unwrap().to_owned());
+        let says = says.map(|says| says.to_owned());
+        let says = says.map(|says| match says.starts_with("unsupported") {
+            true => says.replace("unsupported", "unsupported field in network configuration n:"),
+            false => format!("invalid network configuration n: {says}"),
+        });
+        assert_eq!(said, says, "{kind:?} {field}");
+    };
+    check(
+        Kind::Portmap,
+        "conditionsV4",
+        json!(["!", "-d", "192.0.2.0/24"]),
+        Some("unsupported conditionsV4"),
+    );
+    check(Kind::Portmap, "backend", json!("iptables"), Some("backend must be nftables, not iptables"));
+    check(Kind::Portmap, "snat", json!("no"), Some("snat must be true or false"));
+    check(Kind::Portmap, "snat", json!(false), None);
+    check(
+        Kind::Bridge,
+        "ipMasqBackend",
+        json!("iptables"),
+        Some("ipMasqBackend must be nftables, not iptables"),
+    );
+    check(Kind::Bridge, "promiscMode", json!(true), Some("unsupported promiscMode"));
+    check(Kind::Bridge, "promiscMode", json!(false), None);
+    let route = |more: Value| {
+        let mut route = json!({ "dst": "10.0.0.0/8" });
+        route.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!([route])
+    };
+    check(Kind::Bridge, "ipam.routes", route(json!({ "gw": "10.7.0.5" })), None);
+    check(Kind::Bridge, "ipam.routes", route(json!({ "table": 100 })), Some("unsupported table"));
+    let v6 = Some("route to fd00::/8: only IPv4 is built in");
+    check(Kind::Bridge, "ipam.routes", route(json!({ "dst": "fd00::/8" })), v6);
+    let ranges = json!([[{ "subnet": "10.7.0.0/24" }], [{ "subnet": "fd00::/64" }]]);
+    check(Kind::HostLocal, "ipam.ranges", ranges, Some("ranges must have one set of one range"));
+}
+
+#[test]
+fn dns_of_the_configuration_or_of_a_file_is_in_the_result() {
+    let host = Host::new();
+    let (pod, file) = (host.pod("pod"), host.dir.path().join("resolv.conf"));
+    let text =
+        "# ours\nnameserver 10.0.0.1\nnameserver 10.0.0.2\nsearch a.example b.example\noptions ndots:2\n";
+    std::fs::write(&file, text).unwrap();
+    let mut conf = host.conf("1.1.0");
+    conf["ipam"]["resolvConf"] = json!(file);
+    let dns = |conf: &Value| {
+        let result = host.call(Kind::Bridge, &env("ADD", "c1", &pod), conf).unwrap().unwrap();
+        host.call(Kind::Bridge, &env("DEL", "c1", &pod), conf).unwrap();
+        result["dns"].clone()
+    };
+    let of_file = json!({
+        "nameservers": ["10.0.0.1", "10.0.0.2"], "search": ["a.example", "b.example"], "options": ["ndots:2"],
+    });
+    assert_eq!(dns(&conf), of_file);
+    let own = json!({ "nameservers": ["10.0.0.3"] });
+    conf["dns"] = own.clone();
+    assert_eq!(dns(&conf), own);
+    delete(&pod).unwrap();
+}
+
+#[test]
+fn host_ports_change_sources_as_far_as_they_are_told() {
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpListener, TcpStream};
+    use std::time::Duration;
+
+    let ask = |to: &str| {
+        let to: SocketAddr = to.parse().unwrap();
+        let mut answer = String::new();
+        match TcpStream::connect_timeout(&to, Duration::from_secs(2)) {
+            Ok(mut stream) => stream.read_to_string(&mut answer).map(|_| answer).unwrap(),
+            Err(error) => error.kind().to_string(),
+        }
+    };
+    // From the Pod itself, from another one, from the host's loopback.
+    for (told, expect) in [
+        (json!({}), ["10.7.0.1", "10.7.0.3", "10.7.0.1"]),
+        (json!({ "masqAll": true }), ["10.7.0.1"; 3]),
+        (json!({ "snat": false, "masqAll": true }), ["timed out", "10.7.0.3", "timed out"]),
+    ] {
+        let host = Host::new();
+        let pods = ["c1", "c2"].map(|id| (id, host.pod(id)));
+        let mut conf = host.conf("1.1.0");
+        conf["hairpinMode"] = json!(true);
+        for (id, netns) in &pods {
+            let result = host.call(Kind::Bridge, &env("ADD", id, netns), &conf).unwrap().unwrap();
+            if *id == "c1" {
+                let mut ports = conf.clone();
+                ports.as_object_mut().unwrap().extend(told.as_object().unwrap().clone());
+                ports["prevResult"] = result;
+                ports["runtimeConfig"] =
+                    json!({ "portMappings": [{ "hostPort": 8080, "containerPort": 80 }] });
+                host.call(Kind::Portmap, &env("ADD", id, netns), &ports).unwrap();
+            }
+        }
+        let inside = |at: usize| NetNs::open(&pods[at].1).unwrap();
+        let listener = inside(0).run(|| Ok(TcpListener::bind("0.0.0.0:80").unwrap())).unwrap();
+        std::thread::spawn(move || {
+            while let Ok((mut stream, peer)) = listener.accept() {
+                write!(stream, "{}", peer.ip()).unwrap();
+            }
+        });
+        let found = [
+            inside(0).run(|| Ok(ask("10.7.0.1:8080"))).unwrap(),
+            inside(1).run(|| Ok(ask("10.7.0.1:8080"))).unwrap(),
+            host.ns.run(|| Ok(ask("127.0.0.1:8080"))).unwrap(),
+        ];
+        assert_eq!(found, expect, "{told}");
+        for (_, netns) in &pods {
+            delete(netns).unwrap();
+        }
+    }
+}
+
+#[test]
 fn input_that_is_no_json_is_told_in_json() {
     let error = answer(Kind::Portmap, |_| Some("ADD".into()), b"{").unwrap_err();
     assert_eq!(error["code"], 6);

@@ -68,6 +68,7 @@ const UNSUPPORTED: [&str; 8] = [
 pub(crate) struct Bridge {
     network: String,
     conf: Conf,
+    dns: Value,
     routes: Vec<RouteConfig>,
     addresses: HostLocal,
     site: Site,
@@ -81,17 +82,21 @@ impl Bridge {
         if let Some(field) = UNSUPPORTED.into_iter().find(|field| is_set(field)) {
             return Err(CniError::Unsupported { network: network.to_owned(), field });
         }
+        super::check_backend(conf, "ipMasqBackend").map_err(invalid)?;
+        let dns = conf.get("dns").filter(|dns| !super::is_empty(dns)).cloned();
         let conf: Conf = serde_json::from_value(conf.clone()).map_err(|error| invalid(error.to_string()))?;
         if conf.ipam.get("type").and_then(Value::as_str).and_then(Kind::of) != Some(Kind::HostLocal) {
             return Err(invalid("the built-in bridge plugin has no other ipam type than host-local".into()));
         }
         let (addresses, mut routes) = HostLocal::configured(network, &conf.ipam, site)?;
+        check_routes(network, &routes)?;
         let default = "0.0.0.0/0";
         if conf.is_default_gateway && !routes.iter().any(|route| route.dst == default) {
             routes.push(RouteConfig { dst: default.into(), ..RouteConfig::default() });
         }
+        let dns = dns.unwrap_or_else(|| addresses.dns().clone());
         let (network, site) = (network.to_owned(), site.clone());
-        Ok(Self { network, conf, routes, addresses, site, route: Mutex::new(Route::open()?) })
+        Ok(Self { network, conf, dns, routes, addresses, site, route: Mutex::new(Route::open()?) })
     }
 
     /// Makes the bridge, its address and the masquerade rule, as far as they are missing.
@@ -232,6 +237,7 @@ impl Bridge {
                 ..IpConfig::default()
             }],
             routes: self.routes.clone(),
+            dns: self.dns.clone(),
             ..CniResult::default()
         }
     }
@@ -298,6 +304,22 @@ impl Bridge {
         }
         Ok(())
     }
+}
+
+/// Refuses routes that would not be made as they are meant. Source: CNI specification 1.1.0, "routes".
+fn check_routes(network: &str, routes: &[RouteConfig]) -> Result<(), CniError> {
+    const MORE: [&str; 5] = ["mtu", "advmss", "priority", "table", "scope"];
+    for route in routes {
+        if parse_cidr(&route.dst).is_none() || route.gw.is_some_and(|gateway| gateway.is_ipv6()) {
+            let reason = format!("route to {}: only IPv4 is built in", route.dst);
+            return Err(CniError::Config { path: network.into(), reason });
+        }
+        let says = |field: &&str| route.other.get(*field).is_some_and(|value| !super::is_empty(value));
+        if let Some(field) = MORE.into_iter().find(says) {
+            return Err(CniError::Unsupported { network: network.to_owned(), field });
+        }
+    }
+    Ok(())
 }
 
 /// The host's end of a Pod's pair: the same for ADD and DEL, before and after a restart.

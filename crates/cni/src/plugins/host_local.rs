@@ -11,7 +11,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Attached, Site};
 use crate::network::{Attachment, remove_if_there};
@@ -80,6 +80,7 @@ pub(super) fn parse_cidr(text: &str) -> Option<(Ipv4Addr, u8)> {
 #[derive(Debug)]
 pub(crate) struct HostLocal {
     range: Range,
+    dns: Value,
     dir: PathBuf,
     taken: Mutex<Taken>,
 }
@@ -104,7 +105,12 @@ impl HostLocal {
             serde_json::from_value(routes).map_err(|error| invalid(format!("routes: {error}")))?;
         let folder = ipam.get("dataDir").and_then(Value::as_str).map(PathBuf::from);
         let folder = folder.unwrap_or_else(|| site.leases.clone());
-        Ok((Self::open(range, folder.join(network))?, routes.unwrap_or_default()))
+        let dns = match ipam.get("resolvConf").and_then(Value::as_str).filter(|path| !path.is_empty()) {
+            Some(path) => dns_of(&fs::read_to_string(path).map_err(CniError::state(path))?),
+            None => Value::Null,
+        };
+        let addresses = Self { dns, ..Self::open(range, folder.join(network))? };
+        Ok((addresses, routes.unwrap_or_default()))
     }
 
     /// Reads what is reserved in `dir`.
@@ -122,7 +128,12 @@ impl HostLocal {
             .ok()
             .and_then(|text| text.trim().parse().ok())
             .map(|ip: Ipv4Addr| u32::from(ip));
-        Ok(Self { range, dir, taken: Mutex::new(taken) })
+        Ok(Self { range, dns: Value::Null, dir, taken: Mutex::new(taken) })
+    }
+
+    /// What `resolvConf` says, for the result.
+    pub(super) fn dns(&self) -> &Value {
+        &self.dns
     }
 
     pub(super) fn range(&self) -> &Range {
@@ -143,7 +154,8 @@ impl HostLocal {
             gateway: Some(self.range.gateway.into()),
             ..IpConfig::default()
         };
-        Ok(CniResult { ips: vec![config], routes: routes.to_vec(), ..CniResult::default() })
+        let (ips, dns) = (vec![config], self.dns.clone());
+        Ok(CniResult { ips, routes: routes.to_vec(), dns, ..CniResult::default() })
     }
 
     /// Whether a Pod's interface has an address.
@@ -280,14 +292,32 @@ impl HostLocal {
     }
 }
 
+/// A file as resolv.conf(5), as a result has it. Source: CNI specification 1.1.0, "dns".
+fn dns_of(text: &str) -> Value {
+    let mut dns = json!({});
+    for line in text.lines().filter(|line| !line.starts_with(['#', ';'])) {
+        let mut words = line.split_whitespace();
+        let (key, values) = (words.next().unwrap_or_default(), words.collect::<Vec<_>>());
+        match (key, values.first()) {
+            ("nameserver", Some(server)) => match dns["nameservers"].as_array_mut() {
+                Some(servers) => servers.push(json!(server)),
+                None => dns["nameservers"] = json!([server]),
+            },
+            ("domain", Some(domain)) => dns["domain"] = json!(domain),
+            ("search", Some(_)) => dns["search"] = json!(values),
+            ("options", Some(_)) => dns["options"] = json!(values),
+            _ => {}
+        }
+    }
+    dns
+}
+
 fn owner(container_id: &str, ifname: &str) -> String {
     format!("{container_id}\r\n{ifname}")
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn open(dir: &tempfile::TempDir) -> HostLocal {

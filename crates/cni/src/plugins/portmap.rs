@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use serde_json::Value;
 use sys::netns::{set_sysctl, sysctl};
 
-use super::rules::{self, Port, owner_of};
+use super::rules::{self, Masqueraded, Port, owner_of};
 use super::{Attached, Site};
 use crate::network::Attachment;
 use crate::types::{CniError, CniResult, PortMapping};
@@ -17,6 +17,7 @@ use crate::types::{CniError, CniResult, PortMapping};
 #[derive(Debug)]
 pub(crate) struct Portmap {
     rules: rules::Shared,
+    masqueraded: Masqueraded,
 }
 
 impl Portmap {
@@ -25,17 +26,32 @@ impl Portmap {
         if let Some(field) = ["conditionsV4", "conditionsV6"].into_iter().find(|field| is_set(field)) {
             return Err(CniError::Unsupported { network: network.to_owned(), field });
         }
-        match conf.get("backend").and_then(Value::as_str) {
-            None | Some("nftables") => Ok(Self { rules: site.rules.clone() }),
-            Some(other) => Err(CniError::Config {
-                path: network.into(),
-                reason: format!("backend must be nftables, not {other}"),
-            }),
-        }
+        let invalid = |reason: String| CniError::Config { path: network.into(), reason };
+        super::check_backend(conf, "backend").map_err(invalid)?;
+        let flag = |name: &str, otherwise: bool| match conf.get(name) {
+            None | Some(Value::Null) => Ok(otherwise),
+            Some(value) => value.as_bool().ok_or_else(|| invalid(format!("{name} must be true or false"))),
+        };
+        let masqueraded = match (flag("snat", true)?, flag("masqAll", false)?) {
+            (false, _) => Masqueraded::Nobody,
+            (true, false) => Masqueraded::Needy,
+            (true, true) => Masqueraded::Everybody,
+        };
+        Ok(Self { rules: site.rules.clone(), masqueraded })
+    }
+
+    fn ports(&self, attachment: &Attachment, result: &CniResult) -> Vec<Port> {
+        let pod = result.pod_ips().into_iter().find_map(|ip| match ip {
+            IpAddr::V4(ip) => Some(ip),
+            IpAddr::V6(_) => None,
+        });
+        let Some(pod) = pod else { return Vec::new() };
+        let ports = attachment.port_mappings.iter().filter_map(|mapping| port(mapping, pod));
+        ports.map(|port| Port { masqueraded: self.masqueraded, ..port }).collect()
     }
 
     pub(super) fn add(&self, attachment: &Attachment, previous: &CniResult) -> Result<(), CniError> {
-        let ports = ports(attachment, previous);
+        let ports = self.ports(attachment, previous);
         if ports.is_empty() {
             return Ok(());
         }
@@ -43,7 +59,7 @@ impl Portmap {
         self.rules.change(move |rules| {
             rules.ports.insert(owner, ports);
         })?;
-        route_loopback(previous)
+        if self.masqueraded == Masqueraded::Nobody { Ok(()) } else { route_loopback(previous) }
     }
 
     pub(super) fn del(&self, attachment: &Attachment) -> Result<(), CniError> {
@@ -51,7 +67,7 @@ impl Portmap {
     }
 
     pub(super) fn check(&self, attachment: &Attachment, previous: &CniResult) -> Result<(), CniError> {
-        if ports(attachment, previous).is_empty() || self.rules.has_ports(&owner_of(attachment))? {
+        if self.ports(attachment, previous).is_empty() || self.rules.has_ports(&owner_of(attachment))? {
             return Ok(());
         }
         Err(CniError::Check("the host ports of the Pod are missing in nftables".into()))
@@ -62,7 +78,7 @@ impl Portmap {
         kept: impl Iterator<Item = (&'a Attachment, &'a CniResult)>,
     ) -> Result<(), CniError> {
         let all: Vec<(String, Vec<Port>)> =
-            kept.map(|(attachment, result)| (owner_of(attachment), ports(attachment, result))).collect();
+            kept.map(|(attachment, result)| (owner_of(attachment), self.ports(attachment, result))).collect();
         self.rules.change(move |rules| {
             rules.ports.extend(all.into_iter().filter(|(_, ports)| !ports.is_empty()));
         })
@@ -88,15 +104,6 @@ fn route_loopback(previous: &CniResult) -> Result<(), CniError> {
     Ok(())
 }
 
-fn ports(attachment: &Attachment, result: &CniResult) -> Vec<Port> {
-    let pod = result.pod_ips().into_iter().find_map(|ip| match ip {
-        IpAddr::V4(ip) => Some(ip),
-        IpAddr::V6(_) => None,
-    });
-    let Some(pod) = pod else { return Vec::new() };
-    attachment.port_mappings.iter().filter_map(|mapping| port(mapping, pod)).collect()
-}
-
 fn port(mapping: &PortMapping, pod: Ipv4Addr) -> Option<Port> {
     let protocol = match mapping.protocol.to_ascii_lowercase().as_str() {
         "tcp" => 6,
@@ -109,9 +116,9 @@ fn port(mapping: &PortMapping, pod: Ipv4Addr) -> Option<Port> {
         "" => None,
         text => Some(text.parse::<Ipv4Addr>().ok()?).filter(|ip| !ip.is_unspecified()),
     };
-    let port =
-        Port { protocol, host_ip, host_port: mapping.host_port, pod, pod_port: mapping.container_port };
-    (mapping.host_port != 0).then_some(port)
+    let (host_port, pod_port) = (mapping.host_port, mapping.container_port);
+    let port = Port { protocol, host_ip, host_port, pod, pod_port, masqueraded: Masqueraded::default() };
+    (host_port != 0).then_some(port)
 }
 
 #[cfg(test)]

@@ -37,6 +37,20 @@ pub(super) struct Port {
     pub(super) host_port: u16,
     pub(super) pod: Ipv4Addr,
     pub(super) pod_port: u16,
+    #[serde(default)]
+    pub(super) masqueraded: Masqueraded,
+}
+
+/// Whose connections to a host port come to the Pod with an address of the host. Source: portmap's `snat` and `masqAll`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Masqueraded {
+    /// Nobody's: the Pod's own to itself, and the host's from its loopback addresses, come to nothing.
+    Nobody,
+    /// Those that would come to nothing otherwise.
+    #[default]
+    Needy,
+    /// Also those from elsewhere, of which the Pod cannot tell then whose they are.
+    Everybody,
 }
 
 /// What the table is made of, by whose it is ([`owner_of`], [`owner_network`]).
@@ -231,6 +245,8 @@ fn render_ports<'a>(table: &mut Table, ports: impl Iterator<Item = &'a Port>) {
     table.set("ports", &[Field::Protocol, Field::Port], to());
     table.set("address-ports", &[Field::Ipv4, Field::Protocol, Field::Port], to());
     table.set("hairpin", &[Field::Ipv4, Field::Ipv4], SetValue::None);
+    table.set("loopback", &[Field::Ipv4], SetValue::None);
+    table.set("everybody", &[Field::Ipv4], SetValue::None);
     for port in ports {
         let pod = Data::Value(Key::new().ip(port.pod).port(port.pod_port));
         match port.host_ip {
@@ -243,7 +259,14 @@ fn render_ports<'a>(table: &mut Table, ports: impl Iterator<Item = &'a Port>) {
             }
             None => table.element("ports", Key::new().protocol(port.protocol).port(port.host_port), pod),
         }
-        table.element("hairpin", Key::new().ip(port.pod).ip(port.pod), Data::None);
+        match port.masqueraded {
+            Masqueraded::Nobody => {}
+            Masqueraded::Needy => {
+                table.element("hairpin", Key::new().ip(port.pod).ip(port.pod), Data::None);
+                table.element("loopback", Key::new().ip(port.pod), Data::None);
+            }
+            Masqueraded::Everybody => table.element("everybody", Key::new().ip(port.pod), Data::None),
+        }
     }
     for chain in ["prerouting", "output"] {
         let to_host = when(Expr::DestinationKind(Reg::R0), u32::MAX, Compare::Equal, Expr::LOCAL);
@@ -259,15 +282,16 @@ fn render_ports<'a>(table: &mut Table, ports: impl Iterator<Item = &'a Port>) {
         any.extend([Expr::Map("ports".into(), Reg::R1, Reg::R0), dnat]);
         table.rule(chain, any);
     }
-    let mut hairpin = when(Expr::ConnectionStatus(Reg::R0), Expr::DNATED, Compare::NotEqual, 0);
-    hairpin.extend([Expr::SourceIp(Reg::R0), Expr::DestinationIp(Reg::R1)]);
-    hairpin.extend([Expr::In("hairpin".into(), Reg::R0), Expr::Masquerade]);
-    table.rule("postrouting", hairpin);
     let (loopback, prefix) = LOOPBACK;
-    let mut own = when(Expr::ConnectionStatus(Reg::R0), Expr::DNATED, Compare::NotEqual, 0);
-    own.extend(source_in(loopback, prefix, Compare::Equal));
-    own.push(Expr::Masquerade);
-    table.rule("postrouting", own);
+    let to = |set: &str| vec![Expr::DestinationIp(Reg::R0), Expr::In(set.into(), Reg::R0)];
+    let own = [Expr::SourceIp(Reg::R0), Expr::DestinationIp(Reg::R1), Expr::In("hairpin".into(), Reg::R0)];
+    let hosts = [source_in(loopback, prefix, Compare::Equal), to("loopback")].concat();
+    for connections in [own.to_vec(), hosts, to("everybody")] {
+        let mut rule = when(Expr::ConnectionStatus(Reg::R0), Expr::DNATED, Compare::NotEqual, 0);
+        rule.extend(connections);
+        rule.push(Expr::Masquerade);
+        table.rule("postrouting", rule);
+    }
     table.base_chain("guard", ChainKind::Filter, Hook::Prerouting, BEFORE_TRACKING);
     for of_loopback in [source_in, destination_in] {
         let mut rule = vec![Expr::InputName(Reg::R0)];

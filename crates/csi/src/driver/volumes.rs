@@ -104,7 +104,7 @@ impl Volumes {
             let name = entry.file_name();
             let name = name.to_string_lossy();
             if name.starts_with(NEW) || name.starts_with(GONE) {
-                fs::remove_dir_all(entry.path())?;
+                sys::tree::remove(&entry.path())?;
             }
         }
         Ok(Self { folder, turn: Mutex::new(()), making: Mutex::default() })
@@ -172,12 +172,12 @@ impl Volumes {
     pub(super) fn create(&self, id: &str, volume: &Volume, content: &Content<'_>) -> io::Result<()> {
         let new = self.folder.join(format!("{NEW}{id}"));
         if new.exists() {
-            fs::remove_dir_all(&new)?;
+            sys::tree::remove(&new)?;
         }
         fs::create_dir(&new)?;
         let filled = self.fill(&new, volume, content);
         if filled.is_err() {
-            fs::remove_dir_all(&new)?;
+            sys::tree::remove(&new)?;
         }
         filled?;
         write(&new.join("volume.json"), volume)?;
@@ -234,7 +234,7 @@ impl Volumes {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             done => done?,
         }
-        match fs::remove_dir_all(&gone) {
+        match sys::tree::remove(&gone) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             done => done,
         }

@@ -80,10 +80,10 @@ fn remove_folder(layout: &Layout) -> std::io::Result<()> {
             continue;
         }
         if entry.file_type()?.is_dir() {
-            std::fs::remove_dir_all(entry.path())?;
+            sys::tree::remove(&entry.path())?;
         } else {
             std::fs::remove_file(entry.path())?;
         }
     }
-    std::fs::remove_dir_all(layout.root())
+    sys::tree::remove(layout.root())
 }

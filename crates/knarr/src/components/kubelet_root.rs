@@ -114,7 +114,7 @@ pub(super) fn remove(layout: &Layout) -> Result<()> {
     for name in OWN {
         let path = root.join(name);
         sys::mount::detach_below(&path)?;
-        let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        let removed = if path.is_dir() { sys::tree::remove(&path) } else { fs::remove_file(&path) };
         match removed {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 return Err(error).with_context(|| format!("remove {}", path.display()));

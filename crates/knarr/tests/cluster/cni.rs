@@ -91,7 +91,7 @@ fn its_plugins_do_the_same_as_programs() {
 #[test]
 fn its_plugins_do_the_same_for_containerd() {
     let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
-    let programs = Programs::install(&cluster, &Containerd::folder(&cluster));
+    let programs = Programs::install(&cluster, &Containerd::folder(cluster.scratch()));
     let containerd = must(Containerd::start(&cluster, &programs.path("bin"), ""));
     let endpoint = containerd.endpoint();
     let flags =

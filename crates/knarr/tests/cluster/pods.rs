@@ -7,7 +7,7 @@ use testkit::{Cluster, Session};
 
 use crate::{BUSYBOX, cluster, must};
 
-const SESSIONS: [(&str, &str); 8] = [
+pub(crate) const SESSIONS: [(&str, &str); 8] = [
     ("pods_lifecycle.txt", include_str!("sessions/pods_lifecycle.txt")),
     ("pods_probes.txt", include_str!("sessions/pods_probes.txt")),
     ("pods_volumes.txt", include_str!("sessions/pods_volumes.txt")),
@@ -18,16 +18,17 @@ const SESSIONS: [(&str, &str); 8] = [
     ("resize.txt", include_str!("sessions/resize.txt")),
 ];
 
-/// All sessions at the same time, each in a namespace of its own.
-fn failures(cluster: &Cluster) -> Vec<String> {
+/// All sessions at the same time, each in a namespace of its own; with this image.
+pub(crate) fn failures(cluster: &Cluster, sessions: &[(&str, &str)], image: &str) -> Vec<String> {
     let run = |(name, script): (&str, &str)| {
+        let script = &script.replace(BUSYBOX, image);
         let namespace = name.trim_end_matches(".txt").replace('_', "-");
         let ran =
             Session::new(cluster, KUBECTLS[1], &namespace).and_then(|session| session.run(name, script));
         ran.err().map(|error| format!("{error:#}"))
     };
     std::thread::scope(|scope| {
-        let sessions: Vec<_> = SESSIONS.map(|session| scope.spawn(move || run(session))).into();
+        let sessions: Vec<_> = sessions.iter().map(|session| scope.spawn(move || run(*session))).collect();
         sessions.into_iter().filter_map(|session| session.join().unwrap()).collect()
     })
 }
@@ -38,7 +39,7 @@ fn pods_do_what_their_specs_say() {
     must(cluster.import_busybox(BUSYBOX));
     // So many Pods at once are more than the kubelet asks for by default, and what it says of that crowds out other events.
     must(cluster.up_with(&["--kubelet-arg=registry-qps=0"]));
-    let failures = failures(&cluster);
+    let failures = failures(&cluster, &SESSIONS, BUSYBOX);
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     must(cluster.remove());
 }

@@ -9,12 +9,13 @@ use cri::v1;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
+use sys::tree::Size;
 
 use super::Server;
 use crate::metrics::Counts;
 use crate::snapshot::nanos;
 use crate::static_pods::is_mirror;
-use crate::stats::disk::{self, FileSystem, PodDisk, Tree};
+use crate::stats::disk::{self, FileSystem, PodDisk};
 use crate::stats::usage::Usage;
 use crate::stats::{self, ContainerStats, Look, NODE, PodStats};
 use crate::volumes::persistent::{self, VolumeStats};
@@ -138,7 +139,7 @@ fn file_system(look: &Look, fs: FileSystem) -> Value {
 }
 
 /// What a folder takes of the file system that it is on.
-fn part_of(look: &Look, fs: FileSystem, tree: Tree) -> Value {
+fn part_of(look: &Look, fs: FileSystem, tree: Size) -> Value {
     let mut part = file_system(look, fs);
     part["usedBytes"] = tree.bytes.into();
     part["inodesUsed"] = tree.inodes.into();
@@ -267,7 +268,7 @@ fn of_pod(look: &Look, disks: Option<&Disks>, pod: &PodStats) -> Value {
     }
     let own = disk.volumes.iter().filter(|(name, _)| !disk.foreign.contains(*name)).map(|(_, tree)| tree);
     let all = disk.logs.values().chain(own).chain([&disk.others]);
-    let sum = all.fold(Tree::default(), |sum, tree| Tree {
+    let sum = all.fold(Size::default(), |sum, tree| Size {
         bytes: sum.bytes + tree.bytes,
         inodes: sum.inodes + tree.inodes,
     });
@@ -329,7 +330,7 @@ mod tests {
 
     #[test]
     fn the_summary_has_upstreams_fields() {
-        let tree = Tree { bytes: 512, inodes: 1 };
+        let tree = Size { bytes: 512, inodes: 1 };
         let pod = PodDisk {
             logs: [("main".to_owned(), tree)].into(),
             volumes: [("scratch".to_owned(), tree)].into(),

@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use k8s_openapi::api::core::v1::Pod;
+use sys::tree::{Size, size};
 
 use crate::eviction::limits::DiskUse;
 use crate::volumes::persistent::is_persistent;
@@ -42,54 +43,17 @@ pub(crate) fn device(path: &Path) -> Option<String> {
     Some(name.map_or_else(|| format!("{major}:{minor}"), |name| format!("/dev/{name}")))
 }
 
-/// What a folder takes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tree {
-    pub(crate) bytes: u64,
-    pub(crate) inodes: u64,
-}
-
-impl Tree {
-    fn plus(self, other: Self) -> Self {
-        Self { bytes: self.bytes + other.bytes, inodes: self.inodes + other.inodes }
-    }
-}
-
-/// Everything below `path` on its own file system: a file with two names counts once, symbolic links are not followed.
-pub(crate) fn tree(path: &Path) -> Tree {
-    let mut seen = BTreeSet::new();
-    let Ok(root) = std::fs::symlink_metadata(path) else { return Tree::default() };
-    walk(path, &root, root.dev(), &mut seen)
-}
-
-fn walk(path: &Path, metadata: &std::fs::Metadata, device: u64, seen: &mut BTreeSet<u64>) -> Tree {
-    if metadata.dev() != device
-        || (metadata.nlink() > 1 && !metadata.is_dir() && !seen.insert(metadata.ino()))
-    {
-        return Tree::default();
-    }
-    let own = Tree { bytes: metadata.blocks() * 512, inodes: 1 };
-    if !metadata.is_dir() {
-        return own;
-    }
-    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-    entries.fold(own, |sum, entry| match std::fs::symlink_metadata(entry.path()) {
-        Ok(metadata) => sum.plus(walk(&entry.path(), &metadata, device, seen)),
-        Err(_) => sum,
-    })
-}
-
 /// What a Pod has on the node's disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PodDisk {
     /// By container.
-    pub(crate) logs: BTreeMap<String, Tree>,
+    pub(crate) logs: BTreeMap<String, Size>,
     /// By volume that the kubelet has filled; those of claims and drivers are looked at elsewhere.
-    pub(crate) volumes: BTreeMap<String, Tree>,
+    pub(crate) volumes: BTreeMap<String, Size>,
     /// Volumes that are no emptyDir, or one in memory: they are not the Pod's to fill.
     pub(crate) foreign: BTreeSet<String>,
     /// Everything else in the Pod's folder.
-    pub(crate) others: Tree,
+    pub(crate) others: Size,
 }
 
 /// Looks at a Pod's folders.
@@ -97,7 +61,7 @@ pub(crate) fn of_pod(pod_dir: &Path, log_dir: &Path, pod: &Pod) -> PodDisk {
     let mut disk = PodDisk::default();
     for entry in std::fs::read_dir(log_dir).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        disk.logs.insert(name, tree(&entry.path()));
+        disk.logs.insert(name, size(&entry.path()));
     }
     for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
         if volume.host_path.is_some() || is_persistent(volume) {
@@ -106,7 +70,7 @@ pub(crate) fn of_pod(pod_dir: &Path, log_dir: &Path, pod: &Pod) -> PodDisk {
         let Some(path) = volume_path(pod_dir, volume).filter(|path| path.starts_with(pod_dir)) else {
             continue;
         };
-        disk.volumes.insert(volume.name.clone(), tree(&path));
+        disk.volumes.insert(volume.name.clone(), size(&path));
         let is_on_disk = volume
             .empty_dir
             .as_ref()
@@ -115,8 +79,9 @@ pub(crate) fn of_pod(pod_dir: &Path, log_dir: &Path, pod: &Pod) -> PodDisk {
             disk.foreign.insert(volume.name.clone());
         }
     }
-    for part in ["etc-hosts", "containers", "volume-subpaths"] {
-        disk.others = disk.others.plus(tree(&pod_dir.join(part)));
+    // Not `volume-subpaths`: parts of volumes are mounted there, which have been counted, or are not the Pod's.
+    for part in ["etc-hosts", "containers"] {
+        disk.others = disk.others.plus(size(&pod_dir.join(part)));
     }
     disk
 }
@@ -146,18 +111,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_with_two_names_counts_once_and_links_are_not_followed() {
+    fn parts_of_volumes_that_are_mounted_again_do_not_count_again() {
         let folder = tempfile::tempdir().unwrap();
-        let write = |name: &str| std::fs::write(folder.path().join(name), vec![1_u8; 100_000]).unwrap();
-        write("a");
-        let one = tree(folder.path());
-        assert!(one.bytes >= 100_000 && one.inodes == 2, "{one:?}");
-        std::fs::hard_link(folder.path().join("a"), folder.path().join("b")).unwrap();
-        std::os::unix::fs::symlink("/", folder.path().join("c")).unwrap();
-        let two = tree(folder.path());
-        assert!(two.bytes < one.bytes + 50_000, "{two:?}");
-        assert_eq!(two.inodes, 3);
-        assert_eq!(tree(Path::new("/not/there")), Tree::default());
+        let write = |name: &str| {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, vec![1_u8; 100_000]).unwrap();
+        };
+        write("volumes/kubernetes.io~empty-dir/scratch/file");
+        write("volume-subpaths/scratch/main/0/file");
+        write("containers/main/0.msg");
+        let pod =
+            serde_saphyr::from_str("{spec: {containers: [], volumes: [{name: scratch, emptyDir: {}}]}}");
+        let disk = of_pod(folder.path(), Path::new("/not/there"), &pod.unwrap());
+        let counted = |size: Size| size.bytes / 100_000;
+        assert_eq!((counted(disk.volumes["scratch"]), counted(disk.others)), (1, 1), "{disk:?}");
         assert!(file_system(folder.path()).unwrap().capacity > 0);
     }
 }

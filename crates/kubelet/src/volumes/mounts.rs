@@ -1,6 +1,7 @@
 //! What one container sees: its volume mounts, `/etc/hosts`, and the file for its last words.
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -89,11 +90,17 @@ fn bind(host: &Path, container: &str) -> v1::Mount {
 }
 
 fn write_if_changed(path: &Path, text: &str, mode: u32) -> Result<(), String> {
-    if fs::read(path).is_ok_and(|old| old == text.as_bytes()) {
+    if fs::File::open(path).is_ok_and(|file| says(file, text)) {
         return Ok(());
     }
     fs::write(path, text).map_err(|e| describe("write", path, &e))?;
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(|e| describe("chmod", path, &e))
+}
+
+/// Whether a file says this and no more. A container may have made it as large as the disk: it is not read to its end.
+fn says(file: impl Read, text: &str) -> bool {
+    let mut start = Vec::new();
+    file.take(text.len() as u64 + 1).read_to_end(&mut start).is_ok() && start == text.as_bytes()
 }
 
 fn volume(
@@ -185,6 +192,14 @@ fn is_recursive(mount: &VolumeMount, is_possible: bool) -> Result<bool, String> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_a_container_has_made_larger_is_not_read_to_its_end() {
+        let line = "10.42.0.7\tweb\n";
+        assert!(says(line.as_bytes(), line));
+        assert!(!says(&line.as_bytes()[1..], line) && !says(&[][..], line));
+        assert!(!says(line.as_bytes().chain(std::io::repeat(b'x')), line));
+    }
 
     #[test]
     fn read_only_mounts_are_recursive_where_they_are_to_be_and_can_be() {

@@ -25,7 +25,7 @@ pub(crate) fn tear_down(pod_dir: &Path) -> Result<(), String> {
     if let Some(left) = mounts_below(pod_dir)?.first() {
         return Err(format!("{} is still mounted", left.display()));
     }
-    match fs::remove_dir_all(pod_dir) {
+    match sys::tree::remove(pod_dir) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(describe("remove", pod_dir, &error)),

@@ -355,7 +355,7 @@ pub(crate) fn add_layer(
         Ok(unpacked.size_bytes)
     });
     if result.is_err() {
-        fs::remove_dir_all(&root).map_err(ImageError::io("remove a damaged layer"))?;
+        sys::tree::remove(&root).map_err(ImageError::io("remove a damaged layer"))?;
     }
     result
 }
@@ -386,7 +386,7 @@ fn root_file_system(
         Ok(unpacked)
     });
     if unpacked.is_err() {
-        fs::remove_dir_all(&root).map_err(ImageError::io("remove a damaged layer"))?;
+        sys::tree::remove(&root).map_err(ImageError::io("remove a damaged layer"))?;
     }
     let Unpacked { digest, size_bytes, .. } = unpacked?;
     add_single_layer(store, digest, size_bytes, names, hints)

@@ -59,7 +59,7 @@ impl ImageStore {
         match fs::rename(unpacked, &target) {
             // Somebody else unpacked the same layer meanwhile.
             Err(_) if target.exists() => {
-                fs::remove_dir_all(unpacked).map_err(ImageError::io("remove a spare layer"))
+                sys::tree::remove(unpacked).map_err(ImageError::io("remove a spare layer"))
             }
             other => other.map_err(ImageError::io("keep a layer")),
         }
@@ -72,7 +72,7 @@ impl ImageStore {
 
     pub(super) fn remove_layer(&self, digest: &str) -> Result<(), ImageError> {
         let dir = self.layer_dir(digest);
-        for removed in [fs::remove_file(dir.with_extension("size")), fs::remove_dir_all(&dir)] {
+        for removed in [fs::remove_file(dir.with_extension("size")), sys::tree::remove(&dir)] {
             match removed {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(ImageError::io("remove a layer")(error));

@@ -275,7 +275,7 @@ fn enter(root: &Path, dir: &Path, part: &Path, links: &mut usize) -> Result<Path
 fn clear(target: &Path, kind: EntryType) -> Result<(), ImageError> {
     let removed = match fs::symlink_metadata(target) {
         Ok(metadata) if metadata.is_dir() && kind.is_dir() => return Ok(()),
-        Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(target),
+        Ok(metadata) if metadata.is_dir() => sys::tree::remove(target),
         Ok(_) => fs::remove_file(target),
         Err(_) => return Ok(()),
     };

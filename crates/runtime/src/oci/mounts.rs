@@ -44,9 +44,11 @@ pub(super) fn mounts(input: &Input<'_>) -> Result<(Vec<Value>, Map<String, Value
         .filter(|mount| is_kept(mount["destination"].as_str().unwrap_or_default()))
         .collect();
     let own = mounts.len();
+    let is_read_only = super::security_context(input.config).readonly_rootfs;
     for (path, source) in input.sandbox_files.iter().filter(|(path, _)| !asked(path)) {
         let source = source.to_string_lossy();
-        mounts.push(mount(path, "bind", &source, &["rbind", "rprivate", "rw"]));
+        let access = if is_read_only && path != "/dev/shm" { "ro" } else { "rw" };
+        mounts.push(mount(path, "bind", &source, &["rbind", "rprivate", access]));
     }
     let mut wanted: Vec<&v1::Mount> = input.config.mounts.iter().collect();
     wanted.sort_by_key(|mount| mount.container_path.split('/').filter(|part| !part.is_empty()).count());

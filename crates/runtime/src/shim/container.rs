@@ -23,6 +23,8 @@ use super::logs::{Lines, Log, Stream};
 
 /// Most bytes read from an output at once.
 const READ_BYTES: usize = 16 << 10;
+/// Most bytes of an output that wait in a pipe when its container ends. Source: the kernel's `fs.pipe-max-size`.
+const LEFT_BYTES_MAX: usize = 1 << 20;
 
 /// A container that was started.
 pub(super) struct Container {
@@ -212,16 +214,19 @@ impl Container {
         write_log(&mut self.log, &records);
     }
 
-    /// Moves everything that is there, without waiting for more.
+    /// Moves everything that is there, without waiting for more. What comes meanwhile, from processes that outlive the
+    /// container, holds nobody up: its turn is later.
     pub(super) fn drain(&mut self) {
         let now = Timestamp::now();
         let (outputs, log) = (&mut self.outputs, &mut self.log);
         let mut chunk = vec![0; READ_BYTES];
         outputs.retain_mut(|output| {
-            loop {
+            let mut moved = 0;
+            while moved < LEFT_BYTES_MAX {
                 let mut records = Vec::new();
                 match nix::unistd::read(&output.fd, &mut chunk) {
                     Ok(len) if len > 0 => {
+                        moved += len;
                         output.accept(chunk.get(..len).unwrap_or_default(), now, &mut records);
                         write_log(log, &records);
                     }
@@ -234,6 +239,7 @@ impl Container {
                     }
                 }
             }
+            true
         });
     }
 

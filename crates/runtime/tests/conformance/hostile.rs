@@ -5,10 +5,11 @@ use std::os::unix::fs::symlink;
 use std::sync::Arc;
 
 use cri::v1;
+use cri::v1::NamespaceMode;
 use sys::cgroup::{Cgroups, Limits};
 
 use super::Spec;
-use super::support::{Feature, Subject, container, mount, security, sleeping};
+use super::support::{Feature, Subject, container, mount, namespaces, security, sleeping};
 
 pub const SPECS: &[Spec] = &[
     ("a link in the place of /dev/null does not lay bare what is masked", |it| Box::pin(false_null(it))),
@@ -18,6 +19,10 @@ pub const SPECS: &[Spec] = &[
     ("what is written to a process by its path goes nowhere else", |it| Box::pin(false_process(it))),
     ("what enters a container shows it nothing of the host", |it| Box::pin(watched_exec(it))),
     ("what makes processes without end stays within its pod", |it| Box::pin(fork_bomb(it))),
+    ("what writes without end after its container's end holds nobody up", |it| Box::pin(endless_output(it))),
+    ("folders deeper than a path can be are counted and taken back", |it| Box::pin(deep_folders(it))),
+    ("a mount point that changes all the time stays inside", |it| Box::pin(changing_mount_point(it))),
+    ("devices and pipes that are made in a container lead to nothing", |it| Box::pin(made_devices(it))),
 ];
 
 /// Source: CVE-2025-31133.
@@ -214,4 +219,77 @@ async fn fork_bomb(subject: Arc<Subject>) {
     super::support::wait_until(|| cgroups.processes(&parent).len() <= 1).await;
     pod.remove().await;
     other.remove().await;
+}
+
+async fn endless_output(subject: Arc<Subject>) {
+    let pod = subject.run_with(|config| namespaces(config).pid = NamespaceMode::Pod as i32).await;
+    let sharing = |mut config: v1::ContainerConfig| {
+        security(&mut config).namespace_options.as_mut().unwrap().pid = NamespaceMode::Pod as i32;
+        config
+    };
+    let calm = pod.start(sharing(sleeping("calm"))).await;
+    let id = pod.start(sharing(container("main", "yes & exit 3"))).await;
+    assert_eq!(pod.wait_exit(&id).await.exit_code, 3);
+    assert_eq!(pod.sh(&calm, "echo calm").await, ("calm".to_owned(), 0));
+    pod.remove().await;
+}
+
+async fn deep_folders(subject: Arc<Subject>) {
+    if !subject.has(Feature::DeepFolders) {
+        return;
+    }
+    let pod = subject.run().await;
+    let id = pod.start(sleeping("main")).await;
+    let script = "cd /tmp; step=$(yes a | head -n 1000 | tr '\\n' '/'); \
+        for n in $(seq 3); do mkdir -p $step && cd -P $step 2> /dev/null || exit 1; done; echo x > file";
+    assert_eq!(pod.sh(&id, script).await, (String::new(), 0));
+    let request = v1::ContainerStatsRequest { container_id: id.clone() };
+    let stats = subject.runtime.container_stats(request).await.unwrap().stats.unwrap();
+    let inodes = stats.writable_layer.unwrap().inodes_used.unwrap().value;
+    assert!(inodes >= 3_001, "{inodes}");
+    pod.remove().await;
+}
+
+/// Source: CVE-2021-30465.
+async fn changing_mount_point(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    let (volume, inner, outside) =
+        (subject.scratch("volume"), subject.scratch("inner"), subject.scratch("outside"));
+    std::fs::write(inner.join("marker"), "here").unwrap();
+    let shared = mount(&volume, "/volume");
+    let mut config = container(
+        "changing",
+        &format!(
+            "cd /volume; while :; do rm -rf point aside link; mkdir point; ln -s ../../../../../../../..{} link; \
+             echo ready; mv point aside; mv link point; mv point link; mv aside point; done",
+            outside.display()
+        ),
+    );
+    config.mounts = vec![shared.clone()];
+    pod.start(config).await;
+    pod.wait_log("changing", "ready").await;
+    for number in 0..20 {
+        let mut config = container(&format!("mounting-{number}"), "cat /volume/point/inner/marker");
+        config.mounts = vec![shared.clone(), mount(&inner, "/volume/point/inner")];
+        if let Ok(id) = pod.try_create(config).await
+            && pod.try_start(&id).await.is_ok()
+        {
+            pod.wait_exit(&id).await;
+        }
+        assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0, "attempt {number}");
+    }
+    pod.remove().await;
+}
+
+/// Of the image, or made by who may make them: of a container's own devices there are few.
+async fn made_devices(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    let id = pod.start(sleeping("main")).await;
+    assert_eq!(pod.sh(&id, "mknod /tmp/memory c 1 1; mknod /tmp/disk b 7 0").await, (String::new(), 0));
+    for device in ["/node-memory", "/node-disk", "/tmp/memory", "/tmp/disk"] {
+        let (text, code) = pod.sh(&id, &format!("head -c 1 {device}")).await;
+        assert!(code != 0 && text.ends_with("Operation not permitted"), "{device}: {text}");
+    }
+    assert_eq!(pod.sh(&id, "echo through > /node-pipe & cat /node-pipe").await, ("through".to_owned(), 0));
+    pod.remove().await;
 }

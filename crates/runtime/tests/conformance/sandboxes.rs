@@ -341,12 +341,19 @@ async fn stats(subject: Arc<Subject>) {
     assert_eq!(listed.len(), 1);
     if subject.has(Feature::Metrics) {
         let described = subject.runtime.list_metric_descriptors(v1::ListMetricDescriptorsRequest {}).await;
-        let names: Vec<String> = described.unwrap().descriptors.into_iter().map(|it| it.name).collect();
+        let described = described.unwrap().descriptors.into_iter();
+        let labels: HashMap<String, Vec<String>> = described.map(|it| (it.name, it.label_keys)).collect();
+        let is_described =
+            |metric: &v1::Metric| labels.get(&metric.name).map(Vec::len) == Some(metric.label_values.len());
         let listed = subject.runtime.list_pod_sandbox_metrics(v1::ListPodSandboxMetricsRequest {}).await;
         let metrics = listed.unwrap().pod_metrics.into_iter().find(|it| it.pod_sandbox_id == pod.id).unwrap();
         let of_container = &metrics.container_metrics[0];
         assert_eq!(of_container.container_id, id);
-        assert!(of_container.metrics.iter().all(|metric| names.contains(&metric.name)));
+        assert!(of_container.metrics.iter().all(is_described) && metrics.metrics.iter().all(is_described));
+        let names: Vec<&str> = of_container.metrics.iter().map(|metric| metric.name.as_str()).collect();
+        assert!(names.contains(&"container_cpu_usage_seconds_total"), "{names:?}");
+        let received = metrics.metrics.iter().find(|it| it.name == "container_network_receive_bytes_total");
+        assert_eq!(received.unwrap().label_values[1..], [pod.id.clone(), String::new(), "eth0".to_owned()]);
     }
     pod.remove().await;
 }

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::pin::Pin;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
@@ -11,8 +12,8 @@ use cri::client::Client;
 use cri::server::Services;
 use runtime::images::import::Hints;
 use runtime::{Config, Runtime};
+use testkit::containerd::{Containerd, DEBIAN_PLUGINS, PTP};
 
-use super::containerd::Containerd;
 use super::support::{Feature, Subject, archive};
 
 type Starting<'a> = Pin<Box<dyn Future<Output = Running> + 'a>>;
@@ -102,15 +103,18 @@ pub async fn over_socket(folder: &Path) -> Running {
     let streaming = kubelet::StreamingServer::start(shared.clone(), &tasks, clock, random).await.unwrap();
     let services = Services { runtime: shared.clone(), images: shared, streaming: Arc::new(streaming) };
     tasks.spawn("cri server", cri::server::serve(listener, services, tasks.clone()));
-    let client = client(&path, &tasks).await;
+    let client = client(&format!("unix://{}", path.display()), &tasks).await;
     let subject = subject(folder, "socket", client);
     Running { subject: Arc::new(subject), tasks, built_in: Some(runtime), containerd: None }
 }
 
 async fn containerd(folder: &Path) -> Running {
     let tasks = Tasks::new();
-    let containerd = Containerd::start(folder);
-    let client = client(&containerd.socket(), &tasks).await;
+    let containerd = Containerd::start_in(folder, Command::new("unshare"), DEBIAN_PLUGINS, PTP).unwrap();
+    let image = folder.join("image.tar");
+    std::fs::write(&image, archive()).unwrap();
+    containerd.import(&image).unwrap();
+    let client = client(&containerd.endpoint(), &tasks).await;
     let lacks = &[
         Feature::Events,
         Feature::StopOfUnknown,
@@ -125,14 +129,14 @@ async fn containerd(folder: &Path) -> Running {
         Feature::PodResources,
         Feature::StopSignals,
         Feature::Cdi,
+        Feature::DeepFolders,
     ];
     let subject = Subject { lacks, ..subject(folder, "containerd", client) };
     Running { subject: Arc::new(subject), tasks, built_in: None, containerd: Some(containerd) }
 }
 
-async fn client(socket: &Path, tasks: &Tasks) -> Arc<Client> {
-    let endpoint = format!("unix://{}", socket.display());
-    let client = Client::new(&endpoint, tasks.clone(), base::Clock::system()).unwrap();
+async fn client(endpoint: &str, tasks: &Tasks) -> Arc<Client> {
+    let client = Client::new(endpoint, tasks.clone(), base::Clock::system()).unwrap();
     client.ready(&base::Random::seeded(1)).await.unwrap();
     Arc::new(client)
 }

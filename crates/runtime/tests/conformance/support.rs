@@ -40,6 +40,8 @@ pub enum Feature {
     StopSignals,
     /// `ContainerConfig.CDI_devices`: containerd since 1.7.
     Cdi,
+    /// Folders in folders without end are measured and removed: Go's library opens all of them at once.
+    DeepFolders,
 }
 
 /// A runtime that is put to the test.
@@ -364,6 +366,16 @@ fn layer() -> Vec<u8> {
     ] {
         add(&mut tar, &format!("bin/{applet}"), Symlink, 0o777, &[], "busybox");
     }
+    for (name, kind, (major, minor)) in [
+        ("node-memory", tar::EntryType::Char, (1, 1)),
+        ("node-disk", tar::EntryType::Block, (7, 0)),
+        ("node-pipe", tar::EntryType::Fifo, (0, 0)),
+    ] {
+        let mut header = header(kind, 0o666, 0);
+        header.set_device_major(major).unwrap();
+        header.set_device_minor(minor).unwrap();
+        tar.append_data(&mut header, name, std::io::empty()).unwrap();
+    }
     // What a hostile image has where something is mounted, or made.
     add(&mut tar, "escape", Symlink, 0o777, &[], &format!("../../../../../../../..{OUTSIDE}"));
     add(&mut tar, "escape-by-root", Symlink, 0o777, &[], OUTSIDE);
@@ -382,15 +394,20 @@ fn add(
     data: &[u8],
     link: &str,
 ) {
-    let mut header = tar::Header::new_gnu();
-    header.set_entry_type(kind);
-    header.set_mode(mode);
-    header.set_size(data.len() as u64);
-    header.set_uid(0);
-    header.set_gid(0);
-    header.set_mtime(0);
+    let mut header = header(kind, mode, data.len() as u64);
     match link {
         "" => tar.append_data(&mut header, path, data).unwrap(),
         link => tar.append_link(&mut header, path, link).unwrap(),
     }
+}
+
+fn header(kind: tar::EntryType, mode: u32, bytes: u64) -> tar::Header {
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_mode(mode);
+    header.set_size(bytes);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header
 }

@@ -1,10 +1,17 @@
 //! Gives a volume's files to the Pod's group. Source: `pkg/volume/volume_linux.go`, KEP-695.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use k8s_openapi::api::core::v1::Pod;
+use nix::fcntl::{AtFlags, OFlag, open};
+use nix::libc::{S_IFDIR, S_IFLNK, S_IFMT};
+use nix::sys::stat::{Mode, fstat};
+use nix::unistd::fchownat;
+use sys::tree::{Found, walk};
 
 use crate::volumes::describe;
 
@@ -41,25 +48,39 @@ fn is_right(root: &Path, group: u32) -> bool {
     fs::metadata(root).is_ok_and(|meta| meta.gid() == group && meta.mode() & wanted == wanted)
 }
 
-/// The root comes last, so that an interrupted change is seen by [`is_right`].
+/// The root comes last, so that an interrupted change is seen by [`is_right`]. Other Pods may be at work in there: each file
+/// is changed by a descriptor, and no link that comes meanwhile is followed.
 fn apply(path: &Path, group: u32) -> Result<(), String> {
-    let meta = fs::symlink_metadata(path).map_err(|e| describe("stat", path, &e))?;
-    if meta.is_dir() {
-        for entry in fs::read_dir(path).map_err(|e| describe("list", path, &e))? {
-            apply(&entry.map_err(|e| describe("list", path, &e))?.path(), group)?;
-        }
+    let text = |error: io::Error| describe("change the group below", path, &error);
+    let root = fs::symlink_metadata(path).map_err(text)?;
+    if root.is_dir() {
+        let give_one = |found: &Found<'_>| match found.pin() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            pinned => give(&pinned?, group).map(|()| true),
+        };
+        walk(path, give_one).map_err(text)?;
     }
-    lchown(path, None, Some(group)).map_err(|e| describe("chown", path, &e))?;
-    if meta.is_symlink() {
-        return Ok(());
-    }
-    let bits = if meta.is_dir() { FILE_BITS | FOLDER_BITS } else { FILE_BITS };
-    let mode = fs::Permissions::from_mode(meta.mode() & 0o7777 | bits);
-    fs::set_permissions(path, mode).map_err(|e| describe("chmod", path, &e))
+    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let root = open(path, flags, Mode::empty()).map_err(|errno| text(errno.into()))?;
+    give(&root, group).map_err(text)
+}
+
+fn give(file: &OwnedFd, group: u32) -> io::Result<()> {
+    let stat = fstat(file)?;
+    fchownat(file, "", None, Some(group.into()), AtFlags::AT_EMPTY_PATH)?;
+    let bits = match stat.st_mode & S_IFMT {
+        S_IFLNK => return Ok(()),
+        S_IFDIR => FILE_BITS | FOLDER_BITS,
+        _ => FILE_BITS,
+    };
+    let mode = fs::Permissions::from_mode(stat.st_mode & 0o7777 | bits);
+    fs::set_permissions(format!("/proc/self/fd/{}", file.as_raw_fd()), mode)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -78,5 +99,19 @@ mod tests {
         assert_eq!(seen(&root.join("sub")), (2000, 0o2775));
         assert_eq!(seen(&root.join("sub/file")), (2000, 0o664));
         assert_eq!(seen(&outside).0, 0);
+        // As deep as no path can be.
+        let deep = root.join(["d"; 1500].join("/"));
+        fs::create_dir_all(&deep).unwrap();
+        fs::rename(root.join("d"), root.join("sub/d")).unwrap();
+        fs::create_dir_all(&deep).unwrap();
+        fs::rename(root.join("sub"), deep.join("sub")).unwrap();
+        apply(&root, 3000).unwrap();
+        let mut groups = BTreeSet::new();
+        walk(&root, |found| {
+            groups.insert(found.stat.st_gid);
+            Ok(true)
+        })
+        .unwrap();
+        assert_eq!(groups, BTreeSet::from([3000]));
     }
 }

@@ -1,0 +1,336 @@
+//! Folders that others have filled, removed and looked at whatever is in them.
+//!
+//! Containers may make folders deeper than a path or a stack can be, and move them while somebody looks. So nothing here
+//! follows a link, calls itself for each level, or holds more than [`OPEN_MAX`] levels open.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, ReadDir};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, renameat};
+use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+/// Most levels of folders that are open at once.
+const OPEN_MAX: usize = 16;
+/// How the names of folders begin that are moved up to be removed; a number follows.
+const MOVED: &str = ".removing-";
+
+/// Removes a folder and all that is in it; of a link, the link.
+///
+/// # Errors
+/// It is not there, something in it is mounted, or the disk fails.
+pub fn remove(path: &Path) -> io::Result<()> {
+    if fs::symlink_metadata(path)?.is_symlink() {
+        return fs::remove_file(path);
+    }
+    let root = open_folder(AT_FDCWD, path.as_os_str())?;
+    let mut moved = 0;
+    while empty(&root, &mut moved)? {}
+    fs::remove_dir(path)
+}
+
+/// A folder whose entries are being removed.
+struct Emptying {
+    folder: OwnedFd,
+    entries: ReadDir,
+    name: OsString,
+}
+
+impl Emptying {
+    fn new(folder: OwnedFd, name: OsString) -> io::Result<Self> {
+        Ok(Self { entries: list(&folder)?, folder, name })
+    }
+}
+
+/// Removes what is in `root`; true if some of it was too deep and has been moved up to it.
+fn empty(root: &OwnedFd, moved: &mut u64) -> io::Result<bool> {
+    let before = *moved;
+    let mut levels = vec![Emptying::new(root.try_clone()?, OsString::new())?];
+    loop {
+        let has_room = levels.len() < OPEN_MAX;
+        let Some(level) = levels.last_mut() else { break };
+        let Some(entry) = level.entries.next().transpose()? else {
+            let done = levels.pop();
+            if let (Some(above), Some(done)) = (levels.last(), done) {
+                gone_is_fine(unlinkat(&above.folder, done.name.as_os_str(), UnlinkatFlags::RemoveDir))?;
+            }
+            continue;
+        };
+        let name = entry.file_name();
+        if !entry.file_type()?.is_dir() {
+            gone_is_fine(unlinkat(&level.folder, name.as_os_str(), UnlinkatFlags::NoRemoveDir))?;
+        } else if has_room {
+            let folder = open_folder(&level.folder, &name)?;
+            levels.push(Emptying::new(folder, name)?);
+        } else {
+            move_up(&level.folder, &name, root, moved)?;
+        }
+    }
+    Ok(*moved > before)
+}
+
+/// Moves a folder to `root`, under a name that nothing has there.
+fn move_up(folder: &OwnedFd, name: &OsStr, root: &OwnedFd, moved: &mut u64) -> io::Result<()> {
+    loop {
+        *moved += 1;
+        match renameat(folder, name, root, format!("{MOVED}{moved}").as_str()) {
+            Err(Errno::EEXIST | Errno::ENOTEMPTY | Errno::ENOTDIR) => {}
+            other => return Ok(gone_is_fine(other)?),
+        }
+    }
+}
+
+fn gone_is_fine(done: nix::Result<()>) -> nix::Result<()> {
+    if done == Err(Errno::ENOENT) { Ok(()) } else { done }
+}
+
+/// What a folder takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// On disk: holes take nothing.
+    pub bytes: u64,
+    /// Files and folders.
+    pub inodes: u64,
+}
+
+impl Size {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self { bytes: self.bytes + other.bytes, inodes: self.inodes + other.inodes }
+    }
+}
+
+/// What `path` and all below it take, on its own file system: a file with two names counts once. What is not there, or
+/// goes meanwhile, does not count.
+pub fn size(path: &Path) -> Size {
+    use std::os::unix::fs::MetadataExt;
+    const BLOCK_BYTES: u64 = 512;
+    let Ok(root) = fs::symlink_metadata(path) else { return Size::default() };
+    let mut used = Size { bytes: root.blocks() * BLOCK_BYTES, inodes: 1 };
+    if !root.is_dir() {
+        return used;
+    }
+    let mut seen = BTreeSet::new();
+    let looked = walk(path, |found| {
+        let is_counted = found.stat.st_dev == root.dev()
+            && (found.is_folder() || found.stat.st_nlink < 2 || seen.insert(found.stat.st_ino));
+        if is_counted {
+            let blocks = u64::try_from(found.stat.st_blocks).unwrap_or_default();
+            used = used.plus(Size { bytes: blocks * BLOCK_BYTES, inodes: 1 });
+        }
+        Ok(is_counted)
+    });
+    if let Err(error) = looked {
+        tracing::warn!(path = %path.display(), %error, "cannot look at all of a folder");
+    }
+    used
+}
+
+/// Something in a folder.
+#[derive(Debug)]
+pub struct Found<'a> {
+    /// The folder that it is in.
+    folder: BorrowedFd<'a>,
+    name: &'a OsStr,
+    /// Its own, not that of what it is a link to.
+    pub stat: FileStat,
+}
+
+impl Found<'_> {
+    /// Whether it can have something in it.
+    pub fn is_folder(&self) -> bool {
+        is_folder(&self.stat)
+    }
+
+    /// A descriptor of what has its name now, which stands for the very same from then on (`O_PATH`). It may be a link.
+    ///
+    /// # Errors
+    /// As openat(2).
+    pub fn pin(&self) -> io::Result<OwnedFd> {
+        let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        Ok(openat(self.folder, self.name, flags, Mode::empty())?)
+    }
+}
+
+/// A folder that has been listed, and the folders in it that have not.
+struct Level {
+    /// `None` while it is closed for the sake of deeper ones.
+    folder: Option<OwnedFd>,
+    id: (u64, u64),
+    below: Vec<OsString>,
+}
+
+/// Visits everything below the folder `path`, but not itself; of a folder, `visit` says whether it is gone into. What is
+/// moved elsewhere meanwhile may be left out.
+///
+/// # Errors
+/// What `visit` says, or the folder cannot be opened.
+pub fn walk(path: &Path, mut visit: impl FnMut(&Found<'_>) -> io::Result<bool>) -> io::Result<()> {
+    let mut levels = vec![look(open_folder(AT_FDCWD, path.as_os_str())?, &mut visit)?];
+    while let Some(level) = levels.last_mut() {
+        if let (Some(folder), Some(name)) = (&level.folder, level.below.pop()) {
+            match open_folder(folder, &name) {
+                Ok(below) => levels.push(look(below, &mut visit)?),
+                Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            // The first ones stay open: where somebody has moved folders, it goes on from there.
+            if let Some(far) = levels.len().checked_sub(OPEN_MAX / 2).filter(|at| *at >= OPEN_MAX / 2)
+                && let Some(level) = levels.get_mut(far)
+            {
+                level.folder = None;
+            }
+            continue;
+        }
+        let done = levels.pop().and_then(|level| level.folder);
+        if let (Some(above), Some(done)) = (levels.last_mut(), done)
+            && above.folder.is_none()
+        {
+            let parent = open_folder(&done, OsStr::new(".."))?;
+            above.folder = (id(&fstat(&parent)?) == above.id).then_some(parent);
+        }
+    }
+    Ok(())
+}
+
+/// Visits what is in a folder.
+fn look(folder: OwnedFd, visit: &mut impl FnMut(&Found<'_>) -> io::Result<bool>) -> io::Result<Level> {
+    let (id, mut below) = (id(&fstat(&folder)?), Vec::new());
+    for entry in list(&folder)? {
+        let name = entry?.file_name();
+        let stat = match fstatat(&folder, name.as_os_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Err(Errno::ENOENT) => continue,
+            stat => stat?,
+        };
+        if visit(&Found { folder: folder.as_fd(), name: &name, stat })? && is_folder(&stat) {
+            below.push(name);
+        }
+    }
+    Ok(Level { folder: Some(folder), id, below })
+}
+
+fn id(stat: &FileStat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
+}
+
+fn is_folder(stat: &FileStat) -> bool {
+    stat.st_mode & nix::libc::S_IFMT == nix::libc::S_IFDIR
+}
+
+fn open_folder(at: impl AsFd, name: &OsStr) -> nix::Result<OwnedFd> {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    openat(at, name, flags, Mode::empty())
+}
+
+/// Its entries, by its descriptor: its path may be too long.
+fn list(folder: &OwnedFd) -> io::Result<ReadDir> {
+    fs::read_dir(format!("/proc/self/fd/{}", folder.as_raw_fd()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use nix::sys::stat::mkdirat;
+
+    use super::*;
+
+    /// Folders in folders, the last of which has a file; and as many that lie beside them.
+    fn deep(root: &Path, levels: usize) {
+        let mut at = open_folder(AT_FDCWD, root.as_os_str()).unwrap();
+        for _ in 0..levels {
+            for name in ["a", MOVED] {
+                mkdirat(&at, name, Mode::from_bits_truncate(0o755)).unwrap();
+            }
+            at = open_folder(&at, OsStr::new("a")).unwrap();
+        }
+        fs::write(format!("/proc/self/fd/{}/file", at.as_raw_fd()), vec![1; 100_000]).unwrap();
+    }
+
+    #[test]
+    fn folders_deeper_than_a_path_and_a_stack_are_measured_and_removed() {
+        const LEVELS: usize = 30_000;
+        // In memory: a disk takes long for so many.
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let root = folder.path().join("root");
+        fs::create_dir(&root).unwrap();
+        deep(&root, LEVELS);
+        let used = size(&root);
+        assert_eq!(used.inodes, 2 * LEVELS as u64 + 2);
+        assert!(used.bytes >= 100_000, "{used:?}");
+        remove(&root).unwrap();
+        assert!(!root.exists());
+    }
+
+    #[test]
+    fn names_that_are_taken_are_not_overwritten_where_folders_are_moved_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root");
+        fs::create_dir(&root).unwrap();
+        deep(&root, 3 * OPEN_MAX);
+        fs::write(root.join(format!("{MOVED}1")), "").unwrap();
+        fs::create_dir_all(root.join(format!("{MOVED}2/x"))).unwrap();
+        remove(&root).unwrap();
+        assert!(!root.exists());
+    }
+
+    #[test]
+    fn a_file_with_two_names_counts_once() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a"), vec![1_u8; 100_000]).unwrap();
+        let one = size(folder.path());
+        assert!(one.bytes >= 100_000 && one.inodes == 2, "{one:?}");
+        fs::hard_link(folder.path().join("a"), folder.path().join("b")).unwrap();
+        let two = size(folder.path());
+        assert!(two.bytes < one.bytes + 50_000 && two.inodes == 2, "{two:?}");
+        assert_eq!(size(Path::new("/not/there")), Size::default());
+    }
+
+    #[test]
+    fn links_are_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, outside) = (folder.path().join("root"), folder.path().join("outside"));
+        for made in [&root, &outside] {
+            fs::create_dir(made).unwrap();
+        }
+        fs::write(outside.join("file"), "kept").unwrap();
+        symlink(&outside, root.join("link")).unwrap();
+        symlink(&root, folder.path().join("to-root")).unwrap();
+        assert_eq!(size(&root).inodes, 2);
+        assert_eq!(size(&folder.path().join("to-root")).inodes, 1);
+        remove(&folder.path().join("to-root")).unwrap();
+        remove(&root).unwrap();
+        assert!(outside.join("file").exists() && !root.exists());
+        assert_eq!(remove(&root).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_folder_that_moves_while_somebody_looks_hides_nothing_above_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, away) = (folder.path().join("root"), folder.path().join("away"));
+        for made in [&root, &away] {
+            fs::create_dir(made).unwrap();
+        }
+        deep(&root, 3 * OPEN_MAX);
+        fs::write(root.join("seen-last"), "").unwrap();
+        fs::create_dir(root.join("beside")).unwrap();
+        fs::write(root.join("beside/below"), "").unwrap();
+        let mut found = BTreeSet::new();
+        walk(&root, |it| {
+            if it.name == "file" {
+                let far = ["a"; OPEN_MAX].join("/");
+                fs::rename(root.join(&far), away.join("a")).unwrap();
+            }
+            found.insert(it.name.to_owned());
+            Ok(true)
+        })
+        .unwrap();
+        assert!(found.contains(OsStr::new("file")) && found.contains(OsStr::new("below")), "{found:?}");
+    }
+}
