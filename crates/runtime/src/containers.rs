@@ -80,7 +80,12 @@ impl Inner {
         let devices = all_devices(&config, context.privileged, &edits, &user)?;
         make_sources(&config).map_err(CriError::Internal)?;
         in_root::check_mounts(&rootfs, &config).map_err(CriError::InvalidArgument)?;
-        let mounted = mounted(&dir, mapping.zip(userns.as_deref()), &config)?;
+        let mut mounted = mounted(&dir, mapping.zip(userns.as_deref()), &config)?;
+        // Source: containerd's `tolerate_missing_hugetlb_controller`, on by default.
+        let resources = mounted.linux.as_mut().and_then(|linux| linux.resources.as_mut());
+        if let Some(resources) = resources.filter(|_| !self.cgroups.has("hugetlb")) {
+            resources.hugepage_limits.clear();
+        }
         let output = oci::spec(
             &oci::Input {
                 config: &mounted,

@@ -203,6 +203,9 @@ async fn config(input: &StartInput) -> Result<v1::ContainerConfig, String> {
     if let (Some(memory), Some(resources)) = (&context.memory, resources) {
         resources.cpuset_mems = memory.nodes(uid, &input.spec.name);
     }
+    if let Some(resources) = config.linux.as_mut().and_then(|linux| linux.resources.as_mut()) {
+        crate::huge_pages::deny_others(&mut resources.hugepage_limits, &context.page_sizes);
+    }
     context.devices.prepare(uid, &input.spec.name, &mut config).await?;
     config.cdi_devices.extend(context.dra.devices(&input.pod, &input.spec)?);
     Ok(config)
