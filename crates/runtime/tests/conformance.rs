@@ -18,6 +18,8 @@ mod containerd;
 mod containers;
 #[path = "conformance/hostile.rs"]
 mod hostile;
+#[path = "conformance/mounts.rs"]
+mod mounts;
 #[path = "conformance/network.rs"]
 mod network;
 #[path = "conformance/sandboxes.rs"]
@@ -115,6 +117,7 @@ fn run(start: subjects::Start) -> usize {
         let specs = [
             sandboxes::SPECS,
             containers::SPECS,
+            mounts::SPECS,
             cdi::SPECS,
             streams::SPECS,
             security::SPECS,
