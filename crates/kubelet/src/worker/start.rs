@@ -125,8 +125,10 @@ async fn post_start(input: &StartInput, id: &str) -> Result<(), Refusal> {
     let hook = input.spec.lifecycle.as_ref().and_then(|l| l.post_start.as_ref());
     let Some(hook) = hook else { return Ok(()) };
     let target = handlers::Target { container_id: id, spec: &input.spec, ips: &input.sandbox.ips };
-    let Err(error) = handlers::run_hook(&input.context, &target, hook).await else { return Ok(()) };
-    input.event(EventType::Warning, "FailedPostStartHook", format!("PostStartHook failed: {error}"));
+    let Err(error) = handlers::run_hook(&input.context, &input.pod, &target, hook).await else {
+        return Ok(());
+    };
+    input.event(EventType::Warning, "FailedPostStartHook", "PostStartHook failed".to_owned());
     let grace = input.pod.spec.as_ref().and_then(|s| s.termination_grace_period_seconds).unwrap_or(30);
     let name = input.spec.name.as_str();
     let place = (id, name);
