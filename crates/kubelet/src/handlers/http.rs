@@ -142,7 +142,10 @@ where
     }
     let request = builder.body(Empty::<Bytes>::new()).map_err(|e| e.to_string())?;
     let exchange = async {
-        let answer = sender.send_request(request).await.map_err(|e| e.to_string())?;
+        // Go's word for a connection that ends before the answer.
+        let ended = |e: &hyper::Error| e.is_canceled() || e.is_incomplete_message() || e.is_closed();
+        let answer = sender.send_request(request).await;
+        let answer = answer.map_err(|e| if ended(&e) { "EOF".to_owned() } else { e.to_string() })?;
         let status = answer.status().as_u16();
         let location = answer.headers().get(http::header::LOCATION);
         let location = location.and_then(|place| place.to_str().ok()).map(str::to_owned);

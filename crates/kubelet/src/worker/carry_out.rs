@@ -285,10 +285,12 @@ async fn try_run_sandbox(
     crate::cgroups::limit_pod(context, pod).await?;
     let log_directory = config.log_directory.clone();
     tokio::fs::create_dir_all(&log_directory).await.map_err(|e| format!("mkdir {log_directory}: {e}"))?;
+    let handler = runtime_handler.clone();
     let request = v1::RunPodSandboxRequest { config: Some(config), runtime_handler };
     let _permit = context.limit.acquire().await.map_err(|e| e.to_string())?;
+    let start = std::time::Instant::now();
     let answer = context.operation("run_podsandbox", context.runtime.run_pod_sandbox(request)).await;
-    context.metrics.pod_started(answer.as_ref().map(|_| ()).map_err(|_| ()));
+    context.metrics.pod_started(&handler, start.elapsed(), answer.as_ref().map(drop).map_err(drop));
     let answer = answer.map_err(|e| e.to_string())?;
     let request = v1::PodSandboxStatusRequest { pod_sandbox_id: answer.pod_sandbox_id, verbose: false };
     let status = context.runtime.pod_sandbox_status(request).await.map_err(|e| e.to_string())?;
