@@ -90,6 +90,7 @@ pub(crate) async fn limit_pod(context: &Context, pod: &Pod) -> Result<(), String
     if context.cpus.as_ref().is_some_and(has_own) {
         wanted.cpu_quota = qos::UNLIMITED_QUOTA;
     }
+    crate::huge_pages::deny_others(&mut wanted.hugepage_limits, &context.page_sizes);
     let positive = |number: i64| u64::try_from(number).ok().filter(|number| *number > 0);
     let some = |number: i64| (number != 0).then_some(number);
     let limits = Limits {
@@ -98,6 +99,7 @@ pub(crate) async fn limit_pod(context: &Context, pod: &Pod) -> Result<(), String
         cpu_period_us: positive(wanted.cpu_period).filter(|_| wanted.cpu_quota != 0),
         memory_max_bytes: some(wanted.memory_limit_in_bytes),
         pids_max: Some(context.config.pod_pids_limit).filter(|limit| *limit > 0),
+        huge_pages: wanted.hugepage_limits.into_iter().map(|limit| (limit.page_size, limit.limit)).collect(),
         ..Limits::default()
     };
     let path = qos::cgroup_parent(&context.config.cgroup_root, pod);

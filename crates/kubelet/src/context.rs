@@ -74,6 +74,8 @@ pub(crate) struct Context {
     pub(crate) metrics: KubeletMetrics,
     /// Bytes.
     pub(crate) memory_capacity: i64,
+    /// Of huge pages, in bytes.
+    pub(crate) page_sizes: Vec<u64>,
     /// The drivers of this node.
     pub(crate) csi: Drivers,
     /// Bounds the CRI calls.

@@ -13,10 +13,12 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use crate::context::Context;
 use crate::worker::Outcome;
 pub(crate) use grpc::check as grpc_check;
-pub(crate) use http::{HttpCall, call as http_call};
+pub(crate) use http::{Answer, HttpCall, call as http_call};
 
 /// A container is given that long after its `preStop` hook at least. Source: `minimumGracePeriodInSeconds`.
 const GRACE_MIN: i64 = 2;
+/// How long a hook waits for an answer over HTTP.
+const HTTP_HOOK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What a hook or probe is aimed at.
 pub(crate) struct Target<'a> {
@@ -35,49 +37,63 @@ impl Target<'_> {
     /// A port by number, or by its name in the container.
     pub(crate) fn port(&self, port: &IntOrString) -> Result<u16, String> {
         let number = match port {
-            IntOrString::Int(number) => Some(*number),
+            IntOrString::Int(number) => *number,
             IntOrString::String(name) => {
                 let mut ports = self.spec.ports.iter().flatten();
-                ports
-                    .find(|p| p.name.as_deref() == Some(name))
-                    .map(|p| p.container_port)
-                    .or_else(|| name.parse().ok())
+                let named = ports.find(|p| p.name.as_deref() == Some(name)).map(|p| p.container_port);
+                let number = named.or_else(|| name.parse().ok());
+                number.ok_or_else(|| format!("strconv.Atoi: parsing {name:?}: invalid syntax"))?
             }
         };
-        number.and_then(|n| u16::try_from(n).ok()).ok_or_else(|| "couldn't find port".to_owned())
+        let valid = u16::try_from(number).ok().filter(|port| *port > 0);
+        valid.ok_or_else(|| format!("invalid port number: {number}"))
     }
 }
 
 /// Runs a lifecycle hook to its end.
 ///
 /// # Errors
-/// A text that says how it failed.
+/// A text in upstream's words that says how it failed. It may have secrets in it that a server has told: it is for the
+/// Pod's status, not for events. Source: `pkg/kubelet/lifecycle` and `startContainer` of upstream.
 pub(crate) async fn run_hook(
     context: &Context,
+    pod: &Pod,
     target: &Target<'_>,
     hook: &LifecycleHandler,
 ) -> Result<(), String> {
+    let (name, namespace, uid) = crate::container_config::identity(pod);
+    let place = format!("for Container {:?} in Pod \"{name}_{namespace}({uid})\" failed", target.spec.name);
     if let Some(exec) = &hook.exec {
         let command = exec.command.clone().unwrap_or_default();
-        let (code, output) =
-            exec_in(context, target.container_id, command.clone(), 0).await.map_err(|e| e.to_string())?;
-        return match code {
-            0 => Ok(()),
-            code => Err(format!(
-                "Exec lifecycle hook ({command:?}) failed: command exited with {code}: {}",
-                output.trim_end()
-            )),
+        let ran = exec_in(context, target.container_id, command.clone(), 0).await;
+        let (error, output) = match ran {
+            Ok(ran) if ran.exit_code == 0 => return Ok(()),
+            Ok(ran) => {
+                let stderr = String::from_utf8_lossy(&ran.stderr);
+                let error =
+                    format!("command '{}' exited with {}: {stderr}", command.join(" "), ran.exit_code);
+                (error, both(&ran))
+            }
+            Err(error) => (error.to_string(), String::new()),
         };
+        let command = command.join(" ");
+        return Err(format!(
+            "Exec lifecycle hook ([{command}]) {place} - error: {error}, message: {output:?}"
+        ));
     }
     if let Some(get) = &hook.http_get {
-        let call = HttpCall::of(target, get)?;
-        return http_call(&call, Duration::from_secs(30)).await.map(|_| ());
+        let called = match HttpCall::of(target, get) {
+            Ok(call) => http_call(&call, HTTP_HOOK_TIMEOUT).await.map(drop),
+            Err(error) => Err(error),
+        };
+        let path = get.path.as_deref().unwrap_or_default();
+        return called.map_err(|error| format!("HTTP lifecycle hook ({path}) {place} - error: {error}"));
     }
     if let Some(sleep) = &hook.sleep {
         tokio::time::sleep(Duration::from_secs(u64::try_from(sleep.seconds).unwrap_or(0))).await;
         return Ok(());
     }
-    Err("invalid handler: no handler was given".into())
+    Err("Cannot run handler: invalid handler".into())
 }
 
 /// Why a connection could not be made, in the words that upstream's Go has for it.
@@ -90,18 +106,20 @@ pub(crate) fn dial_error(host: &str, port: u16, error: &std::io::Error) -> Strin
     format!("dial tcp {host}:{port}: {reason}")
 }
 
-/// Exit code and output of a command in a container. `timeout` in seconds, 0 for none.
+/// Runs a command in a container. `timeout` in seconds, 0 for none.
 pub(crate) async fn exec_in(
     context: &Context,
     container_id: &str,
     cmd: Vec<String>,
     timeout: i64,
-) -> Result<(i32, String), CriError> {
+) -> Result<v1::ExecSyncResponse, CriError> {
     let request = v1::ExecSyncRequest { container_id: container_id.to_owned(), cmd, timeout };
-    let answer = context.runtime.exec_sync(request).await?;
-    let mut output = answer.stdout;
-    output.extend(answer.stderr);
-    Ok((answer.exit_code, String::from_utf8_lossy(&output).into_owned()))
+    context.runtime.exec_sync(request).await
+}
+
+/// All that a command has said.
+pub(crate) fn both(ran: &v1::ExecSyncResponse) -> String {
+    String::from_utf8_lossy(&[ran.stdout.as_slice(), &ran.stderr].concat()).into_owned()
 }
 
 /// Runs the `preStop` hook and stops the container (id and name), all within `grace` seconds.
@@ -121,14 +139,11 @@ pub(crate) async fn kill_container(
     if let Some((spec, hook)) = hook.filter(|_| grace > 0) {
         let target = Target { container_id: id, spec, ips: &ips };
         let limit = Duration::from_secs(u64::try_from(grace).unwrap_or(0));
-        let failure = match tokio::time::timeout(limit, run_hook(context, &target, hook)).await {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(error),
-            Err(_) => Some("it did not end within the grace period".into()),
-        };
-        if let Some(failure) = failure {
-            let message = format!("PreStopHook failed: {failure}");
-            context.event(pod, Some(name), EventType::Warning, "FailedPreStopHook", message);
+        let ran = tokio::time::timeout(limit, run_hook(context, pod, &target, hook)).await;
+        if let Ok(Err(error)) = ran {
+            tracing::debug!(pod = pod.metadata.uid, container = name, error, "a preStop hook failed");
+            let text = "PreStopHook failed".to_owned();
+            context.event(pod, Some(name), EventType::Warning, "FailedPreStopHook", text);
         }
     }
     let spent = i64::try_from(start.elapsed().as_secs()).unwrap_or(i64::MAX);

@@ -34,6 +34,7 @@ mod csi;
 mod device_plugins;
 mod dra;
 mod handlers;
+mod huge_pages;
 mod inbox;
 mod log_rotation;
 mod metrics;
@@ -180,6 +181,7 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
         metrics: metrics::KubeletMetrics::new(&config.node_name),
         allocations: allocations::Allocations::new(available),
         memory_capacity: i64::try_from(machine.memory).unwrap_or(i64::MAX),
+        page_sizes: machine.huge_pages.iter().map(|(size, _)| *size).collect(),
         csi: csi::Drivers::with_in_use(volumes::persistent::in_use(&config.root_dir)),
         limit: Arc::new(Semaphore::new(context::CRI_CALLS_MAX)),
         image_requests: image_gc::collector::Requests::default(),

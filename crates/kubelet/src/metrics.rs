@@ -43,6 +43,8 @@ pub(crate) struct KubeletMetrics {
     started_container_errors: Family<[(&'static str, String); 2], Counter>,
     started_pods: Counter,
     started_pod_errors: Counter,
+    sandbox_seconds: Family<Label, Histogram>,
+    sandbox_errors: Family<Label, Counter>,
     pod_start: Histogram,
     operations: Family<Label, Counter>,
     operation_errors: Family<Label, Counter>,
@@ -77,6 +79,11 @@ impl KubeletMetrics {
             started_container_errors: Family::default(),
             started_pods: Counter::default(),
             started_pod_errors: Counter::default(),
+            // Upstream's `prometheus.DefBuckets`.
+            sandbox_seconds: Family::new_with_constructor(|| {
+                Histogram::new([0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0])
+            }),
+            sandbox_errors: Family::default(),
             pod_start: Histogram::new([
                 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 20.0, 30.0, 45.0, 60.0, 120.0, 180.0, 240.0,
                 300.0, 360.0, 480.0, 600.0, 900.0, 1200.0, 1800.0, 2700.0, 3600.0,
@@ -128,6 +135,11 @@ impl KubeletMetrics {
         registry.register("kubelet_started_pods", "Cumulative number of pods started", &self.started_pods);
         let help = "Cumulative number of errors when starting pods";
         registry.register("kubelet_started_pods_errors", help, &self.started_pod_errors);
+        let help =
+            "Duration in seconds of the run_podsandbox operations. Broken down by RuntimeClass.Handler.";
+        registry.register("kubelet_run_podsandbox_duration_seconds", help, &self.sandbox_seconds);
+        let help = "Cumulative number of the run_podsandbox operation errors by RuntimeClass.Handler.";
+        registry.register("kubelet_run_podsandbox_errors", help, &self.sandbox_errors);
         let help =
             "Duration in seconds from kubelet seeing a pod for the first time to the pod starting to run";
         registry.register("kubelet_pod_start_duration_seconds", help, &self.pod_start);
@@ -198,11 +210,15 @@ impl KubeletMetrics {
         self.admission_rejections.get_or_create(&[("reason", reason.to_owned())]).inc();
     }
 
-    pub(crate) fn pod_started(&self, result: Result<(), ()>) {
-        match result {
-            Ok(()) => self.started_pods.inc(),
-            Err(()) => self.started_pod_errors.inc(),
-        };
+    /// A sandbox of that handler was made or not, and how long that took.
+    pub(crate) fn pod_started(&self, handler: &str, took: Duration, result: Result<(), ()>) {
+        let label = [("runtime_handler", handler.to_owned())];
+        self.started_pods.inc();
+        self.sandbox_seconds.get_or_create(&label).observe(took.as_secs_f64());
+        if result.is_err() {
+            self.started_pod_errors.inc();
+            self.sandbox_errors.get_or_create(&label).inc();
+        }
     }
 
     /// From being seen first to running.

@@ -469,6 +469,8 @@ fn grace(snapshot: &PodSnapshot) -> i64 {
     let metadata = &snapshot.pod.metadata;
     let spec_grace = snapshot.spec().termination_grace_period_seconds.unwrap_or(30);
     let grace = match metadata.deletion_timestamp {
+        // The node itself deletes the object last of all: somebody did it by force, which is with no grace.
+        _ if snapshot.removed_from_api && !snapshot.is_static() => 0,
         Some(_) => metadata.deletion_grace_period_seconds.unwrap_or(spec_grace),
         None => spec_grace,
     };

@@ -135,6 +135,8 @@ fn present<K: Source>(objects: &BTreeMap<String, Arc<Watched<K>>>) -> BTreeMap<S
 const REFRESH_MIN: u64 = 10;
 /// Seconds after which every token is renewed.
 const REFRESH_MAX: u64 = 24 * 3600;
+/// Before the next try for a token that is due.
+const REFRESH_RETRY: Duration = Duration::from_secs(10);
 
 /// A token and when to ask for the next one.
 #[derive(Clone, Debug)]
@@ -142,6 +144,30 @@ pub(crate) struct Token {
     pub(crate) text: String,
     pub(crate) refresh_at: Timestamp,
     pub(crate) expires_at: Timestamp,
+}
+
+/// A newer token than `old`, if that is due. One that cannot be had is waited for with the old one, as long as that
+/// lives. Source: upstream's `pkg/kubelet/token`.
+///
+/// # Errors
+/// As [`request_token`].
+pub(crate) async fn renewed_token(
+    context: &Context,
+    pod: &Pod,
+    key: &TokenKey,
+    old: Option<&Token>,
+) -> Result<Option<Token>, String> {
+    let now = context.clock.now();
+    if old.is_some_and(|token| token.refresh_at > now) {
+        return Ok(None);
+    }
+    let error = match request_token(context, pod, key).await {
+        Ok(token) => return Ok(Some(token)),
+        Err(error) => error,
+    };
+    let Some(old) = old.filter(|token| token.expires_at > now) else { return Err(error) };
+    tracing::warn!(pod = pod.metadata.uid, error, "a token was not renewed; the old one is still good");
+    Ok(Some(Token { refresh_at: crate::snapshot::after(now, REFRESH_RETRY), ..old.clone() }))
 }
 
 /// Asks for a token that is bound to `pod`. Source: `TokenRequest`, authentication.k8s.io/v1.

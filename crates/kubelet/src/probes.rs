@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, Probe};
 use tokio::net::TcpStream;
 
 use crate::context::Context;
-use crate::handlers::{HttpCall, Target, dial_error, exec_in, grpc_check, http_call};
+use crate::handlers::{Answer, HttpCall, Target, both, dial_error, exec_in, grpc_check, http_call};
 use crate::inbox::Inbox;
 use crate::metrics::ProbeLabels;
 use crate::snapshot::PodSnapshot;
@@ -21,6 +21,9 @@ use crate::snapshot::PodSnapshot;
 const EAGER_TRIES: u32 = 10;
 /// The longest pause between them.
 const EAGER_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often a probe that cannot be tried is tried at once. Source: `maxProbeRetries`.
+const TRIES: u32 = 3;
 
 /// Which probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -157,23 +160,25 @@ impl Prober {
         // Keeps the probes of many Pods that were started together apart.
         let jitter = period.mul_f64(self.context.random.unit() * 0.05);
         let mut counter = Counter::default();
-        let mut told = None;
+        let (mut told, mut tries) = (None, 0_u32);
         loop {
-            let result = self.once().await;
-            self.context.metrics.probed(&self.labels(if result.is_ok() { "successful" } else { "failed" }));
+            let tried = self.with_retries().await;
+            let is_success = match &tried {
+                Tried::Success | Tried::Warning(_) => Some(true),
+                Tried::Failure(_) => Some(false),
+                Tried::Error(_) => None,
+            };
             // A fresh container is asked for its readiness often, so that it gets traffic as soon as it can.
-            let is_eager =
-                self.kind == ProbeKind::Readiness && told != Some(true) && counter.total < EAGER_TRIES;
-            if let Err(message) = result.as_ref().map_err(|m| m.as_str())
-                && !is_eager
-            {
-                let text = format!("{} probe failed: {message}", self.kind.title());
-                self.context.event(&self.pod, Some(&self.spec.name), EventType::Warning, "Unhealthy", text);
-            }
-            let verdict = counter.count(result.is_ok(), &self.probe);
-            if verdict.is_some() && verdict != told {
-                told = verdict;
-                self.inbox.probe(&self.spec.name, self.kind, &self.container_id, verdict == Some(true));
+            let is_eager = self.kind == ProbeKind::Readiness && told != Some(true) && tries < EAGER_TRIES;
+            tries = tries.saturating_add(1);
+            self.tell(&tried, is_eager);
+            if let Some(is_success) = is_success {
+                self.context.metrics.probed(&self.labels(if is_success { "successful" } else { "failed" }));
+                let verdict = counter.count(is_success, &self.probe);
+                if verdict.is_some() && verdict != told {
+                    told = verdict;
+                    self.inbox.probe(&self.spec.name, self.kind, &self.container_id, verdict == Some(true));
+                }
             }
             let is_eager = is_eager && told != Some(true);
             let pause = if is_eager { (period / 10).min(EAGER_PAUSE) } else { period + jitter };
@@ -187,45 +192,106 @@ impl Prober {
         ProbeLabels { probe_type: self.kind.title(), result, container, pod, namespace, pod_uid }
     }
 
+    /// Says what is not well. Source: `prober.probe` of upstream for the words.
+    fn tell(&self, tried: &Tried, is_eager: bool) {
+        let kind = self.kind.title();
+        let (reason, text) = match tried {
+            Tried::Success => return,
+            Tried::Failure(_) | Tried::Error(_) if is_eager => return,
+            Tried::Warning(text) => ("ProbeWarning", format!("{kind} probe warning: {text}")),
+            Tried::Failure(text) => ("Unhealthy", format!("{kind} probe failed: {text}")),
+            Tried::Error(text) => {
+                ("Unhealthy", format!("{kind} probe errored and resulted in unknown state: {text}"))
+            }
+        };
+        self.context.event(&self.pod, Some(&self.spec.name), EventType::Warning, reason, text);
+    }
+
+    /// What could not be tried is tried again at once. Source: `runProbeWithRetries`.
+    async fn with_retries(&self) -> Tried {
+        let mut tried = self.once().await;
+        for _ in 1..TRIES {
+            if !matches!(tried, Tried::Error(_)) {
+                break;
+            }
+            tried = self.once().await;
+        }
+        tried
+    }
+
     /// One try.
-    async fn once(&self) -> Result<(), String> {
+    async fn once(&self) -> Tried {
         let timeout = seconds(self.probe.timeout_seconds, 1);
         let target = Target { container_id: &self.container_id, spec: &self.spec, ips: &self.ips };
         if let Some(exec) = &self.probe.exec {
-            let command = exec.command.clone().unwrap_or_default();
-            let limit = i64::try_from(timeout.as_secs()).unwrap_or(1);
-            let run = exec_in(&self.context, &self.container_id, command.clone(), limit);
-            return match tokio::time::timeout(timeout + Duration::from_secs(1), run).await {
-                Ok(Ok((0, _))) => Ok(()),
-                Ok(Ok((_, output))) => Err(output.trim_end().to_owned()),
-                Ok(Err(cri::CriError::DeadlineExceeded(_))) | Err(_) => {
-                    Err(format!("command timed out: {command:?} timed out after {}s", timeout.as_secs()))
-                }
-                Ok(Err(error)) => Err(error.to_string()),
-            };
+            return self.exec(exec.command.clone().unwrap_or_default(), timeout).await;
         }
         if let Some(get) = &self.probe.http_get {
-            let (status, _) = http_call(&HttpCall::of(&target, get)?, timeout).await?;
-            return match status {
-                200..400 => Ok(()),
-                _ => Err(format!("HTTP probe failed with statuscode: {status}")),
+            return match HttpCall::of(&target, get) {
+                Ok(call) => answered(http_call(&call, timeout).await),
+                Err(error) => Tried::Error(error),
             };
         }
         if let Some(tcp) = &self.probe.tcp_socket {
-            let (host, port) = (target.host(tcp.host.as_deref()), target.port(&tcp.port)?);
+            let host = target.host(tcp.host.as_deref());
+            let port = match target.port(&tcp.port) {
+                Ok(port) => port,
+                Err(error) => return Tried::Error(error),
+            };
             return match tokio::time::timeout(timeout, TcpStream::connect((host.as_str(), port))).await {
-                Ok(Ok(_)) => Ok(()),
-                Ok(Err(error)) => Err(dial_error(&host, port, &error)),
-                Err(_) => Err(format!("dial tcp {host}:{port}: i/o timeout")),
+                Ok(Ok(_)) => Tried::Success,
+                Ok(Err(error)) => Tried::Failure(dial_error(&host, port, &error)),
+                Err(_) => Tried::Failure(format!("dial tcp {host}:{port}: i/o timeout")),
             };
         }
         if let Some(grpc) = &self.probe.grpc {
-            let port = u16::try_from(grpc.port).map_err(|_| format!("invalid port number: {}", grpc.port))?;
+            let Ok(port) = u16::try_from(grpc.port) else {
+                return Tried::Error(format!("invalid port number: {}", grpc.port));
+            };
             let service = grpc.service.as_deref().unwrap_or_default();
-            return grpc_check(&target.host(None), port, service, timeout).await;
+            let checked = grpc_check(&target.host(None), port, service, timeout).await;
+            return checked.map_or_else(Tried::Failure, |()| Tried::Success);
         }
-        Err("probe type is not supported".into())
+        Tried::Error("missing probe handler".into())
     }
+
+    async fn exec(&self, command: Vec<String>, timeout: Duration) -> Tried {
+        let limit = i64::try_from(timeout.as_secs()).unwrap_or(1);
+        let run = exec_in(&self.context, &self.container_id, command.clone(), limit);
+        match tokio::time::timeout(timeout + Duration::from_secs(1), run).await {
+            Ok(Ok(ran)) if ran.exit_code == 0 => Tried::Success,
+            Ok(Ok(ran)) => Tried::Failure(both(&ran).trim_end().to_owned()),
+            Ok(Err(cri::CriError::DeadlineExceeded(_))) | Err(_) => {
+                let (command, seconds) = (command.join(" "), timeout.as_secs());
+                Tried::Failure(format!("command timed out: {command:?} timed out after {seconds}s"))
+            }
+            // It was not run: that says nothing about the container.
+            Ok(Err(error)) => Tried::Error(error.to_string()),
+        }
+    }
+}
+
+/// What an HTTP answer says, or that there was none.
+fn answered(answer: Result<Answer, String>) -> Tried {
+    match answer {
+        Ok(answer) => match answer.status {
+            200..300 => Tried::Success,
+            300..400 => Tried::Warning(format!("Probe terminated redirects, Response body: {}", answer.body)),
+            status => Tried::Failure(format!("HTTP probe failed with statuscode: {status}")),
+        },
+        Err(error) => Tried::Failure(error),
+    }
+}
+
+/// What one try came to.
+#[derive(Debug, PartialEq, Eq)]
+enum Tried {
+    Success,
+    /// As good, but there is something to say.
+    Warning(String),
+    Failure(String),
+    /// It could not be tried: the result counts for nothing. Source: `worker.doProbe` of upstream.
+    Error(String),
 }
 
 /// Counts equal results in a row.
@@ -233,7 +299,6 @@ impl Prober {
 struct Counter {
     is_success: bool,
     in_a_row: i32,
-    total: u32,
 }
 
 impl Counter {
@@ -241,7 +306,6 @@ impl Counter {
     fn count(&mut self, is_success: bool, probe: &Probe) -> Option<bool> {
         self.in_a_row = if self.is_success == is_success { self.in_a_row.saturating_add(1) } else { 1 };
         self.is_success = is_success;
-        self.total = self.total.saturating_add(1);
         let threshold = if is_success {
             probe.success_threshold.unwrap_or(1)
         } else {

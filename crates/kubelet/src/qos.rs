@@ -8,8 +8,8 @@ use cri::v1;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use crate::quantity;
 use crate::snapshot::{Role, init_role};
+use crate::{huge_pages, quantity};
 
 /// CPU shares of a container that asks for nothing.
 const SHARES_MIN: i64 = 2;
@@ -147,7 +147,7 @@ pub fn container_resources(
         cpu_shares: cpu_shares(cpu_request),
         memory_limit_in_bytes: memory_limit,
         oom_score_adj: oom_score_adj(spec, container, memory_capacity),
-        hugepage_limits: hugepage_limits(container),
+        hugepage_limits: huge_pages::of_container(container),
         ..v1::LinuxContainerResources::default()
     }
 }
@@ -161,25 +161,13 @@ pub fn pod_resources(spec: &PodSpec) -> v1::LinuxContainerResources {
         cpu_quota: cpu_quota(pod_limit(spec, "cpu", quantity::milli).unwrap_or(0)),
         cpu_shares: cpu_shares(pod_request(spec, "cpu", quantity::milli)),
         memory_limit_in_bytes: pod_limit(spec, "memory", quantity::whole).unwrap_or(0),
+        hugepage_limits: huge_pages::of_pod(spec),
         ..v1::LinuxContainerResources::default()
     }
 }
 
 pub(crate) fn cpu_shares(milli: i64) -> i64 {
     (milli.saturating_mul(1024) / 1000).clamp(SHARES_MIN, SHARES_MAX)
-}
-
-/// Huge pages that the container may have, by the size of one as the kernel spells it: `2MB`.
-fn hugepage_limits(container: &Container) -> Vec<v1::HugepageLimit> {
-    let limits = amounts(container.resources.as_ref()).1;
-    let of = |(name, limit): (&String, &Quantity)| {
-        let size = quantity::whole(&Quantity(name.strip_prefix("hugepages-")?.to_owned()));
-        let (unit, power) =
-            [("GB", 30), ("MB", 20), ("KB", 10)].into_iter().find(|(_, power)| size >> power > 0)?;
-        let limit = u64::try_from(quantity::whole(limit)).ok()?;
-        Some(v1::HugepageLimit { page_size: format!("{}{unit}", size >> power), limit })
-    };
-    limits.into_iter().flatten().filter_map(of).collect()
 }
 
 fn cpu_quota(milli: i64) -> i64 {
@@ -241,14 +229,6 @@ mod tests {
         ] {
             assert_eq!(class_of(&spec(resources)), class, "{resources}");
         }
-    }
-
-    #[test]
-    fn huge_pages_are_limited_by_size() {
-        let spec = spec("{limits: {cpu: '1', memory: 1Gi, hugepages-2Mi: 8Mi, hugepages-1Gi: 1Gi}}");
-        let limits = container_resources(&spec, &spec.containers[0], 1 << 31).hugepage_limits;
-        let told: Vec<_> = limits.iter().map(|l| (l.page_size.as_str(), l.limit)).collect();
-        assert_eq!(told, [("1GB", 1 << 30), ("2MB", 8 << 20)]);
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod device_plugin;
 mod node_shutdown;
 mod runtime;
 mod storage;
+mod tokens;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +26,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 struct Node {
     api: Api,
     runtime: Arc<Runtime>,
+    clock: Clock,
     tasks: Tasks,
     /// Those of the kubelet that was started last.
     kubelet: parking_lot::Mutex<Tasks>,
@@ -44,9 +46,15 @@ impl Node {
 
     /// With an API server that knows other things.
     fn start_of(api: Api, change: impl Fn(&mut Config) + Send + Sync + 'static) -> Self {
+        Self::start_at(Clock::system(), api, change)
+    }
+
+    /// At another time.
+    fn start_at(clock: Clock, api: Api, change: impl Fn(&mut Config) + Send + Sync + 'static) -> Self {
         let node = Self {
             api,
             runtime: Arc::new(Runtime::default()),
+            clock,
             tasks: Tasks::new(),
             kubelet: parking_lot::Mutex::new(Tasks::new()),
             dir: tempfile::tempdir().unwrap(),
@@ -75,7 +83,7 @@ impl Node {
         let tasks = self.tasks.child();
         *self.kubelet.lock() = tasks.clone();
         let client = self.api.client();
-        let (clock, random) = (Clock::system(), Random::seeded(1));
+        let (clock, random) = (self.clock.clone(), Random::seeded(1));
         let parts = Parts {
             informers: Informers::new(client.clone(), tasks.clone(), clock.clone(), random.clone()),
             client,

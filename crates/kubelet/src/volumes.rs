@@ -5,6 +5,7 @@
 //! blocking task. Preparing again updates what has changed and leaves the rest alone.
 
 mod atomic;
+mod empty_dir;
 mod host_path;
 pub(crate) mod mounts;
 mod payload;
@@ -14,14 +15,13 @@ mod sub_path;
 mod tear_down;
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, PodSpec, Volume};
+use k8s_openapi::api::core::v1::{PodSpec, Volume};
 use nix::mount::{MsFlags, mount};
 
 use crate::env::EnvSources;
-use crate::quantity;
 pub(crate) use payload::{TokenKey, references, token_keys};
 pub(crate) use tear_down::tear_down;
 
@@ -71,15 +71,15 @@ fn prepare_one(input: &VolumeInput, spec: &PodSpec, volume: &Volume) -> Result<(
     let Some(path) = volume_path(&input.pod_dir, volume) else {
         return Err("no volume plugin matched".into());
     };
-    let fs_group = spec.security_context.as_ref().and_then(|c| c.fs_group);
     if let Some(source) = &volume.empty_dir {
-        return empty_dir(&path, source, fs_group);
+        return empty_dir::prepare(&path, source, spec);
     }
     let files = payload::files(volume, input)?;
     make_dir(&path, 0o777)?;
     if volume.secret.is_some() || volume.projected.is_some() {
-        mount_tmpfs(&path, None)?;
+        mount_new(&path, "tmpfs", MsFlags::empty(), None)?;
     }
+    let fs_group = spec.security_context.as_ref().and_then(|c| c.fs_group);
     atomic::write(&path, &files, fs_group).map_err(|error| format!("write {}: {error}", path.display()))
 }
 
@@ -105,31 +105,6 @@ pub(crate) fn volume_path(pod_dir: &Path, volume: &Volume) -> Option<PathBuf> {
         return None;
     };
     Some(pod_dir.join("volumes").join(plugin).join(&volume.name))
-}
-
-/// A folder that is there is whole: it is made beside and renamed. What is in memory is made whole by the mount, also
-/// after a reboot, when the folder is there and nothing is mounted.
-fn empty_dir(path: &Path, source: &EmptyDirVolumeSource, fs_group: Option<i64>) -> Result<(), String> {
-    let group = fs_group.and_then(|g| u32::try_from(g).ok());
-    if !path.exists() {
-        let mut beside = path.as_os_str().to_owned();
-        beside.push("~new");
-        let beside = PathBuf::from(beside);
-        make_dir(&beside, 0o777)?;
-        // The process's umask may have taken bits away.
-        set_mode(&beside, 0o777)?;
-        if let Some(group) = group {
-            chown(&beside, None, Some(group)).map_err(|e| describe("chown", &beside, &e))?;
-            set_mode(&beside, 0o2777)?;
-        }
-        std::fs::rename(&beside, path).map_err(|e| describe("mkdir", path, &e))?;
-    }
-    if source.medium.as_deref() == Some("Memory") {
-        let size = source.size_limit.as_ref().map(|size| format!("size={}", quantity::whole(size)));
-        let owner = group.map_or("mode=0777".to_owned(), |group| format!("mode=2777,gid={group}"));
-        mount_tmpfs(path, Some(size.into_iter().chain([owner]).collect::<Vec<_>>().join(",")))?;
-    }
-    Ok(())
 }
 
 fn set_mode(path: &Path, mode: u32) -> Result<(), String> {
@@ -158,12 +133,13 @@ fn is_mount_point(path: &Path) -> bool {
     }
 }
 
-fn mount_tmpfs(path: &Path, options: Option<String>) -> Result<(), String> {
+/// Mounts a new file system at `path`, unless something is mounted there.
+fn mount_new(path: &Path, kind: &str, flags: MsFlags, options: Option<&str>) -> Result<(), String> {
     if is_mount_point(path) {
         return Ok(());
     }
-    mount(Some("tmpfs"), path, Some("tmpfs"), MsFlags::empty(), options.as_deref())
-        .map_err(|e| describe("mount tmpfs on", path, &e))
+    mount(Some(kind), path, Some(kind), flags, options)
+        .map_err(|e| describe(&format!("mount {kind} on"), path, &e))
 }
 
 #[cfg(test)]

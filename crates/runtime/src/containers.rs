@@ -79,8 +79,18 @@ impl Inner {
         let (pid_namespace, shared_pid) = self.pid_namespace(sandbox, &context)?;
         let devices = all_devices(&config, context.privileged, &edits, &user)?;
         make_sources(&config).map_err(CriError::Internal)?;
+        crate::propagation::check(&config).map_err(|why| {
+            CriError::Internal(format!(
+                "failed to generate container {id:?} spec: failed to generate spec: {why}"
+            ))
+        })?;
         in_root::check_mounts(&rootfs, &config).map_err(CriError::InvalidArgument)?;
-        let mounted = mounted(&dir, mapping.zip(userns.as_deref()), &config)?;
+        let mut mounted = mounted(&dir, mapping.zip(userns.as_deref()), &config)?;
+        // Source: containerd's `tolerate_missing_hugetlb_controller`, on by default.
+        let resources = mounted.linux.as_mut().and_then(|linux| linux.resources.as_mut());
+        if let Some(resources) = resources.filter(|_| !self.cgroups.has("hugetlb")) {
+            resources.hugepage_limits.clear();
+        }
         let output = oci::spec(
             &oci::Input {
                 config: &mounted,

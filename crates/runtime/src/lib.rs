@@ -21,6 +21,7 @@ mod image_volumes;
 mod in_root;
 mod mending;
 mod port_forward;
+mod propagation;
 mod recovery;
 mod resize;
 mod sandboxes;

@@ -16,6 +16,8 @@ mod cdi;
 mod containers;
 #[path = "conformance/hostile.rs"]
 mod hostile;
+#[path = "conformance/mounts.rs"]
+mod mounts;
 #[path = "conformance/network.rs"]
 mod network;
 #[path = "conformance/sandboxes.rs"]
@@ -113,6 +115,7 @@ fn run(start: subjects::Start) -> usize {
         let specs = [
             sandboxes::SPECS,
             containers::SPECS,
+            mounts::SPECS,
             cdi::SPECS,
             streams::SPECS,
             security::SPECS,

@@ -51,8 +51,10 @@ pub struct MountEntry {
     pub root: PathBuf,
     /// Mount options, comma-separated.
     pub options: String,
-    /// Whether it is in a peer group.
+    /// Whether it is in a peer group: what is mounted below it is mounted below the others.
     pub is_shared: bool,
+    /// Whether what is mounted below one of a peer group is mounted below it.
+    pub is_slave: bool,
     /// File system type.
     pub fs_type: String,
     /// The mounted device or name.
@@ -233,7 +235,9 @@ fn parse_mountinfo_line(line: &str) -> Option<MountEntry> {
     let root = unescape(head.next()?);
     let target = unescape(head.next()?);
     let options = head.next()?.to_owned();
-    let is_shared = head.any(|tag| tag.starts_with("shared:"));
+    let tags: Vec<&str> = head.collect();
+    let has = |name: &str| tags.iter().any(|tag| tag.starts_with(name));
+    let (is_shared, is_slave) = (has("shared:"), has("master:"));
     let mut tail = tail.split(' ');
     Some(MountEntry {
         id,
@@ -241,6 +245,7 @@ fn parse_mountinfo_line(line: &str) -> Option<MountEntry> {
         root: root.into(),
         options,
         is_shared,
+        is_slave,
         fs_type: tail.next()?.to_owned(),
         source: unescape(tail.next()?),
         super_options: tail.next().unwrap_or_default().to_owned(),
@@ -282,7 +287,9 @@ mod tests {
         assert_eq!(mount.target, Path::new("/mnt 2"));
         assert_eq!(mount.root, Path::new("/mnt1"));
         assert_eq!((mount.fs_type.as_str(), mount.source.as_str()), ("ext3", "/dev/root"));
-        assert!(mount.is_shared);
+        assert!(mount.is_shared && mount.is_slave);
+        let private = parse_mountinfo_line("36 35 98:0 / /mnt rw - ext3 /dev/root rw").unwrap();
+        assert!(!private.is_shared && !private.is_slave);
     }
 
     #[test]

@@ -44,6 +44,31 @@ fn pods_do_what_their_specs_say() {
     must(cluster.remove());
 }
 
+#[test]
+fn mounts_cross_into_and_out_of_containers_as_they_ask_for() {
+    // All mounts are shared in this thread's and its children's namespace, but for one.
+    sys::mount::own_namespace().unwrap();
+    let cluster = cluster();
+    let folder = |name: &str| {
+        let folder = cluster.scratch().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        folder.canonicalize().unwrap()
+    };
+    let (shared, private) = (folder("shared"), folder("private"));
+    folder("shared/m");
+    folder("shared/n");
+    sys::mount::bind(&private, &private, sys::mount::BindOptions::default()).unwrap();
+    sys::mount::set_propagation(&private, sys::mount::Propagation::Private, false).unwrap();
+    let script = include_str!("sessions/mount_propagation.txt");
+    let script =
+        script.replace("$SHARED", shared.to_str().unwrap()).replace("$PRIVATE", private.to_str().unwrap());
+    let session = must(Session::new(&cluster, KUBECTLS[1], "propagation"));
+    must(session.run("mount_propagation.txt", &script));
+    drop(session);
+    sys::mount::detach(&private).unwrap();
+    must(cluster.remove());
+}
+
 /// One line per Pod: name, restarts, container, address.
 const STATE: &str = "kubectl get pods -o jsonpath='{range .items[*]}{.metadata.name} \
     {.status.containerStatuses[0].restartCount} {.status.containerStatuses[0].containerID} \

@@ -13,6 +13,8 @@ use super::Target;
 
 /// Bytes of an answer that are read.
 const BODY_MAX: usize = 10 * 1024;
+/// Requests of one call.
+const REDIRECTS_MAX: usize = 10;
 
 /// What to ask for.
 #[derive(Clone, Debug)]
@@ -45,27 +47,67 @@ impl HttpCall {
         })
     }
 
+    /// The same request to the `Location` of an answer; `None` if that is none.
+    fn sent_to(&self, location: &str) -> Option<Self> {
+        let place: http::Uri = match location.split_once("://") {
+            Some(_) => location.parse().ok()?,
+            None if location.starts_with("//") => return None,
+            None if location.starts_with('/') => location.parse().ok()?,
+            None => {
+                let folder = self.path.split('?').next()?.rsplit_once('/').map_or("", |(folder, _)| folder);
+                format!("{folder}/{location}").parse().ok()?
+            }
+        };
+        let path = place.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+        let Some(host) = place.host() else { return Some(Self { path, ..self.clone() }) };
+        let is_tls = place.scheme_str() == Some("https");
+        let port = place.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        Some(Self { host, port, path, is_tls, ..self.clone() })
+    }
+
     fn url(&self) -> String {
         let scheme = if self.is_tls { "https" } else { "http" };
         format!("{scheme}://{}:{}{}", self.host, self.port, self.path)
     }
 }
 
-/// The status code and the beginning of the body.
+/// What came back.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// Its beginning.
+    pub(crate) body: String,
+    location: Option<String>,
+}
+
+/// Asks, and follows where it is sent to on the same host, within `timeout` each time. An answer that leads to another
+/// host is the answer. Source: `RedirectChecker` of upstream's `pkg/probe/http`.
 ///
 /// # Errors
 /// A text in upstream's form: no answer came.
-pub(crate) async fn call(call: &HttpCall, timeout: Duration) -> Result<(u16, String), String> {
-    let failed = |error: String| format!("Get \"{}\": {error}", call.url());
-    match tokio::time::timeout(timeout, exchange(call)).await {
-        Ok(result) => result.map_err(failed),
-        Err(_) => {
-            Err(failed("context deadline exceeded (Client.Timeout exceeded while awaiting headers)".into()))
+pub(crate) async fn call(first: &HttpCall, timeout: Duration) -> Result<Answer, String> {
+    let mut next = first.clone();
+    for _ in 0..REDIRECTS_MAX {
+        let failed = |error: String| format!("Get \"{}\": {error}", next.url());
+        let answer = match tokio::time::timeout(timeout, exchange(&next)).await {
+            Ok(result) => result.map_err(failed)?,
+            Err(_) => {
+                let late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
+                return Err(failed(late.into()));
+            }
+        };
+        let is_redirect = matches!(answer.status, 301 | 302 | 303 | 307 | 308);
+        let place = answer.location.as_deref().filter(|_| is_redirect).and_then(|place| next.sent_to(place));
+        match place.filter(|place| place.host == first.host) {
+            Some(place) => next = place,
+            None => return Ok(answer),
         }
     }
+    Err(format!("Get \"{}\": stopped after {REDIRECTS_MAX} redirects", next.path))
 }
 
-async fn exchange(call: &HttpCall) -> Result<(u16, String), String> {
+async fn exchange(call: &HttpCall) -> Result<Answer, String> {
     let stream = TcpStream::connect((call.host.as_str(), call.port))
         .await
         .map_err(|e| super::dial_error(&call.host, call.port, &e))?;
@@ -78,7 +120,7 @@ async fn exchange(call: &HttpCall) -> Result<(u16, String), String> {
     request(call, TokioIo::new(stream)).await
 }
 
-async fn request<S>(call: &HttpCall, stream: S) -> Result<(u16, String), String>
+async fn request<S>(call: &HttpCall, stream: S) -> Result<Answer, String>
 where
     S: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
 {
@@ -100,11 +142,16 @@ where
     }
     let request = builder.body(Empty::<Bytes>::new()).map_err(|e| e.to_string())?;
     let exchange = async {
-        let answer = sender.send_request(request).await.map_err(|e| e.to_string())?;
+        // Go's word for a connection that ends before the answer.
+        let ended = |e: &hyper::Error| e.is_canceled() || e.is_incomplete_message() || e.is_closed();
+        let answer = sender.send_request(request).await;
+        let answer = answer.map_err(|e| if ended(&e) { "EOF".to_owned() } else { e.to_string() })?;
         let status = answer.status().as_u16();
+        let location = answer.headers().get(http::header::LOCATION);
+        let location = location.and_then(|place| place.to_str().ok()).map(str::to_owned);
         let body = Limited::new(answer.into_body(), BODY_MAX).collect().await;
         let body = body.map(|b| String::from_utf8_lossy(&b.to_bytes()).into_owned()).unwrap_or_default();
-        Ok((status, body))
+        Ok(Answer { status, body, location })
     };
     tokio::pin!(connection);
     tokio::pin!(exchange);
@@ -170,5 +217,32 @@ impl rustls::client::danger::ServerCertVerifier for AnyCertificate {
 
     fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_location_is_read_as_browsers_do() {
+        let call = HttpCall {
+            host: "10.42.0.9".into(),
+            port: 8080,
+            path: "/health/live?full".into(),
+            is_tls: false,
+            headers: Vec::new(),
+        };
+        for (location, expect) in [
+            ("/ok", Some("http://10.42.0.9:8080/ok")),
+            ("ok?x=1", Some("http://10.42.0.9:8080/health/ok?x=1")),
+            ("http://10.42.0.9/ok", Some("http://10.42.0.9:80/ok")),
+            ("https://10.42.0.9:8443", Some("https://10.42.0.9:8443/")),
+            ("https://login.example/", Some("https://login.example:443/")),
+            ("//login.example/", None),
+            ("http://no space/", None),
+        ] {
+            assert_eq!(call.sent_to(location).map(|call| call.url()).as_deref(), expect, "{location}");
+        }
     }
 }

@@ -163,6 +163,17 @@ fn images_that_fail_are_tried_again_later() {
 fn deletion_goes_from_containers_to_the_object() {
     check("main containers first", &snapshot(GONE, &["s 0 running", "a 0 running"]), &["kill/a-0/5"]);
     check("then sidecars", &snapshot(GONE, &["s 0 running", "a 0 0"]), &["kill/s-0/5"]);
+    let running = &["a 0 running"];
+    let by_force = |pod| PodSnapshot { removed_from_api: true, ..snapshot(pod, running) };
+    check("an object that goes by force leaves no time", &by_force(ONE), &["kill/a-0/1"]);
+    check("nor if there was some before", &by_force(GONE), &["kill/a-0/1"]);
+    const TWO_SIDECARS: &str =
+        "{metadata: {uid: u, deletionTimestamp: '2026-01-01T00:00:00Z', deletionGracePeriodSeconds: 5},
+        spec: {initContainers: [{name: s, restartPolicy: Always}, {name: t, restartPolicy: Always}], containers: [{name: a}]}}";
+    let both = snapshot(TWO_SIDECARS, &["s 0 running", "t 0 running", "a 0 0"]);
+    check("the last sidecar goes first", &both, &["kill/t-0/5"]);
+    let first = snapshot(TWO_SIDECARS, &["s 0 running", "t 0 0", "a 0 0"]);
+    check("the first one last", &first, &["kill/s-0/5"]);
     let mut down = snapshot(GONE, &["s 0 0", "a 0 0"]);
     check("then the sandbox", &down, &["stop/sb"]);
     down.sandboxes[0].is_ready = false;

@@ -209,9 +209,9 @@ fn restart_waiting(
     if (role == Role::Init && exit.code == 0) || !should_restart(snapshot.spec(), spec, exit.code) {
         return None;
     }
-    let (delay, _) = match snapshot.crashes.get(&spec.name)?.waiting(exit.finished_at, now) {
-        Some(waiting) => waiting,
-        None => return blocked(snapshot, spec, now),
+    let crashes = snapshot.crashes.get(&spec.name);
+    let Some((delay, _)) = crashes.and_then(|crashes| crashes.waiting(exit.finished_at, now)) else {
+        return blocked(snapshot, spec, now);
     };
     let metadata = &snapshot.pod.metadata;
     let message = format!(

@@ -24,6 +24,10 @@ struct State {
     status_writes: usize,
     /// Nobody is answered.
     is_away: bool,
+    /// By which tokens expire; they do not without one.
+    clock: Option<base::Clock>,
+    /// How many were given.
+    tokens: u32,
     events: Vec<(u64, Value)>,
 }
 
@@ -63,6 +67,21 @@ impl Api {
     /// Answers nobody, or everybody again.
     pub(super) fn set_away(&self, is_away: bool) {
         self.0.0.lock().is_away = is_away;
+    }
+
+    /// Gives tokens that live as long as they are asked for, each another one.
+    pub(super) fn set_clock(&self, clock: base::Clock) {
+        self.0.0.lock().clock = Some(clock);
+    }
+
+    fn token(&self, seconds: i64) -> Value {
+        let mut state = self.0.0.lock();
+        let Some(clock) = &state.clock else {
+            return json!({"token": "secret", "expirationTimestamp": "2099-01-01T00:00:00Z"});
+        };
+        let expires = clock.now() + jiff::SignedDuration::from_secs(seconds);
+        state.tokens += 1;
+        json!({"token": format!("secret {}", state.tokens), "expirationTimestamp": expires.to_string()})
     }
 
     fn change(&self, change: impl FnOnce(&mut State) -> &'static str) {
@@ -201,7 +220,7 @@ impl Api {
                 answer(200, &json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}))
             }
             (Method::POST, path) if path.ends_with("/token") => {
-                let status = json!({"token": "secret", "expirationTimestamp": "2099-01-01T00:00:00Z"});
+                let status = self.token(body["spec"]["expirationSeconds"].as_i64().unwrap_or_default());
                 answer(
                     201,
                     &json!({"kind": "TokenRequest", "metadata": {}, "spec": {"audiences": []}, "status": status}),

@@ -86,3 +86,28 @@ fn an_empty_dir_is_there_as_a_whole() {
     assert!(!volumes.join("disk~new").exists());
     tear_down(&dir.path().join("pod")).unwrap();
 }
+
+#[test]
+fn huge_pages_are_mounted_for_whoever_asks_for_them() {
+    use std::os::unix::fs::MetadataExt;
+    let pod = "{spec: {securityContext: {fsGroup: 2000}, containers: [{name: c, resources: {requests: {hugepages-2Mi: 4Mi}}}],
+        volumes: [{name: pages, emptyDir: {medium: HugePages}}]}}";
+    let dir = tempfile::tempdir().unwrap();
+    if !Path::new("/sys/kernel/mm/hugepages/hugepages-2048kB").exists() {
+        let error = prepare(&input(dir.path(), pod, "{}")).unwrap_err();
+        assert!(error.contains("mount hugetlbfs on"), "{error}");
+        return;
+    }
+    for _ in 0..2 {
+        prepare(&input(dir.path(), pod, "{}")).unwrap();
+    }
+    let path = dir.path().join("pod/volumes/kubernetes.io~empty-dir/pages");
+    let mounts = sys::mount::mounts().unwrap();
+    let mounts: Vec<_> = mounts.into_iter().filter(|mount| mount.target == path).collect();
+    assert_eq!((mounts.len(), mounts[0].fs_type.as_str()), (1, "hugetlbfs"));
+    assert!(mounts[0].super_options.contains("pagesize=2M"), "{:?}", mounts[0]);
+    let found = path.metadata().unwrap();
+    assert_eq!((found.mode() & 0o7777, found.gid()), (0o2777, 2000));
+    tear_down(&dir.path().join("pod")).unwrap();
+    assert!(!path.exists());
+}

@@ -16,7 +16,7 @@ use crate::container_config::{dns_complaints, identity, sandbox_config};
 use crate::context::Context;
 use crate::inbox::sandbox_from_cri;
 use crate::next_actions::PodAction;
-use crate::objects::{PodObjects, Token, request_token};
+use crate::objects::{PodObjects, Token, renewed_token};
 use crate::snapshot::{PodSnapshot, Sandbox, find_container};
 use crate::volumes::{self, TokenKey, VolumeInput, token_keys};
 use crate::{handlers, labels, pull};
@@ -150,11 +150,14 @@ impl Worker {
 
     /// Brings files up to date when their sources have changed or a token is about to expire.
     pub(super) fn update_volumes(&mut self, now: Timestamp, wake_at: &mut Vec<Timestamp>) {
-        let refresh_at = self.tokens.values().map(|token| token.refresh_at).min();
-        wake_at.extend(refresh_at);
-        let is_due = self.is_volume_update_due || refresh_at.is_some_and(|at| at <= now);
+        // What stands in the way wakes the worker when it is over.
         let is_possible = self.snapshot.volumes.is_ready() && !self.snapshot.is_terminating();
-        if !is_due || !is_possible || self.snapshot.busy.contains("volumes-update") {
+        if !is_possible || self.snapshot.busy.contains("volumes-update") {
+            return;
+        }
+        let refresh_at = self.tokens.values().map(|token| token.refresh_at).min();
+        if !self.is_volume_update_due && refresh_at.is_none_or(|at| at > now) {
+            wake_at.extend(refresh_at);
             return;
         }
         self.is_volume_update_due = false;
@@ -193,13 +196,12 @@ async fn prepare_volumes(
     ips: Vec<String>,
     mut tokens: std::collections::BTreeMap<TokenKey, Token>,
 ) -> Result<Vec<(TokenKey, Token)>, String> {
-    let now = context.clock.now();
     let mut fetched = Vec::new();
     for key in token_keys(&pod) {
-        if tokens.get(&key).is_none_or(|token| token.refresh_at <= now) {
-            let token = request_token(&context, &pod, &key).await.map_err(|error| {
-                format!("MountVolume.SetUp failed for volume \"{}\" : {error}", token_volume(&pod))
-            })?;
+        let renewed = renewed_token(&context, &pod, &key, tokens.get(&key)).await.map_err(|error| {
+            format!("MountVolume.SetUp failed for volume \"{}\" : {error}", token_volume(&pod))
+        })?;
+        if let Some(token) = renewed {
             tokens.insert(key.clone(), token.clone());
             fetched.push((key, token));
         }
@@ -283,10 +285,12 @@ async fn try_run_sandbox(
     crate::cgroups::limit_pod(context, pod).await?;
     let log_directory = config.log_directory.clone();
     tokio::fs::create_dir_all(&log_directory).await.map_err(|e| format!("mkdir {log_directory}: {e}"))?;
+    let handler = runtime_handler.clone();
     let request = v1::RunPodSandboxRequest { config: Some(config), runtime_handler };
     let _permit = context.limit.acquire().await.map_err(|e| e.to_string())?;
+    let start = std::time::Instant::now();
     let answer = context.operation("run_podsandbox", context.runtime.run_pod_sandbox(request)).await;
-    context.metrics.pod_started(answer.as_ref().map(|_| ()).map_err(|_| ()));
+    context.metrics.pod_started(&handler, start.elapsed(), answer.as_ref().map(drop).map_err(drop));
     let answer = answer.map_err(|e| e.to_string())?;
     let request = v1::PodSandboxStatusRequest { pod_sandbox_id: answer.pod_sandbox_id, verbose: false };
     let status = context.runtime.pod_sandbox_status(request).await.map_err(|e| e.to_string())?;

@@ -12,6 +12,7 @@ use crate::context::Context;
 use crate::next_actions::is_finished;
 use crate::qos::{QosClass, class_of};
 use crate::resize::{self, Refused};
+use crate::snapshot::Container;
 
 impl Worker {
     /// Takes a newer object; of its resources only those that the node has agreed to count.
@@ -136,8 +137,17 @@ impl Worker {
 
     pub(super) fn launch_resize(&mut self, key: String, id: String, resources: v1::LinuxContainerResources) {
         let (context, pod) = (self.context.clone(), self.pod());
+        let taken_from = self.snapshot.containers.iter().find(|container| container.id == id);
+        let taken_from = taken_from.filter(|container| takes_memory(container, &resources));
+        let taken_from = taken_from.map(|container| container.name.clone());
         let sandbox = self.snapshot.ready_sandbox().map(|sandbox| sandbox.id.clone());
         self.spawn(key, async move {
+            if let Some(name) = taken_from
+                && let Err(error) =
+                    check_memory(&context, (&id, &name), resources.memory_limit_in_bytes).await
+            {
+                return Outcome::Resized(Err(error));
+            }
             // Before, to make room for more; afterwards, to take back what is less.
             if let Err(error) = crate::cgroups::limit_pod(&context, &pod).await {
                 return Outcome::Resized(Err(error));
@@ -161,6 +171,28 @@ impl Worker {
             }
         });
     }
+}
+
+/// Whether the container may have less memory than before.
+fn takes_memory(container: &Container, wanted: &v1::LinuxContainerResources) -> bool {
+    let before = container.resources.as_ref().map_or(0, |actual| actual.memory_limit_in_bytes);
+    let limit = wanted.memory_limit_in_bytes;
+    limit > 0 && (before == 0 || limit < before)
+}
+
+/// Nobody is killed for memory that they have: they keep it until they use less. The container by id and name.
+///
+/// Source: `validateMemoryResizeAction` of upstream's `pkg/kubelet/kuberuntime`.
+async fn check_memory(context: &Context, (id, name): (&str, &str), limit: i64) -> Result<(), String> {
+    let request = v1::ContainerStatsRequest { container_id: id.to_owned() };
+    let answer = context.runtime.container_stats(request).await.map_err(|error| error.to_string())?;
+    let used = answer.stats.and_then(|stats| stats.memory?.usage_bytes).map_or(0, |used| used.value);
+    if i128::from(used) > i128::from(limit) {
+        return Err(format!(
+            "attempting to set container {name:?} memory limit ({limit}) below current usage ({used})"
+        ));
+    }
+    Ok(())
 }
 
 /// What the Pod's own cgroup has been given. A runtime need not care, and may not know of this. Source: KEP-1287.

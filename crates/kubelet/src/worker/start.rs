@@ -125,8 +125,10 @@ async fn post_start(input: &StartInput, id: &str) -> Result<(), Refusal> {
     let hook = input.spec.lifecycle.as_ref().and_then(|l| l.post_start.as_ref());
     let Some(hook) = hook else { return Ok(()) };
     let target = handlers::Target { container_id: id, spec: &input.spec, ips: &input.sandbox.ips };
-    let Err(error) = handlers::run_hook(&input.context, &target, hook).await else { return Ok(()) };
-    input.event(EventType::Warning, "FailedPostStartHook", format!("PostStartHook failed: {error}"));
+    let Err(error) = handlers::run_hook(&input.context, &input.pod, &target, hook).await else {
+        return Ok(());
+    };
+    input.event(EventType::Warning, "FailedPostStartHook", "PostStartHook failed".to_owned());
     let grace = input.pod.spec.as_ref().and_then(|s| s.termination_grace_period_seconds).unwrap_or(30);
     let name = input.spec.name.as_str();
     let place = (id, name);
@@ -202,6 +204,9 @@ async fn config(input: &StartInput) -> Result<v1::ContainerConfig, String> {
     let resources = config.linux.as_mut().and_then(|linux| linux.resources.as_mut());
     if let (Some(memory), Some(resources)) = (&context.memory, resources) {
         resources.cpuset_mems = memory.nodes(uid, &input.spec.name);
+    }
+    if let Some(resources) = config.linux.as_mut().and_then(|linux| linux.resources.as_mut()) {
+        crate::huge_pages::deny_others(&mut resources.hugepage_limits, &context.page_sizes);
     }
     context.devices.prepare(uid, &input.spec.name, &mut config).await?;
     config.cdi_devices.extend(context.dra.devices(&input.pod, &input.spec)?);

@@ -68,10 +68,12 @@ pub(super) struct Attachment {
 pub(super) enum StartError {
     #[error("cannot prepare the container's {what}")]
     Prepare { what: &'static str, source: Box<dyn std::error::Error + Send + Sync> },
-    #[error("cannot create the container: {0}")]
+    #[error("OCI runtime create failed: unable to start container process: {0}")]
     Create(String),
-    #[error("{0}")]
+    #[error("OCI runtime create failed: unable to start container process: error during container init: {0}")]
     Payload(String),
+    #[error("OCI runtime exec failed: exec failed: unable to start container process: {0}")]
+    Exec(String),
     #[error("OCI runtime {verb} failed: {message}")]
     External { verb: &'static str, message: String },
 }

@@ -62,8 +62,7 @@ pub(super) struct Entry<'a> {
 
 /// A container that is created and not started.
 pub(super) enum Created<'a> {
-    /// With the pipe by which the payload says why it could not be run.
-    BuiltIn(Box<libcontainer::container::Container>, OwnedFd),
+    BuiltIn(Box<libcontainer::container::Container>, Failure),
     /// With its pid.
     External(External<'a>, &'a str, i32),
 }
@@ -82,7 +81,7 @@ impl Created<'_> {
         match self {
             Self::BuiltIn(mut container, failure) => {
                 container.start().map_err(create_error)?;
-                wait_for_exec(failure)
+                failure.wait_for_exec()
             }
             Self::External(external, id, _) => external.start(id),
         }
@@ -121,8 +120,7 @@ impl Engine {
             return Ok(Created::External(external, id, pid));
         }
         let Creation { id, security, streams, console, sockets } = creation;
-        let (failure, failure_in) = io::pipe().map_err(prepare("pipe"))?;
-        let failure_in = Some(Arc::new(OwnedFd::from(failure_in)));
+        let (failure, failure_in) = Failure::new().map_err(prepare("pipe"))?;
         let payload = Payload::new(security.clone(), failure_in, sockets).map_err(prepare("payload"))?;
         let mut builder = ContainerBuilder::new(id.to_owned(), SyscallType::default())
             .with_executor(payload)
@@ -134,8 +132,10 @@ impl Engine {
         }
         builder = builder.with_console_socket(console);
         let dir = layout::container_dir(&self.sandbox, id);
-        let built = builder.as_init(&dir).with_systemd(false).with_detach(true).build();
-        Ok(Created::BuiltIn(Box::new(built.map_err(create_error)?), failure.into()))
+        match builder.as_init(&dir).with_systemd(false).with_detach(true).build() {
+            Ok(built) => Ok(Created::BuiltIn(Box::new(built), failure)),
+            Err(error) => Err(failure.said().map_or_else(|| create_error(error), StartError::Payload)),
+        }
     }
 
     /// Runs one more process in a container; returns its pid.
@@ -145,8 +145,9 @@ impl Engine {
         }
         let userns = entry.security.userns.as_ref().map(File::open).transpose();
         let userns = userns.map_err(prepare("user namespace"))?.map(|file| Arc::new(OwnedFd::from(file)));
+        let (failure, failure_in) = Failure::new().map_err(prepare("pipe"))?;
         let payload =
-            Payload::new(entry.security.clone(), None, entry.sockets).map_err(prepare("payload"))?;
+            Payload::new(entry.security.clone(), failure_in, entry.sockets).map_err(prepare("payload"))?;
         let payload = payload.entering(userns);
         let mut builder = ContainerBuilder::new(entry.id.to_owned(), SyscallType::default())
             .with_executor(payload)
@@ -163,7 +164,10 @@ impl Engine {
         // One at a time is started, and who was to be told has been; or a shim before this one was killed.
         layout::remove_beginning_with(&self.state().join(entry.id), TENANT_NOTIFY)
             .map_err(prepare("state"))?;
-        built.map(nix_pid).map_err(create_error)
+        // The payload runs by now, or has said why not.
+        built
+            .map(nix_pid)
+            .map_err(|error| StartError::Exec(failure.said().unwrap_or_else(|| crate::error_chain(&error))))
     }
 
     /// Removes what libcontainer leaves of execs that have been started, or were cut off with an earlier shim.
@@ -214,15 +218,35 @@ impl ExecStreams {
     }
 }
 
+/// More than a reason has.
+const FAILURE_BYTES_MAX: usize = 4096;
 /// How the names of the sockets begin by which libcontainer has an exec go on, and which it leaves. Source:
 /// libcontainer's `tenant_builder`.
 const TENANT_NOTIFY: &str = "tenant-notify-";
 
-/// The payload says on the pipe why it could not be run; the pipe closes when it runs.
-fn wait_for_exec(pipe: OwnedFd) -> Result<(), StartError> {
-    let mut failure = String::new();
-    File::from(pipe).read_to_string(&mut failure).map_err(prepare("start"))?;
-    if failure.is_empty() { Ok(()) } else { Err(StartError::Payload(failure)) }
+/// The reading end of a pipe on which the payload says why it could not be run; it closes when it runs.
+pub(super) struct Failure(File);
+
+impl Failure {
+    fn new() -> io::Result<(Self, Arc<OwnedFd>)> {
+        let (reader, writer) = io::pipe()?;
+        Ok((Self(OwnedFd::from(reader).into()), Arc::new(writer.into())))
+    }
+
+    fn wait_for_exec(mut self) -> Result<(), StartError> {
+        let mut text = String::new();
+        self.0.read_to_string(&mut text).map_err(prepare("start"))?;
+        if text.is_empty() { Ok(()) } else { Err(StartError::Payload(text)) }
+    }
+
+    /// What has been said by now: whoever was to be the payload may be on its way out still.
+    fn said(mut self) -> Option<String> {
+        sys::descriptors::set_nonblocking(&self.0).ok()?;
+        let mut text = vec![0; FAILURE_BYTES_MAX];
+        let length = self.0.read(&mut text).ok().filter(|length| *length > 0)?;
+        text.truncate(length);
+        Some(String::from_utf8_lossy(&text).into_owned())
+    }
 }
 
 /// libcontainer's innermost reason: the outer ones only say that something failed.

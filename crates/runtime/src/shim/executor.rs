@@ -30,7 +30,9 @@ pub(crate) const WAY_THERE: [&str; 2] = ["CAP_SYS_ADMIN", "CAP_SETPCAP"];
 pub(super) struct Payload {
     security: Security,
     /// Where to say why the payload could not be run; closes by itself when it runs.
-    failure: Option<Arc<OwnedFd>>,
+    failure: Arc<OwnedFd>,
+    /// It is the container's first process.
+    is_init: bool,
     /// The user namespace that is entered last.
     userns: Option<Arc<OwnedFd>>,
     /// The shim, and its sockets.
@@ -41,10 +43,7 @@ pub(super) struct Payload {
 impl Executor for Payload {
     fn exec(&self, spec: &Spec) -> Result<(), ExecutorError> {
         let Err(error) = self.become_payload(spec) else { return Ok(()) };
-        if let Some(pipe) = &self.failure {
-            nix::unistd::write(pipe, error.to_string().as_bytes())
-                .map_err(|errno| ExecutorError::Other(format!("{error}; cannot report it: {errno}")))?;
-        }
+        self.say(&error.to_string()).map_err(ExecutorError::Other)?;
         Err(error)
     }
 
@@ -55,26 +54,31 @@ impl Executor for Payload {
             sys::payload::depend_on_parent(shim, &self.sockets)
                 .map_err(|error| ExecutorValidationError::ArgValidationError(crate::error_chain(&error)))?;
         }
-        find(spec).map(drop).map_err(ExecutorValidationError::ArgValidationError)
+        let found = find(spec).map(drop);
+        found
+            .or_else(|error| self.say(&error).and(Err(error)))
+            .map_err(ExecutorValidationError::ArgValidationError)
     }
 }
 
 impl Payload {
     /// `sockets` are those of this process, the shim.
-    pub(super) fn new(
-        security: Security,
-        failure: Option<Arc<OwnedFd>>,
-        sockets: &[RawFd],
-    ) -> sys::Result<Self> {
+    pub(super) fn new(security: Security, failure: Arc<OwnedFd>, sockets: &[RawFd]) -> sys::Result<Self> {
         let pid = std::process::id();
         let shim = PidFd::open(i32::try_from(pid).unwrap_or_default())?;
         let shim = (pid, Arc::new(shim));
-        Ok(Self { security, failure, userns: None, shim, sockets: sockets.to_vec() })
+        Ok(Self { security, failure, is_init: true, userns: None, shim, sockets: sockets.to_vec() })
     }
 
-    /// For an exec in a Pod with a user namespace.
+    /// For an exec, maybe in a Pod with a user namespace.
     pub(super) fn entering(self, userns: Option<Arc<OwnedFd>>) -> Self {
-        Self { userns, ..self }
+        Self { userns, is_init: false, ..self }
+    }
+
+    /// Says why the payload cannot be run.
+    fn say(&self, error: &str) -> Result<(), String> {
+        let said = nix::unistd::write(&self.failure, error.as_bytes());
+        said.map(drop).map_err(|errno| format!("{error}; cannot report it: {errno}"))
     }
 
     fn become_payload(&self, spec: &Spec) -> Result<(), ExecutorError> {
@@ -86,7 +90,7 @@ impl Payload {
         if let Some(userns) = &self.userns {
             enter(userns, process.user()).map_err(boxed)?;
         }
-        if self.failure.is_some() {
+        if self.is_init {
             set_propagations(spec).map_err(boxed)?;
             let annotations = spec.annotations().as_ref();
             annotations.map_or(Ok(()), crate::oci::dev::put_in_place).map_err(boxed)?;
@@ -143,6 +147,8 @@ fn set_propagations(spec: &Spec) -> sys::Result<()> {
     Ok(())
 }
 
+const MISSING: &str = "no such file or directory";
+
 /// The payload's program, found as a shell would in the container's `PATH`.
 fn find(spec: &Spec) -> Result<PathBuf, String> {
     let process = spec.process().as_ref();
@@ -151,9 +157,12 @@ fn find(spec: &Spec) -> Result<PathBuf, String> {
         return Err("no command specified".to_owned());
     };
     if program.contains('/') {
-        return is_program(Path::new(program))
-            .map(|()| PathBuf::from(program))
-            .map_err(|error| format!("exec: {program:?}: stat {program}: {error}"));
+        return is_program(Path::new(program)).map(|()| PathBuf::from(program)).map_err(
+            |error| match error {
+                MISSING => format!("exec: {program:?}: stat {program}: {error}"),
+                _ => format!("exec: {program:?}: {error}"),
+            },
+        );
     }
     let env = process.and_then(|p| p.env().as_ref()).map(Vec::as_slice).unwrap_or_default();
     let path = env.iter().rev().find_map(|var| var.strip_prefix("PATH=")).unwrap_or(crate::oci::DEFAULT_PATH);
@@ -171,7 +180,7 @@ fn find(spec: &Spec) -> Result<PathBuf, String> {
 
 fn is_program(path: &Path) -> Result<(), &'static str> {
     let Ok(metadata) = path.metadata() else {
-        return Err("no such file or directory");
+        return Err(MISSING);
     };
     if metadata.is_dir() {
         return Err("is a directory");

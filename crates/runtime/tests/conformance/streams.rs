@@ -27,8 +27,17 @@ async fn exec_sync(subject: Arc<Subject>) {
         (ran.stdout.as_slice(), ran.stderr.as_slice(), ran.exit_code),
         (&b"out\n"[..], &b"err\n"[..], 7)
     );
-    let error = pod.exec(&id, &["nothing-here"], 10).await.map(drop).unwrap_err().to_string();
-    assert!(error.contains("executable file not found in $PATH"), "{error}");
+    for (command, why) in [
+        ("nothing-here", "executable file not found in $PATH"),
+        ("/nothing-here", "stat /nothing-here: no such file or directory"),
+        ("/etc/passwd", "permission denied"),
+    ] {
+        let error = pod.exec(&id, &[command], 10).await.map(drop).unwrap_err().to_string();
+        let expect = format!(
+            "OCI runtime exec failed: exec failed: unable to start container process: exec: {command:?}: {why}"
+        );
+        assert!(error.contains(&expect), "{error}");
+    }
     let big = pod.exec(&id, &["sh", "-c", "head -c 1000000 /dev/zero"], 10).await.unwrap();
     assert_eq!(big.stdout.len(), 1_000_000);
     pod.stop(&id, 5).await;

@@ -1,0 +1,96 @@
+//! `emptyDir`: a folder of the Pod's, on the disk, in memory, or in huge pages.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, PodSpec};
+use nix::mount::MsFlags;
+
+use super::{describe, make_dir, mount_new, set_mode};
+use crate::{huge_pages, quantity};
+
+/// A folder that is there is whole: it is made beside and renamed. What is in memory is made whole by the mount, also
+/// after a reboot, when the folder is there and nothing is mounted.
+pub(super) fn prepare(path: &Path, source: &EmptyDirVolumeSource, spec: &PodSpec) -> Result<(), String> {
+    let group = spec.security_context.as_ref().and_then(|context| context.fs_group);
+    let group = group.and_then(|group| u32::try_from(group).ok());
+    let medium = source.medium.as_deref().unwrap_or_default();
+    // Before anything is made: it may be that nothing can be.
+    let page_size = medium.starts_with("HugePages").then(|| page_size(medium, spec)).transpose()?;
+    if !path.exists() {
+        let mut beside = path.as_os_str().to_owned();
+        beside.push("~new");
+        let beside = PathBuf::from(beside);
+        make_dir(&beside, 0o777)?;
+        // The process's umask may have taken bits away.
+        set_mode(&beside, 0o777)?;
+        if let Some(group) = group {
+            chown(&beside, None, Some(group)).map_err(|e| describe("chown", &beside, &e))?;
+            set_mode(&beside, 0o2777)?;
+        }
+        std::fs::rename(&beside, path).map_err(|e| describe("mkdir", path, &e))?;
+    }
+    let owner = group.map_or("mode=0777".to_owned(), |group| format!("mode=2777,gid={group}"));
+    if let Some(page_size) = page_size {
+        let options = format!("pagesize={page_size},{owner}");
+        mount_new(path, "hugetlbfs", MsFlags::MS_NODEV, Some(&options))?;
+        // The kernel takes no set-group-id bit as an option here.
+        return if group.is_some() { set_mode(path, 0o2777) } else { Ok(()) };
+    }
+    if medium == "Memory" {
+        let size = source.size_limit.as_ref().map(|size| format!("size={}", quantity::whole(size)));
+        let options = size.into_iter().chain([owner]).collect::<Vec<_>>().join(",");
+        mount_new(path, "tmpfs", MsFlags::empty(), Some(&options))?;
+    }
+    Ok(())
+}
+
+/// Bytes of a page: as the medium says (`HugePages-2Mi`), or of the one size that the Pod asks for.
+///
+/// Source: `getPageSizeMountOption` of upstream's `pkg/volume/emptydir`.
+fn page_size(medium: &str, spec: &PodSpec) -> Result<i64, String> {
+    let asked: BTreeSet<i64> = huge_pages::requested(spec).into_values().collect();
+    let named = match medium {
+        "HugePages" if asked.len() > 1 => {
+            return Err(format!(
+                "medium: {medium} can't be used if container requests multiple huge page sizes"
+            ));
+        }
+        "HugePages" => asked.first().copied(),
+        sized => {
+            let resource = sized.replacen("HugePages-", "hugepages-", 1);
+            huge_pages::page_size(&resource).filter(|size| asked.contains(size))
+        }
+    };
+    named.ok_or_else(|| {
+        format!(
+            "medium {medium}: hugePages storage requested, but there is no resource request for huge pages"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn huge_pages_have_the_size_that_is_asked_for() {
+        let none = "hugePages storage requested, but there is no resource request for huge pages";
+        let many = "medium: HugePages can't be used if container requests multiple huge page sizes";
+        let two = "hugepages-2Mi: 4Mi";
+        let both = "hugepages-2Mi: 4Mi, hugepages-1Gi: 1Gi";
+        for (medium, requests, expect) in [
+            ("HugePages", two, Ok(2 << 20)),
+            ("HugePages-2Mi", two, Ok(2 << 20)),
+            ("HugePages-1Gi", both, Ok(1 << 30)),
+            ("HugePages", both, Err(many.to_owned())),
+            ("HugePages-1Gi", two, Err(format!("medium HugePages-1Gi: {none}"))),
+            ("HugePages", "cpu: 1", Err(format!("medium HugePages: {none}"))),
+        ] {
+            let text = format!("{{containers: [{{name: a, resources: {{requests: {{{requests}}}}}}}]}}");
+            let spec: PodSpec = serde_saphyr::from_str(&text).unwrap();
+            assert_eq!(page_size(medium, &spec), expect, "{medium} of {requests}");
+        }
+    }
+}

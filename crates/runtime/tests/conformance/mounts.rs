@@ -1,0 +1,71 @@
+//! Mounts that cross into and out of containers.
+#![allow(unreachable_pub)]
+
+use std::sync::Arc;
+
+use cri::v1;
+use sys::mount::{BindOptions, Propagation};
+use v1::MountPropagation::{PropagationBidirectional, PropagationHostToContainer, PropagationPrivate};
+
+use super::Spec;
+use super::support::{Subject, mount, sleeping};
+
+pub const SPECS: &[Spec] = &[
+    ("mount propagation should be private, slave or shared", |it| Box::pin(propagation(it))),
+    ("propagation that the host's mount does not have is refused", |it| Box::pin(private(it))),
+];
+
+async fn propagation(subject: Arc<Subject>) {
+    if subject.name == "containerd" {
+        // Its mounts are in a namespace of its own.
+        return;
+    }
+    let pod = subject.run().await;
+    for (mode, inwards, outwards) in [
+        (PropagationPrivate, false, false),
+        (PropagationHostToContainer, true, false),
+        (PropagationBidirectional, true, true),
+    ] {
+        let folder = subject.scratch("propagation");
+        sys::mount::bind(&folder, &folder, BindOptions::default()).unwrap();
+        sys::mount::set_propagation(&folder, Propagation::Shared, false).unwrap();
+        for name in ["from-host", "from-container"] {
+            std::fs::create_dir(folder.join(name)).unwrap();
+        }
+        let mut config = sleeping(&format!("{mode:?}"));
+        super::support::security(&mut config).privileged = true;
+        config.mounts = vec![v1::Mount { propagation: mode.into(), ..mount(&folder, "/mnt/it") }];
+        let id = pod.start(config).await;
+        sys::mount::tmpfs(&folder.join("from-host"), Some(1 << 20), 0o777).unwrap();
+        std::fs::write(folder.join("from-host/mark"), "").unwrap();
+        assert_eq!(pod.sh(&id, "test -e /mnt/it/from-host/mark").await.1 == 0, inwards, "{mode:?} inwards");
+        let inside = "mount -t tmpfs none /mnt/it/from-container && touch /mnt/it/from-container/mark";
+        assert_eq!(pod.sh(&id, inside).await, (String::new(), 0));
+        assert_eq!(folder.join("from-container/mark").exists(), outwards, "{mode:?} outwards");
+        pod.sh(&id, "umount /mnt/it/from-container").await;
+        pod.stop(&id, 0).await;
+        sys::mount::detach_below(&folder).unwrap();
+    }
+    pod.remove().await;
+}
+
+async fn private(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    let folder = subject.scratch("private");
+    sys::mount::bind(&folder, &folder, BindOptions::default()).unwrap();
+    sys::mount::set_propagation(&folder, Propagation::Private, false).unwrap();
+    let wanted = [
+        (PropagationBidirectional, "but it is not a shared mount"),
+        (PropagationHostToContainer, "but it is not a shared or slave mount"),
+    ];
+    // containerd's mounts are slaves of these in a namespace of its own.
+    let count = if subject.name == "containerd" { 1 } else { 2 };
+    for (mode, expect) in wanted.into_iter().take(count) {
+        let mut config = sleeping(&format!("{mode:?}"));
+        config.mounts = vec![v1::Mount { propagation: mode.into(), ..mount(&folder, "/mnt/it") }];
+        let error = pod.try_create(config).await.unwrap_err().to_string();
+        assert!(error.contains(expect) && error.contains("is mounted on"), "{error}");
+    }
+    pod.remove().await;
+    sys::mount::detach_below(&folder).unwrap();
+}
