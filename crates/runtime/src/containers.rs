@@ -78,19 +78,9 @@ impl Inner {
         let cgroup = format!("{}/{id}", self.cgroup_parent(sandbox).trim_end_matches('/'));
         let (pid_namespace, shared_pid) = self.pid_namespace(sandbox, &context)?;
         let devices = all_devices(&config, context.privileged, &edits, &user)?;
-        make_sources(&config).map_err(CriError::Internal)?;
-        crate::propagation::check(&config).map_err(|why| {
-            CriError::Internal(format!(
-                "failed to generate container {id:?} spec: failed to generate spec: {why}"
-            ))
-        })?;
-        in_root::check_mounts(&rootfs, &config).map_err(CriError::InvalidArgument)?;
+        check_mounts(&id, &rootfs, &config)?;
         let mut mounted = mounted(&dir, mapping.zip(userns.as_deref()), &config)?;
-        // Source: containerd's `tolerate_missing_hugetlb_controller`, on by default.
-        let resources = mounted.linux.as_mut().and_then(|linux| linux.resources.as_mut());
-        if let Some(resources) = resources.filter(|_| !self.cgroups.has("hugetlb")) {
-            resources.hugepage_limits.clear();
-        }
+        self.drop_what_is_not_limited(&mut mounted);
         let output = oci::spec(
             &oci::Input {
                 config: &mounted,
@@ -145,6 +135,14 @@ impl Inner {
         write().map_err(internal)?;
         let status = watch::Sender::new(Status::Created);
         Ok(Container { id, sandbox: sandbox.id.clone(), config: asked, record, status })
+    }
+
+    /// Source: containerd's `tolerate_missing_hugetlb_controller`, on by default.
+    fn drop_what_is_not_limited(&self, config: &mut v1::ContainerConfig) {
+        let resources = config.linux.as_mut().and_then(|linux| linux.resources.as_mut());
+        if let Some(resources) = resources.filter(|_| !self.cgroups.has("hugetlb")) {
+            resources.hugepage_limits.clear();
+        }
     }
 
     fn mount_rootfs(
@@ -478,6 +476,17 @@ fn mounted(
         crate::userns::mount_sources(dir, userns, mapping, &mut mounted).map_err(internal)?;
     }
     Ok(mounted)
+}
+
+/// What is mounted is there, crosses as it is to, and lands in the container.
+fn check_mounts(id: &str, rootfs: &Path, config: &v1::ContainerConfig) -> CriResult<()> {
+    make_sources(config).map_err(CriError::Internal)?;
+    crate::propagation::check(config).map_err(|why| {
+        CriError::Internal(format!(
+            "failed to generate container {id:?} spec: failed to generate spec: {why}"
+        ))
+    })?;
+    in_root::check_mounts(rootfs, config).map_err(CriError::InvalidArgument)
 }
 
 /// Makes the folders that are mounted and are not there, as containerd does.

@@ -276,7 +276,7 @@ impl Controller for Driver {
         if elsewhere || !is_possible || !is_known {
             return Ok(v1::GetCapacityResponse::default());
         }
-        let available_capacity = self.unhurried(|volumes| room(volumes)).await?;
+        let available_capacity = self.unhurried(room).await?;
         Ok(v1::GetCapacityResponse {
             available_capacity,
             maximum_volume_size: Some(available_capacity),

