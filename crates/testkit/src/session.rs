@@ -4,6 +4,9 @@
 //! standard output and standard error in one. `[..]` stands for anything within a line, a line `...` for any number
 //! of lines; runs of blanks count as one. `? 1` as last line expects that exit code instead of 0, `? *` any. Lines
 //! that start with `#` are for the reader. All steps run, so that one report names everything that failed.
+//!
+//! What takes a while is waited for with `eventually 'COMMAND'`: it prints what the command printed once it succeeds.
+//! What failed attempts print is dropped, for how many there are depends on the machine.
 
 mod script;
 
@@ -14,6 +17,17 @@ use anyhow::{Context, Result, bail};
 
 use crate::Cluster;
 use script::{Exit, Step};
+
+/// The shell function that every command line may use, see the module.
+const EVENTUALLY: &str = r#"eventually() {
+    local end output; end=$(($(date +%s) + 90))
+    until output=$(eval "$1" 2>/dev/null); do
+        [ "$(date +%s)" -lt $end ] || { echo "not within 90 s: $1"; eval "$1"; return 1; }
+        sleep 0.05
+    done
+    [ -z "$output" ] || echo "$output"
+}
+"#;
 
 /// Where sessions run: a cluster, a namespace of it, and the client's version.
 #[derive(Debug)]
@@ -34,7 +48,7 @@ impl<'a> Session<'a> {
         std::fs::copy(cluster.kubeconfig(), folder.join("kubeconfig")).context("copy the kubeconfig")?;
         let session = Self { cluster, folder, programs: crate::clients::folder(kubectl)? };
         // The API server may be on its way back.
-        session.must("timeout 60 sh -c 'until kubectl get --raw /readyz >/dev/null 2>&1; do :; done'")?;
+        session.must("eventually 'kubectl get --raw /readyz'")?;
         if namespace != "default" {
             session.must(&format!(
                 "kubectl get namespace {namespace} || kubectl create namespace {namespace}"
@@ -100,7 +114,7 @@ impl<'a> Session<'a> {
         let both = self.folder.join("output");
         let file = std::fs::File::create(&both)?;
         let mut child = self.cluster.command("sh");
-        child.args(["-c", command]).current_dir(&self.folder).env("PATH", path);
+        child.args(["-c", &format!("{EVENTUALLY}{command}")]).current_dir(&self.folder).env("PATH", path);
         child.env("KUBECONFIG", self.folder.join("kubeconfig")).env("HOME", &self.folder);
         child.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let status = child.status().context("run nsenter")?;

@@ -133,12 +133,11 @@ fn a_control_plane_that_starts_where_nothing_can_be_written_reads_and_says_so_un
     assert!(process.wait(WAIT_MAX).unwrap());
     sys::mount::remount_read_only(&db).unwrap();
     signal(supervisor, nix::sys::signal::Signal::SIGCONT);
-    must(session.must("timeout 60 sh -c 'until kubectl get --raw /livez >/dev/null 2>&1; do :; done'"));
+    must(session.must("eventually 'kubectl get --raw /livez'"));
     let reason = "the disk refuses writes: Read-only file system (os error 30)";
     must(session.run("disk_errors.txt", &include_str!("sessions/disk_errors.txt").replace("REASON", reason)));
     must(session.must("mount -o remount,rw,bind ../data/server/db"));
-    let again = "kubectl create configmap big --from-file=big.txt >/dev/null 2>&1";
-    must(session.must(&format!("timeout 60 sh -c 'until {again}; do :; done'")));
+    must(session.must("eventually 'kubectl create configmap big --from-file=big.txt'"));
     must(session.must("kubectl get --raw /readyz"));
     drop(session);
     must(cluster.remove());

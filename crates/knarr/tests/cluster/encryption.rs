@@ -45,10 +45,7 @@ fn lies_in(folder: &Path, text: &str) -> bool {
 
 /// Waits until `command` succeeds.
 fn wait_for(session: &Session<'_>, command: &str) {
-    must(session.must(&format!(
-        "cat > wait.sh <<'END'\n{command}\nEND\n\
-         timeout 90 sh -c 'until sh wait.sh >/dev/null 2>&1; do :; done' || {{ sh wait.sh; false; }}"
-    )));
+    must(session.must(&format!("condition() {{\n{command}\n}}\neventually condition")));
 }
 
 fn own_file(cluster: &Cluster) -> PathBuf {

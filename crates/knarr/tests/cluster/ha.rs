@@ -105,9 +105,9 @@ const ADDRESSES: &str =
     "kubectl -n default get endpoints kubernetes -o jsonpath='{.subsets[0].addresses[*].ip}' 2>/dev/null";
 
 fn wait_for(session: &Session<'_>, command: &str, expected: &str) {
-    let script =
-        format!("timeout 90 sh -c 'until [ \"$(eval \"$COMMAND\")\" = \"{expected}\" ]; do :; done'");
-    must(session.must(&format!("COMMAND=$(cat <<'END'\n{command}\nEND\n)\nexport COMMAND\n{script} || {{ eval \"$COMMAND\"; false; }}")));
+    must(session.must(&format!(
+        "held() {{\n{command}\n}}\neventually '[ \"$(held)\" = \"{expected}\" ]' || {{ held; false; }}"
+    )));
 }
 
 /// Every server gives out addresses and ports at the same time; none is given twice.
@@ -196,10 +196,7 @@ fn three_servers_on_three_members_serve_and_one_works() {
         if server_of(&servers, &leader(&session, lease)).number == dead {
             let held =
                 format!("kubectl -n kube-system get lease {lease} -o jsonpath='{{.spec.holderIdentity}}'");
-            must(session.must(&format!(
-                "timeout 60 sh -c 'until {held} | grep -qv ^host-{dead}_; do :; done'",
-                held = held.replace('\'', "\"")
-            )));
+            must(session.must(&format!("held() {{ {held}; }}; eventually 'held | grep -v ^host-{dead}_'")));
         }
         println!("{lease}: another server leads {:.1?} after the kill", killed.elapsed());
     }

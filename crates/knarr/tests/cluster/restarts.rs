@@ -93,7 +93,7 @@ for number in $(seq 100 250); do
     -d '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"written-'$number'"}}')
   [ "$code" = 201 ] && echo configmap/written-$number >> acknowledged
 done
-timeout 60 sh -c 'until kubectl get --raw /readyz >/dev/null 2>&1; do :; done'
+eventually 'kubectl get --raw /readyz'
 kubectl get configmaps -o name | sort > there
 sort acknowledged | comm -23 - there
 test $(wc -l < acknowledged) -ge 50
