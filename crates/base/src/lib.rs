@@ -4,12 +4,14 @@
 //! run from one seed. Nothing here knows Kubernetes.
 
 pub mod backoff;
+pub mod bucket;
 pub mod clock;
 pub mod metrics;
 pub mod random;
 pub mod tasks;
 
 pub use backoff::Backoff;
+pub use bucket::Bucket;
 pub use clock::Clock;
 pub use metrics::Metrics;
 pub use random::Random;

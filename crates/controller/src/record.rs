@@ -1,25 +1,24 @@
 //! Records Events: equal ones are counted instead of repeated, and recording never holds anyone up.
 //!
-//! Source: `k8s.io/client-go/tools/record`: events are core/v1 objects named `<object>.<suffix>`; an event with
-//! the same object, reason and message as one of the last few minutes raises that one's `count`.
+//! Source: `k8s.io/client-go/tools/record`: events are core/v1 objects named `<object>.<suffix>`.
 
-use std::collections::HashMap;
+mod correlate;
 
-use http::Request;
+use http::request::Builder;
+use http::{Request, StatusCode};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::client::Body;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::cause;
 use crate::informer::Informers;
 use crate::plan::{EventAction, EventType};
+use correlate::{Correlator, Observed};
 
 /// Events that wait to be written; more are dropped, and the drop is logged.
 const QUEUE_MAX: usize = 1024;
-/// Distinct events whose counts are remembered.
-const REMEMBERED_MAX: usize = 4096;
 /// Controllers that events call otherwise than flags do. Source: the `EventSource` of each in `pkg/controller`.
 const COMPONENTS: [(&str, &str); 10] = [
     ("daemon-set-controller", "daemonset-controller"),
@@ -51,28 +50,11 @@ struct Recorded {
     woken_by: u64,
 }
 
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct Same {
-    component: &'static str,
-    uid: String,
-    key: String,
-    event_type: &'static str,
-    field_path: String,
-    reason: String,
-    message: String,
-}
-
-struct Written {
-    name: String,
-    namespace: String,
-    count: u64,
-}
-
 struct Writer {
     informers: Informers,
     /// The Node that the events are of; empty for components that are of none.
     host: String,
-    remembered: HashMap<Same, Written>,
+    correlator: Correlator,
 }
 
 impl Recorder {
@@ -85,7 +67,7 @@ impl Recorder {
     pub fn start_on(informers: &Informers, component: &'static str, host: &str) -> Self {
         let (queue, mut events) = mpsc::channel(QUEUE_MAX);
         let mut writer =
-            Writer { informers: informers.clone(), host: host.to_owned(), remembered: HashMap::new() };
+            Writer { informers: informers.clone(), host: host.to_owned(), correlator: Correlator::default() };
         informers.tasks().spawn("event recorder", async move {
             while let Some(Recorded { event, woken_by }) = events.recv().await {
                 cause::with(woken_by, writer.write(event)).await;
@@ -121,88 +103,70 @@ impl Recorder {
 impl Writer {
     async fn write(&mut self, event: EventAction) {
         let now = self.informers.clock().now();
-        let same = Same {
-            component: event.component,
-            uid: event.regarding.uid.clone().unwrap_or_default(),
-            key: format!("{:?}/{:?}", event.regarding.namespace, event.regarding.name),
-            event_type: event.event_type.as_str(),
-            field_path: event.regarding.field_path.clone().unwrap_or_default(),
-            reason: event.reason.clone(),
-            message: event.message.clone(),
-        };
-        if let Some(written) = self.remembered.get_mut(&same) {
-            written.count += 1;
-            let request = count_request(written, now);
-            if self.send(request).await {
+        let Some(observed) = self.correlator.observe(&event, now, self.informers.random()) else { return };
+        let namespace = event.regarding.namespace.clone().unwrap_or_else(|| "default".to_owned());
+        let name =
+            format!("{}.{:016x}", event.regarding.name.as_deref().unwrap_or_default(), observed.suffix);
+        let events = format!("/api/v1/namespaces/{namespace}/events");
+        if observed.count > 1 {
+            let body = json!({
+                "count": observed.count,
+                "lastTimestamp": second(now),
+                "message": observed.message(&event),
+            });
+            let request = Request::patch(format!("{events}/{name}"));
+            if self.send(request, "application/merge-patch+json", &body).await != Some(StatusCode::NOT_FOUND)
+            {
                 return;
             }
         }
-        let (request, written) = self.create_request(&event, now);
-        if self.send(request).await {
-            if self.remembered.len() >= REMEMBERED_MAX {
-                self.remembered.clear();
-            }
-            self.remembered.insert(same, written);
-        }
+        let body = self.object(&event, &observed, json!({ "name": name, "namespace": namespace }), now);
+        self.send(Request::post(events), "application/json", &body).await;
     }
 
-    fn create_request(
-        &self,
-        event: &EventAction,
-        now: Timestamp,
-    ) -> (Result<Request<Body>, http::Error>, Written) {
-        let object = event.regarding.name.as_deref().unwrap_or_default();
-        let namespace = event.regarding.namespace.clone().unwrap_or_else(|| "default".to_owned());
-        let name = format!("{object}.{:016x}", self.informers.random().below(u64::MAX));
-        let at = second(now);
-        let mut body = json!({
+    fn object(&self, event: &EventAction, observed: &Observed, metadata: Value, now: Timestamp) -> Value {
+        let mut object = json!({
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": { "name": name, "namespace": namespace },
+            "metadata": metadata,
             "involvedObject": event.regarding,
             "type": event.event_type.as_str(),
             "reason": event.reason,
-            "message": event.message,
+            "message": observed.message(event),
             "source": { "component": event.component },
             "reportingComponent": event.component,
-            "firstTimestamp": at,
-            "lastTimestamp": at,
-            "count": 1,
+            "firstTimestamp": second(observed.first),
+            "lastTimestamp": second(now),
+            "count": observed.count,
         });
         if !self.host.is_empty() {
-            body["source"]["host"] = json!(self.host);
-            body["reportingInstance"] = json!(self.host);
+            object["source"]["host"] = json!(self.host);
+            object["reportingInstance"] = json!(self.host);
         }
-        let request = Request::post(format!("/api/v1/namespaces/{namespace}/events"))
-            .header("content-type", "application/json")
-            .body(Body::from(body.to_string().into_bytes()));
-        (request, Written { name, namespace, count: 1 })
+        object
     }
 
-    async fn send(&self, request: Result<Request<Body>, http::Error>) -> bool {
-        let answer = match request {
+    /// The answer's status; `None` if there was no answer, which the log tells.
+    async fn send(&self, request: Builder, content_type: &str, body: &Value) -> Option<StatusCode> {
+        let body = Body::from(body.to_string().into_bytes());
+        let answer = match request.header("content-type", content_type).body(body) {
             Ok(request) => self.informers.sender().send(request).await.map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
         match answer {
-            Ok(response) if response.status().is_success() => true,
             Ok(response) => {
-                tracing::debug!(status = %response.status(), "an event was refused");
-                false
+                let status = response.status();
+                if !status.is_success() {
+                    tracing::debug!(%status, "an event was refused");
+                }
+                Some(status)
             }
             Err(error) => {
                 tracing::debug!(error, "an event was not written");
-                false
+                None
             }
         }
     }
-}
-
-fn count_request(written: &Written, now: Timestamp) -> Result<Request<Body>, http::Error> {
-    let body = json!({ "count": written.count, "lastTimestamp": second(now) });
-    Request::patch(format!("/api/v1/namespaces/{}/events/{}", written.namespace, written.name))
-        .header("content-type", "application/merge-patch+json")
-        .body(Body::from(body.to_string().into_bytes()))
 }
 
 /// `metav1.Time` has seconds only.

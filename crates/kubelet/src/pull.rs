@@ -2,11 +2,10 @@
 //!
 //! Credentials are those of the Pod's pull secrets that fit the image's name (`keyring.rs`). Whether a Pod may use an
 //! image that is on the node already, and that another Pod's secret has brought there, says `records.rs`. As upstream's
-//! default is, one image is pulled after the other, and only so many in a while (`rate.rs`). Source: `pkg/kubelet/images` of upstream.
+//! default is, one image is pulled after the other, and only so many in a while. Source: `pkg/kubelet/images` of upstream.
 
 mod keyring;
 mod needed;
-mod rate;
 mod records;
 
 use std::path::Path;
@@ -15,19 +14,19 @@ use std::time::Duration;
 
 use controller::EventType;
 use cri::{CriError, v1};
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
 use registry::Reference;
 use tokio::sync::Semaphore;
 
-use crate::config::ImagePulls;
+use crate::config::{ImagePulls, PullRate};
 use crate::container_config::sandbox_config;
 use crate::context::Context;
 use crate::objects::PodObjects;
 use crate::worker::Outcome;
 use keyring::{Credential, Keyring};
 pub(crate) use needed::{in_volumes, needed_by};
-use rate::Bucket;
 use records::{Access, Records};
 
 /// Images under this host name are made on the node: there is no registry to ask for newer ones.
@@ -50,14 +49,14 @@ pub(crate) struct Pulls {
     /// Of pulls at the same time; `None` is any number.
     slots: Option<Semaphore>,
     /// `None` lets any number begin.
-    rate: Option<Mutex<Bucket>>,
+    rate: Option<Mutex<base::Bucket>>,
     pub(crate) records: Records,
 }
 
 impl Pulls {
     pub(crate) fn new(root_dir: &Path, rules: &ImagePulls) -> Self {
         let slots = rules.at_once.map(|most| Semaphore::new(usize::try_from(most).unwrap_or(1).max(1)));
-        let rate = rules.rate.map(|rate| Mutex::new(Bucket::new(rate)));
+        let rate = rules.rate.map(|rate| Mutex::new(bucket(rate)));
         let records = Records::new(&root_dir.join("image_manager"), rules.verification.clone());
         Self { slots, rate, records }
     }
@@ -66,6 +65,12 @@ impl Pulls {
     fn may_begin(&self, now: jiff::Timestamp) -> bool {
         self.rate.as_ref().is_none_or(|bucket| bucket.lock().take(now))
     }
+}
+
+/// Source: `throttleImagePulling` in `pkg/kubelet/images/helpers.go` of upstream.
+fn bucket(rate: PullRate) -> base::Bucket {
+    let interval = SignedDuration::from_secs(1) / i32::try_from(rate.per_second).unwrap_or(i32::MAX).max(1);
+    base::Bucket::new(interval, rate.burst)
 }
 
 /// One image for one Pod.

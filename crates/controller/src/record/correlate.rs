@@ -1,0 +1,208 @@
+//! Which Events are written, and how: as new ones, as one more of those that were, or not at all. Pure.
+//!
+//! Source: `EventCorrelator` in `k8s.io/client-go/tools/record/events_cache.go`. What it remembers are hashes, so
+//! that thousands of events of Pods that are long gone weigh little.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+
+use base::{Bucket, Random};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::plan::EventAction;
+
+/// What is remembered of each kind: events, groups of similar ones, sources.
+const REMEMBERED_MAX: usize = 4096;
+/// So many messages of one reason about one object within [`SIMILAR_WITHIN`] are told apart.
+const SIMILAR_MAX: usize = 10;
+const SIMILAR_WITHIN: SignedDuration = SignedDuration::from_mins(10);
+/// Before the message of an event that stands for more of them.
+const COMBINED: &str = "(combined from similar events): ";
+/// Events of one source about one object: so many at once, and one more whenever the interval has passed.
+const SPAM_BURST: u32 = 25;
+const SPAM_INTERVAL: SignedDuration = SignedDuration::from_mins(5);
+
+/// An event as it is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Observed {
+    /// Of its name, after the object's.
+    pub(super) suffix: u64,
+    /// How often it was seen, this time included: 1 is a new one.
+    pub(super) count: u64,
+    /// When it was seen first.
+    pub(super) first: Timestamp,
+    /// Whether its message is that of the last of several.
+    pub(super) combined: bool,
+}
+
+impl Observed {
+    pub(super) fn message(&self, event: &EventAction) -> String {
+        format!("{}{}", if self.combined { COMBINED } else { "" }, event.message)
+    }
+}
+
+/// The events of late.
+#[derive(Default)]
+pub(super) struct Correlator {
+    hasher: RandomState,
+    seen: Recent<Observed>,
+    similar: Recent<Similar>,
+    sources: Recent<Bucket>,
+}
+
+/// The values of the keys that were asked for of late: between half of [`REMEMBERED_MAX`] and all of it.
+struct Recent<V> {
+    young: HashMap<u64, V>,
+    old: HashMap<u64, V>,
+}
+
+/// Events that differ in their messages alone.
+#[derive(Default)]
+struct Similar {
+    messages: Vec<u64>,
+    last: Timestamp,
+}
+
+impl Correlator {
+    /// What becomes of an event that comes `now`; `None` if its source has said too much about its object.
+    pub(super) fn observe(
+        &mut self,
+        event: &EventAction,
+        now: Timestamp,
+        random: &Random,
+    ) -> Option<Observed> {
+        let EventAction { component, regarding: of, event_type, reason, message } = event;
+        let object = (&of.kind, &of.namespace, &of.name, &of.uid, &of.api_version);
+        let source = self.hasher.hash_one((component, object));
+        let group = self.hasher.hash_one((source, event_type.as_str(), reason));
+        let combined =
+            self.similar.of(group, Similar::default).is_one_more(self.hasher.hash_one(message), now);
+        let key = if combined { group } else { self.hasher.hash_one((group, &of.field_path, message)) };
+
+        let new = || Observed { suffix: random.below(u64::MAX), count: 0, first: now, combined };
+        let seen = self.seen.of(key, new);
+        seen.count += 1;
+        let bucket = self.sources.of(source, || Bucket::new(SPAM_INTERVAL, SPAM_BURST));
+        bucket.take(now).then_some(*seen)
+    }
+}
+
+impl<V> Recent<V> {
+    fn of(&mut self, key: u64, new: impl FnOnce() -> V) -> &mut V {
+        let value = self.young.remove(&key).or_else(|| self.old.remove(&key)).unwrap_or_else(new);
+        if self.young.len() >= REMEMBERED_MAX / 2 {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.entry(key).or_insert(value)
+    }
+}
+
+impl<V> Default for Recent<V> {
+    fn default() -> Self {
+        Self { young: HashMap::new(), old: HashMap::new() }
+    }
+}
+
+impl Similar {
+    /// Whether there are too many for this one to be told apart.
+    fn is_one_more(&mut self, message: u64, now: Timestamp) -> bool {
+        if now.duration_since(self.last) > SIMILAR_WITHIN {
+            self.messages.clear();
+        }
+        self.last = now;
+        let is_new = !self.messages.contains(&message);
+        let is_too_many = self.messages.len() + usize::from(is_new) >= SIMILAR_MAX;
+        if is_new && !is_too_many {
+            self.messages.push(message);
+        }
+        is_too_many
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ObjectReference;
+
+    use super::*;
+    use crate::plan::EventType;
+
+    fn event(name: &str, reason: &str, message: &str) -> EventAction {
+        EventAction {
+            component: "kubelet",
+            regarding: ObjectReference { name: Some(name.to_owned()), ..ObjectReference::default() },
+            event_type: EventType::Warning,
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+        }
+    }
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(seconds).unwrap()
+    }
+
+    /// What is written of these events, each as `count message`; `-` if nothing.
+    fn written(correlator: &mut Correlator, events: &[(i64, EventAction)]) -> Vec<String> {
+        let random = Random::seeded(1);
+        let mut tell = |(seconds, event): &(i64, EventAction)| {
+            correlator
+                .observe(event, at(*seconds), &random)
+                .map_or_else(|| "-".to_owned(), |seen| format!("{} {}", seen.count, seen.message(event)))
+        };
+        events.iter().map(&mut tell).collect()
+    }
+
+    #[test]
+    fn equal_events_are_counted_and_others_are_new() {
+        let mut correlator = Correlator::default();
+        let [a, b, c] = [event("a", "Failed", "x"), event("a", "Failed", "y"), event("b", "Failed", "x")];
+        let told = written(&mut correlator, &[(0, a.clone()), (1, b), (2, c), (3, a.clone())]);
+        assert_eq!(told, ["1 x", "1 y", "1 x", "2 x"]);
+        let random = Random::seeded(2);
+        let [third, fourth] = [4, 5].map(|s| correlator.observe(&a, at(s), &random).unwrap());
+        assert_eq!((third.suffix, third.first), (fourth.suffix, at(0)));
+    }
+
+    #[test]
+    fn from_the_tenth_message_on_they_are_one_event_until_ten_quiet_minutes() {
+        let mut correlator = Correlator::default();
+        let mut events: Vec<_> =
+            (0..12).map(|i| (i, event("a", "FailedMount", &format!("no {i}")))).collect();
+        events.push((13, event("a", "FailedMount", "no 3")));
+        events.push((14, event("a", "Killing", "no 20")));
+        events.push((13 + 601, event("a", "FailedMount", "no 21")));
+        let told = written(&mut correlator, &events);
+        assert_eq!(told[8], "1 no 8");
+        assert_eq!(
+            told[9..],
+            [
+                "1 (combined from similar events): no 9",
+                "2 (combined from similar events): no 10",
+                "3 (combined from similar events): no 11",
+                "2 no 3",
+                "1 no 20",
+                "1 no 21",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_source_that_says_too_much_is_heard_every_five_minutes_and_the_count_goes_on() {
+        let mut correlator = Correlator::default();
+        let loud: Vec<_> = (0..27).map(|_| (0, event("a", "BackOff", "again"))).collect();
+        let told = written(&mut correlator, &loud);
+        assert_eq!(told[24..], ["25 again", "-", "-"]);
+        let told = written(&mut correlator, &[(0, event("b", "BackOff", "again")), (300, loud[0].1.clone())]);
+        assert_eq!(told, ["1 again", "28 again"]);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded_and_what_is_used_stays() {
+        let mut recent = Recent::default();
+        for key in 1..20_000_u64 {
+            *recent.of(0, || 0) += 1;
+            recent.of(key, || 0);
+        }
+        assert_eq!(*recent.of(0, || 0), 19_999);
+        assert!(recent.young.len() + recent.old.len() <= REMEMBERED_MAX);
+    }
+}
