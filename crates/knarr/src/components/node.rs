@@ -29,6 +29,7 @@ const API_SERVER_USER: &str = "kube-apiserver-kubelet-client";
 pub(crate) fn node(layout: &Layout) -> Result<()> {
     sys::process::die_with_parent(Signal::SIGKILL as i32)?;
     let settings = Settings::load(layout)?;
+    sys::process::limit_heaps(std::thread::available_parallelism().map_or(1, usize::from));
     // Volumes that are mounted into containers need a mount tree of their own that propagates.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("node").build()?;
     runtime.block_on(run(&settings, layout))
