@@ -106,6 +106,14 @@ impl CpuManager {
         exclusive_of(&self.state.lock(), uid, container).unwrap_or_default()
     }
 
+    /// How many CPUs are shared, and how many of each NUMA node somebody has alone.
+    pub(crate) fn split(&self) -> (usize, Vec<(usize, usize)>) {
+        let shared = self.shared(&self.state.lock());
+        let taken = self.allocatable().minus(&shared);
+        let of = |node: usize| taken.and(&self.layout.cpus_of(std::iter::once(node).collect())).len();
+        (shared.len(), self.layout.nodes().iter().map(|node| (node, of(node))).collect())
+    }
+
     /// What can be given at all. Source: `GetAllocatableCPUs`.
     pub(crate) fn allocatable(&self) -> CpuSet {
         self.all().minus(&self.policy.reserved)
@@ -211,6 +219,10 @@ impl Provider for CpuManager {
         };
         let has = |nodes: Nodes| number(of(nodes).len());
         Hints::from([("cpu".to_owned(), Some(hints_for(self.layout.nodes(), number(count), has, gives)))])
+    }
+
+    fn pins(&self, spec: &PodSpec, container: &Container) -> bool {
+        exclusive_cpus(spec, container) > 0
     }
 
     fn allocate(

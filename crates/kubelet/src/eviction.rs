@@ -22,6 +22,7 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec};
 
 use crate::admission::{is_critical, priority};
 use crate::context::Context;
+use crate::metrics::{Count, Measure};
 use crate::node::{Machine, pids_max};
 use crate::pods::Inboxes;
 use crate::snapshot::Ending;
@@ -46,7 +47,7 @@ pub(crate) async fn run(context: Arc<Context>, machine: Arc<Machine>, inboxes: I
     let mut memory = MemoryPressure::open();
     let images = image_folder(&context).await;
     loop {
-        let now = context.clock.now();
+        let (now, looked_at) = (context.clock.now(), std::time::Instant::now());
         let seen = observe(&context, &machine, images.clone()).await;
         let verdict = state.look(&context.config.eviction, &seen, now);
         context.node_state.set_pressure(&verdict.conditions);
@@ -68,7 +69,12 @@ pub(crate) async fn run(context: Arc<Context>, machine: Arc<Machine>, inboxes: I
                 is_enough = !decide::is_crossed(&threshold, &seen);
             }
             if !is_enough {
-                evicted.extend(evict_first(&context, &inboxes, &threshold, seen).await);
+                let first = evict_first(&context, &inboxes, &threshold, seen).await;
+                if first.is_some() {
+                    let signal = threshold.signal.as_str();
+                    context.metrics.measure(Measure::EvictionStatsAge, &[signal], looked_at.elapsed());
+                }
+                evicted.extend(first);
             }
         }
         if !evicted.is_empty() {
@@ -246,7 +252,7 @@ async fn candidate(
     for container in &stats.containers {
         let usage = match resource {
             "memory" => container.usage.working_set_bytes,
-            _ => container.usage.processes,
+            _ => container.usage.threads,
         };
         candidate.containers.push(used(&container.name, number(usage)));
     }
@@ -259,7 +265,7 @@ fn evict(context: &Context, inboxes: &Inboxes, pod: &Pod, signal: &str, message:
     let Some(inbox) = inboxes.get(uid) else { return false };
     tracing::info!(pod = uid, signal, message, "a pod is evicted");
     context.event(pod, None, EventType::Warning, REASON, message.clone());
-    context.metrics.evicted(signal);
+    context.metrics.count(Count::Evictions, &[signal]);
     inbox.end(Ending {
         reason: REASON.into(),
         message,

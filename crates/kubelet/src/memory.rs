@@ -267,6 +267,10 @@ impl Provider for MemoryManager {
         asked.into_keys().map(|name| (name, Some(found.clone()))).collect()
     }
 
+    fn pins(&self, spec: &PodSpec, _: &Container) -> bool {
+        class_of(spec) == QosClass::Guaranteed
+    }
+
     fn allocate(
         &self,
         uid: &str,
