@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::admission::Rejection;
-use crate::qos::{QosClass, at_once, class_of};
+use crate::qos::{QosClass, at_once, class_of, has_own_resources};
 use crate::quantity;
 use crate::snapshot::{Role, init_role};
 use crate::topology::machine::Layout;
@@ -262,7 +262,8 @@ fn exclusive_of(state: &State, uid: &str, container: &str) -> Option<CpuSet> {
 
 /// How many CPUs the container gets alone; 0 for none.
 fn exclusive_cpus(spec: &PodSpec, container: &Container) -> usize {
-    if class_of(spec) != QosClass::Guaranteed {
+    // Source: the static policy does not support resources of whole Pods.
+    if class_of(spec) != QosClass::Guaranteed || has_own_resources(spec) {
         return 0;
     }
     let requests = container.resources.as_ref().and_then(|r| r.requests.as_ref().or(r.limits.as_ref()));

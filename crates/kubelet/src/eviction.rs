@@ -27,7 +27,7 @@ use crate::node::{Machine, pids_max};
 use crate::pods::Inboxes;
 use crate::snapshot::Ending;
 use crate::stats::{self, disk, usage};
-use crate::{cgroups, quantity};
+use crate::{cgroups, qos, quantity};
 use decide::{Candidate, Observation, Observations, State, Used};
 use policy::Signal;
 use pressure::MemoryPressure;
@@ -225,7 +225,8 @@ async fn candidate(
     let empty = PodSpec::default();
     let spec = pod.spec.as_ref().unwrap_or(&empty);
     let request = |name: &str| {
-        let container = spec.containers.iter().find(|c| c.name == name)?;
+        let mut containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+        let container = containers.find(|c| c.name == name)?;
         container.resources.as_ref()?.requests.as_ref()?.get(resource).map(quantity::whole)
     };
     let used =
@@ -234,6 +235,7 @@ async fn candidate(
         uid: pod.metadata.uid.clone().unwrap_or_default(),
         priority: priority(pod),
         is_critical: is_critical(pod),
+        request: qos::pod_request(spec, resource, quantity::whole),
         ..Candidate::default()
     };
     if matches!(resource, "ephemeral-storage" | "inodes") {

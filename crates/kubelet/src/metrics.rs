@@ -182,6 +182,11 @@ impl KubeletMetrics {
         self.probe_total.remove(labels);
     }
 
+    /// A Pod was not taken.
+    pub(crate) fn rejected(&self, reason: &str) {
+        self.count(Count::AdmissionRejections, &[families::rejection(reason)]);
+    }
+
     /// A sandbox of that handler was made or not, and how long that took.
     pub(crate) fn pod_started(&self, handler: &str, took: Duration, result: Result<(), ()>) {
         self.count(Count::StartedPods, &[]);
@@ -322,6 +327,7 @@ mod tests {
         let metrics = KubeletMetrics::new("n1");
         metrics.count(Count::Evictions, &["memory.available"]);
         metrics.count(Count::RestartedPods, &["true"]);
+        metrics.rejected("OutOfexample.com/gpu");
         metrics.set(Level::ClaimsInUse, &["<any>"], 2_u32);
         metrics.measure(Measure::ContainersPerPod, &[], 3_usize);
         metrics.measure(Measure::ImagePull, &[image_size(11 << 20)], Duration::from_secs(7));
@@ -332,6 +338,7 @@ mod tests {
             "kubelet_evictions{eviction_signal=\"memory.available\"} 1",
             "# TYPE kubelet_restarted_pods_total counter",
             "kubelet_restarted_pods_total{static=\"true\"} 1",
+            "kubelet_admission_rejections_total{reason=\"OutOfExtendedResources\"} 1",
             "# TYPE dra_resource_claims_in_use gauge",
             "dra_resource_claims_in_use{driver_name=\"<any>\"} 2",
             "kubelet_containers_per_pod_count_bucket{le=\"4\"} 1",

@@ -237,7 +237,7 @@ impl Desk {
                 give_back(&self.context, &self.inboxes, &uid);
                 tracing::info!(uid, reason, message, "a pod was not taken");
                 self.context.event(&snapshot.pod, None, EventType::Warning, &reason, message.clone());
-                self.context.metrics.count(Count::AdmissionRejections, &[&reason]);
+                self.context.metrics.rejected(&reason);
                 snapshot.ending = Some(rejected(reason, message));
             }
         }
@@ -288,7 +288,9 @@ impl Desk {
             let message = preemption::MESSAGE.to_owned();
             tracing::info!(pod = uid, "a pod goes for a critical one");
             context.event(&victim, None, EventType::Warning, preemption::REASON, message.clone());
-            lacking.iter().for_each(|(resource, _)| context.metrics.count(Count::Preemptions, &[resource]));
+            // One, however much is lacking: all of them together are the Pods that had to go.
+            let resource = lacking.first().map_or("", |(resource, _)| resource);
+            context.metrics.count(Count::Preemptions, &[resource]);
             let reason = preemption::REASON.into();
             inbox.end(Ending { reason, message, is_disruption: true, ..Ending::default() });
             inboxes.push(inbox);
@@ -356,7 +358,7 @@ fn spawn_worker(
         }
         if is_new && let Err(Rejection { reason, message }) = owner.devices.ask(&uid).await {
             owner.event(&pod, None, EventType::Warning, &reason, message.clone());
-            owner.metrics.count(Count::AdmissionRejections, &[&reason]);
+            owner.metrics.rejected(&reason);
             inbox.end(rejected(reason, message));
         }
         owner.metrics.measure(Measure::PodWorkerStart, &[], seen_at.elapsed());

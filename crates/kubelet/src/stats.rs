@@ -181,6 +181,8 @@ async fn look(context: &Context) -> Look {
                 container.usage = usage::read(&cgroups, &container.cgroup);
             }
             pod.usage = usage::read(&cgroups, &pod.cgroup);
+            pod.usage.processes +=
+                pod.containers.iter().map(|container| container.usage.processes).sum::<u64>();
         }
         let node = usage::node(&cgroups);
         (pods, node, usage::read(&cgroups, &kubepods), disk)

@@ -179,6 +179,34 @@ pub(crate) fn image_size(bytes: u64) -> &'static str {
     IMAGE_SIZES.iter().enumerate().filter(fits).last().map_or("N/A", |(_, (_, label))| *label)
 }
 
+/// Reasons that a series is kept for. Source: `admissionRejectionReasons`.
+const REJECTIONS: [&str; 18] = [
+    "AppArmor",
+    "PodOSSelectorNodeLabelDoesNotMatch",
+    "PodOSNotSupported",
+    "InvalidNodeInfo",
+    "InitContainerRestartPolicyForbidden",
+    "SupplementalGroupsPolicyNotSupported",
+    "UnexpectedAdmissionError",
+    "UnknownReason",
+    "UnexpectedPredicateFailureType",
+    "OutOfcpu",
+    "OutOfmemory",
+    "OutOfephemeral-storage",
+    "OutOfpods",
+    "node(s) had taints that the pod didn't tolerate",
+    "Evicted",
+    "SysctlForbidden",
+    "TopologyAffinityError",
+    "NodeShutdown",
+];
+
+/// The label of a refusal: names of resources are anybody's. Source: `recordAdmissionRejection`.
+pub(super) fn rejection(reason: &str) -> &'static str {
+    let known = REJECTIONS.into_iter().find(|known| *known == reason);
+    known.unwrap_or(if reason.starts_with("OutOf") { "OutOfExtendedResources" } else { "Other" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,6 +223,17 @@ mod tests {
             (u64::MAX, "GT100GB"),
         ] {
             assert_eq!(image_size(bytes), label, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn refusals_have_few_reasons() {
+        for (reason, label) in [
+            ("OutOfcpu", "OutOfcpu"),
+            ("OutOfexample.com/gpu", "OutOfExtendedResources"),
+            ("NodeAffinity", "Other"),
+        ] {
+            assert_eq!(rejection(reason), label);
         }
     }
 

@@ -40,6 +40,7 @@ pub(crate) struct Usage {
     /// Without those of cgroups below.
     pub(crate) own_page_faults: u64,
     pub(crate) own_major_page_faults: u64,
+    /// Without those of cgroups below.
     pub(crate) processes: u64,
     pub(crate) threads: u64,
     pub(crate) threads_max: u64,
@@ -90,12 +91,9 @@ pub(crate) fn read(cgroups: &Cgroups, path: &str) -> Usage {
         Version::V2 => v2(&file),
         Version::V1 => v1(&file),
     };
-    let processes = if path == ROOT { 0 } else { cgroups.processes(path).len() };
+    let processes = file("pids", "cgroup.procs").unwrap_or_default().lines().count();
     Usage { processes: u64::try_from(processes).unwrap_or(u64::MAX), ..usage }
 }
-
-/// Whose processes are everybody's.
-const ROOT: &str = "/";
 
 type File<'a> = dyn Fn(&str, &str) -> Option<String> + 'a;
 
