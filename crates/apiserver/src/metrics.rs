@@ -72,6 +72,7 @@ impl Default for Metrics {
                 Histogram::new([0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0])
             });
         let (in_flight, long_running) = (Family::<KindLabels, Gauge>::default(), Family::default());
+        base::metrics::process::register(&registry);
         registry.register("apiserver_request", "Requests by verb, resource and code", &requests);
         registry.register("apiserver_request_duration_seconds", "Latency in seconds", &durations);
         registry.register("apiserver_current_inflight_requests", "Requests under way", &in_flight);

@@ -3,16 +3,21 @@
 //! What is counted is counted where it happens. What is a state (how long something has been running) is looked up
 //! when the registry is read, so that nothing has to keep it current.
 
+mod exposition;
+pub mod process;
+
 use std::any::{Any, TypeId};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::{Metric, Registry};
 
-/// The media type of [`Metrics::render`]. Source: OpenMetrics 1.0.
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// The media type of [`Metrics::render`]: what components of Kubernetes answer, whatever is asked for.
+///
+/// Source: `k8s.io/component-base/metrics`; Prometheus' exposition format 0.0.4.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// A process's registry. Cloning shares it.
 #[derive(Clone, Default)]
@@ -23,6 +28,8 @@ struct Inner {
     registry: Mutex<Registry>,
     updates: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
     parts: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
+    /// Counters that are called so, without `_total`.
+    plain: Mutex<BTreeSet<String>>,
 }
 
 impl fmt::Debug for Metrics {
@@ -41,6 +48,12 @@ impl Metrics {
     pub fn register<M: Metric + Clone>(&self, name: &str, help: &str, metric: &M) {
         let mut registry = self.0.registry.lock().unwrap_or_else(PoisonError::into_inner);
         registry.register(name, help, metric.clone());
+    }
+
+    /// Adds a counter whose name has no `_total`, as older ones of upstream have none.
+    pub fn register_plain<M: Metric + Clone>(&self, name: &str, help: &str, counter: &M) {
+        self.0.plain.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
+        self.register(name, help, counter);
     }
 
     /// What a part counts, made when it is first asked for: a part that starts again counts on.
@@ -68,7 +81,9 @@ impl Metrics {
         }
         let mut text = String::new();
         match encode(&mut text, &self.0.registry.lock().unwrap_or_else(PoisonError::into_inner)) {
-            Ok(()) => text,
+            Ok(()) => {
+                exposition::plain_text(&text, &self.0.plain.lock().unwrap_or_else(PoisonError::into_inner))
+            }
             // Writing to a string cannot fail.
             Err(_) => String::new(),
         }
@@ -81,12 +96,17 @@ mod tests {
     use expect_test::expect;
     use prometheus_client::metrics::counter::Counter;
     use prometheus_client::metrics::gauge::Gauge;
+    use prometheus_client::metrics::histogram::Histogram;
 
     #[test]
     fn a_gauge_is_brought_up_to_date_when_it_is_read() {
         let (metrics, adds, depth) = (Metrics::new(), Counter::<u64>::default(), Gauge::<i64>::default());
         metrics.register("workqueue_adds", "Adds", &adds);
         metrics.register("workqueue_depth", "Depth", &depth);
+        let (old, seconds) = (Counter::<u64>::default(), Histogram::new([0.5, 1.0]));
+        metrics.register_plain("kubelet_evictions", "Evictions", &old);
+        metrics.register("work_seconds", "Seconds", &seconds);
+        seconds.observe(2.0);
         metrics.before_render(move || {
             depth.set(7);
         });
@@ -95,13 +115,22 @@ mod tests {
         part(&metrics).inc();
         assert_eq!(part(&metrics).get(), 1, "it counts on");
         expect![[r#"
-            # HELP workqueue_adds Adds.
-            # TYPE workqueue_adds counter
+            # HELP workqueue_adds_total Adds.
+            # TYPE workqueue_adds_total counter
             workqueue_adds_total 1
             # HELP workqueue_depth Depth.
             # TYPE workqueue_depth gauge
             workqueue_depth 7
-            # EOF
+            # HELP kubelet_evictions Evictions.
+            # TYPE kubelet_evictions counter
+            kubelet_evictions 0
+            # HELP work_seconds Seconds.
+            # TYPE work_seconds histogram
+            work_seconds_sum 2
+            work_seconds_count 1
+            work_seconds_bucket{le="0.5"} 0
+            work_seconds_bucket{le="1"} 0
+            work_seconds_bucket{le="+Inf"} 1
         "#]]
         .assert_eq(&metrics.render());
     }

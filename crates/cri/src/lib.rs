@@ -16,6 +16,7 @@ use futures::stream::BoxStream;
 
 pub mod annotations;
 pub mod client;
+pub mod link_counters;
 pub mod logs;
 pub mod server;
 

@@ -12,6 +12,7 @@ use sys::cgroup::{Cgroups, Limits};
 
 use crate::config::{Config, ReservedCgroup};
 use crate::context::Context;
+use crate::metrics::Measure;
 use crate::node::Machine;
 use crate::qos;
 
@@ -103,11 +104,18 @@ pub(crate) async fn limit_pod(context: &Context, pod: &Pod) -> Result<(), String
         ..Limits::default()
     };
     let path = qos::cgroup_parent(&context.config.cgroup_root, pod);
-    tokio::task::spawn_blocking(move || set(&path, &limits)).await.map_err(|error| error.to_string())
+    let start = std::time::Instant::now();
+    let set = tokio::task::spawn_blocking(move || set(&path, &limits));
+    let operation = if set.await.map_err(|error| error.to_string())? { "update" } else { "create" };
+    context.metrics.measure(Measure::CgroupManager, &[operation], start.elapsed());
+    Ok(())
 }
 
-fn set(path: &str, limits: &Limits) {
+/// Whether it was there before.
+fn set(path: &str, limits: &Limits) -> bool {
+    let mut was_there = false;
     let done = Cgroups::detect().and_then(|cgroups| {
+        was_there = cgroups.exists(path);
         cgroups.create(path)?;
         cgroups.set_limits(path, limits)
     });
@@ -116,6 +124,7 @@ fn set(path: &str, limits: &Limits) {
         Ok(missing) => tracing::debug!(path, ?missing, "the host has not all controllers for a cgroup"),
         Err(error) => tracing::warn!(path, %error, "a cgroup was not limited"),
     }
+    was_there
 }
 
 #[cfg(test)]

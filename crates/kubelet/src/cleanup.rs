@@ -1,12 +1,14 @@
 //! Takes back what a Pod has on the node: containers, sandboxes, mounts, directories, logs, cgroups.
 
 use std::path::Path;
+use std::time::Instant;
 
 use cri::{CriError, v1};
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::container_config::identity;
 use crate::context::Context;
+use crate::metrics::Measure;
 use crate::{qos, volumes};
 
 /// Removes everything; what is gone already counts as removed.
@@ -38,10 +40,13 @@ pub(crate) async fn clean(
     let cleaned = tokio::task::spawn_blocking(move || {
         volumes::tear_down(&pod_dir)?;
         volumes::tear_down(&log_dir)?;
+        let start = Instant::now();
         remove_cgroup(Path::new("/sys/fs/cgroup"), &cgroup);
-        Ok(())
+        Ok::<_, String>(start.elapsed())
     });
-    cleaned.await.map_err(|error| error.to_string())?
+    let took = cleaned.await.map_err(|error| error.to_string())??;
+    context.metrics.measure(Measure::CgroupManager, &["destroy"], took);
+    Ok(())
 }
 
 fn gone<T>(result: Result<T, CriError>) -> Result<(), String> {

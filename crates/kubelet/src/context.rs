@@ -9,7 +9,7 @@ use controller::trace::Reporter;
 use controller::{EventType, Informer, Informers};
 use cri::{ImageService, RuntimeService};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod, PodSpec, Service};
+use k8s_openapi::api::core::v1::{Container, Node, ObjectReference, Pod, PodSpec, Service};
 use tokio::sync::Semaphore;
 
 use crate::admission::Rejection;
@@ -20,12 +20,12 @@ use crate::csi::Drivers;
 use crate::device_plugins::DevicePlugins;
 use crate::dra::Dra;
 use crate::memory::MemoryManager;
-use crate::metrics::KubeletMetrics;
+use crate::metrics::{Count, KubeletMetrics, Measure};
 use crate::node_state::NodeState;
 use crate::runtime_features::RuntimeFeatures;
 use crate::stats::Looks;
 use crate::status::NodeFacts;
-use crate::topology::{Nodes, Policy, Provider};
+use crate::topology::{AFFINITY_ERROR, Asker, Hint, Hints, Nodes, Policy, Provider, Scope};
 
 /// CRI calls that change something, at the same time.
 pub(crate) const CRI_CALLS_MAX: usize = 32;
@@ -71,7 +71,7 @@ pub(crate) struct Context {
     pub(crate) allocations: Allocations,
     /// What everything used when somebody asked last.
     pub(crate) looks: Looks,
-    pub(crate) metrics: KubeletMetrics,
+    pub(crate) metrics: Arc<KubeletMetrics>,
     /// Bytes.
     pub(crate) memory_capacity: i64,
     /// Of huge pages, in bytes.
@@ -108,14 +108,40 @@ impl Context {
     /// # Errors
     /// In upstream's words. What was given up to then is to be released.
     pub(crate) fn allocate(&self, uid: &str, spec: &PodSpec) -> Result<(), Rejection> {
+        let counted = |provider, counts| Pinned { provider, metrics: &self.metrics, counts };
+        let cpus = self.cpus.as_ref().map(|cpus| counted(cpus, (Count::CpuPinning, Count::CpuPinningErrors)));
+        let memory = self.memory.as_ref();
+        let memory = memory.map(|memory| counted(memory, (Count::MemoryPinning, Count::MemoryPinningErrors)));
         let mut providers: Vec<&dyn Provider> = vec![&self.devices];
-        providers.extend(self.cpus.as_ref().map(|cpus| cpus as &dyn Provider));
-        providers.extend(self.memory.as_ref().map(|memory| memory as &dyn Provider));
+        providers.extend(cpus.iter().chain(&memory).map(|provider| provider as &dyn Provider));
+        let start = std::time::Instant::now();
+        self.metrics.count(Count::TopologyAdmissions, &[]);
         let given = self.config.alignment.allocate(self.numa_nodes, (uid, spec), &providers);
-        if self.config.alignment.policy != Policy::None {
-            self.metrics.aligned(given.is_err());
-        }
+        self.metrics.measure(Measure::TopologyAdmission, &[], start.elapsed().as_secs_f64() * 1000.0);
+        self.count_alignment(spec, &given);
         given
+    }
+
+    /// Only one policy promises that what a container has is near. Source: `IsAlignmentGuaranteed` of upstream.
+    fn count_alignment(&self, spec: &PodSpec, given: &Result<(), Rejection>) {
+        let alignment = self.config.alignment;
+        let is_refused = matches!(given, Err(rejection) if rejection.reason == AFFINITY_ERROR);
+        if is_refused {
+            self.metrics.count(Count::TopologyAdmissionErrors, &[]);
+        }
+        if alignment.policy != Policy::SingleNumaNode {
+            return;
+        }
+        let labels = [alignment.scope.as_str(), "numa_node"];
+        let askers = match alignment.scope {
+            Scope::Pod => 1,
+            Scope::Container => spec.init_containers.iter().flatten().chain(&spec.containers).count(),
+        };
+        if is_refused {
+            self.metrics.count(Count::AlignedResourcesFailures, &labels);
+        } else if given.is_ok() {
+            (0..askers).for_each(|_| self.metrics.count(Count::AlignedResources, &labels));
+        }
     }
 
     /// Takes it back. Whether that changes which CPUs others share.
@@ -202,5 +228,40 @@ impl Context {
             metadata.name.as_deref().unwrap_or_default()
         );
         self.reporter.span(cause, ("kubelet", name), &object, (start, self.clock.now()), detail);
+    }
+}
+
+/// Counts what is pinned, and what could not be.
+struct Pinned<'a> {
+    provider: &'a dyn Provider,
+    metrics: &'a KubeletMetrics,
+    /// All, and those that failed.
+    counts: (Count, Count),
+}
+
+impl Provider for Pinned<'_> {
+    fn hints(&self, uid: &str, spec: &PodSpec, asker: Asker<'_>) -> Hints {
+        self.provider.hints(uid, spec, asker)
+    }
+
+    fn pins(&self, spec: &PodSpec, container: &Container) -> bool {
+        self.provider.pins(spec, container)
+    }
+
+    fn allocate(
+        &self,
+        uid: &str,
+        spec: &PodSpec,
+        container: &Container,
+        hint: &Hint,
+    ) -> Result<(), Rejection> {
+        let given = self.provider.allocate(uid, spec, container, hint);
+        if self.pins(spec, container) {
+            self.metrics.count(self.counts.0, &[]);
+        }
+        if given.is_err() {
+            self.metrics.count(self.counts.1, &[]);
+        }
+        given
     }
 }

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::admission::Rejection;
-use crate::qos::{QosClass, at_once, class_of};
+use crate::qos::{QosClass, at_once, class_of, has_own_resources};
 use crate::quantity;
 use crate::snapshot::{Role, init_role};
 use crate::topology::machine::Layout;
@@ -104,6 +104,14 @@ impl CpuManager {
     /// What the container has alone; empty for nothing.
     pub(crate) fn exclusive(&self, uid: &str, container: &str) -> CpuSet {
         exclusive_of(&self.state.lock(), uid, container).unwrap_or_default()
+    }
+
+    /// How many CPUs are shared, and how many of each NUMA node somebody has alone.
+    pub(crate) fn split(&self) -> (usize, Vec<(usize, usize)>) {
+        let shared = self.shared(&self.state.lock());
+        let taken = self.allocatable().minus(&shared);
+        let of = |node: usize| taken.and(&self.layout.cpus_of(std::iter::once(node).collect())).len();
+        (shared.len(), self.layout.nodes().iter().map(|node| (node, of(node))).collect())
     }
 
     /// What can be given at all. Source: `GetAllocatableCPUs`.
@@ -213,6 +221,10 @@ impl Provider for CpuManager {
         Hints::from([("cpu".to_owned(), Some(hints_for(self.layout.nodes(), number(count), has, gives)))])
     }
 
+    fn pins(&self, spec: &PodSpec, container: &Container) -> bool {
+        exclusive_cpus(spec, container) > 0
+    }
+
     fn allocate(
         &self,
         uid: &str,
@@ -250,7 +262,8 @@ fn exclusive_of(state: &State, uid: &str, container: &str) -> Option<CpuSet> {
 
 /// How many CPUs the container gets alone; 0 for none.
 fn exclusive_cpus(spec: &PodSpec, container: &Container) -> usize {
-    if class_of(spec) != QosClass::Guaranteed {
+    // Source: the static policy does not support resources of whole Pods.
+    if class_of(spec) != QosClass::Guaranteed || has_own_resources(spec) {
         return 0;
     }
     let requests = container.resources.as_ref().and_then(|r| r.requests.as_ref().or(r.limits.as_ref()));

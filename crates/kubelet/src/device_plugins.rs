@@ -10,6 +10,7 @@ mod registration;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use cri::v1;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
@@ -21,6 +22,7 @@ use tonic_prost::ProstCodec;
 
 use crate::admission::Rejection;
 use crate::context::Context;
+use crate::metrics::{Count, KubeletMetrics, Measure};
 use crate::topology::{Asker, Hint, Hints, Nodes, Provider};
 use api::{
     AllocateRequest, AllocateResponse, ContainerAllocateRequest, ContainerAllocateResponse,
@@ -50,6 +52,7 @@ pub(crate) struct DevicePlugins {
     answers: Mutex<HashMap<(String, String), Vec<Given>>>,
     /// All NUMA nodes.
     nodes: Nodes,
+    metrics: Arc<KubeletMetrics>,
 }
 
 /// What a container has of one resource, and what its plugin says to that.
@@ -89,11 +92,11 @@ impl DevicePlugins {
     ///
     /// # Errors
     /// The folder cannot be made.
-    pub(crate) fn open(root_dir: &Path, nodes: Nodes) -> std::io::Result<Self> {
+    pub(crate) fn open(root_dir: &Path, nodes: Nodes, metrics: Arc<KubeletMetrics>) -> std::io::Result<Self> {
         let folder = root_dir.join("device-plugins");
         std::fs::create_dir_all(&folder)?;
         let pool = Mutex::new(Pool::open(&folder));
-        Ok(Self { pool, folder, plugins: Mutex::default(), answers: Mutex::default(), nodes })
+        Ok(Self { pool, folder, plugins: Mutex::default(), answers: Mutex::default(), nodes, metrics })
     }
 
     /// All devices, and those that can be given, by resource.
@@ -137,8 +140,11 @@ impl DevicePlugins {
             let ids = self.preferred(&plugin, (uid, container), &resource, ids).await;
             let request = ContainerAllocateRequest { devices_ids: ids.clone() };
             let request = AllocateRequest { container_requests: vec![request] };
-            let answer: AllocateResponse =
-                call(&plugin.channel, "/v1beta1.DevicePlugin/Allocate", request).await?;
+            let start = Instant::now();
+            let answer: Result<AllocateResponse, String> =
+                call(&plugin.channel, "/v1beta1.DevicePlugin/Allocate", request).await;
+            self.metrics.measure(Measure::DevicePluginAllocation, &[&resource], start.elapsed());
+            let answer = answer?;
             let Some(answer) = answer.container_responses.into_iter().next() else {
                 return Err(format!("no containers in return allocation response {resource}"));
             };
@@ -298,6 +304,7 @@ fn register(context: &Arc<Context>, request: RegisterRequest) -> Result<(), Stri
     known.insert(resource_name.clone(), plugin.clone());
     drop(known);
     tracing::info!(resource = resource_name, "a device plugin has registered");
+    context.metrics.count(Count::DevicePluginRegistrations, &[&resource_name]);
     let owner = context.clone();
     context.tasks.spawn("device plugin", async move { follow(&owner, &resource_name, plugin).await });
     Ok(())

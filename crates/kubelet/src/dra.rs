@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base::Backoff;
 use controller::resource_claim::{self, Meant, is_reserved_for, of_pod};
@@ -23,6 +23,7 @@ use kube::api::Api;
 use parking_lot::Mutex;
 
 use crate::context::Context;
+use crate::metrics::{KubeletMetrics, Measure};
 use crate::pod_resources::api::DynamicResource;
 use api::{ClaimsRequest, Driver};
 use claims::{ClaimInfo, Claims, Prepared};
@@ -38,18 +39,20 @@ pub(crate) struct Dra {
     claims: Mutex<Claims>,
     /// What earlier drivers offered has been taken back.
     is_wiped: tokio::sync::watch::Sender<bool>,
+    metrics: Arc<KubeletMetrics>,
     /// Whoever holds it talks to drivers about claims: a claim that two Pods share is prepared once.
     turn: tokio::sync::Mutex<()>,
 }
 
 impl Dra {
     /// Takes up what the checkpoint in the kubelet's folder says. Blocking.
-    pub(crate) fn open(root_dir: &Path) -> Self {
+    pub(crate) fn open(root_dir: &Path, metrics: Arc<KubeletMetrics>) -> Self {
         Self {
             drivers: Mutex::default(),
             counter: AtomicU64::new(0),
             claims: Mutex::new(Claims::open(root_dir)),
             is_wiped: tokio::sync::watch::Sender::new(false),
+            metrics,
             turn: tokio::sync::Mutex::default(),
         }
     }
@@ -65,7 +68,7 @@ impl Dra {
     /// # Errors
     /// In upstream's words: it speaks nothing that is known.
     pub(crate) fn insert(&self, name: &str, endpoint: &Path, services: &[String]) -> Result<u64, String> {
-        let driver = Driver::new(endpoint, services).map_err(|why| {
+        let driver = Driver::new(name, endpoint, services, &self.metrics).map_err(|why| {
             let endpoint = endpoint.display();
             format!(
                 "invalid supported gRPC versions of DRA driver plugin {name} at endpoint {endpoint}: {why}"
@@ -96,11 +99,32 @@ impl Dra {
         self.claims.lock().has(pod)
     }
 
+    /// How many claims are in use, and how many by driver.
+    pub(crate) fn in_use(&self) -> (usize, BTreeMap<String, usize>) {
+        self.claims.lock().in_use()
+    }
+
     /// Has every claim of the Pod prepared.
     ///
     /// # Errors
     /// In upstream's words.
     pub(crate) async fn prepare(&self, context: &Context, pod: &Pod) -> Result<(), String> {
+        self.measured("PrepareResources", self.try_prepare(context, pod)).await
+    }
+
+    async fn measured(
+        &self,
+        operation: &str,
+        work: impl Future<Output = Result<(), String>>,
+    ) -> Result<(), String> {
+        let start = Instant::now();
+        let result = work.await;
+        let is_error = if result.is_err() { "true" } else { "false" };
+        self.metrics.measure(Measure::ClaimOperations, &[operation, is_error], start.elapsed());
+        result
+    }
+
+    async fn try_prepare(&self, context: &Context, pod: &Pod) -> Result<(), String> {
         let failed = |why| format!("prepare dynamic resources: {why}");
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         let mut wanted = Vec::new();
@@ -201,6 +225,10 @@ impl Dra {
         if !self.holds(pod) {
             return Ok(());
         }
+        self.measured("UnprepareResources", self.try_unprepare(pod)).await
+    }
+
+    async fn try_unprepare(&self, pod: &str) -> Result<(), String> {
         let failed = |why| format!("unprepare dynamic resources: {why}");
         let _turn = self.turn.lock().await;
         let last = self.claims.lock().leave(pod).map_err(failed)?;
@@ -309,4 +337,44 @@ pub(crate) fn driver_gone(context: &Arc<Context>, name: &str) {
             slices::wipe(&context, Some(&name)).await;
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn monitoring_is_told_of_the_claims_of_each_container() {
+        let folder = tempfile::tempdir().unwrap();
+        let dra = Dra::open(folder.path(), Arc::new(KubeletMetrics::new("n1")));
+        let driver = "gpu.example.com".to_owned();
+        let info = ClaimInfo {
+            namespace: "shop".into(),
+            name: "gpu-1".into(),
+            uid: "c".into(),
+            drivers: [(driver.clone(), Vec::new())].into(),
+            ..ClaimInfo::default()
+        };
+        assert_eq!(dra.claims.lock().add(info.clone(), "u"), Ok(true));
+        let cdi_devices = vec!["gpu.example.com/gpu=g0".to_owned()];
+        let device = Prepared { pool: "pool".into(), device: "g0".into(), requests: Vec::new(), cdi_devices };
+        let prepared = BTreeMap::from([(driver.clone(), vec![device])]);
+        dra.claims.lock().prepared([(info.key(), prepared)].into()).unwrap();
+        let pod: Pod = serde_saphyr::from_str(
+            "{metadata: {namespace: shop, name: web, uid: u}, spec: {resourceClaims: [{name: gpu, resourceClaimName: gpu-1}], \
+              containers: [{name: a, resources: {claims: [{name: gpu}]}}, {name: b}]}}",
+        )
+        .unwrap();
+        let containers = &pod.spec.as_ref().unwrap().containers;
+        let [shown] = dra.resources(&pod, &containers[0]).try_into().unwrap();
+        let of_device = &shown.claim_resources[0];
+        assert_eq!((shown.claim_namespace.as_str(), shown.claim_name.as_str()), ("shop", "gpu-1"));
+        assert_eq!((of_device.pool_name.as_str(), of_device.device_name.as_str()), ("pool", "g0"));
+        assert_eq!(
+            (&of_device.driver_name, &*of_device.cdi_devices[0].name),
+            (&driver, "gpu.example.com/gpu=g0")
+        );
+        assert_eq!(dra.resources(&pod, &containers[1]), []);
+        assert_eq!(dra.in_use(), (1, [(driver, 1)].into()));
+    }
 }

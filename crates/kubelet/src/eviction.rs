@@ -22,11 +22,12 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec};
 
 use crate::admission::{is_critical, priority};
 use crate::context::Context;
+use crate::metrics::{Count, Measure};
 use crate::node::{Machine, pids_max};
 use crate::pods::Inboxes;
 use crate::snapshot::Ending;
 use crate::stats::{self, disk, usage};
-use crate::{cgroups, quantity};
+use crate::{cgroups, qos, quantity};
 use decide::{Candidate, Observation, Observations, State, Used};
 use policy::Signal;
 use pressure::MemoryPressure;
@@ -46,7 +47,7 @@ pub(crate) async fn run(context: Arc<Context>, machine: Arc<Machine>, inboxes: I
     let mut memory = MemoryPressure::open();
     let images = image_folder(&context).await;
     loop {
-        let now = context.clock.now();
+        let (now, looked_at) = (context.clock.now(), std::time::Instant::now());
         let seen = observe(&context, &machine, images.clone()).await;
         let verdict = state.look(&context.config.eviction, &seen, now);
         context.node_state.set_pressure(&verdict.conditions);
@@ -68,7 +69,12 @@ pub(crate) async fn run(context: Arc<Context>, machine: Arc<Machine>, inboxes: I
                 is_enough = !decide::is_crossed(&threshold, &seen);
             }
             if !is_enough {
-                evicted.extend(evict_first(&context, &inboxes, &threshold, seen).await);
+                let first = evict_first(&context, &inboxes, &threshold, seen).await;
+                if first.is_some() {
+                    let signal = threshold.signal.as_str();
+                    context.metrics.measure(Measure::EvictionStatsAge, &[signal], looked_at.elapsed());
+                }
+                evicted.extend(first);
             }
         }
         if !evicted.is_empty() {
@@ -219,7 +225,8 @@ async fn candidate(
     let empty = PodSpec::default();
     let spec = pod.spec.as_ref().unwrap_or(&empty);
     let request = |name: &str| {
-        let container = spec.containers.iter().find(|c| c.name == name)?;
+        let mut containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+        let container = containers.find(|c| c.name == name)?;
         container.resources.as_ref()?.requests.as_ref()?.get(resource).map(quantity::whole)
     };
     let used =
@@ -228,6 +235,7 @@ async fn candidate(
         uid: pod.metadata.uid.clone().unwrap_or_default(),
         priority: priority(pod),
         is_critical: is_critical(pod),
+        request: qos::pod_request(spec, resource, quantity::whole),
         ..Candidate::default()
     };
     if matches!(resource, "ephemeral-storage" | "inodes") {
@@ -246,7 +254,7 @@ async fn candidate(
     for container in &stats.containers {
         let usage = match resource {
             "memory" => container.usage.working_set_bytes,
-            _ => container.usage.processes,
+            _ => container.usage.threads,
         };
         candidate.containers.push(used(&container.name, number(usage)));
     }
@@ -259,7 +267,7 @@ fn evict(context: &Context, inboxes: &Inboxes, pod: &Pod, signal: &str, message:
     let Some(inbox) = inboxes.get(uid) else { return false };
     tracing::info!(pod = uid, signal, message, "a pod is evicted");
     context.event(pod, None, EventType::Warning, REASON, message.clone());
-    context.metrics.evicted(signal);
+    context.metrics.count(Count::Evictions, &[signal]);
     inbox.end(Ending {
         reason: REASON.into(),
         message,

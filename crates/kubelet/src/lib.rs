@@ -73,6 +73,7 @@ use tokio::sync::Semaphore;
 
 pub use config::{Config, ConfigurationError, ServerConfig, Sources};
 use context::Context;
+use metrics::KubeletMetrics;
 pub use server::cri_streams::StreamingServer;
 
 /// Why a kubelet could not start.
@@ -158,6 +159,7 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
     if config.alignment.policy != topology::Policy::None && layout.nodes().len() > topology::NODES_MAX {
         return Err(Error::NumaNodes { count: layout.nodes().len() });
     }
+    let metrics = Arc::new(KubeletMetrics::new(&config.node_name));
     let context = Arc::new(Context {
         services: parts.informers.informer::<Service>(),
         recorder: Recorder::start_on(&parts.informers, "kubelet", &config.node_name),
@@ -171,14 +173,16 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
         cpus,
         memory,
         numa_nodes: layout.nodes(),
-        dra: open_dra(&config).await,
-        devices: device_plugins::DevicePlugins::open(&config.root_dir, layout.nodes()).map_err(|source| {
-            Error::Directory { path: config.root_dir.join("device-plugins").display().to_string(), source }
-        })?,
+        dra: open_dra(&config, &metrics).await,
+        devices: device_plugins::DevicePlugins::open(&config.root_dir, layout.nodes(), metrics.clone())
+            .map_err(|source| Error::Directory {
+                path: config.root_dir.join("device-plugins").display().to_string(),
+                source,
+            })?,
         allocatable: available,
         room: allocatable,
         looks: stats::Looks::default(),
-        metrics: metrics::KubeletMetrics::new(&config.node_name),
+        metrics,
         allocations: allocations::Allocations::new(available),
         memory_capacity: i64::try_from(machine.memory).unwrap_or(i64::MAX),
         page_sizes: machine.huge_pages.iter().map(|(size, _)| *size).collect(),
@@ -217,7 +221,7 @@ fn start(context: &Arc<Context>, machine: &Arc<node::Machine>, listener: Option<
         .tasks
         .spawn("mirror pods", mirror::run(context.clone(), pods.clone(), statics.clone(), inboxes.clone()));
     if let (Some(server), Some(listener)) = (context.config.server.clone(), listener) {
-        let handler = server::Server::new(context.clone(), pods.clone(), statics.clone(), machine);
+        let handler = server::Server::new(context.clone(), pods.clone(), statics.clone(), machine.clone());
         let handler = Arc::new(handler);
         context.tasks.spawn("kubelet server", server::serve(handler, listener, server));
     }
@@ -231,10 +235,10 @@ fn start(context: &Arc<Context>, machine: &Arc<node::Machine>, listener: Option<
 }
 
 /// What drivers had prepared for Pods when the last kubelet ended.
-async fn open_dra(config: &Config) -> dra::Dra {
-    let folder = config.root_dir.clone();
-    let opened = tokio::task::spawn_blocking(move || dra::Dra::open(&folder)).await;
-    opened.unwrap_or_else(|_| dra::Dra::open(&config.root_dir))
+async fn open_dra(config: &Config, metrics: &Arc<KubeletMetrics>) -> dra::Dra {
+    let (folder, own) = (config.root_dir.clone(), metrics.clone());
+    let opened = tokio::task::spawn_blocking(move || dra::Dra::open(&folder, own)).await;
+    opened.unwrap_or_else(|_| dra::Dra::open(&config.root_dir, metrics.clone()))
 }
 
 /// Holds cgroups below what they may have, and refuses what cannot be kept.

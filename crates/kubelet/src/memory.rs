@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 use parking_lot::Mutex;
 
 use crate::admission::Rejection;
-use crate::qos::{QosClass, at_once, class_of};
+use crate::qos::{QosClass, at_once, class_of, has_own_resources};
 use crate::quantity;
 use crate::snapshot::{Role, init_role};
 use crate::topology::machine::Layout;
@@ -234,13 +234,18 @@ fn reuse(of_pod: &mut BTreeMap<String, Vec<Block>>, spec: &PodSpec, until: &Cont
     }
 }
 
+/// Source: the static policy does not support resources of whole Pods.
+fn gives_alone(spec: &PodSpec) -> bool {
+    class_of(spec) == QosClass::Guaranteed && !has_own_resources(spec)
+}
+
 impl Provider for MemoryManager {
     fn hints(&self, uid: &str, spec: &PodSpec, asker: Asker<'_>) -> Hints {
         let asked = match asker {
             Asker::Container(container) => asked_by(container),
             Asker::Pod => asked_by_pod(spec),
         };
-        if class_of(spec) != QosClass::Guaranteed || asked.is_empty() {
+        if !gives_alone(spec) || asked.is_empty() {
             return Hints::new();
         }
         let entries = self.entries.lock();
@@ -267,6 +272,10 @@ impl Provider for MemoryManager {
         asked.into_keys().map(|name| (name, Some(found.clone()))).collect()
     }
 
+    fn pins(&self, spec: &PodSpec, _: &Container) -> bool {
+        gives_alone(spec)
+    }
+
     fn allocate(
         &self,
         uid: &str,
@@ -277,7 +286,7 @@ impl Provider for MemoryManager {
         let asked = asked_by(container);
         let mut entries = self.entries.lock();
         let is_given = blocks_of(&entries, uid, &container.name).is_some();
-        if class_of(spec) != QosClass::Guaranteed || asked.is_empty() || is_given {
+        if !gives_alone(spec) || asked.is_empty() || is_given {
             return Ok(());
         }
         let states = node_states(&self.layout, &self.reserved, &entries);

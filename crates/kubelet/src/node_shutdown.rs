@@ -16,6 +16,7 @@ use k8s_openapi::api::core::v1::Pod;
 use crate::admission::priority;
 use crate::config::ShutdownPeriod;
 use crate::context::Context;
+use crate::metrics::Level;
 use crate::pods::Inboxes;
 use crate::snapshot::Ending;
 use logind::{Logind, LogindError};
@@ -75,11 +76,8 @@ fn seconds(number: i64) -> Duration {
 
 /// Ends all Pods, one group after the other.
 async fn end_all(context: &Context, inboxes: &Inboxes) {
-    let now = || context.clock.now().as_second();
-    #[expect(clippy::cast_precision_loss, reason = "seconds since the epoch are exact below 2^53")]
-    let time = |second: i64| second as f64;
-    let start = now();
-    context.metrics.shutting_down(time(start), 0.0);
+    context.metrics.set(Level::ShutdownStart, &[], context.clock.now());
+    context.metrics.set(Level::ShutdownEnd, &[], 0_u32);
     for (period, pods) in groups(&context.config.shutdown, &context.allocations.pods()) {
         let mut ending = Vec::new();
         for pod in &pods {
@@ -103,7 +101,7 @@ async fn end_all(context: &Context, inboxes: &Inboxes) {
             tracing::warn!(seconds = period, "not all pods have ended in the time that they had");
         }
     }
-    context.metrics.shutting_down(time(start), time(now()));
+    context.metrics.set(Level::ShutdownEnd, &[], context.clock.now());
 }
 
 /// Which Pods have how many seconds, in their order.

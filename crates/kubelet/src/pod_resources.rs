@@ -16,6 +16,7 @@ use tonic::Status;
 use crate::context::Context;
 use crate::device_plugins::Placed;
 use crate::memory::Block;
+use crate::metrics::Count;
 use crate::snapshot::{Role, init_role};
 use api::{
     AllocatableResourcesRequest, AllocatableResourcesResponse, ContainerDevices, ContainerMemory,
@@ -39,6 +40,9 @@ pub(crate) async fn run(context: Arc<Context>) {
     }
 }
 
+/// Of the API, as metrics have it.
+const VERSION: &str = "v1";
+
 struct Lister(Arc<Context>);
 
 impl Router for Lister {
@@ -46,19 +50,40 @@ impl Router for Lister {
         let context = self.0.clone();
         match path {
             "/v1.PodResourcesLister/List" => grpc::unary(request, move |_: ListPodResourcesRequest| {
-                async move { Ok::<_, Status>(list(&context)) }.boxed()
+                async move {
+                    asked(&context, Count::PodResourcesList);
+                    Ok::<_, Status>(list(&context))
+                }
+                .boxed()
             }),
             "/v1.PodResourcesLister/GetAllocatableResources" => {
                 grpc::unary(request, move |_: AllocatableResourcesRequest| {
-                    async move { Ok::<_, Status>(allocatable(&context)) }.boxed()
+                    async move {
+                        asked(&context, Count::PodResourcesAllocatable);
+                        Ok::<_, Status>(allocatable(&context))
+                    }
+                    .boxed()
                 })
             }
-            "/v1.PodResourcesLister/Get" => grpc::unary(request, move |asked: GetPodResourcesRequest| {
-                async move { get(&context, &asked).map_err(Status::unknown) }.boxed()
+            "/v1.PodResourcesLister/Get" => grpc::unary(request, move |name: GetPodResourcesRequest| {
+                async move {
+                    asked(&context, Count::PodResourcesGet);
+                    let found = get(&context, &name);
+                    if found.is_err() {
+                        context.metrics.count(Count::PodResourcesGetErrors, &[VERSION]);
+                    }
+                    found.map_err(Status::unknown)
+                }
+                .boxed()
             }),
             other => grpc::unknown(other),
         }
     }
+}
+
+fn asked(context: &Context, call: Count) {
+    context.metrics.count(Count::PodResources, &[VERSION]);
+    context.metrics.count(call, &[VERSION]);
 }
 
 fn list(context: &Context) -> ListPodResourcesResponse {

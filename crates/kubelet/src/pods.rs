@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::Backoff;
@@ -20,6 +21,7 @@ use crate::admission::{self, Misfit, Question, Rejection};
 use crate::context::Context;
 use crate::inbox::Inbox;
 use crate::labels;
+use crate::metrics::{Count, Level, Measure};
 use crate::preemption;
 use crate::snapshot::{self, Ending, PodSnapshot};
 use crate::static_pods::{self, StaticPods, is_mirror};
@@ -200,7 +202,9 @@ impl Desk {
                 self.waiting.insert(key, pod);
                 continue;
             }
-            self.leaving.remove(&key);
+            if self.leaving.remove(&key).as_ref() == Some(&uid) {
+                self.context.metrics.count(Count::RestartedPods, &["true"]);
+            }
             self.statics.insert(key.clone(), pod.clone());
             self.start(uid, pod, 0);
             let mirror = self.pods.get(&key).filter(|mirror| is_mirror(mirror));
@@ -284,7 +288,9 @@ impl Desk {
             let message = preemption::MESSAGE.to_owned();
             tracing::info!(pod = uid, "a pod goes for a critical one");
             context.event(&victim, None, EventType::Warning, preemption::REASON, message.clone());
-            lacking.iter().for_each(|(resource, _)| context.metrics.preempted(resource));
+            // One, however much is lacking: all of them together are the Pods that had to go.
+            let resource = lacking.first().map_or("", |(resource, _)| resource);
+            context.metrics.count(Count::Preemptions, &[resource]);
             let reason = preemption::REASON.into();
             inbox.end(Ending { reason, message, is_disruption: true, ..Ending::default() });
             inboxes.push(inbox);
@@ -301,6 +307,7 @@ impl Desk {
         for uid in orphans {
             if let Some(mut snapshot) = self.found.remove(&uid) {
                 tracing::info!(uid, "a pod's containers run although the pod is gone");
+                self.context.metrics.count(Count::OrphanedPods, &[]);
                 snapshot.removed_from_api = true;
                 spawn_worker(&self.context, &self.inboxes, uid, snapshot, (0, None));
             }
@@ -341,6 +348,7 @@ fn spawn_worker(
     }
     inboxes.0.inboxes.lock().insert(uid.clone(), inbox.clone());
     let pod = snapshot.pod.clone();
+    let seen_at = std::time::Instant::now();
     let worker = Worker::new(context.clone(), inbox.clone(), snapshot, cause);
     let (inboxes, owner) = (inboxes.clone(), context.clone());
     context.tasks.spawn("pod worker", async move {
@@ -353,6 +361,7 @@ fn spawn_worker(
             owner.metrics.rejected(&reason);
             inbox.end(rejected(reason, message));
         }
+        owner.metrics.measure(Measure::PodWorkerStart, &[], seen_at.elapsed());
         // A Pod that is over has nothing alone, however long its object stays.
         let over = async {
             inbox.stopped().await;
@@ -367,8 +376,12 @@ fn spawn_worker(
 async fn found_in_runtime(context: &Context) -> BTreeMap<String, PodSnapshot> {
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10), 0.1);
     loop {
+        let start = std::time::Instant::now();
         match try_found_in_runtime(context).await {
-            Ok(found) => return found,
+            Ok(found) => {
+                context.metrics.measure(Measure::Relist, &[], start.elapsed());
+                return found;
+            }
             Err(error) => tracing::warn!(%error, "the runtime did not say what it has"),
         }
         tokio::time::sleep(backoff.next(&context.random)).await;
@@ -416,16 +429,30 @@ fn spawn_events(context: &Arc<Context>, inboxes: &Inboxes) {
         loop {
             match context.runtime.get_container_events(v1::GetEventsRequest {}).await {
                 Ok(mut events) => {
+                    context.metrics.count(Count::EventConnections, &[]);
                     for inbox in inboxes.all() {
                         inbox.runtime_event(v1::ContainerEventResponse::default());
                     }
+                    let now = || context.clock.now();
+                    context.metrics.is_listening.store(true, Ordering::Relaxed);
                     while let Some(Ok(event)) = events.next().await {
                         backoff.reset();
+                        let took = now().duration_since(snapshot::nanos(event.created_at));
+                        context.metrics.measure(
+                            Measure::EventLatency,
+                            &[],
+                            Duration::try_from(took).unwrap_or_default(),
+                        );
                         forward(&inboxes, event);
                     }
+                    context.metrics.set(Level::EventsLastSeen, &[], now());
+                    context.metrics.is_listening.store(false, Ordering::Relaxed);
                     tracing::debug!("the stream of runtime events has ended");
                 }
-                Err(error) => tracing::warn!(%error, "the runtime gives no events"),
+                Err(error) => {
+                    context.metrics.count(Count::EventConnectionErrors, &[]);
+                    tracing::warn!(%error, "the runtime gives no events");
+                }
             }
             tokio::time::sleep(backoff.next(&context.random)).await;
         }

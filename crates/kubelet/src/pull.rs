@@ -23,6 +23,7 @@ use tokio::sync::Semaphore;
 use crate::config::{ImagePulls, PullRate};
 use crate::container_config::sandbox_config;
 use crate::context::Context;
+use crate::metrics::{Measure, image_size};
 use crate::objects::PodObjects;
 use crate::worker::Outcome;
 use keyring::{Credential, Keyring};
@@ -84,6 +85,13 @@ struct Want {
     container: Option<String>,
 }
 
+/// An image that is here.
+struct Had {
+    reference: String,
+    /// From when to when, unless it was here before.
+    pulled: Option<(jiff::Timestamp, jiff::Timestamp)>,
+}
+
 /// Reason for the status, and message.
 type Refusal = (String, String);
 
@@ -110,7 +118,8 @@ pub(crate) async fn have_image(
             }
         }
     }
-    Outcome::Image(image, result)
+    let pulled = result.as_ref().ok().and_then(|had| had.pulled);
+    Outcome::Image(image, result.map(|had| had.reference), pulled)
 }
 
 impl Want {
@@ -123,7 +132,7 @@ impl Want {
         (reason.to_owned(), message)
     }
 
-    async fn have(&self) -> Result<String, Refusal> {
+    async fn have(&self) -> Result<Had, Refusal> {
         let image = &self.image;
         let reference: Reference = image.parse().map_err(|error| {
             let message = format!(
@@ -158,7 +167,7 @@ impl Want {
                     "Container image \"{image}\" already present on machine and can be accessed by the pod"
                 );
                 self.event(EventType::Normal, "Pulled", message);
-                return Ok(found.id);
+                return Ok(Had { reference: found.id, pulled: None });
             }
             if self.policy == "Never" {
                 return Err(never());
@@ -191,7 +200,7 @@ impl Want {
         Keyring::of(&secrets)
     }
 
-    async fn pull(&self, credentials: Vec<Credential>) -> Result<String, Refusal> {
+    async fn pull(&self, credentials: Vec<Credential>) -> Result<Had, Refusal> {
         let (context, image) = (&self.context, &self.image);
         self.event(EventType::Normal, "Pulling", format!("Pulling image \"{image}\""));
         let waiting_since = context.clock.now();
@@ -221,7 +230,9 @@ impl Want {
             took(waiting_since)
         );
         self.event(EventType::Normal, "Pulled", message);
-        Ok(reference)
+        let seconds = now.duration_since(start).as_secs_f64();
+        context.metrics.measure(Measure::ImagePull, &[image_size(size)], seconds);
+        Ok(Had { reference, pulled: Some((start, now)) })
     }
 
     /// With each of the credentials that fit, until one is good; without any if there is none.

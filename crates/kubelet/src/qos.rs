@@ -131,21 +131,33 @@ pub fn cgroup_parent(root: &str, pod: &Pod) -> String {
     }
 }
 
+/// Whether the Pod has resources of its own. Source: `IsPodLevelResourcesSet`.
+pub(crate) fn has_own_resources(spec: &PodSpec) -> bool {
+    let (requests, limits) = amounts(spec.resources.as_ref());
+    let is_known = |name: &str| matches!(name, "cpu" | "memory") || name.starts_with("hugepages-");
+    requests.into_iter().chain(limits).flat_map(BTreeMap::keys).any(|name| is_known(name))
+}
+
 /// What the kernel gets for one container. `memory_capacity` is the node's, in bytes.
+///
+/// What the container has no limit for, its Pod's limit holds. Source: `getCPULimit` of `pkg/kubelet/kuberuntime`.
 pub fn container_resources(
     spec: &PodSpec,
     container: &Container,
     memory_capacity: i64,
 ) -> v1::LinuxContainerResources {
     let (requests, limits) = amounts(container.resources.as_ref());
-    let cpu_limit = limits.and_then(|l| l.get("cpu")).map_or(0, quantity::milli);
+    let limit = |name: &str, read: fn(&Quantity) -> i64| {
+        let own = limits.and_then(|l| l.get(name)).map(read).filter(|limit| *limit != 0);
+        own.or_else(|| amounts(spec.resources.as_ref()).1?.get(name).map(read)).unwrap_or(0)
+    };
+    let cpu_limit = limit("cpu", quantity::milli);
     let cpu_request = requests.and_then(|r| r.get("cpu")).map_or(cpu_limit, quantity::milli);
-    let memory_limit = limits.and_then(|l| l.get("memory")).map_or(0, quantity::whole);
     v1::LinuxContainerResources {
         cpu_period: QUOTA_PERIOD_US,
         cpu_quota: cpu_quota(cpu_limit),
         cpu_shares: cpu_shares(cpu_request),
-        memory_limit_in_bytes: memory_limit,
+        memory_limit_in_bytes: limit("memory", quantity::whole),
         oom_score_adj: oom_score_adj(spec, container, memory_capacity),
         hugepage_limits: huge_pages::of_container(container),
         ..v1::LinuxContainerResources::default()
@@ -272,6 +284,9 @@ mod tests {
         let resources = pod_resources(&spec);
         assert_eq!((resources.cpu_quota, resources.memory_limit_in_bytes), (100_000, 512 << 20));
         assert_eq!(pod_request(&spec, "cpu", quantity::milli), 1000);
+        let of_container = container_resources(&spec, &spec.containers[1], 1 << 30);
+        assert_eq!((of_container.cpu_quota, of_container.memory_limit_in_bytes), (100_000, 512 << 20));
+        assert_eq!(of_container.cpu_shares, 1024, "what it may have is what it asks for");
         spec.resources.as_mut().unwrap().limits = None;
         assert_eq!(class_of(&spec), QosClass::Burstable);
         let capacity = 1 << 30;

@@ -12,6 +12,7 @@ mod exposition;
 mod log_file;
 mod logs;
 mod node_logs;
+mod own_metrics;
 mod port_forward;
 mod query;
 mod resource_metrics;
@@ -39,6 +40,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::config::ServerConfig;
 use crate::context::Context;
+use crate::metrics::{Count, Level, Measure};
 use crate::node::Machine;
 use crate::static_pods::StaticPods;
 use access::{Access, User};
@@ -59,7 +61,7 @@ pub(crate) struct Server {
     pub(crate) statics: watch::Receiver<Arc<StaticPods>>,
     access: Access,
     /// CPUs and bytes of memory.
-    machine: (u64, u64),
+    machine: Arc<Machine>,
 }
 
 /// A failure as the API server expects it: a code and a text.
@@ -120,10 +122,17 @@ async fn connection(
     let service = service_fn(move |request| {
         let (server, user) = (server.clone(), user.clone());
         async move {
+            let metrics = server.context.metrics.clone();
+            let labels = own_metrics::request_labels(request.method(), request.uri().path());
+            metrics.count(Count::HttpRequests, &labels);
+            metrics.step(Level::HttpInFlight, &labels, 1.0);
+            let start = std::time::Instant::now();
             let answer = match pass(&server, user.as_ref(), is_allowed, &request).await {
                 Ok(()) => route(&server, request).await,
                 Err(refusal) => Err(refusal),
             };
+            metrics.measure(Measure::Http, &labels, start.elapsed());
+            metrics.step(Level::HttpInFlight, &labels, -1.0);
             Ok::<_, Infallible>(answer.unwrap_or_else(|Refusal(code, message)| text(code, message)))
         }
     });
@@ -131,43 +140,19 @@ async fn connection(
     builder.serve_connection_with_upgrades(TokioIo::new(stream), service).await.map_err(|e| e.to_string())
 }
 
-/// Whether the request may be answered; counted either way.
+/// Whether the request may be answered.
 async fn pass(
     server: &Server,
     user: Option<&User>,
     is_allowed: bool,
     request: &Request<Incoming>,
 ) -> Result<(), Refusal> {
-    let path = request.uri().path();
-    let first = path.trim_matches('/').split('/').next().unwrap_or_default();
-    let is_long = matches!(first, "exec" | "attach" | "portForward" | "containerLogs");
-    server.context.metrics.requested(
-        request.method().as_str(),
-        if PATHS.contains(&first) { first } else { "other" },
-        is_long,
-    );
     if is_allowed {
         return Ok(());
     }
+    let path = request.uri().path();
     server.access.check(&server.context, user, (request.method(), path, request.headers())).await
 }
-
-/// First words of paths that are counted under their own name.
-const PATHS: [&str; 13] = [
-    "healthz",
-    "pods",
-    "runningpods",
-    "metrics",
-    "stats",
-    "configz",
-    "logs",
-    "debug",
-    "checkpoint",
-    "containerLogs",
-    "exec",
-    "attach",
-    "portForward",
-];
 
 async fn route(server: &Arc<Server>, request: Request<Incoming>) -> Result<Response<Body>, Refusal> {
     let path = request.uri().path().to_owned();
@@ -183,11 +168,7 @@ async fn route(server: &Arc<Server>, request: Request<Incoming>) -> Result<Respo
         ["debug", "pprof", ..] => Err(disabled("profiling")),
         ["debug", "flags", "v"] => Err(disabled("flags")),
         ["configz"] => Ok(json(serde_json::json!({"kubeletconfig": server.context.config.configz}))),
-        ["metrics"] => {
-            server.context.metrics.set_counts(&summary::counts(server).await);
-            server.context.metrics.set_volumes(&summary::volumes(server).await);
-            Ok(measured(base::metrics::CONTENT_TYPE, server.context.metrics.registry.render()))
-        }
+        ["metrics"] => Ok(measured(base::metrics::CONTENT_TYPE, own_metrics::render(server).await)),
         ["metrics", "probes"] => {
             Ok(measured(base::metrics::CONTENT_TYPE, server.context.metrics.probes.render()))
         }
@@ -196,8 +177,8 @@ async fn route(server: &Arc<Server>, request: Request<Incoming>) -> Result<Respo
             Ok(measured(exposition::CONTENT_TYPE, resource_metrics::render(&look)))
         }
         ["metrics", "cadvisor"] => {
-            let look = server.context.looks.now(&server.context).await;
-            let text = cadvisor::render(&look, &server.context.config.version, server.machine);
+            let look = server.context.looks.deep(&server.context).await;
+            let text = cadvisor::render(&look, &server.context.config.version, &server.machine);
             Ok(measured(exposition::CONTENT_TYPE, text))
         }
         ["stats", "summary"] => {
@@ -268,9 +249,9 @@ impl Server {
         context: Arc<Context>,
         pods: Informer<Pod>,
         statics: watch::Receiver<Arc<StaticPods>>,
-        machine: &Machine,
+        machine: Arc<Machine>,
     ) -> Self {
-        Self { context, pods, statics, access: Access::default(), machine: (machine.cpus, machine.memory) }
+        Self { context, pods, statics, access: Access::default(), machine }
     }
 
     fn idle_timeout(&self) -> Duration {

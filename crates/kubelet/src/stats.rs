@@ -4,6 +4,7 @@
 //! looks: the one before if it is recent, else a second one a moment later.
 //! Source: `pkg/kubelet/stats` of upstream.
 
+pub(crate) mod deep;
 pub(crate) mod disk;
 pub(crate) mod usage;
 
@@ -56,6 +57,8 @@ pub(crate) struct Look {
     /// Nanoseconds since the epoch.
     pub(crate) at: i64,
     pub(crate) node: Usage,
+    /// Of all Pods together.
+    pub(crate) all_pods: Usage,
     pub(crate) memory: Memory,
     /// The file system with the Pods' folders, by device.
     pub(crate) disk: Option<(String, disk::FileSystem)>,
@@ -65,6 +68,10 @@ pub(crate) struct Look {
     pub(crate) rates: HashMap<String, u64>,
     /// Over which time the rates are.
     pub(crate) window: Duration,
+    /// By cgroup of a container, if it was looked at so.
+    pub(crate) deep: HashMap<String, deep::Deep>,
+    /// Of the device of `disk`, with the same condition.
+    pub(crate) disk_counters: Option<deep::DiskCounters>,
 }
 
 /// Remembers the last look.
@@ -75,6 +82,26 @@ impl Looks {
     /// Looks now, and gives no rates.
     pub(crate) async fn now(&self, context: &Context) -> Look {
         look(context).await
+    }
+
+    /// Looks now, and at every process of every container.
+    pub(crate) async fn deep(&self, context: &Context) -> Look {
+        let mut look = look(context).await;
+        let device = look.disk.as_ref().map(|(device, _)| device.clone()).unwrap_or_default();
+        let containers = look.pods.iter().flat_map(|pod| &pod.containers);
+        let paths: Vec<String> = containers.map(|container| container.cgroup.clone()).collect();
+        let looked = tokio::task::spawn_blocking(move || {
+            let diskstats = std::fs::read_to_string("/proc/diskstats").unwrap_or_default();
+            let counters = deep::disk_counters(&diskstats, &device);
+            let Ok(cgroups) = Cgroups::detect() else { return (HashMap::new(), counters) };
+            let looked = paths.into_iter().map(|path| {
+                let deep = deep::look(&cgroups, &path);
+                (path, deep)
+            });
+            (looked.collect(), counters)
+        });
+        (look.deep, look.disk_counters) = looked.await.unwrap_or_default();
+        look
     }
 
     /// Looks now, with rates.
@@ -99,13 +126,15 @@ impl Looks {
 
 /// The node's own name among the rates.
 pub(crate) const NODE: &str = "/";
+/// All Pods' own name there.
+pub(crate) const KUBEPODS: &str = "/kubepods";
 
 fn counters(look: &Look) -> impl Iterator<Item = (&str, u64)> {
     let pods = look.pods.iter().flat_map(|pod| {
         let containers = pod.containers.iter().map(|c| (c.cgroup.as_str(), c.usage.cpu_ns));
         containers.chain([(pod.cgroup.as_str(), pod.usage.cpu_ns)])
     });
-    pods.chain([(NODE, look.node.cpu_ns)])
+    pods.chain([(NODE, look.node.cpu_ns), (KUBEPODS, look.all_pods.cpu_ns)])
 }
 
 fn rates(before: &Look, now: &Look) -> HashMap<String, u64> {
@@ -139,11 +168,12 @@ async fn look(context: &Context) -> Look {
     let classes: HashMap<String, String> = context.allocations.cgroups(&root);
     let at = i64::try_from(context.clock.now().as_nanosecond()).unwrap_or(i64::MAX);
     let root_dir = context.config.root_dir.clone();
+    let kubepods = crate::cgroups::kubepods(&context.config);
     let mut pods: Vec<_> = pods.into_values().collect();
     pods.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
     let read = tokio::task::spawn_blocking(move || {
         let disk = disk::device(&root_dir).zip(disk::file_system(&root_dir));
-        let Ok(cgroups) = Cgroups::detect() else { return (pods, Usage::default(), disk) };
+        let Ok(cgroups) = Cgroups::detect() else { return (pods, Usage::default(), Usage::default(), disk) };
         for pod in &mut pods {
             pod.cgroup = classes.get(&pod.uid).cloned().unwrap_or_default();
             for container in &mut pod.containers {
@@ -151,12 +181,14 @@ async fn look(context: &Context) -> Look {
                 container.usage = usage::read(&cgroups, &container.cgroup);
             }
             pod.usage = usage::read(&cgroups, &pod.cgroup);
+            pod.usage.processes +=
+                pod.containers.iter().map(|container| container.usage.processes).sum::<u64>();
         }
         let node = usage::node(&cgroups);
-        (pods, node, disk)
+        (pods, node, usage::read(&cgroups, &kubepods), disk)
     });
-    let (pods, node, disk) = read.await.unwrap_or_default();
-    Look { at, node, memory: Memory::read(), disk, pods, ..Look::default() }
+    let (pods, node, all_pods, disk) = read.await.unwrap_or_default();
+    Look { at, node, all_pods, memory: Memory::read(), disk, pods, ..Look::default() }
 }
 
 /// By sandbox id: what is up, with the containers that run.

@@ -19,6 +19,9 @@ pub use policy::Policy;
 /// More NUMA nodes are more combinations than can be looked at. Source: `defaultMaxAllowableNUMANodes`.
 pub(crate) const NODES_MAX: usize = 8;
 
+/// Why a Pod is refused whose resources do not lie together. Source: `TopologyAffinityError`.
+pub(crate) const AFFINITY_ERROR: &str = "TopologyAffinityError";
+
 /// Some of the NUMA nodes, as one that gives things away would use them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hint {
@@ -70,6 +73,11 @@ pub(crate) trait Provider {
     /// From which nodes it could give what is asked for.
     fn hints(&self, uid: &str, spec: &PodSpec, asker: Asker<'_>) -> Hints;
 
+    /// Whether it gives the container something that is nobody else's.
+    fn pins(&self, _: &PodSpec, _: &Container) -> bool {
+        false
+    }
+
     /// Gives the container what it asks for, near `hint` if that is possible. Twice is once.
     ///
     /// # Errors
@@ -111,7 +119,7 @@ impl Alignment {
             let hints: Vec<_> = providers.iter().map(|provider| provider.hints(uid, spec, asker)).collect();
             self.policy.merge(all, &hints).ok_or_else(|| {
                 let message = "Resources cannot be allocated with Topology locality";
-                Rejection::new("TopologyAffinityError", message)
+                Rejection::new(AFFINITY_ERROR, message)
             })
         };
         let of_pod = match self.scope {

@@ -10,10 +10,11 @@ mod outcome;
 mod report;
 mod resize;
 mod start;
+mod startup;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use controller::cause;
 use futures::StreamExt;
@@ -24,6 +25,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use crate::context::Context;
 use crate::inbox::{Inbox, Mail};
+use crate::metrics::Measure;
 use crate::next_actions::{PodAction, next_actions};
 use crate::objects::{PodObjects, Token};
 use crate::probes::{ProbeKind, Probers};
@@ -31,6 +33,7 @@ use crate::snapshot::{PodSnapshot, Step};
 use crate::volumes::TokenKey;
 pub(crate) use outcome::Outcome;
 use report::Report;
+use startup::Startup;
 
 /// The key of the job that asks the runtime for everything.
 const REFRESH: &str = "refresh";
@@ -49,8 +52,9 @@ pub(crate) struct Worker {
     retries: BTreeMap<String, Timestamp>,
     probers: Probers,
     report: Report,
-    /// When a new Pod was seen first, until it runs.
-    seen_at: Option<std::time::Instant>,
+    startup: Startup,
+    /// Since when something is under way, and what woke the worker for it.
+    round: Option<(Instant, &'static str)>,
     /// The revision that woke the worker last.
     cause: u64,
 }
@@ -87,7 +91,10 @@ impl Worker {
         merge::seed_probes(&mut snapshot, &context.facts.runtime_name);
         merge::read_last_words(&context.config, &mut snapshot);
         let probers = Probers::new(context.clone(), tasks.clone(), inbox.clone());
-        let seen_at = snapshot.sandboxes.is_empty().then(std::time::Instant::now);
+        context.metrics.measure(Measure::ContainersPerPod, &[], snapshot.spec().containers.len());
+        let is_new = snapshot.sandboxes.is_empty();
+        let startup = if is_new { Startup::of_new() } else { Startup::default() };
+        let round = is_new.then(|| (Instant::now(), "create"));
         Self {
             context,
             inbox,
@@ -100,7 +107,8 @@ impl Worker {
             retries: BTreeMap::new(),
             probers,
             report: Report::default(),
-            seen_at,
+            startup,
+            round,
             cause,
         }
     }
@@ -110,9 +118,12 @@ impl Worker {
         self.context.span(self.cause, "kubelet woke", &self.snapshot.pod, self.context.clock.now(), "");
         loop {
             let mail = self.inbox.take();
+            let kind = if mail.pod.is_some() { "update" } else { "sync" };
+            self.round.get_or_insert_with(|| (Instant::now(), kind));
             self.read(mail);
             let now = self.context.clock.now();
             let wake_at = self.step(now);
+            self.end_round();
             if self.snapshot.removed_from_api && self.snapshot.is_cleaned && self.jobs.is_empty() {
                 break;
             }
@@ -130,6 +141,16 @@ impl Worker {
         self.context.allocations.remove(self.snapshot.uid());
         self.inbox.set_stopped();
         self.tasks.stop();
+    }
+
+    /// Nothing is under way any more: measures how long that took since the worker was woken.
+    fn end_round(&mut self) {
+        if self.jobs.is_empty()
+            && let Some((since, kind)) = self.round.take()
+        {
+            let kind = if self.snapshot.is_terminating() { "kill" } else { kind };
+            self.context.metrics.measure(Measure::PodWorker, &[kind], since.elapsed());
+        }
     }
 
     /// One round: decides, starts jobs, and says when to look again.

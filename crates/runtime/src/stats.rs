@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use cri::link_counters::{LINK_COUNTERS, LinkCounter};
 use cri::{CriResult, v1};
 
 use crate::service::has_labels;
@@ -45,24 +46,6 @@ const METRICS: &[Metric] = &[
 
 /// What tells the metrics of one container from another's, and then of one link from another. Source: cAdvisor.
 const LABELS: [&str; 4] = ["id", "name", "image", "interface"];
-
-/// A counter of a sandbox's link: name, help, and its value. Source: the names are cAdvisor's.
-type LinkMetric = (&'static str, &'static str, fn(&v1::NetworkInterfaceUsage) -> Option<v1::UInt64Value>);
-
-const LINK_METRICS: &[LinkMetric] = &[
-    ("container_network_receive_bytes_total", "Cumulative count of bytes received", |link| link.rx_bytes),
-    (
-        "container_network_receive_errors_total",
-        "Cumulative count of errors encountered while receiving",
-        |link| link.rx_errors,
-    ),
-    ("container_network_transmit_bytes_total", "Cumulative count of bytes transmitted", |link| link.tx_bytes),
-    (
-        "container_network_transmit_errors_total",
-        "Cumulative count of errors encountered while transmitting",
-        |link| link.tx_errors,
-    ),
-];
 
 impl Inner {
     pub(crate) async fn container_stats(self: &Arc<Self>, id: &str) -> CriResult<v1::ContainerStats> {
@@ -132,14 +115,14 @@ impl Inner {
         let cgroup = self.cgroup_parent(sandbox);
         let of_link = |link: &v1::NetworkInterfaceUsage| {
             let labels = [cgroup.as_str(), &sandbox.id, "", &link.name].map(str::to_owned).to_vec();
-            let metric = |(name, _, pick): &LinkMetric| v1::Metric {
+            let metric = |(name, _, pick): &LinkCounter| v1::Metric {
                 name: (*name).to_owned(),
                 timestamp: network.timestamp,
                 metric_type: v1::MetricType::Counter.into(),
                 label_values: labels.clone(),
                 value: pick(link),
             };
-            LINK_METRICS.iter().map(metric).collect::<Vec<_>>()
+            LINK_COUNTERS.iter().map(metric).collect::<Vec<_>>()
         };
         network.default_interface.iter().chain(&network.interfaces).flat_map(of_link).collect()
     }
@@ -204,7 +187,7 @@ pub(crate) fn descriptors() -> Vec<v1::MetricDescriptor> {
         label_keys: labels.iter().map(|label| (*label).to_owned()).collect(),
     };
     let containers = METRICS.iter().map(|(name, help, ..)| (*name, *help, &of_container[..]));
-    let links = LINK_METRICS.iter().map(|(name, help, _)| (*name, *help, &LABELS[..]));
+    let links = LINK_COUNTERS.iter().map(|(name, help, _)| (*name, *help, &LABELS[..]));
     containers.chain(links).map(descriptor).collect()
 }
 

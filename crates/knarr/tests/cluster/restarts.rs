@@ -7,25 +7,41 @@ use testkit::{Cluster, Session};
 
 use crate::{BUSYBOX, cluster, must};
 
-/// One line per Pod: name, restarts, when its container started, address.
+/// One line per Pod: name, restarts, when its container started, since when it is ready, address.
 const PODS: &str = "kubectl get pods -o jsonpath='{range .items[*]}{.metadata.name} \
     {.status.containerStatuses[0].restartCount} {.status.containerStatuses[0].state.running.startedAt} \
-    {.status.podIP}{\"\\n\"}{end}'";
+    {.status.conditions[?(@.type==\"Ready\")].lastTransitionTime} {.status.podIP}{\"\\n\"}{end}'";
+
+/// What is mounted for the volumes of Pods, on the host.
+fn mounts(cluster: &Cluster) -> Vec<String> {
+    let all = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let folder = cluster.data_dir().canonicalize().unwrap();
+    let points = all.lines().filter_map(|line| line.split(' ').nth(4)).map(str::to_owned);
+    points.filter(|point| point.starts_with(folder.to_str().unwrap()) && point.contains("volumes")).collect()
+}
 
 fn kubectl(cluster: &Cluster) -> Session<'_> {
     must(Session::new(cluster, KUBECTLS[1], "steady"))
 }
 
-fn start_workload(cluster: &Cluster) -> String {
+/// Pods, and what is mounted for them.
+fn start_workload(cluster: &Cluster) -> (String, Vec<String>) {
     let session = kubectl(cluster);
     must(session.run("before.txt", include_str!("sessions/before.txt")));
-    must(session.must(PODS))
+    let mounts = mounts(cluster);
+    assert!(mounts.len() >= 2, "a claim's and one of memory: {mounts:?}");
+    (must(session.must(PODS)), mounts)
 }
 
-fn check_workload(cluster: &Cluster, pods: &str) {
+fn check_workload(cluster: &Cluster, (pods, mounted): &(String, Vec<String>)) {
     let session = kubectl(cluster);
     must(session.run("after.txt", include_str!("sessions/after.txt")));
-    assert_eq!(must(session.must(PODS)), pods, "the same Pods and containers run");
+    assert_eq!(
+        must(session.must(PODS)),
+        *pods,
+        "the same Pods and containers run, and were ready all the time"
+    );
+    assert_eq!(mounts(cluster), *mounted, "volumes are mounted once, and stay so");
 }
 
 /// Kills these processes as a crash would.
@@ -152,7 +168,7 @@ fn another_build_takes_over_what_the_one_before_has_started() {
     must(cluster.up());
     let pods = start_workload(&cluster);
     let shims = cluster.processes(SHIM);
-    assert_eq!(shims.len(), 2);
+    assert_eq!(shims.len(), 3);
 
     must(cluster.knarr(&["down"]));
     install(&path, "another");
@@ -168,6 +184,6 @@ fn another_build_takes_over_what_the_one_before_has_started() {
     kill(&shims);
     check_workload(&cluster, &pods);
     let now = cluster.processes(SHIM);
-    assert!(now.len() == 2 && now.iter().all(|pid| program(*pid) == path), "{now:?}");
+    assert!(now.len() == 3 && now.iter().all(|pid| program(*pid) == path), "{now:?}");
     must(cluster.remove());
 }

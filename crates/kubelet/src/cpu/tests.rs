@@ -52,6 +52,11 @@ fn whole_cpus_are_given_alone_and_remembered() {
     assert!(manager.release("one") && !manager.release("one"));
     give(&manager, "two", &spec("3"), Policy::None).unwrap();
     assert_eq!(manager.cpus("two", "a"), "1-3");
+    let mut whole = spec("1");
+    whole.resources = whole.containers[0].resources.clone();
+    give(&manager, "whole", &whole, Policy::None).unwrap();
+    assert_eq!(manager.exclusive("whole", "a").to_string(), "", "not of a Pod with resources of its own");
+    assert_eq!(manager.split(), (1, vec![(0, 1), (1, 2)]));
     let text = std::fs::read_to_string(folder.path().join(CHECKPOINT)).unwrap();
     assert_eq!(text, r#"{"policyName":"static","defaultCpuSet":"0","entries":{"two":{"a":"1-3"}}}"#);
     manager.keep_only(&std::collections::BTreeSet::new());

@@ -4,10 +4,13 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tonic::transport::Channel;
 use tonic::{Code, Status};
+
+use crate::metrics::{KubeletMetrics, Measure};
 
 /// What `PluginInfo.type` of a DRA driver is. Source: `registerapi.DRAPlugin`.
 pub(crate) const DRA_PLUGIN: &str = "DRAPlugin";
@@ -89,6 +92,8 @@ macro_rules! paths {
 /// A driver on this node. Cloning shares the connection.
 #[derive(Clone)]
 pub(crate) struct Driver {
+    name: String,
+    metrics: Arc<KubeletMetrics>,
     channel: Channel,
     prepare: Paths,
     unprepare: Paths,
@@ -99,7 +104,12 @@ impl Driver {
     ///
     /// # Errors
     /// In upstream's words: there is none.
-    pub(crate) fn new(endpoint: &Path, services: &[String]) -> Result<Self, String> {
+    pub(crate) fn new(
+        name: &str,
+        endpoint: &Path,
+        services: &[String],
+        metrics: &Arc<KubeletMetrics>,
+    ) -> Result<Self, String> {
         if services.is_empty() {
             return Err("empty list of supported gRPC services (aka supported versions)".into());
         }
@@ -108,15 +118,12 @@ impl Driver {
             format!("none of services supported by the plugin ({services:?}) are supported by the kubelet ({SERVICES:?})")
         })?;
         let channel = grpc::channel(endpoint);
-        Ok(if chosen == SERVICES[0] {
-            let (prepare, unprepare) =
-                (paths!("v1", "NodePrepareResources"), paths!("v1", "NodeUnprepareResources"));
-            Self { channel, prepare, unprepare }
+        let (prepare, unprepare) = if chosen == SERVICES[0] {
+            (paths!("v1", "NodePrepareResources"), paths!("v1", "NodeUnprepareResources"))
         } else {
-            let (prepare, unprepare) =
-                (paths!("v1beta1", "NodePrepareResources"), paths!("v1beta1", "NodeUnprepareResources"));
-            Self { channel, prepare, unprepare }
-        })
+            (paths!("v1beta1", "NodePrepareResources"), paths!("v1beta1", "NodeUnprepareResources"))
+        };
+        Ok(Self { name: name.to_owned(), metrics: metrics.clone(), channel, prepare, unprepare })
     }
 
     pub(crate) async fn node_prepare_resources(
@@ -137,11 +144,25 @@ impl Driver {
     where
         A: prost::Message + Default + 'static,
     {
-        match grpc::call(&self.channel, path, request.clone(), Some(CALL_MAX)).await {
-            Err(status) if status.code() == Code::Unimplemented => {
-                grpc::call(&self.channel, older, request, Some(CALL_MAX)).await
-            }
+        match self.measured(path, request.clone()).await {
+            Err(status) if status.code() == Code::Unimplemented => self.measured(older, request).await,
             other => other,
         }
+    }
+
+    async fn measured<A>(&self, path: &'static str, request: ClaimsRequest) -> Result<A, Status>
+    where
+        A: prost::Message + Default + 'static,
+    {
+        let start = Instant::now();
+        let answer = grpc::call(&self.channel, path, request, Some(CALL_MAX)).await;
+        // As Go's library calls them.
+        let code = match answer.as_ref().err().map(Status::code) {
+            None | Some(Code::Ok) => "OK".to_owned(),
+            Some(Code::Cancelled) => "Canceled".to_owned(),
+            Some(code) => format!("{code:?}"),
+        };
+        self.metrics.measure(Measure::DriverCalls, &[&self.name, path, &code], start.elapsed());
+        answer
     }
 }

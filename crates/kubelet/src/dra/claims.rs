@@ -207,6 +207,14 @@ impl Claims {
     }
 
     /// Whether something is here for the Pod.
+    pub(super) fn in_use(&self) -> (usize, BTreeMap<String, usize>) {
+        let mut by_driver = BTreeMap::new();
+        for driver in self.known.values().flat_map(|info| info.drivers.keys()) {
+            *by_driver.entry(driver.clone()).or_default() += 1;
+        }
+        (self.known.len(), by_driver)
+    }
+
     pub(super) fn has(&self, pod: &str) -> bool {
         self.known.values().any(|info| info.pods.contains(pod))
     }

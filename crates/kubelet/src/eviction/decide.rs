@@ -109,7 +109,10 @@ pub(crate) struct Candidate {
     pub(crate) priority: i64,
     /// Static, or of a system's priority: never evicted.
     pub(crate) is_critical: bool,
-    /// Of the resource that is scarce.
+    /// What the Pod has asked for of the resource that is scarce; its containers may have asked for less, or at other
+    /// times. Source: `GetResourceRequestQuantity`.
+    pub(crate) request: i64,
+    /// Of that resource.
     pub(crate) containers: Vec<Used>,
     /// What is no container's: volumes.
     pub(crate) volumes: i64,
@@ -118,10 +121,6 @@ pub(crate) struct Candidate {
 impl Candidate {
     fn usage(&self) -> i64 {
         self.containers.iter().map(|c| c.usage).sum::<i64>().saturating_add(self.volumes)
-    }
-
-    fn request(&self) -> i64 {
-        self.containers.iter().map(|c| c.request).sum()
     }
 }
 
@@ -132,7 +131,7 @@ impl Candidate {
 pub(crate) fn first_to_go(signal: Signal, pods: &[Candidate]) -> Option<&Candidate> {
     let has_requests = matches!(signal.resource(), "memory" | "ephemeral-storage");
     let rank = |pod: &&Candidate| {
-        let request = if has_requests { pod.request() } else { 0 };
+        let request = if has_requests { pod.request } else { 0 };
         let exceeds = has_requests && pod.usage() > request;
         (Reverse(exceeds), pod.priority, Reverse(pod.usage() - request))
     };
@@ -226,7 +225,7 @@ mod tests {
 
     fn pod(uid: &str, priority: i64, usage: i64, request: i64) -> Candidate {
         let container = Used { name: "main".into(), usage, request };
-        Candidate { uid: uid.into(), priority, containers: vec![container], ..Candidate::default() }
+        Candidate { uid: uid.into(), priority, request, containers: vec![container], ..Candidate::default() }
     }
 
     #[test]
@@ -249,6 +248,12 @@ mod tests {
                 "then the larger excess",
                 Signal::MemoryAvailable,
                 vec![pod("a", 0, 90, 50), pod("b", 0, 80, 10)],
+                "b",
+            ),
+            (
+                "what the Pod has asked for as a whole is what counts",
+                Signal::MemoryAvailable,
+                vec![Candidate { request: 200, ..pod("a", 0, 90, 10) }, pod("b", 0, 60, 50)],
                 "b",
             ),
             ("never a critical one", Signal::MemoryAvailable, vec![critical, pod("b", 0, 1, 5)], "b"),

@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{Candidate, Disk, Records};
 use crate::context::Context;
+use crate::metrics::Count;
 use crate::pull;
 
 /// Source: `ImageGCPeriod` of upstream.
@@ -117,13 +118,13 @@ impl Collector {
         self.records.detect(&images, &in_use, now);
         let policy = self.context.config.image_gc.clone();
         let old = self.records.too_old(&policy, self.began, now);
-        self.free(&old, u64::MAX).await?;
+        self.free(&old, u64::MAX, "age").await?;
         let disk = self.disk().await?;
         if let Some(wanted) = disk.to_free(&policy) {
             let gone: BTreeSet<String> = old.into_iter().map(|candidate| candidate.id).collect();
             let mut candidates = self.records.to_make_room(&policy, now);
             candidates.retain(|candidate| !gone.contains(&candidate.id));
-            let freed = self.free(&candidates, wanted).await?;
+            let freed = self.free(&candidates, wanted, "space").await?;
             if freed < wanted {
                 let complaint = disk.complaint(freed);
                 self.event("FreeDiskSpaceFailed", complaint.clone());
@@ -140,7 +141,7 @@ impl Collector {
         let now = self.context.clock.now();
         self.records.detect(&images, &in_use, now);
         let candidates = self.records.to_make_room(&self.context.config.image_gc, now);
-        self.free(&candidates, u64::MAX).await.map(drop)
+        self.free(&candidates, u64::MAX, "space").await.map(drop)
     }
 
     /// Ids and names of images that containers and volumes use.
@@ -157,7 +158,7 @@ impl Collector {
     }
 
     /// Removes candidates until `wanted` bytes are free; returns how many became so.
-    async fn free(&self, candidates: &[Candidate], wanted: u64) -> Result<u64, GcError> {
+    async fn free(&self, candidates: &[Candidate], wanted: u64, reason: &str) -> Result<u64, GcError> {
         let (mut freed, mut first) = (0_u64, None);
         for Candidate { id, size } in candidates {
             if freed >= wanted {
@@ -167,6 +168,7 @@ impl Collector {
             match self.context.images.remove_image(v1::RemoveImageRequest { image: Some(image) }).await {
                 Ok(_) => {
                     tracing::info!(image = id, bytes = size, "removed an unused image");
+                    self.context.metrics.count(Count::ImagesCollected, &[reason]);
                     freed = freed.saturating_add(*size);
                 }
                 Err(error) => first = first.or(Some(error)),

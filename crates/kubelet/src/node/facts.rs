@@ -1,16 +1,20 @@
 //! What the machine is: read once at start.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use cri::v1;
 
 use crate::config::Config;
+use crate::topology::machine::{Layout, Place};
 
 /// The machine and its runtime.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Machine {
     /// Whole CPUs.
     pub(crate) cpus: u64,
+    pub(crate) physical_cores: u64,
+    pub(crate) sockets: u64,
     /// Bytes.
     pub(crate) memory: u64,
     /// Bytes of the file system with the Pods' directories.
@@ -35,7 +39,12 @@ pub(crate) fn read_machine(config: &Config, runtime: &v1::VersionResponse) -> Ma
     let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let machine_id = text("/etc/machine-id");
     let uuid = text("/sys/class/dmi/id/product_uuid");
+    let layout = Layout::read(Path::new("/sys"), 0);
+    let different =
+        |of: fn(&Place) -> (usize, usize)| layout.cpus.values().map(of).collect::<BTreeSet<_>>().len() as u64;
     Machine {
+        physical_cores: different(|place| (place.socket, place.core)),
+        sockets: different(|place| (place.socket, 0)),
         cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
         memory: memory(&text("/proc/meminfo")),
         storage: storage(&config.root_dir),

@@ -1,11 +1,17 @@
 //! `/metrics/cadvisor`: everything that the kernel counts of containers, Pods and the machine. Pure.
 //!
 //! Names, helps and labels are cAdvisor's as upstream's kubelet shows them: `id` is the cgroup, a Pod's own series have
-//! no container, the machine's no Pod. Source: `google/cadvisor/metrics/prometheus.go`.
+//! no container, the machine's no Pod. What upstream's kubelet leaves off has no family here, nor what it never counts
+//! (load averages and states of tasks, which are always 0). Source: `google/cadvisor/metrics/prometheus.go`.
 
+mod io;
+
+use cri::link_counters::LINK_COUNTERS;
 use cri::v1;
 
 use super::exposition::{Exposition, number, seconds};
+use crate::node::Machine;
+use crate::stats::deep::Link;
 use crate::stats::usage::Usage;
 use crate::stats::{Look, PodStats};
 
@@ -66,6 +72,19 @@ const ROWS: &[Row] = &[
     ("container_memory_mapped_file", "gauge", "Size of memory mapped files in bytes.", &[], |u| {
         number(u.mapped_bytes)
     }),
+    ("container_memory_kernel_usage", "gauge", "Size of kernel memory allocated in bytes.", &[], |u| {
+        number(u.kernel_bytes)
+    }),
+    ("container_memory_total_active_file_bytes", "gauge", "Current total active file in bytes.", &[], |u| {
+        number(u.active_file_bytes)
+    }),
+    (
+        "container_memory_total_inactive_file_bytes",
+        "gauge",
+        "Current total inactive file in bytes.",
+        &[],
+        |u| number(u.inactive_file_bytes),
+    ),
     ("container_memory_failcnt", "counter", "Number of memory usage hits limits", &[], |u| {
         number(u.memory_failures)
     }),
@@ -85,15 +104,28 @@ const ROWS: &[Row] = &[
     ("container_spec_memory_limit_bytes", "gauge", "Memory limit for the container.", &[], |u| {
         number(u.memory_limit_bytes)
     }),
+    (
+        "container_spec_memory_reservation_limit_bytes",
+        "gauge",
+        "Memory reservation limit for the container.",
+        &[],
+        |u| number(u.memory_reserved_bytes),
+    ),
+    ("container_spec_memory_swap_limit_bytes", "gauge", "Memory swap limit for the container.", &[], |u| {
+        number(u.swap_limit_bytes)
+    }),
     ("container_processes", "gauge", "Number of processes running inside the container.", &[], |u| {
         number(u.processes)
+    }),
+    ("container_threads", "gauge", "Number of threads running inside the container", &[], |u| {
+        number(u.threads)
     }),
     (
         "container_threads_max",
         "gauge",
         "Maximum number of threads allowed inside the container, infinity if value is zero",
         &[],
-        |u| number(u.processes_max),
+        |u| number(u.threads_max),
     ),
     (
         "container_oom_events_total",
@@ -104,21 +136,25 @@ const ROWS: &[Row] = &[
     ),
 ];
 
-/// Family, help, and the counter of a link.
-type NetworkRow = (&'static str, &'static str, fn(&v1::NetworkInterfaceUsage) -> Option<v1::UInt64Value>);
+/// Family, help, and a link's counter that CRI does not know.
+type PacketRow = (&'static str, &'static str, fn(&Link) -> u64);
 
-const NETWORK: [NetworkRow; 4] = [
-    ("container_network_receive_bytes_total", "Cumulative count of bytes received", |link| link.rx_bytes),
+const PACKETS: [PacketRow; 4] = [
+    ("container_network_receive_packets_total", "Cumulative count of packets received", |link| {
+        link.rx.packets
+    }),
     (
-        "container_network_receive_errors_total",
-        "Cumulative count of errors encountered while receiving",
-        |link| link.rx_errors,
+        "container_network_receive_packets_dropped_total",
+        "Cumulative count of packets dropped while receiving",
+        |link| link.rx.dropped,
     ),
-    ("container_network_transmit_bytes_total", "Cumulative count of bytes transmitted", |link| link.tx_bytes),
+    ("container_network_transmit_packets_total", "Cumulative count of packets transmitted", |link| {
+        link.tx.packets
+    }),
     (
-        "container_network_transmit_errors_total",
-        "Cumulative count of errors encountered while transmitting",
-        |link| link.tx_errors,
+        "container_network_transmit_packets_dropped_total",
+        "Cumulative count of packets dropped while transmitting",
+        |link| link.tx.dropped,
     ),
 ];
 
@@ -187,8 +223,8 @@ fn subjects(look: &Look) -> Vec<Subject<'_>> {
     all
 }
 
-/// The whole text. `cpus` and `memory` are the machine's.
-pub(super) fn render(look: &Look, version: &str, (cpus, memory): (u64, u64)) -> String {
+/// The whole text.
+pub(super) fn render(look: &Look, version: &str, machine: &Machine) -> String {
     let mut out = Exposition::default();
     let at = Some(look.at / 1_000_000);
     let subjects = subjects(look);
@@ -214,7 +250,6 @@ pub(super) fn render(look: &Look, version: &str, (cpus, memory): (u64, u64)) -> 
     }
     page_faults(&mut out, &subjects, at);
     pressure(&mut out, &subjects, at);
-    disk(&mut out, look, at);
     for (name, help) in [
         ("container_start_time_seconds", "Start time of the container since unix epoch in seconds."),
         ("container_last_seen", "Last time a container was seen by the exporter"),
@@ -226,19 +261,56 @@ pub(super) fn render(look: &Look, version: &str, (cpus, memory): (u64, u64)) -> 
             out.sample(name, &subject.labels(&[]), time, at);
         }
     }
-    for (name, help, counter) in NETWORK {
+    for (name, help, counter) in LINK_COUNTERS {
         out.family(name, "counter", help);
         look.pods.iter().for_each(|pod| links(&mut out, name, pod, counter, at));
     }
-    for (name, help, value) in [
-        ("container_scrape_error", "1 if there was an error while getting container metrics, 0 otherwise", 0),
-        ("machine_cpu_cores", "Number of logical CPU cores.", cpus),
-        ("machine_memory_bytes", "Amount of memory installed on the machine.", memory),
-        ("machine_swap_bytes", "Amount of swap memory available on the machine.", look.memory.swap_total),
-        ("machine_scrape_error", "1 if there was an error while getting machine metrics, 0 otherwise.", 0),
+    for (name, help, counter) in PACKETS {
+        out.family(name, "counter", help);
+        look.pods.iter().for_each(|pod| packets(&mut out, name, (pod, look), counter, at));
+    }
+    io::render(&mut out, look, &subjects, at);
+    let machine_labels = [
+        ("boot_id", machine.boot_id.as_str()),
+        ("machine_id", &machine.machine_id),
+        ("system_uuid", &machine.system_uuid),
+    ];
+    for (name, help, labels, value) in [
+        (
+            "container_scrape_error",
+            "1 if there was an error while getting container metrics, 0 otherwise",
+            &[] as &[(&str, &str)],
+            0,
+        ),
+        ("machine_cpu_cores", "Number of logical CPU cores.", &machine_labels, machine.cpus),
+        (
+            "machine_cpu_physical_cores",
+            "Number of physical CPU cores.",
+            &machine_labels,
+            machine.physical_cores,
+        ),
+        ("machine_cpu_sockets", "Number of CPU sockets.", &machine_labels, machine.sockets),
+        (
+            "machine_memory_bytes",
+            "Amount of memory installed on the machine.",
+            &machine_labels,
+            machine.memory,
+        ),
+        (
+            "machine_swap_bytes",
+            "Amount of swap memory available on the machine.",
+            &machine_labels,
+            look.memory.swap_total,
+        ),
+        (
+            "machine_scrape_error",
+            "1 if there was an error while getting machine metrics, 0 otherwise.",
+            &[],
+            0,
+        ),
     ] {
         out.family(name, "gauge", help);
-        out.sample(name, &[], number(value), None);
+        out.sample(name, labels, number(value), None);
     }
     out.finish()
 }
@@ -266,41 +338,10 @@ fn pressure(out: &mut Exposition, subjects: &[Subject<'_>], at: Option<i64>) {
             };
             out.family(&name, "counter", &help);
             for (subject, stall) in stalls {
-                let micros = if kind == "waiting" { stall.some_us } else { stall.full_us };
-                out.sample(&name, &subject.labels(&[]), seconds(micros * 1000), at);
+                let part = if kind == "waiting" { stall.some } else { stall.full };
+                out.sample(&name, &subject.labels(&[]), seconds(part.total_us * 1000), at);
             }
         }
-    }
-}
-
-/// The machine's: no container has a file system of its own.
-fn disk(out: &mut Exposition, look: &Look, at: Option<i64>) {
-    let Some((device, disk)) = &look.disk else { return };
-    for (name, help, value) in [
-        ("container_fs_inodes_free", "Number of available Inodes", disk.inodes_free),
-        ("container_fs_inodes_total", "Number of Inodes", disk.inodes),
-        (
-            "container_fs_limit_bytes",
-            "Number of bytes that can be consumed by the container on this filesystem.",
-            disk.capacity,
-        ),
-        (
-            "container_fs_usage_bytes",
-            "Number of bytes that are consumed by the container on this filesystem.",
-            disk.used,
-        ),
-    ] {
-        out.family(name, "gauge", help);
-        let labels = [
-            ("container", ""),
-            ("device", device.as_str()),
-            ("id", MACHINE),
-            ("image", ""),
-            ("name", ""),
-            ("namespace", ""),
-            ("pod", ""),
-        ];
-        out.sample(name, &labels, number(value), at);
     }
 }
 
@@ -308,10 +349,14 @@ fn page_faults(out: &mut Exposition, subjects: &[Subject<'_>], at: Option<i64>) 
     let name = "container_memory_failures_total";
     out.family(name, "counter", "Cumulative count of memory allocation failures.");
     for subject in subjects {
-        for (kind, count) in
-            [("pgfault", subject.usage.page_faults), ("pgmajfault", subject.usage.major_page_faults)]
-        {
-            let labels = subject.labels(&[("failure_type", kind), ("scope", "hierarchy")]);
+        let usage = subject.usage;
+        for (kind, scope, count) in [
+            ("pgfault", "container", usage.own_page_faults),
+            ("pgmajfault", "container", usage.own_major_page_faults),
+            ("pgfault", "hierarchy", usage.page_faults),
+            ("pgmajfault", "hierarchy", usage.major_page_faults),
+        ] {
+            let labels = subject.labels(&[("failure_type", kind), ("scope", scope)]);
             out.sample(name, &labels, number(count), at);
         }
     }
@@ -327,23 +372,45 @@ fn links(
     let Some(network) = &pod.network else { return };
     for link in network.default_interface.iter().chain(&network.interfaces) {
         let Some(value) = counter(link) else { continue };
-        let labels = [
-            ("container", ""),
-            ("id", pod.cgroup.as_str()),
-            ("image", ""),
-            ("interface", link.name.as_str()),
-            ("name", ""),
-            ("namespace", pod.namespace.as_str()),
-            ("pod", pod.name.as_str()),
-        ];
-        out.sample(name, &labels, number(value.value), at);
+        out.sample(name, &link_labels(pod, &link.name), number(value.value), at);
     }
+}
+
+/// Of a Pod with a network of its own: what the kernel says to one of its containers.
+fn packets(
+    out: &mut Exposition,
+    name: &str,
+    (pod, look): (&PodStats, &Look),
+    counter: fn(&Link) -> u64,
+    at: Option<i64>,
+) {
+    let of_pod = pod.containers.iter().filter_map(|container| look.deep.get(&container.cgroup));
+    let Some(deep) = of_pod.filter(|_| pod.network.is_some()).find(|deep| !deep.links.is_empty()) else {
+        return;
+    };
+    for link in &deep.links {
+        out.sample(name, &link_labels(pod, &link.name), number(counter(link)), at);
+    }
+}
+
+fn link_labels<'a>(pod: &'a PodStats, interface: &'a str) -> [(&'static str, &'a str); 7] {
+    [
+        ("container", ""),
+        ("id", &pod.cgroup),
+        ("image", ""),
+        ("interface", interface),
+        ("name", ""),
+        ("namespace", &pod.namespace),
+        ("pod", &pod.name),
+    ]
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::resource_metrics::tests::look;
     use super::*;
+    use crate::stats::deep::{Deep, Device, Traffic};
+    use crate::stats::usage::{Pressure, Stall};
 
     #[test]
     fn series_have_cadvisors_names_and_labels() {
@@ -354,14 +421,34 @@ mod tests {
         look.pods[0].network = Some(v1::NetworkUsage { default_interface: Some(link), ..Default::default() });
         let fs = crate::stats::disk::FileSystem { capacity: 100, used: 40, ..Default::default() };
         look.disk = Some(("/dev/sda1".into(), fs));
-        let stall = crate::stats::usage::Stall { some_us: 2_000_000, full_us: 500_000 };
-        look.node.pressure = Some([stall; 3]);
-        let text = render(&look, "v1", (2, 1 << 30));
+        let stall = |total_us| Stall { total_us, ..Stall::default() };
+        let pressure = Pressure { some: stall(2_000_000), full: stall(500_000) };
+        look.node.pressure = Some([pressure; 3]);
+        let links = vec![Link {
+            name: "eth0".into(),
+            rx: Traffic { packets: 7, ..Traffic::default() },
+            ..Link::default()
+        }];
+        let bytes = [("Read".to_owned(), 4096)].into();
+        let devices = vec![Device { major: 8, minor: 9, bytes, ..Device::default() }];
+        let deep = Deep { open_files: 9, sockets: 3, open_files_max: Some(1024), devices, links };
+        look.deep = [("/kubepods/podu/abc".to_owned(), deep)].into();
+        look.disk_counters = Some([1, 2, 3, 4000, 5, 6, 7, 8, 9, 10, 11]);
+        let machine = Machine { cpus: 2, physical_cores: 1, machine_id: "m".into(), ..Machine::default() };
+        let text = render(&look, "v1", &machine);
         for line in [
             "container_cpu_usage_seconds_total{container=\"main\",cpu=\"total\",id=\"/kubepods/podu/abc\",image=\"img\",name=\"abc\",namespace=\"shop\",pod=\"web\"} 1.5 7000",
             "container_memory_working_set_bytes{container=\"\",id=\"/\",image=\"\",name=\"\",namespace=\"\",pod=\"\"} 1048576 7000",
             "container_network_receive_bytes_total{container=\"\",id=\"/kubepods/podu\",image=\"\",interface=\"eth0\",name=\"\",namespace=\"shop\",pod=\"web\"} 42 7000",
-            "machine_cpu_cores 2",
+            "container_network_receive_packets_total{container=\"\",id=\"/kubepods/podu\",image=\"\",interface=\"eth0\",name=\"\",namespace=\"shop\",pod=\"web\"} 7 7000",
+            "container_blkio_device_usage_total{container=\"main\",device=\"8:9\",id=\"/kubepods/podu/abc\",image=\"img\",major=\"8\",minor=\"9\",name=\"abc\",namespace=\"shop\",operation=\"Read\",pod=\"web\"} 4096 7000",
+            "container_fs_reads_bytes_total{container=\"main\",device=\"8:9\",id=\"/kubepods/podu/abc\",image=\"img\",name=\"abc\",namespace=\"shop\",pod=\"web\"} 4096 7000",
+            "container_fs_reads_total{container=\"\",device=\"/dev/sda1\",id=\"/\",image=\"\",name=\"\",namespace=\"\",pod=\"\"} 1 7000",
+            "container_fs_read_seconds_total{container=\"\",device=\"/dev/sda1\",id=\"/\",image=\"\",name=\"\",namespace=\"\",pod=\"\"} 4 7000",
+            "container_sockets{container=\"main\",id=\"/kubepods/podu/abc\",image=\"img\",name=\"abc\",namespace=\"shop\",pod=\"web\"} 3 7000",
+            "container_ulimits_soft{container=\"main\",id=\"/kubepods/podu/abc\",image=\"img\",name=\"abc\",namespace=\"shop\",pod=\"web\",ulimit=\"max_open_files\"} 1024 7000",
+            "container_memory_failures_total{container=\"main\",failure_type=\"pgfault\",id=\"/kubepods/podu/abc\",image=\"img\",name=\"abc\",namespace=\"shop\",pod=\"web\",scope=\"container\"} 0 7000",
+            "machine_cpu_cores{boot_id=\"\",machine_id=\"m\",system_uuid=\"\"} 2",
             "container_fs_usage_bytes{container=\"\",device=\"/dev/sda1\",id=\"/\",image=\"\",name=\"\",namespace=\"\",pod=\"\"} 40 7000",
             "container_pressure_io_stalled_seconds_total{container=\"\",id=\"/\",image=\"\",name=\"\",namespace=\"\",pod=\"\"} 0.5 7000",
         ] {

@@ -27,7 +27,7 @@ const NODE: [Row; 3] = [
     }),
 ];
 
-const CONTAINER: [Row; 3] = [
+const CONTAINER: [Row; 4] = [
     (
         "container_cpu_usage_seconds_total",
         "counter",
@@ -45,6 +45,12 @@ const CONTAINER: [Row; 3] = [
         "gauge",
         "[ALPHA] Current amount of the container swap usage in bytes",
         |usage| number(usage.swap_bytes),
+    ),
+    (
+        "container_swap_limit_bytes",
+        "gauge",
+        "[ALPHA] Current amount of the container swap limit in bytes. Reported only on non-windows systems",
+        |usage| number(usage.swap_limit_bytes),
     ),
 ];
 
@@ -146,6 +152,7 @@ pub(super) mod tests {
             "container_memory_working_set_bytes{container=\"main\",namespace=\"shop\",pod=\"web\"} 4096 7000",
             "container_start_time_seconds{container=\"main\",namespace=\"shop\",pod=\"web\"} 5.5",
             "pod_cpu_usage_seconds_total{namespace=\"shop\",pod=\"web\"} 1.5 7000",
+            "container_swap_limit_bytes{container=\"main\",namespace=\"shop\",pod=\"web\"} 0 7000",
             "resource_scrape_error 0",
         ] {
             assert!(text.lines().any(|l| l == line), "{line} is not in:\n{text}");

@@ -2,7 +2,7 @@
 //!
 //! Source: `k8s.io/kubelet/pkg/apis/stats/v1alpha1`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use cri::v1;
@@ -12,16 +12,18 @@ use serde_json::{Value, json};
 use sys::tree::Size;
 
 use super::Server;
+use crate::context::Context;
 use crate::metrics::Counts;
 use crate::snapshot::nanos;
 use crate::static_pods::is_mirror;
+use crate::stats::deep::{Link, links};
 use crate::stats::disk::{self, FileSystem, PodDisk};
-use crate::stats::usage::Usage;
-use crate::stats::{self, ContainerStats, Look, NODE, PodStats};
+use crate::stats::usage::{Pressure, Stall, Usage};
+use crate::stats::{self, ContainerStats, KUBEPODS, Look, NODE, PodStats};
 use crate::volumes::persistent::{self, VolumeStats};
 
 /// The Pods that the kubelet was told to run: not mirrors, but what they show.
-fn all(server: &Server) -> Vec<Arc<Pod>> {
+pub(super) fn all(server: &Server) -> Vec<Arc<Pod>> {
     let of_api = server.pods.list().into_iter().filter(|pod| !is_mirror(pod));
     of_api.chain(server.statics.borrow().values().cloned()).collect()
 }
@@ -83,7 +85,10 @@ pub(super) async fn counts(server: &Server) -> Counts {
     let containers = containers.map(|answer| answer.containers).unwrap_or_default();
     let of = |state: v1::ContainerState| containers.iter().filter(|c| c.state == i32::from(state)).count();
     let statics = server.statics.borrow().len();
-    let desired = all(server).len() - statics;
+    let all = all(server);
+    let desired = all.len() - statics;
+    let ephemeral =
+        all.iter().filter_map(|pod| pod.spec.as_ref()?.ephemeral_containers.as_ref()).map(Vec::len);
     let active = server.context.allocations.pods();
     let active_statics = active.iter().filter(|pod| crate::static_pods::is_static(pod)).count();
     Counts {
@@ -94,6 +99,7 @@ pub(super) async fn counts(server: &Server) -> Counts {
         active: (active.len() - active_statics, active_statics),
         desired: (desired, statics),
         mirrors: statics,
+        ephemeral: ephemeral.sum(),
     }
 }
 
@@ -107,6 +113,7 @@ fn cpu(look: &Look, usage: &Usage, cgroup: &str) -> Value {
     if let Some(rate) = look.rates.get(cgroup) {
         cpu["usageNanoCores"] = (*rate).into();
     }
+    add_pressure(&mut cpu, usage, 0);
     cpu
 }
 
@@ -123,7 +130,35 @@ fn memory(look: &Look, usage: &Usage, capacity: u64) -> Value {
     if capacity > 0 {
         memory["availableBytes"] = capacity.saturating_sub(usage.working_set_bytes).into();
     }
+    add_pressure(&mut memory, usage, 1);
     memory
+}
+
+/// How long tasks have waited for CPU (0), memory (1) or disks (2), where the kernel tells. Source: KEP-4205.
+fn add_pressure(value: &mut Value, usage: &Usage, resource: usize) {
+    let Some(Pressure { some, full }) = usage.pressure.and_then(|all| all.get(resource).copied()) else {
+        return;
+    };
+    let stall = |Stall { averages: [avg10, avg60, avg300], total_us }: Stall| json!({"total": total_us, "avg10": avg10, "avg60": avg60, "avg300": avg300});
+    value["psi"] = json!({"full": stall(full), "some": stall(some)});
+}
+
+/// Disks have nothing else yet.
+fn add_io(value: &mut Value, look: &Look, usage: &Usage) {
+    let mut io = json!({"time": time(look.at)});
+    add_pressure(&mut io, usage, 2);
+    if io.get("psi").is_some() {
+        value["io"] = io;
+    }
+}
+
+/// Of a cgroup. What is left is known where there is a limit.
+fn swap(look: &Look, usage: &Usage) -> Value {
+    let mut swap = json!({"time": time(look.at), "swapUsageBytes": usage.swap_bytes});
+    if usage.swap_limit_bytes > 0 {
+        swap["swapAvailableBytes"] = usage.swap_limit_bytes.saturating_sub(usage.swap_bytes).into();
+    }
+    swap
 }
 
 fn file_system(look: &Look, fs: FileSystem) -> Value {
@@ -172,6 +207,10 @@ pub(super) struct Disks {
     images: Option<(FileSystem, u64)>,
     pods: BTreeMap<String, PodDisk>,
     claims: Arc<Vec<VolumeStats>>,
+    /// What containers have written into their own file systems, by id.
+    layers: HashMap<String, Size>,
+    /// The host's.
+    links: Vec<Link>,
 }
 
 /// Asks the disks. Blocking but for the runtime.
@@ -181,8 +220,11 @@ async fn disks(server: &Server) -> Disks {
     let images = images.and_then(|answer| answer.image_filesystems.into_iter().next());
     let pods = all(server);
     let claims = persistent::stats(&context, &pods).await;
+    let layers = layers(&context).await;
     let asked = tokio::task::spawn_blocking(move || Disks {
         claims,
+        layers,
+        links: links(&std::fs::read_to_string("/proc/self/net/dev").unwrap_or_default()),
         node: disk::file_system(&context.config.root_dir).unwrap_or_default(),
         images: images.and_then(|images| {
             let used = images.used_bytes.map_or(0, |used| used.value);
@@ -194,6 +236,37 @@ async fn disks(server: &Server) -> Disks {
             .collect(),
     });
     asked.await.unwrap_or_default()
+}
+
+/// As far as the runtime says so.
+async fn layers(context: &Context) -> HashMap<String, Size> {
+    let request = v1::ListContainerStatsRequest { filter: None };
+    let stats = context.runtime.list_container_stats(request).await.map(|answer| answer.stats);
+    let layer = |stats: v1::ContainerStats| {
+        let layer = stats.writable_layer?;
+        let number = |value: Option<v1::UInt64Value>| value.map_or(0, |value| value.value);
+        let size = Size { bytes: number(layer.used_bytes), inodes: number(layer.inodes_used) };
+        Some((stats.attributes?.id, size))
+    };
+    stats.unwrap_or_default().into_iter().filter_map(layer).collect()
+}
+
+/// The link that is the default one for upstream is the first of that name.
+fn host_network(look: &Look, links: &[Link]) -> Value {
+    let shown = |link: &Link| {
+        json!({
+            "name": link.name,
+            "rxBytes": link.rx.bytes,
+            "rxErrors": link.rx.errors,
+            "txBytes": link.tx.bytes,
+            "txErrors": link.tx.errors,
+        })
+    };
+    let default = links.iter().find(|link| link.name == "eth0");
+    let mut network = default.map_or_else(|| json!({"name": ""}), shown);
+    network["time"] = time(look.at).into();
+    network["interfaces"] = links.iter().map(shown).collect();
+    network
 }
 
 /// `/stats/summary`; with `only_cpu_and_memory` disks and network are left alone.
@@ -223,7 +296,16 @@ fn render(look: &Look, disks: Option<&Disks>, node_name: &str, boot: Timestamp) 
             "swapUsageBytes": look.memory.swap_total.saturating_sub(look.memory.swap_free),
         },
     });
+    add_io(&mut node, look, &look.node);
+    node["systemContainers"] = json!([{
+        "name": "pods",
+        "startTime": crate::status::whole_second(boot).to_string(),
+        "cpu": cpu(look, &look.all_pods, KUBEPODS),
+        "memory": memory(look, &look.all_pods, look.all_pods.memory_limit_bytes),
+        "swap": swap(look, &look.all_pods),
+    }]);
     if let Some(disks) = disks {
+        node["network"] = host_network(look, &disks.links);
         node["fs"] = file_system(look, disks.node);
         node["rlimit"] = json!({"time": time(look.at), "maxpid": crate::node::pids_max()});
         if let Some((images, used)) = disks.images {
@@ -239,15 +321,18 @@ fn render(look: &Look, disks: Option<&Disks>, node_name: &str, boot: Timestamp) 
 fn of_pod(look: &Look, disks: Option<&Disks>, pod: &PodStats) -> Value {
     let disk = disks.and_then(|disks| disks.pods.get(&pod.uid));
     let fs = disks.map(|disks| disks.node).unwrap_or_default();
-    let containers: Vec<Value> = pod.containers.iter().map(|c| of_container(look, (fs, disk), c)).collect();
+    let of_container = |container| of_container(look, (disks, disk), container);
+    let containers: Vec<Value> = pod.containers.iter().map(of_container).collect();
     let mut value = json!({
         "podRef": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
         "startTime": time(pod.created_at),
         "containers": containers,
         "cpu": cpu(look, &pod.usage, &pod.cgroup),
         "memory": memory(look, &pod.usage, pod.usage.memory_limit_bytes),
+        "swap": swap(look, &pod.usage),
         "process_stats": {"process_count": pod.usage.processes},
     });
+    add_io(&mut value, look, &pod.usage);
     let Some(disk) = disk else { return value };
     if let Some(usage) = &pod.network {
         value["network"] = network(look, usage);
@@ -267,7 +352,9 @@ fn of_pod(look: &Look, disks: Option<&Disks>, pod: &PodStats) -> Value {
         value["volume"] = volumes.into();
     }
     let own = disk.volumes.iter().filter(|(name, _)| !disk.foreign.contains(*name)).map(|(_, tree)| tree);
-    let all = disk.logs.values().chain(own).chain([&disk.others]);
+    let layers = disks.map(|disks| &disks.layers);
+    let layers = pod.containers.iter().filter_map(|container| layers?.get(&container.id));
+    let all = disk.logs.values().chain(own).chain([&disk.others]).chain(layers);
     let sum = all.fold(Size::default(), |sum, tree| Size {
         bytes: sum.bytes + tree.bytes,
         inodes: sum.inodes + tree.inodes,
@@ -308,7 +395,7 @@ pub(super) async fn volumes(server: &Server) -> Arc<Vec<VolumeStats>> {
 
 fn of_container(
     look: &Look,
-    (fs, disk): (FileSystem, Option<&PodDisk>),
+    (disks, disk): (Option<&Disks>, Option<&PodDisk>),
     container: &ContainerStats,
 ) -> Value {
     let mut value = json!({
@@ -316,9 +403,16 @@ fn of_container(
         "startTime": time(container.created_at),
         "cpu": cpu(look, &container.usage, &container.cgroup),
         "memory": memory(look, &container.usage, container.usage.memory_limit_bytes),
+        "swap": swap(look, &container.usage),
     });
+    add_io(&mut value, look, &container.usage);
+    let Some(disks) = disks else { return value };
+    if let Some(layer) = disks.layers.get(&container.id) {
+        let images = disks.images.map_or(disks.node, |(fs, _)| fs);
+        value["rootfs"] = part_of(look, images, *layer);
+    }
     if let Some(log) = disk.and_then(|disk| disk.logs.get(&container.name)) {
-        value["logs"] = part_of(look, fs, *log);
+        value["logs"] = part_of(look, disks.node, *log);
     }
     value
 }
@@ -327,6 +421,7 @@ fn of_container(
 mod tests {
     use super::super::resource_metrics::tests::look;
     use super::*;
+    use crate::stats::deep::Traffic;
 
     #[test]
     fn the_summary_has_upstreams_fields() {
@@ -346,10 +441,34 @@ mod tests {
                 capacity: Some(7),
                 ..VolumeStats::default()
             }]),
+            layers: [("abc".to_owned(), Size { bytes: 64, inodes: 2 })].into(),
+            links: vec![Link {
+                name: "eth0".into(),
+                rx: Traffic { bytes: 5, ..Traffic::default() },
+                ..Link::default()
+            }],
             ..Disks::default()
         };
-        let value = render(&look(), Some(&disks), "n1", Timestamp::UNIX_EPOCH);
+        let mut look = look();
+        let stall = Stall { averages: [1.5, 0.5, 0.0], total_us: 7 };
+        look.node.pressure = Some([Pressure { some: stall, full: Stall::default() }; 3]);
+        look.pods[0].containers[0].usage.swap_limit_bytes = 9;
+        let value = render(&look, Some(&disks), "n1", Timestamp::UNIX_EPOCH);
         assert_eq!(value["node"]["nodeName"], "n1");
+        let some = json!({"total": 7, "avg10": 1.5, "avg60": 0.5, "avg300": 0.0});
+        assert_eq!(value["node"]["cpu"]["psi"]["some"], some);
+        assert_eq!(
+            (&value["node"]["io"]["psi"]["some"], &value["node"]["memory"]["psi"]["some"]),
+            (&some, &some)
+        );
+        assert_eq!(value["node"]["systemContainers"][0]["name"], "pods");
+        assert_eq!(value["node"]["network"]["interfaces"][0]["rxBytes"], 5);
+        let container = &value["pods"][0]["containers"][0];
+        assert_eq!(
+            (&container["swap"]["swapAvailableBytes"], &container["rootfs"]["usedBytes"]),
+            (&json!(9), &json!(64))
+        );
+        assert!(value["pods"][0].get("io").is_none(), "the kernel does not tell");
         assert_eq!(value["node"]["fs"]["inodesUsed"], 6);
         let pod = &value["pods"][0];
         assert_eq!(pod["podRef"]["namespace"], "shop");
@@ -359,8 +478,8 @@ mod tests {
         assert_eq!(pod["volume"][1]["pvcRef"], json!({"name": "data-0", "namespace": "shop"}));
         assert_eq!(pod["volume"][1]["capacityBytes"], 7);
         assert!(pod["volume"][1].get("inodes").is_none());
-        assert_eq!(pod["ephemeral-storage"]["usedBytes"], 1024);
-        let value = render(&look(), None, "n1", Timestamp::UNIX_EPOCH);
+        assert_eq!(pod["ephemeral-storage"]["usedBytes"], 1024 + 64);
+        let value = render(&look, None, "n1", Timestamp::UNIX_EPOCH);
         assert!(value["node"].get("fs").is_none() && value["pods"][0].get("volume").is_none());
     }
 }

@@ -37,10 +37,14 @@ pub(crate) fn file_system(path: &Path) -> Option<FileSystem> {
 /// The device that a path's file system is on, such as `/dev/sda1`; its numbers if it has no such name.
 pub(crate) fn device(path: &Path) -> Option<String> {
     let device = std::fs::metadata(path).ok()?.dev();
-    let (major, minor) = (nix::sys::stat::major(device), nix::sys::stat::minor(device));
+    Some(device_name(nix::sys::stat::major(device), nix::sys::stat::minor(device)))
+}
+
+/// Such as `/dev/sda1`, or `8:1` if there is no such name.
+pub(crate) fn device_name(major: u64, minor: u64) -> String {
     let event = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/uevent")).unwrap_or_default();
     let name = event.lines().find_map(|line| line.strip_prefix("DEVNAME="));
-    Some(name.map_or_else(|| format!("{major}:{minor}"), |name| format!("/dev/{name}")))
+    name.map_or_else(|| format!("{major}:{minor}"), |name| format!("/dev/{name}"))
 }
 
 /// What a Pod has on the node's disk.
@@ -56,13 +60,15 @@ pub(crate) struct PodDisk {
     pub(crate) others: Size,
 }
 
+/// What containers have written into a Pod's folder of logs, by their names.
+pub(crate) fn logs(log_dir: &Path) -> BTreeMap<String, Size> {
+    let entries = std::fs::read_dir(log_dir).into_iter().flatten().flatten();
+    entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), size(&entry.path()))).collect()
+}
+
 /// Looks at a Pod's folders.
 pub(crate) fn of_pod(pod_dir: &Path, log_dir: &Path, pod: &Pod) -> PodDisk {
-    let mut disk = PodDisk::default();
-    for entry in std::fs::read_dir(log_dir).into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        disk.logs.insert(name, size(&entry.path()));
-    }
+    let mut disk = PodDisk { logs: logs(log_dir), ..PodDisk::default() };
     for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
         if volume.host_path.is_some() || is_persistent(volume) {
             continue;

@@ -7,7 +7,7 @@ use std::path::Path;
 use sys::cgroup::{Cgroups, Version};
 
 /// What a cgroup uses. 0 where the host does not count it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Usage {
     pub(crate) cpu_ns: u64,
     pub(crate) cpu_user_ns: u64,
@@ -25,33 +25,57 @@ pub(crate) struct Usage {
     pub(crate) cache_bytes: u64,
     pub(crate) swap_bytes: u64,
     pub(crate) mapped_bytes: u64,
+    pub(crate) kernel_bytes: u64,
+    pub(crate) active_file_bytes: u64,
+    pub(crate) inactive_file_bytes: u64,
     /// 0 for none.
     pub(crate) memory_limit_bytes: u64,
+    /// What is kept for it; 0 for none.
+    pub(crate) memory_reserved_bytes: u64,
+    /// Of v1 for memory and swap together; 0 for none.
+    pub(crate) swap_limit_bytes: u64,
     pub(crate) memory_failures: u64,
     pub(crate) page_faults: u64,
     pub(crate) major_page_faults: u64,
+    /// Without those of cgroups below.
+    pub(crate) own_page_faults: u64,
+    pub(crate) own_major_page_faults: u64,
+    /// Without those of cgroups below.
     pub(crate) processes: u64,
-    pub(crate) processes_max: u64,
+    pub(crate) threads: u64,
+    pub(crate) threads_max: u64,
     pub(crate) oom_kills: u64,
-    /// How long tasks have waited for CPU, memory and disks; `None` where the kernel does not tell (PSI, v2 only).
-    pub(crate) pressure: Option<[Stall; 3]>,
+    /// How long tasks have waited for CPU, memory and disks; `None` where the kernel does not tell (PSI of cgroups: v2 only).
+    pub(crate) pressure: Option<[Pressure; 3]>,
 }
 
-/// Microseconds in which some tasks waited for a resource, and in which all did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How long some tasks waited for a resource, and how long all did.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Pressure {
+    pub(crate) some: Stall,
+    pub(crate) full: Stall,
+}
+
+/// Shares of the last 10, 60 and 300 seconds in percent, and everything since the start in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Stall {
-    pub(crate) some_us: u64,
-    pub(crate) full_us: u64,
+    pub(crate) averages: [f64; 3],
+    pub(crate) total_us: u64,
 }
 
 /// `some avg10=0.00 avg60=0.00 avg300=0.00 total=0`, and the same with `full`.
-fn stall(text: &str) -> Stall {
-    let total = |kind: &str| {
+fn pressure(text: &str) -> Pressure {
+    let stall = |kind: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(kind)).unwrap_or_default();
-        let word = line.split_whitespace().find_map(|word| word.strip_prefix("total="));
-        word.and_then(|number| number.parse().ok()).unwrap_or_default()
+        let word =
+            |name: &str| line.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+        let average = |name: &str| word(name).and_then(|number| number.parse().ok()).unwrap_or_default();
+        Stall {
+            averages: ["avg10", "avg60", "avg300"].map(average),
+            total_us: word("total").and_then(|number| number.parse().ok()).unwrap_or_default(),
+        }
     };
-    Stall { some_us: total("some "), full_us: total("full ") }
+    Pressure { some: stall("some "), full: stall("full ") }
 }
 
 /// v1's "no limit" is the largest page-aligned number.
@@ -63,10 +87,12 @@ pub(crate) fn read(cgroups: &Cgroups, path: &str) -> Usage {
         let dir = cgroups.dir_of(controller, path)?;
         std::fs::read_to_string(dir.join(name)).ok()
     };
-    match cgroups.version() {
+    let usage = match cgroups.version() {
         Version::V2 => v2(&file),
         Version::V1 => v1(&file),
-    }
+    };
+    let processes = file("pids", "cgroup.procs").unwrap_or_default().lines().count();
+    Usage { processes: u64::try_from(processes).unwrap_or(u64::MAX), ..usage }
 }
 
 type File<'a> = dyn Fn(&str, &str) -> Option<String> + 'a;
@@ -87,7 +113,7 @@ fn v1(file: &File<'_>) -> Usage {
     let used = number(file("memory", "memory.usage_in_bytes"));
     // In hundredths of a second, whatever the machine.
     let ticks = |name: &str| field(&times, name) * 10_000_000;
-    let limit = number(file("memory", "memory.limit_in_bytes"));
+    let limit = |name: &str| Some(number(file("memory", name))).filter(|limit| *limit < UNLIMITED_BYTES);
     Usage {
         cpu_ns: number(file("cpuacct", "cpuacct.usage")),
         cpu_user_ns: ticks("user"),
@@ -105,12 +131,20 @@ fn v1(file: &File<'_>) -> Usage {
         cache_bytes: field(&memory, "total_cache"),
         swap_bytes: field(&memory, "total_swap"),
         mapped_bytes: field(&memory, "total_mapped_file"),
-        memory_limit_bytes: if limit >= UNLIMITED_BYTES { 0 } else { limit },
+        kernel_bytes: number(file("memory", "memory.kmem.usage_in_bytes")),
+        active_file_bytes: field(&memory, "total_active_file"),
+        inactive_file_bytes: field(&memory, "total_inactive_file"),
+        memory_limit_bytes: limit("memory.limit_in_bytes").unwrap_or_default(),
+        memory_reserved_bytes: limit("memory.soft_limit_in_bytes").unwrap_or_default(),
+        swap_limit_bytes: limit("memory.memsw.limit_in_bytes").unwrap_or_default(),
         memory_failures: number(file("memory", "memory.failcnt")),
         page_faults: field(&memory, "total_pgfault"),
         major_page_faults: field(&memory, "total_pgmajfault"),
-        processes: number(file("pids", "pids.current")),
-        processes_max: number(file("pids", "pids.max")),
+        own_page_faults: field(&memory, "pgfault"),
+        own_major_page_faults: field(&memory, "pgmajfault"),
+        processes: 0,
+        threads: number(file("pids", "pids.current")),
+        threads_max: number(file("pids", "pids.max")),
         oom_kills: field(&file("memory", "memory.oom_control").unwrap_or_default(), "oom_kill"),
         pressure: None,
     }
@@ -142,16 +176,24 @@ fn v2(file: &File<'_>) -> Usage {
         cache_bytes: field(&memory, "file"),
         swap_bytes: number(file("memory", "memory.swap.current")),
         mapped_bytes: field(&memory, "file_mapped"),
+        kernel_bytes: field(&memory, "kernel"),
+        active_file_bytes: field(&memory, "active_file"),
+        inactive_file_bytes: field(&memory, "inactive_file"),
         memory_limit_bytes: number(file("memory", "memory.max")),
+        memory_reserved_bytes: number(file("memory", "memory.min")),
+        swap_limit_bytes: number(file("memory", "memory.swap.max")),
         memory_failures: field(&events, "max"),
         page_faults: field(&memory, "pgfault"),
         major_page_faults: field(&memory, "pgmajfault"),
-        processes: number(file("pids", "pids.current")),
-        processes_max: number(file("pids", "pids.max")),
+        own_page_faults: field(&memory, "pgfault"),
+        own_major_page_faults: field(&memory, "pgmajfault"),
+        processes: 0,
+        threads: number(file("pids", "pids.current")),
+        threads_max: number(file("pids", "pids.max")),
         oom_kills: field(&events, "oom_kill"),
         pressure: file("cpu", "cpu.pressure").map(|cpu| {
-            let of = |controller: &str, name: &str| stall(&file(controller, name).unwrap_or_default());
-            [stall(&cpu), of("memory", "memory.pressure"), of("io", "io.pressure")]
+            let of = |name: &str| pressure(&file("memory", name).unwrap_or_default());
+            [pressure(&cpu), of("memory.pressure"), of("io.pressure")]
         }),
     }
 }
@@ -169,10 +211,20 @@ pub(crate) fn node(cgroups: &Cgroups) -> Usage {
         };
         usage.working_set_bytes = usage.memory_bytes.saturating_sub(inactive);
     }
+    if usage.pressure.is_none() {
+        usage.pressure = machine_pressure();
+    }
     if usage.cpu_ns == 0 {
         usage.cpu_ns = cpu_time(&std::fs::read_to_string("/proc/stat").unwrap_or_default());
     }
     usage
+}
+
+/// `None` if the kernel does not count it.
+fn machine_pressure() -> Option<[Pressure; 3]> {
+    let of = |name: &str| std::fs::read_to_string(format!("/proc/pressure/{name}")).ok();
+    let [cpu, memory, io] = ["cpu", "memory", "io"].map(of);
+    Some([pressure(&cpu?), pressure(&memory?), pressure(&io?)])
 }
 
 /// What all CPUs have worked, from `/proc/stat` in hundredths of a second: without idling and waiting for disks.
@@ -223,7 +275,10 @@ mod tests {
         let one = |controller: &str, name: &str| {
             let text = match (controller, name) {
                 ("memory", "memory.usage_in_bytes") => "1000\n",
-                ("memory", "memory.stat") => "cache 1\ntotal_inactive_file 300\ntotal_rss 400\n",
+                ("memory", "memory.stat") => {
+                    "cache 1\npgfault 5\ntotal_inactive_file 300\ntotal_rss 400\ntotal_pgfault 9\n"
+                }
+                ("memory", "memory.memsw.limit_in_bytes") => "4096\n",
                 ("memory", "memory.limit_in_bytes") => "9223372036854771712\n",
                 ("cpuacct", "cpuacct.usage") => "77\n",
                 ("cpuacct", "cpuacct.stat") => "user 3\nsystem 4\n",
@@ -234,7 +289,8 @@ mod tests {
         };
         let usage = v1(&one);
         assert_eq!((usage.cpu_ns, usage.cpu_user_ns, usage.working_set_bytes), (77, 30_000_000, 700));
-        assert_eq!((usage.rss_bytes, usage.memory_limit_bytes, usage.processes_max), (400, 0, 0));
+        assert_eq!((usage.rss_bytes, usage.memory_limit_bytes, usage.threads_max), (400, 0, 0));
+        assert_eq!((usage.page_faults, usage.own_page_faults, usage.swap_limit_bytes), (9, 5, 4096));
         let two = |controller: &str, name: &str| {
             let text = match (controller, name) {
                 ("memory", "memory.current") => "1000\n",
@@ -244,7 +300,7 @@ mod tests {
                 ("cpu", "cpu.stat") => "usage_usec 7\nuser_usec 3\n",
                 ("cpu", "cpu.max") => "50000 100000\n",
                 ("cpu", "cpu.pressure") => {
-                    "some avg10=0.00 avg60=0.00 avg300=0.00 total=12\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=3\n"
+                    "some avg10=1.50 avg60=0.25 avg300=0.00 total=12\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=3\n"
                 }
                 _ => return None,
             };
@@ -253,7 +309,9 @@ mod tests {
         let usage = v2(&two);
         assert_eq!((usage.cpu_ns, usage.working_set_bytes, usage.rss_bytes), (7000, 700, 400));
         assert_eq!((usage.cpu_quota_us, usage.cpu_period_us), (50_000, 100_000));
-        assert_eq!(usage.pressure.unwrap()[0], Stall { some_us: 12, full_us: 3 });
+        let some = Stall { averages: [1.5, 0.25, 0.0], total_us: 12 };
+        let full = Stall { total_us: 3, ..Stall::default() };
+        assert_eq!(usage.pressure.unwrap()[0], Pressure { some, full });
         assert_eq!((usage.memory_limit_bytes, usage.memory_failures, usage.oom_kills), (2048, 2, 1));
     }
 

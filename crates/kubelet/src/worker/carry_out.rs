@@ -15,6 +15,7 @@ use super::{REFRESH, Worker};
 use crate::container_config::{dns_complaints, identity, sandbox_config};
 use crate::context::Context;
 use crate::inbox::sandbox_from_cri;
+use crate::metrics::Count;
 use crate::next_actions::PodAction;
 use crate::objects::{PodObjects, Token, renewed_token};
 use crate::snapshot::{PodSnapshot, Sandbox, find_container};
@@ -291,6 +292,12 @@ async fn try_run_sandbox(
     let start = std::time::Instant::now();
     let answer = context.operation("run_podsandbox", context.runtime.run_pod_sandbox(request)).await;
     context.metrics.pod_started(&handler, start.elapsed(), answer.as_ref().map(drop).map_err(drop));
+    if users.is_some() {
+        context.metrics.count(Count::StartedUserPods, &[]);
+        if answer.is_err() {
+            context.metrics.count(Count::StartedUserPodsErrors, &[]);
+        }
+    }
     let answer = answer.map_err(|e| e.to_string())?;
     let request = v1::PodSandboxStatusRequest { pod_sandbox_id: answer.pod_sandbox_id, verbose: false };
     let status = context.runtime.pod_sandbox_status(request).await.map_err(|e| e.to_string())?;

@@ -6,8 +6,10 @@ use cri::v1;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
+use super::report::Report;
 use super::{REFRESH, Worker, merge};
 use crate::crash_backoff;
+use crate::metrics::Measure;
 use crate::objects::Token;
 use crate::snapshot::{Failure, Sandbox, Step, after, find_container};
 use crate::volumes::TokenKey;
@@ -30,7 +32,8 @@ pub(crate) enum Outcome {
     VolumesUpdated(Result<Vec<(TokenKey, Token)>, String>),
     Sandbox(Result<Sandbox, String>),
     /// The image's name; then its reference.
-    Image(String, Result<String, Refusal>),
+    /// Last, when it was pulled.
+    Image(String, Result<String, Refusal>, Option<(Timestamp, Timestamp)>),
     /// The container's name; the end of the one before; what the runtime says about it.
     Started(String, Option<Timestamp>, Result<(v1::ContainerStatus, String), Refusal>),
     Killed(Option<(v1::ContainerStatus, String)>),
@@ -78,7 +81,10 @@ impl Worker {
                 let reason = "FailedCreatePodSandBox".to_owned();
                 self.snapshot.sandbox_failure = Some(Failure { reason, message, at: now, delay });
             }
-            Outcome::Image(image, result) => self.pulled(image, result, now),
+            Outcome::Image(image, result, pulled) => {
+                pulled.into_iter().for_each(|span| self.startup.pulled(span));
+                self.pulled(image, result, now);
+            }
             Outcome::Started(name, ended, result) => self.started(name, ended, result, now),
             Outcome::Killed(status) => {
                 if let Some((status, sandbox_id)) = status {
@@ -106,11 +112,14 @@ impl Worker {
             }
             Outcome::Gone if self.snapshot.is_static() => {
                 self.snapshot.mirror = None;
-                self.report.written();
+                self.report = Report::default();
             }
             Outcome::Gone => self.snapshot.removed_from_api = true,
             Outcome::StatusWritten(pod) => {
-                self.report.written();
+                if let Some(since) = self.report.written() {
+                    let took = now.duration_since(since).as_secs_f64();
+                    self.context.metrics.measure(Measure::PodStatusSync, &[], took);
+                }
                 if self.snapshot.is_static() {
                     self.take_mirror(Some(pod.into()));
                 } else if super::carry_out::is_newer(&pod, &self.snapshot.pod) {
@@ -233,9 +242,7 @@ impl Worker {
         if !self.snapshot.spec().containers.iter().all(|container| runs(&container.name)) {
             return;
         }
-        if let Some(seen_at) = self.seen_at.take() {
-            self.context.metrics.pod_runs(seen_at.elapsed());
-        }
+        self.startup.runs(&self.context.metrics, &self.snapshot, self.context.clock.now());
     }
 
     /// The next start of that container asks for its images again: it may be gone, or newer.

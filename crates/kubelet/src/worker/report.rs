@@ -64,11 +64,11 @@ impl Report {
         Due { patch: Some(patch), ..Due::default() }
     }
 
-    /// The write in flight has arrived.
-    pub(super) fn written(&mut self) {
+    /// The write in flight has arrived. Since when there was something to write.
+    pub(super) fn written(&mut self) -> Option<Timestamp> {
         self.last_written = self.in_flight.take();
-        self.changed_at = None;
         self.not_before = None;
+        self.changed_at.take()
     }
 
     /// The write in flight has failed.
