@@ -135,6 +135,7 @@ async fn containerd(folder: &Path) -> Running {
         Feature::Cdi,
         Feature::DeepFolders,
         Feature::PrivateMounts,
+        Feature::ImageFilters,
     ];
     let subject = Subject { lacks, ..subject(folder, "containerd", client) };
     Running { subject: Arc::new(subject), tasks, built_in: None, containerd: Some(containerd) }

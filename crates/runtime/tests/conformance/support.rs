@@ -42,6 +42,8 @@ pub enum Feature {
     Cdi,
     /// What the suite makes private is private for it: containerd has mounts of its own here, in step with the suite's.
     PrivateMounts,
+    /// containerd lists all images, whichever are asked for.
+    ImageFilters,
     /// Folders in folders without end are measured and removed: Go's library opens all of them at once.
     DeepFolders,
 }
