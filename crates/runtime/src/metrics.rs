@@ -3,7 +3,8 @@
 //!
 //! Values are whole, as CRI has them: of seconds the fractions are cut off. What the kernel does not tell has no
 //! series. Labels, and what is limited by the container's configuration, are as containerd's.
-//! Source: `ListMetricDescriptors` and `ListPodSandboxMetrics` of containerd 2; CRI-O for quota, huge pages and pressure.
+//! Source: `ListMetricDescriptors` and `ListPodSandboxMetrics` of containerd 2; CRI-O's for quota, huge pages and
+//! pressure.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -140,7 +141,7 @@ const FAMILIES: &[Family] = &[
         Counter,
         "Cumulative count of memory allocation failures.",
         FAILURE,
-        |it| it.failures(),
+        |it| it.failures(&[("pgfault", "total_pgfault"), ("pgmajfault", "total_pgmajfault")]),
     ),
     (
         "container_oom_events_total",
@@ -407,9 +408,10 @@ impl<'a> Look<'a> {
         limit.map(|limit| (Vec::new(), limit)).into_iter().collect()
     }
 
-    fn failures(&self) -> Values {
+    /// Kinds, and what version 1 calls them with those of the cgroups below.
+    fn failures(&self, kinds: &[(&'static str, &'static str)]) -> Values {
         let mut all = Vec::new();
-        for (kind, in_all) in [("pgfault", "total_pgfault"), ("pgmajfault", "total_pgmajfault")] {
+        for &(kind, in_all) in kinds {
             let hierarchy = if self.version == Version::V1 { in_all } else { kind };
             for (key, scope) in [(kind, "container"), (hierarchy, "hierarchy")] {
                 let value = self.number(stat(key));
