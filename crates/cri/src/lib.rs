@@ -6,7 +6,8 @@
 //! The types come from `api.proto` as the package `k8s-cri` 0.11 of the Rust registry ships it: `protox` compiles it (no
 //! `protoc` needed), `prost-build` writes the messages with comments disabled and no services, and the result is
 //! committed as `generated/v1.rs`. What is newer than that package is added by hand: of v1.33
-//! `Mount.image_sub_path`, stop signals (KEP-4960) and the messages of `UpdatePodSandboxResources` (KEP-1287).
+//! `Mount.image_sub_path`, stop signals (KEP-4960) and the messages of `UpdatePodSandboxResources` (KEP-1287), of v1.34
+//! pressure in stats (KEP-4205).
 //!
 //! Streaming calls (exec, attach, port-forward) hand out byte streams in-process instead of a URL.
 
@@ -53,6 +54,9 @@ pub enum CriError {
 
 /// The result of a CRI call.
 pub type CriResult<T> = Result<T, CriError>;
+
+/// What a streaming server puts before why a command could not be run. Source: `ServeExec` of upstream's kubelet.
+pub const EXEC_FAILED: &str = "Internal error occurred: error executing command in container: ";
 
 /// The far end of an exec, attach or port-forward.
 pub struct Streams {

@@ -83,11 +83,19 @@ pub(crate) async fn run_hook(
     }
     if let Some(get) = &hook.http_get {
         let called = match HttpCall::of(target, get) {
-            Ok(call) => http_call(&call, HTTP_HOOK_TIMEOUT).await.map(drop),
+            Ok(call) => http::call_hook(&call, HTTP_HOOK_TIMEOUT).await,
             Err(error) => Err(error),
         };
+        if let Ok(Some(host)) = &called {
+            let text = format!(
+                "request to HTTPS lifecycle hook {host} got HTTP response, retry with HTTP succeeded"
+            );
+            context.event(pod, None, EventType::Warning, "LifecycleHTTPFallback", text);
+        }
         let path = get.path.as_deref().unwrap_or_default();
-        return called.map_err(|error| format!("HTTP lifecycle hook ({path}) {place} - error: {error}"));
+        return called
+            .map(drop)
+            .map_err(|error| format!("HTTP lifecycle hook ({path}) {place} - error: {error}"));
     }
     if let Some(sleep) = &hook.sleep {
         tokio::time::sleep(Duration::from_secs(u64::try_from(sleep.seconds).unwrap_or(0))).await;
@@ -102,8 +110,11 @@ pub(crate) fn dial_error(host: &str, port: u16, error: &std::io::Error) -> Strin
         Some(number) => format!("connect: {}", nix::errno::Errno::from_raw(number).desc().to_lowercase()),
         None => error.to_string(),
     };
-    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-    format!("dial tcp {host}:{port}: {reason}")
+    format!("dial tcp {}: {reason}", host_port(host, port))
+}
+
+fn host_port(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 /// Runs a command in a container. `timeout` in seconds, 0 for none.

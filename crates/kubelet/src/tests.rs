@@ -182,6 +182,24 @@ async fn a_pod_runs_restarts_and_is_deleted() {
 }
 
 #[tokio::test]
+async fn what_happens_while_the_runtime_gives_no_events_is_not_missed() {
+    let node = Node::start();
+    node.api.put(pod(json!({})));
+    node.until("readiness", is_ready).await;
+    node.runtime.fall_silent();
+    node.runtime.exit("main", 1);
+    node.runtime.speak_again();
+    let restarted = |pod: &Value| pod["status"]["containerStatuses"][0]["restartCount"] == 1 && is_ready(pod);
+    node.until("the restart", restarted).await;
+    // And it listens again.
+    node.runtime.exit("main", 1);
+    let waits = |pod: &Value| {
+        pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+    };
+    node.until("the back-off", waits).await;
+}
+
+#[tokio::test]
 async fn a_restarted_kubelet_leaves_containers_alone() {
     let node = Node::start();
     node.api.put(pod(json!({})));

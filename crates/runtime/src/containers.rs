@@ -78,7 +78,7 @@ impl Inner {
         let cgroup = format!("{}/{id}", self.cgroup_parent(sandbox).trim_end_matches('/'));
         let (pid_namespace, shared_pid) = self.pid_namespace(sandbox, &context)?;
         let devices = all_devices(&config, context.privileged, &edits, &user)?;
-        check_mounts(&id, &rootfs, &config)?;
+        check_spec(&id, &rootfs, sandbox, &config)?;
         let mut mounted = mounted(&dir, mapping.zip(userns.as_deref()), &config)?;
         self.drop_what_is_not_limited(&mut mounted);
         let output = oci::spec(
@@ -478,14 +478,18 @@ fn mounted(
     Ok(mounted)
 }
 
-/// What is mounted is there, crosses as it is to, and lands in the container.
-fn check_mounts(id: &str, rootfs: &Path, config: &v1::ContainerConfig) -> CriResult<()> {
+/// It is no more privileged than its sandbox; what is mounted is there, crosses as it is to, and lands in the container.
+/// Source: `buildLinuxSpec` of containerd.
+fn check_spec(id: &str, rootfs: &Path, sandbox: &Sandbox, config: &v1::ContainerConfig) -> CriResult<()> {
+    let refused = |why: &str| {
+        CriError::Internal(format!("failed to generate container {id:?} spec: failed to generate {why}"))
+    };
+    let of_sandbox = sandbox.config.linux.as_ref().and_then(|linux| linux.security_context.as_ref());
+    if oci::security_context(config).privileged && !of_sandbox.is_some_and(|context| context.privileged) {
+        return Err(refused("spec opts: no privileged container allowed in sandbox"));
+    }
     make_sources(config).map_err(CriError::Internal)?;
-    crate::propagation::check(config).map_err(|why| {
-        CriError::Internal(format!(
-            "failed to generate container {id:?} spec: failed to generate spec: {why}"
-        ))
-    })?;
+    crate::propagation::check(config).map_err(|why| refused(&format!("spec: {why}")))?;
     in_root::check_mounts(rootfs, config).map_err(CriError::InvalidArgument)
 }
 

@@ -20,6 +20,7 @@ mod image_service;
 mod image_volumes;
 mod in_root;
 mod mending;
+mod metrics;
 mod port_forward;
 mod propagation;
 mod recovery;

@@ -7,45 +7,9 @@ use std::sync::Arc;
 use cri::link_counters::{LINK_COUNTERS, LinkCounter};
 use cri::{CriResult, v1};
 
+use crate::metrics;
 use crate::service::has_labels;
 use crate::state::{Container, Inner, Sandbox, Status, blocking, sandboxes_dir};
-
-/// A metric: name, help, kind, and its value. Source: the names are cAdvisor's.
-type Metric = (&'static str, &'static str, v1::MetricType, fn(&sys::cgroup::Stats) -> u64);
-
-const METRICS: &[Metric] = &[
-    (
-        "container_cpu_usage_seconds_total",
-        "Cumulative cpu time consumed in seconds.",
-        v1::MetricType::Counter,
-        |used| used.cpu_usage_ns / 1_000_000_000,
-    ),
-    (
-        "container_memory_usage_bytes",
-        "Current memory usage in bytes, including all memory regardless of when it was accessed",
-        v1::MetricType::Gauge,
-        |used| used.memory_usage_bytes,
-    ),
-    ("container_memory_working_set_bytes", "Current working set in bytes.", v1::MetricType::Gauge, |used| {
-        used.memory_working_set_bytes
-    }),
-    ("container_memory_rss", "Size of RSS in bytes.", v1::MetricType::Gauge, |used| used.memory_rss_bytes),
-    (
-        "container_processes",
-        "Number of processes running inside the container.",
-        v1::MetricType::Gauge,
-        |used| used.pids,
-    ),
-    (
-        "container_oom_events_total",
-        "Count of out of memory events observed for the container",
-        v1::MetricType::Counter,
-        |used| used.oom_kills,
-    ),
-];
-
-/// What tells the metrics of one container from another's, and then of one link from another. Source: cAdvisor.
-const LABELS: [&str; 4] = ["id", "name", "image", "interface"];
 
 impl Inner {
     pub(crate) async fn container_stats(self: &Arc<Self>, id: &str) -> CriResult<v1::ContainerStats> {
@@ -95,14 +59,18 @@ impl Inner {
     pub(crate) async fn pod_sandbox_metrics(self: &Arc<Self>) -> CriResult<Vec<v1::PodSandboxMetrics>> {
         let this = Arc::clone(self);
         blocking(move || {
-            let of_container = |container: &Container| v1::ContainerMetrics {
+            let of_container = |sandbox: &Sandbox, container: &Container| v1::ContainerMetrics {
                 container_id: container.id.clone(),
-                metrics: metrics(container, &this.used(container), this.now()),
+                metrics: this.metrics(sandbox, container),
             };
             let of_sandbox = |sandbox: &Sandbox| v1::PodSandboxMetrics {
                 pod_sandbox_id: sandbox.id.clone(),
                 metrics: this.link_metrics(sandbox),
-                container_metrics: this.running(Some(&sandbox.id)).iter().map(of_container).collect(),
+                container_metrics: this
+                    .running(Some(&sandbox.id))
+                    .iter()
+                    .map(|container| of_container(sandbox, container))
+                    .collect(),
             };
             Ok(this.ready_sandboxes().iter().map(of_sandbox).collect())
         })
@@ -112,9 +80,9 @@ impl Inner {
     /// None of a sandbox in the host's network, whose links are not its own.
     fn link_metrics(&self, sandbox: &Sandbox) -> Vec<v1::Metric> {
         let Some(network) = network(sandbox, self.now()) else { return Vec::new() };
-        let cgroup = self.cgroup_parent(sandbox);
+        let of_sandbox = metrics::labels(sandbox, None);
         let of_link = |link: &v1::NetworkInterfaceUsage| {
-            let labels = [cgroup.as_str(), &sandbox.id, "", &link.name].map(str::to_owned).to_vec();
+            let labels = [of_sandbox.as_slice(), &[link.name.clone()]].concat();
             let metric = |(name, _, pick): &LinkCounter| v1::Metric {
                 name: (*name).to_owned(),
                 timestamp: network.timestamp,
@@ -125,6 +93,12 @@ impl Inner {
             LINK_COUNTERS.iter().map(metric).collect::<Vec<_>>()
         };
         network.default_interface.iter().chain(&network.interfaces).flat_map(of_link).collect()
+    }
+
+    fn metrics(&self, sandbox: &Sandbox, container: &Container) -> Vec<v1::Metric> {
+        let dir = self.container_dir(container);
+        let written = sys::tree::size(&dir.join("upper")).bytes;
+        metrics::of_container(&self.cgroups, (sandbox, container), (&dir, written), self.now())
     }
 
     fn used(&self, container: &Container) -> sys::cgroup::Stats {
@@ -159,6 +133,8 @@ impl Inner {
         };
         let timestamp = self.now();
         let stats = |(container, used)| stats(self, container, used);
+        let pod = self.cgroup_parent(sandbox);
+        let pressure = |controller, file| pressure(self, &pod, controller, file);
         v1::PodSandboxStats {
             attributes: Some(v1::PodSandboxAttributes {
                 id: sandbox.id.clone(),
@@ -167,8 +143,9 @@ impl Inner {
                 annotations: sandbox.config.annotations.clone(),
             }),
             linux: Some(v1::LinuxPodSandboxStats {
-                cpu: Some(cpu(&all, timestamp)),
-                memory: Some(memory(&all, timestamp)),
+                cpu: Some(cpu(&all, timestamp, pressure("cpu", "cpu.pressure"))),
+                memory: Some(memory(&all, timestamp, pressure("memory", "memory.pressure"))),
+                io: io(timestamp, pressure("io", "io.pressure")),
                 network: network(sandbox, timestamp),
                 process: Some(v1::ProcessUsage { timestamp, process_count: value(all.pids) }),
                 containers: containers.iter().zip(&used).map(stats).collect(),
@@ -180,31 +157,12 @@ impl Inner {
 
 /// What [`Inner::pod_sandbox_metrics`] has.
 pub(crate) fn descriptors() -> Vec<v1::MetricDescriptor> {
-    let [of_container @ .., _] = LABELS;
-    let descriptor = |(name, help, labels): (&str, &str, &[&str])| v1::MetricDescriptor {
-        name: name.to_owned(),
-        help: help.to_owned(),
-        label_keys: labels.iter().map(|label| (*label).to_owned()).collect(),
-    };
-    let containers = METRICS.iter().map(|(name, help, ..)| (*name, *help, &of_container[..]));
-    let links = LINK_COUNTERS.iter().map(|(name, help, _)| (*name, *help, &LABELS[..]));
-    containers.chain(links).map(descriptor).collect()
-}
-
-fn metrics(container: &Container, used: &sys::cgroup::Stats, timestamp: i64) -> Vec<v1::Metric> {
-    let labels = [&container.record.cgroup, &container.id, &container.record.image_name];
-    let metric = |(name, _, kind, pick): &Metric| v1::Metric {
-        name: (*name).to_owned(),
-        timestamp,
-        metric_type: (*kind).into(),
-        label_values: labels.map(Clone::clone).to_vec(),
-        value: value(pick(used)),
-    };
-    METRICS.iter().map(metric).collect()
+    metrics::descriptors(LINK_COUNTERS.iter().map(|(name, help, _)| (*name, *help)))
 }
 
 fn stats(inner: &Inner, container: &Container, used: &sys::cgroup::Stats) -> v1::ContainerStats {
     let timestamp = inner.now();
+    let pressure = |controller, file| pressure(inner, &container.record.cgroup, controller, file);
     v1::ContainerStats {
         attributes: Some(v1::ContainerAttributes {
             id: container.id.clone(),
@@ -212,8 +170,9 @@ fn stats(inner: &Inner, container: &Container, used: &sys::cgroup::Stats) -> v1:
             labels: container.config.labels.clone(),
             annotations: container.config.annotations.clone(),
         }),
-        cpu: Some(cpu(used, timestamp)),
-        memory: Some(memory(used, timestamp)),
+        cpu: Some(cpu(used, timestamp, pressure("cpu", "cpu.pressure"))),
+        memory: Some(memory(used, timestamp, pressure("memory", "memory.pressure"))),
+        io: io(timestamp, pressure("io", "io.pressure")),
         writable_layer: Some(writable_layer(inner, container, timestamp)),
         swap: None,
     }
@@ -235,16 +194,28 @@ fn value(value: u64) -> Option<v1::UInt64Value> {
     Some(v1::UInt64Value { value })
 }
 
-fn cpu(used: &sys::cgroup::Stats, timestamp: i64) -> v1::CpuUsage {
-    v1::CpuUsage { timestamp, usage_core_nano_seconds: value(used.cpu_usage_ns), usage_nano_cores: None }
+/// `None` where the kernel does not tell: cgroups of version 1 have none.
+fn pressure(inner: &Inner, cgroup: &str, controller: &str, file: &str) -> Option<v1::PsiStats> {
+    let path = inner.cgroups.dir_of(controller, cgroup)?.join(file);
+    Some(metrics::psi(&std::fs::read_to_string(path).ok()?))
 }
 
-fn memory(used: &sys::cgroup::Stats, timestamp: i64) -> v1::MemoryUsage {
+fn cpu(used: &sys::cgroup::Stats, timestamp: i64, psi: Option<v1::PsiStats>) -> v1::CpuUsage {
+    let usage_core_nano_seconds = value(used.cpu_usage_ns);
+    v1::CpuUsage { timestamp, usage_core_nano_seconds, usage_nano_cores: None, psi }
+}
+
+fn io(timestamp: i64, psi: Option<v1::PsiStats>) -> Option<v1::IoUsage> {
+    psi.map(|psi| v1::IoUsage { timestamp, psi: Some(psi) })
+}
+
+fn memory(used: &sys::cgroup::Stats, timestamp: i64, psi: Option<v1::PsiStats>) -> v1::MemoryUsage {
     v1::MemoryUsage {
         timestamp,
         working_set_bytes: value(used.memory_working_set_bytes),
         usage_bytes: value(used.memory_usage_bytes),
         rss_bytes: value(used.memory_rss_bytes),
+        psi,
         ..Default::default()
     }
 }

@@ -16,6 +16,8 @@ mod cdi;
 mod containers;
 #[path = "conformance/hostile.rs"]
 mod hostile;
+#[path = "conformance/images.rs"]
+mod images;
 #[path = "conformance/mounts.rs"]
 mod mounts;
 #[path = "conformance/network.rs"]
@@ -115,6 +117,7 @@ fn run(start: subjects::Start) -> usize {
         let specs = [
             sandboxes::SPECS,
             containers::SPECS,
+            images::SPECS,
             mounts::SPECS,
             cdi::SPECS,
             streams::SPECS,

@@ -40,7 +40,7 @@ pub enum Propagation {
     Private,
 }
 
-/// One line of `/proc/self/mountinfo`.
+/// One line of `/proc/thread-self/mountinfo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountEntry {
     /// The mount's number.
@@ -198,7 +198,8 @@ fn unmount_with(target: &Path, flags: MntFlags) -> Result<()> {
 
 /// Everything mounted in this process's mount namespace, in mount order.
 pub fn mounts() -> Result<Vec<MountEntry>> {
-    let text = fs::read_to_string("/proc/self/mountinfo").doing(|| "read /proc/self/mountinfo".into())?;
+    let text = fs::read_to_string("/proc/thread-self/mountinfo")
+        .doing(|| "read /proc/thread-self/mountinfo".into())?;
     Ok(text.lines().filter_map(parse_mountinfo_line).collect())
 }
 

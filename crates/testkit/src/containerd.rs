@@ -1,6 +1,7 @@
 //! Debian's containerd with runc, for a cluster that runs its containers by it, and for itself.
 //!
-//! It has namespaces of its own for processes and mounts, so that nothing of it is left, and a test's network.
+//! It has a namespace of its own for processes, so that nothing of it is left, and a test's network. What is mounted
+//! by it and by the test reaches the other, as on a host, which the kubelet's volumes and mount propagation need.
 //! Packages: `containerd`, `runc`, `containernetworking-plugins`.
 
 use std::fs;
@@ -14,6 +15,8 @@ use crate::cluster::{COMMAND_SECONDS_MAX, text};
 
 /// The image that it has for Pods: busybox with a shell. With a tag: what is called latest is pulled each time.
 pub const IMAGE: &str = "test.local/busybox:1";
+/// Folders of the host that it has to itself.
+const OWN: [&str; 2] = ["/run/containerd", "/run/netns"];
 const PAUSE: &str = "test.local/pause:1";
 
 /// A containerd of the test's own; it ends with this, and all that it has started.
@@ -24,17 +27,20 @@ pub struct Containerd {
 }
 
 impl Containerd {
-    /// Starts it in the cluster's network and folder: [`Containerd::start_in`].
+    /// Starts it in the cluster's network and folder: [`Containerd::start_in`]. Moves the calling thread into a mount
+    /// namespace of its own first, for good; threads and processes that it starts are in there too.
     ///
     /// # Errors
     /// If it does not start; the message has its log.
     pub fn start(cluster: &Cluster, bin_dir: &str, network: &str) -> Result<Self> {
+        sys::mount::own_namespace()?;
         Self::start_in(cluster.scratch(), cluster.unlimited_command("unshare"), bin_dir, network)
     }
 
     /// Starts it with a folder of its own in `folder` by `unshare`, which is that program in the network that it is to
     /// have; returns when it answers and has [`IMAGE`]. Its plugins are those in `bin_dir`, its network this conflist,
-    /// unless it is empty: then what is put into `net.d` of its folder.
+    /// unless it is empty: then what is put into `net.d` of its folder. For a thread with mounts of its own
+    /// ([`sys::mount::own_namespace`]), which this end of them takes back what is mounted.
     ///
     /// # Errors
     /// If it does not start; the message has its log.
@@ -48,10 +54,18 @@ impl Containerd {
         let config = config.replace("PAUSE", PAUSE).replace("BIN_DIR", bin_dir);
         fs::write(folder.join("config.toml"), config)?;
         let log = fs::File::create(folder.join("log"))?;
-        unshare.args(["--mount", "--propagation=slave", "--pid", "--fork", "--kill-child", "--mount-proc"]);
+        unshare.args([
+            "--mount",
+            "--propagation=unchanged",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+        ]);
         unshare.args(["sh", "-c"]).arg(format!(
-            "for folder in /run/containerd /run/netns; do mkdir -p $folder; mount -t tmpfs tmpfs $folder; done; \
-             mount --make-rshared /; exec containerd --config {}",
+            "for folder in {}; do mkdir -p $folder; mount -t tmpfs tmpfs $folder; done; \
+             exec containerd --config {}",
+            OWN.join(" "),
             folder.join("config.toml").display()
         ));
         let child = unshare.stdout(log.try_clone()?).stderr(log).spawn().context("start containerd")?;
@@ -134,6 +148,11 @@ impl Drop for Containerd {
     fn drop(&mut self) {
         if self.child.kill().and_then(|()| self.child.wait()).is_err() {
             // It had ended before.
+        }
+        for folder in OWN.map(Path::new).into_iter().chain([self.folder.as_path()]) {
+            if let Err(error) = sys::mount::detach_below(folder) {
+                eprintln!("what containerd had mounted stays: {error}");
+            }
         }
     }
 }

@@ -50,9 +50,12 @@ pub fn busybox(folder: &Path) -> Result<PathBuf> {
         let mut link = header(tar::EntryType::Symlink, 0o777, 0);
         tar.append_link(&mut link, format!("bin/{applet}"), "busybox")?;
     }
-    let users = b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n";
-    let mut file = header(tar::EntryType::Regular, 0o644, u64::try_from(users.len())?);
-    tar.append_data(&mut file, "etc/passwd", users.as_slice())?;
+    let users = "root:x:0:0:root:/root:/bin/sh\nweb:x:1001:1001:web:/:/bin/sh\n\
+                 nobody:x:65534:65534:nobody:/:/bin/sh\n";
+    for (name, text) in [("etc/passwd", users), ("etc/group", "web:x:1001:\nlogs:x:50000:web\n")] {
+        let mut file = header(tar::EntryType::Regular, 0o644, u64::try_from(text.len())?);
+        tar.append_data(&mut file, name, text.as_bytes())?;
+    }
     tar.into_inner()?.sync_all()?;
     Ok(path)
 }

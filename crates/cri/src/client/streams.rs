@@ -392,7 +392,8 @@ fn exit_code(text: &[u8]) -> Result<i32, String> {
     let causes = status["details"]["causes"].as_array();
     let code = causes.into_iter().flatten().find(|cause| cause["reason"] == "ExitCode");
     let code = code.and_then(|cause| cause["message"].as_str()).and_then(|code| code.parse().ok());
-    code.ok_or_else(|| status["message"].as_str().unwrap_or("the command failed").to_owned())
+    let message = status["message"].as_str().unwrap_or("the command failed");
+    code.ok_or_else(|| message.strip_prefix(crate::EXEC_FAILED).unwrap_or(message).to_owned())
 }
 
 #[cfg(test)]
@@ -410,6 +411,10 @@ mod tests {
             Ok(7),
         );
         check(r#"{"status":"Failure","message":"no such file"}"#, Err("no such file"));
+        check(
+            r#"{"status":"Failure","message":"Internal error occurred: error executing command in container: no such file"}"#,
+            Err("no such file"),
+        );
         check("", Err("the command's end was not reported"));
     }
 }

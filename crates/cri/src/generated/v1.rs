@@ -397,6 +397,8 @@ pub struct LinuxPodSandboxStats {
     pub process: ::core::option::Option<ProcessUsage>,
     #[prost(message, repeated, tag = "5")]
     pub containers: ::prost::alloc::vec::Vec<ContainerStats>,
+    #[prost(message, optional, tag = "6")]
+    pub io: ::core::option::Option<IoUsage>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WindowsPodSandboxStats {
@@ -1207,6 +1209,8 @@ pub struct ContainerStats {
     pub writable_layer: ::core::option::Option<FilesystemUsage>,
     #[prost(message, optional, tag = "5")]
     pub swap: ::core::option::Option<SwapUsage>,
+    #[prost(message, optional, tag = "6")]
+    pub io: ::core::option::Option<IoUsage>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WindowsContainerStats {
@@ -1219,7 +1223,25 @@ pub struct WindowsContainerStats {
     #[prost(message, optional, tag = "4")]
     pub writable_layer: ::core::option::Option<WindowsFilesystemUsage>,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct PsiStats {
+    #[prost(message, optional, tag = "1")]
+    pub full: ::core::option::Option<PsiData>,
+    #[prost(message, optional, tag = "2")]
+    pub some: ::core::option::Option<PsiData>,
+}
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct PsiData {
+    #[prost(uint64, tag = "1")]
+    pub total: u64,
+    #[prost(double, tag = "2")]
+    pub avg10: f64,
+    #[prost(double, tag = "3")]
+    pub avg60: f64,
+    #[prost(double, tag = "4")]
+    pub avg300: f64,
+}
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct CpuUsage {
     #[prost(int64, tag = "1")]
     pub timestamp: i64,
@@ -1227,6 +1249,8 @@ pub struct CpuUsage {
     pub usage_core_nano_seconds: ::core::option::Option<UInt64Value>,
     #[prost(message, optional, tag = "3")]
     pub usage_nano_cores: ::core::option::Option<UInt64Value>,
+    #[prost(message, optional, tag = "4")]
+    pub psi: ::core::option::Option<PsiStats>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WindowsCpuUsage {
@@ -1237,7 +1261,7 @@ pub struct WindowsCpuUsage {
     #[prost(message, optional, tag = "3")]
     pub usage_nano_cores: ::core::option::Option<UInt64Value>,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct MemoryUsage {
     #[prost(int64, tag = "1")]
     pub timestamp: i64,
@@ -1253,6 +1277,15 @@ pub struct MemoryUsage {
     pub page_faults: ::core::option::Option<UInt64Value>,
     #[prost(message, optional, tag = "7")]
     pub major_page_faults: ::core::option::Option<UInt64Value>,
+    #[prost(message, optional, tag = "8")]
+    pub psi: ::core::option::Option<PsiStats>,
+}
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct IoUsage {
+    #[prost(int64, tag = "1")]
+    pub timestamp: i64,
+    #[prost(message, optional, tag = "2")]
+    pub psi: ::core::option::Option<PsiStats>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SwapUsage {

@@ -79,19 +79,12 @@ fn the_kubelet_runs_on_containerd_and_a_reset_takes_its_pods_back() {
     must(cluster.remove());
 }
 
-/// What Pods do that ask for nothing that containerd 1.6 lacks, and for no mount that the kubelet makes: the host of the
-/// tests hands on none between the two.
-const ON_CONTAINERD: [&str; 3] = ["pods_lifecycle.txt", "pods_attach.txt", "resize.txt"];
-
 #[test]
 fn the_same_pods_do_the_same_on_containerd() {
     let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
     let containerd = must(Containerd::start(&cluster, DEBIAN_PLUGINS, PTP));
     up(&mut cluster, &containerd.endpoint());
-    let mut sessions = pods::SESSIONS.to_vec();
-    sessions.retain(|(name, _)| ON_CONTAINERD.contains(name));
-    assert_eq!(sessions.len(), ON_CONTAINERD.len());
-    let failures = pods::failures(&cluster, &sessions, containerd::IMAGE);
+    let failures = pods::failures(&cluster, &pods::SESSIONS, containerd::IMAGE);
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     must(cluster.knarr(&["reset", "--yes"]));
     drop(containerd);

@@ -62,7 +62,9 @@ pub(super) fn sandbox(spec: &PodSpec) -> v1::LinuxSandboxSecurityContext {
     let context = spec.security_context.clone().unwrap_or_default();
     let (groups, policy) = supplemental_groups(spec);
     let all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
-    let mut all = all.filter_map(|c| c.security_context.as_ref());
+    let ephemeral = spec.ephemeral_containers.iter().flatten();
+    let all = all.map(|c| &c.security_context).chain(ephemeral.map(|c| &c.security_context));
+    let mut all = all.flatten();
     v1::LinuxSandboxSecurityContext {
         namespace_options: Some(namespaces(spec)),
         run_as_user: id(context.run_as_user),

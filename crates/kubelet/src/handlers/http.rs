@@ -1,12 +1,16 @@
 //! One HTTP request to a container, for hooks and probes. Certificates are not checked, as upstream does.
 
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::HTTPGetAction;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::Target;
@@ -15,6 +19,8 @@ use super::Target;
 const BODY_MAX: usize = 10 * 1024;
 /// Requests of one call.
 const REDIRECTS_MAX: usize = 10;
+/// How Go says that a server does not speak TLS. Source: `ErrSchemeMismatch` of `net/http`.
+const NOT_TLS: &str = "http: server gave HTTP response to HTTPS client";
 
 /// What to ask for.
 #[derive(Clone, Debug)]
@@ -66,6 +72,13 @@ impl HttpCall {
         Some(Self { host, port, path, is_tls, ..self.clone() })
     }
 
+    /// The same request without TLS, and without what only a server that has it may see.
+    fn in_the_clear(&self) -> Self {
+        let mut call = Self { is_tls: false, ..self.clone() };
+        call.headers.retain(|(name, _)| !name.eq_ignore_ascii_case("authorization"));
+        call
+    }
+
     fn url(&self) -> String {
         let scheme = if self.is_tls { "https" } else { "http" };
         format!("{scheme}://{}:{}{}", self.host, self.port, self.path)
@@ -107,6 +120,22 @@ pub(crate) async fn call(first: &HttpCall, timeout: Duration) -> Result<Answer, 
     Err(format!("Get \"{}\": stopped after {REDIRECTS_MAX} redirects", next.path))
 }
 
+/// Asks as a lifecycle hook does: without TLS if the server has none. Returns the server that had to be asked so.
+/// Source: `runHTTPHandler` of upstream's `pkg/kubelet/lifecycle`.
+///
+/// # Errors
+/// As [`call`]; what is wrong without TLS is not told.
+pub(crate) async fn call_hook(first: &HttpCall, timeout: Duration) -> Result<Option<String>, String> {
+    let error = match call(first, timeout).await {
+        Ok(_) => return Ok(None),
+        Err(error) => error,
+    };
+    if error.ends_with(NOT_TLS) && call(&first.in_the_clear(), timeout).await.is_ok() {
+        return Ok(Some(super::host_port(&first.host, first.port)));
+    }
+    Err(error)
+}
+
 async fn exchange(call: &HttpCall) -> Result<Answer, String> {
     let stream = TcpStream::connect((call.host.as_str(), call.port))
         .await
@@ -116,8 +145,12 @@ async fn exchange(call: &HttpCall) -> Result<Answer, String> {
     }
     let name = rustls::pki_types::ServerName::try_from(call.host.clone()).map_err(|e| e.to_string())?;
     let connector = tokio_rustls::TlsConnector::from(Arc::new(tls_config()));
-    let stream = connector.connect(name, stream).await.map_err(|e| e.to_string())?;
-    request(call, TokioIo::new(stream)).await
+    let opening = Opening { stream, heard: Vec::new() };
+    match connector.connect(name, opening).into_fallible().await {
+        Ok(stream) => request(call, TokioIo::new(stream)).await,
+        Err((_, opening)) if opening.heard == HTTP => Err(NOT_TLS.into()),
+        Err((error, _)) => Err(error.to_string()),
+    }
 }
 
 async fn request<S>(call: &HttpCall, stream: S) -> Result<Answer, String>
@@ -181,6 +214,44 @@ fn tls_config() -> rustls::ClientConfig {
     }
 }
 
+/// How an answer in HTTP begins.
+const HTTP: &[u8] = b"HTTP/";
+
+/// A connection that remembers how the server began.
+struct Opening {
+    stream: TcpStream,
+    heard: Vec<u8>,
+}
+
+impl AsyncRead for Opening {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        let new = buffer.filled().iter().skip(before);
+        let room = HTTP.len().saturating_sub(self.heard.len());
+        self.heard.extend(new.take(room));
+        read
+    }
+}
+
+impl AsyncWrite for Opening {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
 /// Takes any certificate: a probe asks whether the container answers, not who it is.
 #[derive(Debug)]
 struct AnyCertificate(Arc<rustls::crypto::CryptoProvider>);
@@ -222,7 +293,52 @@ impl rustls::client::danger::ServerCertVerifier for AnyCertificate {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
+
+    /// A server that answers whatever it is told with `answer`, as often as it is asked; it keeps what it was told.
+    async fn serve(answer: &'static str) -> (HttpCall, tokio::sync::mpsc::Receiver<String>) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (sender, told) = tokio::sync::mpsc::channel(10);
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut buffer = vec![0; 1 << 14];
+                let count = stream.read(&mut buffer).await.unwrap();
+                sender.send(String::from_utf8_lossy(&buffer[..count]).into_owned()).await.unwrap();
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        let headers = [("Authorization", "secret"), ("X-Who", "me")];
+        let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        (HttpCall { host: "127.0.0.1".into(), port, path: "/hook".into(), is_tls: true, headers }, told)
+    }
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn a_hook_is_told_without_tls_where_the_server_has_none() {
+        let (hook, mut told) = serve("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await;
+        let (host, url) = (format!("127.0.0.1:{}", hook.port), hook.url());
+        assert_eq!(call_hook(&hook, MINUTE).await, Ok(Some(host)));
+        told.recv().await.unwrap();
+        let told = told.recv().await.unwrap();
+        assert!(told.starts_with("GET /hook HTTP/1.1\r\n") && told.contains("x-who: me"), "{told}");
+        assert!(!told.to_lowercase().contains("authorization"), "{told}");
+        // A probe is not.
+        let error = format!("Get \"{url}\": http: server gave HTTP response to HTTPS client");
+        assert_eq!(call(&hook, MINUTE).await, Err(error));
+    }
+
+    #[tokio::test]
+    async fn a_hook_is_not_told_without_tls_to_what_speaks_neither() {
+        let (hook, mut told) = serve("220 mail.example ESMTP\r\n").await;
+        let error = call_hook(&hook, MINUTE).await.unwrap_err();
+        assert!(!error.contains("HTTP response"), "{error}");
+        told.recv().await.unwrap();
+        assert!(told.try_recv().is_err(), "one try");
+    }
 
     #[test]
     fn a_location_is_read_as_browsers_do() {

@@ -18,7 +18,8 @@ struct State {
 
 pub(super) struct Runtime {
     state: Mutex<State>,
-    events: broadcast::Sender<v1::ContainerEventResponse>,
+    /// `None` while it is away.
+    events: Mutex<Option<broadcast::Sender<v1::ContainerEventResponse>>>,
     lists: watch::Sender<u32>,
     made: watch::Sender<usize>,
 }
@@ -27,7 +28,7 @@ impl Default for Runtime {
     fn default() -> Self {
         Self {
             state: Mutex::default(),
-            events: broadcast::channel(64).0,
+            events: Mutex::new(Some(broadcast::channel(64).0)),
             lists: watch::channel(0).0,
             made: watch::channel(0).0,
         }
@@ -78,6 +79,16 @@ impl Runtime {
         self.lists.subscribe().wait_for(|n| *n >= times).await.unwrap();
     }
 
+    /// Ends the stream of events: nobody hears of what happens from now on.
+    pub(super) fn fall_silent(&self) {
+        *self.events.lock() = None;
+    }
+
+    /// Gives events again, of what happens from now on.
+    pub(super) fn speak_again(&self) {
+        *self.events.lock() = Some(broadcast::channel(64).0);
+    }
+
     /// Ends the newest running container of that name.
     pub(super) fn exit(&self, name: &str, code: i32) {
         let id = {
@@ -114,7 +125,9 @@ impl Runtime {
                 ..Default::default()
             }
         };
-        drop(self.events.send(event));
+        if let Some(events) = &*self.events.lock() {
+            drop(events.send(event));
+        }
     }
 
     fn id(state: &mut State, prefix: &str) -> String {
@@ -331,7 +344,9 @@ impl RuntimeService for Runtime {
         &self,
         _: v1::GetEventsRequest,
     ) -> CriResult<BoxStream<'static, CriResult<v1::ContainerEventResponse>>> {
-        let receiver = self.events.subscribe();
+        let events = self.events.lock();
+        let away = || CriError::Internal("the runtime is away".into());
+        let receiver = events.as_ref().ok_or_else(away)?.subscribe();
         let stream = futures::stream::unfold(receiver, |mut receiver| async move {
             let event = receiver.recv().await.ok()?;
             Some((Ok(event), receiver))

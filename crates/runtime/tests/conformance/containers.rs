@@ -282,11 +282,7 @@ async fn stop_signals(subject: Arc<Subject>) {
 }
 
 async fn own_dev(subject: Arc<Subject>) {
-    if subject.name == "containerd" {
-        // Its mounts are in a namespace of its own.
-        return;
-    }
-    let pod = subject.run().await;
+    let pod = subject.run_privileged().await;
     let folder = subject.scratch("dev");
     sys::mount::bind(&folder, &folder, BindOptions::default()).unwrap();
     sys::mount::set_propagation(&folder, Propagation::Shared, false).unwrap();

@@ -8,7 +8,7 @@ use sys::mount::{BindOptions, Propagation};
 use v1::MountPropagation::{PropagationBidirectional, PropagationHostToContainer, PropagationPrivate};
 
 use super::Spec;
-use super::support::{Subject, mount, sleeping};
+use super::support::{Feature, Subject, mount, sleeping};
 
 pub const SPECS: &[Spec] = &[
     ("mount propagation should be private, slave or shared", |it| Box::pin(propagation(it))),
@@ -16,11 +16,7 @@ pub const SPECS: &[Spec] = &[
 ];
 
 async fn propagation(subject: Arc<Subject>) {
-    if subject.name == "containerd" {
-        // Its mounts are in a namespace of its own.
-        return;
-    }
-    let pod = subject.run().await;
+    let pod = subject.run_privileged().await;
     for (mode, inwards, outwards) in [
         (PropagationPrivate, false, false),
         (PropagationHostToContainer, true, false),
@@ -50,8 +46,7 @@ async fn propagation(subject: Arc<Subject>) {
 }
 
 async fn private(subject: Arc<Subject>) {
-    // It has mounts of its own, which are shared whatever these are.
-    if subject.name == "containerd" {
+    if !subject.has(Feature::PrivateMounts) {
         return;
     }
     let pod = subject.run().await;

@@ -351,9 +351,28 @@ async fn stats(subject: Arc<Subject>) {
         assert_eq!(of_container.container_id, id);
         assert!(of_container.metrics.iter().all(is_described) && metrics.metrics.iter().all(is_described));
         let names: Vec<&str> = of_container.metrics.iter().map(|metric| metric.name.as_str()).collect();
-        assert!(names.contains(&"container_cpu_usage_seconds_total"), "{names:?}");
+        for name in [
+            "container_cpu_usage_seconds_total",
+            "container_memory_working_set_bytes",
+            "container_memory_cache",
+            "container_memory_failures_total",
+            "container_fs_usage_bytes",
+            "container_processes",
+            "container_start_time_seconds",
+            "container_oom_events_total",
+        ] {
+            assert!(names.contains(&name), "{name} is not in {names:?}");
+        }
+        let processes = of_container.metrics.iter().find(|it| it.name == "container_processes").unwrap();
+        assert!(processes.value.unwrap().value >= 1);
+        let metadata = pod.config.metadata.clone().unwrap();
+        let of_pod = [metadata.name, metadata.namespace];
+        assert_eq!(processes.label_values[..2], of_pod);
+        assert_eq!(processes.label_values[2..4], ["main".to_owned(), id.clone()]);
         let received = metrics.metrics.iter().find(|it| it.name == "container_network_receive_bytes_total");
-        assert_eq!(received.unwrap().label_values[1..], [pod.id.clone(), String::new(), "eth0".to_owned()]);
+        let received = &received.unwrap().label_values;
+        assert_eq!(received[..2], of_pod);
+        assert_eq!(received[2..], ["", &pod.id, "", "eth0"].map(str::to_owned));
     }
     pod.remove().await;
 }

@@ -128,11 +128,7 @@ async fn readonly_rootfs(subject: Arc<Subject>) {
 }
 
 async fn privileged(subject: Arc<Subject>) {
-    let of_sandbox = |config: &mut v1::PodSandboxConfig| {
-        let linux = config.linux.get_or_insert_default();
-        linux.security_context.get_or_insert_default().privileged = true;
-    };
-    let pod = subject.run_with(of_sandbox).await;
+    let pod = subject.run_privileged().await;
     for is_privileged in [true, false] {
         let mut config = sleeping(&format!("privileged-{is_privileged}"));
         security(&mut config).privileged = is_privileged;
@@ -142,6 +138,13 @@ async fn privileged(subject: Arc<Subject>) {
         assert_eq!(pod.sh(&id, "test -e /dev/kmsg").await.1 == 0, is_privileged);
         assert_eq!(pod.sh(&id, "ip link add dummy type bridge").await.1 == 0, is_privileged);
     }
+    pod.remove().await;
+    let pod = subject.run().await;
+    let mut config = sleeping("more-than-the-sandbox");
+    security(&mut config).privileged = true;
+    let error = pod.try_create(config).await.unwrap_err().to_string();
+    assert!(error.starts_with("failed to generate container"), "{error}");
+    assert!(error.ends_with("no privileged container allowed in sandbox"), "{error}");
     pod.remove().await;
 }
 

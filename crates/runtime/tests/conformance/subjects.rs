@@ -70,9 +70,13 @@ async fn open(folder: &Path, tasks: &Tasks) -> Runtime {
     runtime
 }
 
-fn subject(folder: &Path, name: &'static str, runtime: Arc<dyn cri::RuntimeService>) -> Subject {
+fn subject<R>(folder: &Path, name: &'static str, runtime: Arc<R>) -> Subject
+where
+    R: cri::RuntimeService + cri::ImageService + 'static,
+{
     Subject {
         name,
+        images: runtime.clone(),
         runtime,
         handler: "",
         folder: folder.to_owned(),
@@ -130,6 +134,8 @@ async fn containerd(folder: &Path) -> Running {
         Feature::StopSignals,
         Feature::Cdi,
         Feature::DeepFolders,
+        Feature::PrivateMounts,
+        Feature::ImageFilters,
     ];
     let subject = Subject { lacks, ..subject(folder, "containerd", client) };
     Running { subject: Arc::new(subject), tasks, built_in: None, containerd: Some(containerd) }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use cri::{CriResult, RuntimeService, v1};
+use cri::{CriResult, ImageService, RuntimeService, v1};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use v1::NamespaceMode;
 
@@ -40,6 +40,10 @@ pub enum Feature {
     StopSignals,
     /// `ContainerConfig.CDI_devices`: containerd since 1.7.
     Cdi,
+    /// What the suite makes private is private for it: containerd has mounts of its own here, in step with the suite's.
+    PrivateMounts,
+    /// containerd lists all images, whichever are asked for.
+    ImageFilters,
     /// Folders in folders without end are measured and removed: Go's library opens all of them at once.
     DeepFolders,
 }
@@ -48,6 +52,7 @@ pub enum Feature {
 pub struct Subject {
     pub name: &'static str,
     pub runtime: Arc<dyn RuntimeService>,
+    pub images: Arc<dyn ImageService>,
     pub handler: &'static str,
     pub folder: PathBuf,
     pub cgroup: String,
@@ -101,6 +106,15 @@ impl Subject {
         let mut config = self.sandbox_config();
         change(&mut config);
         self.try_run(config).await.unwrap()
+    }
+
+    /// Its containers may be privileged.
+    pub async fn run_privileged(self: &Arc<Self>) -> Pod {
+        let privileged = |config: &mut v1::PodSandboxConfig| {
+            let linux = config.linux.get_or_insert_default();
+            linux.security_context.get_or_insert_default().privileged = true;
+        };
+        self.run_with(privileged).await
     }
 
     pub async fn try_run(self: &Arc<Self>, config: v1::PodSandboxConfig) -> CriResult<Pod> {

@@ -375,8 +375,13 @@ pub fn namespaces(config: &mut v1::PodSandboxConfig) -> &mut v1::NamespaceOption
 }
 
 impl Pod {
+    /// Its containers may be privileged.
     pub async fn run(host: &Host) -> Self {
-        Self::run_with(host, |_| {}).await
+        let privileged = |config: &mut v1::PodSandboxConfig| {
+            let linux = config.linux.get_or_insert_default();
+            linux.security_context.get_or_insert_default().privileged = true;
+        };
+        Self::run_with(host, privileged).await
     }
 
     pub async fn run_with(host: &Host, change: impl FnOnce(&mut v1::PodSandboxConfig)) -> Self {

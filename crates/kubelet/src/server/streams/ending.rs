@@ -36,7 +36,7 @@ pub(super) fn internal_error(message: &str) -> Value {
     json!({
         "metadata": {},
         "status": "Failure",
-        "message": format!("Internal error occurred: error executing command in container: {message}"),
+        "message": format!("{}{message}", cri::EXEC_FAILED),
         "reason": "InternalError",
         "details": {"causes": [{"message": format!("error executing command in container: {message}")}]},
         "code": 500,
