@@ -2,6 +2,8 @@ mod codes;
 
 use std::path::Path;
 
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
 use super::*;
 use crate::client::Client;
 use crate::{Code, v1};
@@ -25,16 +27,33 @@ fn create(name: &str, bytes: i64, is_block: bool) -> v1::CreateVolumeRequest {
     }
 }
 
+/// Whoever copies all mounts holds those of others, too: such a test runs alone.
+static MOUNTS: RwLock<()> = RwLock::new(());
+
+enum Turn {
+    Shared { _turn: RwLockReadGuard<'static, ()> },
+    Alone { _turn: RwLockWriteGuard<'static, ()> },
+}
+
 /// A driver over its real socket.
 struct Rig {
     dir: tempfile::TempDir,
     tasks: Tasks,
+    _turn: Turn,
 }
 
 impl Rig {
     fn new() -> Self {
+        Self::when(Turn::Shared { _turn: MOUNTS.read() })
+    }
+
+    fn alone() -> Self {
+        Self::when(Turn::Alone { _turn: MOUNTS.write() })
+    }
+
+    fn when(turn: Turn) -> Self {
         assert!(nix::unistd::geteuid().is_root(), "these tests mount: run them as root");
-        Self { dir: tempfile::tempdir().unwrap(), tasks: Tasks::new() }
+        Self { dir: tempfile::tempdir().unwrap(), tasks: Tasks::new(), _turn: turn }
     }
 
     fn path(&self, name: &str) -> String {
@@ -477,7 +496,7 @@ impl Drop for Holder {
 
 #[tokio::test]
 async fn a_file_system_grows_when_it_is_mounted_although_a_container_that_starts_still_holds_it() {
-    let mut rig = Rig::new();
+    let mut rig = Rig::alone();
     let client = rig.start();
     client.create_volume(image("pvc-16", 16 << 20)).await.unwrap();
     client.node_stage_volume(rig.stage("pvc-16", false)).await.unwrap();
