@@ -20,9 +20,11 @@ use correlate::{Correlator, Observed};
 /// Events that wait to be written; more are dropped, and the drop is logged.
 const QUEUE_MAX: usize = 1024;
 /// Controllers that events call otherwise than flags do. Source: the `EventSource` of each in `pkg/controller`.
-const COMPONENTS: [(&str, &str); 10] = [
+const COMPONENTS: [(&str, &str); 12] = [
     ("daemon-set-controller", "daemonset-controller"),
     ("disruption-controller", "controllermanager"),
+    ("endpoints-controller", "endpoint-controller"),
+    ("endpointslice-controller", "endpoint-slice-controller"),
     ("ephemeral-volume-controller", "ephemeral_volume"),
     ("horizontal-pod-autoscaler-controller", "horizontal-pod-autoscaler"),
     ("node-ipam-controller", "cidrAllocator"),
@@ -34,7 +36,7 @@ const COMPONENTS: [(&str, &str); 10] = [
 ];
 
 /// As whom a controller of that name speaks in events.
-pub(crate) fn component_of(controller: &'static str) -> &'static str {
+pub fn component_of(controller: &'static str) -> &'static str {
     COMPONENTS.iter().find(|(name, _)| *name == controller).map_or(controller, |(_, component)| component)
 }
 

@@ -5,6 +5,7 @@
 
 pub mod affinity;
 pub mod matching;
+pub mod migration;
 
 use k8s_openapi::api::core::v1::{
     CSIPersistentVolumeSource, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, Volume,

@@ -81,3 +81,30 @@ pub fn all() -> &'static [Controller] {
         resource_claim::CONTROLLER,
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use controller::record::component_of;
+    use expect_test::expect;
+
+    /// Who speaks under another name than its own. Source: the `EventSource` of each in `pkg/controller` of v1.35.
+    #[test]
+    fn events_come_from_those_whom_upstreams_come_from() {
+        let others = super::all().iter().filter(|row| component_of(row.name) != row.name);
+        let told: String = others.map(|row| format!("{}: {}\n", row.name, component_of(row.name))).collect();
+        expect![[r#"
+            daemon-set-controller: daemonset-controller
+            endpointslice-controller: endpoint-slice-controller
+            endpoints-controller: endpoint-controller
+            node-ipam-controller: cidrAllocator
+            node-lifecycle-controller: node-controller
+            disruption-controller: controllermanager
+            persistentvolume-binder-controller: persistentvolume-controller
+            ephemeral-volume-controller: ephemeral_volume
+            persistentvolume-attach-detach-controller: attachdetach-controller
+            persistentvolume-expander-controller: volume_expand
+            resource-claim-controller: resource_claim
+        "#]]
+        .assert_eq(&told);
+    }
+}

@@ -15,9 +15,13 @@ pub mod protection;
 use std::sync::Arc;
 
 use controller::volume::claims_of;
+use controller::volume::migration::{self, MIGRATED_TO};
 use controller::{Change, Informers};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+/// On a volume: its provisioner, which was part of the controller manager, has yet to remove the disk.
+const IN_TREE_FINALIZER: &str = "kubernetes.io/pv-controller";
 
 /// The key of the claim that a volume is for; empty if it is for none.
 fn claim_key(volume: &PersistentVolume) -> Option<String> {
@@ -29,6 +33,16 @@ fn claim_key(volume: &PersistentVolume) -> Option<String> {
 fn annotate(meta: &mut ObjectMeta, key: &str, value: &str) -> bool {
     let annotations = meta.annotations.get_or_insert_default();
     annotations.insert(key.to_owned(), value.to_owned()).is_none_or(|old| old != value)
+}
+
+/// Says which driver has taken over from a provisioner of old, or that none has; says whether that is news. A finalizer that
+/// the old one would have taken away goes too. Source: `updateMigrationAnnotations`, `modifyDeletionFinalizers`.
+fn note_migrated(meta: &mut ObjectMeta, provisioner: Option<&str>) -> bool {
+    let Some(provisioner) = provisioner else { return false };
+    match migration::driver_of(provisioner) {
+        Some(driver) => annotate(meta, MIGRATED_TO, driver) | drop_finalizer(meta, IN_TREE_FINALIZER),
+        None => meta.annotations.as_mut().is_some_and(|all| all.remove(MIGRATED_TO).is_some()),
+    }
 }
 
 /// Takes a finalizer away; says whether it was there.

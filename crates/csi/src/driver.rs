@@ -23,12 +23,12 @@ use volumes::Volumes;
 
 /// The driver's name, as CSIDriver and StorageClasses have it.
 pub const NAME: &str = "hostpath.csi.knarr.io";
-/// The label of a Node that says which one it is to the driver.
-pub const TOPOLOGY_KEY: &str = "topology.hostpath.csi.knarr.io/node";
 
 /// How a driver is set up.
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// What it is called, which is [`NAME`] unless there are several on one node.
+    pub name: String,
     /// What its volumes are on: the Node's name.
     pub node_id: String,
     /// Volumes are below.
@@ -43,6 +43,7 @@ pub struct Config {
 
 /// The driver.
 struct Driver {
+    name: String,
     node_id: String,
     volumes_max: i64,
     volumes: Arc<Volumes>,
@@ -54,15 +55,25 @@ struct Driver {
 /// The folder or a socket cannot be made.
 pub fn start(config: &Config, tasks: &Tasks) -> io::Result<()> {
     let volumes = Arc::new(Volumes::open(&config.folder)?);
-    let driver = Driver { node_id: config.node_id.clone(), volumes_max: config.volumes_max, volumes };
+    let driver = Driver {
+        name: config.name.clone(),
+        node_id: config.node_id.clone(),
+        volumes_max: config.volumes_max,
+        volumes,
+    };
     server::serve(Arc::new(driver), &config.socket, tasks)?;
     match &config.registration_socket {
-        Some(socket) => server::register(NAME, &config.socket, socket, tasks),
+        Some(socket) => server::register(&config.name, &config.socket, socket, tasks),
         None => Ok(()),
     }
 }
 
 impl Driver {
+    /// The label of a Node that says which one it is to the driver.
+    fn topology_key(&self) -> String {
+        format!("topology.{}/node", self.name)
+    }
+
     /// Runs what may block away from the tasks that answer.
     async fn blocking<T: Send + 'static>(
         &self,

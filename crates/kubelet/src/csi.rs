@@ -22,7 +22,7 @@ use serde_json::json;
 use crate::context::Context;
 use crate::objects::Token;
 use crate::volumes::TokenKey;
-use crate::volumes::persistent::VolumeStats;
+use crate::volumes::persistent::{self, VolumeStats};
 use v1::node_service_capability::{Type, rpc};
 
 /// Two that ask for one volume wait for each other.
@@ -35,6 +35,8 @@ pub(crate) struct Drivers {
     counter: AtomicU64,
     turns: Mutex<BTreeMap<String, Turn>>,
     in_use: tokio::sync::Mutex<BTreeSet<String>>,
+    /// Volumes that Pods wait for, and how many Pods.
+    asked: Mutex<BTreeMap<String, usize>>,
     /// CSINode and Node are changed by one at a time.
     pub(crate) publishing: tokio::sync::Mutex<()>,
     /// Has volumes looked at before their time.
@@ -43,6 +45,22 @@ pub(crate) struct Drivers {
     pub(crate) tokens: Mutex<BTreeMap<(String, TokenKey), Token>>,
     /// What drivers said last about their volumes, and when.
     pub(crate) stats: tokio::sync::Mutex<Option<(Instant, Arc<Vec<VolumeStats>>)>>,
+}
+
+/// While it lives, a Pod waits for a volume, which is in use all that time.
+pub(crate) struct Asked<'a> {
+    drivers: &'a Drivers,
+    name: String,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        let mut all = self.drivers.asked.lock();
+        if let Some(count) = all.get_mut(&self.name) {
+            *count -= 1;
+        }
+        all.retain(|_, count| *count > 0);
+    }
 }
 
 /// One driver.
@@ -138,12 +156,57 @@ impl Drivers {
         } else {
             new.remove(name);
         }
-        let patch = json!({"status": {"volumesInUse": new}});
-        let api: Api<Node> = Api::all(context.client.clone());
-        let name = &context.config.node_name;
-        let patched = api.patch_status(name, &PatchParams::default(), &Patch::Strategic(&patch)).await;
-        patched.map_err(|error| format!("update the node's volumes in use: {error}"))?;
+        say_in_use(context, &new).await?;
         *in_use = new;
         Ok(())
     }
+
+    /// A Pod waits for the volume of that name from now on.
+    pub(crate) fn ask(&self, name: &str) -> Asked<'_> {
+        *self.asked.lock().entry(name.to_owned()).or_default() += 1;
+        Asked { drivers: self, name: name.to_owned() }
+    }
+
+    /// Has the Node say no more of volumes that are not here and that nobody waits for: of Pods that went while they were
+    /// being attached.
+    ///
+    /// # Errors
+    /// The API server does not take it.
+    pub(crate) async fn settle_in_use(&self, context: &Context) -> Result<(), String> {
+        let mut in_use = self.in_use.lock().await;
+        if in_use.is_empty() {
+            return Ok(());
+        }
+        let here: BTreeSet<String> = persistent::in_use(&context.config.root_dir).collect();
+        let mut new = in_use.clone();
+        new.retain(|name| here.contains(name) || self.asked.lock().contains_key(name));
+        if new != *in_use {
+            say_in_use(context, &new).await?;
+            *in_use = new;
+        }
+        Ok(())
+    }
+
+    /// Has the Node say what is in use if it says anything else: a kubelet before this one may have ended too soon.
+    ///
+    /// # Errors
+    /// The API server does not answer or does not take it.
+    pub(crate) async fn correct_in_use(&self, context: &Context) -> Result<(), String> {
+        let in_use = self.in_use.lock().await;
+        let api: Api<Node> = Api::all(context.client.clone());
+        let node = api.get(&context.config.node_name).await.map_err(|error| error.to_string())?;
+        let said = node.status.and_then(|status| status.volumes_in_use).unwrap_or_default();
+        if said.into_iter().collect::<BTreeSet<_>>() == *in_use {
+            return Ok(());
+        }
+        say_in_use(context, &in_use).await
+    }
+}
+
+async fn say_in_use(context: &Context, names: &BTreeSet<String>) -> Result<(), String> {
+    let patch = json!({"status": {"volumesInUse": names}});
+    let api: Api<Node> = Api::all(context.client.clone());
+    let name = &context.config.node_name;
+    let patched = api.patch_status(name, &PatchParams::default(), &Patch::Strategic(&patch)).await;
+    patched.map(drop).map_err(|error| format!("update the node's volumes in use: {error}"))
 }

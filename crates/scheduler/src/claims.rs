@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::devices::{Promise, claim_key};
 
 /// How often a write is tried that others have overtaken. Source: client-go's `DefaultRetry`.
-const TRIES_MAX: usize = 5;
+pub(crate) const TRIES_MAX: usize = 5;
 
 /// Writes what was promised; `written` has the claims as the API server has answered them, also after a failure.
 ///

@@ -85,14 +85,14 @@ impl Storage {
         self.promised.remove(uid);
     }
 
-    /// The Node that the claim's volume will be on because of another Pod.
-    pub fn promised_node(&self, claim: &str) -> Option<&str> {
-        let mut all = self.promised.values();
-        let found = all.find(|promise| {
-            let bound = promise.bind.iter().map(|(_, claim)| claim);
-            bound.chain(&promise.provision).any(|one| claim_key(one) == claim)
-        });
-        found.map(|promise| promise.node.as_str())
+    /// What a claim will have because of another Pod: the Node, and the volume unless one is to be made.
+    pub fn promised(&self, claim: &str) -> Option<(&str, Option<&Arc<PersistentVolume>>)> {
+        self.promised.values().find_map(|promise| {
+            let bound = promise.bind.iter().find(|(_, one)| claim_key(one) == claim);
+            let bound = bound.map(|(volume, _)| Some(volume));
+            let made = || promise.provision.iter().any(|one| claim_key(one) == claim).then_some(None);
+            bound.or_else(made).map(|volume| (promise.node.as_str(), volume))
+        })
     }
 
     fn is_promised(&self, name: Option<&str>) -> bool {

@@ -8,11 +8,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use controller::Action;
-use controller::volume::{SELECTED_NODE, annotation, claim_ref, is_claim_bound, set_aside};
+use controller::volume::{SELECTED_NODE, annotation, claim_ref, is_claim_bound, is_for, set_aside};
+use controller::{Action, Kind, cause};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::api::Api;
 
+use crate::claims::TRIES_MAX;
 use crate::storage::{Promise, Storage, claim_key};
 
 /// How long volumes are waited for. Source: `VolumeBindingArgs.bindTimeoutSeconds`.
@@ -20,26 +22,80 @@ pub(crate) const BIND_MAX: Duration = Duration::from_secs(600);
 /// Most Pods that wait for their volumes; more are tried again later.
 pub(crate) const WAITING_MAX: usize = 8192;
 
-/// The writes that make a promise known: volumes name their claims, claims their Node.
-pub(crate) fn actions(promise: &Promise) -> Vec<Action> {
-    let unnamed = promise
-        .bind
-        .iter()
-        .filter(|(volume, claim)| claim_ref(volume).is_none_or(|known| known.uid != claim.metadata.uid));
-    let volumes = unnamed.map(|(volume, claim)| Action::update(&set_aside(volume, claim)));
-    let chosen = promise
-        .provision
-        .iter()
-        .filter(|claim| annotation(&claim.metadata, SELECTED_NODE) != Some(&promise.node));
-    let claims = chosen.map(|claim| {
-        let mut new = (**claim).clone();
-        new.metadata
-            .annotations
-            .get_or_insert_default()
-            .insert(SELECTED_NODE.to_owned(), promise.node.clone());
-        Action::update(&new)
-    });
-    volumes.chain(claims).collect()
+/// Makes a promise known: volumes name their claims, claims their Node. Whoever shares a claim may have written the same, and
+/// controllers something else meanwhile: then it goes on from what is there now.
+///
+/// # Errors
+/// Why that cannot be any more, or what the API server said.
+pub(crate) async fn write(client: &kube::Client, promise: &Promise) -> Result<(), String> {
+    for (volume, claim) in &promise.bind {
+        let api = Api::<PersistentVolume>::all(client.clone());
+        keep(client, &api, volume, |volume| giving(volume, claim)).await?;
+    }
+    for claim in &promise.provision {
+        let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
+        let api = Api::<PersistentVolumeClaim>::namespaced(client.clone(), namespace);
+        let uid = claim.metadata.uid.as_deref();
+        keep(client, &api, claim, |claim| choosing(claim, uid, &promise.node)).await?;
+    }
+    Ok(())
+}
+
+/// What makes an object so that a promise holds; nothing if it is so, or why it cannot be.
+type Write = Result<Option<Action>, String>;
+
+/// Has a volume be for a claim.
+fn giving(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Write {
+    match claim_ref(volume) {
+        Some(known) if known.uid == claim.metadata.uid => Ok(None),
+        Some(_) if !is_for(volume, claim) => {
+            let name = volume.metadata.name.as_deref().unwrap_or_default();
+            Err(format!("volume \"{name}\" already bound to a different claim."))
+        }
+        _ => Ok(Some(Action::update(&set_aside(volume, claim)))),
+    }
+}
+
+/// Has the volume of the claim with that uid be made for a Node.
+fn choosing(claim: &PersistentVolumeClaim, uid: Option<&str>, node: &str) -> Write {
+    let name = claim.metadata.name.as_deref().unwrap_or_default();
+    if claim.metadata.uid.as_deref() != uid {
+        return Err(format!("persistentvolumeclaim \"{name}\" not found"));
+    }
+    match annotation(&claim.metadata, SELECTED_NODE) {
+        Some(known) if known == node => Ok(None),
+        Some(known) => {
+            Err(format!("selectedNode annotation value \"{known}\" not set to scheduled node \"{node}\""))
+        }
+        None if is_claim_bound(claim) => Ok(None),
+        None => {
+            let mut new = claim.clone();
+            let annotations = new.metadata.annotations.get_or_insert_default();
+            annotations.insert(SELECTED_NODE.to_owned(), node.to_owned());
+            Ok(Some(Action::update(&new)))
+        }
+    }
+}
+
+async fn keep<K: Kind + kube::Resource + Clone + std::fmt::Debug>(
+    client: &kube::Client,
+    api: &Api<K>,
+    known: &K,
+    next: impl Fn(&K) -> Write,
+) -> Result<(), String> {
+    let mut newest: Option<K> = None;
+    for _ in 0..TRIES_MAX {
+        let object = newest.as_ref().unwrap_or(known);
+        let Some(Action::Request(request)) = next(object)? else { return Ok(()) };
+        let name = request.name.clone();
+        match cause::send::<K>(client, &request).await {
+            Ok(_) => return Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            Err(error) => return Err(error.to_string()),
+        }
+        newest = Some(api.get(&name).await.map_err(|error| error.to_string())?);
+    }
+    Err("others changed the object whenever it was to be written".to_owned())
 }
 
 /// Why a Pod is not bound after all, in upstream's words.
@@ -224,6 +280,35 @@ mod tests {
         assert_eq!(waiting.len(), usize::from(expect.is_none()));
         assert_eq!(waiting.by_claim.is_empty(), expect.is_some());
         assert_eq!(waiting.next_due().is_none(), expect.is_some());
+    }
+
+    #[test]
+    fn a_promise_is_written_once_whoever_shares_it() {
+        let said = |write: Write| match write {
+            Ok(None) => "nothing".to_owned(),
+            Ok(Some(_)) => "written".to_owned(),
+            Err(why) => why,
+        };
+        let choose = |more: &str, node: &str| said(choosing(&claim("a", more), Some("a"), node));
+        assert_eq!(choose("", "one"), "written");
+        assert_eq!(choose(CHOSEN, "one"), "nothing");
+        assert_eq!(
+            choose(CHOSEN, "two"),
+            "selectedNode annotation value \"one\" not set to scheduled node \"two\""
+        );
+        assert_eq!(choose(BOUND, "two"), "nothing");
+        let other = said(choosing(&claim("a", ""), Some("b"), "one"));
+        assert_eq!(other, "persistentvolumeclaim \"a\" not found");
+        let give = |reference: &str| {
+            let volume = format!("{{metadata: {{name: v}}, spec: {{{reference}}}}}");
+            said(giving(&serde_saphyr::from_str(&volume).unwrap(), &claim("a", "")))
+        };
+        assert_eq!(give(""), "written");
+        assert_eq!(give("claimRef: {namespace: d, name: a}"), "written");
+        assert_eq!(give("claimRef: {namespace: d, name: a, uid: a}"), "nothing");
+        let taken = "volume \"v\" already bound to a different claim.";
+        assert_eq!(give("claimRef: {namespace: d, name: a, uid: before}"), taken);
+        assert_eq!(give("claimRef: {namespace: d, name: b, uid: b}"), taken);
     }
 
     #[test]

@@ -93,6 +93,9 @@ impl RuntimeArgs {
 /// Flags of `csi-hostpath`.
 #[derive(Clone, Debug, Args)]
 pub struct CsiHostpathArgs {
+    /// What the driver is called: several on one Node need a name, a folder and sockets each
+    #[arg(long, default_value = "hostpath.csi.knarr.io")]
+    pub driver_name: String,
     /// Volumes are below
     #[arg(long, default_value = "/var/lib/knarr/csi-hostpath")]
     pub state_dir: PathBuf,

@@ -4,16 +4,23 @@
 //! A volume that only one node may have is not attached to a second one. It is detached when no Pod there needs it and
 //! the kubelet says that it does not use it any more; without that word only when the node has been unhealthy for six
 //! minutes, or when somebody says that it is out of service. The attaching itself is the driver's sidecar's.
-//! Source: `pkg/controller/volume/attachdetach`; KEP-2268.
+//!
+//! A volume of a kind that a driver has taken over is that driver's. Where a Pod names one itself, no PersistentVolume
+//! stands for it: its key is what its node calls it, and the attachment has all that the driver needs.
+//! Source: `pkg/controller/volume/attachdetach`; KEP-2268, KEP-625.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::volume::{attachment_name, claims_of, csi, is_exclusive, unique_name, volume_name};
+use controller::volume::{
+    attachment_name, claims_of, csi, is_exclusive, migration, unique_name, volume_name,
+};
 use controller::{Action, Change, Controller, EventType, Informers, Patch, Plan, Propagation, Source};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{AttachedVolume, Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{
+    AttachedVolume, CSIPersistentVolumeSource, Node, PersistentVolume, PersistentVolumeClaim, Pod,
+};
 use k8s_openapi::api::storage::v1::{
     CSIDriver, CSINode, VolumeAttachment, VolumeAttachmentSource, VolumeAttachmentSpec,
 };
@@ -28,7 +35,7 @@ const UNMOUNT_MAX: Duration = Duration::from_secs(6 * 60);
 /// Source: `core/v1.TaintNodeOutOfService`.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-/// The controller's row. Keys are volumes.
+/// The controller's row. Keys are volumes: names of PersistentVolumes, and what nodes call Pods' own.
 pub const CONTROLLER: Controller = Controller {
     name: "persistentvolume-attach-detach-controller",
     queue: "attachdetach",
@@ -53,6 +60,8 @@ pub const CONTROLLER: Controller = Controller {
 
 /// What a decision about one volume is made from.
 struct Snapshot {
+    key: String,
+    /// As its driver knows it.
     volume: Arc<PersistentVolume>,
     /// The Pods that need it, by node.
     wanted: BTreeMap<String, Vec<Arc<Pod>>>,
@@ -66,28 +75,21 @@ struct Snapshot {
 }
 
 fn snapshot(informers: &Informers, key: &str) -> Option<Snapshot> {
-    let volume = informers.informer::<PersistentVolume>().get(key)?;
+    let attachments = informers.informer::<VolumeAttachment>().list();
+    let wanted = if is_own(key) { wanted_own(informers, key) } else { wanted(informers, key) };
+    let volume = if is_own(key) {
+        own_volume(key, wanted.values().flatten(), &attachments)?
+    } else {
+        migration::translated(&informers.informer::<PersistentVolume>().get(key)?)
+    };
     let driver = csi(&volume)?.driver.clone();
-    let claim = super::claim_key(&volume).unwrap_or_default();
-    let is_bound = informers
-        .informer::<PersistentVolumeClaim>()
-        .get(&claim)
-        .is_some_and(|claim| volume_name(&claim) == key);
-    let mut wanted: BTreeMap<String, Vec<Arc<Pod>>> = BTreeMap::new();
-    if is_bound {
-        let space = claim.split('/').next().unwrap_or_default();
-        for pod in informers.informer::<Pod>().in_namespace(space) {
-            if !node_name(&pod).is_empty() && !is_finished(&pod) && claims_of(&pod).contains(&claim) {
-                wanted.entry(node_name(&pod).to_owned()).or_default().push(pod);
-            }
-        }
-    }
     let attachable = informers.informer::<CSIDriver>().get(&driver);
     let nodes = informers.informer::<CSINode>().list();
     let has = |node: &&Arc<CSINode>| node.spec.drivers.iter().any(|one| one.name == driver);
     Some(Snapshot {
+        key: key.to_owned(),
         wanted,
-        attachments: informers.informer::<VolumeAttachment>().list(),
+        attachments,
         nodes: informers
             .informer::<Node>()
             .list()
@@ -100,12 +102,78 @@ fn snapshot(informers: &Informers, key: &str) -> Option<Snapshot> {
     })
 }
 
+type ByNode = BTreeMap<String, Vec<Arc<Pod>>>;
+
+fn by_node(pods: impl Iterator<Item = Arc<Pod>>) -> ByNode {
+    let mut wanted = ByNode::new();
+    for pod in pods.filter(|pod| !node_name(pod).is_empty() && !is_finished(pod)) {
+        wanted.entry(node_name(&pod).to_owned()).or_default().push(pod);
+    }
+    wanted
+}
+
+/// The Pods that need a PersistentVolume.
+fn wanted(informers: &Informers, volume: &str) -> ByNode {
+    let claims = informers.informer::<PersistentVolumeClaim>();
+    let found = informers.informer::<PersistentVolume>().get(volume);
+    let claim = found.and_then(|found| super::claim_key(&found)).unwrap_or_default();
+    if !claims.get(&claim).is_some_and(|claim| volume_name(&claim) == volume) {
+        return ByNode::new();
+    }
+    let pods = informers.informer::<Pod>().in_namespace(claim.split('/').next().unwrap_or_default());
+    by_node(pods.into_iter().filter(|pod| claims_of(pod).contains(&claim)))
+}
+
+/// The Pods that name a volume themselves.
+fn wanted_own(informers: &Informers, key: &str) -> ByNode {
+    let pods = informers.informer::<Pod>().list();
+    by_node(pods.into_iter().filter(|pod| own_volumes(pod).any(|(own, _)| own == key)))
+}
+
+/// Whether a key is that of a volume which Pods name themselves: names have no slash.
+fn is_own(key: &str) -> bool {
+    key.contains('/')
+}
+
+/// The volumes that a Pod names itself and that a driver has taken over, with their keys.
+fn own_volumes(pod: &Pod) -> impl Iterator<Item = (String, PersistentVolume)> {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let namespace = namespace(&pod.metadata);
+    volumes.filter_map(move |volume| {
+        let volume = migration::inline(volume, namespace)?.ok()?;
+        Some((unique_name(csi(&volume)?), volume))
+    })
+}
+
+/// The volume as a Pod names it; when none does any more, as its attachment has it.
+fn own_volume<'a>(
+    key: &str,
+    mut pods: impl Iterator<Item = &'a Arc<Pod>>,
+    attachments: &[Arc<VolumeAttachment>],
+) -> Option<Arc<PersistentVolume>> {
+    let of_pod = pods.find_map(|pod| own_volumes(pod).find(|(own, _)| own == key));
+    let of_attachment = || {
+        let attachment = attachments.iter().find(|one| key_of(one).as_deref() == Some(key))?;
+        let spec = attachment.spec.source.inline_volume_spec.clone();
+        Some(PersistentVolume { spec, ..PersistentVolume::default() })
+    };
+    of_pod.map(|(_, volume)| volume).or_else(of_attachment).map(Arc::new)
+}
+
+/// The key of the volume that is attached.
+fn key_of(attachment: &VolumeAttachment) -> Option<String> {
+    let source = &attachment.spec.source;
+    let own = || source.inline_volume_spec.as_ref()?.csi.as_ref().map(unique_name);
+    source.persistent_volume_name.clone().or_else(own)
+}
+
 fn volumes_of_pod(change: &Change<Pod>, informers: &Informers) -> Vec<String> {
     let claims = informers.informer::<PersistentVolumeClaim>();
     let both = [change.old.as_deref(), change.new.as_deref()];
     let keys = both.into_iter().flatten().filter(|pod| !node_name(pod).is_empty()).flat_map(claims_of);
     let mut volumes: Vec<String> =
         keys.filter_map(|key| claims.get(&key)).map(|claim| volume_name(&claim).to_owned()).collect();
+    volumes.extend(both.into_iter().flatten().flat_map(own_volumes).map(|(key, _)| key));
     volumes.retain(|volume| !volume.is_empty());
     volumes.sort();
     volumes.dedup();
@@ -114,7 +182,7 @@ fn volumes_of_pod(change: &Change<Pod>, informers: &Informers) -> Vec<String> {
 
 fn volume_of_attachment(change: &Change<VolumeAttachment>, _: &Informers) -> Vec<String> {
     let any = change.new.as_ref().or(change.old.as_ref());
-    any.and_then(|attachment| attachment.spec.source.persistent_volume_name.clone()).into_iter().collect()
+    any.and_then(|attachment| key_of(attachment)).into_iter().collect()
 }
 
 fn volumes_of_node(change: &Change<Node>, informers: &Informers) -> Vec<String> {
@@ -137,12 +205,12 @@ fn volumes_of_node(change: &Change<Node>, informers: &Informers) -> Vec<String> 
 fn attached_or_wanted(node: &str, informers: &Informers) -> Vec<String> {
     let attachments = informers.informer::<VolumeAttachment>().list();
     let here = attachments.iter().filter(|attachment| attachment.spec.node_name == node);
-    let mut volumes: Vec<String> =
-        here.filter_map(|attachment| attachment.spec.source.persistent_volume_name.clone()).collect();
+    let mut volumes: Vec<String> = here.filter_map(|attachment| key_of(attachment)).collect();
     let claims = informers.informer::<PersistentVolumeClaim>();
     for pod in informers.informer::<Pod>().list().iter().filter(|pod| node_name(pod) == node) {
         let keys = claims_of(pod);
         volumes.extend(keys.iter().filter_map(|key| claims.get(key)).map(|c| volume_name(&c).to_owned()));
+        volumes.extend(own_volumes(pod).map(|(key, _)| key));
     }
     volumes.retain(|volume| !volume.is_empty());
     volumes.sort();
@@ -152,8 +220,16 @@ fn attached_or_wanted(node: &str, informers: &Informers) -> Vec<String> {
 
 fn volumes_of_driver(change: &Change<CSIDriver>, informers: &Informers) -> Vec<String> {
     let volumes = informers.informer::<PersistentVolume>().list();
-    let of = |volume: &&Arc<PersistentVolume>| csi(volume).is_some_and(|source| source.driver == change.key);
-    volumes.iter().filter(of).map(|volume| name(&volume.metadata).to_owned()).collect()
+    let is_of = |volume: &PersistentVolume| csi(volume).is_some_and(|source| source.driver == change.key);
+    let of = |volume: &&Arc<PersistentVolume>| is_of(&migration::translated(volume));
+    let mut keys: Vec<String> =
+        volumes.iter().filter(of).map(|volume| name(&volume.metadata).to_owned()).collect();
+    let pods = informers.informer::<Pod>().list();
+    let own = pods.iter().flat_map(|pod| own_volumes(pod)).filter(|(_, volume)| is_of(volume));
+    keys.extend(own.map(|(key, _)| key));
+    keys.sort();
+    keys.dedup();
+    keys
 }
 
 /// Since when the node has not been Ready.
@@ -202,9 +278,7 @@ fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let volume = &*snapshot.volume;
     let Some(source) = csi(volume) else { return plan };
     let unique = unique_name(source);
-    let own = |attachment: &&Arc<VolumeAttachment>| {
-        attachment.spec.source.persistent_volume_name == volume.metadata.name
-    };
+    let own = |attachment: &&Arc<VolumeAttachment>| key_of(attachment).as_deref() == Some(&snapshot.key);
     let own: Vec<_> = snapshot.attachments.iter().filter(own).collect();
     let mut held: Vec<&str> = Vec::new();
     for attachment in &own {
@@ -250,20 +324,27 @@ fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
             continue;
         }
         is_taken = true;
-        plan.push(Action::create(&VolumeAttachment {
-            metadata: ObjectMeta { name: Some(attachment_name(source, node)), ..ObjectMeta::default() },
-            spec: VolumeAttachmentSpec {
-                attacher: source.driver.clone(),
-                node_name: node.clone(),
-                source: VolumeAttachmentSource {
-                    persistent_volume_name: volume.metadata.name.clone(),
-                    ..VolumeAttachmentSource::default()
-                },
-            },
-            status: None,
-        }));
+        plan.push(attach(snapshot, source, node));
     }
     plan
+}
+
+/// Asks the driver for the volume on a node.
+fn attach(snapshot: &Snapshot, source: &CSIPersistentVolumeSource, node: &str) -> Action {
+    let volume = &*snapshot.volume;
+    let of_pod = is_own(&snapshot.key);
+    Action::create(&VolumeAttachment {
+        metadata: ObjectMeta { name: Some(attachment_name(source, node)), ..ObjectMeta::default() },
+        spec: VolumeAttachmentSpec {
+            attacher: source.driver.clone(),
+            node_name: node.to_owned(),
+            source: VolumeAttachmentSource {
+                inline_volume_spec: volume.spec.clone().filter(|_| of_pod),
+                persistent_volume_name: volume.metadata.name.clone().filter(|_| !of_pod),
+            },
+        },
+        status: None,
+    })
 }
 
 /// What has become of an attachment is told to its node and to the Pods that wait.
@@ -330,13 +411,13 @@ fn tell_node(snapshot: &Snapshot, node: &Node, without: Option<&str>) -> Vec<Act
 /// What an attachment's volume is called; of other volumes than the one in question the node's own word is taken.
 fn attached_name(snapshot: &Snapshot, attachment: &VolumeAttachment, node: &Node) -> Option<String> {
     let source = csi(&snapshot.volume)?;
-    if attachment.spec.source.persistent_volume_name == snapshot.volume.metadata.name {
+    if key_of(attachment).as_deref() == Some(&snapshot.key) {
         return Some(unique_name(source));
     }
     let known = node.status.iter().flat_map(|status| status.volumes_attached.iter().flatten());
     let of = |handle: &&AttachedVolume| {
         let (driver, handle) = handle.name.strip_prefix("kubernetes.io/csi/")?.split_once('^')?;
-        let source = k8s_openapi::api::core::v1::CSIPersistentVolumeSource {
+        let source = CSIPersistentVolumeSource {
             driver: driver.to_owned(),
             volume_handle: handle.to_owned(),
             ..Default::default()
@@ -346,26 +427,37 @@ fn attached_name(snapshot: &Snapshot, attachment: &VolumeAttachment, node: &Node
     known.into_iter().find(|handle| of(handle).is_some()).map(|handle| handle.name.clone())
 }
 
+/// Tells Pods why their volume stays elsewhere. Source: `reportMultiAttachError`.
 fn multi_attach(snapshot: &Snapshot, node: &str, pods: &[Arc<Pod>]) -> Vec<Action> {
     let volume = name(&snapshot.volume.metadata);
-    let others: Vec<&str> = snapshot
-        .wanted
-        .iter()
-        .filter(|(other, _)| *other != node)
-        .flat_map(|(_, pods)| pods.iter().map(|pod| name(&pod.metadata)))
-        .collect();
-    let why = match others.as_slice() {
-        [] => {
-            "Volume is already exclusively attached to one node and can't be attached to another".to_owned()
-        }
-        pods => format!("Volume is already used by pod(s) {}", pods.join(", ")),
-    };
-    let message = format!("Multi-Attach error for volume \"{volume}\" {why}");
+    let elsewhere = snapshot.wanted.iter().filter(|(other, _)| *other != node);
+    let others: Vec<&Arc<Pod>> = elsewhere.flat_map(|(_, pods)| pods).collect();
     let mut pods: Vec<_> = pods.to_vec();
     pods.sort_by_key(|pod| (namespace(&pod.metadata).to_owned(), name(&pod.metadata).to_owned()));
-    let event =
-        |pod: &Arc<Pod>| Action::event(&**pod, EventType::Warning, "FailedAttachVolume", message.clone());
+    let event = |pod: &Arc<Pod>| {
+        let why = users(namespace(&pod.metadata), &others);
+        let message = format!("Multi-Attach error for volume \"{volume}\" {why}");
+        Action::event(&**pod, EventType::Warning, "FailedAttachVolume", message)
+    };
     pods.iter().map(event).collect()
+}
+
+/// Who uses a volume, for somebody in a namespace: what Pods of others are called is nobody else's business.
+fn users(own: &str, pods: &[&Arc<Pod>]) -> String {
+    let (near, far): (Vec<&Arc<Pod>>, Vec<&Arc<Pod>>) =
+        pods.iter().copied().partition(|pod| namespace(&pod.metadata) == own);
+    let near: Vec<&str> = near.iter().map(|pod| name(&pod.metadata)).collect();
+    match (near.as_slice(), far.len()) {
+        ([], 0) => {
+            "Volume is already exclusively attached to one node and can't be attached to another".to_owned()
+        }
+        ([], far) => format!("Volume is already used by {far} pod(s) in different namespaces"),
+        (near, 0) => format!("Volume is already used by pod(s) {}", near.join(", ")),
+        (near, far) => format!(
+            "Volume is already used by pod(s) {} and {far} pod(s) in different namespaces",
+            near.join(", ")
+        ),
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use nix::sys::statvfs::statvfs;
 use super::images::FS_TYPE_DEFAULT;
 use super::options::{self, Allocation, Backing, Options};
 use super::volumes::{Content, Kind, Volume, Volumes, is_id};
-use super::{Driver, TOPOLOGY_KEY, failed, internal, require};
+use super::{Driver, failed, internal, require};
 use crate::server::Controller;
 use crate::{Result, Status, v1};
 use v1::controller_service_capability::{self, Rpc, rpc};
@@ -68,7 +68,7 @@ fn size_of(range: Option<&v1::CapacityRange>) -> Result<i64> {
 
 impl Driver {
     fn describe(&self, id: String, volume: &Volume) -> v1::Volume {
-        let segments = [(TOPOLOGY_KEY.to_owned(), self.node_id.clone())].into();
+        let segments = [(self.topology_key(), self.node_id.clone())].into();
         v1::Volume {
             capacity_bytes: volume.capacity_bytes,
             volume_id: id,
@@ -80,7 +80,10 @@ impl Driver {
     /// Whether a volume here can be reached from where it has to be.
     fn is_wanted_here(&self, wanted: Option<&v1::TopologyRequirement>) -> bool {
         let Some(wanted) = wanted.filter(|wanted| !wanted.requisite.is_empty()) else { return true };
-        wanted.requisite.iter().any(|topology| topology.segments.get(TOPOLOGY_KEY) == Some(&self.node_id))
+        wanted
+            .requisite
+            .iter()
+            .any(|topology| topology.segments.get(&self.topology_key()) == Some(&self.node_id))
     }
 }
 
@@ -250,6 +253,9 @@ impl Controller for Driver {
     }
 
     async fn list_volumes(&self, request: v1::ListVolumesRequest) -> Result<v1::ListVolumesResponse> {
+        if request.max_entries < 0 {
+            return Err(Status::invalid_argument("the number of entries must not be negative"));
+        }
         let start = match request.starting_token.as_str() {
             "" => 0,
             token => token.parse().map_err(|_| Status::aborted("the starting token is not one of ours"))?,
@@ -268,7 +274,7 @@ impl Controller for Driver {
 
     async fn get_capacity(&self, request: v1::GetCapacityRequest) -> Result<v1::GetCapacityResponse> {
         let elsewhere = request.accessible_topology.as_ref().is_some_and(|topology| {
-            topology.segments.get(TOPOLOGY_KEY).is_some_and(|node| *node != self.node_id)
+            topology.segments.get(&self.topology_key()).is_some_and(|node| *node != self.node_id)
         });
         let is_possible =
             request.volume_capabilities.is_empty() || kind_of(&request.volume_capabilities).is_ok();

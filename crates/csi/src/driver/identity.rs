@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{Driver, NAME};
+use super::Driver;
 use crate::server::Identity;
 use crate::{Result, v1};
 use v1::plugin_capability::{self, Service, VolumeExpansion, service, volume_expansion};
@@ -11,7 +11,7 @@ use v1::plugin_capability::{self, Service, VolumeExpansion, service, volume_expa
 impl Identity for Driver {
     async fn get_plugin_info(&self, _: v1::GetPluginInfoRequest) -> Result<v1::GetPluginInfoResponse> {
         Ok(v1::GetPluginInfoResponse {
-            name: NAME.to_owned(),
+            name: self.name.clone(),
             vendor_version: env!("CARGO_PKG_VERSION").to_owned(),
             ..v1::GetPluginInfoResponse::default()
         })

@@ -3,10 +3,10 @@
 //! File systems are made and grown by the host's own tools; without them the error says which one is missing.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -17,6 +17,9 @@ use super::options::Allocation;
 
 /// A file system's type if nobody asks for one.
 pub(super) const FS_TYPE_DEFAULT: &str = "ext4";
+
+/// Most of a tool's complaints that is told, in bytes.
+const SAID_BYTES_MAX: u64 = 8 << 10;
 
 /// Gives the file this size, unless it is larger, and takes the disk's space for it if that is wanted.
 pub(super) fn resize(image: &Path, bytes: i64, allocation: Allocation) -> io::Result<()> {
@@ -132,17 +135,25 @@ pub(super) fn copy(from: &Path, to: &Path) -> io::Result<()> {
     run(Command::new("cp").args(["-a", "--reflink=auto", "--sparse=always"]).arg(from).arg(to))
 }
 
+/// Runs a tool to its end, or until it has said [`SAID_BYTES_MAX`] about what is wrong: a folder can have more in it that
+/// cannot be copied than anybody wants to read.
 fn run(command: &mut Command) -> io::Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().map_err(|error| match error.kind() {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| match error.kind() {
         ErrorKind::NotFound => io::Error::other(format!("{name}: executable file not found in $PATH")),
         _ => error,
     })?;
-    if output.status.success() {
+    let mut said = Vec::new();
+    // Whoever goes on complaining ends with SIGPIPE.
+    let read = child.stderr.take().map(|stderr| stderr.take(SAID_BYTES_MAX).read_to_end(&mut said));
+    let status = child.wait()?;
+    read.transpose()?;
+    if status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(io::Error::other(format!("{name} failed: {}: {}", output.status, said.trim())))
+    let said = String::from_utf8_lossy(&said);
+    Err(io::Error::other(format!("{name} failed: {status}: {}", said.trim())))
 }
 
 #[cfg(test)]

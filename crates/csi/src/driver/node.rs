@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
@@ -16,7 +16,7 @@ use super::controller::kind_of;
 use super::images;
 use super::options::{Allocation, Backing};
 use super::volumes::{Content, Kind, Volume, Volumes, is_id};
-use super::{Driver, TOPOLOGY_KEY, failed, internal, require};
+use super::{Driver, failed, internal, require};
 use crate::server::Node;
 use crate::{Result, Status, v1};
 use v1::node_service_capability::{self, Rpc, rpc};
@@ -140,10 +140,13 @@ fn publish(volumes: &Volumes, request: &v1::NodePublishVolumeRequest, kind: Kind
         return Err(Status::invalid_argument("the volume has another access type"));
     }
     refuse_second_writer(volumes, request)?;
+    refuse_otherwise(request)?;
     match kind {
         Kind::Filesystem if is_ephemeral => bind_folder(&volumes.data(id), target, request.readonly),
         Kind::Filesystem => {
-            require(&request.staging_target_path, "Staging target path")?;
+            if request.staging_target_path.is_empty() {
+                return Err(Status::failed_precondition("Staging target path missing in request"));
+            }
             let staged = Path::new(&request.staging_target_path);
             if !mount::is_mounted(staged).map_err(internal)? {
                 return Err(Status::failed_precondition(format!("volume {id} is not staged")));
@@ -173,6 +176,20 @@ fn refuse_second_writer(volumes: &Volumes, request: &v1::NodePublishVolumeReques
             place.display()
         ))),
         None => Ok(()),
+    }
+}
+
+/// What is published already is so as it is asked for. Source: CSI's `NodePublishVolume`, "published but is incompatible".
+fn refuse_otherwise(request: &v1::NodePublishVolumeRequest) -> Result<()> {
+    let target = real(Path::new(&request.target_path));
+    let there = mount::mounts().map_err(internal)?.into_iter().rfind(|entry| entry.target == target);
+    let is_read_only = |entry: &MountEntry| entry.options.split(',').any(|option| option == "ro");
+    match there.is_some_and(|entry| is_read_only(&entry) != request.readonly) {
+        false => Ok(()),
+        true => {
+            let why = format!("volume {} is published with another readonly flag", request.volume_id);
+            Err(Status::already_exists(why))
+        }
     }
 }
 
@@ -230,7 +247,10 @@ fn usage(path: &Path, volume: &Volume) -> Result<Vec<v1::VolumeUsage>> {
             space.blocks().saturating_sub(space.blocks_free()).saturating_mul(space.fragment_size()),
             space.files().saturating_sub(space.files_free()),
         ),
-        false => tree(path),
+        false => {
+            let used = sys::tree::size(path);
+            (used.bytes, used.inodes)
+        }
     };
     let amount = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     let bytes = |blocks: u64| amount(blocks.saturating_mul(space.fragment_size()));
@@ -248,17 +268,6 @@ fn usage(path: &Path, volume: &Volume) -> Result<Vec<v1::VolumeUsage>> {
             unit: v1::volume_usage::Unit::Inodes.into(),
         },
     ])
-}
-
-/// Bytes and files below `path`, links not followed. What goes away meanwhile does not count.
-fn tree(path: &Path) -> (u64, u64) {
-    let Ok(meta) = fs::symlink_metadata(path) else { return (0, 0) };
-    let own = (meta.blocks().saturating_mul(512), 1);
-    if !meta.is_dir() {
-        return own;
-    }
-    let entries = fs::read_dir(path).into_iter().flatten().flatten();
-    entries.map(|entry| tree(&entry.path())).fold(own, |sum, part| (sum.0 + part.0, sum.1 + part.1))
 }
 
 /// Whether the volume is well, as far as can be seen; `path` is where it is mounted. Source: `VolumeCondition`.
@@ -418,7 +427,7 @@ impl Node for Driver {
     }
 
     async fn node_get_info(&self, _: v1::NodeGetInfoRequest) -> Result<v1::NodeGetInfoResponse> {
-        let segments = [(TOPOLOGY_KEY.to_owned(), self.node_id.clone())].into();
+        let segments = [(self.topology_key(), self.node_id.clone())].into();
         Ok(v1::NodeGetInfoResponse {
             node_id: self.node_id.clone(),
             max_volumes_per_node: self.volumes_max,

@@ -1,4 +1,8 @@
+mod codes;
+
 use std::path::Path;
+
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::*;
 use crate::client::Client;
@@ -23,16 +27,33 @@ fn create(name: &str, bytes: i64, is_block: bool) -> v1::CreateVolumeRequest {
     }
 }
 
+/// Whoever copies all mounts holds those of others, too: such a test runs alone.
+static MOUNTS: RwLock<()> = RwLock::new(());
+
+enum Turn {
+    Shared { _turn: RwLockReadGuard<'static, ()> },
+    Alone { _turn: RwLockWriteGuard<'static, ()> },
+}
+
 /// A driver over its real socket.
 struct Rig {
     dir: tempfile::TempDir,
     tasks: Tasks,
+    _turn: Turn,
 }
 
 impl Rig {
     fn new() -> Self {
+        Self::when(Turn::Shared { _turn: MOUNTS.read() })
+    }
+
+    fn alone() -> Self {
+        Self::when(Turn::Alone { _turn: MOUNTS.write() })
+    }
+
+    fn when(turn: Turn) -> Self {
         assert!(nix::unistd::geteuid().is_root(), "these tests mount: run them as root");
-        Self { dir: tempfile::tempdir().unwrap(), tasks: Tasks::new() }
+        Self { dir: tempfile::tempdir().unwrap(), tasks: Tasks::new(), _turn: turn }
     }
 
     fn path(&self, name: &str) -> String {
@@ -44,6 +65,7 @@ impl Rig {
         self.tasks.stop();
         self.tasks = Tasks::new();
         let config = Config {
+            name: NAME.into(),
             node_id: "one".into(),
             folder: self.dir.path().join("state"),
             socket: self.dir.path().join("csi.sock"),
@@ -176,7 +198,9 @@ async fn what_cannot_be_is_refused_with_the_right_code() {
     };
     let elsewhere = v1::CreateVolumeRequest {
         accessibility_requirements: Some(v1::TopologyRequirement {
-            requisite: vec![v1::Topology { segments: [(TOPOLOGY_KEY.to_owned(), "two".to_owned())].into() }],
+            requisite: vec![v1::Topology {
+                segments: [("topology.hostpath.csi.knarr.io/node".to_owned(), "two".to_owned())].into(),
+            }],
             preferred: Vec::new(),
         }),
         ..create("pvc-4", 1, false)
@@ -313,6 +337,41 @@ async fn a_copy_has_what_its_original_had() {
     assert_eq!(std::fs::read_dir(rig.path("state/volumes")).unwrap().count(), 2, "nothing half made is left");
 }
 
+/// Folders in folders until their path is longer than a path can be, the last of which has many files.
+fn deeper_than_a_path(root: &Path) {
+    use nix::fcntl::{AT_FDCWD, OFlag, openat};
+    use nix::sys::stat::{Mode, mkdirat};
+    let (name, flags) = ("d".repeat(250), OFlag::O_RDONLY | OFlag::O_DIRECTORY);
+    let mut at = openat(AT_FDCWD, root, flags, Mode::empty()).unwrap();
+    for _ in 0..20 {
+        mkdirat(&at, name.as_str(), Mode::S_IRWXU).unwrap();
+        at = openat(&at, name.as_str(), flags, Mode::empty()).unwrap();
+    }
+    // Each is worth a complaint, which has its path in it.
+    let beside = root.join([name.as_str(); 15].join("/"));
+    for number in 0..200 {
+        std::fs::create_dir(beside.join(format!("{number:0>250}"))).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_folder_that_nobody_can_copy_costs_little_and_leaves_nothing() {
+    let mut rig = Rig::new();
+    let client = rig.start();
+    client.create_volume(create("pvc-20", 1 << 20, false)).await.unwrap();
+    deeper_than_a_path(Path::new(&rig.path("state/volumes/pvc-20/data")));
+    let used = stats(&client, "pvc-20", rig.path("state/volumes/pvc-20/data")).await.0;
+    assert!(used.used >= 221 * 4096, "{used:?}: it is all counted");
+    let failed = client.create_volume(copy("pvc-21", "pvc-20", 1 << 20)).await.unwrap_err();
+    assert!(failed.message().contains("File name too long"), "{failed}");
+    assert!(failed.message().len() < 10 << 10, "{} bytes", failed.message().len());
+    let left: Vec<_> = std::fs::read_dir(rig.path("state/volumes")).unwrap().flatten().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    let delete = v1::DeleteVolumeRequest { volume_id: "pvc-20".into(), ..Default::default() };
+    client.delete_volume(delete).await.unwrap();
+    assert_eq!(std::fs::read_dir(rig.path("state/volumes")).unwrap().count(), 0);
+}
+
 #[tokio::test]
 async fn what_a_volume_is_allotted_can_be_changed() {
     use std::os::unix::fs::MetadataExt;
@@ -437,7 +496,7 @@ impl Drop for Holder {
 
 #[tokio::test]
 async fn a_file_system_grows_when_it_is_mounted_although_a_container_that_starts_still_holds_it() {
-    let mut rig = Rig::new();
+    let mut rig = Rig::alone();
     let client = rig.start();
     client.create_volume(image("pvc-16", 16 << 20)).await.unwrap();
     client.node_stage_volume(rig.stage("pvc-16", false)).await.unwrap();

@@ -10,6 +10,7 @@ use crate::host;
 /// Serves until a signal says to stop. What is mounted stays.
 pub(crate) fn run(args: &CsiHostpathArgs) -> Result<()> {
     let config = csi::driver::Config {
+        name: args.driver_name.clone(),
         node_id: args.node_name.clone().map_or_else(host::node_name, Ok)?,
         folder: args.state_dir.clone(),
         socket: args.endpoint.clone(),

@@ -71,6 +71,22 @@ pub(super) async fn ensure(client: kube::Client, settings: &Settings) -> Result<
 
 /// The default StorageClass, its driver, and what the controller behind them may do.
 async fn storage(client: &kube::Client) -> Result<()> {
+    // What wakes the controller comes after what lets it do anything.
+    let account = "csi-hostpath-controller";
+    let name = "knarr:csi-hostpath-controller";
+    let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+    let rules = [
+        rule("", &["persistentvolumes"], &["get", "create", "delete", "update", "patch"]),
+        rule("", &["persistentvolumeclaims"], &["update", "patch"]),
+        rule("", &["persistentvolumeclaims/status"], &["patch"]),
+        // The driver's controller side is on the volume's Node.
+        rule("", &["nodes/csi"], &["create"]),
+        rule("storage.k8s.io", &["csistoragecapacities"], &["create", "delete", "update"]),
+        rule("", &["events"], &["create", "patch", "update"]),
+    ];
+    own_rules(client, name, &json!({"metadata": {"name": name}, "rules": rules})).await?;
+    let account = json!({"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE});
+    make::<ClusterRoleBinding>(client, None, binding(name, "ClusterRole", name, &[account])).await?;
     let driver = csi::driver::NAME;
     let spec = json!({
         "attachRequired": false,
@@ -90,22 +106,7 @@ async fn storage(client: &kube::Client) -> Result<()> {
         "volumeBindingMode": "WaitForFirstConsumer",
         "allowVolumeExpansion": true,
     });
-    make::<StorageClass>(client, None, class).await?;
-    let account = "csi-hostpath-controller";
-    let name = "knarr:csi-hostpath-controller";
-    let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
-    let rules = [
-        rule("", &["persistentvolumes"], &["get", "create", "delete", "update", "patch"]),
-        rule("", &["persistentvolumeclaims"], &["update", "patch"]),
-        rule("", &["persistentvolumeclaims/status"], &["patch"]),
-        // The driver's controller side is on the volume's Node.
-        rule("", &["nodes/csi"], &["create"]),
-        rule("storage.k8s.io", &["csistoragecapacities"], &["create", "delete", "update"]),
-        rule("", &["events"], &["create", "patch", "update"]),
-    ];
-    own_rules(client, name, &json!({"metadata": {"name": name}, "rules": rules})).await?;
-    let account = json!({"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE});
-    make::<ClusterRoleBinding>(client, None, binding(name, "ClusterRole", name, &[account])).await
+    make::<StorageClass>(client, None, class).await
 }
 
 /// Creates the role, or gives it these rules: what an older build needed is not kept.

@@ -94,6 +94,7 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
 fn start_storage(place: &Place, layout: &Layout, tasks: &Tasks) -> Result<()> {
     let name = csi::driver::NAME;
     let config = csi::driver::Config {
+        name: name.to_owned(),
         node_id: place.node_name.clone(),
         folder: layout.csi_hostpath(),
         socket: layout.kubelet().join("plugins").join(name).join("csi.sock"),

@@ -1,6 +1,8 @@
 //! Persistent volumes as their users see them: the default class, claims, other kinds of volumes, and a node that is killed
 //! while it mounts.
 
+use std::path::Path;
+
 use testkit::clients::KUBECTLS;
 use testkit::{Cluster, Session};
 
@@ -70,6 +72,87 @@ fn a_drivers_chart_finds_the_kubelet_where_it_looks_for_it() {
     drop(session);
     must(cluster.remove());
     assert!(!root.join("pods").exists(), "reset takes back what the kubelet has made");
+}
+
+/// Has a driver make a volume.
+fn make(socket: &Path, name: &str) {
+    use csi::v1::volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode};
+    let capability = csi::v1::VolumeCapability {
+        access_type: Some(AccessType::Mount(MountVolume::default())),
+        access_mode: Some(AccessMode { mode: Mode::SingleNodeWriter.into() }),
+    };
+    let request = csi::v1::CreateVolumeRequest {
+        name: name.to_owned(),
+        volume_capabilities: vec![capability],
+        ..Default::default()
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { csi::client::Client::new(socket).create_volume(request).await }).unwrap();
+}
+
+#[test]
+fn volumes_of_kinds_of_old_are_attached_and_mounted_by_the_drivers_that_have_taken_them_over() {
+    let cluster = cluster();
+    let state = cluster.scratch().join("ebs");
+    let kubelet = cluster.data_dir().join("kubelet");
+    let socket = kubelet.join("plugins/ebs.sock");
+    let registration = kubelet.join("plugins_registry/ebs-reg.sock");
+    let paths = [&state, &socket, &registration].map(|path| path.to_str().unwrap());
+    let driver = must(cluster.start(
+        "ebs",
+        &[
+            "csi-hostpath",
+            "--driver-name=ebs.csi.aws.com",
+            "--node-name=test",
+            "--state-dir",
+            paths[0],
+            "--endpoint",
+            paths[1],
+            "--registration-endpoint",
+            paths[2],
+        ],
+    ));
+    let session = session(&cluster, "migrated");
+    must(session.must(
+        "eventually 'kubectl get csinode test -o jsonpath={.spec.drivers[*].name} | grep ebs.csi.aws.com'",
+    ));
+    make(&socket, "vol-1");
+    make(&socket, "vol-2");
+    let script = include_str!("sessions/storage_migrated.txt").replace("$STATE", paths[0]);
+    must(session.run("storage_migrated.txt", &script));
+    drop(session);
+    assert_eq!(mounts(&cluster), [""; 0], "nothing is left mounted");
+    must(driver.stop());
+    must(cluster.remove());
+}
+
+#[test]
+fn volumes_stay_with_their_pods_when_the_supervisor_is_killed() {
+    let mut cluster = cluster();
+    let up = include_str!("sessions/storage_killed_up.txt");
+    let first = session(&cluster, "supervisor");
+    must(first.run("storage_killed_claims.txt", include_str!("sessions/storage_killed_claims.txt")));
+    must(first.must("kubectl apply -f pods.yaml"));
+    must(first.run("storage_killed_up.txt", up));
+    drop(first);
+    let mounted = mounts(&cluster);
+    assert!(!mounted.is_empty());
+    let supervisor: i32 =
+        std::fs::read_to_string(cluster.data_dir().join("knarr.pid")).unwrap().parse().unwrap();
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(supervisor), nix::sys::signal::Signal::SIGKILL)
+        .unwrap();
+    must(cluster.up());
+    let then = session(&cluster, "supervisor");
+    must(then.run("storage_killed_up.txt", up));
+    let restarts = "kubectl get pods -o jsonpath='{.items[*].status.containerStatuses[0].restartCount}'";
+    assert_eq!(must(then.must(restarts)).trim(), "0 0 0");
+    assert_eq!(mounts(&cluster), mounted, "what was mounted stays, and nothing is mounted twice");
+    must(then.must("kubectl delete -f pods.yaml"));
+    must(then.run("storage_killed_after.txt", include_str!("sessions/storage_killed_after.txt")));
+    drop(then);
+    assert_eq!(mounts(&cluster), [""; 0], "nothing is left mounted");
+    assert_eq!(volumes(&cluster), 0, "what is deleted takes its files along");
+    must(cluster.remove());
 }
 
 #[test]

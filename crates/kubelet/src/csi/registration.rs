@@ -2,6 +2,7 @@
 //!
 //! Source: `pkg/volume/csi/nodeinfomanager`.
 
+use controller::volume::migration::{self, MIGRATED_PLUGINS};
 use csi::v1;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::storage::v1::{CSINode, CSINodeDriver, CSINodeSpec, VolumeNodeResources};
@@ -132,9 +133,10 @@ async fn change(
         tries += 1;
         let written = match api.get_opt(&context.config.node_name).await? {
             Some(mut object) => {
-                let before = object.spec.drivers.clone();
+                let before = object.clone();
+                note_migrated(&mut object.metadata);
                 change(&mut object.spec.drivers);
-                if object.spec.drivers == before {
+                if object == before {
                     return Ok(());
                 }
                 api.replace(&context.config.node_name, &PostParams::default(), &object).await
@@ -161,14 +163,16 @@ fn empty(node: &Node) -> CSINode {
         uid: node.metadata.uid.clone().unwrap_or_default(),
         ..OwnerReference::default()
     };
-    CSINode {
-        metadata: ObjectMeta {
-            name: Some(name),
-            owner_references: Some(vec![owner]),
-            ..ObjectMeta::default()
-        },
-        spec: CSINodeSpec { drivers: Vec::new() },
-    }
+    let mut metadata =
+        ObjectMeta { name: Some(name), owner_references: Some(vec![owner]), ..ObjectMeta::default() };
+    note_migrated(&mut metadata);
+    CSINode { metadata, spec: CSINodeSpec { drivers: Vec::new() } }
+}
+
+/// Says which old plugins' volumes this kubelet leaves to drivers. Source: `setMigrationAnnotation`.
+fn note_migrated(metadata: &mut ObjectMeta) {
+    let annotations = metadata.annotations.get_or_insert_default();
+    annotations.insert(MIGRATED_PLUGINS.to_owned(), migration::plugins());
 }
 
 #[cfg(test)]

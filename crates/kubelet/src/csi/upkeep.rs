@@ -24,6 +24,9 @@ const PODS_MAX: usize = 8;
 /// Works until the tasks end.
 pub(crate) async fn run(context: Arc<Context>, pods: Informer<Pod>) {
     pods.synced().await;
+    if let Err(error) = context.csi.correct_in_use(&context).await {
+        tracing::info!(error, "the node did not say which volumes are in use");
+    }
     let mut counted: BTreeMap<String, Instant> = BTreeMap::new();
     loop {
         futures::stream::iter(pods.list())

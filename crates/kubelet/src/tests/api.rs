@@ -210,7 +210,14 @@ impl Api {
             (Method::GET, path) => self.read(path),
             (Method::PATCH, "/api/v1/namespaces/shop/pods/web/status") => self.patch_status(&body),
             (Method::PATCH, "/api/v1/nodes/n1/status") => {
-                self.0.0.lock().node = body.clone();
+                let mut state = self.0.0.lock();
+                let used = state.node["status"]["volumesInUse"].take();
+                state.node = body.clone();
+                // Only this is written apart from the rest, and not by heartbeats.
+                if state.node["status"]["volumesInUse"].is_null() && !used.is_null() {
+                    state.node["status"]["volumesInUse"] = used;
+                }
+                drop(state);
                 self.0.1.send_modify(|_| {});
                 answer(200, &body)
             }

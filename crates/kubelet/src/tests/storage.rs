@@ -232,6 +232,26 @@ async fn a_kubelet_that_starts_anew_knows_what_is_published() {
 }
 
 #[tokio::test]
+async fn what_is_not_here_and_nobody_waits_for_is_not_in_use() {
+    let (node, _driver) = start(&json!({}), &claim("1Gi", &json!({})), "1Gi");
+    let used = |names: Value| move |node: &Value| node["status"]["volumesInUse"] == names;
+    node.stop_kubelet();
+    // A kubelet has said so before it ended; nothing is attached.
+    let before = json!(["kubernetes.io/csi/gone.example.com^v0"]);
+    node.api.set(
+        "/api/v1/nodes/n1",
+        json!({"apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "n1", "uid": "n1", "resourceVersion": "1"}, "status": {"volumesInUse": before}}),
+    );
+    node.spawn_kubelet();
+    node.api.until_node(used(json!([]))).await;
+    node.api.put(using());
+    node.api.until_node(used(json!([format!("kubernetes.io/csi/{NAME}^v1")]))).await;
+    node.api.vanish();
+    node.api.until_node(used(json!([]))).await;
+}
+
+#[tokio::test]
 async fn a_pod_deleted_by_force_gives_its_volumes_back() {
     let (node, driver) = start(&json!({}), &claim("1Gi", &json!({})), "1Gi");
     node.api.put(using());

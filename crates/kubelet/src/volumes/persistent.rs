@@ -16,6 +16,7 @@ mod wishes;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use controller::volume::migration;
 use k8s_openapi::api::core::v1::{Pod, Volume};
 use serde::{Deserialize, Serialize};
 
@@ -64,6 +65,7 @@ pub(crate) fn is_persistent(volume: &Volume) -> bool {
         || volume.csi.is_some()
         || volume.nfs.is_some()
         || volume.iscsi.is_some()
+        || migration::is_migrated(volume)
 }
 
 /// What the Pod's volume came to, if it was prepared.
@@ -200,5 +202,5 @@ pub(crate) async fn tear_down(context: &Context, pod_dir: &Path) -> Result<(), S
     for found in data::of_pod(pod_dir) {
         csi_volume::take_back(context, &found).await?;
     }
-    Ok(())
+    context.csi.settle_in_use(context).await
 }

@@ -1,20 +1,10 @@
 //! Kinds of volumes that no kubelet has any more, or this one has not, and what to do instead.
 //!
-//! Source: the plugins that `cmd/kubelet/app/plugins.go` of v1.35 has and has not; `csi-translation-lib` for the drivers.
+//! Source: the plugins that `cmd/kubelet/app/plugins.go` of v1.35 has and has not.
 
 use k8s_openapi::api::core::v1::{PersistentVolume, Volume};
 use serde_json::Value;
 
-/// Kinds whose volumes are a driver's now, and the driver's name.
-const MOVED: [(&str, &str); 7] = [
-    ("awsElasticBlockStore", "ebs.csi.aws.com"),
-    ("azureDisk", "disk.csi.azure.com"),
-    ("azureFile", "file.csi.azure.com"),
-    ("cinder", "cinder.csi.openstack.org"),
-    ("gcePersistentDisk", "pd.csi.storage.gke.io"),
-    ("portworxVolume", "pxd.portworx.com"),
-    ("vsphereVolume", "csi.vsphere.vmware.com"),
-];
 /// Kinds that nobody mounts, or that take tools of a host which only drivers bring along.
 const GONE: [&str; 11] = [
     "cephfs",
@@ -50,9 +40,7 @@ pub(super) fn persistent(volume: &PersistentVolume) -> Option<String> {
 
 fn why(source: &Value, name: &str) -> Option<String> {
     let is = |kind: &str| source.get(kind).is_some();
-    let instead = if let Some((kind, driver)) = MOVED.iter().find(|(kind, _)| is(kind)) {
-        format!("{kind} has become the CSI driver {driver}: use a PersistentVolume with that driver")
-    } else if is("gitRepo") {
+    let instead = if is("gitRepo") {
         "git-repo volume plugin has been disabled: clone in an init container, into an emptyDir".to_owned()
     } else {
         let kind = GONE.iter().find(|kind| is(kind))?;
@@ -78,25 +66,26 @@ mod tests {
             inline(&serde_json::from_value(volume).unwrap()).unwrap_or_default()
         };
         let all = [
-            told(json!({"awsElasticBlockStore": {"volumeID": "x"}})),
             told(json!({"gitRepo": {"repository": "x"}})),
             told(json!({"rbd": {"monitors": ["x"], "image": "x"}})),
             told(json!({"fc": {}})),
             told(json!({"emptyDir": {}})),
         ];
         expect![[r#"
-            Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[], failed to process volumes=[v]: failed to get Plugin from volumeSpec for volume "v" err=no volume plugin matched: awsElasticBlockStore has become the CSI driver ebs.csi.aws.com: use a PersistentVolume with that driver
             Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[], failed to process volumes=[v]: failed to get Plugin from volumeSpec for volume "v" err=no volume plugin matched: git-repo volume plugin has been disabled: clone in an init container, into an emptyDir
             Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[], failed to process volumes=[v]: failed to get Plugin from volumeSpec for volume "v" err=no volume plugin matched: rbd needs a CSI driver
             Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[], failed to process volumes=[v]: failed to get Plugin from volumeSpec for volume "v" err=no volume plugin matched: fc needs a CSI driver
         "#]].assert_eq(&all.join("\n"));
-        let volume = json!({"metadata": {"name": "pv"}, "spec": {"gcePersistentDisk": {"pdName": "x"}}});
-        expect![[r#"failed to get Plugin from volumeSpec for volume "pv" err=no volume plugin matched: gcePersistentDisk has become the CSI driver pd.csi.storage.gke.io: use a PersistentVolume with that driver"#]].assert_eq(&persistent(&serde_json::from_value(volume).unwrap()).unwrap());
+        // A driver has taken it over.
+        assert_eq!(told(json!({"awsElasticBlockStore": {"volumeID": "x"}})), "");
+        let volume =
+            json!({"metadata": {"name": "pv"}, "spec": {"glusterfs": {"endpoints": "e", "path": "p"}}});
+        expect![[r#"failed to get Plugin from volumeSpec for volume "pv" err=no volume plugin matched: glusterfs needs a CSI driver"#]].assert_eq(&persistent(&serde_json::from_value(volume).unwrap()).unwrap());
     }
 
     #[test]
     fn every_kind_that_is_refused_is_a_kind() {
-        for kind in MOVED.iter().map(|(kind, _)| *kind).chain(GONE) {
+        for kind in GONE {
             let schema = serde_json::to_value(refused_of_every_kind()).unwrap();
             assert!(schema.get(kind).is_some(), "{kind}");
         }
@@ -105,24 +94,17 @@ mod tests {
     /// A volume of all of them at once, by the names that Rust knows them by.
     fn refused_of_every_kind() -> Volume {
         Volume {
-            aws_elastic_block_store: Some(Default::default()),
-            azure_disk: Some(Default::default()),
-            azure_file: Some(Default::default()),
             cephfs: Some(Default::default()),
-            cinder: Some(Default::default()),
             fc: Some(Default::default()),
             flex_volume: Some(Default::default()),
             flocker: Some(Default::default()),
-            gce_persistent_disk: Some(Default::default()),
             git_repo: Some(Default::default()),
             glusterfs: Some(Default::default()),
             photon_persistent_disk: Some(Default::default()),
-            portworx_volume: Some(Default::default()),
             quobyte: Some(Default::default()),
             rbd: Some(Default::default()),
             scale_io: Some(Default::default()),
             storageos: Some(Default::default()),
-            vsphere_volume: Some(Default::default()),
             ..Volume::default()
         }
     }

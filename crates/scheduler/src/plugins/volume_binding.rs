@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use controller::volume::{
-    NO_PROVISIONER, SELECTED_NODE, affinity, annotation, is_claim_bound, is_claim_of_pod, requested,
-    volume_name, waits_for_consumer,
+    NO_PROVISIONER, SELECTED_NODE, affinity, annotation, is_claim_bound, is_claim_of_pod, migration,
+    requested, volume_name, waits_for_consumer,
 };
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod, TopologySelectorTerm};
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -78,7 +78,7 @@ impl State {
             }
             if is_claim_bound(claim) {
                 match storage.volumes.get(volume_name(claim)) {
-                    Some(volume) => self.bound.push(volume.clone()),
+                    Some(volume) => self.bound.push(migration::translated(volume)),
                     None => self.is_one_missing = true,
                 }
             } else if volume_name(claim).is_empty()
@@ -124,9 +124,22 @@ pub(super) fn settle(state: &State, storage: &Storage, node: &NodeInfo) -> Resul
     let mut taken = Vec::new();
     for claim in &state.unbound {
         let selected = annotation(&claim.metadata, SELECTED_NODE);
-        let elsewhere = storage.promised_node(&claim_key(claim)).or(selected);
+        let promised = storage.promised(&claim_key(claim));
+        let elsewhere = promised.map(|(node, _)| node).or(selected);
         if elsewhere.is_some_and(|other| other != node.name()) {
             return Err(NOTHING_FOUND);
+        }
+        // A Pod that shares the claim has what the other has.
+        match promised {
+            Some((_, Some(volume))) => {
+                promise.bind.push((volume.clone(), claim.clone()));
+                continue;
+            }
+            Some((_, None)) => {
+                promise.provision.push(claim.clone());
+                continue;
+            }
+            None => {}
         }
         if selected.is_none()
             && let Some(volume) = storage.find(claim, labels, &taken)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use controller::volume::{csi, volume_name};
+use controller::volume::{csi, migration, volume_name};
 use k8s_openapi::api::core::v1::Pod;
 
 use super::{Candidate, Refusal};
@@ -42,16 +42,23 @@ fn volumes(pod: &Pod, storage: &Storage) -> BTreeSet<(String, String)> {
     let mut all = BTreeSet::new();
     for (key, claim) in storage.claims_of(pod) {
         let Some(claim) = claim else { continue };
-        if let Some(source) = storage.volumes.get(volume_name(claim)).and_then(|volume| csi(volume)) {
+        let volume = storage.volumes.get(volume_name(claim)).map(migration::translated);
+        if let Some(source) = volume.as_deref().and_then(csi) {
             all.insert((source.driver.clone(), source.volume_handle.clone()));
         } else if let Some(class) = storage.class_of(claim) {
-            all.insert((class.provisioner.clone(), key));
+            let driver = migration::driver_of(&class.provisioner).unwrap_or(&class.provisioner);
+            all.insert((driver.to_owned(), key));
         }
     }
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
         if let Some(source) = &volume.csi {
             all.insert((source.driver.clone(), format!("{uid}/{}", volume.name)));
+        }
+        let migrated = migration::inline(volume, namespace).and_then(Result::ok);
+        if let Some(source) = migrated.as_ref().and_then(csi) {
+            all.insert((source.driver.clone(), source.volume_handle.clone()));
         }
     }
     all

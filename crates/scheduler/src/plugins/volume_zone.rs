@@ -41,8 +41,19 @@ pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refus
         return None;
     }
     let is_here = |(label, zones): &(String, String)| {
-        node.label(label).is_some_and(|own| zones.split("__").any(|zone| zone == own))
+        let own = node.label(label).or_else(|| node.label(newer(label)));
+        own.is_some_and(|own| zones.split("__").any(|zone| zone == own))
     };
     let is_elsewhere = !candidate.zones.0.iter().all(is_here);
     is_elsewhere.then(|| Refusal::lasting("node(s) had no available volume zone"))
+}
+
+/// What a label of old volumes is called on today's Nodes. Source: `translateToGALabel`.
+fn newer(label: &str) -> &str {
+    let [zone, region, old_zone, old_region] = LABELS;
+    match label {
+        _ if label == old_zone => zone,
+        _ if label == old_region => region,
+        same => same,
+    }
 }

@@ -108,14 +108,9 @@ impl Scheduler {
     /// Says what the Pod's volumes are to be.
     fn write_promise(&mut self, job: Job, promise: Promise) {
         self.at_work += 1;
-        let (hands, finished) = (self.hands.clone(), self.finished.clone());
+        let (client, hands, finished) = (self.client.clone(), self.hands.clone(), self.finished.clone());
         self.tasks.spawn("promise", async move {
-            let written = cause::with(job.revision, async {
-                for action in volumes::actions(&promise) {
-                    hands.carry_out(action).await?;
-                }
-                Ok::<_, String>(())
-            });
+            let written = cause::with(job.revision, volumes::write(&client, &promise));
             let progress = match written.await {
                 Ok(()) => Progress::Promised(job, promise),
                 Err(why) => {

@@ -15,8 +15,10 @@ fn check(volume: &str, wanted: &[(&str, &str)], attachments: &str, nodes: &str, 
         by_node.entry((*node).to_owned()).or_default().push(Arc::new(parse(&pod)));
     }
     let nodes = list::<Node>(nodes).into_iter().map(|node| (name(&node.metadata).to_owned(), node)).collect();
+    let volume = Arc::new(parse::<PersistentVolume>(volume));
     let snapshot = Snapshot {
-        volume: Arc::new(parse(volume)),
+        key: volume.metadata.name.clone().unwrap(),
+        volume: migration::translated(&volume),
         wanted: by_node,
         attachments: list(attachments),
         nodes,
@@ -175,4 +177,68 @@ fn a_volume_in_use_stays_until_its_node_is_given_up() {
           delete volumeattachments a-one
     "#]],
     );
+}
+
+#[test]
+fn a_volume_that_a_driver_has_taken_over_is_attached_by_it() {
+    let disk = "{metadata: {name: v}, spec: {accessModes: [ReadWriteOnce], awsElasticBlockStore: {volumeID: 'aws://z/vol-1'}}}";
+    let volume = migration::translated(&Arc::new(parse(disk)));
+    assert_eq!(unique_name(csi(&volume).unwrap()), "kubernetes.io/csi/ebs.csi.aws.com^vol-1");
+    check(
+        disk,
+        &[("one", "p")],
+        "[]",
+        "[]",
+        expect![[r#"
+        step
+          create volumeattachments csi-one
+    "#]],
+    );
+}
+
+#[test]
+fn a_volume_that_a_pod_names_itself_is_attached_as_it_names_it() {
+    let pod = "{metadata: {name: p, namespace: x}, spec: {nodeName: one, containers: [], volumes: [{name: d, gcePersistentDisk: {pdName: disk}}]}}";
+    let pod = Arc::new(parse::<Pod>(pod));
+    let (key, _) = own_volumes(&pod).next().unwrap();
+    assert_eq!(
+        key,
+        "kubernetes.io/csi/pd.csi.storage.gke.io^projects/UNSPECIFIED/zones/UNSPECIFIED/disks/disk"
+    );
+    let snapshot = |wanted: ByNode, attachments: Vec<Arc<VolumeAttachment>>| Snapshot {
+        volume: own_volume(&key, wanted.values().flatten(), &attachments).unwrap(),
+        key: key.clone(),
+        wanted,
+        attachments,
+        nodes: BTreeMap::new(),
+        having: vec!["one".into()],
+        is_attachable: true,
+    };
+    let first = plan(&snapshot(by_node([pod.clone()].into_iter()), Vec::new()), noon());
+    let [Action::Request(request)] = first.steps.concat().try_into().map(|one: [Action; 1]| one).unwrap()
+    else {
+        panic!("one request")
+    };
+    let made: VolumeAttachment = serde_json::from_value(request.body.clone()).unwrap();
+    assert_eq!(key_of(&made).as_ref(), Some(&key));
+    expect![[r#"{"inlineVolumeSpec":{"accessModes":["ReadWriteOnce"],"csi":{"driver":"pd.csi.storage.gke.io","volumeAttributes":{"partition":""},"volumeHandle":"projects/UNSPECIFIED/zones/UNSPECIFIED/disks/disk"},"volumeMode":"Filesystem"}}"#]].assert_eq(&json!(made.spec.source).to_string());
+    // The Pod is gone, and the node is.
+    let last = plan(&snapshot(ByNode::new(), vec![Arc::new(made)]), noon());
+    assert!(render(&last).contains("delete volumeattachments csi-"), "{}", render(&last));
+}
+
+#[test]
+fn names_of_pods_stay_in_their_namespace() {
+    let pod = |namespace: &str, name: &str| -> Arc<Pod> {
+        Arc::new(parse(&format!("{{metadata: {{name: {name}, namespace: {namespace}}}}}")))
+    };
+    let (a, b, far) = (pod("near", "a"), pod("near", "b"), pod("far", "secret"));
+    for (pods, expect) in [
+        (vec![], "Volume is already exclusively attached to one node and can't be attached to another"),
+        (vec![&a, &b], "Volume is already used by pod(s) a, b"),
+        (vec![&far], "Volume is already used by 1 pod(s) in different namespaces"),
+        (vec![&a, &far], "Volume is already used by pod(s) a and 1 pod(s) in different namespaces"),
+    ] {
+        assert_eq!(users("near", &pods), expect);
+    }
 }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use controller::volume::matching::{self, Search, why_not};
 use controller::volume::{
     BIND_COMPLETED, BOUND_BY_CONTROLLER, NO_PROVISIONER, PROVISIONER, PROVISIONER_BETA, SELECTED_NODE,
-    annotation, claim_class, claim_ref, is_for, set_aside, volume_name, waits_for_consumer,
+    annotation, claim_class, claim_ref, is_for, migration, set_aside, volume_name, waits_for_consumer,
 };
 use controller::{Action, EventType, Plan};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
 
 use crate::object::{created, is_deleting, name};
-use crate::volume::annotate;
+use crate::volume::{annotate, note_migrated};
 
 /// Classes that claims without one get. Source: `util.AlphaIsDefault...` of upstream.
 const DEFAULT_CLASS: [&str; 2] =
@@ -41,6 +41,13 @@ impl ClaimSnapshot {
 /// Decides about one claim.
 pub fn plan_claim(snapshot: &ClaimSnapshot) -> Plan {
     let claim = &*snapshot.claim;
+    let provisioner = [PROVISIONER, PROVISIONER_BETA].iter().find_map(|key| annotation(&claim.metadata, key));
+    let mut new = claim.clone();
+    if note_migrated(&mut new.metadata, provisioner) {
+        let mut plan = Plan::nothing();
+        plan.push(Action::update(&new));
+        return plan;
+    }
     if annotation(&claim.metadata, BIND_COMPLETED).is_some() {
         return bound(snapshot);
     }
@@ -141,7 +148,7 @@ fn provision(snapshot: &ClaimSnapshot, class: &str) -> Plan {
         plan.push(Action::event(claim, EventType::Warning, "ProvisioningFailed", message));
         return plan;
     };
-    let provisioner = class.provisioner.as_str();
+    let provisioner = migration::driver_of(&class.provisioner).unwrap_or(&class.provisioner);
     if provisioner.starts_with("kubernetes.io/") {
         // Volumes of such classes are made by people.
         let message = format!("no volume plugin matched name: {provisioner}");

@@ -6,6 +6,7 @@ use crate::fixture::{list, parse, render};
 const CLASSES: &str = "[
     {metadata: {name: fast, creationTimestamp: '2026-01-01T00:00:00Z', annotations: {storageclass.kubernetes.io/is-default-class: 'true'}}, provisioner: example.com/p, volumeBindingMode: Immediate},
     {metadata: {name: late}, provisioner: example.com/p, volumeBindingMode: WaitForFirstConsumer},
+    {metadata: {name: gp2}, provisioner: kubernetes.io/aws-ebs},
     {metadata: {name: manual}, provisioner: kubernetes.io/no-provisioner}]";
 
 fn claim(claim: &str, volumes: &str, pods: &[&str], expect: Expect) {
@@ -243,4 +244,55 @@ fn a_volume_follows_its_claim() {
           update persistentvolumes v {"apiVersion":"v1","kind":"PersistentVolume","metadata":{"name":"v"},"spec":{"claimRef":{"name":"c","namespace":"d"}},"status":{"phase":"Bound"}}
     "#]],
     );
+}
+
+#[test]
+fn what_a_driver_has_taken_over_is_asked_of_the_driver() {
+    claim(
+        "{metadata: {name: c, namespace: d, uid: u}, spec: {storageClassName: gp2, resources: {requests: {storage: 1Gi}}}}",
+        "[]",
+        &[],
+        expect![[r#"
+            step
+              update persistentvolumeclaims c {"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"annotations":{"volume.beta.kubernetes.io/storage-provisioner":"ebs.csi.aws.com","volume.kubernetes.io/storage-provisioner":"ebs.csi.aws.com"},"name":"c","namespace":"d","uid":"u"},"spec":{"resources":{"requests":{"storage":"1Gi"}},"storageClassName":"gp2"}}
+            step
+              Normal ExternalProvisioning: Waiting for a volume to be created either by the external provisioner 'ebs.csi.aws.com' or manually by the system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly registered.
+        "#]],
+    );
+    let asked = |annotations: &str| {
+        format!(
+            "{{metadata: {{name: c, namespace: d, uid: u, annotations: {{{annotations}}}}}, spec: {{storageClassName: gp2}}}}"
+        )
+    };
+    let old = "volume.beta.kubernetes.io/storage-provisioner: kubernetes.io/aws-ebs";
+    claim(
+        &asked(old),
+        "[]",
+        &[],
+        expect![[r#"
+        step
+          update persistentvolumeclaims c {"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"annotations":{"pv.kubernetes.io/migrated-to":"ebs.csi.aws.com","volume.beta.kubernetes.io/storage-provisioner":"kubernetes.io/aws-ebs"},"name":"c","namespace":"d","uid":"u"},"spec":{"storageClassName":"gp2"}}
+    "#]],
+    );
+    let stale = "volume.kubernetes.io/storage-provisioner: example.com/p, pv.kubernetes.io/migrated-to: ebs.csi.aws.com";
+    claim(
+        &asked(stale),
+        "[]",
+        &[],
+        expect![[r#"
+        step
+          update persistentvolumeclaims c {"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"annotations":{"volume.kubernetes.io/storage-provisioner":"example.com/p"},"name":"c","namespace":"d","uid":"u"},"spec":{"storageClassName":"gp2"}}
+    "#]],
+    );
+    let made = "{metadata: {name: v, finalizers: [kubernetes.io/pv-controller, kubernetes.io/pv-protection], annotations: {pv.kubernetes.io/provisioned-by: kubernetes.io/gce-pd}}, spec: {gcePersistentDisk: {pdName: d}}}";
+    volume(
+        made,
+        None,
+        expect![[r#"
+        step
+          update persistentvolumes v {"apiVersion":"v1","kind":"PersistentVolume","metadata":{"annotations":{"pv.kubernetes.io/migrated-to":"pd.csi.storage.gke.io","pv.kubernetes.io/provisioned-by":"kubernetes.io/gce-pd"},"finalizers":["kubernetes.io/pv-protection"],"name":"v"},"spec":{"gcePersistentDisk":{"pdName":"d"}}}
+    "#]],
+    );
+    let released = "{metadata: {name: v, annotations: {pv.kubernetes.io/provisioned-by: kubernetes.io/gce-pd, pv.kubernetes.io/migrated-to: pd.csi.storage.gke.io}}, spec: {persistentVolumeReclaimPolicy: Delete, gcePersistentDisk: {pdName: d}, claimRef: {namespace: d, name: c, uid: u}}, status: {phase: Released}}";
+    volume(released, None, expect![""]);
 }

@@ -10,6 +10,7 @@ use controller::{Action, EventType, Plan, ResourceRef};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 
 use crate::object::name;
+use crate::volume::note_migrated;
 
 /// What a decision about one volume is made from.
 pub struct VolumeSnapshot {
@@ -22,6 +23,12 @@ pub struct VolumeSnapshot {
 /// Decides about one volume.
 pub fn plan_volume(snapshot: &VolumeSnapshot) -> Plan {
     let volume = &*snapshot.volume;
+    let mut new = volume.clone();
+    if note_migrated(&mut new.metadata, annotation(&volume.metadata, PROVISIONED_BY)) {
+        let mut plan = Plan::nothing();
+        plan.push(Action::update(&new));
+        return plan;
+    }
     let Some(reference) = claim_ref(volume) else { return set_phase(volume, "Available") };
     let uid = reference.uid.as_deref().unwrap_or_default();
     if uid.is_empty() {

@@ -8,21 +8,31 @@ use crate::fixture::{noon, parse, render};
 
 const CLASS: &str = "{metadata: {name: hostpath}, provisioner: hostpath.csi.knarr.io, volumeBindingMode: WaitForFirstConsumer, reclaimPolicy: Delete}";
 
-fn snapshot(claim: &str, volume: Option<&str>, nodes: &[&str]) -> ClaimSnapshot {
-    let claim: Arc<PersistentVolumeClaim> = Arc::new(parse(claim));
-    let selected = annotation(&claim.metadata, SELECTED_NODE);
+/// What is seen of a claim on Nodes of which `is_there` says whether they are; not all of those have the driver.
+fn seen_of(
+    claim: Arc<PersistentVolumeClaim>,
+    (class, volume): (Option<Arc<StorageClass>>, Option<Arc<PersistentVolume>>),
+    nodes: Vec<String>,
+    is_there: impl Fn(&str) -> bool,
+) -> ClaimSnapshot {
     ClaimSnapshot {
-        class: Some(Arc::new(parse(CLASS))),
-        volume: volume.map(|volume| Arc::new(parse(volume))),
-        nodes: nodes.iter().map(|&node| node.to_owned()).collect(),
-        has_selected: selected.is_some_and(|node| node != "gone"),
-        has_noted: note::node(&claim).is_some_and(|node| node != "gone"),
+        class,
+        volume,
+        nodes,
+        has_selected: annotation(&claim.metadata, SELECTED_NODE).is_some_and(&is_there),
+        has_noted: note::node(&claim).is_some_and(&is_there),
         attributes: None,
         current_attributes: None,
         original: None,
         is_copied: false,
         claim,
     }
+}
+
+fn snapshot(claim: &str, volume: Option<&str>, nodes: &[&str]) -> ClaimSnapshot {
+    let (class, volume) = (Some(Arc::new(parse(CLASS))), volume.map(|volume| Arc::new(parse(volume))));
+    let nodes = nodes.iter().map(|&node| node.to_owned()).collect();
+    seen_of(Arc::new(parse(claim)), (class, volume), nodes, |node| node != "gone")
 }
 
 fn claim(node: &str) -> String {

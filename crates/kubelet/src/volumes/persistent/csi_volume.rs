@@ -71,7 +71,10 @@ pub(super) async fn bring(
     wishes.allow(mode, &source.driver).map_err(set_up)?;
     let turn = context.csi.turn(&source.driver, &source.volume_handle);
     let _turn = turn.lock().await;
-    let attachment = match wishes.attach && !is_inline {
+    let is_attached = wishes.attach && !is_inline;
+    // Until it is written down here.
+    let _asked = is_attached.then(|| context.csi.ask(&unique_name(source)));
+    let attachment = match is_attached {
         true => Some(attached(context, source, name).await?),
         false => None,
     };

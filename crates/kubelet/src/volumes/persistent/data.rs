@@ -38,10 +38,11 @@ pub(super) struct Found {
     pub(super) data: VolumeData,
 }
 
-/// The folder of one volume of a Pod.
+/// The folder of one volume of a Pod. Names of volumes that drivers have taken over may be paths. Source:
+/// `EscapeQualifiedName`.
 pub(super) fn folder(pod_dir: &Path, name: &str, is_device: bool) -> PathBuf {
     let [folders, devices] = FOLDERS;
-    pod_dir.join(if is_device { devices } else { folders }).join(name)
+    pod_dir.join(if is_device { devices } else { folders }).join(name.replace('/', "~"))
 }
 
 /// Writes what is known, all or nothing.
@@ -87,8 +88,10 @@ mod tests {
         let data = VolumeData { driver_name: "d".into(), volume_handle: "h".into(), ..VolumeData::default() };
         write(&folder(&pod, "pv", false), &data).unwrap();
         write(&folder(&pod, "raw", true), &data).unwrap();
+        write(&folder(&pod, "/disks/one", false), &data).unwrap();
         std::fs::create_dir_all(folder(&pod, "half", false)).unwrap();
         let found: Vec<_> = of_node(dir.path()).into_iter().map(|found| found.folder).collect();
-        assert_eq!(found, [folder(&pod, "raw", true), folder(&pod, "pv", false)]);
+        let disk = pod.join("volumes/kubernetes.io~csi/~disks~one");
+        assert_eq!(found, [folder(&pod, "raw", true), folder(&pod, "pv", false), disk]);
     }
 }

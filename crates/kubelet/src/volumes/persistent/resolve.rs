@@ -3,7 +3,7 @@
 //! Source: `desired_state_of_world_populator`, `pkg/kubelet/volumemanager`.
 
 use controller::volume::{
-    affinity, claim_of, is_claim_bound, is_claim_of_pod, is_for, volume_mode, volume_name,
+    affinity, claim_of, is_claim_bound, is_claim_of_pod, is_for, migration, volume_mode, volume_name,
 };
 use k8s_openapi::api::core::v1::{
     CSIPersistentVolumeSource, HostPathVolumeSource, NFSVolumeSource, Node, PersistentVolume,
@@ -19,9 +19,9 @@ pub(super) struct Resolved {
     /// The PersistentVolume's name, or of an inline volume its own.
     pub(super) name: String,
     pub(super) source: Source,
-    /// None for an inline volume.
+    /// None for an inline volume of a driver. One that a driver has taken over is as if it were a PersistentVolume.
     pub(super) volume: Option<PersistentVolume>,
-    /// The claim that is bound to the volume.
+    /// The claim that is bound to the volume; none for an inline volume.
     pub(super) claim: Option<PersistentVolumeClaim>,
     /// Containers may only read it.
     pub(super) read_only: bool,
@@ -75,16 +75,19 @@ pub(super) async fn resolve(context: &Context, pod: &Pod, volume: &Volume) -> Re
         return Ok(inline(Source::Iscsi, false));
     }
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    if let Some(translated) = migration::inline(volume, namespace) {
+        return of_volume(None, translated?, false);
+    }
     let name = claim_of(pod, volume).unwrap_or_default();
     let processing = |why: String| format!("error processing PVC {namespace}/{name}: {why}");
     let (claim, persistent) = bound(context, pod, volume, (namespace, &name)).await.map_err(processing)?;
     let asked = volume.persistent_volume_claim.as_ref().and_then(|claim| claim.read_only);
-    of_volume(claim, persistent, asked == Some(true))
+    of_volume(Some(claim), persistent, asked == Some(true))
 }
 
 /// What a PersistentVolume is.
 fn of_volume(
-    claim: PersistentVolumeClaim,
+    claim: Option<PersistentVolumeClaim>,
     volume: PersistentVolume,
     read_only: bool,
 ) -> Result<Resolved, String> {
@@ -106,7 +109,7 @@ fn of_volume(
         let why = crate::volumes::refused::persistent(&volume);
         return Err(why.unwrap_or_else(|| format!("no volume plugin matched for PersistentVolume {name}")));
     };
-    Ok(Resolved { name, source, volume: Some(volume), claim: Some(claim), read_only: read_only || own })
+    Ok(Resolved { name, source, volume: Some(volume), claim, read_only: read_only || own })
 }
 
 /// The claim, and the volume that it is bound to.
@@ -135,6 +138,7 @@ async fn bound(
     if !is_for(&found, &claim) {
         return Err(format!("PV {wanted} spec.claimRef.uid does not match pvc.UID"));
     }
+    let found = migration::persistent(&found).unwrap_or(Ok(found))?;
     check_mode(pod, volume, &found)?;
     let own = controller::Scope {
         field_selector: Some(format!("metadata.name={}", context.config.node_name)),

@@ -15,14 +15,15 @@ const CLASSES: &str = "[
     {metadata: {name: manual}, provisioner: kubernetes.io/no-provisioner, volumeBindingMode: WaitForFirstConsumer}]";
 const VOLUMES: &str = "[
     {metadata: {name: there}, spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1Gi}, storageClassName: manual, nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [e]}]}]}}}, status: {phase: Available}},
-    {metadata: {name: west, labels: {topology.kubernetes.io/zone: w__x}}, spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1Gi}, csi: {driver: few, volumeHandle: h}}, status: {phase: Bound}}]";
+    {metadata: {name: west, labels: {topology.kubernetes.io/zone: w__x}}, spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1Gi}, csi: {driver: few, volumeHandle: h}}, status: {phase: Bound}},
+    {metadata: {name: disk}, spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1Gi}, gcePersistentDisk: {pdName: disk}, nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: failure-domain.beta.kubernetes.io/zone, operator: In, values: [w]}]}]}}}, status: {phase: Bound}}]";
 
 /// Two Nodes, `a` in the east and `b` in the west; Pods in `placed` are there already.
 fn check(claims: &[&str], placed: &[(&str, &str)], expect: &str) {
     let mut snapshot = Snapshot::default();
     for (name, zone) in [("a", "e"), ("b", "w")] {
         let node = format!(
-            "{{metadata: {{name: {name}, labels: {{zone: {zone}, topology.kubernetes.io/zone: {zone}}}}}, status: {{allocatable: {{pods: 9}}}}}}"
+            "{{metadata: {{name: {name}, labels: {{zone: {zone}, topology.kubernetes.io/zone: {zone}, topology.gke.io/zone: {zone}}}}}, status: {{allocatable: {{pods: 9}}}}}}"
         );
         snapshot.set_node(Arc::new(parse::<Node>(&node)));
     }
@@ -109,6 +110,8 @@ fn a_volume_is_found_or_made_where_the_pod_goes() {
 fn a_bound_volume_is_reached_from_its_zone_and_counted() {
     check(&[&bound("west", "ReadWriteOnce")], &[], "b");
     check(&[&bound("there", "ReadWriteOnce")], &[], "a");
+    // Its driver says on Nodes which zone they are in.
+    check(&[&bound("disk", "ReadWriteOnce")], &[], "b");
     check(
         &[&bound("there", "ReadWriteOnce"), &bound("west", "ReadWriteOnce")],
         &[],
@@ -140,10 +143,14 @@ fn a_node_has_as_many_volumes_as_its_driver_can() {
     snapshot.set_node(Arc::new(parse::<Node>(node)));
     let few = "{metadata: {name: b}, spec: {drivers: [{name: few, nodeID: b, allocatable: {count: 1}}]}}";
     snapshot.storage.csi_nodes.insert("b".into(), Arc::new(parse(few)));
-    for volume in ["west", "more"] {
-        let text = format!(
-            "{{metadata: {{name: {volume}}}, spec: {{csi: {{driver: few, volumeHandle: {volume}}}}}}}"
-        );
+    let few = few.replace("few", "ebs.csi.aws.com");
+    snapshot.storage.csi_nodes.insert("b".into(), Arc::new(parse(&few)));
+    // What the driver has taken over counts, whoever names it.
+    for (volume, source) in [
+        ("west", "csi: {driver: ebs.csi.aws.com, volumeHandle: west}"),
+        ("more", "awsElasticBlockStore: {volumeID: 'aws://z/vol-more'}"),
+    ] {
+        let text = format!("{{metadata: {{name: {volume}}}, spec: {{{source}}}}}");
         snapshot.storage.volumes.insert(volume.into(), Arc::new(parse(&text)));
     }
     snapshot.storage.claims.insert("d/other".into(), Arc::new(parse(&other)));
@@ -167,6 +174,11 @@ fn a_node_has_as_many_volumes_as_its_driver_can() {
         decide(&pod("p", "more"), None, &snapshot, 0),
         Decision::Unschedulable("0/1 nodes are available: 1 node(s) exceed max volume count.".into())
     );
+    let own = "{metadata: {name: o, namespace: d, uid: o}, spec: {containers: [], volumes: [{name: v, awsElasticBlockStore: {volumeID: vol-own}}]}}";
+    assert_eq!(
+        decide(&parse(own), None, &snapshot, 0),
+        Decision::Unschedulable("0/1 nodes are available: 1 node(s) exceed max volume count.".into())
+    );
 }
 
 #[test]
@@ -187,9 +199,13 @@ fn what_is_promised_to_one_pod_is_not_promised_to_another() {
     assert_eq!((promise.bind.len(), promise.provision.len()), (1, 0));
     storage.promise("u", promise);
     assert_eq!(settle(&state("two", "manual"), &storage, &node), Err(NOTHING_FOUND));
+    let shared = settle(&state("one", "manual"), &storage, &node).unwrap();
+    assert_eq!(shared.bind.len(), 1, "a Pod that shares the claim has the same volume");
     let promise = settle(&state("three", "late"), &storage, &node).unwrap();
     assert_eq!(promise.provision.len(), 1);
     storage.promise("v", promise);
+    let shared = settle(&state("three", "late"), &storage, &node).unwrap();
+    assert_eq!((shared.bind.len(), shared.provision.len()), (0, 1));
     let elsewhere = NodeInfo::new(Arc::new(parse("{metadata: {name: b}}")));
     assert_eq!(settle(&state("three", "late"), &storage, &elsewhere), Err(NOTHING_FOUND));
     storage.settle("u");

@@ -23,6 +23,7 @@ fn seen(world: &World, wanted: Option<&str>) -> Snapshot {
     let pod = |_| Arc::new(parse("{metadata: {name: p, namespace: x}, spec: {containers: []}}"));
     let nodes = world.all::<Node>("nodes");
     Snapshot {
+        key: "v".to_owned(),
         volume: Arc::new(parse(VOLUME)),
         wanted: wanted.map(|node| (node.to_owned(), vec![pod(node)])).into_iter().collect(),
         attachments: world.all(ATTACHMENTS),

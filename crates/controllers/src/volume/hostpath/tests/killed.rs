@@ -26,23 +26,13 @@ fn world(class: &str) -> World {
 
 /// What the informers show of a claim.
 fn seen(world: &World, claim: Arc<PersistentVolumeClaim>) -> ClaimSnapshot {
-    let has = |node: Option<&str>| node.is_some_and(|node| world.get::<Node>("nodes", node).is_some());
     let name = match volume_name(&claim) {
         "" => provision::name(&claim),
         named => named.to_owned(),
     };
-    ClaimSnapshot {
-        class: world.get("storageclasses", "hostpath"),
-        volume: world.get(VOLUMES, &name),
-        nodes: world.all::<Node>("nodes").iter().map(|node| key(&node.metadata)).collect(),
-        has_selected: has(annotation(&claim.metadata, SELECTED_NODE)),
-        has_noted: has(note::node(&claim)),
-        attributes: None,
-        current_attributes: None,
-        original: None,
-        is_copied: false,
-        claim,
-    }
+    let known = (world.get("storageclasses", "hostpath"), world.get(VOLUMES, &name));
+    let nodes = world.all::<Node>("nodes").iter().map(|node| key(&node.metadata)).collect();
+    seen_of(claim, known, nodes, |node| world.get::<Node>("nodes", node).is_some())
 }
 
 /// What binder and driver's controller want done about everything there is.
