@@ -32,6 +32,10 @@ pub(crate) async fn run(context: Arc<Context>, pods: Informer<Pod>) {
         futures::stream::iter(pods.list())
             .for_each_concurrent(PODS_MAX, |pod| keep_up(context.clone(), pod))
             .await;
+        // Of a Pod that went while its volume was being attached, somebody may have waited until now.
+        if let Err(error) = context.csi.settle_in_use(&context).await {
+            tracing::info!(error, "the node did not say which volumes are not in use any more");
+        }
         report_room(&context).await;
         count_volumes(&context, &mut counted).await;
         let next = counted.values().min().map(|due| due.saturating_duration_since(Instant::now()));

@@ -238,6 +238,9 @@ impl Api {
                 self.set(path, body.clone());
                 answer(200, &body)
             }
+            (Method::POST, "/api/v1/nodes") if self.0.0.lock().objects.contains_key("/api/v1/nodes/n1") => {
+                answer(409, &json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 409}))
+            }
             (Method::POST, path) => {
                 let name = body["metadata"]["name"].as_str().unwrap_or_default();
                 self.set(&format!("{path}/{name}"), body.clone());

@@ -232,7 +232,7 @@ async fn a_kubelet_that_starts_anew_knows_what_is_published() {
 }
 
 #[tokio::test]
-async fn what_is_not_here_and_nobody_waits_for_is_not_in_use() {
+async fn a_volume_is_in_use_while_a_pod_waits_for_it_and_not_because_it_was_before() {
     let (node, _driver) = start(&json!({}), &claim("1Gi", &json!({})), "1Gi");
     let used = |names: Value| move |node: &Value| node["status"]["volumesInUse"] == names;
     node.stop_kubelet();
@@ -247,8 +247,6 @@ async fn what_is_not_here_and_nobody_waits_for_is_not_in_use() {
     node.api.until_node(used(json!([]))).await;
     node.api.put(using());
     node.api.until_node(used(json!([format!("kubernetes.io/csi/{NAME}^v1")]))).await;
-    node.api.vanish();
-    node.api.until_node(used(json!([]))).await;
 }
 
 #[tokio::test]
