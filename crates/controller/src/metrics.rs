@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(worked, [r#"workqueue_work_duration_seconds_sum{name="deployment"} 3"#]);
         assert_eq!(
             lines(&metrics, "workqueue_unfinished"),
-            [r#"workqueue_unfinished_work_seconds{name="deployment"} 0.0"#]
+            [r#"workqueue_unfinished_work_seconds{name="deployment"} 0"#]
         );
     }
 
