@@ -206,20 +206,20 @@ mod tests {
                 r#"workqueue_depth{name="deployment"} 1"#,
                 r#"workqueue_adds_total{name="deployment"} 2"#,
                 r#"workqueue_retries_total{name="deployment"} 0"#,
-                r#"workqueue_queue_duration_seconds_sum{name="deployment"} 2.0"#,
+                r#"workqueue_queue_duration_seconds_sum{name="deployment"} 2"#,
                 r#"workqueue_queue_duration_seconds_count{name="deployment"} 1"#,
-                r#"workqueue_work_duration_seconds_sum{name="deployment"} 0.0"#,
+                r#"workqueue_work_duration_seconds_sum{name="deployment"} 0"#,
                 r#"workqueue_work_duration_seconds_count{name="deployment"} 0"#,
-                r#"workqueue_unfinished_work_seconds{name="deployment"} 3.0"#,
-                r#"workqueue_longest_running_processor_seconds{name="deployment"} 3.0"#,
+                r#"workqueue_unfinished_work_seconds{name="deployment"} 3"#,
+                r#"workqueue_longest_running_processor_seconds{name="deployment"} 3"#,
             ]
         );
         queue.done(&key);
         let worked = lines(&metrics, "workqueue_work_duration_seconds_sum");
-        assert_eq!(worked, [r#"workqueue_work_duration_seconds_sum{name="deployment"} 3.0"#]);
+        assert_eq!(worked, [r#"workqueue_work_duration_seconds_sum{name="deployment"} 3"#]);
         assert_eq!(
             lines(&metrics, "workqueue_unfinished"),
-            [r#"workqueue_unfinished_work_seconds{name="deployment"} 0.0"#]
+            [r#"workqueue_unfinished_work_seconds{name="deployment"} 0"#]
         );
     }
 

@@ -170,9 +170,9 @@ mod tests {
         let text = registry.render();
         for line in [
             r#"scheduler_schedule_attempts_total{result="scheduled",profile="default-scheduler"} 1"#,
-            r#"scheduler_scheduling_attempt_duration_seconds_sum{result="scheduled",profile="default-scheduler"} 2.0"#,
-            "scheduler_scheduling_algorithm_duration_seconds_sum 1.0",
-            r#"scheduler_pod_scheduling_sli_duration_seconds_sum{attempts="1"} 3.0"#,
+            r#"scheduler_scheduling_attempt_duration_seconds_sum{result="scheduled",profile="default-scheduler"} 2"#,
+            "scheduler_scheduling_algorithm_duration_seconds_sum 1",
+            r#"scheduler_pod_scheduling_sli_duration_seconds_sum{attempts="1"} 3"#,
             r#"scheduler_pending_pods{queue="gated"} 4"#,
             r#"scheduler_pending_pods{queue="unschedulable"} 3"#,
             r#"scheduler_cache_size{type="assumed_pods"} 7"#,
