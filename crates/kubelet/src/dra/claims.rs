@@ -206,7 +206,7 @@ impl Claims {
         self.save()
     }
 
-    /// Whether something is here for the Pod.
+    /// How many claims are here, and how many each driver has.
     pub(super) fn in_use(&self) -> (usize, BTreeMap<String, usize>) {
         let mut by_driver = BTreeMap::new();
         for driver in self.known.values().flat_map(|info| info.drivers.keys()) {
@@ -215,6 +215,7 @@ impl Claims {
         (self.known.len(), by_driver)
     }
 
+    /// Whether something is here for the Pod.
     pub(super) fn has(&self, pod: &str) -> bool {
         self.known.values().any(|info| info.pods.contains(pod))
     }
