@@ -77,12 +77,25 @@ fn reserved_limits(amounts: &BTreeMap<String, String>, is_cpu_only: bool) -> Lim
     }
 }
 
+/// Which limits of a Pod are set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Which {
+    pub(crate) cpu: bool,
+    pub(crate) memory: bool,
+}
+
+impl Which {
+    pub(crate) const ALL: Self = Self { cpu: true, memory: true };
+    pub(crate) const NONE: Self = Self { cpu: false, memory: false };
+}
+
 /// Of one Pod, before its sandbox is made.
 ///
 /// # Errors
 /// A text: the cgroup cannot be made.
-pub(crate) async fn limit_pod(context: &Context, pod: &Pod) -> Result<(), String> {
-    let Some(spec) = pod.spec.as_ref().filter(|_| context.config.cgroups_per_qos) else { return Ok(()) };
+pub(crate) async fn limit_pod(context: &Context, pod: &Pod, which: Which) -> Result<(), String> {
+    let is_wanted = context.config.cgroups_per_qos && which != Which::NONE;
+    let Some(spec) = pod.spec.as_ref().filter(|_| is_wanted) else { return Ok(()) };
     let mut wanted = qos::pod_resources(spec);
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     let mut containers = spec.init_containers.iter().flatten().chain(&spec.containers);
@@ -95,10 +108,10 @@ pub(crate) async fn limit_pod(context: &Context, pod: &Pod) -> Result<(), String
     let positive = |number: i64| u64::try_from(number).ok().filter(|number| *number > 0);
     let some = |number: i64| (number != 0).then_some(number);
     let limits = Limits {
-        cpu_shares: positive(wanted.cpu_shares),
-        cpu_quota_us: some(wanted.cpu_quota),
-        cpu_period_us: positive(wanted.cpu_period).filter(|_| wanted.cpu_quota != 0),
-        memory_max_bytes: some(wanted.memory_limit_in_bytes),
+        cpu_shares: positive(wanted.cpu_shares).filter(|_| which.cpu),
+        cpu_quota_us: some(wanted.cpu_quota).filter(|_| which.cpu),
+        cpu_period_us: positive(wanted.cpu_period).filter(|_| which.cpu && wanted.cpu_quota != 0),
+        memory_max_bytes: some(wanted.memory_limit_in_bytes).filter(|_| which.memory),
         pids_max: Some(context.config.pod_pids_limit).filter(|limit| *limit > 0),
         huge_pages: wanted.hugepage_limits.into_iter().map(|limit| (limit.page_size, limit.limit)).collect(),
         ..Limits::default()

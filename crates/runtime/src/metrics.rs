@@ -329,13 +329,15 @@ pub(crate) fn of_container(
     FAMILIES.iter().flat_map(series).collect()
 }
 
+/// Files by controller and name; `None` is one that is not there.
+type Texts = BTreeMap<(&'static str, String), Option<Rc<str>>>;
 type Reader<'a> = Box<dyn Fn(&str, &str) -> Option<String> + 'a>;
 
 /// What there is to know of a container at one moment; each file is read once.
 struct Look<'a> {
     version: Version,
     read: Reader<'a>,
-    texts: RefCell<BTreeMap<(&'static str, String), Option<Rc<str>>>>,
+    texts: RefCell<Texts>,
     used: sys::cgroup::Stats,
     limits: v1::LinuxContainerResources,
     processes: Vec<i32>,

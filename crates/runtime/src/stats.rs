@@ -82,7 +82,7 @@ impl Inner {
         let Some(network) = network(sandbox, self.now()) else { return Vec::new() };
         let of_sandbox = metrics::labels(sandbox, None);
         let of_link = |link: &v1::NetworkInterfaceUsage| {
-            let labels = [of_sandbox.as_slice(), &[link.name.clone()]].concat();
+            let labels = [of_sandbox.as_slice(), std::slice::from_ref(&link.name)].concat();
             let metric = |(name, _, pick): &LinkCounter| v1::Metric {
                 name: (*name).to_owned(),
                 timestamp: network.timestamp,

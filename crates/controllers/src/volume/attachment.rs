@@ -117,7 +117,7 @@ fn wanted(informers: &Informers, volume: &str) -> ByNode {
     let claims = informers.informer::<PersistentVolumeClaim>();
     let found = informers.informer::<PersistentVolume>().get(volume);
     let claim = found.and_then(|found| super::claim_key(&found)).unwrap_or_default();
-    if !claims.get(&claim).is_some_and(|claim| volume_name(&claim) == volume) {
+    if claims.get(&claim).is_none_or(|claim| volume_name(&claim) != volume) {
         return ByNode::new();
     }
     let pods = informers.informer::<Pod>().in_namespace(claim.split('/').next().unwrap_or_default());

@@ -175,8 +175,8 @@ const IMAGE_SIZES: [(u64, &str); 12] = [
 
 /// The label of an image of so many bytes; `N/A` if that is not known. Source: `GetImageSizeBucket`.
 pub(crate) fn image_size(bytes: u64) -> &'static str {
-    let fits = |(_, (from, _)): &(usize, &(u64, &str))| bytes > 0 && bytes >> 20 >= *from;
-    IMAGE_SIZES.iter().enumerate().filter(fits).last().map_or("N/A", |(_, (_, label))| *label)
+    let fits = |(from, _): &&(u64, &str)| bytes > 0 && bytes >> 20 >= *from;
+    IMAGE_SIZES.iter().rfind(fits).map_or("N/A", |(_, label)| *label)
 }
 
 /// Reasons that a series is kept for. Source: `admissionRejectionReasons`.

@@ -250,17 +250,7 @@ pub(super) fn render(look: &Look, version: &str, machine: &Machine) -> String {
     }
     page_faults(&mut out, &subjects, at);
     pressure(&mut out, &subjects, at);
-    for (name, help) in [
-        ("container_start_time_seconds", "Start time of the container since unix epoch in seconds."),
-        ("container_last_seen", "Last time a container was seen by the exporter"),
-    ] {
-        out.family(name, "gauge", help);
-        for subject in &subjects {
-            let nanos = if name == "container_last_seen" { look.at } else { subject.created_at };
-            let time = seconds(u64::try_from(nanos).unwrap_or_default());
-            out.sample(name, &subject.labels(&[]), time, at);
-        }
-    }
+    times(&mut out, &subjects, look.at);
     for (name, help, counter) in LINK_COUNTERS {
         out.family(name, "counter", help);
         look.pods.iter().for_each(|pod| links(&mut out, name, pod, counter, at));
@@ -270,6 +260,26 @@ pub(super) fn render(look: &Look, version: &str, machine: &Machine) -> String {
         look.pods.iter().for_each(|pod| packets(&mut out, name, (pod, look), counter, at));
     }
     io::render(&mut out, look, &subjects, at);
+    of_machine(&mut out, machine, look.memory.swap_total);
+    out.finish()
+}
+
+/// When each began and was seen, the latter in nanoseconds since the epoch.
+fn times(out: &mut Exposition, subjects: &[Subject<'_>], seen_at: i64) {
+    for (name, help) in [
+        ("container_start_time_seconds", "Start time of the container since unix epoch in seconds."),
+        ("container_last_seen", "Last time a container was seen by the exporter"),
+    ] {
+        out.family(name, "gauge", help);
+        for subject in subjects {
+            let nanos = if name == "container_last_seen" { seen_at } else { subject.created_at };
+            let time = seconds(u64::try_from(nanos).unwrap_or_default());
+            out.sample(name, &subject.labels(&[]), time, Some(seen_at / 1_000_000));
+        }
+    }
+}
+
+fn of_machine(out: &mut Exposition, machine: &Machine, swap_total: u64) {
     let machine_labels = [
         ("boot_id", machine.boot_id.as_str()),
         ("machine_id", &machine.machine_id),
@@ -300,7 +310,7 @@ pub(super) fn render(look: &Look, version: &str, machine: &Machine) -> String {
             "machine_swap_bytes",
             "Amount of swap memory available on the machine.",
             &machine_labels,
-            look.memory.swap_total,
+            swap_total,
         ),
         (
             "machine_scrape_error",
@@ -312,7 +322,6 @@ pub(super) fn render(look: &Look, version: &str, machine: &Machine) -> String {
         out.family(name, "gauge", help);
         out.sample(name, labels, number(value), None);
     }
-    out.finish()
 }
 
 /// Where the kernel tells of it.

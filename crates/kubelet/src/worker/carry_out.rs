@@ -283,7 +283,7 @@ async fn try_run_sandbox(
         let (name, namespace, _) = identity(pod);
         crate::files::kernel_name(&name, &namespace, spec, &context.config.cluster_domain)?;
     }
-    crate::cgroups::limit_pod(context, pod).await?;
+    crate::cgroups::limit_pod(context, pod, crate::cgroups::Which::ALL).await?;
     let log_directory = config.log_directory.clone();
     tokio::fs::create_dir_all(&log_directory).await.map_err(|e| format!("mkdir {log_directory}: {e}"))?;
     let handler = runtime_handler.clone();

@@ -115,17 +115,7 @@ impl Worker {
                 self.report = Report::default();
             }
             Outcome::Gone => self.snapshot.removed_from_api = true,
-            Outcome::StatusWritten(pod) => {
-                if let Some(since) = self.report.written() {
-                    let took = now.duration_since(since).as_secs_f64();
-                    self.context.metrics.measure(Measure::PodStatusSync, &[], took);
-                }
-                if self.snapshot.is_static() {
-                    self.take_mirror(Some(pod.into()));
-                } else if super::carry_out::is_newer(&pod, &self.snapshot.pod) {
-                    self.take_pod(pod.into());
-                }
-            }
+            Outcome::StatusWritten(pod) => self.status_written(*pod, now),
             Outcome::StatusFailed(error) => {
                 tracing::warn!(pod = self.snapshot.uid(), error, "the pod's status was not written");
                 self.report.failed(now);
@@ -136,6 +126,18 @@ impl Worker {
                     self.retry_later(key, now);
                 }
             }
+        }
+    }
+
+    fn status_written(&mut self, pod: Pod, now: Timestamp) {
+        if let Some(since) = self.report.written() {
+            let took = now.duration_since(since).as_secs_f64();
+            self.context.metrics.measure(Measure::PodStatusSync, &[], took);
+        }
+        if self.snapshot.is_static() {
+            self.take_mirror(Some(pod.into()));
+        } else if super::carry_out::is_newer(&pod, &self.snapshot.pod) {
+            self.take_pod(pod.into());
         }
     }
 

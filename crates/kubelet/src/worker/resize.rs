@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::Worker;
 use super::outcome::Outcome;
+use crate::cgroups::{Which, limit_pod};
 use crate::context::Context;
 use crate::next_actions::is_finished;
 use crate::qos::{QosClass, class_of};
@@ -137,8 +138,10 @@ impl Worker {
 
     pub(super) fn launch_resize(&mut self, key: String, id: String, resources: v1::LinuxContainerResources) {
         let (context, pod) = (self.context.clone(), self.pod());
-        let taken_from = self.snapshot.containers.iter().find(|container| container.id == id);
-        let taken_from = taken_from.filter(|container| takes_memory(container, &resources));
+        let container = self.snapshot.containers.iter().find(|container| container.id == id);
+        let before = container.and_then(|container| container.resources.as_ref());
+        let growing = before.map_or(Which::ALL, |before| growing(before, &resources));
+        let taken_from = container.filter(|container| takes_memory(container, &resources));
         let taken_from = taken_from.map(|container| container.name.clone());
         let sandbox = self.snapshot.ready_sandbox().map(|sandbox| sandbox.id.clone());
         self.spawn(key, async move {
@@ -148,8 +151,9 @@ impl Worker {
             {
                 return Outcome::Resized(Err(error));
             }
-            // Before, to make room for more; afterwards, to take back what is less.
-            if let Err(error) = crate::cgroups::limit_pod(&context, &pod).await {
+            // Before, to make room for more; afterwards, to take back what is less: the kernel lets no part have more
+            // than the whole.
+            if let Err(error) = limit_pod(&context, &pod, growing).await {
                 return Outcome::Resized(Err(error));
             }
             let request = v1::UpdateContainerResourcesRequest {
@@ -160,7 +164,7 @@ impl Worker {
             if let Err(error) = context.runtime.update_container_resources(request).await {
                 return Outcome::Resized(Err(error.to_string()));
             }
-            if let Err(error) = crate::cgroups::limit_pod(&context, &pod).await {
+            if let Err(error) = limit_pod(&context, &pod, Which::ALL).await {
                 return Outcome::Resized(Err(error));
             }
             tell_runtime(&context, &pod, sandbox).await;
@@ -170,6 +174,15 @@ impl Worker {
                 Err(error) => Outcome::Resized(Err(error.to_string())),
             }
         });
+    }
+}
+
+/// What a container may have more of than before. Numbers below 1 are no limit.
+fn growing(before: &v1::LinuxContainerResources, wanted: &v1::LinuxContainerResources) -> Which {
+    let grows = |before: i64, wanted: i64| before > 0 && (wanted <= 0 || wanted > before);
+    Which {
+        cpu: grows(before.cpu_quota, wanted.cpu_quota),
+        memory: grows(before.memory_limit_in_bytes, wanted.memory_limit_in_bytes),
     }
 }
 
@@ -202,5 +215,29 @@ async fn tell_runtime(context: &Context, pod: &Pod, sandbox: Option<String>) {
     let request = v1::UpdatePodSandboxResourcesRequest { pod_sandbox_id, overhead: None, resources };
     if let Err(error) = context.runtime.update_pod_sandbox_resources(request).await {
         tracing::debug!(%error, "the runtime was not told of a pod's new resources");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_grows_is_given_to_the_pod_first() {
+        let of = |(cpu_quota, memory_limit_in_bytes)| v1::LinuxContainerResources {
+            cpu_quota,
+            memory_limit_in_bytes,
+            ..Default::default()
+        };
+        let table = [
+            ((50_000, 64), (30_000, 128), (false, true)),
+            ((50_000, 64), (60_000, 32), (true, false)),
+            ((50_000, 64), (50_000, 64), (false, false)),
+            ((50_000, 64), (-1, 0), (true, true)),
+            ((0, 0), (50_000, 64), (false, false)),
+        ];
+        for (before, wanted, (cpu, memory)) in table {
+            assert_eq!(growing(&of(before), &of(wanted)), Which { cpu, memory }, "{before:?} {wanted:?}");
+        }
     }
 }

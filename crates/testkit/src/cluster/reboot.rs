@@ -48,9 +48,13 @@ impl Cluster {
             if pids.is_empty() {
                 break;
             }
-            for pid in pids {
-                // It may have ended meanwhile.
-                let Ok(process) = PidFd::open(pid) else { continue };
+            // What ends may not be seen by what ends after it. Each may have ended meanwhile.
+            let processes: Vec<_> =
+                pids.iter().filter_map(|pid| Some((pid, PidFd::open(*pid).ok()?))).collect();
+            for (_, process) in &processes {
+                drop(process.signal(Signal::SIGSTOP as i32));
+            }
+            for (pid, process) in processes {
                 if process.signal(Signal::SIGKILL as i32).is_ok() && !process.wait(DEATH_MAX)? {
                     bail!("process {pid} does not end");
                 }
