@@ -7,12 +7,13 @@
 pub mod policy;
 
 pub(crate) mod decide;
+mod folders;
 pub(crate) mod limits;
 mod pressure;
 mod reclaim;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +30,7 @@ use crate::snapshot::Ending;
 use crate::stats::{self, disk, usage};
 use crate::{cgroups, qos, quantity};
 use decide::{Candidate, Observation, Observations, State, Used};
+use folders::{Counted, Devices, Folders};
 use policy::Signal;
 use pressure::MemoryPressure;
 
@@ -45,10 +47,15 @@ const REASON: &str = "Evicted";
 pub(crate) async fn run(context: Arc<Context>, machine: Arc<Machine>, inboxes: Inboxes) {
     let mut state = State::default();
     let mut memory = MemoryPressure::open();
-    let images = image_folder(&context).await;
+    let folders = Folders::ask(&context).await;
+    if context.config.eviction.statements.name(policy::DERIVED) {
+        tracing::warn!(
+            "thresholds of containerfs are not read: it has those of the disk that it is on, nodefs' or imagefs'"
+        );
+    }
     loop {
         let (now, looked_at) = (context.clock.now(), std::time::Instant::now());
-        let seen = observe(&context, &machine, images.clone()).await;
+        let seen = observe(&context, &machine, &folders).await;
         let verdict = state.look(&context.config.eviction, &seen, now);
         context.node_state.set_pressure(&verdict.conditions);
         let mut evicted = evict_over_limits(&context, &inboxes).await;
@@ -63,13 +70,13 @@ pub(crate) async fn run(context: Arc<Context>, machine: Arc<Machine>, inboxes: I
             );
             // Images and dead containers go before Pods.
             let mut is_enough = false;
-            if reclaim::helps(threshold.signal, &context.config.root_dir, images.as_deref()) {
+            if reclaim::helps(threshold.signal, folders.devices()) {
                 reclaim::run(&context).await;
-                let seen = observe(&context, &machine, images.clone()).await;
+                let seen = observe(&context, &machine, &folders).await;
                 is_enough = !decide::is_crossed(&threshold, &seen);
             }
             if !is_enough {
-                let first = evict_first(&context, &inboxes, &threshold, seen).await;
+                let first = evict_first(&context, &inboxes, (&threshold, seen), folders.devices()).await;
                 if first.is_some() {
                     let signal = threshold.signal.as_str();
                     context.metrics.measure(Measure::EvictionStatsAge, &[signal], looked_at.elapsed());
@@ -90,15 +97,8 @@ pub(crate) async fn run(context: Arc<Context>, machine: Arc<Machine>, inboxes: I
     }
 }
 
-/// Where the runtime keeps images.
-async fn image_folder(context: &Context) -> Option<PathBuf> {
-    let answer = context.images.image_fs_info(v1::ImageFsInfoRequest {}).await.ok()?;
-    let folder = answer.image_filesystems.into_iter().next()?.fs_id?.mountpoint;
-    Some(PathBuf::from(folder)).filter(|folder| folder.exists())
-}
-
-async fn observe(context: &Context, machine: &Machine, images: Option<PathBuf>) -> Observations {
-    let root_dir = context.config.root_dir.clone();
+async fn observe(context: &Context, machine: &Machine, folders: &Folders) -> Observations {
+    let folders = folders.clone();
     let kubepods = cgroups::kubepods(&context.config);
     let capacity = i64::try_from(machine.memory).unwrap_or(i64::MAX);
     let reserved = context.config.reserved.whole("memory");
@@ -113,8 +113,8 @@ async fn observe(context: &Context, machine: &Machine, images: Option<PathBuf>) 
                 Observation { available: capacity - used(usage::read(&cgroups, &kubepods)), capacity };
             seen.insert(Signal::AllocatableMemoryAvailable, of_pods);
         }
-        file_system(&mut seen, &root_dir, Signal::NodeFsAvailable, Signal::NodeFsInodesFree);
-        if let Some(images) = images {
+        file_system(&mut seen, &folders.root, Signal::NodeFsAvailable, Signal::NodeFsInodesFree);
+        if let Some(images) = folders.images {
             file_system(&mut seen, &images, Signal::ImageFsAvailable, Signal::ImageFsInodesFree);
         }
         if let Some(running) = processes(&std::fs::read_to_string("/proc/loadavg").unwrap_or_default()) {
@@ -193,18 +193,19 @@ async fn writable_layers(context: &Context) -> BTreeMap<String, BTreeMap<String,
 async fn evict_first(
     context: &Arc<Context>,
     inboxes: &Inboxes,
-    threshold: &policy::Threshold,
-    seen: Observation,
+    (threshold, seen): (&policy::Threshold, Observation),
+    devices: Devices,
 ) -> Option<String> {
     let pods = context.allocations.pods();
     let look = context.looks.now(context).await;
     let layers = writable_layers(context).await;
+    let counted = devices.counted(threshold.signal);
     let mut candidates = Vec::new();
     for pod in &pods {
         let uid = pod.metadata.uid.clone().unwrap_or_default();
         let own = look.pods.iter().find(|stats| stats.uid == uid).cloned().unwrap_or_default();
         let of_disk = layers.get(&uid).cloned().unwrap_or_default();
-        candidates.push(candidate(context, threshold.signal, pod, &own, of_disk).await);
+        candidates.push(candidate(context, (threshold.signal, counted), pod, &own, of_disk).await);
     }
     let first = decide::first_to_go(threshold.signal, &candidates)?;
     let pod = pods.iter().find(|pod| pod.metadata.uid.as_deref() == Some(&first.uid))?;
@@ -215,7 +216,7 @@ async fn evict_first(
 
 async fn candidate(
     context: &Arc<Context>,
-    signal: Signal,
+    (signal, counted): (Signal, Counted),
     pod: &Arc<Pod>,
     stats: &stats::PodStats,
     layers: BTreeMap<String, u64>,
@@ -244,10 +245,12 @@ async fn candidate(
             tokio::task::spawn_blocking(move || stats::disk_use(&looking, &of)).await.unwrap_or_default();
         let amount = |tree: &sys::tree::Size| if resource == "inodes" { tree.inodes } else { tree.bytes };
         for (name, log) in &disk.logs {
-            let layer = if resource == "inodes" { 0 } else { layers.get(name).copied().unwrap_or(0) };
-            candidate.containers.push(used(name, number(amount(log) + layer)));
+            let has_layer = counted.layers && resource != "inodes";
+            let layer = layers.get(name).copied().filter(|_| has_layer).unwrap_or(0);
+            let log = if counted.files { amount(log) } else { 0 };
+            candidate.containers.push(used(name, number(log + layer)));
         }
-        let own = disk.volumes.iter().filter(|(name, _)| !disk.foreign.contains(*name));
+        let own = disk.volumes.iter().filter(|(name, _)| counted.files && !disk.foreign.contains(*name));
         candidate.volumes = own.map(|(_, tree)| number(amount(tree))).sum();
         return candidate;
     }

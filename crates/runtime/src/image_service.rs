@@ -66,7 +66,8 @@ impl ImageService for Runtime {
 
     async fn image_fs_info(&self, _: v1::ImageFsInfoRequest) -> CriResult<v1::ImageFsInfoResponse> {
         let this = Arc::clone(&self.0);
-        let images = blocking(move || this.images.usage().map_err(internal)).await?;
+        let look = move || Ok((this.images.usage().map_err(internal)?, this.written()));
+        let (images, written) = blocking(look).await?;
         let usage = |path: &Path, bytes, inodes: Option<u64>| v1::FilesystemUsage {
             timestamp: self.0.now(),
             fs_id: Some(v1::FilesystemIdentifier { mountpoint: path.to_string_lossy().into_owned() }),
@@ -77,7 +78,7 @@ impl ImageService for Runtime {
         let containers = sandboxes_dir(&self.0.config.data_dir);
         Ok(v1::ImageFsInfoResponse {
             image_filesystems: vec![layers],
-            container_filesystems: vec![usage(&containers, images.bytes, Some(images.inodes))],
+            container_filesystems: vec![usage(&containers, written.bytes, Some(written.inodes))],
         })
     }
 }

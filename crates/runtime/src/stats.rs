@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use cri::link_counters::{LINK_COUNTERS, LinkCounter};
 use cri::{CriResult, v1};
+use sys::tree::Size;
 
 use crate::metrics;
 use crate::service::has_labels;
@@ -97,8 +98,18 @@ impl Inner {
 
     fn metrics(&self, sandbox: &Sandbox, container: &Container) -> Vec<v1::Metric> {
         let dir = self.container_dir(container);
-        let written = sys::tree::size(&dir.join("upper")).bytes;
+        let written = self.layer(container).bytes;
         metrics::of_container(&self.cgroups, (sandbox, container), (&dir, written), self.now())
+    }
+
+    /// What all containers have written into their own file systems.
+    pub(crate) fn written(&self) -> Size {
+        let containers: Vec<_> = self.tables.lock().containers.values().cloned().collect();
+        containers.iter().map(|container| self.layer(container)).fold(Size::default(), Size::plus)
+    }
+
+    fn layer(&self, container: &Container) -> Size {
+        sys::tree::size(&self.container_dir(container).join("upper"))
     }
 
     fn used(&self, container: &Container) -> sys::cgroup::Stats {
@@ -180,7 +191,7 @@ fn stats(inner: &Inner, container: &Container, used: &sys::cgroup::Stats) -> v1:
 
 /// What the container has written into its own file system.
 fn writable_layer(inner: &Inner, container: &Container, timestamp: i64) -> v1::FilesystemUsage {
-    let used = sys::tree::size(&inner.container_dir(container).join("upper"));
+    let used = inner.layer(container);
     let mountpoint = sandboxes_dir(&inner.config.data_dir).display().to_string();
     v1::FilesystemUsage {
         timestamp,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use auth::NODE_USER_PREFIX;
 use auth::signing::Asked;
-use controller::{Controller, Plan, Source};
+use controller::{Change, Controller, Informers, Plan, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Node;
@@ -19,7 +19,7 @@ use crate::object::name;
 pub const CONTROLLER: Controller = Controller {
     name: "kubelet-serving-approving-controller",
     queue: "kubelet_serving_approving",
-    sources: |_| vec![Source::itself::<CertificateSigningRequest>()],
+    sources: |_| vec![Source::itself::<CertificateSigningRequest>(), Source::of::<Node>(requests_of)],
     reconcile: |informers, key, now| {
         let nodes = informers.informer::<Node>();
         let request = informers.informer::<CertificateSigningRequest>().get(key);
@@ -29,6 +29,18 @@ pub const CONTROLLER: Controller = Controller {
         plan(&Snapshot { request, node }, now)
     },
 };
+
+/// The requests of a Node that came before its addresses were known here.
+fn requests_of(change: &Change<Node>, informers: &Informers) -> Vec<String> {
+    let addresses = |node: &Option<Arc<Node>>| node.as_ref().and_then(|node| node.status.clone()?.addresses);
+    if addresses(&change.old) == addresses(&change.new) {
+        return Vec::new();
+    }
+    let user = format!("{NODE_USER_PREFIX}{}", change.key);
+    let requests = informers.informer::<CertificateSigningRequest>().list();
+    let own = requests.iter().filter(|request| request.spec.username.as_deref() == Some(&user));
+    own.map(|request| name(&request.metadata).to_owned()).collect()
+}
 
 /// What a decision is made from.
 pub struct Snapshot {

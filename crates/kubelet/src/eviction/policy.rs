@@ -29,6 +29,10 @@ pub enum Signal {
     PidAvailable,
 }
 
+/// Signals that have no thresholds of their own: they follow those of the disk that containers are on.
+/// Source: `UpdateContainerFsThresholds`.
+pub const DERIVED: [&str; 2] = ["containerfs.available", "containerfs.inodesFree"];
+
 impl Signal {
     const ALL: [(Self, &'static str); 7] = [
         (Self::MemoryAvailable, "memory.available"),
@@ -151,6 +155,14 @@ pub struct Statements {
     pub minimum_reclaim: BTreeMap<String, String>,
 }
 
+impl Statements {
+    /// Whether they are about any of these signals.
+    pub(crate) fn name(&self, signals: impl IntoIterator<Item = &'static str>) -> bool {
+        let all = [&self.hard, &self.soft, &self.soft_grace, &self.minimum_reclaim];
+        signals.into_iter().any(|signal| all.iter().any(|statements| statements.contains_key(signal)))
+    }
+}
+
 impl Default for Statements {
     fn default() -> Self {
         let hard = [
@@ -257,12 +269,14 @@ impl Policy {
 fn read(statements: &BTreeMap<String, String>, field: &str, errors: &mut Vec<String>) -> Vec<Threshold> {
     let mut thresholds = Vec::new();
     for (name, text) in statements {
-        let Some(signal) = Signal::parse(name) else {
+        let signal = Signal::parse(name);
+        if signal.is_none() && !DERIVED.contains(&name.as_str()) {
             errors.push(format!("{field}: unsupported eviction signal {name}"));
             continue;
-        };
+        }
         match Amount::parse(text) {
             Ok(Some(amount)) => {
+                let Some(signal) = signal else { continue };
                 thresholds.push(Threshold { signal, amount, grace: Duration::ZERO, minimum_reclaim: None });
             }
             Ok(None) => {}
@@ -277,6 +291,7 @@ fn graces(statements: &BTreeMap<String, String>, errors: &mut Vec<String>) -> BT
     for (name, text) in statements {
         match (Signal::parse(name), duration(text)) {
             (Some(signal), Ok(grace)) => drop(graces.insert(signal, grace)),
+            (None, Ok(_)) if DERIVED.contains(&name.as_str()) => {}
             (None, _) => errors.push(format!("evictionSoftGracePeriod: unsupported eviction signal {name}")),
             (_, Err(error)) => errors.push(format!("evictionSoftGracePeriod[{name}]: {error}")),
         }

@@ -4,22 +4,20 @@
 //! Source: `nodeReclaimFuncs`, `DeleteAllUnusedContainers`, `DeleteUnusedImages` of upstream.
 
 use std::collections::BTreeSet;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 
 use cri::v1;
 
+use super::folders::Devices;
 use super::policy::Signal;
 use crate::context::Context;
 use crate::labels;
 
-/// Whether containers and images are on the disk that the signal is about.
-pub(super) fn helps(signal: Signal, root_dir: &Path, images: Option<&Path>) -> bool {
-    let device = |path: &Path| std::fs::metadata(path).map(|metadata| metadata.dev()).ok();
+/// Whether containers or images are on the disk that the signal is about.
+pub(super) fn helps(signal: Signal, devices: Devices) -> bool {
     match signal {
         Signal::ImageFsAvailable | Signal::ImageFsInodesFree => true,
         Signal::NodeFsAvailable | Signal::NodeFsInodesFree => {
-            images.is_none_or(|images| device(images) == device(root_dir))
+            [devices.images, devices.layers].contains(&devices.root)
         }
         _ => false,
     }

@@ -1,0 +1,95 @@
+//! On which disks what Pods write lies.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use cri::v1;
+
+use super::policy::Signal;
+use crate::context::Context;
+
+/// Folders, as far as they are known.
+#[derive(Clone, Debug)]
+pub(super) struct Folders {
+    /// Volumes and logs.
+    pub(super) root: PathBuf,
+    /// Of the runtime.
+    pub(super) images: Option<PathBuf>,
+    /// What containers write into their own file systems.
+    layers: Option<PathBuf>,
+}
+
+/// What tells one disk from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Devices {
+    pub(super) root: u64,
+    pub(super) images: u64,
+    pub(super) layers: u64,
+}
+
+/// What of a Pod is on a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Counted {
+    /// Its volumes and logs.
+    pub(super) files: bool,
+    /// What its containers write into their own file systems.
+    pub(super) layers: bool,
+}
+
+impl Folders {
+    /// Those of the kubelet and its runtime.
+    pub(super) async fn ask(context: &Context) -> Self {
+        let answer = context.images.image_fs_info(v1::ImageFsInfoRequest {}).await.unwrap_or_default();
+        let first = |all: Vec<v1::FilesystemUsage>| {
+            let folder = PathBuf::from(all.into_iter().next()?.fs_id?.mountpoint);
+            Some(folder).filter(|folder| folder.exists())
+        };
+        Self {
+            root: context.config.root_dir.clone(),
+            images: first(answer.image_filesystems),
+            layers: first(answer.container_filesystems),
+        }
+    }
+
+    /// What is not known is where images are, and those are with volumes.
+    pub(super) fn devices(&self) -> Devices {
+        let device = |path: &Path| std::fs::metadata(path).map(|metadata| metadata.dev()).ok();
+        let root = device(&self.root).unwrap_or_default();
+        let images = self.images.as_deref().and_then(device).unwrap_or(root);
+        let layers = self.layers.as_deref().and_then(device).unwrap_or(images);
+        Devices { root, images, layers }
+    }
+}
+
+impl Devices {
+    /// What counts when the signal's disk is short. Source: `buildSignalToRankFunc`.
+    pub(super) fn counted(self, signal: Signal) -> Counted {
+        let disk = match signal {
+            Signal::ImageFsAvailable | Signal::ImageFsInodesFree => self.images,
+            _ => self.root,
+        };
+        Counted { files: disk == self.root, layers: disk == self.layers }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_counts_with_what_it_has_on_the_disk_that_is_short() {
+        let (node, images) = (Signal::NodeFsAvailable, Signal::ImageFsInodesFree);
+        let table = [
+            ("one disk", (1, 1, 1), node, (true, true)),
+            ("one disk", (1, 1, 1), images, (true, true)),
+            ("a disk for the runtime", (1, 2, 2), node, (true, false)),
+            ("a disk for the runtime", (1, 2, 2), images, (false, true)),
+            ("a disk for images alone", (1, 2, 1), node, (true, true)),
+            ("a disk for images alone", (1, 2, 1), images, (false, false)),
+        ];
+        for (name, (root, images, layers), signal, (files, own)) in table {
+            let counted = Devices { root, images, layers }.counted(signal);
+            assert_eq!(counted, Counted { files, layers: own }, "{name} {signal:?}");
+        }
+    }
+}
