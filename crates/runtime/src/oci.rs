@@ -21,6 +21,9 @@ use crate::seccomp::Profile;
 use crate::shim::layout::{SeccompProfile, Security};
 use crate::users::User;
 
+/// Of the specification. crun takes 1.0 alone up to 1.8; what has come since is in the document all the same.
+const OCI_VERSION: &str = "1.0.2";
+
 /// `PATH` of containers whose image sets none, as containerd's.
 pub const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -123,7 +126,7 @@ pub(crate) fn spec(input: &Input<'_>, user: &User) -> Result<Output, String> {
         linux["seccomp"] = json!(profile);
     }
     let spec = json!({
-        "ociVersion": "1.2.0",
+        "ociVersion": OCI_VERSION,
         "root": { "path": input.rootfs, "readonly": context.readonly_rootfs },
         "process": process,
         "mounts": mounts,

@@ -23,7 +23,6 @@ pub type Start = for<'a> fn(&'a Path) -> Starting<'a>;
 pub const ALL: &[(&str, Start)] = &[
     ("the_built_in_runtime_conforms", |folder| Box::pin(built_in(folder, "built-in", ""))),
     ("the_built_in_runtime_with_runc_conforms", |folder| Box::pin(built_in(folder, "runc", "runc"))),
-    ("the_built_in_runtime_with_crun_conforms", |folder| Box::pin(built_in(folder, "crun", "crun"))),
     ("the_built_in_runtime_conforms_over_its_socket", |folder| Box::pin(over_socket(folder))),
     ("containerd_conforms", |folder| Box::pin(containerd(folder))),
 ];
