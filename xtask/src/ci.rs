@@ -12,6 +12,7 @@ const NEEDED: &[(&str, &str)] = &[
     ("busybox", "busybox-static"),
     ("containerd", "containerd"),
     ("runc", "runc"),
+    ("crun", "crun"),
     ("/usr/lib/cni/ptp", "containernetworking-plugins"),
     ("docker-registry", "docker-registry"),
     ("dbus-daemon", "dbus-daemon"),

@@ -46,7 +46,8 @@ async fn conditions(subject: Arc<Subject>) {
     assert!(status.info.contains_key("config"), "{:?}", status.info.keys());
     if !subject.handler.is_empty() {
         let handler = status.runtime_handlers.iter().find(|it| it.name == subject.handler).unwrap();
-        assert!(handler.features.unwrap().recursive_read_only_mounts);
+        let has = handler.features.unwrap_or_default().recursive_read_only_mounts;
+        assert_eq!(has, subject.has(Feature::RecursiveReadOnly));
     }
 }
 

@@ -1,6 +1,7 @@
 //! The runtimes: how each is started, and what is left of it.
 #![allow(unreachable_pub)]
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::pin::Pin;
 use std::process::Command;
@@ -21,11 +22,28 @@ pub type Start = for<'a> fn(&'a Path) -> Starting<'a>;
 
 /// A test per runtime.
 pub const ALL: &[(&str, Start)] = &[
-    ("the_built_in_runtime_conforms", |folder| Box::pin(built_in(folder, "built-in", ""))),
-    ("the_built_in_runtime_with_runc_conforms", |folder| Box::pin(built_in(folder, "runc", "runc"))),
+    ("the_built_in_runtime_conforms", |folder| Box::pin(built_in(folder, "built-in", "", &[]))),
+    ("the_built_in_runtime_with_runc_conforms", |folder| {
+        Box::pin(built_in(folder, "runc", "runc", RUNC_LACKS))
+    }),
+    ("the_built_in_runtime_with_crun_conforms", |folder| {
+        Box::pin(built_in(folder, "crun", "crun", CRUN_LACKS))
+    }),
     ("the_built_in_runtime_conforms_over_its_socket", |folder| Box::pin(over_socket(folder))),
     ("containerd_conforms", |folder| Box::pin(containerd(folder))),
 ];
+
+/// Debian's maps no mounts.
+const RUNC_LACKS: &[Feature] = &[Feature::UserNamespaces, Feature::RealNull];
+/// Debian's does not say what it can.
+const CRUN_LACKS: &[Feature] =
+    &[Feature::UserNamespaces, Feature::RealNull, Feature::RecursiveReadOnly, Feature::RuncsWords];
+/// crun does not run where both versions of cgroups have controllers, so it is shown the first alone.
+const CRUN: &str = r#"#!/bin/sh
+exec unshare --mount --propagation=unchanged sh -c '
+    mount --make-rprivate /sys/fs/cgroup && umount /sys/fs/cgroup/unified 2>/dev/null
+    exec crun "$@"' crun "$@"
+"#;
 
 /// A subject, and what keeps it alive.
 pub struct Running {
@@ -62,6 +80,10 @@ fn cgroup(folder: &Path) -> String {
 async fn open(folder: &Path, tasks: &Tasks) -> Runtime {
     let mut config = Config::new(folder.join("data"), cgroup(folder), tasks.clone());
     config.handlers = runtime::handlers::installed();
+    let crun = folder.join("crun");
+    std::fs::write(&crun, CRUN).unwrap();
+    std::fs::set_permissions(&crun, std::fs::Permissions::from_mode(0o755)).unwrap();
+    config.handlers.insert("crun".to_owned(), crun);
     config.cdi_dirs.push(folder.join(super::cdi::FOLDER));
     config.registries = folder.join("registries.yaml");
     config.network = Some(Arc::new(super::network::network(folder)));
@@ -86,13 +108,15 @@ where
     }
 }
 
-async fn built_in(folder: &Path, name: &'static str, handler: &'static str) -> Running {
+async fn built_in(
+    folder: &Path,
+    name: &'static str,
+    handler: &'static str,
+    lacks: &'static [Feature],
+) -> Running {
     let tasks = Tasks::new();
     let runtime = open(folder, &tasks).await;
     let shared = Arc::new(runtime.clone());
-    // Debian's runc maps no mounts.
-    let lacks: &[Feature] =
-        if handler.is_empty() { &[] } else { &[Feature::UserNamespaces, Feature::RealNull] };
     let subject = Subject { handler, lacks, ..subject(folder, name, shared) };
     Running { subject: Arc::new(subject), tasks, built_in: Some(runtime), containerd: None }
 }

@@ -44,6 +44,8 @@ pub enum Feature {
     PrivateMounts,
     /// containerd lists all images, whichever are asked for.
     ImageFilters,
+    /// What cannot be run is told of in runc's words: crun has its own.
+    RuncsWords,
     /// Folders in folders without end are measured and removed: Go's library opens all of them at once.
     DeepFolders,
 }
