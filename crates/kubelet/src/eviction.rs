@@ -48,7 +48,7 @@ pub(crate) async fn run(context: Arc<Context>, machine: Arc<Machine>, inboxes: I
     let mut state = State::default();
     let mut memory = MemoryPressure::open();
     let folders = Folders::ask(&context).await;
-    if context.config.eviction.statements.name(policy::DERIVED) {
+    if context.config.eviction.statements.mention(policy::DERIVED) {
         tracing::warn!(
             "thresholds of containerfs are not read: it has those of the disk that it is on, nodefs' or imagefs'"
         );

@@ -151,8 +151,8 @@ fn stat(pid: i32) -> Result<String> {
     Ok(stat.rsplit_once(')').map(|(_, rest)| rest.to_owned()).unwrap_or_default())
 }
 
-/// Lets the allocator have `most` heaps at most instead of eight per core: a thread that comes for a burst and goes
-/// leaves one behind that is mostly empty. Before other threads start; other C libraries than GNU's have one heap.
+/// Lets the allocator have `most` heaps at most instead of eight per core: what threads of a burst free stays in the heap
+/// that each had. Before other threads start; other C libraries than GNU's have one heap.
 /// Source: `mallopt(3)`.
 pub fn limit_heaps(most: usize) {
     let most = libc::c_int::try_from(most).unwrap_or(libc::c_int::MAX);

@@ -157,7 +157,7 @@ pub struct Statements {
 
 impl Statements {
     /// Whether they are about any of these signals.
-    pub(crate) fn name(&self, signals: impl IntoIterator<Item = &'static str>) -> bool {
+    pub(crate) fn mention(&self, signals: impl IntoIterator<Item = &'static str>) -> bool {
         let all = [&self.hard, &self.soft, &self.soft_grace, &self.minimum_reclaim];
         signals.into_iter().any(|signal| all.iter().any(|statements| statements.contains_key(signal)))
     }
