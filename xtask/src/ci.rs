@@ -13,6 +13,8 @@ const NEEDED: &[(&str, &str)] = &[
     ("containerd", "containerd"),
     ("runc", "runc"),
     ("crun", "crun"),
+    ("pkg-config", "pkg-config"),
+    ("/usr/include/seccomp.h", "libseccomp-dev"),
     ("/usr/lib/cni/ptp", "containernetworking-plugins"),
     ("docker-registry", "docker-registry"),
     ("dbus-daemon", "dbus-daemon"),

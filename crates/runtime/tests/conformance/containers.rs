@@ -266,7 +266,8 @@ async fn stop_signals(subject: Arc<Subject>) {
     let plain = pod.start(sleeping("plain")).await;
     if subject.has(Feature::StopSignals) {
         assert_eq!(pod.status(&plain).await.stop_signal(), v1::Signal::Sigterm, "nobody asks for another");
-        for (asked, number) in [(v1::Signal::Sigusr1, 10), (v1::Signal::Sigrtminplus3, 37)] {
+        let real_time = subject.has(Feature::RealTimeSignals).then_some((v1::Signal::Sigrtminplus3, 37));
+        for (asked, number) in [(v1::Signal::Sigusr1, 10)].into_iter().chain(real_time) {
             let script = format!(
                 "trap 'exit 3' TERM; trap 'exit 7' {number}; echo ready; while :; do sleep 0.1; done"
             );
@@ -284,6 +285,9 @@ async fn stop_signals(subject: Arc<Subject>) {
 }
 
 async fn own_dev(subject: Arc<Subject>) {
+    if !subject.has(Feature::HostsDev) {
+        return;
+    }
     let pod = subject.run_privileged().await;
     let folder = subject.scratch("dev");
     sys::mount::bind(&folder, &folder, BindOptions::default()).unwrap();

@@ -240,7 +240,7 @@ async fn deep_folders(subject: Arc<Subject>) {
     }
     let pod = subject.run().await;
     let id = pod.start(sleeping("main")).await;
-    let script = "cd /tmp; step=$(yes a | head -n 1000 | tr '\\n' '/'); \
+    let script = "cd /tmp; step=$(seq -s / 1000); \
         for n in $(seq 3); do mkdir -p $step && cd -P $step 2> /dev/null || exit 1; done; echo x > file";
     assert_eq!(pod.sh(&id, script).await, (String::new(), 0));
     let request = v1::ContainerStatsRequest { container_id: id.clone() };

@@ -259,6 +259,11 @@ async fn seccomp(subject: Arc<Subject>) {
         let mut config = sleeping(name);
         security(&mut config).seccomp = profile;
         let id = pod.start(config).await;
+        let mode = expect.split_once('\n').map(|(mode, _)| mode.to_owned()).unwrap();
+        assert_eq!(pod.sh(&id, "grep '^Seccomp:' /proc/1/status | cut -f2").await, (mode, 0), "{name}");
+        if !subject.has(Feature::SeccompOfExec) {
+            continue;
+        }
         let (text, _) = pod.sh(&id, &format!("({script}) 2>/tmp/err")).await;
         let (errors, _) = pod.sh(&id, "cat /tmp/err").await;
         assert_eq!(text, expect, "{name}: {errors}");

@@ -29,6 +29,9 @@ pub const ALL: &[(&str, Start)] = &[
     ("the_built_in_runtime_with_crun_conforms", |folder| {
         Box::pin(built_in(folder, "crun", "crun", CRUN_LACKS))
     }),
+    ("the_built_in_runtime_with_youki_conforms", |folder| {
+        Box::pin(built_in(folder, "youki", "youki", YOUKI_LACKS))
+    }),
     ("the_built_in_runtime_conforms_over_its_socket", |folder| Box::pin(over_socket(folder))),
     ("containerd_conforms", |folder| Box::pin(containerd(folder))),
 ];
@@ -38,6 +41,14 @@ const RUNC_LACKS: &[Feature] = &[Feature::UserNamespaces, Feature::RealNull];
 /// Debian's does not say what it can.
 const CRUN_LACKS: &[Feature] =
     &[Feature::UserNamespaces, Feature::RealNull, Feature::RecursiveReadOnly, Feature::RuncsWords];
+const YOUKI_LACKS: &[Feature] = &[
+    Feature::UserNamespaces,
+    Feature::RecursiveReadOnly,
+    Feature::RuncsWords,
+    Feature::SeccompOfExec,
+    Feature::RealTimeSignals,
+    Feature::HostsDev,
+];
 /// crun does not run where both versions of cgroups have controllers, so it is shown the first alone.
 const CRUN: &str = r#"#!/bin/sh
 exec unshare --mount --propagation=unchanged sh -c '
@@ -84,6 +95,7 @@ async fn open(folder: &Path, tasks: &Tasks) -> Runtime {
     std::fs::write(&crun, CRUN).unwrap();
     std::fs::set_permissions(&crun, std::fs::Permissions::from_mode(0o755)).unwrap();
     config.handlers.insert("crun".to_owned(), crun);
+    config.handlers.insert("youki".to_owned(), testkit::clients::youki().unwrap());
     config.cdi_dirs.push(folder.join(super::cdi::FOLDER));
     config.registries = folder.join("registries.yaml");
     config.network = Some(Arc::new(super::network::network(folder)));

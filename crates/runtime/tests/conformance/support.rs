@@ -32,6 +32,12 @@ pub enum Feature {
     HostPath,
     /// A wrong name of a capability is an error when the container is created.
     CapabilityNames,
+    /// Signals above 31.
+    RealTimeSignals,
+    /// What is executed in a container has the container's seccomp profile.
+    SeccompOfExec,
+    /// `/dev` from the host has its links already.
+    HostsDev,
     /// What is masked is masked by the real `/dev/null` only: runc since 1.2.8.
     RealNull,
     /// `UpdatePodSandboxResources`: since CRI of v1.33.
@@ -44,7 +50,7 @@ pub enum Feature {
     PrivateMounts,
     /// containerd lists all images, whichever are asked for.
     ImageFilters,
-    /// What cannot be run is told of in runc's words: crun has its own.
+    /// What cannot be run is told of in runc's words: crun and youki have their own.
     RuncsWords,
     /// Folders in folders without end are measured and removed: Go's library opens all of them at once.
     DeepFolders,

@@ -3,7 +3,9 @@
 //! The commands and their options are runc's, which crun and youki have too. A command is killed with the shim that
 //! waits for it; what it was about is then begun again by the next shim. Errors are the last one of the command's log.
 
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -75,8 +77,6 @@ impl External<'_> {
     fn command(&self, id: &str, verb: &str) -> Command {
         let mut command = Command::new(self.binary);
         command.env_clear().env("PATH", crate::oci::DEFAULT_PATH);
-        // A socket's path may have 107 bytes only: it is told relative to the container's directory.
-        command.current_dir(layout::container_dir(self.sandbox, id));
         command.arg("--root").arg(self.sandbox.join(layout::LIBCONTAINER));
         command.arg("--log").arg(layout::container_dir(self.sandbox, id).join(LOG));
         command.args(["--log-format", "json", verb]);
@@ -101,11 +101,15 @@ impl External<'_> {
         streams: Option<Streams>,
         console: Option<&Path>,
     ) -> Result<i32, StartError> {
-        let pid_file = layout::container_dir(self.sandbox, id).join(PID_FILE);
+        let dir = layout::container_dir(self.sandbox, id);
+        let pid_file = dir.join(PID_FILE);
         remove_if_there(&pid_file).map_err(prepare("pid file"))?;
         command.arg("--pid-file").arg(&pid_file);
+        // A socket's path may have 107 bytes only, and youki leaves the working directory.
+        let dir = File::open(dir).map_err(prepare("container's directory"))?;
         if let Some(name) = console.and_then(Path::file_name) {
-            command.arg("--console-socket").arg(name);
+            let short = format!("/proc/{}/fd/{}", std::process::id(), dir.as_raw_fd());
+            command.arg("--console-socket").arg(Path::new(&short).join(name));
         }
         command.arg(id);
         match streams {
@@ -146,6 +150,7 @@ fn last_error(log: &Path) -> Option<String> {
     #[derive(Deserialize)]
     struct Line {
         level: String,
+        #[serde(alias = "message")]
         msg: String,
     }
     let mut file = std::fs::File::open(log).ok()?;
@@ -175,5 +180,7 @@ mod tests {
         ];
         std::fs::write(&log, lines.join("\n")).unwrap();
         assert_eq!(last_error(&log).as_deref(), Some("exec: \"nothing\": not found"));
+        std::fs::write(&log, r#"{"level":"ERROR","message":"as youki says it","target":"youki"}"#).unwrap();
+        assert_eq!(last_error(&log).as_deref(), Some("as youki says it"));
     }
 }
