@@ -80,6 +80,8 @@ impl Inner {
         let devices = all_devices(&config, context.privileged, &edits, &user)?;
         check_spec(&id, &rootfs, sandbox, &config)?;
         let mut mounted = mounted(&dir, mapping.zip(userns.as_deref()), &config)?;
+        crate::declared_volumes::mount(&dir, &rootfs, mapping, &image.config, &mut mounted)
+            .map_err(internal)?;
         self.drop_what_is_not_limited(&mut mounted);
         let output = oci::spec(
             &oci::Input {

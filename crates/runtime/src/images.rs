@@ -48,9 +48,16 @@ pub struct ImageConfig {
     pub working_dir: String,
     /// How it is asked to end.
     pub stop_signal: String,
+    /// Paths of the container that are to lie outside of its root file system; the values say nothing.
+    #[serde(deserialize_with = "null_is_empty")]
+    pub volumes: BTreeMap<String, serde_json::Value>,
 }
 
-fn null_is_empty<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+fn null_is_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 

@@ -43,6 +43,14 @@ pub(crate) fn make_dir(root: &Path, path: &Path, (uid, gid): (u32, u32)) -> io::
     walk(root, path, Missing::Make(uid, gid)).map(drop)
 }
 
+/// Where `path` leads below `root`, as a path from `root`; what is not there leads to itself.
+///
+/// # Errors
+/// Something on the way is no directory, or there are too many links.
+pub(crate) fn resolve(root: &Path, path: &Path) -> io::Result<PathBuf> {
+    walk(root, path, Missing::Leave)
+}
+
 /// Refuses mounts over what the container's own processes are told by the kernel.
 ///
 /// # Errors

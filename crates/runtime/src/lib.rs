@@ -14,6 +14,7 @@ pub mod shim;
 
 mod client;
 mod containers;
+mod declared_volumes;
 mod devices;
 mod files;
 mod image_service;

@@ -1,9 +1,12 @@
 //! Changing what a running container may use.
 
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use cri::{CriError, CriResult, v1};
 use prost::Message;
+use serde_json::Value;
 use sys::cgroup::Limits;
 
 use crate::shim::layout;
@@ -26,6 +29,8 @@ impl Inner {
         merge(resources, &wanted);
         let (this, cgroup) = (Arc::clone(self), container.record.cgroup.clone());
         let (dir, encoded) = (self.container_dir(&container), config.encode_to_vec());
+        let is_created = *container.status.borrow() == Status::Created;
+        let limited = update_document(&config);
         blocking(move || {
             let used = this.cgroups.stats(&cgroup).memory_working_set_bytes;
             let limit = wanted.memory_limit_in_bytes;
@@ -36,7 +41,9 @@ impl Inner {
                 )));
             }
             let unavailable = this.cgroups.set_limits(&cgroup, &limits(&wanted)).map_err(internal)?;
-            if !unavailable.is_empty() {
+            if is_created {
+                write_into_spec(&dir.join(layout::SPEC), &limited).map_err(internal)?;
+            } else if !unavailable.is_empty() {
                 tracing::warn!(cgroup, ?unavailable, "the host has not all controllers of a resize");
             }
             layout::write_whole(&dir.join("config.pb"), &encoded).map_err(internal)
@@ -85,8 +92,18 @@ impl Inner {
     }
 }
 
+/// A container that has not begun has no cgroup: its start reads the limits from here.
+fn write_into_spec(path: &Path, limited: &Value) -> io::Result<()> {
+    let Some(mut spec) = layout::read_json::<Value>(path)? else { return Ok(()) };
+    let resources = &mut spec["linux"]["resources"];
+    for (name, limits) in limited.as_object().into_iter().flatten() {
+        resources[name] = limits.clone();
+    }
+    layout::write_json(path, &spec)
+}
+
 /// What an external runtime is told of a container's new limits.
-fn update_document(config: &v1::ContainerConfig) -> serde_json::Value {
+fn update_document(config: &v1::ContainerConfig) -> Value {
     let wanted = config.linux.as_ref().and_then(|linux| linux.resources.as_ref());
     wanted.map(crate::oci::limits).unwrap_or_default()
 }

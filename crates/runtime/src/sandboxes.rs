@@ -20,6 +20,11 @@ use crate::state::{Inner, Sandbox, SandboxRecord, blocking, internal};
 /// Size of a Pod's `/dev/shm`.
 const SHM_BYTES: u64 = 64 << 20;
 
+/// In a network of its own any user may listen on low ports and ping. Source: containerd's `enable_unprivileged_ports`
+/// and `enable_unprivileged_icmp`, on by default since 2.0.
+const UNPRIVILEGED_SYSCTLS: [(&str, &str); 2] =
+    [("net.ipv4.ip_unprivileged_port_start", "0"), ("net.ipv4.ping_group_range", "0 2147483647")];
+
 impl Inner {
     pub(crate) async fn run_pod_sandbox(
         self: &Arc<Self>,
@@ -130,7 +135,9 @@ impl Inner {
             std::fs::create_dir(dir.join("shm"))?;
             sys::mount::tmpfs(&dir.join("shm"), Some(SHM_BYTES), 0o1777).map_err(io::Error::other)?;
         }
-        let sysctls = sandbox.config.linux.as_ref().map(|linux| linux.sysctls.clone()).unwrap_or_default();
+        let asked = sandbox.config.linux.as_ref().map(|linux| linux.sysctls.clone()).unwrap_or_default();
+        let own = UNPRIVILEGED_SYSCTLS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let own = own.filter(|_| own_network && mapping.is_none());
         let plan = PodPlan {
             netns: sandbox.record.netns.clone(),
             hostname: own_network.then_some(hostname),
@@ -139,7 +146,7 @@ impl Inner {
             shared_pid: sandbox.namespaces().pid() == NamespaceMode::Pod,
             oci_runtime: self.handlers.binary(&sandbox.record.handler).map_err(io::Error::other)?,
             shim_cgroup: format!("{}/shims", self.config.cgroup_root),
-            sysctls: sysctls.into_iter().collect(),
+            sysctls: own.chain(asked).collect(),
         };
         layout::write_json(&dir.join(layout::POD_PLAN), &plan)
     }

@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::{Input, dev};
 
-/// The file systems that every container has.
+/// The file systems that every container has. Not the first version of cgroups: libcontainer does not mount it where a
+/// process namespace is shared.
 fn defaults(input: &Input<'_>) -> Vec<Value> {
     let sys = if super::security_context(input.config).privileged { "rw" } else { "ro" };
     let mut mounts = vec![

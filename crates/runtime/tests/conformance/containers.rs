@@ -26,6 +26,8 @@ pub const SPECS: &[Spec] = &[
     }),
     ("runtime should support starting container with volume", |it| Box::pin(volumes(it))),
     ("runtime should support readonly and recursive readonly mounts", |it| Box::pin(readonly(it))),
+    ("what an image declares to be a volume can be written to", |it| Box::pin(declared_volumes(it))),
+    ("limits that change before the start count", |it| Box::pin(changed_before_start(it))),
     ("a folder of the host can be a container's /dev", |it| Box::pin(own_dev(it))),
     ("runtime should support starting container with devices", |it| Box::pin(devices(it))),
     ("runtime should limit resources, and update them", |it| Box::pin(limits(it))),
@@ -281,6 +283,43 @@ async fn stop_signals(subject: Arc<Subject>) {
             assert_eq!(pod.status(&id).await.exit_code, 7, "{asked:?}");
         }
     }
+    pod.remove().await;
+}
+
+async fn declared_volumes(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    let folder = subject.scratch("declared");
+    let script = "cat /declared/full/mark; cd /declared; stat -c '%n %a' empty full new; \
+                  for name in empty full new; do echo x > $name/x || exit 1; done; ls full; echo y > /x";
+    for mounted in [false, true] {
+        let name = format!("declared-{mounted}");
+        let mut config = sleeping(&name);
+        super::support::security(&mut config).readonly_rootfs = true;
+        if mounted {
+            config.mounts = vec![mount(&folder, "/declared/new")];
+        }
+        let id = pod.start(config).await;
+        let (text, code) = pod.sh(&id, &format!("({script}) 2>/dev/null")).await;
+        assert_eq!((text.as_str(), code), ("of the imageempty 1777\nfull 755\nnew 755\nmark\nx", 1));
+        assert_eq!(folder.join("x").exists(), mounted);
+    }
+    pod.remove().await;
+}
+
+async fn changed_before_start(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    let uid = pod.config.metadata.clone().unwrap().uid;
+    let id = pod.try_create(sleeping("main")).await.unwrap();
+    let linux = v1::LinuxContainerResources { memory_limit_in_bytes: 64 << 20, ..Default::default() };
+    let request = v1::UpdateContainerResourcesRequest {
+        container_id: id.clone(),
+        linux: Some(linux),
+        ..Default::default()
+    };
+    subject.runtime.update_container_resources(request).await.unwrap();
+    pod.try_start(&id).await.unwrap();
+    let limit = read(&subject, &uid, &id, ("memory", "memory.limit_in_bytes"), "memory.max");
+    assert_eq!(limit, (64 << 20).to_string());
     pod.remove().await;
 }
 

@@ -56,7 +56,7 @@ impl TestNetwork {
 impl PodNetwork for TestNetwork {
     async fn add(&self, sandbox: &SandboxNetwork) -> Result<Vec<IpAddr>, String> {
         let attachment = attachment(sandbox);
-        Ok(self.call(move |network| network.add(&attachment)).await?.pod_ips())
+        Ok(self.call(move |network| network.add(&attachment)).await?.pod_ips("eth0"))
     }
 
     async fn remove(&self, sandbox: &SandboxNetwork) -> Result<(), String> {

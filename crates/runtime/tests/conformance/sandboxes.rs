@@ -286,6 +286,10 @@ async fn sysctls(subject: Arc<Subject>) {
                   /proc/sys/fs/mqueue/msg_max";
     let (text, _) = pod.says(sleeping("main"), script).await;
     assert_eq!(text, "1\n1024\t65000\n100");
+    if subject.has(Feature::UnprivilegedPorts) {
+        let script = "cd /proc/sys/net/ipv4; cat ip_unprivileged_port_start ping_group_range";
+        assert_eq!(pod.says(sleeping("ports"), script).await.0, "0\n0\t2147483647");
+    }
     pod.remove().await;
 }
 

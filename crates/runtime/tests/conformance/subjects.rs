@@ -157,6 +157,7 @@ async fn containerd(folder: &Path) -> Running {
     let client = client(&containerd.endpoint(), &tasks).await;
     let lacks = &[
         Feature::Events,
+        Feature::UnprivilegedPorts,
         Feature::StopOfUnknown,
         Feature::RecursiveReadOnly,
         Feature::GroupsPolicy,

@@ -32,6 +32,8 @@ pub enum Feature {
     HostPath,
     /// A wrong name of a capability is an error when the container is created.
     CapabilityNames,
+    /// Low ports and pings are for everybody in a Pod: containerd since 2.0.
+    UnprivilegedPorts,
     /// Signals above 31.
     RealTimeSignals,
     /// What is executed in a container has the container's seccomp profile.
@@ -353,7 +355,8 @@ pub fn archive() -> Vec<u8> {
     let architecture = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
     let config = format!(
         r#"{{"architecture": "{architecture}", "os": "linux",
-            "config": {{"Cmd": ["sleep", "1000000"], "Env": ["PATH=/bin", "FROM_IMAGE=yes"]}},
+            "config": {{"Cmd": ["sleep", "1000000"], "Env": ["PATH=/bin", "FROM_IMAGE=yes"],
+                        "Volumes": {{"/declared/empty": {{}}, "/declared/full": {{}}, "/declared/new": {{}}}}}},
             "rootfs": {{"type": "layers", "diff_ids": ["sha256:{digest}"]}}}}"#
     );
     let manifest =
@@ -398,6 +401,10 @@ fn layer() -> Vec<u8> {
         header.set_device_minor(minor).unwrap();
         tar.append_data(&mut header, name, std::io::empty()).unwrap();
     }
+    add(&mut tar, "declared", Directory, 0o755, &[], "");
+    add(&mut tar, "declared/empty", Directory, 0o1777, &[], "");
+    add(&mut tar, "declared/full", Directory, 0o755, &[], "");
+    add(&mut tar, "declared/full/mark", Regular, 0o644, b"of the image", "");
     // What a hostile image has where something is mounted, or made.
     add(&mut tar, "escape", Symlink, 0o777, &[], &format!("../../../../../../../..{OUTSIDE}"));
     add(&mut tar, "escape-by-root", Symlink, 0o777, &[], OUTSIDE);
