@@ -100,7 +100,10 @@ impl ExecPlugin {
         let mut conf = self.conf.clone();
         let attached = attached.interfaces.iter();
         let attached = attached.map(|(id, ifname)| json!({ "containerID": id, "ifname": ifname }));
-        conf["cni.dev/valid-attachments"] = attached.collect();
+        let attached: Value = attached.collect();
+        // The second is what plugins looked for before the specification was final; libcni tells both.
+        conf["cni.dev/valid-attachments"] = attached.clone();
+        conf["cni.dev/attachments"] = attached;
         self.run("GC", &Attachment::default(), conf).map(drop)
     }
 

@@ -277,12 +277,13 @@ impl Network {
     pub fn del(&self, attachment: &Attachment) -> Result<(), CniError> {
         let Some(kept) = self.results.find(&attachment.container_id, &attachment.ifname)? else {
             // What an ADD that was cut off may have done. Without a configuration there was none.
-            return self.chain().map_or(Ok(()), |chain| chain.del(attachment, None));
+            self.chain().map_or(Ok(()), |chain| chain.del(attachment, None))?;
+            return self.results.forget(&attachment.container_id, &attachment.ifname);
         };
         // What it was told is needed to take it back, whoever asks.
         let attachment = Attachment { netns_path: attachment.netns_path.clone(), ..kept.attachment.clone() };
         self.chain_of(&kept)?.del(&attachment, Some(&kept.result))?;
-        self.results.forget(&kept)
+        self.results.forget(&attachment.container_id, &attachment.ifname)
     }
 
     /// Checks that a Pod is still attached as ADD left it.
@@ -332,6 +333,7 @@ impl Network {
         if let Ok(chain) = self.chain() {
             outcome = outcome.and(chain.retain(&attached));
         }
+        outcome = outcome.and(self.results.remove_broken(container_ids));
         outcome.map(|()| detached)
     }
 }
@@ -355,7 +357,7 @@ pub fn detach_foreign(builtin: &BuiltinConfig) -> Result<usize, CniError> {
         };
         let detached = Chain::new(conflist.clone(), builtin)
             .and_then(|chain| chain.del(&kept.attachment, Some(&kept.result)))
-            .and_then(|()| results.forget(&kept));
+            .and_then(|()| results.forget(&kept.attachment.container_id, &kept.attachment.ifname));
         match detached {
             Ok(()) => count += 1,
             failed => outcome = outcome.and(failed),
@@ -371,17 +373,19 @@ fn is_same(one: &NetworkConfigList, other: &NetworkConfigList) -> bool {
     one.name == other.name && bridge(one) == bridge(other)
 }
 
+/// The files of the folder, and those of the folders in it, where lists may have more plugins.
 fn seen(conf_dir: &Path) -> Vec<Seen> {
-    let entries = fs::read_dir(conf_dir).into_iter().flatten().flatten();
-    let mut seen: Vec<Seen> = entries
-        .map(|entry| {
-            let metadata = fs::metadata(entry.path()).ok();
-            let stamp = metadata.map(|it| (it.ino(), it.len(), it.ctime(), it.ctime_nsec()));
-            (entry.path(), stamp)
-        })
-        .collect();
-    seen.sort();
-    seen
+    let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries(conf_dir).map(|entry| entry.path()).collect();
+    let below: Vec<PathBuf> = paths.iter().flat_map(|path| entries(path)).map(|entry| entry.path()).collect();
+    paths.extend(below);
+    paths.sort();
+    let stamp = |path: PathBuf| {
+        let metadata = fs::metadata(&path).ok();
+        let stamp = metadata.map(|it| (it.ino(), it.len(), it.ctime(), it.ctime_nsec()));
+        (path, stamp)
+    };
+    paths.into_iter().map(stamp).collect()
 }
 
 /// A file that is there is whole: written beside and renamed.

@@ -39,6 +39,29 @@ pub struct NetworkConfigList {
     pub plugins: Vec<Value>,
 }
 
+/// An error with its causes.
+pub(crate) fn describe(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |cause| cause.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// Plugins in Go write `null` for empty lists.
+fn list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Go takes an empty text for no address.
+fn address<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<IpAddr>, D::Error> {
+    match Option::<String>::deserialize(deserializer)?.as_deref() {
+        None | Some("") => Ok(None),
+        Some(text) => text.parse().map(Some).map_err(serde::de::Error::custom),
+    }
+}
+
 /// libcni takes texts for flags as well.
 fn flag<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     match Value::deserialize(deserializer)? {
@@ -75,13 +98,13 @@ pub struct CniResult {
     #[serde(default)]
     pub cni_version: String,
     /// Interfaces made, on the host and in the Pod.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     pub interfaces: Vec<Interface>,
     /// Addresses given.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     pub ips: Vec<IpConfig>,
     /// Routes made in the Pod.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     pub routes: Vec<RouteConfig>,
     /// DNS of the network, unused by Kubernetes.
     #[serde(default, skip_serializing_if = "Value::is_null")]
@@ -89,9 +112,19 @@ pub struct CniResult {
 }
 
 impl CniResult {
-    /// The Pod's addresses, the primary one first.
-    pub fn pod_ips(&self) -> Vec<IpAddr> {
-        self.ips.iter().filter_map(|ip| ip.address.split('/').next()?.parse().ok()).collect()
+    /// All addresses, the primary one first.
+    pub(crate) fn all_ips(&self) -> Vec<IpAddr> {
+        self.ips.iter().filter_map(IpConfig::ip).collect()
+    }
+
+    /// The addresses of the Pod's interface of that name and those that name no interface, the primary one first.
+    /// Source: containerd's go-cni.
+    pub fn pod_ips(&self, ifname: &str) -> Vec<IpAddr> {
+        let is_its = |ip: &&IpConfig| match ip.interface {
+            None => true,
+            Some(index) => self.interfaces.get(index).is_some_and(|interface| interface.name == ifname),
+        };
+        self.ips.iter().filter(is_its).filter_map(IpConfig::ip).collect()
     }
 
     /// The result as configurations of `version` have it: before 1.0, addresses say which kind they are; before 1.1,
@@ -149,7 +182,7 @@ pub struct IpConfig {
     /// Address with prefix length.
     pub address: String,
     /// Gateway.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "address", skip_serializing_if = "Option::is_none")]
     pub gateway: Option<IpAddr>,
     /// Index into the result's interfaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -162,13 +195,19 @@ pub struct IpConfig {
     pub other: Map<String, Value>,
 }
 
+impl IpConfig {
+    fn ip(&self) -> Option<IpAddr> {
+        self.address.split('/').next()?.parse().ok()
+    }
+}
+
 /// A route of a result or of an IPAM configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RouteConfig {
     /// Destination with prefix length.
     pub dst: String,
     /// Next hop; the gateway if `None`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "address", skip_serializing_if = "Option::is_none")]
     pub gw: Option<IpAddr>,
     /// What later versions of the specification have more.
     #[serde(flatten)]

@@ -14,12 +14,12 @@ const EXTENSIONS: [&str; 3] = ["conf", "conflist", "json"];
 
 /// The configuration in `conf_dir`, `None` if there is none.
 pub(super) fn find_conflist(conf_dir: &Path) -> Result<Option<NetworkConfigList>, CniError> {
-    let Some(path) = files(conf_dir, &EXTENSIONS).into_iter().next() else { return Ok(None) };
+    let Some(path) = files(conf_dir, &EXTENSIONS)?.into_iter().next() else { return Ok(None) };
     let text = fs::read(&path).map_err(CniError::state(&path))?;
     let mut conflist = parse(&path, &text)?;
     conflist.choose_version();
     if !conflist.load_only_inlined_plugins && is_list(&path) {
-        for file in files(&conf_dir.join(&conflist.name), &["conf"]) {
+        for file in files(&conf_dir.join(&conflist.name), &["conf"])? {
             let text = fs::read(&file).map_err(CniError::state(&file))?;
             let plugin = serde_json::from_slice(&text);
             conflist.plugins.push(plugin.map_err(|error| invalid(&file, error.to_string()))?);
@@ -35,15 +35,19 @@ fn is_list(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "conflist")
 }
 
-/// By name.
-fn files(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+/// By name. None if the folder is not there.
+fn files(folder: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>, CniError> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(CniError::state(folder))?,
+    };
+    let entries = entries.flatten().map(|entry| entry.path());
     let is_one = |path: &PathBuf| {
         path.extension().is_some_and(|extension| extensions.iter().any(|known| extension == *known))
     };
     let mut files: Vec<PathBuf> = entries.filter(|path| is_one(path) && !path.is_dir()).collect();
     files.sort();
-    files
+    Ok(files)
 }
 
 fn parse(path: &Path, text: &[u8]) -> Result<NetworkConfigList, CniError> {

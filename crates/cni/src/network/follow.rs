@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::Network;
+use crate::types::describe;
 
 const AGAIN_FIRST: Duration = Duration::from_secs(1);
 const AGAIN_MAX: Duration = Duration::from_secs(10);
@@ -100,12 +101,6 @@ impl Network {
 pub(super) enum Judgement {
     Any,
     OnlyGood,
-}
-
-/// With its causes.
-fn describe(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |cause| cause.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 #[cfg(test)]

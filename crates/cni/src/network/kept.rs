@@ -2,6 +2,7 @@
 //!
 //! A file per attachment: `<network>-<container id>-<interface>`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -24,7 +25,6 @@ pub(super) struct Kept {
     /// `None` if an earlier knarr kept it, which did not write that down.
     pub(super) conflist: Option<NetworkConfigList>,
     pub(super) result: CniResult,
-    path: PathBuf,
 }
 
 /// Source: libcni's `cachedInfo`.
@@ -93,15 +93,25 @@ impl Results {
         write_whole(&path, &serde_json::to_vec(&cached).map_err(broken)?)
     }
 
-    /// By whatever network it was attached.
+    /// By whatever network it was attached. `None` also for what a power cut has left unreadable: like libcni, a DEL then
+    /// goes on without the result of the ADD.
     pub(super) fn find(&self, container_id: &str, ifname: &str) -> Result<Option<Kept>, CniError> {
-        let end = format!("-{container_id}-{ifname}");
-        let found = self.files()?.into_iter().find(|path| name_of(path).ends_with(&end));
-        found.map_or(Ok(None), |path| read(&path))
+        Ok(self.file_of(container_id, ifname)?.and_then(|path| read_or_warn(&path)))
     }
 
+    /// All that can be read.
     pub(super) fn all(&self) -> Result<Vec<Kept>, CniError> {
-        self.files()?.iter().filter_map(|path| read(path).transpose()).collect()
+        Ok(self.files()?.iter().filter_map(|path| read_or_warn(path)).collect())
+    }
+
+    /// Removes those of other containers that cannot be read.
+    pub(super) fn remove_broken(&self, container_ids: &BTreeSet<String>) -> Result<(), CniError> {
+        let is_theirs = |path: &Path| container_ids.iter().any(|id| name_of(path).contains(id.as_str()));
+        let mut files = self.files()?.into_iter();
+        files.try_for_each(|path| match read(&path) {
+            Err(_) if !is_theirs(&path) => remove_if_there(&path),
+            _ => Ok(()),
+        })
     }
 
     /// Removes what a crash left half written, when nobody writes.
@@ -115,8 +125,13 @@ impl Results {
         Ok(())
     }
 
-    pub(super) fn forget(&self, kept: &Kept) -> Result<(), CniError> {
-        remove_if_there(&kept.path)
+    pub(super) fn forget(&self, container_id: &str, ifname: &str) -> Result<(), CniError> {
+        self.file_of(container_id, ifname)?.map_or(Ok(()), |path| remove_if_there(&path))
+    }
+
+    fn file_of(&self, container_id: &str, ifname: &str) -> Result<Option<PathBuf>, CniError> {
+        let end = format!("-{container_id}-{ifname}");
+        Ok(self.files()?.into_iter().find(|path| name_of(path).ends_with(&end)))
     }
 
     fn files(&self) -> Result<Vec<PathBuf>, CniError> {
@@ -135,6 +150,13 @@ fn name_of(path: &Path) -> &str {
     path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
 }
 
+fn read_or_warn(path: &Path) -> Option<Kept> {
+    read(path).unwrap_or_else(|error| {
+        tracing::warn!(error = crate::types::describe(&error), "a kept network result is left out");
+        None
+    })
+}
+
 fn read(path: &Path) -> Result<Option<Kept>, CniError> {
     let text = match fs::read(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -148,19 +170,13 @@ fn read(path: &Path) -> Result<Option<Kept>, CniError> {
                 STANDARD.decode(&cached.config).map_err(|error| invalid(std::io::Error::other(error)))?;
             let conflist = serde_json::from_slice(&config).map_err(|error| invalid(error.into()))?;
             let (network, result) = (cached.network_name.clone(), cached.result.clone());
-            Kept {
-                attachment: attachment(*cached),
-                network,
-                conflist: Some(conflist),
-                result,
-                path: path.to_owned(),
-            }
+            Kept { attachment: attachment(*cached), network, conflist: Some(conflist), result }
         }
         Stored::Former(former) => {
             let Former { attachment, result } = *former;
             let end = format!("-{}-{}", attachment.container_id, attachment.ifname);
             let network = name_of(path).strip_suffix(&end).unwrap_or_default().to_owned();
-            Kept { attachment, network, conflist: None, result, path: path.to_owned() }
+            Kept { attachment, network, conflist: None, result }
         }
     };
     Ok(Some(kept))

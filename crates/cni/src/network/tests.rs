@@ -1,8 +1,10 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
+use sys::netlink::{Route, VethPeer};
 use sys::netns::{NetNs, delete};
 
 use super::*;
@@ -91,8 +93,8 @@ fn pods_reach_each_other_the_host_and_a_host_port_and_leave_nothing() {
         host_ip: String::new(),
     }];
     let (first, second) = host.on(|| (network.add(&a).unwrap(), network.add(&b).unwrap()));
-    assert_eq!(first.pod_ips(), [IpAddr::from([10, 42, 0, 2])]);
-    assert_eq!(second.pod_ips(), [IpAddr::from([10, 42, 0, 3])]);
+    assert_eq!(first.pod_ips("eth0"), [IpAddr::from([10, 42, 0, 2])]);
+    assert_eq!(second.pod_ips("eth0"), [IpAddr::from([10, 42, 0, 3])]);
     serve(&b, 80);
     assert_eq!(inside(&a, || ask("10.42.0.3:80")), "10.42.0.2");
     assert_eq!(host.on(|| ask("10.42.0.3:80")), "10.42.0.1");
@@ -128,6 +130,56 @@ fn pods_reach_each_other_the_host_and_a_host_port_and_leave_nothing() {
         assert_eq!(sys::netns::sysctl("net/ipv4/ip_forward").unwrap(), "0");
     });
     delete(&a.netns_path).unwrap();
+}
+
+#[test]
+fn a_result_that_a_power_cut_left_empty_holds_up_nobody() {
+    let host = Host::new();
+    let (lost, other) = (host.pod("lost"), host.pod("other"));
+    let network = host.load();
+    host.on(|| network.add(&lost)).unwrap();
+    let results = host.config.state_dir.join("results");
+    let file = fs::read_dir(&results).unwrap().next().unwrap().unwrap().path();
+    fs::write(&file, "").unwrap();
+    let network = host.load();
+    host.on(|| network.status()).unwrap();
+    host.on(|| network.add(&other)).unwrap();
+    assert!(network.result("lost", "eth0").unwrap().is_none());
+    let keep: BTreeSet<String> = ["lost".to_owned(), "other".to_owned()].into();
+    host.on(|| network.retain(&keep)).unwrap();
+    assert!(file.exists(), "it is of a Pod that is there");
+    host.on(|| network.del(&lost)).unwrap();
+    assert!(!file.exists());
+    fs::write(&file, "{").unwrap();
+    let keep: BTreeSet<String> = ["other".to_owned()].into();
+    assert_eq!(host.on(|| network.retain(&keep)).unwrap(), Vec::<String>::new());
+    assert!(!file.exists(), "whose Pod is gone");
+    host.on(|| network.check(&other)).unwrap();
+}
+
+#[test]
+fn a_bridge_that_was_left_half_made_is_finished_and_what_is_no_bridge_is_refused() {
+    let host = Host::new();
+    let name = host.config.conflist().plugins[0]["bridge"].as_str().unwrap().to_owned();
+    host.on(|| {
+        let mut route = Route::open().unwrap();
+        route.create_bridge(&name).unwrap();
+        route.set_up(&name).unwrap();
+    });
+    let network = host.load();
+    let pod = host.pod("pod");
+    host.on(|| network.add(&pod)).unwrap();
+    let gateway = IpAddr::from([10, 42, 0, 1]);
+    host.on(|| assert!(Route::open().unwrap().addresses().unwrap().iter().any(|it| it.ip == gateway)));
+    assert_eq!(host.on(|| sys::netns::sysctl("net/ipv4/ip_forward")).unwrap(), "1");
+
+    let host = Host::new();
+    let elsewhere = NetNs::anonymous().unwrap();
+    let peer = VethPeer { name: "x", namespace: elsewhere.as_fd(), mac: None };
+    host.on(|| Route::open().unwrap().create_veth(&name, None, None, &peer)).unwrap();
+    let network = host.load();
+    let refused = host.on(|| network.status()).unwrap_err().to_string();
+    assert!(refused.contains("is no bridge"), "{refused}");
 }
 
 #[test]
@@ -224,7 +276,7 @@ fn a_conflist_in_the_configuration_directory_wins_and_its_binaries_are_run() {
     assert_eq!(network.name().unwrap(), "other");
     let mut pod = Attachment { container_id: "c1".into(), ifname: "eth0".into(), ..Attachment::default() };
     pod.pod_name = "web".into();
-    assert_eq!(network.add(&pod).unwrap().pod_ips(), [IpAddr::from([10, 9, 0, 5])]);
+    assert_eq!(network.add(&pod).unwrap().pod_ips("eth0"), [IpAddr::from([10, 9, 0, 5])]);
     network.del(&pod).unwrap();
     let bad = Attachment { container_id: "bad".into(), ..pod };
     assert_eq!(
@@ -242,7 +294,7 @@ fn a_conflist_in_the_configuration_directory_wins_and_its_binaries_are_run() {
 #[test]
 fn plugins_are_told_at_start_what_is_attached_unless_the_configuration_says_otherwise() {
     for (disabled, expect) in
-        [(json!(false), "ADD c1;ADD c2;DEL c2;GC c1;"), (json!("true"), "ADD c1;ADD c2;DEL c2;")]
+        [(json!(false), "ADD c1;ADD c2;DEL c2;GC c1c1;"), (json!("true"), "ADD c1;ADD c2;DEL c2;")]
     {
         let host = Host::new();
         let path = |name: &str| host.dir.path().join(name);
@@ -299,7 +351,7 @@ fn a_hundred_pods_attached_at_once_wait_for_few_commits() {
     println!("{:?} for 100 at once", start.elapsed());
     let mut ips: Vec<IpAddr> = pods
         .iter()
-        .flat_map(|pod| network.result(&pod.container_id, "eth0").unwrap().unwrap().pod_ips())
+        .flat_map(|pod| network.result(&pod.container_id, "eth0").unwrap().unwrap().pod_ips("eth0"))
         .collect();
     ips.sort();
     ips.dedup();

@@ -132,11 +132,12 @@ fn dns_of_the_configuration_or_of_a_file_is_in_the_result() {
     let (pod, file) = (host.pod("pod"), host.dir.path().join("resolv.conf"));
     let text =
         "# ours\nnameserver 10.0.0.1\nnameserver 10.0.0.2\nsearch a.example b.example\noptions ndots:2\n";
-    std::fs::write(&file, text).unwrap();
     let mut conf = host.conf("1.1.0");
     conf["ipam"]["resolvConf"] = json!(file);
     let dns = |conf: &Value| {
+        std::fs::write(&file, text).unwrap();
         let result = host.call(Kind::Bridge, &env("ADD", "c1", &pod), conf).unwrap().unwrap();
+        std::fs::remove_file(&file).unwrap();
         host.call(Kind::Bridge, &env("DEL", "c1", &pod), conf).unwrap();
         result["dns"].clone()
     };

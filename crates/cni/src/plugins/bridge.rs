@@ -22,6 +22,7 @@ use super::{Attached, Kind, Site};
 use crate::network::Attachment;
 use crate::types::{CniError, CniResult, Interface, IpConfig, RouteConfig};
 
+const DEFAULT_ROUTE: &str = "0.0.0.0/0";
 /// Names of the host's ends of Pods' veth pairs start with this.
 pub(crate) const VETH_PREFIX: &str = "kv";
 
@@ -68,7 +69,8 @@ const UNSUPPORTED: [&str; 8] = [
 pub(crate) struct Bridge {
     network: String,
     conf: Conf,
-    dns: Value,
+    /// What the configuration says itself.
+    dns: Option<Value>,
     routes: Vec<RouteConfig>,
     addresses: HostLocal,
     site: Site,
@@ -90,11 +92,9 @@ impl Bridge {
         }
         let (addresses, mut routes) = HostLocal::configured(network, &conf.ipam, site)?;
         check_routes(network, &routes)?;
-        let default = "0.0.0.0/0";
-        if conf.is_default_gateway && !routes.iter().any(|route| route.dst == default) {
-            routes.push(RouteConfig { dst: default.into(), ..RouteConfig::default() });
+        if conf.is_default_gateway && !routes.iter().any(|route| route.dst == DEFAULT_ROUTE) {
+            routes.push(RouteConfig { dst: DEFAULT_ROUTE.into(), ..RouteConfig::default() });
         }
-        let dns = dns.unwrap_or_else(|| addresses.dns().clone());
         let (network, site) = (network.to_owned(), site.clone());
         Ok(Self { network, conf, dns, routes, addresses, site, route: Mutex::new(Route::open()?) })
     }
@@ -120,18 +120,24 @@ impl Bridge {
 
     fn prepare_bridge(&self, route: &mut Route) -> Result<u32, CniError> {
         let name = &self.conf.bridge;
-        if let Some(link) = route.link(name)? {
-            if link.is_up {
-                return Ok(link.index);
-            }
-        } else {
-            route.create_bridge(name)?;
-        }
         let range = self.addresses.range();
-        // An address of its own: otherwise it takes that of a port, which changes as ports come and go.
-        route.set_mac(name, mac_of(range.gateway))?;
-        route.set_up(name)?;
-        let index = route.index(name)?;
+        let found = route.link(name)?;
+        if found.as_ref().is_some_and(|link| link.kind != "bridge") {
+            let reason = format!("there is a link {name} already that is no bridge");
+            return Err(CniError::Config { path: self.network.clone().into(), reason });
+        }
+        let index = match found {
+            Some(link) if link.is_up => link.index,
+            found => {
+                if found.is_none() {
+                    route.create_bridge(name)?;
+                }
+                // An address of its own: otherwise it takes that of a port, which changes as ports come and go.
+                route.set_mac(name, mac_of(range.gateway))?;
+                route.set_up(name)?;
+                route.index(name)?
+            }
+        };
         if !(self.conf.is_gateway || self.conf.is_default_gateway || self.conf.routed) {
             return Ok(index);
         }
@@ -166,7 +172,8 @@ impl Bridge {
         if self.site.rules.is_in_file() {
             self.masquerade(owner_of(attachment))?;
         }
-        Ok(self.result(attachment, &host_name, ip, mac))
+        let dns = self.dns.clone().map_or_else(|| self.addresses.dns(), Ok)?;
+        Ok(CniResult { dns, ..self.result(attachment, &host_name, ip, mac) })
     }
 
     fn connect(
@@ -237,7 +244,6 @@ impl Bridge {
                 ..IpConfig::default()
             }],
             routes: self.routes.clone(),
-            dns: self.dns.clone(),
             ..CniResult::default()
         }
     }
@@ -267,7 +273,7 @@ impl Bridge {
             None => return Err(CniError::Check(format!("link {name} is missing"))),
         }
         drop(route);
-        let ips: BTreeSet<IpAddr> = previous.pod_ips().into_iter().collect();
+        let ips: BTreeSet<IpAddr> = previous.all_ips().into_iter().collect();
         let found = NetNs::open(&attachment.netns_path)?.run(|| {
             let mut route = Route::open()?;
             let has_default = route.routes()?.iter().any(|entry| entry.destination.is_none());
@@ -279,7 +285,7 @@ impl Bridge {
                 attachment.netns_path.display()
             )));
         }
-        if !self.routes.is_empty() && !found.1 {
+        if self.routes.iter().any(|route| route.dst == DEFAULT_ROUTE) && !found.1 {
             return Err(CniError::Check(format!(
                 "default route is missing in {}",
                 attachment.netns_path.display()

@@ -80,7 +80,7 @@ pub(super) fn parse_cidr(text: &str) -> Option<(Ipv4Addr, u8)> {
 #[derive(Debug)]
 pub(crate) struct HostLocal {
     range: Range,
-    dns: Value,
+    resolv_conf: Option<PathBuf>,
     dir: PathBuf,
     taken: Mutex<Taken>,
 }
@@ -105,11 +105,9 @@ impl HostLocal {
             serde_json::from_value(routes).map_err(|error| invalid(format!("routes: {error}")))?;
         let folder = ipam.get("dataDir").and_then(Value::as_str).map(PathBuf::from);
         let folder = folder.unwrap_or_else(|| site.leases.clone());
-        let dns = match ipam.get("resolvConf").and_then(Value::as_str).filter(|path| !path.is_empty()) {
-            Some(path) => dns_of(&fs::read_to_string(path).map_err(CniError::state(path))?),
-            None => Value::Null,
-        };
-        let addresses = Self { dns, ..Self::open(range, folder.join(network))? };
+        let resolv_conf = ipam.get("resolvConf").and_then(Value::as_str).filter(|path| !path.is_empty());
+        let resolv_conf = resolv_conf.map(PathBuf::from);
+        let addresses = Self { resolv_conf, ..Self::open(range, folder.join(network))? };
         Ok((addresses, routes.unwrap_or_default()))
     }
 
@@ -128,12 +126,13 @@ impl HostLocal {
             .ok()
             .and_then(|text| text.trim().parse().ok())
             .map(|ip: Ipv4Addr| u32::from(ip));
-        Ok(Self { range, dns: Value::Null, dir, taken: Mutex::new(taken) })
+        Ok(Self { range, resolv_conf: None, dir, taken: Mutex::new(taken) })
     }
 
-    /// What `resolvConf` says, for the result.
-    pub(super) fn dns(&self) -> &Value {
-        &self.dns
+    /// What the file `resolvConf` says, for the result. Without one, nothing.
+    pub(super) fn dns(&self) -> Result<Value, CniError> {
+        let Some(path) = &self.resolv_conf else { return Ok(Value::Null) };
+        Ok(dns_of(&fs::read_to_string(path).map_err(CniError::state(path))?))
     }
 
     pub(super) fn range(&self) -> &Range {
@@ -154,7 +153,7 @@ impl HostLocal {
             gateway: Some(self.range.gateway.into()),
             ..IpConfig::default()
         };
-        let (ips, dns) = (vec![config], self.dns.clone());
+        let (ips, dns) = (vec![config], self.dns()?);
         Ok(CniResult { ips, routes: routes.to_vec(), dns, ..CniResult::default() })
     }
 

@@ -41,7 +41,7 @@ impl Portmap {
     }
 
     fn ports(&self, attachment: &Attachment, result: &CniResult) -> Vec<Port> {
-        let pod = result.pod_ips().into_iter().find_map(|ip| match ip {
+        let pod = result.all_ips().into_iter().find_map(|ip| match ip {
             IpAddr::V4(ip) => Some(ip),
             IpAddr::V6(_) => None,
         });

@@ -50,7 +50,10 @@ impl PodNetwork for CniPodNetwork {
     async fn add(&self, sandbox: &SandboxNetwork) -> Result<Vec<IpAddr>, String> {
         let start = self.clock.now();
         let (network, attachment) = (self.network.clone(), attachment(sandbox)?);
-        let ips = blocking(move || network.add(&attachment)).await?.pod_ips();
+        let ips = blocking(move || network.add(&attachment)).await?.pod_ips(INTERFACE);
+        if ips.is_empty() {
+            return Err(format!("failed to find network info for sandbox {:?}", sandbox.id));
+        }
         self.added(sandbox, start, &ips);
         Ok(ips)
     }

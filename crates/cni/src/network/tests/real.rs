@@ -52,7 +52,7 @@ fn check(version: &str, plugins: impl Fn(&Path) -> Value, inspect: impl Fn(&Host
         network.status().unwrap();
         let result = network.add(&pod).unwrap_or_else(|error| panic!("{version}: {error}"));
         assert_eq!(
-            (result.cni_version.as_str(), result.pod_ips()),
+            (result.cni_version.as_str(), result.pod_ips("eth0")),
             (version, vec![IpAddr::from([10, 9, 0, 2])])
         );
         let says_kind = result.ips[0].version.as_deref();
@@ -137,7 +137,7 @@ fn a_network_that_comes_while_running_is_used_and_the_old_one_takes_its_pods_bac
     let leases = tempfile::tempdir().unwrap();
     host.on(|| {
         assert_eq!(network.name().unwrap(), "knarr");
-        assert_eq!(network.add(&old).unwrap().pod_ips(), [IpAddr::from([10, 42, 0, 2])]);
+        assert_eq!(network.add(&old).unwrap().pod_ips("eth0"), [IpAddr::from([10, 42, 0, 2])]);
         let folder = host.dir.path().join("net.d");
         fs::create_dir(&folder).unwrap();
         fs::write(folder.join("10-broken.conflist"), "{").unwrap();
@@ -147,7 +147,7 @@ fn a_network_that_comes_while_running_is_used_and_the_old_one_takes_its_pods_bac
         let plugins = json!([{ "type": "ptp", "ipam": ipam(leases.path()) }]);
         let conflist = json!({ "cniVersion": "1.0.0", "name": "real", "plugins": plugins });
         fs::write(folder.join("10-broken.conflist"), conflist.to_string()).unwrap();
-        assert_eq!(network.add(&new).unwrap().pod_ips(), [IpAddr::from([10, 9, 0, 2])]);
+        assert_eq!(network.add(&new).unwrap().pod_ips("eth0"), [IpAddr::from([10, 9, 0, 2])]);
         network.check(&old).unwrap();
         network.check(&new).unwrap();
         let detached = network.retain(&BTreeSet::from(["new".to_owned()])).unwrap();
