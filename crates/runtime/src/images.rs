@@ -18,6 +18,7 @@ pub mod unpack;
 
 mod compression;
 mod layers;
+pub(crate) mod parents;
 mod sparse;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,7 +72,8 @@ pub struct Image {
     /// Those of the names that a registry has given, and not whoever imported the image.
     #[serde(default)]
     pub pulled: BTreeSet<String>,
-    /// Digests of its layers' uncompressed tars, hexadecimal, lowest first.
+    /// Digests of its layers' uncompressed tars, hexadecimal, lowest first. Above them one of our own, perhaps, with
+    /// directories that they only imply.
     pub layers: Vec<String>,
     /// What its process is.
     pub config: ImageConfig,
@@ -251,6 +253,7 @@ impl ImageStore {
     ///
     /// To be called while [`ImageStore::work`] is held.
     pub(crate) fn add(&self, mut image: Image) -> Result<Image, ImageError> {
+        image.layers = self.with_parents(image.layers)?;
         let mut index = self.current();
         let mut changed = index.images.clone();
         for other in changed.values_mut() {

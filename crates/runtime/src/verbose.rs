@@ -59,7 +59,8 @@ impl Inner {
 
 /// Of an image: what it says about its process, and what it is made of.
 pub(crate) fn image_info(image: &Image) -> HashMap<String, String> {
-    let layers = image.layers.iter().map(|layer| format!("sha256:{layer}"));
+    let layers = image.layers.iter().filter(|layer| !layer.starts_with(crate::images::parents::PREFIX));
+    let layers = layers.map(|layer| format!("sha256:{layer}"));
     info(&json!({
         "imageSpec": {
             "config": image.config,

@@ -41,7 +41,8 @@ pub fn ensure(
             let root = store.temporary(random);
             make_root(&root)?;
             let size = fill(&root, &libraries).map_err(ImageError::io(doing()))?;
-            let unpacked = Unpacked { digest: digest.clone(), size_bytes: size, inodes: FILES };
+            let unpacked =
+                Unpacked { digest: digest.clone(), size_bytes: size, inodes: FILES, ..Unpacked::default() };
             store.adopt_layer(&root, &digest, &unpacked)?;
             size
         }

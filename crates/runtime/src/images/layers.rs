@@ -1,5 +1,6 @@
 //! The directories that layers are unpacked to, and what they take of the disk.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -48,11 +49,13 @@ impl ImageStore {
         &self,
         unpacked: &Path,
         digest: &str,
-        Unpacked { size_bytes, inodes, .. }: &Unpacked,
+        Unpacked { size_bytes, inodes, implied, .. }: &Unpacked,
     ) -> Result<(), ImageError> {
         let target = self.layer_dir(digest);
         let temporary = unpacked.with_extension("size");
-        fs::write(&temporary, format!("{size_bytes} {inodes}"))
+        let implied =
+            serde_json::to_string(implied).map_err(|e| ImageError::io("name directories")(e.into()))?;
+        fs::write(&temporary, format!("{size_bytes} {inodes}\n{implied}"))
             .and_then(|()| fs::File::open(&temporary)?.sync_all())
             .and_then(|()| fs::rename(&temporary, target.with_extension("size")))
             .map_err(ImageError::io("keep a layer's size"))?;
@@ -63,6 +66,14 @@ impl ImageStore {
             }
             other => other.map_err(ImageError::io("keep a layer")),
         }
+    }
+
+    /// Directories that a layer has entries in but does not list, as paths from its root.
+    pub(super) fn implied(&self, digest: &str) -> BTreeSet<PathBuf> {
+        let text = fs::read_to_string(self.layer_dir(digest).with_extension("size")).unwrap_or_default();
+        // Older stores do not have them.
+        let implied = text.split_once('\n').and_then(|(_, implied)| serde_json::from_str(implied).ok());
+        implied.unwrap_or_default()
     }
 
     /// Short, since an overlay's options have 4,096 bytes: half of the digest is plenty.
@@ -84,7 +95,7 @@ impl ImageStore {
     }
 }
 
-/// Bytes, and the number of files, which older stores do not have.
+/// Bytes, and the number of files on the first line, which older stores do not have.
 fn read_usage(path: &Path) -> Option<Usage> {
     let text = fs::read_to_string(path).ok()?;
     let mut numbers = text.split_whitespace().map(str::parse);

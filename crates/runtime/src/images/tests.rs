@@ -190,6 +190,38 @@ fn bombs_are_refused_before_they_go_off() {
 }
 
 #[test]
+fn directories_that_a_layer_only_implies_are_as_the_layers_below_have_them() {
+    let check = |layers: &[&[Row<'_>]], path: &str, expect: Option<u32>| {
+        let (_dir, store, random) = store();
+        let tars: Vec<Vec<u8>> = layers.iter().map(|rows| archive(rows)).collect();
+        let digests: Vec<String> = tars.iter().map(|tar| digest(tar).replace("sha256:", "")).collect();
+        for (tar, digest) in tars.iter().zip(&digests) {
+            super::import::add_layer(&store, Cursor::new(tar), digest, &random).unwrap();
+        }
+        let layers = store.with_parents(digests.clone()).unwrap();
+        assert_eq!(store.with_parents(layers.clone()).unwrap(), layers, "the same again");
+        let added = layers.get(digests.len()).map(|layer| store.layer_dir(layer).join(path));
+        let mode = added.and_then(|path| path.metadata().ok()).map(|it| it.permissions().mode() & 0o7777);
+        assert_eq!(mode, expect, "{path} of {layers:?}");
+    };
+    let tmp: Row<'_> = ("tmp/", T::Directory, 0o1777, "");
+    let file: Row<'_> = ("tmp/a/file", T::Regular, 0o644, "x");
+    check(&[&[tmp], &[file]], "tmp", Some(0o1777));
+    check(&[&[tmp], &[file]], "tmp/a", None);
+    check(&[&[tmp, ("tmp/a/", T::Directory, 0o700, "")], &[file], &[file]], "tmp/a", Some(0o700));
+    check(&[&[tmp], &[tmp, file]], "tmp", None);
+    check(&[&[tmp], &[file, tmp]], "tmp", None);
+    check(&[&[tmp], &[file], &[("tmp/", T::Directory, 0o755, "")]], "tmp", None);
+    check(&[&[tmp], &[(".wh.tmp", T::Regular, 0, "")], &[file]], "tmp", None);
+    check(&[&[tmp], &[file], &[(".wh.tmp", T::Regular, 0, "")]], "tmp", None);
+    let opaque: Row<'_> = ("tmp/.wh..wh..opq", T::Regular, 0, "");
+    check(&[&[tmp], &[opaque, file]], "tmp", Some(0o1777));
+    check(&[&[tmp, ("tmp/a/", T::Directory, 0o700, "")], &[opaque, file]], "tmp/a", None);
+    check(&[&[("tmp", T::Symlink, 0, "var")], &[file]], "tmp", None);
+    check(&[&[file]], "tmp", None);
+}
+
+#[test]
 fn the_last_tag_of_a_repository_takes_its_digests_along() {
     let (_dir, store, random) = store();
     let named = Hints { name: Some("r.example/a:1".into()), ..Hints::default() };

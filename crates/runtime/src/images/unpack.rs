@@ -5,6 +5,7 @@
 //! take of the disk: some of it stays free for others.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -35,7 +36,7 @@ const ROOM_MIN: u64 = 256 << 20;
 const ROOM_STEP: u64 = 64 << 20;
 
 /// An unpacked layer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unpacked {
     /// Of the uncompressed tar, hexadecimal.
     pub digest: String,
@@ -43,6 +44,8 @@ pub struct Unpacked {
     pub size_bytes: u64,
     /// Number of its entries.
     pub inodes: u64,
+    /// Directories that it has entries in but does not list, as paths from its root; those whose names are texts.
+    pub implied: BTreeSet<PathBuf>,
 }
 
 /// Unpacks a tar, compressed or not, into the empty directory `root`.
@@ -52,7 +55,7 @@ pub fn unpack(reader: impl Read, root: &Path) -> Result<Unpacked, ImageError> {
     let mut archive = Archive::new(Metered { inner, hash: Sha256::new(), left: Rc::clone(&meter) });
     let mut entries = archive.entries().map_err(broken)?;
     let (mut size_bytes, mut inodes, mut looked_at) = (0_u64, 0, None);
-    let mut directories = Vec::new();
+    let (mut directories, mut parents) = (Vec::new(), BTreeSet::new());
     loop {
         meter.set(HEADER_BYTES_MAX);
         let Some(entry) = entries.next() else { break };
@@ -67,18 +70,21 @@ pub fn unpack(reader: impl Read, root: &Path) -> Result<Unpacked, ImageError> {
             looked_at = Some(size_bytes / ROOM_STEP);
             has_room(root, entry.size().min(LAYER_BYTES_MAX))?;
         }
-        unpack_entry(&mut entry, root, &mut directories)?;
+        unpack_entry(&mut entry, root, &mut directories, &mut parents)?;
         // What is left of it does not count as the next one's header.
         io::copy(&mut entry, &mut io::sink()).map_err(broken)?;
     }
     // Last, since making entries in a directory changes its time.
     for (path, seconds) in directories.into_iter().rev() {
+        parents.remove(&path);
         set_time(&path, seconds)?;
     }
+    let implied = parents.into_iter().filter(|path| path.is_dir() && path.to_str().is_some());
+    let implied = implied.filter_map(|path| path.strip_prefix(root).map(Path::to_owned).ok()).collect();
     meter.set(u64::MAX);
     let mut reader = archive.into_inner();
     io::copy(&mut reader, &mut io::sink()).map_err(broken)?;
-    Ok(Unpacked { digest: hex(&reader.hash.finalize()), size_bytes, inodes })
+    Ok(Unpacked { digest: hex(&reader.hash.finalize()), size_bytes, inodes, implied })
 }
 
 /// Whether `bytes` more fit, with some room left for others.
@@ -96,13 +102,14 @@ fn unpack_entry<R: Read>(
     entry: &mut Entry<'_, R>,
     root: &Path,
     directories: &mut Vec<(PathBuf, u64)>,
+    parents: &mut BTreeSet<PathBuf>,
 ) -> Result<(), ImageError> {
     let sparse = sparse_of(entry)?;
     let path = match sparse.as_ref().and_then(|sparse| sparse.name.as_deref()) {
         Some(name) => PathBuf::from(name),
         None => entry.path().map_err(broken)?.into_owned(),
     };
-    let Some(target) = place(root, &path)? else {
+    let Some(target) = place(root, &path, parents)? else {
         return Ok(());
     };
     let name = target.file_name().map(OsStrExt::as_bytes).unwrap_or_default();
@@ -124,7 +131,7 @@ fn unpack_entry<R: Read>(
     }
     let kind = entry.header().entry_type();
     clear(&target, kind)?;
-    if !make(entry, sparse, root, &target)? {
+    if !make(entry, sparse, (root, &mut *parents), &target)? {
         return Ok(());
     }
     let header = entry.header().clone();
@@ -162,7 +169,7 @@ fn or_zero(field: &[u8], number: io::Result<u64>) -> Result<u64, ImageError> {
 fn make<R: Read>(
     entry: &mut Entry<'_, R>,
     sparse: Option<Sparse>,
-    root: &Path,
+    (root, parents): (&Path, &mut BTreeSet<PathBuf>),
     target: &Path,
 ) -> Result<bool, ImageError> {
     use nix::sys::stat::{Mode, SFlag, makedev, mknod};
@@ -192,7 +199,7 @@ fn make<R: Read>(
         },
         EntryType::Symlink => std::os::unix::fs::symlink(link()?, target).map_err(ImageError::io(doing()))?,
         EntryType::Link => {
-            let source = place(root, &link()?)?.ok_or_else(|| invalid("a hard link to the root"))?;
+            let source = place(root, &link()?, parents)?.ok_or_else(|| invalid("a hard link to the root"))?;
             fs::hard_link(source, target).map_err(ImageError::io(doing()))?;
             return Ok(false);
         }
@@ -218,8 +225,9 @@ fn make<R: Read>(
     Ok(true)
 }
 
-/// Where an entry belongs: its parent exists and is inside `root`. `None` is the root itself.
-fn place(root: &Path, path: &Path) -> Result<Option<PathBuf>, ImageError> {
+/// Where an entry belongs: its parent exists and is inside `root`; directories that are `made` for that are noted. `None`
+/// is the root itself.
+fn place(root: &Path, path: &Path, made: &mut BTreeSet<PathBuf>) -> Result<Option<PathBuf>, ImageError> {
     let mut parts = Vec::new();
     for component in path.components() {
         match component {
@@ -234,13 +242,18 @@ fn place(root: &Path, path: &Path) -> Result<Option<PathBuf>, ImageError> {
     let mut links = 0;
     let mut parent = root.to_owned();
     for part in parts {
-        parent = enter(root, &parent, Path::new(part), &mut links)?;
+        parent = enter(root, &parent, Path::new(part), (&mut links, &mut *made))?;
     }
     Ok(Some(parent.join(name)))
 }
 
 /// The directory `part` of `dir`, made if it is not there; links are followed as if `root` were the root.
-fn enter(root: &Path, dir: &Path, part: &Path, links: &mut usize) -> Result<PathBuf, ImageError> {
+fn enter(
+    root: &Path,
+    dir: &Path,
+    part: &Path,
+    (links, made): (&mut usize, &mut BTreeSet<PathBuf>),
+) -> Result<PathBuf, ImageError> {
     let mut at = dir.to_owned();
     for component in part.components() {
         match component {
@@ -255,12 +268,13 @@ fn enter(root: &Path, dir: &Path, part: &Path, links: &mut usize) -> Result<Path
                             return Err(invalid("too many links in a path"));
                         }
                         let link = fs::read_link(&next).map_err(ImageError::io("read a link"))?;
-                        enter(root, &at, &link, links)?
+                        enter(root, &at, &link, (&mut *links, &mut *made))?
                     }
                     Ok(metadata) if metadata.is_dir() => next,
                     Ok(_) => return Err(invalid("a file is used as a directory")),
                     Err(_) => {
                         fs::create_dir(&next).map_err(ImageError::io("create a directory"))?;
+                        made.insert(next.clone());
                         next
                     }
                 };
