@@ -20,6 +20,7 @@ use std::time::Duration;
 use controller::EventType;
 use cri::v1;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
+use sys::usage::Usage;
 
 use crate::admission::{is_critical, priority};
 use crate::context::Context;
@@ -27,7 +28,7 @@ use crate::metrics::{Count, Measure};
 use crate::node::{Machine, pids_max};
 use crate::pods::Inboxes;
 use crate::snapshot::Ending;
-use crate::stats::{self, disk, usage};
+use crate::stats::{self, disk, machine};
 use crate::{cgroups, qos, quantity};
 use decide::{Candidate, Observation, Observations, State, Used};
 use folders::{Counted, Devices, Folders};
@@ -105,12 +106,11 @@ async fn observe(context: &Context, machine: &Machine, folders: &Folders) -> Obs
     let looked = tokio::task::spawn_blocking(move || {
         let mut seen = Observations::new();
         if let Ok(cgroups) = sys::cgroup::Cgroups::detect() {
-            let used = |usage: usage::Usage| i64::try_from(usage.working_set_bytes).unwrap_or(i64::MAX);
-            let of_node = Observation { available: capacity - used(usage::node(&cgroups)), capacity };
+            let used = |usage: Usage| i64::try_from(usage.working_set_bytes).unwrap_or(i64::MAX);
+            let of_node = Observation { available: capacity - used(machine::usage(&cgroups)), capacity };
             seen.insert(Signal::MemoryAvailable, of_node);
             let capacity = capacity - reserved;
-            let of_pods =
-                Observation { available: capacity - used(usage::read(&cgroups, &kubepods)), capacity };
+            let of_pods = Observation { available: capacity - used(cgroups.usage(&kubepods)), capacity };
             seen.insert(Signal::AllocatableMemoryAvailable, of_pods);
         }
         file_system(&mut seen, &folders.root, Signal::NodeFsAvailable, Signal::NodeFsInodesFree);

@@ -6,7 +6,7 @@
 
 pub(crate) mod deep;
 pub(crate) mod disk;
-pub(crate) mod usage;
+pub(crate) mod machine;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,10 +16,11 @@ use cri::v1;
 use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
 use sys::cgroup::Cgroups;
+use sys::usage::Usage;
 
 use crate::context::Context;
 use crate::labels;
-use usage::{Memory, Usage};
+use machine::Memory;
 
 /// Looks that are closer together give the same rates.
 const WINDOW_MIN: Duration = Duration::from_millis(500);
@@ -178,14 +179,13 @@ async fn look(context: &Context) -> Look {
             pod.cgroup = classes.get(&pod.uid).cloned().unwrap_or_default();
             for container in &mut pod.containers {
                 container.cgroup = format!("{}/{}", pod.cgroup, container.id);
-                container.usage = usage::read(&cgroups, &container.cgroup);
+                container.usage = cgroups.usage(&container.cgroup);
             }
-            pod.usage = usage::read(&cgroups, &pod.cgroup);
+            pod.usage = cgroups.usage(&pod.cgroup);
             pod.usage.processes +=
                 pod.containers.iter().map(|container| container.usage.processes).sum::<u64>();
         }
-        let node = usage::node(&cgroups);
-        (pods, node, usage::read(&cgroups, &kubepods), disk)
+        (pods, machine::usage(&cgroups), cgroups.usage(&kubepods), disk)
     });
     let (pods, node, all_pods, disk) = read.await.unwrap_or_default();
     Look { at, node, all_pods, memory: Memory::read(), disk, pods, ..Look::default() }

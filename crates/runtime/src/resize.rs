@@ -27,7 +27,7 @@ impl Inner {
         let (this, cgroup) = (Arc::clone(self), container.record.cgroup.clone());
         let (dir, encoded) = (self.container_dir(&container), config.encode_to_vec());
         blocking(move || {
-            let used = this.cgroups.stats(&cgroup).memory_working_set_bytes;
+            let used = this.cgroups.usage(&cgroup).working_set_bytes;
             let limit = wanted.memory_limit_in_bytes;
             // The kernel would make room by killing.
             if u64::try_from(limit).is_ok_and(|limit| limit > 0 && limit < used) {

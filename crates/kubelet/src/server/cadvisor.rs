@@ -8,11 +8,10 @@ mod io;
 
 use cri::link_counters::LINK_COUNTERS;
 use cri::v1;
+use sys::usage::{Link, Usage};
 
 use super::exposition::{Exposition, number, seconds};
 use crate::node::Machine;
-use crate::stats::deep::Link;
-use crate::stats::usage::Usage;
 use crate::stats::{Look, PodStats};
 
 /// Family, kind, help, more labels, and the value of a cgroup.
@@ -416,10 +415,11 @@ fn link_labels<'a>(pod: &'a PodStats, interface: &'a str) -> [(&'static str, &'a
 
 #[cfg(test)]
 mod tests {
+    use sys::usage::{Device, OpenFiles, Pressure, Stall, Traffic};
+
     use super::super::resource_metrics::tests::look;
     use super::*;
-    use crate::stats::deep::{Deep, Device, Traffic};
-    use crate::stats::usage::{Pressure, Stall};
+    use crate::stats::deep::Deep;
 
     #[test]
     fn series_have_cadvisors_names_and_labels() {
@@ -440,7 +440,8 @@ mod tests {
         }];
         let bytes = [("Read".to_owned(), 4096)].into();
         let devices = vec![Device { major: 8, minor: 9, bytes, ..Device::default() }];
-        let deep = Deep { open_files: 9, sockets: 3, open_files_max: Some(1024), devices, links };
+        let deep =
+            Deep { open: OpenFiles { files: 9, sockets: 3 }, open_files_max: Some(1024), devices, links };
         look.deep = [("/kubepods/podu/abc".to_owned(), deep)].into();
         look.disk_counters = Some([1, 2, 3, 4000, 5, 6, 7, 8, 9, 10, 11]);
         let machine = Machine { cpus: 2, physical_cores: 1, machine_id: "m".into(), ..Machine::default() };

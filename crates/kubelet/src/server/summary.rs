@@ -10,15 +10,14 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use sys::tree::Size;
+use sys::usage::{Link, Pressure, Stall, Usage, links};
 
 use super::Server;
 use crate::context::Context;
 use crate::metrics::Counts;
 use crate::snapshot::nanos;
 use crate::static_pods::is_mirror;
-use crate::stats::deep::{Link, links};
 use crate::stats::disk::{self, FileSystem, PodDisk};
-use crate::stats::usage::{Pressure, Stall, Usage};
 use crate::stats::{self, ContainerStats, KUBEPODS, Look, NODE, PodStats};
 use crate::volumes::persistent::{self, VolumeStats};
 
@@ -419,9 +418,10 @@ fn of_container(
 
 #[cfg(test)]
 mod tests {
+    use sys::usage::Traffic;
+
     use super::super::resource_metrics::tests::look;
     use super::*;
-    use crate::stats::deep::Traffic;
 
     #[test]
     fn the_summary_has_upstreams_fields() {
