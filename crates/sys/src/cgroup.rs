@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use nix::libc;
@@ -80,8 +81,17 @@ pub struct Limits {
 }
 
 impl Cgroups {
-    /// Finds the hierarchies of this host.
+    /// Finds the hierarchies of this host, once for a process and what it forks.
     pub fn detect() -> Result<Self> {
+        static FOUND: OnceLock<Cgroups> = OnceLock::new();
+        if let Some(found) = FOUND.get() {
+            return Ok(found.clone());
+        }
+        let found = Self::look()?;
+        Ok(FOUND.get_or_init(|| found).clone())
+    }
+
+    fn look() -> Result<Self> {
         let mut mounts = crate::mount::mounts()?;
         mounts.retain(|mount| matches!(mount.fs_type.as_str(), "cgroup" | "cgroup2"));
         let hierarchy = |mount: &MountEntry| Hierarchy {
