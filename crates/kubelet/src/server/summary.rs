@@ -99,6 +99,7 @@ pub(super) async fn counts(server: &Server) -> Counts {
         desired: (desired, statics),
         mirrors: statics,
         ephemeral: ephemeral.sum(),
+        working: server.inboxes.all().iter().map(|inbox| inbox.work()).collect(),
     }
 }
 
@@ -273,14 +274,8 @@ pub(super) async fn stats(server: &Server, only_cpu_and_memory: bool) -> Value {
     let look = server.context.looks.with_rates(&server.context).await;
     let disks = if only_cpu_and_memory { None } else { Some(disks(server).await) };
     let started = server.context.clock.now();
-    let boot = boot_time().unwrap_or(started);
+    let boot = crate::node::boot_time().unwrap_or(started);
     render(&look, disks.as_ref(), &server.context.config.node_name, boot)
-}
-
-fn boot_time() -> Option<Timestamp> {
-    let stat = std::fs::read_to_string("/proc/stat").ok()?;
-    let line = stat.lines().find_map(|line| line.strip_prefix("btime "))?;
-    Timestamp::from_second(line.trim().parse().ok()?).ok()
 }
 
 fn render(look: &Look, disks: Option<&Disks>, node_name: &str, boot: Timestamp) -> Value {
