@@ -211,6 +211,8 @@ pub(super) struct Disks {
     layers: HashMap<String, Size>,
     /// The host's.
     links: Vec<Link>,
+    /// With their threads, the host's.
+    processes: Option<i64>,
 }
 
 /// Asks the disks. Blocking but for the runtime.
@@ -224,6 +226,7 @@ async fn disks(server: &Server) -> Disks {
     let asked = tokio::task::spawn_blocking(move || Disks {
         claims,
         layers,
+        processes: stats::machine::processes(),
         links: links(&std::fs::read_to_string("/proc/self/net/dev").unwrap_or_default()),
         node: disk::file_system(&context.config.root_dir).unwrap_or_default(),
         images: images.and_then(|images| {
@@ -302,6 +305,9 @@ fn render(look: &Look, disks: Option<&Disks>, node_name: &str, boot: Timestamp) 
         node["network"] = host_network(look, &disks.links);
         node["fs"] = file_system(look, disks.node);
         node["rlimit"] = json!({"time": time(look.at), "maxpid": crate::node::pids_max()});
+        if let Some(count) = disks.processes {
+            node["rlimit"]["curproc"] = count.into();
+        }
         if let Some((images, used)) = disks.images {
             let mut fs = file_system(look, images);
             fs["usedBytes"] = used.into();
@@ -436,6 +442,7 @@ mod tests {
                 capacity: Some(7),
                 ..VolumeStats::default()
             }]),
+            processes: Some(80),
             layers: [("abc".to_owned(), Size { bytes: 64, inodes: 2 })].into(),
             links: vec![Link {
                 name: "eth0".into(),
@@ -450,6 +457,7 @@ mod tests {
         look.pods[0].containers[0].usage.swap_limit_bytes = 9;
         let value = render(&look, Some(&disks), "n1", Timestamp::UNIX_EPOCH);
         assert_eq!(value["node"]["nodeName"], "n1");
+        assert_eq!(value["node"]["rlimit"]["curproc"], 80);
         let some = json!({"total": 7, "avg10": 1.5, "avg60": 0.5, "avg300": 0.0});
         assert_eq!(value["node"]["cpu"]["psi"]["some"], some);
         assert_eq!(

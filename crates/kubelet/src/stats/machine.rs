@@ -40,6 +40,16 @@ fn cpu_time(stat: &str) -> u64 {
     ticks.filter_map(|(_, word)| word.parse::<u64>().ok()).sum::<u64>() * 10_000_000
 }
 
+/// How many processes and threads there are.
+pub(crate) fn processes() -> Option<i64> {
+    parse_processes(&std::fs::read_to_string("/proc/loadavg").unwrap_or_default())
+}
+
+/// `0.1 0.2 0.3 1/234 567`.
+fn parse_processes(loadavg: &str) -> Option<i64> {
+    loadavg.split_whitespace().nth(3)?.split_once('/')?.1.parse().ok()
+}
+
 /// The machine's memory in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Memory {
@@ -79,6 +89,8 @@ mod tests {
     #[test]
     fn the_machine_is_read_from_proc() {
         assert_eq!(cpu_time("cpu  1 2 3 1000 1000 4 5 6 7 8\ncpu0 1 1 1 1\n"), 21 * 10_000_000);
+        assert_eq!(parse_processes("0.20 0.18 0.12 1/80 11206\n"), Some(80));
+        assert_eq!(parse_processes(""), None);
         let memory = Memory::parse("MemTotal:  100 kB\nMemFree: 40 kB\nInactive(file):   10 kB\n");
         assert_eq!((memory.total, memory.free, memory.inactive_file), (102_400, 40_960, 10_240));
     }
