@@ -4,14 +4,11 @@
 //! disk is nobody's secret, and it is what the operator has to do something about.
 
 use http::{Response, StatusCode};
-use serde_json::json;
+use serde_json::Value;
 
 use crate::api::Api;
 use crate::request_info::RequestInfo;
 use crate::respond::{Body, json, text};
-
-/// What `/version` says; the API level that is served.
-pub const GIT_VERSION: &str = "v1.35.0";
 
 struct Check {
     name: &'static str,
@@ -74,24 +71,7 @@ pub async fn health(api: &Api, info: &RequestInfo, endpoint: &str, rest: &str) -
 
 /// `/version`.
 pub fn version() -> Response<Body> {
-    let value = json!({
-        "major": "1",
-        "minor": "35",
-        "gitVersion": format!("{GIT_VERSION}+knarr"),
-        "gitCommit": "",
-        "gitTreeState": "clean",
-        "buildDate": "1970-01-01T00:00:00Z",
-        "goVersion": "",
-        "compiler": "rustc",
-        "platform": format!("linux/{}", arch()),
-    });
-    json(StatusCode::OK, &value)
-}
-
-fn arch() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    }
+    let facts = machinery::version::facts().into_iter();
+    let value = facts.map(|(name, _, value)| (name.to_owned(), value.into())).collect();
+    json(StatusCode::OK, &Value::Object(value))
 }

@@ -73,6 +73,8 @@ impl Default for Metrics {
             });
         let (in_flight, long_running) = (Family::<KindLabels, Gauge>::default(), Family::default());
         base::metrics::process::register(&registry);
+        let (name, help, labels) = machinery::version::build_info();
+        registry.info(name, help, &labels);
         registry.register("apiserver_request", "Requests by verb, resource and code", &requests);
         registry.register("apiserver_request_duration_seconds", "Latency in seconds", &durations);
         registry.register("apiserver_current_inflight_requests", "Requests under way", &in_flight);

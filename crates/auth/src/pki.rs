@@ -327,8 +327,8 @@ fn is_fresh(end_second: i64, now: Timestamp) -> bool {
     end_second - now.as_second() > RENEW_BEFORE_DAYS * DAY_SECONDS
 }
 
-/// When a certificate ends, in Unix seconds.
-pub(crate) fn ends_at(certificate_pem: &str) -> Option<i64> {
+/// When the first certificate of a PEM ends, in Unix seconds; `None` if it is none.
+pub fn ends_at(certificate_pem: &str) -> Option<i64> {
     let (_, pem) = x509_parser::pem::parse_x509_pem(certificate_pem.as_bytes()).ok()?;
     Some(pem.parse_x509().ok()?.validity().not_after.timestamp())
 }

@@ -12,6 +12,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Metric, Registry};
 
 /// The media type of [`Metrics::render`]: what components of Kubernetes answer, whatever is asked for.
@@ -56,6 +58,13 @@ impl Metrics {
         self.register(name, help, counter);
     }
 
+    /// Adds a gauge that is 1 for ever, and says something by its labels.
+    pub fn info(&self, name: &str, help: &str, labels: &[(&'static str, String)]) {
+        let family = Family::<Vec<(&'static str, String)>, Gauge>::default();
+        family.get_or_create(&labels.to_vec()).set(1);
+        self.register(name, help, &family);
+    }
+
     /// What a part counts, made when it is first asked for: a part that starts again counts on.
     pub fn part<T: Any + Send + Sync>(&self, make: impl FnOnce(&Self) -> T) -> Arc<T> {
         let known = |parts: &HashMap<TypeId, Arc<dyn Any + Send + Sync>>| {
@@ -95,7 +104,6 @@ mod tests {
     use super::*;
     use expect_test::expect;
     use prometheus_client::metrics::counter::Counter;
-    use prometheus_client::metrics::gauge::Gauge;
     use prometheus_client::metrics::histogram::Histogram;
 
     #[test]
@@ -107,6 +115,10 @@ mod tests {
         metrics.register_plain("kubelet_evictions", "Evictions", &old);
         metrics.register("work_seconds", "Seconds", &seconds);
         seconds.observe(2.0);
+        metrics.info("build_info", "Build", &[("version", "v1".to_owned()), ("commit", String::new())]);
+        let never = Gauge::<f64, std::sync::atomic::AtomicU64>::default();
+        never.set(f64::INFINITY);
+        metrics.register("ttl_seconds", "Left", &never);
         metrics.before_render(move || {
             depth.set(7);
         });
@@ -131,6 +143,12 @@ mod tests {
             work_seconds_bucket{le="0.5"} 0
             work_seconds_bucket{le="1"} 0
             work_seconds_bucket{le="+Inf"} 1
+            # HELP build_info Build.
+            # TYPE build_info gauge
+            build_info{version="v1",commit=""} 1
+            # HELP ttl_seconds Left.
+            # TYPE ttl_seconds gauge
+            ttl_seconds +Inf
         "#]]
         .assert_eq(&metrics.render());
     }

@@ -58,6 +58,10 @@ pub type CriResult<T> = Result<T, CriError>;
 /// What a streaming server puts before why a command could not be run. Source: `ServeExec` of upstream's kubelet.
 pub const EXEC_FAILED: &str = "Internal error occurred: error executing command in container: ";
 
+/// How a runtime begins to say that an image could not be mounted as a volume. Source: `ErrImageVolumeMountFailed` of
+/// upstream's `cri-api`.
+pub const IMAGE_VOLUME_FAILED: &str = "ImageVolumeMountFailed";
+
 /// The far end of an exec, attach or port-forward.
 pub struct Streams {
     /// What the client sends. `None` if stdin was not asked for.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 pub use configuration::{ConfigurationError, Sources};
@@ -52,6 +53,8 @@ pub struct Config {
     pub max_pods: u32,
     /// Where the kubelet's HTTPS server listens; `None` for no server.
     pub server: Option<ServerConfig>,
+    /// When the certificate ends that the API server knows the kubelet by; `None` if there is none.
+    pub client_certificate_ends: Option<Timestamp>,
     /// What `nodeInfo.kubeletVersion` says, such as `v1.35.0+knarr`.
     pub version: String,
     /// Containers without a seccomp profile get the runtime's.
@@ -118,6 +121,8 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// Certificate, and the CA that client certificates are checked against.
     pub tls: Arc<rustls::ServerConfig>,
+    /// When that certificate ends.
+    pub certificate_ends: Option<Timestamp>,
     /// Common names of client certificates that may do everything here, also while there is no API server to ask.
     pub allowed_users: Vec<String>,
 }
@@ -137,7 +142,8 @@ impl Default for Config {
             resolv_conf: "/etc/resolv.conf".into(),
             max_pods: 110,
             server: None,
-            version: "v1.35.0+knarr".into(),
+            client_certificate_ends: None,
+            version: machinery::version::GIT_VERSION.into(),
             seccomp_default: true,
             container_log_max_size: 10 << 20,
             container_log_max_files: 5,

@@ -55,6 +55,8 @@ pub(crate) struct Context {
     pub(crate) images: Arc<dyn ImageService>,
     pub(crate) tasks: Tasks,
     pub(crate) clock: Clock,
+    /// When this kubelet began.
+    pub(crate) started_at: Timestamp,
     pub(crate) random: Random,
     pub(crate) recorder: Recorder,
     pub(crate) reporter: Reporter,

@@ -20,6 +20,7 @@ use std::time::Duration;
 use controller::EventType;
 use cri::v1;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
+use sys::usage::Usage;
 
 use crate::admission::{is_critical, priority};
 use crate::context::Context;
@@ -27,7 +28,7 @@ use crate::metrics::{Count, Measure};
 use crate::node::{Machine, pids_max};
 use crate::pods::Inboxes;
 use crate::snapshot::Ending;
-use crate::stats::{self, disk, usage};
+use crate::stats::{self, disk, machine};
 use crate::{cgroups, qos, quantity};
 use decide::{Candidate, Observation, Observations, State, Used};
 use folders::{Counted, Devices, Folders};
@@ -105,19 +106,18 @@ async fn observe(context: &Context, machine: &Machine, folders: &Folders) -> Obs
     let looked = tokio::task::spawn_blocking(move || {
         let mut seen = Observations::new();
         if let Ok(cgroups) = sys::cgroup::Cgroups::detect() {
-            let used = |usage: usage::Usage| i64::try_from(usage.working_set_bytes).unwrap_or(i64::MAX);
-            let of_node = Observation { available: capacity - used(usage::node(&cgroups)), capacity };
+            let used = |usage: Usage| i64::try_from(usage.working_set_bytes).unwrap_or(i64::MAX);
+            let of_node = Observation { available: capacity - used(machine::usage(&cgroups)), capacity };
             seen.insert(Signal::MemoryAvailable, of_node);
             let capacity = capacity - reserved;
-            let of_pods =
-                Observation { available: capacity - used(usage::read(&cgroups, &kubepods)), capacity };
+            let of_pods = Observation { available: capacity - used(cgroups.usage(&kubepods)), capacity };
             seen.insert(Signal::AllocatableMemoryAvailable, of_pods);
         }
         file_system(&mut seen, &folders.root, Signal::NodeFsAvailable, Signal::NodeFsInodesFree);
         if let Some(images) = folders.images {
             file_system(&mut seen, &images, Signal::ImageFsAvailable, Signal::ImageFsInodesFree);
         }
-        if let Some(running) = processes(&std::fs::read_to_string("/proc/loadavg").unwrap_or_default()) {
+        if let Some(running) = machine::processes() {
             let capacity = pids_max();
             seen.insert(Signal::PidAvailable, Observation { available: capacity - running, capacity });
         }
@@ -138,11 +138,6 @@ fn file_system(seen: &mut Observations, path: &Path, bytes: Signal, inodes: Sign
     if found.inodes > 0 {
         seen.insert(inodes, of(found.inodes_free, found.inodes));
     }
-}
-
-/// The number of processes and threads: `0.1 0.2 0.3 1/234 567`.
-fn processes(loadavg: &str) -> Option<i64> {
-    loadavg.split_whitespace().nth(3)?.split_once('/')?.1.parse().ok()
 }
 
 /// Pods that take more of the disk than they may.
@@ -292,16 +287,5 @@ async fn wait_for_cleanup(inboxes: &Inboxes, evicted: &[String]) {
     };
     if tokio::time::timeout(CLEANUP_TIMEOUT, gone).await.is_err() {
         tracing::warn!(?evicted, "evicted pods are not gone yet");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn processes_are_the_fourth_word() {
-        assert_eq!(processes("0.20 0.18 0.12 1/80 11206\n"), Some(80));
-        assert_eq!(processes(""), None);
     }
 }

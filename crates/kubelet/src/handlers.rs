@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Pod};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::context::Context;
+use crate::metrics::{Count, KubeletMetrics};
 use crate::worker::Outcome;
 pub(crate) use grpc::check as grpc_check;
 pub(crate) use http::{Answer, HttpCall, call as http_call};
@@ -91,6 +92,7 @@ pub(crate) async fn run_hook(
                 "request to HTTPS lifecycle hook {host} got HTTP response, retry with HTTP succeeded"
             );
             context.event(pod, None, EventType::Warning, "LifecycleHTTPFallback", text);
+            context.metrics.count(Count::HookHttpFallbacks, &[]);
         }
         let path = get.path.as_deref().unwrap_or_default();
         return called
@@ -98,10 +100,26 @@ pub(crate) async fn run_hook(
             .map_err(|error| format!("HTTP lifecycle hook ({path}) {place} - error: {error}"));
     }
     if let Some(sleep) = &hook.sleep {
+        let mut sleeping = Sleeping { metrics: &context.metrics, is_over: false };
         tokio::time::sleep(Duration::from_secs(u64::try_from(sleep.seconds).unwrap_or(0))).await;
+        sleeping.is_over = true;
         return Ok(());
     }
     Err("Cannot run handler: invalid handler".into())
+}
+
+/// A hook that sleeps: whoever ends it before its time drops this.
+struct Sleeping<'a> {
+    metrics: &'a KubeletMetrics,
+    is_over: bool,
+}
+
+impl Drop for Sleeping<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.metrics.count(Count::HookSleepsEnded, &[]);
+        }
+    }
 }
 
 /// Why a connection could not be made, in the words that upstream's Go has for it.

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
+use crate::metrics::work;
 use crate::probes::ProbeKind;
 use crate::snapshot::{Ending, Sandbox};
 
@@ -45,6 +46,8 @@ pub(crate) struct Inbox {
     news: Notify,
     /// The Pod has nothing that runs any more.
     is_stopped: watch::Sender<bool>,
+    /// What the worker was at when it looked last.
+    work: Mutex<Option<work::Labels>>,
 }
 
 impl Inbox {
@@ -65,6 +68,16 @@ impl Inbox {
         if is_stopped.wait_for(|is_stopped| *is_stopped).await.is_err() {
             tracing::debug!("an inbox went while it was waited for");
         }
+    }
+
+    /// What the worker is at.
+    pub(crate) fn set_work(&self, work: work::Labels) {
+        *self.work.lock() = Some(work);
+    }
+
+    /// See [`Inbox::set_work`].
+    pub(crate) fn work(&self) -> work::Labels {
+        self.work.lock().unwrap_or(work::NEW)
     }
 
     /// Everything that has come.

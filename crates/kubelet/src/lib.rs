@@ -139,6 +139,7 @@ pub struct Parts {
 /// # Errors
 /// The runtime does not answer, or a directory cannot be made.
 pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
+    let started_at = parts.clock.now();
     let (pods, plugins) = (config.root_dir.join("pods"), config.root_dir.join("plugins_registry"));
     for path in [pods, plugins, config.pod_logs_dir.clone()] {
         std::fs::create_dir_all(&path)
@@ -199,6 +200,7 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
         images: parts.images,
         tasks: parts.tasks,
         clock: parts.clock,
+        started_at,
         random: parts.random,
         reporter: parts.reporter,
     });
@@ -221,7 +223,8 @@ fn start(context: &Arc<Context>, machine: &Arc<node::Machine>, listener: Option<
         .tasks
         .spawn("mirror pods", mirror::run(context.clone(), pods.clone(), statics.clone(), inboxes.clone()));
     if let (Some(server), Some(listener)) = (context.config.server.clone(), listener) {
-        let handler = server::Server::new(context.clone(), pods.clone(), statics.clone(), machine.clone());
+        let parts = (machine.clone(), inboxes.clone());
+        let handler = server::Server::new(context.clone(), pods.clone(), statics.clone(), parts);
         let handler = Arc::new(handler);
         context.tasks.spawn("kubelet server", server::serve(handler, listener, server));
     }

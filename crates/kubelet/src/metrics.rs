@@ -1,11 +1,13 @@
 //! What the kubelet counts of itself, under upstream's names. Source: `pkg/kubelet/metrics`, `pkg/kubelet/prober`.
 
 mod families;
+pub(crate) mod work;
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use base::Metrics;
+use jiff::Timestamp;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::{Family, MetricConstructor};
@@ -29,6 +31,14 @@ pub(crate) struct ProbeLabels {
     pub(crate) pod: String,
     pub(crate) namespace: String,
     pub(crate) pod_uid: String,
+}
+
+impl ProbeLabels {
+    /// Those of its duration.
+    fn of_time(&self) -> Labels {
+        let values = [self.probe_type, &self.container, &self.pod, &self.namespace].map(str::to_owned);
+        ["probe_type", "container", "pod", "namespace"].into_iter().zip(values).collect()
+    }
 }
 
 /// Makes histograms.
@@ -70,6 +80,7 @@ pub(crate) struct KubeletMetrics {
     /// Whether the runtime's events are listened to.
     pub(crate) is_listening: AtomicBool,
     probe_total: Family<ProbeLabels, Counter>,
+    probe_time: Family<Labels, Histogram, Buckets>,
     /// In the order of [`Count`], [`Level`] and [`Measure`].
     counts: Vec<Series<Counter>>,
     levels: Vec<Series<Number>>,
@@ -117,6 +128,8 @@ impl KubeletMetrics {
     pub(crate) fn new(node_name: &str) -> Self {
         let (registry, probes) = (Metrics::new(), Metrics::new());
         base::metrics::process::register(&registry);
+        let (name, help, labels) = machinery::version::build_info();
+        registry.info(name, help, &labels);
         let metrics = Self {
             counts: Count::ALL.iter().map(|row| count_series(&registry, row)).collect(),
             levels: Level::ALL.iter().map(|row| level_series(&registry, row)).collect(),
@@ -125,9 +138,12 @@ impl KubeletMetrics {
             probes,
             is_listening: AtomicBool::new(false),
             probe_total: Family::default(),
+            probe_time: Family::new_with_constructor(Buckets(&families::COMMON)),
         };
         let help = "Cumulative number of a liveness, readiness or startup probe for a container by result";
         metrics.probes.register("prober_probe", help, &metrics.probe_total);
+        let help = "Duration in seconds for a probe response";
+        metrics.probes.register("prober_probe_duration_seconds", help, &metrics.probe_time);
         metrics.set(Level::NodeName, &[node_name], 1_u32);
         metrics
     }
@@ -173,13 +189,18 @@ impl KubeletMetrics {
         }
     }
 
-    pub(crate) fn probed(&self, labels: &ProbeLabels) {
+    /// How long it took counts if it went well. Source: `doProbe`.
+    pub(crate) fn probed(&self, labels: &ProbeLabels, took: Duration) {
         self.probe_total.get_or_create(labels).inc();
+        if labels.result == "successful" {
+            self.probe_time.get_or_create(&labels.of_time()).observe(took.as_secs_f64());
+        }
     }
 
     /// Forgets a Pod's probes: its series end with it.
     pub(crate) fn forget_probes(&self, labels: &ProbeLabels) {
         self.probe_total.remove(labels);
+        self.probe_time.remove(&labels.of_time());
     }
 
     /// A Pod was not taken.
@@ -194,6 +215,19 @@ impl KubeletMetrics {
         if result.is_err() {
             self.count(Count::StartedPodsErrors, &[]);
             self.count(Count::SandboxErrors, &[handler]);
+        }
+    }
+
+    /// So many mounts of a container were to be of images. Of one that could not be made for another reason nobody knows
+    /// how they went. Source: `incrementImageVolumeMetrics`.
+    pub(crate) fn image_volumes(&self, mounts: usize, made: Result<(), String>) {
+        let went = match made {
+            Ok(()) => Some(Count::ImageVolumesMounted),
+            Err(error) if error.contains(cri::IMAGE_VOLUME_FAILED) => Some(Count::ImageVolumesFailed),
+            Err(_) => None,
+        };
+        for what in [Some(Count::ImageVolumes), went].into_iter().flatten() {
+            (0..mounts).for_each(|_| self.count(what, &[]));
         }
     }
 
@@ -230,6 +264,18 @@ impl KubeletMetrics {
         }
         self.set(Level::MirrorPods, &[], counts.mirrors);
         self.set(Level::EphemeralContainers, &[], counts.ephemeral);
+        for labels in work::all() {
+            let count = counts.working.iter().filter(|working| **working == labels).count();
+            self.set(Level::WorkingPods, &labels, count);
+        }
+    }
+
+    /// Whole seconds until a certificate ends; infinity if there is none.
+    pub(crate) fn set_certificate(&self, level: Level, ends: Option<Timestamp>, now: Timestamp) {
+        match ends {
+            Some(ends) => self.set(level, &[], ends.duration_since(now).as_secs()),
+            None => self.set(level, &[], f64::INFINITY),
+        }
     }
 
     /// What volumes of claims hold now; of those that are gone nothing is told.
@@ -270,6 +316,13 @@ impl Amount for f64 {
     }
 }
 
+#[expect(clippy::cast_precision_loss, reason = "as Prometheus' numbers are")]
+impl Amount for i64 {
+    fn amount(self) -> f64 {
+        self as f64
+    }
+}
+
 impl Amount for u32 {
     fn amount(self) -> f64 {
         self.into()
@@ -298,14 +351,14 @@ impl Amount for Duration {
 }
 
 /// In seconds since the epoch.
-impl Amount for jiff::Timestamp {
+impl Amount for Timestamp {
     fn amount(self) -> f64 {
         self.as_duration().as_secs_f64()
     }
 }
 
 /// Pods and containers by state.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) running_pods: usize,
     pub(crate) running: usize,
@@ -316,11 +369,46 @@ pub(crate) struct Counts {
     pub(crate) desired: (usize, usize),
     pub(crate) mirrors: usize,
     pub(crate) ephemeral: usize,
+    /// What each worker is at.
+    pub(crate) working: Vec<work::Labels>,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_probe_tells_how_long_it_took_until_it_is_forgotten() {
+        let metrics = KubeletMetrics::new("n1");
+        let labels = |result| ProbeLabels {
+            probe_type: "Readiness",
+            result,
+            container: "main".into(),
+            pod: "web".into(),
+            namespace: "shop".into(),
+            pod_uid: "u".into(),
+        };
+        metrics.probed(&labels("successful"), Duration::from_millis(20));
+        metrics.probed(&labels("failed"), Duration::from_secs(1));
+        let text = metrics.probes.render();
+        let line = "prober_probe_duration_seconds_bucket{le=\"0.025\",probe_type=\"Readiness\",container=\"main\",pod=\"web\",namespace=\"shop\"} 1";
+        let count = "prober_probe_duration_seconds_count{probe_type=\"Readiness\",container=\"main\",pod=\"web\",namespace=\"shop\"} 1";
+        assert!(text.contains(line) && text.contains(count), "{text}");
+        metrics.forget_probes(&labels("successful"));
+        assert!(!metrics.probes.render().contains("prober_probe_duration_seconds_count{"));
+    }
+
+    #[test]
+    fn what_is_known_of_mounts_of_images_is_counted() {
+        let metrics = KubeletMetrics::new("n1");
+        metrics.image_volumes(2, Ok(()));
+        metrics.image_volumes(1, Err(format!("{}: no layers", cri::IMAGE_VOLUME_FAILED)));
+        metrics.image_volumes(4, Err("no such user".into()));
+        let text = metrics.registry.render();
+        for family in ["requested_total 7", "mounted_succeed_total 2", "mounted_errors_total 1"] {
+            assert!(text.contains(&format!("\nkubelet_image_volume_{family}\n")), "{family}: {text}");
+        }
+    }
 
     #[test]
     fn families_have_upstreams_names_kinds_and_labels() {
@@ -331,7 +419,16 @@ mod tests {
         metrics.set(Level::ClaimsInUse, &["<any>"], 2_u32);
         metrics.measure(Measure::ContainersPerPod, &[], 3_usize);
         metrics.measure(Measure::ImagePull, &[image_size(11 << 20)], Duration::from_secs(7));
+        let fixed = ["sync", "desired", "true"];
+        metrics.set_counts(&Counts { working: vec![fixed, fixed], ..Counts::default() });
+        let ended = Timestamp::from_second(93).ok();
+        metrics.set_certificate(Level::ClientCertificate, ended, Timestamp::from_second(100).unwrap());
+        metrics.set_certificate(Level::ServerCertificate, None, Timestamp::UNIX_EPOCH);
         let text = metrics.registry.render();
+        assert!(
+            text.contains("kubernetes_build_info{major=\"1\",minor=\"35\",git_version=\"v1.35."),
+            "{text}"
+        );
         for line in [
             "kubelet_node_name{node=\"n1\"} 1",
             "# TYPE kubelet_evictions counter",
@@ -345,6 +442,10 @@ mod tests {
             "kubelet_image_pull_duration_seconds_bucket{le=\"10\",image_size_in_bytes=\"10MB-100MB\"} 1",
             "kubelet_image_pull_duration_seconds_sum{image_size_in_bytes=\"10MB-100MB\"} 7",
             "kubelet_pleg_last_seen_seconds 0",
+            "kubelet_working_pods{lifecycle=\"sync\",config=\"desired\",static=\"true\"} 2",
+            "kubelet_working_pods{lifecycle=\"terminated\",config=\"orphan\",static=\"\"} 0",
+            "kubelet_certificate_manager_client_ttl_seconds -7",
+            "kubelet_certificate_manager_server_ttl_seconds +Inf",
         ] {
             assert!(text.lines().any(|l| l == line), "{line} is not in:\n{text}");
         }

@@ -6,6 +6,7 @@
 mod facts;
 mod lease;
 mod object;
+mod startup;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +21,10 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::context::Context;
-pub(crate) use facts::{Machine, huge_pages, pids_max, read_machine};
+use crate::metrics::Level;
+pub(crate) use facts::{Machine, boot_time, huge_pages, pids_max, read_machine};
 pub(crate) use object::{allocatable, huge_page_name, kept_memory, node as initial};
+use startup::Startup;
 
 /// How soon the runtime is asked again while it is not ready.
 const UNREADY_PERIOD: Duration = Duration::from_millis(100);
@@ -30,8 +33,10 @@ const UNREADY_PERIOD: Duration = Duration::from_millis(100);
 pub(crate) async fn run(context: Arc<Context>, machine: Arc<Machine>) {
     context.tasks.spawn("node lease", lease::keep(context.clone()));
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(7), 0.2);
+    let mut startup = Startup::new(boot_time(), context.started_at);
     let recorded = loop {
-        match register(&context, &machine).await {
+        startup.attempted(context.clock.now());
+        match register(&context, &machine, &mut startup).await {
             Ok(recorded) => break recorded,
             Err(error) => {
                 tracing::warn!(%error, node = context.config.node_name, "the node was not registered");
@@ -39,12 +44,16 @@ pub(crate) async fn run(context: Arc<Context>, machine: Arc<Machine>) {
         }
         tokio::time::sleep(backoff.next(&context.random)).await;
     };
-    keep_status(&context, &machine, recorded).await;
+    keep_status(&context, &machine, recorded, startup).await;
 }
 
 /// Creates the Node with its status, or brings an existing one's labels up to date. Gives the conditions that
 /// the API server has.
-async fn register(context: &Context, machine: &Machine) -> Result<Vec<NodeCondition>, kube::Error> {
+async fn register(
+    context: &Context,
+    machine: &Machine,
+    startup: &mut Startup,
+) -> Result<Vec<NodeCondition>, kube::Error> {
     let api: Api<Node> = Api::all(context.client.clone());
     let mut node = object::node(&context.config, machine);
     let problem = problem(context).await;
@@ -53,12 +62,17 @@ async fn register(context: &Context, machine: &Machine) -> Result<Vec<NodeCondit
     match api.create(&PostParams::default(), &node).await {
         Ok(node) => {
             tracing::info!(node = context.config.node_name, "registered the node");
+            tell(context, startup.registered(context.clock.now()));
             Ok(conditions(node))
         }
         Err(kube::Error::Api(status)) if status.code == 409 => {
             let patch = json!({"metadata": {"labels": node.metadata.labels}});
             let name = &context.config.node_name;
             let before = api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+            if known_boot(&before).is_none() {
+                // Somebody has made the object for the kubelet, and nobody else has been this node yet.
+                tell(context, startup.registered(context.clock.now()));
+            }
             if has_rebooted(&before, &machine.boot_id) {
                 let message = format!("Node {name} has been rebooted, boot id: {}", machine.boot_id);
                 context.node_event(EventType::Warning, "Rebooted", message);
@@ -69,13 +83,27 @@ async fn register(context: &Context, machine: &Machine) -> Result<Vec<NodeCondit
     }
 }
 
-/// Whether the API server knows the node of another boot. Source: `MachineInfo` of upstream's `nodestatus`.
-fn has_rebooted(before: &Node, boot_id: &str) -> bool {
-    let known = before.status.as_ref().and_then(|status| status.node_info.as_ref());
-    known.is_some_and(|known| !known.boot_id.is_empty() && known.boot_id != boot_id)
+fn tell(context: &Context, told: impl Iterator<Item = (Level, f64)>) {
+    told.for_each(|(what, seconds)| context.metrics.set(what, &[], seconds));
 }
 
-async fn keep_status(context: &Context, machine: &Machine, mut recorded: Vec<NodeCondition>) {
+/// The boot that a kubelet has told the API server of.
+fn known_boot(before: &Node) -> Option<&str> {
+    let known = before.status.as_ref()?.node_info.as_ref()?;
+    Some(known.boot_id.as_str()).filter(|boot_id| !boot_id.is_empty())
+}
+
+/// Whether the API server knows the node of another boot. Source: `MachineInfo` of upstream's `nodestatus`.
+fn has_rebooted(before: &Node, boot_id: &str) -> bool {
+    known_boot(before).is_some_and(|known| known != boot_id)
+}
+
+async fn keep_status(
+    context: &Context,
+    machine: &Machine,
+    mut recorded: Vec<NodeCondition>,
+    mut startup: Startup,
+) {
     let api: Api<Node> = Api::all(context.client.clone());
     let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10), 0.2);
     let mut changes = context.runtime.status_changes();
@@ -93,6 +121,9 @@ async fn keep_status(context: &Context, machine: &Machine, mut recorded: Vec<Nod
         }
         backoff.reset();
         recorded = status.conditions.unwrap_or_default();
+        if recorded.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True") {
+            tell(context, startup.ready(context.clock.now()));
+        }
         wait_for_news(context, problem.as_deref(), &mut changes).await;
     }
 }

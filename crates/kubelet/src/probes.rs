@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use controller::EventType;
 use k8s_openapi::api::core::v1::{Container, Pod, Probe};
@@ -162,6 +162,7 @@ impl Prober {
         let mut counter = Counter::default();
         let (mut told, mut tries) = (None, 0_u32);
         loop {
+            let start = Instant::now();
             let tried = self.with_retries().await;
             let is_success = match &tried {
                 Tried::Success | Tried::Warning(_) => Some(true),
@@ -173,7 +174,8 @@ impl Prober {
             tries = tries.saturating_add(1);
             self.tell(&tried, is_eager);
             if let Some(is_success) = is_success {
-                self.context.metrics.probed(&self.labels(if is_success { "successful" } else { "failed" }));
+                let labels = self.labels(if is_success { "successful" } else { "failed" });
+                self.context.metrics.probed(&labels, start.elapsed());
                 let verdict = counter.count(is_success, &self.probe);
                 if verdict.is_some() && verdict != told {
                     told = verdict;

@@ -27,7 +27,7 @@ use crate::metrics::{Measure, image_size};
 use crate::objects::PodObjects;
 use crate::worker::Outcome;
 use keyring::{Credential, Keyring};
-pub(crate) use needed::{in_volumes, needed_by};
+pub(crate) use needed::{image_mounts, in_volumes, needed_by};
 use records::{Access, Records};
 
 /// Images under this host name are made on the node: there is no registry to ask for newer ones.

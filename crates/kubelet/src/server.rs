@@ -42,6 +42,7 @@ use crate::config::ServerConfig;
 use crate::context::Context;
 use crate::metrics::{Count, Level, Measure};
 use crate::node::Machine;
+use crate::pods::Inboxes;
 use crate::static_pods::StaticPods;
 use access::{Access, User};
 use query::Query;
@@ -58,6 +59,7 @@ pub(crate) type Body = BoxBody<Bytes, std::io::Error>;
 pub(crate) struct Server {
     pub(crate) context: Arc<Context>,
     pub(crate) pods: Informer<Pod>,
+    pub(crate) inboxes: Inboxes,
     pub(crate) statics: watch::Receiver<Arc<StaticPods>>,
     access: Access,
     /// CPUs and bytes of memory.
@@ -249,9 +251,9 @@ impl Server {
         context: Arc<Context>,
         pods: Informer<Pod>,
         statics: watch::Receiver<Arc<StaticPods>>,
-        machine: Arc<Machine>,
+        (machine, inboxes): (Arc<Machine>, Inboxes),
     ) -> Self {
-        Self { context, pods, statics, access: Access::default(), machine }
+        Self { context, pods, statics, access: Access::default(), machine, inboxes }
     }
 
     fn idle_timeout(&self) -> Duration {

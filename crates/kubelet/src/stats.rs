@@ -6,7 +6,7 @@
 
 pub(crate) mod deep;
 pub(crate) mod disk;
-pub(crate) mod usage;
+pub(crate) mod machine;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,10 +16,11 @@ use cri::v1;
 use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
 use sys::cgroup::Cgroups;
+use sys::usage::Usage;
 
 use crate::context::Context;
 use crate::labels;
-use usage::{Memory, Usage};
+use machine::Memory;
 
 /// Looks that are closer together give the same rates.
 const WINDOW_MIN: Duration = Duration::from_millis(500);
@@ -51,14 +52,27 @@ pub(crate) struct PodStats {
     pub(crate) containers: Vec<ContainerStats>,
 }
 
+/// A cgroup with those of Pods in it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Group {
+    pub(crate) cgroup: String,
+    /// Nanoseconds since the epoch, as cAdvisor has it: what the folder says.
+    pub(crate) created_at: i64,
+    pub(crate) usage: Usage,
+}
+
 /// A look at everything.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Look {
     /// Nanoseconds since the epoch.
     pub(crate) at: i64,
+    /// When the machine began, likewise; 0 if nobody knows.
+    pub(crate) booted_at: i64,
     pub(crate) node: Usage,
     /// Of all Pods together.
     pub(crate) all_pods: Usage,
+    /// Of all Pods together, and of those of a class that has a cgroup.
+    pub(crate) groups: Vec<Group>,
     pub(crate) memory: Memory,
     /// The file system with the Pods' folders, by device.
     pub(crate) disk: Option<(String, disk::FileSystem)>,
@@ -173,22 +187,39 @@ async fn look(context: &Context) -> Look {
     pods.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
     let read = tokio::task::spawn_blocking(move || {
         let disk = disk::device(&root_dir).zip(disk::file_system(&root_dir));
-        let Ok(cgroups) = Cgroups::detect() else { return (pods, Usage::default(), Usage::default(), disk) };
+        let Ok(cgroups) = Cgroups::detect() else { return (pods, Usage::default(), Vec::new(), disk) };
         for pod in &mut pods {
             pod.cgroup = classes.get(&pod.uid).cloned().unwrap_or_default();
             for container in &mut pod.containers {
                 container.cgroup = format!("{}/{}", pod.cgroup, container.id);
-                container.usage = usage::read(&cgroups, &container.cgroup);
+                container.usage = cgroups.usage(&container.cgroup);
             }
-            pod.usage = usage::read(&cgroups, &pod.cgroup);
+            pod.usage = cgroups.usage(&pod.cgroup);
             pod.usage.processes +=
                 pod.containers.iter().map(|container| container.usage.processes).sum::<u64>();
         }
-        let node = usage::node(&cgroups);
-        (pods, node, usage::read(&cgroups, &kubepods), disk)
+        let groups = std::iter::once(kubepods.clone()).chain(classes_of(&cgroups, &kubepods));
+        let groups = groups.map(|path| group(&cgroups, path)).collect();
+        (pods, machine::usage(&cgroups), groups, disk)
     });
-    let (pods, node, all_pods, disk) = read.await.unwrap_or_default();
-    Look { at, node, all_pods, memory: Memory::read(), disk, pods, ..Look::default() }
+    let (pods, node, groups, disk) = read.await.unwrap_or_default();
+    let all_pods = groups.first().map(|group| group.usage).unwrap_or_default();
+    let booted_at = crate::node::boot_time().and_then(|boot| i64::try_from(boot.as_nanosecond()).ok());
+    let booted_at = booted_at.unwrap_or_default();
+    Look { at, booted_at, node, all_pods, groups, memory: Memory::read(), disk, pods, ..Look::default() }
+}
+
+/// The cgroups of classes of Pods. Guaranteed ones are at the side of these.
+fn classes_of(cgroups: &Cgroups, kubepods: &str) -> impl Iterator<Item = String> {
+    let all = ["besteffort", "burstable"].map(|class| format!("{kubepods}/{class}"));
+    all.into_iter().filter(|path| cgroups.exists(path))
+}
+
+fn group(cgroups: &Cgroups, cgroup: String) -> Group {
+    let changed = cgroups.dir_of("memory", &cgroup).and_then(|dir| dir.metadata().ok()?.modified().ok());
+    let since = changed.and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok()).unwrap_or_default();
+    let created_at = i64::try_from(since.as_nanos()).unwrap_or_default();
+    Group { created_at, usage: cgroups.usage(&cgroup), cgroup }
 }
 
 /// By sandbox id: what is up, with the containers that run.

@@ -15,7 +15,7 @@ mod sub_path;
 mod tear_down;
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{PodSpec, Volume};
@@ -124,18 +124,9 @@ fn describe(action: &str, path: &Path, error: &dyn std::fmt::Display) -> String 
     format!("{action} {}: {error}", path.display())
 }
 
-/// Whether something is mounted at `path`.
-fn is_mount_point(path: &Path) -> bool {
-    let device = |p: &Path| std::fs::symlink_metadata(p).map(|m| m.dev()).ok();
-    match path.parent() {
-        Some(parent) => device(path) != device(parent),
-        None => true,
-    }
-}
-
 /// Mounts a new file system at `path`, unless something is mounted there.
 fn mount_new(path: &Path, kind: &str, flags: MsFlags, options: Option<&str>) -> Result<(), String> {
-    if is_mount_point(path) {
+    if sys::mount::is_mounted(path).map_err(|error| error.to_string())? {
         return Ok(());
     }
     mount(Some(kind), path, Some(kind), flags, options)

@@ -25,7 +25,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use crate::context::Context;
 use crate::inbox::{Inbox, Mail};
-use crate::metrics::Measure;
+use crate::metrics::{Measure, work};
 use crate::next_actions::{PodAction, next_actions};
 use crate::objects::{PodObjects, Token};
 use crate::probes::{ProbeKind, Probers};
@@ -175,6 +175,7 @@ impl Worker {
         if let Some(patch) = report.patch {
             self.launch_status(patch);
         }
+        self.inbox.set_work(work::of_pod(&self.snapshot));
         let runs = self.snapshot.containers.iter().any(crate::snapshot::Container::is_running);
         if crate::next_actions::is_finished(&self.snapshot) && !runs {
             self.inbox.set_stopped();

@@ -18,3 +18,4 @@ pub mod apply;
 
 pub mod group;
 pub mod trace;
+pub mod version;

@@ -290,7 +290,6 @@ impl Inner {
             // What a shim that was killed has half started.
             this.cgroups.kill(&cgroup, KILL_TIMEOUT).map_err(internal)?;
             this.cgroups.remove(&cgroup).map_err(internal)?;
-            sys::mount::detach_below(&dir).map_err(internal)?;
             sys::tree::remove(&dir).map_err(internal)
         })
         .await?;
@@ -527,10 +526,9 @@ fn record_of(image: &Image) -> ContainerRecord {
 
 /// Takes back a container that could not be made.
 fn discard(dir: &Path) {
-    let removed = sys::mount::detach_below(dir)
-        .map_err(io::Error::other)
-        .and_then(|_| if dir.exists() { sys::tree::remove(dir) } else { Ok(()) });
-    if let Err(error) = removed {
+    if let Err(error) = sys::tree::remove(dir)
+        && error.kind() != io::ErrorKind::NotFound
+    {
         tracing::warn!(dir = %dir.display(), %error, "cannot take back a container that could not be made");
     }
 }

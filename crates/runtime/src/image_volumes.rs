@@ -14,11 +14,23 @@ use crate::images::{Image, ImageStore};
 use crate::state::internal;
 
 /// Mounts what `config` asks for below `dir`, and makes mounts of directories of them. Returns the layers in use.
+///
+/// # Errors
+/// They begin as kubelets know them.
 pub(crate) fn mount(
     images: &ImageStore,
     dir: &Path,
     config: &mut v1::ContainerConfig,
 ) -> CriResult<Vec<String>> {
+    let failed = |why: String| format!("{}: {why}", cri::IMAGE_VOLUME_FAILED);
+    mount_all(images, dir, config).map_err(|error| match error {
+        CriError::NotFound(why) => CriError::NotFound(failed(why)),
+        CriError::InvalidArgument(why) => CriError::InvalidArgument(failed(why)),
+        other => CriError::Internal(failed(other.to_string())),
+    })
+}
+
+fn mount_all(images: &ImageStore, dir: &Path, config: &mut v1::ContainerConfig) -> CriResult<Vec<String>> {
     let mut layers = Vec::new();
     for (number, mount) in config.mounts.iter_mut().enumerate() {
         let Some(name) = mount.image.as_ref().map(|it| it.image.clone()).filter(|it| !it.is_empty()) else {

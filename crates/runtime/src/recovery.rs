@@ -227,9 +227,7 @@ fn read_message<T: Message + Default>(path: &Path) -> io::Result<Option<T>> {
 /// Removes a directory that a crash left half-made.
 fn discard(inner: &Inner, id: &str) {
     let dir = inner.sandbox_dir(id);
-    let removed =
-        sys::mount::detach_below(&dir).map_err(io::Error::other).and_then(|_| sys::tree::remove(&dir));
-    if let Err(error) = removed {
+    if let Err(error) = sys::tree::remove(&dir) {
         tracing::warn!(sandbox = %id, %error, "cannot remove a half-made sandbox");
     }
 }
@@ -324,9 +322,7 @@ impl Inner {
 
 fn discard_container(inner: &Inner, sandbox: &str, id: &str) {
     let dir = layout::container_dir(&inner.sandbox_dir(sandbox), id);
-    let removed =
-        sys::mount::detach_below(&dir).map_err(io::Error::other).and_then(|_| sys::tree::remove(&dir));
-    if let Err(error) = removed {
+    if let Err(error) = sys::tree::remove(&dir) {
         tracing::warn!(container = %id, %error, "cannot remove a half-made container");
     }
 }

@@ -32,7 +32,7 @@ impl Inner {
         let is_created = *container.status.borrow() == Status::Created;
         let limited = update_document(&config);
         blocking(move || {
-            let used = this.cgroups.stats(&cgroup).memory_working_set_bytes;
+            let used = this.cgroups.usage(&cgroup).working_set_bytes;
             let limit = wanted.memory_limit_in_bytes;
             // The kernel would make room by killing.
             if u64::try_from(limit).is_ok_and(|limit| limit > 0 && limit < used) {

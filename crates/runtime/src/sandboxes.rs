@@ -303,7 +303,6 @@ impl Inner {
         let (this, parent) = (Arc::clone(self), self.cgroup_parent(&sandbox));
         blocking(move || {
             this.cgroups.remove_if_empty(&parent);
-            sys::mount::detach_below(&dir).map_err(internal)?;
             sys::tree::remove(&dir).map_err(internal)
         })
         .await?;

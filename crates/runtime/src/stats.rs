@@ -7,6 +7,7 @@ use std::sync::Arc;
 use cri::link_counters::{LINK_COUNTERS, LinkCounter};
 use cri::{CriResult, v1};
 use sys::tree::Size;
+use sys::usage::{Link, Pressure, Stall, Usage};
 
 use crate::metrics;
 use crate::service::has_labels;
@@ -112,8 +113,8 @@ impl Inner {
         sys::tree::size(&self.container_dir(container).join("upper"))
     }
 
-    fn used(&self, container: &Container) -> sys::cgroup::Stats {
-        self.cgroups.stats(&container.record.cgroup)
+    fn used(&self, container: &Container) -> Usage {
+        self.cgroups.usage(&container.record.cgroup)
     }
 
     fn ready_sandboxes(&self) -> Vec<Sandbox> {
@@ -133,19 +134,22 @@ impl Inner {
     fn sandbox_stats(&self, sandbox: &Sandbox) -> v1::PodSandboxStats {
         let containers = self.running(Some(&sandbox.id));
         let used: Vec<_> = containers.iter().map(|container| self.used(container)).collect();
-        let sum = |pick: fn(&sys::cgroup::Stats) -> u64| used.iter().map(pick).sum::<u64>();
-        let all = sys::cgroup::Stats {
-            cpu_usage_ns: sum(|used| used.cpu_usage_ns),
-            memory_usage_bytes: sum(|used| used.memory_usage_bytes),
-            memory_working_set_bytes: sum(|used| used.memory_working_set_bytes),
-            memory_rss_bytes: sum(|used| used.memory_rss_bytes),
-            pids: sum(|used| used.pids),
-            oom_kills: sum(|used| used.oom_kills),
+        let sum = |pick: fn(&Usage) -> u64| used.iter().map(pick).sum::<u64>();
+        let pod = self.cgroups.usage(&self.cgroup_parent(sandbox));
+        let all = Usage {
+            cpu_ns: sum(|used| used.cpu_ns),
+            memory_bytes: sum(|used| used.memory_bytes),
+            working_set_bytes: sum(|used| used.working_set_bytes),
+            rss_bytes: sum(|used| used.rss_bytes),
+            page_faults: sum(|used| used.page_faults),
+            major_page_faults: sum(|used| used.major_page_faults),
+            threads: sum(|used| used.threads),
+            memory_limit_bytes: pod.memory_limit_bytes,
+            pressure: pod.pressure,
+            ..Usage::default()
         };
         let timestamp = self.now();
         let stats = |(container, used)| stats(self, container, used);
-        let pod = self.cgroup_parent(sandbox);
-        let pressure = |controller, file| pressure(self, &pod, controller, file);
         v1::PodSandboxStats {
             attributes: Some(v1::PodSandboxAttributes {
                 id: sandbox.id.clone(),
@@ -154,11 +158,11 @@ impl Inner {
                 annotations: sandbox.config.annotations.clone(),
             }),
             linux: Some(v1::LinuxPodSandboxStats {
-                cpu: Some(cpu(&all, timestamp, pressure("cpu", "cpu.pressure"))),
-                memory: Some(memory(&all, timestamp, pressure("memory", "memory.pressure"))),
-                io: io(timestamp, pressure("io", "io.pressure")),
+                cpu: Some(cpu(&all, timestamp)),
+                memory: Some(memory(&all, timestamp)),
+                io: io(&all, timestamp),
                 network: network(sandbox, timestamp),
-                process: Some(v1::ProcessUsage { timestamp, process_count: value(all.pids) }),
+                process: Some(v1::ProcessUsage { timestamp, process_count: value(all.threads) }),
                 containers: containers.iter().zip(&used).map(stats).collect(),
             }),
             windows: None,
@@ -171,9 +175,8 @@ pub(crate) fn descriptors() -> Vec<v1::MetricDescriptor> {
     metrics::descriptors(LINK_COUNTERS.iter().map(|(name, help, _)| (*name, *help)))
 }
 
-fn stats(inner: &Inner, container: &Container, used: &sys::cgroup::Stats) -> v1::ContainerStats {
+fn stats(inner: &Inner, container: &Container, used: &Usage) -> v1::ContainerStats {
     let timestamp = inner.now();
-    let pressure = |controller, file| pressure(inner, &container.record.cgroup, controller, file);
     v1::ContainerStats {
         attributes: Some(v1::ContainerAttributes {
             id: container.id.clone(),
@@ -181,11 +184,15 @@ fn stats(inner: &Inner, container: &Container, used: &sys::cgroup::Stats) -> v1:
             labels: container.config.labels.clone(),
             annotations: container.config.annotations.clone(),
         }),
-        cpu: Some(cpu(used, timestamp, pressure("cpu", "cpu.pressure"))),
-        memory: Some(memory(used, timestamp, pressure("memory", "memory.pressure"))),
-        io: io(timestamp, pressure("io", "io.pressure")),
+        cpu: Some(cpu(used, timestamp)),
+        memory: Some(memory(used, timestamp)),
+        io: io(used, timestamp),
         writable_layer: Some(writable_layer(inner, container, timestamp)),
-        swap: None,
+        swap: Some(v1::SwapUsage {
+            timestamp,
+            swap_available_bytes: left(used.swap_limit_bytes, used.swap_bytes),
+            swap_usage_bytes: value(used.swap_bytes),
+        }),
     }
 }
 
@@ -205,30 +212,40 @@ fn value(value: u64) -> Option<v1::UInt64Value> {
     Some(v1::UInt64Value { value })
 }
 
-/// `None` where the kernel does not tell: cgroups of version 1 have none.
-fn pressure(inner: &Inner, cgroup: &str, controller: &str, file: &str) -> Option<v1::PsiStats> {
-    let path = inner.cgroups.dir_of(controller, cgroup)?.join(file);
-    Some(metrics::psi(&std::fs::read_to_string(path).ok()?))
+/// Nothing is left of no limit.
+fn left(limit: u64, used: u64) -> Option<v1::UInt64Value> {
+    if limit == 0 { None } else { value(limit.saturating_sub(used)) }
 }
 
-fn cpu(used: &sys::cgroup::Stats, timestamp: i64, psi: Option<v1::PsiStats>) -> v1::CpuUsage {
-    let usage_core_nano_seconds = value(used.cpu_usage_ns);
-    v1::CpuUsage { timestamp, usage_core_nano_seconds, usage_nano_cores: None, psi }
+/// Of CPU (0), memory (1) or disks (2), in nanoseconds; `None` where the kernel does not tell.
+fn psi(used: &Usage, resource: usize) -> Option<v1::PsiStats> {
+    let Pressure { some, full } = *used.pressure.as_ref()?.get(resource)?;
+    let data = |Stall { averages: [avg10, avg60, avg300], total_us }: Stall| {
+        Some(v1::PsiData { total: total_us.saturating_mul(1000), avg10, avg60, avg300 })
+    };
+    Some(v1::PsiStats { full: data(full), some: data(some) })
 }
 
-fn io(timestamp: i64, psi: Option<v1::PsiStats>) -> Option<v1::IoUsage> {
-    psi.map(|psi| v1::IoUsage { timestamp, psi: Some(psi) })
+fn cpu(used: &Usage, timestamp: i64) -> v1::CpuUsage {
+    let usage_core_nano_seconds = value(used.cpu_ns);
+    v1::CpuUsage { timestamp, usage_core_nano_seconds, usage_nano_cores: None, psi: psi(used, 0) }
 }
 
-fn memory(used: &sys::cgroup::Stats, timestamp: i64, psi: Option<v1::PsiStats>) -> v1::MemoryUsage {
+fn memory(used: &Usage, timestamp: i64) -> v1::MemoryUsage {
     v1::MemoryUsage {
         timestamp,
-        working_set_bytes: value(used.memory_working_set_bytes),
-        usage_bytes: value(used.memory_usage_bytes),
-        rss_bytes: value(used.memory_rss_bytes),
-        psi,
-        ..Default::default()
+        working_set_bytes: value(used.working_set_bytes),
+        available_bytes: left(used.memory_limit_bytes, used.working_set_bytes),
+        usage_bytes: value(used.memory_bytes),
+        rss_bytes: value(used.rss_bytes),
+        page_faults: value(used.page_faults),
+        major_page_faults: value(used.major_page_faults),
+        psi: psi(used, 1),
     }
+}
+
+fn io(used: &Usage, timestamp: i64) -> Option<v1::IoUsage> {
+    psi(used, 2).map(|psi| v1::IoUsage { timestamp, psi: Some(psi) })
 }
 
 /// The counters of the sandbox's links; none if it has the host's network, or none any more.
@@ -236,27 +253,19 @@ fn network(sandbox: &Sandbox, timestamp: i64) -> Option<v1::NetworkUsage> {
     let netns = sys::netns::NetNs::open(sandbox.record.netns.as_ref()?).ok()?;
     // The thread's own: the process is in the host's namespace.
     let text = netns.run(|| Ok(std::fs::read_to_string("/proc/thread-self/net/dev"))).ok()?.ok()?;
-    let mut links = links(&text);
+    let mut links: Vec<_> = sys::usage::links(&text).into_iter().map(interface).collect();
     let default = links.iter().position(|link| link.name == "eth0").map(|at| links.remove(at));
     Some(v1::NetworkUsage { timestamp, default_interface: default, interfaces: links })
 }
 
-/// Reads `/proc/net/dev`; loopback is nobody's traffic.
-fn links(text: &str) -> Vec<v1::NetworkInterfaceUsage> {
-    let link = |line: &str| {
-        let (name, counters) = line.split_once(':')?;
-        let counters: Vec<u64> = counters.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-        let counter = |at: usize| counters.get(at).copied().and_then(value);
-        let name = name.trim().to_owned();
-        (name != "lo").then(|| v1::NetworkInterfaceUsage {
-            name,
-            rx_bytes: counter(0),
-            rx_errors: counter(2),
-            tx_bytes: counter(8),
-            tx_errors: counter(10),
-        })
-    };
-    text.lines().filter_map(link).collect()
+fn interface(Link { name, rx, tx }: Link) -> v1::NetworkInterfaceUsage {
+    v1::NetworkInterfaceUsage {
+        name,
+        rx_bytes: value(rx.bytes),
+        rx_errors: value(rx.errors),
+        tx_bytes: value(tx.bytes),
+        tx_errors: value(tx.errors),
+    }
 }
 
 #[cfg(test)]
@@ -264,14 +273,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_have_their_bytes_and_errors() {
-        let text = "Inter-|   Receive                                                |  Transmit\n \
-            face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n    \
-            lo: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n  eth0: 100 2 3 4 5 6 7 8 900 10 11 12 13 14 15 16\n";
-        let found = links(text);
-        let [eth0] = found.as_slice() else { panic!("{found:?}") };
-        let values = [&eth0.rx_bytes, &eth0.rx_errors, &eth0.tx_bytes, &eth0.tx_errors];
-        assert_eq!(eth0.name, "eth0");
-        assert_eq!(values.map(|value| value.map(|value| value.value)), [100, 3, 900, 11].map(Some));
+    fn pressure_has_averages_and_nanoseconds() {
+        let some = Stall { averages: [1.5, 0.2, 0.1], total_us: 3500 };
+        let io = Pressure { some, full: Stall::default() };
+        let used =
+            Usage { pressure: Some([Pressure::default(), Pressure::default(), io]), ..Usage::default() };
+        let found = super::io(&used, 7).unwrap().psi.unwrap().some;
+        assert_eq!(found, Some(v1::PsiData { total: 3_500_000, avg10: 1.5, avg60: 0.2, avg300: 0.1 }));
+    }
+
+    #[test]
+    fn what_is_left_of_a_limit_is_told_where_there_is_one() {
+        let used =
+            Usage { memory_limit_bytes: 100, working_set_bytes: 30, page_faults: 4, ..Usage::default() };
+        let told = memory(&used, 7);
+        assert_eq!((told.available_bytes, told.page_faults), (value(70), value(4)));
+        assert_eq!(memory(&Usage { memory_limit_bytes: 0, ..used }, 7).available_bytes, None);
+        assert_eq!(io(&used, 7), None);
     }
 }

@@ -389,8 +389,8 @@ async fn limits(host: Host) {
             assert_eq!(read("cpu", "cpu.weight"), "17");
         }
     }
-    let stats = cgroups.stats(&host.cgroup_of(&id));
-    assert!(stats.memory_usage_bytes > 0 && stats.pids == 1, "{stats:?}");
+    let usage = cgroups.usage(&host.cgroup_of(&id));
+    assert!(usage.memory_bytes > 0 && usage.threads == 1, "{usage:?}");
     pod.remove().await;
 }
 

@@ -11,10 +11,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use nix::libc;
 
+use crate::mount::MountEntry;
 use crate::process::PidFd;
 use crate::{Doing, Error, Result};
 
@@ -36,8 +38,8 @@ pub enum Version {
 pub struct Cgroups {
     version: Version,
     hierarchies: Vec<Hierarchy>,
-    /// Where the hierarchies are mounted that have no controller used here.
-    foreign: Vec<PathBuf>,
+    /// Those that have no controller used here: only what others make in them is looked at, and removed.
+    foreign: Vec<Hierarchy>,
 }
 
 /// What a freezer can do.
@@ -78,44 +80,29 @@ pub struct Limits {
     pub unified: BTreeMap<String, String>,
 }
 
-/// What a cgroup uses. 0 where the host lacks the controller.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// CPU time since the group was made.
-    pub cpu_usage_ns: u64,
-    /// Memory charged, including page cache.
-    pub memory_usage_bytes: u64,
-    /// Memory charged, less inactive page cache.
-    pub memory_working_set_bytes: u64,
-    /// Anonymous memory.
-    pub memory_rss_bytes: u64,
-    /// Tasks.
-    pub pids: u64,
-    /// How often the kernel killed in this group for lack of memory.
-    pub oom_kills: u64,
-}
-
 impl Cgroups {
-    /// Finds the hierarchies of this host.
+    /// Finds the hierarchies of this host, once for a process and what it forks.
     pub fn detect() -> Result<Self> {
+        static FOUND: OnceLock<Cgroups> = OnceLock::new();
+        if let Some(found) = FOUND.get() {
+            return Ok(found.clone());
+        }
+        let found = Self::look()?;
+        Ok(FOUND.get_or_init(|| found).clone())
+    }
+
+    fn look() -> Result<Self> {
         let mut mounts = crate::mount::mounts()?;
         mounts.retain(|mount| matches!(mount.fs_type.as_str(), "cgroup" | "cgroup2"));
-        let v1: Vec<Hierarchy> = mounts
-            .iter()
-            .filter(|mount| mount.fs_type == "cgroup")
-            .map(|mount| Hierarchy {
-                mount: mount.target.clone(),
-                controllers: CONTROLLERS
-                    .iter()
-                    .filter(|name| mount.super_options.split(',').any(|option| option == **name))
-                    .map(|name| (*name).to_owned())
-                    .collect(),
-            })
-            .filter(|hierarchy| !hierarchy.controllers.is_empty())
-            .collect();
-        let foreign = |own: &[Hierarchy]| -> Vec<PathBuf> {
-            let targets = mounts.iter().map(|mount| mount.target.clone());
-            targets.filter(|target| own.iter().all(|it| it.mount != *target)).collect()
+        let hierarchy = |mount: &MountEntry| Hierarchy {
+            mount: mount.target.clone(),
+            controllers: mount.super_options.split(',').map(str::to_owned).collect(),
+        };
+        let v1 = mounts.iter().filter(|mount| mount.fs_type == "cgroup").map(hierarchy);
+        let v1: Vec<Hierarchy> = v1.filter(Hierarchy::is_used).collect();
+        let foreign = |own: &[Hierarchy]| -> Vec<Hierarchy> {
+            let others = mounts.iter().filter(|mount| own.iter().all(|it| it.mount != mount.target));
+            others.map(hierarchy).collect()
         };
         if !v1.is_empty() {
             return Ok(Self { version: Version::V1, foreign: foreign(&v1), hierarchies: v1 });
@@ -136,8 +123,7 @@ impl Cgroups {
 
     /// The folders of the cgroup in all hierarchies.
     fn dirs(&self, path: &str) -> impl Iterator<Item = PathBuf> {
-        let mounts = self.hierarchies.iter().map(|it| &it.mount).chain(&self.foreign);
-        mounts.map(move |mount| mount.join(path.trim_start_matches('/')))
+        self.hierarchies.iter().chain(&self.foreign).map(move |hierarchy| hierarchy.dir(path))
     }
 
     /// Which interface the host has.
@@ -147,7 +133,7 @@ impl Cgroups {
 
     /// Whether the host has this controller (`cpu`, `memory`, `pids`, ...).
     pub fn has(&self, controller: &str) -> bool {
-        self.hierarchies.iter().any(|hierarchy| hierarchy.controllers.iter().any(|name| name == controller))
+        self.hierarchies.iter().any(|hierarchy| hierarchy.has(controller))
     }
 
     /// Makes the cgroup and its parents. No error if it exists.
@@ -224,46 +210,6 @@ impl Cgroups {
     /// Whether the cgroup exists in any hierarchy.
     pub fn exists(&self, path: &str) -> bool {
         self.dirs(path).any(|dir| dir.exists())
-    }
-
-    /// What the cgroup uses now.
-    pub fn stats(&self, path: &str) -> Stats {
-        let number = |controller: &str, file: &str| {
-            self.read(controller, path, file).and_then(|t| t.trim().parse().ok())
-        };
-        let field = |controller: &str, file: &str, key: &str| {
-            self.read(controller, path, file).and_then(|text| flat_key(&text, key)).unwrap_or(0)
-        };
-        let pids = number("pids", "pids.current").unwrap_or(0);
-        match self.version {
-            Version::V2 => {
-                let usage = number("memory", "memory.current").unwrap_or(0);
-                Stats {
-                    cpu_usage_ns: field("cpu", "cpu.stat", "usage_usec") * 1000,
-                    memory_usage_bytes: usage,
-                    memory_working_set_bytes: usage.saturating_sub(field(
-                        "memory",
-                        "memory.stat",
-                        "inactive_file",
-                    )),
-                    memory_rss_bytes: field("memory", "memory.stat", "anon"),
-                    pids,
-                    oom_kills: field("memory", "memory.events", "oom_kill"),
-                }
-            }
-            Version::V1 => {
-                let usage = number("memory", "memory.usage_in_bytes").unwrap_or(0);
-                let inactive = field("memory", "memory.stat", "total_inactive_file");
-                Stats {
-                    cpu_usage_ns: number("cpuacct", "cpuacct.usage").unwrap_or(0),
-                    memory_usage_bytes: usage,
-                    memory_working_set_bytes: usage.saturating_sub(inactive),
-                    memory_rss_bytes: field("memory", "memory.stat", "total_rss"),
-                    pids,
-                    oom_kills: field("memory", "memory.oom_control", "oom_kill"),
-                }
-            }
-        }
     }
 
     /// Kills every process in the cgroup and below, and blocks until they ended or `timeout` passed.
@@ -354,17 +300,41 @@ impl Cgroups {
 
     /// The directory of the cgroup in the hierarchy that has this controller, for settings not covered here.
     pub fn dir_of(&self, controller: &str, path: &str) -> Option<PathBuf> {
-        let hierarchy =
-            self.hierarchies.iter().find(|h| h.controllers.iter().any(|name| name == controller))?;
-        Some(hierarchy.dir(path))
+        let mut all = self.hierarchies.iter().chain(&self.foreign);
+        Some(all.find(|hierarchy| hierarchy.has(controller))?.dir(path))
     }
 
-    fn read(&self, controller: &str, path: &str, file: &str) -> Option<String> {
-        fs::read_to_string(self.dir_of(controller, path)?.join(file)).ok()
+    /// A file of the cgroup. v2 has some without their controller, such as `cpu.stat`.
+    pub(crate) fn read(&self, controller: &str, path: &str, file: &str) -> Option<String> {
+        let dir = match self.version {
+            Version::V2 => self.hierarchies.first()?.dir(path),
+            Version::V1 => self.dir_of(controller, path)?,
+        };
+        fs::read_to_string(dir.join(file)).ok()
+    }
+
+    /// Hierarchies that are folders, by the names of their controllers; v2's one is the folder itself.
+    #[cfg(test)]
+    pub(crate) fn in_folder(version: Version, folder: &Path, hierarchies: &[&str]) -> Self {
+        let hierarchy = |controllers: &&str| Hierarchy {
+            mount: if version == Version::V1 { folder.join(controllers) } else { folder.to_owned() },
+            controllers: controllers.split(',').map(str::to_owned).collect(),
+        };
+        let (hierarchies, foreign) =
+            hierarchies.iter().map(hierarchy).partition(|it| version == Version::V2 || it.is_used());
+        Self { version, hierarchies, foreign }
     }
 }
 
 impl Hierarchy {
+    fn has(&self, controller: &str) -> bool {
+        self.controllers.iter().any(|name| name == controller)
+    }
+
+    fn is_used(&self) -> bool {
+        CONTROLLERS.iter().any(|name| self.has(name))
+    }
+
     fn dir(&self, path: &str) -> PathBuf {
         self.mount.join(path.trim_start_matches('/'))
     }
@@ -385,7 +355,7 @@ impl Hierarchy {
 
     /// v1: a new cpuset is empty and takes no process until it has CPUs and memory nodes.
     fn inherit_cpuset(&self, path: &str) -> Result<()> {
-        if !self.controllers.iter().any(|name| name == "cpuset") {
+        if !self.has("cpuset") {
             return Ok(());
         }
         let mut dir = self.mount.clone();
@@ -462,10 +432,6 @@ impl Limits {
 /// v1's 2..262144 on v2's 1..10000. Source: KEP-2254.
 fn weight_of_shares(shares: u64) -> u64 {
     1 + (shares.clamp(2, 262_144) - 2) * 9999 / 262_142
-}
-
-fn flat_key(text: &str, key: &str) -> Option<u64> {
-    text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
 fn child_names(dir: &Path) -> Vec<String> {

@@ -17,6 +17,7 @@ pub mod overlayfs;
 pub mod payload;
 pub mod process;
 pub mod tree;
+pub mod usage;
 pub mod userns;
 
 use std::io;

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::stat::Mode;
 
@@ -203,9 +203,20 @@ pub fn mounts() -> Result<Vec<MountEntry>> {
     Ok(text.lines().filter_map(parse_mountinfo_line).collect())
 }
 
-/// Whether something is mounted exactly at `target` (an absolute path without links).
+/// Whether something is mounted exactly at `target`; not if there is no such path. What it costs does not depend on what
+/// is mounted elsewhere, and what is mounted is not asked.
 pub fn is_mounted(target: &Path) -> Result<bool> {
-    Ok(mounts()?.iter().any(|mount| mount.target == target))
+    let doing = || format!("look at what is mounted at {}", target.display());
+    let Some(parent) = target.parent() else { return Ok(true) };
+    let name = target.file_name().ok_or_else(|| Error::other(doing(), "the path has no last part"))?;
+    let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
+    let how = OpenHow::new().flags(flags | OFlag::O_NOFOLLOW).resolve(ResolveFlag::RESOLVE_NO_XDEV);
+    let found = open(parent, flags, Mode::empty()).and_then(|parent| openat2(&parent, name, how));
+    match found {
+        Ok(_) | Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(false),
+        Err(Errno::EXDEV) => Ok(true),
+        Err(error) => Err(error).doing(doing),
+    }
 }
 
 /// Detaches everything mounted at or below `prefix`, newest first, and returns what it was.
@@ -343,7 +354,8 @@ mod tests {
         let view = path("view");
         bind(&merged, &view, BindOptions { read_only: true, ..BindOptions::default() }).unwrap();
         assert!(fs::write(view.join("x"), "").is_err());
-        assert!(is_mounted(&view).unwrap());
+        assert!(is_mounted(&view).unwrap() && is_mounted(Path::new("/")).unwrap());
+        assert!(!is_mounted(dir.path()).unwrap() && !is_mounted(&view.join("not/there")).unwrap());
         assert_eq!(detach_below(dir.path()).unwrap().len(), 3);
         assert!(!is_mounted(&merged).unwrap());
         unmount(&merged).unwrap();

@@ -1,7 +1,8 @@
 //! Folders that others have filled, removed and looked at whatever is in them.
 //!
 //! Containers may make folders deeper than a path or a stack can be, and move them while somebody looks. So nothing here
-//! follows a link, calls itself for each level, or holds more than [`OPEN_MAX`] levels open.
+//! follows a link, calls itself for each level, or holds more than [`OPEN_MAX`] levels open. What is mounted in a folder
+//! belongs to somebody else: it is taken out before the folder is removed, and never gone into for that.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -11,7 +12,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, renameat};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2, renameat};
+use nix::mount::{MntFlags, umount2};
 use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
@@ -20,18 +22,40 @@ const OPEN_MAX: usize = 16;
 /// How the names of folders begin that are moved up to be removed; a number follows.
 const MOVED: &str = ".removing-";
 
-/// Removes a folder and all that is in it; of a link, the link.
+/// Removes a folder and all that is in it; of a link, the link. What is mounted there, or in it, is unmounted: what it
+/// costs to find that does not depend on what is mounted elsewhere.
 ///
 /// # Errors
-/// It is not there, something in it is mounted, or the disk fails.
+/// It is not there, something in it cannot be unmounted, or the disk fails.
 pub fn remove(path: &Path) -> io::Result<()> {
     if fs::symlink_metadata(path)?.is_symlink() {
         return fs::remove_file(path);
     }
-    let root = open_folder(AT_FDCWD, path.as_os_str())?;
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let parent = openat(AT_FDCWD, parent, flags, Mode::empty())?;
+    let root = unmounting(&parent, name, || open_own_folder(&parent, name))?;
     let mut moved = 0;
     while empty(&root, &mut moved)? {}
-    fs::remove_dir(path)
+    Ok(unlinkat(&parent, name, UnlinkatFlags::RemoveDir)?)
+}
+
+/// Does something with an entry as soon as nothing is mounted on it any more.
+fn unmounting<T>(folder: &OwnedFd, name: &OsStr, act: impl Fn() -> nix::Result<T>) -> nix::Result<T> {
+    loop {
+        match act() {
+            Err(errno @ (Errno::EXDEV | Errno::EBUSY)) => {
+                let path = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name);
+                match umount2(&path, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
+                    // Nothing is mounted: it is something else.
+                    Err(Errno::EINVAL) => return Err(errno),
+                    unmounted => unmounted?,
+                }
+            }
+            done => return done,
+        }
+    }
 }
 
 /// A folder whose entries are being removed.
@@ -63,9 +87,10 @@ fn empty(root: &OwnedFd, moved: &mut u64) -> io::Result<bool> {
         };
         let name = entry.file_name();
         if !entry.file_type()?.is_dir() {
-            gone_is_fine(unlinkat(&level.folder, name.as_os_str(), UnlinkatFlags::NoRemoveDir))?;
+            let unlink = || unlinkat(&level.folder, name.as_os_str(), UnlinkatFlags::NoRemoveDir);
+            gone_is_fine(unmounting(&level.folder, &name, unlink))?;
         } else if has_room {
-            let folder = open_folder(&level.folder, &name)?;
+            let folder = unmounting(&level.folder, &name, || open_own_folder(&level.folder, &name))?;
             levels.push(Emptying::new(folder, name)?);
         } else {
             move_up(&level.folder, &name, root, moved)?;
@@ -78,7 +103,8 @@ fn empty(root: &OwnedFd, moved: &mut u64) -> io::Result<bool> {
 fn move_up(folder: &OwnedFd, name: &OsStr, root: &OwnedFd, moved: &mut u64) -> io::Result<()> {
     loop {
         *moved += 1;
-        match renameat(folder, name, root, format!("{MOVED}{moved}").as_str()) {
+        let to = format!("{MOVED}{moved}");
+        match unmounting(folder, name, || renameat(folder, name, root, to.as_str())) {
             Err(Errno::EEXIST | Errno::ENOTEMPTY | Errno::ENOTDIR) => {}
             other => return Ok(gone_is_fine(other)?),
         }
@@ -228,6 +254,12 @@ fn open_folder(at: impl AsFd, name: &OsStr) -> nix::Result<OwnedFd> {
     openat(at, name, flags, Mode::empty())
 }
 
+/// Unless something is mounted on it (`EXDEV`).
+fn open_own_folder(at: &OwnedFd, name: &OsStr) -> nix::Result<OwnedFd> {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    openat2(at, name, OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_NO_XDEV))
+}
+
 /// Its entries, by its descriptor: its path may be too long.
 fn list(folder: &OwnedFd) -> io::Result<ReadDir> {
     fs::read_dir(format!("/proc/self/fd/{}", folder.as_raw_fd()))
@@ -236,6 +268,7 @@ fn list(folder: &OwnedFd) -> io::Result<ReadDir> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
 
     use nix::sys::stat::mkdirat;
 
@@ -278,6 +311,42 @@ mod tests {
         fs::create_dir_all(root.join(format!("{MOVED}2/x"))).unwrap();
         remove(&root).unwrap();
         assert!(!root.exists());
+    }
+
+    #[test]
+    fn what_is_mounted_in_a_folder_is_unmounted_and_keeps_what_it_has() {
+        use crate::mount::{BindOptions, bind, is_mounted, tmpfs};
+        assert!(nix::unistd::geteuid().is_root(), "this test mounts: run it as root");
+        let folder = tempfile::tempdir().unwrap();
+        let (root, outside) = (folder.path().join("root"), folder.path().join("outside"));
+        let far: PathBuf = ["a"; 2 * OPEN_MAX].iter().collect();
+        let make = |name: &Path| {
+            fs::create_dir_all(root.join(name)).unwrap();
+            root.join(name)
+        };
+        for kept in ["kept", "below/kept"] {
+            fs::create_dir_all(outside.join(kept).parent().unwrap()).unwrap();
+            fs::write(outside.join(kept), kept).unwrap();
+        }
+        for name in [Path::new("folder"), &far.join("far"), &far] {
+            bind(&outside, &make(name), BindOptions::default()).unwrap();
+        }
+        // Two at one place, one in another, and one on a file.
+        bind(&outside, &root.join("folder"), BindOptions::default()).unwrap();
+        tmpfs(&root.join("folder/below"), None, 0o700).unwrap();
+        fs::write(root.join("file"), "").unwrap();
+        bind(&outside.join("kept"), &root.join("file"), BindOptions::default()).unwrap();
+        // And one on the folder itself.
+        bind(&root, &root, BindOptions { recursive: true, ..BindOptions::default() }).unwrap();
+        assert!(is_mounted(&root).unwrap() && is_mounted(&root.join("file")).unwrap());
+        remove(&root).unwrap();
+        assert!(!root.exists());
+        for kept in ["kept", "below/kept"] {
+            assert_eq!(fs::read_to_string(outside.join(kept)).unwrap(), kept);
+        }
+        let left = crate::mount::mounts().unwrap().into_iter();
+        let left: Vec<_> = left.filter(|mount| mount.target.starts_with(folder.path())).collect();
+        assert_eq!(left, []);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! OpenMetrics, as the library writes it, as the text format that upstream's components answer. Pure.
 //!
 //! The two differ in the names of counters (a family has its samples' name), in how whole numbers are written (`le` is
-//! part of a series' name) and in the last line. Source: exposition formats 0.0.4 and OpenMetrics 1.0.
+//! part of a series' name), in the sign of infinity and in the last line. Source: exposition formats 0.0.4 and OpenMetrics 1.0.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -36,8 +36,11 @@ pub(super) fn plain_text(open_metrics: &str, plain: &BTreeSet<String>) -> String
     out
 }
 
-/// Whole numbers without `.0`: the value's, and the bound's of a bucket.
+/// Whole numbers without `.0`: the value's, and the bound's of a bucket; infinity as Go writes it.
 fn whole(sample: &str) -> Cow<'_, str> {
+    if let Some(series) = sample.strip_suffix(" inf") {
+        return format!("{series} +Inf").into();
+    }
     let sample = sample.strip_suffix(".0").unwrap_or(sample);
     let Some((before, after)) = sample.split_once(BUCKET) else { return sample.into() };
     match after.split_once(".0\"") {

@@ -161,6 +161,7 @@ pub(crate) async fn start_kubelet(args: &KubeletArgs, layout: &Layout, connectio
     super::kubelet_root::settle(layout, args.configuration.root_dir.as_deref())?;
     let config = kubelet::Config {
         streaming_connection_idle_timeout: args.streaming_connection_idle_timeout,
+        client_certificate_ends: node::client_certificate_end(&connection.config),
         ..node::kubelet_config(&place, layout, server)
     };
     let config = super::kubelet_config::read(config, &args.configuration)?;

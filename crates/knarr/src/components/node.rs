@@ -9,6 +9,7 @@ use base::{Clock, Random, Tasks};
 use cli::args::Part;
 use controller::Informers;
 use controller::trace::Reporter;
+use jiff::Timestamp;
 use nix::sys::signal::Signal;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -44,7 +45,8 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
     let client = async |kubeconfig: &Path, agent: &'static str| {
         servers.client(&trace::config(kubeconfig, agent).await?)
     };
-    let kubelet_client = client(&layout.agent_kubeconfig(), "kubelet").await?;
+    let connection = trace::config(&layout.agent_kubeconfig(), "kubelet").await?;
+    let kubelet_client = servers.client(&connection)?;
     let proxy_client = client(&layout.proxy_kubeconfig(), "kube-proxy").await?;
     let reporter = Reporter::start(kubelet_client.clone(), &tasks);
     let informers = Informers::new(proxy_client, tasks.clone(), clock.clone(), random.clone());
@@ -76,7 +78,11 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
         if settings.args.runs(Part::CsiHostpath) {
             start_storage(&place, layout, &tasks)?;
         }
-        let config = kubelet_config(&place, layout, Some(own_server_config(layout, settings.node_ip)?));
+        let server = own_server_config(layout, settings.node_ip)?;
+        let config = kubelet::Config {
+            client_certificate_ends: client_certificate_end(&connection),
+            ..kubelet_config(&place, layout, Some(server))
+        };
         let config = super::kubelet_config::of_node(config, layout, &settings.args.kubelet_arg)?;
         start_kubelet(config, kubelet_informers, container_runtime, reporter, &tasks).await?;
         Ready::Node.announce();
@@ -311,6 +317,7 @@ pub(super) fn server_config(
     key: &Path,
     authority: &Path,
 ) -> Result<kubelet::ServerConfig> {
+    let text = std::fs::read_to_string(certificate).unwrap_or_default();
     let chain = read_certificates(certificate)?;
     let key = PrivateKeyDer::from_pem_file(key).with_context(|| format!("read {}", key.display()))?;
     let mut roots = rustls::RootCertStore::empty();
@@ -330,8 +337,25 @@ pub(super) fn server_config(
     Ok(kubelet::ServerConfig {
         listen,
         tls: Arc::new(config),
+        certificate_ends: certificate_end(&text),
         allowed_users: vec![API_SERVER_USER.to_owned()],
     })
+}
+
+fn certificate_end(pem: &str) -> Option<Timestamp> {
+    Timestamp::from_second(auth::pki::ends_at(pem)?).ok()
+}
+
+/// When the certificate ends that a client shows; `None` if it shows none.
+pub(super) fn client_certificate_end(config: &kube::Config) -> Option<Timestamp> {
+    use base64::Engine;
+    let auth = &config.auth_info;
+    let pem = match (&auth.client_certificate_data, &auth.client_certificate) {
+        (Some(data), _) => base64::engine::general_purpose::STANDARD.decode(data).ok()?,
+        (None, Some(path)) => std::fs::read(path).ok()?,
+        (None, None) => return None,
+    };
+    certificate_end(std::str::from_utf8(&pem).ok()?)
 }
 
 fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {

@@ -2,7 +2,8 @@
 //!
 //! What upstream has and is not here: what only happens on Windows, what features count that are off by default, and of
 //! the lifecycle events' generator what a kubelet has nothing for that is told by the runtime: it lists everything once,
-//! so that there is no interval, and keeps the newest of everything for each worker, so that it discards nothing.
+//! so that there is no interval, and keeps the newest of everything for each worker, so that it discards nothing. Nor are
+//! there failed renewals of certificates, which are made before a kubelet starts, and plugins for credentials.
 //! Source: `pkg/kubelet/metrics/metrics.go` of v1.35.
 
 /// One family. Helps are without their full stop, which the exposition adds.
@@ -48,16 +49,21 @@ families! {
         EventConnectionErrors "kubelet_evented_pleg_connection_error_count" [] "The number of errors encountered during the establishment of streaming connection with the CRI runtime";
         EventConnections "kubelet_evented_pleg_connection_success_count" [] "The number of times a streaming client was obtained to receive CRI Events";
         Evictions "kubelet_evictions" ["eviction_signal"] "Cumulative number of pod evictions by eviction signal";
+        HookHttpFallbacks "kubelet_lifecycle_handler_http_fallbacks_total" [] "The number of times lifecycle handlers successfully fell back to http from https";
+        HookSleepsEnded "kubelet_sleep_action_terminated_early_total" [] "The number of times lifecycle sleep handler got terminated before it finishes";
         HttpRequests "kubelet_http_requests_total" ["method", "path", "server_type", "long_running"] "Number of the http requests received since the server started";
+        ImageVolumes "kubelet_image_volume_requested_total" [] "Number of requested image volumes";
+        ImageVolumesFailed "kubelet_image_volume_mounted_errors_total" [] "Number of failed image volume mounts";
+        ImageVolumesMounted "kubelet_image_volume_mounted_succeed_total" [] "Number of successful image volume mounts";
         ImagesCollected "kubelet_image_garbage_collected_total" ["reason"] "Total number of images garbage collected by the kubelet, whether through disk usage or image age";
         MemoryPinning "kubelet_memory_manager_pinning_requests_total" [] "The number of memory pages allocations which required pinning";
         MemoryPinningErrors "kubelet_memory_manager_pinning_errors_total" [] "The number of memory pages allocations which required pinning that failed";
         OrphanedPods "kubelet_orphaned_runtime_pods_total" [] "Number of pods that have been detected in the container runtime without being already known to the pod worker. This typically indicates the kubelet was restarted while a pod was force deleted in the API or in the local configuration, which is unusual";
         PodResources "kubelet_pod_resources_endpoint_requests_total" ["server_api_version"] "Cumulative number of requests to the PodResource endpoint. Broken down by server api version";
-        PodResourcesList "kubelet_pod_resources_endpoint_requests_list" ["server_api_version"] "Number of requests to the PodResource List endpoint. Broken down by server api version";
         PodResourcesAllocatable "kubelet_pod_resources_endpoint_requests_get_allocatable" ["server_api_version"] "Number of requests to the PodResource GetAllocatableResources endpoint. Broken down by server api version";
         PodResourcesGet "kubelet_pod_resources_endpoint_requests_get" ["server_api_version"] "Number of requests to the PodResource Get endpoint. Broken down by server api version";
         PodResourcesGetErrors "kubelet_pod_resources_endpoint_errors_get" ["server_api_version"] "Number of requests to the PodResource Get endpoint which returned error. Broken down by server api version";
+        PodResourcesList "kubelet_pod_resources_endpoint_requests_list" ["server_api_version"] "Number of requests to the PodResource List endpoint. Broken down by server api version";
         Preemptions "kubelet_preemptions" ["preemption_signal"] "Cumulative number of pod preemptions by preemption resource";
         RestartedPods "kubelet_restarted_pods_total" ["static"] "Number of pods that have been restarted because they were deleted and recreated with the same UID while the kubelet was watching them (common for static pods, extremely uncommon for API pods)";
         RuntimeOperations "kubelet_runtime_operations_total" ["operation_type"] "Cumulative number of runtime operations by operation type";
@@ -69,8 +75,8 @@ families! {
         StartedPodsErrors "kubelet_started_pods_errors_total" [] "Cumulative number of errors when starting pods";
         StartedUserPods "kubelet_started_user_namespaced_pods_total" [] "Cumulative number of pods with user namespaces started. This metric will only be collected on Linux";
         StartedUserPodsErrors "kubelet_started_user_namespaced_pods_errors_total" [] "Cumulative number of errors when starting pods with user namespaces. This metric will only be collected on Linux";
-        TopologyAdmissions "kubelet_topology_manager_admission_requests_total" [] "The number of admission requests where resources have to be aligned";
         TopologyAdmissionErrors "kubelet_topology_manager_admission_errors_total" [] "The number of admission request failures where resources could not be aligned";
+        TopologyAdmissions "kubelet_topology_manager_admission_requests_total" [] "The number of admission requests where resources have to be aligned";
     }
 }
 
@@ -80,6 +86,7 @@ families! {
         ActivePods "kubelet_active_pods" ["static"] "The number of pods the kubelet considers active and which are being considered when admitting new pods. static is true if the pod is not from the apiserver";
         CgroupVersion "kubelet_cgroup_version" [] "cgroup version on the hosts";
         ClaimsInUse "dra_resource_claims_in_use" ["driver_name"] "The number of ResourceClaims that are currently in use on the node, by driver name (driver_name label value) and across all drivers (special value <any> for driver_name). Note that the sum of all by-driver counts is not the total number of in-use ResourceClaims because the same ResourceClaim might use devices from different drivers. Instead, use the count for the <any> driver_name";
+        ClientCertificate "kubelet_certificate_manager_client_ttl_seconds" [] "Gauge of the TTL (time-to-live) of the Kubelet's client certificate. The value is in seconds until certificate expiry (negative if already expired). If client certificate is invalid or unused, the value will be +INF";
         CpusExclusive "kubelet_cpu_manager_exclusive_cpu_allocation_count" [] "The total number of CPUs exclusively allocated to containers running on this node";
         CpusPerNode "kubelet_cpu_manager_allocation_per_numa" ["numa_node"] "Number of CPUs allocated per NUMA node";
         CpusShared "kubelet_cpu_manager_shared_pool_size_millicores" [] "The size of the shared CPU pool for non-guaranteed QoS pods, in millicores";
@@ -90,8 +97,14 @@ families! {
         LogBytes "kubelet_container_log_filesystem_used_bytes" ["uid", "namespace", "pod", "container"] "Bytes used by the container's logs on the filesystem";
         MirrorPods "kubelet_mirror_pods" [] "The number of mirror pods the kubelet will try to create (one per admitted static pod)";
         NodeName "kubelet_node_name" ["node"] "The node's name. The count is always 1";
+        NodeStartup "kubelet_node_startup_duration_seconds" [] "Duration in seconds of node startup in total";
+        NodeStartupBefore "kubelet_node_startup_pre_kubelet_duration_seconds" [] "Duration in seconds of node startup before kubelet starts";
+        NodeStartupRegistered "kubelet_node_startup_post_registration_duration_seconds" [] "Duration in seconds of node startup after registration";
+        NodeStartupRegistering "kubelet_node_startup_registration_duration_seconds" [] "Duration in seconds of node startup during registration";
+        NodeStartupUnregistered "kubelet_node_startup_pre_registration_duration_seconds" [] "Duration in seconds of node startup before registration";
         RunningContainers "kubelet_running_containers" ["container_state"] "Number of containers currently running";
         RunningPods "kubelet_running_pods" [] "Number of pods that have a running pod sandbox";
+        ServerCertificate "kubelet_certificate_manager_server_ttl_seconds" [] "Gauge of the shortest TTL (time-to-live) of the Kubelet's serving certificate. The value is in seconds until certificate expiry (negative if already expired). If serving certificate is invalid or unused, the value will be +INF";
         ShutdownEnd "kubelet_graceful_shutdown_end_time_seconds" [] "Last graceful shutdown start time since unix epoch in seconds";
         ShutdownStart "kubelet_graceful_shutdown_start_time_seconds" [] "Last graceful shutdown start time since unix epoch in seconds";
         VolumeCapacity "kubelet_volume_stats_capacity_bytes" ["namespace", "persistentvolumeclaim"] "Capacity in bytes of the volume";
@@ -101,11 +114,12 @@ families! {
         VolumeInodesFree "kubelet_volume_stats_inodes_free" ["namespace", "persistentvolumeclaim"] "Number of free inodes in the volume";
         VolumeInodesUsed "kubelet_volume_stats_inodes_used" ["namespace", "persistentvolumeclaim"] "Number of used inodes in the volume";
         VolumeAbnormal "kubelet_volume_stats_health_status_abnormal" ["namespace", "persistentvolumeclaim"] "Abnormal volume health status. The count is either 1 or 0. 1 indicates the volume is unhealthy, 0 indicates volume is healthy";
+        WorkingPods "kubelet_working_pods" ["lifecycle", "config", "static"] "Number of pods the kubelet is actually running, broken down by lifecycle phase, whether the pod is desired, orphaned, or runtime only (also orphaned), and whether the pod is static. An orphaned pod has been removed from local configuration or force deleted in the API and consumes resources that are not otherwise visible";
     }
 }
 
 /// Source: `prometheus.DefBuckets`.
-const COMMON: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+pub(super) const COMMON: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 /// Source: `podStartupDurationBuckets`.
 const STARTS: [f64; 25] = [
     0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 20.0, 30.0, 45.0, 60.0, 120.0, 180.0, 240.0, 300.0, 360.0,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use cri::v1;
+use jiff::Timestamp;
 
 use crate::config::Config;
 use crate::topology::machine::{Layout, Place};
@@ -76,6 +77,13 @@ pub(crate) fn pids_max() -> i64 {
         |path: &str| std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<i64>().ok());
     let limits = ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"].map(read);
     limits.into_iter().flatten().min().unwrap_or(32768)
+}
+
+/// When the machine was booted.
+pub(crate) fn boot_time() -> Option<Timestamp> {
+    let stat = std::fs::read_to_string("/proc/stat").ok()?;
+    let line = stat.lines().find_map(|line| line.strip_prefix("btime "))?;
+    Timestamp::from_second(line.trim().parse().ok()?).ok()
 }
 
 /// Folders such as `hugepages-2048kB`.

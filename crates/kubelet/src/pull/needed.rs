@@ -29,6 +29,13 @@ pub(crate) fn needed_by(spec: &PodSpec, container: &Container) -> Vec<(String, S
     needed
 }
 
+/// How many of a container's mounts are of images.
+pub(crate) fn image_mounts(pod: &Pod, container: &Container) -> usize {
+    let volumes = || pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let is_image = |name: &str| volumes().any(|volume| volume.name == name && volume.image.is_some());
+    container.volume_mounts.iter().flatten().filter(|mount| is_image(&mount.name)).count()
+}
+
 /// The images that are a Pod's volumes.
 pub(crate) fn in_volumes(pod: &Pod) -> impl Iterator<Item = String> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());

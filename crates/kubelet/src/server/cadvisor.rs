@@ -8,11 +8,10 @@ mod io;
 
 use cri::link_counters::LINK_COUNTERS;
 use cri::v1;
+use sys::usage::{Link, Usage};
 
 use super::exposition::{Exposition, number, seconds};
 use crate::node::Machine;
-use crate::stats::deep::Link;
-use crate::stats::usage::Usage;
 use crate::stats::{Look, PodStats};
 
 /// Family, kind, help, more labels, and the value of a cgroup.
@@ -40,27 +39,6 @@ const ROWS: &[Row] = &[
         "Cumulative system cpu time consumed in seconds.",
         &[],
         |u| seconds(u.cpu_system_ns),
-    ),
-    (
-        "container_cpu_cfs_periods_total",
-        "counter",
-        "Number of elapsed enforcement period intervals.",
-        &[],
-        |u| number(u.cfs_periods),
-    ),
-    (
-        "container_cpu_cfs_throttled_periods_total",
-        "counter",
-        "Number of throttled period intervals.",
-        &[],
-        |u| number(u.cfs_throttled_periods),
-    ),
-    (
-        "container_cpu_cfs_throttled_seconds_total",
-        "counter",
-        "Total time duration the container has been throttled.",
-        &[],
-        |u| seconds(u.cfs_throttled_ns),
     ),
     ("container_spec_cpu_period", "gauge", "CPU period of the container.", &[], |u| number(u.cpu_period_us)),
     ("container_spec_cpu_shares", "gauge", "CPU share of the container.", &[], |u| number(u.cpu_shares)),
@@ -136,6 +114,34 @@ const ROWS: &[Row] = &[
     ),
 ];
 
+/// What only a cgroup with a quota has.
+const LIMITED: [Row; 4] = [
+    (
+        "container_cpu_cfs_periods_total",
+        "counter",
+        "Number of elapsed enforcement period intervals.",
+        &[],
+        |u| number(u.cfs_periods),
+    ),
+    (
+        "container_cpu_cfs_throttled_periods_total",
+        "counter",
+        "Number of throttled period intervals.",
+        &[],
+        |u| number(u.cfs_throttled_periods),
+    ),
+    (
+        "container_cpu_cfs_throttled_seconds_total",
+        "counter",
+        "Total time duration the container has been throttled.",
+        &[],
+        |u| seconds(u.cfs_throttled_ns),
+    ),
+    ("container_spec_cpu_quota", "gauge", "CPU quota of the container.", &[], |u| {
+        number(u64::try_from(u.cpu_quota_us).unwrap_or_default())
+    }),
+];
+
 /// Family, help, and a link's counter that CRI does not know.
 type PacketRow = (&'static str, &'static str, fn(&Link) -> u64);
 
@@ -190,16 +196,18 @@ impl<'a> Subject<'a> {
 const MACHINE: &str = "/";
 
 fn subjects(look: &Look) -> Vec<Subject<'_>> {
-    let mut all = vec![Subject {
+    let of_nobody = |id, created_at, usage| Subject {
         container: "",
-        id: MACHINE,
+        id,
         image: "",
         name: "",
         namespace: "",
         pod: "",
-        created_at: 0,
-        usage: &look.node,
-    }];
+        created_at,
+        usage,
+    };
+    let mut all = vec![of_nobody(MACHINE, look.booted_at, &look.node)];
+    all.extend(look.groups.iter().map(|group| of_nobody(&group.cgroup, group.created_at, &group.usage)));
     for pod in &look.pods {
         let of_pod = |usage, id| Subject {
             container: "",
@@ -236,18 +244,9 @@ pub(super) fn render(look: &Look, version: &str, machine: &Machine) -> String {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let labels = [("cadvisorRevision", ""), ("cadvisorVersion", version), ("kernelVersion", kernel.trim())];
     out.sample("cadvisor_version_info", &labels, 1.0, None);
-    for (name, kind, help, more, value) in ROWS {
-        out.family(name, kind, help);
-        for subject in &subjects {
-            out.sample(name, &subject.labels(more), value(subject.usage), at);
-        }
-    }
-    let name = "container_spec_cpu_quota";
-    out.family(name, "gauge", "CPU quota of the container.");
-    for subject in subjects.iter().filter(|subject| subject.usage.cpu_quota_us > 0) {
-        let quota = number(u64::try_from(subject.usage.cpu_quota_us).unwrap_or_default());
-        out.sample(name, &subject.labels(&[]), quota, at);
-    }
+    let limited = |subject: &&Subject<'_>| subject.usage.cpu_quota_us > 0;
+    rows(&mut out, ROWS, subjects.iter(), at);
+    rows(&mut out, &LIMITED, subjects.iter().filter(limited), at);
     page_faults(&mut out, &subjects, at);
     pressure(&mut out, &subjects, at);
     times(&mut out, &subjects, look.at);
@@ -262,6 +261,20 @@ pub(super) fn render(look: &Look, version: &str, machine: &Machine) -> String {
     io::render(&mut out, look, &subjects, at);
     of_machine(&mut out, machine, look.memory.swap_total);
     out.finish()
+}
+
+fn rows<'a>(
+    out: &mut Exposition,
+    rows: &[Row],
+    subjects: impl Iterator<Item = &'a Subject<'a>> + Clone,
+    at: Option<i64>,
+) {
+    for (name, kind, help, more, value) in rows {
+        out.family(name, kind, help);
+        for subject in subjects.clone() {
+            out.sample(name, &subject.labels(more), value(subject.usage), at);
+        }
+    }
 }
 
 /// When each began and was seen, the latter in nanoseconds since the epoch.
@@ -416,10 +429,12 @@ fn link_labels<'a>(pod: &'a PodStats, interface: &'a str) -> [(&'static str, &'a
 
 #[cfg(test)]
 mod tests {
+    use sys::usage::{Device, OpenFiles, Pressure, Stall, Traffic};
+
     use super::super::resource_metrics::tests::look;
     use super::*;
-    use crate::stats::deep::{Deep, Device, Traffic};
-    use crate::stats::usage::{Pressure, Stall};
+    use crate::stats::Group;
+    use crate::stats::deep::Deep;
 
     #[test]
     fn series_have_cadvisors_names_and_labels() {
@@ -440,8 +455,15 @@ mod tests {
         }];
         let bytes = [("Read".to_owned(), 4096)].into();
         let devices = vec![Device { major: 8, minor: 9, bytes, ..Device::default() }];
-        let deep = Deep { open_files: 9, sockets: 3, open_files_max: Some(1024), devices, links };
+        let deep =
+            Deep { open: OpenFiles { files: 9, sockets: 3 }, open_files_max: Some(1024), devices, links };
         look.deep = [("/kubepods/podu/abc".to_owned(), deep)].into();
+        look.booted_at = 3_000_000_000;
+        look.groups = vec![Group {
+            cgroup: "/kubepods".to_owned(),
+            created_at: 4_000_000_000,
+            usage: Usage { cpu_quota_us: 50_000, cfs_periods: 4, ..Usage::default() },
+        }];
         look.disk_counters = Some([1, 2, 3, 4000, 5, 6, 7, 8, 9, 10, 11]);
         let machine = Machine { cpus: 2, physical_cores: 1, machine_id: "m".into(), ..Machine::default() };
         let text = render(&look, "v1", &machine);
@@ -460,8 +482,12 @@ mod tests {
             "machine_cpu_cores{boot_id=\"\",machine_id=\"m\",system_uuid=\"\"} 2",
             "container_fs_usage_bytes{container=\"\",device=\"/dev/sda1\",id=\"/\",image=\"\",name=\"\",namespace=\"\",pod=\"\"} 40 7000",
             "container_pressure_io_stalled_seconds_total{container=\"\",id=\"/\",image=\"\",name=\"\",namespace=\"\",pod=\"\"} 0.5 7000",
+            "container_start_time_seconds{container=\"\",id=\"/kubepods\",image=\"\",name=\"\",namespace=\"\",pod=\"\"} 4 7000",
+            "container_start_time_seconds{container=\"\",id=\"/\",image=\"\",name=\"\",namespace=\"\",pod=\"\"} 3 7000",
+            "container_cpu_cfs_periods_total{container=\"\",id=\"/kubepods\",image=\"\",name=\"\",namespace=\"\",pod=\"\"} 4 7000",
         ] {
             assert!(text.lines().any(|l| l == line), "{line} is not in:\n{text}");
         }
+        assert_eq!(text.matches("\ncontainer_cpu_cfs_periods_total{").count(), 1, "others have no quota");
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! Source: `pkg/kubelet/metrics/collectors/resource_metrics.go`.
 
+use sys::usage::Usage;
+
 use super::exposition::{Exposition, number, seconds};
-use crate::stats::usage::Usage;
 use crate::stats::{ContainerStats, Look, PodStats};
 
 /// Family, kind, help, and the value of a cgroup.

@@ -10,15 +10,14 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use sys::tree::Size;
+use sys::usage::{Link, Pressure, Stall, Usage, links};
 
 use super::Server;
 use crate::context::Context;
 use crate::metrics::Counts;
 use crate::snapshot::nanos;
 use crate::static_pods::is_mirror;
-use crate::stats::deep::{Link, links};
 use crate::stats::disk::{self, FileSystem, PodDisk};
-use crate::stats::usage::{Pressure, Stall, Usage};
 use crate::stats::{self, ContainerStats, KUBEPODS, Look, NODE, PodStats};
 use crate::volumes::persistent::{self, VolumeStats};
 
@@ -100,6 +99,7 @@ pub(super) async fn counts(server: &Server) -> Counts {
         desired: (desired, statics),
         mirrors: statics,
         ephemeral: ephemeral.sum(),
+        working: server.inboxes.all().iter().map(|inbox| inbox.work()).collect(),
     }
 }
 
@@ -211,6 +211,8 @@ pub(super) struct Disks {
     layers: HashMap<String, Size>,
     /// The host's.
     links: Vec<Link>,
+    /// With their threads, the host's.
+    processes: Option<i64>,
 }
 
 /// Asks the disks. Blocking but for the runtime.
@@ -224,6 +226,7 @@ async fn disks(server: &Server) -> Disks {
     let asked = tokio::task::spawn_blocking(move || Disks {
         claims,
         layers,
+        processes: stats::machine::processes(),
         links: links(&std::fs::read_to_string("/proc/self/net/dev").unwrap_or_default()),
         node: disk::file_system(&context.config.root_dir).unwrap_or_default(),
         images: images.and_then(|images| {
@@ -274,14 +277,8 @@ pub(super) async fn stats(server: &Server, only_cpu_and_memory: bool) -> Value {
     let look = server.context.looks.with_rates(&server.context).await;
     let disks = if only_cpu_and_memory { None } else { Some(disks(server).await) };
     let started = server.context.clock.now();
-    let boot = boot_time().unwrap_or(started);
+    let boot = crate::node::boot_time().unwrap_or(started);
     render(&look, disks.as_ref(), &server.context.config.node_name, boot)
-}
-
-fn boot_time() -> Option<Timestamp> {
-    let stat = std::fs::read_to_string("/proc/stat").ok()?;
-    let line = stat.lines().find_map(|line| line.strip_prefix("btime "))?;
-    Timestamp::from_second(line.trim().parse().ok()?).ok()
 }
 
 fn render(look: &Look, disks: Option<&Disks>, node_name: &str, boot: Timestamp) -> Value {
@@ -308,6 +305,9 @@ fn render(look: &Look, disks: Option<&Disks>, node_name: &str, boot: Timestamp) 
         node["network"] = host_network(look, &disks.links);
         node["fs"] = file_system(look, disks.node);
         node["rlimit"] = json!({"time": time(look.at), "maxpid": crate::node::pids_max()});
+        if let Some(count) = disks.processes {
+            node["rlimit"]["curproc"] = count.into();
+        }
         if let Some((images, used)) = disks.images {
             let mut fs = file_system(look, images);
             fs["usedBytes"] = used.into();
@@ -419,9 +419,10 @@ fn of_container(
 
 #[cfg(test)]
 mod tests {
+    use sys::usage::Traffic;
+
     use super::super::resource_metrics::tests::look;
     use super::*;
-    use crate::stats::deep::Traffic;
 
     #[test]
     fn the_summary_has_upstreams_fields() {
@@ -441,6 +442,7 @@ mod tests {
                 capacity: Some(7),
                 ..VolumeStats::default()
             }]),
+            processes: Some(80),
             layers: [("abc".to_owned(), Size { bytes: 64, inodes: 2 })].into(),
             links: vec![Link {
                 name: "eth0".into(),
@@ -455,6 +457,7 @@ mod tests {
         look.pods[0].containers[0].usage.swap_limit_bytes = 9;
         let value = render(&look, Some(&disks), "n1", Timestamp::UNIX_EPOCH);
         assert_eq!(value["node"]["nodeName"], "n1");
+        assert_eq!(value["node"]["rlimit"]["curproc"], 80);
         let some = json!({"total": 7, "avg10": 1.5, "avg60": 0.5, "avg300": 0.0});
         assert_eq!(value["node"]["cpu"]["psi"]["some"], some);
         assert_eq!(

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use k8s_openapi::api::core::v1::Pod;
 use sys::tree::{Size, size};
+use sys::usage::device_name;
 
 use crate::eviction::limits::DiskUse;
 use crate::volumes::persistent::is_persistent;
@@ -38,13 +39,6 @@ pub(crate) fn file_system(path: &Path) -> Option<FileSystem> {
 pub(crate) fn device(path: &Path) -> Option<String> {
     let device = std::fs::metadata(path).ok()?.dev();
     Some(device_name(nix::sys::stat::major(device), nix::sys::stat::minor(device)))
-}
-
-/// Such as `/dev/sda1`, or `8:1` if there is no such name.
-pub(crate) fn device_name(major: u64, minor: u64) -> String {
-    let event = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/uevent")).unwrap_or_default();
-    let name = event.lines().find_map(|line| line.strip_prefix("DEVNAME="));
-    name.map_or_else(|| format!("{major}:{minor}"), |name| format!("/dev/{name}"))
 }
 
 /// What a Pod has on the node's disk.

@@ -197,8 +197,8 @@ async fn keep_up_one(
 /// A text that says what is left; to be tried again.
 pub(crate) async fn tear_down(context: &Context, pod_dir: &Path) -> Result<(), String> {
     let sub_paths = pod_dir.join("volume-subpaths");
-    let unbound = tokio::task::spawn_blocking(move || sys::mount::detach_below(&sub_paths));
-    unbound.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+    let unbound = tokio::task::spawn_blocking(move || super::tear_down(&sub_paths));
+    unbound.await.map_err(|error| error.to_string())??;
     for found in data::of_pod(pod_dir) {
         csi_volume::take_back(context, &found).await?;
     }

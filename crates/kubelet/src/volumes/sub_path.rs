@@ -11,11 +11,9 @@ use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::mount::{MsFlags, mount};
 use nix::sys::stat::{FchmodatFlags, Mode, fchmodat, fstatat, mkdirat};
 
-use super::is_mount_point;
-
 /// Binds `volume/sub` to `target`; makes missing directories of `sub`.
 pub(super) fn bind(volume: &Path, sub: &str, target: &Path) -> Result<(), String> {
-    if is_bound(target) {
+    if sys::mount::is_mounted(target).unwrap_or(false) {
         return Ok(());
     }
     let opened = open_beneath(volume, sub).map_err(|e| format!("{sub}: {e}"))?;
@@ -33,15 +31,6 @@ pub(super) fn bind(volume: &Path, sub: &str, target: &Path) -> Result<(), String
     let source = format!("/proc/self/fd/{}", opened.as_raw_fd());
     mount(Some(source.as_str()), target, None::<&str>, MsFlags::MS_BIND, None::<&str>)
         .map_err(|e| format!("bind {sub}: {e}"))
-}
-
-fn is_bound(target: &Path) -> bool {
-    if is_mount_point(target) && target.exists() {
-        return true;
-    }
-    let Ok(mounts) = fs::read_to_string("/proc/self/mountinfo") else { return false };
-    let target = target.display().to_string();
-    mounts.lines().any(|line| line.split(' ').nth(4) == Some(target.as_str()))
 }
 
 /// What may be done with a new folder: as much as with the volume itself. Source: `doBindSubPath`, `pkg/volume/util/subpath`.

@@ -16,6 +16,7 @@ use crate::context::Context;
 use crate::env::environment;
 use crate::env::file::FILE_BYTES_MAX;
 use crate::objects::PodObjects;
+use crate::pull::image_mounts;
 use crate::qos::UNLIMITED_QUOTA;
 use crate::snapshot::Sandbox;
 use crate::volumes;
@@ -99,6 +100,8 @@ async fn create(
 ) -> Result<String, Refusal> {
     let context = &input.context;
     let created = context.operation("create_container", context.runtime.create_container(request)).await;
+    let mounted = created.as_ref().map(|_| ()).map_err(ToString::to_string);
+    context.metrics.image_volumes(image_mounts(&input.pod, &input.spec), mounted);
     if let Err(error) = &created {
         context.metrics.container_started(kind, Err("CreateContainerError"));
         tracing::debug!(%error, "a container was not created");

@@ -270,7 +270,7 @@ impl Container {
         self.stdin = None;
         self.terminal = None;
         let cgroups = sys::cgroup::Cgroups::detect();
-        let oom_killed = cgroups.is_ok_and(|cgroups| cgroups.stats(&self.plan.cgroup).oom_kills > 0);
+        let oom_killed = cgroups.is_ok_and(|cgroups| cgroups.oom_kills(&self.plan.cgroup) > 0);
         let message = if code.is_some() { "" } else { "the pod's shim ended before the container" };
         let code = code.unwrap_or(layout::LOST_CODE);
         let exited = Exited {

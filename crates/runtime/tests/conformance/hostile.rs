@@ -212,7 +212,7 @@ async fn fork_bomb(subject: Arc<Subject>) {
     // The shell ends when it cannot fork; what it has made stays, and so does the first process.
     let bomb = "(while :; do sleep 1000 & done) & exec sleep 1000";
     let id = pod.start(container("bomb", bomb)).await;
-    super::support::wait_until(|| cgroups.stats(&parent).pids >= 70).await;
+    super::support::wait_until(|| cgroups.usage(&parent).threads >= 70).await;
     assert_eq!(other.sh(&calm, "echo calm").await, ("calm".to_owned(), 0));
     pod.stop(&id, 0).await;
     assert_eq!(pod.status(&id).await.state, v1::ContainerState::ContainerExited as i32);

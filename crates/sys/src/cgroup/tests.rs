@@ -62,7 +62,7 @@ fn what_makes_processes_without_end_is_killed() {
         bomb.stdin(std::process::Stdio::piped()).stderr(std::process::Stdio::null()).spawn().unwrap();
     cgroups.add_process(&group, bomb.id() as i32).unwrap();
     std::io::Write::write_all(bomb.stdin.as_mut().unwrap(), b"go\n").unwrap();
-    while cgroups.stats(&group).pids < 50 {
+    while cgroups.usage(&group).threads < 50 {
         std::thread::yield_now();
     }
     cgroups.kill(&group, Duration::from_secs(20)).unwrap();
@@ -91,7 +91,7 @@ fn a_killed_cgroup_is_empty_and_can_be_removed_with_its_children() {
     assert_eq!(cgroups.processes(&root), [pid]);
     assert_eq!(cgroups.children(&root), ["pod"]);
     if cgroups.has("pids") {
-        assert_eq!(cgroups.stats(&group).pids, 1);
+        assert_eq!(cgroups.usage(&group).threads, 1);
     }
     cgroups.kill(&root, Duration::from_secs(10)).unwrap();
     child.wait().unwrap();
@@ -106,7 +106,7 @@ fn what_others_make_of_a_cgroup_in_more_hierarchies_is_found_and_removed() {
     let cgroups = Cgroups::detect().unwrap();
     let root = format!("/knarr-test-others-{}", std::process::id());
     for foreign in &cgroups.foreign {
-        let dir = foreign.join(&root[1..]);
+        let dir = foreign.dir(&root);
         fs::create_dir_all(dir.join("pod/container")).unwrap();
         assert!(cgroups.exists(&root), "{}", dir.display());
         assert_eq!(cgroups.children(&root), ["pod"], "{}", dir.display());

@@ -1,9 +1,11 @@
 //! Files, sockets and disks: of containers as far as their cgroups count them, of the machine as its disk does.
 
+use sys::usage::Device;
+
 use super::{MACHINE, Subject};
 use crate::server::exposition::{Exposition, number, seconds};
 use crate::stats::Look;
-use crate::stats::deep::{Deep, Device};
+use crate::stats::deep::Deep;
 use crate::stats::disk::FileSystem;
 
 /// Family, kind, help, and the file system's value.
@@ -184,9 +186,9 @@ fn processes(out: &mut Exposition, deep: &[(&Subject<'_>, &Deep)], at: Option<i6
         (
             "container_file_descriptors",
             "Number of open file descriptors for the container.",
-            (|deep| deep.open_files) as fn(&Deep) -> u64,
+            (|deep| deep.open.files) as fn(&Deep) -> u64,
         ),
-        ("container_sockets", "Number of open sockets for the container.", |deep| deep.sockets),
+        ("container_sockets", "Number of open sockets for the container.", |deep| deep.open.sockets),
     ] {
         out.family(name, "gauge", help);
         for (subject, deep) in deep {
