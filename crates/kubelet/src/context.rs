@@ -1,6 +1,6 @@
 //! What all workers of one kubelet share: configuration, clients, and facts about the node.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::{Clock, Random, Tasks};
@@ -74,6 +74,8 @@ pub(crate) struct Context {
     pub(crate) metrics: Arc<KubeletMetrics>,
     /// Bytes.
     pub(crate) memory_capacity: i64,
+    /// What containers are told beside their limits.
+    pub(crate) unified: crate::unified::Unified,
     /// Of huge pages, in bytes.
     pub(crate) page_sizes: Vec<u64>,
     /// The drivers of this node.
@@ -182,7 +184,6 @@ impl Context {
         reason: &str,
         message: String,
     ) {
-        let metadata = &pod.metadata;
         let field_path = container.map(|name| {
             let spec = || pod.spec.iter();
             let is_init = spec().flat_map(|s| s.init_containers.iter().flatten()).any(|c| c.name == name);
@@ -195,16 +196,19 @@ impl Context {
             };
             format!("spec.{list}{{{name}}}")
         });
-        let regarding = ObjectReference {
-            api_version: Some("v1".into()),
-            kind: Some("Pod".into()),
-            namespace: metadata.namespace.clone(),
-            name: metadata.name.clone(),
-            uid: metadata.uid.clone(),
-            resource_version: metadata.resource_version.clone(),
-            field_path,
-        };
+        let regarding = ObjectReference { field_path, ..reference_to(pod) };
         self.recorder.event(regarding, event_type, reason, message);
+    }
+
+    /// Records an event about a Pod, with what machines may want to know beside its message.
+    pub(crate) fn annotated_event(
+        &self,
+        pod: &Pod,
+        (event_type, reason): (EventType, &str),
+        message: String,
+        annotations: BTreeMap<String, String>,
+    ) {
+        self.recorder.annotated(reference_to(pod), event_type, reason, message, annotations);
     }
 
     /// Counts and times a call of the runtime.
@@ -228,6 +232,19 @@ impl Context {
             metadata.name.as_deref().unwrap_or_default()
         );
         self.reporter.span(cause, ("kubelet", name), &object, (start, self.clock.now()), detail);
+    }
+}
+
+fn reference_to(pod: &Pod) -> ObjectReference {
+    let metadata = &pod.metadata;
+    ObjectReference {
+        api_version: Some("v1".into()),
+        kind: Some("Pod".into()),
+        namespace: metadata.namespace.clone(),
+        name: metadata.name.clone(),
+        uid: metadata.uid.clone(),
+        resource_version: metadata.resource_version.clone(),
+        field_path: None,
     }
 }
 

@@ -28,6 +28,8 @@ const UNREADY_PERIOD: Duration = Duration::from_millis(100);
 
 /// Registers the node and keeps its status and lease, until the group of tasks stops.
 pub(crate) async fn run(context: Arc<Context>, machine: Arc<Machine>) {
+    // Source: `BirthCry`.
+    context.node_event(EventType::Normal, "Starting", "Starting kubelet.".to_owned());
     context.tasks.spawn("node lease", lease::keep(context.clone()));
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(7), 0.2);
     let recorded = loop {
@@ -69,6 +71,14 @@ async fn register(context: &Context, machine: &Machine) -> Result<Vec<NodeCondit
     }
 }
 
+/// Records what is new.
+fn tell(context: &Context, before: &[NodeCondition], now: &[NodeCondition]) {
+    for reason in object::news(before, now) {
+        let message = format!("Node {} status is now: {reason}", context.config.node_name);
+        context.node_event(EventType::Normal, &reason, message);
+    }
+}
+
 /// Whether the API server knows the node of another boot. Source: `MachineInfo` of upstream's `nodestatus`.
 fn has_rebooted(before: &Node, boot_id: &str) -> bool {
     let known = before.status.as_ref().and_then(|status| status.node_info.as_ref());
@@ -79,6 +89,9 @@ async fn keep_status(context: &Context, machine: &Machine, mut recorded: Vec<Nod
     let api: Api<Node> = Api::all(context.client.clone());
     let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10), 0.2);
     let mut changes = context.runtime.status_changes();
+    // Each start tells of pressure anew.
+    let mut told = recorded.clone();
+    told.retain(|condition| condition.type_ == "Ready");
     loop {
         let problem = problem(context).await;
         let status = status(context, machine, problem.as_deref(), &recorded).await;
@@ -93,6 +106,8 @@ async fn keep_status(context: &Context, machine: &Machine, mut recorded: Vec<Nod
         }
         backoff.reset();
         recorded = status.conditions.unwrap_or_default();
+        tell(context, &told, &recorded);
+        told.clone_from(&recorded);
         wait_for_news(context, problem.as_deref(), &mut changes).await;
     }
 }

@@ -157,7 +157,7 @@ impl Config {
             "maxPods": self.max_pods,
             "podPidsLimit": self.pod_pids_limit,
             "resolvConf": self.resolv_conf,
-            "cpuCFSQuota": true,
+            "cpuCFSQuota": self.cpu_cfs_quota,
             "cpuCFSQuotaPeriod": "100ms",
             "evictionHard": self.eviction.statements.hard,
             "evictionPressureTransitionPeriod": seconds(self.eviction.transition_period),
@@ -388,6 +388,7 @@ impl<'a> Fields<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::SwapBehavior;
 
     pub(super) fn applied(yaml: &str) -> Result<Config, String> {
         let value: Value = serde_saphyr::from_str(yaml).unwrap();
@@ -455,6 +456,10 @@ mod tests {
                 "{topologyManagerPolicy: near}",
                 "topologyManagerPolicy: Invalid value: \"near\": must be one of",
             ),
+            (
+                "{memorySwap: {swapBehavior: UnlimitedSwap}}",
+                "memorySwap.swapBehavior: Invalid value: \"UnlimitedSwap\": must be one of",
+            ),
             ("{topologyManagerScope: node}", "topologyManagerScope: Invalid value: \"node\": must be one of"),
             (
                 "{enforceNodeAllocatable: [pods, kube-reserved]}",
@@ -502,6 +507,12 @@ mod tests {
         assert_eq!(config.configz["topologyManagerPolicy"], "restricted");
         let periods: Vec<_> = config.shutdown.iter().map(|p| (p.priority, p.seconds)).collect();
         assert_eq!(periods, [(0, 9), (100, 5)]);
+        let config = applied(
+            "{cpuCFSQuota: false, memorySwap: {swapBehavior: LimitedSwap}, singleProcessOOMKill: true}",
+        );
+        let config = config.unwrap();
+        assert_eq!((config.cpu_cfs_quota, config.swap_behavior), (false, SwapBehavior::Limited));
+        assert_eq!(config.single_process_oom_kill, Some(true));
         let config = applied("{shutdownGracePeriod: 30s, shutdownGracePeriodCriticalPods: 10s}").unwrap();
         let periods: Vec<_> = config.shutdown.iter().map(|p| (p.priority, p.seconds)).collect();
         assert_eq!(periods, [(0, 20), (2_000_000_000, 10)]);

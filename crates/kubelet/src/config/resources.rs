@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::configuration::{Fields, narrow, set};
 use super::reserved::ReservedCgroup;
-use super::{Config, Enforced, Reserved};
+use super::{Config, Enforced, Reserved, SwapBehavior};
 use crate::cpu::{CpuSet, StaticPolicy};
 use crate::memory::ReservedMemory;
 use crate::topology::{Policy, Scope};
@@ -22,6 +22,17 @@ impl Config {
             self.max_pods = self.max_pods.min(most);
         }
         set(&mut self.pod_pids_limit, fields.integer("podPidsLimit", -1));
+        set(&mut self.cpu_cfs_quota, fields.flag("cpuCFSQuota"));
+        set(&mut self.single_process_oom_kill, fields.flag("singleProcessOOMKill").map(Some));
+        let swap = fields.object("memorySwap").and_then(|swap| swap.get("swapBehavior"));
+        match swap.map(|behavior| behavior.as_str().unwrap_or_default()) {
+            None | Some("" | "NoSwap") => {}
+            Some("LimitedSwap") => self.swap_behavior = SwapBehavior::Limited,
+            Some(other) => fields.error(
+                "memorySwap.swapBehavior",
+                &format!("Invalid value: {other:?}: must be one of: \"\", \"LimitedSwap\" or \"NoSwap\""),
+            ),
+        }
         let reserved =
             Reserved { kube: fields.amounts("kubeReserved"), system: fields.amounts("systemReserved") };
         if !reserved.kube.is_empty() {

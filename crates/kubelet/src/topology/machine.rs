@@ -76,6 +76,13 @@ impl Layout {
         own.map(|(cpu, _)| *cpu).collect()
     }
 
+    /// These CPUs, and those that share a core with one of them.
+    pub(crate) fn siblings<'a>(&'a self, cpus: &CpuSet) -> impl Iterator<Item = usize> + use<'a> {
+        let cores: std::collections::BTreeSet<_> =
+            cpus.iter().filter_map(|cpu| Some(self.cpus.get(&cpu)?.core)).collect();
+        self.cpus.iter().filter(move |(_, place)| cores.contains(&place.core)).map(|(cpu, _)| *cpu)
+    }
+
     /// How many CPUs share a core.
     pub(crate) fn threads_per_core(&self) -> usize {
         let cores: std::collections::BTreeSet<_> = self.cpus.values().map(|place| place.core).collect();
