@@ -25,7 +25,7 @@ use crate::node_state::NodeState;
 use crate::runtime_features::RuntimeFeatures;
 use crate::stats::Looks;
 use crate::status::NodeFacts;
-use crate::topology::{AFFINITY_ERROR, Asker, Hint, Hints, Nodes, Policy, Provider, Scope};
+use crate::topology::{AFFINITY_ERROR, Asker, Distances, Hint, Hints, Nodes, Policy, Provider, Scope};
 
 /// CRI calls that change something, at the same time.
 pub(crate) const CRI_CALLS_MAX: usize = 32;
@@ -51,6 +51,8 @@ pub(crate) struct Context {
     pub(crate) memory: Option<MemoryManager>,
     /// All NUMA nodes.
     pub(crate) numa_nodes: Nodes,
+    /// How far they are from each other.
+    pub(crate) numa_distances: Distances,
     pub(crate) runtime: Arc<dyn RuntimeService>,
     pub(crate) images: Arc<dyn ImageService>,
     pub(crate) tasks: Tasks,
@@ -118,7 +120,8 @@ impl Context {
         providers.extend(cpus.iter().chain(&memory).map(|provider| provider as &dyn Provider));
         let start = std::time::Instant::now();
         self.metrics.count(Count::TopologyAdmissions, &[]);
-        let given = self.config.alignment.allocate(self.numa_nodes, (uid, spec), &providers);
+        let given =
+            self.config.alignment.allocate((self.numa_nodes, &self.numa_distances), (uid, spec), &providers);
         self.metrics.measure(Measure::TopologyAdmission, &[], start.elapsed().as_secs_f64() * 1000.0);
         self.count_alignment(spec, &given);
         given

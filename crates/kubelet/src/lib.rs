@@ -96,11 +96,10 @@ pub enum Error {
     #[error("{0}")]
     Reserved(String),
     /// The machine is too large for a topology policy.
-    #[error(
-        "unsupported on machines with more than {} NUMA Nodes, this one has {count}",
-        topology::NODES_MAX
-    )]
+    #[error("unsupported on machines with more than {most} NUMA Nodes, this one has {count}")]
     NumaNodes {
+        /// How many it may have.
+        most: usize,
         /// How many it has.
         count: usize,
     },
@@ -157,8 +156,9 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
     let available = (of("cpu"), of("memory"));
     let (limited, unified) = enforce(&config, &machine).await?;
     let (layout, cpus, memory) = aligned(&config, &machine).await;
-    if config.alignment.policy != topology::Policy::None && layout.nodes().len() > topology::NODES_MAX {
-        return Err(Error::NumaNodes { count: layout.nodes().len() });
+    let (count, most) = (layout.nodes().len(), config.alignment.nodes_max.unwrap_or(topology::NODES_MAX));
+    if config.alignment.policy != topology::Policy::None && count > most {
+        return Err(Error::NumaNodes { count, most });
     }
     let metrics = Arc::new(KubeletMetrics::new(&config.node_name));
     let context = Arc::new(Context {
@@ -174,6 +174,7 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
         cpus,
         memory,
         numa_nodes: layout.nodes(),
+        numa_distances: layout.distances.clone(),
         dra: open_dra(&config, &metrics).await,
         devices: device_plugins::DevicePlugins::open(&config.root_dir, layout.nodes(), metrics.clone())
             .map_err(|source| Error::Directory {

@@ -31,6 +31,7 @@ pub(crate) async fn run(context: Arc<Context>, machine: Arc<Machine>) {
     // Source: `BirthCry`.
     context.node_event(EventType::Normal, "Starting", "Starting kubelet.".to_owned());
     context.tasks.spawn("node lease", lease::keep(context.clone()));
+    context.tasks.spawn("cordons", tell_of_cordons(context.clone()));
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(7), 0.2);
     let recorded = loop {
         match register(&context, &machine).await {
@@ -71,12 +72,29 @@ async fn register(context: &Context, machine: &Machine) -> Result<Vec<NodeCondit
     }
 }
 
+/// Tells when somebody keeps Pods from the node, or does not any more. Source: `recordNodeSchedulableEvent`.
+async fn tell_of_cordons(context: Arc<Context>) {
+    let mut changes = context.node.subscribe();
+    let mut was_unschedulable = false;
+    loop {
+        for node in changes.next().await.into_iter().filter_map(|change| change.new) {
+            let is_unschedulable = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
+            if std::mem::replace(&mut was_unschedulable, is_unschedulable) != is_unschedulable {
+                let reason = if is_unschedulable { "NodeNotSchedulable" } else { "NodeSchedulable" };
+                tell_one(&context, reason);
+            }
+        }
+    }
+}
+
 /// Records what is new.
 fn tell(context: &Context, before: &[NodeCondition], now: &[NodeCondition]) {
-    for reason in object::news(before, now) {
-        let message = format!("Node {} status is now: {reason}", context.config.node_name);
-        context.node_event(EventType::Normal, &reason, message);
-    }
+    object::news(before, now).iter().for_each(|reason| tell_one(context, reason));
+}
+
+fn tell_one(context: &Context, reason: &str) {
+    let message = format!("Node {} status is now: {reason}", context.config.node_name);
+    context.node_event(EventType::Normal, reason, message);
 }
 
 /// Whether the API server knows the node of another boot. Source: `MachineInfo` of upstream's `nodestatus`.

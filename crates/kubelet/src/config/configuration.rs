@@ -457,6 +457,14 @@ mod tests {
                 "topologyManagerPolicy: Invalid value: \"near\": must be one of",
             ),
             (
+                "{topologyManagerPolicyOptions: {max-allowable-numa-nodes: '7'}}",
+                "bad value for option \"max-allowable-numa-nodes\": must be between 8 and 16",
+            ),
+            (
+                "{topologyManagerPolicyOptions: {nearer: 'true'}}",
+                "topologyManagerPolicyOptions: unknown Topology Manager Policy option: \"nearer\"",
+            ),
+            (
                 "{memorySwap: {swapBehavior: UnlimitedSwap}}",
                 "memorySwap.swapBehavior: Invalid value: \"UnlimitedSwap\": must be one of",
             ),
@@ -497,6 +505,7 @@ mod tests {
             "{reservedSystemCPUs: '0-1', cpuManagerPolicy: static, cpuManagerPolicyOptions: {full-pcpus-only: 'true'}, \
               memoryManagerPolicy: Static, reservedMemory: [{numaNode: 1, limits: {memory: 1Gi, hugepages-2Mi: 4Mi}}], \
               topologyManagerPolicy: restricted, topologyManagerScope: pod, \
+              topologyManagerPolicyOptions: {prefer-closest-numa-nodes: 'true', max-allowable-numa-nodes: '12'}, \
               shutdownGracePeriodByPodPriority: [{priority: 100, shutdownGracePeriodSeconds: 5}, {priority: 0, shutdownGracePeriodSeconds: 9}]}",
         )
         .unwrap();
@@ -505,6 +514,7 @@ mod tests {
         let memory = config.reserved_memory.unwrap();
         assert_eq!((memory[&1]["memory"], memory[&1]["hugepages-2Mi"]), (1 << 30, 4 << 20));
         assert_eq!(config.configz["topologyManagerPolicy"], "restricted");
+        assert_eq!((config.alignment.prefers_closest, config.alignment.nodes_max), (true, Some(12)));
         let periods: Vec<_> = config.shutdown.iter().map(|p| (p.priority, p.seconds)).collect();
         assert_eq!(periods, [(0, 9), (100, 5)]);
         let config = applied(

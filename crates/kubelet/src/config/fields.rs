@@ -78,7 +78,7 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("memoryManagerPolicy", Read),
     ("topologyManagerPolicy", Read),
     ("topologyManagerScope", Read),
-    ("topologyManagerPolicyOptions", Only(&["{}"])),
+    ("topologyManagerPolicyOptions", Read),
     ("qosReserved", Only(&["{}"])),
     ("runtimeRequestTimeout", Moot),
     ("hairpinMode", Moot),
