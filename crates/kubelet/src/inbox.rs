@@ -45,6 +45,8 @@ pub(crate) struct Inbox {
     news: Notify,
     /// The Pod has nothing that runs any more.
     is_stopped: watch::Sender<bool>,
+    /// It has no volumes any more either.
+    is_reclaimed: watch::Sender<bool>,
 }
 
 impl Inbox {
@@ -63,6 +65,20 @@ impl Inbox {
         let mut is_stopped = self.is_stopped.subscribe();
         // The sender is our own.
         if is_stopped.wait_for(|is_stopped| *is_stopped).await.is_err() {
+            tracing::debug!("an inbox went while it was waited for");
+        }
+    }
+
+    /// The Pod has given back its volumes too.
+    pub(crate) fn set_reclaimed(&self) {
+        self.is_reclaimed.send_if_modified(|is_reclaimed| !std::mem::replace(is_reclaimed, true));
+    }
+
+    /// Waits until the Pod has given back its volumes too.
+    pub(crate) async fn reclaimed(&self) {
+        let mut is_reclaimed = self.is_reclaimed.subscribe();
+        // The sender is our own.
+        if is_reclaimed.wait_for(|is_reclaimed| *is_reclaimed).await.is_err() {
             tracing::debug!("an inbox went while it was waited for");
         }
     }
