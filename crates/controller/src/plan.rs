@@ -5,6 +5,7 @@
 //! Acting twice on a plan does no harm: creates have names or are guarded by informers, deletes and patches carry
 //! preconditions.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::authorization::v1::{SubjectAccessReview, SubjectAccessReviewSpec};
@@ -129,6 +130,8 @@ pub struct EventAction {
     pub reason: String,
     /// A sentence, for people.
     pub message: String,
+    /// What machines may want to know beside that: `metadata.annotations`.
+    pub annotations: BTreeMap<String, String>,
 }
 
 /// Source: `core/v1.Event.type`.
@@ -300,6 +303,7 @@ impl Action {
             event_type,
             reason: reason.to_owned(),
             message: message.into(),
+            annotations: BTreeMap::new(),
         }))
     }
 

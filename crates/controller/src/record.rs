@@ -4,6 +4,8 @@
 
 mod correlate;
 
+use std::collections::BTreeMap;
+
 use http::request::Builder;
 use http::{Request, StatusCode};
 use jiff::Timestamp;
@@ -86,8 +88,20 @@ impl Recorder {
 
     /// Records an event about the referenced object.
     pub fn event(&self, regarding: ObjectReference, event_type: EventType, reason: &str, message: String) {
-        let component = self.component;
-        self.record(EventAction { component, regarding, event_type, reason: reason.to_owned(), message });
+        self.annotated(regarding, event_type, reason, message, BTreeMap::new());
+    }
+
+    /// The same with annotations. Source: `AnnotatedEventf`.
+    pub fn annotated(
+        &self,
+        regarding: ObjectReference,
+        event_type: EventType,
+        reason: &str,
+        message: String,
+        annotations: BTreeMap<String, String>,
+    ) {
+        let (component, reason) = (self.component, reason.to_owned());
+        self.record(EventAction { component, regarding, event_type, reason, message, annotations });
     }
 
     pub(crate) fn record(&self, mut event: EventAction) {
@@ -141,6 +155,9 @@ impl Writer {
             "lastTimestamp": second(now),
             "count": observed.count,
         });
+        if !event.annotations.is_empty() {
+            object["metadata"]["annotations"] = json!(event.annotations);
+        }
         if !self.host.is_empty() {
             object["source"]["host"] = json!(self.host);
             object["reportingInstance"] = json!(self.host);

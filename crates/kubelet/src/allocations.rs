@@ -5,19 +5,24 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use crate::admission::{self, Room};
 use crate::inbox::Inbox;
+use crate::qos::{QosClass, class_of};
 use crate::resize::{Amount, Refused, decide};
 
 /// The node's Pods and what each has, by uid.
 pub(crate) struct Allocations {
     capacity: Amount,
     pods: Mutex<HashMap<String, Entry>>,
+    /// See [`Allocations::burstable_cpu`].
+    burstable: watch::Sender<i64>,
 }
 
 struct Entry {
     has: Amount,
+    class: QosClass,
     /// A resize waits for room.
     is_waiting: bool,
     /// It is on its way down, and has what it has until nothing of it runs.
@@ -29,15 +34,29 @@ struct Entry {
 impl Allocations {
     /// Nobody has anything of the node's CPU (in thousandths) and memory (in bytes).
     pub(crate) fn new((cpu, memory): (i64, i64)) -> Self {
-        Self { capacity: Amount { cpu, memory }, pods: Mutex::default() }
+        Self { capacity: Amount { cpu, memory }, pods: Mutex::default(), burstable: watch::Sender::new(0) }
     }
 
     /// A Pod has come with what it asks for: the scheduler has found room for it.
     pub(crate) fn add(&self, pod: &Arc<Pod>, has: Amount, inbox: &Arc<Inbox>) {
         let uid = pod.metadata.uid.clone().unwrap_or_default();
-        let entry =
-            Entry { has, is_waiting: false, is_leaving: false, inbox: inbox.clone(), pod: pod.clone() };
-        self.pods.lock().insert(uid, entry);
+        let class = pod.spec.as_ref().map_or(QosClass::BestEffort, class_of);
+        let (inbox, pod) = (inbox.clone(), pod.clone());
+        let entry = Entry { has, class, is_waiting: false, is_leaving: false, inbox, pod };
+        let mut pods = self.pods.lock();
+        pods.insert(uid, entry);
+        self.weigh(&pods);
+    }
+
+    /// What all Burstable Pods together have of the node's CPU, in thousandths, and whenever that changes.
+    pub(crate) fn burstable_cpu(&self) -> watch::Receiver<i64> {
+        self.burstable.subscribe()
+    }
+
+    fn weigh(&self, pods: &HashMap<String, Entry>) {
+        let burstable = pods.values().filter(|entry| entry.class == QosClass::Burstable);
+        let now = burstable.fold(0_i64, |sum, entry| sum.saturating_add(entry.has.cpu));
+        self.burstable.send_if_modified(|sum| std::mem::replace(sum, now) != now);
     }
 
     /// The Pods that are neither over nor on their way down.
@@ -90,6 +109,7 @@ impl Allocations {
         let mut pods = self.pods.lock();
         if pods.remove(uid).is_some() {
             wake(&pods);
+            self.weigh(&pods);
         }
     }
 
@@ -110,6 +130,7 @@ impl Allocations {
             if is_less {
                 wake(&pods);
             }
+            self.weigh(&pods);
         }
         outcome
     }
@@ -141,6 +162,31 @@ mod tests {
         allocations.change("b", amount(1500)).unwrap();
         allocations.remove("a");
         assert!(!second.take().has_room);
+    }
+
+    #[test]
+    fn the_weight_of_burstable_pods_is_what_they_ask_for_together() {
+        let allocations = Allocations::new((8000, 0));
+        let weight = allocations.burstable_cpu();
+        let add = |uid: &str, resources: &str, cpu: i64| {
+            let text = format!(
+                "{{metadata: {{uid: {uid}}}, spec: {{containers: [{{name: a, resources: {resources}}}]}}}}"
+            );
+            let pod: Pod = serde_saphyr::from_str(&text).unwrap();
+            allocations.add(&Arc::new(pod), Amount { cpu, memory: 0 }, &Arc::default());
+        };
+        add("guaranteed", "{limits: {cpu: '1', memory: 1Gi}}", 1000);
+        add("best", "{}", 0);
+        assert_eq!(*weight.borrow(), 0);
+        add("one", "{requests: {cpu: 500m}}", 500);
+        add("two", "{requests: {cpu: 250m}}", 250);
+        assert_eq!(*weight.borrow(), 750);
+        allocations.change("two", Amount { cpu: 1000, memory: 0 }).unwrap();
+        assert_eq!(*weight.borrow(), 1500);
+        allocations.set_leaving("one");
+        assert_eq!(*weight.borrow(), 1500, "it still runs");
+        allocations.remove("one");
+        assert_eq!(*weight.borrow(), 1000);
     }
 
     #[test]

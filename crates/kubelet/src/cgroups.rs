@@ -5,7 +5,10 @@
 //! Source: `pkg/kubelet/cm` of upstream.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
+use controller::EventType;
 use k8s_openapi::api::core::v1::Pod;
 use machinery::quantity::Quantity;
 use sys::cgroup::{Cgroups, Limits};
@@ -14,28 +17,96 @@ use crate::config::{Config, ReservedCgroup};
 use crate::context::Context;
 use crate::metrics::Measure;
 use crate::node::Machine;
-use crate::qos;
+use crate::{huge_pages, qos};
 
 /// The cgroup of all Pods.
 pub(crate) fn kubepods(config: &Config) -> String {
     format!("{}/kubepods", config.cgroup_root.trim_end_matches('/'))
 }
 
-/// Of all Pods together: what is not reserved, whatever the eviction thresholds keep. Blocking.
-pub(crate) fn limit_all(config: &Config, machine: &Machine) {
+/// The weight of those that ask for nothing. Source: `MinShares`.
+const SHARES_MIN: u64 = 2;
+
+/// Makes the cgroups of all Pods together and of their classes. Blocking.
+///
+/// # Errors
+/// A text: Pods are not held below what they may have, as when they use more already.
+pub(crate) fn limit_all(config: &Config, machine: &Machine) -> Result<(), String> {
     let root = kubepods(config);
-    let memory = i64::try_from(machine.memory).unwrap_or(i64::MAX);
-    let cpus = i64::try_from(machine.cpus * 1000).unwrap_or(i64::MAX) - config.reserved.milli("cpu");
-    let pids = Some(config.reserved.whole("pid")).filter(|pids| *pids > 0);
-    let limits = Limits {
-        cpu_shares: u64::try_from(qos::cpu_shares(cpus)).ok(),
-        memory_max_bytes: Some(memory - config.reserved.whole("memory")).filter(|bytes| *bytes > 0),
-        pids_max: pids.map(|reserved| (machine.pids_max - reserved).max(1)),
+    let limited = try_set(&root, &limits_of_all(config, machine));
+    let least = Limits { cpu_shares: Some(SHARES_MIN), ..Limits::default() };
+    set(&format!("{root}/besteffort"), &least);
+    let burstable = format!("{root}/burstable");
+    // What is known of those that run already comes with them.
+    if !Cgroups::detect().is_ok_and(|cgroups| cgroups.exists(&burstable)) {
+        set(&burstable, &least);
+    }
+    limited.map(drop)
+}
+
+/// What the machine has, less what is reserved if that is to be kept from Pods. Eviction thresholds and the file system
+/// do not matter. Source: `getNodeAllocatableInternalAbsolute`, `getCgroupConfig`.
+fn limits_of_all(config: &Config, machine: &Machine) -> Limits {
+    let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    let (mut cpu, mut memory, mut pids) =
+        (number(machine.cpus * 1000), number(machine.memory), machine.pids_max);
+    let pages = machine.huge_pages.iter().map(|(size, count)| (*size, size.saturating_mul(*count)));
+    if config.enforced.pods {
+        cpu = cpu.saturating_sub(config.reserved.milli("cpu")).max(0);
+        memory = memory.saturating_sub(config.reserved.whole("memory")).max(0);
+        pids = pids.saturating_sub(config.reserved.whole("pid")).max(1);
+    }
+    memory = pages.clone().fold(memory, |memory, (_, bytes)| memory.saturating_sub(number(bytes)));
+    let named = pages.filter_map(|(size, bytes)| Some((huge_pages::kernel_name(number(size))?, bytes)));
+    Limits {
+        cpu_shares: u64::try_from(qos::cpu_shares(cpu)).ok(),
+        memory_max_bytes: Some(memory).filter(|bytes| *bytes > 0),
+        pids_max: Some(pids),
+        huge_pages: named.collect(),
         ..Limits::default()
-    };
-    set(&root, &limits);
-    for class in ["burstable", "besteffort"] {
-        set(&format!("{root}/{class}"), &Limits { cpu_shares: Some(2), ..Limits::default() });
+    }
+}
+
+/// Before limits that the kernel did not take are set again.
+const RETRY: Duration = Duration::from_secs(60);
+/// Source: `SuccessfulNodeAllocatableEnforcement`, `FailedNodeAllocatableEnforcement`.
+const ENFORCED: &str = "NodeAllocatableEnforced";
+const NOT_ENFORCED: &str = "FailedNodeAllocatableEnforcement";
+
+/// Tells how far Pods and what is reserved are held to what they may have; what the kernel has not taken is tried again
+/// until enough Pods have gone.
+pub(crate) async fn enforce(context: Arc<Context>, machine: Arc<Machine>, mut limited: Result<(), String>) {
+    let config = &context.config;
+    for (name, cgroup) in [("system", &config.enforced.system), ("kube", &config.enforced.kube)] {
+        if let Some(ReservedCgroup { path, .. }) = cgroup {
+            let message = format!("Updated limits on {name} reserved cgroup {path}");
+            context.node_event(EventType::Normal, ENFORCED, message);
+        }
+    }
+    while let Err(error) = limited {
+        let root = kubepods(config);
+        let message = format!("Failed to update Node Allocatable Limits {root:?}: {error}");
+        context.node_event(EventType::Warning, NOT_ENFORCED, message);
+        tokio::time::sleep(RETRY).await;
+        let (config, machine) = (config.clone(), machine.clone());
+        let again = tokio::task::spawn_blocking(move || limit_all(&config, &machine));
+        limited = again.await.unwrap_or_else(|error| Err(error.to_string()));
+    }
+    context.node_event(EventType::Normal, ENFORCED, "Updated Node Allocatable limit across pods".to_owned());
+}
+
+/// Keeps the weight of all Burstable Pods together at what they ask for. Source: `setCPUCgroupConfig` of
+/// `qos_container_manager_linux.go`.
+pub(crate) async fn weigh_burstable(context: Arc<Context>) {
+    let mut weight = context.allocations.burstable_cpu();
+    let path = format!("{}/burstable", kubepods(&context.config));
+    while weight.changed().await.is_ok() {
+        let cpu = *weight.borrow_and_update();
+        let shares = u64::try_from(qos::cpu_shares(cpu)).ok();
+        let (path, limits) = (path.clone(), Limits { cpu_shares: shares, ..Limits::default() });
+        if let Err(error) = tokio::task::spawn_blocking(move || set(&path, &limits)).await {
+            tracing::warn!(%error, "burstable pods have another weight than they ask for");
+        }
     }
 }
 
@@ -101,10 +172,12 @@ pub(crate) async fn limit_pod(context: &Context, pod: &Pod, which: Which) -> Res
     let mut containers = spec.init_containers.iter().flatten().chain(&spec.containers);
     let has_own =
         |cpus: &crate::cpu::CpuManager| containers.any(|c| !cpus.exclusive(uid, &c.name).is_empty());
-    if context.cpus.as_ref().is_some_and(has_own) {
+    // Source: `ResourceConfigForPod`, for `cpuCFSQuota: false`.
+    if context.cpus.as_ref().is_some_and(has_own) || (!context.config.cpu_cfs_quota && wanted.cpu_quota != 0)
+    {
         wanted.cpu_quota = qos::UNLIMITED_QUOTA;
     }
-    crate::huge_pages::deny_others(&mut wanted.hugepage_limits, &context.page_sizes);
+    huge_pages::deny_others(&mut wanted.hugepage_limits, &context.page_sizes);
     let positive = |number: i64| u64::try_from(number).ok().filter(|number| *number > 0);
     let some = |number: i64| (number != 0).then_some(number);
     let limits = Limits {
@@ -126,23 +199,60 @@ pub(crate) async fn limit_pod(context: &Context, pod: &Pod, which: Which) -> Res
 
 /// Whether it was there before.
 fn set(path: &str, limits: &Limits) -> bool {
-    let mut was_there = false;
+    let done = try_set(path, limits);
+    done.unwrap_or_else(|_| Cgroups::detect().is_ok_and(|cgroups| cgroups.exists(path)))
+}
+
+fn try_set(path: &str, limits: &Limits) -> Result<bool, String> {
     let done = Cgroups::detect().and_then(|cgroups| {
-        was_there = cgroups.exists(path);
+        let was_there = cgroups.exists(path);
         cgroups.create(path)?;
-        cgroups.set_limits(path, limits)
+        Ok((was_there, cgroups.set_limits(path, limits)?))
     });
-    match done {
-        Ok(missing) if missing.is_empty() => {}
-        Ok(missing) => tracing::debug!(path, ?missing, "the host has not all controllers for a cgroup"),
-        Err(error) => tracing::warn!(path, %error, "a cgroup was not limited"),
+    let (was_there, missing) = done.map_err(|error| {
+        let error = &error as &(dyn std::error::Error + 'static);
+        tracing::warn!(path, error, "a cgroup was not limited");
+        error.to_string()
+    })?;
+    if !missing.is_empty() {
+        tracing::debug!(path, ?missing, "the host has not all controllers for a cgroup");
     }
-    was_there
+    Ok(was_there)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_pods_together_have_what_is_not_reserved() {
+        let machine = Machine {
+            cpus: 4,
+            memory: 8 << 30,
+            pids_max: 1000,
+            huge_pages: vec![(2 << 20, 512)],
+            ..Machine::default()
+        };
+        let mut config = Config::default();
+        let reserved = [("cpu", "500m"), ("memory", "1Gi"), ("pid", "100")];
+        config.reserved.kube = reserved.map(|(name, amount)| (name.to_owned(), amount.to_owned())).into();
+        let expect = Limits {
+            cpu_shares: Some(3584),
+            memory_max_bytes: Some(6 << 30),
+            pids_max: Some(900),
+            huge_pages: [("2MB".to_owned(), 1 << 30)].into(),
+            ..Limits::default()
+        };
+        assert_eq!(limits_of_all(&config, &machine), expect);
+        config.enforced.pods = false;
+        let all = Limits {
+            cpu_shares: Some(4096),
+            memory_max_bytes: Some(7 << 30),
+            pids_max: Some(1000),
+            ..expect
+        };
+        assert_eq!(limits_of_all(&config, &machine), all, "nothing is kept from them");
+    }
 
     #[test]
     fn what_is_reserved_is_what_the_operators_cgroup_may_have() {

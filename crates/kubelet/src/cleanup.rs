@@ -1,4 +1,5 @@
-//! Takes back what a Pod has on the node: containers, sandboxes, mounts, directories, logs, cgroups.
+//! Takes back what a Pod has on the node: containers, sandboxes, mounts, directories, logs, cgroups; of one that is over but
+//! still in the API, volumes and cgroup.
 
 use std::path::Path;
 use std::time::Instant;
@@ -47,6 +48,26 @@ pub(crate) async fn clean(
     let took = cleaned.await.map_err(|error| error.to_string())??;
     context.metrics.measure(Measure::CgroupManager, &["destroy"], took);
     Ok(())
+}
+
+/// Takes the volumes of a Pod back of which nothing runs any more, and the cgroup. Its logs stay, and its containers' last
+/// words. Source: `SyncTerminatedPod` of upstream's kubelet.
+///
+/// # Errors
+/// A text that says what is left.
+pub(crate) async fn take_volumes_down(context: &Context, pod: &Pod) -> Result<(), String> {
+    let (_, _, uid) = identity(pod);
+    let pod_dir = context.config.pod_dir(&uid);
+    let cgroup = qos::cgroup_parent(&context.config.cgroup_root, pod);
+    volumes::persistent::tear_down(context, &pod_dir).await?;
+    let done = tokio::task::spawn_blocking(move || {
+        for folder in ["volume-subpaths", "volumes", "volumeDevices"] {
+            volumes::tear_down(&pod_dir.join(folder))?;
+        }
+        remove_cgroup(Path::new("/sys/fs/cgroup"), &cgroup);
+        Ok(())
+    });
+    done.await.map_err(|error| error.to_string())?
 }
 
 fn gone<T>(result: Result<T, CriError>) -> Result<(), String> {

@@ -26,6 +26,16 @@ mod reserved;
 mod resources;
 mod shutdown;
 
+/// Whether containers may be swapped. Source: `memorySwap.swapBehavior`, KEP-2400.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SwapBehavior {
+    /// Nothing of them: `NoSwap`.
+    #[default]
+    None,
+    /// Those of Burstable Pods, by their share of the memory: `LimitedSwap`.
+    Limited,
+}
+
 /// A kubelet's settings, under upstream's names where it has them.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -85,6 +95,13 @@ pub struct Config {
     pub eviction: EvictionPolicy,
     /// Processes and threads that a Pod may have; `-1` for any number. Source: `podPidsLimit`.
     pub pod_pids_limit: i64,
+    /// Whether limits of CPU are held to. Source: `cpuCFSQuota`.
+    pub cpu_cfs_quota: bool,
+    /// Whether containers may be swapped; only on cgroup v2. Source: `memorySwap.swapBehavior`.
+    pub swap_behavior: SwapBehavior,
+    /// Whether a process that the kernel kills for lack of memory dies alone; on cgroup v2 all of its container die with
+    /// it if nobody says so. Source: `singleProcessOOMKill`.
+    pub single_process_oom_kill: Option<bool>,
     /// The longest wait before a container is started again. Source: `crashLoopBackOff.maxContainerRestartPeriod`.
     pub crash_loop_max: Duration,
     /// Whether Guaranteed containers with whole CPUs have them for themselves. Source: `cpuManagerPolicy: static`.
@@ -158,6 +175,9 @@ impl Default for Config {
             enforced: Enforced { pods: true, ..Enforced::default() },
             eviction: EvictionPolicy::default(),
             pod_pids_limit: -1,
+            cpu_cfs_quota: true,
+            swap_behavior: SwapBehavior::None,
+            single_process_oom_kill: None,
             crash_loop_max: crate::crash_backoff::MAX,
             exclusive_cpus: None,
             reserved_memory: None,

@@ -1,6 +1,6 @@
 //! What all workers of one kubelet share: configuration, clients, and facts about the node.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::{Clock, Random, Tasks};
@@ -25,7 +25,7 @@ use crate::node_state::NodeState;
 use crate::runtime_features::RuntimeFeatures;
 use crate::stats::Looks;
 use crate::status::NodeFacts;
-use crate::topology::{AFFINITY_ERROR, Asker, Hint, Hints, Nodes, Policy, Provider, Scope};
+use crate::topology::{AFFINITY_ERROR, Asker, Distances, Hint, Hints, Nodes, Policy, Provider, Scope};
 
 /// CRI calls that change something, at the same time.
 pub(crate) const CRI_CALLS_MAX: usize = 32;
@@ -51,6 +51,8 @@ pub(crate) struct Context {
     pub(crate) memory: Option<MemoryManager>,
     /// All NUMA nodes.
     pub(crate) numa_nodes: Nodes,
+    /// How far they are from each other.
+    pub(crate) numa_distances: Distances,
     pub(crate) runtime: Arc<dyn RuntimeService>,
     pub(crate) images: Arc<dyn ImageService>,
     pub(crate) tasks: Tasks,
@@ -76,6 +78,8 @@ pub(crate) struct Context {
     pub(crate) metrics: Arc<KubeletMetrics>,
     /// Bytes.
     pub(crate) memory_capacity: i64,
+    /// What containers are told beside their limits.
+    pub(crate) unified: crate::unified::Unified,
     /// Of huge pages, in bytes.
     pub(crate) page_sizes: Vec<u64>,
     /// The drivers of this node.
@@ -118,7 +122,8 @@ impl Context {
         providers.extend(cpus.iter().chain(&memory).map(|provider| provider as &dyn Provider));
         let start = std::time::Instant::now();
         self.metrics.count(Count::TopologyAdmissions, &[]);
-        let given = self.config.alignment.allocate(self.numa_nodes, (uid, spec), &providers);
+        let given =
+            self.config.alignment.allocate((self.numa_nodes, &self.numa_distances), (uid, spec), &providers);
         self.metrics.measure(Measure::TopologyAdmission, &[], start.elapsed().as_secs_f64() * 1000.0);
         self.count_alignment(spec, &given);
         given
@@ -184,7 +189,6 @@ impl Context {
         reason: &str,
         message: String,
     ) {
-        let metadata = &pod.metadata;
         let field_path = container.map(|name| {
             let spec = || pod.spec.iter();
             let is_init = spec().flat_map(|s| s.init_containers.iter().flatten()).any(|c| c.name == name);
@@ -197,16 +201,19 @@ impl Context {
             };
             format!("spec.{list}{{{name}}}")
         });
-        let regarding = ObjectReference {
-            api_version: Some("v1".into()),
-            kind: Some("Pod".into()),
-            namespace: metadata.namespace.clone(),
-            name: metadata.name.clone(),
-            uid: metadata.uid.clone(),
-            resource_version: metadata.resource_version.clone(),
-            field_path,
-        };
+        let regarding = ObjectReference { field_path, ..reference_to(pod) };
         self.recorder.event(regarding, event_type, reason, message);
+    }
+
+    /// Records an event about a Pod, with what machines may want to know beside its message.
+    pub(crate) fn annotated_event(
+        &self,
+        pod: &Pod,
+        (event_type, reason): (EventType, &str),
+        message: String,
+        annotations: BTreeMap<String, String>,
+    ) {
+        self.recorder.annotated(reference_to(pod), event_type, reason, message, annotations);
     }
 
     /// Counts and times a call of the runtime.
@@ -230,6 +237,19 @@ impl Context {
             metadata.name.as_deref().unwrap_or_default()
         );
         self.reporter.span(cause, ("kubelet", name), &object, (start, self.clock.now()), detail);
+    }
+}
+
+fn reference_to(pod: &Pod) -> ObjectReference {
+    let metadata = &pod.metadata;
+    ObjectReference {
+        api_version: Some("v1".into()),
+        kind: Some("Pod".into()),
+        namespace: metadata.namespace.clone(),
+        name: metadata.name.clone(),
+        uid: metadata.uid.clone(),
+        resource_version: metadata.resource_version.clone(),
+        field_path: None,
     }
 }
 

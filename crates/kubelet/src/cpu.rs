@@ -167,14 +167,28 @@ impl CpuManager {
         packed(free, count)
     }
 
-    fn check_cores(&self, count: usize) -> Result<(), Rejection> {
+    /// `free` are those that the container may have.
+    fn check_cores(&self, free: &CpuSet, count: usize) -> Result<(), Rejection> {
         let per_core = self.layout.threads_per_core();
-        if !self.policy.is_full_cores_only || count.is_multiple_of(per_core) {
+        if !self.policy.is_full_cores_only {
             return Ok(());
         }
-        let message =
-            format!("SMT Alignment Error: requested {count} cpus not multiple cpus per core = {per_core}");
-        Err(Rejection::new("SMTAlignmentError", message))
+        let error = |what: std::fmt::Arguments<'_>| {
+            Err(Rejection::new("SMTAlignmentError", format!("SMT Alignment Error: {what}")))
+        };
+        if !count.is_multiple_of(per_core) {
+            return error(format_args!("requested {count} cpus not multiple cpus per core = {per_core}"));
+        }
+        // What shares a core with a reserved CPU is no whole core, however many of them are free.
+        let reserved = &self.policy.reserved;
+        let with_siblings: CpuSet = self.layout.siblings(reserved).collect();
+        let whole = free.minus(&with_siblings).len();
+        if count > whole {
+            return error(format_args!(
+                "not enough free physical CPUs: available physical CPUs = {whole}, requested CPUs = {count}, CPUs per core = {per_core}"
+            ));
+        }
+        Ok(())
     }
 
     fn save(&self, state: &mut State) {
@@ -237,9 +251,9 @@ impl Provider for CpuManager {
         if count == 0 || exclusive_of(&state, uid, &container.name).is_some() {
             return Ok(());
         }
-        self.check_cores(count)?;
         let reusable = self.reusable(&state, uid, spec);
         let free = self.free(&state).or(&reusable);
+        self.check_cores(&free, count)?;
         // What an earlier container had comes first.
         let first = self.choose(&reusable, count.min(reusable.len()), hint).unwrap_or_default();
         let rest = self.choose(&free.minus(&first), count - first.len(), hint);

@@ -10,8 +10,10 @@ mod registration;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
+use base::Tasks;
 use cri::v1;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use parking_lot::Mutex;
@@ -31,6 +33,8 @@ use api::{
 };
 use pool::Pool;
 
+/// How long a plugin may be away, as for an update, before there are no such devices. Source: `endpointStopGracePeriod`.
+const STOPPED_GRACE: Duration = Duration::from_secs(300);
 /// Plugins at the same time.
 const PLUGINS_MAX: usize = 256;
 
@@ -48,6 +52,7 @@ pub(crate) struct DevicePlugins {
     folder: PathBuf,
     pool: Mutex<Pool>,
     plugins: Mutex<HashMap<String, Plugin>>,
+    counter: AtomicU64,
     /// What plugins have said, by Pod uid and container.
     answers: Mutex<HashMap<(String, String), Vec<Given>>>,
     /// All NUMA nodes.
@@ -96,7 +101,8 @@ impl DevicePlugins {
         let folder = root_dir.join("device-plugins");
         std::fs::create_dir_all(&folder)?;
         let pool = Mutex::new(Pool::open(&folder));
-        Ok(Self { pool, folder, plugins: Mutex::default(), answers: Mutex::default(), nodes, metrics })
+        let (plugins, answers) = (Mutex::default(), Mutex::default());
+        Ok(Self { pool, folder, plugins, counter: AtomicU64::new(0), answers, nodes, metrics })
     }
 
     /// All devices, and those that can be given, by resource.
@@ -152,6 +158,14 @@ impl DevicePlugins {
         }
         self.answers.lock().insert(key, all.clone());
         Ok(all)
+    }
+
+    /// The plugin of that number is gone; `None` if another has come in its place already.
+    fn lose(&self, resource: &str, number: u64) -> Option<u64> {
+        let mut plugins = self.plugins.lock();
+        plugins.get(resource).filter(|known| known.number == number)?;
+        plugins.remove(resource);
+        Some(self.pool.lock().lose(resource))
     }
 
     fn plugin(&self, resource: &str) -> Result<Plugin, String> {
@@ -283,52 +297,95 @@ fn register(context: &Arc<Context>, request: RegisterRequest) -> Result<(), Stri
             "requested API version \"{version}\" is not supported by kubelet. Supported version is \"{supported}\""
         ));
     }
-    let is_extended = resource_name.split_once('/').is_some_and(|(domain, name)| {
-        !domain.is_empty() && !name.is_empty() && !domain.ends_with("kubernetes.io") && !name.contains('/')
-    });
-    if !is_extended {
-        return Err(format!("the ResourceName \"{resource_name}\" is invalid"));
-    }
+    check_name(&resource_name)?;
     if endpoint.is_empty() || endpoint.contains('/') {
         return Err(format!("the endpoint \"{endpoint}\" must be the name of a socket beside the kubelet's"));
     }
+    let socket = context.devices.folder.join(&endpoint);
+    take(context, resource_name, &socket, options, context.tasks.clone())
+}
+
+fn check_name(resource: &str) -> Result<(), String> {
+    let is_extended = resource.split_once('/').is_some_and(|(domain, name)| {
+        !domain.is_empty() && !name.is_empty() && !domain.ends_with("kubernetes.io") && !name.contains('/')
+    });
+    if is_extended { Ok(()) } else { Err(format!("the ResourceName \"{resource}\" is invalid")) }
+}
+
+/// Whether a plugin whose socket is in `plugins_registry` can be taken on.
+///
+/// # Errors
+/// In upstream's words.
+pub(crate) fn check(resource: &str, versions: &[String]) -> Result<(), String> {
+    let version = api::VERSION;
+    if !versions.iter().any(|supported| supported == version) {
+        let supported = versions.join(" ");
+        return Err(format!(
+            "manager version, {version}, is not among plugin supported versions [{supported}]"
+        ));
+    }
+    check_name(resource).map_err(|why| format!("invalid name of device plugin socket: {why}"))
+}
+
+/// Follows the plugin that listens at `socket` until it hangs up or `tasks` stop.
+///
+/// # Errors
+/// There are too many.
+pub(crate) fn take(
+    context: &Arc<Context>,
+    resource_name: String,
+    socket: &Path,
+    options: Option<DevicePluginOptions>,
+    tasks: Tasks,
+) -> Result<(), String> {
+    let channel = grpc::channel(socket);
     let plugins = &context.devices;
-    let socket = plugins.folder.join(&endpoint);
-    let channel = grpc::channel(&socket);
     let mut known = plugins.plugins.lock();
     if known.len() >= PLUGINS_MAX && !known.contains_key(&resource_name) {
         return Err("there are too many device plugins".into());
     }
-    let number = known.get(&resource_name).map_or(0, |plugin| plugin.number + 1);
+    let number = plugins.counter.fetch_add(1, Ordering::Relaxed);
     let plugin = Plugin { channel, options: options.unwrap_or_default(), number };
     known.insert(resource_name.clone(), plugin.clone());
     drop(known);
     tracing::info!(resource = resource_name, "a device plugin has registered");
     context.metrics.count(Count::DevicePluginRegistrations, &[&resource_name]);
     let owner = context.clone();
-    context.tasks.spawn("device plugin", async move { follow(&owner, &resource_name, plugin).await });
+    context.tasks.spawn("device plugin", async move { follow(&owner, &resource_name, plugin, &tasks).await });
     Ok(())
 }
 
 /// Follows what a plugin says about its devices.
-async fn follow(context: &Context, resource: &str, plugin: Plugin) {
-    let options: Result<DevicePluginOptions, String> =
-        call(&plugin.channel, "/v1beta1.DevicePlugin/GetDevicePluginOptions", Empty {}).await;
-    if let (Ok(options), Some(known)) = (options, context.devices.plugins.lock().get_mut(resource)) {
-        known.options = options;
+async fn follow(context: &Context, resource: &str, plugin: Plugin, tasks: &Tasks) {
+    tokio::select! {
+        () = tasks.stopping() => tracing::info!(resource, "a device plugin's socket is gone"),
+        error = listen(context, resource, &plugin.channel) => {
+            tracing::warn!(resource, error, "a device plugin is gone");
+        }
     }
-    if let Err(error) = listen(context, resource, &plugin.channel).await {
-        tracing::warn!(resource, error, "a device plugin is gone");
-    }
-    let mut plugins = context.devices.plugins.lock();
-    if plugins.get(resource).is_some_and(|known| known.number == plugin.number) {
-        plugins.remove(resource);
-        context.devices.pool.lock().lose(resource);
+    let Some(loss) = context.devices.lose(resource, plugin.number) else { return };
+    context.node_state.touch();
+    tokio::time::sleep(STOPPED_GRACE).await;
+    if context.devices.pool.lock().forget(resource, loss) {
+        tracing::info!(resource, "a device plugin has not come back");
         context.node_state.touch();
     }
 }
 
-async fn listen(context: &Context, resource: &str, channel: &Channel) -> Result<(), String> {
+/// Gives why there is no more to hear.
+async fn listen(context: &Context, resource: &str, channel: &Channel) -> String {
+    let options: Result<DevicePluginOptions, String> =
+        call(channel, "/v1beta1.DevicePlugin/GetDevicePluginOptions", Empty {}).await;
+    if let (Ok(options), Some(known)) = (options, context.devices.plugins.lock().get_mut(resource)) {
+        known.options = options;
+    }
+    match listen_to_devices(context, resource, channel).await {
+        Ok(()) => "the stream of its devices has ended".into(),
+        Err(error) => error,
+    }
+}
+
+async fn listen_to_devices(context: &Context, resource: &str, channel: &Channel) -> Result<(), String> {
     let mut grpc = grpc::ready(channel).await.map_err(|status| status.message().to_owned())?;
     let path = PathAndQuery::from_static("/v1beta1.DevicePlugin/ListAndWatch");
     let codec = ProstCodec::<Empty, ListAndWatchResponse>::default();
@@ -339,5 +396,5 @@ async fn listen(context: &Context, resource: &str, channel: &Channel) -> Result<
             context.node_state.touch();
         }
     }
-    Err("the stream of its devices has ended".into())
+    Ok(())
 }

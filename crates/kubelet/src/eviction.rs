@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use controller::EventType;
 use cri::v1;
+use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use sys::usage::Usage;
 
@@ -48,18 +49,20 @@ const REASON: &str = "Evicted";
 pub(crate) async fn run(context: Arc<Context>, machine: Arc<Machine>, inboxes: Inboxes) {
     let mut state = State::default();
     let mut memory = MemoryPressure::open();
-    let folders = Folders::ask(&context).await;
+    let mut folders = Folders::of(&context.config.root_dir);
+    let mut runtime_changes = context.runtime.status_changes();
     if context.config.eviction.statements.mention(policy::DERIVED) {
         tracing::warn!(
             "thresholds of containerfs are not read: it has those of the disk that it is on, nodefs' or imagefs'"
         );
     }
     loop {
+        folders.ask(context.images.as_ref()).await;
         let (now, looked_at) = (context.clock.now(), std::time::Instant::now());
         let seen = observe(&context, &machine, &folders).await;
         let verdict = state.look(&context.config.eviction, &seen, now);
         context.node_state.set_pressure(&verdict.conditions);
-        let mut evicted = evict_over_limits(&context, &inboxes).await;
+        let mut evicted = evict_over_limits(&context, &inboxes, folders.devices()).await;
         if evicted.is_empty()
             && let Some((threshold, seen)) = verdict.reclaim
         {
@@ -74,7 +77,7 @@ pub(crate) async fn run(context: Arc<Context>, machine: Arc<Machine>, inboxes: I
             if reclaim::helps(threshold.signal, folders.devices()) {
                 reclaim::run(&context).await;
                 let seen = observe(&context, &machine, &folders).await;
-                is_enough = !decide::is_crossed(&threshold, &seen);
+                is_enough = decide::is_enough(&context.config.eviction, &seen);
             }
             if !is_enough {
                 let first = evict_first(&context, &inboxes, (&threshold, seen), folders.devices()).await;
@@ -93,6 +96,7 @@ pub(crate) async fn run(context: Arc<Context>, machine: Arc<Machine>, inboxes: I
         let due = due.and_then(|at| Duration::try_from(at.duration_since(context.clock.now())).ok());
         tokio::select! {
             () = memory.rises() => {}
+            Some(()) = runtime_changes.next(), if !folders.are_known() => {}
             () = tokio::time::sleep(due.map_or(PERIOD, |due| due.min(PERIOD))) => {}
         }
     }
@@ -141,7 +145,7 @@ fn file_system(seen: &mut Observations, path: &Path, bytes: Signal, inodes: Sign
 }
 
 /// Pods that take more of the disk than they may.
-async fn evict_over_limits(context: &Arc<Context>, inboxes: &Inboxes) -> Vec<String> {
+async fn evict_over_limits(context: &Arc<Context>, inboxes: &Inboxes, devices: Devices) -> Vec<String> {
     let pods: Vec<_> = context
         .allocations
         .pods()
@@ -160,9 +164,10 @@ async fn evict_over_limits(context: &Arc<Context>, inboxes: &Inboxes) -> Vec<Str
         let disk = tokio::task::spawn_blocking(move || stats::disk_use(&looking, &of)).await;
         let empty = PodSpec::default();
         let spec = pod.spec.as_ref().unwrap_or(&empty);
-        let exceeded = limits::exceeded(spec, &disk.unwrap_or_default().limited(&own));
-        let Some((signal, message)) = exceeded else { continue };
-        if evict(context, inboxes, &pod, signal, message, IMMEDIATE) {
+        let disk = disk.unwrap_or_default();
+        let used = if devices.have_one_for_images() { disk.limited_apart(&own) } else { disk.limited(&own) };
+        let Some((signal, message)) = limits::exceeded(spec, &used) else { continue };
+        if evict(context, inboxes, &pod, (signal, IMMEDIATE), (message, BTreeMap::new())) {
             evicted.push(uid);
         }
     }
@@ -206,7 +211,7 @@ async fn evict_first(
     let pod = pods.iter().find(|pod| pod.metadata.uid.as_deref() == Some(&first.uid))?;
     let grace = if threshold.is_hard() { IMMEDIATE } else { context.config.eviction.max_pod_grace_seconds };
     let message = decide::message(threshold, seen, first);
-    evict(context, inboxes, pod, threshold.signal.as_str(), message, grace).then(|| first.uid.clone())
+    evict(context, inboxes, pod, (threshold.signal.as_str(), grace), message).then(|| first.uid.clone())
 }
 
 async fn candidate(
@@ -260,11 +265,17 @@ async fn candidate(
 }
 
 /// Makes a Pod go. Whether it was still there.
-fn evict(context: &Context, inboxes: &Inboxes, pod: &Pod, signal: &str, message: String, grace: i64) -> bool {
+fn evict(
+    context: &Context,
+    inboxes: &Inboxes,
+    pod: &Pod,
+    (signal, grace): (&str, i64),
+    (message, annotations): (String, BTreeMap<String, String>),
+) -> bool {
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     let Some(inbox) = inboxes.get(uid) else { return false };
     tracing::info!(pod = uid, signal, message, "a pod is evicted");
-    context.event(pod, None, EventType::Warning, REASON, message.clone());
+    context.annotated_event(pod, (EventType::Warning, REASON), message.clone(), annotations);
     context.metrics.count(Count::Evictions, &[signal]);
     inbox.end(Ending {
         reason: REASON.into(),
@@ -281,7 +292,7 @@ async fn wait_for_cleanup(inboxes: &Inboxes, evicted: &[String]) {
     let gone = async {
         for uid in evicted {
             if let Some(inbox) = inboxes.get(uid) {
-                inbox.stopped().await;
+                inbox.reclaimed().await;
             }
         }
     };

@@ -17,7 +17,7 @@ pub(crate) fn page_size(resource: &str) -> Option<i64> {
 }
 
 /// A page size as the kernel's files spell it: `2MB`.
-fn kernel_name(size: i64) -> Option<String> {
+pub(crate) fn kernel_name(size: i64) -> Option<String> {
     let (unit, power) =
         [("GB", 30), ("MB", 20), ("KB", 10)].into_iter().find(|(_, power)| size >> power > 0)?;
     Some(format!("{}{unit}", size >> power))

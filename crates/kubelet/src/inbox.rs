@@ -48,6 +48,8 @@ pub(crate) struct Inbox {
     is_stopped: watch::Sender<bool>,
     /// What the worker was at when it looked last.
     work: Mutex<Option<work::Labels>>,
+    /// It has no volumes any more either.
+    is_reclaimed: watch::Sender<bool>,
 }
 
 impl Inbox {
@@ -78,6 +80,20 @@ impl Inbox {
     /// See [`Inbox::set_work`].
     pub(crate) fn work(&self) -> work::Labels {
         self.work.lock().unwrap_or(work::NEW)
+    }
+
+    /// The Pod has given back its volumes too.
+    pub(crate) fn set_reclaimed(&self) {
+        self.is_reclaimed.send_if_modified(|is_reclaimed| !std::mem::replace(is_reclaimed, true));
+    }
+
+    /// Waits until the Pod has given back its volumes too.
+    pub(crate) async fn reclaimed(&self) {
+        let mut is_reclaimed = self.is_reclaimed.subscribe();
+        // The sender is our own.
+        if is_reclaimed.wait_for(|is_reclaimed| *is_reclaimed).await.is_err() {
+            tracing::debug!("an inbox went while it was waited for");
+        }
     }
 
     /// Everything that has come.

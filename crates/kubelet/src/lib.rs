@@ -56,6 +56,7 @@ mod server;
 mod static_pods;
 mod stats;
 mod strays;
+mod unified;
 mod userns;
 mod volumes;
 mod worker;
@@ -95,11 +96,10 @@ pub enum Error {
     #[error("{0}")]
     Reserved(String),
     /// The machine is too large for a topology policy.
-    #[error(
-        "unsupported on machines with more than {} NUMA Nodes, this one has {count}",
-        topology::NODES_MAX
-    )]
+    #[error("unsupported on machines with more than {most} NUMA Nodes, this one has {count}")]
     NumaNodes {
+        /// How many it may have.
+        most: usize,
         /// How many it has.
         count: usize,
     },
@@ -155,10 +155,11 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
     let allocatable = node::allocatable(&config, &machine);
     let of = |name: &str| allocatable.get(name).copied().unwrap_or_default();
     let available = (of("cpu"), of("memory"));
-    enforce(&config, &machine).await?;
+    let (limited, unified) = enforce(&config, &machine).await?;
     let (layout, cpus, memory) = aligned(&config, &machine).await;
-    if config.alignment.policy != topology::Policy::None && layout.nodes().len() > topology::NODES_MAX {
-        return Err(Error::NumaNodes { count: layout.nodes().len() });
+    let (count, most) = (layout.nodes().len(), config.alignment.nodes_max.unwrap_or(topology::NODES_MAX));
+    if config.alignment.policy != topology::Policy::None && count > most {
+        return Err(Error::NumaNodes { count, most });
     }
     let metrics = Arc::new(KubeletMetrics::new(&config.node_name));
     let context = Arc::new(Context {
@@ -174,6 +175,7 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
         cpus,
         memory,
         numa_nodes: layout.nodes(),
+        numa_distances: layout.distances.clone(),
         dra: open_dra(&config, &metrics).await,
         devices: device_plugins::DevicePlugins::open(&config.root_dir, layout.nodes(), metrics.clone())
             .map_err(|source| Error::Directory {
@@ -186,6 +188,7 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
         metrics,
         allocations: allocations::Allocations::new(available),
         memory_capacity: i64::try_from(machine.memory).unwrap_or(i64::MAX),
+        unified,
         page_sizes: machine.huge_pages.iter().map(|(size, _)| *size).collect(),
         csi: csi::Drivers::with_in_use(volumes::persistent::in_use(&config.root_dir)),
         limit: Arc::new(Semaphore::new(context::CRI_CALLS_MAX)),
@@ -206,6 +209,10 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
     });
     image_gc::collector::recover(&context).await;
     start(&context, &machine, listener);
+    if context.config.cgroups_per_qos {
+        context.tasks.spawn("limits of all pods", cgroups::enforce(context.clone(), machine, limited));
+        context.tasks.spawn("weight of burstable pods", cgroups::weigh_burstable(context.clone()));
+    }
     context.tasks.stopping().await;
     Ok(())
 }
@@ -244,15 +251,18 @@ async fn open_dra(config: &Config, metrics: &Arc<KubeletMetrics>) -> dra::Dra {
     opened.unwrap_or_else(|_| dra::Dra::open(&config.root_dir, metrics.clone()))
 }
 
-/// Holds cgroups below what they may have, and refuses what cannot be kept.
-async fn enforce(config: &Config, machine: &Arc<node::Machine>) -> Result<(), Error> {
-    if config.enforced.pods {
-        let (config, machine) = (config.clone(), machine.clone());
-        let limited = tokio::task::spawn_blocking(move || cgroups::limit_all(&config, &machine)).await;
-        if let Err(error) = limited {
-            tracing::warn!(%error, "the limits of all pods together were not set");
-        }
-    }
+/// Holds cgroups below what they may have, and refuses what cannot be kept. Gives how it went with those of all Pods, and
+/// what containers are told.
+async fn enforce(
+    config: &Config,
+    machine: &Arc<node::Machine>,
+) -> Result<(Result<(), String>, unified::Unified), Error> {
+    let (own, host) = (config.clone(), machine.clone());
+    let done = tokio::task::spawn_blocking(move || {
+        let limited = if own.cgroups_per_qos { cgroups::limit_all(&own, &host) } else { Ok(()) };
+        unified::Unified::of_host(&own, &host).map(|unified| (limited, unified))
+    });
+    let done = done.await.unwrap_or_else(|error| Err(error.to_string())).map_err(Error::Reserved)?;
     if config.enforced.kube.is_some() || config.enforced.system.is_some() {
         let config = config.clone();
         let limited = tokio::task::spawn_blocking(move || cgroups::limit_reserved(&config)).await;
@@ -261,7 +271,7 @@ async fn enforce(config: &Config, machine: &Arc<node::Machine>) -> Result<(), Er
     if let Some(reserved) = &config.reserved_memory {
         memory::check_reserved(reserved, node::kept_memory(config, machine)).map_err(Error::Reserved)?;
     }
-    Ok(())
+    Ok(done)
 }
 
 type Aligned = (Arc<topology::machine::Layout>, Option<cpu::CpuManager>, Option<memory::MemoryManager>);

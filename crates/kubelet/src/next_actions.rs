@@ -83,6 +83,8 @@ pub enum PodAction {
         /// The runtime's id.
         id: String,
     },
+    /// Take the volumes of a Pod back whose object stays: others may want them, and their files fill the disk.
+    TakeVolumesDown,
     /// Take everything back: containers, sandboxes, mounts, directories, cgroups.
     Cleanup,
     /// Delete the object: the node has finished with it.
@@ -105,6 +107,7 @@ impl PodAction {
             Self::RemoveContainer { id } => format!("remove/{id}"),
             Self::StopSandbox { id } => format!("stop/{id}"),
             Self::RemoveSandbox { id } => format!("remove-sandbox/{id}"),
+            Self::TakeVolumesDown => "volumes-down".into(),
             Self::Cleanup => "cleanup".into(),
             Self::Delete => "delete".into(),
             Self::WakeAt(_) => "wake".into(),
@@ -117,7 +120,7 @@ pub fn next_actions(snapshot: &PodSnapshot, now: Timestamp) -> Vec<PodAction> {
     let mut actions = if snapshot.is_terminating() {
         terminate::all(snapshot)
     } else if is_finished(snapshot) || is_past_deadline(snapshot, now) {
-        terminate::containers_and_sandbox(snapshot, "Stopping container")
+        terminate::all_but_logs(snapshot)
     } else {
         run(snapshot, now)
     };

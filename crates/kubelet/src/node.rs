@@ -31,7 +31,10 @@ const UNREADY_PERIOD: Duration = Duration::from_millis(100);
 
 /// Registers the node and keeps its status and lease, until the group of tasks stops.
 pub(crate) async fn run(context: Arc<Context>, machine: Arc<Machine>) {
+    // Source: `BirthCry`.
+    context.node_event(EventType::Normal, "Starting", "Starting kubelet.".to_owned());
     context.tasks.spawn("node lease", lease::keep(context.clone()));
+    context.tasks.spawn("cordons", tell_of_cordons(context.clone()));
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(7), 0.2);
     let mut startup = Startup::new(boot_time(), context.started_at);
     let recorded = loop {
@@ -62,7 +65,7 @@ async fn register(
     match api.create(&PostParams::default(), &node).await {
         Ok(node) => {
             tracing::info!(node = context.config.node_name, "registered the node");
-            tell(context, startup.registered(context.clock.now()));
+            set_levels(context, startup.registered(context.clock.now()));
             Ok(conditions(node))
         }
         Err(kube::Error::Api(status)) if status.code == 409 => {
@@ -71,7 +74,7 @@ async fn register(
             let before = api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
             if known_boot(&before).is_none() {
                 // Somebody has made the object for the kubelet, and nobody else has been this node yet.
-                tell(context, startup.registered(context.clock.now()));
+                set_levels(context, startup.registered(context.clock.now()));
             }
             if has_rebooted(&before, &machine.boot_id) {
                 let message = format!("Node {name} has been rebooted, boot id: {}", machine.boot_id);
@@ -83,7 +86,32 @@ async fn register(
     }
 }
 
-fn tell(context: &Context, told: impl Iterator<Item = (Level, f64)>) {
+/// Tells when somebody keeps Pods from the node, or does not any more. Source: `recordNodeSchedulableEvent`.
+async fn tell_of_cordons(context: Arc<Context>) {
+    let mut changes = context.node.subscribe();
+    let mut was_unschedulable = false;
+    loop {
+        for node in changes.next().await.into_iter().filter_map(|change| change.new) {
+            let is_unschedulable = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
+            if std::mem::replace(&mut was_unschedulable, is_unschedulable) != is_unschedulable {
+                let reason = if is_unschedulable { "NodeNotSchedulable" } else { "NodeSchedulable" };
+                tell_one(&context, reason);
+            }
+        }
+    }
+}
+
+/// Records what is new.
+fn tell(context: &Context, before: &[NodeCondition], now: &[NodeCondition]) {
+    object::news(before, now).iter().for_each(|reason| tell_one(context, reason));
+}
+
+fn tell_one(context: &Context, reason: &str) {
+    let message = format!("Node {} status is now: {reason}", context.config.node_name);
+    context.node_event(EventType::Normal, reason, message);
+}
+
+fn set_levels(context: &Context, told: impl Iterator<Item = (Level, f64)>) {
     told.for_each(|(what, seconds)| context.metrics.set(what, &[], seconds));
 }
 
@@ -107,6 +135,9 @@ async fn keep_status(
     let api: Api<Node> = Api::all(context.client.clone());
     let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10), 0.2);
     let mut changes = context.runtime.status_changes();
+    // Each start tells of pressure anew.
+    let mut told = recorded.clone();
+    told.retain(|condition| condition.type_ == "Ready");
     loop {
         let problem = problem(context).await;
         let status = status(context, machine, problem.as_deref(), &recorded).await;
@@ -122,8 +153,10 @@ async fn keep_status(
         backoff.reset();
         recorded = status.conditions.unwrap_or_default();
         if recorded.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True") {
-            tell(context, startup.ready(context.clock.now()));
+            set_levels(context, startup.ready(context.clock.now()));
         }
+        tell(context, &told, &recorded);
+        told.clone_from(&recorded);
         wait_for_news(context, problem.as_deref(), &mut changes).await;
     }
 }

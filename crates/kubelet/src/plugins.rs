@@ -20,7 +20,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::context::Context;
 use crate::csi::{Driver, registration};
-use crate::dra;
+use crate::{device_plugins, dra};
 
 /// Before a plugin that does not answer is asked again.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
@@ -169,7 +169,8 @@ async fn keep(context: Arc<Context>, socket: PathBuf, tasks: Tasks) {
             tracing::info!(driver = name, "a DRA driver is gone");
             dra::driver_gone(&context, &name);
         }
-        Kind::Csi | Kind::Dra => {}
+        // Its devices are followed as long as these tasks.
+        Kind::Csi | Kind::Dra | Kind::Device => {}
     }
 }
 
@@ -178,6 +179,7 @@ async fn keep(context: Arc<Context>, socket: PathBuf, tasks: Tasks) {
 enum Kind {
     Csi,
     Dra,
+    Device,
 }
 
 impl Kind {
@@ -186,6 +188,7 @@ impl Kind {
         match self {
             Self::Csi => csi::CSI_PLUGIN,
             Self::Dra => dra::api::DRA_PLUGIN,
+            Self::Device => device_plugins::api::DEVICE_PLUGIN,
         }
     }
 }
@@ -209,6 +212,7 @@ struct Plugin {
 enum Asked {
     Csi(Box<(Driver, NodeGetInfoResponse)>),
     Dra,
+    Device,
 }
 
 /// Asks the plugin who it is.
@@ -225,6 +229,7 @@ async fn ask(context: &Context, socket: &Path) -> Result<Plugin, String> {
             context.dra.wiped().await;
             Ok(Asked::Dra)
         }
+        Ok(Kind::Device) => Ok(Asked::Device),
         Err(why) => Err(why),
     };
     Ok(Plugin { client, info, endpoint, asked })
@@ -237,13 +242,17 @@ async fn ask_driver(endpoint: &Path) -> Result<(Driver, NodeGetInfoResponse), St
 }
 
 /// Takes the plugin in and tells it what came of that, unless its socket goes meanwhile.
-async fn register(context: &Context, plugin: Plugin, tasks: &Tasks) -> Result<Registered, String> {
+async fn register(context: &Arc<Context>, plugin: Plugin, tasks: &Tasks) -> Result<Registered, String> {
     let Plugin { client, info, endpoint, asked } = plugin;
     let done = match asked {
         Ok(Asked::Csi(answers)) => add(context, &info.name, *answers).await.map(|id| (Kind::Csi, id)),
         Ok(Asked::Dra) => {
             let added = context.dra.insert(&info.name, &endpoint, &info.supported_versions);
             added.map(|id| (Kind::Dra, id))
+        }
+        Ok(Asked::Device) => {
+            let taken = device_plugins::take(context, info.name.clone(), &endpoint, None, tasks.clone());
+            taken.map(|()| (Kind::Device, 0))
         }
         Err(why) => Err(why),
     };
@@ -263,6 +272,9 @@ async fn register(context: &Context, plugin: Plugin, tasks: &Tasks) -> Result<Re
 fn check(info: &PluginInfo) -> Result<Kind, String> {
     if info.r#type == Kind::Dra.name() {
         return Ok(Kind::Dra);
+    }
+    if info.r#type == Kind::Device.name() {
+        return device_plugins::check(&info.name, &info.supported_versions).map(|()| Kind::Device);
     }
     if info.r#type != Kind::Csi.name() {
         return Err(format!("no handler registered for plugin type: {} at socket", info.r#type));

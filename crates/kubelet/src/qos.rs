@@ -111,7 +111,7 @@ fn pod_limit(spec: &PodSpec, name: &str, read: fn(&Quantity) -> i64) -> Option<i
 }
 
 /// What the sandbox itself takes. Source: `PodSpec.overhead`.
-fn overhead(spec: &PodSpec, name: &str, read: fn(&Quantity) -> i64) -> i64 {
+pub(crate) fn overhead(spec: &PodSpec, name: &str, read: fn(&Quantity) -> i64) -> i64 {
     spec.overhead.as_ref().and_then(|overhead| overhead.get(name)).map_or(0, read)
 }
 
@@ -168,10 +168,15 @@ pub fn container_resources(
 ///
 /// Source: `ResourceConfigForPod` of upstream's `pkg/kubelet/cm`.
 pub fn pod_resources(spec: &PodSpec) -> v1::LinuxContainerResources {
+    // Who asks for nothing has nothing of its own to weigh, whatever its sandbox takes.
+    let request = match class_of(spec) {
+        QosClass::BestEffort => 0,
+        QosClass::Burstable | QosClass::Guaranteed => pod_request(spec, "cpu", quantity::milli),
+    };
     v1::LinuxContainerResources {
         cpu_period: QUOTA_PERIOD_US,
         cpu_quota: cpu_quota(pod_limit(spec, "cpu", quantity::milli).unwrap_or(0)),
-        cpu_shares: cpu_shares(pod_request(spec, "cpu", quantity::milli)),
+        cpu_shares: cpu_shares(request),
         memory_limit_in_bytes: pod_limit(spec, "memory", quantity::whole).unwrap_or(0),
         hugepage_limits: huge_pages::of_pod(spec),
         ..v1::LinuxContainerResources::default()
@@ -274,6 +279,9 @@ mod tests {
         spec.containers[0].resources = None;
         let resources = pod_resources(&spec);
         assert_eq!((resources.cpu_quota, resources.memory_limit_in_bytes), (0, 0), "one is not limited");
+        let text = "{containers: [{name: a}], overhead: {cpu: 250m}}";
+        let best_effort: PodSpec = serde_saphyr::from_str(text).unwrap();
+        assert_eq!(pod_resources(&best_effort).cpu_shares, SHARES_MIN);
     }
 
     #[test]

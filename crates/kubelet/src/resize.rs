@@ -166,10 +166,10 @@ pub struct Difference {
 pub fn difference(pod: &PodSpec, spec: &ContainerSpec, container: &Container) -> Option<Difference> {
     let actual = container.resources.as_ref()?;
     let wanted = qos::container_resources(pod, spec, 1);
-    // Who has CPUs alone has no quota, whatever its limit.
-    let has_own_cpus = actual.cpu_quota == qos::UNLIMITED_QUOTA;
+    // Who has CPUs alone, or all if nobody is to have one, has no quota, whatever its limit.
+    let has_no_quota = actual.cpu_quota == qos::UNLIMITED_QUOTA;
     let cpu =
-        wanted.cpu_shares != actual.cpu_shares || (wanted.cpu_quota != actual.cpu_quota && !has_own_cpus);
+        wanted.cpu_shares != actual.cpu_shares || (wanted.cpu_quota != actual.cpu_quota && !has_no_quota);
     let memory = wanted.memory_limit_in_bytes != actual.memory_limit_in_bytes;
     if !container.is_running() || !(cpu || memory) {
         return None;
@@ -179,7 +179,8 @@ pub fn difference(pod: &PodSpec, spec: &ContainerSpec, container: &Container) ->
         policies.into_iter().any(|p| p.resource_name == name && p.restart_policy == "RestartContainer")
     };
     let needs_restart = (cpu && restarts("cpu")) || (memory && restarts("memory"));
-    let resources = v1::LinuxContainerResources { oom_score_adj: actual.oom_score_adj, ..wanted };
+    let cpu_quota = if has_no_quota { qos::UNLIMITED_QUOTA } else { wanted.cpu_quota };
+    let resources = v1::LinuxContainerResources { oom_score_adj: actual.oom_score_adj, cpu_quota, ..wanted };
     Some(Difference { resources, needs_restart })
 }
 

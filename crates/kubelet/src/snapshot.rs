@@ -49,6 +49,8 @@ pub struct PodSnapshot {
     pub ending: Option<Ending>,
     /// The object that shows a static Pod in the API, and that its status is written to.
     pub mirror: Option<Arc<Pod>>,
+    /// The Pod is over and its volumes are taken back.
+    pub are_volumes_down: bool,
     /// Everything on the node is taken back.
     pub is_cleaned: bool,
     /// The API server has the status that this snapshot gives.
@@ -309,6 +311,11 @@ pub fn find_container(spec: &PodSpec, name: &str) -> Option<ContainerSpec> {
 }
 
 impl PodSnapshot {
+    /// Whether the Pod never had volumes, or has none any more.
+    pub fn has_no_volumes(&self) -> bool {
+        self.are_volumes_down || self.ending.as_ref().is_some_and(|ending| ending.is_rejection)
+    }
+
     /// The Pod's spec; an empty one if the object has none.
     pub fn spec(&self) -> &PodSpec {
         static EMPTY: std::sync::OnceLock<PodSpec> = std::sync::OnceLock::new();

@@ -200,6 +200,15 @@ async fn what_happens_while_the_runtime_gives_no_events_is_not_missed() {
 }
 
 #[tokio::test]
+async fn a_runtime_that_does_not_say_where_images_are_is_asked_again_when_it_is_there() {
+    let node = Node::start();
+    node.runtime.fall_silent();
+    node.until_called("image fs info in vain").await;
+    node.runtime.speak_again();
+    node.until_called("image fs info answered").await;
+}
+
+#[tokio::test]
 async fn a_restarted_kubelet_leaves_containers_alone() {
     let node = Node::start();
     node.api.put(pod(json!({})));

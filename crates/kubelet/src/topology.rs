@@ -13,11 +13,14 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 
 use crate::admission::Rejection;
-pub(crate) use nodes::Nodes;
+use nodes::Order;
+pub(crate) use nodes::{Distances, Nodes};
 pub use policy::Policy;
 
-/// More NUMA nodes are more combinations than can be looked at. Source: `defaultMaxAllowableNUMANodes`.
+/// More NUMA nodes are more combinations than are looked at if nobody says so. Source: `defaultMaxAllowableNUMANodes`.
 pub(crate) const NODES_MAX: usize = 8;
+/// More are more combinations than can be looked at.
+pub(crate) const NODES_BOUND: usize = 16;
 
 /// Why a Pod is refused whose resources do not lie together. Source: `TopologyAffinityError`.
 pub(crate) const AFFINITY_ERROR: &str = "TopologyAffinityError";
@@ -98,6 +101,12 @@ pub struct Alignment {
     pub policy: Policy,
     /// Source: `topologyManagerScope`.
     pub scope: Scope,
+    /// Of as many NUMA nodes those are better that are nearer to each other.
+    /// Source: `topologyManagerPolicyOptions.prefer-closest-numa-nodes`.
+    pub prefers_closest: bool,
+    /// Most NUMA nodes of a machine; [`NODES_MAX`] if nobody says so.
+    /// Source: `topologyManagerPolicyOptions.max-allowable-numa-nodes`.
+    pub nodes_max: Option<usize>,
 }
 
 impl Alignment {
@@ -108,7 +117,7 @@ impl Alignment {
     /// In upstream's words.
     pub(crate) fn allocate(
         self,
-        all: Nodes,
+        (all, distances): (Nodes, &Distances),
         (uid, spec): (&str, &PodSpec),
         providers: &[&dyn Provider],
     ) -> Result<(), Rejection> {
@@ -117,7 +126,8 @@ impl Alignment {
                 return Ok(Hint::ANY);
             }
             let hints: Vec<_> = providers.iter().map(|provider| provider.hints(uid, spec, asker)).collect();
-            self.policy.merge(all, &hints).ok_or_else(|| {
+            let order = if self.prefers_closest { Order::Closest(distances) } else { Order::Narrowest };
+            self.policy.merge(all, &hints, order).ok_or_else(|| {
                 let message = "Resources cannot be allocated with Topology locality";
                 Rejection::new(AFFINITY_ERROR, message)
             })

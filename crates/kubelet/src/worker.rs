@@ -140,6 +140,7 @@ impl Worker {
         }
         self.context.allocations.remove(self.snapshot.uid());
         self.inbox.set_stopped();
+        self.inbox.set_reclaimed();
         self.tasks.stop();
     }
 
@@ -179,6 +180,9 @@ impl Worker {
         let runs = self.snapshot.containers.iter().any(crate::snapshot::Container::is_running);
         if crate::next_actions::is_finished(&self.snapshot) && !runs {
             self.inbox.set_stopped();
+            if self.snapshot.has_no_volumes() {
+                self.inbox.set_reclaimed();
+            }
         }
         self.update_volumes(now, &mut wake_at);
         if self.snapshot.is_terminating() {

@@ -1,15 +1,50 @@
-//! The server's end of gRPC, as much as doubles of etcd and of plugins need.
+//! gRPC: the server's end, as much as doubles of etcd and of plugins need, and one call of a client.
 
 use std::convert::Infallible;
 use std::future::{Future, Ready, ready};
+use std::path::Path;
 
-use hyper::body::Incoming;
+use anyhow::{Context, Result};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::UnixStream;
 use tonic::body::Body;
 use tonic::{Request, Response, Status};
 use tonic_prost::ProstCodec;
+
+/// Length of what comes before a message: whether it is compressed, and how long it is.
+const PREFIX_BYTES: usize = 5;
+
+/// Asks the server at `socket` once.
+///
+/// # Errors
+/// Nobody answers, or with something else.
+pub(crate) async fn call<Q, A>(socket: &Path, path: &str, question: &Q) -> Result<A>
+where
+    Q: prost::Message,
+    A: prost::Message + Default,
+{
+    let stream = UnixStream::connect(socket).await.with_context(|| format!("call {}", socket.display()))?;
+    let stream = TokioIo::new(stream);
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await?;
+    let connection = tokio::spawn(connection);
+    let mut message = vec![0];
+    message.extend(u32::try_from(question.encoded_len())?.to_be_bytes());
+    question.encode(&mut message)?;
+    let request = hyper::Request::post(format!("http://localhost{path}"));
+    let request = request.header("content-type", "application/grpc").header("te", "trailers");
+    let answer = sender.send_request(request.body(Full::new(Bytes::from(message)))?).await?;
+    let answer = answer.into_body().collect().await?;
+    let status = answer.trailers().and_then(|trailers| trailers.get("grpc-status")).cloned();
+    anyhow::ensure!(status.as_ref().is_some_and(|status| status == "0"), "{path} answered {status:?}");
+    connection.abort();
+    let message = answer.to_bytes();
+    Ok(A::decode(message.get(PREFIX_BYTES..).context("an answer without a message")?)?)
+}
 
 /// Answers everything that comes on one connection.
 pub(crate) async fn serve<S, F, R>(stream: S, answer: F)

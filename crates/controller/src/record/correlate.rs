@@ -71,7 +71,7 @@ impl Correlator {
         now: Timestamp,
         random: &Random,
     ) -> Option<Observed> {
-        let EventAction { component, regarding: of, event_type, reason, message } = event;
+        let EventAction { component, regarding: of, event_type, reason, message, annotations: _ } = event;
         let object = (&of.kind, &of.namespace, &of.name, &of.uid, &of.api_version);
         let source = self.hasher.hash_one((component, object));
         let group = self.hasher.hash_one((source, event_type.as_str(), reason));
@@ -133,6 +133,7 @@ mod tests {
             event_type: EventType::Warning,
             reason: reason.to_owned(),
             message: message.to_owned(),
+            annotations: std::collections::BTreeMap::new(),
         }
     }
 

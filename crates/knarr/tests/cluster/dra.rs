@@ -59,11 +59,24 @@ fn pods_get_devices_of_a_driver_and_give_them_back() {
     until_registered(&runtime, &driver, 1);
     must(session.run("dra.txt", include_str!("sessions/dra.txt")));
     assert_eq!(driver.prepared(), ["g0", "g1"], "each Pod has one of its own");
+    let monitor = cluster.data_dir().join("kubelet/pod-resources/kubelet.sock");
+    let claimed = || must(runtime.block_on(testkit::pod_resources::claimed(&monitor)));
+    let told = claimed();
+    let mut devices: Vec<_> = told.iter().map(|one| one.device.as_str()).collect();
+    devices.sort_unstable();
+    assert_eq!(devices, ["gpu.example.com/pool/g0", "gpu.example.com/pool/g1"], "{told:?}");
+    for one in &told {
+        let (device, cdi) = (one.device.trim_start_matches("gpu.example.com/pool/"), one.cdi.join(","));
+        assert!(one.claim.starts_with(&format!("{}-gpu-", one.pod)) && one.container == "main", "{one:?}");
+        assert!(cdi.starts_with("example.com/gpu=") && cdi.ends_with(&format!("-{device}")), "{one:?}");
+    }
 
     // The node comes back to what it had prepared; its driver offers its devices anew.
     kill_node(&cluster);
     until_registered(&runtime, &driver, 2);
     must(session.run("dra_killed.txt", include_str!("sessions/dra_killed.txt")));
+    let left: Vec<_> = told.into_iter().filter(|one| one.pod != "late").collect();
+    assert_eq!(claimed(), left, "the next kubelet says the same of the Pod that stays");
     let before = driver.count("prepare");
     must(session.run("dra_shared.txt", include_str!("sessions/dra_shared.txt")));
     assert_eq!(driver.count("prepare"), before + 1, "a claim that two Pods share is prepared once");

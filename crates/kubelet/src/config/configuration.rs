@@ -157,7 +157,7 @@ impl Config {
             "maxPods": self.max_pods,
             "podPidsLimit": self.pod_pids_limit,
             "resolvConf": self.resolv_conf,
-            "cpuCFSQuota": true,
+            "cpuCFSQuota": self.cpu_cfs_quota,
             "cpuCFSQuotaPeriod": "100ms",
             "evictionHard": self.eviction.statements.hard,
             "evictionPressureTransitionPeriod": seconds(self.eviction.transition_period),
@@ -388,6 +388,7 @@ impl<'a> Fields<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::SwapBehavior;
 
     pub(super) fn applied(yaml: &str) -> Result<Config, String> {
         let value: Value = serde_saphyr::from_str(yaml).unwrap();
@@ -455,6 +456,18 @@ mod tests {
                 "{topologyManagerPolicy: near}",
                 "topologyManagerPolicy: Invalid value: \"near\": must be one of",
             ),
+            (
+                "{topologyManagerPolicyOptions: {max-allowable-numa-nodes: '7'}}",
+                "bad value for option \"max-allowable-numa-nodes\": must be between 8 and 16",
+            ),
+            (
+                "{topologyManagerPolicyOptions: {nearer: 'true'}}",
+                "topologyManagerPolicyOptions: unknown Topology Manager Policy option: \"nearer\"",
+            ),
+            (
+                "{memorySwap: {swapBehavior: UnlimitedSwap}}",
+                "memorySwap.swapBehavior: Invalid value: \"UnlimitedSwap\": must be one of",
+            ),
             ("{topologyManagerScope: node}", "topologyManagerScope: Invalid value: \"node\": must be one of"),
             (
                 "{enforceNodeAllocatable: [pods, kube-reserved]}",
@@ -492,6 +505,7 @@ mod tests {
             "{reservedSystemCPUs: '0-1', cpuManagerPolicy: static, cpuManagerPolicyOptions: {full-pcpus-only: 'true'}, \
               memoryManagerPolicy: Static, reservedMemory: [{numaNode: 1, limits: {memory: 1Gi, hugepages-2Mi: 4Mi}}], \
               topologyManagerPolicy: restricted, topologyManagerScope: pod, \
+              topologyManagerPolicyOptions: {prefer-closest-numa-nodes: 'true', max-allowable-numa-nodes: '12'}, \
               shutdownGracePeriodByPodPriority: [{priority: 100, shutdownGracePeriodSeconds: 5}, {priority: 0, shutdownGracePeriodSeconds: 9}]}",
         )
         .unwrap();
@@ -500,8 +514,15 @@ mod tests {
         let memory = config.reserved_memory.unwrap();
         assert_eq!((memory[&1]["memory"], memory[&1]["hugepages-2Mi"]), (1 << 30, 4 << 20));
         assert_eq!(config.configz["topologyManagerPolicy"], "restricted");
+        assert_eq!((config.alignment.prefers_closest, config.alignment.nodes_max), (true, Some(12)));
         let periods: Vec<_> = config.shutdown.iter().map(|p| (p.priority, p.seconds)).collect();
         assert_eq!(periods, [(0, 9), (100, 5)]);
+        let config = applied(
+            "{cpuCFSQuota: false, memorySwap: {swapBehavior: LimitedSwap}, singleProcessOOMKill: true}",
+        );
+        let config = config.unwrap();
+        assert_eq!((config.cpu_cfs_quota, config.swap_behavior), (false, SwapBehavior::Limited));
+        assert_eq!(config.single_process_oom_kill, Some(true));
         let config = applied("{shutdownGracePeriod: 30s, shutdownGracePeriodCriticalPods: 10s}").unwrap();
         let periods: Vec<_> = config.shutdown.iter().map(|p| (p.priority, p.seconds)).collect();
         assert_eq!(periods, [(0, 20), (2_000_000_000, 10)]);

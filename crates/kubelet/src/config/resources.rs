@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::configuration::{Fields, narrow, set};
 use super::reserved::ReservedCgroup;
-use super::{Config, Enforced, Reserved};
+use super::{Config, Enforced, Reserved, SwapBehavior};
 use crate::cpu::{CpuSet, StaticPolicy};
 use crate::memory::ReservedMemory;
-use crate::topology::{Policy, Scope};
+use crate::topology::{NODES_BOUND, NODES_MAX, Policy, Scope};
 
 impl Config {
     pub(super) fn apply_resources(&mut self, fields: &mut Fields<'_>) {
@@ -22,6 +22,17 @@ impl Config {
             self.max_pods = self.max_pods.min(most);
         }
         set(&mut self.pod_pids_limit, fields.integer("podPidsLimit", -1));
+        set(&mut self.cpu_cfs_quota, fields.flag("cpuCFSQuota"));
+        set(&mut self.single_process_oom_kill, fields.flag("singleProcessOOMKill").map(Some));
+        let swap = fields.object("memorySwap").and_then(|swap| swap.get("swapBehavior"));
+        match swap.map(|behavior| behavior.as_str().unwrap_or_default()) {
+            None | Some("" | "NoSwap") => {}
+            Some("LimitedSwap") => self.swap_behavior = SwapBehavior::Limited,
+            Some(other) => fields.error(
+                "memorySwap.swapBehavior",
+                &format!("Invalid value: {other:?}: must be one of: \"\", \"LimitedSwap\" or \"NoSwap\""),
+            ),
+        }
         let reserved =
             Reserved { kube: fields.amounts("kubeReserved"), system: fields.amounts("systemReserved") };
         if !reserved.kube.is_empty() {
@@ -33,6 +44,7 @@ impl Config {
         self.apply_cpus(fields);
         self.apply_memory(fields);
         self.apply_topology(fields);
+        self.apply_topology_options(fields);
         self.apply_enforcement(fields);
     }
 
@@ -136,6 +148,33 @@ impl Config {
                 "topologyManagerScope",
                 &format!("Invalid value: {other:?}: must be one of: [\"container\" \"pod\"]"),
             ),
+        }
+    }
+
+    fn apply_topology_options(&mut self, fields: &mut Fields<'_>) {
+        const FIELD: &str = "topologyManagerPolicyOptions";
+        for (name, value) in fields.map(FIELD).unwrap_or_default() {
+            match name.as_str() {
+                "prefer-closest-numa-nodes" => match value.parse() {
+                    Ok(flag) => self.alignment.prefers_closest = flag,
+                    Err(_) => {
+                        let why = format!("bad value for option \"{name}\": must be true or false");
+                        fields.error(FIELD, &why);
+                    }
+                },
+                "max-allowable-numa-nodes" => match value.parse() {
+                    Ok(most) if (NODES_MAX..=NODES_BOUND).contains(&most) => {
+                        self.alignment.nodes_max = Some(most);
+                    }
+                    _ => {
+                        let why = format!(
+                            "bad value for option \"{name}\": must be between {NODES_MAX} and {NODES_BOUND}"
+                        );
+                        fields.error(FIELD, &why);
+                    }
+                },
+                _ => fields.error(FIELD, &format!("unknown Topology Manager Policy option: \"{name}\"")),
+            }
         }
     }
 

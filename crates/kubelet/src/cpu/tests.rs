@@ -25,8 +25,9 @@ fn open(folder: &Path, policy: StaticPolicy) -> CpuManager {
 }
 
 fn give(manager: &CpuManager, uid: &str, spec: &PodSpec, policy: Policy) -> Result<(), String> {
-    let alignment = Alignment { policy, scope: Scope::Container };
-    let given = alignment.allocate(manager.layout.nodes(), (uid, spec), &[manager]);
+    let alignment = Alignment { policy, scope: Scope::Container, ..Alignment::default() };
+    let given =
+        alignment.allocate((manager.layout.nodes(), &manager.layout.distances), (uid, spec), &[manager]);
     given.map_err(|rejection| format!("{}: {}", rejection.reason, rejection.message))
 }
 
@@ -109,4 +110,17 @@ fn options_keep_cores_whole_and_reserved_cpus_empty() {
     );
     give(&manager, "u", &spec("2"), Policy::None).unwrap();
     assert_eq!(manager.cpus("u", "a"), "0,2");
+    // Three are free; one of them shares a core with the one that is reserved.
+    let manager = {
+        let layout = Layout { cpus: (0..4).map(|cpu| (cpu, place(cpu))).collect(), ..Layout::default() };
+        let reserved = "0".parse().unwrap();
+        let whole = StaticPolicy { reserved, is_full_cores_only: true, ..StaticPolicy::default() };
+        CpuManager::open(&folder.path().join("none"), Arc::new(layout), whole)
+    };
+    assert_eq!(
+        give(&manager, "u", &spec("4"), Policy::None).unwrap_err(),
+        "SMTAlignmentError: SMT Alignment Error: not enough free physical CPUs: available physical CPUs = 2, requested CPUs = 4, CPUs per core = 2"
+    );
+    give(&manager, "u", &spec("2"), Policy::None).unwrap();
+    assert_eq!(manager.cpus("u", "a"), "1,3");
 }

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 /// The API's version.
 pub(crate) const VERSION: &str = "v1beta1";
+/// What `PluginInfo.type` of a device plugin is. Source: `registerapi.DevicePlugin`.
+pub(crate) const DEVICE_PLUGIN: &str = "DevicePlugin";
 /// A device that can be given.
 pub(crate) const HEALTHY: &str = "Healthy";
 

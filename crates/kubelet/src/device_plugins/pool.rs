@@ -24,6 +24,9 @@ type Assignments = BTreeMap<String, BTreeMap<String, BTreeMap<String, Vec<String
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Checkpoint {
     entries: Assignments,
+    /// What plugins have registered, also those that have not come back yet.
+    #[serde(default)]
+    registered: BTreeSet<String>,
 }
 
 /// One device.
@@ -46,6 +49,9 @@ pub(super) struct Pool {
     /// By resource and id.
     devices: BTreeMap<String, BTreeMap<String, Known>>,
     entries: Assignments,
+    /// Whose plugin is gone, and the how manieth loss that was.
+    lost: BTreeMap<String, u64>,
+    losses: u64,
 }
 
 impl Pool {
@@ -53,7 +59,10 @@ impl Pool {
     pub(super) fn open(folder: &Path) -> Self {
         let path = folder.join(CHECKPOINT);
         let read = crate::checkpoint::load::<Checkpoint>(&path);
-        Self { path, devices: BTreeMap::new(), entries: read.unwrap_or_default().entries }
+        let Checkpoint { entries, registered } = read.unwrap_or_default();
+        // There are none until their plugins are back, and nobody is run without them meanwhile.
+        let devices = registered.into_iter().map(|resource| (resource, BTreeMap::new())).collect();
+        Self { path, devices, entries, lost: BTreeMap::new(), losses: 0 }
     }
 
     /// What a plugin says it has. Whether that is new.
@@ -63,15 +72,31 @@ impl Pool {
             nodes: device.topology.iter().flat_map(|info| &info.nodes).map(|node| node.id).collect(),
         };
         let now: BTreeMap<_, _> = devices.iter().map(|d| (d.id.clone(), known(d))).collect();
+        self.lost.remove(resource);
         let before = self.devices.insert(resource.to_owned(), now);
+        if before.is_none() {
+            self.save();
+        }
         before.as_ref() != self.devices.get(resource)
     }
 
-    /// The plugin is gone: nobody can say that its devices are well.
-    pub(super) fn lose(&mut self, resource: &str) {
+    /// The plugin is gone: nobody can say that its devices are well. Gives what [`Pool::forget`] knows this loss by.
+    pub(super) fn lose(&mut self, resource: &str) -> u64 {
         for device in self.devices.get_mut(resource).into_iter().flat_map(BTreeMap::values_mut) {
             device.is_healthy = false;
         }
+        self.losses += 1;
+        self.lost.insert(resource.to_owned(), self.losses);
+        self.losses
+    }
+
+    /// The plugin has not come back since: there are no such devices any more. Whether that is so.
+    pub(super) fn forget(&mut self, resource: &str, loss: u64) -> bool {
+        let is_lost = self.lost.get(resource) == Some(&loss);
+        if is_lost && let Some(devices) = self.devices.get_mut(resource) {
+            devices.clear();
+        }
+        is_lost
     }
 
     /// All devices, and those that can be given, by resource.
@@ -202,6 +227,11 @@ impl Pool {
             if !self.knows(&resource) || own.is_some_and(|all| all.contains_key(&resource)) {
                 continue;
             }
+            if self.devices.get(&resource).is_none_or(|all| all.values().all(|device| !device.is_healthy)) {
+                return Err(Rejection::unexpected(format_args!(
+                    "no healthy devices present; cannot allocate unhealthy devices {resource}"
+                )));
+            }
             let reusable = self.reusable(uid, spec, &resource);
             let mut ids = self.order(&resource, reusable, hint);
             let free = self.free(&resource);
@@ -266,7 +296,8 @@ impl Pool {
     }
 
     fn save(&self) {
-        crate::checkpoint::save(&self.path, &Checkpoint { entries: self.entries.clone() });
+        let registered = self.devices.keys().cloned().collect();
+        crate::checkpoint::save(&self.path, &Checkpoint { entries: self.entries.clone(), registered });
     }
 }
 
@@ -332,11 +363,19 @@ mod tests {
         pool.prefer(("one", "a"), GPU, vec!["2".into()]);
         pool.prefer(("one", "a"), GPU, vec!["1".into()]);
         let mut pool = Pool::open(folder.path());
+        assert_eq!(pool.counts()[GPU], (0, 0), "its plugin has not come back");
+        let none = "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices example.com/gpu, which is unexpected";
+        assert_eq!(give(&mut pool, "three", 1, &Hint::ANY).unwrap_err(), none);
         pool.set(GPU, &three);
         assert_eq!(pool.assigned("one", "a").unwrap()[GPU], ["2"]);
         assert_eq!(pool.free(GPU), ["0"]);
-        pool.lose(GPU);
+        let loss = pool.lose(GPU);
         assert_eq!((pool.counts()[GPU], pool.free(GPU).len()), ((3, 0), 0));
+        assert_eq!(give(&mut pool, "three", 1, &Hint::ANY).unwrap_err(), none);
+        pool.set(GPU, &three);
+        let again = pool.lose(GPU);
+        assert!(!pool.forget(GPU, loss) && pool.counts()[GPU] == (3, 0), "it was back meanwhile");
+        assert!(pool.forget(GPU, again) && pool.counts()[GPU] == (0, 0));
         pool.keep_only(&BTreeSet::new());
         assert!(pool.assigned("one", "a").is_none());
     }

@@ -45,12 +45,8 @@ impl State {
     /// Takes a look.
     pub(crate) fn look(&mut self, policy: &Policy, seen: &Observations, now: Timestamp) -> Verdict {
         let is_crossed = |index: usize, threshold: &Threshold| {
-            let Some(seen) = seen.get(&threshold.signal) else { return false };
-            let mut least = threshold.amount.of(seen.capacity);
-            if self.met.contains(&index) {
-                least += threshold.minimum_reclaim.map_or(0, |amount| amount.of(seen.capacity));
-            }
-            seen.available < least
+            let least = if self.met.contains(&index) { goal } else { least };
+            seen.get(&threshold.signal).is_some_and(|seen| seen.available < least(threshold, seen))
         };
         let indexed = || policy.thresholds.iter().enumerate();
         let crossed: Vec<usize> = indexed().filter(|(i, t)| is_crossed(*i, t)).map(|(i, _)| i).collect();
@@ -88,10 +84,23 @@ impl State {
     }
 }
 
-/// Whether there is less than the threshold says, whatever should be won back beyond that.
-pub(crate) fn is_crossed(threshold: &Threshold, seen: &Observations) -> bool {
-    let seen = seen.get(&threshold.signal);
-    seen.is_some_and(|seen| seen.available < threshold.amount.of(seen.capacity))
+/// What must be there so that nothing happens.
+fn least(threshold: &Threshold, seen: &Observation) -> i64 {
+    threshold.amount.of(seen.capacity)
+}
+
+/// What must be there so that no more happens.
+fn goal(threshold: &Threshold, seen: &Observation) -> i64 {
+    let beyond = threshold.minimum_reclaim.map_or(0, |amount| amount.of(seen.capacity));
+    least(threshold, seen).saturating_add(beyond)
+}
+
+/// Whether so much has been won back that no Pod has to go: of everything. Source: `reclaimNodeLevelResources`.
+pub(crate) fn is_enough(policy: &Policy, seen: &Observations) -> bool {
+    let is_short = |threshold: &Threshold| {
+        seen.get(&threshold.signal).is_some_and(|seen| seen.available < goal(threshold, seen))
+    };
+    !policy.thresholds.iter().any(is_short)
 }
 
 /// What a container uses of one resource and has asked for.
@@ -138,19 +147,22 @@ pub(crate) fn first_to_go(signal: Signal, pods: &[Candidate]) -> Option<&Candida
     pods.iter().filter(|pod| !pod.is_critical).min_by_key(rank)
 }
 
-/// Why the Pod goes, in upstream's words.
-pub(crate) fn message(threshold: &Threshold, seen: Observation, pod: &Candidate) -> String {
+/// Why the Pod goes, in upstream's words, and the same for machines. Source: `evictionMessage`.
+pub(crate) fn message(
+    threshold: &Threshold,
+    seen: Observation,
+    pod: &Candidate,
+) -> (String, BTreeMap<String, String>) {
     let resource = threshold.signal.resource();
-    let format =
-        if matches!(resource, "memory" | "ephemeral-storage") { Format::BinarySi } else { Format::DecimalSi };
+    let has_requests = matches!(resource, "memory" | "ephemeral-storage");
+    let format = if has_requests { Format::BinarySi } else { Format::DecimalSi };
     let quantity = |units: i64| Quantity::new(units, format).to_string();
+    let offends = |container: &&Used| has_requests && container.usage > container.request;
+    let offending: Vec<&Used> = pod.containers.iter().filter(offends).collect();
     let mut text = format!("The node was low on resource: {resource}. ");
     let wanted = quantity(threshold.amount.of(seen.capacity));
     text.push_str(&format!("Threshold quantity: {wanted}, available: {}. ", quantity(seen.available)));
-    for container in pod.containers.iter().filter(|c| c.usage > c.request) {
-        if !matches!(resource, "memory" | "ephemeral-storage") {
-            continue;
-        }
+    for container in &offending {
         text.push_str(&format!(
             "Container {} was using {}, request is {}, has larger consumption of {resource}. ",
             container.name,
@@ -158,7 +170,13 @@ pub(crate) fn message(threshold: &Threshold, seen: Observation, pod: &Candidate)
             quantity(container.request),
         ));
     }
-    text
+    let list = |of: fn(&Used) -> String| offending.iter().map(|used| of(used)).collect::<Vec<_>>().join(",");
+    let annotations = [
+        ("offending_containers", list(|used| used.name.clone())),
+        ("offending_containers_usage", list(|used| Quantity::new(used.usage, Format::BinarySi).to_string())),
+        ("starved_resource", resource.to_owned()),
+    ];
+    (text, annotations.map(|(key, value)| (key.to_owned(), value)).into())
 }
 
 #[cfg(test)]
@@ -223,6 +241,18 @@ mod tests {
         assert!(state.look(&policy, &memory(149), at(3)).reclaim.is_none());
     }
 
+    #[test]
+    fn it_is_enough_when_nothing_is_short_and_the_minimum_is_reclaimed() {
+        let policy = policy("memory.available<100,pid.available<10", "", "memory.available<50");
+        let seen = |memory: i64, pids: i64| -> Observations {
+            let of = |available| Observation { available, capacity: 1000 };
+            [(Signal::MemoryAvailable, of(memory)), (Signal::PidAvailable, of(pids))].into()
+        };
+        assert!(is_enough(&policy, &seen(150, 10)));
+        assert!(!is_enough(&policy, &seen(149, 10)), "more than the threshold, less than what is to be won");
+        assert!(!is_enough(&policy, &seen(150, 9)), "of something else");
+    }
+
     fn pod(uid: &str, priority: i64, usage: i64, request: i64) -> Candidate {
         let container = Used { name: "main".into(), usage, request };
         Candidate { uid: uid.into(), priority, request, containers: vec![container], ..Candidate::default() }
@@ -275,10 +305,20 @@ mod tests {
         let seen = Observation { available: 50 << 20, capacity: 1 << 30 };
         let mut one = pod("a", 0, 64 << 20, 32 << 20);
         one.containers.push(Used { name: "modest".into(), usage: 1, request: 2 });
+        one.containers.push(Used { name: "other".into(), usage: 2 << 20, request: 0 });
+        let (text, annotations) = message(&threshold, seen, &one);
         assert_eq!(
-            message(&threshold, seen, &one),
+            text,
             "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. \
-             Container main was using 64Mi, request is 32Mi, has larger consumption of memory. "
+             Container main was using 64Mi, request is 32Mi, has larger consumption of memory. \
+             Container other was using 2Mi, request is 0, has larger consumption of memory. "
         );
+        let annotations: Vec<_> = annotations.iter().map(|(key, value)| format!("{key}: {value}")).collect();
+        let expect = [
+            "offending_containers: main,other",
+            "offending_containers_usage: 64Mi,2Mi",
+            "starved_resource: memory",
+        ];
+        assert_eq!(annotations, expect);
     }
 }

@@ -3,10 +3,9 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use cri::v1;
+use cri::{ImageService, v1};
 
 use super::policy::Signal;
-use crate::context::Context;
 
 /// Folders, as far as they are known.
 #[derive(Clone, Debug)]
@@ -17,6 +16,8 @@ pub(super) struct Folders {
     pub(super) images: Option<PathBuf>,
     /// What containers write into their own file systems.
     layers: Option<PathBuf>,
+    /// The runtime has said.
+    is_known: bool,
 }
 
 /// What tells one disk from another.
@@ -37,18 +38,35 @@ pub(super) struct Counted {
 }
 
 impl Folders {
-    /// Those of the kubelet and its runtime.
-    pub(super) async fn ask(context: &Context) -> Self {
-        let answer = context.images.image_fs_info(v1::ImageFsInfoRequest {}).await.unwrap_or_default();
+    /// That of the kubelet; nothing is known of the runtime's.
+    pub(super) fn of(root: &Path) -> Self {
+        Self { root: root.to_owned(), images: None, layers: None, is_known: false }
+    }
+
+    /// Asks the runtime, unless it has said already.
+    pub(super) async fn ask(&mut self, runtime: &dyn ImageService) {
+        if self.is_known {
+            return;
+        }
+        match runtime.image_fs_info(v1::ImageFsInfoRequest {}).await {
+            Ok(answer) => self.learn(answer),
+            Err(error) => tracing::info!(%error, "the runtime does not say yet where images are"),
+        }
+    }
+
+    fn learn(&mut self, answer: v1::ImageFsInfoResponse) {
         let first = |all: Vec<v1::FilesystemUsage>| {
             let folder = PathBuf::from(all.into_iter().next()?.fs_id?.mountpoint);
             Some(folder).filter(|folder| folder.exists())
         };
-        Self {
-            root: context.config.root_dir.clone(),
-            images: first(answer.image_filesystems),
-            layers: first(answer.container_filesystems),
-        }
+        self.is_known = !answer.image_filesystems.is_empty();
+        self.images = first(answer.image_filesystems);
+        self.layers = first(answer.container_filesystems);
+    }
+
+    /// Whether the runtime has said.
+    pub(super) fn are_known(&self) -> bool {
+        self.is_known
     }
 
     /// What is not known is where images are, and those are with volumes.
@@ -62,6 +80,11 @@ impl Folders {
 }
 
 impl Devices {
+    /// Whether images have a disk of their own. Source: `HasDedicatedImageFs`.
+    pub(super) fn have_one_for_images(self) -> bool {
+        self.images != self.root
+    }
+
     /// What counts when the signal's disk is short. Source: `buildSignalToRankFunc`.
     pub(super) fn counted(self, signal: Signal) -> Counted {
         let disk = match signal {

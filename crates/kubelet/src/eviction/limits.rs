@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use crate::quantity;
+use crate::{qos, quantity};
 
 /// Bytes that a Pod has on the node's disk.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct DiskUse {
-    /// Log and writable layer by container.
+    /// By container, what its own limit is about.
     pub(crate) containers: BTreeMap<String, i64>,
     /// By emptyDir volume.
     pub(crate) empty_dirs: BTreeMap<String, i64>,
@@ -51,9 +51,9 @@ pub(crate) fn exceeded(spec: &PodSpec, used: &DiskUse) -> Option<(&'static str, 
             return Some(("emptydirfs.limit", message));
         }
     }
-    let limits: Vec<i64> = spec.containers.iter().filter_map(limit).map(quantity::whole).collect();
-    if !limits.is_empty() {
-        let total: i64 = limits.iter().sum();
+    if all(spec).any(|container| limit(container).is_some()) {
+        let total = qos::at_once(spec, |container| limit(container).map_or(0, quantity::whole))
+            .saturating_add(qos::overhead(spec, RESOURCE, quantity::whole));
         let sum = used.containers.values().chain(used.empty_dirs.values()).sum::<i64>() + used.others;
         if sum > total {
             let total = machinery::quantity::Quantity::new(total, machinery::quantity::Format::BinarySi);
@@ -62,7 +62,8 @@ pub(crate) fn exceeded(spec: &PodSpec, used: &DiskUse) -> Option<(&'static str, 
             return Some(("ephemeralpodfs.limit", message));
         }
     }
-    for container in all(spec) {
+    // Source: init containers count only with the whole Pod.
+    for container in &spec.containers {
         let Some(limit) = limit(container) else { continue };
         if used.containers.get(&container.name).is_some_and(|used| *used > quantity::whole(limit)) {
             let message = format!(
@@ -102,6 +103,14 @@ mod tests {
             assert_eq!(exceeded(&spec, &used).map(|(_, m)| m).as_deref(), expect);
         }
         assert!(has_limits(&spec));
+        let init = SPEC.replace(
+            "{volumes",
+            "{initContainers: [{name: i, resources: {limits: {ephemeral-storage: 9Mi}}}], overhead: {ephemeral-storage: 1Mi}, volumes",
+        );
+        let spec: PodSpec = serde_saphyr::from_str(&init).unwrap();
+        let total = exceeded(&spec, &use_of(1, 9, 1)).map(|(_, message)| message);
+        let expect = "Pod ephemeral local storage usage exceeds the total limit of containers 10Mi. ";
+        assert_eq!(total.as_deref(), Some(expect), "as much as an init container may have");
         let plain: PodSpec =
             serde_saphyr::from_str("{volumes: [{name: v, emptyDir: {}}], containers: [{name: a}]}").unwrap();
         assert!(!has_limits(&plain));

@@ -23,8 +23,9 @@ fn open(folder: &Path) -> MemoryManager {
 }
 
 fn give(manager: &MemoryManager, uid: &str, memory: &str, policy: Policy) -> Result<String, String> {
-    let alignment = Alignment { policy, scope: Scope::Container };
-    let given = alignment.allocate(manager.all(), (uid, &spec(memory)), &[manager]);
+    let alignment = Alignment { policy, scope: Scope::Container, ..Alignment::default() };
+    let given =
+        alignment.allocate((manager.all(), &manager.layout.distances), (uid, &spec(memory)), &[manager]);
     given.map(|()| manager.nodes(uid, "a")).map_err(|rejection| rejection.message)
 }
 
@@ -91,8 +92,8 @@ fn a_container_has_what_the_init_container_before_it_had() {
         r = resources("memory: 2Gi"),
     );
     let spec: PodSpec = serde_saphyr::from_str(&text).unwrap();
-    let alignment = Alignment { policy: Policy::SingleNumaNode, scope: Scope::Pod };
-    alignment.allocate(manager.all(), ("u", &spec), &[&manager]).unwrap();
+    let alignment = Alignment { policy: Policy::SingleNumaNode, scope: Scope::Pod, ..Alignment::default() };
+    alignment.allocate((manager.all(), &manager.layout.distances), ("u", &spec), &[&manager]).unwrap();
     assert_eq!((manager.nodes("u", "i").as_str(), manager.nodes("u", "a").as_str()), ("0", "0"));
     assert_eq!((manager.blocks("u", "i")[0].size, manager.blocks("u", "a")[0].size), (0, 2 * GI));
     assert_eq!(asked_by_pod(&spec)["memory"], 2 * GI);

@@ -9,20 +9,32 @@ pub(super) fn all(snapshot: &PodSnapshot) -> Vec<PodAction> {
         let may_delete = !snapshot.removed_from_api && snapshot.is_status_written;
         return if may_delete { vec![PodAction::Delete] } else { Vec::new() };
     }
-    let actions = containers_and_sandbox(snapshot, "Stopping container");
-    // What is under way would make something new after the cleaning up.
-    let is_in_use = |key: &String| {
-        key != "status" && key != "refresh" && !key.starts_with("image/") && !key.starts_with("cpus/")
-    };
-    if !actions.is_empty() || snapshot.busy.iter().any(is_in_use) {
+    let actions = containers_and_sandbox(snapshot);
+    if !actions.is_empty() || is_in_use(snapshot) {
         return actions;
     }
     vec![PodAction::Cleanup]
 }
 
-/// Takes containers and sandbox down, and leaves volumes and logs.
-pub(super) fn containers_and_sandbox(snapshot: &PodSnapshot, message: &str) -> Vec<PodAction> {
-    let kills = kills(snapshot, message);
+/// Takes the Pod down, and leaves what its object's readers may ask for: its logs. Source: `SyncTerminatedPod`.
+pub(super) fn all_but_logs(snapshot: &PodSnapshot) -> Vec<PodAction> {
+    let actions = containers_and_sandbox(snapshot);
+    if !actions.is_empty() || is_in_use(snapshot) || snapshot.has_no_volumes() {
+        return actions;
+    }
+    vec![PodAction::TakeVolumesDown]
+}
+
+/// Whether something is under way that would make something new after the cleaning up.
+fn is_in_use(snapshot: &PodSnapshot) -> bool {
+    let is_harmless = |key: &String| {
+        key == "status" || key == "refresh" || key.starts_with("image/") || key.starts_with("cpus/")
+    };
+    !snapshot.busy.iter().all(is_harmless)
+}
+
+fn containers_and_sandbox(snapshot: &PodSnapshot) -> Vec<PodAction> {
+    let kills = kills(snapshot, "Stopping container");
     let is_starting = snapshot.busy.iter().any(|key| key.starts_with("start/") || key == "sandbox");
     if !kills.is_empty() || is_starting {
         return kills;

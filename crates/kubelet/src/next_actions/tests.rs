@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::snapshot::{ProbeResults, Sandbox};
+use crate::snapshot::{Ending, ProbeResults, Sandbox};
 
 /// A container in words: `name attempt state`, where the state is `created`, `running` or an exit code.
 fn container(text: &str) -> Container {
@@ -121,7 +121,15 @@ fn restarts_follow_the_policy_and_back_off() {
     check("a pod that ended is taken down", &snapshot(ONCE, &["a 0 1"]), &["stop/sb"]);
     let mut ended = snapshot(ONCE, &["a 0 0"]);
     ended.sandboxes[0].is_ready = false;
-    check("and stays down", &ended, &[]);
+    check("its volumes follow", &ended, &["volumes-down"]);
+    ended.busy.insert("volumes-update".into());
+    check("when nobody fills them", &ended, &[]);
+    ended.busy.clear();
+    ended.are_volumes_down = true;
+    check("and it stays down", &ended, &[]);
+    let ending = Ending { is_rejection: true, ..Ending::default() };
+    let refused = PodSnapshot { ending: Some(ending), sandboxes: Vec::new(), ..snapshot(ONE, &[]) };
+    check("who was never taken has none", &refused, &[]);
     check("old containers go", &snapshot(ONE, &["a 0 1", "a 1 1", "a 2 running"]), &["remove/a-0"]);
 }
 

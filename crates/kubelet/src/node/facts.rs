@@ -18,6 +18,8 @@ pub(crate) struct Machine {
     pub(crate) sockets: u64,
     /// Bytes.
     pub(crate) memory: u64,
+    /// Bytes of all swap.
+    pub(crate) swap: u64,
     /// Bytes of the file system with the Pods' directories.
     pub(crate) storage: u64,
     /// Processes and threads that the kernel has numbers for.
@@ -47,7 +49,8 @@ pub(crate) fn read_machine(config: &Config, runtime: &v1::VersionResponse) -> Ma
         physical_cores: different(|place| (place.socket, place.core)),
         sockets: different(|place| (place.socket, 0)),
         cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
-        memory: memory(&text("/proc/meminfo")),
+        memory: meminfo(&text("/proc/meminfo"), "MemTotal:"),
+        swap: meminfo(&text("/proc/meminfo"), "SwapTotal:"),
         storage: storage(&config.root_dir),
         pids_max: pids_max(),
         huge_pages: huge_pages(Path::new("/sys/kernel/mm/hugepages")),
@@ -65,8 +68,8 @@ pub(crate) fn read_machine(config: &Config, runtime: &v1::VersionResponse) -> Ma
     }
 }
 
-fn memory(meminfo: &str) -> u64 {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+fn meminfo(text: &str, name: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
     let kib = line.and_then(|rest| rest.split_whitespace().next()).and_then(|n| n.parse::<u64>().ok());
     kib.unwrap_or(0) * 1024
 }

@@ -6,7 +6,7 @@ use cri::v1;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     ContainerImage, DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeSpec,
-    NodeStatus, NodeSystemInfo, Taint,
+    NodeStatus, NodeSwapStatus, NodeSystemInfo, Taint,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -73,6 +73,7 @@ pub(super) fn status(config: &Config, machine: &Machine) -> NodeStatus {
             operating_system: "linux".into(),
             os_image: machine.os_image.clone(),
             system_uuid: machine.system_uuid.clone(),
+            swap: (machine.swap > 0).then(|| NodeSwapStatus { capacity: i64::try_from(machine.swap).ok() }),
             ..NodeSystemInfo::default()
         }),
         ..NodeStatus::default()
@@ -158,7 +159,8 @@ fn quantities(amounts: &BTreeMap<String, i64>) -> BTreeMap<String, Quantity> {
 
 type Words = (&'static str, &'static str);
 
-/// Conditions, with reason and message while all is well and while it is not.
+/// Conditions, with reason and message while all is well and while it is not. An event's reason is the condition's with
+/// `Node` in place of `Kubelet`.
 const PRESSURES: [(&str, Words, Words); 3] = [
     (
         "MemoryPressure",
@@ -176,6 +178,24 @@ const PRESSURES: [(&str, Words, Words); 3] = [
         ("KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
     ),
 ];
+
+/// What is told of conditions that have another status than before. A node that has just come is not yet told to be ready
+/// or not: it has never been anything else. Source: the setters of upstream's `pkg/kubelet/nodestatus`.
+pub(super) fn news(before: &[NodeCondition], now: &[NodeCondition]) -> Vec<String> {
+    let told = |condition: &NodeCondition| {
+        let old = before.iter().find(|old| old.type_ == condition.type_);
+        let is_new = old.is_none_or(|old| old.status != condition.status);
+        let reason = condition.reason.as_deref()?;
+        match condition.type_.as_str() {
+            "Ready" if old.is_some() && is_new => {
+                Some(if condition.status == "True" { "NodeReady" } else { "NodeNotReady" }.to_owned())
+            }
+            "Ready" => None,
+            _ => is_new.then(|| reason.replacen("Kubelet", "Node", 1)),
+        }
+    };
+    now.iter().filter_map(told).collect()
+}
 
 /// The node's conditions in upstream's words; transition times move only with a status.
 pub(super) fn conditions(
@@ -268,5 +288,18 @@ mod tests {
         assert_eq!(told[0], ("MemoryPressure", "False", Some("KubeletHasSufficientMemory")));
         assert_eq!(told[1], ("DiskPressure", "True", Some("KubeletHasDiskPressure")));
         assert_eq!(told[3], ("Ready", "True", Some("KubeletReady")));
+    }
+
+    #[test]
+    fn events_tell_what_is_new_of_conditions() {
+        let now = |problem: Option<&str>, pressure: &[&str]| {
+            conditions(problem, pressure, &[], Timestamp::UNIX_EPOCH)
+        };
+        let first = ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"];
+        assert_eq!(news(&[], &now(None, &[])), first);
+        assert_eq!(news(&now(None, &[]), &now(None, &[])), [""; 0]);
+        let changed = news(&now(None, &["MemoryPressure"]), &now(Some("down"), &["DiskPressure"]));
+        assert_eq!(changed, ["NodeHasSufficientMemory", "NodeHasDiskPressure", "NodeNotReady"]);
+        assert_eq!(news(&now(Some("down"), &[]), &now(None, &[])), ["NodeReady"]);
     }
 }

@@ -89,21 +89,28 @@ pub(crate) fn of_pod(pod_dir: &Path, log_dir: &Path, pod: &Pod) -> PodDisk {
 impl PodDisk {
     /// As limits look at it. `layers` are the containers' writable layers.
     pub(crate) fn limited(&self, layers: &BTreeMap<String, u64>) -> DiskUse {
-        let number = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
-        let mut containers = BTreeMap::<String, i64>::new();
-        for (name, log) in &self.logs {
-            *containers.entry(name.clone()).or_default() += number(log.bytes);
-        }
+        let mut used = self.limited_apart(&BTreeMap::new());
         for (name, bytes) in layers {
-            *containers.entry(name.clone()).or_default() += number(*bytes);
+            *used.containers.entry(name.clone()).or_default() += number(*bytes);
         }
+        used
+    }
+
+    /// The same where layers are on a disk of their own: they count for the Pod, but not for their containers' limits.
+    /// Source: `containerEphemeralStorageLimitEviction` of upstream.
+    pub(crate) fn limited_apart(&self, layers: &BTreeMap<String, u64>) -> DiskUse {
+        let containers = self.logs.iter().map(|(name, log)| (name.clone(), number(log.bytes))).collect();
         let own = self.volumes.iter().filter(|(name, _)| !self.foreign.contains(*name));
         DiskUse {
             containers,
             empty_dirs: own.map(|(name, tree)| (name.clone(), number(tree.bytes))).collect(),
-            others: number(self.others.bytes),
+            others: number(layers.values().sum::<u64>().saturating_add(self.others.bytes)),
         }
     }
+}
+
+fn number(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -124,6 +131,11 @@ mod tests {
         let pod =
             serde_saphyr::from_str("{spec: {containers: [], volumes: [{name: scratch, emptyDir: {}}]}}");
         let disk = of_pod(folder.path(), Path::new("/not/there"), &pod.unwrap());
+        let layers = [("main".to_owned(), 7)].into();
+        let of_pod = |used: DiskUse| used.others + used.containers.values().sum::<i64>();
+        let (together, apart) = (disk.limited(&layers), disk.limited_apart(&layers));
+        assert_eq!((together.containers.get("main"), apart.containers.get("main")), (Some(&7), None));
+        assert_eq!(of_pod(together), of_pod(apart));
         let counted = |size: Size| size.bytes / 100_000;
         assert_eq!((counted(disk.volumes["scratch"]), counted(disk.others)), (1, 1), "{disk:?}");
         assert!(file_system(folder.path()).unwrap().capacity > 0);

@@ -1,8 +1,9 @@
 //! A device plugin of its own, over real gRPC, and a Pod that asks for its devices.
 
 use std::convert::Infallible;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use csi::registration::{InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use hyper::body::Incoming;
@@ -155,6 +156,56 @@ async fn with_plugin(refuses: bool) -> Node {
         .unwrap();
     node.api.until_node(|node| node["status"]["allocatable"][GPU] == "1").await;
     node
+}
+
+/// A device plugin that kubelets find by its socket.
+struct Found(PathBuf);
+
+impl grpc::Router for Found {
+    fn answer(&self, path: &str, request: grpc::Asked) -> BoxFuture<'static, grpc::Answer> {
+        let endpoint = self.0.display().to_string();
+        match path {
+            "/pluginregistration.Registration/GetInfo" => grpc::unary(request, move |_: InfoRequest| {
+                let (kind, name) = ("DevicePlugin".to_owned(), GPU.to_owned());
+                let info =
+                    PluginInfo { r#type: kind, name, endpoint, supported_versions: vec!["v1beta1".into()] };
+                std::future::ready(Ok::<_, Status>(info)).boxed()
+            }),
+            "/pluginregistration.Registration/NotifyRegistrationStatus" => {
+                grpc::unary(request, move |status: RegistrationStatus| {
+                    assert!(status.plugin_registered, "{}", status.error);
+                    std::future::ready(Ok::<_, Status>(RegistrationStatusResponse {})).boxed()
+                })
+            }
+            other => grpc::unknown(other),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_plugin_is_found_by_its_socket_and_gone_with_it() {
+    let node = Node::start();
+    let (registry, socket) =
+        (node.dir.path().join("kubelet/plugins_registry"), node.dir.path().join("found.sock"));
+    serve(UnixListener::bind(&socket).unwrap(), false);
+    node.until_there(&registry).await;
+    let listener = grpc::bind(&registry.join("gpu-reg.sock")).unwrap();
+    let tasks = node.tasks.child();
+    tokio::spawn(grpc::serve(listener, "plugin", Arc::new(Found(socket)), tasks));
+    node.api.until_node(|node| node["status"]["allocatable"][GPU] == "1").await;
+    std::fs::remove_file(registry.join("gpu-reg.sock")).unwrap();
+    node.api.until_node(|node| node["status"]["allocatable"][GPU] == "0").await;
+    assert_eq!(node.api.node()["status"]["capacity"][GPU], "2", "it may come back");
+}
+
+#[tokio::test]
+async fn devices_of_a_plugin_that_has_not_come_back_are_not_offered_by_the_next_kubelet() {
+    let node = with_plugin(false).await;
+    node.stop_kubelet();
+    node.spawn_kubelet();
+    node.api.until_node(|node| node["status"]["allocatable"][GPU] == "0").await;
+    let none = "Pod was rejected: Allocate failed due to no healthy devices present; cannot allocate unhealthy devices example.com/gpu, which is unexpected";
+    assert_eq!(refused(&node, 1).await, none);
 }
 
 fn asking(count: u32) -> Value {

@@ -22,6 +22,8 @@ pub(super) struct Runtime {
     events: Mutex<Option<broadcast::Sender<v1::ContainerEventResponse>>>,
     lists: watch::Sender<u32>,
     made: watch::Sender<usize>,
+    /// Counts up whenever its status may be another.
+    states: watch::Sender<u32>,
 }
 
 impl Default for Runtime {
@@ -31,6 +33,7 @@ impl Default for Runtime {
             events: Mutex::new(Some(broadcast::channel(64).0)),
             lists: watch::channel(0).0,
             made: watch::channel(0).0,
+            states: watch::channel(0).0,
         }
     }
 }
@@ -87,6 +90,7 @@ impl Runtime {
     /// Gives events again, of what happens from now on.
     pub(super) fn speak_again(&self) {
         *self.events.lock() = Some(broadcast::channel(64).0);
+        self.states.send_modify(|n| *n += 1);
     }
 
     /// Ends the newest running container of that name.
@@ -138,6 +142,14 @@ impl Runtime {
 
 #[async_trait]
 impl RuntimeService for Runtime {
+    fn status_changes(&self) -> BoxStream<'static, ()> {
+        let changes = futures::stream::unfold(self.states.subscribe(), |mut states| async move {
+            states.changed().await.ok()?;
+            Some(((), states))
+        });
+        changes.boxed()
+    }
+
     async fn version(&self, _: v1::VersionRequest) -> CriResult<v1::VersionResponse> {
         Ok(v1::VersionResponse { runtime_name: "fake".into(), ..Default::default() })
     }
@@ -375,6 +387,13 @@ impl ImageService for Runtime {
     }
 
     async fn image_fs_info(&self, _: v1::ImageFsInfoRequest) -> CriResult<v1::ImageFsInfoResponse> {
-        Ok(v1::ImageFsInfoResponse::default())
+        let is_away = self.events.lock().is_none();
+        drop(self.call(format!("image fs info {}", if is_away { "in vain" } else { "answered" })));
+        if is_away {
+            return Err(CriError::Internal("the runtime is away".into()));
+        }
+        let id = v1::FilesystemIdentifier { mountpoint: "/".into() };
+        let usage = v1::FilesystemUsage { fs_id: Some(id), ..Default::default() };
+        Ok(v1::ImageFsInfoResponse { image_filesystems: vec![usage], ..Default::default() })
     }
 }

@@ -97,6 +97,26 @@ async fn a_volume_goes_through_its_life_on_the_node() {
 }
 
 #[tokio::test]
+async fn a_pod_that_is_over_has_no_volumes_although_its_object_stays() {
+    let (node, driver) = start(&json!({}), &claim("1Gi", &json!({})), "1Gi");
+    let mut once = using();
+    once["spec"]["restartPolicy"] = json!("Never");
+    once["spec"]["volumes"].as_array_mut().unwrap().push(json!({"name": "scratch", "emptyDir": {}}));
+    node.api.put(once);
+    node.until("readiness", is_ready).await;
+    let scratch = node.dir.path().join("kubelet/pods/u1/volumes/kubernetes.io~empty-dir/scratch");
+    std::fs::write(scratch.join("file"), "content").unwrap();
+    node.runtime.exit("main", 0);
+    driver.until("unstage v1", 1).await;
+    node.until_not_there(&node.dir.path().join("kubelet/pods/u1/volumes")).await;
+    assert_eq!(node.api.pod()["status"]["phase"], "Succeeded");
+    assert!(node.dir.path().join("logs/shop_web_u1").exists(), "logs can be asked for");
+    node.api.delete();
+    node.until_gone().await;
+    assert_eq!(driver.calls()[2..], ["unpublish v1", "unstage v1"], "once");
+}
+
+#[tokio::test]
 async fn a_driver_that_wants_to_be_asked_again_is() {
     let wishes = json!({"requiresRepublish": true, "fsGroupPolicy": "None",
         "tokenRequests": [{"audience": "vault", "expirationSeconds": 600}]});

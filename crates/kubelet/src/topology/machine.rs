@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::Nodes;
+use super::{Distances, Nodes};
 use crate::cpu::CpuSet;
 use crate::node::huge_page_name;
 
@@ -26,6 +26,7 @@ pub(crate) struct Layout {
     pub(crate) cpus: BTreeMap<usize, Place>,
     /// Bytes by node and resource: `memory` (with what huge pages take of it) and `hugepages-*`.
     pub(crate) memory: BTreeMap<usize, BTreeMap<String, i64>>,
+    pub(crate) distances: Distances,
 }
 
 impl Layout {
@@ -58,6 +59,13 @@ impl Layout {
             own.insert("memory".into(), total(&text(&entry.path().join("meminfo"))));
             own.extend(huge_pages(&entry.path().join("hugepages")));
         }
+        let nodes: Vec<usize> = layout.memory.keys().copied().collect();
+        for from in &nodes {
+            let all = text(&system.join(format!("node/node{from}/distance")));
+            let all = all.split_whitespace().filter_map(|number| number.parse().ok());
+            let pairs = nodes.iter().zip(all).map(|(to, distance)| ((*from, *to), distance));
+            layout.distances.0.extend(pairs);
+        }
         if layout.memory.is_empty() {
             layout.memory.insert(0, BTreeMap::from([("memory".to_owned(), memory_total)]));
         }
@@ -74,6 +82,13 @@ impl Layout {
     pub(crate) fn cpus_of(&self, nodes: Nodes) -> CpuSet {
         let own = self.cpus.iter().filter(|(_, place)| nodes.contains(place.node));
         own.map(|(cpu, _)| *cpu).collect()
+    }
+
+    /// These CPUs, and those that share a core with one of them.
+    pub(crate) fn siblings<'a>(&'a self, cpus: &CpuSet) -> impl Iterator<Item = usize> + use<'a> {
+        let cores: std::collections::BTreeSet<_> =
+            cpus.iter().filter_map(|cpu| Some(self.cpus.get(&cpu)?.core)).collect();
+        self.cpus.iter().filter(move |(_, place)| cores.contains(&place.core)).map(|(cpu, _)| *cpu)
     }
 
     /// How many CPUs share a core.
@@ -127,12 +142,15 @@ mod tests {
         }
         write("node/node0/cpulist", "0,2\n");
         write("node/node1/cpulist", "1,3\n");
+        write("node/node0/distance", "10 21\n");
+        write("node/node1/distance", "22 10\n");
         write("node/node0/meminfo", "Node 0 MemTotal:       4096 kB\n");
         write("node/node1/meminfo", "Node 1 MemTotal:       2048 kB\n");
         write("node/node1/hugepages/hugepages-2048kB/nr_hugepages", "3\n");
         let layout = Layout::read(sys.path(), 1);
         assert_eq!(layout.cpus[&3], Place { node: 1, socket: 1, core: 1, cache: 1 });
         assert_eq!(layout.threads_per_core(), 2);
+        assert_eq!(layout.distances.0.values().copied().collect::<Vec<_>>(), [10, 21, 22, 10]);
         assert_eq!(format!("{:?}", layout.nodes()), "{0, 1}");
         assert_eq!(layout.memory[&0]["memory"], 4096 * 1024);
         assert_eq!(layout.memory[&1]["hugepages-2Mi"], 6 << 20);

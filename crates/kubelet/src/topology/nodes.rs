@@ -1,5 +1,6 @@
 //! Sets of NUMA nodes.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// A set of NUMA nodes by number; the kernel numbers up to 64 of them.
@@ -50,6 +51,39 @@ impl Nodes {
         subsets.retain(|set| !set.is_empty());
         subsets.sort_by_key(|set| (set.len(), set.0));
         subsets
+    }
+}
+
+/// How far nodes are from each other, as the firmware says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Distances(pub(crate) BTreeMap<(usize, usize), u64>);
+
+impl Distances {
+    /// From each to each.
+    fn within(&self, nodes: Nodes) -> u64 {
+        let pairs = nodes.iter().flat_map(|from| nodes.iter().map(move |to| (from, to)));
+        pairs.filter_map(|pair| self.0.get(&pair)).sum()
+    }
+}
+
+/// Which of two sets of nodes is the better one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Order<'a> {
+    /// That with fewer nodes.
+    Narrowest,
+    /// And of as many, those that are nearer to each other. Source: `NUMAInfo.Closest`.
+    Closest(&'a Distances),
+}
+
+impl Order<'_> {
+    pub(super) fn prefers(self, one: Nodes, other: Nodes) -> bool {
+        match self {
+            Self::Narrowest => one.is_narrower_than(other),
+            Self::Closest(distances) => {
+                let rank = |nodes: Nodes| (nodes.len(), distances.within(nodes), nodes.0);
+                rank(one) < rank(other)
+            }
+        }
     }
 }
 

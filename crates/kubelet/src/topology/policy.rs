@@ -4,6 +4,7 @@
 
 use std::cmp::Ordering;
 
+use super::nodes::Order;
 use super::{Hint, Hints, Nodes};
 
 /// How much a Pod's resources must lie together. Source: `topologyManagerPolicy`.
@@ -32,13 +33,13 @@ impl Policy {
     }
 
     /// The best of what is possible; `None` if the Pod is to be refused.
-    pub(super) fn merge(self, all: Nodes, providers: &[Hints]) -> Option<Hint> {
+    pub(super) fn merge(self, all: Nodes, providers: &[Hints], order: Order<'_>) -> Option<Hint> {
         let resources = flatten(providers);
         let best = match self {
             Self::None => return Some(Hint::ANY),
-            Self::BestEffort | Self::Restricted => best(all, &resources),
+            Self::BestEffort | Self::Restricted => best(all, &resources, order),
             Self::SingleNumaNode => {
-                let best = best(all, &on_one_node(&resources));
+                let best = best(all, &on_one_node(&resources), order);
                 // All nodes are as good as none.
                 Hint { nodes: best.nodes.filter(|nodes| *nodes != all || nodes.len() == 1), ..best }
             }
@@ -69,7 +70,7 @@ fn on_one_node(resources: &[Vec<Hint>]) -> Vec<Vec<Hint>> {
 }
 
 /// The best combination of one hint of each list.
-fn best(all: Nodes, resources: &[Vec<Hint>]) -> Hint {
+fn best(all: Nodes, resources: &[Vec<Hint>], order: Order<'_>) -> Hint {
     let aim = aim(resources);
     let mut best: Option<(Nodes, bool)> = None;
     let mut choice = vec![0; resources.len()];
@@ -79,7 +80,7 @@ fn best(all: Nodes, resources: &[Vec<Hint>]) -> Hint {
     loop {
         let hints = choice.iter().zip(resources).filter_map(|(index, list)| list.get(*index).copied());
         let candidate = combine(all, hints);
-        if !candidate.0.is_empty() && best.is_none_or(|current| is_better(current, candidate, aim)) {
+        if !candidate.0.is_empty() && best.is_none_or(|current| is_better(current, candidate, aim, order)) {
             best = Some(candidate);
         }
         if !advance(&mut choice, resources) {
@@ -120,8 +121,8 @@ fn aim(resources: &[Vec<Hint>]) -> usize {
     resources.iter().filter_map(least).max().unwrap_or(0)
 }
 
-fn is_better(current: (Nodes, bool), candidate: (Nodes, bool), aim: usize) -> bool {
-    let is_narrower = candidate.0.is_narrower_than(current.0);
+fn is_better(current: (Nodes, bool), candidate: (Nodes, bool), aim: usize, order: Order<'_>) -> bool {
+    let is_narrower = order.prefers(candidate.0, current.0);
     match (current.1, candidate.1) {
         (false, true) => return true,
         (true, false) => return false,

@@ -21,7 +21,7 @@ fn hints(text: &str) -> Vec<Hints> {
 }
 
 fn check(policy: Policy, given: &str, expect: Option<&str>) {
-    let found = policy.merge(nodes(&[0, 1]), &hints(given));
+    let found = policy.merge(nodes(&[0, 1]), &hints(given), Order::Narrowest);
     assert_eq!(found, expect.map(hint), "{}: {given}", policy.as_str());
 }
 
@@ -49,6 +49,27 @@ fn what_needs_two_nodes_is_refused_only_where_one_is_demanded() {
     check(Policy::Restricted, "0+1 0+1", Some("0+1"));
     check(Policy::SingleNumaNode, "0+1 0+1", None);
     check(Policy::SingleNumaNode, "* *", Some("*"));
+}
+
+#[test]
+fn of_as_many_nodes_the_nearer_ones_are_taken_if_that_is_wanted() {
+    // 0 is near 3, and 1 is near 2.
+    let distance = |from: usize, to: usize| match (from + to, from == to) {
+        (_, true) => 10,
+        (3, _) => 12,
+        _ => 30,
+    };
+    let pairs = (0..4).flat_map(|from| (0..4).map(move |to| ((from, to), distance(from, to))));
+    let distances = Distances(pairs.collect());
+    let all = nodes(&[0, 1, 2, 3]);
+    let given = hints("0+1,0+3,1+2,!0+1+2");
+    let merged = |order| Policy::BestEffort.merge(all, &given, order);
+    assert_eq!(merged(Order::Narrowest), Some(hint("0+1")));
+    assert_eq!(
+        merged(Order::Closest(&distances)),
+        Some(hint("1+2")),
+        "the lower bits of those that are as near"
+    );
 }
 
 #[test]
@@ -90,7 +111,8 @@ fn run(policy: Policy, scope: Scope, given: &'static str) -> (Result<(), Rejecti
     let spec: PodSpec =
         serde_saphyr::from_str("{initContainers: [{name: i}], containers: [{name: a}]}").unwrap();
     let provider = Fixed(given, Mutex::default());
-    let result = Alignment { policy, scope }.allocate(nodes(&[0, 1]), ("u", &spec), &[&provider]);
+    let alignment = Alignment { policy, scope, ..Alignment::default() };
+    let result = alignment.allocate((nodes(&[0, 1]), &Distances::default()), ("u", &spec), &[&provider]);
     (result, provider.1.into_inner().join(" "))
 }
 

@@ -81,6 +81,12 @@ impl Worker {
                 let request = v1::RemovePodSandboxRequest { pod_sandbox_id: id.clone() };
                 finished(context.runtime.remove_pod_sandbox(request).await, Outcome::SandboxRemoved(id))
             }),
+            PodAction::TakeVolumesDown => self.spawn(key, async move {
+                match crate::cleanup::take_volumes_down(&context, &pod).await {
+                    Ok(()) => Outcome::VolumesDown,
+                    Err(error) => Outcome::Failed(error),
+                }
+            }),
             PodAction::Cleanup => {
                 let (containers, sandboxes) = ids(&self.snapshot);
                 self.spawn(key, async move {
@@ -152,7 +158,8 @@ impl Worker {
     /// Brings files up to date when their sources have changed or a token is about to expire.
     pub(super) fn update_volumes(&mut self, now: Timestamp, wake_at: &mut Vec<Timestamp>) {
         // What stands in the way wakes the worker when it is over.
-        let is_possible = self.snapshot.volumes.is_ready() && !self.snapshot.is_terminating();
+        let is_over = self.snapshot.is_terminating() || crate::next_actions::is_finished(&self.snapshot);
+        let is_possible = self.snapshot.volumes.is_ready() && !is_over;
         if !is_possible || self.snapshot.busy.contains("volumes-update") {
             return;
         }

@@ -49,6 +49,7 @@ pub(crate) enum Outcome {
     SandboxRemoved(String),
     /// There is nothing to remember.
     Nothing,
+    VolumesDown,
     Cleaned,
     Deleted,
     Gone,
@@ -105,6 +106,7 @@ impl Worker {
             }
             Outcome::SandboxRemoved(id) => self.snapshot.sandboxes.retain(|s| s.id != id),
             Outcome::Nothing => {}
+            Outcome::VolumesDown => self.snapshot.are_volumes_down = true,
             Outcome::Cleaned => self.snapshot.is_cleaned = true,
             Outcome::Deleted => {
                 // The object may stay for its finalizers; the node has done its part.

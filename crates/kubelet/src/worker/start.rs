@@ -210,6 +210,10 @@ async fn config(input: &StartInput) -> Result<v1::ContainerConfig, String> {
     }
     if let Some(resources) = config.linux.as_mut().and_then(|linux| linux.resources.as_mut()) {
         crate::huge_pages::deny_others(&mut resources.hugepage_limits, &context.page_sizes);
+        context.unified.add(&input.pod, &input.spec, resources);
+        if !context.config.cpu_cfs_quota && resources.cpu_quota != 0 {
+            resources.cpu_quota = UNLIMITED_QUOTA;
+        }
     }
     context.devices.prepare(uid, &input.spec.name, &mut config).await?;
     config.cdi_devices.extend(context.dra.devices(&input.pod, &input.spec)?);
