@@ -68,7 +68,11 @@ pub fn attach(file: &Path) -> Result<PathBuf> {
 fn stays(path: &Path, file: &Path) -> Result<bool> {
     let doing = || format!("keep the loop device of {}", file.display());
     // While it is open here it does not go.
-    let device = OpenOptions::new().read(true).write(true).open(path).doing(doing)?;
+    let device = match OpenOptions::new().read(true).write(true).open(path) {
+        // It is on its way.
+        Err(error) if error.raw_os_error() == Some(Errno::ENXIO as i32) => return Ok(false),
+        opened => opened.doing(doing)?,
+    };
     if of(file)?.as_deref() != Some(path) {
         return Ok(false);
     }

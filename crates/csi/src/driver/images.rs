@@ -84,8 +84,9 @@ pub(super) fn mount(device: &Path, fs_type: &str, options: &[String], target: &P
     run(command.arg(device).arg(target))
 }
 
-/// How often, and with what pause, a device is asked for that was in use a moment ago: a second in all.
-const FREE_TRIES_MAX: u32 = 20;
+/// How often, and with what pause, a device is asked for that was in use a moment ago: five seconds in all,
+/// in which a busy machine starts a container.
+const FREE_TRIES_MAX: u32 = 100;
 const FREE_PAUSE: Duration = Duration::from_millis(50);
 
 /// Waits until no file system is mounted from `device`.

@@ -2,7 +2,7 @@ mod codes;
 
 use std::path::Path;
 
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::*;
 use crate::client::Client;
@@ -27,32 +27,24 @@ fn create(name: &str, bytes: i64, is_block: bool) -> v1::CreateVolumeRequest {
     }
 }
 
-/// Whoever copies all mounts holds those of others, too: such a test runs alone.
-static MOUNTS: RwLock<()> = RwLock::new(());
+/// A process that is being started has all that this one has open until it has begun, and holds what that is on: one test
+/// after the other starts some.
+static TURN: Mutex<()> = Mutex::new(());
 
-enum Turn {
-    Shared { _turn: RwLockReadGuard<'static, ()> },
-    Alone { _turn: RwLockWriteGuard<'static, ()> },
-}
-
-/// A driver over its real socket.
+/// A driver over its real socket, with mounts of its own: whoever makes a mount namespace from the machine's meanwhile, as
+/// containers do, has no copy of them.
 struct Rig {
     dir: tempfile::TempDir,
     tasks: Tasks,
-    _turn: Turn,
+    _turn: MutexGuard<'static, ()>,
 }
 
 impl Rig {
     fn new() -> Self {
-        Self::when(Turn::Shared { _turn: MOUNTS.read() })
-    }
-
-    fn alone() -> Self {
-        Self::when(Turn::Alone { _turn: MOUNTS.write() })
-    }
-
-    fn when(turn: Turn) -> Self {
         assert!(nix::unistd::geteuid().is_root(), "these tests mount: run them as root");
+        let turn = TURN.lock();
+        // This thread's and those that it starts, which is all of a test.
+        sys::mount::own_namespace().unwrap();
         Self { dir: tempfile::tempdir().unwrap(), tasks: Tasks::new(), _turn: turn }
     }
 
@@ -97,6 +89,17 @@ impl Rig {
 
     fn unpublish(&self, id: &str, target: &str) -> v1::NodeUnpublishVolumeRequest {
         v1::NodeUnpublishVolumeRequest { volume_id: id.into(), target_path: self.path(target) }
+    }
+
+    /// Until the volume has no device: one in use goes with its last user, and the host may look at it, as udev does.
+    async fn until_detached(&self, id: &str) {
+        let image = self.dir.path().join(format!("state/volumes/{id}/disk.img"));
+        let detached = async {
+            while sys::loop_device::of(&image).unwrap().is_some() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(60), detached).await.expect("it is detached");
     }
 
     fn unstage(&self, id: &str) -> v1::NodeUnstageVolumeRequest {
@@ -183,8 +186,7 @@ async fn a_block_volume_is_a_device_that_grows() {
         client.node_unpublish_volume(rig.unpublish("pvc-2", "dev")).await.unwrap();
         client.node_unstage_volume(rig.unstage("pvc-2")).await.unwrap();
     }
-    let image = rig.dir.path().join("state/volumes/pvc-2/disk.img");
-    assert_eq!(sys::loop_device::of(&image).unwrap(), None);
+    rig.until_detached("pvc-2").await;
 }
 
 #[tokio::test]
@@ -306,7 +308,7 @@ async fn an_image_holds_as_much_as_it_is_large_and_grows_while_it_is_used() {
     assert!(after.total > 32 << 20 && after.used > 20 << 20, "{after:?}");
     client.node_unpublish_volume(rig.unpublish("pvc-5", "pod/mount")).await.unwrap();
     client.node_unstage_volume(rig.unstage("pvc-5")).await.unwrap();
-    assert_eq!(sys::loop_device::of(&rig.dir.path().join("state/volumes/pvc-5/disk.img")).unwrap(), None);
+    rig.until_detached("pvc-5").await;
 }
 
 #[tokio::test]
@@ -496,7 +498,7 @@ impl Drop for Holder {
 
 #[tokio::test]
 async fn a_file_system_grows_when_it_is_mounted_although_a_container_that_starts_still_holds_it() {
-    let mut rig = Rig::alone();
+    let mut rig = Rig::new();
     let client = rig.start();
     client.create_volume(image("pvc-16", 16 << 20)).await.unwrap();
     client.node_stage_volume(rig.stage("pvc-16", false)).await.unwrap();

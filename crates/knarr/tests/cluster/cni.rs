@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use testkit::clients::KUBECTLS;
 use testkit::cluster::{NODE_IP, NODE_NAME};
@@ -48,12 +49,23 @@ impl Programs {
         self.0.join(name).display().to_string()
     }
 
-    /// No Pod is there any more.
+    /// No Pod is there any more: what one had is taken back soon after its interface is.
     fn check_empty(&self) {
-        let leases = fs::read_dir(self.0.join("kept/leases/knarr")).unwrap();
-        let leases: Vec<_> = leases.map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(leases, ["last_reserved_ip.0"], "leases of Pods that are gone");
-        assert!(!self.0.join("kept/state/knarr/rules.json").exists(), "rules of Pods that are gone");
+        let (leases, rules) = (self.0.join("kept/leases/knarr"), self.0.join("kept/state/knarr/rules.json"));
+        let begun = Instant::now();
+        loop {
+            let left = fs::read_dir(&leases).unwrap().map(|entry| entry.unwrap().file_name());
+            let left: Vec<_> = left.collect();
+            if left == ["last_reserved_ip.0"] && !rules.exists() {
+                return;
+            }
+            assert!(
+                begun.elapsed() < Duration::from_secs(60),
+                "of Pods that are gone: {left:?} {}",
+                rules.exists()
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     fn uninstall(&self, cluster: &Cluster) {

@@ -284,7 +284,7 @@ fn a_kms_plugin_may_go_and_come_back() {
     let plugin = must(Plugin::start(&socket));
     let file = cluster.scratch().join("encryption.yaml");
     let kms = format!(
-        "{{kms: {{apiVersion: v2, name: vault, endpoint: 'unix://{}', timeout: 1s}}}}",
+        "{{kms: {{apiVersion: v2, name: vault, endpoint: 'unix://{}', timeout: 10s}}}}",
         socket.display()
     );
     std::fs::write(&file, configuration(&[&kms])).unwrap();

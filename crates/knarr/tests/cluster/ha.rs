@@ -297,12 +297,22 @@ fn a_host_joins_with_a_token_and_its_pods_are_the_clusters() {
     let address =
         |pod: &str| must(session.must(&format!("kubectl get pod {pod} -o jsonpath='{{.status.podIP}}'")));
     for (from, to) in [("on-0", "on-1"), ("on-1", "on-0")] {
-        let command = format!("wget -q -O - http://{}:8080/", address(&format!("hello-{to}")));
+        let command = format!(
+            "sh -c 'until wget -q -O - http://{}:8080/; do :; done'",
+            address(&format!("hello-{to}"))
+        );
         assert!(inside(&session, &format!("busybox-{from}"), &command).contains(&format!("hello-{to}")));
         let both = "sh -c 'for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do \
-                    wget -q -O - http://hello.joined.svc.cluster.local/; done'";
-        let answers = inside(&session, &format!("busybox-{from}"), both);
-        assert!(answers.contains("hello-on-0") && answers.contains("hello-on-1"), "{answers}");
+                    wget -q -O - http://hello.joined.svc.cluster.local/; done; true'";
+        // A Node hears of endpoints when it does.
+        let begun = Instant::now();
+        loop {
+            let answers = inside(&session, &format!("busybox-{from}"), both);
+            if answers.contains("hello-on-0") && answers.contains("hello-on-1") {
+                break;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "{answers}");
+        }
     }
     let before = must(wire.routes(0));
     assert!(before.iter().any(|route| route.gateway == Some(lan::ip(1).into())), "{before:?}");

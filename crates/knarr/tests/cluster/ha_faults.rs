@@ -27,7 +27,7 @@ const FLAGS: [&str; 1] = ["--disable-agent"];
 /// A seed that always runs unless `KNARR_TEST_SEED` gives another.
 const SEED: u64 = 20_260_101;
 /// How long one server may take to answer again.
-const BACK_WITHIN: Duration = Duration::from_secs(60);
+const BACK_WITHIN: Duration = Duration::from_secs(120);
 
 /// Every request goes to the next server.
 struct Spread {

@@ -9,10 +9,10 @@ use testkit::{Cluster, Process, Session};
 
 use crate::must;
 
-/// Quick, so that a dead leader is not waited for.
+/// Quick, so that a dead leader is not waited for long; not so quick that one that hardly gets to run loses its lead.
 const QUICK_LEASE: [&str; 3] = [
-    "--leader-elect-lease-duration=2s",
-    "--leader-elect-renew-deadline=1500ms",
+    "--leader-elect-lease-duration=8s",
+    "--leader-elect-renew-deadline=7s",
     "--leader-elect-retry-period=500ms",
 ];
 

@@ -1,6 +1,7 @@
 //! What is stopped or killed comes back: objects, running Pods with unchanged restart counts, and convergence.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use testkit::clients::KUBECTLS;
 use testkit::{Cluster, Session};
@@ -147,18 +148,29 @@ fn program(pid: i32) -> PathBuf {
 
 /// Puts a copy of the binary there as a package manager would: whoever runs the one before goes on with that.
 fn install(path: &Path, stamp: &str) {
-    let mut build = std::fs::read(env!("CARGO_BIN_EXE_knarr")).unwrap();
-    // What follows the last section of an executable is nobody's.
-    build.extend_from_slice(stamp.as_bytes());
-    let new = path.with_extension("new");
-    std::fs::write(&new, build).unwrap();
-    std::fs::set_permissions(&new, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    std::fs::rename(new, path).unwrap();
+    // What follows the last section of an executable is nobody's. Written by a process of its own: what another test is
+    // just starting would have it open, too, and what is open for writing cannot be run.
+    let script = r#"cp "$0" "$1.new" && printf %s "$2" >> "$1.new" && mv "$1.new" "$1""#;
+    let mut install = std::process::Command::new("sh");
+    let install = install.args(["-c", script, env!("CARGO_BIN_EXE_knarr")]).arg(path).arg(stamp);
+    assert!(install.status().unwrap().success());
+}
+
+/// The shims, once there are as many: that of a Pod that is gone ends by itself.
+fn shims(cluster: &Cluster, count: usize) -> Vec<i32> {
+    let begun = Instant::now();
+    loop {
+        let found = cluster.processes("/proc/self/exe shim /");
+        if found.len() == count {
+            return found;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{found:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[test]
 fn another_build_takes_over_what_the_one_before_has_started() {
-    const SHIM: &str = "/proc/self/exe shim /";
     // Who gives up root must still reach it.
     let everyone_may_enter = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     let folder = tempfile::Builder::new().permissions(everyone_may_enter).tempdir().unwrap();
@@ -167,23 +179,22 @@ fn another_build_takes_over_what_the_one_before_has_started() {
     let mut cluster = Cluster::new(path.to_str().unwrap()).unwrap();
     must(cluster.up());
     let pods = start_workload(&cluster);
-    let shims = cluster.processes(SHIM);
-    assert_eq!(shims.len(), 3);
+    let before = shims(&cluster, 3);
 
     must(cluster.knarr(&["down"]));
     install(&path, "another");
     must(cluster.up());
     check_workload(&cluster, &pods);
-    assert_eq!(cluster.processes(SHIM), shims, "the shims of the build before are served");
-    for pid in &shims {
+    assert_eq!(shims(&cluster, 3), before, "the shims of the build before are served");
+    for pid in &before {
         assert!(program(*pid).to_str().unwrap().ends_with("knarr (deleted)"), "{:?}", program(*pid));
     }
     assert_eq!(program(cluster.processes("knarr node")[0]), path);
 
     // Those of the build before that die are replaced by this build's, and the containers never notice.
-    kill(&shims);
+    kill(&before);
     check_workload(&cluster, &pods);
-    let now = cluster.processes(SHIM);
-    assert!(now.len() == 3 && now.iter().all(|pid| program(*pid) == path), "{now:?}");
+    let now = shims(&cluster, 3);
+    assert!(now.iter().all(|pid| program(*pid) == path), "{now:?}");
     must(cluster.remove());
 }
