@@ -67,9 +67,7 @@ pub(crate) struct Context {
     pub(crate) objects: crate::objects::Registers,
     /// What the runtime can do.
     pub(crate) features: RuntimeFeatures,
-    /// CPU in thousandths and memory in bytes that Pods can have.
-    pub(crate) allocatable: (i64, i64),
-    /// The same with everything else that can be asked for. See [`crate::admission::Room`].
+    /// What Pods can have, CPU in thousandths. See [`crate::admission::Room`].
     pub(crate) room: std::collections::BTreeMap<String, i64>,
     /// What of that they have.
     pub(crate) allocations: Allocations,

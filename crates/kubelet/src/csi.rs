@@ -7,7 +7,7 @@ pub(crate) mod registration;
 pub(crate) mod upkeep;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -34,6 +34,8 @@ pub(crate) struct Drivers {
     registered: Mutex<BTreeMap<String, (u64, Driver)>>,
     counter: AtomicU64,
     turns: Mutex<BTreeMap<String, Turn>>,
+    /// Where this kubelet has had volumes staged.
+    pub(crate) staged: Mutex<BTreeSet<PathBuf>>,
     in_use: tokio::sync::Mutex<BTreeSet<String>>,
     /// Volumes that Pods wait for, and how many Pods.
     asked: Mutex<BTreeMap<String, usize>>,

@@ -32,8 +32,8 @@ pub struct EnvSources {
     pub services: Vec<Arc<Service>>,
     /// Env files that the container names, by volume and path; or why they cannot be read.
     pub files: BTreeMap<(String, String), Result<String, String>>,
-    /// What the node can give: CPU in thousandths, memory in bytes; the default of limits.
-    pub allocatable: (i64, i64),
+    /// What the node can give, by resource, CPU in thousandths: the default of limits.
+    pub allocatable: BTreeMap<String, i64>,
 }
 
 /// The environment of `container`, in order.

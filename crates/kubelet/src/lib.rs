@@ -182,7 +182,6 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
                 path: config.root_dir.join("device-plugins").display().to_string(),
                 source,
             })?,
-        allocatable: available,
         room: allocatable,
         looks: stats::Looks::default(),
         metrics,

@@ -104,7 +104,7 @@ impl PodObjects {
             secrets: present(&self.secrets),
             services,
             files: BTreeMap::new(),
-            allocatable: context.allocatable,
+            allocatable: context.room.clone(),
         }
     }
 }

@@ -320,7 +320,8 @@ impl Desk {
     }
 }
 
-fn rejected(reason: String, message: String) -> Ending {
+/// How a Pod ends that this node does not take.
+pub(crate) fn rejected(reason: String, message: String) -> Ending {
     let message = format!("Pod was rejected: {message}");
     Ending { reason, message, is_rejection: true, ..Ending::default() }
 }

@@ -71,13 +71,14 @@ fn prepare_one(input: &VolumeInput, spec: &PodSpec, volume: &Volume) -> Result<(
     let Some(path) = volume_path(&input.pod_dir, volume) else {
         return Err("no volume plugin matched".into());
     };
+    let allocatable = input.sources.allocatable.get("memory").copied();
     if let Some(source) = &volume.empty_dir {
-        return empty_dir::prepare(&path, source, spec);
+        return empty_dir::prepare(&path, source, spec, allocatable);
     }
     let files = payload::files(volume, input)?;
     make_dir(&path, 0o777)?;
     if volume.secret.is_some() || volume.projected.is_some() {
-        mount_new(&path, "tmpfs", MsFlags::empty(), None)?;
+        empty_dir::mount_memory(&path, empty_dir::memory_size(None, spec, allocatable), None)?;
     }
     let fs_group = spec.security_context.as_ref().and_then(|c| c.fs_group);
     atomic::write(&path, &files, fs_group).map_err(|error| format!("write {}: {error}", path.display()))

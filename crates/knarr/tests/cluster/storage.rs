@@ -1,10 +1,10 @@
 //! Persistent volumes as their users see them: the default class, claims, other kinds of volumes, and a node that is killed
 //! while it mounts.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use testkit::clients::KUBECTLS;
-use testkit::{Cluster, Session};
+use testkit::{Cluster, Process, Session};
 
 use crate::{BUSYBOX, cluster, must};
 
@@ -74,6 +74,18 @@ fn a_drivers_chart_finds_the_kubelet_where_it_looks_for_it() {
     assert!(!root.join("pods").exists(), "reset takes back what the kubelet has made");
 }
 
+/// The host-path driver under another name, beside the cluster: with where it keeps volumes and where it listens.
+fn beside(cluster: &Cluster, name: &str, options: &[&str]) -> (Process, String, PathBuf) {
+    let state = cluster.scratch().join(name).to_str().unwrap().to_owned();
+    let kubelet = cluster.data_dir().join("kubelet");
+    let socket = kubelet.join(format!("plugins/{name}.sock"));
+    let registration = kubelet.join(format!("plugins_registry/{name}-reg.sock"));
+    let places = ["--state-dir", &state, "--endpoint", socket.to_str().unwrap()];
+    let registration = ["--registration-endpoint", registration.to_str().unwrap()];
+    let all = [&["csi-hostpath", "--node-name=test"], &places[..], &registration, options].concat();
+    (must(cluster.start(name, &all)), state, socket)
+}
+
 /// Has a driver make a volume.
 fn make(socket: &Path, name: &str) {
     use csi::v1::volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode};
@@ -93,36 +105,27 @@ fn make(socket: &Path, name: &str) {
 #[test]
 fn volumes_of_kinds_of_old_are_attached_and_mounted_by_the_drivers_that_have_taken_them_over() {
     let cluster = cluster();
-    let state = cluster.scratch().join("ebs");
-    let kubelet = cluster.data_dir().join("kubelet");
-    let socket = kubelet.join("plugins/ebs.sock");
-    let registration = kubelet.join("plugins_registry/ebs-reg.sock");
-    let paths = [&state, &socket, &registration].map(|path| path.to_str().unwrap());
-    let driver = must(cluster.start(
-        "ebs",
-        &[
-            "csi-hostpath",
-            "--driver-name=ebs.csi.aws.com",
-            "--node-name=test",
-            "--state-dir",
-            paths[0],
-            "--endpoint",
-            paths[1],
-            "--registration-endpoint",
-            paths[2],
-        ],
-    ));
+    let (driver, state, socket) = beside(&cluster, "ebs", &["--driver-name=ebs.csi.aws.com"]);
     let session = session(&cluster, "migrated");
     must(session.must(
         "eventually 'kubectl get csinode test -o jsonpath={.spec.drivers[*].name} | grep ebs.csi.aws.com'",
     ));
     make(&socket, "vol-1");
     make(&socket, "vol-2");
-    let script = include_str!("sessions/storage_migrated.txt").replace("$STATE", paths[0]);
+    let script = include_str!("sessions/storage_migrated.txt").replace("$STATE", &state);
     must(session.run("storage_migrated.txt", &script));
+    let few = ["--driver-name=few.example.com", "--max-volumes-per-node=1"];
+    let (few, _, socket) = beside(&cluster, "few", &few);
+    must(session.must(
+        "eventually 'kubectl get csinode test -o jsonpath={.spec.drivers[*].name} | grep few.example.com'",
+    ));
+    make(&socket, "one");
+    make(&socket, "two");
+    must(session.run("storage_few.txt", include_str!("sessions/storage_few.txt")));
     drop(session);
     assert_eq!(mounts(&cluster), [""; 0], "nothing is left mounted");
     must(driver.stop());
+    must(few.stop());
     must(cluster.remove());
 }
 

@@ -1,6 +1,9 @@
 //! The downward API: what a Pod may know about itself.
 
-use k8s_openapi::api::core::v1::{Container, ResourceFieldSelector};
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Container, ResourceFieldSelector, ResourceRequirements};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::EnvSources;
 use crate::quantity;
@@ -12,7 +15,7 @@ use crate::quantity;
 pub(crate) fn pod_field(sources: &EnvSources, path: &str) -> Result<String, String> {
     let metadata = &sources.pod.metadata;
     let spec = sources.pod.spec.as_ref();
-    let entry = |map: Option<&std::collections::BTreeMap<String, String>>, key: &str| {
+    let entry = |map: Option<&BTreeMap<String, String>>, key: &str| {
         map.and_then(|m| m.get(key)).cloned().unwrap_or_default()
     };
     if let Some(key) = subscript(path, "metadata.labels") {
@@ -43,7 +46,7 @@ fn subscript<'a>(path: &'a str, map: &str) -> Option<&'a str> {
 }
 
 /// One `key="value"` a line, sorted, as in downward API files.
-fn lines(map: Option<&std::collections::BTreeMap<String, String>>) -> String {
+fn lines(map: Option<&BTreeMap<String, String>>) -> String {
     let lines: Vec<_> =
         map.iter().flat_map(|m| m.iter()).map(|(key, value)| format!("{key}={value:?}")).collect();
     lines.join("\n")
@@ -65,23 +68,47 @@ pub(crate) fn resource_field(
     let container =
         containers.find(|c| c.name == name).ok_or_else(|| format!("container {name} not found"))?;
     let divisor = selector.divisor.as_ref().map_or(0, quantity::milli);
-    let (amount, unit) = match selector.resource.as_str() {
-        "limits.cpu" => (amount(container, "cpu", true).unwrap_or(sources.allocatable.0), 1000),
-        "requests.cpu" => (amount(container, "cpu", false).unwrap_or(0), 1000),
-        "limits.memory" => (amount(container, "memory", true).unwrap_or(sources.allocatable.1), 1),
-        "requests.memory" => (amount(container, "memory", false).unwrap_or(0), 1),
-        "limits.ephemeral-storage" => (amount(container, "ephemeral-storage", true).unwrap_or(0), 1),
-        "requests.ephemeral-storage" => (amount(container, "ephemeral-storage", false).unwrap_or(0), 1),
-        other => return Err(format!("unsupported container resource : {other}")),
+    let unsupported = || format!("unsupported container resource : {}", selector.resource);
+    let (side, resource) = selector.resource.split_once('.').ok_or_else(unsupported)?;
+    let has_default = matches!(resource, "cpu" | "memory" | "ephemeral-storage");
+    if !has_default && !resource.starts_with("hugepages-") {
+        return Err(unsupported());
+    }
+    let amount = match side {
+        "requests" => requests(container).and_then(|all| amount(all, resource)).unwrap_or(0),
+        "limits" => {
+            let own = limits(container.resources.as_ref()).and_then(|all| amount(all, resource));
+            let default = || default_limit(sources, resource).filter(|_| has_default);
+            own.filter(|amount| *amount != 0).or_else(default).unwrap_or(0)
+        }
+        _ => return Err(unsupported()),
     };
     // CPU is counted in thousandths, all else in units; a divisor of zero means one unit.
+    let unit = if resource == "cpu" { 1000 } else { 1 };
     let step = if divisor == 0 { unit } else { (divisor * unit / 1000).max(1) };
     Ok(((amount + step - 1) / step).to_string())
 }
 
-fn amount(container: &Container, name: &str, is_limit: bool) -> Option<i64> {
-    let resources = container.resources.as_ref()?;
-    let map = if is_limit { resources.limits.as_ref() } else { resources.requests.as_ref() };
-    let value = map?.get(name)?;
+/// What holds a container that has no limit: its Pod's, or all that the node can give.
+///
+/// Source: `defaultPodLimitsForDownwardAPI`, `pkg/kubelet`.
+fn default_limit(sources: &EnvSources, resource: &str) -> Option<i64> {
+    let of_pod = sources.pod.spec.as_ref().and_then(|spec| limits(spec.resources.as_ref()));
+    let of_pod = of_pod.and_then(|all| amount(all, resource)).filter(|amount| *amount != 0);
+    of_pod.or_else(|| sources.allocatable.get(resource).copied())
+}
+
+type Amounts = BTreeMap<String, Quantity>;
+
+fn limits(resources: Option<&ResourceRequirements>) -> Option<&Amounts> {
+    resources?.limits.as_ref()
+}
+
+fn requests(container: &Container) -> Option<&Amounts> {
+    container.resources.as_ref()?.requests.as_ref()
+}
+
+fn amount(all: &Amounts, name: &str) -> Option<i64> {
+    let value = all.get(name)?;
     Some(if name == "cpu" { quantity::milli(value) } else { quantity::whole(value) })
 }

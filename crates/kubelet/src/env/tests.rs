@@ -51,6 +51,34 @@ fn fields_resources_and_maps_are_sources() {
 }
 
 #[test]
+fn resources_without_a_limit_have_the_pods_or_the_nodes() {
+    let mut sources = sources();
+    sources.pod = Arc::new(yaml(
+        "{spec: {resources: {limits: {memory: 1Gi}}, containers: [{name: c, resources: {
+          limits: {cpu: '0', hugepages-2Mi: 4Mi}, requests: {hugepages-2Mi: 4Mi}}}]}}",
+    ));
+    let node =
+        [("cpu", 8000), ("memory", 16 << 30), ("ephemeral-storage", 100 << 20), ("hugepages-1Gi", 1 << 30)];
+    sources.allocatable = node.map(|(name, amount)| (name.to_owned(), amount)).into();
+    for (resource, divisor, expect) in [
+        ("limits.cpu", "0", Ok("8")),
+        ("requests.cpu", "1m", Ok("0")),
+        ("limits.memory", "1Mi", Ok("1024")),
+        ("limits.ephemeral-storage", "1Mi", Ok("100")),
+        ("requests.ephemeral-storage", "0", Ok("0")),
+        ("limits.hugepages-2Mi", "1Mi", Ok("4")),
+        ("requests.hugepages-2Mi", "0", Ok("4194304")),
+        ("limits.hugepages-1Gi", "0", Ok("0")),
+        ("limits.pods", "0", Err("unsupported container resource : limits.pods")),
+        ("cpu", "0", Err("unsupported container resource : cpu")),
+    ] {
+        let selector = yaml(&format!("{{resource: {resource}, divisor: '{divisor}'}}"));
+        let found = fields::resource_field(&sources, "c", &selector);
+        assert_eq!(found, expect.map(str::to_owned).map_err(str::to_owned), "{resource}");
+    }
+}
+
+#[test]
 fn what_is_missing_is_named() {
     check("{name: c, envFrom: [{secretRef: {name: s}}]}", Err("secret \"s\" not found"));
     check(

@@ -194,7 +194,7 @@ pub(crate) fn image_size(bytes: u64) -> &'static str {
 }
 
 /// Reasons that a series is kept for. Source: `admissionRejectionReasons`.
-const REJECTIONS: [&str; 18] = [
+const REJECTIONS: [&str; 19] = [
     "AppArmor",
     "PodOSSelectorNodeLabelDoesNotMatch",
     "PodOSNotSupported",
@@ -213,6 +213,7 @@ const REJECTIONS: [&str; 18] = [
     "SysctlForbidden",
     "TopologyAffinityError",
     "NodeShutdown",
+    "VolumeAttachmentLimitExceeded",
 ];
 
 /// The label of a refusal: names of resources are anybody's. Source: `recordAdmissionRejection`.

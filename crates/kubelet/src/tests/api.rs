@@ -153,6 +153,27 @@ impl Api {
         }
     }
 
+    /// Waits for an event with that reason that says so.
+    pub(super) async fn until_event(&self, reason: &str, text: &str) {
+        let mut revisions = self.0.1.subscribe();
+        let is_there = || {
+            let state = self.0.0.lock();
+            let mut events = state.objects.iter().filter(|(path, _)| path.contains("/events/"));
+            events.any(|(_, event)| {
+                let said = [&event["note"], &event["message"]];
+                event["reason"] == reason && said.iter().any(|said| **said == text)
+            })
+        };
+        let seen = async {
+            while !is_there() {
+                revisions.changed().await.unwrap();
+            }
+        };
+        if tokio::time::timeout(super::DEADLINE, seen).await.is_err() {
+            panic!("there is no event {reason} that says {text}: {:#?}", self.0.0.lock().objects);
+        }
+    }
+
     /// The node's status as it was written last.
     pub(super) fn node(&self) -> Value {
         self.0.0.lock().node.clone()

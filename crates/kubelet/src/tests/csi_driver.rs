@@ -116,7 +116,12 @@ impl server::Node for FakeDriver {
         &self,
         request: v1::NodePublishVolumeRequest,
     ) -> csi::Result<v1::NodePublishVolumeResponse> {
-        self.called("publish", format!("{} [{}]", request.volume_id, told(&request.volume_context)))?;
+        let secrets = match request.secrets.is_empty() {
+            true => String::new(),
+            false => format!(" secrets [{}]", told(&request.secrets)),
+        };
+        let with = format!("{} [{}]{secrets}", request.volume_id, told(&request.volume_context));
+        self.called("publish", with)?;
         let target = Path::new(&request.target_path);
         std::fs::create_dir_all(target).unwrap();
         if !sys::mount::is_mounted(&target.canonicalize().unwrap()).unwrap() {

@@ -136,6 +136,100 @@ async fn a_driver_that_wants_to_be_asked_again_is() {
 }
 
 #[tokio::test]
+async fn a_driver_that_says_that_tokens_are_secrets_gets_them_as_such() {
+    let wishes = json!({"serviceAccountTokenInSecrets": true, "tokenRequests": [{"audience": "vault"}]});
+    let (node, driver) = start(&wishes, &claim("1Gi", &json!({})), "1Gi");
+    node.api.put(using());
+    node.until("readiness", is_ready).await;
+    assert_eq!(
+        driver.calls()[1],
+        "publish v1 [kind=fast] secrets [csi.storage.k8s.io/serviceAccount.tokens=\
+         {\"vault\":{\"expirationTimestamp\":\"2099-01-01T00:00:00Z\",\"token\":\"secret\"}}]"
+    );
+}
+
+#[tokio::test]
+async fn only_what_may_be_there_is_taken_back() {
+    for (call, code, expect) in [
+        ("stage", Code::InvalidArgument, &[][..]),
+        ("stage", Code::DeadlineExceeded, &["unstage v1"]),
+        ("publish", Code::InvalidArgument, &["unstage v1"]),
+        ("publish", Code::Unavailable, &["unpublish v1", "unstage v1"]),
+    ] {
+        let (node, driver) = start(&json!({}), &claim("1Gi", &json!({})), "1Gi");
+        driver.fail(call, Some((code, "no")));
+        node.api.put(using());
+        driver.until(&format!("{call} v1"), 2).await;
+        node.api.delete();
+        node.until_gone().await;
+        let calls = driver.calls();
+        let back: Vec<&str> =
+            calls.iter().map(String::as_str).filter(|call| call.starts_with("un")).collect();
+        assert_eq!(back, expect, "{call} {code:?}");
+        let staged = calls.iter().filter(|call| call.starts_with("stage")).count();
+        assert!(call == "stage" || staged == 1, "{calls:#?}");
+    }
+}
+
+#[tokio::test]
+async fn a_volume_for_one_pod_is_not_published_for_a_second() {
+    let (node, driver) = start(&json!({}), &claim("1Gi", &json!({})), "1Gi");
+    node.stop_kubelet();
+    let folder =
+        node.dir.path().canonicalize().unwrap().join("kubelet/pods/other/volumes/kubernetes.io~csi/pv");
+    std::fs::create_dir_all(&folder).unwrap();
+    let noted = json!({"driverName": NAME, "volumeHandle": "v1", "specVolID": "pv", "nodeName": "n1",
+        "targetPath": folder.join("mount")});
+    std::fs::write(folder.join("vol_data.json"), noted.to_string()).unwrap();
+    driver.fail("unpublish", Some((Code::Unavailable, "in a moment")));
+    let mut volume = volume("1Gi");
+    volume["spec"]["accessModes"] = json!(["ReadWriteOncePod"]);
+    node.api.set(VOLUME, volume);
+    node.spawn_kubelet();
+    node.api.put(using());
+    let why = "MountVolume.SetUp failed for volume \"pv\" : volume uses the ReadWriteOncePod access mode and is \
+               already in use by another pod";
+    node.api.until_event("FailedMount", why).await;
+    assert!(!driver.calls().iter().any(|call| call.starts_with("publish")));
+    driver.fail("unpublish", None);
+    node.until("readiness", is_ready).await;
+}
+
+#[tokio::test]
+async fn a_pod_whose_volume_finds_no_room_for_long_fails_and_the_node_says_how_much_it_has() {
+    let wishes = json!({"nodeAllocatableUpdatePeriodSeconds": 3600});
+    let (node, driver) = start(&wishes, &claim("1Gi", &json!({})), "1Gi");
+    node.stop_kubelet();
+    node.api.set(
+        "/api/v1/nodes/n1",
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "uid": "n1", "resourceVersion": "1"}}),
+    );
+    let source = k8s_openapi::api::core::v1::CSIPersistentVolumeSource {
+        driver: NAME.into(),
+        volume_handle: "v1".into(),
+        ..Default::default()
+    };
+    let name = controller::volume::attachment_name(&source, "n1");
+    let attachment = json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment",
+        "metadata": {"name": name, "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"attacher": NAME, "nodeName": "n1", "source": {"persistentVolumeName": "pv"}},
+        "status": {"attached": false, "attachError": {"message": "full", "errorCode": 8}}});
+    node.api.set(&format!("/apis/storage.k8s.io/v1/volumeattachments/{name}"), attachment);
+    node.spawn_kubelet();
+    let count = |count: i64| move |node: &Value| node["spec"]["drivers"][0]["allocatable"]["count"] == count;
+    node.api.until_object("/apis/storage.k8s.io/v1/csinodes/n1", count(7)).await;
+    driver.set_volumes_max(5);
+    node.api.put(using());
+    let failed = |pod: &Value| pod["status"]["phase"] == "Failed";
+    let pod = node.until("the end", failed).await;
+    assert_eq!(pod["status"]["reason"], "VolumeAttachmentLimitExceeded");
+    let message = "Node has reached its volume attachment limit, rejecting pod";
+    assert_eq!(pod["status"]["message"], format!("Pod was rejected: {message}"));
+    node.api.until_event("VolumeAttachmentLimitExceeded", message).await;
+    node.api.until_object("/apis/storage.k8s.io/v1/csinodes/n1", count(5)).await;
+}
+
+#[tokio::test]
 async fn a_volume_grows_when_it_is_mounted_and_while_it_is() {
     let pending = json!({"allocatedResourceStatuses": {"storage": "NodeResizePending"},
         "conditions": [{"type": "FileSystemResizePending", "status": "True"}]});

@@ -5,6 +5,7 @@ use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, PodSpec};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use nix::mount::MsFlags;
 
 use super::{describe, make_dir, mount_new, set_mode};
@@ -12,7 +13,12 @@ use crate::{huge_pages, quantity};
 
 /// A folder that is there is whole: it is made beside and renamed. What is in memory is made whole by the mount, also
 /// after a reboot, when the folder is there and nothing is mounted.
-pub(super) fn prepare(path: &Path, source: &EmptyDirVolumeSource, spec: &PodSpec) -> Result<(), String> {
+pub(super) fn prepare(
+    path: &Path,
+    source: &EmptyDirVolumeSource,
+    spec: &PodSpec,
+    allocatable: Option<i64>,
+) -> Result<(), String> {
     let group = spec.security_context.as_ref().and_then(|context| context.fs_group);
     let group = group.and_then(|group| u32::try_from(group).ok());
     let medium = source.medium.as_deref().unwrap_or_default();
@@ -39,11 +45,27 @@ pub(super) fn prepare(path: &Path, source: &EmptyDirVolumeSource, spec: &PodSpec
         return if group.is_some() { set_mode(path, 0o2777) } else { Ok(()) };
     }
     if medium == "Memory" {
-        let size = source.size_limit.as_ref().map(|size| format!("size={}", quantity::whole(size)));
-        let options = size.into_iter().chain([owner]).collect::<Vec<_>>().join(",");
-        mount_new(path, "tmpfs", MsFlags::empty(), Some(&options))?;
+        mount_memory(path, memory_size(source.size_limit.as_ref(), spec, allocatable), Some(owner))?;
     }
     Ok(())
+}
+
+/// A file system in memory. It is never swapped out, where the kernel (6.4 and later) can see to that: it may hold
+/// secrets.
+pub(super) fn mount_memory(path: &Path, size: Option<i64>, owner: Option<String>) -> Result<(), String> {
+    let size = size.map(|size| format!("size={size}"));
+    let options: Vec<String> = size.into_iter().chain(owner).collect();
+    let mount = |options: &[String]| mount_new(path, "tmpfs", MsFlags::empty(), Some(&options.join(",")));
+    let kept = [&options[..], &["noswap".to_owned()]].concat();
+    mount(&kept).or_else(|_| mount(&options))
+}
+
+/// Bytes that a volume in memory can hold: no more than its Pod may use, whatever the volume's own limit.
+/// `allocatable` is what the node gives to Pods. Source: `calculateEmptyDirMemorySize`, KEP-1967.
+pub(super) fn memory_size(limit: Option<&Quantity>, spec: &PodSpec, allocatable: Option<i64>) -> Option<i64> {
+    let of_pod = crate::qos::pod_resources(spec).memory_limit_in_bytes;
+    let all = [allocatable.unwrap_or(0), of_pod, limit.map_or(0, quantity::whole)];
+    all.into_iter().filter(|bytes| *bytes > 0).min()
 }
 
 /// Bytes of a page: as the medium says (`HugePages-2Mi`), or of the one size that the Pod asks for.
@@ -73,6 +95,28 @@ fn page_size(medium: &str, spec: &PodSpec) -> Result<i64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_holds_no_more_than_the_least_of_what_limits_it() {
+        let (node, one, two) = (Some(64 << 20), "memory: 1Mi", "memory: 2Mi");
+        for (limit, first, second, allocatable, expect) in [
+            (Some("4Mi"), one, two, node, Some(3 << 20)),
+            (Some("2Mi"), one, two, node, Some(2 << 20)),
+            (None, one, two, node, Some(3 << 20)),
+            // Without a limit of each, there is none of the whole.
+            (None, one, "cpu: 1", node, Some(64 << 20)),
+            (Some("128Mi"), one, "cpu: 1", node, Some(64 << 20)),
+            (Some("0"), "cpu: 1", "cpu: 1", node, Some(64 << 20)),
+            (None, "cpu: 1", "cpu: 1", None, None),
+        ] {
+            let container = |limits| format!("{{name: c, resources: {{limits: {{{limits}}}}}}}");
+            let text = format!("{{containers: [{}, {}]}}", container(first), container(second));
+            let spec: PodSpec = serde_saphyr::from_str(&text).unwrap();
+            let limit = limit.map(|limit| Quantity(limit.to_owned()));
+            let found = memory_size(limit.as_ref(), &spec, allocatable);
+            assert_eq!(found, expect, "{limit:?} {first} {second} {allocatable:?}");
+        }
+    }
 
     #[test]
     fn huge_pages_have_the_size_that_is_asked_for() {

@@ -1,5 +1,7 @@
 //! What one container sees: its volume mounts, `/etc/hosts`, and the file for its last words.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -111,10 +113,8 @@ fn volume(
     volume_mount: &VolumeMount,
 ) -> Result<v1::Mount, String> {
     let volume = spec.volumes.iter().flatten().find(|v| v.name == volume_mount.name);
-    let lookup = |name: &str| input.env.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone());
-    let expanded =
-        volume_mount.sub_path_expr.as_deref().filter(|e| !e.is_empty()).map(|e| expand(e, &lookup));
-    let sub = expanded.as_deref().or(volume_mount.sub_path.as_deref()).filter(|s| !s.is_empty());
+    let sub = sub_path_of(volume_mount, input.env)?;
+    let sub = sub.as_deref();
     if let Some(source) = volume.and_then(|v| v.image.as_ref()) {
         let image =
             v1::ImageSpec { image: source.reference.clone().unwrap_or_default(), ..Default::default() };
@@ -138,12 +138,8 @@ fn volume(
                 .join(&volume_mount.name)
                 .join(&container.name)
                 .join(index.to_string());
-            sub_path::bind(&path, sub, &target).map_err(|e| {
-                format!(
-                    "failed to prepare subPath for volumeMount \"{}\" of container \"{}\": {e}",
-                    volume_mount.name, container.name
-                )
-            })?;
+            sub_path::bind(&path, sub, &target)
+                .map_err(|error| without_sub_path(&error, volume_mount, container))?;
             target
         }
     };
@@ -164,6 +160,44 @@ fn volume(
         recursive_read_only: is_recursive(volume_mount, input.can_be_recursive)?,
         ..bind(&host_path, &volume_mount.mount_path)
     })
+}
+
+/// What part of the volume it is, with the container's variables put in.
+fn sub_path_of(mount: &VolumeMount, env: &[(String, String)]) -> Result<Option<String>, String> {
+    let text = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    let sub = match text(&mount.sub_path_expr) {
+        None => text(&mount.sub_path),
+        Some(expression) => {
+            let missing = RefCell::new(BTreeSet::new());
+            let lookup = |name: &str| {
+                let value = env.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+                if value.as_ref().is_none_or(String::is_empty) {
+                    missing.borrow_mut().insert(name.to_owned());
+                }
+                value
+            };
+            let expanded = expand(&expression, &lookup);
+            let missing: Vec<String> = missing.into_inner().into_iter().collect();
+            if !missing.is_empty() {
+                return Err(format!("missing value for {}", missing.join(", ")));
+            }
+            Some(expanded).filter(|expanded| !expanded.is_empty())
+        }
+    };
+    sub.as_deref().map_or(Ok(()), sub_path::check)?;
+    Ok(sub)
+}
+
+/// In upstream's words, which say nothing of the host's files: the log does.
+fn without_sub_path(error: &sub_path::Error, mount: &VolumeMount, container: &Container) -> String {
+    let what = match error {
+        sub_path::Error::Make(_) => "failed to create subPath directory",
+        sub_path::Error::Bind(_) => "failed to prepare subPath",
+    };
+    let said = format!("{what} for volumeMount \"{}\" of container \"{}\"", mount.name, container.name);
+    let source = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+    tracing::warn!(error = source, said);
+    said
 }
 
 /// Whether what is mounted below is read-only too. Source: `resolveRecursiveReadOnly` of upstream's `pkg/kubelet`.
@@ -199,6 +233,24 @@ mod tests {
         assert!(says(line.as_bytes(), line));
         assert!(!says(&line.as_bytes()[1..], line) && !says(&[][..], line));
         assert!(!says(line.as_bytes().chain(std::io::repeat(b'x')), line));
+    }
+
+    #[test]
+    fn a_part_is_named_by_variables_that_are_set() {
+        let env = [("NAME", "web"), ("UP", "a/../.."), ("ROOT", "/etc"), ("EMPTY", "")];
+        let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        for (text, expect) in [
+            ("mountPath: /v", Ok(None)),
+            ("subPath: $(NAME)", Ok(Some("$(NAME)"))),
+            ("subPathExpr: of/$(NAME)/$$(NAME)", Ok(Some("of/web/$(NAME)"))),
+            ("subPathExpr: $(NONE)/$(EMPTY)/$(NAME)/$(NONE)", Err("missing value for EMPTY, NONE")),
+            ("subPathExpr: $(UP)", Err("unable to provision SubPath `a/../..`: must not contain '..'")),
+            ("subPathExpr: $(ROOT)", Err("error SubPath `/etc` must not be an absolute path")),
+        ] {
+            let mount: VolumeMount = serde_saphyr::from_str(&format!("{{name: v, {text}}}")).unwrap();
+            let expect = expect.map(|sub| sub.map(str::to_owned)).map_err(str::to_owned);
+            assert_eq!(sub_path_of(&mount, &env), expect, "{text}");
+        }
     }
 
     #[test]

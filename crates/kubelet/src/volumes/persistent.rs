@@ -7,6 +7,7 @@
 mod csi_volume;
 mod data;
 mod expand;
+mod format;
 mod ownership;
 mod plain;
 mod resolve;
@@ -58,6 +59,34 @@ impl Prepared {
 
 type All = BTreeMap<String, Prepared>;
 
+/// Why a volume is not where its Pod's containers find it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct VolumeError {
+    /// Of the Pod's event.
+    pub(crate) reason: &'static str,
+    /// In upstream's words; names the volume.
+    pub(crate) message: String,
+}
+
+impl VolumeError {
+    /// A device was not brought to where it belongs.
+    const MAP: &str = "FailedMapVolume";
+    /// The node can have no more volumes of that kind: the Pod belongs elsewhere.
+    /// Source: `VolumeAttachmentLimitExceededReason`, KEP-4876.
+    pub(crate) const LIMIT: &str = "VolumeAttachmentLimitExceeded";
+
+    /// Nobody tries again on this node.
+    pub(crate) fn is_final(&self) -> bool {
+        self.reason == Self::LIMIT
+    }
+}
+
+impl From<String> for VolumeError {
+    fn from(message: String) -> Self {
+        Self { reason: "FailedMount", message }
+    }
+}
+
 /// Whether a volume is of a kind that is prepared here.
 pub(crate) fn is_persistent(volume: &Volume) -> bool {
     volume.persistent_volume_claim.is_some()
@@ -90,8 +119,8 @@ fn write(pod_dir: &Path, all: &All) -> Result<(), String> {
 /// Brings every such volume of the Pod to where its containers find it. Those that are there are left alone.
 ///
 /// # Errors
-/// A text in upstream's words that names the volume.
-pub(crate) async fn prepare(context: &Context, pod: &Pod) -> Result<(), String> {
+/// Which volume is not there, and why.
+pub(crate) async fn prepare(context: &Context, pod: &Pod) -> Result<(), VolumeError> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let wanted: Vec<&Volume> = volumes.filter(|volume| is_persistent(volume)).collect();
     if wanted.is_empty() {
@@ -119,6 +148,33 @@ pub(crate) async fn prepare(context: &Context, pod: &Pod) -> Result<(), String> 
     Ok(())
 }
 
+/// How far a volume has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Attach,
+    /// For the node.
+    Stage,
+    /// For the Pod.
+    Publish,
+}
+
+impl Phase {
+    /// Source: `GenerateMountVolumeFunc`, `GenerateMapVolumeFunc` of upstream's operation executor.
+    fn failed(self, resolved: &Resolved, error: &str) -> VolumeError {
+        let name = &resolved.name;
+        let (what, reason) = match (self, resolved.is_device()) {
+            (Self::Attach, false) => ("MountVolume.WaitForAttach", None),
+            (Self::Stage, false) => ("MountVolume.MountDevice", None),
+            (Self::Publish, false) => ("MountVolume.SetUp", None),
+            (Self::Attach, true) => ("MapVolume.WaitForAttach", Some(VolumeError::MAP)),
+            (Self::Stage, true) => ("MapVolume.SetUpDevice", Some(VolumeError::MAP)),
+            (Self::Publish, true) => ("MapVolume.MapPodDevice", Some(VolumeError::MAP)),
+        };
+        let error = VolumeError::from(format!("{what} failed for volume \"{name}\" : {error}"));
+        VolumeError { reason: reason.unwrap_or(error.reason), ..error }
+    }
+}
+
 /// A reboot takes mounts away and leaves the file that says they were there.
 fn is_there(known: &Prepared) -> bool {
     let is_own =
@@ -131,12 +187,16 @@ async fn bring(
     pod: &Pod,
     pod_dir: &Path,
     resolved: &Resolved,
-) -> Result<Prepared, String> {
-    let named =
-        |error: String| format!("MountVolume.SetUp failed for volume \"{}\" : {error}", resolved.name);
+) -> Result<Prepared, VolumeError> {
+    let named = |error: String| Phase::Publish.failed(resolved, &error);
     match &resolved.source {
         Source::Csi(source) => csi_volume::bring(context, pod, pod_dir, resolved, source).await,
-        Source::Local(path) => plain::local(pod, pod_dir, resolved, path).await.map_err(named),
+        Source::Local(source) => {
+            let turn = context.csi.turn(plain::LOCAL, &resolved.name);
+            let _turn = turn.lock().await;
+            let root_dir = &context.config.root_dir;
+            plain::local(pod, (root_dir, pod_dir), resolved, source).await.map_err(named)
+        }
         Source::HostPath(source) => plain::host_path(resolved, source).map_err(named),
         Source::Nfs(source) => plain::nfs(pod_dir, resolved, source).await.map_err(named),
         Source::Iscsi => Err(named(plain::no_iscsi())),
@@ -201,6 +261,11 @@ pub(crate) async fn tear_down(context: &Context, pod_dir: &Path) -> Result<(), S
     unbound.await.map_err(|error| error.to_string())??;
     for found in data::of_pod(pod_dir) {
         csi_volume::take_back(context, &found).await?;
+    }
+    for name in plain::locals(pod_dir) {
+        let turn = context.csi.turn(plain::LOCAL, &name);
+        let _turn = turn.lock().await;
+        plain::release_local(&context.config.root_dir, pod_dir, &name)?;
     }
     context.csi.settle_in_use(context).await
 }

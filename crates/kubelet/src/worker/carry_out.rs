@@ -19,6 +19,7 @@ use crate::metrics::Count;
 use crate::next_actions::PodAction;
 use crate::objects::{PodObjects, Token, renewed_token};
 use crate::snapshot::{PodSnapshot, Sandbox, find_container};
+use crate::volumes::persistent::VolumeError;
 use crate::volumes::{self, TokenKey, VolumeInput, token_keys};
 use crate::{handlers, labels, pull};
 
@@ -41,7 +42,8 @@ impl Worker {
                     match &result {
                         Ok(_) => context.span(cause, "volumes mounted", &pod, start, ""),
                         Err(error) => {
-                            context.event(&pod, None, EventType::Warning, "FailedMount", error.clone());
+                            let message = error.message.clone();
+                            context.event(&pod, None, EventType::Warning, error.reason, message);
                         }
                     }
                     Outcome::Volumes(result)
@@ -173,7 +175,9 @@ impl Worker {
         self.spawn("volumes-update".into(), async move { Outcome::VolumesUpdated(job.await) });
     }
 
-    fn volumes_job(&self) -> impl Future<Output = Result<Vec<(TokenKey, Token)>, String>> + Send + 'static {
+    fn volumes_job(
+        &self,
+    ) -> impl Future<Output = Result<Vec<(TokenKey, Token)>, VolumeError>> + Send + 'static {
         let (context, pod, objects) = (self.context.clone(), self.pod(), self.objects.clone());
         let (ips, tokens) = (self.ips(), self.tokens.clone());
         async move { prepare_volumes(context, pod, objects, ips, tokens).await }
@@ -203,7 +207,7 @@ async fn prepare_volumes(
     objects: PodObjects,
     ips: Vec<String>,
     mut tokens: std::collections::BTreeMap<TokenKey, Token>,
-) -> Result<Vec<(TokenKey, Token)>, String> {
+) -> Result<Vec<(TokenKey, Token)>, VolumeError> {
     let mut fetched = Vec::new();
     for key in token_keys(&pod) {
         let renewed = renewed_token(&context, &pod, &key, tokens.get(&key)).await.map_err(|error| {
@@ -222,7 +226,8 @@ async fn prepare_volumes(
         tokens: tokens.into_iter().map(|(key, token)| (key, token.text)).collect(),
     };
     let result = tokio::task::spawn_blocking(move || volumes::prepare(&input)).await;
-    result.map_err(|error| error.to_string())?.map(|()| fetched)
+    result.map_err(|error| error.to_string())??;
+    Ok(fetched)
 }
 
 async fn prepare_claims(context: Arc<Context>, pod: Arc<Pod>) -> Outcome {

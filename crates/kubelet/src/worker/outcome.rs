@@ -13,6 +13,7 @@ use crate::metrics::Measure;
 use crate::objects::Token;
 use crate::snapshot::{Failure, Sandbox, Step, after, find_container};
 use crate::volumes::TokenKey;
+use crate::volumes::persistent::VolumeError;
 
 /// Before the second try of what failed.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
@@ -25,11 +26,11 @@ pub(crate) type Refusal = (String, String);
 /// What a job found.
 pub(crate) enum Outcome {
     /// Tokens that were fetched on the way.
-    Volumes(Result<Vec<(TokenKey, Token)>, String>),
+    Volumes(Result<Vec<(TokenKey, Token)>, VolumeError>),
     Claims(Result<(), String>),
     /// Whether drivers have taken everything back.
     ClaimsTakenBack(Result<(), String>),
-    VolumesUpdated(Result<Vec<(TokenKey, Token)>, String>),
+    VolumesUpdated(Result<Vec<(TokenKey, Token)>, VolumeError>),
     Sandbox(Result<Sandbox, String>),
     /// The image's name; then its reference.
     /// Last, when it was pulled.
@@ -69,6 +70,7 @@ impl Worker {
             Outcome::ClaimsTakenBack(result) => self.claims_taken_back(key, result, now),
             Outcome::VolumesUpdated(Ok(tokens)) => self.tokens.extend(tokens),
             Outcome::VolumesUpdated(Err(error)) => {
+                let error = error.message;
                 tracing::warn!(pod = self.snapshot.uid(), error, "volumes were not updated");
                 self.is_volume_update_due = true;
                 self.retry_later(key, now);
@@ -197,15 +199,20 @@ impl Worker {
         self.snapshot.holds_claims = false;
     }
 
-    fn volumes_step(&mut self, result: Result<Vec<(TokenKey, Token)>, String>, now: Timestamp) -> Step {
+    fn volumes_step(&mut self, result: Result<Vec<(TokenKey, Token)>, VolumeError>, now: Timestamp) -> Step {
         match result {
             Ok(tokens) => {
                 self.tokens.extend(tokens);
                 Step::Ready(String::new())
             }
-            Err(message) => {
+            Err(error) => {
                 let delay = next_delay(self.snapshot.volumes.failure());
-                Step::Failed(Failure { reason: "FailedMount".into(), message, at: now, delay })
+                let (reason, message) = (error.reason.to_owned(), error.message.clone());
+                if error.is_final() {
+                    self.context.metrics.rejected(error.reason);
+                    self.end(crate::pods::rejected(reason.clone(), error.message));
+                }
+                Step::Failed(Failure { reason, message, at: now, delay })
             }
         }
     }

@@ -58,6 +58,8 @@ impl Worker {
                 let mut pod = (*self.snapshot.pod).clone();
                 pod.spec = Some(spec);
                 self.snapshot.pod = Arc::new(pod);
+                // Files may say what containers have.
+                self.is_volume_update_due = true;
                 let wanted = std::mem::take(&mut self.snapshot.resize.wanted);
                 self.snapshot.resize = resize::Resize { is_started: true, ..resize::Resize::default() };
                 let text = resize::event_text(&self.snapshot.pod, "started", &wanted, None);

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use controller::volume::{attachment_name, sha256, unique_name};
+use csi::Code;
 use csi::v1::{self, node_service_capability::rpc};
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{CSIPersistentVolumeSource, Node, Pod, Secret, SecretReference};
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube::api::Api;
@@ -17,15 +19,17 @@ use v1::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume, ac
 
 use super::data::{self, Found, VolumeData};
 use super::resolve::Resolved;
-use super::wishes::{Wishes, se_linux_option};
-use super::{Prepared, expand, ownership};
+use super::wishes::{Told, Wishes, se_linux_option};
+use super::{Phase, Prepared, VolumeError, expand, ownership};
 use crate::container_config::identity;
 use crate::context::Context;
-use crate::csi::Driver;
+use crate::csi::{Driver, registration};
 use crate::volumes::describe;
 
 /// How long one try waits for the attacher.
 const ATTACH_MAX: Duration = Duration::from_secs(20);
+/// How long a volume may wait for room on its node. Source: `podAttachAndMountTimeout`.
+const ROOM_MAX: SignedDuration = SignedDuration::from_secs(123);
 /// Where a volume is staged, and where it is published for the Pod.
 pub(super) struct Places {
     pub(super) staging: PathBuf,
@@ -59,9 +63,10 @@ pub(super) async fn bring(
     pod_dir: &Path,
     resolved: &Resolved,
     source: &CSIPersistentVolumeSource,
-) -> Result<Prepared, String> {
+) -> Result<Prepared, VolumeError> {
     let name = &resolved.name;
-    let set_up = |error: String| format!("MountVolume.SetUp failed for volume \"{name}\" : {error}");
+    let first = if resolved.is_device() { Phase::Stage } else { Phase::Publish };
+    let set_up = |error: String| first.failed(resolved, &error);
     let driver = context.csi.get(&source.driver).map_err(|error| {
         set_up(format!("kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: {error}"))
     })?;
@@ -71,36 +76,45 @@ pub(super) async fn bring(
     wishes.allow(mode, &source.driver).map_err(set_up)?;
     let turn = context.csi.turn(&source.driver, &source.volume_handle);
     let _turn = turn.lock().await;
+    let places = places(context, pod_dir, resolved, source);
+    let id = (source.driver.as_str(), source.volume_handle.as_str());
+    let elsewhere = data::elsewhere(&context.config.root_dir, &places.folder, id);
+    if is_for_one_pod(resolved) && elsewhere.iter().any(VolumeData::is_published) {
+        let why = "volume uses the ReadWriteOncePod access mode and is already in use by another pod";
+        return Err(set_up(why.to_owned()));
+    }
     let is_attached = wishes.attach && !is_inline;
     // Until it is written down here.
     let _asked = is_attached.then(|| context.csi.ask(&unique_name(source)));
     let attachment = match is_attached {
-        true => Some(attached(context, source, name).await?),
+        true => Some(attached(context, (resolved, source), (&driver, &wishes)).await?),
         false => None,
     };
     let publish_context = attachment.as_ref().and_then(|a| a.status.as_ref()?.attachment_metadata.clone());
-    let places = places(context, pod_dir, resolved, source);
-    let is_staged = driver.can(rpc::Type::StageUnstageVolume) && !is_inline;
-    let noted = VolumeData {
-        spec_vol_id: name.clone(),
-        volume_handle: source.volume_handle.clone(),
-        driver_name: source.driver.clone(),
-        node_name: context.config.node_name.clone(),
-        attachment_id: attachment.as_ref().and_then(|a| a.metadata.name.clone()).unwrap_or_default(),
-        volume_lifecycle_mode: mode.to_owned(),
-        target_path: places.target.clone(),
-        staging_path: is_staged.then(|| places.staging.clone()),
+    let is_staged_elsewhere = elsewhere.iter().any(|other| other.staging_path.is_some());
+    let known = data::read(&places.folder).unwrap_or_default();
+    let mut note = Note {
+        folder: &places.folder,
+        data: VolumeData {
+            spec_vol_id: name.clone(),
+            volume_handle: source.volume_handle.clone(),
+            driver_name: source.driver.clone(),
+            node_name: context.config.node_name.clone(),
+            attachment_id: attachment.as_ref().and_then(|a| a.metadata.name.clone()).unwrap_or_default(),
+            volume_lifecycle_mode: mode.to_owned(),
+            staging_path: known.staging_path.or(is_staged_elsewhere.then(|| places.staging.clone())),
+            target_path: known.target_path,
+        },
     };
-    data::write(&places.folder, &noted).map_err(set_up)?;
+    note.write().map_err(set_up)?;
     let call = Call::new(resolved, source, &driver, pod, &wishes, (&places, publish_context));
-    if is_staged {
-        let what = if resolved.is_device() { "MapVolume.SetUpDevice" } else { "MountVolume.MountDevice" };
-        call.stage(context, &driver)
-            .await
-            .map_err(|error| format!("{what} failed for volume \"{name}\" : {error}"))?;
+    if call.is_staged {
+        let staged = call.stage(context, &driver, &mut note, is_staged_elsewhere).await;
+        staged.map_err(|error| Phase::Stage.failed(resolved, &error))?;
     }
     let told = wishes.told(context, pod, is_inline).await.map_err(set_up)?;
-    call.publish(context, &driver, resolved.read_only, told).await.map_err(set_up)?;
+    let published = call.publish(context, &driver, resolved.read_only, told, Some(&mut note)).await;
+    published.map_err(|error| Phase::Publish.failed(resolved, &error))?;
     let is_group_ours = wishes.takes_group(source.fs_type.as_deref(), is_write_once(resolved));
     let is_group_theirs = ownership::group(pod).is_none() || driver.can(rpc::Type::VolumeMountGroup);
     if is_group_ours && !resolved.is_device() && !resolved.read_only && !is_group_theirs {
@@ -116,6 +130,30 @@ pub(super) async fn bring(
         driver: Some(source.driver.clone()),
         handle: source.volume_handle.clone(),
     })
+}
+
+/// What is written down of a volume.
+struct Note<'a> {
+    folder: &'a Path,
+    data: VolumeData,
+}
+
+impl Note<'_> {
+    fn write(&self) -> Result<(), String> {
+        data::write(self.folder, &self.data)
+    }
+}
+
+/// Whether a driver that says so has done nothing, and is at work no more. Source: `isFinalError`, `pkg/volume/csi`.
+fn is_final(status: &csi::Status) -> bool {
+    !matches!(
+        status.code(),
+        Code::Cancelled
+            | Code::DeadlineExceeded
+            | Code::Unavailable
+            | Code::ResourceExhausted
+            | Code::Aborted
+    )
 }
 
 /// Asks a driver once more that wants to be asked, with what it is to know now. Source: `requiresRepublish`, KEP-1855.
@@ -137,7 +175,7 @@ pub(super) async fn publish_again(
     let places = places(context, &pod_dir, resolved, source);
     let call = Call::new(resolved, source, driver, pod, wishes, (&places, publish_context));
     let told = wishes.told(context, pod, is_inline).await.map_err(set_up)?;
-    call.publish(context, driver, resolved.read_only, told).await.map_err(set_up)
+    call.publish(context, driver, resolved.read_only, told, None).await.map_err(set_up)
 }
 
 fn is_for_one_pod(resolved: &Resolved) -> bool {
@@ -146,9 +184,10 @@ fn is_for_one_pod(resolved: &Resolved) -> bool {
     matches!(modes, [mode] if mode == "ReadWriteOncePod")
 }
 
+/// What a Pod has inline is for one node. Source: `supportsFSGroup`.
 fn is_write_once(resolved: &Resolved) -> bool {
-    let spec = resolved.volume.as_ref().and_then(|volume| volume.spec.as_ref());
-    let modes = spec.and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
+    let Some(volume) = &resolved.volume else { return true };
+    let modes = volume.spec.as_ref().and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
     modes.iter().any(|mode| mode == "ReadWriteOnce" || mode == "ReadWriteOncePod")
 }
 
@@ -172,7 +211,8 @@ impl<'a> Call<'a> {
         (places, publish_context): (&'a Places, Option<BTreeMap<String, String>>),
     ) -> Self {
         let group = ownership::group(pod).filter(|_| driver.can(rpc::Type::VolumeMountGroup));
-        let label = se_linux_option(pod).filter(|_| wishes.se_linux && is_for_one_pod(resolved));
+        let has_label = wishes.se_linux && is_for_one_pod(resolved);
+        let label = has_label.then(|| se_linux_option(pod, &resolved.own_name)).flatten();
         Self {
             capability: capability(resolved, source, driver, (group, label)),
             publish_context: publish_context.unwrap_or_default().into_iter().collect(),
@@ -183,44 +223,83 @@ impl<'a> Call<'a> {
         }
     }
 
-    async fn stage(&self, context: &Context, driver: &Driver) -> Result<(), String> {
-        std::fs::create_dir_all(&self.places.staging)
-            .map_err(|e| describe("mkdir", &self.places.staging, &e))?;
+    /// Stages the volume, unless this kubelet has. The note says from before that it may be staged, and afterwards no more
+    /// if it is sure that it is not.
+    async fn stage(
+        &self,
+        context: &Context,
+        driver: &Driver,
+        note: &mut Note<'_>,
+        is_staged_elsewhere: bool,
+    ) -> Result<(), String> {
+        let staging = &self.places.staging;
+        if context.csi.staged.lock().contains(staging) {
+            note.data.staging_path = Some(staging.clone());
+            return note.write();
+        }
+        let secrets = secrets(context, self.source.node_stage_secret_ref.as_ref()).await?;
+        std::fs::create_dir_all(staging).map_err(|e| describe("mkdir", staging, &e))?;
+        note.data.staging_path = Some(staging.clone());
+        note.write()?;
         let request = v1::NodeStageVolumeRequest {
             volume_id: self.source.volume_handle.clone(),
             publish_context: self.publish_context.clone(),
-            staging_target_path: self.places.staging.display().to_string(),
+            staging_target_path: staging.display().to_string(),
             volume_capability: Some(self.capability.clone()),
-            secrets: secrets(context, self.source.node_stage_secret_ref.as_ref()).await?,
+            secrets,
             volume_context: self.volume_context.clone(),
         };
-        driver.client.node_stage_volume(request).await.map(drop).map_err(rpc_error)
+        let Err(status) = driver.client.node_stage_volume(request).await else {
+            context.csi.staged.lock().insert(staging.clone());
+            return Ok(());
+        };
+        if is_final(&status) && !is_staged_elsewhere {
+            note.data.staging_path = None;
+            note.write()?;
+            forget_staging(staging, &note.data.target_path)?;
+        }
+        Err(rpc_error(status))
     }
 
+    /// Publishes the volume, with what the driver is to be `told`. A note says from before that it may be published, and
+    /// afterwards no more if it is sure that it is not.
     async fn publish(
         &self,
         context: &Context,
         driver: &Driver,
         read_only: bool,
-        extra: HashMap<String, String>,
+        told: Told,
+        mut note: Option<&mut Note<'_>>,
     ) -> Result<(), String> {
-        // The driver makes the target itself.
-        let parent = self.places.target.parent().unwrap_or(&self.places.folder);
-        std::fs::create_dir_all(parent).map_err(|e| describe("mkdir", parent, &e))?;
+        let mut secrets = secrets(context, self.source.node_publish_secret_ref.as_ref()).await?;
+        secrets.extend(told.secrets);
         let mut volume_context = self.volume_context.clone();
-        volume_context.extend(extra);
+        volume_context.extend(told.context);
+        let target = &self.places.target;
+        if let Some(note) = note.as_deref_mut() {
+            note.data.target_path.clone_from(target);
+            note.write()?;
+        }
+        // The driver makes the target itself.
+        let parent = target.parent().unwrap_or(&self.places.folder);
+        std::fs::create_dir_all(parent).map_err(|e| describe("mkdir", parent, &e))?;
         let staging = self.is_staged.then(|| self.places.staging.display().to_string());
         let request = v1::NodePublishVolumeRequest {
             volume_id: self.source.volume_handle.clone(),
             publish_context: self.publish_context.clone(),
             staging_target_path: staging.unwrap_or_default(),
-            target_path: self.places.target.display().to_string(),
+            target_path: target.display().to_string(),
             volume_capability: Some(self.capability.clone()),
             readonly: read_only,
-            secrets: secrets(context, self.source.node_publish_secret_ref.as_ref()).await?,
+            secrets,
             volume_context,
         };
-        driver.client.node_publish_volume(request).await.map(drop).map_err(rpc_error)
+        let Err(status) = driver.client.node_publish_volume(request).await else { return Ok(()) };
+        if let Some(note) = note.filter(|_| is_final(&status)) {
+            note.data.target_path = PathBuf::new();
+            note.write()?;
+        }
+        Err(rpc_error(status))
     }
 }
 
@@ -258,7 +337,8 @@ pub(crate) fn access_mode(mode: Option<&str>, knows_single_writers: bool) -> Mod
     match (mode, knows_single_writers) {
         (Some("ReadOnlyMany"), _) => Mode::MultiNodeReaderOnly,
         (Some("ReadWriteMany"), _) => Mode::MultiNodeMultiWriter,
-        (Some("ReadWriteOnce"), true) => Mode::SingleNodeMultiWriter,
+        // Whoever says nothing has it for one node.
+        (None | Some("ReadWriteOnce"), true) => Mode::SingleNodeMultiWriter,
         (Some("ReadWriteOncePod"), true) => Mode::SingleNodeSingleWriter,
         _ => Mode::SingleNodeWriter,
     }
@@ -284,10 +364,10 @@ pub(super) async fn secrets(
 /// The volume's attachment, once the Node says that it is attached.
 async fn attached(
     context: &Context,
-    source: &CSIPersistentVolumeSource,
-    name: &str,
-) -> Result<VolumeAttachment, String> {
-    let unique = unique_name(source);
+    (resolved, source): (&Resolved, &CSIPersistentVolumeSource),
+    (driver, wishes): (&Driver, &Wishes),
+) -> Result<VolumeAttachment, VolumeError> {
+    let (unique, name) = (unique_name(source), &resolved.name);
     context.csi.set_in_use(context, &unique, true).await?;
     let own = controller::Scope {
         field_selector: Some(format!("metadata.name={}", context.config.node_name)),
@@ -295,13 +375,16 @@ async fn attached(
     };
     let node = context.informers.scoped::<Node>(own);
     let mut changes = node.subscribe();
+    let is_attached = || {
+        let known = node.get(&context.config.node_name);
+        let attached = known.as_ref().and_then(|node| node.status.as_ref()?.volumes_attached.as_ref());
+        attached.is_some_and(|all| all.iter().any(|one| one.name == unique))
+    };
+    if wishes.counts_again && !is_attached() {
+        refuse_if_full(context, source, driver).await?;
+    }
     let waiting = async {
-        loop {
-            let known = node.get(&context.config.node_name);
-            let attached = known.as_ref().and_then(|node| node.status.as_ref()?.volumes_attached.as_ref());
-            if attached.is_some_and(|all| all.iter().any(|one| one.name == unique)) {
-                return;
-            }
+        while !is_attached() {
             changes.next().await;
         }
     };
@@ -312,7 +395,40 @@ async fn attached(
         )
     })?;
     let found = attachment(context, source).await;
-    found.map_err(|error| format!("MountVolume.WaitForAttach failed for volume \"{name}\" : {error}"))
+    found.map_err(|error| Phase::Attach.failed(resolved, &error))
+}
+
+/// Has a Pod fail whose volume the node has had no room for since long: its owner makes another one, which goes where there
+/// is room, for the node says by then how much it has. Source: `VerifyExhaustedResource`, KEP-4876.
+async fn refuse_if_full(
+    context: &Context,
+    source: &CSIPersistentVolumeSource,
+    driver: &Driver,
+) -> Result<(), VolumeError> {
+    let api: Api<VolumeAttachment> = Api::all(context.client.clone());
+    let name = attachment_name(source, &context.config.node_name);
+    let found = api.get_opt(&name).await.map_err(|error| error.to_string())?;
+    if !found.is_some_and(|found| is_exhausted(&found, context.clock.now())) {
+        return Ok(());
+    }
+    let told = async {
+        let info = driver.client.node_get_info(v1::NodeGetInfoRequest {}).await.map_err(rpc_error)?;
+        let updated = registration::update_count(context, &source.driver, info.max_volumes_per_node).await;
+        updated.map_err(|error| error.to_string())
+    };
+    if let Err(error) = told.await {
+        tracing::info!(error, driver = source.driver, "the node did not say how many volumes it may have");
+    }
+    let message = "Node has reached its volume attachment limit, rejecting pod".to_owned();
+    Err(VolumeError { reason: VolumeError::LIMIT, message })
+}
+
+/// Whether a volume has been wanted for long, and the node has no room for it.
+fn is_exhausted(attachment: &VolumeAttachment, now: Timestamp) -> bool {
+    let error = attachment.status.as_ref().and_then(|status| status.attach_error.as_ref());
+    let since = attachment.metadata.creation_timestamp.as_ref();
+    error.and_then(|error| error.error_code) == Some(Code::ResourceExhausted as i32)
+        && since.is_some_and(|since| now.duration_since(since.0) >= ROOM_MAX)
 }
 
 /// The volume's attachment to this node, which must be attached.
@@ -336,25 +452,24 @@ pub(super) async fn take_back(context: &Context, found: &Found) -> Result<(), St
     let turn = context.csi.turn(driver_name, volume_handle);
     let _turn = turn.lock().await;
     let failed = |call: &str, error: String| format!("{call} failed for volume \"{what}\" : {error}");
-    let driver = context.csi.get(driver_name).map_err(|error| failed("UnmountVolume.TearDown", error))?;
-    let request = v1::NodeUnpublishVolumeRequest {
-        volume_id: volume_handle.clone(),
-        target_path: target_path.display().to_string(),
-    };
-    let unpublished = driver.client.node_unpublish_volume(request).await.map_err(rpc_error);
-    unpublished.map_err(|error| failed("UnmountVolume.TearDown", error))?;
-    let is_same = |other: &Found| {
-        other.folder != found.folder
-            && other.data.driver_name == *driver_name
-            && other.data.volume_handle == *volume_handle
-    };
-    let is_last = !data::of_node(&context.config.root_dir).iter().any(is_same);
+    let driver = || context.csi.get(driver_name).map_err(|error| failed("UnmountVolume.TearDown", error));
+    if found.data.is_published() {
+        let request = v1::NodeUnpublishVolumeRequest {
+            volume_id: volume_handle.clone(),
+            target_path: target_path.display().to_string(),
+        };
+        let unpublished = driver()?.client.node_unpublish_volume(request).await.map_err(rpc_error);
+        unpublished.map_err(|error| failed("UnmountVolume.TearDown", error))?;
+    }
+    let id = (driver_name.as_str(), volume_handle.as_str());
+    let is_last = data::elsewhere(&context.config.root_dir, &found.folder, id).is_empty();
     if let Some(staging) = staging_path.as_ref().filter(|_| is_last) {
         let request = v1::NodeUnstageVolumeRequest {
             volume_id: volume_handle.clone(),
             staging_target_path: staging.display().to_string(),
         };
-        let unstaged = driver.client.node_unstage_volume(request).await.map_err(rpc_error);
+        let unstaged = driver()?.client.node_unstage_volume(request).await.map_err(rpc_error);
+        context.csi.staged.lock().remove(staging);
         unstaged.map_err(|error| failed("UnmountDevice", error))?;
         forget_staging(staging, target_path)?;
     }
@@ -391,7 +506,47 @@ pub(crate) fn in_use(root_dir: &Path) -> impl Iterator<Item = String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::resolve::Source;
     use super::*;
+
+    #[test]
+    fn a_node_is_full_when_a_volume_has_waited_for_room() {
+        let now: Timestamp = "2026-01-01T00:10:00Z".parse().unwrap();
+        for (created, error, expect) in [
+            ("2026-01-01T00:07:57Z", "{errorCode: 8}", true),
+            ("2026-01-01T00:07:58Z", "{errorCode: 8}", false),
+            ("2026-01-01T00:00:00Z", "{errorCode: 14}", false),
+            ("2026-01-01T00:00:00Z", "{message: full}", false),
+            ("2026-01-01T00:00:00Z", "null", false),
+        ] {
+            let text = format!(
+                "{{metadata: {{creationTimestamp: '{created}'}}, status: {{attached: false, attachError: {error}}}}}"
+            );
+            let attachment = serde_saphyr::from_str(&text).unwrap();
+            assert_eq!(is_exhausted(&attachment, now), expect, "{created} {error}");
+        }
+    }
+
+    #[test]
+    fn the_group_is_for_volumes_of_one_node_and_for_those_that_pods_have_inline() {
+        for (volume, expect) in [
+            ("null", true),
+            ("{spec: {accessModes: [ReadWriteOncePod]}}", true),
+            ("{spec: {accessModes: [ReadOnlyMany, ReadWriteOnce]}}", true),
+            ("{spec: {accessModes: [ReadWriteMany]}}", false),
+            ("{spec: {}}", false),
+        ] {
+            let resolved = Resolved {
+                name: "pv".to_owned(),
+                own_name: "data".to_owned(),
+                source: Source::HostPath(Default::default()),
+                volume: serde_saphyr::from_str(volume).unwrap(),
+                claim: None,
+                read_only: false,
+            };
+            assert_eq!(is_write_once(&resolved), expect, "{volume}");
+        }
+    }
 
     #[test]
     fn access_modes_are_what_the_driver_knows_of() {
@@ -401,7 +556,8 @@ mod tests {
             (Some("ReadWriteOncePod"), true, Mode::SingleNodeSingleWriter),
             (Some("ReadOnlyMany"), true, Mode::MultiNodeReaderOnly),
             (Some("ReadWriteMany"), false, Mode::MultiNodeMultiWriter),
-            (None, true, Mode::SingleNodeWriter),
+            (None, true, Mode::SingleNodeMultiWriter),
+            (None, false, Mode::SingleNodeWriter),
         ] {
             assert_eq!(access_mode(mode, knows), expect, "{mode:?}");
         }

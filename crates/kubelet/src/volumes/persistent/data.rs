@@ -25,10 +25,22 @@ pub(super) struct VolumeData {
     pub(super) attachment_id: String,
     /// `Persistent` or `Ephemeral`.
     pub(super) volume_lifecycle_mode: String,
-    /// What NodePublishVolume was told.
+    /// What NodePublishVolume was told; empty if it is sure that nothing is there.
     pub(super) target_path: PathBuf,
-    /// What NodeStageVolume was told; none if the driver does not stage.
+    /// What NodeStageVolume was told; none if the driver does not stage, or if it is sure that nothing is there.
     pub(super) staging_path: Option<PathBuf>,
+}
+
+impl VolumeData {
+    /// Whether something may be at its target.
+    pub(super) fn is_published(&self) -> bool {
+        !self.target_path.as_os_str().is_empty()
+    }
+
+    /// Whether it is of the same volume.
+    pub(super) fn is_of(&self, driver: &str, handle: &str) -> bool {
+        self.driver_name == driver && self.volume_handle == handle
+    }
 }
 
 /// A volume of a Pod on disk.
@@ -55,14 +67,25 @@ pub(super) fn write(folder: &Path, data: &VolumeData) -> Result<(), String> {
         .map_err(|e| describe("write", &path, &e))
 }
 
+/// What is known of the volume in that folder.
+pub(super) fn read(folder: &Path) -> Option<VolumeData> {
+    let text = std::fs::read(folder.join(FILE)).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+/// What is known of one volume for other Pods than the one whose folder it is.
+pub(super) fn elsewhere(root_dir: &Path, folder: &Path, (driver, handle): (&str, &str)) -> Vec<VolumeData> {
+    let others = of_node(root_dir).into_iter().filter(|found| found.folder != folder);
+    others.map(|found| found.data).filter(|data| data.is_of(driver, handle)).collect()
+}
+
 /// Every driver's volume of the Pod with that folder.
 pub(super) fn of_pod(pod_dir: &Path) -> Vec<Found> {
     let mut all = Vec::new();
     for folder in FOLDERS.map(|folder| pod_dir.join(folder)) {
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             let folder = entry.path();
-            let text = std::fs::read(folder.join(FILE)).ok();
-            if let Some(data) = text.and_then(|text| serde_json::from_slice(&text).ok()) {
+            if let Some(data) = read(&folder) {
                 all.push(Found { folder, data });
             }
         }

@@ -3,14 +3,18 @@
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use k8s_openapi::api::core::v1::{HostPathVolumeSource, NFSVolumeSource, Pod};
+use k8s_openapi::api::core::v1::{HostPathVolumeSource, LocalVolumeSource, NFSVolumeSource, Pod};
 use sys::mount::BindOptions;
 
-use super::Prepared;
-use super::ownership;
 use super::resolve::Resolved;
+use super::{Prepared, format, ownership};
 use crate::volumes::{describe, host_path};
 
+/// What upstream's plugin is called.
+pub(super) const LOCAL: &str = "kubernetes.io/local-volume";
+const LOCAL_FOLDER: &str = "kubernetes.io~local-volume";
+/// Of a device whose volume does not say.
+const FS_TYPE: &str = "ext4";
 /// Where `mount` looks for the tools of file systems.
 const TOOLS: [&str; 3] = ["/sbin", "/usr/sbin", "/usr/local/sbin"];
 
@@ -20,36 +24,28 @@ fn folder(pod_dir: &Path, plugin: &str, name: &str) -> Result<PathBuf, String> {
     path.canonicalize().map_err(|e| describe("find", &path, &e))
 }
 
-/// A folder or device of the node, bound to the Pod's own place.
+/// A folder of the node, or what is on a device of the node, bound to the Pod's own place; or the device itself. Below
+/// `root_dir` devices are mounted once, for all Pods.
 pub(super) async fn local(
     pod: &Pod,
-    pod_dir: &Path,
+    (root_dir, pod_dir): (&Path, &Path),
     resolved: &Resolved,
-    source: &str,
+    local: &LocalVolumeSource,
 ) -> Result<Prepared, String> {
-    let source = PathBuf::from(source);
+    let mut source = PathBuf::from(&local.path);
     if !source.exists() {
-        return Err(format!("path {:?} does not exist", source.display().to_string()));
+        return Err(format!("path {:?} does not exist", local.path));
     }
     let is_block = std::fs::metadata(&source).is_ok_and(|meta| meta.file_type().is_block_device());
     match (resolved.is_device(), is_block) {
         (true, true) => return Ok(Prepared::plain(source, resolved)),
         (true, false) => {
-            return Err(format!(
-                "path {:?} is not a block device, which volumeMode Block needs",
-                source.display()
-            ));
+            return Err(format!("path {:?} is not a block device, which volumeMode Block needs", local.path));
         }
-        (false, true) => {
-            return Err(format!(
-                "path {:?} is a block device: have the host mount its file system and name that folder, or use \
-                 volumeMode Block",
-                source.display()
-            ));
-        }
+        (false, true) => source = mount_device(root_dir, resolved, local).await?,
         (false, false) => {}
     }
-    let path = folder(pod_dir, "kubernetes.io~local-volume", &resolved.name)?;
+    let path = folder(pod_dir, LOCAL_FOLDER, &resolved.name)?;
     if !sys::mount::is_mounted(&path).map_err(|e| e.to_string())? {
         let options = BindOptions { read_only: resolved.read_only, ..BindOptions::default() };
         sys::mount::bind(&source, &path, options).map_err(|e| e.to_string())?;
@@ -58,6 +54,50 @@ pub(super) async fn local(
         ownership::apply_for(pod, &path).await?;
     }
     Ok(Prepared::plain(path, resolved))
+}
+
+/// Where the device of a volume is mounted for all Pods. Source: `pkg/volume/local`.
+fn device_mount(root_dir: &Path, name: &str) -> PathBuf {
+    root_dir.join("plugins").join(LOCAL).join("mounts").join(name)
+}
+
+async fn mount_device(
+    root_dir: &Path,
+    resolved: &Resolved,
+    local: &LocalVolumeSource,
+) -> Result<PathBuf, String> {
+    let path = device_mount(root_dir, &resolved.name);
+    std::fs::create_dir_all(&path).map_err(|e| describe("mkdir", &path, &e))?;
+    let path = path.canonicalize().map_err(|e| describe("find", &path, &e))?;
+    if !sys::mount::is_mounted(&path).map_err(|e| e.to_string())? {
+        let mut options = resolved.mount_options();
+        options.extend(resolved.read_only.then(|| "ro".to_owned()));
+        let fs_type = local.fs_type.as_deref().filter(|fs_type| !fs_type.is_empty()).unwrap_or(FS_TYPE);
+        format::mount(Path::new(&local.path), &path, fs_type, &options).await?;
+    }
+    Ok(path)
+}
+
+/// The volumes of the node's own that a Pod has mounted.
+pub(super) fn locals(pod_dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(pod_dir.join("volumes").join(LOCAL_FOLDER));
+    let names = entries.into_iter().flatten().flatten().map(|entry| entry.file_name());
+    names.filter_map(|name| name.into_string().ok()).collect()
+}
+
+/// Takes a Pod's mount back, and when it was the last, that of the device.
+pub(super) fn release_local(root_dir: &Path, pod_dir: &Path, name: &str) -> Result<(), String> {
+    let path = folder(pod_dir, LOCAL_FOLDER, name)?;
+    sys::mount::detach(&path).map_err(|e| e.to_string())?;
+    std::fs::remove_dir(&path).map_err(|e| describe("remove", &path, &e))?;
+    let pods = std::fs::read_dir(root_dir.join("pods")).into_iter().flatten().flatten();
+    let is_used = pods.into_iter().any(|pod| locals(&pod.path()).iter().any(|other| other == name));
+    let device = device_mount(root_dir, name);
+    if is_used || !device.exists() {
+        return Ok(());
+    }
+    sys::mount::unmount(&device).map_err(|e| e.to_string())?;
+    std::fs::remove_dir(&device).map_err(|e| describe("remove", &device, &e))
 }
 
 /// A path of the node as it is.
@@ -126,5 +166,61 @@ pub(super) fn no_iscsi() -> String {
         false => "executable file not found in $PATH: iscsiadm (it is in the package open-iscsi); iSCSI volumes are \
                   mounted through CSI drivers only"
             .to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::PersistentVolume;
+
+    use super::super::resolve::Source;
+    use super::*;
+
+    fn resolved(source: &LocalVolumeSource) -> Resolved {
+        let volume: PersistentVolume = serde_saphyr::from_str("{metadata: {name: pv}}").unwrap();
+        Resolved {
+            name: "pv".to_owned(),
+            own_name: "data".to_owned(),
+            source: Source::Local(source.clone()),
+            volume: Some(volume),
+            claim: None,
+            read_only: false,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_device_is_formatted_if_it_is_empty_and_mounted_while_pods_have_it() {
+        assert!(nix::unistd::geteuid().is_root(), "this test mounts: run it as root");
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let image = root.join("disk.img");
+        std::fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
+        let device = sys::loop_device::attach(&image).unwrap();
+        let source = LocalVolumeSource { path: device.display().to_string(), fs_type: None };
+        let (pod, resolved) = (Pod::default(), resolved(&source));
+        let pods = ["a", "b"].map(|uid| root.join("pods").join(uid));
+        for (pod_dir, text) in pods.iter().zip(["one", "two"]) {
+            let prepared = local(&pod, (&root, pod_dir), &resolved, &source).await.unwrap();
+            std::fs::write(prepared.path.join(text), text).unwrap();
+        }
+        let global = device_mount(&root, "pv");
+        let mounts = sys::mount::mounts().unwrap();
+        let types = mounts.iter().filter(|mount| mount.target.starts_with(&root)).map(|m| m.fs_type.as_str());
+        assert_eq!(types.collect::<Vec<_>>(), ["ext4"; 3]);
+        release_local(&root, &pods[0], "pv").unwrap();
+        assert!(sys::mount::is_mounted(&global).unwrap(), "another Pod has it");
+        release_local(&root, &pods[1], "pv").unwrap();
+        assert!(!global.exists());
+        // What is on it stays, whoever comes.
+        let prepared = local(&pod, (&root, &pods[0]), &resolved, &source).await.unwrap();
+        assert_eq!(std::fs::read_to_string(prepared.path.join("two")).unwrap(), "two");
+        release_local(&root, &pods[0], "pv").unwrap();
+        let other = LocalVolumeSource { fs_type: Some("xfs".to_owned()), ..source.clone() };
+        let refused = local(&pod, (&root, &pods[0]), &resolved, &other).await.unwrap_err();
+        assert!(
+            refused.starts_with("failed to mount the volume as \"xfs\", it already contains ext4."),
+            "{refused}"
+        );
+        sys::loop_device::detach(&image).unwrap();
     }
 }

@@ -6,8 +6,8 @@ use controller::volume::{
     affinity, claim_of, is_claim_bound, is_claim_of_pod, is_for, migration, volume_mode, volume_name,
 };
 use k8s_openapi::api::core::v1::{
-    CSIPersistentVolumeSource, HostPathVolumeSource, NFSVolumeSource, Node, PersistentVolume,
-    PersistentVolumeClaim, Pod, SecretReference, Volume,
+    CSIPersistentVolumeSource, HostPathVolumeSource, LocalVolumeSource, NFSVolumeSource, Node,
+    PersistentVolume, PersistentVolumeClaim, Pod, SecretReference, Volume,
 };
 use kube::api::Api;
 
@@ -18,6 +18,8 @@ use crate::context::Context;
 pub(super) struct Resolved {
     /// The PersistentVolume's name, or of an inline volume its own.
     pub(super) name: String,
+    /// What the Pod calls it.
+    pub(super) own_name: String,
     pub(super) source: Source,
     /// None for an inline volume of a driver. One that a driver has taken over is as if it were a PersistentVolume.
     pub(super) volume: Option<PersistentVolume>,
@@ -33,7 +35,7 @@ pub(super) enum Source {
     /// A driver's.
     Csi(Box<CSIPersistentVolumeSource>),
     /// A folder or device of the node. Source: `LocalVolumeSource`.
-    Local(String),
+    Local(LocalVolumeSource),
     /// A path of the node.
     HostPath(HostPathVolumeSource),
     /// A server's folder.
@@ -57,6 +59,7 @@ impl Resolved {
 pub(super) async fn resolve(context: &Context, pod: &Pod, volume: &Volume) -> Result<Resolved, String> {
     let inline = |source, read_only| Resolved {
         name: volume.name.clone(),
+        own_name: volume.name.clone(),
         source,
         volume: None,
         claim: None,
@@ -76,17 +79,18 @@ pub(super) async fn resolve(context: &Context, pod: &Pod, volume: &Volume) -> Re
     }
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     if let Some(translated) = migration::inline(volume, namespace) {
-        return of_volume(None, translated?, false);
+        return of_volume(&volume.name, None, translated?, false);
     }
     let name = claim_of(pod, volume).unwrap_or_default();
     let processing = |why: String| format!("error processing PVC {namespace}/{name}: {why}");
     let (claim, persistent) = bound(context, pod, volume, (namespace, &name)).await.map_err(processing)?;
     let asked = volume.persistent_volume_claim.as_ref().and_then(|claim| claim.read_only);
-    of_volume(Some(claim), persistent, asked == Some(true))
+    of_volume(&volume.name, Some(claim), persistent, asked == Some(true))
 }
 
 /// What a PersistentVolume is.
 fn of_volume(
+    own_name: &str,
     claim: Option<PersistentVolumeClaim>,
     volume: PersistentVolume,
     read_only: bool,
@@ -97,7 +101,7 @@ fn of_volume(
         let read_only = csi.read_only == Some(true);
         (Source::Csi(Box::new(csi)), read_only)
     } else if let Some(local) = spec.local {
-        (Source::Local(local.path), false)
+        (Source::Local(local), false)
     } else if let Some(host_path) = spec.host_path {
         (Source::HostPath(host_path), false)
     } else if let Some(nfs) = spec.nfs {
@@ -109,7 +113,8 @@ fn of_volume(
         let why = crate::volumes::refused::persistent(&volume);
         return Err(why.unwrap_or_else(|| format!("no volume plugin matched for PersistentVolume {name}")));
     };
-    Ok(Resolved { name, source, volume: Some(volume), claim, read_only: read_only || own })
+    let own_name = own_name.to_owned();
+    Ok(Resolved { name, own_name, source, volume: Some(volume), claim, read_only: read_only || own })
 }
 
 /// The claim, and the volume that it is bound to.

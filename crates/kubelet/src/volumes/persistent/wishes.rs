@@ -2,10 +2,10 @@
 //!
 //! Source: `CSIDriverSpec`, storage/v1.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
-use k8s_openapi::api::core::v1::{Pod, SELinuxOptions};
+use k8s_openapi::api::core::v1::{Pod, PodSpec, SELinuxOptions};
 use k8s_openapi::api::storage::v1::CSIDriver;
 use serde_json::json;
 
@@ -23,10 +23,22 @@ pub(super) struct Wishes {
     pub(super) attach: bool,
     pub(super) republish: bool,
     pub(super) se_linux: bool,
+    /// How many volumes a node may have changes.
+    pub(super) counts_again: bool,
     group_policy: String,
     pod_info: bool,
     tokens: Vec<TokenKey>,
+    are_tokens_secrets: bool,
     modes: Vec<String>,
+}
+
+/// What a driver is told beside what the volume's object says.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// Beside the volume's attributes.
+    pub(super) context: HashMap<String, String>,
+    /// Beside the volume's secrets.
+    pub(super) secrets: HashMap<String, String>,
 }
 
 impl Wishes {
@@ -44,6 +56,8 @@ impl Wishes {
             attach: spec.attach_required != Some(false),
             republish: spec.requires_republish == Some(true),
             se_linux: spec.se_linux_mount == Some(true),
+            counts_again: spec.node_allocatable_update_period_seconds.is_some_and(|period| period > 0),
+            are_tokens_secrets: spec.service_account_token_in_secrets == Some(true),
             pod_info: spec.pod_info_on_mount == Some(true),
             group_policy: spec.fs_group_policy.unwrap_or_else(|| "ReadWriteOnceWithFSType".to_owned()),
             tokens: tokens.map(|t| (t.audience, t.expiration_seconds.unwrap_or(TOKEN_SECONDS))).collect(),
@@ -72,18 +86,16 @@ impl Wishes {
         }
     }
 
-    /// What the driver is told beside the volume's own attributes.
-    pub(super) async fn told(
-        &self,
-        context: &Context,
-        pod: &Pod,
-        is_inline: bool,
-    ) -> Result<HashMap<String, String>, String> {
-        let mut told = HashMap::new();
+    /// What the driver is told of the Pod. Tokens are no secrets to drivers which do not say that they are.
+    /// Source: `CSIDriverSpec.serviceAccountTokenInSecrets`, KEP-5538.
+    pub(super) async fn told(&self, context: &Context, pod: &Pod, is_inline: bool) -> Result<Told, String> {
+        let mut told = Told::default();
         if self.pod_info {
-            told.extend(pod_info(pod, is_inline));
+            told.context.extend(pod_info(pod, is_inline));
         }
-        told.extend(tokens(context, pod, &self.tokens).await?);
+        let tokens = tokens(context, pod, &self.tokens).await?;
+        let place = if self.are_tokens_secrets { &mut told.secrets } else { &mut told.context };
+        place.extend(tokens);
         Ok(told)
     }
 }
@@ -137,11 +149,34 @@ async fn token(context: &Context, pod: &Pod, key: &TokenKey) -> Result<Token, St
     Ok(token)
 }
 
-/// The label that a volume's files are to have, as a mount option; the level is what tells Pods apart. Only where the
-/// host has SELinux. Source: `SELinuxOptionsToFileLabel`, KEP-1710.
-pub(super) fn se_linux_option(pod: &Pod) -> Option<String> {
-    let options = pod.spec.as_ref()?.security_context.as_ref()?.se_linux_options.as_ref()?;
-    Path::new("/sys/fs/selinux/status").exists().then(|| file_label(options)).flatten()
+/// The label that the files of the Pod's volume of that name are to have, as a mount option; the level is what tells Pods
+/// apart. Only where the host has SELinux. Source: `SELinuxOptionsToFileLabel`, KEP-1710.
+pub(super) fn se_linux_option(pod: &Pod, volume: &str) -> Option<String> {
+    let label = label(pod.spec.as_ref()?, volume)?;
+    Path::new("/sys/fs/selinux/status").exists().then_some(label)
+}
+
+/// The label on which all containers agree that have the volume; none if the Pod has its files changed one by one.
+///
+/// Source: `getSELinuxLabel`, `PodSecurityContext.seLinuxChangePolicy`.
+fn label(spec: &PodSpec, volume: &str) -> Option<String> {
+    let of_pod = spec.security_context.as_ref();
+    if of_pod.and_then(|context| context.se_linux_change_policy.as_deref()) == Some("Recursive") {
+        return None;
+    }
+    let of_pod = of_pod.and_then(|context| context.se_linux_options.as_ref());
+    let all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+    let having = all.filter(|one| one.volume_mounts.iter().flatten().any(|mount| mount.name == volume));
+    let labels: BTreeSet<Option<String>> = having
+        .map(|container| {
+            let own = container.security_context.as_ref().and_then(|own| own.se_linux_options.as_ref());
+            own.or(of_pod).and_then(file_label)
+        })
+        .collect();
+    match labels.len() {
+        1 => labels.into_iter().next().flatten(),
+        _ => None,
+    }
 }
 
 fn file_label(options: &SELinuxOptions) -> Option<String> {
@@ -183,6 +218,31 @@ mod tests {
         let label = file_label(&options("s0:c1,c2"));
         assert_eq!(label.as_deref(), Some("context=\"system_u:object_r:container_file_t:s0:c1,c2\""));
         assert_eq!(file_label(&options("")), None);
+    }
+
+    #[test]
+    fn a_volume_has_the_label_of_the_containers_that_have_it() {
+        let one = "seLinuxOptions: {level: 's0:c1'}";
+        let two = "seLinuxOptions: {level: 's0:c2'}";
+        for (of_pod, first, second, expect) in [
+            (one, "", "", Some("s0:c1")),
+            (one, two, two, Some("s0:c2")),
+            ("", two, two, Some("s0:c2")),
+            (one, two, "", None),
+            ("", two, "", None),
+            ("", "", "", None),
+            ("seLinuxChangePolicy: Recursive, seLinuxOptions: {level: 's0:c1'}", "", "", None),
+        ] {
+            let container = |context: &str, volume: &str| {
+                format!("{{name: c, securityContext: {{{context}}}, volumeMounts: [{{name: {volume}}}]}}")
+            };
+            let all = [container(first, "data"), container(second, "data"), container(two, "other")];
+            let text = format!("{{securityContext: {{{of_pod}}}, containers: [{}]}}", all.join(", "));
+            let spec: PodSpec = serde_saphyr::from_str(&text).unwrap();
+            let expect =
+                expect.map(|level| format!("context=\"system_u:object_r:container_file_t:{level}\""));
+            assert_eq!(label(&spec, "data"), expect, "{of_pod} {first} {second}");
+        }
     }
 
     #[test]
