@@ -33,7 +33,7 @@ async fn classified(server: &TestServer, user: &UserInfo, uid: &str) {
 
 /// Whatever a test waits for comes soon or never.
 async fn in_time<T>(waiting: impl Future<Output = T>) -> T {
-    let limit = std::time::Duration::from_secs(30);
+    let limit = std::time::Duration::from_secs(60);
     tokio::time::timeout(limit, waiting).await.expect("it comes in time")
 }
 

@@ -32,7 +32,7 @@ async fn wait_for(server: &TestServer, path: &str, what: impl Fn(&Value) -> bool
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), asking).await.unwrap_or_else(|_| panic!("{path} in time"))
+    tokio::time::timeout(Duration::from_secs(60), asking).await.unwrap_or_else(|_| panic!("{path} in time"))
 }
 
 async fn two_servers(configure: fn(&mut apiserver::Config)) -> (TestServer, TestServer) {

@@ -21,7 +21,7 @@ use crate::{Config, Parts, run};
 use api::Api;
 use runtime::Runtime;
 
-const DEADLINE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 struct Node {
     api: Api,

@@ -288,11 +288,14 @@ async fn terminal(host: Host) {
     let pod = Pod::run(&host).await;
     let id = pod.start(container("main", &["sh", "-c", "tty; stty size; sleep 1000"]).tty()).await;
     pod.wait_log("main", "/dev/pts/0").await;
+    // What is typed may be quicker than the terminal's size.
+    let resized = "read line; n=0; while [ \"$(stty size)\" != '40 100' ] && [ $n -lt 600 ]; do n=$((n+1)); \
+                   sleep 0.1; done; stty size; exit 4";
     let mut streams = host
         .runtime()
         .exec(v1::ExecRequest {
             container_id: id.clone(),
-            cmd: ["sh", "-c", "read line; stty size; exit 4"].map(String::from).into(),
+            cmd: ["sh", "-c", resized].map(String::from).into(),
             tty: true,
             stdin: true,
             stdout: true,

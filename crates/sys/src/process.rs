@@ -399,7 +399,7 @@ mod tests {
         let handle = PidFd::open(child.id() as i32).unwrap();
         assert!(!handle.wait(Duration::ZERO).unwrap());
         handle.signal(libc::SIGKILL).unwrap();
-        assert!(handle.wait(Duration::from_secs(10)).unwrap());
+        assert!(handle.wait(Duration::from_secs(60)).unwrap());
         child.wait().unwrap();
         handle.signal(libc::SIGKILL).unwrap();
     }
@@ -420,7 +420,7 @@ mod tests {
     fn the_exit_status_is_known_before_and_after_the_process_is_reaped() {
         let mut child = Command::new("sh").args(["-c", "exit 7"]).spawn().unwrap();
         let handle = PidFd::open(child.id() as i32).unwrap();
-        assert!(handle.wait(Duration::from_secs(10)).unwrap());
+        assert!(handle.wait(Duration::from_secs(60)).unwrap());
         assert_eq!(handle.exit_status(), Some(7 << 8));
         child.wait().unwrap();
         // An older kernel does not say; then it must not say anything wrong.

@@ -2,9 +2,10 @@
 
 mod pretender;
 
-use std::net::TcpListener;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
@@ -61,11 +62,9 @@ impl<'a> Etcd<'a> {
     /// # Errors
     /// If etcd cannot be started.
     pub fn on_loopback(count: u8, security: Security, flags: &[&str]) -> Result<Self> {
-        let listen = || TcpListener::bind("127.0.0.1:0");
-        let ports = (0..2 * count).map(|_| listen()).collect::<std::io::Result<Vec<_>>>()?;
-        let addresses =
-            ports.iter().map(|port| Ok(port.local_addr()?.to_string())).collect::<Result<Vec<_>>>()?;
-        drop(ports);
+        let hosts: Vec<_> = (0..count).map(|_| own_address()).collect();
+        let address = |port: u16| move |host: &Ipv4Addr| format!("{host}:{port}");
+        let addresses = hosts.iter().map(address(2379)).chain(hosts.iter().map(address(2380))).collect();
         Self::start_all(addresses, security, flags, None)
     }
 
@@ -240,6 +239,14 @@ impl<'a> Etcd<'a> {
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
+}
+
+/// An address of loopback that no other member has, of this process or of one beside it: a port that is free is anybody's
+/// until etcd listens there.
+fn own_address() -> Ipv4Addr {
+    static GIVEN: AtomicU8 = AtomicU8::new(0);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, 1 + GIVEN.fetch_add(1, Ordering::Relaxed) % 254, high, low)
 }
 
 impl Drop for Etcd<'_> {

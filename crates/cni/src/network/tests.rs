@@ -73,7 +73,7 @@ fn serve(attachment: &Attachment, port: u16) {
 fn ask(to: &str) -> String {
     let to: SocketAddr = to.parse().unwrap();
     let mut answer = String::new();
-    match TcpStream::connect_timeout(&to, Duration::from_secs(3)) {
+    match TcpStream::connect_timeout(&to, Duration::from_secs(60)) {
         Ok(mut stream) => stream.read_to_string(&mut answer).unwrap(),
         Err(error) => return error.kind().to_string(),
     };

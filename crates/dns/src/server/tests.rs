@@ -30,7 +30,7 @@ async fn ask_udp(server: SocketAddr, question: &Message) -> Message {
     socket.send_to(&question.to_vec().unwrap(), server).await.unwrap();
     let mut buffer = vec![0; 65_535];
     let length =
-        tokio::time::timeout(Duration::from_secs(10), socket.recv(&mut buffer)).await.unwrap().unwrap();
+        tokio::time::timeout(Duration::from_secs(60), socket.recv(&mut buffer)).await.unwrap().unwrap();
     Message::from_vec(&buffer[..length]).unwrap()
 }
 

@@ -155,6 +155,12 @@ impl Puller {
             tokio::select! {
                 biased;
                 done = outcome.wait_for(Option::is_some) => {
+                    // How far it has come at last may not have been told yet.
+                    let last = steps.borrow_and_update();
+                    let (last, is_news) = (*last, last.has_changed());
+                    if is_news {
+                        progress(last);
+                    }
                     let done = done.ok().and_then(|done| done.clone());
                     return done.unwrap_or_else(|| Err(Arc::new(PullError::Stopped(full))));
                 }

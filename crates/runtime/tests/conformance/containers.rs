@@ -12,7 +12,9 @@ use sys::mount::{BindOptions, Propagation};
 use v1::ContainerState::{ContainerCreated, ContainerExited, ContainerRunning};
 
 use super::Spec;
-use super::support::{Feature, IMAGE, OUTSIDE, Subject, container, mount, resources, sleeping, wait_until};
+use super::support::{
+    DEADLINE, Feature, IMAGE, OUTSIDE, Subject, container, mount, resources, sleeping, wait_until,
+};
 
 pub const SPECS: &[Spec] = &[
     ("runtime should support creating, starting, stopping and removing container", |it| Box::pin(life(it))),
@@ -478,7 +480,7 @@ async fn oom(subject: Arc<Subject>) {
     // containerd hears of it apart from the end.
     let started = Instant::now();
     while pod.status(&id).await.reason != "OOMKilled" {
-        assert!(started.elapsed() < Duration::from_secs(10), "{:?}", pod.status(&id).await);
+        assert!(started.elapsed() < DEADLINE, "{:?}", pod.status(&id).await);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     pod.remove().await;

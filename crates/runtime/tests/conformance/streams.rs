@@ -51,7 +51,7 @@ async fn exec_timeout(subject: Arc<Subject>) {
     let started = Instant::now();
     let error = pod.exec(&id, &["sleep", "321"], 1).await.map(drop).unwrap_err();
     assert!(matches!(error, CriError::DeadlineExceeded(_)), "{error:?}");
-    assert!(started.elapsed() < Duration::from_secs(20));
+    assert!(started.elapsed() < Duration::from_secs(120));
     pod.wait_sh(&id, "! ps | grep -v grep | grep -q 'sleep 321'").await;
     pod.remove().await;
 }

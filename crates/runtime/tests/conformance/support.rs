@@ -15,7 +15,7 @@ pub const IMAGE: &str = "test.local/busybox:1";
 /// What links of the image lead to, if they lead out of it.
 pub const OUTSIDE: &str = "/tmp/knarr-hostile-image";
 /// Longest wait for anything.
-pub const DEADLINE: Duration = Duration::from_secs(30);
+pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// What not every runtime has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

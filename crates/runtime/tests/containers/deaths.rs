@@ -16,7 +16,7 @@ use v1::ContainerState::ContainerRunning;
 
 use super::support::{Host, Pod, container, output, wait_until};
 
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(60);
 /// Runs until it is killed, and says so once.
 const STAYS: [&str; 3] = ["sh", "-c", "echo up; sleep 1000"];
 

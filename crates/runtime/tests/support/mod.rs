@@ -20,7 +20,7 @@ use runtime::images::import::Hints;
 use runtime::{Config, Runtime};
 
 /// Longest wait for anything.
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 pub type Test = (&'static str, fn(Host) -> Pin<Box<dyn Future<Output = ()>>>);
 pub type Events = BoxStream<'static, CriResult<v1::ContainerEventResponse>>;

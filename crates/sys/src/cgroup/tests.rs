@@ -56,16 +56,21 @@ fn what_makes_processes_without_end_is_killed() {
     cgroups.create(&group).unwrap();
     let limits = Limits { pids_max: Some(100), ..Limits::default() };
     assert_eq!(cgroups.set_limits(&group, &limits).unwrap(), [""; 0], "without this it would not end");
+    // Each starts another and is gone. They stay below the limit: a shell that cannot fork ends.
+    let dir = tempfile::tempdir().unwrap();
+    let script = dir.path().join("script");
+    fs::write(&script, "sh \"$0\" &\n").unwrap();
     let mut bomb = Command::new("sh");
-    bomb.args(["-c", "read go; while :; do (while :; do (:) & done) 2>/dev/null & done 2>/dev/null"]);
+    bomb.args(["-c", "read go; for n in 1 2 3 4 5 6 7 8 9 10; do sh \"$0\" & done; exec sleep 1000"])
+        .arg(script);
     let mut bomb =
         bomb.stdin(std::process::Stdio::piped()).stderr(std::process::Stdio::null()).spawn().unwrap();
     cgroups.add_process(&group, bomb.id() as i32).unwrap();
     std::io::Write::write_all(bomb.stdin.as_mut().unwrap(), b"go\n").unwrap();
-    while cgroups.usage(&group).threads < 50 {
+    while cgroups.usage(&group).threads < 10 {
         std::thread::yield_now();
     }
-    cgroups.kill(&group, Duration::from_secs(20)).unwrap();
+    cgroups.kill(&group, Duration::from_secs(60)).unwrap();
     bomb.wait().unwrap();
     assert_eq!(cgroups.processes(&group), [0; 0]);
     cgroups.remove(&group).unwrap();
@@ -93,7 +98,7 @@ fn a_killed_cgroup_is_empty_and_can_be_removed_with_its_children() {
     if cgroups.has("pids") {
         assert_eq!(cgroups.usage(&group).threads, 1);
     }
-    cgroups.kill(&root, Duration::from_secs(10)).unwrap();
+    cgroups.kill(&root, Duration::from_secs(60)).unwrap();
     child.wait().unwrap();
     cgroups.remove(&root).unwrap();
     cgroups.remove(&root).unwrap();

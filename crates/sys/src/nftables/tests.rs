@@ -59,7 +59,7 @@ fn listing() -> String {
 fn ask() -> String {
     let to = "10.43.0.1:80".parse().unwrap();
     let mut answer = String::new();
-    match TcpStream::connect_timeout(&to, Duration::from_secs(5)) {
+    match TcpStream::connect_timeout(&to, Duration::from_secs(60)) {
         Ok(mut stream) => {
             stream.read_to_string(&mut answer).unwrap();
             answer

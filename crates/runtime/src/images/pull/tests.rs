@@ -14,7 +14,7 @@ use super::*;
 mod killed;
 mod token;
 
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A registry that lives as long as the test.
 struct Server {

@@ -59,7 +59,7 @@ fn two_namespaces_joined_by_a_bridge_talk_tcp() {
     pods[1]
         .run(|| {
             let to = listener.local_addr().unwrap();
-            assert!(TcpStream::connect_timeout(&to, Duration::from_secs(5)).is_ok());
+            assert!(TcpStream::connect_timeout(&to, Duration::from_secs(60)).is_ok());
             Ok(())
         })
         .unwrap();

@@ -6,6 +6,8 @@ const NAME: &str = "images::pull::tests::killed::a_pull_that_is_killed_leaves_no
 const FOLDER: &str = "KNARR_TEST_PULL_INTO";
 const IMAGE: &str = "KNARR_TEST_PULL";
 const LAYER_BYTES: usize = 8 << 20;
+/// How often one may end before it is seen to have begun.
+const MISSES_MAX: usize = 50;
 
 async fn pull_until_killed(folder: &Path) {
     let store = Arc::new(ImageStore::open(&folder.join("images")).unwrap());
@@ -24,7 +26,8 @@ async fn a_pull_that_is_killed_leaves_nothing_half_usable() {
     server.put(&TestImage::new("x", LAYER_BYTES, OCI));
     let image = format!("{authority}/x:1");
     // While layers come, and while the first is unpacked.
-    for stage in ["downloads", "tmp"] {
+    let (mut stages, mut missed) = (["downloads", "tmp"].into_iter().peekable(), 0);
+    while let Some(stage) = stages.peek().copied() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("registries.yaml"), server.settings(&authority)).unwrap();
         let mut child = Command::new(std::env::current_exe().unwrap())
@@ -40,13 +43,18 @@ async fn a_pull_that_is_killed_leaves_nothing_half_usable() {
                 fs::read_dir(dir.path().join("images").join(stage)).into_iter().flatten().flatten();
             entries.any(|entry| stage != "downloads" || entry.metadata().is_ok_and(|it| it.len() > 0))
         };
-        while !has_begun() {
-            assert!(child.try_wait().unwrap().is_none(), "it ended before it was killed, in {stage}");
+        while !has_begun() && child.try_wait().unwrap().is_none() {
             assert!(began.elapsed() < DEADLINE, "{stage}");
             std::thread::yield_now();
         }
         child.kill().unwrap();
-        child.wait().unwrap();
+        if child.wait().unwrap().code().is_some() {
+            // A busy machine let it end before it looked: once more.
+            missed += 1;
+            assert!(missed < MISSES_MAX, "it ends before it is killed, in {stage}");
+            continue;
+        }
+        stages.next();
         let node = Node::open(dir);
         assert_eq!((node.store.list().len(), node.left()), (0, Vec::new()), "killed in {stage}");
         let pulled = node.pull(&image, "secret").await.unwrap();
