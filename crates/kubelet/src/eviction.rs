@@ -286,7 +286,7 @@ async fn wait_for_cleanup(inboxes: &Inboxes, evicted: &[String]) {
     let gone = async {
         for uid in evicted {
             if let Some(inbox) = inboxes.get(uid) {
-                inbox.stopped().await;
+                inbox.released().await;
             }
         }
     };
