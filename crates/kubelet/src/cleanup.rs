@@ -12,6 +12,9 @@ use crate::context::Context;
 use crate::metrics::Measure;
 use crate::{qos, volumes};
 
+/// What of a Pod's directory is of its volumes.
+const OF_VOLUMES: [&str; 3] = ["volume-subpaths", "volumes", "volumeDevices"];
+
 /// Removes everything; what is gone already counts as removed.
 ///
 /// # Errors
@@ -35,39 +38,34 @@ pub(crate) async fn clean(
     let (name, namespace, uid) = identity(pod);
     let pod_dir = context.config.pod_dir(&uid);
     let log_dir = context.config.log_dir(&namespace, &name, &uid);
-    let cgroup = qos::cgroup_parent(&context.config.cgroup_root, pod);
     context.dra.unprepare(&uid).await?;
-    volumes::persistent::tear_down(context, &pod_dir).await?;
+    release(context, pod).await?;
     let cleaned = tokio::task::spawn_blocking(move || {
         volumes::tear_down(&pod_dir)?;
-        volumes::tear_down(&log_dir)?;
+        volumes::tear_down(&log_dir)
+    });
+    cleaned.await.map_err(|error| error.to_string())?
+}
+
+/// Takes back the volumes and the cgroup of a Pod of which nothing runs any more; what its containers have said stays.
+///
+/// # Errors
+/// A text that says what is left; to be tried again.
+pub(crate) async fn release(context: &Context, pod: &Pod) -> Result<(), String> {
+    let pod_dir = context.config.pod_dir(&identity(pod).2);
+    let cgroup = qos::cgroup_parent(&context.config.cgroup_root, pod);
+    volumes::persistent::tear_down(context, &pod_dir).await?;
+    let released = tokio::task::spawn_blocking(move || {
+        for folder in OF_VOLUMES.map(|folder| pod_dir.join(folder)).iter().filter(|folder| folder.exists()) {
+            volumes::tear_down(folder)?;
+        }
         let start = Instant::now();
         remove_cgroup(Path::new("/sys/fs/cgroup"), &cgroup);
         Ok::<_, String>(start.elapsed())
     });
-    let took = cleaned.await.map_err(|error| error.to_string())??;
+    let took = released.await.map_err(|error| error.to_string())??;
     context.metrics.measure(Measure::CgroupManager, &["destroy"], took);
     Ok(())
-}
-
-/// Takes the volumes of a Pod back of which nothing runs any more, and the cgroup. Its logs stay, and its containers' last
-/// words. Source: `SyncTerminatedPod` of upstream's kubelet.
-///
-/// # Errors
-/// A text that says what is left.
-pub(crate) async fn take_volumes_down(context: &Context, pod: &Pod) -> Result<(), String> {
-    let (_, _, uid) = identity(pod);
-    let pod_dir = context.config.pod_dir(&uid);
-    let cgroup = qos::cgroup_parent(&context.config.cgroup_root, pod);
-    volumes::persistent::tear_down(context, &pod_dir).await?;
-    let done = tokio::task::spawn_blocking(move || {
-        for folder in ["volume-subpaths", "volumes", "volumeDevices"] {
-            volumes::tear_down(&pod_dir.join(folder))?;
-        }
-        remove_cgroup(Path::new("/sys/fs/cgroup"), &cgroup);
-        Ok(())
-    });
-    done.await.map_err(|error| error.to_string())?
 }
 
 fn gone<T>(result: Result<T, CriError>) -> Result<(), String> {

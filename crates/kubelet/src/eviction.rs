@@ -292,7 +292,7 @@ async fn wait_for_cleanup(inboxes: &Inboxes, evicted: &[String]) {
     let gone = async {
         for uid in evicted {
             if let Some(inbox) = inboxes.get(uid) {
-                inbox.reclaimed().await;
+                inbox.released().await;
             }
         }
     };

@@ -3,12 +3,14 @@
 mod grpc;
 mod http;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use controller::EventType;
 use cri::{CriError, v1};
 use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Pod};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use tokio::sync::watch;
 
 use crate::context::Context;
 use crate::metrics::{Count, KubeletMetrics};
@@ -16,7 +18,7 @@ use crate::worker::Outcome;
 pub(crate) use grpc::check as grpc_check;
 pub(crate) use http::{Answer, HttpCall, call as http_call};
 
-/// A container is given that long after its `preStop` hook at least. Source: `minimumGracePeriodInSeconds`.
+/// A container is given that long at least, however little its Pod has. Source: `minimumGracePeriodInSeconds`.
 const GRACE_MIN: i64 = 2;
 /// How long a hook waits for an answer over HTTP.
 const HTTP_HOOK_TIMEOUT: Duration = Duration::from_secs(30);
@@ -151,41 +153,85 @@ pub(crate) fn both(ran: &v1::ExecSyncResponse) -> String {
     String::from_utf8_lossy(&[ran.stdout.as_slice(), &ran.stderr].concat()).into_owned()
 }
 
-/// Runs the `preStop` hook and stops the container (id and name), all within `grace` seconds.
-pub(crate) async fn kill_container(
-    context: &Context,
-    pod: &Pod,
-    (id, name): (&str, &str),
-    grace: i64,
-    message: &str,
-    ips: Vec<String>,
-) -> Outcome {
-    context.event(pod, Some(name), EventType::Normal, "Killing", message.to_owned());
+/// A container that is to end.
+pub(crate) struct Kill {
+    /// The runtime's id.
+    pub(crate) id: String,
+    /// Its name in the spec.
+    pub(crate) name: String,
+    /// Seconds for all of it: hook, turn and end.
+    pub(crate) grace: i64,
+    /// For the event.
+    pub(crate) message: String,
+    /// The Pod's addresses.
+    pub(crate) ips: Vec<String>,
+    /// `None` for one that waits for nobody.
+    pub(crate) turn: Option<Turn>,
+}
+
+/// When a container's turn to end is.
+pub(crate) struct Turn {
+    /// Ids of those that end before it.
+    pub(crate) after: Vec<String>,
+    /// Ids of those of its Pod that run.
+    pub(crate) running: watch::Receiver<BTreeSet<String>>,
+}
+
+impl Turn {
+    /// Waits until none of `ids` runs. One whose worker is gone waits for nothing.
+    async fn until_ended(running: &watch::Receiver<BTreeSet<String>>, ids: &[String]) {
+        let have_ended = |running: &BTreeSet<String>| ids.iter().all(|id| !running.contains(id));
+        if running.clone().wait_for(have_ended).await.is_err() {
+            tracing::debug!("a pod's worker went while a container waited for its turn");
+        }
+    }
+}
+
+/// Runs the `preStop` hook, waits for the container's turn and stops it. Source: `killContainer` of upstream's
+/// `pkg/kubelet/kuberuntime`.
+pub(crate) async fn kill_container(context: &Context, pod: &Pod, kill: Kill) -> Outcome {
+    let Kill { id, name, grace, message, ips, turn } = kill;
+    context.event(pod, Some(&name), EventType::Normal, "Killing", message);
     let start = tokio::time::Instant::now();
+    let end = start + Duration::from_secs(u64::try_from(grace).unwrap_or(0));
     let spec = pod.spec.iter().flat_map(|s| s.containers.iter().chain(s.init_containers.iter().flatten()));
     let spec = spec.into_iter().find(|c| c.name == name);
     let hook = spec.and_then(|c| Some((c, c.lifecycle.as_ref()?.pre_stop.as_ref()?)));
     if let Some((spec, hook)) = hook.filter(|_| grace > 0) {
-        let target = Target { container_id: id, spec, ips: &ips };
-        let limit = Duration::from_secs(u64::try_from(grace).unwrap_or(0));
-        let ran = tokio::time::timeout(limit, run_hook(context, pod, &target, hook)).await;
-        if let Ok(Err(error)) = ran {
+        let target = Target { container_id: &id, spec, ips: &ips };
+        // Others end with the container by themselves; a sleep that goes on would hold the Pod up.
+        let ended = async {
+            match turn.as_ref().filter(|_| hook.sleep.is_some()) {
+                Some(turn) => Turn::until_ended(&turn.running, std::slice::from_ref(&id)).await,
+                None => std::future::pending().await,
+            }
+        };
+        let ran = tokio::select! {
+            ran = tokio::time::timeout_at(end, run_hook(context, pod, &target, hook)) => ran.unwrap_or(Ok(())),
+            () = ended => Ok(()),
+        };
+        if let Err(error) = ran {
             tracing::debug!(pod = pod.metadata.uid, container = name, error, "a preStop hook failed");
             let text = "PreStopHook failed".to_owned();
-            context.event(pod, Some(name), EventType::Warning, "FailedPreStopHook", text);
+            context.event(pod, Some(&name), EventType::Warning, "FailedPreStopHook", text);
         }
     }
+    if let Some(turn) = turn
+        && tokio::time::timeout_at(end, Turn::until_ended(&turn.running, &turn.after)).await.is_err()
+    {
+        tracing::debug!(pod = pod.metadata.uid, container = name, "there was no time to wait for others");
+    }
     let spent = i64::try_from(start.elapsed().as_secs()).unwrap_or(i64::MAX);
-    let timeout = grace.saturating_sub(spent).max(GRACE_MIN.min(grace));
-    let request = v1::StopContainerRequest { container_id: id.to_owned(), timeout };
+    let timeout = grace.saturating_sub(spent).max(GRACE_MIN);
+    let request = v1::StopContainerRequest { container_id: id.clone(), timeout };
     match context.operation("stop_container", context.runtime.stop_container(request)).await {
         Ok(_) | Err(CriError::NotFound(_)) => {}
         Err(error) => return Outcome::Failed(error.to_string()),
     }
-    let request = v1::ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
+    let request = v1::ContainerStatusRequest { container_id: id.clone(), verbose: false };
     match context.runtime.container_status(request).await {
         Ok(answer) => Outcome::Killed(answer.status.map(|status| (status, String::new()))),
-        Err(CriError::NotFound(_)) => Outcome::ContainerRemoved(id.to_owned()),
+        Err(CriError::NotFound(_)) => Outcome::ContainerRemoved(id),
         Err(error) => Outcome::Failed(error.to_string()),
     }
 }

@@ -39,17 +39,26 @@ pub(crate) struct Mail {
     pub(crate) cpus_changed: bool,
 }
 
+/// How far a Pod's way down is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    /// Something of it runs, or may.
+    #[default]
+    Up,
+    /// Nothing of it runs any more, and nothing will.
+    Stopped,
+    /// Nor has it volumes any more.
+    Released,
+}
+
 /// See [`Mail`].
 #[derive(Default)]
 pub(crate) struct Inbox {
     mail: Mutex<Mail>,
     news: Notify,
-    /// The Pod has nothing that runs any more.
-    is_stopped: watch::Sender<bool>,
     /// What the worker was at when it looked last.
     work: Mutex<Option<work::Labels>>,
-    /// It has no volumes any more either.
-    is_reclaimed: watch::Sender<bool>,
+    stage: watch::Sender<Stage>,
 }
 
 impl Inbox {
@@ -60,14 +69,35 @@ impl Inbox {
 
     /// Nothing of the Pod runs any more, and nothing will.
     pub(crate) fn set_stopped(&self) {
-        self.is_stopped.send_if_modified(|is_stopped| !std::mem::replace(is_stopped, true));
+        self.reach(Stage::Stopped);
+    }
+
+    /// The Pod has given back what it had beside its containers' files and logs.
+    pub(crate) fn set_released(&self) {
+        self.reach(Stage::Released);
+    }
+
+    fn reach(&self, new: Stage) {
+        self.stage.send_if_modified(|stage| {
+            let is_later = *stage < new;
+            *stage = new.max(*stage);
+            is_later
+        });
     }
 
     /// Waits until nothing of the Pod runs any more.
     pub(crate) async fn stopped(&self) {
-        let mut is_stopped = self.is_stopped.subscribe();
+        self.reached(Stage::Stopped).await;
+    }
+
+    /// Waits until the Pod has given back what it had.
+    pub(crate) async fn released(&self) {
+        self.reached(Stage::Released).await;
+    }
+
+    async fn reached(&self, wanted: Stage) {
         // The sender is our own.
-        if is_stopped.wait_for(|is_stopped| *is_stopped).await.is_err() {
+        if self.stage.subscribe().wait_for(|stage| *stage >= wanted).await.is_err() {
             tracing::debug!("an inbox went while it was waited for");
         }
     }
@@ -80,20 +110,6 @@ impl Inbox {
     /// See [`Inbox::set_work`].
     pub(crate) fn work(&self) -> work::Labels {
         self.work.lock().unwrap_or(work::NEW)
-    }
-
-    /// The Pod has given back its volumes too.
-    pub(crate) fn set_reclaimed(&self) {
-        self.is_reclaimed.send_if_modified(|is_reclaimed| !std::mem::replace(is_reclaimed, true));
-    }
-
-    /// Waits until the Pod has given back its volumes too.
-    pub(crate) async fn reclaimed(&self) {
-        let mut is_reclaimed = self.is_reclaimed.subscribe();
-        // The sender is our own.
-        if is_reclaimed.wait_for(|is_reclaimed| *is_reclaimed).await.is_err() {
-            tracing::debug!("an inbox went while it was waited for");
-        }
     }
 
     /// Everything that has come.

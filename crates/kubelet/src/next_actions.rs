@@ -58,6 +58,15 @@ pub enum PodAction {
         grace: i64,
         /// For the event.
         message: String,
+        /// Ids of those that must have ended before, as far as its time goes.
+        after: Vec<String>,
+    },
+    /// Say that a container that ended must wait before it is started again.
+    TellBackOff {
+        /// Its name in the spec.
+        name: String,
+        /// The runtime's id of the one that ended.
+        id: String,
     },
     /// Change what a running container may use.
     Resize {
@@ -83,8 +92,8 @@ pub enum PodAction {
         /// The runtime's id.
         id: String,
     },
-    /// Take the volumes of a Pod back whose object stays: others may want them, and their files fill the disk.
-    TakeVolumesDown,
+    /// Take volumes and the cgroup back, which a Pod that is over needs no more.
+    Release,
     /// Take everything back: containers, sandboxes, mounts, directories, cgroups.
     Cleanup,
     /// Delete the object: the node has finished with it.
@@ -103,11 +112,12 @@ impl PodAction {
             Self::PullImage { image, .. } => format!("image/{image}"),
             Self::Start { name, .. } => format!("start/{name}"),
             Self::Kill { id, grace, .. } => format!("kill/{id}/{grace}"),
+            Self::TellBackOff { id, .. } => format!("back-off/{id}"),
             Self::Resize { id, .. } => format!("resize/{id}"),
             Self::RemoveContainer { id } => format!("remove/{id}"),
             Self::StopSandbox { id } => format!("stop/{id}"),
             Self::RemoveSandbox { id } => format!("remove-sandbox/{id}"),
-            Self::TakeVolumesDown => "volumes-down".into(),
+            Self::Release => "release".into(),
             Self::Cleanup => "cleanup".into(),
             Self::Delete => "delete".into(),
             Self::WakeAt(_) => "wake".into(),
@@ -119,7 +129,7 @@ impl PodAction {
 pub fn next_actions(snapshot: &PodSnapshot, now: Timestamp) -> Vec<PodAction> {
     let mut actions = if snapshot.is_terminating() {
         terminate::all(snapshot)
-    } else if is_finished(snapshot) || is_past_deadline(snapshot, now) {
+    } else if is_over(snapshot, now) {
         terminate::all_but_logs(snapshot)
     } else {
         run(snapshot, now)
@@ -139,6 +149,11 @@ fn deadline(snapshot: &PodSnapshot) -> Option<Timestamp> {
 /// The Pod has been active for longer than its spec allows.
 pub fn is_past_deadline(snapshot: &PodSnapshot, now: Timestamp) -> bool {
     deadline(snapshot).is_some_and(|end| end <= now)
+}
+
+/// Nothing of the Pod is to run at `now` or later.
+pub fn is_over(snapshot: &PodSnapshot, now: Timestamp) -> bool {
+    snapshot.is_terminating() || is_finished(snapshot) || is_past_deadline(snapshot, now)
 }
 
 /// Nothing of the Pod will ever be started again.
@@ -256,15 +271,8 @@ fn want_sandbox(snapshot: &PodSnapshot, now: Timestamp, actions: &mut Vec<PodAct
     }
     let attempt = snapshot.sandboxes.last().map_or(0, |s| s.attempt + 1);
     // What still runs in a sandbox that broke is taken down before the next one comes up.
-    let survivors = snapshot.containers.iter().filter(|c| c.is_running());
-    let kills: Vec<_> = survivors
-        .map(|c| PodAction::Kill {
-            id: c.id.clone(),
-            name: c.name.clone(),
-            grace: grace(snapshot),
-            message: "Pod sandbox changed, it will be killed and re-created.".into(),
-        })
-        .collect();
+    let kills =
+        terminate::kills(snapshot, |_| "Pod sandbox changed, it will be killed and re-created.".into());
     if !kills.is_empty() {
         actions.extend(kills);
         return false;
@@ -320,10 +328,11 @@ fn want_start(
     now: Timestamp,
     actions: &mut Vec<PodAction>,
 ) -> bool {
-    let exit = latest_exit(snapshot, container);
-    if let Some(exit) = exit {
+    let ended = snapshot.latest(&container.name).and_then(|ended| Some((ended, ended.exit()?)));
+    if let Some((ended, exit)) = ended {
         let backoff = snapshot.crashes.get(&container.name).cloned().unwrap_or_default();
         if let Some((_, end)) = backoff.waiting(exit.finished_at, now) {
+            actions.push(PodAction::TellBackOff { name: container.name.clone(), id: ended.id.clone() });
             actions.push(PodAction::WakeAt(end));
             return false;
         }
@@ -334,7 +343,7 @@ fn want_start(
     actions.push(PodAction::Start {
         name: container.name.clone(),
         attempt: next_attempt(snapshot, container),
-        after: exit.map(|e| e.finished_at),
+        after: ended.map(|(_, exit)| exit.finished_at),
     });
     true
 }
@@ -420,12 +429,13 @@ fn assess(snapshot: &PodSnapshot, spec: &ContainerSpec, role: Role) -> Need {
     match &container.state {
         ContainerState::Created if snapshot.busy.contains(&format!("start/{}", spec.name)) => Need::Patience,
         ContainerState::Created | ContainerState::Unknown => Need::Start,
-        ContainerState::Running { .. } => match kill_message(snapshot, spec, container) {
+        ContainerState::Running { .. } => match kill_message(snapshot, spec, role, container) {
             Some(message) => Need::Kill(Box::new(PodAction::Kill {
                 id: container.id.clone(),
                 name: spec.name.clone(),
                 grace: probe_grace(spec, &message).unwrap_or_else(|| grace(snapshot)),
                 message,
+                after: Vec::new(),
             })),
             None if role == Role::Init => Need::Patience,
             None if role == Role::Sidecar && !snapshot.is_started(spec, container) => Need::Patience,
@@ -438,10 +448,14 @@ fn assess(snapshot: &PodSnapshot, spec: &ContainerSpec, role: Role) -> Need {
 }
 
 /// Why a running container must be killed, with upstream's words; `None` if it need not.
-fn kill_message(snapshot: &PodSnapshot, spec: &ContainerSpec, container: &Container) -> Option<String> {
-    let restart = "will be restarted";
+fn kill_message(
+    snapshot: &PodSnapshot,
+    spec: &ContainerSpec,
+    role: Role,
+    container: &Container,
+) -> Option<String> {
     if !container.hash.is_empty() && container.hash != crate::container_config::spec_hash(spec) {
-        return Some(format!("Container {} definition changed, {restart}", spec.name));
+        return Some(format!("Container {} definition changed, will be restarted", spec.name));
     }
     if resize::difference(snapshot.spec(), spec, container).is_some_and(|found| found.needs_restart) {
         return Some(format!("Container {} resize requires restart", spec.name));
@@ -452,7 +466,14 @@ fn kill_message(snapshot: &PodSnapshot, spec: &ContainerSpec, container: &Contai
         (_, Some(false)) => "startup",
         _ => return None,
     };
-    Some(format!("Container {} failed {failed} probe, {restart}", spec.name))
+    let name = &spec.name;
+    Some(match role {
+        Role::Init | Role::Sidecar => format!("Init container {name} failed {failed} probe"),
+        _ if snapshot.spec().restart_policy.as_deref() == Some("Never") => {
+            format!("Container {name} failed {failed} probe")
+        }
+        _ => format!("Container {name} failed {failed} probe, will be restarted"),
+    })
 }
 
 /// A probe may bring a grace period of its own.

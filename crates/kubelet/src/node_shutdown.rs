@@ -94,7 +94,7 @@ async fn end_all(context: &Context, inboxes: &Inboxes) {
         }
         let ended = async {
             for inbox in &ending {
-                inbox.reclaimed().await;
+                inbox.released().await;
             }
         };
         if !ending.is_empty() && tokio::time::timeout(seconds(period), ended).await.is_err() {

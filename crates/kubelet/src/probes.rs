@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use controller::EventType;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, Probe};
 use tokio::net::TcpStream;
 
@@ -15,7 +16,7 @@ use crate::context::Context;
 use crate::handlers::{Answer, HttpCall, Target, both, dial_error, exec_in, grpc_check, http_call};
 use crate::inbox::Inbox;
 use crate::metrics::ProbeLabels;
-use crate::snapshot::PodSnapshot;
+use crate::snapshot::{self, ContainerState, PodSnapshot, after};
 
 /// Tries with which a readiness probe begins, close together.
 const EAGER_TRIES: u32 = 10;
@@ -85,7 +86,7 @@ impl Probers {
             for kind in ProbeKind::ALL {
                 let is_due = (kind == ProbeKind::Startup) != is_started;
                 if let Some(probe) = kind.of(container).filter(|_| is_due) {
-                    wanted.insert((current.id.clone(), kind), (container, probe));
+                    wanted.insert((current.id.clone(), kind), (container, probe, current));
                 }
             }
         }
@@ -96,8 +97,8 @@ impl Probers {
             }
             is_wanted
         });
-        let ips = snapshot.sandboxes.last().map(|s| s.ips.clone()).unwrap_or_default();
-        for (key, (container, probe)) in wanted {
+        let ips = snapshot.addresses(&self.context.facts.host_ips);
+        for (key, (container, probe, current)) in wanted {
             if !self.running.contains_key(&key) {
                 let tasks = self.tasks.child();
                 let prober = Prober {
@@ -109,6 +110,7 @@ impl Probers {
                     container_id: key.0.clone(),
                     kind: key.1,
                     ips: ips.clone(),
+                    first_at: first_at(probe, current),
                 };
                 tasks.spawn("probe", prober.run());
                 self.running.insert(key, tasks);
@@ -147,6 +149,14 @@ struct Prober {
     container_id: String,
     kind: ProbeKind,
     ips: Vec<String>,
+    /// Not before.
+    first_at: Option<Timestamp>,
+}
+
+/// When the container may be probed first: some time after its start, whatever has become of it or of the kubelet since.
+fn first_at(probe: &Probe, container: &snapshot::Container) -> Option<Timestamp> {
+    let ContainerState::Running { started_at } = container.state else { return None };
+    Some(after(started_at, seconds(probe.initial_delay_seconds, 0)))
 }
 
 fn seconds(value: Option<i32>, default: u64) -> Duration {
@@ -156,7 +166,8 @@ fn seconds(value: Option<i32>, default: u64) -> Duration {
 impl Prober {
     async fn run(self) {
         let period = seconds(self.probe.period_seconds, 10);
-        tokio::time::sleep(seconds(self.probe.initial_delay_seconds, 0)).await;
+        let left = self.first_at.map(|at| at.duration_since(self.context.clock.now()));
+        tokio::time::sleep(left.and_then(|left| Duration::try_from(left).ok()).unwrap_or_default()).await;
         // Keeps the probes of many Pods that were started together apart.
         let jitter = period.mul_f64(self.context.random.unit() * 0.05);
         let mut counter = Counter::default();
@@ -319,7 +330,24 @@ impl Counter {
 
 #[cfg(test)]
 mod tests {
+    use cri::v1;
+
     use super::*;
+
+    #[test]
+    fn the_first_probe_comes_some_time_after_the_containers_start() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let started = v1::ContainerStatus {
+            state: v1::ContainerState::ContainerRunning.into(),
+            started_at: 100_000_000_000,
+            ..v1::ContainerStatus::default()
+        };
+        let container = snapshot::Container::from_cri(&started, "sandbox");
+        for (delay, expect) in [(None, 100), (Some(7), 107)] {
+            let probe = Probe { initial_delay_seconds: delay, ..Probe::default() };
+            assert_eq!(first_at(&probe, &container), Some(at(expect)));
+        }
+    }
 
     #[test]
     fn thresholds_count_equal_results_in_a_row() {

@@ -23,7 +23,7 @@ pub(crate) const UNLIMITED_QUOTA: i64 = -1;
 const QUOTA_MIN_US: i64 = 1_000;
 
 /// Source: `PodStatus.qosClass`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum QosClass {
     /// Every container has limits equal to its requests, for CPU and memory.
     Guaranteed,

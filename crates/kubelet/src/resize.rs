@@ -7,11 +7,17 @@
 use std::collections::BTreeMap;
 
 use cri::v1;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container as ContainerSpec, Pod, PodSpec, ResourceRequirements};
 use serde_json::json;
 
 use crate::snapshot::{Container, PodSnapshot, Role, init_role};
 use crate::{qos, quantity};
+
+/// The condition of a Pod whose resize waits for the node. Source: core/v1 `PodConditionType`.
+pub const PENDING: &str = "PodResizePending";
+/// The condition of a Pod whose resize is being carried out.
+pub const IN_PROGRESS: &str = "PodResizeInProgress";
 
 /// The resources of a Pod's containers, by name.
 pub type Resources = BTreeMap<String, ResourceRequirements>;
@@ -45,6 +51,21 @@ pub struct Amount {
     pub cpu: i64,
     /// Bytes.
     pub memory: i64,
+}
+
+/// A resize that an earlier kubelet had agreed to and not carried out, by what it last wrote.
+pub fn under_way(pod: &Pod) -> Resize {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let mut found = conditions.into_iter().filter(|c| c.type_ == IN_PROGRESS && c.status == "True");
+    let Some(condition) = found.next() else { return Resize::default() };
+    Resize { is_started: true, error: condition.message.clone(), ..Resize::default() }
+}
+
+/// Since when a resize waits for the node, by what was last written.
+pub fn waiting_since(pod: &Pod) -> Option<Timestamp> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    let pending = conditions.iter().find(|c| c.type_ == PENDING && c.status == "True")?;
+    pending.last_transition_time.as_ref().map(|time| time.0)
 }
 
 /// Main containers, and init containers that keep running.
@@ -242,6 +263,23 @@ mod tests {
         )
         .unwrap();
         assert_eq!(recorded(&new), resources(&pod("100m", "1Gi")));
+    }
+
+    #[test]
+    fn a_resize_goes_on_after_a_restart_of_the_kubelet() {
+        let check = |conditions: &str, expect: (bool, Option<&str>, Option<i64>)| {
+            let status = format!("{{status: {{conditions: [{conditions}]}}}}");
+            let pod: Pod = serde_saphyr::from_str(&status).unwrap();
+            let Resize { is_started, error, .. } = under_way(&pod);
+            let since = waiting_since(&pod).map(Timestamp::as_second);
+            assert_eq!((is_started, error.as_deref(), since), expect, "{conditions}");
+        };
+        check("", (false, None, None));
+        check("{type: PodResizeInProgress, status: 'True'}", (true, None, None));
+        let failed = "{type: PodResizeInProgress, status: 'True', reason: Error, message: no}";
+        check(failed, (true, Some("no"), None));
+        let waits = "{type: PodResizePending, status: 'True', lastTransitionTime: '1970-01-01T00:00:07Z'}";
+        check(waits, (false, None, Some(7)));
     }
 
     #[test]

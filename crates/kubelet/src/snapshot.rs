@@ -49,8 +49,8 @@ pub struct PodSnapshot {
     pub ending: Option<Ending>,
     /// The object that shows a static Pod in the API, and that its status is written to.
     pub mirror: Option<Arc<Pod>>,
-    /// The Pod is over and its volumes are taken back.
-    pub are_volumes_down: bool,
+    /// Its volumes and cgroup are taken back, though containers and logs may be left.
+    pub is_released: bool,
     /// Everything on the node is taken back.
     pub is_cleaned: bool,
     /// The API server has the status that this snapshot gives.
@@ -311,11 +311,6 @@ pub fn find_container(spec: &PodSpec, name: &str) -> Option<ContainerSpec> {
 }
 
 impl PodSnapshot {
-    /// Whether the Pod never had volumes, or has none any more.
-    pub fn has_no_volumes(&self) -> bool {
-        self.are_volumes_down || self.ending.as_ref().is_some_and(|ending| ending.is_rejection)
-    }
-
     /// The Pod's spec; an empty one if the object has none.
     pub fn spec(&self) -> &PodSpec {
         static EMPTY: std::sync::OnceLock<PodSpec> = std::sync::OnceLock::new();
@@ -340,6 +335,21 @@ impl PodSnapshot {
     /// Deletion was asked for, or the object is gone.
     pub fn is_terminating(&self) -> bool {
         self.removed_from_api || self.pod.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Something of the Pod runs, or is about to. Source: `CouldHaveRunningContainers` of upstream's kubelet.
+    pub fn may_run(&self) -> bool {
+        self.containers.iter().any(Container::is_running)
+            || self.busy.iter().any(|key| key.starts_with("start/") || key == "sandbox")
+    }
+
+    /// Under which addresses the Pod is reached: of one on the host's network, those of the node.
+    pub fn addresses(&self, host_ips: &[String]) -> Vec<String> {
+        match self.sandboxes.last() {
+            Some(_) if self.spec().host_network == Some(true) => host_ips.to_vec(),
+            Some(sandbox) => sandbox.ips.clone(),
+            None => Vec::new(),
+        }
     }
 
     /// The phase that the API server has.

@@ -11,10 +11,12 @@ mod patch;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, HostIP, PodIP, PodStatus};
+use k8s_openapi::api::core::v1::{
+    ContainerState, ContainerStateTerminated, ContainerStatus, HostIP, PodIP, PodSpec, PodStatus,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::next_actions::{is_finished, is_past_deadline};
+use crate::next_actions::{is_finished, is_over, is_past_deadline};
 use crate::qos;
 use crate::snapshot::{Ending, Failure, PodSnapshot, Role, after, ephemeral, init_role};
 pub use patch::status_patch;
@@ -28,6 +30,9 @@ pub struct NodeFacts {
     pub runtime_name: String,
 }
 
+/// Reason and message of a Pod that was active for too long. Source: `pkg/kubelet/active_deadline.go` of upstream.
+pub(crate) const DEADLINE_EXCEEDED: (&str, &str) =
+    ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline");
 /// How long a failed pull is shown as such before it is shown as waiting for the next one.
 const PULL_ERROR_SHOWN: Duration = Duration::from_secs(2);
 
@@ -51,7 +56,7 @@ pub fn pod_status(snapshot: &PodSnapshot, node: &NodeFacts, now: Timestamp) -> P
         return rejected(snapshot, ending, recorded, now);
     }
     let spec = snapshot.spec();
-    let init: Vec<_> = spec
+    let mut init: Vec<_> = spec
         .init_containers
         .iter()
         .flatten()
@@ -64,8 +69,10 @@ pub fn pod_status(snapshot: &PodSnapshot, node: &NodeFacts, now: Timestamp) -> P
     others.sort_by(|a, b| a.name.cmp(&b.name));
     // Upstream's order: main containers by name, init containers as in the spec.
     main.sort_by(|a, b| a.name.cmp(&b.name));
+    if is_over(snapshot, now) && !is_held_back(snapshot) {
+        settle(spec, &mut init, &mut main);
+    }
     let (phase, reason, message) = phase(snapshot, &init, &main, now);
-    let (phase, reason, message) = held_back(snapshot, (phase, reason, message));
     let mut status = PodStatus {
         observed_generation: snapshot.pod.metadata.generation,
         phase: Some(phase),
@@ -82,6 +89,7 @@ pub fn pod_status(snapshot: &PodSnapshot, node: &NodeFacts, now: Timestamp) -> P
     };
     addresses(snapshot, node, &mut status);
     status.conditions = Some(conditions::conditions(snapshot, &status, now));
+    hold_back(snapshot, &mut status);
     status
 }
 
@@ -110,23 +118,56 @@ fn addresses(snapshot: &PodSnapshot, node: &NodeFacts, status: &mut PodStatus) {
     status.host_ip = node.host_ips.first().cloned();
     status.host_ips = (!node.host_ips.is_empty())
         .then(|| node.host_ips.iter().map(|ip| HostIP { ip: ip.clone() }).collect());
-    let own = snapshot.sandboxes.last().map(|s| s.ips.clone()).unwrap_or_default();
-    let is_host = snapshot.spec().host_network == Some(true);
-    let ips = if is_host && !snapshot.sandboxes.is_empty() { node.host_ips.clone() } else { own };
+    let ips = snapshot.addresses(&node.host_ips);
     status.pod_ip = ips.first().cloned();
     status.pod_ips = (!ips.is_empty()).then(|| ips.into_iter().map(|ip| PodIP { ip }).collect());
 }
 
 type Phase = (String, Option<String>, Option<String>);
 
-/// A Pod is not over before its devices are taken back: then the API gives them to the next one.
-fn held_back(snapshot: &PodSnapshot, found: Phase) -> Phase {
-    let is_over = |phase: &str| matches!(phase, "Succeeded" | "Failed");
-    if snapshot.holds_claims && is_over(&found.0) && !is_over(snapshot.recorded_phase()) {
-        let recorded = Some(snapshot.recorded_phase()).filter(|phase| !phase.is_empty());
-        return (recorded.unwrap_or("Pending").to_owned(), None, None);
+/// A Pod is not over while something of it runs, nor before its devices are taken back: then the API gives what it had
+/// to the next one. Source: `mergePodStatus` and `PodCouldHaveRunningContainers` of upstream's kubelet.
+fn is_held_back(snapshot: &PodSnapshot) -> bool {
+    snapshot.may_run() || snapshot.holds_claims
+}
+
+fn hold_back(snapshot: &PodSnapshot, status: &mut PodStatus) {
+    let is_last = |phase: Option<&str>| matches!(phase, Some("Succeeded" | "Failed"));
+    let recorded = snapshot.recorded_phase();
+    if is_held_back(snapshot) && is_last(status.phase.as_deref()) && !is_last(Some(recorded)) {
+        status.phase = Some(if recorded.is_empty() { "Pending" } else { recorded }.to_owned());
+        (status.reason, status.message) = (None, None);
     }
-    found
+}
+
+/// Of what never ran nobody knows how it would have ended. Source: `TerminatePod` of upstream's
+/// `pkg/kubelet/status/status_manager.go`.
+fn settle(spec: &PodSpec, init: &mut [ContainerStatus], main: &mut [ContainerStatus]) {
+    let has_run = |status: &ContainerStatus| {
+        status.state.as_ref().is_some_and(|s| s.waiting.is_none())
+            || terminated_code(status.last_state.as_ref()).is_some()
+    };
+    let last = spec.init_containers.iter().flatten().zip(init.iter()).last();
+    let is_initialized = last.is_none_or(|(spec, status)| match init_role(spec) {
+        Role::Sidecar => status.started == Some(true),
+        _ => terminated_code(status.state.as_ref()) == Some(0),
+    });
+    let unknown = |status: &mut ContainerStatus| {
+        if terminated_code(status.state.as_ref()).is_none() {
+            let terminated = ContainerStateTerminated {
+                exit_code: 137,
+                reason: Some("ContainerStatusUnknown".into()),
+                message: Some("The container could not be located when the pod was terminated".into()),
+                ..ContainerStateTerminated::default()
+            };
+            status.state = Some(ContainerState { terminated: Some(terminated), ..ContainerState::default() });
+        }
+    };
+    if is_initialized || main.iter().any(has_run) {
+        main.iter_mut().for_each(unknown);
+    }
+    let tried = init.iter().rposition(has_run).map_or(1, |last| last + 1);
+    init.iter_mut().take(tried).for_each(unknown);
 }
 
 fn phase(
@@ -140,35 +181,43 @@ fn phase(
     if let Some(phase) = recorded.phase.filter(|p| p == "Succeeded" || p == "Failed") {
         return (phase, recorded.reason, recorded.message);
     }
-    if let Some(ending) = &snapshot.ending {
+    if let Some(ending) = snapshot.ending.as_ref().filter(|_| !is_held_back(snapshot)) {
         return ("Failed".into(), Some(ending.reason.clone()), Some(ending.message.clone()));
     }
     if is_past_deadline(snapshot, now) {
-        let message = "Pod was active on the node longer than the specified deadline";
-        return ("Failed".into(), Some("DeadlineExceeded".into()), Some(message.into()));
+        let (reason, message) = DEADLINE_EXCEEDED;
+        return ("Failed".into(), Some(reason.into()), Some(message.into()));
     }
     let counts = Counts::of(main);
-    let all_succeeded = counts.stopped == counts.succeeded;
-    let nothing_runs = counts.running == 0 && counts.waiting == 0;
-    if nothing_runs && counts.stopped > 0 && (snapshot.is_terminating() || is_finished(snapshot)) {
-        return plain(if all_succeeded { "Succeeded" } else { "Failed" });
+    let sidecars = snapshot.spec().init_containers.iter().flatten().zip(init);
+    let mut sidecars = sidecars.filter(|(spec, _)| init_role(spec) == Role::Sidecar);
+    let runs = counts.running > 0 || sidecars.any(|(_, status)| is_running(status));
+    let is_ending = snapshot.is_terminating() || is_finished(snapshot);
+    if is_ending && counts.waiting == 0 && counts.stopped > 0 && !runs {
+        return plain(if counts.stopped == counts.succeeded { "Succeeded" } else { "Failed" });
     }
-    if is_finished(snapshot) {
-        // An init container failed for good.
+    if is_ending && !is_held_back(snapshot) {
+        // An init container failed for good, or something never came up.
         return plain("Failed");
     }
-    if !is_initialized(snapshot, init) || counts.waiting > 0 {
+    if counts.waiting > 0 || !is_initialized(snapshot, init, main) {
         return plain("Pending");
     }
-    plain(if counts.running + counts.stopped > 0 { "Running" } else { "Pending" })
+    plain(if runs || counts.stopped > 0 { "Running" } else { "Pending" })
 }
 
-/// Every init container has ended well or, as a sidecar, is up.
-fn is_initialized(snapshot: &PodSnapshot, init: &[ContainerStatus]) -> bool {
+fn is_running(status: &ContainerStatus) -> bool {
+    status.state.as_ref().is_some_and(|state| state.running.is_some())
+}
+
+/// Every init container has ended well or, as a sidecar, is up or has been.
+fn is_initialized(snapshot: &PodSnapshot, init: &[ContainerStatus], main: &[ContainerStatus]) -> bool {
     let specs = snapshot.spec().init_containers.iter().flatten();
+    let has_begun =
+        |status: &ContainerStatus| is_running(status) || terminated_code(status.state.as_ref()).is_some();
     snapshot.is_initialized()
         || specs.zip(init).all(|(spec, status)| match init_role(spec) {
-            Role::Sidecar => status.started == Some(true),
+            Role::Sidecar => status.started == Some(true) || main.iter().any(has_begun),
             _ => terminated_code(status.state.as_ref()) == Some(0),
         })
 }

@@ -182,6 +182,23 @@ async fn a_pod_runs_restarts_and_is_deleted() {
 }
 
 #[tokio::test]
+async fn sidecars_end_in_their_turn_after_the_main_containers() {
+    let node = Node::start();
+    let sidecar = |name| json!({"name": name, "image": "img", "imagePullPolicy": "IfNotPresent", "restartPolicy": "Always"});
+    node.api.put(pod(json!({"restartPolicy": "Never", "terminationGracePeriodSeconds": 600,
+        "initContainers": [sidecar("first"), sidecar("second")]})));
+    node.until("readiness", is_ready).await;
+    node.runtime.exit("main", 0);
+    let ended = node.until("the end", |pod| pod["status"]["phase"] != "Running").await;
+    let sidecars = ended["status"]["initContainerStatuses"].as_array().unwrap();
+    assert!(sidecars.iter().all(|sidecar| sidecar["state"]["terminated"].is_object()), "{ended:#}");
+    let calls = node.runtime.calls();
+    let stops: Vec<_> =
+        calls.iter().filter_map(|call| call.strip_prefix("stop c")?.split(' ').next()).collect();
+    assert_eq!(stops, ["3", "2"], "the one that came last goes first: {calls:?}");
+}
+
+#[tokio::test]
 async fn what_happens_while_the_runtime_gives_no_events_is_not_missed() {
     let node = Node::start();
     node.api.put(pod(json!({})));
@@ -295,7 +312,8 @@ async fn a_pod_goes_for_a_critical_one() {
     assert_eq!(ended["status"]["message"], "Preempted in order to admit critical pod");
     node.until_called("start c4").await;
     let calls = node.runtime.calls();
-    let stopped = calls.iter().position(|call| call.starts_with("stop c2"));
+    // However short its time is, it has two seconds.
+    let stopped = calls.iter().position(|call| call == "stop c2 2");
     let made = calls.iter().rposition(|call| call == "run sandbox");
     assert!(stopped.is_some() && stopped < made, "{calls:?}");
 }

@@ -12,21 +12,22 @@ mod resize;
 mod start;
 mod startup;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use controller::cause;
+use controller::{EventType, cause};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use tokio::sync::watch;
 
 use crate::context::Context;
 use crate::inbox::{Inbox, Mail};
 use crate::metrics::{Measure, work};
-use crate::next_actions::{PodAction, next_actions};
+use crate::next_actions::{PodAction, is_finished, is_over, is_past_deadline, next_actions};
 use crate::objects::{PodObjects, Token};
 use crate::probes::{ProbeKind, Probers};
 use crate::snapshot::{PodSnapshot, Step};
@@ -48,6 +49,11 @@ pub(crate) struct Worker {
     /// Volumes are there, and something that they are made of has changed.
     is_volume_update_due: bool,
     jobs: FuturesUnordered<BoxFuture<'static, (String, Outcome)>>,
+    /// Ids of containers that run: who goes after others waits for them to go.
+    running: watch::Sender<BTreeSet<String>>,
+    /// By container name, the id of the one whose back-off was told last.
+    backed_off: BTreeMap<String, String>,
+    is_deadline_told: bool,
     /// Keys that stay busy until then, because the last try failed.
     retries: BTreeMap<String, Timestamp>,
     probers: Probers,
@@ -72,7 +78,7 @@ impl Worker {
             let (agreed, wanted) =
                 crate::resize::split(&snapshot.pod, &crate::resize::recorded(&snapshot.pod));
             snapshot.pod = agreed.map_or(snapshot.pod, Arc::new);
-            snapshot.resize.wanted = wanted;
+            snapshot.resize = crate::resize::Resize { wanted, ..crate::resize::under_way(&snapshot.pod) };
         }
         if snapshot.ending.is_none() && !snapshot.removed_from_api {
             context.allocations.add(&snapshot.pod, crate::resize::requests(snapshot.spec()), &inbox);
@@ -104,6 +110,9 @@ impl Worker {
             tokens: BTreeMap::new(),
             is_volume_update_due,
             jobs: FuturesUnordered::new(),
+            running: watch::Sender::default(),
+            backed_off: BTreeMap::new(),
+            is_deadline_told: false,
             retries: BTreeMap::new(),
             probers,
             report: Report::default(),
@@ -139,8 +148,7 @@ impl Worker {
             }
         }
         self.context.allocations.remove(self.snapshot.uid());
-        self.inbox.set_stopped();
-        self.inbox.set_reclaimed();
+        self.inbox.set_released();
         self.tasks.stop();
     }
 
@@ -162,7 +170,8 @@ impl Worker {
             self.retries.remove(&key);
             self.snapshot.busy.remove(&key);
         }
-        self.try_resize();
+        self.try_resize(now);
+        self.tell_running();
         let mut wake_at: Vec<Timestamp> = self.retries.values().copied().collect();
         let report = self.report.due(&self.context, &self.snapshot, now);
         self.snapshot.is_status_written = report.is_written;
@@ -177,20 +186,42 @@ impl Worker {
             self.launch_status(patch);
         }
         self.inbox.set_work(work::of_pod(&self.snapshot));
-        let runs = self.snapshot.containers.iter().any(crate::snapshot::Container::is_running);
-        if crate::next_actions::is_finished(&self.snapshot) && !runs {
+        if is_finished(&self.snapshot) && !self.snapshot.may_run() {
             self.inbox.set_stopped();
-            if self.snapshot.has_no_volumes() {
-                self.inbox.set_reclaimed();
-            }
         }
+        if self.snapshot.is_released {
+            self.inbox.set_released();
+        }
+        self.tell_deadline(now);
         self.update_volumes(now, &mut wake_at);
-        if self.snapshot.is_terminating() {
+        if is_over(&self.snapshot, now) {
             self.probers.stop_all_but(ProbeKind::Readiness, &self.snapshot);
         } else {
             self.probers.follow(&self.snapshot);
         }
         wake_at.into_iter().min().map(|at| at.max(now))
+    }
+
+    /// Tells those that are to go after others who runs.
+    fn tell_running(&self) {
+        let running = self.snapshot.containers.iter().filter(|container| container.is_running());
+        let running: BTreeSet<String> = running.map(|container| container.id.clone()).collect();
+        self.running.send_if_modified(|known| {
+            let is_new = *known != running;
+            *known = running;
+            is_new
+        });
+    }
+
+    /// Says once that the Pod has been active for too long.
+    fn tell_deadline(&mut self, now: Timestamp) {
+        let is_recorded = matches!(self.snapshot.recorded_phase(), "Succeeded" | "Failed");
+        if self.is_deadline_told || is_recorded || !is_past_deadline(&self.snapshot, now) {
+            return;
+        }
+        self.is_deadline_told = true;
+        let (reason, message) = crate::status::DEADLINE_EXCEEDED;
+        self.context.event(&self.snapshot.pod, None, EventType::Normal, reason, message.to_owned());
     }
 
     fn read(&mut self, mail: Mail) {

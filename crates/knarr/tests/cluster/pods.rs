@@ -7,8 +7,9 @@ use testkit::{Cluster, Session};
 
 use crate::{BUSYBOX, cluster, must};
 
-pub(crate) const SESSIONS: [(&str, &str); 8] = [
+pub(crate) const SESSIONS: [(&str, &str); 9] = [
     ("pods_lifecycle.txt", include_str!("sessions/pods_lifecycle.txt")),
+    ("pods_endings.txt", include_str!("sessions/pods_endings.txt")),
     ("pods_probes.txt", include_str!("sessions/pods_probes.txt")),
     ("pods_volumes.txt", include_str!("sessions/pods_volumes.txt")),
     ("pods_security.txt", include_str!("sessions/pods_security.txt")),

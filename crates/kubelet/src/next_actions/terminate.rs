@@ -1,7 +1,7 @@
-//! The way down: main containers first, then sidecars in reverse order, then the sandbox, then everything else.
+//! The way down: all containers at once, each in its turn, then the sandbox, then everything else.
 
 use super::{PodAction, grace};
-use crate::snapshot::{PodSnapshot, Role, init_role};
+use crate::snapshot::{Container, PodSnapshot, Role, init_role};
 
 /// Takes the Pod down and, when nothing is left of it on the node, deletes the object.
 pub(super) fn all(snapshot: &PodSnapshot) -> Vec<PodAction> {
@@ -16,25 +16,25 @@ pub(super) fn all(snapshot: &PodSnapshot) -> Vec<PodAction> {
     vec![PodAction::Cleanup]
 }
 
-/// Takes the Pod down, and leaves what its object's readers may ask for: its logs. Source: `SyncTerminatedPod`.
+/// Takes all down but what tells how it was: dead containers with their logs. Source: `SyncTerminatedPod`.
 pub(super) fn all_but_logs(snapshot: &PodSnapshot) -> Vec<PodAction> {
     let actions = containers_and_sandbox(snapshot);
-    if !actions.is_empty() || is_in_use(snapshot) || snapshot.has_no_volumes() {
+    if !actions.is_empty() || snapshot.is_released || is_in_use(snapshot) {
         return actions;
     }
-    vec![PodAction::TakeVolumesDown]
+    vec![PodAction::Release]
 }
 
-/// Whether something is under way that would make something new after the cleaning up.
+/// What is under way would make something new after the cleaning up.
 fn is_in_use(snapshot: &PodSnapshot) -> bool {
-    let is_harmless = |key: &String| {
-        key == "status" || key == "refresh" || key.starts_with("image/") || key.starts_with("cpus/")
+    let makes_something = |key: &String| {
+        key != "status" && key != "refresh" && !key.starts_with("image/") && !key.starts_with("cpus/")
     };
-    !snapshot.busy.iter().all(is_harmless)
+    snapshot.busy.iter().any(makes_something)
 }
 
 fn containers_and_sandbox(snapshot: &PodSnapshot) -> Vec<PodAction> {
-    let kills = kills(snapshot, "Stopping container");
+    let kills = kills(snapshot, |name| format!("Stopping container {name}"));
     let is_starting = snapshot.busy.iter().any(|key| key.starts_with("start/") || key == "sandbox");
     if !kills.is_empty() || is_starting {
         return kills;
@@ -45,26 +45,28 @@ fn containers_and_sandbox(snapshot: &PodSnapshot) -> Vec<PodAction> {
     actions
 }
 
-fn kills(snapshot: &PodSnapshot, message: &str) -> Vec<PodAction> {
-    let sidecars: Vec<&str> = snapshot
-        .spec()
-        .init_containers
-        .iter()
-        .flatten()
-        .filter(|c| init_role(c) == Role::Sidecar)
-        .map(|c| c.name.as_str())
-        .collect();
-    let kill = |c: &crate::snapshot::Container| PodAction::Kill {
-        id: c.id.clone(),
-        name: c.name.clone(),
-        grace: grace(snapshot),
-        message: format!("{message} {}", c.name),
+/// Kills all that runs at once: who goes after others waits for them with its hook already run, in the same time.
+///
+/// Sidecars go after the main containers and after the sidecars that came up after them. Source:
+/// `kuberuntime_termination_order.go` of upstream.
+pub(super) fn kills(snapshot: &PodSnapshot, message: impl Fn(&str) -> String) -> Vec<PodAction> {
+    let spec = snapshot.spec();
+    let sidecars = spec.init_containers.iter().flatten().filter(|c| init_role(c) == Role::Sidecar);
+    let names: Vec<&str> = sidecars.map(|c| c.name.as_str()).collect();
+    let rank = |container: &Container| names.iter().position(|name| *name == container.name);
+    let is_main = |container: &Container| spec.containers.iter().any(|c| c.name == container.name);
+    let running: Vec<&Container> = snapshot.containers.iter().filter(|c| c.is_running()).collect();
+    let goes_before = |other: &Container, container: &Container| match (rank(container), rank(other)) {
+        (Some(own), Some(other)) => other > own,
+        (Some(_), None) => is_main(other),
+        (None, _) => false,
     };
-    let running = || snapshot.containers.iter().filter(|c| c.is_running());
-    let first: Vec<_> = running().filter(|c| !sidecars.contains(&c.name.as_str())).map(kill).collect();
-    if !first.is_empty() {
-        return first;
-    }
-    let rank = |name: &str| sidecars.iter().position(|s| *s == name);
-    running().max_by_key(|c| rank(&c.name)).map(kill).into_iter().collect()
+    let kill = |container: &&Container| PodAction::Kill {
+        id: container.id.clone(),
+        name: container.name.clone(),
+        grace: grace(snapshot),
+        message: message(&container.name),
+        after: running.iter().filter(|other| goes_before(other, container)).map(|c| c.id.clone()).collect(),
+    };
+    running.iter().map(kill).collect()
 }

@@ -54,13 +54,16 @@ fn snapshot(pod: &str, containers: &[&str]) -> PodSnapshot {
     }
 }
 
-/// Actions in short: their keys, with the attempt of starts.
+/// Actions in short: their keys, with the attempt of starts and whom kills wait for.
 fn check(name: &str, snapshot: &PodSnapshot, expect: &[&str]) {
     let actions: Vec<String> = next_actions(snapshot, at(100))
         .iter()
         .map(|action| match action {
             PodAction::Start { name, attempt, .. } => format!("start/{name}/{attempt}"),
             PodAction::WakeAt(time) => format!("wake/{}", time.as_second()),
+            PodAction::Kill { after, .. } if !after.is_empty() => {
+                format!("{} after {}", action.key(), after.join(" "))
+            }
             other => other.key(),
         })
         .collect();
@@ -117,19 +120,16 @@ fn restarts_follow_the_policy_and_back_off() {
     check("the first restart is immediate", &snapshot(ONE, &["a 0 1"]), &["start/a/1"]);
     let mut crashing = snapshot(ONE, &["a 0 1", "a 1 1"]);
     crashing.crashes.entry("a".into()).or_default().restarted(at(90), at(90));
-    check("the second waits", &crashing, &["wake/110"]);
+    check("the second waits", &crashing, &["back-off/a-1", "wake/110"]);
     check("a pod that ended is taken down", &snapshot(ONCE, &["a 0 1"]), &["stop/sb"]);
     let mut ended = snapshot(ONCE, &["a 0 0"]);
     ended.sandboxes[0].is_ready = false;
-    check("its volumes follow", &ended, &["volumes-down"]);
+    check("its volumes are taken back", &ended, &["release"]);
     ended.busy.insert("volumes-update".into());
-    check("when nobody fills them", &ended, &[]);
+    check("but not while they are made", &ended, &[]);
     ended.busy.clear();
-    ended.are_volumes_down = true;
-    check("and it stays down", &ended, &[]);
-    let ending = Ending { is_rejection: true, ..Ending::default() };
-    let refused = PodSnapshot { ending: Some(ending), sandboxes: Vec::new(), ..snapshot(ONE, &[]) };
-    check("who was never taken has none", &refused, &[]);
+    ended.is_released = true;
+    check("and stays down", &ended, &[]);
     check("old containers go", &snapshot(ONE, &["a 0 1", "a 1 1", "a 2 running"]), &["remove/a-0"]);
 }
 
@@ -155,6 +155,32 @@ fn failed_probes_and_new_definitions_kill() {
 }
 
 #[test]
+fn who_fails_its_probe_is_told_whether_it_comes_back() {
+    let check = |policy: &str, name: &str, expect: &str| {
+        let pod = format!(
+            "{{metadata: {{uid: u}}, spec: {{restartPolicy: {policy}, containers: [{{name: a, image: img}}], \
+             initContainers: [{{name: s, image: img, restartPolicy: Always}}]}}}}"
+        );
+        let mut snapshot = snapshot(&pod, &["s 0 running", "a 0 running"]);
+        let container_id = format!("{name}-0");
+        let results = ProbeResults { container_id, liveness: Some(false), ..ProbeResults::default() };
+        snapshot.probes.insert(name.to_owned(), results);
+        let messages: Vec<_> = next_actions(&snapshot, at(100))
+            .into_iter()
+            .filter_map(|action| match action {
+                PodAction::Kill { message, .. } => Some(message),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(messages, [expect], "{policy}");
+    };
+    check("Always", "a", "Container a failed liveness probe, will be restarted");
+    check("OnFailure", "a", "Container a failed liveness probe, will be restarted");
+    check("Never", "a", "Container a failed liveness probe");
+    check("Always", "s", "Init container s failed liveness probe");
+}
+
+#[test]
 fn images_that_fail_are_tried_again_later() {
     let mut missing = snapshot(ONE, &[]);
     let failure = Failure {
@@ -169,8 +195,9 @@ fn images_that_fail_are_tried_again_later() {
 
 #[test]
 fn deletion_goes_from_containers_to_the_object() {
-    check("main containers first", &snapshot(GONE, &["s 0 running", "a 0 running"]), &["kill/a-0/5"]);
-    check("then sidecars", &snapshot(GONE, &["s 0 running", "a 0 0"]), &["kill/s-0/5"]);
+    let whole = snapshot(GONE, &["s 0 running", "a 0 running"]);
+    check("all at once, the sidecar in its turn", &whole, &["kill/s-0/5 after a-0", "kill/a-0/5"]);
+    check("a sidecar that is alone", &snapshot(GONE, &["s 0 running", "a 0 0"]), &["kill/s-0/5"]);
     let running = &["a 0 running"];
     let by_force = |pod| PodSnapshot { removed_from_api: true, ..snapshot(pod, running) };
     check("an object that goes by force leaves no time", &by_force(ONE), &["kill/a-0/1"]);
@@ -178,10 +205,11 @@ fn deletion_goes_from_containers_to_the_object() {
     const TWO_SIDECARS: &str =
         "{metadata: {uid: u, deletionTimestamp: '2026-01-01T00:00:00Z', deletionGracePeriodSeconds: 5},
         spec: {initContainers: [{name: s, restartPolicy: Always}, {name: t, restartPolicy: Always}], containers: [{name: a}]}}";
+    let all = snapshot(TWO_SIDECARS, &["s 0 running", "t 0 running", "a 0 running"]);
+    let turns = ["kill/s-0/5 after t-0 a-0", "kill/t-0/5 after a-0", "kill/a-0/5"];
+    check("the last sidecar goes before the first", &all, &turns);
     let both = snapshot(TWO_SIDECARS, &["s 0 running", "t 0 running", "a 0 0"]);
-    check("the last sidecar goes first", &both, &["kill/t-0/5"]);
-    let first = snapshot(TWO_SIDECARS, &["s 0 running", "t 0 0", "a 0 0"]);
-    check("the first one last", &first, &["kill/s-0/5"]);
+    check("without main containers", &both, &["kill/s-0/5 after t-0", "kill/t-0/5"]);
     let mut down = snapshot(GONE, &["s 0 0", "a 0 0"]);
     check("then the sandbox", &down, &["stop/sb"]);
     down.sandboxes[0].is_ready = false;

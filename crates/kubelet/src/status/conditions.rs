@@ -5,14 +5,12 @@ use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{is_initialized, whole_second};
-use crate::resize::differences;
+use crate::resize::{self, differences};
 use crate::snapshot::{PodSnapshot, Role, init_role};
 
-const RESIZE_PENDING: &str = "PodResizePending";
-const RESIZE_IN_PROGRESS: &str = "PodResizeInProgress";
 const DISRUPTION: &str = "DisruptionTarget";
 /// Conditions that are there only while a resize is under way.
-pub(super) const RESIZE: [&str; 2] = [RESIZE_PENDING, RESIZE_IN_PROGRESS];
+pub(super) const RESIZE: [&str; 2] = [resize::PENDING, resize::IN_PROGRESS];
 
 /// What one condition says.
 struct Verdict {
@@ -47,7 +45,7 @@ pub(super) fn conditions(snapshot: &PodSnapshot, status: &PodStatus, now: Timest
     let generation = snapshot.pod.metadata.generation;
     let mut conditions: Vec<_> =
         verdicts.iter().map(|verdict| carry_over(verdict, &old, generation, now)).collect();
-    let disruption = disruption(snapshot);
+    let disruption = disruption(snapshot).filter(|_| !super::is_held_back(snapshot));
     conditions.extend(disruption.iter().map(|verdict| carry_over(verdict, &old, generation, now)));
     let resize = resize(snapshot);
     conditions.extend(resize.iter().map(|verdict| carry_over(verdict, &old, generation, now)));
@@ -73,11 +71,11 @@ fn resize(snapshot: &PodSnapshot) -> Vec<Verdict> {
     let resize = &snapshot.resize;
     if let Some(refused) = &resize.refused {
         let (reason, message) = (Some(refused.reason), Some(refused.message.clone()));
-        verdicts.push(Verdict { reason, message, ..Verdict::yes(RESIZE_PENDING) });
+        verdicts.push(Verdict { reason, message, ..Verdict::yes(resize::PENDING) });
     }
     if resize.is_started && !differences(snapshot).is_empty() {
         let reason = resize.error.is_some().then_some("Error");
-        verdicts.push(Verdict { reason, message: resize.error.clone(), ..Verdict::yes(RESIZE_IN_PROGRESS) });
+        verdicts.push(Verdict { reason, message: resize.error.clone(), ..Verdict::yes(resize::IN_PROGRESS) });
     }
     verdicts
 }
@@ -115,7 +113,8 @@ fn initialized(snapshot: &PodSnapshot, status: &PodStatus) -> Verdict {
     if status.phase.as_deref() == Some("Succeeded") {
         return Verdict { reason: Some("PodCompleted"), ..Verdict::yes(TYPE) };
     }
-    if is_initialized(snapshot, init) || any_main_was_created(snapshot, status) {
+    let main = status.container_statuses.as_deref().unwrap_or_default();
+    if is_initialized(snapshot, init, main) || any_main_was_created(snapshot, status) {
         return Verdict::yes(TYPE);
     }
     let specs = snapshot.spec().init_containers.iter().flatten();

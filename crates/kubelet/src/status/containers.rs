@@ -10,9 +10,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{NodeFacts, pull_error_shown_until, recorded, whole_second};
 use crate::crash_backoff::go_duration;
-use crate::next_actions::should_restart;
+use crate::next_actions::{is_over, should_restart};
 use crate::resize::difference;
 use crate::snapshot::{self, Container, Exit, PodSnapshot, Role};
+
+/// Bytes of all termination messages of a Pod. Source: `MaxPodTerminationMessageLogLength` of upstream.
+const MESSAGES_MAX: usize = 12 * 1024;
 
 /// The status of the container that `spec` describes.
 pub(super) fn status(
@@ -119,7 +122,7 @@ fn states(
             .rev()
             .find(|c| c.name == spec.name && c.id != latest.id && c.exit().is_some())
     });
-    let last = before.and_then(|c| Some(terminated(node, c, c.exit()?))).unwrap_or_default();
+    let last = before.and_then(|c| Some(terminated(snapshot, node, c, c.exit()?))).unwrap_or_default();
     let Some(container) = latest else { return never_seen(snapshot, spec, role, now) };
     match &container.state {
         snapshot::ContainerState::Running { started_at } => {
@@ -127,7 +130,7 @@ fn states(
             (ContainerState { running: Some(running), ..ContainerState::default() }, last)
         }
         snapshot::ContainerState::Exited(exit) => {
-            let state = terminated(node, container, exit);
+            let state = terminated(snapshot, node, container, exit);
             match restart_waiting(snapshot, spec, role, exit, now) {
                 Some(reason) => (reason, state),
                 None => (state, last),
@@ -149,7 +152,7 @@ fn never_seen(
     let old = recorded(snapshot, &spec.name);
     let state = old.and_then(|o| o.state.clone()).unwrap_or_default();
     let last = old.and_then(|o| o.last_state.clone()).unwrap_or_default();
-    if state.terminated.is_some() && crate::next_actions::is_finished(snapshot) {
+    if state.terminated.is_some() && is_over(snapshot, now) {
         return (state, last);
     }
     let lost = state.running.map(|running| ContainerState {
@@ -172,7 +175,12 @@ fn never_seen(
     }
 }
 
-fn terminated(node: &NodeFacts, container: &Container, exit: &Exit) -> ContainerState {
+fn terminated(
+    snapshot: &PodSnapshot,
+    node: &NodeFacts,
+    container: &Container,
+    exit: &Exit,
+) -> ContainerState {
     let reason = match (exit.reason.as_str(), exit.code) {
         ("", 0) => "Completed",
         ("", _) => "Error",
@@ -181,13 +189,22 @@ fn terminated(node: &NodeFacts, container: &Container, exit: &Exit) -> Container
     let terminated = ContainerStateTerminated {
         exit_code: exit.code,
         reason: Some(reason.into()),
-        message: (!exit.message.is_empty()).then(|| exit.message.clone()),
+        message: Some(share(snapshot, &exit.message)).filter(|message| !message.is_empty()),
         started_at: Some(Time(whole_second(exit.started_at))),
         finished_at: Some(Time(whole_second(exit.finished_at))),
         container_id: Some(id(node, container)),
         ..ContainerStateTerminated::default()
     };
     ContainerState { terminated: Some(terminated), ..ContainerState::default() }
+}
+
+/// As much of a termination message as is one container's part of what its Pod's may have together.
+fn share(snapshot: &PodSnapshot, message: &str) -> String {
+    let spec = snapshot.spec();
+    let init = spec.init_containers.iter().flatten().count();
+    let ephemeral = spec.ephemeral_containers.iter().flatten().count();
+    let most = MESSAGES_MAX / (spec.containers.len() + init + ephemeral).max(1);
+    message.get(..message.floor_char_boundary(most)).unwrap_or_default().to_owned()
 }
 
 fn make_waiting(reason: &str, message: Option<String>) -> ContainerState {
@@ -203,7 +220,7 @@ fn restart_waiting(
     exit: &Exit,
     now: Timestamp,
 ) -> Option<ContainerState> {
-    if snapshot.is_terminating() || crate::next_actions::is_finished(snapshot) {
+    if is_over(snapshot, now) {
         return None;
     }
     if (role == Role::Init && exit.code == 0) || !should_restart(snapshot.spec(), spec, exit.code) {

@@ -189,3 +189,122 @@ fn read_only_mounts_say_how_deep_they_are() {
     let shown: Vec<_> = mounts.iter().map(|mount| mount.recursive_read_only.as_deref()).collect();
     assert_eq!(shown, [Some("Enabled"), Some("Disabled"), None]);
 }
+
+/// One step of a Pod's way down: name, spec, what its containers do (name and `running`, an exit code, or `none`), and
+/// what its status then says: phase and reason, whether it is said to be disrupted, the states of its containers.
+type Row<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], &'a str);
+
+fn on_its_way_down(pod: &str, containers: &[(&str, &str)], ending: Option<Ending>) -> String {
+    let pod = format!(
+        "{{metadata: {{name: web, namespace: shop, uid: u1{}, \
+         status: {{phase: Running, startTime: '2023-11-14T22:13:20Z'}}}}",
+        pod
+    );
+    let mut found = snapshot(&pod);
+    for (name, state) in containers.iter().filter(|(_, state)| *state != "none") {
+        let state = match *state {
+            "running" => ContainerState::Running { started_at: at(0) },
+            code => ContainerState::Exited(Exit { code: code.parse().unwrap(), ..Exit::default() }),
+        };
+        let mut container = with_container(&pod, state).containers.remove(0);
+        (container.id, container.name) = (format!("id-{name}"), (*name).to_owned());
+        found.containers.push(container);
+    }
+    found.ending = ending;
+    let status = pod_status(&found, &node(), at(1_700_000_100));
+    let states =
+        status.init_container_statuses.iter().chain(&status.container_statuses).flatten().map(|status| {
+            let state = status.state.clone().unwrap();
+            let waiting = state.waiting.and_then(|waiting| waiting.reason);
+            let terminated =
+                state.terminated.map(|ended| format!("{} {}", ended.reason.unwrap(), ended.exit_code));
+            format!("{}: {}", status.name, waiting.or(terminated).unwrap_or_else(|| "Running".into()))
+        });
+    let states: Vec<_> = states.collect();
+    let is_disrupted = status.conditions.iter().flatten().any(|c| c.type_ == "DisruptionTarget");
+    format!(
+        "{} {}{}| {}",
+        status.phase.unwrap(),
+        status.reason.map(|reason| reason + " ").unwrap_or_default(),
+        if is_disrupted { "disrupted " } else { "" },
+        states.join(", ")
+    )
+}
+
+#[test]
+fn nothing_is_over_while_something_of_it_runs() {
+    const ONE: &str = "}, spec: {containers: [{name: a}]}";
+    const LATE: &str = "}, spec: {activeDeadlineSeconds: 1, containers: [{name: a}]}";
+    const HELPED: &str = "}, spec: {restartPolicy: Never, initContainers: [{name: s, restartPolicy: Always}], containers: [{name: a}]}";
+    const GONE: &str =
+        ", deletionTimestamp: '2023-11-14T22:13:21Z'}, spec: {containers: [{name: a}, {name: b}]}";
+    const HELD_UP: &str = ", deletionTimestamp: '2023-11-14T22:13:21Z'}, spec: {initContainers: [{name: i}, {name: j}], containers: [{name: a}]}";
+    let evicted = Ending { reason: "Evicted".into(), is_disruption: true, ..Ending::default() };
+    let steps: [Row<'_>; 12] = [
+        ("evicted", ONE, &[("a", "running")], "Running | a: Running"),
+        ("and stopped", ONE, &[("a", "143")], "Failed Evicted disrupted | a: Error 143"),
+        ("for too long", LATE, &[("a", "running")], "Running | a: Running"),
+        ("and stopped", LATE, &[("a", "143")], "Failed DeadlineExceeded | a: Error 143"),
+        (
+            "its sidecar still runs",
+            HELPED,
+            &[("s", "running"), ("a", "0")],
+            "Running | s: Running, a: Completed 0",
+        ),
+        ("and not any more", HELPED, &[("s", "137"), ("a", "0")], "Succeeded | s: Error 137, a: Completed 0"),
+        ("in vain", HELPED, &[("s", "0"), ("a", "3")], "Failed | s: Completed 0, a: Error 3"),
+        ("deleted", GONE, &[("a", "running"), ("b", "running")], "Running | a: Running, b: Running"),
+        (
+            "deleted, one has ended",
+            GONE,
+            &[("a", "0"), ("b", "running")],
+            "Running | a: Completed 0, b: Running",
+        ),
+        (
+            "one never came up",
+            GONE,
+            &[("a", "0"), ("b", "none")],
+            "Failed | a: Completed 0, b: ContainerStatusUnknown 137",
+        ),
+        (
+            "nothing came up",
+            GONE,
+            &[],
+            "Failed | a: ContainerStatusUnknown 137, b: ContainerStatusUnknown 137",
+        ),
+        (
+            "an init container had its turn",
+            HELD_UP,
+            &[("i", "0")],
+            "Failed | i: Completed 0, j: PodInitializing, a: PodInitializing",
+        ),
+    ];
+    for (name, pod, containers, expect) in steps {
+        let ending = Some(evicted.clone()).filter(|_| pod == ONE);
+        assert_eq!(on_its_way_down(pod, containers, ending), expect, "{name}");
+    }
+}
+
+#[test]
+fn a_pod_on_the_hosts_network_is_reached_at_the_node() {
+    let own = with_container(POD, ContainerState::Created);
+    assert_eq!(own.addresses(&node().host_ips), ["10.42.0.2"]);
+    let of_host = with_container("{spec: {hostNetwork: true, containers: []}}", ContainerState::Created);
+    assert_eq!(of_host.addresses(&node().host_ips), ["10.0.0.1"]);
+    assert_eq!(pod_status(&of_host, &node(), at(0)).pod_ip.as_deref(), Some("10.0.0.1"));
+    assert!(snapshot("{spec: {hostNetwork: true, containers: []}}").addresses(&node().host_ips).is_empty());
+}
+
+#[test]
+fn the_last_words_of_all_containers_together_have_an_end() {
+    for (count, expect) in [(1, 4096), (3, 4096), (4, 3072), (12, 1024)] {
+        let names: Vec<_> = (0..count)
+            .map(|n| format!("{{name: {}}}", if n == 0 { "a".into() } else { format!("c{n}") }))
+            .collect();
+        let pod = format!("{{spec: {{restartPolicy: Never, containers: [{}]}}}}", names.join(", "));
+        let exit = Exit { code: 1, message: "x".repeat(4096), ..Exit::default() };
+        let status = pod_status(&with_container(&pod, ContainerState::Exited(exit)), &node(), at(0));
+        let state = status.container_statuses.unwrap().remove(0).state.unwrap();
+        assert_eq!(state.terminated.unwrap().message.unwrap().len(), expect, "{count}");
+    }
+}

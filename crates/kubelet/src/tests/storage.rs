@@ -97,23 +97,33 @@ async fn a_volume_goes_through_its_life_on_the_node() {
 }
 
 #[tokio::test]
-async fn a_pod_that_is_over_has_no_volumes_although_its_object_stays() {
-    let (node, driver) = start(&json!({}), &claim("1Gi", &json!({})), "1Gi");
+async fn a_pod_that_has_ended_gives_its_volumes_back_and_keeps_its_logs() {
+    let (node, driver) = start(&json!({"fsGroupPolicy": "None"}), &claim("1Gi", &json!({})), "1Gi");
     let mut once = using();
     once["spec"]["restartPolicy"] = json!("Never");
-    once["spec"]["volumes"].as_array_mut().unwrap().push(json!({"name": "scratch", "emptyDir": {}}));
     node.api.put(once);
     node.until("readiness", is_ready).await;
-    let scratch = node.dir.path().join("kubelet/pods/u1/volumes/kubernetes.io~empty-dir/scratch");
-    std::fs::write(scratch.join("file"), "content").unwrap();
+    driver.fail("unpublish", Some((Code::Unavailable, "not now")));
     node.runtime.exit("main", 0);
+    node.until("the end", |pod| pod["status"]["phase"] == "Succeeded").await;
+    driver.until("unpublish v1", 1).await;
+    // Whoever comes next goes on with it.
+    node.stop_kubelet();
+    driver.fail("unpublish", None);
+    node.spawn_kubelet();
     driver.until("unstage v1", 1).await;
-    node.until_not_there(&node.dir.path().join("kubelet/pods/u1/volumes")).await;
-    assert_eq!(node.api.pod()["status"]["phase"], "Succeeded");
-    assert!(node.dir.path().join("logs/shop_web_u1").exists(), "logs can be asked for");
+    let pod_dir = node.dir.path().join("kubelet/pods/u1");
+    node.until_not_there(&pod_dir.join("volumes")).await;
+    assert!(pod_dir.join("containers/main").exists(), "the last words are read there");
+    assert!(node.dir.path().join("logs/shop_web_u1/main").exists());
+    assert!(
+        !node.runtime.calls().iter().any(|call| call.starts_with("remove")),
+        "{:?}",
+        node.runtime.calls()
+    );
     node.api.delete();
     node.until_gone().await;
-    assert_eq!(driver.calls()[2..], ["unpublish v1", "unstage v1"], "once");
+    assert!(!pod_dir.exists());
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use crate::container_config::{dns_complaints, identity, sandbox_config};
 use crate::context::Context;
 use crate::inbox::sandbox_from_cri;
 use crate::metrics::Count;
-use crate::next_actions::PodAction;
+use crate::next_actions::{PodAction, is_over};
 use crate::objects::{PodObjects, Token, renewed_token};
 use crate::snapshot::{PodSnapshot, Sandbox, find_container};
 use crate::volumes::persistent::VolumeError;
@@ -64,12 +64,12 @@ impl Worker {
                 self.spawn(key, pull::have_image(context, pod, objects, (image, policy), cause));
             }
             PodAction::Start { name, attempt, after } => self.launch_start(key, name, attempt, after),
-            PodAction::Kill { id, name, grace, message } => {
-                let ips = self.ips();
-                self.spawn(key, async move {
-                    handlers::kill_container(&context, &pod, (&id, &name), grace, &message, ips).await
-                });
+            PodAction::Kill { id, name, grace, message, after } => {
+                let turn = handlers::Turn { after, running: self.running.subscribe() };
+                let kill = handlers::Kill { id, name, grace, message, ips: self.ips(), turn: Some(turn) };
+                self.spawn(key, async move { handlers::kill_container(&context, &pod, kill).await });
             }
+            PodAction::TellBackOff { name, id } => self.tell_back_off(name, id),
             PodAction::Resize { id, resources, .. } => self.launch_resize(key, id, resources),
             PodAction::RemoveContainer { id } => self.spawn(key, async move {
                 let request = v1::RemoveContainerRequest { container_id: id.clone() };
@@ -83,9 +83,9 @@ impl Worker {
                 let request = v1::RemovePodSandboxRequest { pod_sandbox_id: id.clone() };
                 finished(context.runtime.remove_pod_sandbox(request).await, Outcome::SandboxRemoved(id))
             }),
-            PodAction::TakeVolumesDown => self.spawn(key, async move {
-                match crate::cleanup::take_volumes_down(&context, &pod).await {
-                    Ok(()) => Outcome::VolumesDown,
+            PodAction::Release => self.spawn(key, async move {
+                match crate::cleanup::release(&context, &pod).await {
+                    Ok(()) => Outcome::Released,
                     Err(error) => Outcome::Failed(error),
                 }
             }),
@@ -101,6 +101,19 @@ impl Worker {
             PodAction::Delete => self.spawn(key, delete(context, pod)),
             PodAction::WakeAt(_) => {}
         }
+    }
+
+    /// Once for each end.
+    fn tell_back_off(&mut self, name: String, id: String) {
+        if self.backed_off.get(&name) == Some(&id) {
+            return;
+        }
+        let pod = self.pod();
+        let (pod_name, namespace, uid) = identity(&pod);
+        let text =
+            format!("Back-off restarting failed container {name} in pod {pod_name}_{namespace}({uid})");
+        self.context.event(&pod, Some(&name), EventType::Warning, "BackOff", text);
+        self.backed_off.insert(name, id);
     }
 
     fn launch_start(&mut self, key: String, name: String, attempt: u32, ended: Option<Timestamp>) {
@@ -160,8 +173,7 @@ impl Worker {
     /// Brings files up to date when their sources have changed or a token is about to expire.
     pub(super) fn update_volumes(&mut self, now: Timestamp, wake_at: &mut Vec<Timestamp>) {
         // What stands in the way wakes the worker when it is over.
-        let is_over = self.snapshot.is_terminating() || crate::next_actions::is_finished(&self.snapshot);
-        let is_possible = self.snapshot.volumes.is_ready() && !is_over;
+        let is_possible = self.snapshot.volumes.is_ready() && !is_over(&self.snapshot, now);
         if !is_possible || self.snapshot.busy.contains("volumes-update") {
             return;
         }
@@ -184,7 +196,7 @@ impl Worker {
     }
 
     fn ips(&self) -> Vec<String> {
-        self.snapshot.sandboxes.last().map(|s| s.ips.clone()).unwrap_or_default()
+        self.snapshot.addresses(&self.context.facts.host_ips)
     }
 }
 

@@ -50,7 +50,7 @@ pub(crate) enum Outcome {
     SandboxRemoved(String),
     /// There is nothing to remember.
     Nothing,
-    VolumesDown,
+    Released,
     Cleaned,
     Deleted,
     Gone,
@@ -108,7 +108,10 @@ impl Worker {
             }
             Outcome::SandboxRemoved(id) => self.snapshot.sandboxes.retain(|s| s.id != id),
             Outcome::Nothing => {}
-            Outcome::VolumesDown => self.snapshot.are_volumes_down = true,
+            Outcome::Released => {
+                self.snapshot.is_released = true;
+                self.snapshot.volumes = Step::Missing;
+            }
             Outcome::Cleaned => self.snapshot.is_cleaned = true,
             Outcome::Deleted => {
                 // The object may stay for its finalizers; the node has done its part.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use controller::EventType;
 use cri::v1;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::Worker;
@@ -24,17 +25,19 @@ impl Worker {
         let (agreed, wanted) = resize::split(&pod, &allocated);
         self.snapshot.pod = agreed.map_or(pod, Arc::new);
         if wanted != self.snapshot.resize.wanted {
+            let has = resize::requests(self.snapshot.spec());
+            self.context.allocations.withdraw(self.snapshot.uid(), has);
             self.snapshot.resize.refused = None;
             self.snapshot.resize.wanted = wanted;
         }
     }
 
     /// Asks for room for what is wanted.
-    pub(super) fn try_resize(&mut self) {
+    pub(super) fn try_resize(&mut self, now: Timestamp) {
         let is_over = self.snapshot.is_terminating() || is_finished(&self.snapshot);
         if is_over {
             let (allocations, uid) = (&self.context.allocations, self.snapshot.uid());
-            match self.snapshot.removed_from_api || !self.may_run() {
+            match self.snapshot.removed_from_api || !self.snapshot.may_run() {
                 true => allocations.remove(uid),
                 false => allocations.set_leaving(uid),
             }
@@ -53,7 +56,8 @@ impl Worker {
         }
         let mut spec = self.snapshot.spec().clone();
         resize::put(&mut spec, &self.snapshot.resize.wanted);
-        match self.context.allocations.change(self.snapshot.uid(), resize::requests(&spec)) {
+        let since = resize::waiting_since(&self.snapshot.pod).unwrap_or(now);
+        match self.context.allocations.change(self.snapshot.uid(), resize::requests(&spec), since) {
             Ok(()) => {
                 let mut pod = (*self.snapshot.pod).clone();
                 pod.spec = Some(spec);
@@ -67,13 +71,6 @@ impl Worker {
             }
             Err(refused) => self.refuse(refused),
         }
-    }
-
-    /// Whether something of the Pod runs, or is about to.
-    fn may_run(&self) -> bool {
-        let mut busy = self.snapshot.busy.iter();
-        self.snapshot.containers.iter().any(crate::snapshot::Container::is_running)
-            || busy.any(|key| key.starts_with("start/") || key == "sandbox")
     }
 
     /// Why the Pod can have no more and no less than it has, if that is so.

@@ -127,23 +127,19 @@ fn kind_of(input: &StartInput) -> &'static str {
 async fn post_start(input: &StartInput, id: &str) -> Result<(), Refusal> {
     let hook = input.spec.lifecycle.as_ref().and_then(|l| l.post_start.as_ref());
     let Some(hook) = hook else { return Ok(()) };
-    let target = handlers::Target { container_id: id, spec: &input.spec, ips: &input.sandbox.ips };
+    let ips = match input.pod.spec.as_ref().and_then(|spec| spec.host_network) {
+        Some(true) => input.context.facts.host_ips.clone(),
+        _ => input.sandbox.ips.clone(),
+    };
+    let target = handlers::Target { container_id: id, spec: &input.spec, ips: &ips };
     let Err(error) = handlers::run_hook(&input.context, &input.pod, &target, hook).await else {
         return Ok(());
     };
     input.event(EventType::Warning, "FailedPostStartHook", "PostStartHook failed".to_owned());
     let grace = input.pod.spec.as_ref().and_then(|s| s.termination_grace_period_seconds).unwrap_or(30);
-    let name = input.spec.name.as_str();
-    let place = (id, name);
-    handlers::kill_container(
-        &input.context,
-        &input.pod,
-        place,
-        grace,
-        "FailedPostStartHook",
-        input.sandbox.ips.clone(),
-    )
-    .await;
+    let (id, name, message) = (id.to_owned(), input.spec.name.clone(), "FailedPostStartHook".to_owned());
+    let kill = handlers::Kill { id, name, grace, message, ips, turn: None };
+    handlers::kill_container(&input.context, &input.pod, kill).await;
     Err(("PostStartHookError".into(), error))
 }
 
