@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::snapshot::{Ending, ProbeResults, Sandbox};
+use crate::snapshot::{ProbeResults, Sandbox};
 
 /// A container in words: `name attempt state`, where the state is `created`, `running` or an exit code.
 fn container(text: &str) -> Container {
