@@ -140,11 +140,7 @@ pub struct Parts {
 /// The runtime does not answer, or a directory cannot be made.
 pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
     let started_at = parts.clock.now();
-    let (pods, plugins) = (config.root_dir.join("pods"), config.root_dir.join("plugins_registry"));
-    for path in [pods, plugins, config.pod_logs_dir.clone()] {
-        std::fs::create_dir_all(&path)
-            .map_err(|source| Error::Directory { path: path.display().to_string(), source })?;
-    }
+    make_folders(&config)?;
     let listener = match &mut config.server {
         Some(server) => Some(listen(server).await?),
         None => None,
@@ -157,10 +153,7 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
     let available = (of("cpu"), of("memory"));
     let (limited, unified) = enforce(&config, &machine).await?;
     let (layout, cpus, memory) = aligned(&config, &machine).await;
-    let (count, most) = (layout.nodes().len(), config.alignment.nodes_max.unwrap_or(topology::NODES_MAX));
-    if config.alignment.policy != topology::Policy::None && count > most {
-        return Err(Error::NumaNodes { count, most });
-    }
+    check_numa_nodes(&config, layout.nodes().len())?;
     let metrics = Arc::new(KubeletMetrics::new(&config.node_name));
     let context = Arc::new(Context {
         services: parts.informers.informer::<Service>(),
@@ -214,6 +207,23 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
     }
     context.tasks.stopping().await;
     Ok(())
+}
+
+fn make_folders(config: &Config) -> Result<(), Error> {
+    let (pods, plugins) = (config.root_dir.join("pods"), config.root_dir.join("plugins_registry"));
+    [pods, plugins, config.pod_logs_dir.clone()].into_iter().try_for_each(|path| {
+        std::fs::create_dir_all(&path)
+            .map_err(|source| Error::Directory { path: path.display().to_string(), source })
+    })
+}
+
+fn check_numa_nodes(config: &Config, count: usize) -> Result<(), Error> {
+    let most = config.alignment.nodes_max.unwrap_or(topology::NODES_MAX);
+    match config.alignment.policy {
+        topology::Policy::None => Ok(()),
+        _ if count > most => Err(Error::NumaNodes { count, most }),
+        _ => Ok(()),
+    }
 }
 
 /// Begins everything that runs as long as the kubelet does.

@@ -128,13 +128,7 @@ impl Inner {
             groups: user.groups,
             ..record_of(image)
         };
-        let write = || -> io::Result<()> {
-            layout::write_json(&dir.join(layout::SPEC), &output.spec)?;
-            layout::write_json(&dir.join(layout::CONTAINER_PLAN), &plan)?;
-            layout::write_whole(&dir.join("config.pb"), &asked.encode_to_vec())?;
-            layout::write_json(&dir.join("container.json"), &record)
-        };
-        write().map_err(internal)?;
+        write_down(&dir, &output.spec, &plan, &asked, &record).map_err(internal)?;
         let status = watch::Sender::new(Status::Created);
         Ok(Container { id, sandbox: sandbox.id.clone(), config: asked, record, status })
     }
@@ -464,6 +458,19 @@ fn all_devices(
     devices.retain(|device| named.iter().all(|other| other.path != device.path));
     devices.extend(named);
     Ok(devices)
+}
+
+fn write_down(
+    dir: &Path,
+    spec: &serde_json::Value,
+    plan: &ContainerPlan,
+    asked: &v1::ContainerConfig,
+    record: &ContainerRecord,
+) -> io::Result<()> {
+    layout::write_json(&dir.join(layout::SPEC), spec)?;
+    layout::write_json(&dir.join(layout::CONTAINER_PLAN), plan)?;
+    layout::write_whole(&dir.join("config.pb"), &asked.encode_to_vec())?;
+    layout::write_json(&dir.join("container.json"), record)
 }
 
 /// The configuration with the sources of mounts as the users of the Pod see them.

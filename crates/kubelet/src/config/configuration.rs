@@ -416,84 +416,78 @@ mod tests {
         assert_eq!(config.configz["nodeLeaseDurationSeconds"], 40);
     }
 
+    /// What is refused, and why.
+    const REFUSED: &[(&str, &str)] = &[
+        ("{maxPod: 7}", "unknown field \"maxPod\""),
+        ("{maxPods: many}", "maxPods: Invalid value: \"many\": must be a whole number of at least 0"),
+        ("{evictionHard: {memory.free: 1Gi}}", "unsupported eviction signal memory.free"),
+        (
+            "{evictionSoft: {memory.available: 1Gi}}",
+            "grace period must be specified for the soft eviction threshold memory.available",
+        ),
+        ("{kubeReserved: {gpu: 1}}", "kubeReserved[gpu]: cannot reserve this resource"),
+        (
+            "{cgroupDriver: systemd}",
+            "cgroupDriver: Unsupported value: \"systemd\": this kubelet supports only \"cgroupfs\"",
+        ),
+        (
+            "{cpuManagerPolicy: static}",
+            "cpuManagerPolicy: the static policy requires systemreserved.cpu + kubereserved.cpu to be greater than zero",
+        ),
+        ("{port: 1}", "port: use the flag --port"),
+        (
+            "{cpuManagerPolicyOptions: {other: 'true'}}",
+            "cpuManagerPolicyOptions: unsupported cpumanager option: \"other\" (true)",
+        ),
+        (
+            "{cpuManagerPolicyOptions: {align-by-socket: 'true'}}",
+            "cpuManagerPolicyOptions: CPU Manager Policy Alpha-level Options not enabled, but option \"align-by-socket\" provided",
+        ),
+        ("{memoryManagerPolicy: Static}", "memoryManagerPolicy: the Static policy requires reservedMemory"),
+        (
+            "{reservedMemory: [{numaNode: 0, limits: {cpu: 1}}]}",
+            "reservedMemory[0].limits.cpu: must be memory or huge pages, above zero",
+        ),
+        ("{topologyManagerPolicy: near}", "topologyManagerPolicy: Invalid value: \"near\": must be one of"),
+        (
+            "{topologyManagerPolicyOptions: {max-allowable-numa-nodes: '7'}}",
+            "bad value for option \"max-allowable-numa-nodes\": must be between 8 and 16",
+        ),
+        (
+            "{topologyManagerPolicyOptions: {nearer: 'true'}}",
+            "topologyManagerPolicyOptions: unknown Topology Manager Policy option: \"nearer\"",
+        ),
+        (
+            "{memorySwap: {swapBehavior: UnlimitedSwap}}",
+            "memorySwap.swapBehavior: Invalid value: \"UnlimitedSwap\": must be one of",
+        ),
+        ("{topologyManagerScope: node}", "topologyManagerScope: Invalid value: \"node\": must be one of"),
+        (
+            "{enforceNodeAllocatable: [pods, kube-reserved]}",
+            "kubeReservedCgroup: must be specified when enforceNodeAllocatable has \"kube-reserved\"",
+        ),
+        (
+            "{enforceNodeAllocatable: [none, pods]}",
+            "enforceNodeAllocatable: must not have anything else with \"none\"",
+        ),
+        (
+            "{reservedSystemCPUs: '0', systemReservedCgroup: /sys}",
+            "reservedSystemCPUs: cannot be used with systemReservedCgroup or kubeReservedCgroup",
+        ),
+        (
+            "{shutdownGracePeriod: 10s, shutdownGracePeriodCriticalPods: 20s}",
+            "shutdownGracePeriodCriticalPods: 20s must be <= shutdownGracePeriod (10s)",
+        ),
+        (
+            "{shutdownGracePeriod: 1s, shutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 1}]}",
+            "Cannot specify both shutdownGracePeriodByPodPriority and shutdownGracePeriod at the same time",
+        ),
+        ("{authentication: {anonymous: {enabled: true}}}", "authentication.anonymous.enabled: must be false"),
+    ];
+
     #[test]
     fn what_cannot_be_is_refused_with_its_field() {
-        for (yaml, expect) in [
-            ("{maxPod: 7}", "unknown field \"maxPod\""),
-            ("{maxPods: many}", "maxPods: Invalid value: \"many\": must be a whole number of at least 0"),
-            ("{evictionHard: {memory.free: 1Gi}}", "unsupported eviction signal memory.free"),
-            (
-                "{evictionSoft: {memory.available: 1Gi}}",
-                "grace period must be specified for the soft eviction threshold memory.available",
-            ),
-            ("{kubeReserved: {gpu: 1}}", "kubeReserved[gpu]: cannot reserve this resource"),
-            (
-                "{cgroupDriver: systemd}",
-                "cgroupDriver: Unsupported value: \"systemd\": this kubelet supports only \"cgroupfs\"",
-            ),
-            (
-                "{cpuManagerPolicy: static}",
-                "cpuManagerPolicy: the static policy requires systemreserved.cpu + kubereserved.cpu to be greater than zero",
-            ),
-            ("{port: 1}", "port: use the flag --port"),
-            (
-                "{cpuManagerPolicyOptions: {other: 'true'}}",
-                "cpuManagerPolicyOptions: unsupported cpumanager option: \"other\" (true)",
-            ),
-            (
-                "{cpuManagerPolicyOptions: {align-by-socket: 'true'}}",
-                "cpuManagerPolicyOptions: CPU Manager Policy Alpha-level Options not enabled, but option \"align-by-socket\" provided",
-            ),
-            (
-                "{memoryManagerPolicy: Static}",
-                "memoryManagerPolicy: the Static policy requires reservedMemory",
-            ),
-            (
-                "{reservedMemory: [{numaNode: 0, limits: {cpu: 1}}]}",
-                "reservedMemory[0].limits.cpu: must be memory or huge pages, above zero",
-            ),
-            (
-                "{topologyManagerPolicy: near}",
-                "topologyManagerPolicy: Invalid value: \"near\": must be one of",
-            ),
-            (
-                "{topologyManagerPolicyOptions: {max-allowable-numa-nodes: '7'}}",
-                "bad value for option \"max-allowable-numa-nodes\": must be between 8 and 16",
-            ),
-            (
-                "{topologyManagerPolicyOptions: {nearer: 'true'}}",
-                "topologyManagerPolicyOptions: unknown Topology Manager Policy option: \"nearer\"",
-            ),
-            (
-                "{memorySwap: {swapBehavior: UnlimitedSwap}}",
-                "memorySwap.swapBehavior: Invalid value: \"UnlimitedSwap\": must be one of",
-            ),
-            ("{topologyManagerScope: node}", "topologyManagerScope: Invalid value: \"node\": must be one of"),
-            (
-                "{enforceNodeAllocatable: [pods, kube-reserved]}",
-                "kubeReservedCgroup: must be specified when enforceNodeAllocatable has \"kube-reserved\"",
-            ),
-            (
-                "{enforceNodeAllocatable: [none, pods]}",
-                "enforceNodeAllocatable: must not have anything else with \"none\"",
-            ),
-            (
-                "{reservedSystemCPUs: '0', systemReservedCgroup: /sys}",
-                "reservedSystemCPUs: cannot be used with systemReservedCgroup or kubeReservedCgroup",
-            ),
-            (
-                "{shutdownGracePeriod: 10s, shutdownGracePeriodCriticalPods: 20s}",
-                "shutdownGracePeriodCriticalPods: 20s must be <= shutdownGracePeriod (10s)",
-            ),
-            (
-                "{shutdownGracePeriod: 1s, shutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 1}]}",
-                "Cannot specify both shutdownGracePeriodByPodPriority and shutdownGracePeriod at the same time",
-            ),
-            (
-                "{authentication: {anonymous: {enabled: true}}}",
-                "authentication.anonymous.enabled: must be false",
-            ),
-        ] {
+        for (yaml, expect) in REFUSED {
             let error = applied(yaml).map(|_| ()).unwrap_err();
             assert!(error.contains(expect), "{yaml}: {error}");
         }

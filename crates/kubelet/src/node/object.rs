@@ -74,7 +74,6 @@ pub(super) fn status(config: &Config, machine: &Machine) -> NodeStatus {
             os_image: machine.os_image.clone(),
             system_uuid: machine.system_uuid.clone(),
             swap: (machine.swap > 0).then(|| NodeSwapStatus { capacity: i64::try_from(machine.swap).ok() }),
-            ..NodeSystemInfo::default()
         }),
         ..NodeStatus::default()
     }

@@ -192,28 +192,33 @@ async fn config(input: &StartInput) -> Result<v1::ContainerConfig, String> {
     let pod_dir = context.config.pod_dir(&identity(&input.pod).2);
     config.devices = mounts::devices(&pod_dir, &input.spec)?;
     let uid = input.pod.metadata.uid.as_deref().unwrap_or_default();
-    let resources = config.linux.as_mut().and_then(|linux| linux.resources.as_mut());
-    if let (Some(cpus), Some(resources)) = (&context.cpus, resources) {
+    if let Some(resources) = config.linux.as_mut().and_then(|linux| linux.resources.as_mut()) {
+        limit_by_node(input, resources);
+    }
+    context.devices.prepare(uid, &input.spec.name, &mut config).await?;
+    config.cdi_devices.extend(context.dra.devices(&input.pod, &input.spec)?);
+    Ok(config)
+}
+
+/// What the node's managers and settings say of a container's resources.
+fn limit_by_node(input: &StartInput, resources: &mut v1::LinuxContainerResources) {
+    let context = &input.context;
+    let uid = input.pod.metadata.uid.as_deref().unwrap_or_default();
+    if let Some(cpus) = &context.cpus {
         resources.cpuset_cpus = cpus.cpus(uid, &input.spec.name);
         // Its CPUs are limit enough. Source: `DisableCPUQuotaWithExclusiveCPUs`, on in v1.35.
         if !cpus.exclusive(uid, &input.spec.name).is_empty() {
             resources.cpu_quota = UNLIMITED_QUOTA;
         }
     }
-    let resources = config.linux.as_mut().and_then(|linux| linux.resources.as_mut());
-    if let (Some(memory), Some(resources)) = (&context.memory, resources) {
+    if let Some(memory) = &context.memory {
         resources.cpuset_mems = memory.nodes(uid, &input.spec.name);
     }
-    if let Some(resources) = config.linux.as_mut().and_then(|linux| linux.resources.as_mut()) {
-        crate::huge_pages::deny_others(&mut resources.hugepage_limits, &context.page_sizes);
-        context.unified.add(&input.pod, &input.spec, resources);
-        if !context.config.cpu_cfs_quota && resources.cpu_quota != 0 {
-            resources.cpu_quota = UNLIMITED_QUOTA;
-        }
+    crate::huge_pages::deny_others(&mut resources.hugepage_limits, &context.page_sizes);
+    context.unified.add(&input.pod, &input.spec, resources);
+    if !context.config.cpu_cfs_quota && resources.cpu_quota != 0 {
+        resources.cpu_quota = UNLIMITED_QUOTA;
     }
-    context.devices.prepare(uid, &input.spec.name, &mut config).await?;
-    config.cdi_devices.extend(context.dra.devices(&input.pod, &input.spec)?);
-    Ok(config)
 }
 
 /// Whether mounts can be read-only with all that is below them; asked only if one is to be.
