@@ -41,6 +41,8 @@ pub(super) struct LogReader {
     is_inside_line: bool,
 }
 
+/// More than what stands before a line's content.
+const PREFIX_BYTES: u64 = 80;
 /// Bytes that one read collects at most.
 const CHUNK: usize = 64 * 1024;
 
@@ -54,12 +56,15 @@ impl LogReader {
                 break;
             }
             if let Some(lines) = lines_left {
-                lines_left = Some(lines - file.seek_to_last(lines)?);
+                // A line that a rotation has parted counts where it ends.
+                let parted = usize::from(!files.is_empty() && file.ends_with_part()?);
+                if lines + parted == 0 {
+                    break;
+                }
+                let found = file.seek_to_last(lines + parted)?;
+                lines_left = Some(lines - found.saturating_sub(parted));
             }
             files.push_front(file);
-            if lines_left == Some(0) {
-                break;
-            }
         }
         let left = wanted.limit_bytes.unwrap_or(u64::MAX);
         Ok(Self { files, path: path.to_owned(), pending: Vec::new(), wanted, left, is_inside_line: false })
@@ -167,6 +172,24 @@ impl Opened {
         }
         let [a, b, c, d, ..] = bytes;
         Ok(u32::from_le_bytes([a, b, c, d]))
+    }
+
+    /// Whether the rest of its last line is in the next file. containerd parts lines so when a log is rotated.
+    fn ends_with_part(&mut self) -> std::io::Result<bool> {
+        let mut last = Vec::new();
+        if self.is_packed {
+            let mut line = Vec::new();
+            while self.content.read_until(b'\n', &mut line)? > 0 {
+                last = std::mem::take(&mut line);
+            }
+            self.file.seek(SeekFrom::Start(0))?;
+            *self = Self::packed(self.file.try_clone()?)?;
+        } else {
+            let (start, _) = tail_start(&mut self.file, 1)?;
+            self.file.seek(SeekFrom::Start(start))?;
+            (&mut self.file).take(PREFIX_BYTES).read_to_end(&mut last)?;
+        }
+        Ok(last.split(|byte| *byte == b' ').nth(2) == Some(b"P"))
     }
 
     /// Goes to where the last `lines` lines begin; says how many there are.
@@ -317,6 +340,24 @@ mod tests {
             let mut reader = LogReader::open(&path, wanted.clone()).unwrap();
             let text = String::from_utf8(reader.read().unwrap()).unwrap();
             assert_eq!(text, expect, "with {rotated_lines} lines rotated away, {packed_lines} packed");
+        }
+    }
+
+    #[test]
+    fn a_line_that_a_rotation_has_parted_counts_once() {
+        for (packed_lines, lines, expect) in [
+            (0, 1, "three\n"),
+            (0, 2, "two\nthree\n"),
+            (3, 1, "three\n"),
+            (3, 2, "two\nthree\n"),
+            (3, 9, "one\ntwo\nthree\n"),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = log(&dir, 3);
+            (0..packed_lines).for_each(|number| pack(&dir.path().join(rotated(number))));
+            let wanted = Wanted { tail_lines: Some(lines), ..Wanted::default() };
+            let text = LogReader::open(&path, wanted).unwrap().read().unwrap();
+            assert_eq!(String::from_utf8(text).unwrap(), expect, "{packed_lines} packed, the last {lines}");
         }
     }
 
