@@ -40,6 +40,10 @@ impl ImageStore {
         let stack: Vec<Layer> = layers.iter().map(|layer| self.layer(layer)).collect();
         let mut wanted: BTreeMap<PathBuf, Option<PathBuf>> = BTreeMap::new();
         for path in stack.iter().flat_map(|layer| &layer.implied) {
+            let is_wanted = is_implied(&stack, path).map_err(ImageError::io("look into a layer"))?;
+            if !is_wanted {
+                continue;
+            }
             if let Some(source) = source(&stack, path).map_err(ImageError::io("look into a layer"))? {
                 wanted.insert(path.clone(), Some(source));
             }
@@ -87,8 +91,19 @@ struct Layer {
     implied: BTreeSet<PathBuf>,
 }
 
-/// The directory that says how `path` is, if the topmost layer that has it only implies it, or it is not implied at all.
-/// `None` if it is not there, or no layer says how it is.
+/// Whether the topmost layer that says something of `path` has it as a directory, and only implies it.
+fn is_implied(stack: &[Layer], path: &Path) -> io::Result<bool> {
+    for layer in stack.iter().rev() {
+        match said(&layer.dir, path)? {
+            Said::Nothing => {}
+            Said::Hidden => return Ok(false),
+            Said::Directory { .. } => return Ok(layer.implied.contains(path)),
+        }
+    }
+    Ok(false)
+}
+
+/// The directory of the topmost layer that lists `path`: it says how that is. `None` if no layer does.
 fn source(stack: &[Layer], path: &Path) -> io::Result<Option<PathBuf>> {
     for layer in stack.iter().rev() {
         match said(&layer.dir, path)? {
