@@ -51,7 +51,12 @@ impl Store for Several {
     }
 
     fn newest(&self) -> BoxFuture<'_, Result<Revision, StoreError>> {
-        self.next().newest()
+        // Each of them, for whoever watches through one of them must get there too.
+        async move {
+            let all = futures::future::try_join_all(self.stores.iter().map(|store| store.newest())).await?;
+            Ok(all.into_iter().min().unwrap_or(0))
+        }
+        .boxed()
     }
 
     fn watch(&self, after: Revision) -> BoxFuture<'_, Result<Watch, StoreError>> {

@@ -58,7 +58,8 @@ fn prepare(cluster: &Cluster) {
         .unwrap();
     let path = |name: &str| folder.join(name).display().to_string();
     let config = format!(
-        "version: 0.1\nstorage: {{filesystem: {{rootdirectory: {}}}}}\n\
+        "version: 0.1\nlog: {{level: error, accesslog: {{disabled: true}}}}\n\
+         storage: {{filesystem: {{rootdirectory: {}}}}}\n\
          http: {{addr: 'localhost:{PORT}', tls: {{certificate: {}, key: {}}}}}\n\
          auth: {{htpasswd: {{realm: test, path: {}}}}}\n",
         path("store"),
