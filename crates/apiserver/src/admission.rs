@@ -177,6 +177,7 @@ pub const PLUGINS: &[Plugin] = &[
     plugin("RuntimeClass", Some(runtime_class::mutate), Some(runtime_class::validate)),
     plugin("CertificateApproval", None, Some(certificates::approval)),
     plugin("CertificateSigning", None, Some(certificates::signing)),
+    plugin("ClusterTrustBundleAttest", None, Some(certificates::attest)),
     plugin("CertificateSubjectRestriction", None, Some(certificates::subject)),
     plugin("DefaultIngressClass", Some(default_class::ingress), None),
     plugin("PodTopologyLabels", Some(pod_topology_labels::mutate), None),

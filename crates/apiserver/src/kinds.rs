@@ -29,12 +29,12 @@ impl Kind {
 
     /// The kind behind a URL, if it is served.
     pub fn find(group: &str, version: &str, plural: &str) -> Option<Self> {
-        resources::find(group, version, plural).filter(|row| row.is_served).map(Self::of)
+        resources::find(group, version, plural).filter(|row| row.is_served()).map(Self::of)
     }
 
     /// Every served kind, in discovery's order.
     pub fn all() -> impl Iterator<Item = Self> {
-        resources::table().iter().filter(|row| row.is_served).map(Self::of)
+        resources::table().iter().filter(|row| row.is_served()).map(Self::of)
     }
 
     /// The row.
@@ -192,7 +192,7 @@ impl Kind {
         }
         let (group, version) = machinery::group::split_api_version(api_version)?;
         let row = resources::by_kind(group, version, self.row.kind)?;
-        (row.is_served && row.storage_prefix == self.row.storage_prefix).then(|| Self::of(row))
+        (row.is_served() && row.storage_prefix == self.row.storage_prefix).then(|| Self::of(row))
     }
 
     /// Whether objects are stored in another form than they are served in.

@@ -110,7 +110,7 @@ fn is_nothing(value: &Value) -> bool {
 /// Where the stored form of `row` is served.
 fn stored_form(row: &Resource) -> &'static Resource {
     let form = resources::storage_version(row).unwrap();
-    assert!(form.is_served, "{}", row.group_resource());
+    assert!(form.is_served(), "{}", row.group_resource());
     form
 }
 

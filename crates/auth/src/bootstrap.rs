@@ -1,6 +1,7 @@
 //! The roles and bindings that every cluster has, as rows, and how they are kept complete.
 //!
-//! Source: upstream's bootstrap policy at v1.35 with default feature gates. `tables` has the rows.
+//! Source: upstream's bootstrap policy at v1.35 with default feature gates, and with the gates that can be turned
+//! on. `tables` has the rows.
 
 mod controllers;
 mod tables;
@@ -11,6 +12,7 @@ use k8s_openapi::api::rbac::v1::{
     AggregationRule, ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use machinery::features::Feature;
 
 use crate::escalation::uncovered;
 use crate::rbac::{GROUP, aggregated_rules};
@@ -120,17 +122,23 @@ fn metadata(name: &str, namespace: Option<&str>, labels: &[&str]) -> ObjectMeta 
     }
 }
 
+/// Rows that there always are, and those of a feature that may be off.
+fn with_trust_bundles<T>(always: &'static [T], gated: &'static [T]) -> impl Iterator<Item = &'static T> {
+    let gated = if Feature::ClusterTrustBundle.is_on() { gated } else { &[] };
+    always.iter().chain(gated)
+}
+
 /// The rules of a kubelet, as the Node authorizer gives them.
 pub fn node_rules() -> Vec<PolicyRule> {
-    rules(tables::NODE_RULES)
+    with_trust_bundles(tables::NODE_RULES, tables::NODE_TRUST_BUNDLES).map(Rule::build).collect()
 }
 
 /// The default ClusterRoles, those of the controllers included. Those that unite others have their rules already,
 /// so that they are right before a controller has seen them.
 pub fn cluster_roles() -> Vec<ClusterRole> {
-    let others = tables::CLUSTER_ROLES.iter().map(|row| cluster_role(row.name, row));
-    let controllers = controllers::CONTROLLERS
-        .iter()
+    let others = with_trust_bundles(tables::CLUSTER_ROLES, tables::TRUST_BUNDLE_ROLES)
+        .map(|row| cluster_role(row.name, row));
+    let controllers = with_trust_bundles(controllers::CONTROLLERS, controllers::TRUST_BUNDLE_CONTROLLERS)
         .map(|row| cluster_role(&format!("system:controller:{}", row.name), row));
     let mut roles: Vec<ClusterRole> = others.chain(controllers).collect();
     // admin unites edit, which unites view: as many rounds as they are deep.
@@ -163,9 +171,10 @@ pub fn cluster_role_bindings() -> Vec<ClusterRoleBinding> {
         role_ref: role_ref("ClusterRole", role),
         subjects,
     };
-    let others =
-        tables::CLUSTER_ROLE_BINDINGS.iter().map(|row| binding(row.name, row.role, subjects(row.subjects)));
-    let controllers = controllers::CONTROLLERS.iter().map(|row| {
+    let others = with_trust_bundles(tables::CLUSTER_ROLE_BINDINGS, tables::TRUST_BUNDLE_BINDINGS)
+        .map(|row| binding(row.name, row.role, subjects(row.subjects)));
+    let controllers = with_trust_bundles(controllers::CONTROLLERS, controllers::TRUST_BUNDLE_CONTROLLERS);
+    let controllers = controllers.map(|row| {
         let name = format!("system:controller:{}", row.name);
         binding(&name, &name, Some(vec![account(row.name)]))
     });

@@ -11,6 +11,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use machinery::features::Gate;
 use serde::{Deserialize, Serialize};
 
 pub use crate::backup::{BackupArgs, RestoreArgs};
@@ -28,23 +29,27 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
-    /// What is logged.
+    /// What every process is told.
     #[command(flatten)]
-    pub log: LogArgs,
+    pub common: CommonArgs,
 }
 
-/// What is logged, and how.
+/// What every process is told, and tells those that it starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
-pub struct LogArgs {
+pub struct CommonArgs {
     /// How log lines look
     #[arg(long, global = true, env = "KNARR_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
     /// More log lines: -v for debug, -vv for trace
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
+    /// Features to turn on, as FEATURE=true, all of them off by default: ClusterTrustBundle and
+    /// ClusterTrustBundleProjection
+    #[arg(long, global = true, value_delimiter = ',', value_name = "FEATURE=BOOL")]
+    pub feature_gates: Vec<Gate>,
 }
 
-impl LogArgs {
+impl CommonArgs {
     /// The flags that say the same: for the processes that this one starts.
     pub fn flags(&self) -> Vec<OsString> {
         let format = match self.log_format {
@@ -52,7 +57,8 @@ impl LogArgs {
             LogFormat::Json => "json",
         };
         let verbose = (0..self.verbose).map(|_| "--verbose".into());
-        ["--log-format".into(), format.into()].into_iter().chain(verbose).collect()
+        let gates = self.feature_gates.iter().map(|gate| format!("--feature-gates={gate}").into());
+        ["--log-format".into(), format.into()].into_iter().chain(verbose).chain(gates).collect()
     }
 }
 
@@ -230,9 +236,11 @@ mod tests {
     }
 
     #[test]
-    fn the_processes_that_are_started_log_alike() {
-        let cli = Cli::try_parse_from(["knarr", "up", "-vv", "--log-format", "json"]).expect("valid");
-        let again = Cli::try_parse_from(["knarr".into(), "up".into()].into_iter().chain(cli.log.flags()));
-        assert_eq!(again.expect("valid").log, cli.log);
+    fn the_processes_that_are_started_are_told_the_same() {
+        let gates = "--feature-gates=ClusterTrustBundle=true,ClusterTrustBundleProjection=t";
+        let cli = Cli::try_parse_from(["knarr", "up", "-vv", "--log-format", "json", gates]).expect("valid");
+        assert_eq!(cli.common.feature_gates.len(), 2);
+        let again = Cli::try_parse_from(["knarr".into(), "up".into()].into_iter().chain(cli.common.flags()));
+        assert_eq!(again.expect("valid").common, cli.common);
     }
 }

@@ -14,7 +14,7 @@ static STORED: LazyLock<Vec<ResourceRef>> = LazyLock::new(|| {
     };
     table()
         .iter()
-        .filter(|row| row.is_stored() && row.is_served && row.allows("watch") && row.allows("delete"))
+        .filter(|row| row.is_stored() && row.is_served() && row.allows("watch") && row.allows("delete"))
         .filter(once)
         .map(reference)
         .collect()

@@ -37,50 +37,56 @@ pub mod service_account;
 pub mod service_cidr;
 pub mod taint_eviction;
 pub mod token;
+pub mod trust_bundle;
 pub mod volume;
 
 #[cfg(test)]
 mod fixture;
 
 use controller::Controller;
+use machinery::features::Feature;
 
-/// Every controller, in the order of the chain.
-pub fn all() -> &'static [Controller] {
-    &[
-        deployment::CONTROLLER,
-        replica_set::CONTROLLER,
-        stateful_set::CONTROLLER,
-        daemon_set::CONTROLLER,
-        endpoint_slice::CONTROLLER,
-        endpoints::CONTROLLER,
-        service_account::CONTROLLER,
-        token::CONTROLLER,
-        root_ca::CONTROLLER,
-        certificates::approving::CONTROLLER,
-        certificates::serving::CONTROLLER,
-        certificates::signing::CONTROLLER,
-        garbage_collector::CONTROLLER,
-        namespace::CONTROLLER,
-        node_ipam::CONTROLLER,
-        node_lifecycle::CONTROLLER,
-        taint_eviction::CONTROLLER,
-        pod_gc::CONTROLLER,
-        cluster_role::CONTROLLER,
-        resource_quota::CONTROLLER,
-        disruption::CONTROLLER,
-        service_cidr::CONTROLLER,
-        volume::binder::CONTROLLER,
-        volume::protection::CLAIMS,
-        volume::protection::VOLUMES,
-        volume::attributes_protection::CONTROLLER,
-        volume::ephemeral::CONTROLLER,
-        volume::attachment::CONTROLLER,
-        volume::expansion::CONTROLLER,
-        volume::hostpath::CONTROLLER,
-        volume::hostpath::capacity::CONTROLLER,
-        resource_claim::CONTROLLER,
-    ]
+/// Every controller that is on, in the order of the chain.
+pub fn all() -> impl Iterator<Item = &'static Controller> {
+    let gated = if Feature::ClusterTrustBundle.is_on() { OF_TRUST_BUNDLES } else { &[] };
+    ALWAYS.iter().chain(gated)
 }
+
+const ALWAYS: &[Controller] = &[
+    deployment::CONTROLLER,
+    replica_set::CONTROLLER,
+    stateful_set::CONTROLLER,
+    daemon_set::CONTROLLER,
+    endpoint_slice::CONTROLLER,
+    endpoints::CONTROLLER,
+    service_account::CONTROLLER,
+    token::CONTROLLER,
+    root_ca::CONTROLLER,
+    certificates::approving::CONTROLLER,
+    certificates::serving::CONTROLLER,
+    certificates::signing::CONTROLLER,
+    garbage_collector::CONTROLLER,
+    namespace::CONTROLLER,
+    node_ipam::CONTROLLER,
+    node_lifecycle::CONTROLLER,
+    taint_eviction::CONTROLLER,
+    pod_gc::CONTROLLER,
+    cluster_role::CONTROLLER,
+    resource_quota::CONTROLLER,
+    disruption::CONTROLLER,
+    service_cidr::CONTROLLER,
+    volume::binder::CONTROLLER,
+    volume::protection::CLAIMS,
+    volume::protection::VOLUMES,
+    volume::attributes_protection::CONTROLLER,
+    volume::ephemeral::CONTROLLER,
+    volume::attachment::CONTROLLER,
+    volume::expansion::CONTROLLER,
+    volume::hostpath::CONTROLLER,
+    volume::hostpath::capacity::CONTROLLER,
+    resource_claim::CONTROLLER,
+];
+const OF_TRUST_BUNDLES: &[Controller] = &[trust_bundle::CONTROLLER];
 
 #[cfg(test)]
 mod tests {
@@ -90,7 +96,7 @@ mod tests {
     /// Who speaks under another name than its own. Source: the `EventSource` of each in `pkg/controller` of v1.35.
     #[test]
     fn events_come_from_those_whom_upstreams_come_from() {
-        let others = super::all().iter().filter(|row| component_of(row.name) != row.name);
+        let others = super::ALWAYS.iter().filter(|row| component_of(row.name) != row.name);
         let told: String = others.map(|row| format!("{}: {}\n", row.name, component_of(row.name))).collect();
         expect![[r#"
             daemon-set-controller: daemonset-controller

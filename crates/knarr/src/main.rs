@@ -16,9 +16,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
-use cli::args::{LogArgs, LogFormat};
+use cli::args::{CommonArgs, LogFormat};
 use cli::validate::UsageError;
 use cli::{Cli, Command};
+use machinery::features;
 
 /// Wrong usage, as everywhere.
 const EXIT_USAGE: u8 = 2;
@@ -76,15 +77,16 @@ fn one_line(message: &str) -> String {
 }
 
 fn run(cli: Cli) -> anyhow::Result<()> {
-    let log = &cli.log;
-    start_log(log);
+    let common = &cli.common;
+    start_log(common);
+    features::turn_on(&common.feature_gates).map_err(|why| UsageError(format!("--feature-gates: {why}")))?;
     match &cli.command {
-        Command::Demo(args) => commands::demo::run(args, log),
-        Command::Up(args) => commands::up::run(args, log),
+        Command::Demo(args) => commands::demo::run(args, common),
+        Command::Up(args) => commands::up::run(args, common),
         Command::Down(args) => commands::down::run(&args.data_dir),
         Command::Reset(args) => commands::reset::run(args),
-        Command::Server(args) => commands::server::run(args, log),
-        Command::Agent(args) => commands::agent::run(args, log),
+        Command::Server(args) => commands::server::run(args, common),
+        Command::Agent(args) => commands::agent::run(args, common),
         Command::Token(args) => commands::token::run(&args.command),
         Command::Status(args) => commands::status::run(args),
         Command::Trace(args) => commands::trace::run(args),
@@ -105,7 +107,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
     }
 }
 
-fn start_log(args: &LogArgs) {
+fn start_log(args: &CommonArgs) {
     let level = match args.verbose {
         0 => "info",
         1 => "debug",

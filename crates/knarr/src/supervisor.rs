@@ -56,7 +56,7 @@ pub(crate) struct Plan {
     /// What must be said before the cluster is ready.
     pub(crate) awaited: Vec<Ready>,
     /// The flags that say what is logged.
-    pub(crate) log_flags: Vec<OsString>,
+    pub(crate) common_flags: Vec<OsString>,
 }
 
 /// A part's life.
@@ -157,7 +157,7 @@ impl Supervisor {
     fn spawn(&self, name: &'static str) -> Result<i32> {
         let mut command = std::process::Command::new("/proc/self/exe");
         command.arg0(format!("knarr {name}")).args(["server", "--data-dir"]).arg(self.plan.layout.root());
-        command.args(&self.plan.log_flags).env(PART_VARIABLE, name).env_remove(notify::VARIABLE);
+        command.args(&self.plan.common_flags).env(PART_VARIABLE, name).env_remove(notify::VARIABLE);
         command.env_remove(TOKEN_VARIABLE);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         // From the first moment on: a part must not outlive us, for it would keep the store and the ports.

@@ -11,6 +11,7 @@ mod services;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use k8s_openapi::api::certificates::v1beta1::ClusterTrustBundle;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, EnvFromSource, EnvVar, Pod, Secret, Service};
 
 pub(crate) use services::service_variables;
@@ -28,6 +29,8 @@ pub struct EnvSources {
     pub config_maps: BTreeMap<String, Arc<ConfigMap>>,
     /// Those of the Pod's namespace that its spec names; a missing one does not exist.
     pub secrets: BTreeMap<String, Arc<Secret>>,
+    /// Whom to trust: all there are, if the Pod mounts any.
+    pub trust_bundles: Vec<Arc<ClusterTrustBundle>>,
     /// Of the Pod's namespace, and `default/kubernetes`.
     pub services: Vec<Arc<Service>>,
     /// Env files that the container names, by volume and path; or why they cannot be read.

@@ -10,8 +10,10 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::Informer;
 use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::TokenRequest;
+use k8s_openapi::api::certificates::v1beta1::ClusterTrustBundle;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use serde_json::json;
 
@@ -37,6 +39,8 @@ pub(crate) struct PodObjects {
     namespace: String,
     config_maps: BTreeMap<String, Arc<Watched<ConfigMap>>>,
     secrets: BTreeMap<String, Arc<Watched<Secret>>>,
+    /// All of the cluster, if the Pod mounts any: kubelets may watch them all.
+    trust_bundles: Option<Informer<ClusterTrustBundle>>,
 }
 
 impl PodObjects {
@@ -53,6 +57,17 @@ impl PodObjects {
         for name in secrets {
             let hold = || registers.secrets.hold(informers, &self.namespace, &name);
             add(&mut self.secrets, name.clone(), hold, tasks, inbox);
+        }
+        if self.trust_bundles.is_none() && crate::volumes::mounts_trust_bundles(pod) {
+            let bundles = context.informers.informer::<ClusterTrustBundle>();
+            let (mut changes, inbox) = (bundles.subscribe(), inbox.clone());
+            self.trust_bundles = Some(bundles);
+            tasks.spawn("trust bundle watch", async move {
+                loop {
+                    changes.next().await;
+                    inbox.sources_changed();
+                }
+            });
         }
     }
 
@@ -71,6 +86,9 @@ impl PodObjects {
             }
             for object in self.secrets.values() {
                 object.synced().await;
+            }
+            if let Some(bundles) = &self.trust_bundles {
+                bundles.synced().await;
             }
         };
         let timeout = tokio::time::timeout(SYNC_TIMEOUT, all).await;
@@ -102,6 +120,7 @@ impl PodObjects {
             host_ips: context.facts.host_ips.clone(),
             config_maps: present(&self.config_maps),
             secrets: present(&self.secrets),
+            trust_bundles: self.trust_bundles.iter().flat_map(Informer::list).collect(),
             services,
             files: BTreeMap::new(),
             allocatable: context.room.clone(),

@@ -13,6 +13,7 @@ pub(crate) mod persistent;
 mod refused;
 mod sub_path;
 mod tear_down;
+mod trust_bundles;
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -24,6 +25,7 @@ use nix::mount::{MsFlags, mount};
 use crate::env::EnvSources;
 pub(crate) use payload::{TokenKey, references, token_keys};
 pub(crate) use tear_down::tear_down;
+pub(crate) use trust_bundles::are_mounted as mounts_trust_bundles;
 
 /// What volumes are filled from.
 #[derive(Clone, Debug, Default)]

@@ -38,6 +38,8 @@ use startup::Startup;
 
 /// The key of the job that asks the runtime for everything.
 const REFRESH: &str = "refresh";
+/// And the step that brings volumes up to date with their sources.
+const VOLUME_UPDATE: &str = "volumes-update";
 
 pub(crate) struct Worker {
     context: Arc<Context>,
@@ -56,6 +58,8 @@ pub(crate) struct Worker {
     is_deadline_told: bool,
     /// Keys that stay busy until then, because the last try failed.
     retries: BTreeMap<String, Timestamp>,
+    /// Before the last try to bring volumes up to date, if the one before failed.
+    volume_update_delay: Option<Duration>,
     probers: Probers,
     report: Report,
     startup: Startup,
@@ -114,6 +118,7 @@ impl Worker {
             backed_off: BTreeMap::new(),
             is_deadline_told: false,
             retries: BTreeMap::new(),
+            volume_update_delay: None,
             probers,
             report: Report::default(),
             startup,
@@ -244,6 +249,9 @@ impl Worker {
         }
         if mail.sources_changed {
             self.is_volume_update_due = true;
+            if self.retries.remove(VOLUME_UPDATE).is_some() {
+                self.snapshot.busy.remove(VOLUME_UPDATE);
+            }
             // What could not be made for want of an object is tried again at once.
             if self.snapshot.volumes.failure().is_some() {
                 self.snapshot.volumes = Step::Missing;

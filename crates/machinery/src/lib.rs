@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows a kind by name, does I/O, or reads a clock.
 
+pub mod features;
 pub mod field;
 pub mod metadata;
 pub mod names;

@@ -1,5 +1,7 @@
 //! What a row of the table says about one resource of one group and version.
 
+use machinery::features::Feature;
+
 use crate::columns::Column;
 use crate::conversion::Conversion;
 use crate::fields::SelectableField;
@@ -119,7 +121,9 @@ pub struct Resource {
     /// A write may be acknowledged before it is on disk: its loss in a crash does no harm.
     pub is_relaxed: bool,
     /// Whether it is on by default.
-    pub is_served: bool,
+    pub is_default: bool,
+    /// What turns it on, if it is off by default.
+    pub gate: Option<Feature>,
     /// The warning that every request gets, empty for none.
     pub deprecation: &'static str,
 }
@@ -188,7 +192,8 @@ impl Resource {
             selectable_fields: &[],
             ttl_seconds: 0,
             is_relaxed: false,
-            is_served: true,
+            is_default: true,
+            gate: None,
             deprecation: "",
         }
     }
@@ -285,7 +290,15 @@ impl Resource {
     /// Known, but not served by default.
     #[must_use]
     pub const fn off(mut self) -> Self {
-        self.is_served = false;
+        self.is_default = false;
+        self
+    }
+
+    /// Known, but served only if a feature is on.
+    #[must_use]
+    pub const fn gated(mut self, feature: Feature) -> Self {
+        self.is_default = false;
+        self.gate = Some(feature);
         self
     }
 
@@ -320,6 +333,12 @@ impl Resource {
     /// Whether objects live in a namespace.
     pub fn is_namespaced(&self) -> bool {
         self.scope == Scope::Namespaced
+    }
+
+    /// Whether this process serves it.
+    #[must_use]
+    pub fn is_served(&self) -> bool {
+        self.is_default || self.gate.is_some_and(Feature::is_on)
     }
 
     /// Whether objects are stored at all.

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::Backoff;
 use cri::{CriError, CriResult, v1};
 use nix::libc::SIGKILL;
 use sys::process::PidFd;
@@ -21,6 +22,9 @@ use crate::state::{Container, Inner, Status, blocking, internal};
 
 /// Shims that may be killed one after another while they come up, before the sandbox is given up.
 const SHIMS_MAX: usize = 16;
+/// Before a shim comes in the place of one that was killed while it came up: all tries together last ten seconds.
+const REPLACE_FIRST: Duration = Duration::from_millis(10);
+const REPLACE_MAX: Duration = Duration::from_secs(1);
 /// How long a killed shim may take to end: longer means that the kernel does not let it.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -96,9 +100,12 @@ impl Inner {
         }
         tracing::warn!(sandbox = %id, "the pod's shim ended; starting another");
         let mut replaced = self.replace(&client, id).await?;
+        let mut backoff = Backoff::new(REPLACE_FIRST, REPLACE_MAX, 0.5);
         for _ in 1..SHIMS_MAX {
             let Err(ShimError::Gone) = &replaced else { break };
             tracing::warn!(sandbox = %id, "the pod's next shim was killed; starting another");
+            // Whoever kills them goes on for a while; the containers run on meanwhile.
+            tokio::time::sleep(backoff.next(&self.config.random)).await;
             replaced = self.replace(&client, id).await?;
         }
         let Err(error) = replaced else { return Ok(()) };

@@ -252,9 +252,7 @@ impl Cluster {
     #[must_use]
     pub fn log_tail(&self) -> String {
         let log = std::fs::read_to_string(self.data_dir().join("knarr.log")).unwrap_or_default();
-        let lines: Vec<&str> = log.lines().collect();
-        let tail = lines.get(lines.len().saturating_sub(LOG_LINES)..).unwrap_or_default();
-        format!("the last lines of the cluster's log ({} in all):\n  {}", lines.len(), tail.join("\n  "))
+        format!("the end of the cluster's log: {}", tail(&log))
     }
 
     /// Removes the cluster with `knarr reset` and looks whether anything is left.
@@ -370,12 +368,19 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("{}:\n{}", self.log.display(), self.log());
+            eprintln!("the end of {}: {}", self.log.display(), tail(&self.log()));
         }
         if self.child.kill().and_then(|()| self.child.wait()).is_err() {
             // It had ended before.
         }
     }
+}
+
+/// The last lines of a log, and how many there are.
+fn tail(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    let last = lines.get(lines.len().saturating_sub(LOG_LINES)..).unwrap_or_default();
+    format!("{} lines\n  {}", lines.len(), last.join("\n  "))
 }
 
 /// Everything that a command printed.

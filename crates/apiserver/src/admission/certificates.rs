@@ -72,6 +72,21 @@ pub(super) fn signing(context: &Context<'_>, request: &Value) -> Result<()> {
     Err(context.forbidden(Metadata::of(request).name(), &why))
 }
 
+/// Who tells whom to trust for a signer needs `attest` on it. Source: `plugin/pkg/admission/certificates/ctbattest`.
+pub(super) fn attest(context: &Context<'_>, bundle: &Value) -> Result<()> {
+    let kind = &context.request.kind;
+    let is_write = matches!(context.operation, Operation::Create | Operation::Update(_));
+    if kind.group() != GROUP || kind.resource() != "clustertrustbundles" || !is_write {
+        return Ok(());
+    }
+    let signer = text(bundle, "/spec/signerName");
+    if signer.is_empty() || may(context, "attest", signer) {
+        return Ok(());
+    }
+    let why = format!("user not permitted to attest for signerName {signer:?}");
+    Err(context.forbidden(Metadata::of(bundle).name(), &why))
+}
+
 /// No client certificate for `system:masters`: it could not be taken back.
 pub(super) fn subject(context: &Context<'_>, request: &Value) -> Result<()> {
     let is_create = context.operation == Operation::Create && is_request(context, "");

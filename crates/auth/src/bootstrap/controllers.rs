@@ -324,3 +324,13 @@ pub(super) const CONTROLLERS: &[RoleRow] = &[
         ],
     ),
 ];
+
+/// Controllers that run if ClusterTrustBundles are on.
+pub(super) const TRUST_BUNDLE_CONTROLLERS: &[RoleRow] = &[role(
+    "kube-apiserver-serving-clustertrustbundle-publisher",
+    &[
+        named("attest", "certificates.k8s.io", "signers", "kubernetes.io/kube-apiserver-serving"),
+        rule("create delete list update watch", "certificates.k8s.io", "clustertrustbundles"),
+        EVENTS,
+    ],
+)];

@@ -30,6 +30,18 @@ pub(super) const NODE_RULES: &[Rule] = &[
     rule("create deletecollection get list patch update watch", "resource.k8s.io", "resourceslices"),
 ];
 
+/// What a kubelet may do besides, if ClusterTrustBundles are on.
+pub(super) const NODE_TRUST_BUNDLES: &[Rule] = &[rule(READ, "certificates.k8s.io", "clustertrustbundles")];
+
+/// Roles that there are if ClusterTrustBundles are on: everybody's Pods can mount them.
+pub(super) const TRUST_BUNDLE_ROLES: &[RoleRow] = &[role(
+    "system:cluster-trust-bundle-discovery",
+    &[rule(READ, "certificates.k8s.io", "clustertrustbundles")],
+)];
+/// And their bindings.
+pub(super) const TRUST_BUNDLE_BINDINGS: &[BindingRow] =
+    &[bound("system:cluster-trust-bundle-discovery", &["group:system:serviceaccounts"])];
+
 const AGGREGATE_TO_ADMIN: &str = "rbac.authorization.k8s.io/aggregate-to-admin";
 const AGGREGATE_TO_EDIT: &str = "rbac.authorization.k8s.io/aggregate-to-edit";
 const AGGREGATE_TO_VIEW: &str = "rbac.authorization.k8s.io/aggregate-to-view";

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::Parser;
-use cli::args::{AgentArgs, LogArgs, Part, ServerArgs};
+use cli::args::{AgentArgs, CommonArgs, Part, ServerArgs};
 use cli::{Cli, Command};
 
 use crate::components::{ClusterConfig, JoinToken, Newcomer, Ready, Settings};
@@ -11,7 +11,7 @@ use crate::layout::Layout;
 use crate::supervisor;
 
 /// Joins, then runs until it is told to stop.
-pub(crate) fn run(args: &AgentArgs, log: &LogArgs) -> Result<()> {
+pub(crate) fn run(args: &AgentArgs, common: &CommonArgs) -> Result<()> {
     let layout = Layout::new(&args.data_dir)?;
     let token = args.token.as_ref().map(|token| JoinToken::parse(&token.0)).transpose()?;
     let (settings, lock) = host::take_for_agent(as_server(args, None)?, &layout)?;
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &AgentArgs, log: &LogArgs) -> Result<()> {
         parts: vec![supervisor::NODE],
         layout: layout.clone(),
         awaited,
-        log_flags: log.flags(),
+        common_flags: common.flags(),
     };
     let ended = runtime.block_on(supervisor::run(plan));
     drop(lock);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use cli::Progress;
-use cli::args::{DemoArgs, LogArgs, ServerArgs};
+use cli::args::{CommonArgs, DemoArgs, ServerArgs};
 use nix::sched::CloneFlags;
 
 use crate::commands::{down, reset, up};
@@ -25,7 +25,7 @@ const HOST_IP: &str = "192.0.2.1";
 const HOST_LINK: &str = "demo0";
 
 /// Runs the tour; fails if anything that it shows does not hold.
-pub(crate) fn run(args: &DemoArgs, log: &LogArgs) -> Result<()> {
+pub(crate) fn run(args: &DemoArgs, common: &CommonArgs) -> Result<()> {
     host::checks::root()?;
     if args.replicas == 0 || args.replicas > 50 {
         bail!("--replicas must be between 1 and 50");
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &DemoArgs, log: &LogArgs) -> Result<()> {
     enter_namespace()?;
     let before = Leftovers::look(&layout)?;
     progress.done("network namespace");
-    let toured = tour(args, log, &layout, &mut progress);
+    let toured = tour(args, common, &layout, &mut progress);
     if let Err(error) = &toured {
         progress.failed(&format!("{error:#}"));
         progress.note(&tail_of_log(&layout));
@@ -61,11 +61,11 @@ fn enter_namespace() -> Result<()> {
     Ok(())
 }
 
-fn tour(args: &DemoArgs, log: &LogArgs, layout: &Layout, progress: &mut Progress) -> Result<()> {
+fn tour(args: &DemoArgs, common: &CommonArgs, layout: &Layout, progress: &mut Progress) -> Result<()> {
     let server = server_args(layout.root())?;
     let (_, lock) = host::take(&server, layout)?;
     drop(lock);
-    let child = up::start(&server, log, layout)?;
+    let child = up::start(&server, common, layout)?;
     let pid = i32::try_from(child.id()).context("the server's process id")?;
     let child = up::wait_until_ready(child, layout, &server, &mut |step| progress.done(step))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;

@@ -3,7 +3,7 @@
 //! The same command with `KNARR_PART` set is one of the parts.
 
 use anyhow::{Result, bail};
-use cli::args::{LogArgs, Part, ServerArgs};
+use cli::args::{CommonArgs, Part, ServerArgs};
 
 use crate::components::{self, Ready};
 use crate::host;
@@ -11,17 +11,17 @@ use crate::layout::Layout;
 use crate::supervisor::{self, PART_VARIABLE, PARTS};
 
 /// Runs until it is told to stop.
-pub(crate) fn run(args: &ServerArgs, log: &LogArgs) -> Result<()> {
+pub(crate) fn run(args: &ServerArgs, common: &CommonArgs) -> Result<()> {
     let layout = Layout::new(&args.data_dir)?;
     match std::env::var(PART_VARIABLE).ok().as_deref() {
-        None => supervise(args, log, &layout),
+        None => supervise(args, common, &layout),
         Some("control-plane") => supervisor::explained(components::control_plane(&layout)),
         Some("node") => supervisor::explained(components::node(&layout)),
         Some(part) => bail!("there is no part {part:?}; unset {PART_VARIABLE}"),
     }
 }
 
-fn supervise(args: &ServerArgs, log: &LogArgs, layout: &Layout) -> Result<()> {
+fn supervise(args: &ServerArgs, common: &CommonArgs, layout: &Layout) -> Result<()> {
     let (settings, lock) = host::take(args, layout)?;
     settings.save(layout)?;
     components::prepare(&settings, layout)?;
@@ -30,7 +30,7 @@ fn supervise(args: &ServerArgs, log: &LogArgs, layout: &Layout) -> Result<()> {
         parts,
         layout: layout.clone(),
         awaited: Ready::awaited(args),
-        log_flags: log.flags(),
+        common_flags: common.flags(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(async {

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use cli::Progress;
-use cli::args::{LogArgs, ServerArgs};
+use cli::args::{CommonArgs, ServerArgs};
 
 use crate::components::Ready;
 use crate::host;
@@ -17,13 +17,13 @@ use crate::layout::Layout;
 pub(crate) const TOKEN_VARIABLE: &str = "KNARR_TOKEN";
 
 /// Starts the cluster; prints the kubeconfig's path.
-pub(crate) fn run(args: &ServerArgs, log: &LogArgs) -> Result<()> {
+pub(crate) fn run(args: &ServerArgs, common: &CommonArgs) -> Result<()> {
     let layout = Layout::new(&args.data_dir)?;
     let (_, lock) = host::take(args, &layout)?;
     // The server takes it, and looks again.
     drop(lock);
     let mut progress = Progress::new();
-    let child = start(args, log, &layout)?;
+    let child = start(args, common, &layout)?;
     wait_until_ready(child, &layout, args, &mut |step| progress.done(step))?;
     progress.note(&format!("cluster is up after {}", cli::progress::duration(progress.elapsed())));
     writeln!(std::io::stdout(), "export KUBECONFIG={}", layout.admin_kubeconfig().display())?;
@@ -31,10 +31,10 @@ pub(crate) fn run(args: &ServerArgs, log: &LogArgs) -> Result<()> {
 }
 
 /// Starts `knarr server` in a session of its own; its log goes to the cluster's folder.
-pub(crate) fn start(args: &ServerArgs, log: &LogArgs, layout: &Layout) -> Result<Child> {
+pub(crate) fn start(args: &ServerArgs, common: &CommonArgs, layout: &Layout) -> Result<Child> {
     let file = File::options().create(true).append(true).open(layout.log()).context("open the log")?;
     let mut command = Command::new("/proc/self/exe");
-    command.arg("server").args(args.flags()?).args(log.flags());
+    command.arg("server").args(args.flags()?).args(common.flags());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file);
     if let Some(token) = &args.token {
         // Not on the command line, which everybody can read.

@@ -190,6 +190,9 @@ pub(super) fn account_of(controller: &'static str) -> Option<&'static str> {
         }
         "pod-garbage-collector-controller" => "pod-garbage-collector",
         "root-ca-certificate-publisher-controller" => "root-ca-cert-publisher",
+        "kube-apiserver-serving-clustertrustbundle-publisher-controller" => {
+            "kube-apiserver-serving-clustertrustbundle-publisher"
+        }
         "serviceaccount-controller" => "service-account-controller",
         "service-cidr-controller" => "service-cidrs-controller",
         same => same,

@@ -51,6 +51,17 @@ fn pods_do_what_their_specs_say() {
 }
 
 #[test]
+fn pods_mount_trust_bundles_where_the_features_are_on() {
+    let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
+    must(cluster.import_busybox(BUSYBOX));
+    must(cluster.up_with(&["--feature-gates=ClusterTrustBundle=true,ClusterTrustBundleProjection=true"]));
+    let session = must(Session::new(&cluster, KUBECTLS[1], "trust"));
+    must(session.run("trust_bundles.txt", include_str!("sessions/trust_bundles.txt")));
+    drop(session);
+    must(cluster.remove());
+}
+
+#[test]
 fn mounts_cross_into_and_out_of_containers_as_they_ask_for() {
     // All mounts are shared in this thread's and its children's namespace, but for one.
     sys::mount::own_namespace().unwrap();

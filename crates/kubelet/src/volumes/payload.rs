@@ -93,9 +93,12 @@ pub(super) fn files(volume: &Volume, input: &VolumeInput) -> Result<Files, Strin
             if let Some(s) = &source.service_account_token {
                 token(s, mode, input, &mut files)?;
             }
-            if source.cluster_trust_bundle.is_some() || source.pod_certificate.is_some() {
-                // clusterTrustBundle and podCertificate: their gates are off in v1.35, and the API server drops them
-                // (`resources/src/strategies/gated.rs`).
+            if let Some(s) = &source.cluster_trust_bundle {
+                let anchors = super::trust_bundles::anchors(s, &sources.trust_bundles)?;
+                add(&mut files, checked(&s.path)?, anchors.into_bytes(), mode);
+            }
+            if source.pod_certificate.is_some() {
+                // Its gate is off in v1.35, and the API server drops it (`resources/src/strategies/gated.rs`).
                 return Err("projected source is not supported".into());
             }
         }

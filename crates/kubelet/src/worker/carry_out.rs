@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::outcome::Outcome;
 use super::start::StartInput;
-use super::{REFRESH, Worker};
+use super::{REFRESH, VOLUME_UPDATE, Worker};
 use crate::container_config::{dns_complaints, identity, sandbox_config};
 use crate::context::Context;
 use crate::inbox::sandbox_from_cri;
@@ -174,7 +174,7 @@ impl Worker {
     pub(super) fn update_volumes(&mut self, now: Timestamp, wake_at: &mut Vec<Timestamp>) {
         // What stands in the way wakes the worker when it is over.
         let is_possible = self.snapshot.volumes.is_ready() && !is_over(&self.snapshot, now);
-        if !is_possible || self.snapshot.busy.contains("volumes-update") {
+        if !is_possible || self.snapshot.busy.contains(VOLUME_UPDATE) {
             return;
         }
         let refresh_at = self.tokens.values().map(|token| token.refresh_at).min();
@@ -184,7 +184,7 @@ impl Worker {
         }
         self.is_volume_update_due = false;
         let job = self.volumes_job();
-        self.spawn("volumes-update".into(), async move { Outcome::VolumesUpdated(job.await) });
+        self.spawn(VOLUME_UPDATE.into(), async move { Outcome::VolumesUpdated(job.await) });
     }
 
     fn volumes_job(

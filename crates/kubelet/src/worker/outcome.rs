@@ -68,12 +68,18 @@ impl Worker {
             Outcome::Volumes(result) => self.snapshot.volumes = self.volumes_step(result, now),
             Outcome::Claims(result) => self.claims_prepared(result, now),
             Outcome::ClaimsTakenBack(result) => self.claims_taken_back(key, result, now),
-            Outcome::VolumesUpdated(Ok(tokens)) => self.tokens.extend(tokens),
+            Outcome::VolumesUpdated(Ok(tokens)) => {
+                self.volume_update_delay = None;
+                self.tokens.extend(tokens);
+            }
             Outcome::VolumesUpdated(Err(error)) => {
                 let error = error.message;
                 tracing::warn!(pod = self.snapshot.uid(), error, "volumes were not updated");
                 self.is_volume_update_due = true;
-                self.retry_later(key, now);
+                // A source that went away wakes the worker when it is back.
+                let delay = self.volume_update_delay.map_or(RETRY_FIRST, |last| (last * 2).min(RETRY_MAX));
+                self.volume_update_delay = Some(delay);
+                self.retry_after(key, now, delay);
             }
             Outcome::Sandbox(Ok(sandbox)) => {
                 self.snapshot.sandbox_failure = None;
@@ -176,8 +182,12 @@ impl Worker {
     }
 
     fn retry_later(&mut self, key: String, now: Timestamp) {
+        self.retry_after(key, now, RETRY_FIRST);
+    }
+
+    fn retry_after(&mut self, key: String, now: Timestamp, delay: Duration) {
         self.snapshot.busy.insert(key.clone());
-        self.retries.insert(key, after(now, RETRY_FIRST));
+        self.retries.insert(key, after(now, delay));
     }
 
     fn claims_prepared(&mut self, result: Result<(), String>, now: Timestamp) {

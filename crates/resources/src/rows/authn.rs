@@ -1,5 +1,7 @@
 //! Who is it and may they: `authentication`, `authorization`, `rbac`, `certificates`.
 
+use machinery::features::Feature;
+
 use crate::columns as c;
 use crate::fields;
 use crate::resource::{Resource, STATUS, Scope, Subresource};
@@ -70,7 +72,7 @@ pub(super) const ROWS: &[Resource] = &[
         .fields(fields::CLUSTER_TRUST_BUNDLE)
         .strategy(&s::CLUSTER_TRUST_BUNDLE)
         .columns(c::CLUSTER_TRUST_BUNDLE)
-        .off(),
+        .gated(Feature::ClusterTrustBundle),
     cluster(certificates("v1alpha1"), "clustertrustbundles", "clustertrustbundle", "ClusterTrustBundle")
         .stored_as("certificates.k8s.io/v1beta1", None)
         .fields(fields::CLUSTER_TRUST_BUNDLE)

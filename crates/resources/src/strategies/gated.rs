@@ -4,6 +4,7 @@
 //! Source: the `dropDisabledFields` functions of `pkg/api/*/util.go` and `pkg/registry/*/*/strategy.go`, and the
 //! defaults of `pkg/features/kube_features.go`, at v1.35.
 
+use machinery::features::Feature;
 use serde_json::Value;
 
 /// Of a Pod's spec, wherever it is.
@@ -12,12 +13,15 @@ const OF_PODS: &[&str] = &[
     "containers/*/lifecycle/stopSignal",
     "initContainers/*/lifecycle/stopSignal",
     "ephemeralContainers/*/lifecycle/stopSignal",
-    // ClusterTrustBundleProjection, PodCertificateRequest.
-    "volumes/*/projected/sources/*/clusterTrustBundle",
+    // PodCertificateRequest.
     "volumes/*/projected/sources/*/podCertificate",
     // GenericWorkload.
     "workloadRef",
 ];
+
+/// The same, until a feature is turned on.
+const UNTIL_ON: &[(Feature, &[&str])] =
+    &[(Feature::ClusterTrustBundleProjection, &["volumes/*/projected/sources/*/clusterTrustBundle"])];
 
 /// Of a Pod: ResourceHealthStatus, DRAExtendedResource, InPlacePodLevelResourcesVerticalScaling.
 pub const POD: &[&str] = &[
@@ -81,6 +85,9 @@ pub(crate) fn drop_disabled(paths: &[&str], pod_spec: &str, new: &mut Value, old
     let old = old.and_then(|old| old.pointer(pod_spec));
     if let Some(spec) = new.pointer_mut(pod_spec) {
         take_new(OF_PODS, spec, old);
+        for (_, paths) in UNTIL_ON.iter().filter(|(feature, _)| !feature.is_on()) {
+            take_new(paths, spec, old);
+        }
     }
 }
 

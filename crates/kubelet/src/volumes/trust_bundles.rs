@@ -1,0 +1,135 @@
+//! The trust anchors that a projected volume takes from ClusterTrustBundles. Pure.
+//!
+//! Source: `pkg/kubelet/clustertrustbundle` and `ClusterTrustBundleProjection`, core/v1; KEP-3257.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use k8s_openapi::api::certificates::v1beta1::ClusterTrustBundle;
+use k8s_openapi::api::core::v1::{ClusterTrustBundleProjection, Pod};
+use machinery::features::Feature;
+
+/// Characters of a line of PEM.
+const LINE: usize = 64;
+
+/// Whether a volume of the Pod takes anchors from them.
+pub(crate) fn are_mounted(pod: &Pod) -> bool {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let mut sources = volumes.filter_map(|v| v.projected.as_ref()).flat_map(|p| p.sources.iter().flatten());
+    Feature::ClusterTrustBundleProjection.is_on()
+        && sources.any(|source| source.cluster_trust_bundle.is_some())
+}
+
+/// The anchors that `projection` chooses among `bundles`, as PEM: each once, in an order that does not change.
+///
+/// # Errors
+/// A text with upstream's words: there is no such bundle, and the projection is not optional.
+pub(super) fn anchors(
+    projection: &ClusterTrustBundleProjection,
+    bundles: &[Arc<ClusterTrustBundle>],
+) -> Result<String, String> {
+    let may_lack = projection.optional == Some(true);
+    let chosen: Vec<&Arc<ClusterTrustBundle>> = match (&projection.name, &projection.signer_name) {
+        (Some(name), _) => bundles.iter().filter(|it| it.metadata.name.as_ref() == Some(name)).collect(),
+        (None, Some(signer)) => bundles.iter().filter(|it| is_of(it, signer, projection)).collect(),
+        (None, None) => return Err("ClusterTrustBundle projection requires either name or signerName".into()),
+    };
+    if chosen.is_empty() && !may_lack {
+        return Err(match &projection.name {
+            Some(name) => {
+                format!("while getting ClusterTrustBundle: clustertrustbundle \"{name}\" not found")
+            }
+            None => "combination of signerName and labelSelector matched zero ClusterTrustBundles".into(),
+        });
+    }
+    let anchors: BTreeSet<Vec<u8>> =
+        chosen.iter().flat_map(|bundle| blocks(&bundle.spec.trust_bundle)).collect();
+    Ok(anchors.iter().map(|anchor| pem(anchor)).collect())
+}
+
+/// Without a selector nothing is meant, with an empty one everything of the signer.
+fn is_of(bundle: &ClusterTrustBundle, signer: &str, projection: &ClusterTrustBundleProjection) -> bool {
+    let labels = bundle.metadata.labels.as_ref();
+    bundle.spec.signer_name.as_deref() == Some(signer)
+        && projection.label_selector.as_ref().is_some_and(|it| controller::selector::selects(it, labels))
+}
+
+/// What is between the lines of PEM; the API server has seen to it that it can be read.
+fn blocks(text: &str) -> Vec<Vec<u8>> {
+    let (mut blocks, mut open) = (Vec::new(), None::<String>);
+    for line in text.lines().map(str::trim) {
+        if line.starts_with("-----BEGIN ") {
+            open = Some(String::new());
+        } else if line.starts_with("-----END ") {
+            blocks.extend(open.take().and_then(|inner| BASE64_STANDARD.decode(inner).ok()));
+        } else if let Some(inner) = &mut open {
+            inner.push_str(line);
+        }
+    }
+    blocks
+}
+
+fn pem(anchor: &[u8]) -> String {
+    let text = BASE64_STANDARD.encode(anchor);
+    let mut rest = text.as_str();
+    let mut lines = String::from("-----BEGIN CERTIFICATE-----\n");
+    while !rest.is_empty() {
+        let (line, more) = rest.split_at(rest.len().min(LINE));
+        lines.push_str(line);
+        lines.push('\n');
+        rest = more;
+    }
+    lines.push_str("-----END CERTIFICATE-----\n");
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: &str = "-----BEGIN CERTIFICATE-----\nQUFB\n-----END CERTIFICATE-----\n";
+    const B: &str = "-----BEGIN CERTIFICATE-----\nQkJC\n-----END CERTIFICATE-----\n";
+
+    fn check(projection: &str, expect: Result<&str, &str>) {
+        let bundle = |name: &str, signer: Option<&str>, label: &str, pem: &str| {
+            let text = serde_json::json!({
+                "metadata": {"name": name, "labels": {"env": label}},
+                "spec": {"signerName": signer, "trustBundle": pem},
+            });
+            Arc::new(serde_json::from_value(text).unwrap())
+        };
+        let bundles = [
+            bundle("plain", None, "x", &format!("by hand\n{B}{A}{B}")),
+            bundle("a.b:c:1", Some("a.b/c"), "live", A),
+            bundle("a.b:c:2", Some("a.b/c"), "canary", &format!("{A}{B}")),
+        ];
+        let projection = serde_saphyr::from_str(projection).unwrap();
+        let found = anchors(&projection, &bundles);
+        assert_eq!(found.as_deref().map_err(String::as_str), expect, "{projection:?}");
+    }
+
+    #[test]
+    fn anchors_are_chosen_and_told_once() {
+        let both = format!("{A}{B}");
+        check("{name: plain, path: x}", Ok(&both));
+        check("{signerName: a.b/c, labelSelector: {}, path: x}", Ok(&both));
+        check("{signerName: a.b/c, labelSelector: {matchLabels: {env: live}}, path: x}", Ok(A));
+        let none = "combination of signerName and labelSelector matched zero ClusterTrustBundles";
+        check("{signerName: a.b/c, path: x}", Err(none));
+        check("{signerName: a.b/d, labelSelector: {}, path: x}", Err(none));
+        check("{signerName: a.b/d, labelSelector: {}, optional: true, path: x}", Ok(""));
+        let missing = "while getting ClusterTrustBundle: clustertrustbundle \"y\" not found";
+        check("{name: y, path: x}", Err(missing));
+        check("{name: y, optional: true, path: x}", Ok(""));
+    }
+
+    #[test]
+    fn pem_has_lines_of_sixty_four_characters() {
+        let text = pem(&[0; 60]);
+        let lines: Vec<usize> = text.lines().map(str::len).collect();
+        assert_eq!(lines, [27, 64, 16, 25]);
+        assert_eq!(blocks(&text), [vec![0; 60]]);
+    }
+}

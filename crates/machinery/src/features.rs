@@ -1,0 +1,144 @@
+//! Features that are off until somebody turns them on, by upstream's names: `--feature-gates`.
+//!
+//! A process turns them on once, at its very beginning, and asks for them wherever they matter: what is served, what a
+//! write may set, what a kubelet does. Features that are on by default, or that nothing here has, are no gates.
+//! Source: `pkg/features/kube_features.go` at v1.35.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::OnceLock;
+
+/// A feature that is off by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Feature {
+    /// ClusterTrustBundles are served (`certificates.k8s.io/v1beta1`), and who tells them is asked for.
+    ClusterTrustBundle,
+    /// Pods mount them.
+    ClusterTrustBundleProjection,
+}
+
+const ALL: [(Feature, &str); 2] = [
+    (Feature::ClusterTrustBundle, "ClusterTrustBundle"),
+    (Feature::ClusterTrustBundleProjection, "ClusterTrustBundleProjection"),
+];
+
+/// Who is of no use without whom.
+const NEEDS: [(Feature, Feature); 1] = [(Feature::ClusterTrustBundleProjection, Feature::ClusterTrustBundle)];
+
+static ON: OnceLock<BTreeSet<Feature>> = OnceLock::new();
+
+impl Feature {
+    /// Whether this process has it on.
+    #[must_use]
+    pub fn is_on(self) -> bool {
+        ON.get().is_some_and(|on| on.contains(&self))
+    }
+
+    fn name(self) -> &'static str {
+        ALL.iter().find(|(feature, _)| *feature == self).map_or("", |(_, name)| name)
+    }
+}
+
+/// Turns on for this process what the gates say; of two about one feature the later counts.
+///
+/// # Errors
+/// If a feature lacks another that it needs, or this was done before.
+pub fn turn_on(gates: &[Gate]) -> Result<(), String> {
+    ON.set(chosen(gates)?).map_err(|_| "feature gates are set once, when a process starts".to_owned())
+}
+
+fn chosen(gates: &[Gate]) -> Result<BTreeSet<Feature>, String> {
+    let mut on = BTreeSet::new();
+    for gate in gates {
+        if gate.is_on {
+            on.insert(gate.feature);
+        } else {
+            on.remove(&gate.feature);
+        }
+    }
+    match NEEDS.iter().find(|(feature, needed)| on.contains(feature) && !on.contains(needed)) {
+        Some((feature, needed)) => Err(format!(
+            "{} is enabled, but depends on features that are disabled: [{}]",
+            feature.name(),
+            needed.name()
+        )),
+        None => Ok(on),
+    }
+}
+
+/// What a flag says of one feature: `ClusterTrustBundle=true`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gate {
+    feature: Feature,
+    is_on: bool,
+}
+
+impl FromStr for Gate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, value) = text.split_once('=').ok_or_else(|| format!("missing bool value for {text}"))?;
+        let (name, value) = (name.trim(), value.trim());
+        let Some((feature, _)) = ALL.iter().find(|(_, known)| *known == name) else {
+            let known: Vec<&str> = ALL.iter().map(|(_, known)| *known).collect();
+            return Err(format!(
+                "unrecognized feature gate: {name}; those that there are: {}",
+                known.join(", ")
+            ));
+        };
+        // What Go's `strconv.ParseBool` takes.
+        let is_on = match value {
+            "1" | "t" | "T" | "true" | "TRUE" | "True" => true,
+            "0" | "f" | "F" | "false" | "FALSE" | "False" => false,
+            _ => return Err(format!("invalid value of {name}={value}: neither true nor false")),
+        };
+        Ok(Self { feature: *feature, is_on })
+    }
+}
+
+impl fmt::Display for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.feature.name(), self.is_on)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(flags: &[&str], expect: &str) {
+        let gates: Result<Vec<Gate>, String> = flags.iter().map(|flag| flag.parse()).collect();
+        let found = match gates.and_then(|gates| chosen(&gates)) {
+            Ok(on) => on.into_iter().map(Feature::name).collect::<Vec<_>>().join(" "),
+            Err(why) => why,
+        };
+        assert_eq!(found, expect, "{flags:?}");
+    }
+
+    #[test]
+    fn gates_are_read_and_fit_together() {
+        check(&[], "");
+        check(&["ClusterTrustBundle=true"], "ClusterTrustBundle");
+        check(
+            &["ClusterTrustBundle = T", "ClusterTrustBundleProjection=1"],
+            "ClusterTrustBundle ClusterTrustBundleProjection",
+        );
+        check(&["ClusterTrustBundle=true", "ClusterTrustBundle=false"], "");
+        let lacks = "ClusterTrustBundleProjection is enabled, but depends on features that are disabled: \
+                     [ClusterTrustBundle]";
+        check(&["ClusterTrustBundleProjection=true"], lacks);
+        check(&["ClusterTrustBundle"], "missing bool value for ClusterTrustBundle");
+        check(&["ClusterTrustBundle=yes"], "invalid value of ClusterTrustBundle=yes: neither true nor false");
+        let unknown = "unrecognized feature gate: AllAlpha; those that there are: ClusterTrustBundle, \
+                       ClusterTrustBundleProjection";
+        check(&["AllAlpha=true"], unknown);
+    }
+
+    #[test]
+    fn a_gate_is_written_as_it_is_read() {
+        let gate: Gate = "ClusterTrustBundle=t".parse().unwrap();
+        assert_eq!(gate.to_string(), "ClusterTrustBundle=true");
+        assert_eq!(gate.to_string().parse(), Ok(gate));
+    }
+}
