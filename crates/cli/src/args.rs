@@ -45,7 +45,13 @@ pub struct CommonArgs {
     pub verbose: u8,
     /// Features to turn on, as FEATURE=true, all of them off by default: ClusterTrustBundle and
     /// ClusterTrustBundleProjection
-    #[arg(long, global = true, value_delimiter = ',', value_name = "FEATURE=BOOL")]
+    #[arg(
+        long,
+        global = true,
+        env = "KNARR_FEATURE_GATES",
+        value_delimiter = ',',
+        value_name = "FEATURE=BOOL"
+    )]
     pub feature_gates: Vec<Gate>,
 }
 
