@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use super::describe;
 use crate::context::Context;
-pub(crate) use csi_volume::{access_mode, in_use};
+pub(crate) use csi_volume::access_mode;
 pub(crate) use expand::grow;
 use resolve::{Resolved, Source};
 pub(crate) use stats::{VolumeStats, of_pods as stats};
@@ -205,6 +205,11 @@ async fn bring(
         Source::Nfs(source) => plain::nfs(pod_dir, resolved, source).await.map_err(named),
         Source::Iscsi(source) => iscsi::bring(context, pod, pod_dir, resolved, source).await,
     }
+}
+
+/// The volumes that are attached for Pods of this node, by what is on disk.
+pub(crate) fn in_use(root_dir: &Path) -> impl Iterator<Item = String> {
+    csi_volume::in_use(root_dir).chain(iscsi::in_use(root_dir))
 }
 
 /// Looks after the volumes of a Pod that runs: those that have become larger grow, and drivers that want to be asked again

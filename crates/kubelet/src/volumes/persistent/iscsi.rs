@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use controller::volume::iscsi_name;
 use k8s_openapi::api::core::v1::{ISCSIPersistentVolumeSource, Pod, Secret};
 use kube::api::Api;
 use serde::{Deserialize, Serialize};
@@ -19,7 +20,7 @@ use sys::folder_watch::FolderWatch;
 use sys::mount::BindOptions;
 
 use super::resolve::Resolved;
-use super::{Phase, Prepared, VolumeError, format, ownership, plain};
+use super::{Phase, Prepared, VolumeError, csi_volume, format, ownership, plain};
 use crate::context::Context;
 use crate::volumes::describe;
 use plan::{Chap, Refused, Step};
@@ -47,6 +48,8 @@ const SYSFS: Sysfs<'static> = Sysfs("/sys");
 #[serde(rename_all = "PascalCase")]
 struct Disk {
     vol_name: String,
+    /// What the Node's status calls it.
+    unique_name: String,
     /// With ports, the first one names the disk.
     portals: Vec<String>,
     iqn: String,
@@ -90,7 +93,18 @@ impl Disk {
             _ => init_iface.clone(),
         };
         let vol_name = vol_name.to_owned();
-        Ok(Self { vol_name, portals, iqn, lun: source.lun, iface, init_iface, initiator_name, is_device })
+        let unique_name = iscsi_name(&source.target_portal, &iqn, source.lun);
+        Ok(Self {
+            vol_name,
+            unique_name,
+            portals,
+            iqn,
+            lun: source.lun,
+            iface,
+            init_iface,
+            initiator_name,
+            is_device,
+        })
     }
 
     fn has_own_iface(&self) -> bool {
@@ -128,6 +142,11 @@ fn write(pod_dir: &Path, notes: &Notes) -> Result<(), String> {
     written.map_err(|e| describe("write", &path, &e))
 }
 
+/// The disks of Pods of this node, as its status calls them.
+pub(super) fn in_use(root_dir: &Path) -> impl Iterator<Item = String> {
+    others(root_dir, Path::new(""), "").into_iter().map(|disk| disk.unique_name)
+}
+
 /// The disks of all Pods but for one volume of one.
 fn others(root_dir: &Path, pod_dir: &Path, volume: &str) -> Vec<Disk> {
     let pods = std::fs::read_dir(root_dir.join("pods")).into_iter().flatten().flatten();
@@ -150,6 +169,9 @@ pub(super) async fn bring(
     let disk = Disk::new(&resolved.name, resolved.is_device(), source).map_err(failed(Phase::Attach))?;
     let turn = context.csi.turn(PLUGIN, &disk.iqn);
     let _turn = turn.lock().await;
+    // Until it is written down here.
+    let _asked = context.csi.ask(&disk.unique_name);
+    csi_volume::until_attached(context, &resolved.name, &disk.unique_name, async { Ok(()) }).await?;
     let global = global(context, &disk).map_err(failed(Phase::Attach))?;
     let is_there = !disk.is_device && sys::mount::is_mounted(&global).unwrap_or(false);
     let mut device = None;
@@ -368,6 +390,9 @@ pub(super) async fn tear_down(context: &Context, pod_dir: &Path) -> Result<(), S
         let mut notes = read(pod_dir);
         notes.remove(&volume);
         write(pod_dir, &notes)?;
+        if !others.iter().any(|other| other.unique_name == disk.unique_name) {
+            context.csi.set_in_use(context, &disk.unique_name, false).await?;
+        }
     }
     Ok(())
 }
