@@ -80,9 +80,12 @@ fn disks_of_targets_are_logged_in_to_once_and_out_of_after_their_last_pod() {
     must(cluster.up());
     let then = must(Session::new(&cluster, KUBECTLS[1], "iscsi"));
     must(then.run("iscsi_after.txt", &targets.script(include_str!("sessions/iscsi_after.txt"))));
-    drop(then);
     assert_eq!(targets.links(), [""; 0], "nobody is logged in");
     assert_eq!(mounts(&cluster), [""; 0], "nothing is left mounted");
+    must(then.run("iscsi_left.txt", &targets.script(include_str!("sessions/iscsi_left.txt"))));
+    drop(then);
+    must(cluster.knarr(&["reset", "--yes"]));
+    assert_eq!(targets.links(), [""; 0], "who resets logs out");
     drop(targets);
     must(cluster.remove());
 }

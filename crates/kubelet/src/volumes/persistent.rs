@@ -26,6 +26,7 @@ use super::describe;
 use crate::context::Context;
 pub(crate) use csi_volume::access_mode;
 pub(crate) use expand::grow;
+pub use iscsi::log_out;
 use resolve::{Resolved, Source};
 pub(crate) use stats::{VolumeStats, of_pods as stats};
 use wishes::Wishes;

@@ -107,6 +107,10 @@ impl Disk {
         })
     }
 
+    fn is_same_disk(&self, other: &Self) -> bool {
+        self.iqn == other.iqn && self.lun == other.lun
+    }
+
     fn has_own_iface(&self) -> bool {
         self.iface != self.init_iface
     }
@@ -397,6 +401,23 @@ pub(super) async fn tear_down(context: &Context, pod_dir: &Path) -> Result<(), S
     Ok(())
 }
 
+/// Logs out of every target whose disks the Pods below a kubelet's folder had: for who removes it when they are gone and
+/// nothing is mounted there.
+///
+/// # Errors
+/// What is left, of the first one that is not logged out of; the others are.
+pub async fn log_out(root_dir: &Path) -> std::io::Result<()> {
+    let mut left = others(root_dir, Path::new(""), "");
+    let mut outcome = Ok(());
+    while let Some(disk) = left.pop() {
+        if !left.iter().any(|other| other.is_same_disk(&disk)) {
+            forget_devices(&disk).await;
+        }
+        outcome = outcome.and(run(&plan::log_out(&disk, &left)).await);
+    }
+    outcome.map_err(std::io::Error::other)
+}
+
 async fn release(global: &Path, pod_dir: &Path, disk: &Disk, others: &[Disk]) -> Result<(), String> {
     let path = pod_dir.join("volumes").join(FOLDER).join(&disk.vol_name);
     if path.exists() {
@@ -411,7 +432,7 @@ async fn release(global: &Path, pod_dir: &Path, disk: &Disk, others: &[Disk]) ->
         }
         std::fs::remove_dir(global).map_err(|e| describe("remove", global, &e))?;
     }
-    if !others.iter().any(|other| other.iqn == disk.iqn && other.lun == disk.lun) {
+    if !others.iter().any(|other| other.is_same_disk(disk)) {
         forget_devices(disk).await;
     }
     run(&plan::log_out(disk, others)).await
