@@ -158,6 +158,15 @@ pub fn unique_name(source: &CSIPersistentVolumeSource) -> String {
     format!("kubernetes.io/csi/{}^{}", source.driver, source.volume_handle)
 }
 
+/// What those names of iSCSI volumes begin with.
+pub const ISCSI: &str = "kubernetes.io/iscsi/";
+
+/// What an iSCSI volume is called in `Node.status.volumesInUse` and `volumesAttached`. Source: `GetVolumeName`,
+/// `pkg/volume/iscsi`.
+pub fn iscsi_name(target_portal: &str, iqn: &str, lun: i32) -> String {
+    format!("{ISCSI}{target_portal}:{iqn}:{lun}")
+}
+
 /// The name of the VolumeAttachment of a volume and a node. Source: `getAttachmentName`, `pkg/volume/csi`.
 pub fn attachment_name(source: &CSIPersistentVolumeSource, node: &str) -> String {
     format!("csi-{}", sha256(&[&source.volume_handle, &source.driver, node]))

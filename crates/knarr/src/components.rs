@@ -35,7 +35,9 @@ pub(crate) use control_plane::control_plane;
 pub(crate) use identity::prepare;
 pub(crate) use join::{ClusterConfig, JoinToken, Newcomer, TOKEN_GROUP};
 pub(crate) use node::{node, parse_cidr};
-pub(crate) use remains::{detach_pods, remove_foreign_pods, remove_network, remove_pods};
+pub(crate) use remains::{
+    detach_pods, release_volumes, remove_foreign_pods, remove_mounts, remove_network, remove_pods,
+};
 pub(crate) use servers::seed as seed_servers;
 pub(crate) use settings::Settings;
 pub(crate) use shared::authority_hash;

@@ -76,6 +76,7 @@ pub use config::{Config, ConfigurationError, ServerConfig, Sources};
 use context::Context;
 use metrics::KubeletMetrics;
 pub use server::cri_streams::StreamingServer;
+pub use volumes::persistent::log_out;
 
 /// Why a kubelet could not start.
 #[derive(Debug, thiserror::Error)]

@@ -41,6 +41,8 @@ pub struct Cluster {
     /// The file that its host's boot id is read from, if that is not the machine's.
     boot_id: Option<PathBuf>,
     boots: u32,
+    /// A folder of programs that its host has before all others.
+    programs: Option<PathBuf>,
     is_removed: bool,
 }
 
@@ -78,6 +80,7 @@ impl Cluster {
             cgroups: BTreeSet::new(),
             boot_id: None,
             boots: 0,
+            programs: None,
             is_removed: false,
         })
     }
@@ -130,6 +133,10 @@ impl Cluster {
         command.current_dir(self.folder.path()).stdin(Stdio::null());
         command.env("KUBECONFIG", self.kubeconfig()).env("HOME", self.folder.path());
         command.env("DATA_DIR", self.data_dir()).env("KNARR", &self.knarr);
+        if let Some(programs) = &self.programs {
+            let all = std::env::var_os("PATH").unwrap_or_default();
+            command.env("PATH", [programs.as_os_str(), &all].join(std::ffi::OsStr::new(":")));
+        }
         command
     }
 
@@ -155,6 +162,11 @@ impl Cluster {
         }
         self.note();
         Ok(text(&output))
+    }
+
+    /// From now on its host has the programs in `folder`, before those of the machine.
+    pub fn add_programs(&mut self, folder: PathBuf) {
+        self.programs = Some(folder);
     }
 
     /// From now on `knarr` is another binary: another build takes over what runs.

@@ -6,8 +6,11 @@
 //! minutes, or when somebody says that it is out of service. The attaching itself is the driver's sidecar's.
 //!
 //! A volume of a kind that a driver has taken over is that driver's. Where a Pod names one itself, no PersistentVolume
-//! stands for it: its key is what its node calls it, and the attachment has all that the driver needs.
+//! stands for it: its key is what its node calls it, and the attachment has all that the driver needs. iSCSI volumes have
+//! no driver, see [`unasked`].
 //! Source: `pkg/controller/volume/attachdetach`; KEP-2268, KEP-625.
+
+mod unasked;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +38,8 @@ const UNMOUNT_MAX: Duration = Duration::from_secs(6 * 60);
 /// Source: `core/v1.TaintNodeOutOfService`.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-/// The controller's row. Keys are volumes: names of PersistentVolumes, and what nodes call Pods' own.
+/// The controller's row. Keys are volumes: names of PersistentVolumes, and what nodes call Pods' own and those that have no
+/// driver.
 pub const CONTROLLER: Controller = Controller {
     name: "persistentvolume-attach-detach-controller",
     queue: "attachdetach",
@@ -43,10 +47,10 @@ pub const CONTROLLER: Controller = Controller {
         vec![
             Source::of::<Pod>(volumes_of_pod),
             Source::of::<VolumeAttachment>(volume_of_attachment),
-            Source::of::<PersistentVolume>(|change, _| vec![change.key.clone()]),
-            Source::of::<PersistentVolumeClaim>(|change, _| {
+            Source::of::<PersistentVolume>(|change, informers| vec![key(informers, &change.key)]),
+            Source::of::<PersistentVolumeClaim>(|change, informers| {
                 let name = change.new.as_deref().map(volume_name).unwrap_or_default();
-                if name.is_empty() { Vec::new() } else { vec![name.to_owned()] }
+                if name.is_empty() { Vec::new() } else { vec![key(informers, name)] }
             }),
             Source::of::<Node>(volumes_of_node),
             Source::of::<CSINode>(|change, informers| attached_or_wanted(&change.key, informers)),
@@ -54,9 +58,18 @@ pub const CONTROLLER: Controller = Controller {
         ]
     },
     reconcile: |informers, key, now| {
+        if unasked::is_key(key) {
+            return unasked::plan(&unasked::snapshot(informers, key), now);
+        }
         snapshot(informers, key).map_or_else(Plan::nothing, |snapshot| plan(&snapshot, now))
     },
 };
+
+/// The key of a PersistentVolume.
+fn key(informers: &Informers, volume: &str) -> String {
+    let found = informers.informer::<PersistentVolume>().get(volume);
+    found.and_then(|found| unasked::of_volume(&found)).unwrap_or_else(|| volume.to_owned())
+}
 
 /// What a decision about one volume is made from.
 struct Snapshot {
@@ -145,6 +158,11 @@ fn own_volumes(pod: &Pod) -> impl Iterator<Item = (String, PersistentVolume)> {
     })
 }
 
+/// The keys of the volumes that a Pod names itself.
+fn own_keys(pod: &Pod) -> impl Iterator<Item = String> {
+    own_volumes(pod).map(|(key, _)| key).chain(unasked::of_pod(pod).map(|(key, _)| key))
+}
+
 /// The volume as a Pod names it; when none does any more, as its attachment has it.
 fn own_volume<'a>(
     key: &str,
@@ -171,9 +189,9 @@ fn volumes_of_pod(change: &Change<Pod>, informers: &Informers) -> Vec<String> {
     let claims = informers.informer::<PersistentVolumeClaim>();
     let both = [change.old.as_deref(), change.new.as_deref()];
     let keys = both.into_iter().flatten().filter(|pod| !node_name(pod).is_empty()).flat_map(claims_of);
-    let mut volumes: Vec<String> =
-        keys.filter_map(|key| claims.get(&key)).map(|claim| volume_name(&claim).to_owned()).collect();
-    volumes.extend(both.into_iter().flatten().flat_map(own_volumes).map(|(key, _)| key));
+    let bound = keys.filter_map(|key| claims.get(&key)).map(|claim| key(informers, volume_name(&claim)));
+    let mut volumes: Vec<String> = bound.collect();
+    volumes.extend(both.into_iter().flatten().flat_map(own_keys));
     volumes.retain(|volume| !volume.is_empty());
     volumes.sort();
     volumes.dedup();
@@ -195,10 +213,12 @@ fn volumes_of_node(change: &Change<Node>, informers: &Informers) -> Vec<String> 
         })
     };
     if told(&change.old) == told(&change.new) {
-        Vec::new()
-    } else {
-        attached_or_wanted(&change.key, informers)
+        return Vec::new();
     }
+    let mut volumes = attached_or_wanted(&change.key, informers);
+    // Other nodes may wait for what has gone from this one.
+    volumes.extend(change.old.iter().flat_map(|node| unasked::attached(node)));
+    volumes
 }
 
 /// The volumes that are attached to a node, or that a Pod there wants.
@@ -206,11 +226,13 @@ fn attached_or_wanted(node: &str, informers: &Informers) -> Vec<String> {
     let attachments = informers.informer::<VolumeAttachment>().list();
     let here = attachments.iter().filter(|attachment| attachment.spec.node_name == node);
     let mut volumes: Vec<String> = here.filter_map(|attachment| key_of(attachment)).collect();
+    volumes.extend(informers.informer::<Node>().get(node).iter().flat_map(|node| unasked::attached(node)));
     let claims = informers.informer::<PersistentVolumeClaim>();
     for pod in informers.informer::<Pod>().list().iter().filter(|pod| node_name(pod) == node) {
         let keys = claims_of(pod);
-        volumes.extend(keys.iter().filter_map(|key| claims.get(key)).map(|c| volume_name(&c).to_owned()));
-        volumes.extend(own_volumes(pod).map(|(key, _)| key));
+        volumes
+            .extend(keys.iter().filter_map(|key| claims.get(key)).map(|c| key(informers, volume_name(&c))));
+        volumes.extend(own_keys(pod));
     }
     volumes.retain(|volume| !volume.is_empty());
     volumes.sort();
@@ -320,7 +342,7 @@ fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
             continue;
         }
         if is_taken && is_exclusive(volume) {
-            plan.push_step(multi_attach(snapshot, node, pods));
+            plan.push_step(multi_attach(name(&volume.metadata), &snapshot.wanted, node, pods));
             continue;
         }
         is_taken = true;
@@ -361,11 +383,7 @@ fn told(
         let is_news = !told.is_empty();
         plan.push_step(told);
         if is_news {
-            let message = format!("AttachVolume.Attach succeeded for volume \"{volume}\" ");
-            let event = |pod: &Arc<Pod>| {
-                Action::event(&**pod, EventType::Normal, "SuccessfulAttachVolume", message.clone())
-            };
-            plan.push_step(pods.iter().map(event).collect());
+            plan.push_step(succeeded(volume, pods));
         }
         return;
     }
@@ -376,6 +394,14 @@ fn told(
             |pod: &Arc<Pod>| Action::event(&**pod, EventType::Warning, "FailedAttachVolume", message.clone());
         plan.push_step(pods.iter().map(event).collect());
     }
+}
+
+/// Tells Pods that wait.
+fn succeeded(volume: &str, pods: &[Arc<Pod>]) -> Vec<Action> {
+    let message = format!("AttachVolume.Attach succeeded for volume \"{volume}\" ");
+    let event =
+        |pod: &Arc<Pod>| Action::event(&**pod, EventType::Normal, "SuccessfulAttachVolume", message.clone());
+    pods.iter().map(event).collect()
 }
 
 /// Has the node's status say what is attached to it, `without` an attachment that is about to go.
@@ -390,11 +416,18 @@ fn tell_node(snapshot: &Snapshot, node: &Node, without: Option<&str>) -> Vec<Act
         .attachments
         .iter()
         .filter(here)
-        .filter_map(|attachment| {
-            let handle = attached_name(snapshot, attachment, node)?;
-            Some(AttachedVolume { name: handle, device_path: String::new() })
-        })
+        .filter_map(|attachment| attached_name(snapshot, attachment, node).map(as_attached))
         .collect();
+    attached.extend(unasked::attached(node).map(as_attached));
+    say_attached(node, attached)
+}
+
+fn as_attached(name: String) -> AttachedVolume {
+    AttachedVolume { name, device_path: String::new() }
+}
+
+/// Has the node's status say that these are attached, if it does not.
+fn say_attached(node: &Node, mut attached: Vec<AttachedVolume>) -> Vec<Action> {
     attached.sort_by(|a, b| a.name.cmp(&b.name));
     attached.dedup_by(|a, b| a.name == b.name);
     let known = node.status.as_ref().and_then(|status| status.volumes_attached.clone()).unwrap_or_default();
@@ -428,9 +461,8 @@ fn attached_name(snapshot: &Snapshot, attachment: &VolumeAttachment, node: &Node
 }
 
 /// Tells Pods why their volume stays elsewhere. Source: `reportMultiAttachError`.
-fn multi_attach(snapshot: &Snapshot, node: &str, pods: &[Arc<Pod>]) -> Vec<Action> {
-    let volume = name(&snapshot.volume.metadata);
-    let elsewhere = snapshot.wanted.iter().filter(|(other, _)| *other != node);
+fn multi_attach(volume: &str, wanted: &ByNode, node: &str, pods: &[Arc<Pod>]) -> Vec<Action> {
+    let elsewhere = wanted.iter().filter(|(other, _)| *other != node);
     let others: Vec<&Arc<Pod>> = elsewhere.flat_map(|(_, pods)| pods).collect();
     let mut pods: Vec<_> = pods.to_vec();
     pods.sort_by_key(|pod| (namespace(&pod.metadata).to_owned(), name(&pod.metadata).to_owned()));

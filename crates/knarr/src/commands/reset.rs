@@ -57,6 +57,10 @@ pub(crate) fn remove_everything(layout: &Layout, on_step: &mut dyn FnMut(&str)) 
         Err(error) => eprintln!("what the container runtime has of the cluster is left: {error:#}"),
     }
     components::remove_pods(layout).context("remove the Pods")?;
+    if let Err(error) = components::release_volumes(layout) {
+        eprintln!("what the cluster's Pods had of iSCSI targets is left: {error:#}");
+    }
+    components::remove_mounts(layout).context("remove the mounts")?;
     on_step("Pods, containers and cgroups");
     if let Err(error) = components::detach_pods(layout) {
         eprintln!("what network plugins have of the cluster's Pods is left: {error:#}");

@@ -59,11 +59,28 @@ async fn remove_sandbox(runtime: &Client, id: &str) -> Result<()> {
     Ok(())
 }
 
-/// Ends every Pod and removes containers, sandboxes, images, cgroups, mounts and loop devices.
+/// Ends every Pod and removes containers, sandboxes, images and cgroups.
 pub(crate) fn remove_pods(layout: &Layout) -> Result<()> {
     let cgroups = sys::cgroup::Cgroups::detect()?;
     let root = format!("/knarr-{}", layout.cluster_id());
-    runtime::remove_remains(&layout.runtime(), &root, &cgroups)?;
+    Ok(runtime::remove_remains(&layout.runtime(), &root, &cgroups)?)
+}
+
+/// Unmounts the volumes of Pods that are gone, and logs out of the targets whose disks they had.
+///
+/// # Errors
+/// The host's tool refuses for one of them; the others are done.
+pub(crate) fn release_volumes(layout: &Layout) -> Result<()> {
+    let root = layout.kubelet();
+    for folder in ["pods", "plugins/kubernetes.io/iscsi"] {
+        sys::mount::detach_below(&root.join(folder))?;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(kubelet::log_out(&root))?)
+}
+
+/// Removes the kubelet's folder, mounts and loop devices.
+pub(crate) fn remove_mounts(layout: &Layout) -> Result<()> {
     super::kubelet_root::remove(layout)?;
     sys::mount::detach_below(layout.root())?;
     sys::loop_device::detach_below(layout.root())?;

@@ -19,6 +19,7 @@ mod ha;
 mod ha_faults;
 mod host;
 mod images;
+mod iscsi;
 mod kills;
 mod kubectl;
 mod kubelet;

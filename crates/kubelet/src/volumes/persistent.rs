@@ -1,4 +1,4 @@
-//! Volumes that outlive the node's files, or that a driver makes: of claims, of CSI drivers inline, of NFS.
+//! Volumes that outlive the node's files, or that a driver makes: of claims, of CSI drivers inline, of NFS and iSCSI.
 //!
 //! They are prepared before the rest, each asks the API what it is, and what they came to is written beside them
 //! (`persistent.json`), so that containers that are started later find them without asking again. Taking back goes by
@@ -8,6 +8,7 @@ mod csi_volume;
 mod data;
 mod expand;
 mod format;
+mod iscsi;
 mod ownership;
 mod plain;
 mod resolve;
@@ -23,8 +24,9 @@ use serde::{Deserialize, Serialize};
 
 use super::describe;
 use crate::context::Context;
-pub(crate) use csi_volume::{access_mode, in_use};
+pub(crate) use csi_volume::access_mode;
 pub(crate) use expand::grow;
+pub use iscsi::log_out;
 use resolve::{Resolved, Source};
 pub(crate) use stats::{VolumeStats, of_pods as stats};
 use wishes::Wishes;
@@ -175,11 +177,14 @@ impl Phase {
     }
 }
 
-/// A reboot takes mounts away and leaves the file that says they were there.
+/// A reboot takes mounts and devices away and leaves the file that says they were there.
 fn is_there(known: &Prepared) -> bool {
     let is_own =
         known.path.components().any(|part| part.as_os_str() == "volumes" || part.as_os_str() == "plugins");
-    !is_own || sys::mount::is_mounted(&known.path).unwrap_or(false)
+    if is_own {
+        return sys::mount::is_mounted(&known.path).unwrap_or(false);
+    }
+    !known.is_device || known.path.exists()
 }
 
 async fn bring(
@@ -199,8 +204,13 @@ async fn bring(
         }
         Source::HostPath(source) => plain::host_path(resolved, source).map_err(named),
         Source::Nfs(source) => plain::nfs(pod_dir, resolved, source).await.map_err(named),
-        Source::Iscsi => Err(named(plain::no_iscsi())),
+        Source::Iscsi(source) => iscsi::bring(context, pod, pod_dir, resolved, source).await,
     }
+}
+
+/// The volumes that are attached for Pods of this node, by what is on disk.
+pub(crate) fn in_use(root_dir: &Path) -> impl Iterator<Item = String> {
+    csi_volume::in_use(root_dir).chain(iscsi::in_use(root_dir))
 }
 
 /// Looks after the volumes of a Pod that runs: those that have become larger grow, and drivers that want to be asked again
@@ -267,5 +277,6 @@ pub(crate) async fn tear_down(context: &Context, pod_dir: &Path) -> Result<(), S
         let _turn = turn.lock().await;
         plain::release_local(&context.config.root_dir, pod_dir, &name)?;
     }
+    iscsi::tear_down(context, pod_dir).await?;
     context.csi.settle_in_use(context).await
 }

@@ -367,8 +367,22 @@ async fn attached(
     (resolved, source): (&Resolved, &CSIPersistentVolumeSource),
     (driver, wishes): (&Driver, &Wishes),
 ) -> Result<VolumeAttachment, VolumeError> {
-    let (unique, name) = (unique_name(source), &resolved.name);
-    context.csi.set_in_use(context, &unique, true).await?;
+    let if_not =
+        async { if wishes.counts_again { refuse_if_full(context, source, driver).await } else { Ok(()) } };
+    until_attached(context, &resolved.name, &unique_name(source), if_not).await?;
+    let found = attachment(context, source).await;
+    found.map_err(|error| Phase::Attach.failed(resolved, &error))
+}
+
+/// Has the Node say that it uses a volume, and waits until it says that it is attached; what is to be looked at before
+/// that is `if_not`.
+pub(super) async fn until_attached(
+    context: &Context,
+    name: &str,
+    unique: &str,
+    if_not: impl Future<Output = Result<(), VolumeError>>,
+) -> Result<(), VolumeError> {
+    context.csi.set_in_use(context, unique, true).await?;
     let own = controller::Scope {
         field_selector: Some(format!("metadata.name={}", context.config.node_name)),
         ..controller::Scope::default()
@@ -380,8 +394,8 @@ async fn attached(
         let attached = known.as_ref().and_then(|node| node.status.as_ref()?.volumes_attached.as_ref());
         attached.is_some_and(|all| all.iter().any(|one| one.name == unique))
     };
-    if wishes.counts_again && !is_attached() {
-        refuse_if_full(context, source, driver).await?;
+    if !is_attached() {
+        if_not.await?;
     }
     let waiting = async {
         while !is_attached() {
@@ -389,13 +403,12 @@ async fn attached(
         }
     };
     tokio::time::timeout(ATTACH_MAX, waiting).await.map_err(|_| {
-        format!(
+        let why = format!(
             "Unable to attach or mount volumes: unmounted volumes=[{name}], unattached volumes=[{name}], \
              failed to process volumes=[]: timed out waiting for the condition"
-        )
-    })?;
-    let found = attachment(context, source).await;
-    found.map_err(|error| Phase::Attach.failed(resolved, &error))
+        );
+        why.into()
+    })
 }
 
 /// Has a Pod fail whose volume the node has had no room for since long: its owner makes another one, which goes where there
@@ -498,8 +511,8 @@ fn forget_staging(staging: &Path, target: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The volumes that are attached for Pods of this node, by what is on disk.
-pub(crate) fn in_use(root_dir: &Path) -> impl Iterator<Item = String> {
+/// The drivers' volumes that are attached for Pods of this node, by what is on disk.
+pub(super) fn in_use(root_dir: &Path) -> impl Iterator<Item = String> {
     let attached = data::of_node(root_dir).into_iter().filter(|found| !found.data.attachment_id.is_empty());
     attached.map(|found| format!("kubernetes.io/csi/{}^{}", found.data.driver_name, found.data.volume_handle))
 }

@@ -3,6 +3,7 @@
 //! Nothing is formatted that has anything on it: what `blkid` finds is taken as it is.
 //! Source: `SafeFormatAndMount`, `k8s.io/mount-utils`.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use tokio::process::Command;
@@ -12,26 +13,37 @@ const FSCK_UNCORRECTED: i32 = 4;
 /// What `blkid` ends with when it finds nothing.
 const BLKID_NOTHING: i32 = 2;
 
+/// Of a device that is empty, if its volume does not say.
+const FS_TYPE: &str = "ext4";
+/// Who has a tool that not every host has.
+const PACKAGES: &[(&str, &str)] = &[
+    ("iscsiadm", "open-iscsi (Debian), iscsi-initiator-utils (others)"),
+    ("mkfs.xfs", "xfsprogs"),
+    ("mkfs.btrfs", "btrfs-progs"),
+];
+
 /// What a tool said.
-struct Said {
+pub(super) struct Said {
     /// None if a signal ended it.
-    code: Option<i32>,
-    output: String,
+    pub(super) code: Option<i32>,
+    pub(super) output: String,
 }
 
-/// Mounts the file system on `device` at `target`, and makes one of that type if the device is empty.
+/// Mounts the file system on `device` at `target`, and makes one of that type if the device is empty; without a type what
+/// is there, or ext4.
 ///
 /// # Errors
 /// In upstream's words: a tool is missing or failed, or the device has something else on it.
 pub(super) async fn mount(
     device: &Path,
     target: &Path,
-    fs_type: &str,
+    fs_type: Option<&str>,
     options: &[String],
 ) -> Result<(), String> {
     let is_read_only = options.iter().any(|option| option == "ro");
     let existing = found_on(device).await?;
     let name = device.display().to_string();
+    let fs_type = fs_type.filter(|fs_type| !fs_type.is_empty()).or(existing.as_deref()).unwrap_or(FS_TYPE);
     match &existing {
         None if is_read_only => {
             return Err(format!(
@@ -55,7 +67,7 @@ pub(super) async fn mount(
         status(said.code),
         said.output
     );
-    match existing.filter(|existing| existing != fs_type) {
+    match existing.as_deref().filter(|&existing| existing != fs_type) {
         Some(existing) => Err(format!(
             "failed to mount the volume as {fs_type:?}, it already contains {existing}. Mount error: {failed}"
         )),
@@ -105,10 +117,18 @@ async fn check(device: &str) -> Result<(), String> {
     }
 }
 
-async fn run(tool: &str, arguments: &[&str]) -> Result<Said, String> {
+/// Calls a tool of the host's, and waits for it.
+///
+/// # Errors
+/// It is not there, in upstream's words and with who has it.
+pub(super) async fn run<A: AsRef<OsStr>>(tool: &str, arguments: &[A]) -> Result<Said, String> {
     let output = Command::new(tool).args(arguments).kill_on_drop(true).output().await;
     let output = output.map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => format!("exec: {tool:?}: executable file not found in $PATH"),
+        std::io::ErrorKind::NotFound => {
+            let package = PACKAGES.iter().find(|(name, _)| *name == tool);
+            let package = package.map(|(_, package)| format!(": install the package that has it: {package}"));
+            format!("exec: {tool:?}: executable file not found in $PATH{}", package.unwrap_or_default())
+        }
         _ => format!("exec: {tool:?}: {error}"),
     })?;
     let text = [output.stdout, output.stderr].concat();
@@ -116,7 +136,7 @@ async fn run(tool: &str, arguments: &[&str]) -> Result<Said, String> {
     Ok(Said { code: output.status.code(), output: output_text })
 }
 
-fn status(code: Option<i32>) -> String {
+pub(super) fn status(code: Option<i32>) -> String {
     code.map_or("signal: killed".to_owned(), |code| format!("exit status {code}"))
 }
 

@@ -13,12 +13,10 @@ use crate::volumes::{describe, host_path};
 /// What upstream's plugin is called.
 pub(super) const LOCAL: &str = "kubernetes.io/local-volume";
 const LOCAL_FOLDER: &str = "kubernetes.io~local-volume";
-/// Of a device whose volume does not say.
-const FS_TYPE: &str = "ext4";
 /// Where `mount` looks for the tools of file systems.
 const TOOLS: [&str; 3] = ["/sbin", "/usr/sbin", "/usr/local/sbin"];
 
-fn folder(pod_dir: &Path, plugin: &str, name: &str) -> Result<PathBuf, String> {
+pub(super) fn folder(pod_dir: &Path, plugin: &str, name: &str) -> Result<PathBuf, String> {
     let path = pod_dir.join("volumes").join(plugin).join(name);
     std::fs::create_dir_all(&path).map_err(|e| describe("mkdir", &path, &e))?;
     path.canonicalize().map_err(|e| describe("find", &path, &e))
@@ -72,8 +70,7 @@ async fn mount_device(
     if !sys::mount::is_mounted(&path).map_err(|e| e.to_string())? {
         let mut options = resolved.mount_options();
         options.extend(resolved.read_only.then(|| "ro".to_owned()));
-        let fs_type = local.fs_type.as_deref().filter(|fs_type| !fs_type.is_empty()).unwrap_or(FS_TYPE);
-        format::mount(Path::new(&local.path), &path, fs_type, &options).await?;
+        format::mount(Path::new(&local.path), &path, local.fs_type.as_deref(), &options).await?;
     }
     Ok(path)
 }
@@ -157,16 +154,6 @@ pub(super) async fn nfs(
 
 fn has_tool(name: &str) -> bool {
     TOOLS.iter().any(|folder| Path::new(folder).join(name).exists())
-}
-
-/// Why there is no iSCSI here.
-pub(super) fn no_iscsi() -> String {
-    match has_tool("iscsiadm") {
-        true => "this kubelet mounts iSCSI volumes through CSI drivers only".to_owned(),
-        false => "executable file not found in $PATH: iscsiadm (it is in the package open-iscsi); iSCSI volumes are \
-                  mounted through CSI drivers only"
-            .to_owned(),
-    }
 }
 
 #[cfg(test)]

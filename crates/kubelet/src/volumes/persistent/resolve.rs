@@ -6,8 +6,9 @@ use controller::volume::{
     affinity, claim_of, is_claim_bound, is_claim_of_pod, is_for, migration, volume_mode, volume_name,
 };
 use k8s_openapi::api::core::v1::{
-    CSIPersistentVolumeSource, HostPathVolumeSource, LocalVolumeSource, NFSVolumeSource, Node,
-    PersistentVolume, PersistentVolumeClaim, Pod, SecretReference, Volume,
+    CSIPersistentVolumeSource, HostPathVolumeSource, ISCSIPersistentVolumeSource, ISCSIVolumeSource,
+    LocalVolumeSource, NFSVolumeSource, Node, PersistentVolume, PersistentVolumeClaim, Pod, SecretReference,
+    Volume,
 };
 use kube::api::Api;
 
@@ -41,7 +42,7 @@ pub(super) enum Source {
     /// A server's folder.
     Nfs(NFSVolumeSource),
     /// A server's disk.
-    Iscsi,
+    Iscsi(Box<ISCSIPersistentVolumeSource>),
 }
 
 impl Resolved {
@@ -74,10 +75,11 @@ pub(super) async fn resolve(context: &Context, pod: &Pod, volume: &Volume) -> Re
     if let Some(source) = &volume.nfs {
         return Ok(inline(Source::Nfs(source.clone()), source.read_only == Some(true)));
     }
-    if volume.iscsi.is_some() {
-        return Ok(inline(Source::Iscsi, false));
-    }
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    if let Some(source) = &volume.iscsi {
+        let read_only = source.read_only == Some(true);
+        return Ok(inline(Source::Iscsi(Box::new(inline_disk(source, namespace))), read_only));
+    }
     if let Some(translated) = migration::inline(volume, namespace) {
         return of_volume(&volume.name, None, translated?, false);
     }
@@ -107,8 +109,9 @@ fn of_volume(
     } else if let Some(nfs) = spec.nfs {
         let read_only = nfs.read_only == Some(true);
         (Source::Nfs(nfs), read_only)
-    } else if spec.iscsi.is_some() {
-        (Source::Iscsi, false)
+    } else if let Some(iscsi) = spec.iscsi {
+        let read_only = iscsi.read_only == Some(true);
+        (Source::Iscsi(Box::new(iscsi)), read_only)
     } else {
         let why = crate::volumes::refused::persistent(&volume);
         return Err(why.unwrap_or_else(|| format!("no volume plugin matched for PersistentVolume {name}")));
@@ -198,6 +201,27 @@ fn inline_source(
         volume_attributes: source.volume_attributes.clone(),
         node_publish_secret_ref: secret,
         ..CSIPersistentVolumeSource::default()
+    }
+}
+
+/// A Pod's own disk as if it were a PersistentVolume's.
+fn inline_disk(source: &ISCSIVolumeSource, namespace: &str) -> ISCSIPersistentVolumeSource {
+    let secret = source.secret_ref.as_ref();
+    ISCSIPersistentVolumeSource {
+        chap_auth_discovery: source.chap_auth_discovery,
+        chap_auth_session: source.chap_auth_session,
+        fs_type: source.fs_type.clone(),
+        initiator_name: source.initiator_name.clone(),
+        iqn: source.iqn.clone(),
+        iscsi_interface: source.iscsi_interface.clone(),
+        lun: source.lun,
+        portals: source.portals.clone(),
+        read_only: source.read_only,
+        secret_ref: secret.map(|secret| SecretReference {
+            name: Some(secret.name.clone()),
+            namespace: Some(namespace.to_owned()),
+        }),
+        target_portal: source.target_portal.clone(),
     }
 }
 
