@@ -110,6 +110,7 @@ fn describe(error: &CniError) -> ErrorBody {
         CniError::Config { .. } | CniError::Wish { .. } => code::INVALID_CONFIG,
         CniError::State { .. } => code::IO,
         CniError::NotReady(_) => code::NOT_AVAILABLE,
+        CniError::Version { .. } => code::INCOMPATIBLE_VERSION,
         CniError::NoAddress { .. }
         | CniError::AddressTaken { .. }
         | CniError::Check(_)
