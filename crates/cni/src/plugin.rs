@@ -114,6 +114,7 @@ fn describe(error: &CniError) -> ErrorBody {
         CniError::NoAddress { .. }
         | CniError::AddressTaken { .. }
         | CniError::Check(_)
+        | CniError::InterfaceExists { .. }
         | CniError::PluginMissing { .. }
         | CniError::Rules(_)
         | CniError::Kernel(_) => code::INTERNAL,

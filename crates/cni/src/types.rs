@@ -285,6 +285,14 @@ pub enum CniError {
         /// The field.
         field: &'static str,
     },
+    /// A plugin that is called by others is asked to make what is there already.
+    #[error("container veth name {ifname:?} already exists in {}", netns.display())]
+    InterfaceExists {
+        /// Name of the interface.
+        ifname: String,
+        /// The Pod's network namespace.
+        netns: PathBuf,
+    },
     /// A Pod has no address, of which it should have one.
     #[error("container {container_id} has no address")]
     UnknownContainer {
