@@ -6,6 +6,7 @@ use crate::exec::ExecPlugin;
 use crate::network::{Attachment, BuiltinConfig};
 use crate::plugins::{Attached, Builtin, Kind, Site};
 use crate::types::{CniError, CniResult, NetworkConfigList, is_at_least};
+use crate::versions::{self, Answers};
 
 /// A network's plugins, ready to run.
 #[derive(Debug)]
@@ -29,6 +30,27 @@ impl Chain {
         Ok(Self { conflist, plugins })
     }
 
+    /// Chooses the version that plugins are called in, after asking those that have not been asked yet.
+    ///
+    /// # Errors
+    /// There is none that all speak, or a plugin does not say what it speaks.
+    pub(crate) fn agree(&mut self, answers: &Answers) -> Result<(), CniError> {
+        let mut spoken = Vec::new();
+        for plugin in &self.plugins {
+            if let Plugin::Exec(plugin) = plugin {
+                spoken.push((plugin.kind().to_owned(), answers.of(plugin)?));
+            }
+        }
+        let version = versions::choose(&self.conflist, &spoken)?;
+        for plugin in &mut self.plugins {
+            if let Plugin::Exec(plugin) = plugin {
+                plugin.speak(&version);
+            }
+        }
+        self.conflist.cni_version = version;
+        Ok(())
+    }
+
     pub(crate) fn name(&self) -> &str {
         &self.conflist.name
     }
@@ -38,7 +60,7 @@ impl Chain {
         &self.conflist
     }
 
-    /// Whether none of its binaries is gone.
+    /// Whether none of its binaries is gone, or another one now.
     pub(crate) fn is_there(&self) -> bool {
         self.plugins.iter().all(|plugin| match plugin {
             Plugin::Builtin(_) => true,

@@ -4,7 +4,7 @@
 
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
@@ -17,11 +17,14 @@ use serde_json::{Value, json};
 
 use crate::network::{Attachment, BuiltinConfig};
 use crate::plugins::Attached;
-use crate::types::{CniError, CniResult, ErrorBody, NetworkConfigList, is_at_least};
+use crate::types::{CniError, CniResult, ErrorBody, NetworkConfigList, VERSION, is_at_least};
+use crate::versions::{self, Stamp, stamp};
 
 /// How long the kubelet waits for a sandbox to be made, and for everything else. Source: `runtimeRequestTimeout`.
 const ADD_LIMIT: Duration = Duration::from_secs(240);
 const LIMIT: Duration = Duration::from_secs(120);
+/// Everybody waits for it, and there is nothing to do.
+const VERSION_LIMIT: Duration = Duration::from_secs(30);
 /// A binary that is still being written is tried again, for 5 seconds, as libcni does.
 const BUSY_PAUSE: Duration = Duration::from_millis(200);
 const BUSY_TRIES: u32 = 25;
@@ -32,6 +35,8 @@ pub(crate) struct ExecPlugin {
     kind: String,
     network: String,
     binary: PathBuf,
+    /// What the binary was like when it was found.
+    found: Stamp,
     /// `CNI_PATH`.
     path: String,
     /// Of the specification that the configuration is written in.
@@ -48,20 +53,57 @@ impl ExecPlugin {
         config: &BuiltinConfig,
     ) -> Option<Self> {
         let binary = config.bin_dirs.iter().map(|dir| dir.join(kind)).find(|path| path.is_file())?;
-        let mut conf = conf.clone();
-        let version = conflist.cni_version.clone();
+        let (mut conf, found) = (conf.clone(), stamp(&binary));
         if let Some(fields) = conf.as_object_mut() {
             fields.insert("name".into(), json!(conflist.name));
-            fields.insert("cniVersion".into(), json!(conflist.cni_version));
         }
         // Plugins that delegate find there what is built in, too.
         let dirs = config.bin_dirs.iter().chain(&config.own_bin_dir);
         let path = dirs.filter_map(|dir| dir.to_str()).collect::<Vec<_>>().join(":");
-        Some(Self { kind: kind.to_owned(), network: conflist.name.clone(), binary, path, version, conf })
+        let (kind, network) = (kind.to_owned(), conflist.name.clone());
+        let mut plugin = Self { kind, network, binary, found, path, version: String::new(), conf };
+        plugin.speak(&conflist.cni_version);
+        Some(plugin)
     }
 
+    /// Has it called in this version of the specification.
+    pub(crate) fn speak(&mut self, version: &str) {
+        version.clone_into(&mut self.version);
+        if let Some(fields) = self.conf.as_object_mut() {
+            fields.insert("cniVersion".into(), json!(version));
+        }
+    }
+
+    pub(crate) fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    pub(crate) fn binary(&self) -> (&Path, Stamp) {
+        (&self.binary, self.found)
+    }
+
+    /// Whether its binary is still the same.
     pub(crate) fn is_there(&self) -> bool {
-        self.binary.is_file()
+        self.found.is_some() && stamp(&self.binary) == self.found
+    }
+
+    /// What it speaks, as it says itself. Before VERSION was specified, there was 0.1.0.
+    pub(crate) fn versions(&self) -> Result<Vec<String>, CniError> {
+        // Old plugins want all of it, whatever they are asked. Source: libcni's `GetVersionInfo`.
+        let nobody = || "dummy".to_owned();
+        let nothing = Attachment {
+            container_id: nobody(),
+            netns_path: nobody().into(),
+            ifname: nobody(),
+            ..Attachment::default()
+        };
+        match self.run("VERSION", &nothing, json!({ "cniVersion": VERSION })) {
+            Ok(output) => versions::read(&output).map_err(|reason| self.failed("VERSION", reason)),
+            Err(CniError::Plugin { body, .. }) if body.msg == "unknown CNI_COMMAND: VERSION" => {
+                Ok(vec!["0.1.0".into()])
+            }
+            Err(error) => Err(error),
+        }
     }
 
     pub(crate) fn add(
@@ -122,7 +164,11 @@ impl ExecPlugin {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let limit = if command == "ADD" { ADD_LIMIT } else { LIMIT };
+        let limit = match command {
+            "ADD" => ADD_LIMIT,
+            "VERSION" => VERSION_LIMIT,
+            _ => LIMIT,
+        };
         let ran = spawn(&mut program).and_then(|child| run_within(child, conf.to_string(), limit));
         let output = ran.map_err(|error| self.failed(command, error.to_string()))?;
         if output.is_late {

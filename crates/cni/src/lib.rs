@@ -13,6 +13,7 @@ mod exec;
 pub mod plugin;
 mod plugins;
 pub mod types;
+mod versions;
 
 mod cleanup;
 mod network;

@@ -12,7 +12,6 @@ mod kept;
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::Ipv4Addr;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -27,6 +26,7 @@ use follow::Judgement;
 use kept::{Kept, Results};
 
 use crate::types::{CniError, CniResult, NetworkConfigList, PortMapping, VERSION};
+use crate::versions::{Answers, Stamp, stamp};
 
 /// What the built-in network is made of.
 #[derive(Clone, Debug)]
@@ -162,6 +162,7 @@ pub struct Network {
     builtin: BuiltinConfig,
     results: Results,
     loaded: Mutex<Loaded>,
+    answers: Answers,
     readiness: watch::Sender<Option<String>>,
     /// A plugin has failed: it may say why.
     doubt: Notify,
@@ -174,8 +175,8 @@ struct Loaded {
     chain: Result<Arc<Chain>, String>,
 }
 
-/// A file of the configuration's folder, as far as one tells it from its next version: inode, size, time of change.
-type Seen = (PathBuf, Option<(u64, u64, i64, i64)>);
+/// A file of the configuration's folder.
+type Seen = (PathBuf, Stamp);
 
 impl Network {
     /// The network of the first configuration (by file name) of `conf_dir`, or the built-in one if there is none.
@@ -189,7 +190,8 @@ impl Network {
         let results = Results::open(builtin.state_dir.join("results"))?;
         let loaded = Mutex::new(Loaded { seen: Vec::new(), chain: Err(String::new()) });
         let (conf_dir, readiness) = (conf_dir.to_owned(), watch::Sender::new(None));
-        let network = Self { conf_dir, builtin, results, loaded, readiness, doubt: Notify::new() };
+        let (answers, doubt) = (Answers::default(), Notify::new());
+        let network = Self { conf_dir, builtin, results, loaded, answers, readiness, doubt };
         network.look(Judgement::Any);
         Ok(network)
     }
@@ -231,7 +233,8 @@ impl Network {
             None if self.builtin.is_fallback => self.builtin.conflist(),
             None => return Err(CniError::NotReady("cni plugin not initialized".into())),
         };
-        let chain = Chain::new(conflist, &self.builtin)?;
+        let mut chain = Chain::new(conflist, &self.builtin)?;
+        chain.agree(&self.answers)?;
         let kept = self.results.all()?;
         let own = kept.iter().filter(|kept| kept.network == chain.name());
         chain.restore(own.map(|kept| (&kept.attachment, &kept.result)))?;
@@ -380,12 +383,11 @@ fn seen(conf_dir: &Path) -> Vec<Seen> {
     let below: Vec<PathBuf> = paths.iter().flat_map(|path| entries(path)).map(|entry| entry.path()).collect();
     paths.extend(below);
     paths.sort();
-    let stamp = |path: PathBuf| {
-        let metadata = fs::metadata(&path).ok();
-        let stamp = metadata.map(|it| (it.ino(), it.len(), it.ctime(), it.ctime_nsec()));
+    let stamped = |path: PathBuf| {
+        let stamp = stamp(&path);
         (path, stamp)
     };
-    paths.into_iter().map(stamp).collect()
+    paths.into_iter().map(stamped).collect()
 }
 
 /// A file that is there is whole: written beside and renamed.

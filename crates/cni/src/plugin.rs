@@ -110,9 +110,11 @@ fn describe(error: &CniError) -> ErrorBody {
         CniError::Config { .. } | CniError::Wish { .. } => code::INVALID_CONFIG,
         CniError::State { .. } => code::IO,
         CniError::NotReady(_) => code::NOT_AVAILABLE,
+        CniError::Version { .. } => code::INCOMPATIBLE_VERSION,
         CniError::NoAddress { .. }
         | CniError::AddressTaken { .. }
         | CniError::Check(_)
+        | CniError::InterfaceExists { .. }
         | CniError::PluginMissing { .. }
         | CniError::Rules(_)
         | CniError::Kernel(_) => code::INTERNAL,

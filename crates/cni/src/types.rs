@@ -19,7 +19,7 @@ pub struct NetworkConfigList {
     /// Version of the specification that it is written in.
     #[serde(default)]
     pub cni_version: String,
-    /// Versions that it can be used with; the newest that is spoken wins over `cniVersion`.
+    /// Versions that it can be used with; the newest that all speak wins over `cniVersion`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cni_versions: Vec<String>,
     /// Name of the network.
@@ -69,18 +69,6 @@ fn flag<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Er
         Value::String(text) if text.eq_ignore_ascii_case("true") => Ok(true),
         Value::String(text) if text.eq_ignore_ascii_case("false") => Ok(false),
         other => Err(serde::de::Error::custom(format!("must be true or false, not {other}"))),
-    }
-}
-
-impl NetworkConfigList {
-    /// Chooses the version that plugins are called in. Source: CNI 1.1, `cniVersions`.
-    pub(crate) fn choose_version(&mut self) {
-        let is_offered =
-            |version: &str| self.cni_version == version || self.cni_versions.iter().any(|it| it == version);
-        let newest = VERSIONS.iter().rev().find(|version| is_offered(version));
-        if let Some(newest) = newest {
-            (*newest).clone_into(&mut self.cni_version);
-        }
     }
 }
 
@@ -267,6 +255,16 @@ pub enum CniError {
         /// Where it was looked for.
         searched: Vec<PathBuf>,
     },
+    /// Somebody does not speak the version that a configuration is written in.
+    #[error("{plugin} does not support config version {version:?} (it speaks {speaks})")]
+    Version {
+        /// Who.
+        plugin: String,
+        /// What it would have to speak.
+        version: String,
+        /// What it speaks.
+        speaks: String,
+    },
     /// A plugin binary failed.
     #[error("plugin type={plugin:?} name={network:?} failed ({}): {body}", told(command))]
     Plugin {
@@ -286,6 +284,14 @@ pub enum CniError {
         network: String,
         /// The field.
         field: &'static str,
+    },
+    /// A plugin that is called by others is asked to make what is there already.
+    #[error("container veth name {ifname:?} already exists in {}", netns.display())]
+    InterfaceExists {
+        /// Name of the interface.
+        ifname: String,
+        /// The Pod's network namespace.
+        netns: PathBuf,
     },
     /// A Pod has no address, of which it should have one.
     #[error("container {container_id} has no address")]

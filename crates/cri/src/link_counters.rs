@@ -5,7 +5,7 @@ use crate::v1::{NetworkInterfaceUsage, UInt64Value};
 /// A counter: name, help, and its value. Source: the names are cAdvisor's.
 pub type LinkCounter = (&'static str, &'static str, fn(&NetworkInterfaceUsage) -> Option<UInt64Value>);
 
-/// All that CRI knows.
+/// All that CRI's messages have. Packets are counted in `sys::usage::PACKET_COUNTERS`.
 pub const LINK_COUNTERS: [LinkCounter; 4] = [
     ("container_network_receive_bytes_total", "Cumulative count of bytes received", |link| link.rx_bytes),
     (

@@ -343,11 +343,17 @@ impl PodSnapshot {
             || self.busy.iter().any(|key| key.starts_with("start/") || key == "sandbox")
     }
 
-    /// Under which addresses the Pod is reached: of one on the host's network, those of the node.
+    /// Under which addresses the Pod is reached: of one on the host's network, those of the node; of another, the first of
+    /// each family, that of the node's primary one first. Source: `sortPodIPs` of upstream's
+    /// `pkg/kubelet/kubelet_pods.go`.
     pub fn addresses(&self, host_ips: &[String]) -> Vec<String> {
         match self.sandboxes.last() {
             Some(_) if self.spec().host_network == Some(true) => host_ips.to_vec(),
-            Some(sandbox) => sandbox.ips.clone(),
+            Some(sandbox) => {
+                let prefers_v6 = host_ips.first().and_then(|ip| is_v6(ip)).unwrap_or(false);
+                let of = |family: bool| sandbox.ips.iter().find(|ip| is_v6(ip) == Some(family)).cloned();
+                of(prefers_v6).into_iter().chain(of(!prefers_v6)).collect()
+            }
             None => Vec::new(),
         }
     }
@@ -406,4 +412,9 @@ impl PodSnapshot {
             _ => container.exit().is_some_and(|e| e.code == 0),
         }
     }
+}
+
+/// `None` if the text is no address.
+fn is_v6(ip: &str) -> Option<bool> {
+    ip.parse().ok().map(|ip: std::net::IpAddr| ip.is_ipv6())
 }

@@ -16,8 +16,8 @@ use crate::images::{Image, ImageError, ImageStore, builtin, import};
 use crate::sandboxes::end_shim;
 use crate::shim::layout::{self, Exited, Started};
 use crate::state::{
-    Config, Container, ContainerRecord, Inner, OpenError, Runtime, Sandbox, SandboxRecord, Status,
-    sandboxes_dir,
+    Config, Container, ContainerRecord, Inner, OpenError, Runtime, Sandbox, SandboxRecord, Status, blocking,
+    internal, netns_prefix, sandboxes_dir,
 };
 
 /// How long processes may take to die when everything is removed.
@@ -32,6 +32,7 @@ impl Runtime {
         let (images, cgroups) = open_stores(&config)?;
         let inner = Inner::new(config, images, cgroups, host_capabilities());
         inner.puller.check_settings()?;
+        inner.show_names().await;
         for id in names_in(&sandboxes_dir(&inner.config.data_dir)) {
             match load_sandbox(&inner, &id) {
                 Ok(Some(sandbox)) if sandbox.record.is_made => inner.take_up(sandbox).await,
@@ -116,6 +117,7 @@ pub fn remove_remains(
 ) -> Result<(), OpenError> {
     if !cgroup_root.trim_matches('/').is_empty() {
         cgroups.kill(cgroup_root, KILL_TIMEOUT)?;
+        sys::netns::NetNsFolder::of_host().hide_all(&netns_prefix(cgroup_root))?;
     }
     sys::mount::detach_below(&data_dir.canonicalize().unwrap_or_else(|_| data_dir.to_owned()))?;
     cgroups.remove(cgroup_root)?;
@@ -267,6 +269,9 @@ impl Inner {
                 tables.mending.insert(id.clone());
             }
         }
+        if shim.is_some() {
+            self.show_again(&id).await;
+        }
         let Some(shim) = shim else {
             self.end_all(&id).await;
             self.take_down_stopped(&id).await;
@@ -280,6 +285,29 @@ impl Inner {
             }
         }
         self.check_network(&id).await;
+    }
+
+    /// Before any Pod mounts the folder of names.
+    async fn show_names(self: &Arc<Self>) {
+        if self.config.network.is_none() {
+            return;
+        }
+        let this = Arc::clone(self);
+        let shared = blocking(move || this.netns_names.share().map_err(internal)).await;
+        if let Err(error) = shared {
+            tracing::warn!(%error, "network namespaces cannot be shown to others");
+        }
+    }
+
+    /// The name of a sandbox's network namespace, should somebody have taken it away.
+    async fn show_again(self: &Arc<Self>, id: &str) {
+        let Ok(sandbox) = self.sandbox(id) else { return };
+        let (Some(netns), Some(name)) = (sandbox.record.netns, sandbox.record.netns_name) else { return };
+        let this = Arc::clone(self);
+        let shown = blocking(move || this.netns_names.show(&netns, &name).map_err(internal)).await;
+        if let Err(error) = shown {
+            tracing::warn!(sandbox = %id, %error, "the sandbox's network namespace cannot be shown to others");
+        }
     }
 
     /// What the last runtime may not have come to.

@@ -15,10 +15,13 @@ use crate::files;
 use crate::network::SandboxNetwork;
 use crate::shim::layout::{self, PodPlan};
 use crate::shim::protocol::Call;
-use crate::state::{Inner, Sandbox, SandboxRecord, blocking, internal};
+use crate::state::{Inner, Sandbox, SandboxRecord, blocking, internal, netns_prefix};
 
 /// Size of a Pod's `/dev/shm`.
 const SHM_BYTES: u64 = 64 << 20;
+
+/// So much of a sandbox's id is in the name of its network namespace.
+const NETNS_NAME_DIGITS: usize = 32;
 
 /// In a network of its own any user may listen on low ports and ping. Source: containerd's `enable_unprivileged_ports`
 /// and `enable_unprivileged_icmp`, on by default since 2.0.
@@ -36,7 +39,7 @@ impl Inner {
         }
         self.handlers.binary(&request.runtime_handler).map_err(CriError::Internal)?;
         let id = self.new_id();
-        let sandbox = Sandbox {
+        let mut sandbox = Sandbox {
             id: id.clone(),
             config,
             record: SandboxRecord {
@@ -49,6 +52,11 @@ impl Inner {
             is_disconnected: false,
         };
         sandbox.mapping().map_err(CriError::InvalidArgument)?;
+        if sandbox.namespaces().network() != NamespaceMode::Node {
+            let end = id.get(..NETNS_NAME_DIGITS).unwrap_or(&id);
+            let name = netns_prefix(&self.config.cgroup_root) + end;
+            sandbox.record.netns_name = Some(name);
+        }
         let made = self.make(sandbox.clone()).await;
         match made {
             Ok((sandbox, client, connected)) => {
@@ -119,6 +127,9 @@ impl Inner {
             (_, Some(mapping)) => self.make_user_namespace(&dir, mapping)?,
             (Some(netns), None) => drop(sys::netns::NetNs::create(netns).map_err(io::Error::other)?),
             (None, None) => {}
+        }
+        if let (Some(netns), Some(name)) = (&sandbox.record.netns, &sandbox.record.netns_name) {
+            self.netns_names.show(netns, name).map_err(io::Error::other)?;
         }
         let hostname = self.hostname(sandbox);
         let host = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
@@ -198,8 +209,7 @@ impl Inner {
 
     pub(crate) fn network_of(&self, sandbox: &Sandbox) -> Option<SandboxNetwork> {
         let metadata = sandbox.metadata();
-        // Derived, since the record of a sandbox that failed half-way has none.
-        let netns = self.sandbox_dir(&sandbox.id).join("netns");
+        let netns = self.shown_netns(sandbox);
         (sandbox.namespaces().network() != NamespaceMode::Node).then(|| SandboxNetwork {
             id: sandbox.id.clone(),
             netns,
@@ -258,12 +268,15 @@ impl Inner {
         let dir = self.sandbox_dir(&sandbox.id);
         let is_known = self.tables.lock().sandboxes.contains_key(&sandbox.id);
         let is_of_this_boot = sandbox.record.boot_id == self.boot_id;
+        let (this, name) = (Arc::clone(self), sandbox.record.netns_name.clone());
         blocking(move || {
             // A shim that was killed has not ended it; a reboot has.
             if is_of_this_boot {
                 crate::shim::end_pause(&dir).map_err(internal)?;
             }
             let unmount = || {
+                // First: whoever finds the other one gone takes it that all is done.
+                name.map_or(Ok(()), |name| this.netns_names.hide(&name))?;
                 sys::userns::delete(&dir)?;
                 sys::netns::delete(&dir.join(layout::PID_NAMESPACE))?;
                 sys::mount::detach(&dir.join("shm"))

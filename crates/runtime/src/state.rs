@@ -11,6 +11,7 @@ use std::sync::{Arc, Weak};
 use cri::{CriError, v1};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use sys::netns::NetNsFolder;
 use tokio::sync::{broadcast, watch};
 
 use crate::client::{ShimClient, ShimError};
@@ -106,6 +107,7 @@ pub(crate) struct Inner {
     pub(crate) weak: Weak<Inner>,
     pub(crate) boot_id: String,
     pub(crate) zygote: Zygote,
+    pub(crate) netns_names: NetNsFolder,
 }
 
 #[derive(Default)]
@@ -124,6 +126,9 @@ pub(crate) struct SandboxRecord {
     pub(crate) created_at: i64,
     pub(crate) ips: Vec<String>,
     pub(crate) netns: Option<PathBuf>,
+    /// The name that its network namespace is shown to others under; `None` also of one that an earlier knarr made.
+    #[serde(default)]
+    pub(crate) netns_name: Option<String>,
     pub(crate) handler: String,
     pub(crate) is_stopped: bool,
     /// False while it is being made: a crash then leaves something to take back.
@@ -235,6 +240,7 @@ impl Inner {
             events: broadcast::Sender::new(EVENTS_MAX),
             weak: weak.clone(),
             zygote: Zygote::default(),
+            netns_names: NetNsFolder::of_host(),
             boot_id: std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default(),
         })
     }
@@ -280,6 +286,15 @@ impl Inner {
         })
     }
 
+    /// Where others find a sandbox's network namespace.
+    pub(crate) fn shown_netns(&self, sandbox: &Sandbox) -> PathBuf {
+        let name = sandbox.record.netns_name.as_ref();
+        name.map_or_else(
+            || self.sandbox_dir(&sandbox.id).join("netns"),
+            |name| self.netns_names.path_of(name),
+        )
+    }
+
     /// Layers that containers are made of.
     pub(crate) fn layers_in_use(&self) -> BTreeSet<String> {
         let tables = self.tables.lock();
@@ -300,6 +315,11 @@ fn by_prefix<'a, T>(table: &'a BTreeMap<String, T>, id: &str) -> Option<&'a T> {
         table.range(id.to_owned()..).take_while(|(known, _)| !id.is_empty() && known.starts_with(id));
     let found = matching.next()?.1;
     matching.next().is_none().then_some(found)
+}
+
+/// What names of network namespaces begin with that belong to a runtime: `cni-`, as those of other runtimes.
+pub(crate) fn netns_prefix(cgroup_root: &str) -> String {
+    format!("cni-{}-", cgroup_root.trim_matches('/').replace('/', "-"))
 }
 
 pub(crate) fn sandboxes_dir(data_dir: &Path) -> PathBuf {

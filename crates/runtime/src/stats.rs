@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use cri::link_counters::{LINK_COUNTERS, LinkCounter};
+use cri::link_counters::LINK_COUNTERS;
 use cri::{CriResult, v1};
 use sys::tree::Size;
-use sys::usage::{Link, Pressure, Stall, Usage};
+use sys::usage::{Link, PACKET_COUNTERS, Pressure, Stall, Usage};
 
 use crate::metrics;
 use crate::service::has_labels;
@@ -81,20 +81,22 @@ impl Inner {
 
     /// None of a sandbox in the host's network, whose links are not its own.
     fn link_metrics(&self, sandbox: &Sandbox) -> Vec<v1::Metric> {
-        let Some(network) = network(sandbox, self.now()) else { return Vec::new() };
-        let of_sandbox = metrics::labels(sandbox, None);
-        let of_link = |link: &v1::NetworkInterfaceUsage| {
+        let Some(links) = links(sandbox) else { return Vec::new() };
+        let (of_sandbox, timestamp) = (metrics::labels(sandbox, None), self.now());
+        let of_link = |link: Link| {
             let labels = [of_sandbox.as_slice(), std::slice::from_ref(&link.name)].concat();
-            let metric = |(name, _, pick): &LinkCounter| v1::Metric {
-                name: (*name).to_owned(),
-                timestamp: network.timestamp,
+            let packets = PACKET_COUNTERS.map(|(name, _, pick)| (name, value(pick(&link))));
+            let usage = interface(link);
+            let others = LINK_COUNTERS.map(|(name, _, pick)| (name, pick(&usage)));
+            others.into_iter().chain(packets).map(move |(name, value)| v1::Metric {
+                name: name.to_owned(),
+                timestamp,
                 metric_type: v1::MetricType::Counter.into(),
                 label_values: labels.clone(),
-                value: pick(link),
-            };
-            LINK_COUNTERS.iter().map(metric).collect::<Vec<_>>()
+                value,
+            })
         };
-        network.default_interface.iter().chain(&network.interfaces).flat_map(of_link).collect()
+        links.into_iter().flat_map(of_link).collect()
     }
 
     fn metrics(&self, sandbox: &Sandbox, container: &Container) -> Vec<v1::Metric> {
@@ -172,7 +174,8 @@ impl Inner {
 
 /// What [`Inner::pod_sandbox_metrics`] has.
 pub(crate) fn descriptors() -> Vec<v1::MetricDescriptor> {
-    metrics::descriptors(LINK_COUNTERS.iter().map(|(name, help, _)| (*name, *help)))
+    let packets = PACKET_COUNTERS.map(|(name, help, _)| (name, help));
+    metrics::descriptors(LINK_COUNTERS.map(|(name, help, _)| (name, help)).into_iter().chain(packets))
 }
 
 fn stats(inner: &Inner, container: &Container, used: &Usage) -> v1::ContainerStats {
@@ -248,12 +251,17 @@ fn io(used: &Usage, timestamp: i64) -> Option<v1::IoUsage> {
     psi(used, 2).map(|psi| v1::IoUsage { timestamp, psi: Some(psi) })
 }
 
-/// The counters of the sandbox's links; none if it has the host's network, or none any more.
-fn network(sandbox: &Sandbox, timestamp: i64) -> Option<v1::NetworkUsage> {
+/// The sandbox's links; `None` if it has the host's network, or none any more.
+fn links(sandbox: &Sandbox) -> Option<Vec<Link>> {
     let netns = sys::netns::NetNs::open(sandbox.record.netns.as_ref()?).ok()?;
     // The thread's own: the process is in the host's namespace.
     let text = netns.run(|| Ok(std::fs::read_to_string("/proc/thread-self/net/dev"))).ok()?.ok()?;
-    let mut links: Vec<_> = sys::usage::links(&text).into_iter().map(interface).collect();
+    Some(sys::usage::links(&text))
+}
+
+/// What CRI's messages have of them.
+fn network(sandbox: &Sandbox, timestamp: i64) -> Option<v1::NetworkUsage> {
+    let mut links: Vec<_> = links(sandbox)?.into_iter().map(interface).collect();
     let default = links.iter().position(|link| link.name == "eth0").map(|at| links.remove(at));
     Some(v1::NetworkUsage { timestamp, default_interface: default, interfaces: links })
 }

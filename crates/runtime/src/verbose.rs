@@ -18,7 +18,7 @@ impl Inner {
             "pid": shim.filter(|_| !is_stopped).map_or(0, |shim| shim.pid),
             "processStatus": if is_stopped { "deleted" } else { "running" },
             "netNamespaceClosed": is_stopped,
-            "netNamespace": sandbox.record.netns,
+            "netNamespace": sandbox.record.netns.as_ref().map(|_| self.shown_netns(sandbox)),
             "runtimeHandler": sandbox.record.handler,
             "runtimeType": "knarr",
             "directory": dir,

@@ -3,6 +3,8 @@
 //! A thread that enters a namespace is never reused: each call runs on a thread of its own, so that no task of a
 //! thread pool ever wakes up in the wrong network.
 
+mod folder;
+
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,6 +13,8 @@ use std::thread;
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
+
+pub use folder::NetNsFolder;
 
 use crate::{Doing, Error, Result};
 

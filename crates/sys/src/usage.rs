@@ -141,6 +141,29 @@ pub struct Link {
     pub tx: Traffic,
 }
 
+/// A counter: name, help, and its value. Source: the names are cAdvisor's.
+pub type PacketCounter = (&'static str, &'static str, fn(&Link) -> u64);
+
+/// What the kernel counts of links and CRI's messages do not have, for whoever tells of it.
+pub const PACKET_COUNTERS: [PacketCounter; 4] = [
+    ("container_network_receive_packets_total", "Cumulative count of packets received", |link| {
+        link.rx.packets
+    }),
+    (
+        "container_network_receive_packets_dropped_total",
+        "Cumulative count of packets dropped while receiving",
+        |link| link.rx.dropped,
+    ),
+    ("container_network_transmit_packets_total", "Cumulative count of packets transmitted", |link| {
+        link.tx.packets
+    }),
+    (
+        "container_network_transmit_packets_dropped_total",
+        "Cumulative count of packets dropped while transmitting",
+        |link| link.tx.dropped,
+    ),
+];
+
 /// One direction of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {

@@ -5,7 +5,6 @@
 
 mod reboot;
 
-use std::collections::BTreeSet;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -15,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use sys::netns::NetNs;
 use tempfile::TempDir;
 
-use crate::inventory::{Inspector, Inventory};
+use crate::inventory::{Inspector, Inventory, Seen};
 use crate::lan::{HOST_LINK, Lan};
 use crate::leftovers::{self, Noted};
 
@@ -36,8 +35,8 @@ pub struct Cluster {
     noted: Noted,
     /// Folders of parts that run beside the cluster; they go before it.
     beside: Vec<PathBuf>,
-    /// Roots of its cgroups that were seen.
-    cgroups: BTreeSet<PathBuf>,
+    /// What of it is found only by who has seen it.
+    seen: Seen,
     /// The file that its host's boot id is read from, if that is not the machine's.
     boot_id: Option<PathBuf>,
     boots: u32,
@@ -77,7 +76,7 @@ impl Cluster {
             folder,
             noted: Noted::default(),
             beside: Vec::new(),
-            cgroups: BTreeSet::new(),
+            seen: Seen::default(),
             boot_id: None,
             boots: 0,
             programs: None,
@@ -176,13 +175,13 @@ impl Cluster {
 
     fn note(&mut self) {
         self.noted.note(&self.data_dir());
-        let mut cgroups = std::mem::take(&mut self.cgroups);
-        self.inspector(&[], &mut cgroups).note();
-        self.cgroups = cgroups;
+        let mut seen = std::mem::take(&mut self.seen);
+        self.inspector(&[], &mut seen).note();
+        self.seen = seen;
     }
 
-    fn inspector<'a>(&'a self, ignored: &'a [&'a str], cgroups: &'a mut BTreeSet<PathBuf>) -> Inspector<'a> {
-        Inspector { data_dir: self.folder.path(), namespace: &self.namespace, ignored, cgroups }
+    fn inspector<'a>(&'a self, ignored: &'a [&'a str], seen: &'a mut Seen) -> Inspector<'a> {
+        Inspector { data_dir: self.folder.path(), namespace: &self.namespace, ignored, seen }
     }
 
     /// Everything that the cluster has on this machine, apart from files whose paths below the test's folder begin
@@ -191,9 +190,9 @@ impl Cluster {
     /// # Errors
     /// If the machine cannot be asked.
     pub fn inventory(&mut self, ignored: &[&str]) -> Result<Inventory> {
-        let mut cgroups = std::mem::take(&mut self.cgroups);
-        let found = self.inspector(ignored, &mut cgroups).look();
-        self.cgroups = cgroups;
+        let mut seen = std::mem::take(&mut self.seen);
+        let found = self.inspector(ignored, &mut seen).look();
+        self.seen = seen;
         found
     }
 

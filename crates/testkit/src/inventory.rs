@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use sys::netns::NetNs;
 
-use crate::leftovers::{cgroups_of, processes};
+use crate::leftovers::{cgroups_of, names_elsewhere, processes};
 
 /// What can be left behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,8 +80,17 @@ pub struct Inspector<'a> {
     pub namespace: &'a NetNs,
     /// Where it may write as it likes: beginnings of paths below the folder.
     pub ignored: &'a [&'a str],
-    /// The roots of its cgroups that were seen so far, which outlive what is in them.
-    pub cgroups: &'a mut BTreeSet<PathBuf>,
+    /// What was seen so far.
+    pub seen: &'a mut Seen,
+}
+
+/// What of a cluster is found only by who has seen it while the cluster had it.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// The roots of its cgroups, which outlive what is in them.
+    pub(crate) cgroups: BTreeSet<PathBuf>,
+    /// Where beside its folder its network namespaces were mounted.
+    pub(crate) names: BTreeSet<PathBuf>,
 }
 
 impl Inspector<'_> {
@@ -93,16 +102,19 @@ impl Inspector<'_> {
         let mut found = Inventory::default();
         let mut pids = self.note();
         // What runs in one hierarchy's cgroup shows another's, in which only containers are.
-        for root in self.cgroups.clone() {
+        for root in self.seen.cgroups.clone() {
             kernel::cgroups(&root, &mut Inventory::default(), &mut pids);
         }
         self.note_cgroups(&pids);
         self.note_namesakes()?;
-        for root in self.cgroups.iter() {
+        for root in self.seen.cgroups.iter() {
             kernel::cgroups(root, &mut found, &mut pids);
         }
         kernel::of_processes(&pids, self.namespace, &mut found)?;
         kernel::of_host(self.data_dir, self.namespace, &mut found)?;
+        for name in self.seen.names.iter().filter(|path| path.exists()) {
+            found.add(Kind::Mount, name.display().to_string());
+        }
         self.files(self.data_dir, &mut found)?;
         Ok(found)
     }
@@ -111,6 +123,7 @@ impl Inspector<'_> {
     pub(crate) fn note(&mut self) -> BTreeSet<String> {
         let pids: BTreeSet<String> = processes(self.data_dir).map(|(pid, _)| pid).collect();
         self.note_cgroups(&pids);
+        self.seen.names.extend(names_elsewhere(self.data_dir));
         pids
     }
 
@@ -119,7 +132,7 @@ impl Inspector<'_> {
         let own: BTreeSet<PathBuf> = cgroups_of("self").filter_map(|path| root_of(&path)).collect();
         for pid in pids {
             let roots = cgroups_of(pid).filter_map(|path| root_of(&path));
-            self.cgroups.extend(roots.filter(|root| !own.contains(root)));
+            self.seen.cgroups.extend(roots.filter(|root| !own.contains(root)));
         }
     }
 
@@ -127,12 +140,12 @@ impl Inspector<'_> {
     /// ever ran.
     fn note_namesakes(&mut self) -> Result<()> {
         let own: BTreeSet<PathBuf> = cgroups_of("self").filter_map(|path| root_of(&path)).collect();
-        let names: BTreeSet<_> = self.cgroups.iter().filter_map(|root| root.file_name()).collect();
+        let names: BTreeSet<_> = self.seen.cgroups.iter().filter_map(|root| root.file_name()).collect();
         let mounts = sys::mount::mounts()?;
         let hierarchies = mounts.iter().filter(|it| matches!(it.fs_type.as_str(), "cgroup" | "cgroup2"));
         let namesakes = hierarchies.flat_map(|it| names.iter().map(|name| it.target.join(name)));
         let found: Vec<PathBuf> = namesakes.filter(|path| path.is_dir() && !own.contains(path)).collect();
-        self.cgroups.extend(found);
+        self.seen.cgroups.extend(found);
         Ok(())
     }
 

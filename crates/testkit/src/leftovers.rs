@@ -2,15 +2,16 @@
 //! leaves nothing. Knows no name that knarr gives; what a running cluster holds is noted and looked for afterwards.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use sys::netns::NetNs;
 
-/// The cgroups of a cluster's processes while it ran.
+/// The cgroups of a cluster's processes while it ran, and what its network namespaces were called elsewhere.
 #[derive(Debug, Default)]
 pub(crate) struct Noted {
     cgroups: BTreeSet<String>,
+    names: BTreeSet<PathBuf>,
 }
 
 impl Noted {
@@ -20,7 +21,19 @@ impl Noted {
         for (pid, _) in processes(data_dir) {
             self.cgroups.extend(cgroups_of(&pid).filter(|path| !own.contains(path)));
         }
+        self.names.extend(names_elsewhere(data_dir));
     }
+}
+
+/// Where beside the folder the network namespaces are mounted that are in it.
+pub(crate) fn names_elsewhere(data_dir: &Path) -> BTreeSet<PathBuf> {
+    let mounts = sys::mount::mounts().unwrap_or_default();
+    let (own, others): (Vec<_>, Vec<_>) = mounts
+        .into_iter()
+        .filter(|mount| mount.fs_type == "nsfs")
+        .partition(|mount| mount.target.starts_with(data_dir));
+    let own: BTreeSet<_> = own.into_iter().map(|mount| mount.root).collect();
+    others.into_iter().filter(|mount| own.contains(&mount.root)).map(|mount| mount.target).collect()
 }
 
 /// Everything of the cluster that is still there: one line each.
@@ -56,6 +69,8 @@ pub(crate) fn look(
     }
     let still_there = noted.cgroups.iter().filter(|path| Path::new(path).exists());
     found.extend(still_there.map(|path| format!("cgroup {path}")));
+    let still_there = noted.names.iter().filter(|path| path.exists());
+    found.extend(still_there.map(|path| format!("name of a network namespace {}", path.display())));
     if data_dir.exists() {
         found.push(format!("files in {}", data_dir.display()));
     }

@@ -17,7 +17,6 @@ pub(super) fn find_conflist(conf_dir: &Path) -> Result<Option<NetworkConfigList>
     let Some(path) = files(conf_dir, &EXTENSIONS)?.into_iter().next() else { return Ok(None) };
     let text = fs::read(&path).map_err(CniError::state(&path))?;
     let mut conflist = parse(&path, &text)?;
-    conflist.choose_version();
     if !conflist.load_only_inlined_plugins && is_list(&path) {
         for file in files(&conf_dir.join(&conflist.name), &["conf"])? {
             let text = fs::read(&file).map_err(CniError::state(&file))?;
@@ -90,15 +89,6 @@ mod tests {
             (Err(error), Err(expect)) => assert!(error.ends_with(expect), "{error}"),
             _ => panic!("{found:?}"),
         }
-    }
-
-    #[test]
-    fn the_newest_version_that_is_offered_and_spoken_is_chosen() {
-        let with = |versions: &str| {
-            format!(r#"{{"cniVersion": "0.4.0", "cniVersions": {versions}, "name": "n", "plugins": [{{}}]}}"#)
-        };
-        check(&[("1.conflist", &with(r#"["0.3.1", "1.1.0", "2.0.0"]"#))], Ok(("n", "1.1.0", 1)));
-        check(&[("1.conflist", &with("[]"))], Ok(("n", "0.4.0", 1)));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! has failed. Nobody asks plugins while all is well.
 //!
 //! A plugin that says it cannot attach Pods (CNI's STATUS) does not say when it can again: it is asked again, ever later.
+//! What it speaks (VERSION) changes with its file only.
 
 use std::io;
 use std::sync::Arc;
@@ -76,6 +77,7 @@ impl Network {
 
     /// Finds out whether Pods can be attached, and says so.
     pub(super) fn look(&self, judgement: Judgement) -> bool {
+        self.answers.forget_failures();
         let problem = self.status().err().map(|error| describe(&error));
         let is_ready = problem.is_none();
         if !is_ready && judgement == Judgement::OnlyGood {
@@ -135,6 +137,8 @@ mod tests {
         fs::create_dir_all(&net).unwrap();
         let script = format!(
             "#!/bin/sh\ncat > /dev/null\necho $CNI_COMMAND >> {0}/asked\n\
+             if [ $CNI_COMMAND = VERSION ]; then [ -e {0}/mute ] && exit 3; \
+             echo '{{\"cniVersion\": \"1.1.0\", \"supportedVersions\": [\"0.4.0\", \"1.1.0\"]}}'; fi\n\
              if [ $CNI_COMMAND = STATUS ] && [ -e {0}/broken ]; then echo '{{\"code\": 50, \"msg\": \"no datastore\"}}'; exit 1; fi\n\
              if [ $CNI_COMMAND = ADD ]; then echo '{{\"code\": 11, \"msg\": \"later\"}}'; exit 1; fi\n",
             dir.display()
@@ -201,7 +205,7 @@ mod tests {
         network.follow(Random::seeded(1), &tasks).unwrap();
         let mut readiness = network.readiness();
         until(&mut readiness, None).await;
-        assert_eq!(fs::read_to_string(dir.join("asked")).unwrap(), "STATUS\n");
+        assert_eq!(fs::read_to_string(dir.join("asked")).unwrap(), "VERSION\nSTATUS\n");
         fs::write(dir.join("broken"), "").unwrap();
         let (failing, pod) =
             (Arc::clone(&network), Attachment { container_id: "c".into(), ..Attachment::default() });
@@ -209,6 +213,68 @@ mod tests {
         assert_eq!(failed.to_string(), "plugin type=\"x\" name=\"x\" failed (add): later");
         until(&mut readiness, Some("failed (status): no datastore")).await;
         fs::remove_file(dir.join("broken")).unwrap();
+        until(&mut readiness, None).await;
+        tasks.stop_and_wait().await;
+    }
+    /// How often the plugin was asked for what it speaks.
+    fn asked_for_version(dir: &Path) -> usize {
+        let asked = fs::read_to_string(dir.join("asked")).unwrap_or_default();
+        asked.lines().filter(|line| *line == "VERSION").count()
+    }
+
+    async fn add(network: &Arc<Network>) -> String {
+        let network = Arc::clone(network);
+        let pod = Attachment { container_id: "c".into(), ..Attachment::default() };
+        tokio::task::spawn_blocking(move || network.add(&pod)).await.unwrap().unwrap_err().to_string()
+    }
+
+    #[tokio::test]
+    async fn what_a_plugin_speaks_is_asked_once_for_each_file_and_never_for_a_pod() {
+        let root = tempfile::tempdir().unwrap();
+        let (dir, tasks) = (root.path(), Tasks::new());
+        let (binary, list) = (dir.join("opt/cni/bin/x"), dir.join("etc/cni/net.d/10-x.conflist"));
+        install(dir);
+        fs::rename(dir.join("list"), &list).unwrap();
+        let network = network(dir);
+        network.follow(Random::seeded(1), &tasks).unwrap();
+        let mut readiness = network.readiness();
+        until(&mut readiness, None).await;
+        for _ in 0..3 {
+            assert_eq!(add(&network).await, "plugin type=\"x\" name=\"x\" failed (add): later");
+        }
+        assert_eq!(asked_for_version(dir), 1);
+        // Another file, of a plugin from former times.
+        let old = fs::read_to_string(&binary).unwrap().replace(r#", "1.1.0"]"#, "]");
+        fs::write(dir.join("old"), old).unwrap();
+        fs::set_permissions(dir.join("old"), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::rename(dir.join("old"), &binary).unwrap();
+        let lacks = "plugin x does not support config version \"1.1.0\" (it speaks 0.4.0)";
+        until(&mut readiness, Some(lacks)).await;
+        for _ in 0..3 {
+            assert_eq!(add(&network).await, lacks);
+        }
+        assert_eq!(asked_for_version(dir), 2);
+        // A configuration that can be used in either version: the plugin is still the same.
+        let both =
+            r#"{"cniVersion": "1.1.0", "cniVersions": ["0.4.0"], "name": "x", "plugins": [{"type": "x"}]}"#;
+        fs::write(&list, both).unwrap();
+        until(&mut readiness, None).await;
+        assert_eq!(asked_for_version(dir), 2);
+        // A broken one.
+        fs::write(dir.join("mute"), "").unwrap();
+        fs::remove_file(&binary).unwrap();
+        until(&mut readiness, Some("failed to find plugin")).await;
+        fs::copy(dir.join("plugin"), &binary).unwrap();
+        until(
+            &mut readiness,
+            Some("failed (version): netplugin failed with no error message: exit status: 3"),
+        )
+        .await;
+        let before = asked_for_version(dir);
+        assert!(add(&network).await.contains("failed (version)"));
+        assert!(before > 2, "{before}");
+        fs::remove_file(dir.join("mute")).unwrap();
+        fs::copy(dir.join("plugin"), &binary).unwrap();
         until(&mut readiness, None).await;
         tasks.stop_and_wait().await;
     }

@@ -11,6 +11,10 @@ use super::*;
 
 mod real;
 
+/// How a script says what it speaks.
+const SPEAKS: &str = "if [ $CNI_COMMAND = VERSION ]; then cat > /dev/null; \
+     echo '{\"cniVersion\": \"1.1.0\", \"supportedVersions\": [\"1.0.0\", \"1.1.0\"]}'; exit 0; fi";
+
 /// A host and its network, each in a namespace and directory of its own.
 struct Host {
     ns: NetNs,
@@ -264,7 +268,7 @@ fn a_conflist_in_the_configuration_directory_wins_and_its_binaries_are_run() {
 
     let log = path("log");
     let script = format!(
-        "#!/bin/sh\nconf=$(cat)\necho \"$CNI_COMMAND $CNI_CONTAINERID $CNI_IFNAME $CNI_ARGS $conf\" >> {}\n\
+        "#!/bin/sh\n{SPEAKS}\nconf=$(cat)\necho \"$CNI_COMMAND $CNI_CONTAINERID $CNI_IFNAME $CNI_ARGS $conf\" >> {}\n\
          case $CNI_CONTAINERID in bad) echo '{{\"code\": 7, \"msg\": \"no way\"}}'; exit 1;; esac\n\
          echo '{{\"cniVersion\": \"1.0.0\", \"ips\": [{{\"address\": \"10.9.0.5/24\"}}]}}'\n",
         log.display()
@@ -302,7 +306,7 @@ fn plugins_are_told_at_start_what_is_attached_unless_the_configuration_says_othe
             fs::create_dir(path(folder)).unwrap();
         }
         let script = format!(
-            "#!/bin/sh\nconf=$(cat)\ncase $CNI_COMMAND in STATUS) exit 0;; \
+            "#!/bin/sh\n{SPEAKS}\nconf=$(cat)\ncase $CNI_COMMAND in STATUS) exit 0;; \
              GC) CNI_CONTAINERID=$(echo \"$conf\" | grep -o '\"containerID\":\"[^\"]*' | cut -d '\"' -f 4 | tr -d '\\n');; esac\n\
              printf '%s' \"$CNI_COMMAND $CNI_CONTAINERID;\" >> {}\necho '{{\"cniVersion\": \"1.1.0\"}}'\n",
             path("log").display()

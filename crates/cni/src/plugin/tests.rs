@@ -310,6 +310,83 @@ fn bridge_and_portmap_attach_check_and_detach_in_each_version() {
 }
 
 #[test]
+fn what_is_there_already_is_refused_and_stays() {
+    let host = Host::new();
+    let (pod, conf) = (host.pod("pod"), host.conf("1.0.0"));
+    let result = host.call(Kind::Bridge, &env("ADD", "c1", &pod), &conf).unwrap().unwrap();
+    let again = host.call(Kind::Bridge, &env("ADD", "c1", &pod), &conf).unwrap_err();
+    let other = host.call(Kind::Bridge, &env("ADD", "c2", &pod), &conf).unwrap_err();
+    for refused in [again, other] {
+        assert_eq!((&refused["code"], &refused["cniVersion"]), (&json!(999), &json!("1.0.0")));
+        let msg = format!("container veth name \"eth0\" already exists in {}", pod.display());
+        assert_eq!(refused["msg"], msg);
+    }
+    let mut check = conf.clone();
+    check["prevResult"] = result;
+    host.call(Kind::Bridge, &env("CHECK", "c1", &pod), &check).unwrap();
+    assert_eq!((host.leases(), host.veths()), (vec!["10.7.0.2".to_owned()], 1));
+    host.call(Kind::Bridge, &env("DEL", "c1", &pod), &conf).unwrap();
+    delete(&pod).unwrap();
+}
+
+#[test]
+fn check_says_what_is_not_as_it_was_left() {
+    let rows: [(bool, &str, Kind, &str); 9] = [
+        (true, "ip link set eth0 down name eth7", Kind::Bridge, "link eth0 is missing in POD"),
+        (
+            true,
+            "ip link set eth0 address 02:00:00:00:00:01",
+            Kind::Bridge,
+            "hardware address of eth0 is 02:00:00:00:00:01, not 0a:58:0a:07:00:02 in POD",
+        ),
+        (true, "ip address del 10.7.0.2/24 dev eth0", Kind::Bridge, "address 10.7.0.2 is missing in POD"),
+        (true, "ip route del default", Kind::Bridge, "default route is missing in POD"),
+        (true, "ip route del 192.0.2.0/24", Kind::Bridge, "route to 192.0.2.0/24 is missing in POD"),
+        (false, "ip link set VETH nomaster", Kind::Bridge, "link VETH is not an up port of b0"),
+        (false, "ip link del VETH", Kind::Bridge, "link VETH is missing"),
+        (
+            false,
+            "nft flush map ip knarr-cni-n ports",
+            Kind::Portmap,
+            "the host ports of the Pod are missing in nftables",
+        ),
+        (
+            false,
+            "nft delete table ip knarr-cni-n",
+            Kind::Portmap,
+            "the host ports of the Pod are missing in nftables",
+        ),
+    ];
+    for (is_inside, command, kind, expect) in rows {
+        let host = Host::new();
+        let (pod, mut conf) = (host.pod("pod"), host.conf("1.0.0"));
+        conf["ipam"]["routes"] = json!([{ "dst": "192.0.2.0/24" }]);
+        let result = host.call(Kind::Bridge, &env("ADD", "c1", &pod), &conf).unwrap().unwrap();
+        let veth = result["interfaces"][1]["name"].as_str().unwrap().to_owned();
+        let named = |text: &str| text.replace("VETH", &veth).replace("POD", &pod.display().to_string());
+        conf["prevResult"] = result;
+        conf["runtimeConfig"] = json!({ "portMappings": [{ "hostPort": 8080, "containerPort": 80 }] });
+        host.call(Kind::Portmap, &env("ADD", "c1", &pod), &conf).unwrap();
+        for kind in [Kind::Bridge, Kind::Portmap] {
+            host.call(kind, &env("CHECK", "c1", &pod), &conf).unwrap();
+        }
+        let inside = NetNs::open(&pod).unwrap();
+        let namespace = if is_inside { &inside } else { &host.ns };
+        let command = named(command);
+        let mut words = command.split(' ');
+        let mut program = std::process::Command::new(words.next().unwrap());
+        let done = namespace.run(|| Ok(program.args(words).status().unwrap())).unwrap();
+        assert!(done.success(), "{command}");
+        let found = host.call(kind, &env("CHECK", "c1", &pod), &conf).unwrap_err();
+        assert_eq!(found["msg"], named(expect), "{command}");
+        for kind in [Kind::Portmap, Kind::Bridge] {
+            host.call(kind, &env("DEL", "c1", &pod), &conf).unwrap();
+        }
+        delete(&pod).unwrap();
+    }
+}
+
+#[test]
 fn gc_frees_what_is_not_attached() {
     let host = Host::new();
     let pods = ["c1", "c2"].map(|id| (id, host.pod(id)));

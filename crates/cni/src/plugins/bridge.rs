@@ -5,7 +5,6 @@
 //! `clusterCIDR` keeps its source address under `ipMasq`. What is not built in is refused by name.
 //! The veth's peer is made right inside the Pod's namespace, which is 20 times quicker than moving it there.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
@@ -164,6 +163,13 @@ impl Bridge {
 
     pub(super) fn add(&self, attachment: &Attachment) -> Result<CniResult, CniError> {
         let namespace = NetNs::open(&attachment.netns_path)?;
+        // Our own runtime repeats what was cut off; others must not call twice without DEL between, and make a mistake.
+        if self.site.rules.is_in_file()
+            && namespace.run(|| Route::open()?.link(&attachment.ifname))?.is_some()
+        {
+            let (ifname, netns) = (attachment.ifname.clone(), attachment.netns_path.clone());
+            return Err(CniError::InterfaceExists { ifname, netns });
+        }
         let ip = self.addresses.reserve_for(attachment)?;
         let host_name = veth_name(&attachment.container_id, &attachment.ifname);
         let mac = attachment.wanted_mac()?.unwrap_or_else(|| mac_of(ip));
@@ -273,25 +279,45 @@ impl Bridge {
             None => return Err(CniError::Check(format!("link {name} is missing"))),
         }
         drop(route);
-        let ips: BTreeSet<IpAddr> = previous.all_ips().into_iter().collect();
-        let found = NetNs::open(&attachment.netns_path)?.run(|| {
-            let mut route = Route::open()?;
-            let has_default = route.routes()?.iter().any(|entry| entry.destination.is_none());
-            Ok((route.addresses()?, has_default))
-        })?;
-        if let Some(missing) = ips.iter().find(|ip| !found.0.iter().any(|address| address.ip == **ip)) {
-            return Err(CniError::Check(format!(
-                "address {missing} is missing in {}",
-                attachment.netns_path.display()
-            )));
+        NetNs::open(&attachment.netns_path)?.run(|| Ok(self.check_inside(attachment, previous)))?.map_err(
+            |problem| match problem {
+                CniError::Check(what) => {
+                    CniError::Check(format!("{what} in {}", attachment.netns_path.display()))
+                }
+                other => other,
+            },
+        )
+    }
+
+    /// The interface, its hardware address, addresses and routes.
+    fn check_inside(&self, attachment: &Attachment, previous: &CniResult) -> Result<(), CniError> {
+        let name = &attachment.ifname;
+        let missing = |what: String| Err(CniError::Check(format!("{what} is missing")));
+        let mut route = Route::open()?;
+        let Some(link) = route.link(name)? else { return missing(format!("link {name}")) };
+        let made = previous.interfaces.iter().find(|it| it.name == *name && !it.sandbox.is_empty());
+        let mac = link.mac.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":");
+        // What runs in a Pod may change it, and is no worse connected: for that our own runtime ends no Pod.
+        let minds = self.site.rules.is_in_file();
+        if let Some(made) = made.filter(|made| minds && !made.mac.is_empty() && made.mac != mac) {
+            return Err(CniError::Check(format!("hardware address of {name} is {mac}, not {}", made.mac)));
         }
-        if self.routes.iter().any(|route| route.dst == DEFAULT_ROUTE) && !found.1 {
-            return Err(CniError::Check(format!(
-                "default route is missing in {}",
-                attachment.netns_path.display()
-            )));
+        let addresses = route.addresses()?;
+        let has = |ip: &IpAddr| addresses.iter().any(|it| it.link == link.index && it.ip == *ip);
+        if let Some(ip) = previous.pod_ips(name).iter().find(|ip| !has(ip)) {
+            return missing(format!("address {ip}"));
         }
-        Ok(())
+        let there = route.routes()?;
+        for config in &self.routes {
+            let wanted = parse_cidr(&config.dst).filter(|(_, prefix)| *prefix > 0);
+            let wanted = wanted.map(|(network, prefix)| (IpAddr::from(network), prefix));
+            if !there.iter().any(|route| route.destination == wanted && route.link == Some(link.index)) {
+                let what =
+                    if wanted.is_none() { "default route" } else { &format!("route to {}", config.dst) };
+                return missing(what.to_owned());
+            }
+        }
+        if link.is_up { Ok(()) } else { Err(CniError::Check(format!("link {name} is down"))) }
     }
 
     /// Takes away what belongs to nothing that is attached.

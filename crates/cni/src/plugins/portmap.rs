@@ -67,7 +67,8 @@ impl Portmap {
     }
 
     pub(super) fn check(&self, attachment: &Attachment, previous: &CniResult) -> Result<(), CniError> {
-        if self.ports(attachment, previous).is_empty() || self.rules.has_ports(&owner_of(attachment))? {
+        let ports = self.ports(attachment, previous);
+        if ports.is_empty() || self.rules.has_ports(&owner_of(attachment), &ports)? {
             return Ok(());
         }
         Err(CniError::Check("the host ports of the Pod are missing in nftables".into()))

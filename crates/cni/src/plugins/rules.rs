@@ -41,6 +41,24 @@ pub(super) struct Port {
     pub(super) masqueraded: Masqueraded,
 }
 
+/// A map's name, and the fields of its keys.
+type Map = (&'static str, &'static [Field]);
+
+/// Ports of every address of the host, and those of one.
+const PORTS: Map = ("ports", &[Field::Protocol, Field::Port]);
+const ADDRESS_PORTS: Map = ("address-ports", &[Field::Ipv4, Field::Protocol, Field::Port]);
+
+impl Port {
+    /// The map that it is in, and by which key.
+    fn element(&self) -> (Map, Key) {
+        let (map, key) = match self.host_ip {
+            Some(ip) => (ADDRESS_PORTS, Key::new().ip(ip)),
+            None => (PORTS, Key::new()),
+        };
+        (map, key.protocol(self.protocol).port(self.host_port))
+    }
+}
+
 /// Whose connections to a host port come to the Pod with an address of the host. Source: portmap's `snat` and `masqAll`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Masqueraded {
@@ -209,13 +227,22 @@ impl TableOwner {
         state
     }
 
-    /// Whether the table is in the kernel, with these ports as far as is known.
-    pub(super) fn has_ports(&self, owner: &str) -> Result<bool, CniError> {
+    /// Whether this owner's ports are known and in the kernel.
+    pub(super) fn has_ports(&self, owner: &str, ports: &[Port]) -> Result<bool, CniError> {
         let is_known = match &self.file {
             Some(file) => in_file::read(file)?.ports.contains_key(owner),
             None => self.lock().rules.ports.contains_key(owner),
         };
-        Ok(is_known && nftables::table_names()?.contains(&self.name))
+        if !is_known {
+            return Ok(false);
+        }
+        for port in ports {
+            let ((set, fields), key) = port.element();
+            if !nftables::has_element(&self.name, set, fields, &key)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 
@@ -242,23 +269,16 @@ fn render(name: &str, rules: &Rules) -> Table {
 /// same setting lets nobody at what only listens there.
 fn render_ports<'a>(table: &mut Table, ports: impl Iterator<Item = &'a Port>) {
     let to = || SetValue::Fields(vec![Field::Ipv4, Field::Port]);
-    table.set("ports", &[Field::Protocol, Field::Port], to());
-    table.set("address-ports", &[Field::Ipv4, Field::Protocol, Field::Port], to());
+    for (name, fields) in [PORTS, ADDRESS_PORTS] {
+        table.set(name, fields, to());
+    }
     table.set("hairpin", &[Field::Ipv4, Field::Ipv4], SetValue::None);
     table.set("loopback", &[Field::Ipv4], SetValue::None);
     table.set("everybody", &[Field::Ipv4], SetValue::None);
     for port in ports {
         let pod = Data::Value(Key::new().ip(port.pod).port(port.pod_port));
-        match port.host_ip {
-            Some(ip) => {
-                table.element(
-                    "address-ports",
-                    Key::new().ip(ip).protocol(port.protocol).port(port.host_port),
-                    pod,
-                );
-            }
-            None => table.element("ports", Key::new().protocol(port.protocol).port(port.host_port), pod),
-        }
+        let ((set, _), key) = port.element();
+        table.element(set, key, pod);
         match port.masqueraded {
             Masqueraded::Nobody => {}
             Masqueraded::Needy => {
@@ -275,11 +295,11 @@ fn render_ports<'a>(table: &mut Table, ports: impl Iterator<Item = &'a Port>) {
         let mut by_address = to_host.clone();
         by_address.push(Expr::DestinationIp(Reg::R0));
         by_address.extend(port.clone());
-        by_address.extend([Expr::Map("address-ports".into(), Reg::R0, Reg::R0), dnat.clone()]);
+        by_address.extend([Expr::Map(ADDRESS_PORTS.0.into(), Reg::R0, Reg::R0), dnat.clone()]);
         table.rule(chain, by_address);
         let mut any = to_host;
         any.extend(port);
-        any.extend([Expr::Map("ports".into(), Reg::R1, Reg::R0), dnat]);
+        any.extend([Expr::Map(PORTS.0.into(), Reg::R1, Reg::R0), dnat]);
         table.rule(chain, any);
     }
     let (loopback, prefix) = LOOPBACK;

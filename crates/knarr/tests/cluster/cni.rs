@@ -85,6 +85,22 @@ fn the_built_in_network_connects_pods_and_leaves_nothing_of_them() {
 }
 
 #[test]
+fn daemons_find_network_namespaces_by_the_names_that_plugins_are_told() {
+    let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
+    must(cluster.import_busybox(IMAGE));
+    must(cluster.up());
+    session(&cluster, "netns-names", include_str!("sessions/netns_names.txt"));
+    let path = fs::read_to_string(cluster.data_dir().join("../path")).unwrap();
+    let node = cluster.processes("knarr node")[0];
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(node), nix::sys::signal::Signal::SIGKILL).unwrap();
+    let script = "$ eventually 'test \"$(cat \"$DATA_DIR\"/../path)\" -ef \"$(ls -d \"$DATA_DIR\"/runtime/sandboxes/*/netns)\"'\n";
+    session(&cluster, "netns-names-again", script);
+    // With a Pod that has one.
+    must(cluster.remove());
+    assert!(!Path::new(path.trim()).exists());
+}
+
+#[test]
 fn its_plugins_do_the_same_as_programs() {
     let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
     must(cluster.import_busybox(IMAGE));

@@ -8,7 +8,7 @@ mod io;
 
 use cri::link_counters::LINK_COUNTERS;
 use cri::v1;
-use sys::usage::{Link, Usage};
+use sys::usage::{Link, PACKET_COUNTERS, Usage};
 
 use super::exposition::{Exposition, number, seconds};
 use crate::node::Machine;
@@ -142,28 +142,6 @@ const LIMITED: [Row; 4] = [
     }),
 ];
 
-/// Family, help, and a link's counter that CRI does not know.
-type PacketRow = (&'static str, &'static str, fn(&Link) -> u64);
-
-const PACKETS: [PacketRow; 4] = [
-    ("container_network_receive_packets_total", "Cumulative count of packets received", |link| {
-        link.rx.packets
-    }),
-    (
-        "container_network_receive_packets_dropped_total",
-        "Cumulative count of packets dropped while receiving",
-        |link| link.rx.dropped,
-    ),
-    ("container_network_transmit_packets_total", "Cumulative count of packets transmitted", |link| {
-        link.tx.packets
-    }),
-    (
-        "container_network_transmit_packets_dropped_total",
-        "Cumulative count of packets dropped while transmitting",
-        |link| link.tx.dropped,
-    ),
-];
-
 /// One thing with series: its labels and its counters.
 struct Subject<'a> {
     container: &'a str,
@@ -254,7 +232,7 @@ pub(super) fn render(look: &Look, version: &str, machine: &Machine) -> String {
         out.family(name, "counter", help);
         look.pods.iter().for_each(|pod| links(&mut out, name, pod, counter, at));
     }
-    for (name, help, counter) in PACKETS {
+    for (name, help, counter) in PACKET_COUNTERS {
         out.family(name, "counter", help);
         look.pods.iter().for_each(|pod| packets(&mut out, name, (pod, look), counter, at));
     }

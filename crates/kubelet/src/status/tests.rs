@@ -296,6 +296,29 @@ fn a_pod_on_the_hosts_network_is_reached_at_the_node() {
 }
 
 #[test]
+fn a_pod_has_one_address_of_each_family_that_of_the_nodes_first() {
+    const V6: &str = "2001:db8::1";
+    let rows: [(&str, &[&str], &[&str], &[&str]); 6] = [
+        ("two of one family", &["10.0.0.1"], &["10.42.0.2", "10.9.0.5"], &["10.42.0.2"]),
+        ("another order", &["10.0.0.1"], &["fd00::2", "10.42.0.2"], &["10.42.0.2", "fd00::2"]),
+        ("a node of IPv6", &[V6, "10.0.0.1"], &["10.42.0.2", "fd00::2"], &["fd00::2", "10.42.0.2"]),
+        ("only the other", &["10.0.0.1"], &["fd00::2", "fd00::3"], &["fd00::2"]),
+        ("no node address", &[], &["fd00::2", "10.42.0.2"], &["10.42.0.2", "fd00::2"]),
+        ("no addresses", &["10.0.0.1"], &["", "eth0"], &[]),
+    ];
+    let texts = |ips: &[&str]| ips.iter().map(|ip| (*ip).to_owned()).collect::<Vec<_>>();
+    for (name, of_node, of_pod, expect) in rows {
+        let mut snapshot = with_container(POD, ContainerState::Created);
+        snapshot.sandboxes[0].ips = texts(of_pod);
+        let facts = NodeFacts { host_ips: texts(of_node), ..node() };
+        let status = pod_status(&snapshot, &facts, at(0));
+        assert_eq!(status.pod_ip.as_deref(), expect.first().copied(), "{name}");
+        let ips: Vec<String> = status.pod_ips.into_iter().flatten().map(|ip| ip.ip).collect();
+        assert_eq!(ips, expect, "{name}");
+    }
+}
+
+#[test]
 fn the_last_words_of_all_containers_together_have_an_end() {
     for (count, expect) in [(1, 4096), (3, 4096), (4, 3072), (12, 1024)] {
         let names: Vec<_> = (0..count)

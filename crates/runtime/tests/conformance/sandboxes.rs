@@ -378,6 +378,13 @@ async fn stats(subject: Arc<Subject>) {
         let received = &received.unwrap().label_values;
         assert_eq!(received[..2], of_pod);
         assert_eq!(received[2..], ["", &pod.id, "", "eth0"].map(str::to_owned));
+        let eth0 = metrics.metrics.iter().filter(|it| it.label_values.last().is_some_and(|it| it == "eth0"));
+        let mut counted: Vec<&str> = eth0.map(|it| it.name.as_str()).collect();
+        counted.sort_unstable();
+        let counters = ["bytes", "errors", "packets_dropped", "packets"];
+        let all = ["receive", "transmit"]
+            .map(|way| counters.map(|it| format!("container_network_{way}_{it}_total")));
+        assert_eq!(counted, all.concat());
     }
     pod.remove().await;
 }

@@ -5,7 +5,7 @@ use std::io;
 
 use nix::libc;
 
-use super::{Data, Key, Set, Table, encode};
+use super::{Data, Field, Key, Set, Table, encode};
 use crate::netlink::{
     ACK, CREATE, DUMP, Encoder, REQUEST, Socket, Verdict, find_attribute, messages, str_of,
 };
@@ -24,6 +24,7 @@ const DELETE_RULE: u16 = 8;
 const NEW_SET: u16 = 9;
 const DELETE_SET: u16 = 11;
 const NEW_ELEMENTS: u16 = 12;
+const GET_ELEMENTS: u16 = 13;
 const DELETE_ELEMENTS: u16 = 14;
 const FAMILY_IPV4: u8 = 2;
 const APPEND: u16 = libc::NLM_F_APPEND as u16;
@@ -72,6 +73,22 @@ pub fn table_names() -> Result<Vec<String>> {
     request.raw(&[FAMILY_IPV4, 0, 0, 0]);
     let answers = socket.request(request, DUMP, || "list nftables tables".into())?;
     Ok(answers.iter().filter_map(|answer| find_attribute(answer.get(4..)?, 1)).map(str_of).collect())
+}
+
+/// Whether a set or map in the calling thread's network namespace has this key, of these fields; not if there is no such
+/// set.
+pub fn has_element(table: &str, set: &str, fields: &[Field], key: &Key) -> Result<bool> {
+    let shape = Set { key: fields.to_vec(), ..Set::default() };
+    let mut socket = Socket::open(libc::NETLINK_NETFILTER)?;
+    let mut request = Encoder::message(SUBSYSTEM << 8 | GET_ELEMENTS, 0);
+    request.raw(&[FAMILY_IPV4, 0, 0, 0]).str(1, table).str(2, set).nest(3, |list| {
+        encode::element(list, &shape, key, None);
+    });
+    match socket.request(request, ACK, || format!("look into set {set} of nftables table {table}")) {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_not_found() => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Whether chains and sets of one name have one definition, so that contents are all there is to change.

@@ -64,7 +64,7 @@ impl Cluster {
             }
         }
         sys::loop_device::detach_below(&self.data_dir())?;
-        self.cgroups.iter().try_for_each(|root| remove_cgroups(root))?;
+        self.seen.cgroups.iter().try_for_each(|root| remove_cgroups(root))?;
         self.namespace = host_namespace()?;
         self.boot()
     }
@@ -74,7 +74,7 @@ impl Cluster {
         let named = leftovers::processes(&self.data_dir()).map(|(pid, _)| pid);
         let mut pids: BTreeSet<String> = named.collect();
         let mut nothing = crate::Inventory::default();
-        for root in &self.cgroups {
+        for root in &self.seen.cgroups {
             crate::inventory::kernel::cgroups(root, &mut nothing, &mut pids);
         }
         pids.iter().filter_map(|pid| pid.parse().ok()).collect()

@@ -135,11 +135,11 @@ const PLANTS: [(Kind, &str, Plant); 10] = [
 fn a_planted_leak_of_each_kind_is_found() {
     for (kind, name, plant) in PLANTS {
         let (folder, namespace) = (tempfile::tempdir().unwrap(), NetNs::anonymous().unwrap());
-        let mut cgroups = BTreeSet::new();
+        let mut seen = Seen::default();
         let mut look = || {
             let ignored = &["log/"];
             let mut inspector =
-                Inspector { data_dir: folder.path(), namespace: &namespace, ignored, cgroups: &mut cgroups };
+                Inspector { data_dir: folder.path(), namespace: &namespace, ignored, seen: &mut seen };
             inspector.look().unwrap()
         };
         let before = look();
@@ -159,10 +159,10 @@ fn a_cgroup_that_outlives_its_processes_is_found() {
     hierarchies.create(&cgroup).unwrap();
     let child = sleeper(folder.path());
     hierarchies.add_process(&cgroup, i32::try_from(child.id()).unwrap()).unwrap();
-    let mut cgroups = BTreeSet::new();
+    let mut seen = Seen::default();
     let mut look = || {
         let mut inspector =
-            Inspector { data_dir: folder.path(), namespace: &namespace, ignored: &[], cgroups: &mut cgroups };
+            Inspector { data_dir: folder.path(), namespace: &namespace, ignored: &[], seen: &mut seen };
         inspector.look().unwrap()
     };
     let running = look();
@@ -184,10 +184,10 @@ fn an_empty_cgroup_is_found_in_every_hierarchy() {
     hierarchies.add_process(&format!("/{cgroup}"), i32::try_from(child.id()).unwrap()).unwrap();
     let mounts = sys::mount::mounts().unwrap().into_iter();
     let mounts = mounts.filter(|mount| mount.fs_type.starts_with("cgroup")).map(|mount| mount.target);
-    let mut cgroups = BTreeSet::new();
+    let mut seen = Seen::default();
     let mut look = || {
         let mut inspector =
-            Inspector { data_dir: folder.path(), namespace: &namespace, ignored: &[], cgroups: &mut cgroups };
+            Inspector { data_dir: folder.path(), namespace: &namespace, ignored: &[], seen: &mut seen };
         inspector.look().unwrap()
     };
     let running = look();
@@ -210,8 +210,30 @@ fn what_is_ignored_is_no_leak() {
         data_dir: folder.path(),
         namespace: &namespace,
         ignored: &["log/"],
-        cgroups: &mut BTreeSet::new(),
+        seen: &mut Seen::default(),
     };
     let found = inspector.look().unwrap();
     assert_eq!(found.count(Kind::File), 1, "the folder, not what is in it: {found:?}");
+}
+
+#[test]
+fn a_name_of_a_network_namespace_that_outlives_it_is_found() {
+    let (folder, namespace) = (tempfile::tempdir().unwrap(), NetNs::anonymous().unwrap());
+    let elsewhere = tempfile::tempdir().unwrap();
+    let (kept, name) = (folder.path().join("kept"), elsewhere.path().join("name"));
+    let mut seen = Seen::default();
+    let mut look = || {
+        let mut inspector =
+            Inspector { data_dir: folder.path(), namespace: &namespace, ignored: &[], seen: &mut seen };
+        inspector.look().unwrap()
+    };
+    let before = look();
+    drop(NetNs::create(&kept).unwrap());
+    fs::write(&name, "").unwrap();
+    sys::mount::bind(&kept, &name, sys::mount::BindOptions::default()).unwrap();
+    look();
+    sys::netns::delete(&kept).unwrap();
+    assert_eq!(leaks(&before, &look()), [format!("Mount {}", name.display())]);
+    sys::netns::delete(&name).unwrap();
+    assert!(leaks(&before, &look()).is_empty());
 }

@@ -119,6 +119,31 @@ fn older_versions_of_the_specification_are_spoken() {
 }
 
 #[test]
+fn the_newest_version_that_installed_plugins_speak_is_chosen() {
+    let dir = tempfile::tempdir().unwrap();
+    let plugins = json!([{ "type": "ptp", "ipam": ipam(dir.path()) }]);
+    let (host, network) = host_with("1.1.0", &plugins);
+    let list = host.dir.path().join("net.d/10-real.conflist");
+    let error = host.on(|| network.status()).unwrap_err().to_string();
+    // Debian's are of before 1.1.
+    assert!(
+        error.starts_with("plugin ptp does not support config version \"1.1.0\" (it speaks 0.1.0, "),
+        "{error}"
+    );
+    let mut conflist: Value = serde_json::from_slice(&fs::read(&list).unwrap()).unwrap();
+    conflist["cniVersions"] = json!(["0.3.1", "1.0.0", "1.1.0"]);
+    fs::write(&list, conflist.to_string()).unwrap();
+    let pod = host.pod("one");
+    host.on(|| {
+        network.status().unwrap();
+        assert_eq!(network.add(&pod).unwrap().cni_version, "1.0.0");
+        network.check(&pod).unwrap();
+        network.del(&pod).unwrap();
+    });
+    delete(&pod.netns_path).unwrap();
+}
+
+#[test]
 fn macvlan_stands_on_another_link() {
     let plugins =
         |dir: &Path| json!([{ "type": "macvlan", "master": "parent0", "mode": "bridge", "ipam": ipam(dir) }]);

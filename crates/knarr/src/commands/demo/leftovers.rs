@@ -1,6 +1,7 @@
 //! What a cluster could leave behind on its host, as text, so that before and after can be compared.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use anyhow::Result;
 
@@ -17,9 +18,13 @@ impl Leftovers {
         let id = layout.cluster_id();
         let mut found = BTreeSet::new();
         found.extend(processes(&root, &id));
-        // Network namespaces are bind mounts below the data directory, so they are among the mounts.
+        // Network namespaces are bind mounts below the data directory, and under names that others see.
+        let is_name = |target: &Path| {
+            let name = target.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            name.starts_with(&format!("cni-knarr-{id}-"))
+        };
         for mount in sys::mount::mounts()? {
-            if mount.target.starts_with(layout.root()) {
+            if mount.target.starts_with(layout.root()) || is_name(&mount.target) {
                 found.insert(format!("mount {}", mount.target.display()));
             }
         }

@@ -1,0 +1,267 @@
+//! The folder in which a host shows its network namespaces under names, `/run/netns`, where `ip netns` and the daemons of
+//! Pod networks look for them.
+//!
+//! Everybody on the host shares it: what is not named like ours is not ours. So that what comes later is seen through
+//! mounts made earlier, it must be, or lie on, a shared mount; where it does not, it is bound on itself, as `ip netns`
+//! does and under the same lock. Source: `ip-netns(8)`, iproute2's `create_netns_dir`.
+//!
+//! Folder and mount are taken back by whoever leaves the folder empty, if one of us has made them, which a file beside it
+//! says; never while clusters are at work, since mounts made of it in the meantime would see nothing any more.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use crate::mount::{self, BindOptions, Propagation};
+use crate::{Doing, Error, Result};
+
+/// Where everybody looks.
+const HOSTS: &str = "/run/netns";
+/// Another process may take the folder away whenever it is not locked; so often is it made again.
+const TRIES: u32 = 10;
+/// What the file beside the folder says if one of us has made the folder, too.
+const MADE: &str = "made";
+
+/// A folder of names.
+#[derive(Debug)]
+pub struct NetNsFolder {
+    path: PathBuf,
+    /// Whether what lies around it is shared, so that it need not be a mount of its own.
+    lies_in_shared: OnceLock<bool>,
+}
+
+impl NetNsFolder {
+    /// The one of this host.
+    pub fn of_host() -> Self {
+        Self::at(HOSTS.into())
+    }
+
+    fn at(path: PathBuf) -> Self {
+        Self { path, lies_in_shared: OnceLock::new() }
+    }
+
+    /// Where a namespace of this name is.
+    pub fn path_of(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Makes the folder, and a shared mount of it, as far as need be.
+    pub fn share(&self) -> Result<()> {
+        self.locked_and_shared().map(drop)
+    }
+
+    /// Shows the namespace that is kept at `namespace` under a name. May be repeated.
+    pub fn show(&self, namespace: &Path, name: &str) -> Result<()> {
+        let path = self.path_of(name);
+        {
+            let _lock = self.locked_and_shared()?;
+            if mount::is_mounted(&path)? {
+                return Ok(());
+            }
+            // From here on the folder is not empty.
+            let doing = || format!("create {}", path.display());
+            OpenOptions::new().write(true).create(true).truncate(false).open(&path).doing(doing)?;
+        }
+        mount::bind(namespace, &path, BindOptions::default())
+    }
+
+    /// Takes a name away. The namespace stays. No error if there is none of that name.
+    pub fn hide(&self, name: &str) -> Result<()> {
+        super::delete(&self.path_of(name))
+    }
+
+    /// Takes all names away that begin so, and the folder itself if nothing is in it and one of us has made it.
+    pub fn hide_all(&self, prefix: &str) -> Result<()> {
+        let doing = || format!("read {}", self.path.display());
+        let entries = match fs::read_dir(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries.doing(doing)?,
+        };
+        for entry in entries {
+            let name = entry.doing(doing)?.file_name();
+            if let Some(name) = name.to_str().filter(|name| name.starts_with(prefix)) {
+                self.hide(name)?;
+            }
+        }
+        self.take_back()
+    }
+
+    fn take_back(&self) -> Result<()> {
+        let Some(_lock) = self.lock()? else { return Ok(()) };
+        let doing = || format!("take back {}", self.path.display());
+        let note = self.note()?;
+        let Ok(noted) = fs::read_to_string(&note) else { return Ok(()) };
+        if fs::read_dir(&self.path).doing(doing)?.next().is_some() {
+            return Ok(());
+        }
+        // The lock lies on what is unmounted.
+        mount::detach(&self.path)?;
+        if noted.trim() == MADE {
+            fs::remove_dir(&self.path).doing(doing)?;
+        }
+        fs::remove_file(&note).doing(doing)
+    }
+
+    /// The file that says that one of us has made the folder or its mount in this mount namespace.
+    fn note(&self) -> Result<PathBuf> {
+        let link = "/proc/thread-self/ns/mnt";
+        let namespace = fs::metadata(link).doing(|| format!("read {link}"))?;
+        Ok(self.path.with_extension(format!("knarr-{}", namespace.ino())))
+    }
+
+    fn locked_and_shared(&self) -> Result<File> {
+        let doing = || format!("make {}", self.path.display());
+        for _ in 0..TRIES {
+            let made = match fs::create_dir(&self.path) {
+                Ok(()) => true,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+                Err(error) => return Err(error).doing(doing),
+            };
+            let Some(lock) = self.lock()? else { continue };
+            self.share_locked(made)?;
+            return Ok(lock);
+        }
+        Err(Error::other(doing(), "others take it away again and again"))
+    }
+
+    fn share_locked(&self, made: bool) -> Result<()> {
+        if mount::is_mounted(&self.path)? {
+            return mount::set_propagation(&self.path, Propagation::Shared, false);
+        }
+        let lies_in_shared = match self.lies_in_shared.get() {
+            Some(known) => *known,
+            None => *self.lies_in_shared.get_or_init(|| lies_in_shared(&self.path)),
+        };
+        if lies_in_shared && !made {
+            return Ok(());
+        }
+        let note = self.note()?;
+        fs::write(&note, if made { MADE } else { "" }).doing(|| format!("write {}", note.display()))?;
+        if lies_in_shared {
+            return Ok(());
+        }
+        mount::bind(&self.path, &self.path, BindOptions { recursive: true, ..BindOptions::default() })?;
+        mount::set_propagation(&self.path, Propagation::Shared, false)
+    }
+
+    /// The folder's lock, which goes with the file. `None` if there is no such folder, or another one since.
+    fn lock(&self) -> Result<Option<File>> {
+        let doing = || format!("lock {}", self.path.display());
+        let file = match File::open(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened.doing(doing)?,
+        };
+        file.lock().doing(doing)?;
+        let is_same = |now: fs::Metadata| file.metadata().is_ok_and(|then| then.ino() == now.ino());
+        Ok(fs::metadata(&self.path).is_ok_and(is_same).then_some(file))
+    }
+}
+
+/// Whether the mount that a folder lies on is in a peer group. No if nobody can tell.
+fn lies_in_shared(path: &Path) -> bool {
+    let around = |mounts: Vec<mount::MountEntry>| {
+        let around = mounts.into_iter().filter(|mount| path.starts_with(&mount.target));
+        // Of several at one place the last one counts; none of the others is nearer.
+        around.max_by_key(|mount| mount.target.components().count()).is_some_and(|mount| mount.is_shared)
+    };
+    mount::mounts().map(around).unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netns::NetNs;
+
+    /// In a mount namespace of the test's own, on a mount with this propagation.
+    fn check(around: Propagation, test: impl FnOnce(&Path) + Send) {
+        assert!(nix::unistd::geteuid().is_root(), "this test mounts: run it as root");
+        std::thread::scope(|scope| {
+            let in_namespace = || {
+                mount::own_namespace().unwrap();
+                let dir = tempfile::tempdir().unwrap();
+                mount::tmpfs(dir.path(), None, 0o755).unwrap();
+                mount::set_propagation(dir.path(), around, false).unwrap();
+                test(dir.path());
+                mount::detach_below(dir.path()).unwrap();
+            };
+            scope.spawn(in_namespace).join().unwrap();
+        });
+    }
+
+    /// What a daemon sees that has had the folder mounted before.
+    fn seen_by_daemon(run: &Path) -> PathBuf {
+        let daemon = run.join("daemon");
+        fs::create_dir(&daemon).unwrap();
+        mount::bind(&run.join("netns"), &daemon, BindOptions { recursive: true, ..BindOptions::default() })
+            .unwrap();
+        mount::set_propagation(&daemon, Propagation::Slave, true).unwrap();
+        daemon
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_name_is_seen_by_those_who_mounted_the_folder_before_and_the_last_takes_it_back() {
+        for around in [Propagation::Private, Propagation::Shared] {
+            check(around, |run| {
+                let (one, other) = (NetNsFolder::at(run.join("netns")), NetNsFolder::at(run.join("netns")));
+                one.share().unwrap();
+                other.share().unwrap();
+                let is_mounted = || mount::is_mounted(&run.join("netns")).unwrap();
+                assert_eq!(is_mounted(), around == Propagation::Private);
+                let daemon = seen_by_daemon(run);
+                let kept = run.join("kept");
+                drop(NetNs::create(&kept).unwrap());
+                for _ in 0..2 {
+                    one.show(&kept, "cni-one-a").unwrap();
+                }
+                other.show(&kept, "cni-other-a").unwrap();
+                let inode = |path: &Path| fs::metadata(path).unwrap().ino();
+                assert_eq!(inode(&daemon.join("cni-one-a")), inode(&kept));
+                assert_eq!(inode(&one.path_of("cni-one-a")), inode(&kept));
+                one.hide_all("cni-one-").unwrap();
+                assert_eq!(names(&run.join("netns")), ["cni-other-a"]);
+                assert_eq!(names(&daemon), ["cni-other-a"]);
+                other.hide("cni-other-a").unwrap();
+                other.hide("cni-other-a").unwrap();
+                assert!(run.join("netns").exists(), "a cluster is still there");
+                mount::detach(&daemon).unwrap();
+                super::super::delete(&kept).unwrap();
+                other.hide_all("cni-other-").unwrap();
+                assert_eq!(names(run), ["daemon"]);
+                one.hide_all("cni-one-").unwrap();
+                one.share().unwrap();
+                assert_eq!(is_mounted(), around == Propagation::Private);
+            });
+        }
+    }
+
+    #[test]
+    fn what_was_there_before_stays_as_it_was() {
+        check(Propagation::Private, |run| {
+            let (folder, path) = (NetNsFolder::at(run.join("netns")), run.join("netns"));
+            fs::create_dir(&path).unwrap();
+            folder.share().unwrap();
+            fs::write(path.join("of-ip"), "").unwrap();
+            folder.hide_all("cni-one-").unwrap();
+            assert!(mount::is_mounted(&path).unwrap(), "somebody uses it now");
+            fs::remove_file(path.join("of-ip")).unwrap();
+            folder.hide_all("cni-one-").unwrap();
+            assert!(!mount::is_mounted(&path).unwrap() && path.exists());
+            // As `ip netns` leaves it.
+            mount::bind(&path, &path, BindOptions::default()).unwrap();
+            folder.share().unwrap();
+            folder.hide_all("cni-one-").unwrap();
+            assert!(mount::is_mounted(&path).unwrap());
+            assert_eq!(names(run), ["netns"]);
+        });
+    }
+}
