@@ -273,7 +273,7 @@ fn localhost_profile(reference: &str) -> Result<Profile, String> {
         return Err(cannot("the path must be absolute".to_owned()));
     }
     let text = std::fs::read(path).map_err(|error| cannot(error.to_string()))?;
-    let profile: Profile = serde_json::from_slice(&text).map_err(|error| cannot(error.to_string()))?;
+    let profile = Profile::read(&text).map_err(|error| cannot(error.to_string()))?;
     // What is wrong with it is told now, not when the container's process exists.
     profile.compile().map_err(cannot)?;
     Ok(profile)
