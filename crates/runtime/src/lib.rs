@@ -12,6 +12,7 @@ pub mod oci;
 pub mod seccomp;
 pub mod shim;
 
+mod apparmor;
 mod client;
 mod containers;
 mod declared_volumes;

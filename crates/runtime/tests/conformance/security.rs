@@ -25,7 +25,7 @@ pub const SPECS: &[Spec] = &[
     #[cfg(target_arch = "x86_64")]
     ("a seccomp profile counts for programs of 32 bits", |it| Box::pin(seccomp_of_32_bits(it))),
     ("a seccomp profile that is not there is an error", |it| Box::pin(missing_profile(it))),
-    ("AppArmor is refused where the host has none", |it| Box::pin(apparmor(it))),
+    ("AppArmor confines by default, and is refused where the host has none", |it| Box::pin(apparmor(it))),
     ("SELinux options are accepted where the host has none", |it| Box::pin(selinux(it))),
     ("runtime should support user namespaces", |it| Box::pin(user_namespaces(it))),
 ];
@@ -366,10 +366,24 @@ async fn missing_profile(subject: Arc<Subject>) {
 }
 
 async fn apparmor(subject: Arc<Subject>) {
-    if std::path::Path::new("/sys/kernel/security/apparmor").exists() {
-        return;
-    }
     let pod = subject.run().await;
+    if std::path::Path::new("/sys/kernel/security/apparmor").exists() {
+        for is_privileged in [true, false] {
+            let privileged = subject.run_privileged().await;
+            let mut config = sleeping("confined");
+            security(&mut config).privileged = is_privileged;
+            let id = privileged.start(config).await;
+            let expect = if is_privileged { "unconfined" } else { "cri-containerd.apparmor.d (enforce)" };
+            for process in ["1", "self"] {
+                let script = format!("cat /proc/{process}/attr/current");
+                assert_eq!(privileged.sh(&id, &script).await, (expect.to_owned(), 0), "{process}");
+            }
+            privileged.stop(&id, 20).await;
+            assert_eq!(privileged.status(&id).await.exit_code, 0, "its signal reaches it");
+            privileged.remove().await;
+        }
+        return pod.remove().await;
+    }
     let with = |name: &str, kind: ProfileType, localhost_ref: &str| {
         let mut config = sleeping(name);
         let profile = v1::SecurityProfile { profile_type: kind.into(), localhost_ref: localhost_ref.into() };
