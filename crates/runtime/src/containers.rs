@@ -90,6 +90,7 @@ impl Inner {
                 image: &image.config,
                 rootfs: &rootfs,
                 cgroup: &cgroup,
+                cgroup_view: &crate::cgroup_view::of(&self.cgroups, &cgroup),
                 hostname: &self.hostname(sandbox),
                 sandbox_files: &self.sandbox_files(sandbox),
                 pid_namespace,

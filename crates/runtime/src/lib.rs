@@ -13,6 +13,7 @@ pub mod seccomp;
 pub mod shim;
 
 mod apparmor;
+mod cgroup_view;
 mod client;
 mod containers;
 mod declared_volumes;

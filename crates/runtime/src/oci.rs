@@ -72,6 +72,8 @@ pub struct Input<'a> {
     pub rootfs: &'a Path,
     /// From the root of the hierarchies.
     pub cgroup: &'a str,
+    /// What is seen of cgroups v1 ([`crate::cgroup_view`]): where it is seen, where it is.
+    pub cgroup_view: &'a [(String, PathBuf)],
     /// The Pod's host name.
     pub hostname: &'a str,
     /// Files and directories of the sandbox: where the container has them, where they are.
