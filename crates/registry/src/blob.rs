@@ -41,6 +41,8 @@ impl Session {
         let sources = self.sources(descriptor);
         let mut backoff = self.backoff();
         let (mut breaks, mut refusals) = (0, 0);
+        // A machine that lost its power may have lost pieces of the file with it.
+        let mut is_inherited = download.len > 0;
         for source in sources.iter().cycle() {
             let before = download.len;
             let result = match download.is_whole() {
@@ -59,10 +61,10 @@ impl Session {
                 (breaks, refusals) = (0, 0);
                 backoff.reset();
             }
-            if error.is_transient() {
-                breaks += 1;
-            } else {
-                refusals += 1;
+            match &error {
+                Error::Digest { .. } if std::mem::take(&mut is_inherited) => continue,
+                error if error.is_transient() => breaks += 1,
+                _ => refusals += 1,
             }
             if breaks >= BREAKS_MAX || refusals >= sources.len() {
                 return Err(error);

@@ -83,16 +83,19 @@ impl Inner {
         crate::declared_volumes::mount(&dir, &rootfs, mapping, &image.config, &mut mounted)
             .map_err(internal)?;
         self.drop_what_is_not_limited(&mut mounted);
+        let apparmor = crate::apparmor::profile(&context, Path::new("/"));
         let output = oci::spec(
             &oci::Input {
                 config: &mounted,
                 image: &image.config,
                 rootfs: &rootfs,
                 cgroup: &cgroup,
+                cgroup_view: &crate::cgroup_view::of(&self.cgroups, &cgroup),
                 hostname: &self.hostname(sandbox),
                 sandbox_files: &self.sandbox_files(sandbox),
                 pid_namespace,
                 userns,
+                apparmor: apparmor.map_err(CriError::InvalidArgument)?,
                 is_cgroup_v2: self.cgroups.version() == sys::cgroup::Version::V2,
                 all_capabilities: &self.capabilities,
                 is_external: !sandbox.record.handler.is_empty(),

@@ -58,6 +58,7 @@ impl ImageService for Runtime {
         let name = request.image.map(|image| image.image).unwrap_or_default();
         let this = Arc::clone(&self.0);
         blocking(move || {
+            this.images.drop_downloads();
             this.images.remove(&name, &this.layers_in_use()).map_err(|error: ImageError| internal(error))
         })
         .await?;

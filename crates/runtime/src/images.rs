@@ -17,6 +17,7 @@ pub mod pull;
 pub mod unpack;
 
 mod compression;
+mod downloads;
 mod layers;
 pub(crate) mod parents;
 mod sparse;
@@ -177,7 +178,7 @@ pub(crate) struct Work<'a> {
 impl ImageStore {
     /// Opens the store below `root`, which is made if it is not there, and removes what a crash left.
     pub fn open(root: &Path) -> Result<Self, ImageError> {
-        for dir in ["layers", "tmp", "downloads"] {
+        for dir in ["layers", "tmp", downloads::DIR] {
             fs::create_dir_all(root.join(dir)).map_err(ImageError::io("create the image store"))?;
         }
         let store = Self {
@@ -390,8 +391,8 @@ impl ImageStore {
     }
 
     fn clear_temporary(&self) -> Result<(), ImageError> {
-        let clear = |dir: PathBuf| sys::tree::remove(&dir).and_then(|()| fs::create_dir(&dir));
-        let cleared = ["tmp", "downloads"].into_iter().try_for_each(|dir| clear(self.root.join(dir)));
+        let dir = self.root.join("tmp");
+        let cleared = sys::tree::remove(&dir).and_then(|()| fs::create_dir(&dir));
         cleared.map_err(ImageError::io("clear temporary files"))
     }
 

@@ -12,6 +12,8 @@ pub mod oci;
 pub mod seccomp;
 pub mod shim;
 
+mod apparmor;
+mod cgroup_view;
 mod client;
 mod containers;
 mod declared_volumes;

@@ -72,6 +72,8 @@ pub struct Input<'a> {
     pub rootfs: &'a Path,
     /// From the root of the hierarchies.
     pub cgroup: &'a str,
+    /// What is seen of cgroups v1 ([`crate::cgroup_view`]): where it is seen, where it is.
+    pub cgroup_view: &'a [(String, PathBuf)],
     /// The Pod's host name.
     pub hostname: &'a str,
     /// Files and directories of the sandbox: where the container has them, where they are.
@@ -80,6 +82,8 @@ pub struct Input<'a> {
     pub pid_namespace: PidNamespace,
     /// The Pod's user namespace, if it has one.
     pub userns: Option<PathBuf>,
+    /// The AppArmor profile of its process, if it has one.
+    pub apparmor: Option<String>,
     /// Whether the host's controllers have the v2 interface.
     pub is_cgroup_v2: bool,
     /// Every capability of this process, `CAP_` names.
@@ -181,7 +185,7 @@ fn process(input: &Input<'_>, user: &User, security: &Security) -> Result<Value,
     if security_context(config).no_new_privs {
         process["noNewPrivileges"] = json!(true);
     }
-    if let Some(profile) = apparmor_profile(&security_context(config), has_apparmor())? {
+    if let Some(profile) = &input.apparmor {
         process["apparmorProfile"] = json!(profile);
     }
     Ok(process)
@@ -273,7 +277,7 @@ fn localhost_profile(reference: &str) -> Result<Profile, String> {
         return Err(cannot("the path must be absolute".to_owned()));
     }
     let text = std::fs::read(path).map_err(|error| cannot(error.to_string()))?;
-    let profile: Profile = serde_json::from_slice(&text).map_err(|error| cannot(error.to_string()))?;
+    let profile = Profile::read(&text).map_err(|error| cannot(error.to_string()))?;
     // What is wrong with it is told now, not when the container's process exists.
     profile.compile().map_err(cannot)?;
     Ok(profile)
@@ -292,39 +296,8 @@ fn security(input: &Input<'_>) -> Result<Security, String> {
             SeccompProfile::Localhost(localhost_profile(reference)?)
         }
     };
-    apparmor_profile(&context, has_apparmor())?;
     let capabilities = capabilities::capabilities(&context, input.all_capabilities)?;
     Ok(Security { capabilities, seccomp, userns: input.userns.clone() })
-}
-
-/// The AppArmor profile of a container's process, if it has one of its own.
-///
-/// A host without AppArmor refuses whoever asks for a profile, in containerd's words.
-fn apparmor_profile(
-    context: &v1::LinuxContainerSecurityContext,
-    is_enabled: bool,
-) -> Result<Option<String>, String> {
-    use v1::security_profile::ProfileType;
-    let Some(profile) = context.apparmor.as_ref().filter(|_| !context.privileged) else { return Ok(None) };
-    let kind = profile.profile_type();
-    if kind == ProfileType::Unconfined {
-        return Ok(None);
-    }
-    if !is_enabled {
-        return Err("apparmor is not supported".to_owned());
-    }
-    // There is no default profile of this runtime's own: the kernel's default, which is none.
-    if kind == ProfileType::RuntimeDefault {
-        return Ok(None);
-    }
-    let name = profile.localhost_ref.strip_prefix("localhost/").unwrap_or(&profile.localhost_ref);
-    Ok(Some(name.to_owned()))
-}
-
-/// Whether this host has AppArmor, and it is on. Source: the kernel's `apparmor` module.
-fn has_apparmor() -> bool {
-    let enabled = std::fs::read_to_string("/sys/module/apparmor/parameters/enabled");
-    Path::new("/sys/kernel/security/apparmor").exists() && enabled.is_ok_and(|text| text.starts_with('Y'))
 }
 
 pub(crate) fn security_context(config: &v1::ContainerConfig) -> v1::LinuxContainerSecurityContext {

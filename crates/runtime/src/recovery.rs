@@ -33,6 +33,7 @@ impl Runtime {
         let inner = Inner::new(config, images, cgroups, host_capabilities());
         inner.puller.check_settings()?;
         inner.show_names().await;
+        inner.images.clear_downloads(inner.config.clock.now().into());
         for id in names_in(&sandboxes_dir(&inner.config.data_dir)) {
             match load_sandbox(&inner, &id) {
                 Ok(Some(sandbox)) if sandbox.record.is_made => inner.take_up(sandbox).await,

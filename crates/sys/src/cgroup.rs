@@ -7,7 +7,7 @@
 //! Others make the same path in more hierarchies: libcontainer in all that have controllers (blkio, perf_event, ...), runc
 //! in `name=systemd` and v2's as well. What is looked for and removed is therefore looked for everywhere.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -55,6 +55,17 @@ struct Hierarchy {
     controllers: Vec<String>,
 }
 
+/// A cgroup in one of v1's hierarchies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Of the hierarchy's mount, such as `cpu,cpuacct`.
+    pub name: String,
+    /// Where the group is.
+    pub dir: PathBuf,
+    /// What it controls.
+    pub controllers: Vec<String>,
+}
+
 /// What a cgroup may use. `None` leaves a limit as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
@@ -93,7 +104,11 @@ impl Cgroups {
 
     fn look() -> Result<Self> {
         let mut mounts = crate::mount::mounts()?;
-        mounts.retain(|mount| matches!(mount.fs_type.as_str(), "cgroup" | "cgroup2"));
+        // What others have bound elsewhere of a hierarchy comes after its own mount.
+        let mut seen = BTreeSet::new();
+        mounts.retain(|mount| {
+            matches!(mount.fs_type.as_str(), "cgroup" | "cgroup2") && seen.insert(mount.super_options.clone())
+        });
         let hierarchy = |mount: &MountEntry| Hierarchy {
             mount: mount.target.clone(),
             controllers: mount.super_options.split(',').map(str::to_owned).collect(),
@@ -147,6 +162,17 @@ impl Cgroups {
             }
         }
         Ok(())
+    }
+
+    /// The cgroup in each of v1's hierarchies that has a controller used here, by the hierarchy's name; none with v2.
+    pub fn groups_of_v1(&self, path: &str) -> Vec<Group> {
+        let v1 = self.hierarchies.iter().filter(|_| self.version == Version::V1);
+        v1.filter_map(|hierarchy| {
+            let name = hierarchy.mount.file_name()?.to_string_lossy().into_owned();
+            let controllers = hierarchy.controllers.iter().filter(|it| CONTROLLERS.contains(&it.as_str()));
+            Some(Group { name, dir: hierarchy.dir(path), controllers: controllers.cloned().collect() })
+        })
+        .collect()
     }
 
     /// Sets the limits that are given and returns the names of those that this host cannot set.

@@ -39,12 +39,10 @@ impl ImageStore {
         layers.retain(|layer| !layer.starts_with(PREFIX));
         let stack: Vec<Layer> = layers.iter().map(|layer| self.layer(layer)).collect();
         let mut wanted: BTreeMap<PathBuf, Option<PathBuf>> = BTreeMap::new();
-        for path in stack.iter().flat_map(|layer| &layer.implied) {
-            let is_wanted = is_implied(&stack, path).map_err(ImageError::io("look into a layer"))?;
-            if !is_wanted {
-                continue;
-            }
-            if let Some(source) = source(&stack, path).map_err(ImageError::io("look into a layer"))? {
+        let listing = |path: &Path| listing(&stack, path).map_err(ImageError::io("look into a layer"));
+        let implied: BTreeSet<&PathBuf> = stack.iter().flat_map(|layer| &layer.implied).collect();
+        for path in implied {
+            if let Some(Listing { source, is_hidden: true }) = listing(path)? {
                 wanted.insert(path.clone(), Some(source));
             }
         }
@@ -54,8 +52,8 @@ impl ImageStore {
         let ancestors: BTreeSet<PathBuf> =
             wanted.keys().flat_map(|path| path.ancestors().skip(1)).map(Path::to_owned).collect();
         for path in ancestors.into_iter().filter(|path| path != Path::new("")) {
-            let source = source(&stack, &path).map_err(ImageError::io("look into a layer"))?;
-            wanted.entry(path).or_insert(source);
+            let listing = listing(&path)?;
+            wanted.entry(path).or_insert(listing.map(|listing| listing.source));
         }
         let name = format!("{PREFIX}{}", hex(&Sha256::digest(layers.concat())));
         if self.layer_size(&name).is_none() {
@@ -91,27 +89,26 @@ struct Layer {
     implied: BTreeSet<PathBuf>,
 }
 
-/// Whether the topmost layer that says something of `path` has it as a directory, and only implies it.
-fn is_implied(stack: &[Layer], path: &Path) -> io::Result<bool> {
-    for layer in stack.iter().rev() {
-        match said(&layer.dir, path)? {
-            Said::Nothing => {}
-            Said::Hidden => return Ok(false),
-            Said::Directory { .. } => return Ok(layer.implied.contains(path)),
-        }
-    }
-    Ok(false)
+/// How a directory is.
+struct Listing {
+    /// The directory of the topmost layer that lists it.
+    source: PathBuf,
+    /// A layer above that has it, too, and only implies it.
+    is_hidden: bool,
 }
 
-/// The directory of the topmost layer that lists `path`: it says how that is. `None` if no layer does.
-fn source(stack: &[Layer], path: &Path) -> io::Result<Option<PathBuf>> {
+/// `None` if no layer lists `path` as a directory that is still there.
+fn listing(stack: &[Layer], path: &Path) -> io::Result<Option<Listing>> {
+    let mut is_hidden = false;
     for layer in stack.iter().rev() {
         match said(&layer.dir, path)? {
             Said::Nothing => {}
             Said::Hidden => return Ok(None),
-            Said::Directory { .. } if !layer.implied.contains(path) => return Ok(Some(layer.dir.join(path))),
+            Said::Directory { .. } if !layer.implied.contains(path) => {
+                return Ok(Some(Listing { source: layer.dir.join(path), is_hidden }));
+            }
             Said::Directory { is_anew: true } => return Ok(None),
-            Said::Directory { is_anew: false } => {}
+            Said::Directory { is_anew: false } => is_hidden = true,
         }
     }
     Ok(None)

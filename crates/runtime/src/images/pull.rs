@@ -2,7 +2,7 @@
 //!
 //! Several who want the same image with the same credentials at once share one pull; who has other credentials asks the
 //! registry for himself, and shares the layers. A few layers are downloaded and unpacked at the same time. What a pull
-//! that broke off has downloaded stays for the next one, for a while. The image is in the index when all of it is on disk.
+//! that broke off has downloaded stays for the next one ([`downloads`]). The image is in the index when all of it is on disk.
 //!
 //! An image that was imported needs no registry: while none answers, asking for it again gives what was imported.
 
@@ -15,21 +15,18 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::future::try_join_all;
-use nix::fcntl::{Flock, FlockArg};
 use parking_lot::Mutex;
 use registry::document::{Descriptor, Platform};
 use registry::{Client, Credentials, Digest, Patience, Reference, Registries, Session};
 use tokio::sync::{Semaphore, watch};
 
 use super::import::{ImageDocument, add_layer};
-use super::{Image, ImageError, ImageStore};
+use super::{Image, ImageError, ImageStore, downloads};
 
 /// Layers that are downloaded and unpacked at the same time. Source: containerd's `max_concurrent_downloads`.
 const LAYERS_AT_ONCE: usize = 3;
 /// How often a pull begins anew because somebody removed layers meanwhile.
 const ROUNDS_MAX: usize = 3;
-/// What a pull that broke off has downloaded is kept for so long after the last byte.
-const DOWNLOAD_AGE_MAX: Duration = Duration::from_secs(3600);
 /// How long a registry is waited for that has a newer version, perhaps, of what was imported.
 const IMPORTED_PATIENCE: Duration = Duration::from_secs(3);
 /// How long a registry that did not answer then is not asked again for what was imported.
@@ -294,8 +291,14 @@ impl Inner {
                 Arc::clone(self).fetch_layer(session, descriptor.clone(), layer.clone(), progress.clone());
             layers.push(job);
         }
-        try_join_all(layers).await?;
-        self.clear_downloads();
+        let fetched = try_join_all(layers).await;
+        let this = Arc::clone(self);
+        let clear = move || {
+            this.store.clear_downloads(this.config.clock.now().into());
+            Ok(())
+        };
+        blocking(clear).await.map_err(from_store)?;
+        fetched?;
         let sizes = document.layers.iter().filter_map(|layer| self.store.layer_size(layer));
         let image = Image {
             id: resolved.manifest.config.digest.to_string(),
@@ -332,13 +335,13 @@ impl Inner {
             return Ok(());
         }
         let _slot = self.slots.acquire().await.map_err(|_| PullError::Stopped(full.clone()))?;
-        let path = self.store.root().join("downloads").join(descriptor.digest.hex());
+        let path = self.store.download(&descriptor.digest);
         let locked = path.clone();
-        let lock = blocking(move || lock_download(&locked)).await.map_err(from_store)?;
+        let lock = blocking(move || downloads::lock(&locked)).await.map_err(from_store)?;
         // Another process may have had it in hand.
         if self.store.layer_size(&layer).is_some() {
             there();
-            return Ok(());
+            return downloads::remove(&path, lock).map_err(from_store);
         }
         let told = |bytes: i64| {
             progress.send_modify(|it| it.bytes_done = it.bytes_done.saturating_add_signed(bytes));
@@ -349,8 +352,7 @@ impl Inner {
         let unpacked = blocking(move || {
             let file = fs::File::open(&path).map_err(ImageError::io("open a download"))?;
             let added = add_layer(&this.store, io::BufReader::new(file), &layer, &this.config.random);
-            fs::remove_file(&path).map_err(ImageError::io("remove a download"))?;
-            drop(lock);
+            downloads::remove(&path, lock)?;
             added
         });
         unpacked.await.map_err(from_store)?;
@@ -390,21 +392,6 @@ impl Inner {
         let made = Arc::new(Client::new(registries, self.config.random.clone()));
         *client = Some((stamps, Arc::clone(&made)));
         Ok(made)
-    }
-
-    /// Removes what broke off long ago and was not taken up again.
-    fn clear_downloads(&self) {
-        let now = std::time::SystemTime::from(self.config.clock.now());
-        let is_old = |entry: &fs::DirEntry| {
-            let changed = entry.metadata().and_then(|metadata| metadata.modified());
-            changed.is_ok_and(|changed| now.duration_since(changed).is_ok_and(|age| age > DOWNLOAD_AGE_MAX))
-        };
-        let entries = fs::read_dir(self.store.root().join("downloads")).into_iter().flatten().flatten();
-        for entry in entries.filter(is_old) {
-            if let Err(error) = fs::remove_file(entry.path()) {
-                tracing::debug!(path = %entry.path().display(), %error, "an old download stays");
-            }
-        }
     }
 }
 
@@ -458,22 +445,6 @@ fn check_layers(descriptors: &[Descriptor], document: &ImageDocument) -> Result<
     match descriptors.iter().find(|layer| !is_tar(&layer.media_type)) {
         Some(layer) => Err(ImageError::Invalid(format!("unsupported layer {:?}", layer.media_type))),
         None => Ok(()),
-    }
-}
-
-/// Keeps other processes from the same download.
-fn lock_download(path: &Path) -> Result<Flock<fs::File>, ImageError> {
-    let doing = "lock a download";
-    loop {
-        let file = fs::File::options().create(true).truncate(false).write(true).open(path);
-        let file = file.map_err(ImageError::io(doing))?;
-        let lock = Flock::lock(file, FlockArg::LockExclusive)
-            .map_err(|(_, errno)| ImageError::io(doing)(errno.into()))?;
-        // Whoever had it may have finished, and removed it.
-        let inode = lock.metadata().map_err(ImageError::io(doing))?.ino();
-        if fs::metadata(path).is_ok_and(|metadata| metadata.ino() == inode) {
-            return Ok(lock);
-        }
     }
 }
 

@@ -243,9 +243,9 @@ fn nobody_clears_or_collects_what_a_pull_is_at_work_on() {
     let tar = archive(&[("x", T::Regular, 0o644, "y")]);
     let image = import(&store, Cursor::new(tar), &named, &random).unwrap().remove(0);
     let busy = store.busy().unwrap();
-    fs::write(dir.path().join("downloads/part"), "x").unwrap();
+    fs::write(dir.path().join("tmp/part"), "x").unwrap();
     ImageStore::open(dir.path()).unwrap();
-    assert!(dir.path().join("downloads/part").exists());
+    assert!(dir.path().join("tmp/part").exists());
     drop(busy);
     let wanted = store.want(&image.layers);
     store.remove("a", &BTreeSet::new()).unwrap();
@@ -255,7 +255,7 @@ fn nobody_clears_or_collects_what_a_pull_is_at_work_on() {
     store.collect(&BTreeSet::new()).unwrap();
     assert!(matches!(store.add_if_whole(image), Err(ImageError::LayersGone)));
     ImageStore::open(dir.path()).unwrap();
-    assert!(!dir.path().join("downloads/part").exists());
+    assert!(!dir.path().join("tmp/part").exists());
 }
 
 fn store() -> (tempfile::TempDir, ImageStore, base::Random) {

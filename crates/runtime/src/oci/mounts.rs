@@ -6,9 +6,9 @@ use cri::v1::{self, MountPropagation};
 use serde_json::{Map, Value, json};
 
 use super::{Input, dev};
+use crate::cgroup_view;
 
-/// The file systems that every container has. Not the first version of cgroups: libcontainer does not mount it where a
-/// process namespace is shared.
+/// The file systems that every container has.
 fn defaults(input: &Input<'_>) -> Vec<Value> {
     let sys = if super::security_context(input.config).privileged { "rw" } else { "ro" };
     let mut mounts = vec![
@@ -25,11 +25,20 @@ fn defaults(input: &Input<'_>) -> Vec<Value> {
     ];
     if input.is_cgroup_v2 {
         mounts.push(mount(
-            "/sys/fs/cgroup",
+            cgroup_view::PLACE,
             "cgroup",
             "cgroup",
             &["nosuid", "noexec", "nodev", "relatime", sys],
         ));
+    }
+    let is_seen = |mount: &v1::Mount| same_path(&mount.container_path, cgroup_view::PLACE);
+    if !input.cgroup_view.is_empty() && !input.config.mounts.iter().any(is_seen) {
+        let options = ["nosuid", "noexec", "nodev", "mode=755"];
+        mounts.push(mount(cgroup_view::PLACE, "tmpfs", "tmpfs", &options));
+        mounts.extend(input.cgroup_view.iter().map(|(place, source)| {
+            let options = ["bind", "rprivate", "nosuid", "noexec", "nodev", "relatime", sys];
+            mount(place, "bind", &source.to_string_lossy(), &options)
+        }));
     }
     mounts
 }

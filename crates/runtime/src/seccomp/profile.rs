@@ -1,15 +1,17 @@
 //! Profiles as files have them, and the default one in that form. Source: the OCI runtime specification,
 //! `linux.seccomp`; what a Pod's `Localhost` profile is written in.
 
-use std::collections::{BTreeMap, HashSet};
-use std::str::FromStr;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use caps::Capability;
 use serde::{Deserialize, Serialize};
 use sys::payload::Instruction;
-use syscalls::Sysno;
 
-use super::{Compare, Condition, ENOSYS, EPERM, ERRNO, Matcher, Program};
+use super::interfaces::{self, Interface};
+use super::{
+    AF_VSOCK, Compare, Condition, ENOSYS, EPERM, ERRNO, Matcher, NEW_NAMESPACES, PERSONALITIES, Program,
+    syscalls,
+};
 
 /// What is done with each system call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,14 +22,27 @@ pub struct Profile {
     /// The error of `SCMP_ACT_ERRNO` and `SCMP_ACT_TRACE`; `EPERM` if not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_errno_ret: Option<u32>,
-    /// Whose calls are meant; only those of this machine's own architecture are let through.
+    /// Whose calls are meant beside those of this machine's own architecture.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub architectures: Vec<String>,
+    /// The same, as Docker's profiles have it. Empty once read.
+    #[serde(skip_serializing)]
+    pub arch_map: Vec<Family>,
     /// How the filter is installed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<String>,
     /// The rules.
     pub syscalls: Vec<Rule>,
+}
+
+/// The architectures of a machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Family {
+    /// The machine's own.
+    pub architecture: String,
+    /// What it can do beside that.
+    pub sub_architectures: Option<Vec<String>>,
 }
 
 /// What is done with some system calls.
@@ -61,26 +76,49 @@ pub struct Argument {
 }
 
 impl Profile {
-    /// The default profile of a container that keeps these capabilities, for a runtime that compiles it itself.
+    /// The profile in a file.
+    ///
+    /// # Errors
+    /// What of it cannot be read.
+    pub fn read(text: &[u8]) -> serde_json::Result<Self> {
+        let mut profile: Self = serde_json::from_slice(text)?;
+        let [own, ..] = &interfaces::ALL;
+        let of_this = profile.arch_map.drain(..).filter(|family| family.architecture == own.name);
+        let more: Vec<String> = of_this.filter_map(|family| family.sub_architectures).flatten().collect();
+        if !more.is_empty() {
+            profile.architectures.push(own.name.to_owned());
+            profile.architectures.extend(more);
+        }
+        Ok(profile)
+    }
+
+    /// The default profile of a container that keeps these capabilities.
     pub fn default_for(keep: &HashSet<Capability>) -> Self {
-        let program = super::default_program(keep);
-        let mut rules: Vec<Rule> = Vec::new();
-        for (number, matchers) in &program.matchers {
-            let Some(name) = usize::try_from(*number).ok().and_then(Sysno::new) else { continue };
-            for matcher in matchers {
-                let rule = rule(matcher);
-                match rules.iter_mut().find(|known| known.args == rule.args && known.same_action(&rule)) {
-                    Some(known) => known.names.push(name.name().to_owned()),
-                    None => rules.push(Rule { names: vec![name.name().to_owned()], ..rule }),
-                }
-            }
+        let kept = syscalls::BY_CAPABILITY.iter().filter(|(capability, _)| keep.contains(capability));
+        let kept: Vec<&str> = kept.flat_map(|(_, names)| names.iter().copied()).collect();
+        let allow = |names: &[&str], args: Vec<Argument>| Rule {
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            action: "SCMP_ACT_ALLOW".into(),
+            errno_ret: None,
+            args,
+        };
+        let first = |op: &str, value: u64, value_two: u64| {
+            vec![Argument { index: 0, value, value_two, op: op.into() }]
+        };
+        let mut rules = vec![allow(&[syscalls::ALWAYS, &kept].concat(), Vec::new())];
+        rules.extend(PERSONALITIES.map(|known| allow(&["personality"], first("SCMP_CMP_EQ", known, 0))));
+        rules.push(allow(&["socket"], first("SCMP_CMP_NE", AF_VSOCK, 0)));
+        if !kept.contains(&"clone") {
+            rules.push(allow(&["clone"], first("SCMP_CMP_MASKED_EQ", NEW_NAMESPACES, 0)));
+            let unknown = allow(&["clone3"], Vec::new());
+            rules.push(Rule { action: "SCMP_ACT_ERRNO".into(), errno_ret: Some(ENOSYS), ..unknown });
         }
         Self {
             default_action: "SCMP_ACT_ERRNO".into(),
             default_errno_ret: Some(EPERM),
-            architectures: vec![ARCHITECTURE.into()],
-            flags: Vec::new(),
+            architectures: interfaces::ALL.iter().map(|interface| interface.name.to_owned()).collect(),
             syscalls: rules,
+            ..Self::default()
         }
     }
 
@@ -90,20 +128,26 @@ impl Profile {
     /// Names what of the profile cannot be carried out.
     pub fn compile(&self) -> Result<Vec<Instruction>, String> {
         let otherwise = action(&self.default_action, self.default_errno_ret)?;
-        let mut matchers: BTreeMap<u32, Vec<Matcher>> = BTreeMap::new();
+        let mut matchers: HashMap<&str, Vec<Matcher>> = HashMap::new();
         for rule in &self.syscalls {
             let action = action(&rule.action, rule.errno_ret)?;
             let conditions = rule.args.iter().map(condition).collect::<Result<Vec<_>, _>>()?;
-            let known = rule.names.iter().filter_map(|name| Sysno::from_str(name).ok());
-            for number in known.filter_map(|name| u32::try_from(name.id()).ok()) {
+            for name in &rule.names {
                 let matcher = Matcher { conditions: conditions.clone(), action };
-                matchers.entry(number).or_default().push(matcher);
+                matchers.entry(name).or_default().push(matcher);
             }
         }
         // What is newer than the profile's author knew is missing, not forbidden: C libraries fall back.
         let beyond = if otherwise & 0xffff_0000 == ERRNO { ERRNO | ENOSYS } else { otherwise };
-        let newest = u32::try_from(Sysno::last().id()).unwrap_or_default();
-        let filter = Program { matchers, otherwise, newest, beyond }.compile();
+        let program = |interface: &'static Interface| {
+            let numbered = |(name, number): interfaces::Call| Some((number, matchers.get(name)?.clone()));
+            let matchers: BTreeMap<_, _> = interface.calls().into_iter().filter_map(numbered).collect();
+            Program { interface, matchers, otherwise, beyond }
+        };
+        let is_own = |interface: &Interface| interface.name == interfaces::ALL[0].name;
+        let is_named = |interface: &Interface| self.architectures.iter().any(|name| name == interface.name);
+        let wanted = interfaces::ALL.iter().filter(|it| is_own(it) || is_named(it));
+        let filter = super::compile(&wanted.map(program).collect::<Vec<_>>());
         if filter.len() > INSTRUCTIONS_MAX {
             return Err(format!("the seccomp profile has more than {INSTRUCTIONS_MAX} instructions"));
         }
@@ -113,41 +157,6 @@ impl Profile {
 
 /// Most instructions of a filter. Source: the kernel's `BPF_MAXINSNS`.
 const INSTRUCTIONS_MAX: usize = 4096;
-
-#[cfg(target_arch = "x86_64")]
-const ARCHITECTURE: &str = "SCMP_ARCH_X86_64";
-#[cfg(target_arch = "aarch64")]
-const ARCHITECTURE: &str = "SCMP_ARCH_AARCH64";
-
-impl Rule {
-    fn same_action(&self, other: &Self) -> bool {
-        self.action == other.action && self.errno_ret == other.errno_ret
-    }
-}
-
-/// A matcher of the default profile, whose actions are to allow and to fail.
-fn rule(matcher: &Matcher) -> Rule {
-    let is_error = matcher.action & 0xffff_0000 == ERRNO;
-    Rule {
-        names: Vec::new(),
-        action: if is_error { "SCMP_ACT_ERRNO" } else { "SCMP_ACT_ALLOW" }.into(),
-        errno_ret: is_error.then_some(matcher.action & 0xffff),
-        args: matcher.conditions.iter().map(argument).collect(),
-    }
-}
-
-fn argument(condition: &Condition) -> Argument {
-    let (op, value, value_two) = match condition.compare {
-        Compare::NotEqual => ("SCMP_CMP_NE", condition.value, 0),
-        Compare::Less => ("SCMP_CMP_LT", condition.value, 0),
-        Compare::LessOrEqual => ("SCMP_CMP_LE", condition.value, 0),
-        Compare::Equal => ("SCMP_CMP_EQ", condition.value, 0),
-        Compare::GreaterOrEqual => ("SCMP_CMP_GE", condition.value, 0),
-        Compare::Greater => ("SCMP_CMP_GT", condition.value, 0),
-        Compare::Masked(mask) => ("SCMP_CMP_MASKED_EQ", mask, condition.value),
-    };
-    Argument { index: condition.argument, value, value_two, op: op.into() }
-}
 
 fn condition(argument: &Argument) -> Result<Condition, String> {
     const ARGUMENTS: u32 = 6;
@@ -186,13 +195,13 @@ fn action(name: &str, errno: Option<u32>) -> Result<u32, String> {
 mod tests {
     use nix::libc;
 
-    use super::super::tests::run;
-    use super::super::{ALLOW, THIS_ARCHITECTURE};
+    use super::super::ALLOW;
+    use super::super::tests::{OWN, run};
     use super::*;
 
     fn check(profile: &str, number: i64, argument: u64, expect: Result<u32, &str>) {
-        let profile: Profile = serde_json::from_str(profile).unwrap();
-        let ran = profile.compile().map(|filter| run(&filter, THIS_ARCHITECTURE, number, argument));
+        let profile = Profile::read(profile.as_bytes()).unwrap();
+        let ran = profile.compile().map(|filter| run(&filter, OWN, number, argument));
         assert_eq!(ran, expect.map_err(str::to_owned), "{number} {argument:#x}");
     }
 
@@ -244,15 +253,34 @@ mod tests {
     }
 
     #[test]
-    fn the_default_profile_says_what_the_default_filter_does() {
-        let keep = HashSet::from([Capability::CAP_SYS_CHROOT]);
-        let filter = Profile::default_for(&keep).compile().unwrap();
-        let direct = crate::seccomp::default_filter(&keep);
-        for number in 0..=i64::from(super::super::syscalls::NEWEST as i32) {
-            for argument in [0, 1, 40, 0x0008, 0x0002_0000, 0x1000_0000, 0xffff_ffff] {
-                let ran = |filter: &[Instruction]| run(filter, THIS_ARCHITECTURE, number, argument);
-                assert_eq!(ran(&filter), ran(&direct), "{number} {argument:#x}");
-            }
+    #[cfg(target_arch = "x86_64")]
+    fn only_the_interfaces_that_a_profile_names_are_let_through() {
+        const X86: (u32, i64) = (0x4000_0003, 24);
+        const X32: (u32, i64) = (OWN, interfaces::X32 as i64 + 102);
+        let docker = |own: &str| {
+            format!(
+                r#""archMap": [{{"architecture": "{own}", "subArchitectures": ["SCMP_ARCH_X86"]}},
+                               {{"architecture": "SCMP_ARCH_RISCV64", "subArchitectures": null}}]"#
+            )
+        };
+        for (said, on_x86, on_x32) in [
+            (r#""architectures": []"#, false, false),
+            (r#""architectures": ["SCMP_ARCH_X86"]"#, true, false),
+            (r#""architectures": ["SCMP_ARCH_X32", "SCMP_ARCH_X86_64"]"#, false, true),
+            (docker("SCMP_ARCH_X86_64").as_str(), true, false),
+            (docker("SCMP_ARCH_AARCH64").as_str(), false, false),
+        ] {
+            let text = format!(
+                r#"{{"defaultAction": "SCMP_ACT_KILL", {said},
+                    "syscalls": [{{"names": ["getuid"], "action": "SCMP_ACT_ALLOW"}}]}}"#
+            );
+            let profile = Profile::read(text.as_bytes()).unwrap();
+            let again: Profile = serde_json::from_str(&serde_json::to_string(&profile).unwrap()).unwrap();
+            let filter = again.compile().unwrap();
+            assert_eq!(run(&filter, OWN, 102, 0), ALLOW, "{said}");
+            let verdict = |is_allowed: bool| if is_allowed { ALLOW } else { ERRNO | ENOSYS };
+            assert_eq!(run(&filter, X86.0, X86.1, 0), verdict(on_x86), "{said}");
+            assert_eq!(run(&filter, X32.0, X32.1, 0), verdict(on_x32), "{said}");
         }
     }
 }

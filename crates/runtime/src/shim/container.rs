@@ -14,6 +14,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use nix::sys::stat::Mode;
+use sys::cgroup::{Cgroups, Version};
 use sys::descriptors;
 use sys::process::PidFd;
 
@@ -101,6 +102,11 @@ impl Container {
             None => Some(container.pipes(&dir).map_err(prepare("pipes"))?),
             Some(_) => None,
         };
+        // What it sees of them is there before any runtime mounts it.
+        let cgroups = Cgroups::detect().map_err(prepare("cgroups"))?;
+        if cgroups.version() == Version::V1 {
+            cgroups.create(&container.plan.cgroup).map_err(prepare("cgroups"))?;
+        }
         let security = container.plan.security.clone();
         let creation = Creation { id, security: &security, streams, console: console.as_deref(), sockets };
         let created = engine.create(creation)?;
@@ -269,7 +275,7 @@ impl Container {
         self.exited = true;
         self.stdin = None;
         self.terminal = None;
-        let cgroups = sys::cgroup::Cgroups::detect();
+        let cgroups = Cgroups::detect();
         let oom_killed = cgroups.is_ok_and(|cgroups| cgroups.oom_kills(&self.plan.cgroup) > 0);
         let message = if code.is_some() { "" } else { "the pod's shim ended before the container" };
         let code = code.unwrap_or(layout::LOST_CODE);

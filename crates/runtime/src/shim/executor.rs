@@ -99,10 +99,11 @@ impl Payload {
         sys::payload::outlive_parent().map_err(boxed)?;
         let keep = capabilities(&self.security.capabilities)?;
         let filter = match &self.security.seccomp {
-            SeccompProfile::Unconfined => Vec::new(),
-            SeccompProfile::RuntimeDefault => crate::seccomp::default_filter(&keep),
-            SeccompProfile::Localhost(profile) => profile.compile().map_err(ExecutorError::Other)?,
+            SeccompProfile::Unconfined => Ok(Vec::new()),
+            SeccompProfile::RuntimeDefault => crate::seccomp::Profile::default_for(&keep).compile(),
+            SeccompProfile::Localhost(profile) => profile.compile(),
         };
+        let filter = filter.map_err(ExecutorError::Other)?;
         let no_new_privileges = process.no_new_privileges().unwrap_or(false);
         if !no_new_privileges && !filter.is_empty() {
             sys::payload::install_seccomp(&filter).map_err(boxed)?;

@@ -438,8 +438,11 @@ impl Server {
             kill_cgroup(&it.plan.cgroup);
             return Ok(Done::Ok);
         }
-        if self.engine.kill(id, signal).map_err(refused)? {
-            return Ok(Done::Ok);
+        match self.engine.kill(id, signal) {
+            Ok(true) => return Ok(Done::Ok),
+            Ok(false) => {}
+            // youki has no signals for real-time use, and what cannot be stopped would stay for ever.
+            Err(error) => eprintln!("shim: {}", crate::error_chain(&error)),
         }
         it.signal(signal).map(|()| Done::Ok).map_err(refused)
     }

@@ -270,8 +270,7 @@ async fn stop_signals(subject: Arc<Subject>) {
     let plain = pod.start(sleeping("plain")).await;
     if subject.has(Feature::StopSignals) {
         assert_eq!(pod.status(&plain).await.stop_signal(), v1::Signal::Sigterm, "nobody asks for another");
-        let real_time = subject.has(Feature::RealTimeSignals).then_some((v1::Signal::Sigrtminplus3, 37));
-        for (asked, number) in [(v1::Signal::Sigusr1, 10)].into_iter().chain(real_time) {
+        for (asked, number) in [(v1::Signal::Sigusr1, 10), (v1::Signal::Sigrtminplus3, 37)] {
             let script = format!(
                 "trap 'exit 3' TERM; trap 'exit 7' {number}; echo ready; while :; do sleep 0.1; done"
             );

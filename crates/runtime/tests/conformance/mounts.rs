@@ -6,14 +6,51 @@ use std::sync::Arc;
 use cri::v1;
 use sys::mount::{BindOptions, Propagation};
 use v1::MountPropagation::{PropagationBidirectional, PropagationHostToContainer, PropagationPrivate};
+use v1::NamespaceMode;
 
 use super::Spec;
 use super::support::{Feature, Subject, mount, sleeping};
 
 pub const SPECS: &[Spec] = &[
     ("mount propagation should be private, slave or shared", |it| Box::pin(propagation(it))),
+    ("a container sees its own cgroups, and changes them if privileged", |it| Box::pin(cgroups(it))),
     ("propagation that the host's mount does not have is refused", |it| Box::pin(private(it))),
 ];
+
+async fn cgroups(subject: Arc<Subject>) {
+    use super::support::{namespaces, resources, security};
+    const LIMIT_BYTES: i64 = 96 << 20;
+    let is_v1 = sys::cgroup::Cgroups::detect().unwrap().version() == sys::cgroup::Version::V1;
+    let (folder, limit) = match is_v1 {
+        true => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+        false => ("/sys/fs/cgroup", "memory.max"),
+    };
+    for (mode, is_privileged) in
+        [(NamespaceMode::Container, false), (NamespaceMode::Pod, false), (NamespaceMode::Pod, true)]
+    {
+        let pod = subject
+            .run_with(|config| {
+                namespaces(config).pid = mode.into();
+                config.linux.as_mut().unwrap().security_context.as_mut().unwrap().privileged = is_privileged;
+            })
+            .await;
+        let mut config = sleeping("main");
+        resources(&mut config).memory_limit_in_bytes = LIMIT_BYTES;
+        let context = security(&mut config);
+        context.privileged = is_privileged;
+        context.namespace_options.as_mut().unwrap().pid = mode.into();
+        let id = pod.start(config).await;
+        // A privileged container has no cgroup namespace: with v2 it sees the host's.
+        if is_v1 || !is_privileged {
+            let seen = pod.sh(&id, &format!("cat {folder}/{limit}")).await;
+            assert_eq!(seen, (LIMIT_BYTES.to_string(), 0), "{mode:?}");
+            assert_eq!(pod.sh(&id, &format!("echo 0 > {folder}/cgroup.procs")).await.1 == 0, is_privileged);
+        }
+        let made = pod.sh(&id, &format!("mkdir {folder}/made")).await;
+        assert_eq!(made.1 == 0, is_privileged, "{mode:?}: {made:?}");
+        pod.remove().await;
+    }
+}
 
 async fn propagation(subject: Arc<Subject>) {
     let pod = subject.run_privileged().await;

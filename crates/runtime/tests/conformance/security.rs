@@ -22,8 +22,10 @@ pub const SPECS: &[Spec] = &[
     ("NoNewPrivs should not allow privilege escalation", |it| Box::pin(no_new_privs(it))),
     ("runtime should support setting masked and readonly paths", |it| Box::pin(paths(it))),
     ("runtime should support seccomp default, localhost and unconfined", |it| Box::pin(seccomp(it))),
+    #[cfg(target_arch = "x86_64")]
+    ("a seccomp profile counts for programs of 32 bits", |it| Box::pin(seccomp_of_32_bits(it))),
     ("a seccomp profile that is not there is an error", |it| Box::pin(missing_profile(it))),
-    ("AppArmor is refused where the host has none", |it| Box::pin(apparmor(it))),
+    ("AppArmor confines by default, and is refused where the host has none", |it| Box::pin(apparmor(it))),
     ("SELinux options are accepted where the host has none", |it| Box::pin(selinux(it))),
     ("runtime should support user namespaces", |it| Box::pin(user_namespaces(it))),
 ];
@@ -274,6 +276,81 @@ async fn seccomp(subject: Arc<Subject>) {
     pod.remove().await;
 }
 
+/// A program of 32 bits that makes one call and ends with the error's number.
+#[cfg(target_arch = "x86_64")]
+fn program_of_32_bits(call: u32, argument: u32) -> Vec<u8> {
+    const BASE: u32 = 0x0804_8000;
+    const HEADERS_BYTES: u16 = 52 + 32;
+    let [call, argument, base] = [call, argument, BASE].map(u32::to_le_bytes);
+    let entry = (BASE + u32::from(HEADERS_BYTES)).to_le_bytes();
+    // mov eax, call; mov ebx, argument; int 0x80; mov ebx, eax; neg ebx; mov eax, exit; int 0x80; hlt
+    let code = [
+        &[0xb8][..],
+        &call,
+        &[0xbb],
+        &argument,
+        &[0xcd, 0x80, 0x89, 0xc3, 0xf7, 0xdb, 0xb8, 1, 0, 0, 0, 0xcd, 0x80, 0xf4],
+    ]
+    .concat();
+    let bytes = (u32::from(HEADERS_BYTES) + code.len() as u32).to_le_bytes();
+    // ELF of 32 bits, little-endian; an executable for the i386; its only segment is the whole file.
+    let header = [
+        &b"\x7fELF\x01\x01\x01\0\0\0\0\0\0\0\0\0"[..],
+        &[2, 0, 3, 0, 1, 0, 0, 0],
+        &entry,
+        &[52, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 52, 0, 32, 0, 1, 0, 0, 0, 0, 0, 0, 0],
+    ];
+    const READ_EXECUTE: [u8; 4] = [5, 0, 0, 0];
+    let segment = [[1, 0, 0, 0], [0; 4], base, base, bytes, bytes, READ_EXECUTE, [0, 0x10, 0, 0]];
+    [header.concat(), segment.concat(), code].concat()
+}
+
+#[cfg(target_arch = "x86_64")]
+async fn seccomp_of_32_bits(subject: Arc<Subject>) {
+    use std::os::unix::fs::PermissionsExt;
+    const NEW_USER: u32 = 0x1000_0000;
+    let pod = subject.run().await;
+    let folder = subject.scratch("of-32-bits");
+    for (name, call, argument) in [("getuid32", 199, 0), ("unshare", 310, NEW_USER)] {
+        let program = folder.join(name);
+        std::fs::write(&program, program_of_32_bits(call, argument)).unwrap();
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let localhost = |architectures: &str| {
+        let text = format!(
+            r#"{{"defaultAction": "SCMP_ACT_ALLOW", "architectures": ["SCMP_ARCH_X86_64"{architectures}],
+                "syscalls": [{{"names": ["unshare"], "action": "SCMP_ACT_ERRNO", "errnoRet": 13}}]}}"#
+        );
+        let path = folder.join(format!("profile{}.json", architectures.len()));
+        std::fs::write(&path, text).unwrap();
+        let localhost_ref = path.display().to_string();
+        v1::SecurityProfile { profile_type: ProfileType::Localhost.into(), localhost_ref }
+    };
+    let default = v1::SecurityProfile::default();
+    let unconfined =
+        v1::SecurityProfile { profile_type: ProfileType::Unconfined.into(), ..Default::default() };
+    for (name, profile, expect) in [
+        ("unconfined", unconfined, [0, 0]),
+        ("default", default, [0, 1]),
+        ("localhost", localhost(r#", "SCMP_ARCH_X86""#), [0, 13]),
+    ] {
+        for (program, expect) in ["getuid32", "unshare"].into_iter().zip(expect) {
+            let mut config = container(&format!("{name}-{program}"), "");
+            config.command = vec![format!("/programs/{program}")];
+            config.mounts = vec![super::support::mount(&folder, "/programs")];
+            security(&mut config).seccomp = Some(profile.clone());
+            assert_eq!(pod.run(config).await.0, expect, "{name} {program}");
+        }
+    }
+    let mut config = container("not-named", "");
+    config.command = vec!["/programs/getuid32".into()];
+    config.mounts = vec![super::support::mount(&folder, "/programs")];
+    security(&mut config).seccomp = Some(localhost(""));
+    let code = pod.run(config).await.0;
+    assert!(code > 128, "what the profile does not name does not run: {code}");
+    pod.remove().await;
+}
+
 async fn missing_profile(subject: Arc<Subject>) {
     let pod = subject.run().await;
     for (name, path) in [("missing", "/nothing/here.json"), ("broken", "/etc/passwd")] {
@@ -289,10 +366,24 @@ async fn missing_profile(subject: Arc<Subject>) {
 }
 
 async fn apparmor(subject: Arc<Subject>) {
-    if std::path::Path::new("/sys/kernel/security/apparmor").exists() {
-        return;
-    }
     let pod = subject.run().await;
+    if std::path::Path::new("/sys/kernel/security/apparmor").exists() {
+        for is_privileged in [true, false] {
+            let privileged = subject.run_privileged().await;
+            let mut config = sleeping("confined");
+            security(&mut config).privileged = is_privileged;
+            let id = privileged.start(config).await;
+            let expect = if is_privileged { "unconfined" } else { "cri-containerd.apparmor.d (enforce)" };
+            for process in ["1", "self"] {
+                let script = format!("cat /proc/{process}/attr/current");
+                assert_eq!(privileged.sh(&id, &script).await, (expect.to_owned(), 0), "{process}");
+            }
+            privileged.stop(&id, 20).await;
+            assert_eq!(privileged.status(&id).await.exit_code, 0, "its signal reaches it");
+            privileged.remove().await;
+        }
+        return pod.remove().await;
+    }
     let with = |name: &str, kind: ProfileType, localhost_ref: &str| {
         let mut config = sleeping(name);
         let profile = v1::SecurityProfile { profile_type: kind.into(), localhost_ref: localhost_ref.into() };

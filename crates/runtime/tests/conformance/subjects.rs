@@ -46,7 +46,6 @@ const YOUKI_LACKS: &[Feature] = &[
     Feature::RecursiveReadOnly,
     Feature::RuncsWords,
     Feature::SeccompOfExec,
-    Feature::RealTimeSignals,
     Feature::HostsDev,
 ];
 /// crun does not run where both versions of cgroups have controllers, so it is shown the first alone.

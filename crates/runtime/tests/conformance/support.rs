@@ -34,8 +34,6 @@ pub enum Feature {
     CapabilityNames,
     /// Low ports and pings are for everybody in a Pod: containerd since 2.0.
     UnprivilegedPorts,
-    /// Signals above 31.
-    RealTimeSignals,
     /// What is executed in a container has the container's seccomp profile.
     SeccompOfExec,
     /// `/dev` from the host has its links already.

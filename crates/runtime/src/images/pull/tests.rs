@@ -268,6 +268,12 @@ impl Node {
         fs::read(path).unwrap()
     }
 
+    /// Bytes of layers that have come and are not unpacked.
+    fn downloaded(&self) -> u64 {
+        let entries = fs::read_dir(self.store.root().join(downloads::DIR)).unwrap();
+        entries.map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
+    }
+
     /// What is neither index nor layer.
     fn left(&self) -> Vec<String> {
         let names = |dir: &str| fs::read_dir(self.store.root().join(dir)).unwrap();
@@ -411,8 +417,8 @@ async fn a_registry_that_dies_in_the_middle_may_come_back_for_the_next_pull() {
     let pulled = node.pull(&name, "secret").await.unwrap();
     assert!(node.file(&pulled, "file-0") == noise(1_000_000, 0));
     assert!(door.passed.load(Ordering::Relaxed) - before < 3_000_000, "it has gone on");
-    // As after a kill: whoever opens the store next removes what is not whole.
-    fs::write(node.store.root().join("downloads/x"), "x").unwrap();
+    // As after a kill: whoever opens the store next removes what is not whole, and nobody goes on from.
+    fs::write(node.store.root().join("tmp/x"), "x").unwrap();
     node.tasks.stop_and_wait().await;
     let again = ImageStore::open(node.store.root()).unwrap();
     assert_eq!((node.left(), again.list().len()), (Vec::<String>::new(), 1));
@@ -446,6 +452,21 @@ async fn what_is_not_what_its_digest_says_is_not_taken() {
     let error = node.pull(&format!("{authority}/x:1"), "secret").await.unwrap_err();
     assert!(error.contains("is damaged"), "{error}");
     assert!(node.store.list().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_earlier_pull_has_left_may_be_damaged() {
+    let server = Server::start();
+    let authority = format!("localhost:{}", server.address.port());
+    let image = TestImage::new("x", 1000, OCI);
+    server.put(&image);
+    let node = Node::new(&server.settings(&authority));
+    let left = [image.layers[0].1.len(), image.layers[1].1.len() / 2, image.layers[2].1.len() + 1];
+    for ((_, blob), bytes) in image.layers.iter().zip(left) {
+        fs::write(node.store.download(&Digest::of(blob)), vec![0; bytes]).unwrap();
+    }
+    let pulled = node.pull(&format!("{authority}/x:1"), "secret").await.unwrap();
+    assert_eq!((pulled.id, node.left()), (image.id(), Vec::new()));
 }
 
 /// A door before the registry that lets only so many bytes through: on each connection, and in all.
