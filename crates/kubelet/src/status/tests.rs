@@ -298,7 +298,8 @@ fn a_pod_on_the_hosts_network_is_reached_at_the_node() {
 #[test]
 fn a_pod_has_one_address_of_each_family_that_of_the_nodes_first() {
     const V6: &str = "2001:db8::1";
-    let rows: [(&str, &[&str], &[&str], &[&str]); 6] = [
+    type Ips = &'static [&'static str];
+    let rows: [(&str, Ips, Ips, Ips); 6] = [
         ("two of one family", &["10.0.0.1"], &["10.42.0.2", "10.9.0.5"], &["10.42.0.2"]),
         ("another order", &["10.0.0.1"], &["fd00::2", "10.42.0.2"], &["10.42.0.2", "fd00::2"]),
         ("a node of IPv6", &[V6, "10.0.0.1"], &["10.42.0.2", "fd00::2"], &["fd00::2", "10.42.0.2"]),

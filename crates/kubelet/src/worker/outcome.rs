@@ -68,19 +68,7 @@ impl Worker {
             Outcome::Volumes(result) => self.snapshot.volumes = self.volumes_step(result, now),
             Outcome::Claims(result) => self.claims_prepared(result, now),
             Outcome::ClaimsTakenBack(result) => self.claims_taken_back(key, result, now),
-            Outcome::VolumesUpdated(Ok(tokens)) => {
-                self.volume_update_delay = None;
-                self.tokens.extend(tokens);
-            }
-            Outcome::VolumesUpdated(Err(error)) => {
-                let error = error.message;
-                tracing::warn!(pod = self.snapshot.uid(), error, "volumes were not updated");
-                self.is_volume_update_due = true;
-                // A source that went away wakes the worker when it is back.
-                let delay = self.volume_update_delay.map_or(RETRY_FIRST, |last| (last * 2).min(RETRY_MAX));
-                self.volume_update_delay = Some(delay);
-                self.retry_after(key, now, delay);
-            }
+            Outcome::VolumesUpdated(result) => self.volumes_updated(key, result, now),
             Outcome::Sandbox(Ok(sandbox)) => {
                 self.snapshot.sandbox_failure = None;
                 merge::sandbox(&mut self.snapshot, sandbox);
@@ -179,6 +167,29 @@ impl Worker {
         }
         self.snapshot.resize.error = Some(error);
         self.retry_later(key, now);
+    }
+
+    /// A source that went away wakes the worker when it is back, so tries may become rare.
+    fn volumes_updated(
+        &mut self,
+        key: String,
+        result: Result<Vec<(TokenKey, Token)>, VolumeError>,
+        now: Timestamp,
+    ) {
+        match result {
+            Ok(tokens) => {
+                self.volume_update_delay = None;
+                self.tokens.extend(tokens);
+            }
+            Err(error) => {
+                let error = error.message;
+                tracing::warn!(pod = self.snapshot.uid(), error, "volumes were not updated");
+                self.is_volume_update_due = true;
+                let delay = self.volume_update_delay.map_or(RETRY_FIRST, |last| (last * 2).min(RETRY_MAX));
+                self.volume_update_delay = Some(delay);
+                self.retry_after(key, now, delay);
+            }
+        }
     }
 
     fn retry_later(&mut self, key: String, now: Timestamp) {
