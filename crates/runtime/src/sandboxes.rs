@@ -52,7 +52,7 @@ impl Inner {
             is_disconnected: false,
         };
         sandbox.mapping().map_err(CriError::InvalidArgument)?;
-        if sandbox.namespaces().network() != NamespaceMode::Node {
+        if self.config.network.is_some() && sandbox.namespaces().network() != NamespaceMode::Node {
             let end = id.get(..NETNS_NAME_DIGITS).unwrap_or(&id);
             let name = netns_prefix(&self.config.cgroup_root) + end;
             sandbox.record.netns_name = Some(name);
@@ -128,8 +128,11 @@ impl Inner {
             (Some(netns), None) => drop(sys::netns::NetNs::create(netns).map_err(io::Error::other)?),
             (None, None) => {}
         }
-        if let (Some(netns), Some(name)) = (&sandbox.record.netns, &sandbox.record.netns_name) {
-            self.netns_names.show(netns, name).map_err(io::Error::other)?;
+        if let (Some(netns), Some(name)) = (&sandbox.record.netns, &sandbox.record.netns_name)
+            && let Err(error) = self.netns_names.show(netns, name)
+        {
+            tracing::warn!(sandbox = %sandbox.id, %error, "plugins are told where the network namespace is kept");
+            sandbox.record.netns_name = None;
         }
         let hostname = self.hostname(sandbox);
         let host = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
