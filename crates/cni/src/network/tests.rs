@@ -54,6 +54,13 @@ impl Host {
     }
 }
 
+impl Drop for Host {
+    /// The Pods' namespaces go with their host, also when a test fails.
+    fn drop(&mut self) {
+        sys::mount::detach_below(self.dir.path()).unwrap();
+    }
+}
+
 fn nix_is_root() -> bool {
     std::fs::metadata("/proc/self")
         .map(|meta| std::os::unix::fs::MetadataExt::uid(&meta))
