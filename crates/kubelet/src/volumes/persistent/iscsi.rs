@@ -134,8 +134,13 @@ impl Disk {
 }
 
 fn read(pod_dir: &Path) -> Notes {
-    let text = std::fs::read(pod_dir.join(FILE)).ok();
-    text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+    // Most Pods have none.
+    let Ok(text) = std::fs::read(pod_dir.join(FILE)) else { return Notes::new() };
+    serde_json::from_slice(&text).unwrap_or_else(|error| {
+        let path = pod_dir.join(FILE);
+        tracing::warn!(path = %path.display(), %error, "cannot tell which iSCSI disks a Pod has: log out of them by hand");
+        Notes::new()
+    })
 }
 
 fn write(pod_dir: &Path, notes: &Notes) -> Result<(), String> {
