@@ -118,7 +118,7 @@ pub fn remove_remains(
 ) -> Result<(), OpenError> {
     if !cgroup_root.trim_matches('/').is_empty() {
         cgroups.kill(cgroup_root, KILL_TIMEOUT)?;
-        sys::netns::NetNsFolder::of_host().hide_all(&netns_prefix(cgroup_root))?;
+        sys::netns::NetNsFolder::of_host(netns_prefix(cgroup_root)).leave()?;
     }
     sys::mount::detach_below(&data_dir.canonicalize().unwrap_or_else(|_| data_dir.to_owned()))?;
     cgroups.remove(cgroup_root)?;

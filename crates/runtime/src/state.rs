@@ -229,6 +229,7 @@ impl Inner {
             clock: config.clock.clone(),
             random: config.random.clone(),
         };
+        let netns_names = NetNsFolder::of_host(netns_prefix(&config.cgroup_root));
         Arc::new_cyclic(|weak| Self {
             handlers: Handlers::new(config.handlers.clone()),
             config,
@@ -240,7 +241,7 @@ impl Inner {
             events: broadcast::Sender::new(EVENTS_MAX),
             weak: weak.clone(),
             zygote: Zygote::default(),
-            netns_names: NetNsFolder::of_host(),
+            netns_names,
             boot_id: std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default(),
         })
     }

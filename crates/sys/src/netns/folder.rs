@@ -5,8 +5,9 @@
 //! mounts made earlier, it must be, or lie on, a shared mount; where it does not, it is bound on itself, as `ip netns`
 //! does and under the same lock. Source: `ip-netns(8)`, iproute2's `create_netns_dir`.
 //!
-//! Folder and mount are taken back by whoever leaves the folder empty, if one of us has made them, which a file beside it
-//! says; never while clusters are at work, since mounts made of it in the meantime would see nothing any more.
+//! Folder and mount are taken back by the last of us if one of us has made them. Beside the folder stands another, in which
+//! a file says what was made, and one for each of us who counts on it: mounts made of the folder in the meantime would see
+//! nothing any more if another one were made in its place, though it be empty.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -21,25 +22,29 @@ use crate::{Doing, Error, Result};
 const HOSTS: &str = "/run/netns";
 /// Another process may take the folder away whenever it is not locked; so often is it made again.
 const TRIES: u32 = 10;
-/// What the file beside the folder says if one of us has made the folder, too.
+/// The file that is there if one of us has made the folder or its mount.
 const MADE: &str = "made";
+/// What it says if one of us has made the folder, too.
+const MADE_FOLDER: &str = "folder";
 
-/// A folder of names.
+/// A folder of names, as one of those sees it who share it.
 #[derive(Debug)]
 pub struct NetNsFolder {
     path: PathBuf,
+    /// How the names of this one begin, and of no other.
+    prefix: String,
     /// Whether what lies around it is shared, so that it need not be a mount of its own.
     lies_in_shared: OnceLock<bool>,
 }
 
 impl NetNsFolder {
-    /// The one of this host.
-    pub fn of_host() -> Self {
-        Self::at(HOSTS.into())
+    /// The one of this host, for somebody whose names alone begin with `prefix`.
+    pub fn of_host(prefix: String) -> Self {
+        Self::at(HOSTS.into(), prefix)
     }
 
-    fn at(path: PathBuf) -> Self {
-        Self { path, lies_in_shared: OnceLock::new() }
+    fn at(path: PathBuf, prefix: String) -> Self {
+        Self { path, prefix, lies_in_shared: OnceLock::new() }
     }
 
     /// Where a namespace of this name is.
@@ -47,7 +52,7 @@ impl NetNsFolder {
         self.path.join(name)
     }
 
-    /// Makes the folder, and a shared mount of it, as far as need be.
+    /// Makes the folder, and a shared mount of it, as far as need be. It stays until [`Self::leave`].
     pub fn share(&self) -> Result<()> {
         self.locked_and_shared().map(drop)
     }
@@ -72,40 +77,41 @@ impl NetNsFolder {
         super::delete(&self.path_of(name))
     }
 
-    /// Takes all names away that begin so, and the folder itself if nothing is in it and one of us has made it.
-    pub fn hide_all(&self, prefix: &str) -> Result<()> {
-        let doing = || format!("read {}", self.path.display());
-        let entries = match fs::read_dir(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            entries => entries.doing(doing)?,
-        };
-        for entry in entries {
-            let name = entry.doing(doing)?.file_name();
-            if let Some(name) = name.to_str().filter(|name| name.starts_with(prefix)) {
-                self.hide(name)?;
-            }
+    /// Takes all our names away, and the folder itself if nobody is left in it and one of us has made it.
+    pub fn leave(&self) -> Result<()> {
+        for name in names(&self.path)?.iter().filter(|name| name.starts_with(&self.prefix)) {
+            self.hide(name)?;
         }
-        self.take_back()
-    }
-
-    fn take_back(&self) -> Result<()> {
-        let Some(_lock) = self.lock()? else { return Ok(()) };
+        let lock = self.lock()?;
+        let users = self.users()?;
         let doing = || format!("take back {}", self.path.display());
-        let note = self.note()?;
-        let Ok(noted) = fs::read_to_string(&note) else { return Ok(()) };
-        if fs::read_dir(&self.path).doing(doing)?.next().is_some() {
+        match fs::remove_file(users.join(&self.prefix)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).doing(doing),
+            _ => {}
+        }
+        let left = names(&users)?;
+        if left.iter().any(|name| name != MADE) {
             return Ok(());
         }
-        // The lock lies on what is unmounted.
-        mount::detach(&self.path)?;
-        if noted.trim() == MADE {
-            fs::remove_dir(&self.path).doing(doing)?;
+        if lock.is_some() && !left.is_empty() {
+            if !names(&self.path)?.is_empty() {
+                return Ok(());
+            }
+            let made = fs::read_to_string(users.join(MADE)).doing(doing)?;
+            // The lock lies on what is unmounted.
+            mount::detach(&self.path)?;
+            if made == MADE_FOLDER {
+                fs::remove_dir(&self.path).doing(doing)?;
+            }
         }
-        fs::remove_file(&note).doing(doing)
+        match fs::remove_dir_all(&users) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).doing(doing),
+            _ => Ok(()),
+        }
     }
 
-    /// The file that says that one of us has made the folder or its mount in this mount namespace.
-    fn note(&self) -> Result<PathBuf> {
+    /// The folder that says who of us counts on this one in this mount namespace.
+    fn users(&self) -> Result<PathBuf> {
         let link = "/proc/thread-self/ns/mnt";
         let namespace = fs::metadata(link).doing(|| format!("read {link}"))?;
         Ok(self.path.with_extension(format!("knarr-{}", namespace.ino())))
@@ -127,6 +133,10 @@ impl NetNsFolder {
     }
 
     fn share_locked(&self, made: bool) -> Result<()> {
+        let users = self.users()?;
+        let doing = || format!("write {}", users.display());
+        fs::create_dir_all(&users).doing(doing)?;
+        fs::write(users.join(&self.prefix), "").doing(doing)?;
         if mount::is_mounted(&self.path)? {
             return mount::set_propagation(&self.path, Propagation::Shared, false);
         }
@@ -137,8 +147,7 @@ impl NetNsFolder {
         if lies_in_shared && !made {
             return Ok(());
         }
-        let note = self.note()?;
-        fs::write(&note, if made { MADE } else { "" }).doing(|| format!("write {}", note.display()))?;
+        fs::write(users.join(MADE), if made { MADE_FOLDER } else { "" }).doing(doing)?;
         if lies_in_shared {
             return Ok(());
         }
@@ -157,6 +166,16 @@ impl NetNsFolder {
         let is_same = |now: fs::Metadata| file.metadata().is_ok_and(|then| then.ino() == now.ino());
         Ok(fs::metadata(&self.path).is_ok_and(is_same).then_some(file))
     }
+}
+
+/// What is in a folder. Nothing if it is not there.
+fn names(folder: &Path) -> Result<Vec<String>> {
+    let doing = || format!("read {}", folder.display());
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.doing(doing)?,
+    };
+    entries.map(|entry| Ok(entry.doing(doing)?.file_name().to_string_lossy().into_owned())).collect()
 }
 
 /// Whether the mount that a folder lies on is in a peer group. No if nobody can tell.
@@ -200,10 +219,8 @@ mod tests {
         daemon
     }
 
-    fn names(folder: &Path) -> Vec<String> {
-        let entries = fs::read_dir(folder).unwrap();
-        let mut names: Vec<_> =
-            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    fn sorted_names(folder: &Path) -> Vec<String> {
+        let mut names = names(folder).unwrap();
         names.sort();
         names
     }
@@ -212,12 +229,17 @@ mod tests {
     fn a_name_is_seen_by_those_who_mounted_the_folder_before_and_the_last_takes_it_back() {
         for around in [Propagation::Private, Propagation::Shared] {
             check(around, |run| {
-                let (one, other) = (NetNsFolder::at(run.join("netns")), NetNsFolder::at(run.join("netns")));
+                let at = |prefix: &str| NetNsFolder::at(run.join("netns"), prefix.into());
+                let (one, other) = (at("cni-one-"), at("cni-other-"));
                 one.share().unwrap();
                 other.share().unwrap();
                 let is_mounted = || mount::is_mounted(&run.join("netns")).unwrap();
                 assert_eq!(is_mounted(), around == Propagation::Private);
                 let daemon = seen_by_daemon(run);
+                // One who has no names goes, and one who has never been there.
+                one.leave().unwrap();
+                at("cni-third-").leave().unwrap();
+                one.share().unwrap();
                 let kept = run.join("kept");
                 drop(NetNs::create(&kept).unwrap());
                 for _ in 0..2 {
@@ -227,17 +249,16 @@ mod tests {
                 let inode = |path: &Path| fs::metadata(path).unwrap().ino();
                 assert_eq!(inode(&daemon.join("cni-one-a")), inode(&kept));
                 assert_eq!(inode(&one.path_of("cni-one-a")), inode(&kept));
-                one.hide_all("cni-one-").unwrap();
-                assert_eq!(names(&run.join("netns")), ["cni-other-a"]);
-                assert_eq!(names(&daemon), ["cni-other-a"]);
+                one.leave().unwrap();
+                assert_eq!(sorted_names(&run.join("netns")), ["cni-other-a"]);
+                assert_eq!(sorted_names(&daemon), ["cni-other-a"]);
                 other.hide("cni-other-a").unwrap();
                 other.hide("cni-other-a").unwrap();
-                assert!(run.join("netns").exists(), "a cluster is still there");
                 mount::detach(&daemon).unwrap();
                 super::super::delete(&kept).unwrap();
-                other.hide_all("cni-other-").unwrap();
-                assert_eq!(names(run), ["daemon"]);
-                one.hide_all("cni-one-").unwrap();
+                other.leave().unwrap();
+                assert_eq!(sorted_names(run), ["daemon"]);
+                one.leave().unwrap();
                 one.share().unwrap();
                 assert_eq!(is_mounted(), around == Propagation::Private);
             });
@@ -247,21 +268,27 @@ mod tests {
     #[test]
     fn what_was_there_before_stays_as_it_was() {
         check(Propagation::Private, |run| {
-            let (folder, path) = (NetNsFolder::at(run.join("netns")), run.join("netns"));
+            let path = run.join("netns");
+            let folder = NetNsFolder::at(path.clone(), "cni-one-".into());
             fs::create_dir(&path).unwrap();
             folder.share().unwrap();
             fs::write(path.join("of-ip"), "").unwrap();
-            folder.hide_all("cni-one-").unwrap();
+            folder.leave().unwrap();
             assert!(mount::is_mounted(&path).unwrap(), "somebody uses it now");
             fs::remove_file(path.join("of-ip")).unwrap();
-            folder.hide_all("cni-one-").unwrap();
+            folder.leave().unwrap();
             assert!(!mount::is_mounted(&path).unwrap() && path.exists());
             // As `ip netns` leaves it.
             mount::bind(&path, &path, BindOptions::default()).unwrap();
             folder.share().unwrap();
-            folder.hide_all("cni-one-").unwrap();
+            folder.leave().unwrap();
             assert!(mount::is_mounted(&path).unwrap());
-            assert_eq!(names(run), ["netns"]);
+            // Somebody takes it away whole.
+            folder.share().unwrap();
+            mount::detach(&path).unwrap();
+            fs::remove_dir(&path).unwrap();
+            folder.leave().unwrap();
+            assert!(sorted_names(run).is_empty());
         });
     }
 }
