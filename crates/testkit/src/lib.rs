@@ -15,6 +15,7 @@ pub mod inventory;
 pub mod kms;
 pub mod lan;
 mod leftovers;
+pub mod other_kernel;
 pub mod pod_resources;
 pub mod session;
 

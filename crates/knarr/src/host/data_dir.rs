@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use nix::unistd::AccessFlags;
+use runtime::images::folder::has_only_archives;
 
 use crate::layout::Layout;
 
@@ -37,7 +38,7 @@ pub(crate) fn claim(layout: &Layout) -> Result<()> {
 /// What a folder is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Absent or empty.
+    /// Absent, or with nothing in it but images for the first start.
     New,
     /// A cluster's.
     Ours,
@@ -62,9 +63,16 @@ pub(crate) fn look(layout: &Layout) -> Result<State> {
     if !layout.root().exists() {
         return Ok(State::New);
     }
+    let is_for_us = |path: &Path| {
+        path.ends_with("lost+found")
+            || path.ends_with("version.new")
+            // Images that are to be there at the first start.
+            || (path == layout.images_folder() && has_only_archives(path).unwrap_or(false))
+    };
     let mut others = std::fs::read_dir(layout.root())?
-        .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
-        .filter(|name| name != "lost+found" && name != "version.new")
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| !is_for_us(path))
+        .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
         .collect::<Vec<_>>();
     others.sort();
     match others.first() {

@@ -20,6 +20,7 @@ mod ha_faults;
 mod host;
 mod images;
 mod iscsi;
+mod kernel;
 mod kills;
 mod kubectl;
 mod kubelet;

@@ -150,6 +150,20 @@ fn import_one(
     Ok(images.into_iter().map(|image| image.id).collect())
 }
 
+/// Whether there is nothing in a folder but archives that would become images.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn has_only_archives(folder: &Path) -> std::io::Result<bool> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if !entry.file_type()?.is_file() || entry.file_name().to_str().and_then(stem).is_none() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// An archive's name without its ending; `None` if it is no archive.
 fn stem(name: &str) -> Option<&str> {
     let stem = ENDINGS.iter().filter_map(|ending| name.strip_suffix(ending)).min_by_key(|stem| stem.len())?;

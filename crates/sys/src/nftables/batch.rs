@@ -58,20 +58,33 @@ pub fn apply(previous: Option<&Table>, next: &Table) -> Result<()> {
     batch.commit()
 }
 
-/// Deletes a table. No error if there is none.
-pub fn delete_table(name: &str) -> Result<()> {
+/// Whether there can be tables: makes one of this name and deletes it, in one transaction.
+pub fn try_table(name: &str) -> Result<()> {
     let mut batch = Batch::new(name);
     batch.table(NEW_TABLE, CREATE);
     batch.table(DELETE_TABLE, 0);
     batch.commit()
 }
 
-/// The names of all IPv4 tables in the calling thread's network namespace.
+/// Deletes a table. No error if there is none, or can be none.
+pub fn delete_table(name: &str) -> Result<()> {
+    // Made if it is not there: another may delete it at the same time.
+    if table_names()?.iter().any(|known| known == name) { try_table(name) } else { Ok(()) }
+}
+
+/// The names of all IPv4 tables in the calling thread's network namespace. None if the kernel has no nftables.
 pub fn table_names() -> Result<Vec<String>> {
-    let mut socket = Socket::open(libc::NETLINK_NETFILTER)?;
     let mut request = Encoder::message(SUBSYSTEM << 8 | GET_TABLE, 0);
     request.raw(&[FAMILY_IPV4, 0, 0, 0]);
-    let answers = socket.request(request, DUMP, || "list nftables tables".into())?;
+    let listed = Socket::open(libc::NETLINK_NETFILTER)
+        .and_then(|mut socket| socket.request(request, DUMP, || "list nftables tables".into()));
+    let answers = match listed {
+        // Without nfnetlink, and without nf_tables.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EPROTONOSUPPORT | libc::EINVAL)) => {
+            return Ok(Vec::new());
+        }
+        listed => listed?,
+    };
     Ok(answers.iter().filter_map(|answer| find_attribute(answer.get(4..)?, 1)).map(str_of).collect())
 }
 

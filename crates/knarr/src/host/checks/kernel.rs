@@ -10,11 +10,11 @@ pub(super) fn nftables(_: &Subject<'_>) -> Finding {
 }
 
 pub(super) fn nftables_usable() -> Finding {
-    match sys::nftables::table_names() {
-        Ok(_) => Finding::Fine("usable".into()),
+    match sys::nftables::try_table(&format!("knarr-check-{}", std::process::id())) {
+        Ok(()) => Finding::Fine("usable".into()),
         Err(error) => Finding::failure(
             format!("cannot use nftables, which Services need: {}", cause(&error)),
-            "load it with `modprobe nf_tables`, run with CAP_NET_ADMIN, or leave Services to another proxy with \
+            "load it with `modprobe nf_tables` (CONFIG_NF_TABLES_IPV4), run with CAP_NET_ADMIN, or leave Services to another proxy with \
              --disable proxy,dns",
         ),
     }
