@@ -315,6 +315,9 @@ pub enum CniError {
         /// As it was given.
         value: String,
     },
+    /// A Pod's bandwidth cannot be limited.
+    #[error("cannot limit the bandwidth: {0}")]
+    Bandwidth(String),
     /// Every address of the range is taken.
     #[error("no IP addresses available in range set: {range}")]
     NoAddress {

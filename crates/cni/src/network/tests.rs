@@ -334,6 +334,58 @@ fn plugins_are_told_at_start_what_is_attached_unless_the_configuration_says_othe
 }
 
 #[test]
+fn limits_of_bandwidth_are_found_again_after_a_restart_and_leave_nothing() {
+    let host = Host::new();
+    let network = host.load();
+    let [mut a, mut b] = ["a", "b"].map(|id| host.pod(id));
+    for pod in [&mut a, &mut b] {
+        let annotations =
+            ["ingress", "egress"].map(|way| (format!("kubernetes.io/{way}-bandwidth"), "8M".to_owned()));
+        let limits = crate::bandwidth(&annotations.into_iter().collect()).unwrap().unwrap();
+        pod.capabilities.insert("bandwidth".into(), limits);
+    }
+    let ifbs = || {
+        let links = host.on(|| Route::open().unwrap().links().unwrap());
+        let ifbs = links.into_iter().filter(|link| link.kind == "ifb");
+        ifbs.map(|link| link.name).collect::<Vec<_>>()
+    };
+    // Twice, as after an attempt that was cut off.
+    for _ in 0..2 {
+        host.on(|| network.add(&a)).unwrap();
+    }
+    assert_eq!(ifbs().len(), 1);
+    let lost = || {
+        let mut route = Route::open().unwrap();
+        route.delete_link(&ifbs()[0]).unwrap();
+    };
+    host.on(lost);
+    let error = host.on(|| network.check(&a)).unwrap_err().to_string();
+    assert!(error.starts_with("link kb") && error.ends_with(" is missing"), "{error}");
+    drop(network);
+    let network = host.load();
+    host.on(|| network.check(&a)).unwrap();
+
+    // Killed before ADD was noted, and the Pod's namespace is gone.
+    host.on(|| network.add(&b)).unwrap();
+    host.on(|| network.results.forget("b", "eth0")).unwrap();
+    delete(&b.netns_path).unwrap();
+    drop(network);
+    let network = host.load();
+    assert_eq!(ifbs().len(), 2);
+    let keep: BTreeSet<String> = ["a".to_owned()].into();
+    host.on(|| network.retain(&keep)).unwrap();
+    assert_eq!(ifbs().len(), 1);
+    host.on(|| network.check(&a)).unwrap();
+    delete(&a.netns_path).unwrap();
+    let id = &host.config.cluster_id;
+    let links = ["link kn-test".to_owned(), format!("link {}", ifbs()[0])];
+    let left = host.on(|| crate::leftovers(id).unwrap());
+    assert!(links.iter().all(|link| left.contains(link)), "{left:?}");
+    host.on(|| crate::cleanup(id, &host.config.state_dir)).unwrap();
+    assert_eq!(ifbs(), Vec::<String>::new());
+}
+
+#[test]
 fn a_hundred_pods_attached_at_once_wait_for_few_commits() {
     let host = Host::new();
     let network = host.load();

@@ -146,6 +146,7 @@ fn read_attachment(set: &impl Fn(&str) -> Option<String>, conf: &Value) -> Resul
         let wish = told.get(name).or(from_args).filter(|wish| !wish.is_null()).cloned().or(last);
         capabilities.extend(wish.map(|wish| (name.to_owned(), wish)));
     }
+    capabilities.extend(told.get("bandwidth").map(|limits| ("bandwidth".to_owned(), limits.clone())));
     Ok(Attachment {
         container_id,
         netns_path: PathBuf::from(set("CNI_NETNS").unwrap_or_default()),

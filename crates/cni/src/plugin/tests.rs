@@ -1,12 +1,17 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
+use std::sync::LazyLock;
 
 use sys::netlink::Route;
 use sys::netns::{NetNs, delete};
 use sys::nftables;
 
 use super::*;
+
+/// Burst chosen by nobody.
+static LIMITS: LazyLock<Value> =
+    LazyLock::new(|| json!({ "ingressRate": 1_000_000, "egressRate": 2_000_000, "egressBurst": u32::MAX }));
 
 type Env<'a> = BTreeMap<&'a str, String>;
 
@@ -268,13 +273,26 @@ impl Host {
     }
 
     fn veths(&self) -> usize {
+        self.links("veth").len()
+    }
+
+    /// Their names.
+    fn links(&self, kind: &str) -> Vec<String> {
         let links = self.ns.run(|| Route::open()?.links()).unwrap();
-        links.iter().filter(|link| link.kind == "veth").count()
+        links.into_iter().filter(|link| link.kind == kind).map(|link| link.name).collect()
+    }
+
+    /// In the host's namespace, or another.
+    fn run(namespace: &NetNs, command: &str) {
+        let mut words = command.split(' ');
+        let mut program = std::process::Command::new(words.next().unwrap());
+        let done = namespace.run(|| Ok(program.args(words).status().unwrap())).unwrap();
+        assert!(done.success(), "{command}");
     }
 }
 
 #[test]
-fn bridge_and_portmap_attach_check_and_detach_in_each_version() {
+fn bridge_portmap_and_bandwidth_attach_check_and_detach_in_each_version() {
     let host = Host::new();
     let pod = host.pod("pod");
     for (number, version) in VERSIONS.iter().enumerate() {
@@ -288,21 +306,28 @@ fn bridge_and_portmap_attach_check_and_detach_in_each_version() {
         assert_eq!(result["interfaces"][2]["sandbox"], pod.display().to_string());
         conf["prevResult"] = result.clone();
         let mut ports = conf.clone();
-        ports["runtimeConfig"] = json!({ "portMappings": [{ "HostPort": 8080, "ContainerPort": 80, "Protocol": "tcp", "HostIP": "" }] });
+        ports["runtimeConfig"] = json!({
+            "portMappings": [{ "HostPort": 8080, "ContainerPort": 80, "Protocol": "tcp", "HostIP": "" }],
+            "bandwidth": LIMITS.clone(),
+        });
         let passed = host.call(Kind::Portmap, &env("ADD", "c1", &pod), &ports).unwrap().unwrap();
         assert_eq!(passed, result, "what came before is handed on");
+        let limited = host.call(Kind::Bandwidth, &env("ADD", "c1", &pod), &ports).unwrap().unwrap();
+        assert_eq!(limited["ips"], result["ips"], "what came before is handed on");
+        assert_eq!(host.links("ifb"), [limited["interfaces"][3]["name"].as_str().unwrap()]);
         assert_eq!(host.tables(), ["knarr-cni-n"]);
         if is_at_least(version, (0, 4)) {
-            for (kind, conf) in [(Kind::Bridge, &conf), (Kind::Portmap, &ports)] {
+            for (kind, conf) in [(Kind::Bridge, &conf), (Kind::Portmap, &ports), (Kind::Bandwidth, &ports)] {
                 host.call(kind, &env("CHECK", "c1", &pod), conf).unwrap();
             }
         }
         for _ in 0..2 {
-            for (kind, conf) in [(Kind::Portmap, &ports), (Kind::Bridge, &conf)] {
+            for (kind, conf) in [(Kind::Bandwidth, &ports), (Kind::Portmap, &ports), (Kind::Bridge, &conf)] {
                 assert_eq!(host.call(kind, &env("DEL", "c1", &pod), conf), Ok(None));
             }
         }
         assert!(host.leases().is_empty() && host.tables().is_empty() && host.veths() == 0);
+        assert!(host.links("ifb").is_empty());
     }
     let check = host.call(Kind::Bridge, &env("CHECK", "c1", &pod), &host.conf("1.1.0")).unwrap_err();
     assert_eq!(check["msg"], "invalid network configuration n: prevResult must be set");
@@ -331,7 +356,7 @@ fn what_is_there_already_is_refused_and_stays() {
 
 #[test]
 fn check_says_what_is_not_as_it_was_left() {
-    let rows: [(bool, &str, Kind, &str); 9] = [
+    let rows: [(bool, &str, Kind, &str); 16] = [
         (true, "ip link set eth0 down name eth7", Kind::Bridge, "link eth0 is missing in POD"),
         (
             true,
@@ -356,6 +381,23 @@ fn check_says_what_is_not_as_it_was_left() {
             Kind::Portmap,
             "the host ports of the Pod are missing in nftables",
         ),
+        (false, "tc qdisc del dev VETH root", Kind::Bandwidth, "the rate of link VETH is missing"),
+        (
+            false,
+            "tc qdisc change dev VETH root handle 1: tbf rate 9mbit burst 10000 limit 20000",
+            Kind::Bandwidth,
+            "the rate of link VETH is not as it was set",
+        ),
+        (false, "tc qdisc del dev VETH ingress", Kind::Bandwidth, "VETH is not redirected to IFB"),
+        (false, "tc qdisc del dev IFB root", Kind::Bandwidth, "the rate of link IFB is missing"),
+        (false, "ip link set IFB down", Kind::Bandwidth, "link IFB is down"),
+        (false, "ip link del IFB", Kind::Bandwidth, "link IFB is missing"),
+        (
+            false,
+            "ip link del VETH",
+            Kind::Bandwidth,
+            "cannot limit the bandwidth: eth0 is no end of a veth pair whose other end is on the host",
+        ),
     ];
     for (is_inside, command, kind, expect) in rows {
         let host = Host::new();
@@ -363,27 +405,70 @@ fn check_says_what_is_not_as_it_was_left() {
         conf["ipam"]["routes"] = json!([{ "dst": "192.0.2.0/24" }]);
         let result = host.call(Kind::Bridge, &env("ADD", "c1", &pod), &conf).unwrap().unwrap();
         let veth = result["interfaces"][1]["name"].as_str().unwrap().to_owned();
-        let named = |text: &str| text.replace("VETH", &veth).replace("POD", &pod.display().to_string());
         conf["prevResult"] = result;
-        conf["runtimeConfig"] = json!({ "portMappings": [{ "hostPort": 8080, "containerPort": 80 }] });
-        host.call(Kind::Portmap, &env("ADD", "c1", &pod), &conf).unwrap();
-        for kind in [Kind::Bridge, Kind::Portmap] {
+        conf["runtimeConfig"] = json!({ "portMappings": [{ "hostPort": 8080, "containerPort": 80 }], "bandwidth": LIMITS.clone() });
+        for kind in [Kind::Portmap, Kind::Bandwidth] {
+            host.call(kind, &env("ADD", "c1", &pod), &conf).unwrap();
+        }
+        let ifb = host.links("ifb").remove(0);
+        let named = |text: &str| {
+            text.replace("VETH", &veth).replace("IFB", &ifb).replace("POD", &pod.display().to_string())
+        };
+        for kind in [Kind::Bridge, Kind::Portmap, Kind::Bandwidth] {
             host.call(kind, &env("CHECK", "c1", &pod), &conf).unwrap();
         }
         let inside = NetNs::open(&pod).unwrap();
         let namespace = if is_inside { &inside } else { &host.ns };
         let command = named(command);
-        let mut words = command.split(' ');
-        let mut program = std::process::Command::new(words.next().unwrap());
-        let done = namespace.run(|| Ok(program.args(words).status().unwrap())).unwrap();
-        assert!(done.success(), "{command}");
+        Host::run(namespace, &command);
         let found = host.call(kind, &env("CHECK", "c1", &pod), &conf).unwrap_err();
         assert_eq!(found["msg"], named(expect), "{command}");
-        for kind in [Kind::Portmap, Kind::Bridge] {
+        for kind in [Kind::Bandwidth, Kind::Portmap, Kind::Bridge] {
             host.call(kind, &env("DEL", "c1", &pod), &conf).unwrap();
         }
         delete(&pod).unwrap();
     }
+}
+
+#[test]
+fn limits_are_told_by_the_runtime_or_the_configuration_and_can_be_set_again() {
+    let host = Host::new();
+    let (pod, mut conf) = (host.pod("pod"), host.conf("1.0.0"));
+    let result = host.call(Kind::Bridge, &env("ADD", "c1", &pod), &conf).unwrap().unwrap();
+    let veth = result["interfaces"][1]["name"].as_str().unwrap().to_owned();
+    conf["prevResult"] = result.clone();
+    let rates = |ifb: Option<&str>| {
+        let rate = |name: &str| {
+            let bucket = host.ns.run(|| {
+                let mut route = Route::open()?;
+                let link = route.index(name)?;
+                route.token_bucket(link)
+            });
+            bucket.unwrap().map(|bucket| bucket.rate)
+        };
+        (rate(&veth), ifb.and_then(rate))
+    };
+    let passed = host.call(Kind::Bandwidth, &env("ADD", "c1", &pod), &conf).unwrap().unwrap();
+    assert_eq!((passed, rates(None)), (result, (None, None)), "nobody limits it");
+    conf["runtimeConfig"] = json!({ "bandwidth": LIMITS.clone() });
+    for _ in 0..2 {
+        host.call(Kind::Bandwidth, &env("ADD", "c1", &pod), &conf).unwrap();
+        let ifbs = host.links("ifb");
+        assert_eq!((ifbs.len(), rates(Some(&ifbs[0]))), (1, (Some(125_000), Some(250_000))));
+    }
+    conf["egressRate"] = json!(4_000_000);
+    host.call(Kind::Bandwidth, &env("ADD", "c1", &pod), &conf).unwrap();
+    assert_eq!(rates(Some(&host.links("ifb")[0])).1, Some(500_000), "its own come first, as upstream's");
+    conf["egressRate"] = json!(null);
+    conf["runtimeConfig"]["bandwidth"] = json!({ "egressBurst": 8 });
+    let refused = host.call(Kind::Bandwidth, &env("ADD", "c1", &pod), &conf).unwrap_err();
+    let says = "invalid network configuration n: bandwidth: if burst is set, rate must also be set";
+    assert_eq!((&refused["code"], &refused["msg"]), (&json!(7), &json!(says)));
+    for kind in [Kind::Bandwidth, Kind::Bridge] {
+        host.call(kind, &env("DEL", "c1", &pod), &conf).unwrap();
+    }
+    assert!(host.links("ifb").is_empty());
+    delete(&pod).unwrap();
 }
 
 #[test]
@@ -396,21 +481,31 @@ fn gc_frees_what_is_not_attached() {
         ports["prevResult"] = host.call(Kind::Bridge, &env("ADD", id, netns), &conf).unwrap().unwrap();
         let number = if *id == "c1" { 1 } else { 2 };
         let port = json!({ "hostPort": number, "containerPort": 80, "protocol": "udp" });
-        ports["runtimeConfig"] = json!({ "portMappings": [port] });
-        host.call(Kind::Portmap, &env("ADD", id, netns), &ports).unwrap();
+        ports["runtimeConfig"] = json!({ "portMappings": [port], "bandwidth": LIMITS.clone() });
+        for kind in [Kind::Portmap, Kind::Bandwidth] {
+            host.call(kind, &env("ADD", id, netns), &ports).unwrap();
+        }
+    }
+    let ifbs = host.links("ifb");
+    // Of nobody: an ADD was cut off before it said whose. And others'.
+    let half = format!("{}00000000", &ifbs[0][..7]);
+    for name in [&half, "kb0000000000000", "ifb7"] {
+        Host::run(&host.ns, &format!("ip link add {name} type ifb"));
     }
     let gc = BTreeMap::from([("CNI_COMMAND", "GC".to_owned())]);
     let mut valid = conf.clone();
     valid["cni.dev/valid-attachments"] = json!([{ "containerID": "c2", "ifname": "eth0" }]);
-    for kind in [Kind::Portmap, Kind::Bridge, Kind::HostLocal] {
+    for kind in [Kind::Portmap, Kind::Bridge, Kind::HostLocal, Kind::Bandwidth] {
         host.call(kind, &gc, &valid).unwrap();
     }
+    assert_eq!(host.links("ifb"), [&ifbs[1], "kb0000000000000", "ifb7"]);
     assert_eq!((host.leases(), host.veths()), (vec!["10.7.0.3".to_owned()], 1));
     assert_eq!(host.tables(), ["knarr-cni-n"]);
     valid["cni.dev/valid-attachments"] = json!([]);
-    for kind in [Kind::Bridge, Kind::Portmap] {
+    for kind in [Kind::Bridge, Kind::Portmap, Kind::Bandwidth] {
         host.call(kind, &gc, &valid).unwrap();
     }
+    assert_eq!(host.links("ifb"), ["kb0000000000000", "ifb7"]);
     assert!(host.leases().is_empty() && host.tables().is_empty() && host.veths() == 0);
     for (_, netns) in &pods {
         delete(netns).unwrap();

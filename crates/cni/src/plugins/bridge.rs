@@ -17,7 +17,7 @@ use sys::netns::{NetNs, set_sysctl, sysctl};
 
 use super::host_local::{HostLocal, parse_cidr};
 use super::rules::{owner_network, owner_of};
-use super::{Attached, Kind, Site};
+use super::{Attached, Kind, Site, mac_text};
 use crate::network::Attachment;
 use crate::types::{CniError, CniResult, Interface, IpConfig, RouteConfig};
 
@@ -236,7 +236,7 @@ impl Bridge {
         let host = |name: &str| Interface { name: name.to_owned(), ..Interface::default() };
         let inside = Interface {
             name: attachment.ifname.clone(),
-            mac: mac.map(|byte| format!("{byte:02x}")).join(":"),
+            mac: mac_text(&mac),
             mtu: None,
             sandbox: attachment.netns_path.display().to_string(),
             ..Interface::default()
@@ -296,7 +296,7 @@ impl Bridge {
         let mut route = Route::open()?;
         let Some(link) = route.link(name)? else { return missing(format!("link {name}")) };
         let made = previous.interfaces.iter().find(|it| it.name == *name && !it.sandbox.is_empty());
-        let mac = link.mac.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":");
+        let mac = mac_text(&link.mac);
         // What runs in a Pod may change it, and is no worse connected: for that our own runtime ends no Pod.
         let minds = self.site.rules.is_in_file();
         if let Some(made) = made.filter(|made| minds && !made.mac.is_empty() && made.mac != mac) {
@@ -356,11 +356,7 @@ fn check_routes(network: &str, routes: &[RouteConfig]) -> Result<(), CniError> {
 
 /// The host's end of a Pod's pair: the same for ADD and DEL, before and after a restart.
 fn veth_name(container_id: &str, ifname: &str) -> String {
-    let text = format!("{container_id}/{ifname}");
-    // FNV-1a: stable across versions of the compiler.
-    let hash = text
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let hash = super::hash_of(&format!("{container_id}/{ifname}"));
     format!("{VETH_PREFIX}{:012x}", hash & 0xffff_ffff_ffff)
 }
 

@@ -18,6 +18,7 @@ use crate::types::{CniError, CniResult, PortMapping};
 pub(crate) struct Portmap {
     rules: rules::Shared,
     masqueraded: Masqueraded,
+    is_told: bool,
 }
 
 impl Portmap {
@@ -37,7 +38,8 @@ impl Portmap {
             (true, false) => Masqueraded::Needy,
             (true, true) => Masqueraded::Everybody,
         };
-        Ok(Self { rules: site.rules.clone(), masqueraded })
+        let (rules, is_told) = (site.rules.clone(), super::is_told(conf, "portMappings"));
+        Ok(Self { rules, masqueraded, is_told })
     }
 
     fn ports(&self, attachment: &Attachment, result: &CniResult) -> Vec<Port> {
@@ -46,7 +48,8 @@ impl Portmap {
             IpAddr::V6(_) => None,
         });
         let Some(pod) = pod else { return Vec::new() };
-        let ports = attachment.port_mappings.iter().filter_map(|mapping| port(mapping, pod));
+        let ports = attachment.port_mappings.iter().filter(|_| self.is_told);
+        let ports = ports.filter_map(|mapping| port(mapping, pod));
         ports.map(|port| Port { masqueraded: self.masqueraded, ..port }).collect()
     }
 
