@@ -1,5 +1,5 @@
 use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
@@ -383,6 +383,49 @@ fn limits_of_bandwidth_are_found_again_after_a_restart_and_leave_nothing() {
     assert!(links.iter().all(|link| left.contains(link)), "{left:?}");
     host.on(|| crate::cleanup(id, &host.config.state_dir)).unwrap();
     assert_eq!(ifbs(), Vec::<String>::new());
+}
+
+#[test]
+fn who_has_sent_to_a_udp_port_of_the_host_before_reaches_the_pod_that_has_it_now() {
+    let host = Host::new();
+    let network = host.load();
+    let client = host.pod("client");
+    host.on(|| network.add(&client)).unwrap();
+    let patience = Duration::from_secs(60);
+    let socket = inside(&client, || {
+        let socket = UdpSocket::bind("0.0.0.0:5000").unwrap();
+        socket.set_read_timeout(Some(patience)).unwrap();
+        socket.connect("10.42.0.1:9053").unwrap();
+        socket
+    });
+    let ask = || {
+        let mut answer = [0; 16];
+        let asked = socket.send(b"?").and_then(|_| socket.recv(&mut answer));
+        asked.map_or_else(
+            |error| error.kind().to_string(),
+            |length| String::from_utf8_lossy(&answer[..length]).into_owned(),
+        )
+    };
+    assert_eq!(ask(), "connection refused");
+    for name in ["first", "second"] {
+        let mut pod = host.pod(name);
+        pod.port_mappings = vec![PortMapping {
+            host_port: 9053,
+            container_port: 53,
+            protocol: "udp".into(),
+            host_ip: String::new(),
+        }];
+        host.on(|| network.add(&pod)).unwrap();
+        let server = inside(&pod, || UdpSocket::bind("0.0.0.0:53").unwrap());
+        std::thread::spawn(move || {
+            let mut asked = [0; 16];
+            while let Ok((_, from)) = server.recv_from(&mut asked) {
+                server.send_to(name.as_bytes(), from).unwrap();
+            }
+        });
+        assert_eq!(ask(), name);
+        host.on(|| network.del(&pod)).unwrap();
+    }
 }
 
 #[test]

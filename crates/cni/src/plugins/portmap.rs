@@ -13,6 +13,8 @@ use super::{Attached, Site};
 use crate::network::Attachment;
 use crate::types::{CniError, CniResult, PortMapping};
 
+const UDP: u8 = 17;
+
 /// The plugin.
 #[derive(Debug)]
 pub(crate) struct Portmap {
@@ -43,7 +45,7 @@ impl Portmap {
     }
 
     fn ports(&self, attachment: &Attachment, result: &CniResult) -> Vec<Port> {
-        let pod = result.all_ips().into_iter().find_map(|ip| match ip {
+        let pod = result.pod_ips(&attachment.ifname).into_iter().find_map(|ip| match ip {
             IpAddr::V4(ip) => Some(ip),
             IpAddr::V6(_) => None,
         });
@@ -59,9 +61,13 @@ impl Portmap {
             return Ok(());
         }
         let owner = owner_of(attachment);
+        let udp: Vec<Port> = ports.iter().filter(|port| port.protocol == UDP).cloned().collect();
         self.rules.change(move |rules| {
             rules.ports.insert(owner, ports);
         })?;
+        if !udp.is_empty() {
+            forget_flows(&udp);
+        }
         if self.masqueraded == Masqueraded::Nobody { Ok(()) } else { route_loopback(previous) }
     }
 
@@ -108,10 +114,24 @@ fn route_loopback(previous: &CniResult) -> Result<(), CniError> {
     Ok(())
 }
 
+/// Whoever has sent to these ports of the host before would be led on to where that went.
+fn forget_flows(ports: &[Port]) {
+    let forgotten = sys::netlink::flush_udp_flows(|flow| {
+        let (ip, number) = flow.destination;
+        let mut of_flow = ports.iter().filter(|port| port.host_port == number);
+        of_flow.any(|port| {
+            port.host_ip.is_none_or(|host| host == ip) && flow.answering != (port.pod, port.pod_port)
+        })
+    });
+    if let Err(error) = forgotten {
+        tracing::warn!(%error, "cannot forget old UDP flows to host ports");
+    }
+}
+
 fn port(mapping: &PortMapping, pod: Ipv4Addr) -> Option<Port> {
     let protocol = match mapping.protocol.to_ascii_lowercase().as_str() {
         "tcp" => 6,
-        "udp" => 17,
+        "udp" => UDP,
         "sctp" => 132,
         _ => return None,
     };
