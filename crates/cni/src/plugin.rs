@@ -28,6 +28,15 @@ const STATE: &str = "/run/knarr-cni";
 
 /// Answers one call: environment and standard input in, standard output and exit code out.
 pub fn main(kind: Kind) -> ExitCode {
+    if std::env::var_os("CNI_COMMAND").is_none_or(|command| command.is_empty()) {
+        // Somebody wants to know what this is.
+        let (name, version) = (kind.name(), env!("CARGO_PKG_VERSION"));
+        eprintln!(
+            "CNI {name} plugin knarr v{version}\nCNI protocol versions supported: {}",
+            VERSIONS.join(", ")
+        );
+        return ExitCode::SUCCESS;
+    }
     let mut input = Vec::new();
     let read = std::io::stdin().read_to_end(&mut input);
     let answer = match read {
@@ -108,13 +117,11 @@ fn describe(error: &CniError) -> ErrorBody {
     let code = match error {
         CniError::Plugin { body, .. } => return body.clone(),
         CniError::Unsupported { .. } => code::UNSUPPORTED_FIELD,
-        CniError::UnknownContainer { .. } => code::UNKNOWN_CONTAINER,
         CniError::Config { .. } | CniError::Wish { .. } => code::INVALID_CONFIG,
         CniError::State { .. } => code::IO,
         CniError::NotReady(_) => code::NOT_AVAILABLE,
         CniError::Version { .. } => code::INCOMPATIBLE_VERSION,
-        CniError::NoAddress { .. }
-        | CniError::AddressTaken { .. }
+        CniError::NoAddress(_)
         | CniError::Bandwidth(_)
         | CniError::Check(_)
         | CniError::InterfaceExists { .. }

@@ -205,7 +205,7 @@ fn hash_of(text: &str) -> u64 {
 }
 
 /// A hardware address as results have it.
-fn mac_text(mac: &[u8]) -> String {
+pub(crate) fn mac_text(mac: &[u8]) -> String {
     mac.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
 }
 

@@ -173,22 +173,23 @@ impl Bridge {
         let ip = self.addresses.reserve_for(attachment)?;
         let host_name = veth_name(&attachment.container_id, &attachment.ifname);
         let mac = attachment.wanted_mac()?.unwrap_or_else(|| mac_of(ip));
-        self.connect(&host_name, &attachment.ifname, &namespace, mac)?;
+        let on_host = self.connect(&host_name, &attachment.ifname, &namespace, mac)?;
         namespace.run(|| self.set_up_inside(&attachment.ifname, ip))?;
         if self.site.rules.is_in_file() {
             self.masquerade(owner_of(attachment))?;
         }
         let dns = self.dns.clone().map_or_else(|| self.addresses.dns(), Ok)?;
-        Ok(CniResult { dns, ..self.result(attachment, &host_name, ip, mac) })
+        Ok(CniResult { dns, ..self.result(attachment, on_host, ip, mac) })
     }
 
+    /// Returns the bridge and its new port.
     fn connect(
         &self,
         host_name: &str,
         ifname: &str,
         namespace: &NetNs,
         mac: [u8; 6],
-    ) -> Result<(), CniError> {
+    ) -> Result<Vec<Interface>, CniError> {
         let mut route = self.route.lock().unwrap_or_else(PoisonError::into_inner);
         let bridge = self.prepare_bridge(&mut route)?;
         let mtu = (self.conf.mtu != 0).then_some(self.conf.mtu);
@@ -203,7 +204,13 @@ impl Bridge {
         }
         // Also when routed: with `br_netfilter`, a Pod's packet to itself is translated and sent back by the bridge.
         let up = if self.conf.hairpin_mode { Route::set_up_hairpin_port } else { Route::set_up };
-        Ok(up(&mut route, host_name)?)
+        up(&mut route, host_name)?;
+        let mut made = Vec::new();
+        for name in [self.conf.bridge.as_str(), host_name] {
+            let mac = route.link(name)?.map(|link| mac_text(&link.mac)).unwrap_or_default();
+            made.push(Interface { name: name.to_owned(), mac, ..Interface::default() });
+        }
+        Ok(made)
     }
 
     fn set_up_inside(&self, ifname: &str, ip: Ipv4Addr) -> sys::Result<()> {
@@ -231,9 +238,14 @@ impl Bridge {
         Ok(())
     }
 
-    fn result(&self, attachment: &Attachment, host_name: &str, ip: Ipv4Addr, mac: [u8; 6]) -> CniResult {
+    fn result(
+        &self,
+        attachment: &Attachment,
+        mut interfaces: Vec<Interface>,
+        ip: Ipv4Addr,
+        mac: [u8; 6],
+    ) -> CniResult {
         let range = self.addresses.range();
-        let host = |name: &str| Interface { name: name.to_owned(), ..Interface::default() };
         let inside = Interface {
             name: attachment.ifname.clone(),
             mac: mac_text(&mac),
@@ -241,8 +253,9 @@ impl Bridge {
             sandbox: attachment.netns_path.display().to_string(),
             ..Interface::default()
         };
+        interfaces.push(inside);
         CniResult {
-            interfaces: vec![host(&self.conf.bridge), host(host_name), inside],
+            interfaces,
             ips: vec![IpConfig {
                 address: format!("{ip}/{}", range.prefix),
                 gateway: Some(range.gateway.into()),
@@ -265,6 +278,7 @@ impl Bridge {
     }
 
     pub(super) fn check(&self, attachment: &Attachment, previous: &CniResult) -> Result<(), CniError> {
+        self.addresses.check(attachment)?;
         let name = veth_name(&attachment.container_id, &attachment.ifname);
         let mut route = self.route.lock().unwrap_or_else(PoisonError::into_inner);
         let bridge = route.index(&self.conf.bridge)?;
