@@ -27,9 +27,19 @@ fn annotations_are_queues_at_both_ends() {
     check("8M", "", expect!["rate 1000000 burst 73728 limit 98728; -"]);
     check("", "8M", expect!["-; rate 1000000 burst 73728 limit 98728"]);
     check("1k", "1Mi", expect!["rate 125 burst 34359 limit 73731; rate 131072 burst 73728 limit 77004"]);
-    check("100M", "1G", expect!["rate 12500000 burst 625000 limit 937500; rate 125000000 burst 6250000 limit 9375000"]);
+    check(
+        "100M",
+        "1G",
+        expect!["rate 12500000 burst 625000 limit 937500; rate 125000000 burst 6250000 limit 9375000"],
+    );
     // More than 32 bits of bytes in a second.
-    check("40G", "1P", expect!["rate 5000000000 burst 250000000 limit 375000000; rate 125000000000000 burst 6250000000000 limit 4294967295"]);
+    check(
+        "40G",
+        "1P",
+        expect![
+            "rate 5000000000 burst 250000000 limit 375000000; rate 125000000000000 burst 6250000000000 limit 4294967295"
+        ],
+    );
 }
 
 #[test]
