@@ -148,6 +148,42 @@ fn port(mapping: &PortMapping, pod: Ipv4Addr) -> Option<Port> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::{Interface, IpConfig};
+
+    #[test]
+    fn ports_lead_to_the_interface_that_is_attached() {
+        let check = |interfaces: &[&str], of_address: Option<usize>, expect: &[u8]| {
+            let named = |name: &&str| Interface { name: (*name).to_owned(), ..Interface::default() };
+            let result = CniResult {
+                interfaces: interfaces.iter().map(named).collect(),
+                ips: [(2, of_address), (3, Some(1))]
+                    .map(|(last, interface)| IpConfig {
+                        address: format!("10.42.0.{last}/24"),
+                        interface,
+                        ..IpConfig::default()
+                    })
+                    .into(),
+                ..CniResult::default()
+            };
+            let mapping = PortMapping {
+                host_port: 80,
+                container_port: 8080,
+                protocol: "tcp".into(),
+                host_ip: String::new(),
+            };
+            let attachment =
+                Attachment { ifname: "eth0".into(), port_mappings: vec![mapping], ..Attachment::default() };
+            let rules = rules::in_file("t".into(), "/nowhere".into());
+            let portmap = Portmap { rules, masqueraded: Masqueraded::default(), is_told: true };
+            let ports = portmap.ports(&attachment, &result);
+            let found: Vec<u8> = ports.iter().map(|port| port.pod.octets()[3]).collect();
+            assert_eq!(found, expect, "{interfaces:?}");
+        };
+        check(&["eth0", "net1"], Some(0), &[2]);
+        check(&["net1", "eth0"], Some(0), &[3]);
+        check(&["net1", "eth0"], None, &[2]);
+        check(&["net1", "net2"], Some(0), &[]);
+    }
 
     #[test]
     fn an_address_of_the_other_family_opens_no_port_of_this_one() {
