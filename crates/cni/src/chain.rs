@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::exec::ExecPlugin;
-use crate::network::{Attachment, BuiltinConfig};
+use crate::network::{Attachment, BuiltinConfig, is_same};
 use crate::plugins::{Attached, Builtin, Kind, Site};
 use crate::types::{CniError, CniResult, NetworkConfigList, is_at_least};
 use crate::versions::{self, Answers};
@@ -151,7 +151,7 @@ impl Plugin {
         if kind.is_empty() || kind.contains('/') {
             return Err(invalid("plugin type must be a file name"));
         }
-        let is_own = *conflist == config.conflist();
+        let is_own = is_same(conflist, &config.conflist());
         if let Some(exec) = ExecPlugin::find(conflist, conf, kind, config).filter(|_| !is_own) {
             return Ok(Self::Exec(exec));
         }

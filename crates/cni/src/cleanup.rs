@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::Path;
 
-use sys::netlink::Route;
+use sys::netlink::{Link, Route};
 use sys::netns::set_sysctl;
 use sys::nftables;
 
 use crate::network::remove_if_there;
-use crate::plugins::VETH_PREFIX;
+use crate::plugins::{VETH_PREFIX, ifbs_of};
 use crate::types::CniError;
 
 /// File that keeps the host's `ip_forward` as it was before.
@@ -50,24 +50,23 @@ pub fn cleanup(cluster_id: &str, state_dir: &Path) -> Result<Vec<String>, CniErr
     Ok(found)
 }
 
-/// Removes a bridge with the Pods' links on it.
-pub(crate) fn remove_bridge(bridge: &str) -> Result<(), CniError> {
+/// Removes a network's bridge with the Pods' links on it, and what their packets are led through.
+pub(crate) fn remove_links(bridge: &str, table: &str) -> Result<(), CniError> {
     let mut route = Route::open()?;
-    let links = links_of(&mut route, bridge)?;
+    let links = links_of(&route.links()?, bridge, table);
     links.iter().try_for_each(|name| Ok(route.delete_link(name)?))
 }
 
 fn links(route: &mut Route, cluster_id: &str) -> Result<Vec<String>, CniError> {
-    links_of(route, &crate::bridge_name(cluster_id))
+    Ok(links_of(&route.links()?, &crate::bridge_name(cluster_id), &crate::table_name(cluster_id)))
 }
 
 /// The bridge last, so that a cleanup that was cut off finds the ports again.
-fn links_of(route: &mut Route, bridge: &str) -> Result<Vec<String>, CniError> {
-    let all = route.links()?;
-    let Some(index) = all.iter().find(|link| link.name == bridge).map(|link| link.index) else {
-        return Ok(Vec::new());
-    };
-    let ports =
-        all.into_iter().filter(|link| link.master == Some(index) && link.name.starts_with(VETH_PREFIX));
-    Ok(ports.map(|link| link.name).chain([bridge.to_owned()]).collect())
+fn links_of(all: &[Link], bridge: &str, table: &str) -> Vec<String> {
+    let bridge = all.iter().find(|link| link.name == bridge);
+    let index = bridge.map(|link| link.index);
+    let is_port =
+        |link: &&Link| index.is_some() && link.master == index && link.name.starts_with(VETH_PREFIX);
+    let ports = all.iter().filter(is_port).chain(bridge).map(|link| link.name.as_str());
+    ifbs_of(all, table).chain(ports).map(str::to_owned).collect()
 }

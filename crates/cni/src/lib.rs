@@ -2,7 +2,7 @@
 //!
 //! [`Network`] is what the runtime holds. A `conflist` in the configuration directory wins over the built-in network;
 //! its plugins are run as binaries where they are installed, and in-process where they are built in (`bridge` with
-//! `host-local` addresses, `portmap`, `loopback`). All calls block (about 1 ms in-process): call them from a blocking
+//! `host-local` addresses, `portmap`, `bandwidth`, `loopback`). All calls block (about 1 ms in-process): call them from a blocking
 //! task. The bridge and the nftables table belong to the network namespace of the calling process.
 //!
 //! [`plugin`] is the same plugins as programs, for other runtimes.

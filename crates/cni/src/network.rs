@@ -57,7 +57,7 @@ impl BuiltinConfig {
         NetworkConfigList {
             cni_version: VERSION.to_owned(),
             name: "knarr".to_owned(),
-            plugins: bridge_and_ports(&bridge, self.pod_cidr, self.cluster_cidr, self.mtu).into(),
+            plugins: plugins_of_network(&bridge, self.pod_cidr, self.cluster_cidr, self.mtu).into(),
             ..NetworkConfigList::default()
         }
     }
@@ -65,12 +65,12 @@ impl BuiltinConfig {
 
 /// The plugins of the built-in network, in this process or as programs. The first is the bridge, whose `ipam` gives
 /// addresses of `pod_cidr`.
-pub(crate) fn bridge_and_ports(
+pub(crate) fn plugins_of_network(
     bridge: &str,
     pod_cidr: (Ipv4Addr, u8),
     cluster_cidr: (Ipv4Addr, u8),
     mtu: Option<u32>,
-) -> [Value; 2] {
+) -> [Value; 3] {
     let cidr = |(ip, prefix): (Ipv4Addr, u8)| format!("{ip}/{prefix}");
     let bridge = json!({
         "type": Kind::Bridge.name(),
@@ -87,7 +87,11 @@ pub(crate) fn bridge_and_ports(
             "routes": [{ "dst": "0.0.0.0/0" }],
         },
     });
-    [bridge, json!({ "type": Kind::Portmap.name(), "capabilities": { "portMappings": true } })]
+    [
+        bridge,
+        json!({ "type": Kind::Portmap.name(), "capabilities": { "portMappings": true } }),
+        json!({ "type": Kind::Bandwidth.name(), "capabilities": { "bandwidth": true } }),
+    ]
 }
 
 /// A Pod to attach, detach or check.
@@ -370,7 +374,7 @@ pub fn detach_foreign(builtin: &BuiltinConfig) -> Result<usize, CniError> {
 }
 
 /// Whether both are of one network on one bridge, whatever addresses they give.
-fn is_same(one: &NetworkConfigList, other: &NetworkConfigList) -> bool {
+pub(crate) fn is_same(one: &NetworkConfigList, other: &NetworkConfigList) -> bool {
     let bridge =
         |list: &NetworkConfigList| list.plugins.first().and_then(|plugin| plugin.get("bridge").cloned());
     one.name == other.name && bridge(one) == bridge(other)

@@ -1,5 +1,6 @@
 //! The built-in plugins as programs of their own, for any container runtime: what a link to the binary does that is named
-//! after one of them (`knarr-bridge`, `knarr-host-local`, `knarr-portmap`, `loopback`).
+//! after one of them (`knarr-bridge`, `knarr-host-local`, `knarr-portmap`, `knarr-bandwidth`,
+//! `loopback`).
 //!
 //! Source: CNI specification 1.1.0, sections 2 and 5, and what libcni's `skel` checks. Nothing but the answer goes to
 //! standard output.
@@ -27,6 +28,15 @@ const STATE: &str = "/run/knarr-cni";
 
 /// Answers one call: environment and standard input in, standard output and exit code out.
 pub fn main(kind: Kind) -> ExitCode {
+    if std::env::var_os("CNI_COMMAND").is_none_or(|command| command.is_empty()) {
+        // Somebody wants to know what this is.
+        let (name, version) = (kind.name(), env!("CARGO_PKG_VERSION"));
+        eprintln!(
+            "CNI {name} plugin knarr v{version}\nCNI protocol versions supported: {}",
+            VERSIONS.join(", ")
+        );
+        return ExitCode::SUCCESS;
+    }
     let mut input = Vec::new();
     let read = std::io::stdin().read_to_end(&mut input);
     let answer = match read {
@@ -73,7 +83,8 @@ fn carry_out(kind: Kind, call: &Call) -> Result<Option<CniResult>, CniError> {
     let attachment = &call.attachment;
     let previous = call.previous()?;
     let plugin = Builtin::new(kind, &call.network, &call.conf, &site(call))?;
-    let needs_previous = kind == Kind::Portmap || call.verb == Verb::Check;
+    let is_chained = matches!(kind, Kind::Portmap | Kind::Bandwidth);
+    let needs_previous = is_chained || call.verb == Verb::Check;
     let chained =
         || CniError::Config { path: call.network.clone().into(), reason: "prevResult must be set".into() };
     match call.verb {
@@ -83,7 +94,7 @@ fn carry_out(kind: Kind, call: &Call) -> Result<Option<CniResult>, CniError> {
         Verb::Check => plugin.check(attachment, &previous.ok_or_else(chained)?).map(|()| None),
         Verb::Gc => plugin.retain(&call.attached).map(|()| None),
         // Its configuration can be used, and the kernel answers.
-        Verb::Status if kind == Kind::Loopback => Ok(None),
+        Verb::Status if matches!(kind, Kind::Loopback | Kind::Bandwidth) => Ok(None),
         Verb::Status => sys::nftables::table_names().map(|_| None).map_err(CniError::from),
         Verb::Version => Ok(None),
     }
@@ -106,13 +117,12 @@ fn describe(error: &CniError) -> ErrorBody {
     let code = match error {
         CniError::Plugin { body, .. } => return body.clone(),
         CniError::Unsupported { .. } => code::UNSUPPORTED_FIELD,
-        CniError::UnknownContainer { .. } => code::UNKNOWN_CONTAINER,
         CniError::Config { .. } | CniError::Wish { .. } => code::INVALID_CONFIG,
         CniError::State { .. } => code::IO,
         CniError::NotReady(_) => code::NOT_AVAILABLE,
         CniError::Version { .. } => code::INCOMPATIBLE_VERSION,
-        CniError::NoAddress { .. }
-        | CniError::AddressTaken { .. }
+        CniError::NoAddress(_)
+        | CniError::Bandwidth(_)
         | CniError::Check(_)
         | CniError::InterfaceExists { .. }
         | CniError::PluginMissing { .. }

@@ -1,5 +1,6 @@
 //! The built-in plugins, one row each. Run in-process, or as programs of their own ([`crate::plugin`]).
 
+mod bandwidth;
 mod bridge;
 mod host_local;
 mod loopback;
@@ -15,6 +16,7 @@ use crate::cleanup::IP_FORWARD_BEFORE;
 use crate::network::{Attachment, BuiltinConfig};
 use crate::types::{CniError, CniResult, RouteConfig};
 
+pub(crate) use bandwidth::ifbs_of;
 pub(crate) use bridge::VETH_PREFIX;
 
 /// What the names of programs that are built-in plugins start with, beside the plain ones.
@@ -29,13 +31,16 @@ pub enum Kind {
     HostLocal,
     /// Ports of the host.
     Portmap,
+    /// How much a Pod may receive and send in a second.
+    Bandwidth,
     /// `lo`. The built-in runtime's namespaces have it up from the start; others rely on this.
     Loopback,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Bridge, Self::HostLocal, Self::Portmap, Self::Loopback];
+    pub const ALL: [Self; 5] =
+        [Self::Bridge, Self::HostLocal, Self::Portmap, Self::Bandwidth, Self::Loopback];
 
     /// Upstream's name of the plugin that does the same.
     pub fn name(self) -> &'static str {
@@ -43,6 +48,7 @@ impl Kind {
             Self::Bridge => "bridge",
             Self::HostLocal => "host-local",
             Self::Portmap => "portmap",
+            Self::Bandwidth => "bandwidth",
             Self::Loopback => "loopback",
         }
     }
@@ -102,6 +108,7 @@ pub(crate) enum Builtin {
     Bridge(Box<bridge::Bridge>),
     HostLocal(Box<host_local::HostLocal>, Vec<RouteConfig>),
     Portmap(portmap::Portmap),
+    Bandwidth(bandwidth::Bandwidth),
     Loopback,
 }
 
@@ -115,6 +122,7 @@ impl Builtin {
                 Self::HostLocal(Box::new(addresses), routes)
             }
             Kind::Portmap => Self::Portmap(portmap::Portmap::new(network, conf, site)?),
+            Kind::Bandwidth => Self::Bandwidth(bandwidth::Bandwidth::new(network, conf, site)?),
             Kind::Loopback => Self::Loopback,
         })
     }
@@ -132,6 +140,7 @@ impl Builtin {
                 portmap.add(attachment, &result)?;
                 Ok(result)
             }
+            Self::Bandwidth(bandwidth) => bandwidth.add(attachment, previous.unwrap_or_default()),
             Self::Loopback => loopback::add(attachment, previous),
         }
     }
@@ -141,6 +150,7 @@ impl Builtin {
             Self::Bridge(bridge) => bridge.del(attachment),
             Self::HostLocal(addresses, _) => addresses.release(&attachment.container_id, &attachment.ifname),
             Self::Portmap(portmap) => portmap.del(attachment),
+            Self::Bandwidth(bandwidth) => bandwidth.del(attachment),
             Self::Loopback => Ok(()),
         }
     }
@@ -150,6 +160,7 @@ impl Builtin {
             Self::Bridge(bridge) => bridge.check(attachment, previous),
             Self::HostLocal(addresses, _) => addresses.check(attachment),
             Self::Portmap(portmap) => portmap.check(attachment, previous),
+            Self::Bandwidth(bandwidth) => bandwidth.check(attachment, previous),
             Self::Loopback => loopback::check(attachment),
         }
     }
@@ -161,6 +172,10 @@ impl Builtin {
         match self {
             Self::Bridge(bridge) => bridge.prepare(),
             Self::Portmap(portmap) => portmap.restore(kept),
+            Self::Bandwidth(bandwidth) => {
+                bandwidth.restore(kept);
+                Ok(())
+            }
             Self::HostLocal(..) | Self::Loopback => Ok(()),
         }
     }
@@ -170,9 +185,28 @@ impl Builtin {
             Self::Bridge(bridge) => bridge.retain(attached),
             Self::HostLocal(addresses, _) => addresses.retain(attached),
             Self::Portmap(portmap) => portmap.retain(attached),
+            Self::Bandwidth(bandwidth) => bandwidth.retain(attached),
             Self::Loopback => Ok(()),
         }
     }
+}
+
+/// Whether a plugin is told of what it has this capability for: by its configuration in this process, by its caller
+/// as a program.
+fn is_told(conf: &Value, capability: &str) -> bool {
+    let has = conf.get("capabilities").and_then(|all| all.get(capability)) == Some(&Value::Bool(true));
+    has || conf.get("runtimeConfig").is_some()
+}
+
+/// FNV-1a: stable across versions of the compiler, as names of links must be.
+fn hash_of(text: &str) -> u64 {
+    let bytes = text.bytes();
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// A hardware address as results have it.
+pub(crate) fn mac_text(mac: &[u8]) -> String {
+    mac.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
 }
 
 /// Rules are always made by nftables.

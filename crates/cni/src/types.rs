@@ -100,11 +100,6 @@ pub struct CniResult {
 }
 
 impl CniResult {
-    /// All addresses, the primary one first.
-    pub(crate) fn all_ips(&self) -> Vec<IpAddr> {
-        self.ips.iter().filter_map(IpConfig::ip).collect()
-    }
-
     /// The addresses of the Pod's interface of that name and those that name no interface, the primary one first.
     /// Source: containerd's go-cni.
     pub fn pod_ips(&self, ifname: &str) -> Vec<IpAddr> {
@@ -293,20 +288,6 @@ pub enum CniError {
         /// The Pod's network namespace.
         netns: PathBuf,
     },
-    /// A Pod has no address, of which it should have one.
-    #[error("container {container_id} has no address")]
-    UnknownContainer {
-        /// The Pod's sandbox.
-        container_id: String,
-    },
-    /// The address that somebody wishes for is somebody else's, or not of the range.
-    #[error("requested IP address {ip} is not available in range set {range}")]
-    AddressTaken {
-        /// The address.
-        ip: std::net::Ipv4Addr,
-        /// The range.
-        range: String,
-    },
     /// A wish that cannot be read.
     #[error("invalid {what}: {value}")]
     Wish {
@@ -315,12 +296,12 @@ pub enum CniError {
         /// As it was given.
         value: String,
     },
-    /// Every address of the range is taken.
-    #[error("no IP addresses available in range set: {range}")]
-    NoAddress {
-        /// The range.
-        range: String,
-    },
+    /// A Pod's bandwidth cannot be limited.
+    #[error("cannot limit the bandwidth: {0}")]
+    Bandwidth(String),
+    /// Every address of the range is taken, or the one that somebody wishes for is.
+    #[error("{0}")]
+    NoAddress(String),
     /// There is no usable configuration, or a plugin says that it cannot attach Pods now.
     #[error("{0}")]
     NotReady(String),

@@ -48,9 +48,8 @@ impl UdpTargets {
         if self.endpoints.is_subset(&next.endpoints) && next.served.is_subset(&self.served) {
             return Ok(());
         }
-        let count = sys::netlink::flush_udp_flows(|destination, answering, port| {
-            self.is_stale(next, destination, (answering, port))
-        })?;
+        let count =
+            sys::netlink::flush_udp_flows(|flow| self.is_stale(next, flow.destination.0, flow.answering))?;
         tracing::debug!(count, "stale udp flows forgotten");
         Ok(())
     }

@@ -5,9 +5,11 @@
 
 mod conntrack;
 mod route;
+mod traffic;
 
-pub use conntrack::flush_udp_flows;
+pub use conntrack::{UdpFlow, flush_udp_flows};
 pub use route::{Address, Link, NewRoute, Route, RouteEntry, RouteKind, VethPeer};
+pub use traffic::{TICK_NANOS, TokenBucket};
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

@@ -1,5 +1,5 @@
 use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
@@ -330,6 +330,101 @@ fn plugins_are_told_at_start_what_is_attached_unless_the_configuration_says_othe
         drop(network);
         assert_eq!(host.load().retain(&BTreeSet::from(["c1".to_owned()])).unwrap(), ["c2"]);
         assert_eq!(fs::read_to_string(path("log")).unwrap(), expect);
+    }
+}
+
+#[test]
+fn limits_of_bandwidth_are_found_again_after_a_restart_and_leave_nothing() {
+    let host = Host::new();
+    let network = host.load();
+    let [mut a, mut b] = ["a", "b"].map(|id| host.pod(id));
+    for pod in [&mut a, &mut b] {
+        let annotations =
+            ["ingress", "egress"].map(|way| (format!("kubernetes.io/{way}-bandwidth"), "8M".to_owned()));
+        let limits = crate::bandwidth(&annotations.into_iter().collect()).unwrap().unwrap();
+        pod.capabilities.insert("bandwidth".into(), limits);
+    }
+    let ifbs = || {
+        let links = host.on(|| Route::open().unwrap().links().unwrap());
+        let ifbs = links.into_iter().filter(|link| link.kind == "ifb");
+        ifbs.map(|link| link.name).collect::<Vec<_>>()
+    };
+    // Twice, as after an attempt that was cut off.
+    for _ in 0..2 {
+        host.on(|| network.add(&a)).unwrap();
+    }
+    assert_eq!(ifbs().len(), 1);
+    let lost = || {
+        let mut route = Route::open().unwrap();
+        route.delete_link(&ifbs()[0]).unwrap();
+    };
+    host.on(lost);
+    let error = host.on(|| network.check(&a)).unwrap_err().to_string();
+    assert!(error.starts_with("link kb") && error.ends_with(" is missing"), "{error}");
+    drop(network);
+    let network = host.load();
+    host.on(|| network.check(&a)).unwrap();
+
+    // Killed before ADD was noted, and the Pod's namespace is gone.
+    host.on(|| network.add(&b)).unwrap();
+    host.on(|| network.results.forget("b", "eth0")).unwrap();
+    delete(&b.netns_path).unwrap();
+    drop(network);
+    let network = host.load();
+    assert_eq!(ifbs().len(), 2);
+    let keep: BTreeSet<String> = ["a".to_owned()].into();
+    host.on(|| network.retain(&keep)).unwrap();
+    assert_eq!(ifbs().len(), 1);
+    host.on(|| network.check(&a)).unwrap();
+    delete(&a.netns_path).unwrap();
+    let id = &host.config.cluster_id;
+    let links = ["link kn-test".to_owned(), format!("link {}", ifbs()[0])];
+    let left = host.on(|| crate::leftovers(id).unwrap());
+    assert!(links.iter().all(|link| left.contains(link)), "{left:?}");
+    host.on(|| crate::cleanup(id, &host.config.state_dir)).unwrap();
+    assert_eq!(ifbs(), Vec::<String>::new());
+}
+
+#[test]
+fn who_has_sent_to_a_udp_port_of_the_host_before_reaches_the_pod_that_has_it_now() {
+    let host = Host::new();
+    let network = host.load();
+    let client = host.pod("client");
+    host.on(|| network.add(&client)).unwrap();
+    let patience = Duration::from_secs(60);
+    let socket = inside(&client, || {
+        let socket = UdpSocket::bind("0.0.0.0:5000").unwrap();
+        socket.set_read_timeout(Some(patience)).unwrap();
+        socket.connect("10.42.0.1:9053").unwrap();
+        socket
+    });
+    let ask = || {
+        let mut answer = [0; 16];
+        let asked = socket.send(b"?").and_then(|_| socket.recv(&mut answer));
+        asked.map_or_else(
+            |error| error.kind().to_string(),
+            |length| String::from_utf8_lossy(&answer[..length]).into_owned(),
+        )
+    };
+    assert_eq!(ask(), "connection refused");
+    for name in ["first", "second"] {
+        let mut pod = host.pod(name);
+        pod.port_mappings = vec![PortMapping {
+            host_port: 9053,
+            container_port: 53,
+            protocol: "udp".into(),
+            host_ip: String::new(),
+        }];
+        host.on(|| network.add(&pod)).unwrap();
+        let server = inside(&pod, || UdpSocket::bind("0.0.0.0:53").unwrap());
+        std::thread::spawn(move || {
+            let mut asked = [0; 16];
+            while let Ok((_, from)) = server.recv_from(&mut asked) {
+                server.send_to(name.as_bytes(), from).unwrap();
+            }
+        });
+        assert_eq!(ask(), name);
+        host.on(|| network.del(&pod)).unwrap();
     }
 }
 

@@ -1,6 +1,8 @@
 //! A call of a plugin, read from its environment and configuration. Source: CNI specification 1.1.0, section 2.
 
-use std::path::PathBuf;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
@@ -8,15 +10,15 @@ use crate::network::Attachment;
 use crate::plugins::Attached;
 use crate::types::{CniError, CniResult, ErrorBody, PortMapping, VERSIONS, is_at_least, is_name};
 
-/// Codes of errors. Source: CNI specification 1.1.0, "Error".
+/// Codes of errors. Source: CNI specification 1.1.0, "Error"; the eighth is libcni's.
 pub(super) mod code {
     pub(crate) const INCOMPATIBLE_VERSION: u32 = 1;
     pub(crate) const UNSUPPORTED_FIELD: u32 = 2;
-    pub(crate) const UNKNOWN_CONTAINER: u32 = 3;
     pub(crate) const INVALID_ENVIRONMENT: u32 = 4;
     pub(crate) const IO: u32 = 5;
     pub(crate) const DECODING: u32 = 6;
     pub(crate) const INVALID_CONFIG: u32 = 7;
+    pub(crate) const INVALID_NETNS: u32 = 8;
     pub(crate) const NOT_AVAILABLE: u32 = 50;
     /// libcni's own, for everything else.
     pub(crate) const INTERNAL: u32 = 999;
@@ -75,6 +77,12 @@ impl Call {
             check_conf(&conf, &network, name, *since)?;
         }
         let attachment = read_attachment(&set, &conf)?;
+        let may_be_own =
+            set("CNI_NETNS_OVERRIDE").is_some_and(|it| it == "1" || it.eq_ignore_ascii_case("true"));
+        if matches!(verb, Verb::Add | Verb::Del) && !may_be_own && is_own_netns(&attachment.netns_path) {
+            let msg = "plugin's netns and netns from CNI_NETNS should not be the same";
+            return Err(error(code::INVALID_NETNS, msg.to_owned(), ""));
+        }
         let attached = if *verb == Verb::Gc { read_attached(&conf)? } else { Attached::default() };
         Ok(Self { verb: *verb, network, attachment, attached, conf })
     }
@@ -90,6 +98,13 @@ impl Call {
         };
         serde_json::from_value(previous.clone()).map(Some).map_err(invalid)
     }
+}
+
+/// One that is gone is nobody's.
+fn is_own_netns(path: &Path) -> bool {
+    let of = |path: &Path| fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
+    let own = of(Path::new("/proc/thread-self/ns/net"));
+    own.is_some() && of(path) == own
 }
 
 fn check_conf(conf: &Value, network: &str, command: &str, since: (u32, u32)) -> Result<(), ErrorBody> {
@@ -146,6 +161,8 @@ fn read_attachment(set: &impl Fn(&str) -> Option<String>, conf: &Value) -> Resul
         let wish = told.get(name).or(from_args).filter(|wish| !wish.is_null()).cloned().or(last);
         capabilities.extend(wish.map(|wish| (name.to_owned(), wish)));
     }
+    let limits = told.get("bandwidth").cloned().map(named_as_usual);
+    capabilities.extend(limits.map(|limits| ("bandwidth".to_owned(), limits)));
     Ok(Attachment {
         container_id,
         netns_path: PathBuf::from(set("CNI_NETNS").unwrap_or_default()),
@@ -158,19 +175,26 @@ fn read_attachment(set: &impl Fn(&str) -> Option<String>, conf: &Value) -> Resul
     })
 }
 
-/// Port mappings with the names that CNI's conventions have: containerd before 2.0 writes them with a capital letter.
-fn named_as_usual(ports: Value) -> Value {
-    const NAMES: [&str; 4] = ["hostPort", "containerPort", "protocol", "hostIP"];
+/// What the runtime tells, with the names that CNI's conventions have: plugins in Go read any case, and containerd writes
+/// some with a capital letter.
+fn named_as_usual(told: Value) -> Value {
+    const NAMES: [&str; 8] = [
+        "hostPort",
+        "containerPort",
+        "protocol",
+        "hostIP",
+        "ingressRate",
+        "ingressBurst",
+        "egressRate",
+        "egressBurst",
+    ];
     let usual = |name: String| {
         let known = NAMES.into_iter().find(|known| known.eq_ignore_ascii_case(&name));
         known.map_or(name, str::to_owned)
     };
-    let renamed = |port: Value| match port {
+    match told {
         Value::Object(fields) => fields.into_iter().map(|(name, value)| (usual(name), value)).collect(),
-        other => other,
-    };
-    match ports {
-        Value::Array(ports) => ports.into_iter().map(renamed).collect(),
+        Value::Array(all) => all.into_iter().map(named_as_usual).collect(),
         other => other,
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{Kind, LEASES, STATE, table_name};
 use crate::cleanup;
-use crate::network::{bridge_and_ports, remove_if_there, write_whole};
+use crate::network::{plugins_of_network, remove_if_there, write_whole};
 use crate::plugins::PREFIX;
 use crate::types::CniError;
 
@@ -43,12 +43,12 @@ impl Installed {
             Some(folder) => json!(folder.join(name)),
             None => json!(usual),
         };
-        let [mut bridge, mut ports] =
-            bridge_and_ports(&self.bridge, self.pod_cidr, self.cluster_cidr, self.mtu);
-        for (plugin, kind) in [(&mut bridge, Kind::Bridge), (&mut ports, Kind::Portmap)] {
+        let mut plugins = plugins_of_network(&self.bridge, self.pod_cidr, self.cluster_cidr, self.mtu);
+        for (plugin, kind) in plugins.iter_mut().zip([Kind::Bridge, Kind::Portmap, Kind::Bandwidth]) {
             plugin["type"] = json!(link_name(kind));
             plugin["stateDir"] = place("state", STATE);
         }
+        let [bridge, ..] = &mut plugins;
         bridge["capabilities"] = json!({ "ips": true, "mac": true });
         bridge["ipam"]["type"] = json!(link_name(Kind::HostLocal));
         bridge["ipam"]["dataDir"] = place("leases", LEASES);
@@ -56,7 +56,7 @@ impl Installed {
             "cniVersion": "1.0.0",
             "cniVersions": ["0.3.1", "0.4.0", "1.0.0", "1.1.0"],
             "name": NETWORK,
-            "plugins": [bridge, ports],
+            "plugins": plugins,
         })
     }
 }
@@ -120,7 +120,7 @@ pub fn uninstall(bin_dir: &Path, conf_dir: &Path, program: &Path) -> Result<Vec<
     if let Some(conf) = conf {
         let text = |place: &str| conf.pointer(place).and_then(Value::as_str);
         if let Some(bridge) = text("/plugins/0/bridge") {
-            cleanup::remove_bridge(bridge)?;
+            cleanup::remove_links(bridge, &table_name(NETWORK))?;
         }
         sys::nftables::delete_table(&table_name(NETWORK))?;
         for folder in [text("/plugins/0/ipam/dataDir"), text("/plugins/0/stateDir")].into_iter().flatten() {
@@ -185,7 +185,10 @@ mod tests {
         host.run(|| {
             install(&bin, &net, program, &conf).unwrap();
             install(&bin, &net, program, &conf).unwrap();
-            assert_eq!(names(&bin), ["knarr-bridge", "knarr-host-local", "knarr-portmap", "loopback"]);
+            assert_eq!(
+                names(&bin),
+                ["knarr-bandwidth", "knarr-bridge", "knarr-host-local", "knarr-portmap", "loopback"]
+            );
             assert_eq!(names(&net), [FILE]);
             fs::remove_file(bin.join("loopback")).unwrap();
             fs::write(bin.join("loopback"), "another's").unwrap();

@@ -1,12 +1,17 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
+use std::sync::LazyLock;
 
 use sys::netlink::Route;
 use sys::netns::{NetNs, delete};
 use sys::nftables;
 
 use super::*;
+
+/// Burst chosen by nobody.
+static LIMITS: LazyLock<Value> =
+    LazyLock::new(|| json!({ "ingressRate": 1_000_000, "egressRate": 2_000_000, "egressBurst": u32::MAX }));
 
 type Env<'a> = BTreeMap<&'a str, String>;
 
@@ -48,6 +53,9 @@ fn what_is_wrong_with_a_call_has_the_specifications_code() {
         4,
         "interface name must be a name of at most 15 bytes without / : and spaces much-too-long-name",
     );
+    let mut own = add;
+    own[2].1 = "/proc/thread-self/ns/net";
+    check(&own, conf("1.0.0"), 8, "plugin's netns and netns from CNI_NETNS should not be the same");
     let supported = r#"plugin supports ["0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"]"#;
     check(&add, conf("9.0.0"), 1, &format!("incompatible CNI versions config is \"9.0.0\", {supported}"));
     check(
@@ -268,13 +276,26 @@ impl Host {
     }
 
     fn veths(&self) -> usize {
+        self.links("veth").len()
+    }
+
+    /// Their names.
+    fn links(&self, kind: &str) -> Vec<String> {
         let links = self.ns.run(|| Route::open()?.links()).unwrap();
-        links.iter().filter(|link| link.kind == "veth").count()
+        links.into_iter().filter(|link| link.kind == kind).map(|link| link.name).collect()
+    }
+
+    /// In the host's namespace, or another.
+    fn run(namespace: &NetNs, command: &str) {
+        let mut words = command.split(' ');
+        let mut program = std::process::Command::new(words.next().unwrap());
+        let done = namespace.run(|| Ok(program.args(words).status().unwrap())).unwrap();
+        assert!(done.success(), "{command}");
     }
 }
 
 #[test]
-fn bridge_and_portmap_attach_check_and_detach_in_each_version() {
+fn bridge_portmap_and_bandwidth_attach_check_and_detach_in_each_version() {
     let host = Host::new();
     let pod = host.pod("pod");
     for (number, version) in VERSIONS.iter().enumerate() {
@@ -286,23 +307,35 @@ fn bridge_and_portmap_attach_check_and_detach_in_each_version() {
         assert_eq!(result["ips"][0]["address"], address);
         assert_eq!(result["ips"][0].get("version").cloned().unwrap_or_default(), says_kind);
         assert_eq!(result["interfaces"][2]["sandbox"], pod.display().to_string());
+        let links = host.ns.run(|| Route::open()?.links()).unwrap();
+        for made in &result["interfaces"].as_array().unwrap()[..2] {
+            let link = links.iter().find(|link| link.name == made["name"]).unwrap();
+            assert_eq!(made["mac"], crate::plugins::mac_text(&link.mac));
+        }
         conf["prevResult"] = result.clone();
         let mut ports = conf.clone();
-        ports["runtimeConfig"] = json!({ "portMappings": [{ "HostPort": 8080, "ContainerPort": 80, "Protocol": "tcp", "HostIP": "" }] });
+        ports["runtimeConfig"] = json!({
+            "portMappings": [{ "HostPort": 8080, "ContainerPort": 80, "Protocol": "tcp", "HostIP": "" }],
+            "bandwidth": LIMITS.clone(),
+        });
         let passed = host.call(Kind::Portmap, &env("ADD", "c1", &pod), &ports).unwrap().unwrap();
         assert_eq!(passed, result, "what came before is handed on");
+        let limited = host.call(Kind::Bandwidth, &env("ADD", "c1", &pod), &ports).unwrap().unwrap();
+        assert_eq!(limited["ips"], result["ips"], "what came before is handed on");
+        assert_eq!(host.links("ifb"), [limited["interfaces"][3]["name"].as_str().unwrap()]);
         assert_eq!(host.tables(), ["knarr-cni-n"]);
         if is_at_least(version, (0, 4)) {
-            for (kind, conf) in [(Kind::Bridge, &conf), (Kind::Portmap, &ports)] {
+            for (kind, conf) in [(Kind::Bridge, &conf), (Kind::Portmap, &ports), (Kind::Bandwidth, &ports)] {
                 host.call(kind, &env("CHECK", "c1", &pod), conf).unwrap();
             }
         }
         for _ in 0..2 {
-            for (kind, conf) in [(Kind::Portmap, &ports), (Kind::Bridge, &conf)] {
+            for (kind, conf) in [(Kind::Bandwidth, &ports), (Kind::Portmap, &ports), (Kind::Bridge, &conf)] {
                 assert_eq!(host.call(kind, &env("DEL", "c1", &pod), conf), Ok(None));
             }
         }
         assert!(host.leases().is_empty() && host.tables().is_empty() && host.veths() == 0);
+        assert!(host.links("ifb").is_empty());
     }
     let check = host.call(Kind::Bridge, &env("CHECK", "c1", &pod), &host.conf("1.1.0")).unwrap_err();
     assert_eq!(check["msg"], "invalid network configuration n: prevResult must be set");
@@ -329,61 +362,131 @@ fn what_is_there_already_is_refused_and_stays() {
     delete(&pod).unwrap();
 }
 
+/// In the Pod or on the host, what is changed, whose CHECK finds it, and what it says.
+const CHANGES: [(bool, &str, Kind, &str); 17] = [
+    (true, "ip link set eth0 down name eth7", Kind::Bridge, "link eth0 is missing in POD"),
+    (
+        true,
+        "ip link set eth0 address 02:00:00:00:00:01",
+        Kind::Bridge,
+        "hardware address of eth0 is 02:00:00:00:00:01, not 0a:58:0a:07:00:02 in POD",
+    ),
+    (true, "ip address del 10.7.0.2/24 dev eth0", Kind::Bridge, "address 10.7.0.2 is missing in POD"),
+    (true, "ip route del default", Kind::Bridge, "default route is missing in POD"),
+    (true, "ip route del 192.0.2.0/24", Kind::Bridge, "route to 192.0.2.0/24 is missing in POD"),
+    (false, "rm LEASES/10.7.0.2", Kind::Bridge, "host-local: Failed to find address added by container c1"),
+    (false, "ip link set VETH nomaster", Kind::Bridge, "link VETH is not an up port of b0"),
+    (false, "ip link del VETH", Kind::Bridge, "link VETH is missing"),
+    (
+        false,
+        "nft flush map ip knarr-cni-n ports",
+        Kind::Portmap,
+        "the host ports of the Pod are missing in nftables",
+    ),
+    (
+        false,
+        "nft delete table ip knarr-cni-n",
+        Kind::Portmap,
+        "the host ports of the Pod are missing in nftables",
+    ),
+    (false, "tc qdisc del dev VETH root", Kind::Bandwidth, "the rate of link VETH is missing"),
+    (
+        false,
+        "tc qdisc change dev VETH root handle 1: tbf rate 9mbit burst 10000 limit 20000",
+        Kind::Bandwidth,
+        "the rate of link VETH is not as it was set",
+    ),
+    (false, "tc qdisc del dev VETH ingress", Kind::Bandwidth, "VETH is not redirected to IFB"),
+    (false, "tc qdisc del dev IFB root", Kind::Bandwidth, "the rate of link IFB is missing"),
+    (false, "ip link set IFB down", Kind::Bandwidth, "link IFB is down"),
+    (false, "ip link del IFB", Kind::Bandwidth, "link IFB is missing"),
+    (
+        false,
+        "ip link del VETH",
+        Kind::Bandwidth,
+        "cannot limit the bandwidth: eth0 is no end of a veth pair whose other end is on the host",
+    ),
+];
+
 #[test]
 fn check_says_what_is_not_as_it_was_left() {
-    let rows: [(bool, &str, Kind, &str); 9] = [
-        (true, "ip link set eth0 down name eth7", Kind::Bridge, "link eth0 is missing in POD"),
-        (
-            true,
-            "ip link set eth0 address 02:00:00:00:00:01",
-            Kind::Bridge,
-            "hardware address of eth0 is 02:00:00:00:00:01, not 0a:58:0a:07:00:02 in POD",
-        ),
-        (true, "ip address del 10.7.0.2/24 dev eth0", Kind::Bridge, "address 10.7.0.2 is missing in POD"),
-        (true, "ip route del default", Kind::Bridge, "default route is missing in POD"),
-        (true, "ip route del 192.0.2.0/24", Kind::Bridge, "route to 192.0.2.0/24 is missing in POD"),
-        (false, "ip link set VETH nomaster", Kind::Bridge, "link VETH is not an up port of b0"),
-        (false, "ip link del VETH", Kind::Bridge, "link VETH is missing"),
-        (
-            false,
-            "nft flush map ip knarr-cni-n ports",
-            Kind::Portmap,
-            "the host ports of the Pod are missing in nftables",
-        ),
-        (
-            false,
-            "nft delete table ip knarr-cni-n",
-            Kind::Portmap,
-            "the host ports of the Pod are missing in nftables",
-        ),
-    ];
-    for (is_inside, command, kind, expect) in rows {
+    for (is_inside, command, kind, expect) in CHANGES {
         let host = Host::new();
         let (pod, mut conf) = (host.pod("pod"), host.conf("1.0.0"));
         conf["ipam"]["routes"] = json!([{ "dst": "192.0.2.0/24" }]);
         let result = host.call(Kind::Bridge, &env("ADD", "c1", &pod), &conf).unwrap().unwrap();
         let veth = result["interfaces"][1]["name"].as_str().unwrap().to_owned();
-        let named = |text: &str| text.replace("VETH", &veth).replace("POD", &pod.display().to_string());
         conf["prevResult"] = result;
-        conf["runtimeConfig"] = json!({ "portMappings": [{ "hostPort": 8080, "containerPort": 80 }] });
-        host.call(Kind::Portmap, &env("ADD", "c1", &pod), &conf).unwrap();
-        for kind in [Kind::Bridge, Kind::Portmap] {
+        conf["runtimeConfig"] = json!({ "portMappings": [{ "hostPort": 8080, "containerPort": 80 }], "bandwidth": LIMITS.clone() });
+        for kind in [Kind::Portmap, Kind::Bandwidth] {
+            host.call(kind, &env("ADD", "c1", &pod), &conf).unwrap();
+        }
+        let ifb = host.links("ifb").remove(0);
+        let named = |text: &str| {
+            let leases = host.dir.path().join("leases/n").display().to_string();
+            let text = text.replace("VETH", &veth).replace("IFB", &ifb).replace("LEASES", &leases);
+            text.replace("POD", &pod.display().to_string())
+        };
+        for kind in [Kind::Bridge, Kind::Portmap, Kind::Bandwidth] {
             host.call(kind, &env("CHECK", "c1", &pod), &conf).unwrap();
         }
         let inside = NetNs::open(&pod).unwrap();
         let namespace = if is_inside { &inside } else { &host.ns };
         let command = named(command);
-        let mut words = command.split(' ');
-        let mut program = std::process::Command::new(words.next().unwrap());
-        let done = namespace.run(|| Ok(program.args(words).status().unwrap())).unwrap();
-        assert!(done.success(), "{command}");
+        Host::run(namespace, &command);
         let found = host.call(kind, &env("CHECK", "c1", &pod), &conf).unwrap_err();
         assert_eq!(found["msg"], named(expect), "{command}");
-        for kind in [Kind::Portmap, Kind::Bridge] {
+        for kind in [Kind::Bandwidth, Kind::Portmap, Kind::Bridge] {
             host.call(kind, &env("DEL", "c1", &pod), &conf).unwrap();
         }
         delete(&pod).unwrap();
     }
+}
+
+#[test]
+fn limits_are_told_by_the_runtime_or_the_configuration_and_can_be_set_again() {
+    let host = Host::new();
+    let (pod, mut conf) = (host.pod("pod"), host.conf("1.0.0"));
+    let result = host.call(Kind::Bridge, &env("ADD", "c1", &pod), &conf).unwrap().unwrap();
+    let veth = result["interfaces"][1]["name"].as_str().unwrap().to_owned();
+    conf["prevResult"] = result.clone();
+    let rates = |ifb: Option<&str>| {
+        let rate = |name: &str| {
+            let bucket = host.ns.run(|| {
+                let mut route = Route::open()?;
+                let link = route.index(name)?;
+                route.token_bucket(link)
+            });
+            bucket.unwrap().map(|bucket| bucket.rate)
+        };
+        (rate(&veth), ifb.and_then(rate))
+    };
+    let passed = host.call(Kind::Bandwidth, &env("ADD", "c1", &pod), &conf).unwrap().unwrap();
+    assert_eq!((passed, rates(None)), (result, (None, None)), "nobody limits it");
+    conf["runtimeConfig"] = json!({ "bandwidth": LIMITS.clone() });
+    for _ in 0..2 {
+        host.call(Kind::Bandwidth, &env("ADD", "c1", &pod), &conf).unwrap();
+        let ifbs = host.links("ifb");
+        assert_eq!((ifbs.len(), rates(Some(&ifbs[0]))), (1, (Some(125_000), Some(250_000))));
+    }
+    // As containerd writes it.
+    conf["runtimeConfig"] =
+        json!({ "bandwidth": { "IngressRate": 800_000, "EgressRate": 0, "EgressBurst": 0 } });
+    host.call(Kind::Bandwidth, &env("ADD", "c1", &pod), &conf).unwrap();
+    assert_eq!(rates(None).0, Some(100_000));
+    conf["egressRate"] = json!(4_000_000);
+    host.call(Kind::Bandwidth, &env("ADD", "c1", &pod), &conf).unwrap();
+    assert_eq!(rates(Some(&host.links("ifb")[0])).1, Some(500_000), "its own come first, as upstream's");
+    conf["egressRate"] = json!(null);
+    conf["runtimeConfig"]["bandwidth"] = json!({ "egressBurst": 8 });
+    let refused = host.call(Kind::Bandwidth, &env("ADD", "c1", &pod), &conf).unwrap_err();
+    let says = "invalid network configuration n: bandwidth: if burst is set, rate must also be set";
+    assert_eq!((&refused["code"], &refused["msg"]), (&json!(7), &json!(says)));
+    delete(&pod).unwrap();
+    for kind in [Kind::Bandwidth, Kind::Bridge] {
+        host.call(kind, &env("DEL", "c1", &pod), &conf).unwrap();
+    }
+    assert!(host.links("ifb").is_empty() && host.leases().is_empty());
 }
 
 #[test]
@@ -396,21 +499,31 @@ fn gc_frees_what_is_not_attached() {
         ports["prevResult"] = host.call(Kind::Bridge, &env("ADD", id, netns), &conf).unwrap().unwrap();
         let number = if *id == "c1" { 1 } else { 2 };
         let port = json!({ "hostPort": number, "containerPort": 80, "protocol": "udp" });
-        ports["runtimeConfig"] = json!({ "portMappings": [port] });
-        host.call(Kind::Portmap, &env("ADD", id, netns), &ports).unwrap();
+        ports["runtimeConfig"] = json!({ "portMappings": [port], "bandwidth": LIMITS.clone() });
+        for kind in [Kind::Portmap, Kind::Bandwidth] {
+            host.call(kind, &env("ADD", id, netns), &ports).unwrap();
+        }
+    }
+    let ifbs = host.links("ifb");
+    // Of nobody: an ADD was cut off before it said whose. And others'.
+    let half = format!("{}00000000", &ifbs[0][..7]);
+    for name in [&half, "kb0000000000000", "ifb7"] {
+        Host::run(&host.ns, &format!("ip link add {name} type ifb"));
     }
     let gc = BTreeMap::from([("CNI_COMMAND", "GC".to_owned())]);
     let mut valid = conf.clone();
     valid["cni.dev/valid-attachments"] = json!([{ "containerID": "c2", "ifname": "eth0" }]);
-    for kind in [Kind::Portmap, Kind::Bridge, Kind::HostLocal] {
+    for kind in [Kind::Portmap, Kind::Bridge, Kind::HostLocal, Kind::Bandwidth] {
         host.call(kind, &gc, &valid).unwrap();
     }
+    assert_eq!(host.links("ifb"), [&ifbs[1], "kb0000000000000", "ifb7"]);
     assert_eq!((host.leases(), host.veths()), (vec!["10.7.0.3".to_owned()], 1));
     assert_eq!(host.tables(), ["knarr-cni-n"]);
     valid["cni.dev/valid-attachments"] = json!([]);
-    for kind in [Kind::Bridge, Kind::Portmap] {
+    for kind in [Kind::Bridge, Kind::Portmap, Kind::Bandwidth] {
         host.call(kind, &gc, &valid).unwrap();
     }
+    assert_eq!(host.links("ifb"), ["kb0000000000000", "ifb7"]);
     assert!(host.leases().is_empty() && host.tables().is_empty() && host.veths() == 0);
     for (_, netns) in &pods {
         delete(netns).unwrap();
@@ -443,7 +556,7 @@ fn wishes_for_addresses_come_from_the_runtime_the_configuration_or_the_arguments
     conf["runtimeConfig"] = json!({ "mac": "02:00" });
     assert_eq!(ask(conf.clone(), ""), Err("invalid hardware address: 02:00".to_owned()));
     conf["runtimeConfig"] = json!({ "ips": ["10.8.0.7"] });
-    let says = "requested IP address 10.8.0.7 is not available in range set 10.7.0.0/24";
+    let says = "failed to allocate all requested IPs: 10.8.0.7";
     assert_eq!(ask(conf.clone(), ""), Err(says.to_owned()));
     delete(&pod).unwrap();
 }
@@ -460,7 +573,8 @@ fn addresses_alone_are_given_to_whoever_makes_the_interface() {
     host.call(Kind::HostLocal, &env("CHECK"), &check).unwrap();
     host.call(Kind::HostLocal, &env("DEL"), &conf).unwrap();
     let error = host.call(Kind::HostLocal, &env("CHECK"), &check).unwrap_err();
-    assert_eq!((&error["code"], &error["msg"]), (&json!(3), &json!("container c1 has no address")));
+    let says = "host-local: Failed to find address added by container c1";
+    assert_eq!((&error["code"], &error["msg"]), (&json!(999), &json!(says)));
 }
 
 #[test]

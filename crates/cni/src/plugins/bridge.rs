@@ -17,7 +17,7 @@ use sys::netns::{NetNs, set_sysctl, sysctl};
 
 use super::host_local::{HostLocal, parse_cidr};
 use super::rules::{owner_network, owner_of};
-use super::{Attached, Kind, Site};
+use super::{Attached, Kind, Site, mac_text};
 use crate::network::Attachment;
 use crate::types::{CniError, CniResult, Interface, IpConfig, RouteConfig};
 
@@ -173,22 +173,23 @@ impl Bridge {
         let ip = self.addresses.reserve_for(attachment)?;
         let host_name = veth_name(&attachment.container_id, &attachment.ifname);
         let mac = attachment.wanted_mac()?.unwrap_or_else(|| mac_of(ip));
-        self.connect(&host_name, &attachment.ifname, &namespace, mac)?;
+        let on_host = self.connect(&host_name, &attachment.ifname, &namespace, mac)?;
         namespace.run(|| self.set_up_inside(&attachment.ifname, ip))?;
         if self.site.rules.is_in_file() {
             self.masquerade(owner_of(attachment))?;
         }
         let dns = self.dns.clone().map_or_else(|| self.addresses.dns(), Ok)?;
-        Ok(CniResult { dns, ..self.result(attachment, &host_name, ip, mac) })
+        Ok(CniResult { dns, ..self.result(attachment, on_host, ip, mac) })
     }
 
+    /// Returns the bridge and its new port.
     fn connect(
         &self,
         host_name: &str,
         ifname: &str,
         namespace: &NetNs,
         mac: [u8; 6],
-    ) -> Result<(), CniError> {
+    ) -> Result<Vec<Interface>, CniError> {
         let mut route = self.route.lock().unwrap_or_else(PoisonError::into_inner);
         let bridge = self.prepare_bridge(&mut route)?;
         let mtu = (self.conf.mtu != 0).then_some(self.conf.mtu);
@@ -203,7 +204,13 @@ impl Bridge {
         }
         // Also when routed: with `br_netfilter`, a Pod's packet to itself is translated and sent back by the bridge.
         let up = if self.conf.hairpin_mode { Route::set_up_hairpin_port } else { Route::set_up };
-        Ok(up(&mut route, host_name)?)
+        up(&mut route, host_name)?;
+        let mut made = Vec::new();
+        for name in [self.conf.bridge.as_str(), host_name] {
+            let mac = route.link(name)?.map(|link| mac_text(&link.mac)).unwrap_or_default();
+            made.push(Interface { name: name.to_owned(), mac, ..Interface::default() });
+        }
+        Ok(made)
     }
 
     fn set_up_inside(&self, ifname: &str, ip: Ipv4Addr) -> sys::Result<()> {
@@ -231,18 +238,24 @@ impl Bridge {
         Ok(())
     }
 
-    fn result(&self, attachment: &Attachment, host_name: &str, ip: Ipv4Addr, mac: [u8; 6]) -> CniResult {
+    fn result(
+        &self,
+        attachment: &Attachment,
+        mut interfaces: Vec<Interface>,
+        ip: Ipv4Addr,
+        mac: [u8; 6],
+    ) -> CniResult {
         let range = self.addresses.range();
-        let host = |name: &str| Interface { name: name.to_owned(), ..Interface::default() };
         let inside = Interface {
             name: attachment.ifname.clone(),
-            mac: mac.map(|byte| format!("{byte:02x}")).join(":"),
+            mac: mac_text(&mac),
             mtu: None,
             sandbox: attachment.netns_path.display().to_string(),
             ..Interface::default()
         };
+        interfaces.push(inside);
         CniResult {
-            interfaces: vec![host(&self.conf.bridge), host(host_name), inside],
+            interfaces,
             ips: vec![IpConfig {
                 address: format!("{ip}/{}", range.prefix),
                 gateway: Some(range.gateway.into()),
@@ -265,6 +278,7 @@ impl Bridge {
     }
 
     pub(super) fn check(&self, attachment: &Attachment, previous: &CniResult) -> Result<(), CniError> {
+        self.addresses.check(attachment)?;
         let name = veth_name(&attachment.container_id, &attachment.ifname);
         let mut route = self.route.lock().unwrap_or_else(PoisonError::into_inner);
         let bridge = route.index(&self.conf.bridge)?;
@@ -296,7 +310,7 @@ impl Bridge {
         let mut route = Route::open()?;
         let Some(link) = route.link(name)? else { return missing(format!("link {name}")) };
         let made = previous.interfaces.iter().find(|it| it.name == *name && !it.sandbox.is_empty());
-        let mac = link.mac.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":");
+        let mac = mac_text(&link.mac);
         // What runs in a Pod may change it, and is no worse connected: for that our own runtime ends no Pod.
         let minds = self.site.rules.is_in_file();
         if let Some(made) = made.filter(|made| minds && !made.mac.is_empty() && made.mac != mac) {
@@ -356,11 +370,7 @@ fn check_routes(network: &str, routes: &[RouteConfig]) -> Result<(), CniError> {
 
 /// The host's end of a Pod's pair: the same for ADD and DEL, before and after a restart.
 fn veth_name(container_id: &str, ifname: &str) -> String {
-    let text = format!("{container_id}/{ifname}");
-    // FNV-1a: stable across versions of the compiler.
-    let hash = text
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let hash = super::hash_of(&format!("{container_id}/{ifname}"));
     format!("{VETH_PREFIX}{:012x}", hash & 0xffff_ffff_ffff)
 }
 

@@ -69,6 +69,18 @@ impl Range {
     }
 }
 
+/// As upstream's plugin says it.
+impl std::fmt::Display for Range {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", Ipv4Addr::from(self.start), Ipv4Addr::from(self.end))
+    }
+}
+
+/// Of the only range set.
+fn no_address(why: &str) -> CniError {
+    CniError::NoAddress(format!("failed to allocate for range 0: {why}"))
+}
+
 /// `10.42.0.0/24` in parts.
 pub(super) fn parse_cidr(text: &str) -> Option<(Ipv4Addr, u8)> {
     let (ip, prefix) = text.split_once('/')?;
@@ -165,7 +177,7 @@ impl HostLocal {
         if taken.owners.values().any(|owner| *owner == wanted) {
             return Ok(());
         }
-        Err(CniError::UnknownContainer { container_id: container_id.clone() })
+        Err(CniError::Check(format!("host-local: Failed to find address added by container {container_id}")))
     }
 
     /// Reserves an address; who has one already gets it again.
@@ -197,17 +209,21 @@ impl HostLocal {
         owner: &str,
         ip: Ipv4Addr,
     ) -> Result<Ipv4Addr, CniError> {
-        let Range { start, end, gateway, network, prefix } = self.range;
-        let is_free = (start..=end).contains(&u32::from(ip)) && ip != gateway;
-        if is_free && self.take(taken, file, owner, ip)? {
+        let Range { start, end, gateway, .. } = self.range;
+        if !(start..=end).contains(&u32::from(ip)) {
+            return Err(CniError::NoAddress(format!("failed to allocate all requested IPs: {ip}")));
+        }
+        if ip == gateway {
+            return Err(no_address(&format!("requested ip {ip} is subnet's gateway")));
+        }
+        if self.take(taken, file, owner, ip)? {
             return Ok(ip);
         }
-        let range = format!("{network}/{prefix}");
-        Err(CniError::AddressTaken { ip, range })
+        Err(no_address(&format!("requested IP address {ip} is not available in range set {}", self.range)))
     }
 
     fn reserve_next(&self, taken: &mut Taken, file: &Path, owner: &str) -> Result<Ipv4Addr, CniError> {
-        let Range { start, end, gateway, network, prefix } = self.range;
+        let Range { start, end, gateway, .. } = self.range;
         let first = taken.last.map_or(start, |last| last + 1);
         let first = if (start..=end).contains(&first) { first } else { start };
         for candidate in (first..=end).chain(start..first) {
@@ -220,7 +236,7 @@ impl HostLocal {
             fs::write(&last, ip.to_string()).map_err(CniError::state(&last))?;
             return Ok(ip);
         }
-        Err(CniError::NoAddress { range: format!("{network}/{prefix}") })
+        Err(no_address(&format!("no IP addresses available in range set: {}", self.range)))
     }
 
     /// Takes this address, if nobody else has it.
@@ -344,7 +360,7 @@ mod tests {
         assert_eq!(more, ["10.42.0.4", "10.42.0.5", "10.42.0.6", "10.42.0.2"]);
         assert_eq!(
             ipam.reserve("d", "eth0", None).unwrap_err().to_string(),
-            "no IP addresses available in range set: 10.42.0.0/29"
+            "failed to allocate for range 0: no IP addresses available in range set: 10.42.0.1-10.42.0.6"
         );
         let keep = Attached { containers: ["b".to_owned()].into(), ..Attached::default() };
         assert_eq!(ipam.owners_beside(&keep).len(), 4);
@@ -358,12 +374,13 @@ mod tests {
         let ipam = open(&dir);
         let wish = |id: &str, ip: [u8; 4]| ipam.reserve(id, "eth0", Some(ip.into()));
         assert_eq!(wish("a", [10, 42, 0, 5]).unwrap().to_string(), "10.42.0.5");
-        for ip in [[10, 42, 0, 5], [10, 42, 0, 1], [10, 42, 0, 7], [10, 43, 0, 2]] {
-            let says = format!(
-                "requested IP address {} is not available in range set 10.42.0.0/29",
-                Ipv4Addr::from(ip)
-            );
-            assert_eq!(wish("b", ip).unwrap_err().to_string(), says);
+        let of_set = "failed to allocate for range 0: requested";
+        for (ip, says) in [
+            (5, format!("{of_set} IP address 10.42.0.5 is not available in range set 10.42.0.1-10.42.0.6")),
+            (1, format!("{of_set} ip 10.42.0.1 is subnet's gateway")),
+            (7, "failed to allocate all requested IPs: 10.42.0.7".to_owned()),
+        ] {
+            assert_eq!(wish("b", [10, 42, 0, ip]).unwrap_err().to_string(), says);
         }
         assert_eq!(ipam.reserve("c", "eth0", None).unwrap().to_string(), "10.42.0.2");
     }

@@ -13,11 +13,14 @@ use super::{Attached, Site};
 use crate::network::Attachment;
 use crate::types::{CniError, CniResult, PortMapping};
 
+const UDP: u8 = 17;
+
 /// The plugin.
 #[derive(Debug)]
 pub(crate) struct Portmap {
     rules: rules::Shared,
     masqueraded: Masqueraded,
+    is_told: bool,
 }
 
 impl Portmap {
@@ -37,16 +40,18 @@ impl Portmap {
             (true, false) => Masqueraded::Needy,
             (true, true) => Masqueraded::Everybody,
         };
-        Ok(Self { rules: site.rules.clone(), masqueraded })
+        let (rules, is_told) = (site.rules.clone(), super::is_told(conf, "portMappings"));
+        Ok(Self { rules, masqueraded, is_told })
     }
 
     fn ports(&self, attachment: &Attachment, result: &CniResult) -> Vec<Port> {
-        let pod = result.all_ips().into_iter().find_map(|ip| match ip {
+        let pod = result.pod_ips(&attachment.ifname).into_iter().find_map(|ip| match ip {
             IpAddr::V4(ip) => Some(ip),
             IpAddr::V6(_) => None,
         });
         let Some(pod) = pod else { return Vec::new() };
-        let ports = attachment.port_mappings.iter().filter_map(|mapping| port(mapping, pod));
+        let ports = attachment.port_mappings.iter().filter(|_| self.is_told);
+        let ports = ports.filter_map(|mapping| port(mapping, pod));
         ports.map(|port| Port { masqueraded: self.masqueraded, ..port }).collect()
     }
 
@@ -56,9 +61,13 @@ impl Portmap {
             return Ok(());
         }
         let owner = owner_of(attachment);
+        let udp: Vec<Port> = ports.iter().filter(|port| port.protocol == UDP).cloned().collect();
         self.rules.change(move |rules| {
             rules.ports.insert(owner, ports);
         })?;
+        if !udp.is_empty() {
+            forget_flows(&udp);
+        }
         if self.masqueraded == Masqueraded::Nobody { Ok(()) } else { route_loopback(previous) }
     }
 
@@ -105,10 +114,24 @@ fn route_loopback(previous: &CniResult) -> Result<(), CniError> {
     Ok(())
 }
 
+/// Whoever has sent to these ports of the host before would be led on to where that went.
+fn forget_flows(ports: &[Port]) {
+    let forgotten = sys::netlink::flush_udp_flows(|flow| {
+        let (ip, number) = flow.destination;
+        let mut of_flow = ports.iter().filter(|port| port.host_port == number);
+        of_flow.any(|port| {
+            port.host_ip.is_none_or(|host| host == ip) && flow.answering != (port.pod, port.pod_port)
+        })
+    });
+    if let Err(error) = forgotten {
+        tracing::warn!(%error, "cannot forget old UDP flows to host ports");
+    }
+}
+
 fn port(mapping: &PortMapping, pod: Ipv4Addr) -> Option<Port> {
     let protocol = match mapping.protocol.to_ascii_lowercase().as_str() {
         "tcp" => 6,
-        "udp" => 17,
+        "udp" => UDP,
         "sctp" => 132,
         _ => return None,
     };
@@ -125,6 +148,42 @@ fn port(mapping: &PortMapping, pod: Ipv4Addr) -> Option<Port> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::{Interface, IpConfig};
+
+    #[test]
+    fn ports_lead_to_the_interface_that_is_attached() {
+        let check = |interfaces: &[&str], of_address: Option<usize>, expect: &[u8]| {
+            let named = |name: &&str| Interface { name: (*name).to_owned(), ..Interface::default() };
+            let result = CniResult {
+                interfaces: interfaces.iter().map(named).collect(),
+                ips: [(2, of_address), (3, Some(1))]
+                    .map(|(last, interface)| IpConfig {
+                        address: format!("10.42.0.{last}/24"),
+                        interface,
+                        ..IpConfig::default()
+                    })
+                    .into(),
+                ..CniResult::default()
+            };
+            let mapping = PortMapping {
+                host_port: 80,
+                container_port: 8080,
+                protocol: "tcp".into(),
+                host_ip: String::new(),
+            };
+            let attachment =
+                Attachment { ifname: "eth0".into(), port_mappings: vec![mapping], ..Attachment::default() };
+            let rules = rules::in_file("t".into(), "/nowhere".into());
+            let portmap = Portmap { rules, masqueraded: Masqueraded::default(), is_told: true };
+            let ports = portmap.ports(&attachment, &result);
+            let found: Vec<u8> = ports.iter().map(|port| port.pod.octets()[3]).collect();
+            assert_eq!(found, expect, "{interfaces:?}");
+        };
+        check(&["eth0", "net1"], Some(0), &[2]);
+        check(&["net1", "eth0"], Some(0), &[3]);
+        check(&["net1", "eth0"], None, &[2]);
+        check(&["net1", "net2"], Some(0), &[]);
+    }
 
     #[test]
     fn an_address_of_the_other_family_opens_no_port_of_this_one() {

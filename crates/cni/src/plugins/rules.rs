@@ -147,6 +147,11 @@ impl TableOwner {
         Self { name, file, state: Mutex::default(), committed: Condvar::new() }
     }
 
+    /// The table's name.
+    pub(super) fn table(&self) -> &str {
+        &self.name
+    }
+
     /// Whether each Pod's plugins are processes of their own.
     pub(super) fn is_in_file(&self) -> bool {
         self.file.is_some()

@@ -24,6 +24,7 @@ fn session(cluster: &Cluster, name: &str, script: &str) {
 /// What the built-in network does, whoever calls its plugins.
 fn suite(cluster: &Cluster) {
     session(cluster, "pod-network", include_str!("sessions/pod_network.txt"));
+    session(cluster, "bandwidth", include_str!("sessions/bandwidth.txt"));
 }
 
 fn knarr(cluster: &Cluster, arguments: &[&str]) {
@@ -81,6 +82,7 @@ fn the_built_in_network_connects_pods_and_leaves_nothing_of_them() {
     must(cluster.import_busybox(IMAGE));
     must(cluster.up());
     suite(&cluster);
+    session(&cluster, "left", include_str!("sessions/left.txt"));
     must(cluster.remove());
 }
 
@@ -106,6 +108,10 @@ fn its_plugins_do_the_same_as_programs() {
     must(cluster.import_busybox(IMAGE));
     let programs = Programs::install(&cluster, &cluster.scratch().join("cni"));
     let (bin, net) = (programs.path("bin"), programs.path("net.d"));
+    let told = Command::new(format!("{bin}/knarr-bandwidth")).env_remove("CNI_COMMAND").output().unwrap();
+    let (says, lists) = ("CNI bandwidth plugin knarr v", "\nCNI protocol versions supported: 0.3.0, ");
+    let text = String::from_utf8(told.stderr).unwrap();
+    assert!(told.status.success() && text.starts_with(says) && text.contains(lists), "{text}");
     must(cluster.up_with(&["--cni-conf-dir", &net, "--cni-bin-dir", &bin]));
     suite(&cluster);
     programs.check_empty();

@@ -18,10 +18,19 @@ const IP_V4_SOURCE: u16 = 1;
 const IP_V4_DESTINATION: u16 = 2;
 const PROTO_NUMBER: u16 = 1;
 const PROTO_SOURCE_PORT: u16 = 2;
+const PROTO_DESTINATION_PORT: u16 = 3;
 
-/// Forgets every UDP flow whose (original destination address, answering address, answering port) `is_stale`, and
-/// returns how many there were.
-pub fn flush_udp_flows(is_stale: impl Fn(Ipv4Addr, Ipv4Addr, u16) -> bool) -> Result<usize> {
+/// Where a UDP flow goes, and who answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UdpFlow {
+    /// Address and port that the sender sends to.
+    pub destination: (Ipv4Addr, u16),
+    /// Address and port that what is sent comes to in the end.
+    pub answering: (Ipv4Addr, u16),
+}
+
+/// Forgets every UDP flow that `is_stale`, and returns how many there were.
+pub fn flush_udp_flows(is_stale: impl Fn(&UdpFlow) -> bool) -> Result<usize> {
     let mut socket = Socket::open(libc::NETLINK_NETFILTER)?;
     let family = [libc::AF_INET as u8, 0, 0, 0];
     let mut dump = Encoder::message(GET, 0);
@@ -35,13 +44,12 @@ pub fn flush_udp_flows(is_stale: impl Fn(Ipv4Addr, Ipv4Addr, u16) -> bool) -> Re
         else {
             continue;
         };
-        let Some((destination, answering, port)) = udp_flow(original, reply) else { continue };
-        if !is_stale(destination, answering, port) {
+        let Some(udp) = udp_flow(original, reply).filter(&is_stale) else {
             continue;
-        }
+        };
         let mut delete = Encoder::message(DELETE, 0);
         delete.raw(&family).bytes(TUPLE_ORIGINAL | libc::NLA_F_NESTED as u16, original);
-        match socket.request(delete, ACK, || format!("forget a UDP flow to {destination}")) {
+        match socket.request(delete, ACK, || format!("forget a UDP flow to {}", udp.destination.0)) {
             Err(error) if !error.is_not_found() => return Err(error),
             _ => flushed += 1,
         }
@@ -49,15 +57,20 @@ pub fn flush_udp_flows(is_stale: impl Fn(Ipv4Addr, Ipv4Addr, u16) -> bool) -> Re
     Ok(flushed)
 }
 
-fn udp_flow(original: &[u8], reply: &[u8]) -> Option<(Ipv4Addr, Ipv4Addr, u16)> {
+fn udp_flow(original: &[u8], reply: &[u8]) -> Option<UdpFlow> {
     let address = |tuple, kind| {
         let bytes: [u8; 4] = find_attribute(find_attribute(tuple, TUPLE_IP)?, kind)?.try_into().ok()?;
         Some(Ipv4Addr::from(bytes))
     };
-    let proto = find_attribute(reply, TUPLE_PROTO)?;
-    if find_attribute(proto, PROTO_NUMBER)? != [libc::IPPROTO_UDP as u8] {
+    let port = |tuple, kind| {
+        let bytes: [u8; 2] = find_attribute(find_attribute(tuple, TUPLE_PROTO)?, kind)?.try_into().ok()?;
+        Some(u16::from_be_bytes(bytes))
+    };
+    if find_attribute(find_attribute(reply, TUPLE_PROTO)?, PROTO_NUMBER)? != [libc::IPPROTO_UDP as u8] {
         return None;
     }
-    let port = u16::from_be_bytes(find_attribute(proto, PROTO_SOURCE_PORT)?.try_into().ok()?);
-    Some((address(original, IP_V4_DESTINATION)?, address(reply, IP_V4_SOURCE)?, port))
+    Some(UdpFlow {
+        destination: (address(original, IP_V4_DESTINATION)?, port(original, PROTO_DESTINATION_PORT)?),
+        answering: (address(reply, IP_V4_SOURCE)?, port(reply, PROTO_SOURCE_PORT)?),
+    })
 }

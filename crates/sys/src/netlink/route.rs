@@ -36,6 +36,10 @@ pub struct Link {
     pub mtu: u32,
     /// Hardware address, empty if it has none.
     pub mac: Vec<u8>,
+    /// The link that it stands on or that is its other end, by its number in that one's namespace.
+    pub peer: Option<u32>,
+    /// What it is for, as somebody has said.
+    pub alias: String,
 }
 
 /// An address of a link.
@@ -108,7 +112,7 @@ pub struct RouteEntry {
 
 /// A connection to the routing tables of the calling thread's network namespace.
 #[derive(Debug)]
-pub struct Route(Socket);
+pub struct Route(pub(super) Socket);
 
 impl Route {
     /// Connects to the calling thread's namespace.
@@ -308,14 +312,14 @@ impl Route {
     }
 }
 
-fn absent_is_fine(result: Result<()>) -> Result<()> {
+pub(super) fn absent_is_fine(result: Result<()>) -> Result<()> {
     match result {
         Err(error) if error.is_not_found() => Ok(()),
         other => other,
     }
 }
 
-fn link_header(family: i32, index: u32, flags: u32, change: u32) -> [u8; LINK_HEADER_BYTES] {
+pub(super) fn link_header(family: i32, index: u32, flags: u32, change: u32) -> [u8; LINK_HEADER_BYTES] {
     let mut header = [0; LINK_HEADER_BYTES];
     header[0] = family as u8;
     header[4..8].copy_from_slice(&index.to_ne_bytes());
@@ -333,6 +337,8 @@ fn parse_link(payload: &[u8]) -> Option<Link> {
             libc::IFLA_MTU => link.mtu = u32_of(value)?,
             libc::IFLA_MASTER => link.master = u32_of(value),
             libc::IFLA_ADDRESS => link.mac = value.to_vec(),
+            libc::IFLA_LINK => link.peer = u32_of(value),
+            libc::IFLA_IFALIAS => link.alias = str_of(value),
             libc::IFLA_LINKINFO => {
                 link.kind = find_attribute(value, libc::IFLA_INFO_KIND).map(str_of).unwrap_or_default();
             }

@@ -66,7 +66,7 @@ pub const MOVING: &[Shape] = &[
     shape("plain", |name| pod(name, json!({ "containers": [hello()] }))),
     shape("sidecar", sidecar),
     shape("probes", probes),
-    shape("host-port", |name| host_port(name, port_of(name))),
+    shape("host-port", |name| limited(host_port(name, port_of(name)))),
     shape("volumes", volumes),
     Shape { claim: true, ..shape("claim", claim) },
     shape("hooks", hooks),
@@ -87,6 +87,13 @@ pub const MOVING: &[Shape] = &[
 fn pod(name: &str, mut spec: Value) -> Value {
     spec["terminationGracePeriodSeconds"] = json!(1);
     json!({ "metadata": { "name": name, "labels": { "shape": name } }, "spec": spec })
+}
+
+/// Its packets are led through queues and a link of their own.
+fn limited(mut pod: Value) -> Value {
+    let rates = json!({ "kubernetes.io/ingress-bandwidth": "1G", "kubernetes.io/egress-bandwidth": "1G" });
+    pod["metadata"]["annotations"] = rates;
+    pod
 }
 
 fn hello() -> Value {
