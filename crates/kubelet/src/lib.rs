@@ -33,6 +33,7 @@ mod context;
 mod csi;
 mod device_plugins;
 mod dra;
+mod endings;
 mod handlers;
 mod huge_pages;
 mod inbox;

@@ -280,6 +280,7 @@ impl Worker {
     fn end(&mut self, ending: crate::snapshot::Ending) {
         let is_over = matches!(self.snapshot.recorded_phase(), "Succeeded" | "Failed");
         if self.snapshot.ending.is_none() && !is_over {
+            crate::endings::keep(&self.context.config, &self.snapshot, &ending);
             self.snapshot.ending = Some(ending);
         }
     }
