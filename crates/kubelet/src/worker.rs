@@ -241,6 +241,9 @@ impl Worker {
             self.cause = revision;
         }
         self.snapshot.removed_from_api |= mail.is_removed;
+        if let (Some(why), Some(waits)) = (mail.room, &mut self.snapshot.resize.deferred_until) {
+            *waits = why;
+        }
         if let Some(mirror) = mail.mirror {
             self.take_mirror(mirror);
         }
