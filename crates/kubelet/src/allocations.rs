@@ -130,7 +130,7 @@ impl Allocations {
     pub(crate) fn remove(&self, uid: &str) {
         let mut pods = self.pods.lock();
         if pods.remove(uid).is_some() {
-            self.serve(&mut pods);
+            self.serve(&mut pods, "pods_removed");
             self.weigh(&pods);
         }
     }
@@ -158,7 +158,7 @@ impl Allocations {
         let is_less = amount.cpu < entry.has.cpu || amount.memory < entry.has.memory;
         (entry.has, entry.waiting) = (amount, None);
         if is_less {
-            self.serve(pods);
+            self.serve(pods, "pod_resized");
         }
         self.weigh(pods);
     }
@@ -172,8 +172,9 @@ impl Allocations {
         decide(asked, used, self.capacity)
     }
 
-    /// Gives what has come free to those who wait, one after the other, before anybody else can ask for it.
-    fn serve(&self, pods: &mut Entries) {
+    /// Gives what has come free to those who wait, one after the other, before anybody else can ask for it. Why it has is
+    /// told in the words of upstream's `TriggerReason`.
+    fn serve(&self, pods: &mut Entries, why: &'static str) {
         let waiting = |pods: &Entries| -> BTreeMap<Rank, (String, Amount)> {
             let of = |(uid, entry): (&String, &Entry)| {
                 let waiting = entry.waiting?;
@@ -185,7 +186,7 @@ impl Allocations {
         while let Some((uid, asked)) = waiting(pods).into_values().find(|one| fits(pods, one)) {
             let Some(entry) = pods.get_mut(&uid) else { return };
             (entry.has, entry.waiting) = (asked, None);
-            entry.inbox.room();
+            entry.inbox.room(why);
         }
     }
 }
@@ -206,12 +207,12 @@ mod tests {
         allocations.add(&pod("b"), amount(500), &second);
         let change = |uid, cpu| allocations.change(uid, amount(cpu), Timestamp::UNIX_EPOCH);
         assert_eq!(change("b", 1500).unwrap_err().reason, "Deferred");
-        assert!(!second.take().has_room);
+        assert!(second.take().room.is_none());
         change("a", 500).unwrap();
-        assert!(second.take().has_room && !first.take().has_room);
+        assert!(second.take().room == Some("pod_resized") && first.take().room.is_none());
         change("b", 1500).unwrap();
         allocations.remove("a");
-        assert!(!second.take().has_room);
+        assert!(second.take().room.is_none());
     }
 
     /// Pods in words: `uid priority class`, each of which has 100 and asks for 1000 in this order; then who has got it as
@@ -242,7 +243,7 @@ mod tests {
         let mut served = Vec::new();
         for left in (0..=3600).rev().step_by(900) {
             allocations.change("hog", amount(left), Timestamp::UNIX_EPOCH).unwrap();
-            let woken = waiting.iter().filter(|(_, inbox)| inbox.take().has_room).map(|(uid, _)| *uid);
+            let woken = waiting.iter().filter(|(_, inbox)| inbox.take().room.is_some()).map(|(uid, _)| *uid);
             served.extend(woken);
         }
         assert_eq!(served, expect, "{name}");

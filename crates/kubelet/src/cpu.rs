@@ -4,6 +4,7 @@
 //! that are reserved, which nobody gets alone. What init containers had, the containers after them may have.
 //! Source: `pkg/kubelet/cm/cpumanager/policy_static.go`.
 
+mod check;
 mod choice;
 mod distribute;
 mod set;
@@ -14,9 +15,11 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use parking_lot::Mutex;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use crate::admission::Rejection;
+use crate::checkpoint::{self, Unusable};
 use crate::qos::{QosClass, at_once, class_of, has_own_resources};
 use crate::quantity;
 use crate::snapshot::{Role, init_role};
@@ -27,6 +30,7 @@ pub use set::{CpuSet, ParseError};
 
 /// The checkpoint's name below the kubelet's folder, as upstream's.
 const CHECKPOINT: &str = "cpu_manager_state";
+const NAME: &str = "CPU";
 
 /// The static policy, as its operator wants it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,13 +69,24 @@ struct State {
 
 impl CpuManager {
     /// Takes up what the checkpoint below `folder` says. Blocking.
-    pub(crate) fn open(folder: &Path, layout: Arc<Layout>, policy: StaticPolicy) -> Self {
+    ///
+    /// # Errors
+    /// It is no checkpoint of this policy on this machine.
+    pub(crate) fn open(folder: &Path, layout: Arc<Layout>, policy: StaticPolicy) -> Result<Self, Unusable> {
         let path = folder.join(CHECKPOINT);
-        let read = crate::checkpoint::load::<State>(&path);
-        let state = read.filter(|state| state.policy_name == "static").unwrap_or_default();
+        let all = layout.cpus.keys().copied().collect();
+        let state = checkpoint::restore((NAME, &path), "static", |state| check::check(state, &all, &policy))?;
         let manager = Self { layout, policy, path, state: Mutex::new(state) };
         manager.save(&mut manager.state.lock());
-        manager
+        Ok(manager)
+    }
+
+    /// That no checkpoint below `folder` gives CPUs away. Blocking.
+    ///
+    /// # Errors
+    /// One does: those containers' CPUs are not everybody's yet.
+    pub(crate) fn check_none(folder: &Path) -> Result<(), Unusable> {
+        checkpoint::restore::<IgnoredAny>((NAME, &folder.join(CHECKPOINT)), "none", |_| Ok(())).map(drop)
     }
 
     /// Takes back what a Pod has. Whether that changes what others share.
@@ -194,7 +209,7 @@ impl CpuManager {
     fn save(&self, state: &mut State) {
         state.policy_name = "static".into();
         state.default_cpu_set = self.shared(state).to_string();
-        crate::checkpoint::save(&self.path, &*state);
+        checkpoint::save(&self.path, &*state);
     }
 }
 

@@ -29,8 +29,8 @@ pub(crate) struct Mail {
     pub(crate) probes: BTreeMap<(String, ProbeKind), (String, bool)>,
     /// A ConfigMap or Secret has changed.
     pub(crate) sources_changed: bool,
-    /// There may be room for a resize that waits.
-    pub(crate) has_room: bool,
+    /// There is room for a resize that waits: why.
+    pub(crate) room: Option<&'static str>,
     /// The object that shows a static Pod; `Some(None)` when it is gone.
     pub(crate) mirror: Option<Option<Arc<Pod>>>,
     /// The Pod must go.
@@ -57,7 +57,7 @@ pub(crate) struct Inbox {
     mail: Mutex<Mail>,
     news: Notify,
     /// What the worker was at when it looked last.
-    work: Mutex<Option<work::Labels>>,
+    work: Mutex<Option<work::Work>>,
     stage: watch::Sender<Stage>,
 }
 
@@ -103,12 +103,12 @@ impl Inbox {
     }
 
     /// What the worker is at.
-    pub(crate) fn set_work(&self, work: work::Labels) {
+    pub(crate) fn set_work(&self, work: work::Work) {
         *self.work.lock() = Some(work);
     }
 
     /// See [`Inbox::set_work`].
-    pub(crate) fn work(&self) -> work::Labels {
+    pub(crate) fn work(&self) -> work::Work {
         self.work.lock().unwrap_or(work::NEW)
     }
 
@@ -146,8 +146,8 @@ impl Inbox {
         self.put(|mail| mail.cpus_changed = true);
     }
 
-    pub(crate) fn room(&self) {
-        self.put(|mail| mail.has_room = true);
+    pub(crate) fn room(&self, why: &'static str) {
+        self.put(|mail| mail.room = Some(why));
     }
 
     pub(crate) fn probe(&self, container: &str, kind: ProbeKind, container_id: &str, is_success: bool) {

@@ -33,6 +33,7 @@ mod context;
 mod csi;
 mod device_plugins;
 mod dra;
+mod endings;
 mod handlers;
 mod huge_pages;
 mod inbox;
@@ -72,8 +73,11 @@ use k8s_openapi::api::core::v1::{Node, Service};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
+pub use checkpoint::Unusable;
 pub use config::{Config, ConfigurationError, ServerConfig, Sources};
 use context::Context;
+use cpu::CpuManager;
+use memory::MemoryManager;
 use metrics::KubeletMetrics;
 pub use server::cri_streams::StreamingServer;
 pub use volumes::persistent::log_out;
@@ -96,6 +100,9 @@ pub enum Error {
     /// What is reserved cannot be kept so, in upstream's words.
     #[error("{0}")]
     Reserved(String),
+    /// Who has which CPUs or memory alone is not known.
+    #[error(transparent)]
+    Checkpoint(#[from] checkpoint::Unusable),
     /// The machine is too large for a topology policy.
     #[error("unsupported on machines with more than {most} NUMA Nodes, this one has {count}")]
     NumaNodes {
@@ -153,7 +160,7 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
     let of = |name: &str| allocatable.get(name).copied().unwrap_or_default();
     let available = (of("cpu"), of("memory"));
     let (limited, unified) = enforce(&config, &machine).await?;
-    let (layout, cpus, memory) = aligned(&config, &machine).await;
+    let (layout, cpus, memory) = aligned(&config, &machine).await?;
     check_numa_nodes(&config, layout.nodes().len())?;
     let metrics = Arc::new(KubeletMetrics::new(&config.node_name));
     let context = Arc::new(Context {
@@ -284,20 +291,26 @@ async fn enforce(
     Ok(done)
 }
 
-type Aligned = (Arc<topology::machine::Layout>, Option<cpu::CpuManager>, Option<memory::MemoryManager>);
+type Aligned = (Arc<topology::machine::Layout>, Option<CpuManager>, Option<MemoryManager>);
 
 /// The machine's NUMA nodes, and who has which CPUs and memory alone, if that is wanted.
-async fn aligned(config: &Config, machine: &node::Machine) -> Aligned {
+async fn aligned(config: &Config, machine: &node::Machine) -> Result<Aligned, checkpoint::Unusable> {
     let (folder, policy) = (config.root_dir.clone(), config.exclusive_cpus.clone());
     let (reserved, total) = (config.reserved_memory.clone(), machine.memory);
     let opened = tokio::task::spawn_blocking(move || {
         let total = i64::try_from(total).unwrap_or(i64::MAX);
         let layout = Arc::new(topology::machine::Layout::read(std::path::Path::new("/sys"), total));
-        let cpus = policy.map(|policy| cpu::CpuManager::open(&folder, layout.clone(), policy));
-        let memory = reserved.map(|reserved| memory::MemoryManager::open(&folder, layout.clone(), reserved));
-        (layout, cpus, memory)
+        let cpus = match policy {
+            Some(policy) => Some(CpuManager::open(&folder, layout.clone(), policy)?),
+            None => CpuManager::check_none(&folder).map(|()| None)?,
+        };
+        let memory = match reserved {
+            Some(reserved) => Some(MemoryManager::open(&folder, layout.clone(), reserved)?),
+            None => MemoryManager::check_none(&folder).map(|()| None)?,
+        };
+        Ok((layout, cpus, memory))
     });
-    opened.await.unwrap_or_default()
+    opened.await.unwrap_or_else(|_| Ok(Aligned::default()))
 }
 
 /// Listens, and notes the port in the configuration, so that the Node tells it.

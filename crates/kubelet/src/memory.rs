@@ -11,8 +11,10 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use parking_lot::Mutex;
+use serde::de::IgnoredAny;
 
 use crate::admission::Rejection;
+use crate::checkpoint::{self, Unusable};
 use crate::qos::{QosClass, at_once, class_of, has_own_resources};
 use crate::quantity;
 use crate::snapshot::{Role, init_role};
@@ -23,6 +25,7 @@ use state::{Blocks, Checkpoint, NodeState, node_states};
 
 /// The checkpoint's name below the kubelet's folder, as upstream's.
 const CHECKPOINT: &str = "memory_manager_state";
+const NAME: &str = "memory";
 
 /// What of each NUMA node nobody gets, by resource, in bytes. Source: `reservedMemory`.
 pub type ReservedMemory = BTreeMap<usize, BTreeMap<String, i64>>;
@@ -37,13 +40,29 @@ pub(crate) struct MemoryManager {
 
 impl MemoryManager {
     /// Takes up what the checkpoint below `folder` says. Blocking.
-    pub(crate) fn open(folder: &Path, layout: Arc<Layout>, reserved: ReservedMemory) -> Self {
+    ///
+    /// # Errors
+    /// It is no checkpoint of this policy on this machine.
+    pub(crate) fn open(
+        folder: &Path,
+        layout: Arc<Layout>,
+        reserved: ReservedMemory,
+    ) -> Result<Self, Unusable> {
         let path = folder.join(CHECKPOINT);
-        let read = crate::checkpoint::load::<Checkpoint>(&path);
-        let entries = read.filter(|state| state.policy_name == "Static").map(|state| state.entries);
-        let manager = Self { layout, reserved, path, entries: Mutex::new(entries.unwrap_or_default()) };
+        let state: Checkpoint = checkpoint::restore((NAME, &path), "Static", |state: &Checkpoint| {
+            state::check(&layout, &reserved, &state.entries)
+        })?;
+        let manager = Self { layout, reserved, path, entries: Mutex::new(state.entries) };
         manager.save(&manager.entries.lock());
-        manager
+        Ok(manager)
+    }
+
+    /// That no checkpoint below `folder` gives memory away. Blocking.
+    ///
+    /// # Errors
+    /// One does: those containers are held to their nodes yet.
+    pub(crate) fn check_none(folder: &Path) -> Result<(), Unusable> {
+        checkpoint::restore::<IgnoredAny>((NAME, &folder.join(CHECKPOINT)), "None", |_| Ok(())).map(drop)
     }
 
     /// Takes back what a Pod has.
@@ -104,7 +123,7 @@ impl MemoryManager {
             machine_state: node_states(&self.layout, &self.reserved, entries),
             entries: entries.clone(),
         };
-        crate::checkpoint::save(&self.path, &checkpoint);
+        checkpoint::save(&self.path, &checkpoint);
     }
 
     /// From which nodes all of `asked` can be had, beside what `own` of the Pod may be used again.

@@ -265,9 +265,19 @@ impl KubeletMetrics {
         self.set(Level::MirrorPods, &[], counts.mirrors);
         self.set(Level::EphemeralContainers, &[], counts.ephemeral);
         for labels in work::all() {
-            let count = counts.working.iter().filter(|working| **working == labels).count();
+            let count = counts.working.iter().filter(|working| working.labels == labels).count();
             self.set(Level::WorkingPods, &labels, count);
         }
+        self.clear(Level::ResizesPending);
+        for reason in ["deferred", "infeasible"] {
+            let waits = |working: &&work::Work| working.pending_resize == Some(reason);
+            match counts.working.iter().filter(waits).count() {
+                0 => {}
+                count => self.set(Level::ResizesPending, &[reason], count),
+            }
+        }
+        let resizing = counts.working.iter().filter(|working| working.is_resizing).count();
+        self.set(Level::ResizesInProgress, &[], resizing);
     }
 
     /// Whole seconds until a certificate ends; infinity if there is none.
@@ -370,7 +380,7 @@ pub(crate) struct Counts {
     pub(crate) mirrors: usize,
     pub(crate) ephemeral: usize,
     /// What each worker is at.
-    pub(crate) working: Vec<work::Labels>,
+    pub(crate) working: Vec<work::Work>,
 }
 
 #[cfg(test)]
@@ -419,7 +429,11 @@ mod tests {
         metrics.set(Level::ClaimsInUse, &["<any>"], 2_u32);
         metrics.measure(Measure::ContainersPerPod, &[], 3_usize);
         metrics.measure(Measure::ImagePull, &[image_size(11 << 20)], Duration::from_secs(7));
-        let fixed = ["sync", "desired", "true"];
+        let fixed = work::Work {
+            labels: ["sync", "desired", "true"],
+            pending_resize: Some("deferred"),
+            is_resizing: true,
+        };
         metrics.set_counts(&Counts { working: vec![fixed, fixed], ..Counts::default() });
         let ended = Timestamp::from_second(93).ok();
         metrics.set_certificate(Level::ClientCertificate, ended, Timestamp::from_second(100).unwrap());
@@ -433,6 +447,9 @@ mod tests {
             "kubelet_node_name{node=\"n1\"} 1",
             "# TYPE kubelet_evictions counter",
             "kubelet_evictions{eviction_signal=\"memory.available\"} 1",
+            "kubelet_pod_pending_resizes{reason=\"deferred\"} 2",
+            "kubelet_pod_in_progress_resizes 2",
+            "kubelet_orphan_pod_cleaned_volumes 0",
             "# TYPE kubelet_restarted_pods_total counter",
             "kubelet_restarted_pods_total{static=\"true\"} 1",
             "kubelet_admission_rejections_total{reason=\"OutOfExtendedResources\"} 1",

@@ -72,6 +72,9 @@ async fn register(
             let patch = json!({"metadata": {"labels": node.metadata.labels}});
             let name = &context.config.node_name;
             let before = api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+            if let Some(patch) = object::without_unknown_pages(&before, &node) {
+                api.patch_status(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+            }
             if known_boot(&before).is_none() {
                 // Somebody has made the object for the kubelet, and nobody else has been this node yet.
                 set_levels(context, startup.registered(context.clock.now()));

@@ -19,6 +19,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::admission::{self, Misfit, Question, Rejection};
 use crate::context::Context;
+use crate::endings;
 use crate::inbox::Inbox;
 use crate::labels;
 use crate::metrics::{Count, Level, Measure};
@@ -227,8 +228,10 @@ impl Desk {
     fn start(&mut self, uid: String, pod: Arc<Pod>, cause: u64) {
         let state = self.found.remove(&uid).unwrap_or_default();
         let mut snapshot = PodSnapshot { pod, ..state };
+        snapshot.ending = endings::of(&self.context.config, &snapshot);
         // What runs already was taken before.
-        let is_over = matches!(snapshot.recorded_phase(), "Succeeded" | "Failed");
+        let is_over =
+            matches!(snapshot.recorded_phase(), "Succeeded" | "Failed") || snapshot.ending.is_some();
         let is_new = snapshot.sandboxes.is_empty() && !is_over && !snapshot.is_terminating();
         let mut before = None;
         match is_new.then(|| self.admit(&uid, &snapshot.pod)).transpose() {

@@ -23,7 +23,7 @@ use tokio::sync::Semaphore;
 use crate::config::{ImagePulls, PullRate};
 use crate::container_config::sandbox_config;
 use crate::context::Context;
-use crate::metrics::{Measure, image_size};
+use crate::metrics::{Count, Measure, image_size};
 use crate::objects::PodObjects;
 use crate::worker::Outcome;
 use keyring::{Credential, Keyring};
@@ -92,6 +92,13 @@ struct Had {
     pulled: Option<(jiff::Timestamp, jiff::Timestamp)>,
 }
 
+/// What turned out on the way to having an image or not.
+#[derive(Default)]
+struct Found {
+    is_present: Option<bool>,
+    is_pull_required: Option<bool>,
+}
+
 /// Reason for the status, and message.
 type Refusal = (String, String);
 
@@ -107,7 +114,11 @@ pub(crate) async fn have_image(
     let container = needed::container_of(&pod, &image);
     let want =
         Want { context: context.clone(), pod: pod.clone(), objects, image: image.clone(), policy, container };
-    let result = want.have().await;
+    let mut found = Found::default();
+    let result = want.have(&mut found).await;
+    let told = |known: Option<bool>| known.map_or("unknown", |known| if known { "true" } else { "false" });
+    let labels = [&want.policy.to_lowercase(), told(found.is_present), told(found.is_pull_required)];
+    context.metrics.count(Count::EnsuredImages, &labels);
     match &result {
         Ok(_) => context.span(cause, "image present", &pod, start, &image),
         Err((reason, _)) => {
@@ -132,7 +143,7 @@ impl Want {
         (reason.to_owned(), message)
     }
 
-    async fn have(&self) -> Result<Had, Refusal> {
+    async fn have(&self, on_the_way: &mut Found) -> Result<Had, Refusal> {
         let image = &self.image;
         let reference: Reference = image.parse().map_err(|error| {
             let message = format!(
@@ -152,17 +163,16 @@ impl Want {
             let message = format!("Container image \"{image}\" is not present with pull policy of Never");
             self.refuse("ErrImageNeverPull", "ErrImageNeverPull", message)
         };
+        on_the_way.is_present = (!must_ask).then_some(present.is_some());
         if present.is_none() && self.policy == "Never" {
             return Err(never());
         }
         let keyring = self.keyring().await.map_err(|message| ("ErrImagePull".to_owned(), message))?;
         let credentials = keyring.lookup(&reference.name());
         if let Some(found) = present {
-            let records = &self.context.pulls.records;
-            let is_local = image.starts_with(LOCAL_REGISTRY);
-            if is_local
-                || records.may_use(image, &found.id, keyring.secrets(), self.context.clock.now()).await
-            {
+            let is_allowed = image.starts_with(LOCAL_REGISTRY) || self.check(&found.id, &keyring).await;
+            on_the_way.is_pull_required = Some(!is_allowed);
+            if is_allowed {
                 let message = format!(
                     "Container image \"{image}\" already present on machine and can be accessed by the pod"
                 );
@@ -173,7 +183,16 @@ impl Want {
                 return Err(never());
             }
         }
+        on_the_way.is_pull_required = Some(true);
         self.pull(credentials).await
+    }
+
+    /// Whether the Pod has a right to the image of this id that is here.
+    async fn check(&self, id: &str, keyring: &Keyring) -> bool {
+        let (context, now) = (&self.context, self.context.clock.now());
+        let check = context.pulls.records.check(&self.image, id, keyring.secrets(), now).await;
+        context.metrics.count(Count::ImageChecks, &[check.label()]);
+        check.is_enough()
     }
 
     /// What the Pod's pull secrets hold; those that are missing are told of.

@@ -33,6 +33,8 @@ pub struct Resize {
     pub is_started: bool,
     /// Why the last try to carry it out failed.
     pub error: Option<String>,
+    /// It waits for room, and would get it for this if it got it now. Source: `TriggerReason`.
+    pub deferred_until: Option<&'static str>,
 }
 
 /// Why the node does not agree to a resize.
@@ -42,6 +44,8 @@ pub struct Refused {
     pub reason: &'static str,
     /// For people.
     pub message: String,
+    /// For metrics; empty for `Deferred`. Source: `kubelet_pod_infeasible_resizes_total` in KEP-1287.
+    pub detail: &'static str,
 }
 
 /// CPU in thousandths and memory in bytes.
@@ -135,6 +139,35 @@ fn is_same(a: &ResourceRequirements, b: &ResourceRequirements) -> bool {
     compute(a) == compute(b)
 }
 
+/// What is changed of a container, from what was asked for to what is: resource, requirement, operation.
+///
+/// Source: `recordContainerResizeOperations` of upstream's kubelet.
+pub fn operations(before: &Resources, after: &Resources) -> Vec<[&'static str; 3]> {
+    let mut all = Vec::new();
+    for (name, after) in after {
+        let Some(before) = before.get(name) else { continue };
+        for resource in ["memory", "cpu"] {
+            let of = |list: &Option<BTreeMap<String, _>>| {
+                list.as_ref().and_then(|amounts| amounts.get(resource)).map_or(0, quantity::milli)
+            };
+            for (requirement, before, after) in [
+                ("requests", of(&before.requests), of(&after.requests)),
+                ("limits", of(&before.limits), of(&after.limits)),
+            ] {
+                let operation = match (before, after) {
+                    (before, after) if before == after => continue,
+                    (0, _) => "add",
+                    (_, 0) => "remove",
+                    (before, after) if after < before => "decrease",
+                    _ => "increase",
+                };
+                all.push([resource, requirement, operation]);
+            }
+        }
+    }
+    all
+}
+
 /// What a Pod asks of its node.
 pub fn requests(spec: &PodSpec) -> Amount {
     Amount {
@@ -158,7 +191,7 @@ pub fn decide(asked: Amount, used: Amount, capacity: Amount) -> Result<(), Refus
     if let Some((name, asked, capacity)) = whole {
         let message =
             format!("Node didn't have enough capacity: {name}, requested: {asked}, capacity: {capacity}");
-        return Err(Refused { reason: "Infeasible", message });
+        return Err(Refused { reason: "Infeasible", message, detail: "insufficient_node_allocatable" });
     }
     let now = if asked.cpu.saturating_add(used.cpu) > capacity.cpu {
         Some(("cpu", asked.cpu, used.cpu, capacity.cpu))
@@ -171,7 +204,7 @@ pub fn decide(asked: Amount, used: Amount, capacity: Amount) -> Result<(), Refus
     let message = format!(
         "Node didn't have enough resource: {name}, requested: {asked}, used: {used}, capacity: {capacity}"
     );
-    Err(Refused { reason: "Deferred", message })
+    Err(Refused { reason: "Deferred", message, detail: "" })
 }
 
 /// What of a running container's cgroup is not as its spec has it.
@@ -247,6 +280,27 @@ mod tests {
         let (kept, wanted) = split(&new, &resources(&old));
         assert_eq!(kept.unwrap().spec, old.spec);
         assert_eq!(wanted, resources(&new));
+    }
+
+    #[test]
+    fn what_is_changed_of_containers_is_told_apart() {
+        let resources = |text: &str| -> Resources { serde_saphyr::from_str(text).unwrap() };
+        let before = resources(
+            "{a: {requests: {cpu: 100m, memory: 1Gi}, limits: {memory: 2Gi}}, b: {requests: {cpu: '1'}}}",
+        );
+        let after = resources(
+            "{a: {requests: {cpu: 200m}, limits: {memory: 1Gi, cpu: '1'}}, b: {requests: {cpu: 1000m}}, c: {}}",
+        );
+        assert_eq!(
+            operations(&before, &after),
+            [
+                ["memory", "requests", "remove"],
+                ["memory", "limits", "decrease"],
+                ["cpu", "requests", "increase"],
+                ["cpu", "limits", "add"],
+            ]
+        );
+        assert!(operations(&after, &after).is_empty());
     }
 
     #[test]

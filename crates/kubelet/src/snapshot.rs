@@ -10,6 +10,7 @@ use std::time::Duration;
 use cri::v1;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container as ContainerSpec, Pod, PodSpec};
+use serde::{Deserialize, Serialize};
 
 use crate::crash_backoff::CrashBackoff;
 use crate::resize::Resize;
@@ -58,7 +59,7 @@ pub struct PodSnapshot {
 }
 
 /// Why the node is done with a Pod before its containers are: it was not taken, or had to go.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ending {
     /// Source: `PodStatus.reason`.
     pub reason: String,

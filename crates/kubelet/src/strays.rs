@@ -13,6 +13,7 @@ use sys::cgroup::Cgroups;
 
 use crate::cgroups::kubepods;
 use crate::context::Context;
+use crate::metrics::Level;
 
 /// How long the processes of a Pod that is gone may take to end.
 const KILL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -82,6 +83,7 @@ fn remove_cgroup(path: &str) -> sys::Result<()> {
 
 async fn remove_directory(context: Arc<Context>, pod_dir: PathBuf) {
     let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(60), 0.1);
+    let (metrics, mut has_failed) = (&context.metrics, false);
     loop {
         let removed = match crate::volumes::persistent::tear_down(&context, &pod_dir).await {
             Ok(()) => {
@@ -91,7 +93,16 @@ async fn remove_directory(context: Arc<Context>, pod_dir: PathBuf) {
             }
             Err(error) => Err(error),
         };
-        let Err(error) = removed else { return };
+        let Err(error) = removed else {
+            metrics.step(Level::OrphanVolumes, &[], 1.0);
+            if has_failed {
+                metrics.step(Level::OrphanVolumesErrors, &[], -1.0);
+            }
+            return;
+        };
+        if !std::mem::replace(&mut has_failed, true) {
+            metrics.step(Level::OrphanVolumesErrors, &[], 1.0);
+        }
         tracing::warn!(error, "a directory of a pod that is gone was not removed");
         tokio::time::sleep(backoff.next(&context.random)).await;
     }

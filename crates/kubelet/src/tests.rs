@@ -319,6 +319,45 @@ async fn a_pod_goes_for_a_critical_one() {
 }
 
 #[tokio::test]
+async fn a_pod_that_has_to_go_goes_though_the_kubelet_is_restarted() {
+    let node = Node::start();
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let half = format!("{}m", cpus * 1000 / 2 + 1);
+    node.api.put(pod(json!({"containers": [{"name": "main", "image": "img",
+        "imagePullPolicy": "IfNotPresent", "resources": {"requests": {"cpu": half}}}]})));
+    node.until("readiness", is_ready).await;
+    node.runtime.set_obeys(false);
+    let manifests = node.dir.path().join("manifests");
+    std::fs::create_dir(&manifests).unwrap();
+    let text = format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: matters}}, spec: {{containers: [{{name: main, image: img, \
+         imagePullPolicy: IfNotPresent, resources: {{requests: {{cpu: {half}}}}}}}]}}}}"
+    );
+    std::fs::write(manifests.join("matters.yaml"), text).unwrap();
+    node.until_called("stop c2").await;
+    node.stop_kubelet();
+    node.runtime.exit("main", 0);
+    node.runtime.set_obeys(true);
+    let calls = node.runtime.calls().len();
+    node.spawn_kubelet();
+    let ended = node.until("the end", |pod| pod["status"]["phase"] == "Failed").await;
+    assert_eq!(ended["status"]["reason"], "Preempting");
+    let conditions = ended["status"]["conditions"].as_array().unwrap();
+    assert!(
+        conditions.iter().any(|it| it["type"] == "DisruptionTarget" && it["status"] == "True"),
+        "{ended:#}"
+    );
+    let made = node.runtime.calls().split_off(calls);
+    assert_eq!(made.iter().filter(|call| *call == "run sandbox").count(), 1, "the critical one's: {made:?}");
+    // And so it stays.
+    node.stop_kubelet();
+    node.spawn_kubelet();
+    node.api.delete();
+    node.until_gone().await;
+    assert!(!node.dir.path().join("kubelet/pods/u1").exists());
+}
+
+#[tokio::test]
 async fn a_pod_that_does_not_fit_is_refused() {
     let node = Node::start();
     node.api.put(pod(json!({"containers": [{"name": "main", "image": "img",

@@ -241,6 +241,9 @@ impl Worker {
             self.cause = revision;
         }
         self.snapshot.removed_from_api |= mail.is_removed;
+        if let (Some(why), Some(waits)) = (mail.room, &mut self.snapshot.resize.deferred_until) {
+            *waits = why;
+        }
         if let Some(mirror) = mail.mirror {
             self.take_mirror(mirror);
         }
@@ -280,6 +283,7 @@ impl Worker {
     fn end(&mut self, ending: crate::snapshot::Ending) {
         let is_over = matches!(self.snapshot.recorded_phase(), "Succeeded" | "Failed");
         if self.snapshot.ending.is_none() && !is_over {
+            crate::endings::keep(&self.context.config, &self.snapshot, &ending);
             self.snapshot.ending = Some(ending);
         }
     }

@@ -33,9 +33,9 @@ impl Inner {
         request: v1::CreateContainerRequest,
     ) -> CriResult<String> {
         let config = request.config.ok_or_else(|| CriError::InvalidArgument("config must be set".into()))?;
-        if config.metadata.is_none() {
+        let Some(metadata) = &config.metadata else {
             return Err(CriError::InvalidArgument("config.metadata must be set".into()));
-        }
+        };
         let sandbox = self.sandbox(&request.pod_sandbox_id)?;
         if sandbox.shim.is_none() || sandbox.is_disconnected {
             return Err(CriError::FailedPrecondition(format!("pod sandbox {} is not ready", sandbox.id)));
@@ -47,6 +47,7 @@ impl Inner {
             .ok_or_else(|| CriError::NotFound(format!("image {name:?} is not present")))?;
         let this = Arc::clone(self);
         let id = self.new_id();
+        let _reservation = self.reserve_container(&id, &sandbox, metadata)?;
         let container = blocking(move || {
             let dir = layout::container_dir(&this.sandbox_dir(&sandbox.id), &id);
             this.make_container(&sandbox, config, &image, id).inspect_err(|_| discard(&dir))

@@ -24,6 +24,7 @@ mod image_volumes;
 mod in_root;
 mod mending;
 mod metrics;
+mod names;
 mod port_forward;
 mod propagation;
 mod recovery;

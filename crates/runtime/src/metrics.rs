@@ -1,5 +1,5 @@
-//! CRI's metrics: what containers use, under cAdvisor's names. One table has all of them: a row says what a family is
-//! called and what of [`sys::usage`] it tells.
+//! CRI's metrics: what containers use, under cAdvisor's names. Those that need no labels of their own are
+//! [`USAGE_METRICS`], one table has all others: a row says what a family is called and what of [`sys::usage`] it tells.
 //!
 //! Values are whole, as CRI has them: of seconds the fractions are cut off. Labels, and what is limited by the
 //! container's configuration, are as containerd's.
@@ -10,6 +10,7 @@ use std::path::Path;
 
 use cri::v1;
 use sys::cgroup::Cgroups;
+use sys::usage::metrics::{Kind, USAGE_METRICS};
 use sys::usage::{Device, HugePages, OpenFiles, Pressure, Stall, Usage, open_files, open_files_max};
 use v1::MetricType::{self, Counter, Gauge};
 
@@ -69,56 +70,12 @@ const FAMILIES: &[Family] = &[
         &[],
         |it| one(it.used.cfs_throttled_ns / SECOND_NS),
     ),
-    ("container_memory_cache", Gauge, "Number of bytes of page cache memory.", &[], |it| {
-        one(it.used.cache_bytes)
-    }),
-    ("container_memory_rss", Gauge, "Size of RSS in bytes.", &[], |it| one(it.used.rss_bytes)),
-    ("container_memory_kernel_usage", Gauge, "Size of kernel memory allocated in bytes.", &[], |it| {
-        one(it.used.kernel_bytes)
-    }),
-    ("container_memory_mapped_file", Gauge, "Size of memory mapped files in bytes.", &[], |it| {
-        one(it.used.mapped_bytes)
-    }),
-    ("container_memory_swap", Gauge, "Container swap usage in bytes.", &[], |it| one(it.used.swap_bytes)),
-    ("container_memory_failcnt", Counter, "Number of memory usage hits limits", &[], |it| {
-        one(it.used.memory_failures)
-    }),
-    (
-        "container_memory_usage_bytes",
-        Gauge,
-        "Current memory usage in bytes, including all memory regardless of when it was accessed",
-        &[],
-        |it| one(it.used.memory_bytes),
-    ),
-    ("container_memory_max_usage_bytes", Gauge, "Maximum memory usage recorded in bytes", &[], |it| {
-        one(it.used.memory_max_bytes)
-    }),
-    ("container_memory_working_set_bytes", Gauge, "Current working set in bytes.", &[], |it| {
-        one(it.used.working_set_bytes)
-    }),
-    ("container_memory_total_active_file_bytes", Gauge, "Current total active file in bytes.", &[], |it| {
-        one(it.used.active_file_bytes)
-    }),
-    (
-        "container_memory_total_inactive_file_bytes",
-        Gauge,
-        "Current total inactive file in bytes.",
-        &[],
-        |it| one(it.used.inactive_file_bytes),
-    ),
     (
         "container_memory_failures_total",
         Counter,
         "Cumulative count of memory allocation failures.",
         FAILURE,
         |it| it.failures(),
-    ),
-    (
-        "container_oom_events_total",
-        Counter,
-        "Count of out of memory events observed for the container",
-        &[],
-        |it| one(it.used.oom_kills),
     ),
     ("container_hugetlb_usage_bytes", Gauge, "Current hugepage usage", &["pagesize"], |it| {
         it.huge_pages(|pages| Some(pages.bytes))
@@ -164,16 +121,6 @@ const FAMILIES: &[Family] = &[
         one(it.open.files)
     }),
     ("container_sockets", Gauge, "Number of open sockets for the container.", &[], |it| one(it.open.sockets)),
-    ("container_threads", Gauge, "Number of threads running inside the container", &[], |it| {
-        one(it.used.threads)
-    }),
-    (
-        "container_threads_max",
-        Gauge,
-        "Maximum number of threads allowed inside the container, infinity if value is zero",
-        &[],
-        |it| one(it.used.threads_max),
-    ),
     (
         "container_ulimits_soft",
         Gauge,
@@ -257,9 +204,10 @@ pub(crate) fn descriptors<'a>(links: impl Iterator<Item = (&'a str, &'a str)>) -
         help: help.to_owned(),
         label_keys: LABELS.iter().chain(more).map(|label| (*label).to_owned()).collect(),
     };
-    let containers = FAMILIES.iter().map(|(name, _, help, more, _)| (*name, *help, *more));
+    let plain = USAGE_METRICS.iter().map(|(name, _, help, _)| (*name, *help, &[][..]));
+    let others = FAMILIES.iter().map(|(name, _, help, more, _)| (*name, *help, *more));
     let links = links.map(|(name, help)| (name, help, &["interface"][..]));
-    containers.chain(links).map(descriptor).collect()
+    plain.chain(others).chain(links).map(descriptor).collect()
 }
 
 /// The values of [`LABELS`]; a sandbox's own are of no container.
@@ -280,17 +228,21 @@ pub(crate) fn of_container(
 ) -> Vec<v1::Metric> {
     let labels = labels(sandbox, Some(container));
     let look = Look::at(cgroups, container, (folder, written), now);
-    let series = |(name, kind, _, _, values): &Family| {
-        let metric = |(more, value): (Vec<String>, u64)| v1::Metric {
-            name: (*name).to_owned(),
-            timestamp: now,
-            metric_type: (*kind).into(),
-            label_values: labels.iter().cloned().chain(more).collect(),
-            value: Some(v1::UInt64Value { value }),
-        };
-        values(&look).into_iter().map(metric).collect::<Vec<_>>()
+    let metric = |name: &str, kind: MetricType, more: Vec<String>, value| v1::Metric {
+        name: name.to_owned(),
+        timestamp: now,
+        metric_type: kind.into(),
+        label_values: labels.iter().cloned().chain(more).collect(),
+        value: Some(v1::UInt64Value { value }),
     };
-    FAMILIES.iter().flat_map(series).collect()
+    let plain = USAGE_METRICS.iter().map(|(name, kind, _, value)| {
+        let kind = if *kind == Kind::Counter { Counter } else { Gauge };
+        metric(name, kind, Vec::new(), value(&look.used))
+    });
+    let others = FAMILIES.iter().flat_map(|(name, kind, _, _, values)| {
+        values(&look).into_iter().map(|(more, value)| metric(name, *kind, more, value)).collect::<Vec<_>>()
+    });
+    plain.chain(others).collect()
 }
 
 fn one(value: u64) -> Values {

@@ -34,11 +34,12 @@ impl Inner {
         request: v1::RunPodSandboxRequest,
     ) -> CriResult<String> {
         let config = request.config.ok_or_else(|| CriError::InvalidArgument("config must be set".into()))?;
-        if config.metadata.is_none() {
+        let Some(metadata) = &config.metadata else {
             return Err(CriError::InvalidArgument("config.metadata must be set".into()));
-        }
+        };
         self.handlers.binary(&request.runtime_handler).map_err(CriError::Internal)?;
         let id = self.new_id();
+        let _reservation = self.reserve_sandbox(&id, metadata)?;
         let mut sandbox = Sandbox {
             id: id.clone(),
             config,

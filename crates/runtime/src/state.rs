@@ -19,6 +19,7 @@ use crate::handlers::Handlers;
 use crate::images::pull::{Puller, PullerConfig};
 use crate::images::{ImageError, ImageStore};
 use crate::mending::Held;
+use crate::names::Name;
 use crate::network::PodNetwork;
 use crate::shim::layout::{Exited, Started};
 use crate::zygote::Zygote;
@@ -118,6 +119,8 @@ pub(crate) struct Tables {
     pub(crate) held: BTreeMap<String, Held>,
     /// Sandboxes whose shim is being replaced.
     pub(crate) mending: BTreeSet<String>,
+    /// By name, the id of what is not in the tables above yet.
+    pub(crate) being_made: BTreeMap<Name, String>,
 }
 
 /// What is written down of a sandbox beside its configuration.

@@ -70,6 +70,7 @@ const TESTS: &[support::Test] = &[
     ("execs_leave_no_file", |host| Box::pin(deaths::execs_leave_no_file(host))),
     ("input_survives_the_shim", |host| Box::pin(input_survives(host))),
     ("a_log_is_rotated_and_bounded", |host| Box::pin(flood(host))),
+    ("names_are_taken_after_a_restart", |host| Box::pin(names_survive(host))),
     ("the_log_is_reopened_after_rotation", |host| Box::pin(rotation(host))),
     ("the_builtin_image_runs_without_any_other", |host| Box::pin(builtin(host))),
     ("a_missing_image_says_so", |host| Box::pin(missing_image(host))),
@@ -451,6 +452,22 @@ async fn lost_both(host: Host) {
     assert_ended(&pod.status(&id).await, 137);
     assert_eq!(pod.status(&ended).await.exit_code, 3);
     pod.remove().await;
+}
+
+async fn names_survive(host: Host) {
+    let of_one_name =
+        |config: &mut v1::PodSandboxConfig| config.metadata.as_mut().unwrap().uid = "one".into();
+    let pod = Pod::run_with(&host, of_one_name).await;
+    let id = pod.create(container("main", &["true"])).await;
+    let host = host.without_runtime();
+    let host = host.restart().await;
+    let pod = pod.on(&host);
+    let error = Pod::try_run_with(&host, of_one_name).await.map(drop).unwrap_err().to_string();
+    assert!(error.ends_with(&format!("is reserved for {:?}", pod.id)), "{error}");
+    let error = pod.try_create(container("main", &["true"])).await.unwrap_err().to_string();
+    assert!(error.ends_with(&format!("is reserved for {id:?}")), "{error}");
+    pod.remove().await;
+    Pod::run_with(&host, of_one_name).await.remove().await;
 }
 
 async fn input_survives(host: Host) {

@@ -4,6 +4,8 @@
 //! What the host does not count is 0, and so is no limit; only pressure tells whether it is counted. Everything here may
 //! block. Source: cAdvisor for what is read from where, on both versions of cgroups.
 
+pub mod metrics;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

@@ -12,6 +12,13 @@ use testkit::{Cluster, Containerd, Session};
 
 use crate::{BUSYBOX, must, pods};
 
+/// crun does not run where both versions of cgroups have controllers, so it is shown the first alone.
+const CRUN: &str = r#"#!/bin/sh
+exec unshare --mount --propagation=unchanged sh -c '
+    mount --make-rprivate /sys/fs/cgroup && umount /sys/fs/cgroup/unified 2>/dev/null
+    exec crun "$@"' crun "$@"
+"#;
+
 fn up(cluster: &mut Cluster, endpoint: &str) {
     let flags =
         ["up", "--node-ip", NODE_IP, "--node-name", NODE_NAME, "--container-runtime-endpoint", endpoint];
@@ -52,10 +59,13 @@ fn the_kubelet_reaches_the_built_in_runtime_over_its_socket() {
 }
 
 #[test]
-fn a_runtime_class_chooses_runc() {
+fn a_runtime_class_chooses_runc_or_crun() {
     let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
     must(cluster.import_busybox(BUSYBOX));
-    must(cluster.up());
+    let crun = cluster.scratch().join("crun");
+    fs::write(&crun, CRUN).unwrap();
+    fs::set_permissions(&crun, fs::Permissions::from_mode(0o755)).unwrap();
+    must(cluster.up_with(&["--container-runtime-handler", &format!("crun={}", crun.display())]));
     run(&cluster, &[(KUBECTLS[1], "runtime_class.txt", include_str!("sessions/runtime_class.txt"))]);
     must(cluster.remove());
 }

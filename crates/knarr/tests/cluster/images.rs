@@ -9,6 +9,11 @@ use testkit::{Cluster, Session};
 use crate::must;
 
 const PORT: u16 = 5443;
+/// Whatever disk the images are on, it is fuller than this.
+const FULL: &str = "apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+evictionHard: {imagefs.available: 99.999%}
+";
 
 #[test]
 fn images_come_from_a_registry_by_the_pods_secrets() {
@@ -18,8 +23,13 @@ fn images_come_from_a_registry_by_the_pods_secrets() {
     let mut registry = start(&cluster);
     let settings = folder.join("registries.yaml");
     let ca = folder.join("ca.pem");
-    fs::write(&settings, format!("configs: {{'localhost:{PORT}': {{tls: {{ca_file: {}}}}}}}", ca.display()))
-        .unwrap();
+    let tls = format!("tls: {{ca_file: {}}}", ca.display());
+    let text = format!(
+        "mirrors: {{nowhere.example: {{endpoint: ['https://127.0.0.1:{PORT}'], rewrite: {{'^team/(.*)$': '$1'}}}}}}\n\
+         configs:\n  'localhost:{PORT}': {{{tls}}}\n\
+         \x20 '127.0.0.1:{PORT}': {{{tls}, auth: {{username: knarr, password: secret}}}}\n"
+    );
+    fs::write(&settings, text).unwrap();
     let flag = settings.display().to_string();
     must(cluster.up_with(&["--private-registry", &flag]));
     let session = must(Session::new(&cluster, KUBECTLS[1], "images"));
@@ -28,6 +38,14 @@ fn images_come_from_a_registry_by_the_pods_secrets() {
     must(session.run("images_away.txt", include_str!("sessions/images_away.txt")));
     let registry = start(&cluster);
     must(session.run("images_back.txt", include_str!("sessions/images_back.txt")));
+    // The disk is all but full, says the operator.
+    let drop_ins = cluster.data_dir().join("agent/etc/kubelet.conf.d");
+    fs::create_dir_all(&drop_ins).unwrap();
+    fs::write(drop_ins.join("10-full.conf"), FULL).unwrap();
+    for pid in cluster.processes("knarr node") {
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL).unwrap();
+    }
+    must(session.run("images_collected.txt", include_str!("sessions/images_collected.txt")));
     drop((session, registry));
     must(cluster.remove());
 }
@@ -49,7 +67,12 @@ fn prepare(cluster: &Cluster) {
             "2",
         ])
         .args(["-keyout", "key.pem", "-out", "ca.pem", "-subj", "/CN=localhost"])
-        .args(["-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=critical,CA:FALSE"])
+        .args([
+            "-addext",
+            "subjectAltName=DNS:localhost,IP:127.0.0.1",
+            "-addext",
+            "basicConstraints=critical,CA:FALSE",
+        ])
         .output()
         .unwrap();
     assert!(made.status.success(), "{made:?}");

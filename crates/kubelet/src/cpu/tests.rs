@@ -21,7 +21,7 @@ fn layout() -> Arc<Layout> {
 
 fn open(folder: &Path, policy: StaticPolicy) -> CpuManager {
     let policy = StaticPolicy { reserved: "0".parse().unwrap(), ..policy };
-    CpuManager::open(folder, layout(), policy)
+    CpuManager::open(folder, layout(), policy).unwrap()
 }
 
 fn give(manager: &CpuManager, uid: &str, spec: &PodSpec, policy: Policy) -> Result<(), String> {
@@ -99,11 +99,12 @@ fn a_container_has_what_the_init_container_before_it_had() {
 fn options_keep_cores_whole_and_reserved_cpus_empty() {
     let folder = tempfile::tempdir().unwrap();
     let strict = StaticPolicy { is_reservation_strict: true, ..StaticPolicy::default() };
+    assert_eq!(open(folder.path(), strict.clone()).cpus("u", "a"), "1-3");
     assert_eq!(open(folder.path(), strict).cpus("u", "a"), "1-3");
     let place = |cpu: usize| Place { core: cpu % 2, ..Place::default() };
     let layout = Layout { cpus: (0..4).map(|cpu| (cpu, place(cpu))).collect(), ..Layout::default() };
     let whole = StaticPolicy { is_full_cores_only: true, ..StaticPolicy::default() };
-    let manager = CpuManager::open(&folder.path().join("none"), Arc::new(layout), whole);
+    let manager = CpuManager::open(&folder.path().join("none"), Arc::new(layout), whole).unwrap();
     assert_eq!(
         give(&manager, "u", &spec("1"), Policy::None).unwrap_err(),
         "SMTAlignmentError: SMT Alignment Error: requested 1 cpus not multiple cpus per core = 2"
@@ -115,7 +116,7 @@ fn options_keep_cores_whole_and_reserved_cpus_empty() {
         let layout = Layout { cpus: (0..4).map(|cpu| (cpu, place(cpu))).collect(), ..Layout::default() };
         let reserved = "0".parse().unwrap();
         let whole = StaticPolicy { reserved, is_full_cores_only: true, ..StaticPolicy::default() };
-        CpuManager::open(&folder.path().join("none"), Arc::new(layout), whole)
+        CpuManager::open(&folder.path().join("none"), Arc::new(layout), whole).unwrap()
     };
     assert_eq!(
         give(&manager, "u", &spec("4"), Policy::None).unwrap_err(),
@@ -123,4 +124,70 @@ fn options_keep_cores_whole_and_reserved_cpus_empty() {
     );
     give(&manager, "u", &spec("2"), Policy::None).unwrap();
     assert_eq!(manager.cpus("u", "a"), "1,3");
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_so_is_told_and_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(CHECKPOINT);
+    let state = |policy: &str, shared: &str, own: &str| {
+        format!(
+            r#"{{"policyName":"{policy}","defaultCpuSet":"{shared}","entries":{{"u":{{"a":"{own}"}}}},"checksum":7}}"#
+        )
+    };
+    for (text, why) in [
+        (String::new(), "EOF while parsing a value at line 1 column 0"),
+        (r#"{"policyName":"static","entries":7}"#.into(), "invalid type: integer `7`, expected a map"),
+        ("[]".into(), r#"configured policy "static" differs from state checkpoint policy """#),
+        (state("none", "", ""), r#"configured policy "static" differs from state checkpoint policy "none""#),
+        (
+            state("static", "0-1", "x"),
+            r#"could not parse cpuset "x" for container "a" in pod "u": "x" is no list of CPUs, such as 0-3,8"#,
+        ),
+        (
+            state("static", "x", "2-3"),
+            r#"could not parse default cpu set "x": "x" is no list of CPUs, such as 0-3,8"#,
+        ),
+        (
+            state("static", "0-2", "2-3"),
+            r#"pod: u, container: a cpuset: "2-3" overlaps with default cpuset "0-2""#,
+        ),
+        (state("static", "1", "2-3"), r#"not all reserved cpus: "0" are present in defaultCpuSet: "1""#),
+        (
+            state("static", "0-1,4", "2-3"),
+            r#"current set of available CPUs "0-3" doesn't match with CPUs in state "0-4""#,
+        ),
+    ] {
+        std::fs::write(&path, &text).unwrap();
+        let policy = StaticPolicy { reserved: "0".parse().unwrap(), ..StaticPolicy::default() };
+        let error = CpuManager::open(folder.path(), layout(), policy).map(drop).unwrap_err().to_string();
+        let told = format!(
+            "could not restore state from checkpoint: {why}, please drain this node and delete the CPU manager checkpoint file {path:?} before restarting Kubelet"
+        );
+        assert_eq!(error, told, "{text}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    }
+    std::fs::write(&path, state("static", "0-1", "2-3")).unwrap();
+    assert_eq!(
+        open(folder.path(), StaticPolicy::default()).cpus("u", "a"),
+        "2-3",
+        "as upstream's kubelet left it"
+    );
+    let strict = StaticPolicy {
+        reserved: "0".parse().unwrap(),
+        is_reservation_strict: true,
+        ..StaticPolicy::default()
+    };
+    let error = CpuManager::open(folder.path(), layout(), strict).map(drop).unwrap_err().to_string();
+    assert!(
+        error.contains(r#"some of strictly reserved cpus: "0" are present in defaultCpuSet: "0-1""#),
+        "{error}"
+    );
+    let error = CpuManager::check_none(folder.path()).unwrap_err().to_string();
+    assert!(
+        error.contains(r#"configured policy "none" differs from state checkpoint policy "static""#),
+        "{error}"
+    );
+    std::fs::remove_file(&path).unwrap();
+    CpuManager::check_none(folder.path()).unwrap();
 }

@@ -87,8 +87,39 @@ pub(super) fn node_states(
     states
 }
 
-/// From the first of the block's nodes as much as it has, the rest from the next.
-fn set_aside(states: &mut BTreeMap<usize, NodeState>, block: &Block) {
+/// That the machine has what is set aside. Amounts may have changed, as they do from boot to boot, but for that.
+///
+/// # Errors
+/// What it has not, in upstream's words.
+pub(super) fn check(layout: &Layout, reserved: &ReservedMemory, entries: &Blocks) -> Result<(), String> {
+    let mut states = node_states(layout, reserved, &Blocks::new());
+    let containers = entries.iter().flat_map(|(pod, own)| own.iter().map(move |own| (pod, own)));
+    for (pod, (container, blocks)) in containers {
+        let missing = |what: &str| {
+            Err(format!(
+                "[memorymanager] (pod: {pod}, container: {container}) the memory assignment uses {what} that does not exist"
+            ))
+        };
+        for block in blocks {
+            let nodes: Vec<_> = block.numa_affinity.iter().filter_map(|node| states.get(node)).collect();
+            if nodes.len() < block.numa_affinity.len() {
+                return missing("the NUMA");
+            }
+            if nodes.iter().any(|node| !node.memory_map.contains_key(&block.resource)) {
+                return missing("memory resource");
+            }
+            if set_aside(&mut states, block) > 0 {
+                return Err(
+                    "[memorymanager] the expected machine state is different from the real one".into()
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// From the first of the block's nodes as much as it has, the rest from the next. Gives what none of them has.
+fn set_aside(states: &mut BTreeMap<usize, NodeState>, block: &Block) -> i64 {
     let mut left = block.size;
     let mut group: BTreeSet<usize> = block.numa_affinity.iter().copied().collect();
     group.retain(|node| states.contains_key(node));
@@ -102,4 +133,5 @@ fn set_aside(states: &mut BTreeMap<usize, NodeState>, block: &Block) {
         amounts.reserved += taken;
         left -= taken;
     }
+    left
 }

@@ -15,6 +15,10 @@ fn spec(memory: &str) -> PodSpec {
 
 /// Two nodes of 4 GiB each, of which the second has 1 GiB in huge pages; 1 GiB of the first is reserved.
 fn open(folder: &Path) -> MemoryManager {
+    try_open(folder).unwrap()
+}
+
+fn try_open(folder: &Path) -> Result<MemoryManager, Unusable> {
     let node =
         |huge: i64| BTreeMap::from([("memory".to_owned(), 4 * GI), ("hugepages-2Mi".to_owned(), huge)]);
     let layout = Layout { memory: [(0, node(0)), (1, node(GI))].into(), ..Layout::default() };
@@ -97,4 +101,49 @@ fn a_container_has_what_the_init_container_before_it_had() {
     assert_eq!((manager.nodes("u", "i").as_str(), manager.nodes("u", "a").as_str()), ("0", "0"));
     assert_eq!((manager.blocks("u", "i")[0].size, manager.blocks("u", "a")[0].size), (0, 2 * GI));
     assert_eq!(asked_by_pod(&spec)["memory"], 2 * GI);
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_so_is_told_and_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(CHECKPOINT);
+    let state = |policy: &str, block: &str| {
+        format!(
+            r#"{{"policyName":"{policy}","machineState":{{}},"entries":{{"u":{{"a":[{{"numaAffinity":{block}}}]}}}},"checksum":7}}"#
+        )
+    };
+    for (text, why) in [
+        ("{".to_owned(), "EOF while parsing an object at line 1 column 1"),
+        (
+            state("None", r#"[0],"type":"memory","size":1"#),
+            r#"configured policy "Static" differs from state checkpoint policy "None""#,
+        ),
+        (
+            state("Static", r#"[0,2],"type":"memory","size":1"#),
+            "[memorymanager] (pod: u, container: a) the memory assignment uses the NUMA that does not exist",
+        ),
+        (
+            state("Static", r#"[1],"type":"hugepages-1Gi","size":1"#),
+            "[memorymanager] (pod: u, container: a) the memory assignment uses memory resource that does not exist",
+        ),
+        (
+            state("Static", r#"[0],"type":"memory","size":3221225473"#),
+            "[memorymanager] the expected machine state is different from the real one",
+        ),
+    ] {
+        std::fs::write(&path, &text).unwrap();
+        let error = try_open(folder.path()).map(drop).unwrap_err().to_string();
+        let told = format!(
+            "could not restore state from checkpoint: {why}, please drain this node and delete the memory manager checkpoint file {path:?} before restarting Kubelet"
+        );
+        assert_eq!(error, told, "{text}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    }
+    std::fs::write(&path, state("Static", r#"[0],"type":"memory","size":3221225472"#)).unwrap();
+    assert_eq!(open(folder.path()).nodes("u", "a"), "0");
+    let error = MemoryManager::check_none(folder.path()).unwrap_err().to_string();
+    assert!(
+        error.contains(r#"configured policy "None" differs from state checkpoint policy "Static""#),
+        "{error}"
+    );
 }

@@ -3,7 +3,8 @@
 //! What upstream has and is not here: what only happens on Windows, what features count that are off by default, and of
 //! the lifecycle events' generator what a kubelet has nothing for that is told by the runtime: it lists everything once,
 //! so that there is no interval, and keeps the newest of everything for each worker, so that it discards nothing. Nor are
-//! there failed renewals of certificates, which are made before a kubelet starts, and plugins for credentials.
+//! there failed renewals of certificates, which are made before a kubelet starts, and plugins for credentials. Records of
+//! pulls are on disk alone, so that no cache in memory can be full, and two of the three calls for resources of Pods never fail.
 //! Source: `pkg/kubelet/metrics/metrics.go` of v1.35.
 
 /// One family. Helps are without their full stop, which the exposition adds.
@@ -48,10 +49,12 @@ families! {
         DevicePluginRegistrations "kubelet_device_plugin_registration_total" ["resource_name"] "Cumulative number of device plugin registrations. Broken down by resource name";
         EventConnectionErrors "kubelet_evented_pleg_connection_error_count" [] "The number of errors encountered during the establishment of streaming connection with the CRI runtime";
         EventConnections "kubelet_evented_pleg_connection_success_count" [] "The number of times a streaming client was obtained to receive CRI Events";
+        EnsuredImages "kubelet_image_manager_ensure_image_requests_total" ["pull_policy", "present_locally", "pull_required"] "Number of ensure-image requests processed by the kubelet";
         Evictions "kubelet_evictions" ["eviction_signal"] "Cumulative number of pod evictions by eviction signal";
         HookHttpFallbacks "kubelet_lifecycle_handler_http_fallbacks_total" [] "The number of times lifecycle handlers successfully fell back to http from https";
         HookSleepsEnded "kubelet_sleep_action_terminated_early_total" [] "The number of times lifecycle sleep handler got terminated before it finishes";
         HttpRequests "kubelet_http_requests_total" ["method", "path", "server_type", "long_running"] "Number of the http requests received since the server started";
+        ImageChecks "kubelet_imagemanager_image_mustpull_checks_total" ["result"] "Counter for how many times kubelet checked whether credentials need to be re-verified to access an image";
         ImageVolumes "kubelet_image_volume_requested_total" [] "Number of requested image volumes";
         ImageVolumesFailed "kubelet_image_volume_mounted_errors_total" [] "Number of failed image volume mounts";
         ImageVolumesMounted "kubelet_image_volume_mounted_succeed_total" [] "Number of successful image volume mounts";
@@ -65,6 +68,9 @@ families! {
         PodResourcesGetErrors "kubelet_pod_resources_endpoint_errors_get" ["server_api_version"] "Number of requests to the PodResource Get endpoint which returned error. Broken down by server api version";
         PodResourcesList "kubelet_pod_resources_endpoint_requests_list" ["server_api_version"] "Number of requests to the PodResource List endpoint. Broken down by server api version";
         Preemptions "kubelet_preemptions" ["preemption_signal"] "Cumulative number of pod preemptions by preemption resource";
+        ResizesDeferredAccepted "kubelet_pod_deferred_accepted_resizes_total" ["retry_trigger"] "Cumulative number of resizes that were accepted after being deferred";
+        ResizesInfeasible "kubelet_pod_infeasible_resizes_total" ["reason_detail"] "Number of infeasible resizes for pods";
+        ResizesRequested "kubelet_container_requested_resizes_total" ["resource", "requirement", "operation"] "Number of requested resizes, counted at the container level. Different resources on the same container are counted separately. The 'requirement' label refers to 'memory' or 'limits'; the 'operation' label can be one of 'add', 'remove', 'increase' or 'decrease'";
         RestartedPods "kubelet_restarted_pods_total" ["static"] "Number of pods that have been restarted because they were deleted and recreated with the same UID while the kubelet was watching them (common for static pods, extremely uncommon for API pods)";
         RuntimeOperations "kubelet_runtime_operations_total" ["operation_type"] "Cumulative number of runtime operations by operation type";
         RuntimeOperationsErrors "kubelet_runtime_operations_errors_total" ["operation_type"] "Cumulative number of runtime operation errors by operation type";
@@ -102,6 +108,12 @@ families! {
         NodeStartupRegistered "kubelet_node_startup_post_registration_duration_seconds" [] "Duration in seconds of node startup after registration";
         NodeStartupRegistering "kubelet_node_startup_registration_duration_seconds" [] "Duration in seconds of node startup during registration";
         NodeStartupUnregistered "kubelet_node_startup_pre_registration_duration_seconds" [] "Duration in seconds of node startup before registration";
+        OrphanVolumes "kubelet_orphan_pod_cleaned_volumes" [] "The total number of orphaned Pods whose volumes were cleaned in the last periodic sweep";
+        OrphanVolumesErrors "kubelet_orphan_pod_cleaned_volumes_errors" [] "The number of orphaned Pods whose volumes failed to be cleaned in the last periodic sweep";
+        PullIntents "kubelet_imagemanager_ondisk_pullintents" [] "Number of ImagePullIntents stored on disk";
+        PulledRecords "kubelet_imagemanager_ondisk_pulledrecords" [] "Number of ImagePulledRecords stored on disk";
+        ResizesInProgress "kubelet_pod_in_progress_resizes" [] "Number of in-progress resizes for pods";
+        ResizesPending "kubelet_pod_pending_resizes" ["reason"] "Number of pending resizes for pods";
         RunningContainers "kubelet_running_containers" ["container_state"] "Number of containers currently running";
         RunningPods "kubelet_running_pods" [] "Number of pods that have a running pod sandbox";
         ServerCertificate "kubelet_certificate_manager_server_ttl_seconds" [] "Gauge of the shortest TTL (time-to-live) of the Kubelet's serving certificate. The value is in seconds until certificate expiry (negative if already expired). If serving certificate is invalid or unused, the value will be +INF";
@@ -131,6 +143,11 @@ const PULLS: [f64; 18] = [
     2700.0, 3600.0,
 ];
 const STATUSES: [f64; 11] = [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0];
+/// Source: `podResizeDurationBuckets`.
+const RESIZES: [f64; 14] = [
+    10.0, 50.0, 100.0, 500.0, 1_000.0, 2_000.0, 5_000.0, 10_000.0, 20_000.0, 30_000.0, 60_000.0, 120_000.0,
+    300_000.0, 600_000.0,
+];
 const OPERATIONS: [f64; 14] = exponential(0.005, 2.5);
 const ADMISSIONS: [f64; 15] = exponential(0.05, 2.0);
 const CONTAINERS: [f64; 5] = exponential(1.0, 2.0);
@@ -158,6 +175,7 @@ families! {
         EvictionStatsAge "kubelet_eviction_stats_age_seconds" ["eviction_signal"] "Time between when stats are collected, and when pod is evicted based on those stats by eviction signal" in COMMON;
         Http "kubelet_http_requests_duration_seconds" ["method", "path", "server_type", "long_running"] "Duration in seconds to serve http requests" in COMMON;
         ImagePull "kubelet_image_pull_duration_seconds" ["image_size_in_bytes"] "Duration in seconds to pull an image" in PULLS;
+        PodResize "kubelet_pod_resize_duration_milliseconds" ["success"] "Duration in milliseconds to actuate a pod resize" in RESIZES;
         PodStart "kubelet_pod_start_duration_seconds" [] "Duration in seconds from kubelet seeing a pod for the first time to the pod starting to run" in STARTS;
         PodStartSli "kubelet_pod_start_sli_duration_seconds" [] "Duration in seconds to start a pod, excluding time to pull images and run init containers, measured from pod creation timestamp to when all its containers are reported as started and observed via watch" in STARTS;
         PodStartTotal "kubelet_pod_start_total_duration_seconds" [] "Duration in seconds to start a pod since creation, including time to pull images and run init containers, measured from pod creation timestamp to when all its containers are reported as started and observed via watch" in STARTS;
@@ -168,6 +186,7 @@ families! {
         RuntimeOperationsTime "kubelet_runtime_operations_duration_seconds" ["operation_type"] "Duration in seconds of runtime operations. Broken down by operation type" in OPERATIONS;
         Sandbox "kubelet_run_podsandbox_duration_seconds" ["runtime_handler"] "Duration in seconds of the run_podsandbox operations. Broken down by RuntimeClass.Handler" in COMMON;
         TopologyAdmission "kubelet_topology_manager_admission_duration_ms" [] "Duration in milliseconds to serve a pod admission request" in ADMISSIONS;
+        VolumeLook "kubelet_volume_metric_collection_duration_seconds" ["metric_source"] "Duration in seconds to calculate volume stats" in COMMON;
     }
 }
 

@@ -1,4 +1,4 @@
-//! `kubelet_working_pods`: what a worker is at. Pure.
+//! `kubelet_working_pods`, `kubelet_pod_pending_resizes`, `kubelet_pod_in_progress_resizes`: what a worker is at. Pure.
 //!
 //! Source: `PodWorkerState`, `SyncKnownPods` and `HandlePodCleanups` of upstream's `pkg/kubelet`.
 
@@ -9,8 +9,19 @@ use crate::static_pods::is_static;
 /// `lifecycle`, `config` and `static`.
 pub(crate) type Labels = [&'static str; 3];
 
+/// What a worker is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Work {
+    pub(crate) labels: Labels,
+    /// `deferred` or `infeasible`, of a resize that waits.
+    pub(crate) pending_resize: Option<&'static str>,
+    /// A resize is agreed to and not carried out.
+    pub(crate) is_resizing: bool,
+}
+
 /// A worker that has not looked at its Pod yet.
-pub(crate) const NEW: Labels = ["sync", "desired", ""];
+pub(crate) const NEW: Work =
+    Work { labels: ["sync", "desired", ""], pending_resize: None, is_resizing: false };
 
 /// All that there are.
 pub(super) fn all() -> impl Iterator<Item = Labels> {
@@ -27,7 +38,15 @@ pub(super) fn all() -> impl Iterator<Item = Labels> {
 
 /// What the Pod's worker is at: it keeps it running, ends it, or only takes back what it had. It is wanted, or by nobody
 /// any more, or only the runtime knows it.
-pub(crate) fn of_pod(snapshot: &PodSnapshot) -> Labels {
+pub(crate) fn of_pod(snapshot: &PodSnapshot) -> Work {
+    let pending_resize = snapshot.resize.refused.as_ref().map(|refused| match refused.reason {
+        "Infeasible" => "infeasible",
+        _ => "deferred",
+    });
+    Work { labels: labels(snapshot), pending_resize, is_resizing: snapshot.resize.is_started }
+}
+
+fn labels(snapshot: &PodSnapshot) -> Labels {
     let is_ending = snapshot.is_terminating() || is_finished(snapshot);
     let runs = snapshot.containers.iter().any(Container::is_running);
     let lifecycle = match (is_ending, runs) {
@@ -50,6 +69,7 @@ mod tests {
     use k8s_openapi::api::core::v1::Pod;
 
     use super::*;
+    use crate::resize::{Refused, Resize};
     use crate::snapshot::Ending;
 
     #[test]
@@ -75,7 +95,7 @@ mod tests {
             let pod: Pod = serde_saphyr::from_str(pod).unwrap();
             let mut snapshot = PodSnapshot { pod: Arc::new(pod), ..PodSnapshot::default() };
             change(&mut snapshot);
-            assert_eq!(of_pod(&snapshot), expect, "{name}");
+            assert_eq!(of_pod(&snapshot).labels, expect, "{name}");
             assert!(all().any(|labels| labels == expect), "{name}");
         }
         assert_eq!(all().count(), 15);
@@ -95,6 +115,22 @@ mod tests {
             containers: vec![Container::from_cri(&status, "s")],
             ..PodSnapshot::default()
         };
-        assert_eq!(of_pod(&snapshot), ["terminating", "runtime_only", "unknown"]);
+        assert_eq!(of_pod(&snapshot).labels, ["terminating", "runtime_only", "unknown"]);
+    }
+
+    #[test]
+    fn a_resize_waits_or_is_carried_out() {
+        let mut snapshot = PodSnapshot::default();
+        let told = |snapshot: &PodSnapshot| {
+            let work = of_pod(snapshot);
+            (work.pending_resize, work.is_resizing)
+        };
+        assert_eq!(told(&snapshot), (None, false));
+        for (reason, expect) in [("Deferred", "deferred"), ("Infeasible", "infeasible")] {
+            snapshot.resize.refused = Some(Refused { reason, message: String::new(), detail: "" });
+            assert_eq!(told(&snapshot), (Some(expect), false));
+        }
+        snapshot.resize = Resize { is_started: true, ..Resize::default() };
+        assert_eq!(told(&snapshot), (None, true));
     }
 }

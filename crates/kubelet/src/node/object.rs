@@ -1,6 +1,6 @@
 //! The Node object's content. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cri::v1;
 use jiff::Timestamp;
@@ -12,6 +12,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
 use machinery::quantity::{Format, Quantity as Amount};
+use serde_json::{Value, json};
 
 use super::Machine;
 use crate::config::Config;
@@ -90,8 +91,6 @@ pub(crate) fn capacity(config: &Config, machine: &Machine) -> BTreeMap<String, i
         ("cpu".to_owned(), number(machine.cpus * 1000)),
         ("memory".into(), number(machine.memory)),
         ("ephemeral-storage".into(), number(machine.storage / 1024 * 1024)),
-        ("hugepages-1Gi".into(), 0),
-        ("hugepages-2Mi".into(), 0),
         ("pods".into(), i64::from(config.max_pods)),
     ]);
     for (size, count) in &machine.huge_pages {
@@ -113,6 +112,17 @@ pub(super) fn with_devices(
         allocatable.get_or_insert_default().insert(name.clone(), Quantity(healthy.to_string()));
     }
     (capacity, allocatable)
+}
+
+/// Takes back huge pages of sizes that the machine has not, or no longer. Source: `reconcileHugePageResource`.
+pub(super) fn without_unknown_pages(before: &Node, now: &Node) -> Option<Value> {
+    let names = |node: &Node| {
+        let status = node.status.clone().unwrap_or_default();
+        let all = [status.capacity, status.allocatable].into_iter().flatten().flatten();
+        all.map(|(name, _)| name).filter(|name| name.starts_with("hugepages-")).collect::<BTreeSet<_>>()
+    };
+    let gone: BTreeMap<_, _> = names(before).difference(&names(now)).map(|name| (name.clone(), ())).collect();
+    (!gone.is_empty()).then(|| json!({"status": {"capacity": gone, "allocatable": gone}}))
 }
 
 /// Such as `hugepages-2Mi`.
@@ -271,12 +281,26 @@ mod tests {
         };
         assert_eq!(
             text(status.capacity),
-            "cpu=4 ephemeral-storage=104857600Ki hugepages-1Gi=0 hugepages-2Mi=1Gi memory=8388608Ki pods=110"
+            "cpu=4 ephemeral-storage=104857600Ki hugepages-2Mi=1Gi memory=8388608Ki pods=110"
         );
         assert_eq!(
             text(status.allocatable),
-            "cpu=3500m ephemeral-storage=94371840Ki hugepages-1Gi=0 hugepages-2Mi=1Gi memory=6189056Ki pods=110"
+            "cpu=3500m ephemeral-storage=94371840Ki hugepages-2Mi=1Gi memory=6189056Ki pods=110"
         );
+    }
+
+    #[test]
+    fn huge_pages_that_are_no_more_are_taken_back() {
+        let node = |sizes: &[u64]| {
+            let huge_pages = sizes.iter().map(|size| (*size, 1)).collect();
+            self::node(&Config::default(), &Machine { huge_pages, ..Machine::default() })
+        };
+        let (none, small, both) = (node(&[]), node(&[2 << 20]), node(&[2 << 20, 1 << 30]));
+        let gone = json!({"hugepages-1Gi": null});
+        let patch = json!({"status": {"capacity": gone, "allocatable": gone}});
+        assert_eq!(without_unknown_pages(&both, &small), Some(patch));
+        assert_eq!(without_unknown_pages(&small, &both), None);
+        assert_eq!(without_unknown_pages(&none, &none), None);
     }
 
     #[test]

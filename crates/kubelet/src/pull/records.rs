@@ -108,6 +108,35 @@ enum Verdict {
     Ask,
 }
 
+/// What was found about a Pod's right to an image that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Check {
+    /// It has to prove nothing.
+    Allowed,
+    /// It has proved it, or another with the same secret has.
+    Proved,
+    /// The registry is to say it.
+    MustAsk,
+    /// The records cannot be read.
+    Failed,
+}
+
+impl Check {
+    pub(crate) fn is_enough(self) -> bool {
+        matches!(self, Self::Allowed | Self::Proved)
+    }
+
+    /// Source: `mustAttemptImagePullResult` of upstream.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Allowed => "credentialPolicyAllowed",
+            Self::Proved => "credentialRecordFound",
+            Self::MustAsk => "mustAuthenticate",
+            Self::Failed => "error",
+        }
+    }
+}
+
 /// Decides by the record of the image about a Pod that has to prove its right.
 fn judge(record: Option<&Record>, name: &str, secrets: &[KubernetesSecret]) -> Verdict {
     let Some(known) = record.and_then(|record| record.credential_mapping.get(name)) else {
@@ -160,16 +189,16 @@ impl Records {
     }
 
     /// Whether a Pod with these secrets may use the image `id`, which it calls `image`, without asking the registry.
-    pub(crate) async fn may_use<'a>(
+    pub(crate) async fn check<'a>(
         &self,
         image: &str,
         id: &str,
         secrets: impl Iterator<Item = &'a Source>,
         now: Timestamp,
-    ) -> bool {
+    ) -> Check {
         let secrets: Vec<KubernetesSecret> = secrets.map(KubernetesSecret::from).collect();
         let (image, id) = (image.to_owned(), id.to_owned());
-        self.blocking(move |inner| inner.may_use(&image, &id, &secrets, now)).await.unwrap_or(false)
+        self.blocking(move |inner| inner.check(&image, &id, &secrets, now)).await.unwrap_or(Check::Failed)
     }
 
     /// Notes that a pull begins.
@@ -211,6 +240,16 @@ impl Records {
         self.blocking(move |inner| inner.prune(&present, until)).await;
     }
 
+    /// How many pulls are under way, and how many images are recorded.
+    pub(crate) async fn counts(&self) -> (usize, usize) {
+        let count = |inner: &Inner, folder: &str| {
+            std::fs::read_dir(inner.dir.join(folder)).into_iter().flatten().flatten().count()
+        };
+        self.blocking(move |inner| (count(inner, "pulling"), count(inner, "pulled")))
+            .await
+            .unwrap_or_default()
+    }
+
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Inner) -> T + Send + 'static,
@@ -235,7 +274,7 @@ impl Inner {
         serde_json::from_slice(&std::fs::read(self.pulled_file(id)).ok()?).ok()
     }
 
-    fn may_use(&self, image: &str, id: &str, secrets: &[KubernetesSecret], now: Timestamp) -> bool {
+    fn check(&self, image: &str, id: &str, secrets: &[KubernetesSecret], now: Timestamp) -> Check {
         let intents = self.intents.lock();
         let record = self.read(id);
         let was_pulled = self.pulled_file(id).exists()
@@ -244,15 +283,15 @@ impl Inner {
         drop(intents);
         let name = bare(image);
         if !self.policy.is_needed(&name, was_pulled) {
-            return true;
+            return Check::Allowed;
         }
         match judge(record.as_ref(), &name, secrets) {
-            Verdict::Use => true,
+            Verdict::Use => Check::Proved,
             Verdict::UseAndRemember(secret) => {
                 self.note(image, id, now, |known| remember(known, Some(secret)));
-                true
+                Check::Proved
             }
-            Verdict::Ask => false,
+            Verdict::Ask => Check::MustAsk,
         }
     }
 
@@ -356,7 +395,7 @@ mod tests {
     }
 
     async fn may(records: &Records, image: &str, secrets: &[Source]) -> bool {
-        records.may_use(image, "sha256:1", secrets.iter(), at(2)).await
+        records.check(image, "sha256:1", secrets.iter(), at(2)).await.is_enough()
     }
 
     #[tokio::test]
@@ -366,6 +405,7 @@ mod tests {
         records.recover(Vec::new(), at(0)).await;
         assert!(may(&records, "r.example/a:1", &[]).await, "it was there before");
         let intent = records.intend("r.example/a:1").await;
+        assert_eq!(records.counts().await, (1, 0));
         assert!(!may(&records, "r.example/a:1", &[]).await, "it is being pulled");
         let mine = source("1", "h");
         records.pulled(intent, "r.example/a:1", "sha256:1", Access::Secret(mine.clone()), at(1)).await;
@@ -380,6 +420,7 @@ mod tests {
         ] {
             assert_eq!(may(&records, image, secrets).await, expect, "{name}");
         }
+        assert_eq!(records.counts().await, (0, 1));
         let intent = records.intend("r.example/a:1").await;
         records.pulled(intent, "r.example/a:1", "sha256:1", Access::Everyone, at(3)).await;
         assert!(may(&records, "r.example/a:1", &[]).await, "the registry gives it to everybody");

@@ -8,6 +8,7 @@ mod io;
 
 use cri::link_counters::LINK_COUNTERS;
 use cri::v1;
+use sys::usage::metrics::{Kind, USAGE_METRICS};
 use sys::usage::{Link, PACKET_COUNTERS, Usage};
 
 use super::exposition::{Exposition, number, seconds};
@@ -42,43 +43,6 @@ const ROWS: &[Row] = &[
     ),
     ("container_spec_cpu_period", "gauge", "CPU period of the container.", &[], |u| number(u.cpu_period_us)),
     ("container_spec_cpu_shares", "gauge", "CPU share of the container.", &[], |u| number(u.cpu_shares)),
-    ("container_memory_cache", "gauge", "Number of bytes of page cache memory.", &[], |u| {
-        number(u.cache_bytes)
-    }),
-    ("container_memory_rss", "gauge", "Size of RSS in bytes.", &[], |u| number(u.rss_bytes)),
-    ("container_memory_swap", "gauge", "Container swap usage in bytes.", &[], |u| number(u.swap_bytes)),
-    ("container_memory_mapped_file", "gauge", "Size of memory mapped files in bytes.", &[], |u| {
-        number(u.mapped_bytes)
-    }),
-    ("container_memory_kernel_usage", "gauge", "Size of kernel memory allocated in bytes.", &[], |u| {
-        number(u.kernel_bytes)
-    }),
-    ("container_memory_total_active_file_bytes", "gauge", "Current total active file in bytes.", &[], |u| {
-        number(u.active_file_bytes)
-    }),
-    (
-        "container_memory_total_inactive_file_bytes",
-        "gauge",
-        "Current total inactive file in bytes.",
-        &[],
-        |u| number(u.inactive_file_bytes),
-    ),
-    ("container_memory_failcnt", "counter", "Number of memory usage hits limits", &[], |u| {
-        number(u.memory_failures)
-    }),
-    (
-        "container_memory_usage_bytes",
-        "gauge",
-        "Current memory usage in bytes, including all memory regardless of when it was accessed",
-        &[],
-        |u| number(u.memory_bytes),
-    ),
-    ("container_memory_max_usage_bytes", "gauge", "Maximum memory usage recorded in bytes", &[], |u| {
-        number(u.memory_max_bytes)
-    }),
-    ("container_memory_working_set_bytes", "gauge", "Current working set in bytes.", &[], |u| {
-        number(u.working_set_bytes)
-    }),
     ("container_spec_memory_limit_bytes", "gauge", "Memory limit for the container.", &[], |u| {
         number(u.memory_limit_bytes)
     }),
@@ -95,23 +59,6 @@ const ROWS: &[Row] = &[
     ("container_processes", "gauge", "Number of processes running inside the container.", &[], |u| {
         number(u.processes)
     }),
-    ("container_threads", "gauge", "Number of threads running inside the container", &[], |u| {
-        number(u.threads)
-    }),
-    (
-        "container_threads_max",
-        "gauge",
-        "Maximum number of threads allowed inside the container, infinity if value is zero",
-        &[],
-        |u| number(u.threads_max),
-    ),
-    (
-        "container_oom_events_total",
-        "counter",
-        "Count of out of memory events observed for the container",
-        &[],
-        |u| number(u.oom_kills),
-    ),
 ];
 
 /// What only a cgroup with a quota has.
@@ -222,6 +169,12 @@ pub(super) fn render(look: &Look, version: &str, machine: &Machine) -> String {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let labels = [("cadvisorRevision", ""), ("cadvisorVersion", version), ("kernelVersion", kernel.trim())];
     out.sample("cadvisor_version_info", &labels, 1.0, None);
+    for (name, kind, help, value) in USAGE_METRICS {
+        out.family(name, if *kind == Kind::Counter { "counter" } else { "gauge" }, help);
+        for subject in &subjects {
+            out.sample(name, &subject.labels(&[]), number(value(subject.usage)), at);
+        }
+    }
     let limited = |subject: &&Subject<'_>| subject.usage.cpu_quota_us > 0;
     rows(&mut out, ROWS, subjects.iter(), at);
     rows(&mut out, &LIMITED, subjects.iter().filter(limited), at);

@@ -56,6 +56,9 @@ pub(super) async fn render(server: &Server) -> String {
     if metrics.is_listening.load(Ordering::Relaxed) {
         metrics.set(Level::EventsLastSeen, &[], context.clock.now());
     }
+    let (intents, records) = context.pulls.records.counts().await;
+    metrics.set(Level::PullIntents, &[], intents);
+    metrics.set(Level::PulledRecords, &[], records);
     let (all, by_driver) = context.dra.in_use();
     metrics.clear(Level::ClaimsInUse);
     metrics.set(Level::ClaimsInUse, &["<any>"], all);

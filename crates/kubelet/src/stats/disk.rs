@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Pod;
 use sys::tree::{Size, size};
@@ -52,6 +53,8 @@ pub(crate) struct PodDisk {
     pub(crate) foreign: BTreeSet<String>,
     /// Everything else in the Pod's folder.
     pub(crate) others: Size,
+    /// How long it took to look at each of the volumes.
+    pub(crate) looks: Vec<Duration>,
 }
 
 /// What containers have written into a Pod's folder of logs, by their names.
@@ -70,7 +73,9 @@ pub(crate) fn of_pod(pod_dir: &Path, log_dir: &Path, pod: &Pod) -> PodDisk {
         let Some(path) = volume_path(pod_dir, volume).filter(|path| path.starts_with(pod_dir)) else {
             continue;
         };
+        let start = Instant::now();
         disk.volumes.insert(volume.name.clone(), size(&path));
+        disk.looks.push(start.elapsed());
         let is_on_disk = volume
             .empty_dir
             .as_ref()

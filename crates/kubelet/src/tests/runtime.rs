@@ -24,6 +24,8 @@ pub(super) struct Runtime {
     made: watch::Sender<usize>,
     /// Counts up whenever its status may be another.
     states: watch::Sender<u32>,
+    /// Containers stop when they are asked to.
+    obeys: watch::Sender<bool>,
 }
 
 impl Default for Runtime {
@@ -34,6 +36,7 @@ impl Default for Runtime {
             lists: watch::channel(0).0,
             made: watch::channel(0).0,
             states: watch::channel(0).0,
+            obeys: watch::channel(true).0,
         }
     }
 }
@@ -91,6 +94,11 @@ impl Runtime {
     pub(super) fn speak_again(&self) {
         *self.events.lock() = Some(broadcast::channel(64).0);
         self.states.send_modify(|n| *n += 1);
+    }
+
+    /// Whether containers stop when they are asked to.
+    pub(super) fn set_obeys(&self, obeys: bool) {
+        self.obeys.send_replace(obeys);
     }
 
     /// Ends the newest running container of that name.
@@ -261,6 +269,7 @@ impl RuntimeService for Runtime {
         request: v1::StopContainerRequest,
     ) -> CriResult<v1::StopContainerResponse> {
         drop(self.call(format!("stop {} {}", request.container_id, request.timeout)));
+        self.obeys.subscribe().wait_for(|obeys| *obeys).await.unwrap();
         self.end(&request.container_id, 143);
         Ok(v1::StopContainerResponse {})
     }

@@ -1,6 +1,7 @@
 //! A Pod's resize: asks the node whether there is room, and carries out what was agreed.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use controller::EventType;
 use cri::v1;
@@ -11,6 +12,7 @@ use super::Worker;
 use super::outcome::Outcome;
 use crate::cgroups::{Which, limit_pod};
 use crate::context::Context;
+use crate::metrics::{Count, Measure};
 use crate::next_actions::is_finished;
 use crate::qos::{QosClass, class_of};
 use crate::resize::{self, Refused};
@@ -22,6 +24,11 @@ impl Worker {
         // An ephemeral container may name more of them.
         self.objects.follow(&self.context, &pod, &self.tasks, &self.inbox);
         let allocated = resize::resources(&self.snapshot.pod);
+        let mut asked = allocated.clone();
+        asked.extend(self.snapshot.resize.wanted.clone());
+        for operation in resize::operations(&asked, &resize::resources(&pod)) {
+            self.context.metrics.count(Count::ResizesRequested, &operation);
+        }
         let (agreed, wanted) = resize::split(&pod, &allocated);
         self.snapshot.pod = agreed.map_or(pod, Arc::new);
         if wanted != self.snapshot.resize.wanted {
@@ -46,12 +53,13 @@ impl Worker {
         }
         self.report_completion();
         if self.snapshot.resize.wanted.is_empty() {
+            self.snapshot.resize.deferred_until = None;
             return;
         }
-        if let Some(manager) = self.fixed_by() {
+        if let Some((manager, policy, detail)) = self.fixed_by() {
             let message =
-                format!("Resize is infeasible for Guaranteed Pods alongside {manager} static policy");
-            self.refuse(Refused { reason: "Infeasible", message });
+                format!("Resize is infeasible for Guaranteed Pods alongside {manager} policy \"{policy}\"");
+            self.refuse(Refused { reason: "Infeasible", message, detail });
             return;
         }
         let mut spec = self.snapshot.spec().clone();
@@ -65,6 +73,9 @@ impl Worker {
                 // Files may say what containers have.
                 self.is_volume_update_due = true;
                 let wanted = std::mem::take(&mut self.snapshot.resize.wanted);
+                if let Some(why) = self.snapshot.resize.deferred_until {
+                    self.context.metrics.count(Count::ResizesDeferredAccepted, &[why]);
+                }
                 self.snapshot.resize = resize::Resize { is_started: true, ..resize::Resize::default() };
                 let text = resize::event_text(&self.snapshot.pod, "started", &wanted, None);
                 self.context.event(&self.snapshot.pod, None, EventType::Normal, "ResizeStarted", text);
@@ -73,15 +84,24 @@ impl Worker {
         }
     }
 
-    /// Why the Pod can have no more and no less than it has, if that is so.
+    /// Why the Pod can have no more and no less than it has, if that is so: whose policy, and its name for metrics.
     ///
     /// Source: `InPlacePodVerticalScalingExclusiveCPUs` and `...ExclusiveMemory`, off in v1.35.
-    fn fixed_by(&self) -> Option<&'static str> {
+    fn fixed_by(&self) -> Option<(&'static str, &'static str, &'static str)> {
         if class_of(self.snapshot.spec()) != QosClass::Guaranteed {
             return None;
         }
-        let memory = self.context.memory.is_some().then_some("Memory Manager");
-        self.context.cpus.is_some().then_some("CPU Manager").or(memory)
+        let changed =
+            resize::operations(&resize::resources(&self.snapshot.pod), &self.snapshot.resize.wanted);
+        let changes = |name: &str| changed.iter().any(|[resource, ..]| *resource == name);
+        if self.context.cpus.is_some() && changes("cpu") {
+            return Some(("CPU Manager", "static", "guaranteed_pod_cpu_manager_static_policy"));
+        }
+        (self.context.memory.is_some() && changes("memory")).then_some((
+            "Memory Manager",
+            "Static",
+            "guaranteed_pod_memory_manager_static_policy",
+        ))
     }
 
     /// Moves containers that share CPUs to those that are shared now.
@@ -120,7 +140,12 @@ impl Worker {
             let wanted = &self.snapshot.resize.wanted;
             let text = resize::event_text(&self.snapshot.pod, what, wanted, Some(&refused.message));
             self.context.event(&self.snapshot.pod, None, EventType::Warning, reason, text);
+            if !refused.detail.is_empty() {
+                self.context.metrics.count(Count::ResizesInfeasible, &[refused.detail]);
+            }
         }
+        // Whoever gets room is told why; else it was another wish.
+        self.snapshot.resize.deferred_until = (refused.reason == "Deferred").then_some("pod_updated");
         self.snapshot.resize.refused = Some(refused);
     }
 
@@ -144,34 +169,32 @@ impl Worker {
         let taken_from = taken_from.map(|container| container.name.clone());
         let sandbox = self.snapshot.ready_sandbox().map(|sandbox| sandbox.id.clone());
         self.spawn(key, async move {
-            if let Some(name) = taken_from
-                && let Err(error) =
-                    check_memory(&context, (&id, &name), resources.memory_limit_in_bytes).await
-            {
-                return Outcome::Resized(Err(error));
-            }
-            // Before, to make room for more; afterwards, to take back what is less: the kernel lets no part have more
-            // than the whole.
-            if let Err(error) = limit_pod(&context, &pod, growing).await {
-                return Outcome::Resized(Err(error));
-            }
-            let request = v1::UpdateContainerResourcesRequest {
-                container_id: id.clone(),
-                linux: Some(resources),
-                ..v1::UpdateContainerResourcesRequest::default()
+            let start = Instant::now();
+            let carry_out = async {
+                if let Some(name) = taken_from {
+                    check_memory(&context, (&id, &name), resources.memory_limit_in_bytes).await?;
+                }
+                // Before, to make room for more; afterwards, to take back what is less: the kernel lets no part have
+                // more than the whole.
+                limit_pod(&context, &pod, growing).await?;
+                let request = v1::UpdateContainerResourcesRequest {
+                    container_id: id.clone(),
+                    linux: Some(resources),
+                    ..v1::UpdateContainerResourcesRequest::default()
+                };
+                let updated = context.runtime.update_container_resources(request).await;
+                updated.map_err(|error| error.to_string())?;
+                limit_pod(&context, &pod, Which::ALL).await?;
+                tell_runtime(&context, &pod, sandbox).await;
+                let request = v1::ContainerStatusRequest { container_id: id.clone(), verbose: false };
+                let answer = context.runtime.container_status(request).await;
+                answer.map_err(|error| error.to_string())
             };
-            if let Err(error) = context.runtime.update_container_resources(request).await {
-                return Outcome::Resized(Err(error.to_string()));
-            }
-            if let Err(error) = limit_pod(&context, &pod, Which::ALL).await {
-                return Outcome::Resized(Err(error));
-            }
-            tell_runtime(&context, &pod, sandbox).await;
-            let request = v1::ContainerStatusRequest { container_id: id, verbose: false };
-            match context.runtime.container_status(request).await {
-                Ok(answer) => Outcome::Resized(Ok(Box::new(answer.status.unwrap_or_default()))),
-                Err(error) => Outcome::Resized(Err(error.to_string())),
-            }
+            let carried_out: Result<_, String> = carry_out.await;
+            let success = if carried_out.is_ok() { "true" } else { "false" };
+            let milliseconds = start.elapsed().as_secs_f64() * 1000.0;
+            context.metrics.measure(Measure::PodResize, &[success], milliseconds);
+            Outcome::Resized(carried_out.map(|answer| Box::new(answer.status.unwrap_or_default())))
         });
     }
 }

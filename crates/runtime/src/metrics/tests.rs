@@ -2,6 +2,9 @@ use super::*;
 
 /// A family's series: labels of its own, and values.
 fn series(look: &Look, name: &str) -> String {
+    if let Some((.., value)) = USAGE_METRICS.iter().find(|metric| metric.0 == name) {
+        return value(&look.used).to_string();
+    }
     let (.., values) = FAMILIES.iter().find(|family| family.0 == name).unwrap();
     let values = values(look).into_iter().map(|(labels, value)| format!("{}{value}", labels.join(",") + " "));
     values.map(|it| it.trim_start().to_owned()).collect::<Vec<_>>().join("; ")
@@ -77,6 +80,8 @@ fn families_have_whole_numbers_and_labels_of_their_own() {
 
 #[test]
 fn no_family_is_there_twice() {
-    let names: std::collections::BTreeSet<&str> = FAMILIES.iter().map(|family| family.0).collect();
-    assert_eq!(names.len(), FAMILIES.len());
+    let plain = USAGE_METRICS.iter().map(|metric| metric.0);
+    let names: std::collections::BTreeSet<&str> =
+        FAMILIES.iter().map(|family| family.0).chain(plain).collect();
+    assert_eq!(names.len(), FAMILIES.len() + USAGE_METRICS.len());
 }

@@ -17,6 +17,7 @@ pub const SPECS: &[Spec] = &[
     ("runtime should support running, stopping and removing PodSandbox", |it| Box::pin(lifecycle(it))),
     ("runtime should support listing PodSandbox with filters", |it| Box::pin(listing(it))),
     ("stop and remove are idempotent", |it| Box::pin(idempotence(it))),
+    ("a name is one PodSandbox's and one container's", |it| Box::pin(names(it))),
     ("what is not there is not found", |it| Box::pin(not_found(it))),
     ("an unknown runtime handler is an error", |it| Box::pin(unknown_handler(it))),
     ("runtime should support DNS config", |it| Box::pin(dns(it))),
@@ -135,6 +136,42 @@ async fn idempotence(subject: Arc<Subject>) {
         let stop = v1::StopPodSandboxRequest { pod_sandbox_id: pod.id.clone() };
         subject.runtime.stop_pod_sandbox(stop).await.unwrap();
     }
+}
+
+/// Of two at once one is made, and of what could not be made the name is free.
+async fn names(subject: Arc<Subject>) {
+    let config = subject.sandbox_config();
+    let both = futures::join!(subject.try_run(config.clone()), subject.try_run(config.clone()));
+    let (pod, error) = match both {
+        (Ok(pod), Err(error)) | (Err(error), Ok(pod)) => (pod, error),
+        (first, second) => panic!("{:?} {:?}", first.map(|it| it.id), second.map(|it| it.id)),
+    };
+    let metadata = config.metadata.clone().unwrap();
+    let name = format!("{}_default_{}_2", metadata.name, metadata.uid);
+    let refused =
+        format!("failed to reserve sandbox name {name:?}: name {name:?} is reserved for {:?}", pod.id);
+    assert_eq!(error.to_string(), refused);
+    let mut next = config.clone();
+    next.metadata.as_mut().unwrap().attempt += 1;
+    let next = subject.try_run(next).await.unwrap();
+
+    let mut unknown = sleeping("main");
+    unknown.image.as_mut().unwrap().image = "test.local/none:1".into();
+    pod.try_create(unknown).await.unwrap_err();
+    let both = futures::join!(pod.try_create(sleeping("main")), next.try_create(sleeping("main")));
+    let (id, error) = match both {
+        (Ok(id), Err(error)) | (Err(error), Ok(id)) => (id, error),
+        both => panic!("{both:?}"),
+    };
+    let name = format!("main_{}_default_{}_3", metadata.name, metadata.uid);
+    let refused = format!("failed to reserve container name {name:?}: name {name:?} is reserved for {id:?}");
+    assert_eq!(error.to_string(), refused);
+    let remove = v1::RemoveContainerRequest { container_id: id };
+    subject.runtime.remove_container(remove).await.unwrap();
+    pod.try_create(sleeping("main")).await.unwrap();
+    pod.remove().await;
+    next.remove().await;
+    subject.try_run(config).await.unwrap().remove().await;
 }
 
 async fn not_found(subject: Arc<Subject>) {

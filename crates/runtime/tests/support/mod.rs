@@ -3,7 +3,7 @@
 
 pub mod uml;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::future::Future;
@@ -77,6 +77,7 @@ struct State {
     dir: tempfile::TempDir,
     cgroup: String,
     runtime: RefCell<Option<(Runtime, base::Tasks)>>,
+    pods: Cell<u32>,
 }
 
 /// A host of containers: a data directory, a cgroup, and the runtime on them.
@@ -88,7 +89,7 @@ impl Host {
         let dir = tempfile::tempdir().unwrap();
         let name = dir.path().file_name().unwrap().to_string_lossy().replace('.', "");
         let cgroup = format!("/knarr-test-{name}");
-        let host = Self(Rc::new(State { dir, cgroup, runtime: RefCell::new(None) }));
+        let host = Self(Rc::new(State { dir, cgroup, runtime: RefCell::new(None), pods: Cell::new(0) }));
         let host = host.restart().await;
         let hints = Hints { name: Some("busybox".into()), ..Hints::default() };
         host.runtime().import_image(std::io::Cursor::new(busybox_tar()), hints).await.unwrap();
@@ -385,10 +386,18 @@ impl Pod {
     }
 
     pub async fn run_with(host: &Host, change: impl FnOnce(&mut v1::PodSandboxConfig)) -> Self {
+        Self::try_run_with(host, change).await.unwrap()
+    }
+
+    pub async fn try_run_with(
+        host: &Host,
+        change: impl FnOnce(&mut v1::PodSandboxConfig),
+    ) -> CriResult<Self> {
+        let number = host.0.pods.replace(host.0.pods.get() + 1);
         let mut config = v1::PodSandboxConfig {
             metadata: Some(v1::PodSandboxMetadata {
                 name: "pod".into(),
-                uid: "uid".into(),
+                uid: format!("uid-{number}"),
                 namespace: "default".into(),
                 attempt: 0,
             }),
@@ -405,9 +414,9 @@ impl Pod {
         change(&mut config);
         let started = Instant::now();
         let request = v1::RunPodSandboxRequest { config: Some(config), runtime_handler: String::new() };
-        let id = host.runtime().run_pod_sandbox(request).await.unwrap().pod_sandbox_id;
+        let id = host.runtime().run_pod_sandbox(request).await?.pod_sandbox_id;
         eprintln!("sandbox: {:?}", started.elapsed());
-        Self { id, host: host.clone() }
+        Ok(Self { id, host: host.clone() })
     }
 
     pub fn on(self, host: &Host) -> Self {
@@ -415,12 +424,16 @@ impl Pod {
     }
 
     pub async fn create(&self, wanted: Wanted) -> String {
+        self.try_create(wanted).await.unwrap()
+    }
+
+    pub async fn try_create(&self, wanted: Wanted) -> CriResult<String> {
         let request = v1::CreateContainerRequest {
             pod_sandbox_id: self.id.clone(),
             config: Some(wanted.0),
             sandbox_config: None,
         };
-        self.host.runtime().create_container(request).await.unwrap().container_id
+        Ok(self.host.runtime().create_container(request).await?.container_id)
     }
 
     pub async fn try_start(&self, id: &str) -> CriResult<()> {

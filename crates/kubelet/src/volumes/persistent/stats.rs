@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::{Pod, Volume};
 
 use super::{Prepared, find, is_persistent};
 use crate::context::Context;
+use crate::metrics::Measure;
 use crate::stats::disk;
 
 /// How long an answer is good for. Source: `volumeStatsAggPeriod`.
@@ -74,7 +75,17 @@ fn named(pod: &Pod, volume: &Volume) -> VolumeStats {
     }
 }
 
+/// Source: the `metric_source`s are `pkg/volume`'s.
 async fn of_volume(context: &Context, named: VolumeStats, prepared: Prepared) -> Option<VolumeStats> {
+    let (start, source) = (Instant::now(), prepared.driver.clone().unwrap_or_else(|| "statfs".to_owned()));
+    let stats = look(context, named, prepared).await;
+    if stats.is_some() {
+        context.metrics.measure(Measure::VolumeLook, &[&source], start.elapsed());
+    }
+    stats
+}
+
+async fn look(context: &Context, named: VolumeStats, prepared: Prepared) -> Option<VolumeStats> {
     let Some(name) = &prepared.driver else { return of_path(named, prepared).await };
     let driver = context.csi.get(name).ok().filter(|driver| driver.can(rpc::Type::GetVolumeStats))?;
     let request = v1::NodeGetVolumeStatsRequest {
