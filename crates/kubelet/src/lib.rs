@@ -26,6 +26,7 @@ pub mod topology;
 
 mod admission;
 mod allocations;
+mod certificates;
 mod cgroups;
 mod checkpoint;
 mod cleanup;
@@ -43,6 +44,7 @@ mod node;
 mod node_shutdown;
 mod node_state;
 mod objects;
+mod pem;
 mod plugins;
 mod pod_resources;
 mod pods;
@@ -178,6 +180,7 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
             })?,
         room: allocatable,
         looks: stats::Looks::default(),
+        certificates: certificates::All::default(),
         metrics,
         allocations: allocations::Allocations::new(available),
         memory_capacity: i64::try_from(machine.memory).unwrap_or(i64::MAX),

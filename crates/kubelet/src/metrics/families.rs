@@ -102,6 +102,7 @@ families! {
         NodeStartupRegistered "kubelet_node_startup_post_registration_duration_seconds" [] "Duration in seconds of node startup after registration";
         NodeStartupRegistering "kubelet_node_startup_registration_duration_seconds" [] "Duration in seconds of node startup during registration";
         NodeStartupUnregistered "kubelet_node_startup_pre_registration_duration_seconds" [] "Duration in seconds of node startup before registration";
+        PodCertificateStates "kubelet_podcertificate_states" ["signer_name", "state"] "Gauge vector reporting the number of pod certificate projected volume sources, faceted by signer_name and state";
         RunningContainers "kubelet_running_containers" ["container_state"] "Number of containers currently running";
         RunningPods "kubelet_running_pods" [] "Number of pods that have a running pod sandbox";
         ServerCertificate "kubelet_certificate_manager_server_ttl_seconds" [] "Gauge of the shortest TTL (time-to-live) of the Kubelet's serving certificate. The value is in seconds until certificate expiry (negative if already expired). If serving certificate is invalid or unused, the value will be +INF";
