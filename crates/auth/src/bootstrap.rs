@@ -139,7 +139,8 @@ pub fn node_rules() -> Vec<PolicyRule> {
 /// The default ClusterRoles, those of the controllers included. Those that unite others have their rules already,
 /// so that they are right before a controller has seen them.
 pub fn cluster_roles() -> Vec<ClusterRole> {
-    let others = with(tables::CLUSTER_ROLES, tables::GATED_CLUSTER_ROLES).map(|row| cluster_role(row.name, row));
+    let others =
+        with(tables::CLUSTER_ROLES, tables::GATED_CLUSTER_ROLES).map(|row| cluster_role(row.name, row));
     let controllers = with(controllers::CONTROLLERS, controllers::GATED_CONTROLLERS)
         .map(|row| cluster_role(&format!("system:controller:{}", row.name), row));
     let mut roles: Vec<ClusterRole> = others.chain(controllers).collect();

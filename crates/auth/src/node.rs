@@ -191,7 +191,9 @@ impl NodeGraph {
             (true, "resource.k8s.io", "resourceclaims") => self.get(node, "resourceclaims", attributes),
             (true, "resource.k8s.io", "resourceslices") => self.slice(node, attributes),
             (true, "storage.k8s.io", "volumeattachments") => self.get(node, "volumeattachments", attributes),
-            (true, "", "serviceaccounts") => self.account(node, attributes, Feature::PodCertificateRequest.is_on()),
+            (true, "", "serviceaccounts") => {
+                self.account(node, attributes, Feature::PodCertificateRequest.is_on())
+            }
             (true, "certificates.k8s.io", "podcertificaterequests")
                 if Feature::PodCertificateRequest.is_on() =>
             {

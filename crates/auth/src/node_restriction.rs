@@ -381,7 +381,9 @@ fn pod_certificate(node: &str, namespace: &str, objects: Objects<'_>) -> Result<
     };
     let (uid, known) = (asked("nodeUID"), text(stored, "/metadata/uid"));
     if uid != known {
-        return Err(format!("{of_pod} names node UID {uid:?}, inconsistent with the running node ({known:?})"));
+        return Err(format!(
+            "{of_pod} names node UID {uid:?}, inconsistent with the running node ({known:?})"
+        ));
     }
     let Some(pod) = objects.pod else {
         return Err(format!("while retrieving pod {key:?} {NAMED}: pod {:?} not found", asked("podName")));
@@ -404,7 +406,9 @@ fn pod_certificate(node: &str, namespace: &str, objects: Objects<'_>) -> Result<
     }
     let Some(account) = objects.account else {
         let key = format!("{namespace}/{name}");
-        return Err(format!("while retrieving service account {key:?} {NAMED}: serviceaccount {name:?} not found"));
+        return Err(format!(
+            "while retrieving service account {key:?} {NAMED}: serviceaccount {name:?} not found"
+        ));
     };
     let (uid, known) = (asked("serviceAccountUID"), text(account, "/metadata/uid"));
     if uid != known {

@@ -99,8 +99,7 @@ impl PodCertificates {
             ..Scope::default()
         });
         let (mut changes, inbox) = (requests.subscribe(), inbox.clone());
-        let certificates =
-            Arc::new(Self { requests, states: Mutex::default(), retry_at: Mutex::default() });
+        let certificates = Arc::new(Self { requests, states: Mutex::default(), retry_at: Mutex::default() });
         let mut all = context.certificates.0.lock();
         all.retain(|(certificates, _)| certificates.strong_count() > 0);
         all.push((Arc::downgrade(&certificates), pod.clone()));
@@ -148,7 +147,8 @@ impl PodCertificates {
         let mut states = self.states.lock();
         let Some(state) = states.remove(key) else { return true };
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-        let request = state.asked().and_then(|asked| self.requests.get(&format!("{namespace}/{}", asked.name)));
+        let request =
+            state.asked().and_then(|asked| self.requests.get(&format!("{namespace}/{}", asked.name)));
         let Next { state, events, is_due } = state.next(request.as_deref(), jitter(context), now);
         for (reason, message) in events {
             context.event(pod, None, EventType::Warning, reason, message);
@@ -175,7 +175,11 @@ impl PodCertificates {
                 Ok(())
             }
             Err(error) if self.states.lock().contains_key(key) => {
-                tracing::warn!(pod = pod.metadata.uid, error, "a certificate was not renewed; the old one stays");
+                tracing::warn!(
+                    pod = pod.metadata.uid,
+                    error,
+                    "a certificate was not renewed; the old one stays"
+                );
                 *self.retry_at.lock() = Some(crate::snapshot::after(context.clock.now(), RETRY));
                 Ok(())
             }
@@ -197,7 +201,8 @@ async fn make_request(
     let (name, namespace, uid) = identity(pod);
     let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.clone()).unwrap_or_default();
     let accounts: Api<ServiceAccount> = Api::namespaced(context.client.clone(), &namespace);
-    let of_account = accounts.get(&account).await.map_err(|e| format!("while fetching service account: {e}"))?;
+    let of_account =
+        accounts.get(&account).await.map_err(|e| format!("while fetching service account: {e}"))?;
     let (kind, message) = (source.key_type.clone(), uid.clone());
     let made = tokio::task::spawn_blocking(move || keys::make(&kind, message.as_bytes())).await;
     let keys::Made { private_pem, public, proof } =

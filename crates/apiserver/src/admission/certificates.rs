@@ -121,7 +121,8 @@ pub(super) fn pod_certificate(context: &Context<'_>, request: &Value) -> Result<
         return Ok(());
     }
     let path = Path::new("spec").child("signerName");
-    let why = format!("User {:?} is not permitted to \"sign\" for signer {signer:?}", context.request.user.name);
+    let why =
+        format!("User {:?} is not permitted to \"sign\" for signer {signer:?}", context.request.user.name);
     refuse(FieldError::forbidden(&path, &why))
 }
 

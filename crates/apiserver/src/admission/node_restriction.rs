@@ -28,7 +28,8 @@ pub(super) fn validate(context: &Context<'_>, object: &Value) -> Result<()> {
         node.as_ref().filter(|_| is_certificate)?;
         context.lookup("", "v1", resource, &context.request.resource.namespace, text(object, pointer))
     };
-    let (pod, account) = (named("pods", "/spec/podName"), named("serviceaccounts", "/spec/serviceAccountName"));
+    let (pod, account) =
+        (named("pods", "/spec/podName"), named("serviceaccounts", "/spec/serviceAccountName"));
     let objects = Objects {
         new: (!is_delete).then_some(object),
         old: stored,

@@ -199,18 +199,19 @@ fn a_node_asks_for_certificates_and_sees_its_own_requests_only() {
     let own = "can only list/watch podcertificaterequests with nodeName field selector";
     let unrelated = "no relationship found between node \"a\" and this object";
     let status = "nodes may not access the status subresource of PodCertificateRequests";
-    let check = |graph: &NodeGraph, (verb, subresource, name, selector): (&str, &str, &str, &str), expect: &str| {
-        let attributes = Attributes {
-            verb: verb.to_owned(),
-            subresource: subresource.to_owned(),
-            namespace: "shop".to_owned(),
-            name: name.to_owned(),
-            field_selector: selector.to_owned(),
-            ..Attributes::default()
+    let check =
+        |graph: &NodeGraph, (verb, subresource, name, selector): (&str, &str, &str, &str), expect: &str| {
+            let attributes = Attributes {
+                verb: verb.to_owned(),
+                subresource: subresource.to_owned(),
+                namespace: "shop".to_owned(),
+                name: name.to_owned(),
+                field_selector: selector.to_owned(),
+                ..Attributes::default()
+            };
+            let found = graph.certificate_request("a", &attributes).err().unwrap_or_default();
+            assert_eq!(found, expect, "{verb} {subresource} {name} {selector}");
         };
-        let found = graph.certificate_request("a", &attributes).err().unwrap_or_default();
-        assert_eq!(found, expect, "{verb} {subresource} {name} {selector}");
-    };
     check(&graph, ("create", "", "", ""), "");
     check(&graph, ("get", "", "own", ""), "");
     check(&graph, ("get", "", "others", ""), unrelated);

@@ -165,7 +165,10 @@ fn a_node_creates_only_mirror_pods_that_refer_to_nothing() {
         ),
         (
             "certificate",
-            change("/spec/volumes", json!([{"projected": {"sources": [{"podCertificate": {"keyPath": "x"}}]}}])),
+            change(
+                "/spec/volumes",
+                json!([{"projected": {"sources": [{"podCertificate": {"keyPath": "x"}}]}}]),
+            ),
             "reference podcertificates",
         ),
         ("map", change("/spec/volumes", json!([{"configMap": {"name": "x"}}])), "reference configmaps"),
@@ -274,10 +277,16 @@ fn the_audience_of_a_token_is_one_that_the_pod_projects() {
     );
 }
 
+/// A request for a Pod's certificate with one field changed.
+fn certificate_request(field: &str, value: &str) -> Value {
+    let mut request = json!({"spec": {"podName": "p", "podUID": "u", "serviceAccountName": "robot",
+        "serviceAccountUID": "s", "nodeName": "a", "nodeUID": "n"}});
+    request["spec"][field] = value.into();
+    request
+}
+
 #[test]
 fn a_node_asks_for_certificates_of_its_own_pods_only() {
-    let request = json!({"spec": {"podName": "p", "podUID": "u", "serviceAccountName": "robot",
-        "serviceAccountUID": "s", "nodeName": "a", "nodeUID": "n"}});
     let mut running = pod("a");
     running["spec"]["serviceAccountName"] = "robot".into();
     let mut elsewhere = running.clone();
@@ -286,8 +295,7 @@ fn a_node_asks_for_certificates_of_its_own_pods_only() {
     mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "x"});
     let (node, account) = (json!({"metadata": {"uid": "n"}}), json!({"metadata": {"uid": "s"}}));
     let check = |field: &str, value: &str, pod: Option<&Value>, expected: &str| {
-        let mut request = request.clone();
-        request["spec"][field] = value.into();
+        let request = certificate_request(field, value);
         let objects =
             Objects { new: Some(&request), pod, node: Some(&node), account: Some(&account), old: None };
         let attributes = Attributes {

@@ -79,9 +79,8 @@ macro_rules! curve {
             use ::$curve::ecdsa::signature::hazmat::PrehashSigner;
             use ::$curve::ecdsa::{DerSignature, SigningKey};
             let secret = ::$curve::SecretKey::try_generate_from_rng(&mut SysRng).map_err(text)?;
-            let proof: DerSignature = SigningKey::from(&secret)
-                .sign_prehash(digest(&SHA256, message).as_ref())
-                .map_err(text)?;
+            let proof: DerSignature =
+                SigningKey::from(&secret).sign_prehash(digest(&SHA256, message).as_ref()).map_err(text)?;
             Ok(Made {
                 private_pem: key_pem(secret.to_pkcs8_der().map_err(text)?.as_bytes()),
                 public: secret.public_key().to_public_key_der().map_err(text)?.into_vec(),
@@ -129,7 +128,9 @@ mod tests {
 
     #[test]
     fn keys_of_every_type_are_made_and_proven() {
-        ["ED25519", "ECDSAP256", "ECDSAP384", "ECDSAP521", "RSA3072", "RSA4096"].iter().for_each(|kind| check(kind));
+        ["ED25519", "ECDSAP256", "ECDSAP384", "ECDSAP521", "RSA3072", "RSA4096"]
+            .iter()
+            .for_each(|kind| check(kind));
         assert_eq!(make("RSA1024", b"").err().as_deref(), Some("unknown key type \"RSA1024\""));
     }
 }

@@ -189,7 +189,8 @@ fn answer(
     jitter: Duration,
 ) -> Option<(State, Option<(&'static str, String)>)> {
     let status = request.status.as_ref()?;
-    let end = status.conditions.iter().flatten().find(|it| ["Issued", "Denied", "Failed"].contains(&&*it.type_))?;
+    let end =
+        status.conditions.iter().flatten().find(|it| ["Issued", "Denied", "Failed"].contains(&&*it.type_))?;
     let (kind, verb, name) = match end.type_.as_str() {
         "Denied" => ("Denied", "was denied", "denied"),
         "Failed" => ("Failed", "failed", "failed"),
@@ -253,12 +254,18 @@ mod tests {
         }
         // What there is stays while the next one is waited for; a request that is lost is made again.
         let state = State::waiting(Some(state), asked("second"));
-        assert_eq!((state.credentials().map(|c| c.chain), state.due()), (Ok("chain".to_owned()), Some(at(1600))));
+        assert_eq!(
+            (state.credentials().map(|c| c.chain), state.due()),
+            (Ok("chain".to_owned()), Some(at(1600)))
+        );
         let next = state.clone().next(None, Duration::ZERO, at(1599));
         assert_eq!((next.state, next.is_due), (Some(state.clone()), false));
         let next = state.next(None, Duration::ZERO, at(1600));
         assert_eq!((next.state.map(|it| it.asked().is_none()), next.is_due), (Some(true), true));
-        assert_eq!(next.events, [("CertificateOverdueForRefresh", "PodCertificate refresh overdue".to_owned())]);
+        assert_eq!(
+            next.events,
+            [("CertificateOverdueForRefresh", "PodCertificate refresh overdue".to_owned())]
+        );
         let first = State::waiting(None, asked("first"));
         assert_eq!((first.name(at(0)), first.due()), ("not_yet_issued", Some(at(1600))));
         let next = first.next(None, Duration::ZERO, at(1600));

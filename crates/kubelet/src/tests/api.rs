@@ -395,7 +395,8 @@ impl Api {
             async move {
                 loop {
                     revisions.borrow_and_update();
-                    let next = events(&shared.0.lock()).iter().find(|(revision, _)| *revision > seen).cloned();
+                    let next =
+                        events(&shared.0.lock()).iter().find(|(revision, _)| *revision > seen).cloned();
                     if let Some((revision, event)) = next {
                         return Some((Bytes::from(format!("{event}\n")), (revision, revisions)));
                     }

@@ -85,7 +85,9 @@ async fn a_certificate_is_asked_for_and_renewed_when_its_signer_said() {
     assert_ne!(file(&node, "tls.key"), key, "another key for each request");
 
     // Nobody answers: what there is stays, and is complained about when it should have been renewed, and when it ends.
+    sleep_until(&node, 145).await;
     node.api.until_event("CertificateOverdueForRefresh", "PodCertificate refresh overdue").await;
+    sleep_until(&node, 190).await;
     node.api.until_event("CertificateExpired", "PodCertificate expired").await;
     assert_eq!(file(&node, "tls.crt"), chain("second"));
     node.api.delete();
@@ -100,7 +102,8 @@ async fn a_denial_is_told_and_for_good() {
     node.api.answer_request(1, json!({"conditions": [condition("Denied")]})).await;
     let told = "PodCertificateRequest shop/req-1 was denied, reason=\"R\", message=\"m\"";
     node.api.until_event("Denied", told).await;
-    let denied = "PodCertificateRequest was permanently denied: reason=\"R\" message=\"m\"";
+    let denied = "MountVolume.SetUp failed for volume \"certs\" : PodCertificateRequest was permanently denied: \
+                  reason=\"R\" message=\"m\"";
     node.api.until_event("FailedMount", denied).await;
     sleep_until(&node, 120).await;
     assert_eq!(node.api.requests_made(), 1, "nobody is asked again");

@@ -118,7 +118,11 @@ pub(crate) fn request_status(new: &Value, old: &Value) -> FieldErrors {
             }
         }
         None if is_same => {}
-        None => return fixed("status is immutable unless transitioning to \"Issued\", \"Denied\", or \"Failed\""),
+        None => {
+            return fixed(
+                "status is immutable unless transitioning to \"Issued\", \"Denied\", or \"Failed\"",
+            );
+        }
     }
     errors
 }

@@ -106,7 +106,8 @@ fn times(request: &At<'_>, leaf: &X509Certificate<'_>, errors: &mut FieldErrors)
     }
     let [Some(begins_at), Some(ends_at), Some(refresh_at)] = at.each_ref().map(time) else { return };
     let validity = leaf.validity();
-    let of_leaf = [validity.not_before, validity.not_after].map(|time| Timestamp::from_second(time.timestamp()));
+    let of_leaf =
+        [validity.not_before, validity.not_after].map(|time| Timestamp::from_second(time.timestamp()));
     if of_leaf[0].as_ref().ok() != Some(&begins_at) {
         errors.push(begins.invalid("must be set to the NotBefore time encoded in the leaf certificate"));
         return;

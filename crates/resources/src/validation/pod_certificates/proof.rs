@@ -68,7 +68,8 @@ fn verify(key: &[u8], message: &[u8], proof: &[u8]) -> Result<bool, Bad> {
     let with = |algorithm: &'static dyn VerificationAlgorithm| {
         UnparsedPublicKey::new(algorithm, point).verify(message, proof).is_ok()
     };
-    let curve = || info.algorithm.parameters.as_ref().and_then(|p| p.as_oid().ok()).map(|id| id.to_id_string());
+    let curve =
+        || info.algorithm.parameters.as_ref().and_then(|p| p.as_oid().ok()).map(|id| id.to_id_string());
     match info.algorithm.algorithm.to_id_string().as_str() {
         ED25519 => Ok(with(&signature::ED25519)),
         ELLIPTIC => match curve().unwrap_or_default().as_str() {

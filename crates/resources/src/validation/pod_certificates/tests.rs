@@ -31,7 +31,8 @@ fn check(key: &str, field: &str, value: Value, expect: &str) {
 
 #[test]
 fn keys_of_every_type_are_proven() {
-    const PROOF: &str = "spec.proofOfPossession: Invalid value: could not verify proof-of-possession signature";
+    const PROOF: &str =
+        "spec.proofOfPossession: Invalid value: could not verify proof-of-possession signature";
     for key in ["ed25519", "p256", "p384", "p521", "rsa3072", "rsa3072-hash"] {
         check(key, "podName", "web".into(), "");
         check(key, "podUID", "other-uid".into(), PROOF);
@@ -45,7 +46,10 @@ fn keys_of_every_type_are_proven() {
         check(key, "podName", "web".into(), &format!("spec.pkixPublicKey: Invalid value: {expect}"));
     }
     let found = shown(&request(&of_key("x25519")));
-    assert!(found.ends_with("unknown public key type; supported types are Ed25519, ECDSA, and RSA"), "{found}");
+    assert!(
+        found.ends_with("unknown public key type; supported types are Ed25519, ECDSA, and RSA"),
+        "{found}"
+    );
     let none = "spec.pkixPublicKey: Invalid value: \"AAAA\": must be a valid PKIX-serialized public key";
     check("p256", "pkixPublicKey", "AAAA".into(), none);
     let long = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, vec![0; KEY_BYTES_MAX + 1]);
@@ -59,19 +63,32 @@ fn requests_say_who_they_are_for_and_for_how_long() {
     let range = |max: i64| format!("must be in the range [3600, {max}]");
     let seconds = "spec.maxExpirationSeconds";
     for (field, value, expect) in [
-        ("signerName", json!("nobody"), "spec.signerName: Invalid value: \"nobody\": must be a fully".to_owned()),
+        (
+            "signerName",
+            json!("nobody"),
+            "spec.signerName: Invalid value: \"nobody\": must be a fully".to_owned(),
+        ),
         ("podName", json!("No"), "spec.podName: Invalid value: \"No\": a lowercase RFC 1123".to_owned()),
         ("nodeName", json!(""), "spec.nodeName: Invalid value: \"\": ".to_owned()),
         ("podUID", json!(""), "spec.podUID: Invalid value: \"\": must not be empty".to_owned()),
-        ("nodeUID", json!("x".repeat(129)), "spec.nodeUID: Too long: may not be more than 128 bytes".to_owned()),
+        (
+            "nodeUID",
+            json!("x".repeat(129)),
+            "spec.nodeUID: Too long: may not be more than 128 bytes".to_owned(),
+        ),
         ("maxExpirationSeconds", json!(null), format!("{seconds}: Required value: must be set")),
-        ("maxExpirationSeconds", json!(3599), format!("{seconds}: Invalid value: 3599: {}", range(7_862_400))),
+        (
+            "maxExpirationSeconds",
+            json!(3599),
+            format!("{seconds}: Invalid value: 3599: {}", range(7_862_400)),
+        ),
         ("maxExpirationSeconds", json!(7_862_401), format!("{seconds}: Invalid value: 7862401: ")),
         ("maxExpirationSeconds", json!(7_862_400), String::new()),
         (
             "unverifiedUserAnnotations",
             json!({"plain": "x"}),
-            "spec.unverifiedUserAnnotations: Invalid value: \"plain\": must be a domain-prefixed key".to_owned(),
+            "spec.unverifiedUserAnnotations: Invalid value: \"plain\": must be a domain-prefixed key"
+                .to_owned(),
         ),
         ("unverifiedUserAnnotations", json!({"Example.com/a": "x"}), String::new()),
     ] {
@@ -139,9 +156,11 @@ fn a_request_ends_once_and_in_one_way() {
     let neither = "status: Invalid value: status is immutable unless transitioning to \"Issued\"";
     check_status(&none, &with(good.clone(), "conditions", json!([])), neither);
     let both = with(none.clone(), "conditions", json!([condition("Issued"), condition("Denied")]));
-    let one = "status.conditions[1].type: Invalid value: \"Denied\": There may be at most one condition with type";
+    let one =
+        "status.conditions[1].type: Invalid value: \"Denied\": There may be at most one condition with type";
     check_status(&none, &both, one);
-    let other = "status.conditions[0].type: Unsupported value: \"Other\": supported values: \"Issued\", \"Denied\"";
+    let other =
+        "status.conditions[0].type: Unsupported value: \"Other\": supported values: \"Issued\", \"Denied\"";
     check_status(&none, &ended("Other"), other);
     let mut unsure = ended("Denied");
     unsure["conditions"][0]["status"] = "False".into();
@@ -157,7 +176,10 @@ fn a_chain_begins_with_a_certificate_for_the_key() {
     for (status, expect) in [
         (chain(String::new()), "issued certificate chain must contain at least one certificate"),
         (chain(key.clone()), "must consist entirely of CERTIFICATE PEM blocks"),
-        (chain("x".repeat(CHAIN + 1)), "status.certificateChain: Too long: may not be more than 102400 bytes"),
+        (
+            chain("x".repeat(CHAIN + 1)),
+            "status.certificateChain: Too long: may not be more than 102400 bytes",
+        ),
         (issued("other"), "leaf certificate was not issued to the requested public key"),
         (chain(format!("{}{}", text("good"), text("other"))), ""),
         (chain(format!("{}{key}", text("good"))), "must consist entirely of CERTFICATE PEM blocks"),
@@ -183,10 +205,18 @@ fn times_are_those_of_the_certificate() {
         ("beginRefreshAt", None, "status.beginRefreshAt: Required value: must be present and in the range"),
         ("notBefore", Some(shifted("notBefore", 1)), "must be set to the NotBefore time encoded"),
         ("notAfter", Some(shifted("notAfter", 1)), "must be set to the NotAfter time encoded"),
-        ("beginRefreshAt", Some(shifted("notBefore", 9)), "must be at least 10 minutes after status.notBefore"),
+        (
+            "beginRefreshAt",
+            Some(shifted("notBefore", 9)),
+            "must be at least 10 minutes after status.notBefore",
+        ),
         ("beginRefreshAt", Some(shifted("notBefore", 10)), ""),
         ("beginRefreshAt", Some(shifted("notAfter", -10)), ""),
-        ("beginRefreshAt", Some(shifted("notAfter", -9)), "must be at least 10 minutes before status.notAfter"),
+        (
+            "beginRefreshAt",
+            Some(shifted("notAfter", -9)),
+            "must be at least 10 minutes before status.notAfter",
+        ),
     ] {
         check_status(&json!({}), &with(good(), field, value), expect);
     }
