@@ -185,19 +185,22 @@ pub const PLUGINS: &[Plugin] = &[
     plugin(REQUESTER, Some(certificates::requester), None),
     plugin(ESCALATION, None, Some(rbac_escalation::validate)),
     plugin(DEVICE_ADMIN, None, Some(device_admin::validate)),
+    plugin(POD_CERTIFICATES, None, Some(certificates::pod_certificate)),
     plugin("ResourceQuota", None, Some(resource_quota::validate)),
 ];
 
 const REQUESTER: &str = "CertificateRequester";
 const ESCALATION: &str = "RBACEscalation";
 const DEVICE_ADMIN: &str = "DeviceAdminAccess";
+const POD_CERTIFICATES: &str = "PodCertificateSigning";
 
 /// The plugins to run: the default ones and `enabled`, without `disabled`; both are upstream's names.
 ///
 /// # Errors
 /// A name that no plugin has.
 pub fn chosen(enabled: &[String], disabled: &[String]) -> Result<Vec<Plugin>, String> {
-    let is_optional = |plugin: &Plugin| ![REQUESTER, ESCALATION, DEVICE_ADMIN].contains(&plugin.name);
+    let fixed = [REQUESTER, ESCALATION, DEVICE_ADMIN, POD_CERTIFICATES];
+    let is_optional = |plugin: &Plugin| !fixed.contains(&plugin.name);
     let is_known = |name: &&String| PLUGINS.iter().any(|plugin| plugin.name == **name && is_optional(plugin));
     if let Some(unknown) = enabled.iter().chain(disabled).find(|name| !is_known(name)) {
         return Err(format!("there is no admission plugin {unknown:?}"));

@@ -122,23 +122,26 @@ fn metadata(name: &str, namespace: Option<&str>, labels: &[&str]) -> ObjectMeta 
     }
 }
 
-/// Rows that there always are, and those of a feature that may be off.
-fn with_trust_bundles<T>(always: &'static [T], gated: &'static [T]) -> impl Iterator<Item = &'static T> {
-    let gated = if Feature::ClusterTrustBundle.is_on() { gated } else { &[] };
-    always.iter().chain(gated)
+/// Rows of features that may be off.
+type Gated<T> = &'static [(Feature, &'static [T])];
+
+/// Rows that there always are, and those of the features that are on.
+fn with<T>(always: &'static [T], gated: Gated<T>) -> impl Iterator<Item = &'static T> {
+    let on = gated.iter().filter(|(feature, _)| feature.is_on());
+    always.iter().chain(on.flat_map(|(_, rows)| *rows))
 }
 
 /// The rules of a kubelet, as the Node authorizer gives them.
 pub fn node_rules() -> Vec<PolicyRule> {
-    with_trust_bundles(tables::NODE_RULES, tables::NODE_TRUST_BUNDLES).map(Rule::build).collect()
+    with(tables::NODE_RULES, tables::GATED_NODE_RULES).map(Rule::build).collect()
 }
 
 /// The default ClusterRoles, those of the controllers included. Those that unite others have their rules already,
 /// so that they are right before a controller has seen them.
 pub fn cluster_roles() -> Vec<ClusterRole> {
-    let others = with_trust_bundles(tables::CLUSTER_ROLES, tables::TRUST_BUNDLE_ROLES)
-        .map(|row| cluster_role(row.name, row));
-    let controllers = with_trust_bundles(controllers::CONTROLLERS, controllers::TRUST_BUNDLE_CONTROLLERS)
+    let others =
+        with(tables::CLUSTER_ROLES, tables::GATED_CLUSTER_ROLES).map(|row| cluster_role(row.name, row));
+    let controllers = with(controllers::CONTROLLERS, controllers::GATED_CONTROLLERS)
         .map(|row| cluster_role(&format!("system:controller:{}", row.name), row));
     let mut roles: Vec<ClusterRole> = others.chain(controllers).collect();
     // admin unites edit, which unites view: as many rounds as they are deep.
@@ -171,9 +174,9 @@ pub fn cluster_role_bindings() -> Vec<ClusterRoleBinding> {
         role_ref: role_ref("ClusterRole", role),
         subjects,
     };
-    let others = with_trust_bundles(tables::CLUSTER_ROLE_BINDINGS, tables::TRUST_BUNDLE_BINDINGS)
+    let others = with(tables::CLUSTER_ROLE_BINDINGS, tables::GATED_CLUSTER_ROLE_BINDINGS)
         .map(|row| binding(row.name, row.role, subjects(row.subjects)));
-    let controllers = with_trust_bundles(controllers::CONTROLLERS, controllers::TRUST_BUNDLE_CONTROLLERS);
+    let controllers = with(controllers::CONTROLLERS, controllers::GATED_CONTROLLERS);
     let controllers = controllers.map(|row| {
         let name = format!("system:controller:{}", row.name);
         binding(&name, &name, Some(vec![account(row.name)]))

@@ -5,10 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use k8s_openapi::api::certificates::v1beta1::PodCertificateRequest;
 use k8s_openapi::api::core::v1::{Container, PersistentVolume, Pod};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::api::resource::v1::ResourceSlice;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
+use machinery::features::Feature;
 use serde_json::Value;
 
 use crate::rbac::allows;
@@ -32,6 +34,8 @@ pub struct NodeGraph {
     attachments: BTreeMap<String, String>,
     /// Name of a slice of devices to its node.
     slices: BTreeMap<String, String>,
+    /// Key of a PodCertificateRequest to its node.
+    certificate_requests: BTreeMap<String, String>,
     rules: NodeRules,
 }
 
@@ -134,6 +138,18 @@ impl NodeGraph {
         self.slices.remove(name);
     }
 
+    /// Adds a request for a Pod's certificate; what it says never changes.
+    pub fn insert_certificate_request(&mut self, request: &PodCertificateRequest) {
+        let (namespace, name) = (request.metadata.namespace.as_deref(), request.metadata.name.as_deref());
+        let key = format!("{}/{}", namespace.unwrap_or_default(), name.unwrap_or_default());
+        self.certificate_requests.insert(key, request.spec.node_name.clone());
+    }
+
+    /// Forgets a request for a Pod's certificate.
+    pub fn remove_certificate_request(&mut self, namespace: &str, name: &str) {
+        self.certificate_requests.remove(&format!("{namespace}/{name}"));
+    }
+
     /// Whether `node` has something to do with the object.
     fn reaches(&self, node: &str, resource: &'static str, key: &str) -> bool {
         if resource == "volumeattachments" {
@@ -141,6 +157,9 @@ impl NodeGraph {
         }
         if resource == "resourceslices" {
             return self.slices.get(key).is_some_and(|own| own == node);
+        }
+        if resource == "podcertificaterequests" {
+            return self.certificate_requests.get(key).is_some_and(|own| own == node);
         }
         let is_needed = |thing: &Thing| self.needed.get(thing).is_some_and(|nodes| nodes.contains_key(node));
         let through = |volume: &str| {
@@ -172,7 +191,14 @@ impl NodeGraph {
             (true, "resource.k8s.io", "resourceclaims") => self.get(node, "resourceclaims", attributes),
             (true, "resource.k8s.io", "resourceslices") => self.slice(node, attributes),
             (true, "storage.k8s.io", "volumeattachments") => self.get(node, "volumeattachments", attributes),
-            (true, "", "serviceaccounts") => self.token(node, attributes),
+            (true, "", "serviceaccounts") => {
+                self.account(node, attributes, Feature::PodCertificateRequest.is_on())
+            }
+            (true, "certificates.k8s.io", "podcertificaterequests")
+                if Feature::PodCertificateRequest.is_on() =>
+            {
+                self.certificate_request(node, attributes)
+            }
             (true, "coordination.k8s.io", "leases") => lease(node, attributes),
             (true, "storage.k8s.io", "csinodes") => csi_node(node, attributes),
             (true, "", "nodes") => own_node(node, attributes),
@@ -237,6 +263,29 @@ impl NodeGraph {
         let is_update = matches!(attributes.verb.as_str(), "update" | "patch");
         require(is_update, "can only get/update/patch this type")?;
         self.related(node, "persistentvolumeclaims", attributes)
+    }
+
+    /// What a new request says is looked at by admission. Source: `authorizePodCertificateRequest`, KEP-4317.
+    fn certificate_request(&self, node: &str, attributes: &Attributes) -> Result<(), String> {
+        let is_whole = attributes.subresource.is_empty();
+        require(is_whole, "nodes may not access the status subresource of PodCertificateRequests")?;
+        match attributes.verb.as_str() {
+            "create" => Ok(()),
+            "get" => self.related(node, "podcertificaterequests", attributes),
+            "list" | "watch" => {
+                let is_own = selects(&attributes.field_selector, "spec.nodeName", node);
+                require(is_own, "can only list/watch podcertificaterequests with nodeName field selector")
+            }
+            verb => Err(format!("nodes may not {verb} podcertificaterequests")),
+        }
+    }
+
+    /// A Pod's certificate is for its account too, whose UID the kubelet must know.
+    fn account(&self, node: &str, attributes: &Attributes, may_read: bool) -> Result<(), String> {
+        if may_read && attributes.verb == "get" && attributes.subresource.is_empty() {
+            return self.read(node, "serviceaccounts", attributes);
+        }
+        self.token(node, attributes)
     }
 
     fn token(&self, node: &str, attributes: &Attributes) -> Result<(), String> {

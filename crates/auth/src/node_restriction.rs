@@ -40,10 +40,12 @@ pub struct Objects<'a> {
     pub new: Option<&'a Value>,
     /// What is stored now.
     pub old: Option<&'a Value>,
-    /// For Pods' subresources and token requests: the Pod that it is about, as stored.
+    /// For Pods' subresources, token and certificate requests: the Pod that it is about, as stored.
     pub pod: Option<&'a Value>,
-    /// For new Pods: the kubelet's Node, as stored.
+    /// For new Pods and certificate requests: the kubelet's Node, as stored.
     pub node: Option<&'a Value>,
+    /// For certificate requests: the ServiceAccount that they name, as stored.
+    pub account: Option<&'a Value>,
 }
 
 /// Checks a write; who is no kubelet passes. `attributes.verb` is `create`, `update`, `patch` or `delete`.
@@ -85,6 +87,13 @@ pub fn check(user: &UserInfo, attributes: &Attributes, objects: Objects<'_>) -> 
         ("coordination.k8s.io", "leases", _) => lease(node, attributes, objects),
         ("storage.k8s.io", "csinodes", _) => csi_node(node, attributes, objects),
         ("resource.k8s.io", "resourceslices", _) => resource_slice(node, attributes, objects),
+        ("certificates.k8s.io", "podcertificaterequests", "") if is_create => {
+            pod_certificate(node, &attributes.namespace, objects)
+        }
+        ("certificates.k8s.io", "podcertificaterequests", "") => Err("unexpected operation".to_owned()),
+        ("certificates.k8s.io", "podcertificaterequests", other) => {
+            Err(format!("unexpected subresource {other}"))
+        }
         ("certificates.k8s.io", "certificatesigningrequests", "") if is_create => {
             certificate_request(node, objects.new.unwrap_or(&Value::Null))
         }
@@ -158,9 +167,15 @@ fn mirror_owner(node: &str, owner: &Value, stored: Option<&Value>) -> Result<(),
 fn references(pod: &Value) -> Option<&'static str> {
     let mut found = BTreeMap::new();
     collect(pod.get("spec").unwrap_or(&Value::Null), &mut found);
-    ["secrets", "configmaps", "clustertrustbundles", "persistentvolumeclaims", "resourceclaims"]
-        .into_iter()
-        .find(|plural| found.contains_key(plural))
+    const ORDER: [&str; 6] = [
+        "secrets",
+        "configmaps",
+        "clustertrustbundles",
+        "podcertificates",
+        "persistentvolumeclaims",
+        "resourceclaims",
+    ];
+    ORDER.into_iter().find(|plural| found.contains_key(plural))
 }
 
 fn collect(value: &Value, found: &mut BTreeMap<&'static str, ()>) {
@@ -172,6 +187,7 @@ fn collect(value: &Value, found: &mut BTreeMap<&'static str, ()>) {
                     "configMapKeyRef" | "configMapRef" | "configMap" => Some("configmaps"),
                     "persistentVolumeClaim" | "ephemeral" => Some("persistentvolumeclaims"),
                     "clusterTrustBundle" => Some("clustertrustbundles"),
+                    "podCertificate" => Some("podcertificates"),
                     "resourceClaims" => Some("resourceclaims"),
                     other if other.to_lowercase().ends_with("secretref") => Some("secrets"),
                     _ => None,
@@ -342,6 +358,65 @@ fn resource_slice(node: &str, attributes: &Attributes, objects: Objects<'_>) -> 
         true => Ok(()),
         false => Err(format!("can only {verb} ResourceSlice with the same NodeName as the requesting node")),
     }
+}
+
+/// A kubelet asks for certificates for the Pods that run on its node only, and says truly who they are.
+///
+/// Where a cache that lags can be the reason, upstream says 500 instead of 403; a kubelet tries again either way.
+/// Source: `admitPodCertificateRequest`, KEP-4317.
+fn pod_certificate(node: &str, namespace: &str, objects: Objects<'_>) -> Result<(), String> {
+    const NAMED: &str = "named in the PodCertificateRequest";
+    let request = objects.new.unwrap_or(&Value::Null);
+    let asked = |field: &str| text(request, &format!("/spec/{field}"));
+    let key = format!("{namespace}/{}", asked("podName"));
+    let of_pod = format!("PodCertificateRequest for pod {key:?}");
+    if asked("nodeName") != node {
+        return Err(format!(
+            "PodCertificateRequest.Spec.NodeName={:?}, which is not the requesting node {node:?}",
+            asked("nodeName")
+        ));
+    }
+    let Some(stored) = objects.node else {
+        return Err(format!("while retrieving node {node:?} {NAMED}: node {node:?} not found"));
+    };
+    let (uid, known) = (asked("nodeUID"), text(stored, "/metadata/uid"));
+    if uid != known {
+        return Err(format!(
+            "{of_pod} names node UID {uid:?}, inconsistent with the running node ({known:?})"
+        ));
+    }
+    let Some(pod) = objects.pod else {
+        return Err(format!("while retrieving pod {key:?} {NAMED}: pod {:?} not found", asked("podName")));
+    };
+    let (uid, known) = (asked("podUID"), text(pod, "/metadata/uid"));
+    if uid != known {
+        return Err(format!("{of_pod} contains pod UID ({uid:?}) which differs from running pod {known:?}"));
+    }
+    if text(pod, "/spec/nodeName") != node {
+        return Err(format!("pod {key:?} is not running on node {node:?} {NAMED}"));
+    }
+    if pod.pointer("/metadata/annotations/kubernetes.io~1config.mirror").is_some() {
+        return Err(format!("pod {key:?} is a mirror pod"));
+    }
+    let (name, known) = (asked("serviceAccountName"), text(pod, "/spec/serviceAccountName"));
+    if name != known {
+        return Err(format!(
+            "{of_pod} contains serviceAccountName ({name:?}) that differs from running pod ({known:?})"
+        ));
+    }
+    let Some(account) = objects.account else {
+        let key = format!("{namespace}/{name}");
+        return Err(format!(
+            "while retrieving service account {key:?} {NAMED}: serviceaccount {name:?} not found"
+        ));
+    };
+    let (uid, known) = (asked("serviceAccountUID"), text(account, "/metadata/uid"));
+    if uid != known {
+        return Err(format!(
+            "{of_pod} names service account UID {uid:?}, which differs from the running service account ({known:?})"
+        ));
+    }
+    Ok(())
 }
 
 /// A kubelet asks for certificates of its own name only.

@@ -43,8 +43,8 @@ pub struct CommonArgs {
     /// More log lines: -v for debug, -vv for trace
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
-    /// Features to turn on, as FEATURE=true, all of them off by default: ClusterTrustBundle and
-    /// ClusterTrustBundleProjection
+    /// Features to turn on, as FEATURE=true, all of them off by default: ClusterTrustBundle,
+    /// ClusterTrustBundleProjection and PodCertificateRequest
     #[arg(
         long,
         global = true,

@@ -48,8 +48,8 @@ use machinery::features::Feature;
 
 /// Every controller that is on, in the order of the chain.
 pub fn all() -> impl Iterator<Item = &'static Controller> {
-    let gated = if Feature::ClusterTrustBundle.is_on() { OF_TRUST_BUNDLES } else { &[] };
-    ALWAYS.iter().chain(gated)
+    let on = GATED.iter().filter(|(feature, _)| feature.is_on());
+    ALWAYS.iter().chain(on.map(|(_, controller)| controller))
 }
 
 const ALWAYS: &[Controller] = &[
@@ -86,7 +86,10 @@ const ALWAYS: &[Controller] = &[
     volume::hostpath::capacity::CONTROLLER,
     resource_claim::CONTROLLER,
 ];
-const OF_TRUST_BUNDLES: &[Controller] = &[trust_bundle::CONTROLLER];
+const GATED: &[(Feature, Controller)] = &[
+    (Feature::ClusterTrustBundle, trust_bundle::CONTROLLER),
+    (Feature::PodCertificateRequest, certificates::pod_cleaner::CONTROLLER),
+];
 
 #[cfg(test)]
 mod tests {

@@ -65,6 +65,8 @@ pub(crate) struct Context {
     pub(crate) facts: NodeFacts,
     /// ConfigMaps and Secrets that Pods name.
     pub(crate) objects: crate::objects::Registers,
+    /// Certificates of Pods.
+    pub(crate) certificates: crate::certificates::All,
     /// What the runtime can do.
     pub(crate) features: RuntimeFeatures,
     /// What Pods can have, CPU in thousandths. See [`crate::admission::Room`].

@@ -26,6 +26,7 @@ pub mod topology;
 
 mod admission;
 mod allocations;
+mod certificates;
 mod cgroups;
 mod checkpoint;
 mod cleanup;
@@ -44,6 +45,7 @@ mod node;
 mod node_shutdown;
 mod node_state;
 mod objects;
+mod pem;
 mod plugins;
 mod pod_resources;
 mod pods;
@@ -62,6 +64,7 @@ mod userns;
 mod volumes;
 mod worker;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use base::{Clock, Random, Tasks};
@@ -179,12 +182,10 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
         numa_distances: layout.distances.clone(),
         dra: open_dra(&config, &metrics).await,
         devices: device_plugins::DevicePlugins::open(&config.root_dir, layout.nodes(), metrics.clone())
-            .map_err(|source| Error::Directory {
-                path: config.root_dir.join("device-plugins").display().to_string(),
-                source,
-            })?,
+            .map_err(directory_error(&config.root_dir.join("device-plugins")))?,
         room: allocatable,
         looks: stats::Looks::default(),
+        certificates: certificates::All::default(),
         metrics,
         allocations: allocations::Allocations::new(available),
         memory_capacity: i64::try_from(machine.memory).unwrap_or(i64::MAX),
@@ -219,10 +220,14 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
 
 fn make_folders(config: &Config) -> Result<(), Error> {
     let (pods, plugins) = (config.root_dir.join("pods"), config.root_dir.join("plugins_registry"));
-    [pods, plugins, config.pod_logs_dir.clone()].into_iter().try_for_each(|path| {
-        std::fs::create_dir_all(&path)
-            .map_err(|source| Error::Directory { path: path.display().to_string(), source })
-    })
+    [pods, plugins, config.pod_logs_dir.clone()]
+        .into_iter()
+        .try_for_each(|path| std::fs::create_dir_all(&path).map_err(directory_error(&path)))
+}
+
+fn directory_error(path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+    let path = path.display().to_string();
+    |source| Error::Directory { path, source }
 }
 
 fn check_numa_nodes(config: &Config, count: usize) -> Result<(), Error> {

@@ -3,6 +3,7 @@
 mod families;
 pub(crate) mod work;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
@@ -278,6 +279,14 @@ impl KubeletMetrics {
         }
         let resizing = counts.working.iter().filter(|working| working.is_resizing).count();
         self.set(Level::ResizesInProgress, &[], resizing);
+    }
+
+    /// Sources of Pods' certificates by signer and state; of what is gone nothing is told.
+    pub(crate) fn set_pod_certificates(&self, counts: &BTreeMap<(String, &'static str), usize>) {
+        self.clear(Level::PodCertificateStates);
+        for ((signer, state), count) in counts {
+            self.set(Level::PodCertificateStates, &[signer, state], *count);
+        }
     }
 
     /// Whole seconds until a certificate ends; infinity if there is none.

@@ -17,6 +17,7 @@ use k8s_openapi::api::certificates::v1beta1::ClusterTrustBundle;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use serde_json::json;
 
+use crate::certificates::{Issued, PodCertificates};
 use crate::context::Context;
 use crate::env::EnvSources;
 use crate::inbox::Inbox;
@@ -41,11 +42,19 @@ pub(crate) struct PodObjects {
     secrets: BTreeMap<String, Arc<Watched<Secret>>>,
     /// All of the cluster, if the Pod mounts any: kubelets may watch them all.
     trust_bundles: Option<Informer<ClusterTrustBundle>>,
+    /// The Pod's own, if it mounts any.
+    certificates: Option<Arc<PodCertificates>>,
 }
 
 impl PodObjects {
     /// Looks at what `pod` names from now on; a change wakes the worker, until `tasks` stop.
-    pub(crate) fn follow(&mut self, context: &Context, pod: &Pod, tasks: &base::Tasks, inbox: &Arc<Inbox>) {
+    pub(crate) fn follow(
+        &mut self,
+        context: &Context,
+        pod: &Arc<Pod>,
+        tasks: &base::Tasks,
+        inbox: &Arc<Inbox>,
+    ) {
         let (maps, mut secrets) = references(pod);
         secrets.extend(pull_secret_names(pod));
         self.namespace = pod.metadata.namespace.clone().unwrap_or_default();
@@ -57,6 +66,9 @@ impl PodObjects {
         for name in secrets {
             let hold = || registers.secrets.hold(informers, &self.namespace, &name);
             add(&mut self.secrets, name.clone(), hold, tasks, inbox);
+        }
+        if self.certificates.is_none() {
+            self.certificates = PodCertificates::follow(context, pod, tasks, inbox);
         }
         if self.trust_bundles.is_none() && crate::volumes::mounts_trust_bundles(pod) {
             let bundles = context.informers.informer::<ClusterTrustBundle>();
@@ -90,11 +102,27 @@ impl PodObjects {
             if let Some(bundles) = &self.trust_bundles {
                 bundles.synced().await;
             }
+            if let Some(certificates) = &self.certificates {
+                certificates.synced().await;
+            }
         };
         let timeout = tokio::time::timeout(SYNC_TIMEOUT, all).await;
         timeout.map_err(|_| {
             "failed to sync configmap and secret caches: timed out waiting for the condition".into()
         })
+    }
+
+    /// The Pod's certificates as far as they are issued; asks for those that are due.
+    pub(crate) async fn certificates(&self, context: &Context, pod: &Pod) -> Issued {
+        match &self.certificates {
+            Some(certificates) => certificates.drive(context, pod).await,
+            None => Issued::new(),
+        }
+    }
+
+    /// When to ask for the next certificate, or to look for the last one.
+    pub(crate) fn certificates_due(&self) -> Option<Timestamp> {
+        self.certificates.as_ref()?.due()
     }
 
     /// The Pod's pull secrets that there are, and the names of those that there are not.

@@ -267,6 +267,7 @@ fn api_reference(pod: &Value) -> Option<&'static str> {
                 ("secret", "secrets"),
                 ("serviceAccountToken", "serviceaccounts"),
                 ("clusterTrustBundle", "clustertrustbundles"),
+                ("podCertificate", "podcertificates"),
             ] {
                 if source.get(kind).is_some() {
                     return Some(what);

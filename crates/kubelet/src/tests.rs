@@ -1,6 +1,7 @@
 //! A whole kubelet against a pretended runtime and a pretended API server.
 
 mod api;
+mod certificates;
 mod csi_driver;
 mod device_plugin;
 mod node_shutdown;

@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use k8s_openapi::api::core::v1::{PodSpec, Volume};
 use nix::mount::{MsFlags, mount};
 
+use crate::certificates::Issued;
 use crate::env::EnvSources;
 pub(crate) use payload::{TokenKey, references, token_keys};
 pub(crate) use tear_down::tear_down;
@@ -36,6 +37,8 @@ pub(crate) struct VolumeInput {
     pub(crate) sources: EnvSources,
     /// Service account tokens by audience and lifetime.
     pub(crate) tokens: BTreeMap<TokenKey, String>,
+    /// Certificates by volume and source.
+    pub(crate) certificates: Issued,
 }
 
 /// Makes or updates every volume of the Pod.

@@ -16,11 +16,15 @@ pub enum Feature {
     ClusterTrustBundle,
     /// Pods mount them.
     ClusterTrustBundleProjection,
+    /// PodCertificateRequests are served (`certificates.k8s.io/v1beta1`), and kubelets make them for Pods that mount
+    /// certificates.
+    PodCertificateRequest,
 }
 
-const ALL: [(Feature, &str); 2] = [
+const ALL: [(Feature, &str); 3] = [
     (Feature::ClusterTrustBundle, "ClusterTrustBundle"),
     (Feature::ClusterTrustBundleProjection, "ClusterTrustBundleProjection"),
+    (Feature::PodCertificateRequest, "PodCertificateRequest"),
 ];
 
 /// Who is of no use without whom.
@@ -131,7 +135,7 @@ mod tests {
         check(&["ClusterTrustBundle"], "missing bool value for ClusterTrustBundle");
         check(&["ClusterTrustBundle=yes"], "invalid value of ClusterTrustBundle=yes: neither true nor false");
         let unknown = "unrecognized feature gate: AllAlpha; those that there are: ClusterTrustBundle, \
-                       ClusterTrustBundleProjection";
+                       ClusterTrustBundleProjection, PodCertificateRequest";
         check(&["AllAlpha=true"], unknown);
     }
 

@@ -177,6 +177,11 @@ impl FieldError {
         Self::of(path, Reason::Required, joined("Required value".to_owned(), detail))
     }
 
+    /// `Invalid value: detail`, for a value that nobody should see.
+    pub fn invalid_unshown(path: &Path, detail: &str) -> Self {
+        Self::of(path, Reason::Invalid, joined("Invalid value".to_owned(), detail))
+    }
+
     /// `Invalid value: "x": detail`.
     pub fn invalid(path: &Path, value: impl Into<Shown>, detail: &str) -> Self {
         Self::of(path, Reason::Invalid, joined(format!("Invalid value: {}", value.into().0), detail))

@@ -43,6 +43,7 @@ pub(crate) mod persistent_volume;
 pub(crate) mod persistent_volume_claim;
 pub(crate) mod pod;
 pub(crate) mod pod_annotations;
+pub(crate) mod pod_certificates;
 pub(crate) mod pod_ephemeral;
 pub(crate) mod pod_resize;
 pub(crate) mod pod_spec;

@@ -3,13 +3,18 @@
 //! Source: `plugin/pkg/admission/certificates`.
 
 use auth::{Attributes, Decision};
+use jiff::{SignedDuration, Timestamp};
+use machinery::field::{FieldError, FieldErrors, Path};
 use machinery::metadata::Metadata;
 use serde_json::{Value, json};
 
 use super::{Context, Operation, text};
-use crate::status::Result;
+use crate::status::{Error, Result};
+use crate::verbs::update::Part;
 
 const GROUP: &str = "certificates.k8s.io";
+/// Between our clock and a signer's.
+const SKEW_MAX: SignedDuration = SignedDuration::from_mins(5);
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
 fn is_request(context: &Context<'_>, subresource: &str) -> bool {
@@ -85,6 +90,40 @@ pub(super) fn attest(context: &Context<'_>, bundle: &Value) -> Result<()> {
     }
     let why = format!("user not permitted to attest for signerName {signer:?}");
     Err(context.forbidden(Metadata::of(bundle).name(), &why))
+}
+
+/// Who ends a request for a Pod's certificate needs `sign` on the signer, and what is issued begins now.
+///
+/// Upstream's registry does this after the rules that need neither a clock nor an authorizer.
+/// Source: `StatusStrategy.ValidateUpdate` of `pkg/registry/certificates/podcertificaterequest`.
+pub(super) fn pod_certificate(context: &Context<'_>, request: &Value) -> Result<()> {
+    let kind = &context.request.kind;
+    let is_status = matches!(context.operation, Operation::Update(Part::Status));
+    let Some(old) = context.old.filter(|_| is_status) else { return Ok(()) };
+    let is_ours = kind.group() == GROUP && kind.resource() == "podcertificaterequests";
+    if !is_ours || old.get("status") == request.get("status") {
+        return Ok(());
+    }
+    let refuse = |error: FieldError| {
+        let errors = FieldErrors::from(error);
+        Err(Error::invalid(kind.kind_subject(), Metadata::of(request).name(), &errors))
+    };
+    let begins = text(request, "/status/notBefore");
+    if let Ok(begins_at) = begins.parse::<Timestamp>()
+        && context.api.clock.now().duration_since(begins_at).abs() >= SKEW_MAX
+    {
+        let path = Path::new("status").child("notBefore");
+        let rule = "must be set to within 5 minutes of kube-apiserver's current time";
+        return refuse(FieldError::invalid(&path, begins, rule));
+    }
+    let signer = text(old, "/spec/signerName");
+    if may(context, "sign", signer) {
+        return Ok(());
+    }
+    let path = Path::new("spec").child("signerName");
+    let why =
+        format!("User {:?} is not permitted to \"sign\" for signer {signer:?}", context.request.user.name);
+    refuse(FieldError::forbidden(&path, &why))
 }
 
 /// No client certificate for `system:masters`: it could not be taken back.

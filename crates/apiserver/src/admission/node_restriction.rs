@@ -20,14 +20,22 @@ pub(super) fn validate(context: &Context<'_>, object: &Value) -> Result<()> {
     let is_pod = context.request.kind.group().is_empty() && context.request.kind.resource() == "pods";
     let is_delete = context.operation == Operation::Delete;
     let stored = if is_delete { Some(object) } else { context.old };
-    let is_new_pod = is_pod && context.operation == Operation::Create;
-    let node = context.request.user.node().filter(|_| is_new_pod);
+    let is_create = context.operation == Operation::Create;
+    let is_certificate = is_create && context.request.kind.resource() == "podcertificaterequests";
+    let node = context.request.user.node().filter(|_| is_create && (is_pod || is_certificate));
     let node = node.and_then(|name| context.lookup("", "v1", "nodes", "", name));
+    let named = |resource: &str, pointer: &str| {
+        node.as_ref().filter(|_| is_certificate)?;
+        context.lookup("", "v1", resource, &context.request.resource.namespace, text(object, pointer))
+    };
+    let (pod, account) =
+        (named("pods", "/spec/podName"), named("serviceaccounts", "/spec/serviceAccountName"));
     let objects = Objects {
         new: (!is_delete).then_some(object),
         old: stored,
-        pod: stored.filter(|_| is_pod),
+        pod: pod.as_ref().or(stored.filter(|_| is_pod)),
         node: node.as_ref(),
+        account: account.as_ref(),
     };
     refuse(context.request, objects, Metadata::of(object).name())
 }

@@ -14,10 +14,20 @@ const PODS: &str = "/registry/pods/";
 const VOLUMES: &str = "/registry/persistentvolumes/";
 const ATTACHMENTS: &str = "/registry/volumeattachments/";
 const SLICES: &str = "/registry/resourceslices/";
+const CERTIFICATE_REQUESTS: &str = "/registry/podcertificaterequests/";
 
 /// What the authorizers look at.
-pub(super) const PREFIXES: [&str; 8] =
-    [CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS, PODS, VOLUMES, ATTACHMENTS, SLICES];
+pub(super) const PREFIXES: [&str; 9] = [
+    CLUSTER_ROLES,
+    CLUSTER_ROLE_BINDINGS,
+    ROLES,
+    ROLE_BINDINGS,
+    PODS,
+    VOLUMES,
+    ATTACHMENTS,
+    SLICES,
+    CERTIFICATE_REQUESTS,
+];
 
 /// Whether a change can matter: most changes of Pods do not move them.
 fn is_relevant(prefix: &str, event: &CacheEvent) -> bool {
@@ -77,6 +87,9 @@ pub(super) fn update(prefix: &str, event: &CacheEvent) -> Option<Update> {
         VOLUMES => Box::new(move |all| all.nodes_mut().remove_volume(&name)),
         ATTACHMENTS => Box::new(move |all| all.nodes_mut().remove_attachment(&name)),
         SLICES => Box::new(move |all| all.nodes_mut().remove_slice(&name)),
+        CERTIFICATE_REQUESTS => {
+            Box::new(move |all| all.nodes_mut().remove_certificate_request(&namespace, &name))
+        }
         _ => return None,
     })
 }
@@ -92,6 +105,7 @@ pub(super) fn insertion(prefix: &str, object: &CachedObject) -> Option<Update> {
         VOLUMES => with(object, |all, volume| all.nodes_mut().insert_volume(volume)),
         ATTACHMENTS => with(object, |all, attachment| all.nodes_mut().insert_attachment(attachment)),
         SLICES => with(object, |all, slice| all.nodes_mut().insert_slice(slice)),
+        CERTIFICATE_REQUESTS => with(object, |all, r| all.nodes_mut().insert_certificate_request(r)),
         _ => None,
     }
 }

@@ -1,7 +1,9 @@
 //! The rows of the controllers: `system:controller:<name>`, each bound to the ServiceAccount of that name in
 //! `kube-system`.
 
-use super::{EVENTS, READ, RoleRow, named, role, rule};
+use machinery::features::Feature;
+
+use super::{EVENTS, Gated, READ, RoleRow, named, role, rule};
 
 pub(super) const CONTROLLERS: &[RoleRow] = &[
     role(
@@ -325,12 +327,24 @@ pub(super) const CONTROLLERS: &[RoleRow] = &[
     ),
 ];
 
-/// Controllers that run if ClusterTrustBundles are on.
-pub(super) const TRUST_BUNDLE_CONTROLLERS: &[RoleRow] = &[role(
-    "kube-apiserver-serving-clustertrustbundle-publisher",
-    &[
-        named("attest", "certificates.k8s.io", "signers", "kubernetes.io/kube-apiserver-serving"),
-        rule("create delete list update watch", "certificates.k8s.io", "clustertrustbundles"),
-        EVENTS,
-    ],
-)];
+/// Controllers that run where features are on.
+pub(super) const GATED_CONTROLLERS: Gated<RoleRow> = &[
+    (
+        Feature::ClusterTrustBundle,
+        &[role(
+            "kube-apiserver-serving-clustertrustbundle-publisher",
+            &[
+                named("attest", "certificates.k8s.io", "signers", "kubernetes.io/kube-apiserver-serving"),
+                rule("create delete list update watch", "certificates.k8s.io", "clustertrustbundles"),
+                EVENTS,
+            ],
+        )],
+    ),
+    (
+        Feature::PodCertificateRequest,
+        &[role(
+            "podcertificaterequestcleaner",
+            &[rule("delete get list watch", "certificates.k8s.io", "podcertificaterequests")],
+        )],
+    ),
+];

@@ -1,6 +1,8 @@
 //! The rows: users' roles, components' roles, bindings.
 
-use super::{ALL, BindingRow, EVENTS, READ, RoleRow, Rule, WRITE, named, paths, role, rule};
+use machinery::features::Feature;
+
+use super::{ALL, BindingRow, EVENTS, Gated, READ, RoleRow, Rule, WRITE, named, paths, role, rule};
 
 /// What a kubelet may do; where its own Pods and Node matter, the Node authorizer looks closer.
 pub(super) const NODE_RULES: &[Rule] = &[
@@ -30,17 +32,31 @@ pub(super) const NODE_RULES: &[Rule] = &[
     rule("create deletecollection get list patch update watch", "resource.k8s.io", "resourceslices"),
 ];
 
-/// What a kubelet may do besides, if ClusterTrustBundles are on.
-pub(super) const NODE_TRUST_BUNDLES: &[Rule] = &[rule(READ, "certificates.k8s.io", "clustertrustbundles")];
+/// What a kubelet may do besides, where features are on.
+pub(super) const GATED_NODE_RULES: Gated<Rule> = &[
+    (Feature::ClusterTrustBundle, &[rule(READ, "certificates.k8s.io", "clustertrustbundles")]),
+    (
+        Feature::PodCertificateRequest,
+        &[
+            rule("create get list watch", "certificates.k8s.io", "podcertificaterequests"),
+            rule("get", "core", "serviceaccounts"),
+        ],
+    ),
+];
 
-/// Roles that there are if ClusterTrustBundles are on: everybody's Pods can mount them.
-pub(super) const TRUST_BUNDLE_ROLES: &[RoleRow] = &[role(
-    "system:cluster-trust-bundle-discovery",
-    &[rule(READ, "certificates.k8s.io", "clustertrustbundles")],
+/// Roles that there are where features are on: everybody's Pods can mount ClusterTrustBundles.
+pub(super) const GATED_CLUSTER_ROLES: Gated<RoleRow> = &[(
+    Feature::ClusterTrustBundle,
+    &[role(
+        "system:cluster-trust-bundle-discovery",
+        &[rule(READ, "certificates.k8s.io", "clustertrustbundles")],
+    )],
 )];
 /// And their bindings.
-pub(super) const TRUST_BUNDLE_BINDINGS: &[BindingRow] =
-    &[bound("system:cluster-trust-bundle-discovery", &["group:system:serviceaccounts"])];
+pub(super) const GATED_CLUSTER_ROLE_BINDINGS: Gated<BindingRow> = &[(
+    Feature::ClusterTrustBundle,
+    &[bound("system:cluster-trust-bundle-discovery", &["group:system:serviceaccounts"])],
+)];
 
 const AGGREGATE_TO_ADMIN: &str = "rbac.authorization.k8s.io/aggregate-to-admin";
 const AGGREGATE_TO_EDIT: &str = "rbac.authorization.k8s.io/aggregate-to-edit";

@@ -184,3 +184,57 @@ fn others_are_not_its_business() {
     let reason = "unknown node for user \"x\"".to_owned();
     assert_eq!(graph.authorize(&nameless, &request), Decision::NoOpinion(reason));
 }
+
+#[test]
+fn a_node_asks_for_certificates_and_sees_its_own_requests_only() {
+    let mut graph = graph();
+    for (name, node) in [("own", "a"), ("others", "b")] {
+        let request = json!({
+            "metadata": {"name": name, "namespace": "shop"},
+            "spec": {"signerName": "a.b/c", "podName": "web", "podUID": "u", "serviceAccountName": "robot",
+                "serviceAccountUID": "u", "nodeName": node, "nodeUID": "u", "pkixPublicKey": "", "proofOfPossession": ""},
+        });
+        graph.insert_certificate_request(&serde_json::from_value(request).unwrap());
+    }
+    let own = "can only list/watch podcertificaterequests with nodeName field selector";
+    let unrelated = "no relationship found between node \"a\" and this object";
+    let status = "nodes may not access the status subresource of PodCertificateRequests";
+    let check =
+        |graph: &NodeGraph, (verb, subresource, name, selector): (&str, &str, &str, &str), expect: &str| {
+            let attributes = Attributes {
+                verb: verb.to_owned(),
+                subresource: subresource.to_owned(),
+                namespace: "shop".to_owned(),
+                name: name.to_owned(),
+                field_selector: selector.to_owned(),
+                ..Attributes::default()
+            };
+            let found = graph.certificate_request("a", &attributes).err().unwrap_or_default();
+            assert_eq!(found, expect, "{verb} {subresource} {name} {selector}");
+        };
+    check(&graph, ("create", "", "", ""), "");
+    check(&graph, ("get", "", "own", ""), "");
+    check(&graph, ("get", "", "others", ""), unrelated);
+    check(&graph, ("list", "", "", "spec.nodeName=a"), "");
+    check(&graph, ("watch", "", "", "spec.nodeName=b"), own);
+    check(&graph, ("list", "", "", ""), own);
+    check(&graph, ("update", "status", "own", ""), status);
+    check(&graph, ("delete", "", "own", ""), "nodes may not delete podcertificaterequests");
+    graph.remove_certificate_request("shop", "own");
+    check(&graph, ("get", "", "own", ""), unrelated);
+}
+
+#[test]
+fn a_node_reads_the_accounts_of_its_pods_if_it_asks_for_their_certificates() {
+    let graph = graph();
+    let get = |name: &str, may_read| {
+        let attributes = Attributes {
+            verb: "get".to_owned(),
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+            ..Attributes::default()
+        };
+        graph.account("a", &attributes, may_read).is_ok()
+    };
+    assert_eq!([get("robot", true), get("other", true), get("robot", false)], [true, false, false]);
+}

@@ -18,7 +18,7 @@ fn check_write(request: &str, new: Value, old: Value, pod: Value) -> Result<(), 
     let some = |value: &'static Value| (!value.is_null()).then_some(value);
     let leak = |value: Value| some(Box::leak(Box::new(value)));
     let node = leak(json!({"metadata": {"name": "a", "uid": "n"}}));
-    let objects = Objects { new: leak(new), old: leak(old), pod: leak(pod), node };
+    let objects = Objects { new: leak(new), old: leak(old), pod: leak(pod), node, account: None };
     check(&UserInfo::new("system:node:a", &["system:nodes"]), &attributes, objects)
 }
 
@@ -163,6 +163,14 @@ fn a_node_creates_only_mirror_pods_that_refer_to_nothing() {
             ),
             "reference clustertrustbundles",
         ),
+        (
+            "certificate",
+            change(
+                "/spec/volumes",
+                json!([{"projected": {"sources": [{"podCertificate": {"keyPath": "x"}}]}}]),
+            ),
+            "reference podcertificates",
+        ),
         ("map", change("/spec/volumes", json!([{"configMap": {"name": "x"}}])), "reference configmaps"),
     ];
     for (name, pod, expected) in rows {
@@ -266,5 +274,86 @@ fn the_audience_of_a_token_is_one_that_the_pod_projects() {
     assert_eq!(
         audience(&json!({"spec": {"audiences": ["a", "b"]}})).unwrap_err(),
         "node may only request 0 or 1 audiences"
+    );
+}
+
+/// A request for a Pod's certificate with one field changed.
+fn certificate_request(field: &str, value: &str) -> Value {
+    let mut request = json!({"spec": {"podName": "p", "podUID": "u", "serviceAccountName": "robot",
+        "serviceAccountUID": "s", "nodeName": "a", "nodeUID": "n"}});
+    request["spec"][field] = value.into();
+    request
+}
+
+#[test]
+fn a_node_asks_for_certificates_of_its_own_pods_only() {
+    let mut running = pod("a");
+    running["spec"]["serviceAccountName"] = "robot".into();
+    let mut elsewhere = running.clone();
+    elsewhere["spec"]["nodeName"] = "b".into();
+    let mut mirror = running.clone();
+    mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "x"});
+    let (node, account) = (json!({"metadata": {"uid": "n"}}), json!({"metadata": {"uid": "s"}}));
+    let check = |field: &str, value: &str, pod: Option<&Value>, expected: &str| {
+        let request = certificate_request(field, value);
+        let objects =
+            Objects { new: Some(&request), pod, node: Some(&node), account: Some(&account), old: None };
+        let attributes = Attributes {
+            verb: "create".to_owned(),
+            group: "certificates.k8s.io".to_owned(),
+            resource: "podcertificaterequests".to_owned(),
+            namespace: "shop".to_owned(),
+            ..Attributes::default()
+        };
+        let user = UserInfo::new("system:node:a", &["system:nodes"]);
+        let found = super::check(&user, &attributes, objects).err().unwrap_or_default();
+        assert_eq!(found, expected, "{field}={value}");
+    };
+    let pod = Some(&running);
+    check("podName", "p", pod, "");
+    check(
+        "nodeName",
+        "b",
+        pod,
+        "PodCertificateRequest.Spec.NodeName=\"b\", which is not the requesting node \"a\"",
+    );
+    check(
+        "nodeUID",
+        "x",
+        pod,
+        "PodCertificateRequest for pod \"shop/p\" names node UID \"x\", inconsistent with the running node (\"n\")",
+    );
+    check(
+        "podName",
+        "q",
+        None,
+        "while retrieving pod \"shop/q\" named in the PodCertificateRequest: pod \"q\" not found",
+    );
+    check(
+        "podUID",
+        "x",
+        pod,
+        "PodCertificateRequest for pod \"shop/p\" contains pod UID (\"x\") which differs from running pod \"u\"",
+    );
+    check(
+        "podName",
+        "p",
+        Some(&elsewhere),
+        "pod \"shop/p\" is not running on node \"a\" named in the PodCertificateRequest",
+    );
+    check("podName", "p", Some(&mirror), "pod \"shop/p\" is a mirror pod");
+    check(
+        "serviceAccountName",
+        "other",
+        pod,
+        "PodCertificateRequest for pod \"shop/p\" contains serviceAccountName (\"other\") that differs from running \
+         pod (\"robot\")",
+    );
+    check(
+        "serviceAccountUID",
+        "x",
+        pod,
+        "PodCertificateRequest for pod \"shop/p\" names service account UID \"x\", which differs from the running \
+         service account (\"s\")",
     );
 }

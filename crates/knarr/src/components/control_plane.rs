@@ -189,6 +189,7 @@ pub(super) fn account_of(controller: &'static str) -> Option<&'static str> {
             "node-controller"
         }
         "pod-garbage-collector-controller" => "pod-garbage-collector",
+        "podcertificaterequest-cleaner-controller" => "podcertificaterequestcleaner",
         "root-ca-certificate-publisher-controller" => "root-ca-cert-publisher",
         "kube-apiserver-serving-clustertrustbundle-publisher-controller" => {
             "kube-apiserver-serving-clustertrustbundle-publisher"

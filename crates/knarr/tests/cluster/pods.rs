@@ -62,6 +62,17 @@ fn pods_mount_trust_bundles_where_the_features_are_on() {
 }
 
 #[test]
+fn pods_mount_certificates_where_the_feature_is_on() {
+    let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
+    must(cluster.import_busybox(BUSYBOX));
+    must(cluster.up_with(&["--feature-gates=PodCertificateRequest=true"]));
+    let session = must(Session::new(&cluster, KUBECTLS[1], "pod-certificates"));
+    must(session.run("pod_certificates.txt", include_str!("sessions/pod_certificates.txt")));
+    drop(session);
+    must(cluster.remove());
+}
+
+#[test]
 fn mounts_cross_into_and_out_of_containers_as_they_ask_for() {
     // All mounts are shared in this thread's and its children's namespace, but for one.
     sys::mount::own_namespace().unwrap();

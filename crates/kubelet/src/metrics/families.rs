@@ -110,6 +110,7 @@ families! {
         NodeStartupUnregistered "kubelet_node_startup_pre_registration_duration_seconds" [] "Duration in seconds of node startup before registration";
         OrphanVolumes "kubelet_orphan_pod_cleaned_volumes" [] "The total number of orphaned Pods whose volumes were cleaned in the last periodic sweep";
         OrphanVolumesErrors "kubelet_orphan_pod_cleaned_volumes_errors" [] "The number of orphaned Pods whose volumes failed to be cleaned in the last periodic sweep";
+        PodCertificateStates "kubelet_podcertificate_states" ["signer_name", "state"] "Gauge vector reporting the number of pod certificate projected volume sources, faceted by signer_name and state";
         PullIntents "kubelet_imagemanager_ondisk_pullintents" [] "Number of ImagePullIntents stored on disk";
         PulledRecords "kubelet_imagemanager_ondisk_pulledrecords" [] "Number of ImagePulledRecords stored on disk";
         ResizesInProgress "kubelet_pod_in_progress_resizes" [] "Number of in-progress resizes for pods";

@@ -50,6 +50,7 @@ pub(super) async fn render(server: &Server) -> String {
     metrics.set_counts(&summary::counts(server).await);
     metrics.set_volumes(&summary::volumes(server).await);
     let (now, config) = (context.clock.now(), &context.config);
+    metrics.set_pod_certificates(&context.certificates.count(now));
     metrics.set_certificate(Level::ClientCertificate, config.client_certificate_ends, now);
     let serving = config.server.as_ref().and_then(|server| server.certificate_ends);
     metrics.set_certificate(Level::ServerCertificate, serving, now);

@@ -29,7 +29,13 @@ struct State {
     /// How many were given.
     tokens: u32,
     events: Vec<(u64, Value)>,
+    /// For Pods' certificates, in the order in which they were made, and what changed of them.
+    certificate_requests: Vec<Value>,
+    certificate_events: Vec<(u64, Value)>,
 }
+
+type Events = fn(&State) -> &Vec<(u64, Value)>;
+const CERTIFICATES: &str = "/podcertificaterequests";
 
 #[derive(Clone)]
 pub(super) struct Api(Arc<(Mutex<State>, watch::Sender<u64>)>);
@@ -97,6 +103,53 @@ impl Api {
         object["metadata"]["resourceVersion"] = json!(revision.to_string());
         state.events.push((revision, json!({"type": kind, "object": object})));
         self.0.1.send_replace(revision);
+    }
+
+    /// A new request for a Pod's certificate.
+    fn ask(&self, mut request: Value) -> Value {
+        let mut state = self.0.0.lock();
+        let number = state.certificate_requests.len() + 1;
+        let created = state.clock.as_ref().map_or_else(jiff::Timestamp::now, base::Clock::now);
+        request["metadata"]["name"] = format!("req-{number}").into();
+        request["metadata"]["creationTimestamp"] = created.to_string().into();
+        state.certificate_requests.push(request);
+        self.tell_of_request(state, number, "ADDED")
+    }
+
+    fn tell_of_request(
+        &self,
+        mut state: parking_lot::MutexGuard<'_, State>,
+        number: usize,
+        kind: &str,
+    ) -> Value {
+        state.revision += 1;
+        let revision = state.revision;
+        state.certificate_requests[number - 1]["metadata"]["resourceVersion"] = revision.to_string().into();
+        let object = state.certificate_requests[number - 1].clone();
+        state.certificate_events.push((revision, json!({"type": kind, "object": object.clone()})));
+        drop(state);
+        self.0.1.send_replace(revision);
+        object
+    }
+
+    /// Waits for the request of that number, and answers it.
+    pub(super) async fn answer_request(&self, number: usize, status: Value) -> Value {
+        let mut revisions = self.0.1.subscribe();
+        while self.0.0.lock().certificate_requests.len() < number {
+            revisions.changed().await.unwrap();
+        }
+        let mut state = self.0.0.lock();
+        state.certificate_requests[number - 1]["status"] = status;
+        self.tell_of_request(state, number, "MODIFIED")
+    }
+
+    /// Somebody deletes the request of that number.
+    pub(super) fn lose_request(&self, number: usize) {
+        self.tell_of_request(self.0.0.lock(), number, "DELETED");
+    }
+
+    pub(super) fn requests_made(&self) -> usize {
+        self.0.0.lock().certificate_requests.len()
     }
 
     pub(super) fn put(&self, pod: Value) {
@@ -223,8 +276,16 @@ impl Api {
         }
         let is_watch = query.contains("watch=true");
         match (parts.method, path) {
-            (Method::GET, "/api/v1/pods") if is_watch => self.watch(query),
+            (Method::GET, "/api/v1/pods") if is_watch => self.watch(query, |state| &state.events),
+            (Method::GET, path) if is_watch && path.ends_with(CERTIFICATES) => {
+                self.watch(query, |state| &state.certificate_events)
+            }
             (Method::GET, _) if is_watch => forever(),
+            (Method::GET, path) if path.ends_with(CERTIFICATES) => {
+                let requests = self.0.0.lock().certificate_requests.clone();
+                self.list("PodCertificateRequestList", requests)
+            }
+            (Method::POST, path) if path.ends_with(CERTIFICATES) => answer(201, &self.ask(body)),
             (Method::GET, "/api/v1/pods") => {
                 self.list("PodList", self.0.0.lock().pod.clone().into_iter().collect())
             }
@@ -325,7 +386,7 @@ impl Api {
         answer(200, &self.pod())
     }
 
-    fn watch(&self, query: &str) -> Answer {
+    fn watch(&self, query: &str, events: Events) -> Answer {
         let from = query.split('&').find_map(|pair| pair.strip_prefix("resourceVersion=")).unwrap();
         let from: u64 = from.parse().unwrap();
         let (shared, revisions) = (self.0.clone(), self.0.1.subscribe());
@@ -334,7 +395,8 @@ impl Api {
             async move {
                 loop {
                     revisions.borrow_and_update();
-                    let next = shared.0.lock().events.iter().find(|(revision, _)| *revision > seen).cloned();
+                    let next =
+                        events(&shared.0.lock()).iter().find(|(revision, _)| *revision > seen).cloned();
                     if let Some((revision, event)) = next {
                         return Some((Bytes::from(format!("{event}\n")), (revision, revisions)));
                     }

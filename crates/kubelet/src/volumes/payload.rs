@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{
-    ConfigMap, DownwardAPIVolumeFile, KeyToPath, Pod, PodSpec, Secret, ServiceAccountTokenProjection, Volume,
+    ConfigMap, DownwardAPIVolumeFile, KeyToPath, Pod, PodCertificateProjection, PodSpec, Secret,
+    ServiceAccountTokenProjection, Volume,
 };
 
 use super::VolumeInput;
 use super::atomic::File;
+use crate::certificates::Credentials;
 use crate::env::fields::{pod_field, resource_field};
 
 type Files = BTreeMap<String, File>;
@@ -78,7 +80,7 @@ pub(super) fn files(volume: &Volume, input: &VolumeInput) -> Result<Files, Strin
     }
     if let Some(projected) = &volume.projected {
         let mode = projected.default_mode.unwrap_or(MODE);
-        for source in projected.sources.iter().flatten() {
+        for (i, source) in projected.sources.iter().flatten().enumerate() {
             if let Some(s) = &source.config_map {
                 let object = sources.config_maps.get(&s.name);
                 config_map(&s.name, object, s.items.as_deref(), s.optional, mode, &mut files)?;
@@ -97,9 +99,8 @@ pub(super) fn files(volume: &Volume, input: &VolumeInput) -> Result<Files, Strin
                 let anchors = super::trust_bundles::anchors(s, &sources.trust_bundles)?;
                 add(&mut files, checked(&s.path)?, anchors.into_bytes(), mode);
             }
-            if source.pod_certificate.is_some() {
-                // Its gate is off in v1.35, and the API server drops it (`resources/src/strategies/gated.rs`).
-                return Err("projected source is not supported".into());
+            if let Some(s) = &source.pod_certificate {
+                certificate(s, (&volume.name, i), mode, input, &mut files)?;
             }
         }
     }
@@ -197,12 +198,40 @@ fn token(
 ) -> Result<(), String> {
     let key = token_key(projection);
     let token = input.tokens.get(&key).ok_or("failed to fetch token")?;
+    let file = private(token.clone().into_bytes(), mode, input);
+    files.insert(checked(&projection.path)?.to_owned(), file);
+    Ok(())
+}
+
+/// Without the feature nothing is issued; the API server drops the source then (`resources/src/strategies/gated.rs`).
+fn certificate(
+    projection: &PodCertificateProjection,
+    (volume, source): (&str, usize),
+    mode: i32,
+    input: &VolumeInput,
+    files: &mut Files,
+) -> Result<(), String> {
+    let issued = input.certificates.get(&(volume.to_owned(), source));
+    let Credentials { key, chain } =
+        issued.ok_or("projected source is not supported")?.as_ref().map_err(String::clone)?;
+    for (path, data) in [
+        (&projection.credential_bundle_path, [key.as_str(), chain].concat()),
+        (&projection.key_path, key.clone()),
+        (&projection.certificate_chain_path, chain.clone()),
+    ] {
+        if let Some(path) = path.as_deref().filter(|path| !path.is_empty()) {
+            files.insert(checked(path)?.to_owned(), private(data.into_bytes(), mode, input));
+        }
+    }
+    Ok(())
+}
+
+/// A file that only the Pod's user and group read, if those are known.
+fn private(data: Vec<u8>, mode: i32, input: &VolumeInput) -> File {
     let owner = input.sources.pod.spec.as_ref().and_then(single_user);
     let fs_group = input.sources.pod.spec.as_ref().and_then(|s| s.security_context.as_ref()?.fs_group);
     let mode = if owner.is_some() || fs_group.is_some() { 0o600 } else { bits(mode) };
-    let file = File { data: token.clone().into_bytes(), mode, owner };
-    files.insert(checked(&projection.path)?.to_owned(), file);
-    Ok(())
+    File { data, mode, owner }
 }
 
 /// The user that all containers run as, if it is one and the same.

@@ -11,7 +11,7 @@ fn input(dir: &Path, pod: &str, config: &str) -> VolumeInput {
             config_maps: [("conf".to_owned(), Arc::new(config))].into(),
             ..EnvSources::default()
         },
-        tokens: BTreeMap::new(),
+        ..VolumeInput::default()
     }
 }
 

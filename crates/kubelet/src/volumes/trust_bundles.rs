@@ -5,14 +5,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use k8s_openapi::api::certificates::v1beta1::ClusterTrustBundle;
 use k8s_openapi::api::core::v1::{ClusterTrustBundleProjection, Pod};
 use machinery::features::Feature;
 
-/// Characters of a line of PEM.
-const LINE: usize = 64;
+use crate::pem;
 
 /// Whether a volume of the Pod takes anchors from them.
 pub(crate) fn are_mounted(pod: &Pod) -> bool {
@@ -45,8 +42,8 @@ pub(super) fn anchors(
         });
     }
     let anchors: BTreeSet<Vec<u8>> =
-        chosen.iter().flat_map(|bundle| blocks(&bundle.spec.trust_bundle)).collect();
-    Ok(anchors.iter().map(|anchor| pem(anchor)).collect())
+        chosen.iter().flat_map(|bundle| pem::blocks(&bundle.spec.trust_bundle)).collect();
+    Ok(anchors.iter().map(|anchor| pem::write("CERTIFICATE", anchor)).collect())
 }
 
 /// Without a selector nothing is meant, with an empty one everything of the signer.
@@ -54,35 +51,6 @@ fn is_of(bundle: &ClusterTrustBundle, signer: &str, projection: &ClusterTrustBun
     let labels = bundle.metadata.labels.as_ref();
     bundle.spec.signer_name.as_deref() == Some(signer)
         && projection.label_selector.as_ref().is_some_and(|it| controller::selector::selects(it, labels))
-}
-
-/// What is between the lines of PEM; the API server has seen to it that it can be read.
-fn blocks(text: &str) -> Vec<Vec<u8>> {
-    let (mut blocks, mut open) = (Vec::new(), None::<String>);
-    for line in text.lines().map(str::trim) {
-        if line.starts_with("-----BEGIN ") {
-            open = Some(String::new());
-        } else if line.starts_with("-----END ") {
-            blocks.extend(open.take().and_then(|inner| BASE64_STANDARD.decode(inner).ok()));
-        } else if let Some(inner) = &mut open {
-            inner.push_str(line);
-        }
-    }
-    blocks
-}
-
-fn pem(anchor: &[u8]) -> String {
-    let text = BASE64_STANDARD.encode(anchor);
-    let mut rest = text.as_str();
-    let mut lines = String::from("-----BEGIN CERTIFICATE-----\n");
-    while !rest.is_empty() {
-        let (line, more) = rest.split_at(rest.len().min(LINE));
-        lines.push_str(line);
-        lines.push('\n');
-        rest = more;
-    }
-    lines.push_str("-----END CERTIFICATE-----\n");
-    lines
 }
 
 #[cfg(test)]
@@ -123,13 +91,5 @@ mod tests {
         let missing = "while getting ClusterTrustBundle: clustertrustbundle \"y\" not found";
         check("{name: y, path: x}", Err(missing));
         check("{name: y, optional: true, path: x}", Ok(""));
-    }
-
-    #[test]
-    fn pem_has_lines_of_sixty_four_characters() {
-        let text = pem(&[0; 60]);
-        let lines: Vec<usize> = text.lines().map(str::len).collect();
-        assert_eq!(lines, [27, 64, 16, 25]);
-        assert_eq!(blocks(&text), [vec![0; 60]]);
     }
 }

@@ -35,6 +35,7 @@ impl Worker {
         let (key, context, pod, cause) = (action.key(), self.context.clone(), self.pod(), self.cause);
         match action {
             PodAction::PrepareVolumes => {
+                self.is_volume_update_due = false;
                 let job = self.volumes_job();
                 let job = async move {
                     let start = context.clock.now();
@@ -170,14 +171,15 @@ impl Worker {
         });
     }
 
-    /// Brings files up to date when their sources have changed or a token is about to expire.
+    /// Brings files up to date when their sources have changed, or a token or certificate is about to expire.
     pub(super) fn update_volumes(&mut self, now: Timestamp, wake_at: &mut Vec<Timestamp>) {
         // What stands in the way wakes the worker when it is over.
         let is_possible = self.snapshot.volumes.is_ready() && !is_over(&self.snapshot, now);
         if !is_possible || self.snapshot.busy.contains(VOLUME_UPDATE) {
             return;
         }
-        let refresh_at = self.tokens.values().map(|token| token.refresh_at).min();
+        let tokens = self.tokens.values().map(|token| token.refresh_at);
+        let refresh_at = tokens.chain(self.objects.certificates_due()).min();
         if !self.is_volume_update_due && refresh_at.is_none_or(|at| at > now) {
             wake_at.extend(refresh_at);
             return;
@@ -236,6 +238,7 @@ async fn prepare_volumes(
         pod_dir: context.config.pod_dir(pod.metadata.uid.as_deref().unwrap_or_default()),
         sources: objects.sources(&context, &pod, ips),
         tokens: tokens.into_iter().map(|(key, token)| (key, token.text)).collect(),
+        certificates: objects.certificates(&context, &pod).await,
     };
     let result = tokio::task::spawn_blocking(move || volumes::prepare(&input)).await;
     result.map_err(|error| error.to_string())??;

@@ -184,7 +184,10 @@ impl Worker {
             Err(error) => {
                 let error = error.message;
                 tracing::warn!(pod = self.snapshot.uid(), error, "volumes were not updated");
-                self.is_volume_update_due = true;
+                // What has changed meanwhile may be what was missing.
+                if std::mem::replace(&mut self.is_volume_update_due, true) {
+                    return;
+                }
                 let delay = self.volume_update_delay.map_or(RETRY_FIRST, |last| (last * 2).min(RETRY_MAX));
                 self.volume_update_delay = Some(delay);
                 self.retry_after(key, now, delay);
@@ -235,6 +238,9 @@ impl Worker {
                 if error.is_final() {
                     self.context.metrics.rejected(error.reason);
                     self.end(crate::pods::rejected(reason.clone(), error.message));
+                } else if self.is_volume_update_due {
+                    // What has changed meanwhile may be what was missing.
+                    return Step::Missing;
                 }
                 Step::Failed(Failure { reason, message, at: now, delay })
             }

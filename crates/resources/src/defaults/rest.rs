@@ -34,6 +34,9 @@ pub(super) const ROWS: &[Row] = &[
     ("io.k8s.api.resource.v1.DeviceSubRequest", device_request),
     ("io.k8s.api.resource.v1.DeviceToleration", |m| unset(m, "operator", "Equal")),
     ("io.k8s.api.certificates.v1.CertificateSigningRequestCondition", |m| unset(m, "status", "True")),
+    ("io.k8s.api.certificates.v1beta1.PodCertificateRequestSpec", |m| {
+        absent(m, "maxExpirationSeconds", 86_400)
+    }),
     (
         "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionSpec",
         custom_resource_definition,

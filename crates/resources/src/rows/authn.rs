@@ -6,7 +6,6 @@ use crate::columns as c;
 use crate::fields;
 use crate::resource::{Resource, STATUS, Scope, Subresource};
 use crate::strategies as s;
-use crate::strategy::STATUS_ONLY;
 
 const AUTHENTICATION: (&str, &str) = ("authentication.k8s.io", "v1");
 const AUTHORIZATION: (&str, &str) = ("authorization.k8s.io", "v1");
@@ -87,8 +86,8 @@ pub(super) const ROWS: &[Resource] = &[
     )
     .sub(&[STATUS])
     .fields(fields::POD_CERTIFICATE_REQUEST)
-    .strategy(&STATUS_ONLY)
-    .off(),
+    .strategy(&s::POD_CERTIFICATE_REQUEST)
+    .gated(Feature::PodCertificateRequest),
     cluster(RBAC, "clusterrolebindings", "clusterrolebinding", "ClusterRoleBinding")
         .strategy(&s::CLUSTER_ROLE_BINDING)
         .columns(c::ROLE_BINDING),

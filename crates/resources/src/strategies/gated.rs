@@ -13,15 +13,15 @@ const OF_PODS: &[&str] = &[
     "containers/*/lifecycle/stopSignal",
     "initContainers/*/lifecycle/stopSignal",
     "ephemeralContainers/*/lifecycle/stopSignal",
-    // PodCertificateRequest.
-    "volumes/*/projected/sources/*/podCertificate",
     // GenericWorkload.
     "workloadRef",
 ];
 
 /// The same, until a feature is turned on.
-const UNTIL_ON: &[(Feature, &[&str])] =
-    &[(Feature::ClusterTrustBundleProjection, &["volumes/*/projected/sources/*/clusterTrustBundle"])];
+const UNTIL_ON: &[(Feature, &[&str])] = &[
+    (Feature::ClusterTrustBundleProjection, &["volumes/*/projected/sources/*/clusterTrustBundle"]),
+    (Feature::PodCertificateRequest, &["volumes/*/projected/sources/*/podCertificate"]),
+];
 
 /// Of a Pod: ResourceHealthStatus, DRAExtendedResource, InPlacePodLevelResourcesVerticalScaling.
 pub const POD: &[&str] = &[
@@ -154,14 +154,14 @@ mod tests {
             "spec": {
                 "workloadRef": {"name": "w"},
                 "containers": [{"name": "c", "lifecycle": {"stopSignal": "SIGINT"}}],
-                "volumes": [{"name": "v", "projected": {"sources": [{"clusterTrustBundle": {"path": "p"}}, {"secret": {}}]}}],
+                "volumes": [{"name": "v", "projected": {"sources": [{"clusterTrustBundle": {"path": "p"}}, {"podCertificate": {"keyPath": "k"}}, {"secret": {}}]}}],
             },
             "status": {"resources": {}, "phase": "Pending"},
         });
         let kept = json!({
             "spec": {
                 "containers": [{"name": "c"}],
-                "volumes": [{"name": "v", "projected": {"sources": [{}, {"secret": {}}]}}],
+                "volumes": [{"name": "v", "projected": {"sources": [{}, {}, {"secret": {}}]}}],
             },
             "status": {"phase": "Pending"},
         });

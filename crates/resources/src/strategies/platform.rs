@@ -131,6 +131,15 @@ pub const CLUSTER_TRUST_BUNDLE: Strategy = Strategy {
     ..GENERIC
 };
 
+/// PodCertificateRequests: what is asked for stays.
+pub const POD_CERTIFICATE_REQUEST: Strategy = Strategy {
+    allow_unconditional_update: false,
+    validate_create: v::pod_certificates::request,
+    validate_update: v::pod_certificates::request_update,
+    validate_status_update: v::pod_certificates::request_status,
+    ..STATUS_ONLY
+};
+
 /// Webhook configurations of both kinds.
 pub const WEBHOOK_CONFIGURATION: Strategy = Strategy {
     allow_unconditional_update: false,

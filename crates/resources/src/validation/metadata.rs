@@ -110,13 +110,17 @@ fn finalizer_name(finalizers: &At<'_>, name: &str) -> Vec<FieldError> {
 
 /// Annotations, wherever they stand.
 pub(super) fn annotations(at: &At<'_>, errors: &mut FieldErrors) {
-    let mut bytes = 0;
-    for (key, value) in at.entries() {
+    for (key, _) in at.entries() {
         // Capital letters are allowed in the prefix, for historic reasons.
         let rules = names::qualified_name(&key.to_lowercase());
         errors.extend(rules.iter().map(|rule| FieldError::invalid(&at.path, key, rule)));
-        bytes += key.len() + value.len();
     }
+    annotations_size(at, errors);
+}
+
+/// Annotations are not too large together.
+pub(super) fn annotations_size(at: &At<'_>, errors: &mut FieldErrors) {
+    let bytes: usize = at.entries().map(|(key, value)| key.len() + value.len()).sum();
     if bytes > ANNOTATIONS_BYTES_MAX {
         errors.push(FieldError::too_long(&at.path, ANNOTATIONS_BYTES_MAX));
     }

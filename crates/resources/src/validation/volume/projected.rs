@@ -6,13 +6,10 @@ use machinery::field::{FieldError, FieldErrors};
 use machinery::names;
 
 use super::{downward_file, items, mode};
-use crate::validation::{At, selector, signer};
+use crate::validation::{At, pod_certificates, selector, signer};
 
 const CONFLICT: &str = "conflicting duplicate paths";
 const TOKEN_SECONDS_MIN: i64 = 600;
-const CERTIFICATE_SECONDS_MIN: i64 = 3600;
-const CERTIFICATE_SECONDS_MAX: i64 = 7_862_400;
-const KUBERNETES_CERTIFICATE_SECONDS_MAX: i64 = 86_400;
 const KEY_TYPES: &[&str] = &["ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519", "RSA3072", "RSA4096"];
 
 /// The paths that were given out, and where conflicts are reported.
@@ -139,16 +136,16 @@ fn certificate<'a>(source: &At<'a>, paths: &mut Paths<'a, '_>, errors: &mut Fiel
     signer::name(&of, errors);
     source.get("keyType").one_of(KEY_TYPES, errors);
     if let Some(seconds) = source.some("maxExpirationSeconds") {
-        let is_own = of.text().starts_with("kubernetes.io/");
-        let max = if is_own { KUBERNETES_CERTIFICATE_SECONDS_MAX } else { CERTIFICATE_SECONDS_MAX };
+        let max = pod_certificates::seconds_max(of.text());
         let number = seconds.number().unwrap_or_default();
-        if number < CERTIFICATE_SECONDS_MIN {
+        if number < pod_certificates::SECONDS_MIN {
             errors.push(seconds.invalid("if provided, maxExpirationSeconds must be >= 3600"));
         }
         if number > max {
             errors.push(seconds.invalid(&format!("if provided, maxExpirationSeconds must be <= {max}")));
         }
     }
+    pod_certificates::user_annotations(&source.get("userAnnotations"), errors);
     let fields = ["credentialBundlePath", "keyPath", "certificateChainPath"].map(|field| source.get(field));
     for path in fields.iter().filter(|path| !path.text().is_empty()) {
         path.file_path(errors);

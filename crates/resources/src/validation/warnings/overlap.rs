@@ -33,15 +33,28 @@ fn projected(name: &str, projected: &At<'_>, warnings: &mut Vec<String>) {
             warnings.push(format!("volume {name:?} (Projected) has no sources provided"));
             continue;
         }
-        let Some((title, paths)) = projection(&source) else { continue };
-        let title = format!("volume {name:?} (Projected {title}): overlapping paths");
-        clashes(&paths, &title, warnings);
-        let own: BTreeSet<&str> = paths.iter().copied().collect();
-        let mut all: Vec<&str> = own.iter().chain(&before).copied().collect();
-        all.sort_unstable();
-        clashes(&all, &title, warnings);
-        before.extend(own);
+        for (title, paths) in projection(&source).into_iter().chain(certificate(&source)) {
+            let title = format!("volume {name:?} (Projected {title}): overlapping paths");
+            clashes(&paths, &title, warnings);
+            let own: BTreeSet<&str> = paths.iter().copied().collect();
+            let mut all: Vec<&str> = own.iter().chain(&before).copied().collect();
+            all.sort_unstable();
+            clashes(&all, &title, warnings);
+            before.extend(own);
+        }
     }
+}
+
+/// Up to three files, each under a name of its own.
+fn certificate<'a>(source: &At<'a>) -> impl Iterator<Item = (String, Vec<&'a str>)> {
+    const FILES: [(&str, &str); 3] = [
+        ("certificateChainPath", "chain"),
+        ("keyPath", "key"),
+        ("credentialBundlePath", "credential bundle"),
+    ];
+    let certificate = source.get("podCertificate");
+    let file = move |(field, what)| (format!("PodCertificate {what}"), vec![certificate.get(field).text()]);
+    FILES.into_iter().map(file).filter(|(_, paths)| paths != &[""])
 }
 
 fn projection<'a>(source: &At<'a>) -> Option<(String, Vec<&'a str>)> {
