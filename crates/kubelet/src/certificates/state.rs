@@ -24,11 +24,17 @@ pub(super) struct Asked {
     /// PEM.
     key: String,
     lost_at: Timestamp,
+    /// It is there: its answer or its deletion wakes us, and no time does.
+    is_seen: bool,
 }
 
 impl Asked {
     pub(super) fn new(name: String, key: String, created: Timestamp, jitter: Duration) -> Self {
-        Self { name, key, lost_at: after(created, LOST_AFTER + jitter) }
+        Self { name, key, lost_at: after(created, LOST_AFTER + jitter), is_seen: false }
+    }
+
+    fn due(&self) -> Option<Timestamp> {
+        (!self.is_seen).then_some(self.lost_at)
     }
 }
 
@@ -112,12 +118,12 @@ impl State {
     /// When to look again if nothing happens before.
     pub(super) fn due(&self) -> Option<Timestamp> {
         match self {
-            Self::Waiting(asked) => Some(asked.lost_at),
+            Self::Waiting(asked) => asked.due(),
             Self::Fresh(fresh, None) => Some(fresh.renew_at),
             Self::Fresh(fresh, Some(asked)) => {
                 let overdue = (!fresh.is_overdue_told).then(|| fresh.overdue_at());
                 let expiry = (!fresh.is_expiry_told).then_some(fresh.expires_at);
-                [Some(asked.lost_at), overdue, expiry].into_iter().flatten().min()
+                [asked.due(), overdue, expiry].into_iter().flatten().min()
             }
             Self::Ended(..) => None,
         }
@@ -149,12 +155,13 @@ impl State {
         }
         let is_lost = request.is_none() && now >= asked.lost_at;
         next.is_due = is_lost;
+        let waited_for = (!is_lost).then(|| Asked { is_seen: request.is_some(), ..asked.clone() });
         next.state = match self {
-            Self::Fresh(mut fresh, asked) => {
+            Self::Fresh(mut fresh, _) => {
                 next.events = fresh.complaints(now);
-                Some(Self::Fresh(fresh, asked.filter(|_| !is_lost)))
+                Some(Self::Fresh(fresh, waited_for))
             }
-            other => (!is_lost).then_some(other),
+            _ => waited_for.map(Self::Waiting),
         };
         next
     }
