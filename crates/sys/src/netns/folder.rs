@@ -85,9 +85,12 @@ impl NetNsFolder {
         let lock = self.lock()?;
         let users = self.users()?;
         let doing = || format!("take back {}", self.path.display());
-        match fs::remove_file(users.join(&self.prefix)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).doing(doing),
-            _ => {}
+        for users in self.users_everywhere()? {
+            match fs::remove_file(users.join(&self.prefix)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).doing(doing),
+                // Of a mount namespace that may be gone, with all that was made in it.
+                _ => drop(fs::remove_dir(users)),
+            }
         }
         let left = names(&users)?;
         if left.iter().any(|name| name != MADE) {
@@ -115,6 +118,16 @@ impl NetNsFolder {
         let link = "/proc/thread-self/ns/mnt";
         let namespace = fs::metadata(link).doing(|| format!("read {link}"))?;
         Ok(self.path.with_extension(format!("knarr-{}", namespace.ino())))
+    }
+
+    /// The same of all mount namespaces that see the folder.
+    fn users_everywhere(&self) -> Result<Vec<PathBuf>> {
+        let (Some(around), Some(name)) = (self.path.parent(), self.path.file_name()) else {
+            return Ok(Vec::new());
+        };
+        let prefix = format!("{}.knarr-", name.display());
+        let names = names(around)?.into_iter().filter(|name| name.starts_with(&prefix));
+        Ok(names.map(|name| around.join(name)).collect())
     }
 
     fn locked_and_shared(&self) -> Result<File> {
@@ -283,8 +296,10 @@ mod tests {
             folder.share().unwrap();
             folder.leave().unwrap();
             assert!(mount::is_mounted(&path).unwrap());
-            // Somebody takes it away whole.
+            // Somebody takes it away whole. Of another mount namespace there is a note, too.
             folder.share().unwrap();
+            fs::create_dir(path.with_extension("knarr-1")).unwrap();
+            fs::write(path.with_extension("knarr-1").join("cni-one-"), "").unwrap();
             mount::detach(&path).unwrap();
             fs::remove_dir(&path).unwrap();
             folder.leave().unwrap();
