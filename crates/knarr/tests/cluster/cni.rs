@@ -21,6 +21,12 @@ fn session(cluster: &Cluster, name: &str, script: &str) {
     must(session.run(&format!("{name}.txt"), script));
 }
 
+/// A Pod that has all that a network can give, for the reset to take back.
+fn leave_one(cluster: &Cluster) {
+    session(cluster, "left", include_str!("sessions/left.txt"));
+    session(cluster, "left-link", "$ ip -o link show type ifb 2>/dev/null | wc -l\n1\n");
+}
+
 /// What the built-in network does, whoever calls its plugins.
 fn suite(cluster: &Cluster) {
     session(cluster, "pod-network", include_str!("sessions/pod_network.txt"));
@@ -82,7 +88,7 @@ fn the_built_in_network_connects_pods_and_leaves_nothing_of_them() {
     must(cluster.import_busybox(IMAGE));
     must(cluster.up());
     suite(&cluster);
-    session(&cluster, "left", include_str!("sessions/left.txt"));
+    leave_one(&cluster);
     must(cluster.remove());
 }
 
@@ -115,7 +121,7 @@ fn its_plugins_do_the_same_as_programs() {
     must(cluster.up_with(&["--cni-conf-dir", &net, "--cni-bin-dir", &bin]));
     suite(&cluster);
     programs.check_empty();
-    session(&cluster, "left", include_str!("sessions/left.txt"));
+    leave_one(&cluster);
     must(cluster.knarr(&["reset", "--yes"]));
     programs.check_empty();
     programs.uninstall(&cluster);
