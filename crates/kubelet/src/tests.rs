@@ -126,8 +126,12 @@ impl Node {
     }
 
     async fn until_called(&self, what: &str) {
-        if tokio::time::timeout(DEADLINE, self.runtime.until_called(what)).await.is_err() {
-            panic!("`{what}` was not called: {:?}", self.runtime.calls());
+        self.until_called_times(what, 1).await;
+    }
+
+    async fn until_called_times(&self, what: &str, times: usize) {
+        if tokio::time::timeout(DEADLINE, self.runtime.until_called(what, times)).await.is_err() {
+            panic!("`{what}` was not called {times} times: {:?}", self.runtime.calls());
         }
     }
 
@@ -348,6 +352,7 @@ async fn a_pod_that_has_to_go_goes_though_the_kubelet_is_restarted() {
         conditions.iter().any(|it| it["type"] == "DisruptionTarget" && it["status"] == "True"),
         "{ended:#}"
     );
+    node.until_called_times("run sandbox", 2).await;
     let made = node.runtime.calls().split_off(calls);
     assert_eq!(made.iter().filter(|call| *call == "run sandbox").count(), 1, "the critical one's: {made:?}");
     // And so it stays.

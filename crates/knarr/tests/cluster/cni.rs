@@ -7,7 +7,6 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use testkit::clients::KUBECTLS;
-use testkit::cluster::{NODE_IP, NODE_NAME};
 use testkit::containerd::DEBIAN_PLUGINS;
 use testkit::{Cluster, Containerd, Session};
 
@@ -133,10 +132,7 @@ fn its_plugins_do_the_same_for_containerd() {
     let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
     let programs = Programs::install(&cluster, &Containerd::folder(cluster.scratch()));
     let containerd = must(Containerd::start(&cluster, &programs.path("bin"), ""));
-    let endpoint = containerd.endpoint();
-    let flags =
-        ["up", "--node-ip", NODE_IP, "--node-name", NODE_NAME, "--container-runtime-endpoint", &endpoint];
-    must(cluster.knarr(&flags));
+    crate::cri::up(&mut cluster, &containerd.endpoint(), &[]);
     suite(&cluster);
     programs.check_empty();
     must(cluster.knarr(&["reset", "--yes"]));

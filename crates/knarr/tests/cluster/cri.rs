@@ -6,7 +6,6 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use testkit::clients::{KUBECTL_SPDY, KUBECTLS};
-use testkit::cluster::{NODE_IP, NODE_NAME};
 use testkit::containerd::{self, DEBIAN_PLUGINS, PTP};
 use testkit::{Cluster, Containerd, Session};
 
@@ -19,10 +18,11 @@ exec unshare --mount --propagation=unchanged sh -c '
     exec crun "$@"' crun "$@"
 "#;
 
-fn up(cluster: &mut Cluster, endpoint: &str) {
-    let flags =
-        ["up", "--node-ip", NODE_IP, "--node-name", NODE_NAME, "--container-runtime-endpoint", endpoint];
-    must(cluster.knarr(&flags));
+/// Starts a cluster whose containers are another runtime's. Its images are not collected: there is no registry that has
+/// them, and the disk is the machine's.
+pub(crate) fn up(cluster: &mut Cluster, endpoint: &str, more: &[&str]) {
+    let flags = ["--container-runtime-endpoint", endpoint, "--kubelet-arg=image-gc-high-threshold=100"];
+    must(cluster.up_with(&[&flags, more].concat()));
 }
 
 /// Runs each session in a namespace of its own.
@@ -44,7 +44,7 @@ fn the_kubelet_reaches_the_built_in_runtime_over_its_socket() {
     let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
     must(cluster.import_busybox(BUSYBOX));
     let socket = cluster.data_dir().join("run/cri.sock");
-    up(&mut cluster, &format!("unix://{}", socket.display()));
+    up(&mut cluster, &format!("unix://{}", socket.display()), &[]);
     assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(fs::metadata(socket.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
     run(
@@ -74,7 +74,7 @@ fn a_runtime_class_chooses_runc_or_crun() {
 fn the_kubelet_runs_on_containerd_and_a_reset_takes_its_pods_back() {
     let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
     let containerd = must(Containerd::start(&cluster, DEBIAN_PLUGINS, PTP));
-    up(&mut cluster, &containerd.endpoint());
+    up(&mut cluster, &containerd.endpoint(), &[]);
     run(&cluster, &[(KUBECTLS[1], "containerd.txt", include_str!("sessions/containerd.txt"))]);
     run(&cluster, &[(KUBECTLS[1], "left.txt", include_str!("sessions/left.txt"))]);
     assert_ne!(must(containerd.containers()), "");
@@ -93,7 +93,7 @@ fn the_kubelet_runs_on_containerd_and_a_reset_takes_its_pods_back() {
 fn the_same_pods_do_the_same_on_containerd() {
     let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
     let containerd = must(Containerd::start(&cluster, DEBIAN_PLUGINS, PTP));
-    up(&mut cluster, &containerd.endpoint());
+    up(&mut cluster, &containerd.endpoint(), &[]);
     let failures = pods::failures(&cluster, &pods::SESSIONS, containerd::IMAGE);
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     must(cluster.knarr(&["reset", "--yes"]));
@@ -113,9 +113,7 @@ fn logs_of_containerd_are_rotated_and_none_of_their_lines_is_lost() {
     )
     .unwrap();
     let config = format!("config={}", config.display());
-    let (endpoint, flags) = (containerd.endpoint(), ["up", "--node-ip", NODE_IP, "--node-name", NODE_NAME]);
-    let more = ["--container-runtime-endpoint", &endpoint, "--kubelet-arg", &config];
-    must(cluster.knarr(&[&flags[..], &more].concat()));
+    up(&mut cluster, &containerd.endpoint(), &["--kubelet-arg", &config]);
     run(&cluster, &[(KUBECTLS[1], "log_rotation.txt", include_str!("sessions/log_rotation.txt"))]);
     must(cluster.knarr(&["reset", "--yes"]));
     drop(containerd);

@@ -66,9 +66,10 @@ impl Runtime {
     }
 
     /// Waits until a call was made.
-    pub(super) async fn until_called(&self, what: &str) {
+    pub(super) async fn until_called(&self, what: &str, times: usize) {
         let mut made = self.made.subscribe();
-        made.wait_for(|_| self.calls().iter().any(|call| call.starts_with(what))).await.unwrap();
+        let count = || self.calls().iter().filter(|call| call.starts_with(what)).count();
+        made.wait_for(|_| count() >= times).await.unwrap();
     }
 
     pub(super) fn calls(&self) -> Vec<String> {
