@@ -297,14 +297,23 @@ async fn a_static_pod_runs_and_is_restarted_while_the_api_is_away() {
     node.until_called("remove sandbox sb1").await;
 }
 
-#[tokio::test]
-async fn a_pod_goes_for_a_critical_one() {
-    let node = Node::start();
+/// More than half of a node's CPUs: two such Pods do not fit.
+fn over_half() -> String {
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let half = format!("{}m", cpus * 1000 / 2 + 1);
+    format!("{}m", cpus * 1000 / 2 + 1)
+}
+
+async fn node_with_half_taken() -> Node {
+    let node = Node::start();
     node.api.put(pod(json!({"containers": [{"name": "main", "image": "img",
-        "imagePullPolicy": "IfNotPresent", "resources": {"requests": {"cpu": half}}}]})));
+        "imagePullPolicy": "IfNotPresent", "resources": {"requests": {"cpu": over_half()}}}]})));
     node.until("readiness", is_ready).await;
+    node
+}
+
+/// A static Pod that goes before others.
+fn put_critical(node: &Node) {
+    let half = over_half();
     let manifests = node.dir.path().join("manifests");
     std::fs::create_dir(&manifests).unwrap();
     let text = format!(
@@ -312,6 +321,12 @@ async fn a_pod_goes_for_a_critical_one() {
          imagePullPolicy: IfNotPresent, resources: {{requests: {{cpu: {half}}}}}}}]}}}}"
     );
     std::fs::write(manifests.join("matters.yaml"), text).unwrap();
+}
+
+#[tokio::test]
+async fn a_pod_goes_for_a_critical_one() {
+    let node = node_with_half_taken().await;
+    put_critical(&node);
     let ended = node.until("the end", |pod| pod["status"]["phase"] == "Failed").await;
     assert_eq!(ended["status"]["reason"], "Preempting");
     assert_eq!(ended["status"]["message"], "Preempted in order to admit critical pod");
@@ -325,20 +340,9 @@ async fn a_pod_goes_for_a_critical_one() {
 
 #[tokio::test]
 async fn a_pod_that_has_to_go_goes_though_the_kubelet_is_restarted() {
-    let node = Node::start();
-    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let half = format!("{}m", cpus * 1000 / 2 + 1);
-    node.api.put(pod(json!({"containers": [{"name": "main", "image": "img",
-        "imagePullPolicy": "IfNotPresent", "resources": {"requests": {"cpu": half}}}]})));
-    node.until("readiness", is_ready).await;
+    let node = node_with_half_taken().await;
     node.runtime.set_obeys(false);
-    let manifests = node.dir.path().join("manifests");
-    std::fs::create_dir(&manifests).unwrap();
-    let text = format!(
-        "{{apiVersion: v1, kind: Pod, metadata: {{name: matters}}, spec: {{containers: [{{name: main, image: img, \
-         imagePullPolicy: IfNotPresent, resources: {{requests: {{cpu: {half}}}}}}}]}}}}"
-    );
-    std::fs::write(manifests.join("matters.yaml"), text).unwrap();
+    put_critical(&node);
     node.until_called("stop c2").await;
     node.stop_kubelet();
     node.runtime.exit("main", 0);
