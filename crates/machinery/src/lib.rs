@@ -19,4 +19,5 @@ pub mod apply;
 
 pub mod group;
 pub mod trace;
+pub mod unserved;
 pub mod version;

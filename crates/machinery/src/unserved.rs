@@ -1,0 +1,88 @@
+//! Kinds that the API server stores and on which no part of knarr acts yet, and what lacks: one row each.
+//!
+//! Whoever writes such an object is told (a `Warning` header of the API server), and so is whoever asks for it
+//! (`knarr why`, `knarr status`). A row goes when the part comes. Kinds for which upstream has no part either, such as
+//! Ingresses, have none.
+
+/// What is said of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unserved {
+    /// Empty for core.
+    pub group: &'static str,
+    /// The plural.
+    pub resource: &'static str,
+    /// The part that lacks: "Job controller".
+    pub part: &'static str,
+    /// What therefore does not happen: "its Pods are not created".
+    pub effect: &'static str,
+}
+
+/// All of them.
+pub const UNSERVED: &[Unserved] = &[
+    row("batch", "jobs", "Job controller", "its Pods are not created"),
+    row("batch", "cronjobs", "CronJob controller", "its Jobs are not created"),
+    row("autoscaling", "horizontalpodautoscalers", "HorizontalPodAutoscaler controller", "nothing is scaled"),
+    row("networking.k8s.io", "networkpolicies", "network policy part", "no traffic is refused"),
+    row(
+        "apiextensions.k8s.io",
+        "customresourcedefinitions",
+        "server for custom resources",
+        "its kind is not served",
+    ),
+    row("apiregistration.k8s.io", "apiservices", "aggregation layer", "no request is passed on to it"),
+    row(
+        ADMISSION,
+        "mutatingwebhookconfigurations",
+        "caller of admission webhooks",
+        "no request is changed by it",
+    ),
+    row(
+        ADMISSION,
+        "validatingwebhookconfigurations",
+        "caller of admission webhooks",
+        "no request is refused by it",
+    ),
+    row(ADMISSION, "validatingadmissionpolicies", "policy engine", "no request is refused by it"),
+    row(ADMISSION, "validatingadmissionpolicybindings", "policy engine", "no request is refused by it"),
+    row(ADMISSION, "mutatingadmissionpolicies", "policy engine", "no request is changed by it"),
+    row(ADMISSION, "mutatingadmissionpolicybindings", "policy engine", "no request is changed by it"),
+];
+
+const ADMISSION: &str = "admissionregistration.k8s.io";
+
+const fn row(
+    group: &'static str,
+    resource: &'static str,
+    part: &'static str,
+    effect: &'static str,
+) -> Unserved {
+    Unserved { group, resource, part, effect }
+}
+
+/// What is said of a kind, if no part acts on it.
+#[must_use]
+pub fn unserved(group: &str, resource: &str) -> Option<&'static Unserved> {
+    UNSERVED.iter().find(|row| row.group == group && row.resource == resource)
+}
+
+impl std::fmt::Display for Unserved {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { part, effect, .. } = self;
+        write!(f, "this version of knarr has no {part}: the object is stored, and {effect}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_writes_what_nothing_acts_on_is_told_what_does_not_happen() {
+        let said = unserved("batch", "jobs").map(ToString::to_string);
+        let expected =
+            "this version of knarr has no Job controller: the object is stored, and its Pods are not created";
+        assert_eq!(said.as_deref(), Some(expected));
+        assert_eq!(unserved("apps", "deployments"), None);
+        assert_eq!(unserved("", "jobs"), None);
+    }
+}
