@@ -21,7 +21,8 @@ use tracing::{info, warn};
 use crate::api::Api;
 use crate::kinds::Kind;
 use crate::negotiate::Accept;
-use crate::request_info::{Query, RequestInfo, ResourceInfo, Verb};
+use crate::place::Placed;
+use crate::request_info::{Query, RequestInfo, ResourceInfo, Scope, Verb};
 use crate::status::{Error, Result};
 use crate::verbs::{Request, create, update};
 
@@ -208,6 +209,7 @@ pub(crate) fn request(
         verb,
         group: group.to_owned(),
         version: version.to_owned(),
+        scope: if namespace.is_empty() { Scope::Cluster } else { Scope::Namespace },
         namespace: namespace.to_owned(),
         resource: resource.to_owned(),
         subresource: String::new(),
@@ -225,7 +227,7 @@ pub(crate) fn request(
     headers.insert(http::header::USER_AGENT, http::HeaderValue::from_static("kube-apiserver"));
     let request = Request {
         info,
-        resource,
+        resource: Placed::new(kind, resource).ok()?,
         kind,
         user: system_user(),
         headers,

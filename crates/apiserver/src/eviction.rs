@@ -87,6 +87,7 @@ async fn charge(api: &Api, request: &Request, pod: &Value, is_dry_run: bool) -> 
         verb: Verb::Update,
         group: "policy".to_owned(),
         version: "v1".to_owned(),
+        scope: request.resource.scope,
         namespace: namespace.clone(),
         resource: "poddisruptionbudgets".to_owned(),
         subresource: "status".to_owned(),
@@ -94,7 +95,7 @@ async fn charge(api: &Api, request: &Request, pod: &Value, is_dry_run: bool) -> 
         rest: String::new(),
     };
     // The allowance is taken by the server: whoever may evict need not be allowed to write budgets.
-    let taking = Request { user: crate::bootstrap::system_user(), ..request.with_resource(kind, resource) };
+    let taking = Request { user: crate::bootstrap::system_user(), ..request.with_resource(kind, resource)? };
     let (name, now) = (request.resource.name.as_str(), metadata::time(api.clock.now()));
     if is_dry_run {
         return decrement(budget, name, &now).map(drop);

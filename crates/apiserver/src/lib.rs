@@ -27,6 +27,7 @@ pub mod codec;
 mod compaction;
 pub mod door;
 pub mod kinds;
+pub mod place;
 pub mod resource_metrics;
 pub mod respond;
 pub mod verbs;

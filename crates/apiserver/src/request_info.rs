@@ -93,6 +93,17 @@ impl Query {
     }
 }
 
+/// Where a path puts a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// `/RESOURCE`: the cluster, or all namespaces.
+    Cluster,
+    /// `/namespaces/NAMESPACE/RESOURCE`
+    Namespace,
+    /// `/namespaces/NAMESPACE`: the Namespace itself, which is in itself as far as rights go.
+    Itself,
+}
+
 /// The resource part of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceInfo {
@@ -102,6 +113,8 @@ pub struct ResourceInfo {
     pub group: String,
     /// For example `v1`.
     pub version: String,
+    /// Where the path puts it.
+    pub scope: Scope,
     /// Empty for cluster scope and for all namespaces. For a Namespace itself: its name.
     pub namespace: String,
     /// The plural.
@@ -156,21 +169,24 @@ fn resource_info(method: &Method, path: &str, query: &Query) -> Option<ResourceI
         watch_prefix = true;
         rest = tail;
     }
-    let (namespace, rest) = match rest {
+    let (scope, namespace, rest) = match rest {
         [] => return None,
-        ["namespaces", namespace, sub @ ("status" | "finalize"), ..] => {
-            return Some(namespaced(method, group, version, namespace, sub, query));
+        ["namespaces", namespace] | ["namespaces", namespace, "status" | "finalize", ..] => {
+            (Scope::Itself, *namespace, rest)
         }
-        ["namespaces", namespace, tail @ ..] if !tail.is_empty() => (*namespace, tail),
-        ["namespaces", namespace] => (*namespace, rest),
-        _ => ("", rest),
+        ["namespaces", namespace, tail @ ..] => (Scope::Namespace, *namespace, tail),
+        _ => (Scope::Cluster, "", rest),
     };
     let name = rest.get(1).copied().unwrap_or_default();
-    let verb = verb(method, !name.is_empty(), watch_prefix || query.flag("watch"))?;
+    let verb = match watch_prefix {
+        true => Verb::Watch,
+        false => verb(method, !name.is_empty(), query)?,
+    };
     Some(ResourceInfo {
         verb,
         group: group.to_owned(),
         version: version.to_owned(),
+        scope,
         namespace: decode(namespace),
         resource: decode(rest.first().copied().unwrap_or_default()),
         subresource: rest.get(2).copied().unwrap_or_default().to_owned(),
@@ -179,31 +195,11 @@ fn resource_info(method: &Method, path: &str, query: &Query) -> Option<ResourceI
     })
 }
 
-fn namespaced(
-    method: &Method,
-    group: &str,
-    version: &str,
-    name: &str,
-    subresource: &str,
-    query: &Query,
-) -> ResourceInfo {
-    ResourceInfo {
-        verb: verb(method, true, query.flag("watch")).unwrap_or(Verb::Get),
-        group: group.to_owned(),
-        version: version.to_owned(),
-        namespace: decode(name),
-        resource: "namespaces".to_owned(),
-        subresource: subresource.to_owned(),
-        name: decode(name),
-        rest: String::new(),
-    }
-}
-
-fn verb(method: &Method, named: bool, watch: bool) -> Option<Verb> {
+fn verb(method: &Method, named: bool, query: &Query) -> Option<Verb> {
     Some(match (method.as_str(), named) {
-        ("GET" | "HEAD", true) if !watch => Verb::Get,
-        ("GET" | "HEAD", _) if watch => Verb::Watch,
-        ("GET" | "HEAD", _) => Verb::List,
+        ("GET" | "HEAD", true) => Verb::Get,
+        ("GET" | "HEAD", false) if query.flag("watch") => Verb::Watch,
+        ("GET" | "HEAD", false) => Verb::List,
         ("POST", _) => Verb::Create,
         ("PUT", _) => Verb::Update,
         ("PATCH", _) => Verb::Patch,
@@ -268,6 +264,8 @@ mod tests {
             "/api/v1/nodes/n/proxy/metrics/cadvisor",
             "get g= v=v1 ns= r=nodes n=n s=proxy rest=metrics/cadvisor",
         );
+        check(Method::GET, "/api/v1/nodes/n?watch=1", "get g= v=v1 ns= r=nodes n=n s= rest=");
+        check(Method::POST, "/api/v1/watch/nodes/n", "watch g= v=v1 ns= r=nodes n=n s= rest=");
         check(Method::GET, "/apis/apps/v1", "-");
         check(Method::GET, "/healthz", "-");
         check(

@@ -22,7 +22,7 @@ use crate::backend::{self, Outgoing};
 use crate::cache::{CachedObject, Filter};
 use crate::kinds::Kind;
 use crate::kubelet_client::kubelet;
-use crate::request_info::Verb;
+use crate::request_info::{ResourceInfo, Verb};
 use crate::status::{Error, Result};
 use crate::verbs::{Answer, Request};
 
@@ -51,7 +51,7 @@ pub async fn read(api: &Api, request: &Request) -> Result<Answer> {
         _ => return Err(Error::method_not_allowed()),
     };
     let of = Kind::find("", "v1", measured.resource()).ok_or_else(Error::unknown_path)?;
-    let mut resource = request.resource.clone();
+    let mut resource = ResourceInfo::clone(&request.resource);
     resource.group = String::new();
     resource.version = "v1".to_owned();
     let filter = Filter::of(of, &resource, &request.info.query)?;

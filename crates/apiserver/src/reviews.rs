@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::admission::text;
 use crate::api::Api;
+use crate::request_info::ResourceInfo;
 use crate::status::{Error, Result};
 use crate::verbs::{Answer, Request};
 
@@ -208,12 +209,12 @@ async fn token(api: &Api, object: &Value) -> Result<Value> {
 /// POST of a Binding to the collection: the same as `pods/binding`.
 async fn bind(api: &Api, request: &Request, object: Value) -> Result<Answer> {
     let Some(kind) = crate::kinds::Kind::find("", "v1", "pods") else { return Err(Error::unknown_path()) };
-    let resource = crate::request_info::ResourceInfo {
+    let resource = ResourceInfo {
         resource: "pods".to_owned(),
         subresource: "binding".to_owned(),
         name: text(&object, "/metadata/name").to_owned(),
-        ..request.resource.clone()
+        ..ResourceInfo::clone(&request.resource)
     };
-    let one = request.with_resource(kind, resource);
+    let one = request.with_resource(kind, resource)?;
     crate::verbs::subresources::run(api, &one).await
 }

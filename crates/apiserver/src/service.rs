@@ -27,6 +27,7 @@ use crate::kinds::Kind;
 use crate::metrics::{RequestLabels, VerbLabels};
 use crate::negotiate::Accept;
 use crate::notes::Notes;
+use crate::place::Placed;
 use crate::request_info::{RequestInfo, Verb};
 use crate::respond::finish::Finish;
 use crate::respond::{self, Body, BoxError};
@@ -261,6 +262,7 @@ async fn serve(
         return other(api, http, &info).await;
     };
     let Some(kind) = kind else { return nowhere(&info.path) };
+    let resource = Placed::new(kind, resource)?;
     let accept = passage.accept.ok_or_else(Error::not_acceptable)?;
     let cause = header(http.headers(), CAUSE_HEADER).and_then(|text| text.parse().ok()).unwrap_or(0);
     let is_stream = crate::kubelet_client::is_stream(&resource);

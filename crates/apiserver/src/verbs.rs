@@ -31,6 +31,7 @@ use crate::door::{Committed, Refusal};
 use crate::kinds::Kind;
 use crate::negotiate::Accept;
 use crate::notes::Notes;
+use crate::place::Placed;
 use crate::request_info::{RequestInfo, ResourceInfo, Verb};
 use crate::respond::Body;
 use crate::status::{Error, Result, Subject};
@@ -44,7 +45,7 @@ pub struct Request {
     /// Method, path and query.
     pub info: RequestInfo,
     /// The resource part.
-    pub resource: ResourceInfo,
+    pub resource: Placed,
     /// The kind's row.
     pub kind: Kind,
     /// Who.
@@ -103,9 +104,12 @@ impl Request {
     }
 
     /// The same client asking for something else, for what one request does on behalf of another.
-    #[must_use]
-    pub fn with_resource(&self, kind: Kind, resource: ResourceInfo) -> Self {
-        Self { kind, resource, ..self.clone() }
+    ///
+    /// # Errors
+    /// As [`Placed::new`].
+    pub fn with_resource(&self, kind: Kind, resource: ResourceInfo) -> Result<Self> {
+        let resource = Placed::new(kind, resource)?;
+        Ok(Self { kind, resource, ..self.clone() })
     }
 }
 
@@ -149,7 +153,7 @@ impl Answer {
 /// # Errors
 /// What the client is told.
 pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
-    check_place(request)?;
+    check_method(request)?;
     options::check(request)?;
     options::check_view(request)?;
     if !request.resource.subresource.is_empty() {
@@ -179,24 +183,17 @@ pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
     }
 }
 
-/// There are no objects of a namespace outside of it, and none of the cluster inside; all namespaces together can only
-/// be read.
+/// Only a proxy takes HEAD, and who watches GETs, whatever the path says.
 ///
 /// # Errors
-/// 404 for a path that there is not, 405 for what cannot be done there.
-fn check_place(request: &Request) -> Result<()> {
-    let (resource, kind) = (&request.resource, request.kind);
-    let is_inside = !resource.namespace.is_empty();
-    // A Namespace is in itself, as far as paths go.
-    let is_namespace = kind.group().is_empty() && kind.resource() == "namespaces";
-    let is_there = is_namespace || is_inside == kind.is_namespaced();
-    match is_there {
-        true if request.info.method == http::Method::HEAD => Err(Error::method_not_allowed()),
-        true => Ok(()),
-        false if is_inside || !resource.name.is_empty() => Err(Error::unknown_path()),
-        false if matches!(resource.verb, Verb::List | Verb::Watch) => Ok(()),
-        false => Err(Error::method_not_allowed()),
+/// 405.
+fn check_method(request: &Request) -> Result<()> {
+    let method = &request.info.method;
+    let is_watch = request.resource.verb == Verb::Watch;
+    if method == http::Method::HEAD || (is_watch && method != http::Method::GET) {
+        return Err(Error::method_not_allowed());
     }
+    Ok(())
 }
 
 /// The object under `key`, as of now.

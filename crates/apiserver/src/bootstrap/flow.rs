@@ -84,7 +84,7 @@ async fn lead(api: &Api) -> Result<()> {
         let object = json!({"metadata": {"name": Metadata::of(&schema).name()}});
         let asked = request(api, (GROUP, "v1", schemas.resource()), "", object, Verb::Update);
         let Some((mut request, _)) = asked else { continue };
-        request.resource.subresource = "status".to_owned();
+        request.resource.below("status");
         let outcome = change(api, &request, Part::Status, |old| {
             let mut new = old.clone();
             metadata::remove(&mut new, "resourceVersion");

@@ -88,7 +88,7 @@ async fn service_range_is_ready(api: &Api, range: Value) -> Result<()> {
     else {
         return Ok(());
     };
-    "status".clone_into(&mut request.resource.subresource);
+    request.resource.below("status");
     api.cache.fresh().await?;
     let is_ready = |range: &Value| range.pointer("/status/conditions/0").is_some();
     if request.kind.cache(api).get(&request.key()).is_some_and(|range| is_ready(&range.value())) {

@@ -25,9 +25,9 @@ pub async fn delete_collection(api: &Api, request: &Request) -> Result<Answer> {
                 verb: Verb::Delete,
                 name: object.name().to_owned(),
                 namespace: namespace.unwrap_or_default().to_owned(),
-                ..request.resource.clone()
+                ..ResourceInfo::clone(&request.resource)
             },
-        );
+        )?;
         match delete::delete_object(api, &one, &options).await {
             Err(error) if error.reason != "NotFound" => return Err(error),
             Ok(_) | Err(_) => {}

@@ -114,7 +114,7 @@ pub(super) async fn write(
     let Some((mut request, _)) = bootstrap::request(api, resource, namespace, object, Verb::Update) else {
         return Ok(BTreeMap::new());
     };
-    "status".clone_into(&mut request.resource.subresource);
+    request.resource.below("status");
     for look in 0..=LOOKS_MAX {
         let mut refused = None;
         // Written through the verbs, which come back here: the compiler wants it on the heap.
