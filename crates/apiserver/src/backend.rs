@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{HOST, HeaderName};
+use http::header::HOST;
 use http::{HeaderMap, Method, Request as HttpRequest, Response, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
@@ -23,6 +23,8 @@ use tracing::debug;
 
 use crate::api::Api;
 use crate::respond::{Body, full};
+use crate::security::credentials;
+use crate::service::CAUSE_HEADER;
 
 /// Headers of one connection, not of the request. Source: RFC 9110 section 7.6.1.
 const HOP_BY_HOP: [&str; 9] = [
@@ -35,6 +37,18 @@ const HOP_BY_HOP: [&str; 9] = [
     "trailer",
     "transfer-encoding",
     "upgrade",
+];
+
+/// What this server itself says with a response, and what would let other sites' pages read it. Source for the latter:
+/// `corsRemovingTransport`.
+const OURS: [&str; 7] = [
+    "audit-id",
+    "x-kubernetes-pf-flowschema-uid",
+    "x-kubernetes-pf-prioritylevel-uid",
+    "access-control-allow-credentials",
+    "access-control-allow-headers",
+    "access-control-allow-methods",
+    "access-control-allow-origin",
 ];
 
 /// How much is passed on at a time.
@@ -175,15 +189,17 @@ where
 
 /// A client's headers as a backend may see them.
 pub fn request_headers(client: &HeaderMap) -> HeaderMap {
-    let is_secret = |name: &HeaderName| {
-        let name = name.as_str();
-        matches!(name, "authorization" | "knarr-cause")
-            || name.starts_with("impersonate-")
-            || name.starts_with("x-remote-")
-    };
     let mut headers = passed(client);
-    let secrets: Vec<HeaderName> = headers.keys().filter(|name| is_secret(name)).cloned().collect();
-    for name in secrets {
+    // They are gone already; but a request that comes here by another way must not lead around it.
+    credentials::clear(&mut headers, None);
+    headers.remove(CAUSE_HEADER);
+    headers
+}
+
+/// A backend's headers as a client may see them.
+fn response_headers(backend: &HeaderMap) -> HeaderMap {
+    let mut headers = passed(backend);
+    for name in OURS {
         headers.remove(name);
     }
     headers
@@ -210,7 +226,7 @@ pub fn empty() -> Body {
 
 /// A backend's response as the client's. If the backend has switched protocols, so does the client.
 pub fn answer(api: &Api, mut response: Response<Incoming>, client: OnUpgrade) -> Response<Body> {
-    let headers = passed(response.headers());
+    let headers = response_headers(response.headers());
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         let (mut parts, body) = response.into_parts();
         parts.headers = headers;
@@ -259,6 +275,7 @@ async fn copy(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin)
 
 #[cfg(test)]
 mod tests {
+    use http::header::HeaderName;
     use std::pin::Pin;
     use std::task::{Context, Poll};
 
@@ -305,6 +322,16 @@ mod tests {
         }
         let headers = request_headers(&client);
         assert_eq!(headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["accept"]);
+    }
+
+    #[test]
+    fn a_backend_does_not_speak_for_the_server() {
+        let mut backend = HeaderMap::new();
+        for name in OURS.into_iter().chain(["audit-id", "set-cookie", "transfer-encoding"]) {
+            backend.append(name, "x".parse().unwrap());
+        }
+        let headers = response_headers(&backend);
+        assert_eq!(headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["set-cookie"]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 pub mod authentication_config;
 mod bearer;
+pub mod credentials;
 pub mod front_proxy;
 pub mod impersonation;
 mod index;
@@ -13,7 +14,6 @@ use auth::token::{Lookup, TokenError, Tokens};
 use auth::{Attributes, Decision, UserInfo, escalation};
 use base::Clock;
 use http::HeaderMap;
-use http::header::AUTHORIZATION;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use machinery::metadata::Metadata;
 use parking_lot::RwLock;
@@ -104,18 +104,24 @@ impl Security {
         if let Some(user) = peer.and_then(|peer| peer.user.as_ref()) {
             return Ok(Some(known(user.clone())));
         }
-        match bearer(headers) {
-            Some(token) => {
-                let (user, _) = self
-                    .check_token(api, &token, &[])
-                    .await
-                    .inspect_err(|why| debug!(%why, "a token was refused"))
-                    .map_err(|_| Error::unauthorized())?;
-                Ok(Some(known(user)))
+        let mut is_refused = peer.is_some_and(|peer| peer.is_refused);
+        for token in credentials::tokens(headers) {
+            is_refused = true;
+            let checked = match token {
+                Ok(token) => self.check_token(api, &token, &[]).await,
+                Err(malformed) => Err(malformed.0.to_owned()),
+            };
+            match checked {
+                Ok((user, _)) => return Ok(Some(known(user))),
+                Err(why) => debug!(%why, "a token was refused"),
             }
-            None if peer.is_some_and(|peer| peer.is_refused) => Err(Error::unauthorized()),
-            None => Ok(None),
         }
+        if is_refused { Err(Error::unauthorized()) } else { Ok(None) }
+    }
+
+    /// Takes out of a request's headers what was sent to prove who it is.
+    pub fn clear(&self, headers: &mut HeaderMap) {
+        credentials::clear(headers, self.front_proxy.as_ref());
     }
 
     /// The user that an authenticated one acts as: `Impersonate-User` and its kin. `None` if they stay who they are.
@@ -294,21 +300,6 @@ fn known(mut user: UserInfo) -> UserInfo {
         user.groups.push(auth::AUTHENTICATED.to_owned());
     }
     user
-}
-
-/// The token of a request: a header, or for browsers a WebSocket protocol.
-fn bearer(headers: &HeaderMap) -> Option<String> {
-    const PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
-    let text = |name: http::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    if let Some(header) = text(AUTHORIZATION) {
-        let mut parts = header.trim().splitn(3, ' ');
-        let is_bearer = parts.next().is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer"));
-        return parts.next().filter(|token| is_bearer && !token.is_empty()).map(str::to_owned);
-    }
-    let protocols = text(http::header::SEC_WEBSOCKET_PROTOCOL)?;
-    let encoded = protocols.split(',').find_map(|protocol| protocol.trim().strip_prefix(PROTOCOL))?;
-    let decoded = base64::Engine::decode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, encoded).ok()?;
-    String::from_utf8(decoded).ok()
 }
 
 /// Whether what a token is bound to is still there.

@@ -193,6 +193,8 @@ async fn handle(
         passage.trail = audit.begin((&own, target), &info, http.headers(), address);
     }
     let user = acting_as?.unwrap_or(own);
+    // From here on nobody sees what was sent to prove it.
+    api.security.clear(http.headers_mut());
     let _place = match room(api, &user, &info, is_long, passage).await? {
         Ok(place) => place,
         Err(full) => return Ok(full),

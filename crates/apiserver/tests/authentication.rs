@@ -84,6 +84,33 @@ async fn a_bootstrap_token_lets_a_node_in_until_its_secret_goes() {
     server.stop().await;
 }
 
+/// Browsers send a token as a protocol of a WebSocket, which it must be, and beside another one.
+#[tokio::test]
+async fn a_token_in_a_protocol_is_one_of_a_web_socket() {
+    let server = start(None).await;
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    assert_eq!(server.call("POST", accounts, "{metadata: {name: one}}").await.code, 201);
+    let issued = server.call("POST", &format!("{accounts}/one/token"), "{}").await.body;
+    let token = URL_SAFE_NO_PAD.encode(issued["status"]["token"].as_str().unwrap());
+    let token = format!("base64url.bearer.authorization.k8s.io.{token}");
+    let with = format!("v4.channel.k8s.io, {token}");
+    let socket = [("connection", "Upgrade"), ("upgrade", "websocket")];
+    for (is_socket, protocols, expect) in [
+        (true, with.as_str(), 201),
+        (true, &token, 401),
+        (true, &format!("{with}, {token}"), 401),
+        (true, "v4.channel.k8s.io, base64url.bearer.authorization.k8s.io.eA", 401),
+        // Nobody, who may not ask.
+        (false, &with, 403),
+        (true, "v4.channel.k8s.io", 403),
+    ] {
+        let mut headers = vec![("sec-websocket-protocol", protocols)];
+        headers.extend(is_socket.then_some(socket).into_iter().flatten());
+        assert_eq!(whoami(&server, None, &headers).await.0, expect, "{is_socket} {protocols}");
+    }
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn a_front_proxy_says_who_its_client_is() {
     let server = start_with(None, |config| {

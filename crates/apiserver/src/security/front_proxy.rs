@@ -43,6 +43,13 @@ impl FrontProxy {
         self.allowed_names.is_empty() || self.allowed_names.iter().any(|allowed| allowed == name)
     }
 
+    /// Whether a header, in lower case, is one that proxies set.
+    pub fn sets(&self, header: &str) -> bool {
+        let mut names = self.username_headers.iter().chain(&self.uid_headers).chain(&self.group_headers);
+        names.any(|name| name.eq_ignore_ascii_case(header))
+            || self.extra_prefixes.iter().any(|prefix| header.starts_with(&prefix.to_ascii_lowercase()))
+    }
+
     /// The user that the headers name, if they do.
     pub fn user(&self, headers: &HeaderMap) -> Option<UserInfo> {
         let texts = |names: &[String]| -> Vec<String> {
