@@ -1,11 +1,14 @@
 //! Starts an API server: loads the cache, listens, serves, drains.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::connections::{self, Activity, Connections, Limits, Place};
 use base::{Backoff, Clock, Random, Tasks};
 use encryption::Encryption;
+use http_body_util::BodyExt;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
@@ -14,6 +17,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use store::{Store, StoreError};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 use tracing::{debug, info, warn};
@@ -29,11 +33,18 @@ use crate::kinds::Kind;
 use crate::kubelet_client::KubeletClient;
 use crate::metrics::Metrics;
 use crate::options::Options;
-use crate::security::Security;
+use crate::respond::Body;
 use crate::security::peer::Certificates;
+use crate::security::{Peer, Security};
 use crate::service::ApiService;
 use crate::trace::Trace;
 
+/// How long a client may take to ask for something. Source: `ReadHeaderTimeout` of upstream's server.
+const FIRST_REQUEST_MAX: Duration = Duration::from_secs(32);
+/// How long a connection is kept on which nothing is asked. Source: `IdleTimeout` of upstream's server.
+const IDLE_MAX: Duration = Duration::from_secs(90);
+/// How many descriptors there are taken to be where the kernel does not say.
+const DESCRIPTORS_MAX: usize = 4096;
 /// How long a handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// After a connection that could not be taken, most likely for want of descriptors: others get the time to end.
@@ -65,6 +76,10 @@ pub enum StartError {
     #[error("cannot set up TLS: {0}")]
     Tls(String),
 }
+
+mod kept;
+
+use kept::{Counted, Kept};
 
 /// A running API server.
 pub struct ApiServer {
@@ -248,7 +263,9 @@ struct Tls {
 
 /// Accepts connections until the tasks stop, then lets those under way finish.
 async fn listen(api: Arc<Api>, listener: TcpListener, tls: Tls) {
-    let graceful = GracefulShutdown::new();
+    let (draining, is_draining) = watch::channel(false);
+    let connections = Connections::new(Limits::of(connections::descriptors_max(DESCRIPTORS_MAX)));
+    let (open, mut all_ended) = mpsc::channel::<()>(1);
     let closing = closing(&api);
     tokio::pin!(closing);
     let mut backoff = Backoff::new(ACCEPT_RETRY_FIRST, ACCEPT_RETRY_MAX, 0.0);
@@ -260,10 +277,16 @@ async fn listen(api: Arc<Api>, listener: TcpListener, tls: Tls) {
         match accepted {
             Ok((stream, address)) => {
                 backoff.reset();
-                let watcher = graceful.watcher();
+                let held = Held { ending: is_draining.clone(), _open: open.clone() };
+                let (place, gives_way) = connections.take(address.ip());
                 let (api, tls) = (Arc::clone(&api), tls.clone());
                 let tasks = api.tasks.clone();
-                tasks.spawn_to_end("connection", connection(api, stream, address, tls, watcher));
+                tasks.spawn_to_end("connection", async move {
+                    tokio::select! {
+                        () = connection(api, (stream, address), tls, place, held) => {}
+                        Ok(()) = gives_way => debug!(%address, "a connection gave way to another"),
+                    }
+                });
             }
             Err(failure) => {
                 let delay = backoff.next(&api.random);
@@ -277,17 +300,28 @@ async fn listen(api: Arc<Api>, listener: TcpListener, tls: Tls) {
     }
     drop(listener);
     api.serving.stop();
-    if tokio::time::timeout(DRAIN_TIMEOUT, graceful.shutdown()).await.is_err() {
+    draining.send_replace(true);
+    drop(open);
+    // Nothing is ever sent: it ends with the last connection.
+    if tokio::time::timeout(DRAIN_TIMEOUT, all_ended.recv()).await.is_err() {
         warn!("connections were cut at shutdown");
     }
 }
 
+/// What a connection has of the listener.
+struct Held {
+    /// Whether the listener has closed.
+    ending: watch::Receiver<bool>,
+    /// That there is a connection.
+    _open: mpsc::Sender<()>,
+}
+
 async fn connection(
     api: Arc<Api>,
-    stream: TcpStream,
-    address: SocketAddr,
+    (stream, address): (TcpStream, SocketAddr),
     tls: Tls,
-    watcher: hyper_util::server::graceful::Watcher,
+    place: Arc<Place>,
+    mut held: Held,
 ) {
     if let Err(failure) = stream.set_nodelay(true) {
         debug!(%failure, "cannot set TCP_NODELAY");
@@ -300,14 +334,12 @@ async fn connection(
     };
     let now = Duration::from_secs(u64::try_from(api.clock.now().as_second()).unwrap_or_default());
     let peer = Arc::new(tls.certificates.peer(stream.get_ref().1.peer_certificates(), address, now));
-    let service = ApiService::new(Arc::clone(&api)).map_request(
-        move |mut request: http::Request<hyper::body::Incoming>| {
-            request.extensions_mut().insert(Arc::clone(&peer));
-            request
-        },
-    );
+    let activity = Activity::begin();
+    // What has switched protocols goes on without this task, and keeps its place.
+    let stream = Kept::new(stream, Arc::clone(&place));
+    let service = service(Arc::clone(&api), peer, place, activity.clone());
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(Duration::from_secs(30));
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(FIRST_REQUEST_MAX);
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -315,15 +347,57 @@ async fn connection(
         .keep_alive_interval(Duration::from_secs(30));
     let serving =
         builder.serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(service));
-    let serving = watcher.watch(serving.into_owned());
-    tokio::select! {
-        served = serving => {
-            if let Err(failure) = served {
-                debug!(%failure, %address, "connection ended");
-            }
-        }
-        () = cut(&api) => debug!(%address, "connection cut"),
+    let graceful = GracefulShutdown::new();
+    let serving = graceful.watch(serving.into_owned());
+    tokio::pin!(serving);
+    let served = tokio::select! {
+        served = &mut serving => served,
+        () = cut(&api) => return debug!(%address, "connection cut"),
+        // What is asked by then is answered, and nothing more.
+        () = ended(&activity, &mut held.ending) => tokio::select! {
+            served = &mut serving => served,
+            // Its end is that the future above is dropped.
+            () = graceful.shutdown() => return,
+            () = tokio::time::sleep(DRAIN_TIMEOUT) => return debug!(%address, "connection cut"),
+        },
+    };
+    if let Err(failure) = served {
+        debug!(%failure, %address, "connection ended");
     }
+}
+
+/// Ends when no more requests are taken on a connection: the listener has closed, or nobody asks.
+async fn ended(activity: &Activity, ending: &mut watch::Receiver<bool>) {
+    tokio::select! {
+        () = activity.is_idle(FIRST_REQUEST_MAX, IDLE_MAX) => {}
+        _ = ending.wait_for(|is_ending| *is_ending) => {}
+    }
+}
+
+/// The API for one connection: requests know where they come from, and the connection knows of them.
+fn service(
+    api: Arc<Api>,
+    peer: Arc<Peer>,
+    place: Arc<Place>,
+    activity: Activity,
+) -> impl tower::Service<
+    http::Request<hyper::body::Incoming>,
+    Response = http::Response<Body>,
+    Error = Infallible,
+    Future: Send,
+> + Clone
++ Send {
+    let api = ApiService::new(api);
+    tower::service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
+        let underway = activity.request();
+        request.extensions_mut().insert(Arc::clone(&peer));
+        request.extensions_mut().insert(Arc::clone(&place));
+        let answered = api.clone().oneshot(request);
+        async move {
+            let response = answered.await?;
+            Ok(response.map(|body| Counted { body, _underway: underway }.boxed_unsync()))
+        }
+    })
 }
 
 /// Ends when no more connections are taken: readiness fails first, so that load balancers look elsewhere.

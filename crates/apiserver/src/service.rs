@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use auth::UserInfo;
+use base::connections::{Place, Standing};
 use bytes::{Buf, Bytes, BytesMut};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -187,6 +188,11 @@ async fn handle(
             return Err(failure);
         }
     };
+    if let Some(place) = http.extensions().get::<Arc<Place>>()
+        && let Some(standing) = standing(&own)
+    {
+        place.prove(standing);
+    }
     let acting_as = api.security.impersonate(&own, http.headers());
     if let Some(audit) = &api.audit {
         let target = acting_as.as_ref().ok().and_then(Option::as_ref);
@@ -204,6 +210,15 @@ async fn handle(
     // Of its own size only where it lies: it is handed on twice.
     let work = Box::pin(serve(api, http, info, kind, user, passage));
     if is_long { work.await } else { deadline::within(limit, work).await }
+}
+
+/// What somebody who is known may count on among the connections; nobody, if not known.
+fn standing(user: &UserInfo) -> Option<Standing> {
+    match user {
+        user if user.name == UserInfo::anonymous().name => None,
+        user if user.is_in(auth::MASTERS) || user.is_in(auth::NODES) => Some(Standing::Own),
+        _ => Some(Standing::Known),
+    }
 }
 
 /// A place among those under way, or the answer that there is none.

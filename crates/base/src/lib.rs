@@ -6,6 +6,7 @@
 pub mod backoff;
 pub mod bucket;
 pub mod clock;
+pub mod connections;
 pub mod metrics;
 pub mod random;
 pub mod tasks;
