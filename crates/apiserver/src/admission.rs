@@ -27,6 +27,8 @@ pub mod certificates;
 pub mod rbac_escalation;
 pub mod resource_quota;
 
+pub mod deny_external_ips;
+pub mod external_addresses;
 pub mod service_addresses;
 
 use std::sync::Arc;
@@ -180,12 +182,15 @@ pub const PLUGINS: &[Plugin] = &[
     plugin("ClusterTrustBundleAttest", None, Some(certificates::attest)),
     plugin("CertificateSubjectRestriction", None, Some(certificates::subject)),
     plugin("DefaultIngressClass", Some(default_class::ingress), None),
+    plugin("DenyServiceExternalIPs", None, Some(deny_external_ips::validate)),
     plugin("PodTopologyLabels", Some(pod_topology_labels::mutate), None),
     // Upstream's registry does these; they are no plugins there, and nobody may switch them off.
     plugin(REQUESTER, Some(certificates::requester), None),
     plugin(ESCALATION, None, Some(rbac_escalation::validate)),
     plugin(DEVICE_ADMIN, None, Some(device_admin::validate)),
     plugin(POD_CERTIFICATES, None, Some(certificates::pod_certificate)),
+    // Upstream has no such rule.
+    plugin(EXTERNAL_ADDRESSES, None, Some(external_addresses::validate)),
     plugin("ResourceQuota", None, Some(resource_quota::validate)),
 ];
 
@@ -193,13 +198,14 @@ const REQUESTER: &str = "CertificateRequester";
 const ESCALATION: &str = "RBACEscalation";
 const DEVICE_ADMIN: &str = "DeviceAdminAccess";
 const POD_CERTIFICATES: &str = "PodCertificateSigning";
+const EXTERNAL_ADDRESSES: &str = "ServiceExternalAddresses";
 
 /// The plugins to run: the default ones and `enabled`, without `disabled`; both are upstream's names.
 ///
 /// # Errors
 /// A name that no plugin has.
 pub fn chosen(enabled: &[String], disabled: &[String]) -> Result<Vec<Plugin>, String> {
-    let fixed = [REQUESTER, ESCALATION, DEVICE_ADMIN, POD_CERTIFICATES];
+    let fixed = [REQUESTER, ESCALATION, DEVICE_ADMIN, POD_CERTIFICATES, EXTERNAL_ADDRESSES];
     let is_optional = |plugin: &Plugin| !fixed.contains(&plugin.name);
     let is_known = |name: &&String| PLUGINS.iter().any(|plugin| plugin.name == **name && is_optional(plugin));
     if let Some(unknown) = enabled.iter().chain(disabled).find(|name| !is_known(name)) {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use auth::oidc::Issuer;
 
 use crate::admission::{Plugin, chosen};
+use crate::api::Cidr;
 use crate::audit;
 use crate::security::authentication_config::Anonymous;
 use crate::security::front_proxy::FrontProxy;
@@ -28,6 +29,8 @@ pub struct Options {
     /// Whether there will be other configurations of that. Source:
     /// `--encryption-provider-config-automatic-reload`.
     pub reloads_encryption: bool,
+    /// Where Pods' addresses come from; Nodes' own ranges count beside them. Source: `--cluster-cidr`.
+    pub pod_cidrs: Vec<Cidr>,
     /// Whether FlowSchemas count; otherwise requests only share the places there are. Source:
     /// `--enable-priority-and-fairness`.
     pub is_fair: bool,
@@ -51,6 +54,7 @@ impl Default for Options {
             audit: None,
             encryption: None,
             reloads_encryption: false,
+            pod_cidrs: Vec::new(),
             is_fair: true,
             is_one_of_many: false,
             hostname: String::new(),

@@ -131,7 +131,7 @@ async fn renew(api: &Api) -> std::result::Result<(), StoreError> {
 }
 
 /// The addresses of those who have a lease, and this server's own: that it asks says that it lives.
-fn alive(api: &Api) -> BTreeSet<IpAddr> {
+pub(crate) fn alive(api: &Api) -> BTreeSet<IpAddr> {
     let leases = api.cache.resource(PREFIX).list(PREFIX, 0).objects;
     let held = leases.iter().filter_map(|lease| address(&lease.value()));
     held.chain([api.config.advertise_address.ip()]).collect()

@@ -12,6 +12,7 @@ mod credentials;
 mod datastore;
 mod election;
 mod encryption;
+mod hand_over;
 mod identity;
 mod join;
 mod kubelet_config;
@@ -30,6 +31,7 @@ use std::io::Write;
 use cli::args::{Part, ServerArgs};
 
 pub(crate) use self::encryption::hand_on as hand_on_encryption;
+pub(crate) use self::hand_over::{as_control_plane, prepare as prepare_server};
 pub(crate) use alone::{Connection, start_controllers, start_kubelet, start_proxy, start_scheduler};
 pub(crate) use control_plane::control_plane;
 pub(crate) use identity::prepare;

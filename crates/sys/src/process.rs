@@ -235,7 +235,8 @@ fn drop_privileges_raw(uid: u32, gid: u32) -> io::Result<()> {
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1)
 }
 
-fn clear_capabilities() -> io::Result<()> {
+/// Of the calling thread.
+pub(crate) fn clear_capabilities() -> io::Result<()> {
     #[repr(C)]
     struct Header {
         version: u32,

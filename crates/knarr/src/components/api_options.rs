@@ -1,8 +1,8 @@
 //! What the API server's flags come to: files are read and names checked here, so that a mistake is told at the start.
 //! This happens as root: the control plane's own user need not be able to read what an administrator keeps.
 
-use std::fs::OpenOptions;
-use std::os::unix::fs::{OpenOptionsExt, chown};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown, lchown};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -12,6 +12,7 @@ use apiserver::security::authentication_config::{Anonymous, Authentication};
 use apiserver::security::front_proxy::FrontProxy;
 use auth::oidc::Issuer;
 use cli::api_server::ApiServerArgs;
+use nix::fcntl::OFlag;
 
 /// Reads what the flags name; `issuer` is that of the cluster's own tokens.
 pub(crate) fn options(args: &ApiServerArgs, own_issuer: &str) -> Result<Options> {
@@ -47,18 +48,41 @@ pub(crate) fn options(args: &ApiServerArgs, own_issuer: &str) -> Result<Options>
     })
 }
 
-/// Lets the control plane's user write the audit log, which lies where root wants it.
+/// Lets the control plane's user write the audit log, which lies where root wants it. What is in a folder of that user
+/// is his to make: root follows no link there.
 pub(crate) fn own_log(args: &ApiServerArgs, uid: u32, gid: u32) -> Result<()> {
     let Some(path) = args.audit_log_path.as_deref().filter(|path| path.as_os_str() != "-") else {
         return Ok(());
     };
     let cannot = || format!("--audit-log-path: prepare {}", path.display());
-    if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
-        std::fs::create_dir_all(folder).with_context(cannot)?;
-        chown(folder, Some(uid), Some(gid)).with_context(cannot)?;
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let is_his = |way: &Path| way.symlink_metadata().is_ok_and(|is| is.uid() == uid);
+    if folder.ancestors().any(is_his) {
+        return super::as_control_plane(|| {
+            std::fs::create_dir_all(folder)?;
+            open_log(path).map(drop)
+        })
+        .with_context(cannot);
     }
-    OpenOptions::new().create(true).append(true).mode(0o600).open(path).with_context(cannot)?;
-    chown(path, Some(uid), Some(gid)).with_context(cannot)
+    if !folder.exists() {
+        std::fs::create_dir_all(folder).with_context(cannot)?;
+        lchown(folder, Some(uid), Some(gid)).with_context(cannot)?;
+        return super::as_control_plane(|| open_log(path).map(drop)).with_context(cannot);
+    }
+    let log = open_log(path).with_context(cannot)?;
+    fchown(&log, Some(uid), Some(gid)).with_context(cannot)
+}
+
+/// The log's file, made if it is absent; nothing else that has its name.
+fn open_log(path: &Path) -> Result<File> {
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+    let log =
+        OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(flags.bits()).open(path)?;
+    let is = log.metadata()?;
+    if !is.is_file() || is.nlink() != 1 {
+        bail!("it is no file, or has another name too");
+    }
+    Ok(log)
 }
 
 fn read(flag: &str, path: &Path) -> Result<Vec<u8>> {
@@ -126,4 +150,48 @@ fn audit(args: &ApiServerArgs) -> Result<Option<audit::Config>> {
         megabytes_max: args.audit_log_maxsize,
     };
     Ok(Some(audit::Config { policy, log }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::super::identity::CONTROL_PLANE_UID as UID;
+    use super::*;
+
+    #[test]
+    fn the_audit_log_is_given_to_the_control_plane_and_no_other_file_is() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o711)).unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let own = |name: &str| {
+            let args = ApiServerArgs { audit_log_path: Some(at(name)), ..ApiServerArgs::default() };
+            own_log(&args, UID, UID)
+        };
+        let owner = |name: &str| at(name).symlink_metadata().unwrap().uid();
+        std::fs::write(at("victim"), "").unwrap();
+        std::fs::create_dir(at("theirs")).unwrap();
+        std::os::unix::fs::chown(at("theirs"), Some(UID), Some(UID)).unwrap();
+        symlink(at("victim"), at("theirs/link.log")).unwrap();
+        symlink(at("victim"), at("link.log")).unwrap();
+        std::fs::hard_link(at("victim"), at("hard.log")).unwrap();
+        std::fs::create_dir(at("folder.log")).unwrap();
+        for (name, is_fine) in [
+            ("audit.log", true),
+            ("audit.log", true),
+            ("new/folder/audit.log", true),
+            ("theirs/audit.log", true),
+            ("theirs/new/audit.log", true),
+            ("theirs/link.log", false),
+            ("link.log", false),
+            ("hard.log", false),
+            ("folder.log", false),
+        ] {
+            let done = own(name);
+            assert_eq!(done.is_ok(), is_fine, "{name}: {done:?}");
+            assert_eq!(owner(name) == UID, is_fine, "{name}");
+        }
+        assert_eq!(owner("victim"), 0);
+        assert_eq!((owner("new"), owner("new/folder")), (0, UID));
+    }
 }

@@ -298,6 +298,7 @@ fn api_server_config(settings: &Settings, options: apiserver::Options) -> Result
         options: apiserver::Options {
             encryption: Some(encryption),
             reloads_encryption,
+            pod_cidrs: vec![args.cluster_cidr.parse().context("--cluster-cidr")?],
             is_one_of_many: args.datastore.datastore_endpoint.is_some(),
             hostname: settings.node_name.clone(),
             ..options

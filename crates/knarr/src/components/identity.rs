@@ -1,7 +1,7 @@
 //! Who is who in a cluster: the authority, the certificates it signs, and the files that the parts find theirs in.
 
 use std::net::IpAddr;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -10,6 +10,7 @@ use base::Clock;
 use cli::args::Part;
 
 use super::Settings;
+use super::hand_over::as_control_plane;
 use crate::layout::Layout;
 
 /// The user that the control plane becomes. It needs no entry in `/etc/passwd`; nothing else uses it.
@@ -25,27 +26,29 @@ pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
     let now = Clock::system().now();
     let (server, agent) = (layout.server(), layout.agent());
     let keys = server.join("tls");
-    for dir in [&server, &agent, &keys, &server.join("db"), &agent.join("tls")] {
-        std::fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
-    }
+    super::hand_over::prepare(layout)?;
+    let create = |dirs: &[&Path]| {
+        let create =
+            |dir: &&Path| std::fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()));
+        dirs.iter().try_for_each(create)
+    };
+    create(&[&agent, &agent.join("tls")])?;
+    as_control_plane(|| create(&[&keys, &server.join("db")]))?;
     if settings.args.datastore.datastore_endpoint.is_some() {
         super::shared::agree(settings, layout, now)?;
     }
-    let authority = Authority::load_or_create(&keys, now)?;
+    let authority = as_control_plane(|| Ok(Authority::load_or_create(&keys, now)?))?;
+    let issue = |subject: &Subject| as_control_plane(|| Ok(authority.issue(&keys, subject, now)?));
     let authority_pem = authority.certificate_pem();
-    pki::service_account_key(&keys)?;
+    as_control_plane(|| Ok(pki::service_account_key(&keys)?))?;
     let localhost = IpAddr::from([127, 0, 0, 1]);
     let mut ips = vec![settings.kubernetes_service_ip, localhost, settings.node_ip];
     if !settings.args.bind_address.is_unspecified() {
         ips.push(settings.args.bind_address);
     }
     ips.dedup();
-    authority.issue(&keys, &Subject::api_server(&settings.args.cluster_domain, ips), now)?;
-    authority.issue(
-        &keys,
-        &Subject::client("apiserver-kubelet-client", "kube-apiserver-kubelet-client", "system:masters"),
-        now,
-    )?;
+    issue(&Subject::api_server(&settings.args.cluster_domain, ips))?;
+    issue(&Subject::client("apiserver-kubelet-client", "kube-apiserver-kubelet-client", "system:masters"))?;
     pki::write_file(&agent.join("tls/ca.crt"), authority_pem.as_bytes(), 0o644)?;
     let node = &settings.node_name;
     let kubelet = Subject::client("kubelet", &format!("system:node:{node}"), "system:nodes");
@@ -62,7 +65,7 @@ pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
         &Subject::client("kube-proxy", "system:kube-proxy", "system:node-proxier"),
         now,
     )?;
-    let admin = authority.issue(&keys, &Subject::client("admin", "system:admin", "system:masters"), now)?;
+    let admin = issue(&Subject::client("admin", "system:admin", "system:masters"))?;
 
     let url = format!("https://{}:{}", reachable(settings), settings.args.https_listen_port);
     let write = |path: &Path, user: &str, identity: &pki::Identity, mode: u32| {
@@ -80,7 +83,8 @@ pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
         if !settings.args.runs(part) {
             let name = user.trim_start_matches("system:");
             let subject = Subject { organization: None, ..Subject::client(name, user, "") };
-            write(&path, name, &authority.issue(&keys, &subject, now)?, 0o600)?;
+            let identity = issue(&subject)?;
+            as_control_plane(|| Ok(write(&path, name, &identity, 0o600)?))?;
         }
     }
     if let Some(path) = &settings.args.write_kubeconfig {
@@ -90,8 +94,6 @@ pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
     }
     super::datastore::prepare(&settings.args.datastore, layout)?;
     super::encryption::prepare(&settings.args.api_server, layout)?;
-    hand_over(&server)?;
-    std::fs::set_permissions(&server, std::fs::Permissions::from_mode(0o700))?;
     std::fs::set_permissions(&agent, std::fs::Permissions::from_mode(0o700))?;
     Ok(())
 }
@@ -100,19 +102,4 @@ pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
 pub(super) fn reachable(settings: &Settings) -> IpAddr {
     let bound = settings.args.bind_address;
     if bound.is_unspecified() { IpAddr::from([127, 0, 0, 1]) } else { bound }
-}
-
-/// Gives everything below `dir` to the control plane's user.
-fn hand_over(dir: &Path) -> Result<()> {
-    chown(dir, Some(CONTROL_PLANE_UID), Some(CONTROL_PLANE_GID))
-        .with_context(|| format!("hand over {}", dir.display()))?;
-    for entry in std::fs::read_dir(dir)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            hand_over(&entry.path())?;
-        } else {
-            chown(entry.path(), Some(CONTROL_PLANE_UID), Some(CONTROL_PLANE_GID))?;
-        }
-    }
-    Ok(())
 }

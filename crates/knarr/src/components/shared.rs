@@ -19,6 +19,7 @@ use store::etcd::Etcd;
 use tokio::sync::watch;
 
 use self::encryption_file::{ENCRYPTION, Which};
+use super::hand_over::as_control_plane;
 use super::{Settings, datastore};
 use crate::layout::Layout;
 
@@ -38,10 +39,12 @@ pub(super) fn agree(settings: &Settings, layout: &Layout, now: Timestamp) -> Res
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let shelf = Shelf::reach(settings, token.clone(), layout).await?;
-        shelf.exchange(|stored| begin(settings, &layout.server(), stored, now)).await
+        let begin = |stored: &Files| as_control_plane(|| begin(settings, &layout.server(), stored, now));
+        shelf.exchange(begin).await
     })?;
     if let Some(expected) = &token.authority_hash {
-        let found = authority_hash(&std::fs::read(layout.server().join(AUTHORITY))?);
+        let authority = as_control_plane(|| Ok(std::fs::read(layout.server().join(AUTHORITY))?))?;
+        let found = authority_hash(&authority);
         if found != *expected {
             bail!(
                 "--token is for a cluster with another authority: its hash is {expected}, this one's {found}"
@@ -57,7 +60,9 @@ pub(super) fn agree(settings: &Settings, layout: &Layout, now: Timestamp) -> Res
 /// # Errors
 /// If etcd does not answer, or the file cannot be used.
 pub(super) async fn publish_encryption(settings: &Settings, layout: &Layout) -> Result<()> {
-    let own = std::fs::read(layout.server().join(ENCRYPTION)).context("read the encryption's file")?;
+    let own = as_control_plane(|| {
+        std::fs::read(layout.server().join(ENCRYPTION)).context("read the encryption's file")
+    })?;
     let shelf = Shelf::reach(settings, Token::of(settings, layout)?, layout).await?;
     shelf
         .exchange(|stored| {
@@ -99,10 +104,11 @@ impl Others {
     /// If etcd does not answer, or it cannot be written.
     pub(super) async fn newer(&self, layout: &Layout, known: &[u8]) -> Result<Option<Vec<u8>>> {
         let Some(theirs) = self.shelf.stored().await?.1.remove(ENCRYPTION) else { return Ok(None) };
-        if theirs == known || encryption_file::read(&layout.server())?.is_some_and(|own| own != known) {
+        let own = || as_control_plane(|| encryption_file::read(&layout.server()));
+        if theirs == known || own()?.is_some_and(|own| own != known) {
             return Ok(None);
         }
-        encryption_file::take(&layout.server(), &theirs)?;
+        as_control_plane(|| encryption_file::take(&layout.server(), &theirs))?;
         Ok(Some(theirs))
     }
 }
@@ -177,7 +183,7 @@ impl Shelf {
             let written = self.etcd.set_bootstrap(expected, sealed.clone().into()).await;
             if written.context("write what servers share")?.is_some_and(|entry| entry.value == sealed) {
                 for (name, content) in then {
-                    pki::write_file(&self.folder.join(name), &content, 0o600)?;
+                    as_control_plane(|| Ok(pki::write_file(&self.folder.join(name), &content, 0o600)?))?;
                 }
                 return Ok(());
             }
