@@ -1,8 +1,11 @@
 //! `/livez`, `/readyz`, `/healthz`, `/version`.
 //!
 //! Reasons of failures are withheld, as upstream withholds them, but for those that the store gives: an alarm or a full
-//! disk is nobody's secret, and it is what the operator has to do something about.
+//! disk is nobody's secret, and it is what the operator has to do something about; and for those that the other parts of
+//! the process give of their own checks, which `/livez` does not ask: a server does not get better by a restart because a
+//! part beside it is not well.
 
+use base::health::Checks;
 use http::{Response, StatusCode};
 use serde_json::Value;
 
@@ -59,6 +62,20 @@ pub async fn health(api: &Api, info: &RequestInfo, endpoint: &str, rest: &str) -
         is_well = false;
         let reason = if faults.is_empty() { "reason withheld".to_owned() } else { faults.join("; ") };
         lines.push_str(&format!("[-]{name} failed: {reason}\n"));
+    }
+    let parts = if endpoint == "livez" { Vec::new() } else { Checks::of(api.metrics.registry()).all() };
+    for (name, found) in parts {
+        if !rest.is_empty() && rest != name {
+            continue;
+        }
+        match found {
+            _ if excluded.contains(&name.as_str()) => lines.push_str(&format!("[+]{name} excluded: ok\n")),
+            Ok(()) => lines.push_str(&format!("[+]{name} ok\n")),
+            Err(reason) => {
+                is_well = false;
+                lines.push_str(&format!("[-]{name} failed: {reason}\n"));
+            }
+        }
     }
     let code = if is_well { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
     let plain = "text/plain; charset=utf-8";

@@ -24,6 +24,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::health::Checks;
 use bytes::Bytes;
 use controller::Informer;
 use http::{Request, Response, StatusCode, header};
@@ -160,8 +161,7 @@ async fn route(server: &Arc<Server>, request: Request<Incoming>) -> Result<Respo
     let path = request.uri().path().to_owned();
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     match parts.as_slice() {
-        ["healthz"] => Ok(text(StatusCode::OK, healthz(request.uri().query()))),
-        ["healthz", "ping" | "syncloop"] => Ok(text(StatusCode::OK, "ok".into())),
+        ["healthz", rest @ ..] => healthz(server, &rest.join("/"), request.uri().query()),
         ["csi"] => csi::call(server, request).await,
         ["pods"] => Ok(json(summary::pods(server))),
         ["runningpods"] => summary::running_pods(server).await.map(json),
@@ -208,12 +208,31 @@ async fn route(server: &Arc<Server>, request: Request<Incoming>) -> Result<Respo
     }
 }
 
-/// All is well, or nobody would answer; in detail if that is wanted.
-fn healthz(query: Option<&str>) -> String {
-    match Query::of(query).get("verbose") {
-        Some(_) => "[+]ping ok\n[+]syncloop ok\nhealthz check passed\n".into(),
-        None => "ok".into(),
+/// Ping and the loop are well, or nobody would answer; then the checks of the parts of this process. `rest` names one of
+/// all, and what it names else is not there.
+fn healthz(server: &Server, rest: &str, query: Option<&str>) -> Result<Response<Body>, Refusal> {
+    let own = ["ping", "syncloop"].map(|name| (name.to_owned(), Ok(())));
+    let parts = Checks::of(server.context.informers.metrics().registry()).all();
+    let mut asked =
+        own.into_iter().chain(parts).filter(|(name, _)| rest.is_empty() || name == rest).peekable();
+    if asked.peek().is_none() {
+        return Err(Refusal::not_found("404 page not found"));
     }
+    let (mut lines, mut is_well) = (String::new(), true);
+    for (name, found) in asked {
+        match found {
+            Ok(()) => lines.push_str(&format!("[+]{name} ok\n")),
+            Err(why) => {
+                is_well = false;
+                lines.push_str(&format!("[-]{name} failed: {why}\n"));
+            }
+        }
+    }
+    Ok(match (is_well, Query::of(query).get("verbose")) {
+        (true, None) => text(StatusCode::OK, "ok".into()),
+        (true, Some(_)) => text(StatusCode::OK, format!("{lines}healthz check passed\n")),
+        (false, _) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{lines}healthz check failed\n")),
+    })
 }
 
 /// What upstream's kubelet says of a handler that is turned off.

@@ -7,7 +7,7 @@ use base::{Clock, Random, Tasks};
 use cli::args::{ControllerManagerArgs, KubeletArgs, LeaderElectionArgs, ProxyArgs, SchedulerArgs};
 use controller::lease::{Election, Timing};
 use controller::trace::Reporter;
-use controller::{Engine, Informers};
+use controller::{ClientMetrics, Engine, Informers};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 
@@ -32,7 +32,8 @@ impl Connection {
     pub(crate) async fn new(kubeconfig: &Path, agent: &'static str, tasks: &Tasks) -> Result<Self> {
         let config = trace::config(kubeconfig, agent).await?;
         let client = kube::Client::try_from(config.clone())?;
-        let informers = Informers::new(client, tasks.clone(), Clock::system(), Random::from_system());
+        let (clock, random, metrics) = (Clock::system(), Random::from_system(), ClientMetrics::default());
+        let informers = Informers::metered(client, tasks.clone(), clock, random, metrics.of_part(agent));
         Ok(Self { config, informers })
     }
 

@@ -123,7 +123,8 @@ impl Parts<'_> {
     /// Makes informers of `user` in given tasks.
     fn informers_as(&self, user: &'static str) -> impl Fn(Tasks) -> Informers + Send + Sync + use<> {
         let client = client_as(&self.server, user, &[]);
-        let (clock, random, metrics) = (self.clock.clone(), self.random.clone(), self.metrics.clone());
+        let part = user.strip_prefix("system:").unwrap_or(user);
+        let (clock, random, metrics) = (self.clock.clone(), self.random.clone(), self.metrics.of_part(part));
         move |tasks| Informers::metered(client.clone(), tasks, clock.clone(), random.clone(), metrics.clone())
     }
 

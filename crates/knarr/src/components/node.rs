@@ -7,8 +7,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use base::{Clock, Random, Tasks};
 use cli::args::Part;
-use controller::Informers;
 use controller::trace::Reporter;
+use controller::{ClientMetrics, Informers};
 use jiff::Timestamp;
 use nix::sys::signal::Signal;
 use rustls::pki_types::pem::PemObject;
@@ -49,8 +49,13 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
     let kubelet_client = servers.client(&connection)?;
     let proxy_client = client(&layout.proxy_kubeconfig(), "kube-proxy").await?;
     let reporter = Reporter::start(kubelet_client.clone(), &tasks);
-    let informers = Informers::new(proxy_client, tasks.clone(), clock.clone(), random.clone());
-    let kubelet_informers = Informers::new(kubelet_client, tasks.clone(), clock, random);
+    let metrics = ClientMetrics::default();
+    let informers_as = |part, client| {
+        let (clock, random) = (clock.clone(), random.clone());
+        Informers::metered(client, tasks.clone(), clock, random, metrics.of_part(part))
+    };
+    let informers = informers_as("kube-proxy", proxy_client);
+    let kubelet_informers = informers_as("kubelet", kubelet_client);
     tasks.spawn("API servers", servers.clone().follow(informers.clone()));
     let (place, ()) = tokio::select! {
         found = async {

@@ -364,6 +364,9 @@ impl<'a> Seed<'a> {
     fn zero(&self, ty: Type) -> Value {
         match ty {
             Type::String => Value::String(String::new()),
+            Type::Bool => Value::Bool(false),
+            Type::Int32 | Type::Int64 | Type::Double | Type::IntOrString => Value::Number(0.into()),
+            Type::Quantity => Value::String("0".to_owned()),
             Type::Message(_) => Value::Object(Object::new()),
             _ => Value::Null,
         }
