@@ -25,6 +25,33 @@ pub struct Entry {
     pub key: String,
 }
 
+/// When the cluster's context becomes the current one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Current {
+    /// If there is none.
+    IfNone,
+    /// In any case: the file is this cluster's own.
+    Always,
+}
+
+impl Entry {
+    /// The only one of a kubeconfig that knarr has written.
+    #[must_use]
+    pub fn of(text: &str) -> Option<Self> {
+        let file = read(text).ok()?;
+        let field = |list: &str, path: &str| {
+            let item = items(&file, list).first()?;
+            item.pointer(path).and_then(Value::as_str).map(ToOwned::to_owned)
+        };
+        Some(Self {
+            server: field("clusters", "/cluster/server")?,
+            authority: field("clusters", "/cluster/certificate-authority-data")?,
+            certificate: field("users", "/user/client-certificate-data")?,
+            key: field("users", "/user/client-key-data")?,
+        })
+    }
+}
+
 /// What an edit makes of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edited {
@@ -51,11 +78,11 @@ pub enum EditError {
 }
 
 /// Adds a cluster, a user and a context, or renews those that are this cluster's. They are named `knarr`, or
-/// `knarr-2` and so on where that is somebody else's. The current context changes only if there is none.
+/// `knarr-2` and so on where that is somebody else's.
 ///
 /// # Errors
 /// The file is none that can be edited.
-pub fn add(text: &str, entry: &Entry) -> Result<Edited, EditError> {
+pub fn add(text: &str, entry: &Entry, make_current: Current) -> Result<Edited, EditError> {
     let before = read(text)?;
     let known = ours(&before, &entry.authority);
     let was_current = known.as_deref().is_some_and(|name| current(&before) == name);
@@ -71,7 +98,7 @@ pub fn add(text: &str, entry: &Entry) -> Result<Edited, EditError> {
         Some(name) => name,
         None => free_name(&before)?,
     };
-    let is_current = was_current || current(&before).is_empty();
+    let is_current = was_current || make_current == Current::Always || current(&before).is_empty();
     let mut expected = before.clone();
     let mut edited = if text.trim().is_empty() {
         expected = json!({ "apiVersion": "v1", "kind": "Config" });

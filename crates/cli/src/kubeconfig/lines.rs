@@ -21,7 +21,8 @@ pub(super) fn item(item: &Value) -> Vec<String> {
         lines.push(format!("  {field}:"));
         let Value::Object(content) = content else { continue };
         let content = content.iter();
-        lines.extend(content.map(|(name, text)| format!("    {name}: {}", text.as_str().unwrap_or_default())));
+        lines
+            .extend(content.map(|(name, text)| format!("    {name}: {}", text.as_str().unwrap_or_default())));
     }
     lines
 }

@@ -12,9 +12,9 @@ fn entry(authority: &str) -> Entry {
 }
 
 fn check(text: &str, expected: Expect) {
-    let edited = add(text, &entry("Q0E=")).expect("it can be edited");
+    let edited = add(text, &entry("Q0E="), Current::IfNone).expect("it can be edited");
     expected.assert_eq(&edited.text);
-    let again = add(&edited.text, &entry("Q0E=")).expect("it can be renewed");
+    let again = add(&edited.text, &entry("Q0E="), Current::IfNone).expect("it can be renewed");
     assert_eq!(read(&again.text).expect("YAML"), read(&edited.text).expect("YAML"), "renewed");
     assert_eq!(again.name, edited.name);
     let back = take_back(&edited.text, "Q0E=").expect("it can be edited").expect("it was there");
@@ -118,7 +118,7 @@ fn others_entries_and_the_current_context_stay() {
 
 #[test]
 fn what_was_added_is_taken_back_to_the_letter() {
-    let edited = add(KUBECTLS, &entry("Q0E=")).expect("it can be edited");
+    let edited = add(KUBECTLS, &entry("Q0E="), Current::IfNone).expect("it can be edited");
     assert!(!edited.is_current);
     assert_eq!(take_back(&edited.text, "Q0E=").expect("it can be edited").as_deref(), Some(KUBECTLS));
     assert_eq!(take_back(KUBECTLS, "Q0E=").expect("it can be read"), None);
@@ -205,20 +205,27 @@ fn json_keeps_all_its_fields() {
 
 #[test]
 fn a_name_that_is_somebody_elses_is_left_to_them() {
-    let one = add(KUBECTLS, &entry("QQ==")).expect("it can be edited");
-    let two = add(&one.text, &entry("Qg==")).expect("it can be edited");
+    let one = add(KUBECTLS, &entry("QQ=="), Current::IfNone).expect("it can be edited");
+    let two = add(&one.text, &entry("Qg=="), Current::IfNone).expect("it can be edited");
     assert_eq!((one.name.as_str(), two.name.as_str()), ("knarr", "knarr-2"));
     let back = take_back(&two.text, "QQ==").expect("it can be edited").expect("it was there");
     assert!(back.contains("name: knarr-2\n") && !back.contains("name: knarr\n"), "{back}");
     let user = "users:\n- name: knarr\n  user: {token: t}\n";
-    assert_eq!(add(user, &entry("QQ==")).expect("it can be edited").name, "knarr-2");
+    assert_eq!(add(user, &entry("QQ=="), Current::IfNone).expect("it can be edited").name, "knarr-2");
+}
+
+#[test]
+fn the_clusters_own_file_has_it_as_the_current_one() {
+    let edited = add(KUBECTLS, &entry("Q0E="), Current::Always).expect("it can be edited");
+    assert!(edited.is_current && edited.text.contains("current-context: knarr\n"), "{edited:?}");
+    assert_eq!(Entry::of(&add("", &entry("Q0E="), Current::IfNone).unwrap().text), Some(entry("Q0E=")));
 }
 
 #[test]
 fn a_cluster_that_moves_is_renewed_in_place_and_stays_current() {
-    let one = add("", &entry("Q0E=")).expect("it can be edited");
+    let one = add("", &entry("Q0E="), Current::IfNone).expect("it can be edited");
     let moved = Entry { server: "https://127.0.0.1:7443".into(), ..entry("Q0E=") };
-    let two = add(&one.text, &moved).expect("it can be edited");
+    let two = add(&one.text, &moved, Current::IfNone).expect("it can be edited");
     assert!(two.is_current && two.name == "knarr" && two.text.contains(":7443"), "{two:?}");
     assert!(!two.text.contains(":6443"), "{two:?}");
 }
@@ -234,6 +241,6 @@ fn what_cannot_be_kept_is_refused() {
         "clusters:\n- name: a\n...\n---\nother: document\n",
         "\"clusters\":\n- name: a\n",
     ] {
-        assert!(add(text, &entry("Q0E=")).is_err(), "{text}");
+        assert!(add(text, &entry("Q0E="), Current::IfNone).is_err(), "{text}");
     }
 }

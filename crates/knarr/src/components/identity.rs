@@ -83,11 +83,7 @@ pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
             write(&path, name, &authority.issue(&keys, &subject, now)?, 0o600)?;
         }
     }
-    if let Some(path) = &settings.args.write_kubeconfig {
-        let mode = u32::from_str_radix(&settings.args.write_kubeconfig_mode, 8)
-            .context("--write-kubeconfig-mode must be octal, such as 600")?;
-        write(path, "admin", &admin, mode)?;
-    }
+    super::kubeconfigs::write(&settings.args, layout)?;
     super::datastore::prepare(&settings.args.datastore, layout)?;
     super::encryption::prepare(&settings.args.api_server, layout)?;
     hand_over(&server)?;
