@@ -7,6 +7,7 @@ pub mod backup;
 pub mod cni;
 pub mod config;
 pub mod duration;
+pub mod kubeconfig;
 pub mod kubelet;
 pub mod progress;
 pub mod trace;

@@ -15,6 +15,7 @@ mod encryption;
 mod hand_over;
 mod identity;
 mod join;
+mod kubeconfigs;
 mod kubelet_config;
 mod kubelet_root;
 mod node;
@@ -36,6 +37,9 @@ pub(crate) use alone::{Connection, start_controllers, start_kubelet, start_proxy
 pub(crate) use control_plane::control_plane;
 pub(crate) use identity::prepare;
 pub(crate) use join::{ClusterConfig, JoinToken, Newcomer, TOKEN_GROUP};
+pub(crate) use kubeconfigs::{
+    edit as edit_kubeconfig, take_back as take_back_kubeconfigs, written as written_kubeconfigs,
+};
 pub(crate) use node::{node, parse_cidr};
 pub(crate) use remains::{
     detach_pods, release_volumes, remove_foreign_pods, remove_mounts, remove_network, remove_pods,

@@ -1,7 +1,8 @@
 //! The one binary: reads the command line and starts what was asked for.
 //!
-//! Three entries come before everything else, because they must stay single-threaded and small: a network plugin, which
-//! is a link to the program by another name, the Pod's shim, and the built-in `hello` server. Exit codes: 0 done, 1 failed with one line that says why, 2 wrong usage.
+//! Four entries come before everything else, because they must stay single-threaded and small: a network plugin, which
+//! is a link to the program by another name, the Pod's shim, the built-in `hello` server, and the editor of a user's
+//! kubeconfig. Exit codes: 0 done, 1 failed with one line that says why, 2 wrong usage.
 
 mod commands;
 mod components;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
     match arguments.next().as_deref() {
         Some("shim") => return runtime::shim::main(arguments.map(Into::into)),
         Some("hello-server") => return hello::serve(),
+        Some("edit-kubeconfig") => return components::edit_kubeconfig(),
         _ => {}
     }
     match parse().and_then(run) {

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use cli::Progress;
 use cli::args::{CommonArgs, ServerArgs};
 
-use crate::components::Ready;
+use crate::components::{self, Ready};
 use crate::host;
 use crate::layout::Layout;
 
@@ -26,8 +26,31 @@ pub(crate) fn run(args: &ServerArgs, common: &CommonArgs) -> Result<()> {
     let child = start(args, common, &layout)?;
     wait_until_ready(child, &layout, args, &mut |step| progress.done(step))?;
     progress.note(&format!("cluster is up after {}", cli::progress::duration(progress.elapsed())));
-    writeln!(std::io::stdout(), "export KUBECONFIG={}", layout.admin_kubeconfig().display())?;
+    tell_how_to_use_it(&layout)
+}
+
+/// What was added to kubeconfigs, for people; and for a shell the one line that makes kubectl find the cluster.
+fn tell_how_to_use_it(layout: &Layout) -> Result<()> {
+    let files = components::written_kubeconfigs(layout);
+    for file in files.iter().filter(|file| !file.is_own) {
+        let how =
+            if file.is_current { String::new() } else { format!(" (`kubectl --context {}`)", file.context) };
+        eprintln!("context {} is in {}{how}", file.context, file.path.display());
+    }
+    let own = files.into_iter().find(|file| file.is_own && called_by_sudo()).map(|file| file.path);
+    let path = own.unwrap_or_else(|| layout.admin_kubeconfig());
+    writeln!(std::io::stdout(), "export KUBECONFIG={}", quoted(&path.display().to_string()))?;
     Ok(())
+}
+
+fn called_by_sudo() -> bool {
+    std::env::var("SUDO_UID").is_ok_and(|uid| uid != "0")
+}
+
+/// As a shell takes it.
+fn quoted(path: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%".contains(c);
+    if path.chars().all(is_plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', "'\\''")) }
 }
 
 /// Starts `knarr server` in a session of its own; its log goes to the cluster's folder.
@@ -74,4 +97,15 @@ fn last_log_line(log: PathBuf) -> String {
     let text = std::fs::read_to_string(&log).unwrap_or_default();
     let line = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no log").to_owned();
     format!("{line} (see {})", log.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_can_be_evaluated() {
+        assert_eq!(quoted("/var/lib/knarr/admin.kubeconfig"), "/var/lib/knarr/admin.kubeconfig");
+        assert_eq!(quoted("/a b/$(c)'d"), "'/a b/$(c)'\\''d'");
+    }
 }

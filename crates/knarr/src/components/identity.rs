@@ -87,11 +87,7 @@ pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
             as_control_plane(|| Ok(write(&path, name, &identity, 0o600)?))?;
         }
     }
-    if let Some(path) = &settings.args.write_kubeconfig {
-        let mode = u32::from_str_radix(&settings.args.write_kubeconfig_mode, 8)
-            .context("--write-kubeconfig-mode must be octal, such as 600")?;
-        write(path, "admin", &admin, mode)?;
-    }
+    super::kubeconfigs::write(&settings.args, layout)?;
     super::datastore::prepare(&settings.args.datastore, layout)?;
     super::encryption::prepare(&settings.args.api_server, layout)?;
     std::fs::set_permissions(&agent, std::fs::Permissions::from_mode(0o700))?;
