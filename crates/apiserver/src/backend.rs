@@ -22,6 +22,7 @@ use tokio_rustls::TlsConnector;
 use tracing::debug;
 
 use crate::api::Api;
+use crate::respond::finish::PassedOn;
 use crate::respond::{Body, full};
 
 /// Headers of one connection, not of the request. Source: RFC 9110 section 7.6.1.
@@ -193,6 +194,10 @@ pub fn request_headers(client: &HeaderMap) -> HeaderMap {
 fn passed(from: &HeaderMap) -> HeaderMap {
     let mut headers = from.clone();
     let upgrade = from.get(http::header::UPGRADE).cloned();
+    let named = from.get_all(http::header::CONNECTION).into_iter().filter_map(|value| value.to_str().ok());
+    for name in named.flat_map(|value| value.split(',')) {
+        headers.remove(name.trim());
+    }
     for name in HOP_BY_HOP {
         headers.remove(name);
     }
@@ -216,6 +221,7 @@ pub fn answer(api: &Api, mut response: Response<Incoming>, client: OnUpgrade) ->
         parts.headers = headers;
         parts.headers.remove(http::header::UPGRADE);
         parts.headers.remove(http::header::CONNECTION);
+        parts.extensions.insert(PassedOn);
         return Response::from_parts(parts, body.map_err(Into::into).boxed_unsync());
     }
     let backend = hyper::upgrade::on(&mut response);
@@ -298,7 +304,8 @@ mod tests {
             ("authorization", "Bearer x"),
             ("impersonate-user", "root"),
             ("x-remote-group", "system:masters"),
-            ("connection", "keep-alive"),
+            ("connection", "keep-alive, X-Hop"),
+            ("x-hop", "for this connection only"),
             ("accept", "text/plain"),
         ] {
             client.insert(name, value.parse().unwrap());
