@@ -265,7 +265,7 @@ impl Admitted {
             // A dry run's object has no revision.
             object.json = stored;
         }
-        Ok(Committed { revision, object: Arc::new(object), warnings: Vec::new() })
+        Ok(Committed { revision, object: Arc::new(object) })
     }
 }
 

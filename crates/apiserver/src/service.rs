@@ -25,7 +25,7 @@ use crate::deadline;
 use crate::flow_control::Admission;
 use crate::kinds::Kind;
 use crate::metrics::{RequestLabels, VerbLabels};
-use crate::negotiate::Accept;
+use crate::negotiate::{Accept, View};
 use crate::notes::Notes;
 use crate::place::Placed;
 use crate::request_info::{RequestInfo, Verb};
@@ -265,7 +265,12 @@ async fn serve(
     };
     let Some(kind) = kind else { return nowhere(&info.path) };
     let resource = Placed::new(kind, resource)?;
-    let accept = passage.accept.ok_or_else(Error::not_acceptable)?;
+    let accept = match passage.accept.ok_or_else(Error::not_acceptable)? {
+        accept if accept.view == View::Table && !kind.has_table(&resource.subresource) => {
+            Accept::without_tables(http.headers())?
+        }
+        accept => accept,
+    };
     let cause = header(http.headers(), CAUSE_HEADER).and_then(|text| text.parse().ok()).unwrap_or(0);
     let is_stream = crate::kubelet_client::is_stream(&resource);
     let is_socket = resource.verb == Verb::Watch && respond::websocket::is_wanted(http.headers());

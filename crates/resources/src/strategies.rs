@@ -250,6 +250,7 @@ pub const DAEMON_SET: Strategy = Strategy {
 };
 /// Deployments.
 pub const DEPLOYMENT: Strategy = Strategy {
+    generation: Generation::SpecAndAnnotations,
     pod_spec: "/spec/template/spec",
     validate_create: v::apps::deployment,
     validate_update: v::apps::deployment_update,
@@ -306,6 +307,8 @@ pub const JOB: Strategy = Strategy {
     warnings: v::warnings::job,
     warnings_on_update: v::warnings::job_update,
     default_propagation: Propagation::Orphan,
+    warning_on_delete: "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to \
+                        remove them or set propagationPolicy=Orphan to suppress this warning",
     prepare_for_create: prepare::job_create,
     ..SPEC_AND_FREE_STATUS
 };
