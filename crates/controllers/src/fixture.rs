@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use controller::plan::{ApiRequest, Verb};
-use controller::{Action, Plan};
+use controller::{Action, Plan, Question};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
@@ -40,6 +40,15 @@ pub(crate) fn render(plan: &Plan) -> String {
                 }
             }
         }
+    }
+    for question in &plan.questions {
+        text.push_str(&match question {
+            Question::Resources => "ask which resources there are\n".to_owned(),
+            Question::Content(resource, namespace) => {
+                format!("ask which {} there are in {namespace}\n", resource.plural)
+            }
+            Question::Object(resource, _, name, _) => format!("ask for {} {name}\n", resource.plural),
+        });
     }
     if let Some(delay) = plan.requeue_after {
         writeln!(text, "again after {delay:?}").unwrap();

@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use crate::informer::{Informers, PartialObject};
 use crate::plan::{Action, ApiRequest, Plan, Verb};
+use crate::question::{self, Answers, Question};
 use crate::record::Recorder;
 use crate::resource_ref::{ResourceRef, key_of};
 use crate::sender::Sender;
@@ -119,6 +120,23 @@ impl Executor {
                     }
                 }
             }
+        }
+    }
+
+    /// Asks the server and keeps what it answers.
+    pub(super) async fn ask(&self, questions: Vec<Question>) {
+        let answers = Answers::of(&self.informers);
+        let ask = |question: Question| async {
+            let asked = self.informers.clock().now();
+            let answer = question::ask(&self.sender, &question).await;
+            (question, asked, answer)
+        };
+        let mut told = stream::iter(questions).map(ask).buffer_unordered(CONCURRENT_REQUESTS_MAX);
+        while let Some((question, asked, answer)) = told.next().await {
+            if let Err(error) = &answer {
+                tracing::info!(?question, error, "a question was not answered");
+            }
+            answers.put(question, asked, answer);
         }
     }
 
