@@ -110,10 +110,13 @@ fn changed_meanwhile(budget: &str) -> Error {
 /// Says in the Pod's status why it goes, then deletes it.
 async fn mark_and_delete(api: &Api, request: &Request, mut options: DeleteOptions) -> Result<()> {
     if !options.is_dry_run {
-        let status =
-            ResourceInfo { verb: Verb::Update, subresource: "status".to_owned(), ..request.resource.clone() };
-        let marking =
-            Request { user: crate::bootstrap::system_user(), ..request.with_resource(request.kind, status) };
+        let status = ResourceInfo {
+            verb: Verb::Update,
+            subresource: "status".to_owned(),
+            ..(*request.resource).clone()
+        };
+        let marking = request.with_resource(request.kind, status)?;
+        let marking = Request { user: crate::bootstrap::system_user(), ..marking };
         let now = metadata::time(api.clock.now());
         let marked = change_owned(api, &marking, Part::Status, Ownership::Applied, |pod| {
             options.check(request, pod)?;
