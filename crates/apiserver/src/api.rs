@@ -165,6 +165,8 @@ impl fmt::Display for PortRange {
 pub struct Api {
     /// The set-up.
     pub config: Config,
+    /// Where it listens, if it does.
+    pub bound: Option<SocketAddr>,
     /// What reads are served from.
     pub cache: Arc<Cache>,
     /// Where writes go.

@@ -17,11 +17,11 @@ use rustls::crypto::CryptoProvider;
 use rustls::{DigitallySignedStruct, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tracing::debug;
 
 use crate::api::Api;
+use crate::dial::Destination;
 use crate::respond::finish::PassedOn;
 use crate::respond::{Body, full};
 use crate::security::credentials;
@@ -58,22 +58,10 @@ const COPY_BYTES: usize = 32 * 1024;
 /// Where a request goes.
 #[derive(Clone)]
 pub struct Backend {
-    /// Address or name.
-    pub host: String,
-    /// Port.
-    pub port: u16,
+    /// Where that is.
+    pub to: Destination,
     /// How the connection is made safe; `None` is plain HTTP.
     pub tls: Option<TlsConnector>,
-}
-
-impl Backend {
-    /// `host:port`.
-    pub fn authority(&self) -> String {
-        match self.host.contains(':') {
-            true => format!("[{}]:{}", self.host, self.port),
-            false => format!("{}:{}", self.host, self.port),
-        }
-    }
 }
 
 /// TLS that takes any certificate: what upstream does for Pods and Services behind a proxy, whose certificates nobody
@@ -146,9 +134,12 @@ pub struct Outgoing {
 /// What went wrong, in Go's words where it has some: clients look for `connection refused`.
 pub async fn send(api: &Api, backend: &Backend, outgoing: Outgoing) -> Result<Response<Incoming>, String> {
     let text = |failure: &dyn std::fmt::Display| failure.to_string();
-    let authority = backend.authority();
-    let stream = TcpStream::connect((backend.host.as_str(), backend.port)).await;
-    let stream = stream.map_err(|failure| format!("dial tcp {authority}: connect: {}", reason(&failure)))?;
+    let authority = backend.to.authority();
+    let stream = backend
+        .to
+        .connect()
+        .await
+        .map_err(|failure| format!("dial tcp {authority}: connect: {}", reason(&failure)))?;
     stream.set_nodelay(true).map_err(|failure| text(&failure))?;
     let Outgoing { method, path, mut headers, body } = outgoing;
     if let Ok(value) = authority.parse() {
@@ -161,7 +152,8 @@ pub async fn send(api: &Api, backend: &Backend, outgoing: Outgoing) -> Result<Re
     match &backend.tls {
         None => exchange(api, stream, request).await,
         Some(connector) => {
-            let name = ServerName::try_from(backend.host.clone()).map_err(|failure| text(&failure))?;
+            let name =
+                ServerName::try_from(backend.to.host().to_owned()).map_err(|failure| text(&failure))?;
             let stream = connector.connect(name, stream).await.map_err(|failure| text(&failure))?;
             exchange(api, stream, request).await
         }

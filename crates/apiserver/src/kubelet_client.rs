@@ -22,6 +22,7 @@ use tracing::warn;
 use crate::admission::text;
 use crate::api::{Api, Config};
 use crate::backend::{self, Backend, Outgoing};
+use crate::dial::Destination;
 use crate::kinds::Kind;
 use crate::request_info::{ResourceInfo, Verb};
 use crate::respond::Body;
@@ -155,7 +156,7 @@ async fn storage(api: &Api, request: &Request, client: OnUpgrade, body: Body) ->
         headers: backend::request_headers(&request.headers),
         body,
     };
-    let sent = backend::send(api, &kubelet(api, &request.resource.name)?, outgoing).await;
+    let sent = backend::send(api, &kubelet(api, &request.resource.name).await?, outgoing).await;
     let response = sent.map_err(|failure| Error::internal(format!("error dialing backend: {failure}")))?;
     Ok(backend::answer(api, response, client))
 }
@@ -227,7 +228,7 @@ fn session_path(request: &Request, pod: &Value) -> Result<String> {
 }
 
 async fn send(api: &Api, request: &Request, node: &str, path: String) -> Result<Response<Incoming>> {
-    let kubelet = kubelet(api, node)?;
+    let kubelet = kubelet(api, node).await?;
     let outgoing = Outgoing {
         method: request.info.method.clone(),
         path,
@@ -238,11 +239,21 @@ async fn send(api: &Api, request: &Request, node: &str, path: String) -> Result<
     sent.map_err(|failure| Error::internal(format!("error dialing backend: {failure}")))
 }
 
-/// Where a node's kubelet listens.
+/// Where a node's kubelet listens, and how it is spoken to.
 ///
 /// # Errors
-/// 404 without the Node, 500 if it has no address, 503 without a certificate of our own.
-pub fn kubelet(api: &Api, node: &str) -> Result<Backend> {
+/// As [`address`]; 400 if the server does not connect to that, 503 without a certificate of our own.
+pub async fn kubelet(api: &Api, node: &str) -> Result<Backend> {
+    let (host, port) = address(api, node)?;
+    let to = Destination::find(api, &host, port).await?;
+    Ok(Backend { to, tls: Some(api.kubelets.tls()?) })
+}
+
+/// What a Node says of where its kubelet listens: host and port.
+///
+/// # Errors
+/// 404 without the Node, 500 if it has no address.
+pub fn address(api: &Api, node: &str) -> Result<(String, u16)> {
     let kind = Kind::find("", "v1", "nodes").ok_or_else(Error::unknown_path)?;
     let object =
         kind.cache(api).get(&kind.key("", node)).ok_or_else(|| Error::not_found(kind.subject(), node))?;
@@ -257,5 +268,5 @@ pub fn kubelet(api: &Api, node: &str) -> Result<Backend> {
     let host = host.ok_or_else(|| Error::internal(format!("node {node} has no address")))?;
     let port = object.pointer("/status/daemonEndpoints/kubeletEndpoint/Port").and_then(Value::as_u64);
     let port = port.and_then(|port| u16::try_from(port).ok()).unwrap_or(KUBELET_PORT);
-    Ok(Backend { host, port, tls: Some(api.kubelets.tls()?) })
+    Ok((host, port))
 }

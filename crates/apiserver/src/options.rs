@@ -1,5 +1,6 @@
 //! What operators may choose beyond keys and addresses; the defaults are upstream's.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use auth::oidc::Issuer;
@@ -40,6 +41,8 @@ pub struct Options {
     pub hostname: String,
     /// How long a request may take that does not say. Source: `--request-timeout`.
     pub request_timeout: Duration,
+    /// Addresses that are connected to though they are this host's; no flag sets them, tests have their kubelets there.
+    pub dials_also: Vec<IpAddr>,
     /// How long requests are still taken after readiness has failed. Source: `--shutdown-delay-duration`.
     pub shutdown_delay: Duration,
 }
@@ -59,6 +62,7 @@ impl Default for Options {
             is_one_of_many: false,
             hostname: String::new(),
             request_timeout: Duration::from_secs(60),
+            dials_also: Vec::new(),
             shutdown_delay: Duration::ZERO,
         }
     }

@@ -54,7 +54,7 @@ pub async fn proxy(api: &Api, request: &Request, client: OnUpgrade, body: Body) 
         .map_err(|failure| Error::unavailable(format!("error trying to reach service: {failure}")))?;
     let rewrite = Rewrite {
         prefix: prefix.to_owned(),
-        backend: backend.authority(),
+        backend: backend.to.authority(),
         host: request.headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default().to_owned(),
     };
     Ok(rewritten(backend::answer(api, response, client), rewrite))

@@ -105,7 +105,7 @@ async fn measure(api: &Api, kind: Kind, objects: &[Value]) -> Vec<Value> {
 }
 
 async fn ask(api: &Api, node: &str) -> Result<Value, String> {
-    let kubelet = kubelet(api, node).map_err(|failure| failure.message)?;
+    let kubelet = kubelet(api, node).await.map_err(|failure| failure.message)?;
     let outgoing = Outgoing {
         method: Method::GET,
         path: PATH.to_owned(),

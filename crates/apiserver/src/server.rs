@@ -143,6 +143,7 @@ pub async fn start(
         .transpose()
         .map_err(StartError::Audit)?;
     let random_of_feed = random.clone();
+    let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
     let api = Arc::new(Api {
         flow: FlowControl::new(config.requests_in_flight_max),
         audit,
@@ -157,6 +158,7 @@ pub async fn start(
         trace: Arc::clone(&trace),
         tasks: tasks.clone(),
         serving,
+        bound: address,
         config,
         clock,
         random,
@@ -165,7 +167,6 @@ pub async fn start(
     // Requests that are under way while the server stops need the cache to the end.
     ending.spawn("watch-cache", feed::follow(cache, store, trace, security, random_of_feed));
     spawn_followers(&api);
-    let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
     let entrance = listener.zip(tls);
     if entrance.is_some() {
         info!(address = %address.map(|a| a.to_string()).unwrap_or_default(), "serving");

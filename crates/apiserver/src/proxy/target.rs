@@ -1,8 +1,6 @@
 //! What a proxied name means: `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT` of a Pod, Service or Node.
 //!
-//! Nobody gets to addresses of the API server's own host, nor to what only claims to be a Pod.
-
-use std::net::IpAddr;
+//! Nobody gets to what only claims to be a Pod, nor to where the server does not connect to (`dial`).
 
 use machinery::metadata::Metadata;
 use serde_json::Value;
@@ -10,8 +8,9 @@ use serde_json::Value;
 use crate::admission::text;
 use crate::api::Api;
 use crate::backend::{Backend, unverified};
+use crate::dial::Destination;
 use crate::kinds::Kind;
-use crate::kubelet_client::kubelet;
+use crate::kubelet_client::{address, kubelet};
 use crate::status::{Error, Result};
 use crate::verbs::Request;
 
@@ -35,14 +34,16 @@ impl<'a> Place<'a> {
         (!place.name.is_empty()).then_some(place)
     }
 
-    fn backend(self, host: String, port: Option<u16>) -> Result<Backend> {
-        let is_https = self.scheme == "https";
-        let tls = match is_https {
-            true => Some(unverified().map_err(Error::internal)?),
-            false => None,
+    fn default_port(self) -> u16 {
+        if self.scheme == "https" { 443 } else { 80 }
+    }
+
+    fn backend(self, to: Destination) -> Result<Backend> {
+        let tls = match self.scheme {
+            "https" => Some(unverified().map_err(Error::internal)?),
+            _ => None,
         };
-        let port = port.unwrap_or(if is_https { 443 } else { 80 });
-        Ok(Backend { host, port, tls })
+        Ok(Backend { to, tls })
     }
 }
 
@@ -58,9 +59,9 @@ pub(super) async fn find(api: &Api, request: &Request) -> Result<Backend> {
         Place::of(id).ok_or_else(|| Error::bad_request(format!("invalid {singular} request {id:?}")))?;
     api.cache.fresh().await?;
     match resource {
-        "nodes" => node(api, place),
-        "services" => service(api, namespace, id, place),
-        _ => pod(api, namespace, place),
+        "nodes" => node(api, place).await,
+        "services" => service(api, namespace, id, place).await,
+        _ => pod(api, namespace, place).await,
     }
 }
 
@@ -78,13 +79,14 @@ fn number(text: &str) -> Result<u16> {
     text.parse().map_err(|_| Error::bad_request(format!("invalid port {text:?}")))
 }
 
-fn pod(api: &Api, namespace: &str, place: Place<'_>) -> Result<Backend> {
+async fn pod(api: &Api, namespace: &str, place: Place<'_>) -> Result<Backend> {
     let pod = get(api, "pods", namespace, place.name)?;
     let port = match place.port {
         "" => first_port(&pod),
         port => Some(number(port)?),
     };
-    place.backend(allowed(text(&pod, "/status/podIP"))?, port)
+    let port = port.unwrap_or(place.default_port());
+    place.backend(Destination::of_address(api, text(&pod, "/status/podIP"), port).await?)
 }
 
 /// The first port of the first container that has any.
@@ -94,33 +96,16 @@ fn first_port(pod: &Value) -> Option<u16> {
     ports.and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok())
 }
 
-/// Only addresses that a Pod or Node can have: not this host's own, not the whole network's.
-fn allowed(address: &str) -> Result<String> {
-    let is_allowed = match address.parse::<IpAddr>() {
-        Ok(IpAddr::V4(ip)) => {
-            !(ip.is_loopback()
-                || ip.is_link_local()
-                || ip.is_unspecified()
-                || ip.is_multicast()
-                || ip.is_broadcast())
-        }
-        Ok(IpAddr::V6(ip)) => {
-            !(ip.is_loopback() || ip.is_unicast_link_local() || ip.is_unspecified() || ip.is_multicast())
-        }
-        Err(_) => false,
-    };
-    if is_allowed { Ok(address.to_owned()) } else { Err(Error::bad_request("address not allowed")) }
-}
-
-fn node(api: &Api, place: Place<'_>) -> Result<Backend> {
-    let kubelet = kubelet(api, place.name)?;
-    if place.port.is_empty() || number(place.port)? == kubelet.port {
-        return Ok(kubelet);
+async fn node(api: &Api, place: Place<'_>) -> Result<Backend> {
+    let (host, port) = address(api, place.name)?;
+    if place.port.is_empty() || number(place.port)? == port {
+        return kubelet(api, place.name).await;
     }
-    place.backend(allowed(&kubelet.host)?, Some(number(place.port)?))
+    let to = Destination::find(api, &host, number(place.port)?).await?;
+    place.backend(to)
 }
 
-fn service(api: &Api, namespace: &str, id: &str, place: Place<'_>) -> Result<Backend> {
+async fn service(api: &Api, namespace: &str, id: &str, place: Place<'_>) -> Result<Backend> {
     let service = get(api, "services", namespace, place.name)?;
     let port_name = match place.port.parse::<u64>() {
         Err(_) => place.port.to_owned(),
@@ -138,7 +123,7 @@ fn service(api: &Api, namespace: &str, id: &str, place: Place<'_>) -> Result<Bac
     }
     let chosen = usize::try_from(api.random.below(ready.len() as u64)).unwrap_or(0);
     let (address, port) = ready.swap_remove(chosen.min(ready.len() - 1));
-    place.backend(allowed(&address)?, Some(port))
+    place.backend(Destination::of_address(api, &address, port).await?)
 }
 
 /// The Service's ready addresses for a port, those that really are a Pod's.
@@ -190,13 +175,5 @@ mod tests {
         check("ftp:web:21", None);
         check("a:b:c:d", None);
         check("", None);
-    }
-
-    #[test]
-    fn addresses_of_the_host_itself_are_not_reached() {
-        for address in ["127.0.0.1", "169.254.169.254", "0.0.0.0", "::1", "fe80::1", "", "name"] {
-            assert_eq!(allowed(address).unwrap_err().message, "address not allowed", "{address}");
-        }
-        assert!(allowed("10.42.0.3").is_ok());
     }
 }

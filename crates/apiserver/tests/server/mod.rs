@@ -86,7 +86,8 @@ pub async fn start_at(
         service_cidrs: vec!["10.43.0.0/16".parse().unwrap()],
         node_ports: PortRange { first: 30000, last: 32767 },
         requests_in_flight_max: 400,
-        options: Default::default(),
+        // Kubelets and Pods of tests are here.
+        options: apiserver::Options { dials_also: vec!["127.0.0.1".parse().unwrap()], ..Default::default() },
     };
     configure(&mut config);
     let tasks = Tasks::new();

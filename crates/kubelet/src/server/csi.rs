@@ -48,6 +48,17 @@ enum Call {
     Modify { driver: String, volume_id: String, mutable_parameters: HashMap<String, String> },
 }
 
+impl Call {
+    fn driver(&self) -> &str {
+        match self {
+            Self::Create { driver, .. }
+            | Self::Delete { driver, .. }
+            | Self::Expand { driver, .. }
+            | Self::Modify { driver, .. } => driver,
+        }
+    }
+}
+
 /// Makes the call.
 pub(super) async fn call(
     server: &Server,
@@ -60,22 +71,34 @@ pub(super) async fn call(
     let body = body.map_err(|error| Refusal::bad_request(error.to_string()))?.to_bytes();
     let call: Call =
         serde_json::from_slice(&body).map_err(|error| Refusal::bad_request(error.to_string()))?;
+    // A driver that is not here is the caller's mistake, or has yet to come: nothing failed.
+    let failed = match server.context.csi.get(call.driver()) {
+        Ok(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        Err(_) => StatusCode::BAD_REQUEST,
+    };
     let made = make(&server.context, call).await;
     server.context.csi.upkeep.notify_one();
-    let (code, status) = match made {
-        Ok(()) => (StatusCode::CREATED, json!({"kind": "Status", "apiVersion": "v1", "status": "Success"})),
-        Err(status) => {
-            let message = format!("rpc error: code = {:?} desc = {}", status.code(), status.message());
-            let failure =
-                json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message});
-            (StatusCode::INTERNAL_SERVER_ERROR, failure)
-        }
-    };
+    let (code, status) = told(made, failed);
     let mut response = Response::new(full(status.to_string()));
     *response.status_mut() = code;
     let json = http::HeaderValue::from_static("application/json");
     response.headers_mut().insert(http::header::CONTENT_TYPE, json);
     Ok(response)
+}
+
+/// A Status, and the code that it is sent with; `failed` is that of a failure.
+fn told(made: Result<(), csi::Status>, failed: StatusCode) -> (StatusCode, serde_json::Value) {
+    let Err(status) = made else {
+        let success = json!({"kind": "Status", "apiVersion": "v1", "status": "Success"});
+        return (StatusCode::CREATED, success);
+    };
+    let message = format!("rpc error: code = {:?} desc = {}", status.code(), status.message());
+    let reason = if failed.is_client_error() { "BadRequest" } else { "InternalError" };
+    let failure = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure",
+        "message": message, "reason": reason, "code": failed.as_u16(),
+    });
+    (failed, failure)
 }
 
 async fn make(context: &Context, call: Call) -> Result<(), csi::Status> {
@@ -150,4 +173,19 @@ async fn make(context: &Context, call: Call) -> Result<(), csi::Status> {
 fn copy_of(volume_id: String) -> v1::VolumeContentSource {
     let source = v1::volume_content_source::VolumeSource { volume_id };
     v1::VolumeContentSource { r#type: Some(v1::volume_content_source::Type::Volume(source)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_told_with_its_code() {
+        let (code, status) = told(Err(csi::Status::unavailable("no driver")), StatusCode::BAD_REQUEST);
+        assert_eq!((code, &status["code"], &status["reason"]), (code, &400.into(), &"BadRequest".into()));
+        assert_eq!(status["message"], "rpc error: code = Unavailable desc = no driver");
+        let (code, status) = told(Err(csi::Status::unavailable("gone")), StatusCode::INTERNAL_SERVER_ERROR);
+        assert_eq!((code.as_u16(), &status["reason"]), (500, &"InternalError".into()));
+        assert_eq!(told(Ok(()), StatusCode::BAD_REQUEST).0, StatusCode::CREATED);
+    }
 }
