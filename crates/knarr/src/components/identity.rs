@@ -1,21 +1,30 @@
-//! Who is who in a cluster: the authority, the certificates it signs, and the files that the parts find theirs in.
+//! Who is who in a cluster: the certificates that its authorities sign, and the files that the parts find theirs in.
+//!
+//! Of what is made here only the administrator's certificate is for `system:masters`: it opens the cluster when RBAC does
+//! not. Everything else has the rights that its user or group is bound to.
 
 use std::net::IpAddr;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use auth::pki::{self, Authority, Subject};
+use auth::pki::{self, Subject};
 use base::Clock;
 use cli::args::Part;
 
 use super::Settings;
+use super::authorities::{self, Authorities};
 use crate::layout::Layout;
 
 /// The user that the control plane becomes. It needs no entry in `/etc/passwd`; nothing else uses it.
 pub(crate) const CONTROL_PLANE_UID: u32 = 64_250;
 /// Its group.
 pub(crate) const CONTROL_PLANE_GID: u32 = 64_250;
+
+/// The common name of the certificate that this cluster's own front proxies show, and its file.
+pub(super) const FRONT_PROXY_CLIENT: &str = "front-proxy-client";
+/// Whose certificates the kubelet believes, in the agent's folder.
+pub(super) const KUBELET_CLIENT_CA: &str = "client-ca.crt";
 
 /// Makes folders, keys, certificates and kubeconfigs that are absent or end soon.
 ///
@@ -31,8 +40,8 @@ pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
     if settings.args.datastore.datastore_endpoint.is_some() {
         super::shared::agree(settings, layout, now)?;
     }
-    let authority = Authority::load_or_create(&keys, now)?;
-    let authority_pem = authority.certificate_pem();
+    let authorities = Authorities::load_or_create(&keys, now)?;
+    let authority_pem = authorities.serving.certificate_pem();
     pki::service_account_key(&keys)?;
     let localhost = IpAddr::from([127, 0, 0, 1]);
     let mut ips = vec![settings.kubernetes_service_ip, localhost, settings.node_ip];
@@ -40,29 +49,25 @@ pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
         ips.push(settings.args.bind_address);
     }
     ips.dedup();
-    authority.issue(&keys, &Subject::api_server(&settings.args.cluster_domain, ips), now)?;
-    authority.issue(
-        &keys,
-        &Subject::client("apiserver-kubelet-client", "kube-apiserver-kubelet-client", "system:masters"),
-        now,
-    )?;
-    pki::write_file(&agent.join("tls/ca.crt"), authority_pem.as_bytes(), 0o644)?;
-    let node = &settings.node_name;
-    let kubelet = Subject::client("kubelet", &format!("system:node:{node}"), "system:nodes");
-    let kubelet = authority.issue(&agent.join("tls"), &kubelet, now)?;
-    let serving = Subject::server(
-        "kubelet-server",
-        &format!("system:node:{node}"),
-        vec![node.clone()],
-        vec![settings.node_ip, localhost],
+    authorities.serving.issue(&keys, &Subject::api_server(&settings.args.cluster_domain, ips), now)?;
+    let clients = &authorities.clients;
+    let to_kubelets = Subject::client(
+        "apiserver-kubelet-client",
+        "kube-apiserver-kubelet-client",
+        auth::KUBELET_API_CLIENTS,
     );
-    authority.issue(&agent.join("tls"), &serving, now)?;
-    let proxy = authority.issue(
-        &agent.join("tls"),
-        &Subject::client("kube-proxy", "system:kube-proxy", "system:node-proxier"),
-        now,
-    )?;
-    let admin = authority.issue(&keys, &Subject::client("admin", "system:admin", "system:masters"), now)?;
+    clients.issue(&keys, &to_kubelets, now)?;
+    authorities.front_proxy.issue(&keys, &Subject::user(FRONT_PROXY_CLIENT, FRONT_PROXY_CLIENT), now)?;
+    pki::write_file(&agent.join("tls/ca.crt"), authority_pem.as_bytes(), 0o644)?;
+    let believed = authorities::client_bundle(&keys, now)?;
+    pki::write_file(&agent.join("tls").join(KUBELET_CLIENT_CA), believed.as_bytes(), 0o644)?;
+    let node = format!("{}{}", auth::NODE_USER_PREFIX, settings.node_name);
+    let kubelet = clients.issue(&agent.join("tls"), &Subject::client("kubelet", &node, auth::NODES), now)?;
+    let addresses = vec![settings.node_ip, localhost];
+    let serving = Subject::server("kubelet-server", &node, vec![settings.node_name.clone()], addresses);
+    authorities.kubelet_serving.issue(&agent.join("tls"), &serving, now)?;
+    let proxy = clients.issue(&agent.join("tls"), &Subject::user("kube-proxy", auth::PROXY_USER), now)?;
+    let admin = clients.issue(&keys, &Subject::client("admin", "system:admin", auth::MASTERS), now)?;
 
     let url = format!("https://{}:{}", reachable(settings), settings.args.https_listen_port);
     let write = |path: &Path, user: &str, identity: &pki::Identity, mode: u32| {
@@ -79,8 +84,7 @@ pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
         // A key that nobody uses is not lying about.
         if !settings.args.runs(part) {
             let name = user.trim_start_matches("system:");
-            let subject = Subject { organization: None, ..Subject::client(name, user, "") };
-            write(&path, name, &authority.issue(&keys, &subject, now)?, 0o600)?;
+            write(&path, name, &clients.issue(&keys, &Subject::user(name, user), now)?, 0o600)?;
         }
     }
     if let Some(path) = &settings.args.write_kubeconfig {
