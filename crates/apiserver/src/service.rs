@@ -4,6 +4,7 @@
 //! from the wire, so nobody outside can.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -289,6 +290,7 @@ async fn serve(
         resource,
         kind,
         user,
+        origin: origin(&parts),
         headers: parts.headers,
         accept,
         body,
@@ -308,6 +310,11 @@ async fn serve(
         Some(client) => respond::websocket::switched(&api.serving, &request.headers, response, client),
         None => response,
     })
+}
+
+fn origin(parts: &http::request::Parts) -> Option<IpAddr> {
+    let is_acting = parts.headers.contains_key("impersonate-user");
+    parts.extensions.get::<Arc<Peer>>().filter(|_| !is_acting)?.origin()
 }
 
 /// Who asks: an in-process identity, a client certificate, a token, or nobody, whom RBAC lets see little.

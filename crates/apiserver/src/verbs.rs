@@ -18,6 +18,7 @@ pub mod options;
 pub mod scale;
 pub mod subresources;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use auth::UserInfo;
@@ -50,6 +51,8 @@ pub struct Request {
     pub kind: Kind,
     /// Who.
     pub user: UserInfo,
+    /// Where they are; absent inside this process, behind a front proxy, and for those whom somebody acts as.
+    pub origin: Option<IpAddr>,
     /// The headers.
     pub headers: HeaderMap,
     /// What the client wants.

@@ -19,7 +19,7 @@ pub use images::{ImageArgs, ImageCommand, ImagePullArgs, default_private_registr
 pub use keys::{ReencryptArgs, SecretsArgs, SecretsCommand, TokenArgs, TokenCommand};
 pub use looks::{Output, StatusArgs, TraceArgs, WhyArgs};
 pub use node::{AgentArgs, CsiHostpathArgs, KubeletArgs, ProxyArgs, RuntimeArgs};
-pub use parts::{ControllerManagerArgs, LeaderElectionArgs, PartArgs, SchedulerArgs};
+pub use parts::{ControllerManagerArgs, LeaderElectionArgs, PartArgs, SchedulerArgs, SigningArgs};
 pub use server::{DatastoreArgs, DoctorArgs, Part, Secret, ServerArgs};
 
 /// A whole Kubernetes in one binary.

@@ -6,6 +6,7 @@
 mod addons;
 mod alone;
 mod api_options;
+mod authorities;
 mod container_runtime;
 mod control_plane;
 mod credentials;
@@ -34,6 +35,7 @@ use cli::args::{Part, ServerArgs};
 pub(crate) use self::encryption::hand_on as hand_on_encryption;
 pub(crate) use self::hand_over::{as_control_plane, prepare as prepare_server};
 pub(crate) use alone::{Connection, start_controllers, start_kubelet, start_proxy, start_scheduler};
+pub(crate) use authorities::FILES as AUTHORITY_FILES;
 pub(crate) use control_plane::control_plane;
 pub(crate) use identity::prepare;
 pub(crate) use join::{ClusterConfig, JoinToken, Newcomer, TOKEN_GROUP};

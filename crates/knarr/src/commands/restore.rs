@@ -15,7 +15,7 @@ use store::Revision;
 use store::backup::{Head, Item, Reader};
 use store::embedded::offline::{Archive, Restored};
 
-use crate::components::{Settings, as_control_plane, prepare_server};
+use crate::components::{AUTHORITY_FILES, Settings, as_control_plane, prepare_server};
 use crate::host::{checks, data_dir};
 use crate::layout::Layout;
 use crate::supervisor;
@@ -114,6 +114,13 @@ fn fill(layout: &Layout, backup: &mut impl Read, revision: Revision) -> Result<u
         }
     }
     store.finish(revision)?;
+    // Authorities of another cluster, or of a later time, do not belong to these objects.
+    for (name, _) in AUTHORITY_FILES {
+        let path = layout.server().join(name);
+        if path.exists() && !files.iter().any(|file| layout.root().join(&file.path) == path) {
+            std::fs::remove_file(&path).with_context(|| format!("remove {}", path.display()))?;
+        }
+    }
     for file in files {
         let path = layout.root().join(&file.path);
         if let Some(folder) = path.parent() {

@@ -11,11 +11,15 @@ use apiserver::audit::{self, LogFile, policy::Policy};
 use apiserver::security::authentication_config::{Anonymous, Authentication};
 use apiserver::security::front_proxy::FrontProxy;
 use auth::oidc::Issuer;
+use auth::pki::public_keys;
 use cli::api_server::ApiServerArgs;
 use nix::fcntl::OFlag;
 
-/// Reads what the flags name; `issuer` is that of the cluster's own tokens.
-pub(crate) fn options(args: &ApiServerArgs, own_issuer: &str) -> Result<Options> {
+use super::authorities;
+use super::identity::FRONT_PROXY_CLIENT;
+
+/// Reads what the flags name; `issuer` is that of the cluster's own tokens, `tls` has its authorities.
+pub(crate) fn options(args: &ApiServerArgs, own_issuer: &str, tls: &Path) -> Result<Options> {
     let authentication = match &args.authentication_config {
         Some(path) => {
             let text = String::from_utf8(read("--authentication-config", path)?)
@@ -37,7 +41,7 @@ pub(crate) fn options(args: &ApiServerArgs, own_issuer: &str) -> Result<Options>
         apiserver::admission::chosen(&args.enable_admission_plugins, &args.disable_admission_plugins);
     Ok(Options {
         admission_plugins: plugins.map_err(anyhow::Error::msg)?,
-        front_proxy: front_proxy(args)?,
+        front_proxy: Some(front_proxy(args, tls)?),
         oidc: authentication.issuers,
         anonymous,
         audit: audit(args)?,
@@ -89,10 +93,24 @@ fn read(flag: &str, path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("{flag}: read {}", path.display()))
 }
 
-fn front_proxy(args: &ApiServerArgs) -> Result<Option<FrontProxy>> {
-    let Some(path) = &args.requestheader_client_ca_file else { return Ok(None) };
-    let proxy = FrontProxy::new(read("--requestheader-client-ca-file", path)?);
-    Ok(Some(FrontProxy { allowed_names: args.requestheader_allowed_names.clone(), ..proxy }))
+/// The front proxies that are believed: those of the cluster's own authority for them, or those that the flags name.
+///
+/// Whoever has a certificate of such an authority is whom they say. So it must sign for nobody else.
+fn front_proxy(args: &ApiServerArgs, tls: &Path) -> Result<FrontProxy> {
+    const FLAG: &str = "--requestheader-client-ca-file";
+    let Some(path) = &args.requestheader_client_ca_file else {
+        let own = FrontProxy::new(authorities::read(tls, "front-proxy-ca.crt")?.into_bytes());
+        return Ok(FrontProxy { allowed_names: vec![FRONT_PROXY_CLIENT.to_owned()], ..own });
+    };
+    let given = read(FLAG, path)?;
+    let keys = public_keys(&given).with_context(|| format!("{FLAG}: {}", path.display()))?;
+    for name in ["client-ca-bundle.crt", "ca.crt", "kubelet-serving-ca.crt"] {
+        let taken = public_keys(authorities::read(tls, name)?.as_bytes())?;
+        if keys.iter().any(|key| taken.contains(key)) {
+            bail!("{FLAG}: {} must not be an authority of clients or Nodes of this cluster", path.display());
+        }
+    }
+    Ok(FrontProxy { allowed_names: args.requestheader_allowed_names.clone(), ..FrontProxy::new(given) })
 }
 
 fn issuer(args: &ApiServerArgs) -> Result<Option<Issuer>> {
@@ -156,7 +174,11 @@ fn audit(args: &ApiServerArgs) -> Result<Option<audit::Config>> {
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
+    use auth::pki::Authority;
+    use base::Clock;
+
     use super::super::identity::CONTROL_PLANE_UID as UID;
+    use super::authorities::Authorities;
     use super::*;
 
     #[test]
@@ -193,5 +215,39 @@ mod tests {
         }
         assert_eq!(owner("victim"), 0);
         assert_eq!((owner("new"), owner("new/folder")), (0, UID));
+    }
+
+    #[test]
+    fn front_proxies_have_an_authority_of_their_own() {
+        let folder = std::env::temp_dir().join(format!("knarr-front-proxy-{}", std::process::id()));
+        let (tls, now) = (folder.join("tls"), Clock::system().now());
+        let all = Authorities::load_or_create(&tls, now).unwrap();
+        let own = front_proxy(&ApiServerArgs::default(), &tls).unwrap();
+        assert_eq!(own.client_ca_pem, all.front_proxy.certificate_pem().as_bytes());
+        assert!(own.believes("front-proxy-client") && !own.believes("admin"));
+
+        let other = Authority::named(&folder, "other", now).unwrap().certificate_pem().to_owned();
+        let check = |name: &str, content: &str, expected: Option<&str>| {
+            let path = folder.join(name);
+            std::fs::write(&path, content).unwrap();
+            let args = ApiServerArgs { requestheader_client_ca_file: Some(path), ..ApiServerArgs::default() };
+            let refused = front_proxy(&args, &tls).err().map(|error| format!("{error:#}"));
+            match expected {
+                None => assert_eq!(refused, None, "{name}"),
+                Some(text) => assert!(refused.unwrap().contains(text), "{name}"),
+            }
+        };
+        const TAKEN: Option<&str> = Some("must not be an authority of clients or Nodes of this cluster");
+        check("other", &other, None);
+        check("clients", all.clients.certificate_pem(), TAKEN);
+        check("serving", all.serving.certificate_pem(), TAKEN);
+        check("kubelets", all.kubelet_serving.certificate_pem(), TAKEN);
+        check("among-others", &format!("{other}{}", all.clients.certificate_pem()), TAKEN);
+        check(
+            "nothing",
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+            Some("must hold PEM certificates"),
+        );
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }

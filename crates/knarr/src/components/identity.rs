@@ -1,4 +1,7 @@
-//! Who is who in a cluster: the authority, the certificates it signs, and the files that the parts find theirs in.
+//! Who is who in a cluster: the certificates that its authorities sign, and the files that the parts find theirs in.
+//!
+//! Of what is made here only the administrator's certificate is for `system:masters`: it opens the cluster when RBAC does
+//! not. Everything else has the rights that its user or group is bound to.
 
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -10,6 +13,7 @@ use base::Clock;
 use cli::args::Part;
 
 use super::Settings;
+use super::authorities::{self, Authorities};
 use super::hand_over::as_control_plane;
 use crate::layout::Layout;
 
@@ -17,6 +21,11 @@ use crate::layout::Layout;
 pub(crate) const CONTROL_PLANE_UID: u32 = 64_250;
 /// Its group.
 pub(crate) const CONTROL_PLANE_GID: u32 = 64_250;
+
+/// The common name of the certificate that this cluster's own front proxies show, and its file.
+pub(super) const FRONT_PROXY_CLIENT: &str = "front-proxy-client";
+/// Whose certificates the kubelet believes, in the agent's folder.
+pub(super) const KUBELET_CLIENT_CA: &str = "client-ca.crt";
 
 /// Makes folders, keys, certificates and kubeconfigs that are absent or end soon.
 ///
@@ -37,9 +46,9 @@ pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
     if settings.args.datastore.datastore_endpoint.is_some() {
         super::shared::agree(settings, layout, now)?;
     }
-    let authority = as_control_plane(|| Ok(Authority::load_or_create(&keys, now)?))?;
-    let issue = |subject: &Subject| as_control_plane(|| Ok(authority.issue(&keys, subject, now)?));
-    let authority_pem = authority.certificate_pem();
+    let authorities = as_control_plane(|| Authorities::load_or_create(&keys, now))?;
+    let issue = |by: &Authority, subject: &Subject| as_control_plane(|| Ok(by.issue(&keys, subject, now)?));
+    let authority_pem = authorities.serving.certificate_pem();
     as_control_plane(|| Ok(pki::service_account_key(&keys)?))?;
     let localhost = IpAddr::from([127, 0, 0, 1]);
     let mut ips = vec![settings.kubernetes_service_ip, localhost, settings.node_ip];
@@ -47,25 +56,25 @@ pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
         ips.push(settings.args.bind_address);
     }
     ips.dedup();
-    issue(&Subject::api_server(&settings.args.cluster_domain, ips))?;
-    issue(&Subject::client("apiserver-kubelet-client", "kube-apiserver-kubelet-client", "system:masters"))?;
-    pki::write_file(&agent.join("tls/ca.crt"), authority_pem.as_bytes(), 0o644)?;
-    let node = &settings.node_name;
-    let kubelet = Subject::client("kubelet", &format!("system:node:{node}"), "system:nodes");
-    let kubelet = authority.issue(&agent.join("tls"), &kubelet, now)?;
-    let serving = Subject::server(
-        "kubelet-server",
-        &format!("system:node:{node}"),
-        vec![node.clone()],
-        vec![settings.node_ip, localhost],
+    issue(&authorities.serving, &Subject::api_server(&settings.args.cluster_domain, ips))?;
+    let clients = &authorities.clients;
+    let to_kubelets = Subject::client(
+        "apiserver-kubelet-client",
+        "kube-apiserver-kubelet-client",
+        auth::KUBELET_API_CLIENTS,
     );
-    authority.issue(&agent.join("tls"), &serving, now)?;
-    let proxy = authority.issue(
-        &agent.join("tls"),
-        &Subject::client("kube-proxy", "system:kube-proxy", "system:node-proxier"),
-        now,
-    )?;
-    let admin = issue(&Subject::client("admin", "system:admin", "system:masters"))?;
+    issue(clients, &to_kubelets)?;
+    issue(&authorities.front_proxy, &Subject::user(FRONT_PROXY_CLIENT, FRONT_PROXY_CLIENT))?;
+    pki::write_file(&agent.join("tls/ca.crt"), authority_pem.as_bytes(), 0o644)?;
+    let believed = as_control_plane(|| authorities::client_bundle(&keys, now))?;
+    pki::write_file(&agent.join("tls").join(KUBELET_CLIENT_CA), believed.as_bytes(), 0o644)?;
+    let node = format!("{}{}", auth::NODE_USER_PREFIX, settings.node_name);
+    let kubelet = clients.issue(&agent.join("tls"), &Subject::client("kubelet", &node, auth::NODES), now)?;
+    let addresses = vec![settings.node_ip, localhost];
+    let serving = Subject::server("kubelet-server", &node, vec![settings.node_name.clone()], addresses);
+    authorities.kubelet_serving.issue(&agent.join("tls"), &serving, now)?;
+    let proxy = clients.issue(&agent.join("tls"), &Subject::user("kube-proxy", auth::PROXY_USER), now)?;
+    let admin = issue(clients, &Subject::client("admin", "system:admin", auth::MASTERS))?;
 
     let url = format!("https://{}:{}", reachable(settings), settings.args.https_listen_port);
     let write = |path: &Path, user: &str, identity: &pki::Identity, mode: u32| {
@@ -82,8 +91,7 @@ pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
         // A key that nobody uses is not lying about.
         if !settings.args.runs(part) {
             let name = user.trim_start_matches("system:");
-            let subject = Subject { organization: None, ..Subject::client(name, user, "") };
-            let identity = issue(&subject)?;
+            let identity = issue(clients, &Subject::user(name, user))?;
             as_control_plane(|| Ok(write(&path, name, &identity, 0o600)?))?;
         }
     }

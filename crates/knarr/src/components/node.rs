@@ -17,14 +17,12 @@ use rustls::server::WebPkiClientVerifier;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::container_runtime::{self, ContainerRuntime};
+use super::identity::KUBELET_CLIENT_CA;
 use super::servers::Servers;
 use super::{Ready, Settings};
 use crate::commands::trace;
 use crate::host::checks::KUBELET_PORT;
 use crate::layout::Layout;
-
-/// The user that the API server is to its kubelets.
-const API_SERVER_USER: &str = "kube-apiserver-kubelet-client";
 
 /// Runs the node until it is told to stop.
 pub(crate) fn node(layout: &Layout) -> Result<()> {
@@ -312,10 +310,11 @@ async fn node_is_ready(informers: &Informers, name: &str) {
 fn own_server_config(layout: &Layout, ip: IpAddr) -> Result<kubelet::ServerConfig> {
     let file = |name: &str| layout.agent().join("tls").join(name);
     let listen = SocketAddr::new(ip, KUBELET_PORT);
-    server_config(listen, &file("kubelet-server.crt"), &file("kubelet-server.key"), &file("ca.crt"))
+    server_config(listen, &file("kubelet-server.crt"), &file("kubelet-server.key"), &file(KUBELET_CLIENT_CA))
 }
 
-/// TLS for the kubelet's port: a certificate that a client shows is of the cluster's authority.
+/// TLS for the kubelet's port: a certificate that a client shows is of the cluster's authority of clients. What its
+/// holder may do the API server says.
 pub(super) fn server_config(
     listen: SocketAddr,
     certificate: &Path,
@@ -339,12 +338,7 @@ pub(super) fn server_config(
         .with_client_cert_verifier(verifier)
         .with_single_cert(chain, key)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(kubelet::ServerConfig {
-        listen,
-        tls: Arc::new(config),
-        certificate_ends: certificate_end(&text),
-        allowed_users: vec![API_SERVER_USER.to_owned()],
-    })
+    Ok(kubelet::ServerConfig { listen, tls: Arc::new(config), certificate_ends: certificate_end(&text) })
 }
 
 fn certificate_end(pem: &str) -> Option<Timestamp> {

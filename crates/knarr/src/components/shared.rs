@@ -1,4 +1,4 @@
-//! What the servers of one cluster must have in common before any of them can serve: the authority, the key that
+//! What the servers of one cluster must have in common before any of them can serve: the authorities, the key that
 //! signs ServiceAccount tokens, and how Secrets are encrypted. It lies on the etcd cluster, sealed under the token.
 //!
 //! The first server makes it; of several that start at once, etcd says who was first, and the others take what is
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use auth::bundle::{self, BundleError, Files};
-use auth::pki::{self, Authority};
+use auth::pki;
 use base::Random;
 use jiff::Timestamp;
 use store::Revision;
@@ -19,14 +19,17 @@ use store::etcd::Etcd;
 use tokio::sync::watch;
 
 use self::encryption_file::{ENCRYPTION, Which};
+use super::authorities::{self, Authorities};
 use super::hand_over::as_control_plane;
 use super::{Settings, datastore};
 use crate::layout::Layout;
 
 const AUTHORITY: &str = "tls/ca.crt";
 /// What is shared, in the server's folder, and how the control plane may read it.
-const FILES: [(&str, u32); 3] =
-    [(AUTHORITY, 0o644), ("tls/ca.key", 0o600), ("tls/service-account.key", 0o600)];
+fn shared_files() -> impl Iterator<Item = (&'static str, u32)> {
+    authorities::FILES.into_iter().chain([("tls/service-account.key", 0o600)])
+}
+
 /// How often somebody else may be quicker. Each time, what they wrote has more in it.
 const ROUNDS_MAX: usize = 8;
 
@@ -131,16 +134,31 @@ fn begin(settings: &Settings, folder: &Path, stored: &Files, now: Timestamp) -> 
             }
         }
     }
+    if !is_of_cluster(folder, stored)? {
+        // What only another cluster has must not come into this one.
+        for (name, _) in shared_files().filter(|(name, _)| !stored.contains_key(*name)) {
+            remove(&folder.join(name))?;
+        }
+    }
     // After the keys: once it has the authority the folder counts as the cluster's.
     take(folder, stored)?;
+    Authorities::load_or_create(&folder.join("tls"), now)?;
     if stored.is_empty() {
-        Authority::load_or_create(&folder.join("tls"), now)?;
         pki::service_account_key(&folder.join("tls"))?;
     }
     for (name, content) in read(folder)? {
         all.entry(name).or_insert(content);
     }
     Ok((all, then))
+}
+
+fn remove(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("remove {}", path.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether the folder was this cluster's before, or nobody's.
@@ -193,11 +211,11 @@ impl Shelf {
 }
 
 fn read(folder: &Path) -> Result<Files> {
-    let there = FILES.iter().filter(|(name, _)| folder.join(name).exists());
+    let there = shared_files().filter(|(name, _)| folder.join(name).exists());
     there
         .map(|(name, _)| {
             let content = std::fs::read(folder.join(name)).with_context(|| format!("read {name}"))?;
-            Ok(((*name).to_owned(), content))
+            Ok((name.to_owned(), content))
         })
         .collect()
 }
@@ -205,7 +223,7 @@ fn read(folder: &Path) -> Result<Files> {
 /// Writes what is stored into the folder.
 fn take(folder: &Path, stored: &Files) -> Result<()> {
     let own = read(folder)?;
-    for (name, mode) in FILES {
+    for (name, mode) in shared_files() {
         let Some(content) = stored.get(name) else { continue };
         match own.get(name) {
             Some(own) if own == content => continue,
