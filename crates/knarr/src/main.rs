@@ -36,6 +36,9 @@ fn main() -> ExitCode {
         Some("edit-kubeconfig") => return components::edit_kubeconfig(),
         _ => {}
     }
+    if let Err(error) = sys::process::set_name(name()) {
+        eprintln!("knarr: {error}");
+    }
     match parse().and_then(run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -43,6 +46,15 @@ fn main() -> ExitCode {
             eprintln!("knarr: {}", format!("{error:#}").replace('\n', " "));
             if error.is::<UsageError>() { ExitCode::from(EXIT_USAGE) } else { ExitCode::FAILURE }
         }
+    }
+}
+
+/// What `ps` and `top` call this process: it may have been executed by a path that says nothing.
+fn name() -> &'static str {
+    match std::env::var(supervisor::PART_VARIABLE).ok().as_deref() {
+        Some("control-plane") => "knarr-control",
+        Some("node") => "knarr-node",
+        _ => "knarr",
     }
 }
 

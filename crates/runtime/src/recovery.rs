@@ -157,9 +157,11 @@ fn open_stores(config: &Config) -> Result<(Arc<ImageStore>, sys::cgroup::Cgroups
     use std::os::unix::fs::PermissionsExt;
     let dir = sandboxes_dir(&config.data_dir);
     // What containers write is below. Each sandbox is closed to everyone, but those with users of their own to these.
-    std::fs::create_dir_all(&dir)
-        .and_then(|()| std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o711)))
-        .map_err(directory_error(&dir))?;
+    std::fs::create_dir_all(&dir).map_err(directory_error(&dir))?;
+    for dir in [&config.data_dir, &dir] {
+        std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o711))
+            .map_err(directory_error(dir))?;
+    }
     let images = ImageStore::open(&config.data_dir.join("images"))?;
     Ok((Arc::new(images), sys::cgroup::Cgroups::detect()?))
 }

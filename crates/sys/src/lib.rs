@@ -17,6 +17,7 @@ pub mod nftables;
 pub mod overlayfs;
 pub mod payload;
 pub mod process;
+pub mod program;
 pub mod tree;
 pub mod usage;
 pub mod userns;

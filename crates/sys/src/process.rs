@@ -294,6 +294,17 @@ pub fn set_arguments(arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// Sets the name by which `ps -o comm`, `top` and `pgrep` know this thread, and those that it starts from then on. The
+/// kernel keeps 15 bytes.
+///
+/// # Errors
+/// The name has a zero byte.
+pub fn set_name(name: &str) -> Result<()> {
+    let doing = || format!("take the name {name}");
+    let text = std::ffi::CString::new(name).doing(doing)?;
+    nix::sys::prctl::set_name(&text).doing(doing)
+}
+
 /// Where a process's arguments begin and end, by its `stat`. Source: proc_pid_stat(5), `arg_start`.
 fn arguments_of(stat: &str) -> Option<(usize, usize)> {
     // The second field, the name in parentheses, may have anything in it.

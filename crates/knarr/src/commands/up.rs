@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -57,7 +58,7 @@ fn quoted(path: &str) -> String {
 pub(crate) fn start(args: &ServerArgs, common: &CommonArgs, layout: &Layout) -> Result<Child> {
     let file = File::options().create(true).append(true).open(layout.log()).context("open the log")?;
     let mut command = Command::new("/proc/self/exe");
-    command.arg("server").args(args.flags()?).args(common.flags());
+    command.arg0("knarr").arg("server").args(args.flags()?).args(common.flags());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file);
     if let Some(token) = &args.token {
         // Not on the command line, which everybody can read.
