@@ -6,6 +6,7 @@
 mod addons;
 mod alone;
 mod api_options;
+mod confine;
 mod container_runtime;
 mod control_plane;
 mod credentials;
