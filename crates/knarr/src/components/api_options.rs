@@ -133,18 +133,22 @@ fn issuer(args: &ApiServerArgs) -> Result<Option<Issuer>> {
     }))
 }
 
+/// Where the audit log is unless a flag says otherwise, in the control plane's folder.
+pub(crate) const AUDIT_LOG: &str = "logs/audit.log";
+
+/// There is always a log: by default of what CIS and ours hold to be necessary. A policy of the single level None writes
+/// nothing.
 fn audit(args: &ApiServerArgs) -> Result<Option<audit::Config>> {
-    let (Some(policy), Some(path)) = (&args.audit_policy_file, &args.audit_log_path) else {
-        if args.audit_policy_file.is_some() || args.audit_log_path.is_some() {
-            bail!("--audit-policy-file and --audit-log-path need each other");
-        }
-        return Ok(None);
+    let policy = match &args.audit_policy_file {
+        None => Policy::by_default(),
+        Some(path) => Policy::parse(
+            &String::from_utf8(read("--audit-policy-file", path)?)
+                .context("--audit-policy-file is no text")?,
+        ),
     };
-    let text =
-        String::from_utf8(read("--audit-policy-file", policy)?).context("--audit-policy-file is no text")?;
-    let policy = Policy::parse(&text).map_err(|why| anyhow::anyhow!("--audit-policy-file: {why}"))?;
+    let policy = policy.map_err(|why| anyhow::anyhow!("--audit-policy-file: {why}"))?;
     let log = LogFile {
-        path: path.clone(),
+        path: args.audit_log_path.clone().unwrap_or_else(|| AUDIT_LOG.into()),
         days_max: args.audit_log_maxage,
         files_max: args.audit_log_maxbackup,
         megabytes_max: args.audit_log_maxsize,
