@@ -17,6 +17,9 @@ pub struct ApiServerArgs {
     /// Admission plugins not to run
     #[arg(long, value_delimiter = ',')]
     pub disable_admission_plugins: Vec<String>,
+    /// What plugins are told: an AdmissionConfiguration
+    #[arg(long, value_name = "FILE")]
+    pub admission_control_config_file: Option<PathBuf>,
     /// The audit policy; by default changes, reads of Secrets and ways into Pods are logged, never what was sent
     #[arg(long)]
     pub audit_policy_file: Option<PathBuf>,
@@ -96,6 +99,7 @@ impl ApiServerArgs {
     /// The files that are only read, and the log.
     pub fn files_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         [
+            &mut self.admission_control_config_file,
             &mut self.audit_policy_file,
             &mut self.audit_log_path,
             &mut self.authentication_config,

@@ -4,9 +4,12 @@
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown, lchown};
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use apiserver::Options;
+use apiserver::admission::event_rate_limit::EventRateLimits;
+use apiserver::admission::{self, Plugin};
 use apiserver::audit::{self, LogFile, policy::Policy};
 use apiserver::security::authentication_config::{Anonymous, Authentication};
 use apiserver::security::front_proxy::FrontProxy;
@@ -35,8 +38,10 @@ pub(crate) fn options(args: &ApiServerArgs, own_issuer: &str) -> Result<Options>
     };
     let plugins =
         apiserver::admission::chosen(&args.enable_admission_plugins, &args.disable_admission_plugins);
+    let plugins = plugins.map_err(anyhow::Error::msg)?;
     Ok(Options {
-        admission_plugins: plugins.map_err(anyhow::Error::msg)?,
+        event_rate_limits: Arc::new(event_rate_limits(args, &plugins)?),
+        admission_plugins: plugins,
         front_proxy: front_proxy(args)?,
         oidc: authentication.issuers,
         anonymous,
@@ -87,6 +92,18 @@ fn open_log(path: &Path) -> Result<File> {
 
 fn read(flag: &str, path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("{flag}: read {}", path.display()))
+}
+
+/// Files that the configuration names lie beside it, unless it says where.
+fn event_rate_limits(args: &ApiServerArgs, plugins: &[Plugin]) -> Result<EventRateLimits> {
+    const FLAG: &str = "--admission-control-config-file";
+    let text = |path: &Path| Ok::<_, anyhow::Error>(String::from_utf8(read(FLAG, path)?)?);
+    let file = args.admission_control_config_file.as_deref();
+    let folder = file.and_then(Path::parent).unwrap_or(Path::new("/"));
+    let named = |path: &str| text(&folder.join(path)).map_err(|why| format!("{why:#}"));
+    let limits =
+        admission::configuration::event_rate_limits(plugins, file.map(text).transpose()?.as_deref(), named);
+    limits.map_err(|why| anyhow::anyhow!("{FLAG}: {why}"))
 }
 
 fn front_proxy(args: &ApiServerArgs) -> Result<Option<FrontProxy>> {
