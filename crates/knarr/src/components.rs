@@ -35,8 +35,9 @@ pub(crate) use self::encryption::hand_on as hand_on_encryption;
 pub(crate) use self::hand_over::{as_control_plane, prepare as prepare_server};
 pub(crate) use alone::{Connection, start_controllers, start_kubelet, start_proxy, start_scheduler};
 pub(crate) use control_plane::control_plane;
-pub(crate) use identity::prepare;
+pub(crate) use identity::{CONTROL_PLANE_UID, prepare};
 pub(crate) use join::{ClusterConfig, JoinToken, Newcomer, TOKEN_GROUP};
+pub(crate) use kubelet_config::of_node as kubelet_of_node;
 pub(crate) use node::{node, parse_cidr};
 pub(crate) use remains::{
     detach_pods, release_volumes, remove_foreign_pods, remove_mounts, remove_network, remove_pods,

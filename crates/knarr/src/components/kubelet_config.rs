@@ -15,7 +15,7 @@ const POD_PIDS_LIMIT: i64 = 4096;
 ///
 /// # Errors
 /// What they say cannot be.
-pub(super) fn of_node(
+pub(crate) fn of_node(
     mut config: kubelet::Config,
     layout: &Layout,
     arguments: &[String],
