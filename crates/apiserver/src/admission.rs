@@ -11,9 +11,12 @@ pub mod service_account;
 pub mod node_restriction;
 pub mod node_taints;
 
+pub mod always_pull_images;
 pub mod pod_security;
 pub mod priority;
 pub mod tolerations;
+
+pub mod event_rate_limit;
 
 pub mod default_class;
 pub mod device_admin;
@@ -26,6 +29,8 @@ pub mod storage;
 pub mod certificates;
 pub mod rbac_escalation;
 pub mod resource_quota;
+
+pub mod configuration;
 
 pub mod deny_external_ips;
 pub mod external_addresses;
@@ -162,6 +167,10 @@ pub const PLUGINS: &[Plugin] = &[
     plugin("ServiceAccount", Some(service_account::mutate), Some(service_account::validate)),
     plugin("NodeRestriction", None, Some(node_restriction::validate)),
     plugin("TaintNodesByCondition", Some(node_taints::mutate), None),
+    Plugin {
+        is_default: false,
+        ..plugin("AlwaysPullImages", Some(always_pull_images::mutate), Some(always_pull_images::validate))
+    },
     plugin("PodSecurity", None, Some(pod_security::validate)),
     plugin("Priority", Some(priority::mutate), Some(priority::validate)),
     plugin("DefaultTolerationSeconds", Some(tolerations::mutate), None),
@@ -169,6 +178,7 @@ pub const PLUGINS: &[Plugin] = &[
         is_default: false,
         ..plugin("PodTolerationRestriction", Some(pod_tolerations::mutate), Some(pod_tolerations::validate))
     },
+    Plugin { is_default: false, ..plugin("EventRateLimit", None, Some(event_rate_limit::validate)) },
     plugin("DefaultStorageClass", Some(default_class::storage), None),
     plugin("StorageObjectInUseProtection", Some(storage::protect), None),
     Plugin {

@@ -1,10 +1,12 @@
 //! What operators may choose beyond keys and addresses; the defaults are upstream's.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use auth::oidc::Issuer;
 
+use crate::admission::event_rate_limit::EventRateLimits;
 use crate::admission::{Plugin, chosen};
 use crate::api::Cidr;
 use crate::audit;
@@ -16,6 +18,8 @@ use crate::security::front_proxy::FrontProxy;
 pub struct Options {
     /// The admission plugins that run, in order. Source: `--enable-admission-plugins`, `--disable-admission-plugins`.
     pub admission_plugins: Vec<Plugin>,
+    /// How many Events there may be, for the plugin of that name. Source: `--admission-control-config-file`.
+    pub event_rate_limits: Arc<EventRateLimits>,
     /// Who may say in headers who their clients are. Source: `--requestheader-*`.
     pub front_proxy: Option<FrontProxy>,
     /// Issuers of tokens outside the cluster. Source: `--oidc-*`, `--authentication-config`.
@@ -51,6 +55,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             admission_plugins: chosen(&[], &[]).unwrap_or_default(),
+            event_rate_limits: Arc::default(),
             front_proxy: None,
             oidc: Vec::new(),
             anonymous: Anonymous::Everywhere,

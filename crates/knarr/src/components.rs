@@ -7,6 +7,7 @@ mod addons;
 mod alone;
 mod api_options;
 mod authorities;
+mod confine;
 mod container_runtime;
 mod control_plane;
 mod credentials;
@@ -37,11 +38,12 @@ pub(crate) use self::hand_over::{as_control_plane, prepare as prepare_server};
 pub(crate) use alone::{Connection, start_controllers, start_kubelet, start_proxy, start_scheduler};
 pub(crate) use authorities::FILES as AUTHORITY_FILES;
 pub(crate) use control_plane::control_plane;
-pub(crate) use identity::prepare;
+pub(crate) use identity::{CONTROL_PLANE_UID, prepare};
 pub(crate) use join::{ClusterConfig, JoinToken, Newcomer, TOKEN_GROUP};
 pub(crate) use kubeconfigs::{
     edit as edit_kubeconfig, take_back as take_back_kubeconfigs, written as written_kubeconfigs,
 };
+pub(crate) use kubelet_config::of_node as kubelet_of_node;
 pub(crate) use node::{node, parse_cidr};
 pub(crate) use remains::{
     detach_pods, release_volumes, remove_foreign_pods, remove_mounts, remove_network, remove_pods,

@@ -1,6 +1,7 @@
 //! This host: what it is called, and whether it can run what was asked for, before anything is changed on it.
 
 pub(crate) mod checks;
+pub(crate) mod cis;
 pub(crate) mod data_dir;
 
 use std::fs::File;

@@ -7,8 +7,10 @@
 
 pub mod as_user;
 pub mod cgroup;
+pub mod denied_calls;
 pub mod descriptors;
 pub mod folder_watch;
+pub mod landlock;
 pub mod loop_device;
 pub mod mount;
 pub mod netlink;

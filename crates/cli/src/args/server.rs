@@ -203,6 +203,9 @@ pub struct DoctorArgs {
     /// The flags that the cluster would be started with.
     #[command(flatten)]
     pub server: ServerArgs,
+    /// Judge the cluster in --data-dir by the CIS Kubernetes benchmark instead
+    #[arg(long)]
+    pub cis: bool,
     /// How to print
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     pub output: Output,

@@ -123,12 +123,14 @@ fn write<W: Write>(out: W, head: &Head, layout: &Layout, picture: &Picture<'_>) 
     writer.finish().context("write the backup")
 }
 
-/// Everything below `dir` but the store, in order of name.
+/// Everything below `dir` but the store and the logs, in order of name.
 fn files(dir: &Path, db: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).with_context(|| format!("read {}", dir.display()))? {
         let (path, kind) = entry.and_then(|entry| Ok((entry.path(), entry.file_type()?)))?;
-        if kind.is_dir() && path.with_extension("") != db {
+        // What was done to the cluster is no part of it, and long.
+        let is_log = path == dir.join("logs");
+        if kind.is_dir() && path.with_extension("") != db && !is_log {
             found.extend(files(&path, db)?);
         } else if kind.is_file() {
             found.push(path);

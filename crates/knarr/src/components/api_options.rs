@@ -4,9 +4,12 @@
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown, lchown};
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use apiserver::Options;
+use apiserver::admission::event_rate_limit::EventRateLimits;
+use apiserver::admission::{self, Plugin};
 use apiserver::audit::{self, LogFile, policy::Policy};
 use apiserver::security::authentication_config::{Anonymous, Authentication};
 use apiserver::security::front_proxy::FrontProxy;
@@ -39,8 +42,10 @@ pub(crate) fn options(args: &ApiServerArgs, own_issuer: &str, tls: &Path) -> Res
     };
     let plugins =
         apiserver::admission::chosen(&args.enable_admission_plugins, &args.disable_admission_plugins);
+    let plugins = plugins.map_err(anyhow::Error::msg)?;
     Ok(Options {
-        admission_plugins: plugins.map_err(anyhow::Error::msg)?,
+        event_rate_limits: Arc::new(event_rate_limits(args, &plugins)?),
+        admission_plugins: plugins,
         front_proxy: Some(front_proxy(args, tls)?),
         oidc: authentication.issuers,
         anonymous,
@@ -113,6 +118,18 @@ fn front_proxy(args: &ApiServerArgs, tls: &Path) -> Result<FrontProxy> {
     Ok(FrontProxy { allowed_names: args.requestheader_allowed_names.clone(), ..FrontProxy::new(given) })
 }
 
+/// Files that the configuration names lie beside it, unless it says where.
+fn event_rate_limits(args: &ApiServerArgs, plugins: &[Plugin]) -> Result<EventRateLimits> {
+    const FLAG: &str = "--admission-control-config-file";
+    let text = |path: &Path| Ok::<_, anyhow::Error>(String::from_utf8(read(FLAG, path)?)?);
+    let file = args.admission_control_config_file.as_deref();
+    let folder = file.and_then(Path::parent).unwrap_or(Path::new("/"));
+    let named = |path: &str| text(&folder.join(path)).map_err(|why| format!("{why:#}"));
+    let limits =
+        admission::configuration::event_rate_limits(plugins, file.map(text).transpose()?.as_deref(), named);
+    limits.map_err(|why| anyhow::anyhow!("{FLAG}: {why}"))
+}
+
 fn issuer(args: &ApiServerArgs) -> Result<Option<Issuer>> {
     let (url, client) = match (&args.oidc_issuer_url, &args.oidc_client_id) {
         (None, None) => return Ok(None),
@@ -151,18 +168,22 @@ fn issuer(args: &ApiServerArgs) -> Result<Option<Issuer>> {
     }))
 }
 
+/// Where the audit log is unless a flag says otherwise, in the control plane's folder.
+pub(crate) const AUDIT_LOG: &str = "logs/audit.log";
+
+/// There is always a log: by default of what CIS and ours hold to be necessary. A policy of the single level None writes
+/// nothing.
 fn audit(args: &ApiServerArgs) -> Result<Option<audit::Config>> {
-    let (Some(policy), Some(path)) = (&args.audit_policy_file, &args.audit_log_path) else {
-        if args.audit_policy_file.is_some() || args.audit_log_path.is_some() {
-            bail!("--audit-policy-file and --audit-log-path need each other");
-        }
-        return Ok(None);
+    let policy = match &args.audit_policy_file {
+        None => Policy::by_default(),
+        Some(path) => Policy::parse(
+            &String::from_utf8(read("--audit-policy-file", path)?)
+                .context("--audit-policy-file is no text")?,
+        ),
     };
-    let text =
-        String::from_utf8(read("--audit-policy-file", policy)?).context("--audit-policy-file is no text")?;
-    let policy = Policy::parse(&text).map_err(|why| anyhow::anyhow!("--audit-policy-file: {why}"))?;
+    let policy = policy.map_err(|why| anyhow::anyhow!("--audit-policy-file: {why}"))?;
     let log = LogFile {
-        path: path.clone(),
+        path: args.audit_log_path.clone().unwrap_or_else(|| AUDIT_LOG.into()),
         days_max: args.audit_log_maxage,
         files_max: args.audit_log_maxbackup,
         megabytes_max: args.audit_log_maxsize,

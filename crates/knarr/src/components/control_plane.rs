@@ -1,6 +1,6 @@
 //! The control plane's process: store, API server, controllers, scheduler.
 //!
-//! Its first act is to give up root, once it has read the files that its flags name. Controllers and scheduler reach the API server through its own service,
+//! Its first act is to give up root, once it has read the files that its flags name, and all that it does not need. Controllers and scheduler reach the API server through its own service,
 //! without a socket, each as the user that upstream's roles are for.
 
 use std::net::{IpAddr, SocketAddr};
@@ -52,6 +52,7 @@ pub(crate) fn control_plane(layout: &Layout) -> Result<()> {
     if nix::unistd::getppid() != parent {
         bail!("the supervisor has ended");
     }
+    super::confine::confine(&settings)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("control-plane").build()?;
     // The same after a restart, so that the lead is ours at once: two servers with one Node's name cannot be.

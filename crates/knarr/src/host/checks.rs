@@ -72,6 +72,7 @@ const CHECKS: &[Check] = &[
 /// What only `doctor` looks at: nothing here stops a cluster from starting.
 const ADVICE: &[Check] = &[
     Check { name: "data directory", part: None, look: data_directory },
+    Check { name: "landlock", part: None, look: kernel::landlock },
     Check { name: "firewall", part: Some(Part::Kubelet), look: firewall::forwarding },
     Check { name: "pod network", part: Some(Part::Kubelet), look: pod_network },
     Check { name: "remains", part: None, look: remains },
