@@ -10,11 +10,13 @@ mod server;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use base::health::Checks;
 use base::{Clock, Random};
-use controller::{ClientMetrics, Informers, Kind};
+use controller::trace::Reporter;
+use controller::{ClientMetrics, Engine, Informers, Kind, ResourceRef};
 use fixtures::{collection, stored};
 use futures::future::BoxFuture;
 use resources::Resource;
@@ -399,6 +401,16 @@ fn full_of_nulls(row: &Resource, name: &str, is_leaf: bool) -> Value {
     object
 }
 
+fn resource_of(row: &Resource) -> ResourceRef {
+    ResourceRef {
+        group: row.group.to_owned(),
+        version: row.version.to_owned(),
+        kind: row.kind.to_owned(),
+        plural: row.plural.to_owned(),
+        namespaced: row.is_namespaced(),
+    }
+}
+
 /// What the gauge of left-out objects says, by resource.
 fn left_out(metrics: &ClientMetrics) -> BTreeMap<String, u64> {
     let text = metrics.registry().render();
@@ -419,7 +431,7 @@ async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
 #[tokio::test]
 async fn informers_follow_past_whatever_lies_in_the_store() {
     let fixture = Fixture::new().await;
-    let metrics = ClientMetrics::default();
+    let metrics = ClientMetrics::new(fixture.server.server.metrics());
     let informers = fixture.informers(&metrics);
     let rows: Vec<_> = stored().filter(|row| row.storage_api_version == row.api_version()).collect();
     // Some is there before the first list, some comes over the watch.
@@ -431,6 +443,9 @@ async fn informers_follow_past_whatever_lies_in_the_store() {
         for (row, revision) in rows.iter().zip(revisions) {
             let names = soon(row.plural, (type_of(row).reached)(informers.clone(), revision)).await;
             assert!(names.iter().any(|found| found == name), "{}: {names:?}", row.plural);
+            let metadata = informers.metadata(&resource_of(row));
+            soon(row.plural, metadata.reached(revision)).await;
+            assert!(metadata.list().iter().any(|found| found.metadata.name.as_deref() == Some(name)));
         }
     }
     assert_eq!(left_out(&metrics), BTreeMap::new());
@@ -447,7 +462,11 @@ async fn informers_follow_past_whatever_lies_in_the_store() {
         assert!(names.iter().any(|found| found == "after"), "{}: {names:?}", row.plural);
         assert!(!names.iter().any(|found| found == "poison"), "{}: {names:?}", row.plural);
     }
-    assert_eq!(left_out(&metrics).values().sum::<u64>(), u64::try_from(rows.len()).unwrap());
+    assert!(left_out(&metrics).values().sum::<u64>() >= u64::try_from(rows.len()).unwrap());
+    let ready = fixture.server.call("GET", "/readyz?verbose", "").await.body;
+    assert!(ready.as_str().unwrap().contains("[+]informer-sync/tester ok\n"), "{ready}");
+    let live = fixture.server.call("GET", "/livez?verbose", "").await.body;
+    assert!(!live.as_str().unwrap().contains("informer-sync/"), "{live}");
     assert_eq!(Checks::of(metrics.registry()).all(), [("informer-sync/tester".to_owned(), Ok(()))]);
     let events = informers.informer::<k8s_openapi::api::core::v1::Event>();
     let mut changes = events.subscribe();
@@ -472,3 +491,63 @@ async fn informers_follow_past_whatever_lies_in_the_store() {
     assert_eq!(left_out(&metrics), BTreeMap::new());
     fixture.server.stop().await;
 }
+
+#[tokio::test]
+async fn controllers_and_scheduler_go_on_among_objects_full_of_nulls() {
+    static PANICS: AtomicUsize = AtomicUsize::new(0);
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        PANICS.fetch_add(1, Ordering::SeqCst);
+        before(info);
+    }));
+    let fixture = Fixture::new().await;
+    let rows = || stored().filter(|row| row.storage_api_version == row.api_version());
+    for (name, is_leaf) in [("leaf", true), ("inner", false)] {
+        for row in rows() {
+            fixture.put(row, &full_of_nulls(row, name, is_leaf)).await;
+        }
+    }
+    let informers = fixture.informers(&ClientMetrics::default());
+    let engine = Engine::new(informers.clone(), "controllermanager");
+    controllers::all().for_each(|row| engine.start(*row));
+    let tasks = informers.tasks().clone();
+    let run =
+        scheduler::run(scheduler::Config::default(), informers.clone(), Reporter::disabled(), tasks.clone());
+    tasks.spawn("scheduler", run);
+
+    let node = json!({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "110"},
+        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": null}]}});
+    let made = fixture.server.call("POST", "/api/v1/nodes", &node.to_string()).await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    let set = "{metadata: {name: probe}, spec: {replicas: 1, selector: {matchLabels: {app: probe}}, template: {\
+        metadata: {labels: {app: probe}}, spec: {tolerations: [{operator: Exists}], containers: [{name: c, image: i}]}}}}";
+    let service = "{metadata: {name: probe}, spec: {selector: {app: probe}, ports: [{port: 80}]}}";
+    for (path, body) in [("/apis/apps/v1/namespaces/default/replicasets", set), (SERVICES, service)] {
+        let made = fixture.server.call("POST", path, body).await;
+        assert_eq!(made.code, 201, "{}", made.body);
+    }
+    let pods = informers.informer::<k8s_openapi::api::core::v1::Pod>();
+    let mut changes = pods.subscribe();
+    soon("the probe's Pod on a Node", async {
+        let is_bound = |pod: &k8s_openapi::api::core::v1::Pod| {
+            let is_probe = pod.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key("app"));
+            is_probe && pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some())
+        };
+        while !pods.list().iter().any(|pod| is_bound(pod)) {
+            changes.next().await;
+        }
+    })
+    .await;
+    let slices = informers.informer::<k8s_openapi::api::discovery::v1::EndpointSlice>();
+    let mut changes = slices.subscribe();
+    soon("the probe's EndpointSlice", async {
+        while !slices.list().iter().any(|slice| slice.metadata.generate_name.as_deref() == Some("probe-")) {
+            changes.next().await;
+        }
+    })
+    .await;
+    assert_eq!(PANICS.load(Ordering::SeqCst), 0);
+    fixture.server.stop().await;
+}
+
+const SERVICES: &str = "/api/v1/namespaces/default/services";
