@@ -60,10 +60,10 @@ fn walk(schemas: &Schemas, ty: Type, value: &mut Value) {
         (Type::Map(index), Value::Object(entries)) => {
             entries.values_mut().for_each(|entry| walk(schemas, schemas.map(index), entry));
         }
-        (Type::Time | Type::MicroTime, Value::String(text)) => {
-            if text.starts_with("9999-12-3") && scalar::parse_time(text).is_none() {
-                TIME_MAX.clone_into(text);
-            }
+        (Type::Time | Type::MicroTime, Value::String(text))
+            if text.starts_with("9999-12-3") && scalar::parse_time(text).is_none() =>
+        {
+            TIME_MAX.clone_into(text);
         }
         (Type::PropsOrArray | Type::PropsOrBool | Type::PropsOrStrings, value @ Value::Object(_)) => {
             walk(schemas, props(schemas), value);
