@@ -92,15 +92,26 @@ impl fmt::Display for Answer {
 pub fn explain(snapshot: &Snapshot) -> Answer {
     let subject = &snapshot.subject;
     let object = reference(subject);
-    let (running, summary, reasons) = match text(subject, "/kind") {
+    let (running, summary, mut reasons) = match text(subject, "/kind") {
         "Pod" => pod::explain(snapshot, subject),
         "Service" => workload::service(snapshot, subject),
         "Node" => node(subject),
         "PersistentVolumeClaim" => claim(snapshot, subject),
         _ => workload::explain(snapshot, subject),
     };
+    let undecodable = warnings(snapshot, subject).into_iter().filter(|what| what.starts_with(UNDECODABLE));
+    let undecodable: Vec<Reason> = undecodable
+        .filter(|what| !reasons.iter().any(|known| known.what == *what))
+        .map(|what| {
+            Reason::new(&object, what).fix("write it anew without what is named; the next version is read")
+        })
+        .collect();
+    reasons.splice(0..0, undecodable);
     Answer { object, running, summary, reasons: grouped(reasons) }
 }
+
+/// The reason of the events on objects that a part of the cluster cannot decode, and leaves as it last knew them.
+const UNDECODABLE: &str = "FailedDecoding";
 
 type Found = (bool, String, Vec<Reason>);
 

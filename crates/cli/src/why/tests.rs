@@ -120,6 +120,29 @@ fn events_tell_what_no_state_does() {
 }
 
 #[test]
+fn an_object_that_a_part_cannot_read_says_so_however_well_it_is() {
+    let mut claim =
+        yaml("{kind: PersistentVolumeClaim, metadata: {name: c, uid: u}, status: {phase: Bound}}");
+    let event = json!({ "type": "Warning", "reason": "FailedDecoding", "message": "kubelet cannot decode this object",
+        "involvedObject": { "uid": "u" } });
+    let told = expect![[r#"
+        persistentvolumeclaim/c is bound
+          - FailedDecoding: kubelet cannot decode this object
+            write it anew without what is named; the next version is read
+    "#]];
+    check(claim.clone(), &[], std::slice::from_ref(&event), told);
+    claim["metadata"]["uid"] = "other".into();
+    check(
+        claim,
+        &[],
+        &[event],
+        expect![[r#"
+        persistentvolumeclaim/c is bound
+    "#]],
+    );
+}
+
+#[test]
 fn a_node_that_is_gone_or_ill_is_named() {
     check(
         pod("web-1", "rs", ON_NODE, "{phase: Pending}"),

@@ -4,6 +4,7 @@
 
 mod firewall;
 mod kernel;
+mod parts;
 
 use std::net::{IpAddr, TcpListener};
 
@@ -76,6 +77,7 @@ const ADVICE: &[Check] = &[
     Check { name: "firewall", part: Some(Part::Kubelet), look: firewall::forwarding },
     Check { name: "pod network", part: Some(Part::Kubelet), look: pod_network },
     Check { name: "remains", part: None, look: remains },
+    Check { name: "parts", part: None, look: parts::look },
 ];
 
 /// # Errors

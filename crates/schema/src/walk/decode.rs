@@ -451,7 +451,7 @@ pub(crate) fn is_zero(value: &Value) -> bool {
     }
 }
 
-fn props(schemas: &Schemas) -> Type {
+pub(crate) fn props(schemas: &Schemas) -> Type {
     let name = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
     schemas.message(name).map_or(Type::Json, |schema| Type::Message(schema.index))
 }

@@ -14,6 +14,7 @@ use crate::Object;
 use crate::arena::SchemaRef;
 use crate::rows::{Field, Schemas, Type};
 use crate::scalar;
+use crate::walk::decode::props;
 
 /// Go's zero time.
 const TIME_ZERO: &str = "0001-01-01T00:00:00Z";
@@ -38,7 +39,7 @@ fn forgiving<T: DeserializeOwned>(kind: [&str; 3], text: &[u8]) -> Result<T, ser
     serde_json::from_value(value)
 }
 
-/// Replaces nulls by what they mean, and adds the times that must be there.
+/// Replaces nulls by what they mean, adds the times that must be there, and takes out what objects call themselves.
 pub fn fill(schema: SchemaRef<'_>, value: &mut Value) {
     walk(schema.schemas, Type::Message(schema.index), value);
 }
@@ -59,10 +60,19 @@ fn walk(schemas: &Schemas, ty: Type, value: &mut Value) {
         (Type::Map(index), Value::Object(entries)) => {
             entries.values_mut().for_each(|entry| walk(schemas, schemas.map(index), entry));
         }
-        (Type::Time | Type::MicroTime, Value::String(text)) => {
-            if text.starts_with("9999-12-3") && scalar::parse_time(text).is_none() {
-                TIME_MAX.clone_into(text);
-            }
+        (Type::Time | Type::MicroTime, Value::String(text))
+            if text.starts_with("9999-12-3") && scalar::parse_time(text).is_none() =>
+        {
+            TIME_MAX.clone_into(text);
+        }
+        (Type::PropsOrArray | Type::PropsOrBool | Type::PropsOrStrings, value @ Value::Object(_)) => {
+            walk(schemas, props(schemas), value);
+        }
+        (Type::PropsOrArray, Value::Array(items)) => {
+            items.iter_mut().for_each(|item| walk(schemas, props(schemas), item));
+        }
+        (Type::PropsOrStrings, Value::Array(items)) => {
+            items.iter_mut().for_each(|item| walk(schemas, Type::String, item));
         }
         (Type::Bytes, Value::String(text)) => text.retain(|c| c != '\n' && c != '\r'),
         _ => {}
@@ -71,6 +81,12 @@ fn walk(schemas: &Schemas, ty: Type, value: &mut Value) {
 
 fn fields(schema: SchemaRef<'_>, object: &mut Object) {
     object.retain(|_, value| !value.is_null());
+    // A type of its own knows what it is, and refuses to be called otherwise, where Go does not look: in the claim
+    // templates of a StatefulSet anything may stand.
+    if ["apiVersion", "kind", "metadata"].iter().all(|name| schema.field(name).is_some()) {
+        object.remove("apiVersion");
+        object.remove("kind");
+    }
     for field in schema.fields() {
         match object.get_mut(&*field.name) {
             Some(value) => walk(schema.schemas, field.ty, value),
@@ -97,8 +113,9 @@ fn zero(ty: Type) -> Value {
         Type::Duration => "0s".into(),
         Type::Time | Type::MicroTime => TIME_ZERO.into(),
         Type::Message(_) | Type::Map(_) | Type::FieldsV1 => json!({}),
-        Type::List(_) | Type::Wrapped(_) => json!([]),
-        Type::Json | Type::PropsOrArray | Type::PropsOrBool | Type::PropsOrStrings => Value::Null,
+        Type::List(_) | Type::Wrapped(_) | Type::PropsOrArray | Type::PropsOrStrings => json!([]),
+        Type::PropsOrBool => Value::Bool(false),
+        Type::Json => Value::Null,
     }
 }
 
@@ -140,6 +157,16 @@ mod tests {
             ("", "Pod"),
             json!({"metadata": {"creationTimestamp": null, "deletionTimestamp": "9999-12-31T23:59:59Z"}}),
             json!({"metadata": {"deletionTimestamp": TIME_MAX}}),
+        );
+    }
+
+    #[test]
+    fn what_an_object_is_called_does_not_matter_where_it_stands() {
+        check(
+            ("apps", "StatefulSet"),
+            json!({"kind": "", "spec": {"volumeClaimTemplates": [{"apiVersion": "v2", "kind": "X", "spec": {
+                "dataSource": {"kind": "Y"}}}]}}),
+            json!({"spec": {"volumeClaimTemplates": [{"spec": {"dataSource": {"kind": "Y"}}}]}}),
         );
     }
 
