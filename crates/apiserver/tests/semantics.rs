@@ -385,3 +385,87 @@ async fn events_are_found_by_whoever_reported_them() {
     }
     server.stop().await;
 }
+
+#[tokio::test]
+async fn what_upstream_refuses_drops_or_takes() {
+    let server = start(None).await;
+    const APPS: &str = "/apis/apps/v1/namespaces/default";
+    let template = "{metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}";
+    let set = format!(
+        "{{metadata: {{name: s}}, spec: {{selector: {{matchLabels: {{a: b}}}}, revisionHistoryLimit: -1, template: {template}, \
+         updateStrategy: {{type: RollingUpdate, rollingUpdate: {{maxUnavailable: 2}}}}}}}}"
+    );
+    let lease = "{metadata: {name: l}, spec: {strategy: OldestEmulationVersion, preferredHolder: x}}";
+    let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    let service = "{metadata: {name: svc}, spec: {ipFamilyPolicy: '', ports: [{port: 80}]}}";
+    let claim =
+        "{metadata: {name: c}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}";
+    type Row<'a> = (&'a str, String, &'a str, u16, &'a str, Value);
+    let rows: Vec<Row<'_>> = vec![
+        (
+            "gated",
+            format!("{APPS}/statefulsets"),
+            &set,
+            201,
+            "/spec/updateStrategy/rollingUpdate",
+            json!({"partition": 0}),
+        ),
+        ("gated", leases.to_owned(), lease, 201, "/spec", json!({})),
+        (
+            "any name",
+            budgets.to_owned(),
+            "{metadata: {name: 'A_b:C'}}",
+            201,
+            "/metadata/name",
+            json!("A_b:C"),
+        ),
+        ("a path", budgets.to_owned(), "{metadata: {name: 'a/b'}}", 422, "/reason", json!("Invalid")),
+        (
+            "empty",
+            format!("{NAMESPACE}/services"),
+            service,
+            422,
+            "/details/causes/0/field",
+            json!("spec.ipFamilyPolicy"),
+        ),
+        (
+            "phase",
+            format!("{NAMESPACE}/persistentvolumeclaims"),
+            claim,
+            201,
+            "/status/phase",
+            json!("Pending"),
+        ),
+        (
+            "no object",
+            format!("{APPS}/controllerrevisions"),
+            "{metadata: {name: r}, revision: 1, data: [1]}",
+            422,
+            "/details/causes/0/field",
+            json!("data"),
+        ),
+    ];
+    for (name, path, body, code, pointer, expect) in &rows {
+        let (got, answer, _) = ask(&server, ("POST", path, YAML, body)).await;
+        assert_eq!(got, *code, "{name} {path}: {answer}");
+        assert_eq!(answer.pointer(pointer), Some(expect), "{name} {path}: {answer}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_job_cannot_begin_to_choose_its_pods_by_hand_or_cease_to() {
+    let server = start(None).await;
+    let jobs = "/apis/batch/v1/namespaces/default/jobs";
+    made(&server, jobs, JOB).await;
+    let by_hand = "{metadata: {name: m}, spec: {manualSelector: true, selector: {matchLabels: {a: b}}, template: \
+                   {metadata: {labels: {a: b}}, spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}";
+    made(&server, jobs, by_hand).await;
+    for (name, manual, code) in [("m", "false", 422), ("m", "true", 200), ("j", "false", 200)] {
+        let patch = format!("{{\"spec\": {{\"manualSelector\": {manual}}}}}");
+        let (got, answer, _) = ask(&server, ("PATCH", &format!("{jobs}/{name}"), MERGE, &patch)).await;
+        assert_eq!(got, code, "{name} {manual}: {answer}");
+    }
+    server.stop().await;
+}
