@@ -32,6 +32,7 @@ pub mod respond;
 pub mod verbs;
 
 pub mod backend;
+pub mod component_statuses;
 pub mod eviction;
 pub mod kubelet_client;
 pub mod proxy;
