@@ -63,6 +63,7 @@ pub async fn health(api: &Api, info: &RequestInfo, endpoint: &str, rest: &str) -
         STORE | SYNC | SHUTDOWN => endpoint == "readyz",
         _ => true,
     };
+    let named = ["livez", "readyz"].into_iter().find(|known| *known == endpoint).unwrap_or("healthz");
     // Asked for by whoever asks us, as upstream does.
     let kms = api.at_rest.health().await;
     let excluded: Vec<&str> = info.query.all("exclude").collect();
@@ -78,7 +79,9 @@ pub async fn health(api: &Api, info: &RequestInfo, endpoint: &str, rest: &str) -
             continue;
         }
         let faults = if name == STORE { api.cache.faults().await } else { Vec::new() };
-        if passes && faults.is_empty() {
+        let passes = passes && faults.is_empty();
+        api.metrics.checked(named, name, passes);
+        if passes {
             lines.push_str(&format!("[+]{name} ok\n"));
             continue;
         }

@@ -354,6 +354,10 @@ async fn other(api: &Api, http: HttpRequest<RequestBody>, info: &RequestInfo) ->
             let text = api.metrics.registry().render();
             Ok(respond::text(StatusCode::OK, base::metrics::CONTENT_TYPE, text))
         }
+        ("metrics", Some("slis"), None) => {
+            let text = api.metrics.slis().render();
+            Ok(respond::text(StatusCode::OK, base::metrics::CONTENT_TYPE, text))
+        }
         ("openapi", Some(version), _) => {
             openapi::document(version, path, info, http.headers(), api.clock.now())
         }
@@ -419,6 +423,7 @@ fn root_paths() -> serde_json::Value {
         "/healthz",
         "/livez",
         "/metrics",
+        "/metrics/slis",
         "/openapi/v2",
         "/openapi/v3",
         "/readyz",

@@ -555,5 +555,12 @@ async fn health_names_what_is_checked_as_upstream_does() {
         assert_eq!(text.contains("[+]shutdown ok\n"), has_shutdown, "{endpoint}: {text}");
         assert!(text.ends_with(&format!("{endpoint} check passed\n")), "{text}");
     }
+    let indicators = server.call("GET", "/metrics/slis", "").await.body.as_str().unwrap().to_owned();
+    for line in [
+        "kubernetes_healthcheck{name=\"etcd\",type=\"readyz\"} 1",
+        "kubernetes_healthchecks_total{name=\"ping\",status=\"success\",type=\"livez\"} 1",
+    ] {
+        assert!(indicators.contains(line), "{line}: {indicators}");
+    }
     server.stop().await;
 }
