@@ -69,6 +69,14 @@ impl Accept {
         Self::choose(headers, |accept| accept.view != View::Table)
     }
 
+    /// As [`Accept::of`], where there are no views: discovery.
+    ///
+    /// # Errors
+    /// 406 if only views are asked for.
+    pub fn plain(headers: &HeaderMap) -> Result<Self> {
+        Self::choose(headers, |accept| accept.view == View::Object)
+    }
+
     fn choose(headers: &HeaderMap, is_possible: impl Fn(&Self) -> bool) -> Result<Self> {
         let Some(header) = headers.get(ACCEPT).and_then(|value| value.to_str().ok()) else {
             return Ok(Self::JSON);

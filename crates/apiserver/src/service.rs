@@ -26,7 +26,7 @@ use crate::deadline;
 use crate::flow_control::Admission;
 use crate::kinds::Kind;
 use crate::metrics::{RequestLabels, VerbLabels};
-use crate::negotiate::{Accept, View};
+use crate::negotiate::{Accept, Format, View};
 use crate::notes::Notes;
 use crate::place::Placed;
 use crate::request_info::{RequestInfo, Verb};
@@ -351,7 +351,11 @@ async fn other(api: &Api, http: HttpRequest<RequestBody>, info: &RequestInfo) ->
             let rest = path.splitn(3, '/').nth(2).unwrap_or_default();
             Ok(health::health(api, info, endpoint, rest).await)
         }
-        ("version", None, _) => Ok(health::version()),
+        ("version", None, _) if info.method != Method::GET => Err(Error::method_not_allowed()),
+        ("version", None, _) => match Accept::plain(http.headers())?.format {
+            Format::Json => Ok(health::version()),
+            Format::Yaml | Format::Protobuf => Err(Error::not_acceptable()),
+        },
         // Whom to trust, for those who know what it must be. Source: k3s.
         ("cacerts", None, _) => {
             let authority = String::from_utf8_lossy(&api.config.root_ca_pem).into_owned();
@@ -359,6 +363,10 @@ async fn other(api: &Api, http: HttpRequest<RequestBody>, info: &RequestInfo) ->
         }
         ("metrics", None, _) => {
             let text = api.metrics.registry().render();
+            Ok(respond::text(StatusCode::OK, base::metrics::CONTENT_TYPE, text))
+        }
+        ("metrics", Some("slis"), None) => {
+            let text = api.metrics.slis().render();
             Ok(respond::text(StatusCode::OK, base::metrics::CONTENT_TYPE, text))
         }
         ("openapi", Some(version), _) => {
@@ -384,6 +392,7 @@ async fn other(api: &Api, http: HttpRequest<RequestBody>, info: &RequestInfo) ->
         ("", None, _) => Ok(respond::json(StatusCode::OK, &root_paths())),
         _ => match discovery::discover(&info.path, http.headers(), api.config.advertise_address) {
             Err(failure) if failure.code == StatusCode::NOT_FOUND => nowhere(&info.path),
+            _ if info.method != Method::GET => Err(Error::method_not_allowed()),
             found => found,
         },
     }
@@ -425,6 +434,7 @@ fn root_paths() -> serde_json::Value {
         "/healthz",
         "/livez",
         "/metrics",
+        "/metrics/slis",
         "/openapi/v2",
         "/openapi/v3",
         "/readyz",

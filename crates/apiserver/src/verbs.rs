@@ -172,6 +172,9 @@ pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
     if !request.kind.row().deprecation.is_empty() {
         request.notes.warn(request.kind.row().deprecation);
     }
+    if crate::component_statuses::is_kind(request.kind) {
+        return crate::component_statuses::read(api, request).await;
+    }
     // Writes are boxed, so that reads need not be as large as the largest of them.
     let answer = match request.resource.verb {
         Verb::Get => get::get(api, request).await,

@@ -385,3 +385,182 @@ async fn events_are_found_by_whoever_reported_them() {
     }
     server.stop().await;
 }
+
+#[tokio::test]
+async fn what_upstream_refuses_drops_or_takes() {
+    let server = start(None).await;
+    const APPS: &str = "/apis/apps/v1/namespaces/default";
+    let template = "{metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}";
+    let set = format!(
+        "{{metadata: {{name: s}}, spec: {{selector: {{matchLabels: {{a: b}}}}, revisionHistoryLimit: -1, template: {template}, \
+         updateStrategy: {{type: RollingUpdate, rollingUpdate: {{maxUnavailable: 2}}}}}}}}"
+    );
+    let lease = "{metadata: {name: l}, spec: {strategy: OldestEmulationVersion, preferredHolder: x}}";
+    let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    let service = "{metadata: {name: svc}, spec: {ipFamilyPolicy: '', ports: [{port: 80}]}}";
+    let claim =
+        "{metadata: {name: c}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}";
+    type Row<'a> = (&'a str, String, &'a str, u16, &'a str, Value);
+    let rows: Vec<Row<'_>> = vec![
+        (
+            "gated",
+            format!("{APPS}/statefulsets"),
+            &set,
+            201,
+            "/spec/updateStrategy/rollingUpdate",
+            json!({"partition": 0}),
+        ),
+        ("gated", leases.to_owned(), lease, 201, "/spec", json!({})),
+        (
+            "any name",
+            budgets.to_owned(),
+            "{metadata: {name: 'A_b:C'}}",
+            201,
+            "/metadata/name",
+            json!("A_b:C"),
+        ),
+        ("a path", budgets.to_owned(), "{metadata: {name: 'a/b'}}", 422, "/reason", json!("Invalid")),
+        (
+            "empty",
+            format!("{NAMESPACE}/services"),
+            service,
+            422,
+            "/details/causes/0/field",
+            json!("spec.ipFamilyPolicy"),
+        ),
+        (
+            "phase",
+            format!("{NAMESPACE}/persistentvolumeclaims"),
+            claim,
+            201,
+            "/status/phase",
+            json!("Pending"),
+        ),
+        (
+            "no object",
+            format!("{APPS}/controllerrevisions"),
+            "{metadata: {name: r}, revision: 1, data: [1]}",
+            422,
+            "/details/causes/0/field",
+            json!("data"),
+        ),
+    ];
+    for (name, path, body, code, pointer, expect) in &rows {
+        let (got, answer, _) = ask(&server, ("POST", path, YAML, body)).await;
+        assert_eq!(got, *code, "{name} {path}: {answer}");
+        assert_eq!(answer.pointer(pointer), Some(expect), "{name} {path}: {answer}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_job_cannot_begin_to_choose_its_pods_by_hand_or_cease_to() {
+    let server = start(None).await;
+    let jobs = "/apis/batch/v1/namespaces/default/jobs";
+    made(&server, jobs, JOB).await;
+    let by_hand = "{metadata: {name: m}, spec: {manualSelector: true, selector: {matchLabels: {a: b}}, template: \
+                   {metadata: {labels: {a: b}}, spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}";
+    made(&server, jobs, by_hand).await;
+    for (name, manual, code) in [("m", "false", 422), ("m", "true", 200), ("j", "false", 200)] {
+        let patch = format!("{{\"spec\": {{\"manualSelector\": {manual}}}}}");
+        let (got, answer, _) = ask(&server, ("PATCH", &format!("{jobs}/{name}"), MERGE, &patch)).await;
+        assert_eq!(got, code, "{name} {manual}: {answer}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_said_of_the_server_is_read_only_and_negotiated() {
+    let server = start(None).await;
+    let json = "application/json, */*";
+    let rows = [
+        ("GET", "/version", json, 200),
+        ("GET", "/version", "application/yaml", 406),
+        ("GET", "/version", "image/png", 406),
+        ("POST", "/version", json, 405),
+        ("PUT", "/version", json, 405),
+        ("GET", "/apis", json, 200),
+        ("GET", "/apis", "application/yaml", 200),
+        ("GET", "/apis", "image/png", 406),
+        ("GET", "/api/v1", "application/json;as=Table;v=v1;g=meta.k8s.io", 406),
+        ("POST", "/apis/apps", json, 405),
+        ("DELETE", "/api", json, 405),
+        ("POST", "/apis/none", json, 404),
+        ("GET", "/api/v1/namespaces/default/pods?timeoutSeconds=x", json, 400),
+        ("GET", "/api/v1/namespaces/default/pods?watch=1&timeoutSeconds=x", json, 400),
+        ("GET", "/statusz", json, 404),
+    ];
+    for (method, path, accept, code) in rows {
+        let answer = server.call_with(method, path, &[("accept", accept)], "").await;
+        assert_eq!(answer.code.as_u16(), code, "{method} {path} {accept}: {}", answer.body);
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn component_statuses_are_those_of_the_leases_and_of_the_store() {
+    let server = start(None).await;
+    let now = server::now();
+    let lease = |name: &str, renewed: jiff::Timestamp| {
+        format!(
+            "{{metadata: {{name: {name}}}, spec: {{holderIdentity: me, leaseDurationSeconds: 15, renewTime: '{renewed:.6}'}}}}"
+        )
+    };
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+    made(&server, leases, &lease("kube-scheduler", now)).await;
+    made(&server, leases, &lease("kube-controller-manager", now - jiff::SignedDuration::from_mins(1))).await;
+    let all = "/api/v1/componentstatuses";
+    let (code, list, warnings) = ask(&server, ("GET", all, YAML, "")).await;
+    assert_eq!((code, &list["kind"]), (200, &json!("ComponentStatusList")), "{list}");
+    assert_eq!(warnings, ["v1 ComponentStatus is deprecated in v1.19+"]);
+    let shown: Vec<(&str, &str, &str)> = list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| {
+            let condition = &one["conditions"][0];
+            let text = |value: &'static str| condition[value].as_str().unwrap_or_default();
+            (one["metadata"]["name"].as_str().unwrap(), text("status"), text("message"))
+        })
+        .collect();
+    assert_eq!(
+        shown,
+        [("controller-manager", "False", ""), ("scheduler", "True", "ok"), ("etcd-0", "True", "ok")]
+    );
+    let (code, one, _) = ask(&server, ("GET", &format!("{all}/scheduler"), YAML, "")).await;
+    assert_eq!((code, &one["metadata"]["name"]), (200, &json!("scheduler")));
+    let (code, none, _) = ask(&server, ("GET", &format!("{all}/none"), YAML, "")).await;
+    assert_eq!((code, &none["message"]), (404, &json!("componentstatus \"none\" not found")));
+    let table = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
+    let table = server.call_with("GET", all, &table, "").await.body;
+    assert_eq!(table["rows"][1]["cells"], json!(["scheduler", "Healthy", "ok", ""]), "{table}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn health_names_what_is_checked_as_upstream_does() {
+    let server = start(None).await;
+    for (endpoint, has_shutdown) in [("livez", false), ("healthz", false), ("readyz", true)] {
+        let answer = server.call("GET", &format!("/{endpoint}?verbose"), "").await;
+        let text = answer.body.as_str().unwrap_or_default().to_owned();
+        for name in [
+            "ping",
+            "etcd",
+            "poststarthook/rbac/bootstrap-roles",
+            "poststarthook/priority-and-fairness-filter",
+        ] {
+            assert!(text.contains(&format!("[+]{name} ok\n")), "{endpoint} {name}: {text}");
+        }
+        assert_eq!(text.contains("[+]shutdown ok\n"), has_shutdown, "{endpoint}: {text}");
+        assert!(text.ends_with(&format!("{endpoint} check passed\n")), "{text}");
+    }
+    let indicators = server.call("GET", "/metrics/slis", "").await.body.as_str().unwrap().to_owned();
+    for line in [
+        "kubernetes_healthcheck{name=\"etcd\",type=\"readyz\"} 1",
+        "kubernetes_healthchecks_total{name=\"ping\",status=\"success\",type=\"livez\"} 1",
+    ] {
+        assert!(indicators.contains(line), "{line}: {indicators}");
+    }
+    server.stop().await;
+}
