@@ -153,17 +153,6 @@ pub(super) const CLUSTER_ROLES: &[RoleRow] = &[
     ),
     role("system:kube-aggregator", &[rule(READ, "core", "endpoints services")]),
     role("system:kube-controller-manager", CONTROLLER_MANAGER),
-    // Ours: these controllers patch what upstream's replace, so that a write never undoes somebody else's.
-    role(
-        "knarr:patching-controllers",
-        &[
-            rule("patch", "apps", "deployments deployments/status replicasets replicasets/status"),
-            rule("patch", "apps", "daemonsets/status statefulsets/status"),
-            rule("patch", "core", "configmaps endpoints namespaces namespaces/status nodes nodes/status"),
-            rule("patch", "core", "pods pods/status"),
-            rule("patch", "discovery.k8s.io", "endpointslices"),
-        ],
-    ),
     role("system:kube-dns", &[rule("list watch", "core", "endpoints services")]),
     role(
         "system:persistent-volume-provisioner",
@@ -347,21 +336,6 @@ pub(super) const CLUSTER_ROLE_BINDINGS: &[BindingRow] = &[
     bound("system:public-info-viewer", &["group:system:authenticated", "group:system:unauthenticated"]),
     bound("system:node-proxier", &["user:system:kube-proxy"]),
     bound("system:kube-controller-manager", &["user:system:kube-controller-manager"]),
-    bound(
-        "knarr:patching-controllers",
-        &[
-            "account:deployment-controller",
-            "account:replicaset-controller",
-            "account:statefulset-controller",
-            "account:daemon-set-controller",
-            "account:endpoint-controller",
-            "account:endpointslice-controller",
-            "account:namespace-controller",
-            "account:node-controller",
-            "account:pod-garbage-collector",
-            "account:root-ca-cert-publisher",
-        ],
-    ),
     bound("system:kube-dns", &["account:kube-dns"]),
     bound("system:kube-scheduler", &["user:system:kube-scheduler"]),
     bound("system:volume-scheduler", &["user:system:kube-scheduler"]),
