@@ -67,6 +67,15 @@ fn line(request: &ApiRequest) -> String {
     };
     let slash = if request.subresource.is_empty() { "" } else { "/" };
     let name = if request.name.is_empty() { "(generated)" } else { &request.name };
-    let body = if shows_body { format!(" {}", request.body) } else { String::new() };
+    let body = match (shows_body, request.verb, request.subresource) {
+        (false, ..) => String::new(),
+        // Of what else is sent, a server takes nothing but annotations.
+        (true, Verb::Update, "status") => {
+            let annotations = request.body.pointer("/metadata/annotations");
+            let annotations = annotations.map(|all| format!(" annotations {all}")).unwrap_or_default();
+            format!("{annotations} {}", request.body["status"])
+        }
+        (true, ..) => format!(" {}", request.body),
+    };
     format!("{verb} {}{slash}{} {name}{body}", request.resource.plural, request.subresource)
 }

@@ -153,17 +153,6 @@ pub(super) const CLUSTER_ROLES: &[RoleRow] = &[
     ),
     role("system:kube-aggregator", &[rule(READ, "core", "endpoints services")]),
     role("system:kube-controller-manager", CONTROLLER_MANAGER),
-    // Ours: these controllers patch what upstream's replace, so that a write never undoes somebody else's.
-    role(
-        "knarr:patching-controllers",
-        &[
-            rule("patch", "apps", "deployments deployments/status replicasets replicasets/status"),
-            rule("patch", "apps", "daemonsets/status statefulsets/status"),
-            rule("patch", "core", "configmaps endpoints namespaces namespaces/status nodes nodes/status"),
-            rule("patch", "core", "pods pods/status"),
-            rule("patch", "discovery.k8s.io", "endpointslices"),
-        ],
-    ),
     // Ours: what a cluster of knarr has besides, made by `system:knarr` in the API server's process.
     role(
         "knarr:addons",
@@ -376,21 +365,6 @@ pub(super) const CLUSTER_ROLE_BINDINGS: &[BindingRow] = &[
     bound("system:public-info-viewer", &["group:system:authenticated", "group:system:unauthenticated"]),
     bound("system:node-proxier", &["user:system:kube-proxy"]),
     bound("system:kube-controller-manager", &["user:system:kube-controller-manager"]),
-    bound(
-        "knarr:patching-controllers",
-        &[
-            "account:deployment-controller",
-            "account:replicaset-controller",
-            "account:statefulset-controller",
-            "account:daemon-set-controller",
-            "account:endpoint-controller",
-            "account:endpointslice-controller",
-            "account:namespace-controller",
-            "account:node-controller",
-            "account:pod-garbage-collector",
-            "account:root-ca-cert-publisher",
-        ],
-    ),
     bound("knarr:addons", &["user:system:knarr"]),
     bound("knarr:authority-viewer", &["group:system:authenticated", "group:system:unauthenticated"]),
     bound("knarr:csi-hostpath-controller", &["account:csi-hostpath-controller"]),

@@ -45,6 +45,8 @@ pub(super) struct Failure {
     message: String,
     /// Somebody else wrote first: the next run decides anew, and nobody need hear of it.
     pub(super) is_conflict: bool,
+    /// An update of what has changed meanwhile: nothing is wrong that anybody should be told of.
+    is_overtaken: bool,
 }
 
 impl Failure {
@@ -81,6 +83,10 @@ impl Executor {
         let mut done = Done::default();
         for step in std::mem::take(&mut plan.steps) {
             let Err(failure) = self.carry_out_step(step, &mut done).await else { continue };
+            if failure.is_overtaken {
+                done.failure = Some(failure);
+                break;
+            }
             let told = plan.about_failure(&failure.message);
             // The first failure is the one to report; that it could not be told is in the log.
             if let Err(second) = self.carry_out_step(told, &mut done).await {
@@ -155,6 +161,7 @@ impl Executor {
             request: format!("{:?} {} {}", request.verb, request.resource.plural, request.key()),
             message: what.to_string(),
             is_conflict: false,
+            is_overtaken: false,
         };
         let http = request.to_http().map_err(|error| describe(&error))?;
         let response = self.sender.send(http.map(Body::from)).await.map_err(|error| describe(&error))?;
@@ -180,7 +187,8 @@ impl Executor {
         }
         let refusal: Status = serde_json::from_slice(&body).unwrap_or_default();
         let failure = describe(&refusal.message.unwrap_or_else(|| status.to_string()));
-        Err(Failure { is_conflict: status == StatusCode::CONFLICT, ..failure })
+        let is_conflict = status == StatusCode::CONFLICT;
+        Err(Failure { is_conflict, is_overtaken: is_conflict && request.verb == Verb::Update, ..failure })
     }
 }
 

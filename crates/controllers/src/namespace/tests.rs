@@ -29,7 +29,7 @@ fn shown(mut plan: Plan) -> String {
         let told = wrong.map(|condition| {
             json!([condition["type"], condition["message"], condition["lastTransitionTime"]])
         });
-        request.body = told.collect();
+        request.body = json!({"status": told.collect::<serde_json::Value>()});
     }
     render(&plan)
 }
