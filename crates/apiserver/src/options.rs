@@ -39,6 +39,8 @@ pub struct Options {
     pub request_timeout: Duration,
     /// How long requests are still taken after readiness has failed. Source: `--shutdown-delay-duration`.
     pub shutdown_delay: Duration,
+    /// Where what caused what is kept from one run to the next.
+    pub trace_file: Option<std::path::PathBuf>,
 }
 
 impl Default for Options {
@@ -56,6 +58,7 @@ impl Default for Options {
             hostname: String::new(),
             request_timeout: Duration::from_secs(60),
             shutdown_delay: Duration::ZERO,
+            trace_file: None,
         }
     }
 }
