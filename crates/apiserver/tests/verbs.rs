@@ -483,9 +483,10 @@ async fn a_chain_of_causes_can_be_asked_for() {
     assert_eq!(chain["spans"][0]["name"], "n");
     let nothing = server.call("GET", "/debug/knarr/trace?resource=foo&namespace=default&name=one", "").await;
     assert_eq!(nothing.code, 400, "what is no resource has no chain: {}", nothing.body);
-    server.call("POST", "/api/v1/nodes", "{metadata: {name: n}}").await;
-    let node = server.call("GET", "/debug/knarr/trace?resource=node&name=n", "").await.body;
-    assert_eq!(node["commits"][0]["key"], "nodes/n", "by the resource, wherever it is stored");
+    let made = server.call("POST", "/api/v1/nodes", "{metadata: {name: node-1}}").await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    let node = server.call("GET", "/debug/knarr/trace?resource=node&name=node-1", "").await.body;
+    assert_eq!(node["commits"][0]["key"], "nodes/node-1", "by the resource, wherever it is stored: {node}");
     server.stop().await;
 }
 

@@ -32,13 +32,18 @@ users:
     token: very-secret
 ";
 
-/// The commands of the block below the heading; what builds the binary has been done.
+/// The commands of the block below the heading; what builds the binary has been done. What is waited for has a bound here,
+/// and says why it does not come.
 fn commands() -> String {
     let (_, section) = README.split_once("\n## The first five minutes\n").expect("the heading");
     let (_, block) = section.split_once("```console\n").expect("the block");
     let (block, _) = block.split_once("```").expect("its end");
     let built = |line: &&str| !line.starts_with("cargo build ");
-    block.lines().filter(built).map(|line| format!("{line}\n")).collect()
+    let bounded = |line: &str| match line.starts_with("kubectl rollout status ") {
+        true => format!("{line} --timeout=60s || {{ knarr why; exit 1; }}\n"),
+        false => format!("{line}\n"),
+    };
+    block.lines().filter(built).map(bounded).collect()
 }
 
 fn write(path: &Path, text: &str, mode: u32) {
