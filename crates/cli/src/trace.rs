@@ -317,13 +317,7 @@ mod tests {
             79.5 ms from the first step to the last
         "#]],
         );
-        check(
-            &Chain::default(),
-            Detail::All,
-            expect![[r#"
-
-        "#]],
-        );
+        assert!(tree(&Chain::default(), Detail::All).is_empty());
     }
 
     #[test]

@@ -64,9 +64,14 @@ fn set_up(root: &Path) {
     std::fs::copy("/usr/bin/setpriv", &become_root).unwrap();
     chown(&become_root, Some(0), Some(UID)).unwrap();
     std::fs::set_permissions(&become_root, std::fs::Permissions::from_mode(0o4750)).unwrap();
+    // How full the machine's disk is does not matter here.
+    let config = root.join("config.yaml");
+    write(&config, "kubelet-arg: ['eviction-hard=nodefs.available<0%,imagefs.available<0%']\n", 0o644);
     let sudo = format!(
-        "#!/bin/sh\nexec {} --reuid=0 --regid=0 --clear-groups env HOME=/root SUDO_UID={UID} SUDO_GID={UID} \"$@\"\n",
-        become_root.display()
+        "#!/bin/sh\nexec {} --reuid=0 --regid=0 --clear-groups env HOME=/root SUDO_UID={UID} SUDO_GID={UID} \
+         KNARR_CONFIG={} \"$@\"\n",
+        become_root.display(),
+        config.display()
     );
     write(&bin.join("sudo"), &sudo, 0o755);
     std::fs::copy(must(clients::folder(KUBECTLS[1])).join("kubectl"), bin.join("kubectl")).unwrap();
