@@ -49,6 +49,8 @@ pub struct Options {
     pub dials_also: Vec<IpAddr>,
     /// How long requests are still taken after readiness has failed. Source: `--shutdown-delay-duration`.
     pub shutdown_delay: Duration,
+    /// Where what caused what is kept from one run to the next.
+    pub trace_file: Option<std::path::PathBuf>,
 }
 
 impl Default for Options {
@@ -69,6 +71,7 @@ impl Default for Options {
             request_timeout: Duration::from_secs(60),
             dials_also: Vec::new(),
             shutdown_delay: Duration::ZERO,
+            trace_file: None,
         }
     }
 }

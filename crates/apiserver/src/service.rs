@@ -381,8 +381,13 @@ async fn other(api: &Api, http: HttpRequest<RequestBody>, info: &RequestInfo) ->
         }
         ("debug", Some("knarr"), Some("trace")) => {
             api.cache.fresh().await?;
-            let kind = info.query.get("resource").and_then(kind_of_resource);
-            let chain = api.trace.chain(&info.query, kind.map(|kind| kind.row().storage_prefix))?;
+            let asked = info.query.get("resource").filter(|resource| !resource.is_empty());
+            let kind = asked.map(|resource| {
+                let unknown = || Error::bad_request(format!("there is no resource {resource:?}"));
+                kind_of_resource(resource).ok_or_else(unknown)
+            });
+            let kind = kind.transpose()?;
+            let chain = api.trace.chain(&info.query, kind)?;
             Ok(respond::json(StatusCode::OK, &serde_json::json!(chain)))
         }
         ("debug", Some("knarr"), Some("spans")) if info.method == Method::POST => {

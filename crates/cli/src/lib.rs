@@ -10,6 +10,8 @@ pub mod duration;
 pub mod kubeconfig;
 pub mod kubelet;
 pub mod progress;
+pub mod screen;
+pub mod status;
 pub mod trace;
 pub mod validate;
 pub mod why;

@@ -41,7 +41,8 @@ pub(crate) use control_plane::control_plane;
 pub(crate) use identity::{CONTROL_PLANE_UID, prepare};
 pub(crate) use join::{ClusterConfig, JoinToken, Newcomer, TOKEN_GROUP};
 pub(crate) use kubeconfigs::{
-    edit as edit_kubeconfig, take_back as take_back_kubeconfigs, written as written_kubeconfigs,
+    edit as edit_kubeconfig, own as own_kubeconfig, take_back as take_back_kubeconfigs,
+    written as written_kubeconfigs,
 };
 pub(crate) use kubelet_config::of_node as kubelet_of_node;
 pub(crate) use node::{node, parse_cidr};
@@ -66,8 +67,8 @@ pub(crate) enum Ready {
 }
 
 impl Ready {
-    /// All of them.
-    pub(crate) const ALL: [Self; 4] = [Self::ApiServer, Self::Proxy, Self::Dns, Self::Node];
+    /// All of them, in the order in which they are told.
+    pub(crate) const ALL: [Self; 4] = [Self::ApiServer, Self::Node, Self::Proxy, Self::Dns];
 
     /// For people.
     pub(crate) fn describe(self) -> &'static str {

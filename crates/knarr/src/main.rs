@@ -75,19 +75,25 @@ fn parse() -> anyhow::Result<Cli> {
             .map_err(|error| UsageError(format!("{:#}", anyhow::Error::from(error))))?
     };
     Cli::try_parse_from(arguments).map_err(|error| {
-        if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+        let is_help = matches!(error.kind(), DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand);
+        if is_help || error.kind() == DisplayVersion {
             error.exit();
         }
         UsageError(one_line(&error.render().to_string())).into()
     })
 }
 
-/// What clap says in many lines: the error and its tips, without the usage.
+/// What clap says in many lines: the error and its tips, without the usage; of that the command to ask for help.
 fn one_line(message: &str) -> String {
+    let usage = message.lines().find_map(|line| line.trim().strip_prefix("Usage: "));
+    let is_word = |word: &&str| word.starts_with(|c: char| c.is_ascii_lowercase());
+    let command =
+        usage.unwrap_or("knarr").split_whitespace().take_while(is_word).collect::<Vec<_>>().join(" ");
     let lines = message.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
     let words: Vec<&str> = lines.filter(|line| !line.is_empty() && !line.starts_with("For more")).collect();
     let text = words.join("; ").replace(":; ", ": ");
-    format!("{}; see `knarr --help`", text.trim_start_matches("error: "))
+    format!("{}; see `{command} --help`", text.trim_start_matches("error: "))
 }
 
 fn run(cli: Cli) -> anyhow::Result<()> {
@@ -103,7 +109,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Agent(args) => commands::agent::run(args, common),
         Command::Token(args) => commands::token::run(&args.command),
         Command::Status(args) => commands::status::run(args),
-        Command::Trace(args) => commands::trace::run(args),
+        Command::Trace(args) => commands::trace::run(args, common),
         Command::Why(args) => commands::why::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
         Command::Backup(args) => commands::backup::run(args),
@@ -129,7 +135,7 @@ fn start_log(args: &CommonArgs) {
     };
     let filter = tracing_subscriber::EnvFilter::try_from_env("KNARR_LOG").unwrap_or_else(|_| {
         tracing_subscriber::EnvFilter::new(format!(
-            "{level},hyper=warn,h2=warn,rustls=warn,hickory_server=warn"
+            "{level},hyper=warn,h2=warn,rustls=warn,hickory_server=warn,kube_client=off"
         ))
     });
     let log =

@@ -10,7 +10,8 @@ use anyhow::{Context, Result, bail};
 use cli::Progress;
 use cli::args::{CommonArgs, ServerArgs};
 
-use crate::components::{self, Ready};
+use crate::commands::down;
+use crate::components::{self, Ready, Settings};
 use crate::host;
 use crate::layout::Layout;
 
@@ -20,14 +21,76 @@ pub(crate) const TOKEN_VARIABLE: &str = "KNARR_TOKEN";
 /// Starts the cluster; prints the kubeconfig's path.
 pub(crate) fn run(args: &ServerArgs, common: &CommonArgs) -> Result<()> {
     let layout = Layout::new(&args.data_dir)?;
-    let (_, lock) = host::take(args, &layout)?;
+    cli::validate::server(args)?;
+    host::checks::root()?;
+    if let Ok(Some(pid)) = down::running_pid(&layout) {
+        eprintln!(
+            "a cluster runs in {} already (process {pid}); it goes on as it was started",
+            layout.root().display()
+        );
+        return tell_how_to_use_it(&layout);
+    }
+    let (settings, lock) = host::take(args, &layout)?;
     // The server takes it, and looks again.
     drop(lock);
     let mut progress = Progress::new();
+    progress.note(&format!(
+        "knarr {} · Kubernetes {} · node {} {} · {}",
+        env!("CARGO_PKG_VERSION"),
+        machinery::version::GIT_VERSION.split('+').next().unwrap_or_default(),
+        settings.node_name,
+        settings.node_ip,
+        layout.root().display()
+    ));
     let child = start(args, common, &layout)?;
-    wait_until_ready(child, &layout, args, &mut |step| progress.done(step))?;
-    progress.note(&format!("cluster is up after {}", cli::progress::duration(progress.elapsed())));
-    tell_how_to_use_it(&layout)
+    let mut reached = InOrder::new(args);
+    wait_until_ready(child, &layout, args, &mut |step| {
+        for step in reached.by(step) {
+            progress.reached(&described(step, &settings));
+        }
+    })?;
+    progress.note(&format!("up in {}", cli::progress::duration(progress.elapsed())));
+    tell_how_to_use_it(&layout)?;
+    progress.note("  kubectl create deployment hello --image=knarr.local/hello    # works offline");
+    progress.note("  knarr why · knarr status · knarr down · knarr reset");
+    Ok(())
+}
+
+/// Steps in the order in which people think of them: one is told as soon as all before it are reached.
+struct InOrder {
+    waiting: Vec<Ready>,
+    reached: Vec<Ready>,
+}
+
+impl InOrder {
+    fn new(args: &ServerArgs) -> Self {
+        Self { waiting: Ready::awaited(args), reached: Vec::new() }
+    }
+
+    /// What can be told now that `step` is reached.
+    fn by(&mut self, step: Ready) -> Vec<Ready> {
+        self.reached.push(step);
+        let count = self.waiting.iter().take_while(|step| self.reached.contains(step)).count();
+        self.waiting.drain(..count).collect()
+    }
+}
+
+/// With where it is, for people.
+fn described(step: Ready, settings: &Settings) -> String {
+    let args = &settings.args;
+    let what = match step {
+        Ready::ApiServer => format!("https://{}:{}", settings.node_ip, args.https_listen_port),
+        Ready::Node => format!("{} is Ready", settings.node_name),
+        Ready::Proxy => "are programmed".to_owned(),
+        Ready::Dns => format!("answers at {}", args.cluster_dns),
+    };
+    let name = match step {
+        Ready::ApiServer => "API server",
+        Ready::Node => "Node",
+        Ready::Proxy => "Services",
+        Ready::Dns => "DNS",
+    };
+    format!("{name:<12} {what}")
 }
 
 /// What was added to kubeconfigs, for people; and for a shell the one line that makes kubectl find the cluster.
@@ -77,14 +140,14 @@ pub(crate) fn wait_until_ready(
     mut child: Child,
     layout: &Layout,
     args: &ServerArgs,
-    on_step: &mut dyn FnMut(&str),
+    on_step: &mut dyn FnMut(Ready),
 ) -> Result<Child> {
     let stdout = child.stdout.take().context("the server has no stdout")?;
     let mut missing = Ready::awaited(args);
     for line in BufReader::new(stdout).lines() {
         let line = line?;
         let Some(ready) = Ready::parse(&line) else { continue };
-        on_step(ready.describe());
+        on_step(ready);
         missing.retain(|part| *part != ready);
         if missing.is_empty() {
             return Ok(child);
@@ -103,6 +166,17 @@ fn last_log_line(log: PathBuf) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn steps_are_told_in_one_order_whatever_comes_first() {
+        let all = Ready::ALL.to_vec();
+        let mut steps = InOrder { waiting: all.clone(), reached: Vec::new() };
+        let told: Vec<Ready> = all.iter().rev().flat_map(|step| steps.by(*step)).collect();
+        assert_eq!(told, all);
+        let mut steps = InOrder { waiting: all.clone(), reached: Vec::new() };
+        assert_eq!(steps.by(Ready::ALL[0]), [Ready::ALL[0]]);
+        assert_eq!(steps.by(Ready::ALL[2]), []);
+    }
 
     #[test]
     fn what_is_printed_can_be_evaluated() {

@@ -91,6 +91,9 @@ async fn run(settings: &Settings, options: apiserver::Options, identity: &str) -
         () = store.failed() => bail!(STORE_FAILED),
     }
     tasks.stop_and_wait().await;
+    if let Err(error) = server.save_trace() {
+        tracing::warn!(%error, "the trace of this run is not kept");
+    }
     store.close().await.context("close the store")
 }
 
@@ -306,6 +309,8 @@ fn api_server_config(settings: &Settings, options: apiserver::Options) -> Result
             pod_cidrs: vec![args.cluster_cidr.parse().context("--cluster-cidr")?],
             is_one_of_many: args.datastore.datastore_endpoint.is_some(),
             hostname: settings.node_name.clone(),
+            // In the server's folder, which is the current one.
+            trace_file: Some("trace.json".into()),
             ..options
         },
     })

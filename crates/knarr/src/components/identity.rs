@@ -55,8 +55,13 @@ pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
     if !settings.args.bind_address.is_unspecified() {
         ips.push(settings.args.bind_address);
     }
+    ips.extend(settings.args.tls_san.iter().filter_map(|name| name.parse::<IpAddr>().ok()));
+    ips.sort_unstable();
     ips.dedup();
-    issue(&authorities.serving, &Subject::api_server(&settings.args.cluster_domain, ips))?;
+    let mut serving = Subject::api_server(&settings.args.cluster_domain, ips);
+    let names = settings.args.tls_san.iter().filter(|name| name.parse::<IpAddr>().is_err());
+    serving.dns_names.extend(names.cloned());
+    issue(&authorities.serving, &serving)?;
     let clients = &authorities.clients;
     let to_kubelets = Subject::client(
         "apiserver-kubelet-client",

@@ -243,6 +243,19 @@ impl Newcomer<'_> {
     }
 }
 
+/// A token that the server does not take is the likely case.
+fn refused(error: anyhow::Error, signer: &str) -> anyhow::Error {
+    match error.downcast_ref() {
+        Some(kube::Error::Api(status)) if status.code == 401 => anyhow::anyhow!(
+            "the server does not take --token: it is wrong, or its time is over; `knarr token create` on a server makes another"
+        ),
+        Some(kube::Error::Api(status)) => {
+            anyhow::anyhow!("the server refuses a certificate of {signer}: {}", status.message)
+        }
+        _ => error.context(format!("ask for a certificate of {signer}")),
+    }
+}
+
 /// How a client says who it is.
 enum Proof<'a> {
     Token(&'a str),
@@ -354,7 +367,7 @@ async fn certificate(
         status: None,
     };
     let made = again(async || Ok(requests.create(&PostParams::default(), &request).await?)).await;
-    let name = made.with_context(|| format!("ask for a certificate of {signer}"))?.metadata.name;
+    let name = made.map_err(|error| refused(error, signer))?.metadata.name;
     let name = name.context("the API server has given the request no name")?;
     let informers = Informers::new(kube.clone(), tasks.child(), Clock::system(), Random::from_system());
     let signed = tokio::time::timeout(SIGNING_MAX, signed(&informers, &name)).await;

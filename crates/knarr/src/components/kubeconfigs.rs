@@ -70,6 +70,12 @@ struct Outcome {
     made: Made,
 }
 
+/// The one that this user has of the cluster, if `up` has made one for them.
+pub(crate) fn own(layout: &Layout) -> Option<PathBuf> {
+    let user = User::from_uid(nix::unistd::getuid()).ok().flatten()?;
+    Some(user.dir.join(".kube").join(own_name(layout)))
+}
+
 /// Who called `sudo`.
 struct Caller {
     user: (u32, u32),

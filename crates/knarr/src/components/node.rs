@@ -77,7 +77,8 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
         super::pod_cidr::follow(settings, layout, &kubelet_informers, &tasks);
         let routes = (settings.node_name.clone(), place.cluster_cidr, layout.clone());
         tasks.spawn("Pod routes", super::pod_routes::follow(informers.clone(), routes.0, routes.1, routes.2));
-        super::kubelet_config::settle_root(layout, &settings.args.kubelet_arg)?;
+        let arguments = settings.args.registration.kubelet_args(&settings.args.kubelet_arg);
+        super::kubelet_config::settle_root(layout, &arguments)?;
         if settings.args.runs(Part::CsiHostpath) {
             start_storage(&place, layout, &tasks)?;
         }
@@ -86,7 +87,7 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
             client_certificate_ends: client_certificate_end(&connection),
             ..kubelet_config(&place, layout, Some(server))
         };
-        let config = super::kubelet_config::of_node(config, layout, &settings.args.kubelet_arg)?;
+        let config = super::kubelet_config::of_node(config, layout, &arguments)?;
         start_kubelet(config, kubelet_informers, container_runtime, reporter, &tasks).await?;
         Ready::Node.announce();
     }
