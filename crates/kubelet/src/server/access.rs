@@ -113,7 +113,8 @@ pub(super) fn subresources(path: &str) -> &'static [&'static str] {
         return &["log"];
     }
     if is_below("/csi") {
-        return &["csi"];
+        // Ours, and fine-grained as the others that the whole of the kubelet includes.
+        return &["csi", "proxy"];
     }
     if is_below("/checkpoint") {
         return &["checkpoint"];
@@ -258,6 +259,7 @@ mod tests {
             ("/exec/ns/pod/container", &["proxy"]),
             ("/pods", &["pods", "proxy"]),
             ("/configz", &["configz", "proxy"]),
+            ("/csi", &["csi", "proxy"]),
         ] {
             assert_eq!(subresources(path), expect, "{path}");
         }
