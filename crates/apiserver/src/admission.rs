@@ -11,9 +11,12 @@ pub mod service_account;
 pub mod node_restriction;
 pub mod node_taints;
 
+pub mod always_pull_images;
 pub mod pod_security;
 pub mod priority;
 pub mod tolerations;
+
+pub mod event_rate_limit;
 
 pub mod default_class;
 pub mod device_admin;
@@ -27,6 +30,10 @@ pub mod certificates;
 pub mod rbac_escalation;
 pub mod resource_quota;
 
+pub mod configuration;
+
+pub mod deny_external_ips;
+pub mod external_addresses;
 pub mod service_addresses;
 
 use std::sync::Arc;
@@ -160,6 +167,10 @@ pub const PLUGINS: &[Plugin] = &[
     plugin("ServiceAccount", Some(service_account::mutate), Some(service_account::validate)),
     plugin("NodeRestriction", None, Some(node_restriction::validate)),
     plugin("TaintNodesByCondition", Some(node_taints::mutate), None),
+    Plugin {
+        is_default: false,
+        ..plugin("AlwaysPullImages", Some(always_pull_images::mutate), Some(always_pull_images::validate))
+    },
     plugin("PodSecurity", None, Some(pod_security::validate)),
     plugin("Priority", Some(priority::mutate), Some(priority::validate)),
     plugin("DefaultTolerationSeconds", Some(tolerations::mutate), None),
@@ -167,6 +178,7 @@ pub const PLUGINS: &[Plugin] = &[
         is_default: false,
         ..plugin("PodTolerationRestriction", Some(pod_tolerations::mutate), Some(pod_tolerations::validate))
     },
+    Plugin { is_default: false, ..plugin("EventRateLimit", None, Some(event_rate_limit::validate)) },
     plugin("DefaultStorageClass", Some(default_class::storage), None),
     plugin("StorageObjectInUseProtection", Some(storage::protect), None),
     Plugin {
@@ -180,12 +192,15 @@ pub const PLUGINS: &[Plugin] = &[
     plugin("ClusterTrustBundleAttest", None, Some(certificates::attest)),
     plugin("CertificateSubjectRestriction", None, Some(certificates::subject)),
     plugin("DefaultIngressClass", Some(default_class::ingress), None),
+    plugin("DenyServiceExternalIPs", None, Some(deny_external_ips::validate)),
     plugin("PodTopologyLabels", Some(pod_topology_labels::mutate), None),
     // Upstream's registry does these; they are no plugins there, and nobody may switch them off.
     plugin(REQUESTER, Some(certificates::requester), None),
     plugin(ESCALATION, None, Some(rbac_escalation::validate)),
     plugin(DEVICE_ADMIN, None, Some(device_admin::validate)),
     plugin(POD_CERTIFICATES, None, Some(certificates::pod_certificate)),
+    // Upstream has no such rule.
+    plugin(EXTERNAL_ADDRESSES, None, Some(external_addresses::validate)),
     plugin("ResourceQuota", None, Some(resource_quota::validate)),
 ];
 
@@ -193,13 +208,14 @@ const REQUESTER: &str = "CertificateRequester";
 const ESCALATION: &str = "RBACEscalation";
 const DEVICE_ADMIN: &str = "DeviceAdminAccess";
 const POD_CERTIFICATES: &str = "PodCertificateSigning";
+const EXTERNAL_ADDRESSES: &str = "ServiceExternalAddresses";
 
 /// The plugins to run: the default ones and `enabled`, without `disabled`; both are upstream's names.
 ///
 /// # Errors
 /// A name that no plugin has.
 pub fn chosen(enabled: &[String], disabled: &[String]) -> Result<Vec<Plugin>, String> {
-    let fixed = [REQUESTER, ESCALATION, DEVICE_ADMIN, POD_CERTIFICATES];
+    let fixed = [REQUESTER, ESCALATION, DEVICE_ADMIN, POD_CERTIFICATES, EXTERNAL_ADDRESSES];
     let is_optional = |plugin: &Plugin| !fixed.contains(&plugin.name);
     let is_known = |name: &&String| PLUGINS.iter().any(|plugin| plugin.name == **name && is_optional(plugin));
     if let Some(unknown) = enabled.iter().chain(disabled).find(|name| !is_known(name)) {
@@ -259,7 +275,7 @@ impl Admitted {
             // A dry run's object has no revision.
             object.json = stored;
         }
-        Ok(Committed { revision, object: Arc::new(object), warnings: Vec::new() })
+        Ok(Committed { revision, object: Arc::new(object) })
     }
 }
 

@@ -176,6 +176,25 @@ fn object_of(headers: &HeaderMap, bytes: &[u8]) -> Option<Value> {
     }
 }
 
+/// The name in an object's metadata; of JSON nothing else is read.
+fn sent_name(headers: &HeaderMap, body: &Bytes) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Object {
+        metadata: Named,
+    }
+    #[derive(serde::Deserialize)]
+    struct Named {
+        name: String,
+    }
+    match content_format(headers).ok()? {
+        Format::Json => serde_json::from_slice(body).ok().map(|object: Object| object.metadata.name),
+        format => {
+            let object = codec::decode(format, body).ok()?;
+            Some(metadata::Metadata::of(&object).name().to_owned())
+        }
+    }
+}
+
 /// How somebody tried to say who they are. Source: `getAuthMethods`.
 fn attempts(headers: &HeaderMap, is_certified: bool) -> String {
     let authorization =
@@ -209,8 +228,16 @@ impl Trail {
         self.event.get("auditID").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Takes note of what was sent.
+    /// Takes note of what was sent: of a new object its name, which the path does not have, and all of it if the policy
+    /// wants that. Source: `LogRequestObject`.
     pub fn request(&mut self, headers: &HeaderMap, body: &Bytes) {
+        let is_new = self.event["verb"] == "create";
+        let nameless = self.event.get_mut("objectRef").filter(|of| is_new && of.get("name").is_none());
+        if let Some(of) = nameless
+            && let Some(name) = sent_name(headers, body).filter(|name| !name.is_empty())
+        {
+            of["name"] = name.into();
+        }
         if self.verdict.level >= Level::Request
             && !body.is_empty()
             && let Ok(format) = content_format(headers)

@@ -22,6 +22,7 @@ use tracing::debug;
 
 use crate::api::Api;
 use crate::dial::Destination;
+use crate::respond::finish::PassedOn;
 use crate::respond::{Body, full};
 use crate::security::credentials;
 use crate::service::CAUSE_HEADER;
@@ -201,6 +202,10 @@ fn response_headers(backend: &HeaderMap) -> HeaderMap {
 fn passed(from: &HeaderMap) -> HeaderMap {
     let mut headers = from.clone();
     let upgrade = from.get(http::header::UPGRADE).cloned();
+    let named = from.get_all(http::header::CONNECTION).into_iter().filter_map(|value| value.to_str().ok());
+    for name in named.flat_map(|value| value.split(',')) {
+        headers.remove(name.trim());
+    }
     for name in HOP_BY_HOP {
         headers.remove(name);
     }
@@ -224,6 +229,7 @@ pub fn answer(api: &Api, mut response: Response<Incoming>, client: OnUpgrade) ->
         parts.headers = headers;
         parts.headers.remove(http::header::UPGRADE);
         parts.headers.remove(http::header::CONNECTION);
+        parts.extensions.insert(PassedOn);
         return Response::from_parts(parts, body.map_err(Into::into).boxed_unsync());
     }
     let backend = hyper::upgrade::on(&mut response);
@@ -307,7 +313,8 @@ mod tests {
             ("authorization", "Bearer x"),
             ("impersonate-user", "root"),
             ("x-remote-group", "system:masters"),
-            ("connection", "keep-alive"),
+            ("connection", "keep-alive, X-Hop"),
+            ("x-hop", "for this connection only"),
             ("accept", "text/plain"),
         ] {
             client.insert(name, value.parse().unwrap());

@@ -14,7 +14,7 @@ pub mod resource;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::RwLock;
@@ -40,6 +40,7 @@ pub struct Cache {
     at_rest: Arc<AtRest>,
     resources: RwLock<HashMap<String, Arc<ResourceCache>>>,
     progress: watch::Sender<Revision>,
+    compacted: AtomicU64,
     loaded: AtomicBool,
 }
 
@@ -56,8 +57,20 @@ impl Cache {
             at_rest,
             resources: RwLock::default(),
             progress: watch::Sender::new(0),
+            compacted: AtomicU64::new(0),
             loaded: AtomicBool::new(false),
         }
+    }
+
+    /// Says that the store has forgotten what was before `revision`.
+    pub fn compacted(&self, revision: Revision) {
+        self.compacted.fetch_max(revision, Ordering::Relaxed);
+    }
+
+    /// Whether lists of a revision are no longer to be had, though the cache may still reach back to it: that they end
+    /// when the store forgets is what clients see of upstream.
+    pub fn is_compacted(&self, revision: Revision) -> bool {
+        revision < self.compacted.load(Ordering::Relaxed)
     }
 
     /// The cache of the objects under `prefix` (`/registry/pods/`), made on first use.

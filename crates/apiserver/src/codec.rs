@@ -283,9 +283,25 @@ fn patch_of(schema: SchemaRef<'_>, patch: &Patch, object: &Value) -> Result<Valu
     match patch {
         Patch::Json(operations) => schema::patch::json(object.clone(), operations),
         Patch::Merge(patch) => schema::patch::merge(object.clone(), patch),
-        Patch::Strategic(patch) => schema::patch::strategic(schema, object.clone(), patch.clone()),
+        Patch::Strategic(patch) => schema::patch::strategic(schema, object.clone(), patch.clone())
+            .map(|new| of_same_kind(new, object)),
     }
     .map_err(unfit)
+}
+
+/// What a strategic patch says of the kind counts for nothing, as long as it is text.
+///
+/// Source: `smpPatcher` of `k8s.io/apiserver/pkg/endpoints/handlers/patch.go`: the type is the resource's.
+fn of_same_kind(mut patched: Value, object: &Value) -> Value {
+    if let Some(map) = patched.as_object_mut() {
+        for name in ["apiVersion", "kind"] {
+            let is_counted = map.get(name).is_some_and(|said| !(said.is_string() || said.is_null()));
+            if !is_counted && let Some(own) = object.get(name) {
+                map.insert(name.to_owned(), own.clone());
+            }
+        }
+    }
+    patched
 }
 
 fn scale_schema() -> Result<SchemaRef<'static>> {

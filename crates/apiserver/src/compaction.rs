@@ -22,6 +22,7 @@ pub(crate) async fn run(cache: Arc<Cache>, store: Arc<dyn Store>) {
         match store.compact(newest).await {
             Ok(()) | Err(StoreError::Compacted { .. }) => {
                 debug!(revision = newest, "compacted");
+                cache.compacted(newest);
                 kept = newest;
             }
             Err(failure) => warn!(%failure, revision = newest, "cannot compact; trying again"),
@@ -53,6 +54,11 @@ mod tests {
         }
         assert!(started.elapsed() >= INTERVAL);
         assert!(store.watch(second).await.is_ok(), "what was the newest is kept");
+        // A page of a list goes on from what is kept only, however far back the cache reaches.
+        while !cache.is_compacted(first) {
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        assert!(!cache.is_compacted(second));
         compacting.abort();
     }
 }

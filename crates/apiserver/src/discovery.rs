@@ -83,7 +83,7 @@ pub fn discover(path: &str, headers: &HeaderMap, address: SocketAddr) -> Result<
         ["apis", group, version] => resource_list(group, version)?,
         _ => return Err(Error::unknown_path()),
     };
-    Ok(serialised(StatusCode::OK, Accept::of(headers)?.format, &value))
+    Ok(serialised(StatusCode::OK, Accept::plain(headers)?.format, &value))
 }
 
 fn wanted_aggregated(headers: &HeaderMap) -> Option<usize> {

@@ -41,8 +41,6 @@ pub struct Committed {
     pub revision: Revision,
     /// The object at that revision.
     pub object: Arc<CachedObject>,
-    /// What the client should hear about it.
-    pub warnings: Vec<String>,
 }
 
 /// Why nothing was written.
@@ -87,11 +85,7 @@ impl Door {
         let value = encode(admitted)?;
         let as_is = CachedObject::from_stored(Arc::clone(&current.key), &value, current.revision);
         if as_is.is_some_and(|same| same.json == current.json) && !self.is_stale(admitted).await? {
-            return Ok(Committed {
-                revision: current.revision,
-                object: Arc::clone(current),
-                warnings: Vec::new(),
-            });
+            return Ok(Committed { revision: current.revision, object: Arc::clone(current) });
         }
         self.write(admitted, value, Expect::Revision(current.revision), cause).await
     }
@@ -284,7 +278,7 @@ fn encode(admitted: &Admitted) -> Result<Bytes, Refusal> {
 
 fn committed(admitted: &Admitted, value: &[u8], revision: Revision) -> Result<Committed, Refusal> {
     CachedObject::from_stored(admitted.key().into(), value, revision)
-        .map(|object| Committed { revision, object: Arc::new(object), warnings: Vec::new() })
+        .map(|object| Committed { revision, object: Arc::new(object) })
         .ok_or_else(|| Refusal::Failed(Error::internal("the object could not be encoded")))
 }
 

@@ -1,5 +1,7 @@
 //! `pods/eviction`: a DELETE that a PodDisruptionBudget can refuse.
 //!
+//! Before it goes, the Pod's status says that it was evicted.
+//!
 //! What a budget allows is taken from its status before the Pod goes, so that two evictions never share one
 //! allowance; the disruption controller counts anew once the Pod is seen to go.
 //! Source: `pkg/registry/core/pod/storage/eviction.go`.
@@ -14,10 +16,13 @@ use crate::api::Api;
 use crate::kinds::Kind;
 use crate::request_info::{ResourceInfo, Verb};
 use crate::status::{Error, Result, Subject, success};
+use crate::verbs::managed::Ownership;
 use crate::verbs::options::DeleteOptions;
-use crate::verbs::update::{Part, change};
-use crate::verbs::{Answer, Request, current, decode, delete};
+use crate::verbs::update::{Part, change, change_owned};
+use crate::verbs::{Answer, CONFLICT_RETRIES_MAX, Request, current, decode, delete};
 
+/// The condition of a Pod that somebody lets go.
+const DISRUPTION_TARGET: &str = "DisruptionTarget";
 const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 /// How many evictions may wait for the controller to see them.
 const DISRUPTED_PODS_MAX: usize = 2000;
@@ -28,12 +33,9 @@ const DISRUPTED_PODS_MAX: usize = 2000;
 /// 429 when a budget does not allow it now, 500 when several budgets are about the Pod.
 pub async fn evict(api: &Api, request: &Request) -> Result<Answer> {
     let eviction = decode::body_of(request, "policy/v1", "Eviction")?;
-    let named = Metadata::of(&eviction).name();
-    if !named.is_empty() && named != request.resource.name {
+    if Metadata::of(&eviction).name() != request.resource.name {
         return Err(Error::bad_request("name in URL does not match name in Eviction object"));
     }
-    let pod = request.kind.value(&*current(api, request, &request.key()).await?);
-    crate::admission::node_restriction::validate_posted(request, &eviction, Some(&pod))?;
     let given = eviction.get("deleteOptions").cloned().unwrap_or_default();
     let is_dry_run = request.is_dry_run()
         || given
@@ -48,12 +50,116 @@ pub async fn evict(api: &Api, request: &Request) -> Result<Answer> {
         is_dry_run,
         ..DeleteOptions::default()
     };
-    options.check(request, &pod)?;
-    if !is_finished(&pod) {
-        charge(api, request, &pod, is_dry_run).await?;
+    for _ in 0..CONFLICT_RETRIES_MAX {
+        let pod = request.kind.value(&*current(api, request, &request.key()).await?);
+        crate::admission::node_restriction::validate_posted(request, &eviction, Some(&pod))?;
+        options.check(request, &pod)?;
+        let leave = if is_finished(&pod) {
+            Leave::of_finished(&pod)
+        } else {
+            charge(api, request, &pod, is_dry_run).await?
+        };
+        let mut given = options.clone();
+        if leave != Leave::Granted && given.resource_version.is_none() {
+            given.resource_version = Some(Metadata::of(&pod).resource_version().to_owned());
+        }
+        match (mark_and_delete(api, request, given).await, leave) {
+            (Err(error), _) if error.reason != "Conflict" || options.resource_version.is_some() => {
+                return Err(error);
+            }
+            (Err(_), Leave::WhilePending) => {}
+            (Err(_), Leave::WhileUnhealthy { budget }) => return Err(changed_meanwhile(&budget)),
+            (Err(error), Leave::Granted) => return Err(error),
+            (Ok(()), _) => {
+                return Ok(Answer::Value { code: StatusCode::CREATED, value: success(Value::Null) });
+            }
+        }
     }
-    delete::delete_object(api, request, &options).await?;
-    Ok(Answer::Value { code: StatusCode::CREATED, value: success(Value::Null), warnings: Vec::new() })
+    Err(Error::modified(request.subject(), &request.resource.name))
+}
+
+/// Why a Pod may go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Leave {
+    /// No budget is about it, or one has allowed it.
+    Granted,
+    /// It has not started: only as long as it has not.
+    WhilePending,
+    /// It does not count for its budget as it is not ready: only as long as it is not.
+    WhileUnhealthy {
+        /// The budget's name.
+        budget: String,
+    },
+}
+
+impl Leave {
+    fn of_finished(pod: &Value) -> Self {
+        let is_pending = text(pod, "/status/phase") == "Pending" && !Metadata::of(pod).is_terminating();
+        if is_pending { Self::WhilePending } else { Self::Granted }
+    }
+}
+
+/// 429: the Pod became ready, or anything else, after it was found unhealthy.
+fn changed_meanwhile(budget: &str) -> Error {
+    let mut error = Error::too_many_requests(REFUSED, 10);
+    let why = format!("The disruption budget {budget} is still being processed by the server.");
+    error.details["causes"] = json!([{"reason": "DisruptionBudget", "message": why}]);
+    error
+}
+
+/// Says in the Pod's status why it goes, then deletes it.
+async fn mark_and_delete(api: &Api, request: &Request, mut options: DeleteOptions) -> Result<()> {
+    if !options.is_dry_run {
+        let status = ResourceInfo {
+            verb: Verb::Update,
+            subresource: "status".to_owned(),
+            ..(*request.resource).clone()
+        };
+        let marking = request.with_resource(request.kind, status)?;
+        let marking = Request { user: crate::bootstrap::system_user(), ..marking };
+        let now = metadata::time(api.clock.now());
+        let marked = change_owned(api, &marking, Part::Status, Ownership::Applied, |pod| {
+            options.check(request, pod)?;
+            let mut new = pod.clone();
+            metadata::remove(&mut new, "resourceVersion");
+            mark(&mut new, &now);
+            Ok(new)
+        });
+        let marked = marked.await?;
+        if options.resource_version.is_some() {
+            options.resource_version = Some(marked.revision.to_string());
+        }
+    }
+    delete::delete_object(api, request, &options).await.map(drop)
+}
+
+/// Sets the condition `DisruptionTarget`, by which a Job's failure policy knows an eviction from a failure.
+fn mark(pod: &mut Value, now: &str) {
+    let Some(conditions) = conditions_mut(pod) else { return };
+    let mut condition = json!({
+        "type": DISRUPTION_TARGET,
+        "status": "True",
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+        "lastProbeTime": Value::Null,
+        "lastTransitionTime": now,
+    });
+    match conditions.iter_mut().find(|one| text(one, "/type") == DISRUPTION_TARGET) {
+        Some(existing) => {
+            if text(existing, "/status") == "True"
+                && let Some(since) = existing.get("lastTransitionTime")
+            {
+                condition["lastTransitionTime"] = since.clone();
+            }
+            *existing = condition;
+        }
+        None => conditions.push(condition),
+    }
+}
+
+fn conditions_mut(pod: &mut Value) -> Option<&mut Vec<Value>> {
+    let status = pod.as_object_mut()?.entry("status").or_insert_with(|| json!({}));
+    status.as_object_mut()?.entry("conditions").or_insert_with(|| json!([])).as_array_mut()
 }
 
 /// Whether the Pod's end is no disruption.
@@ -63,8 +169,8 @@ fn is_finished(pod: &Value) -> bool {
 }
 
 /// Takes one disruption from the budget that is about the Pod, if there is one.
-async fn charge(api: &Api, request: &Request, pod: &Value, is_dry_run: bool) -> Result<()> {
-    let Some(kind) = Kind::find("policy", "v1", "poddisruptionbudgets") else { return Ok(()) };
+async fn charge(api: &Api, request: &Request, pod: &Value, is_dry_run: bool) -> Result<Leave> {
+    let Some(kind) = Kind::find("policy", "v1", "poddisruptionbudgets") else { return Ok(Leave::Granted) };
     let namespace = &request.resource.namespace;
     let all = kind.cache(api).list(&kind.collection(namespace), 0).objects;
     let is_about = |budget: &Value| {
@@ -73,7 +179,7 @@ async fn charge(api: &Api, request: &Request, pod: &Value, is_dry_run: bool) -> 
     };
     let budgets: Vec<Value> = all.iter().map(|object| served(kind, object)).filter(is_about).collect();
     let budget = match budgets.as_slice() {
-        [] => return Ok(()),
+        [] => return Ok(Leave::Granted),
         [one] => one,
         _ => {
             let why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
@@ -81,7 +187,7 @@ async fn charge(api: &Api, request: &Request, pod: &Value, is_dry_run: bool) -> 
         }
     };
     if !is_ready(pod) && lets_unhealthy_go(budget) {
-        return Ok(());
+        return Ok(Leave::WhileUnhealthy { budget: Metadata::of(budget).name().to_owned() });
     }
     let resource = ResourceInfo {
         verb: Verb::Update,
@@ -98,9 +204,9 @@ async fn charge(api: &Api, request: &Request, pod: &Value, is_dry_run: bool) -> 
     let taking = Request { user: crate::bootstrap::system_user(), ..request.with_resource(kind, resource)? };
     let (name, now) = (request.resource.name.as_str(), metadata::time(api.clock.now()));
     if is_dry_run {
-        return decrement(budget, name, &now).map(drop);
+        return decrement(budget, name, &now).map(|_| Leave::Granted);
     }
-    change(api, &taking, Part::Status, |budget| decrement(budget, name, &now)).await.map(drop)
+    change(api, &taking, Part::Status, |budget| decrement(budget, name, &now)).await.map(|_| Leave::Granted)
 }
 
 fn is_ready(pod: &Value) -> bool {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use machinery::field::FieldErrors;
+use resources::fields::SelectableField;
 use resources::{Resource, Scope, Strategy};
 use serde_json::{Map, Value};
 
@@ -92,6 +93,13 @@ impl Kind {
         self.row.allows(verb.as_str())
     }
 
+    /// Whether answers can be Tables: not of what can only be posted, which is no object to be listed.
+    pub fn has_table(&self, subresource: &str) -> bool {
+        const POSTED: &[&str] = &["create"];
+        let below = self.row.subresource(subresource);
+        below.map_or(self.row.verbs, |subresource| subresource.verbs) != POSTED
+    }
+
     /// Whether a DELETE is answered with the object that is gone, not with a Status.
     ///
     /// Source: `ReturnDeletedObject` of upstream's stores.
@@ -150,7 +158,7 @@ impl Kind {
         let all = self.row.selectable_fields;
         let object = match self.is_converted() {
             true => self.to_served(Cow::Owned(object.value())).into_owned(),
-            false => object.part(&all.iter().map(|field| field.pointer).collect::<Vec<_>>()),
+            false => object.part(&all.iter().flat_map(SelectableField::pointers).collect::<Vec<_>>()),
         };
         all.iter()
             .map(|field| (field.label.to_owned(), self.row.field_value(&object, field.label).into_owned()))

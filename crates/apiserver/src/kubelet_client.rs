@@ -8,7 +8,8 @@ mod log_options;
 
 use std::sync::Arc;
 
-use http::{Response, StatusCode};
+use http::header::UPGRADE;
+use http::{HeaderName, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
@@ -25,7 +26,7 @@ use crate::backend::{self, Backend, Outgoing};
 use crate::dial::Destination;
 use crate::kinds::Kind;
 use crate::request_info::{ResourceInfo, Verb};
-use crate::respond::Body;
+use crate::respond::{Body, websocket};
 use crate::status::{Error, Result};
 use crate::verbs::{Request, current};
 
@@ -175,11 +176,32 @@ async fn log(api: &Api, request: &Request, client: OnUpgrade) -> Result<Response
     }
     let query = query_of(&request.info.raw_query);
     let path = format!("/containerLogs/{namespace}/{name}/{container}{query}");
-    let response = send(api, request, node, path).await?;
+    let is_socket = websocket::is_wanted(&request.headers);
+    let response = match is_socket {
+        // The kubelet gives the log as ever; what is between the client and here is between them.
+        true => send(api, &without_upgrade(request), node, path).await?,
+        false => send(api, request, node, path).await?,
+    };
     if response.status().is_client_error() || response.status().is_server_error() {
         return Err(refused(request, response).await);
     }
+    if is_socket {
+        let body = response.into_body().map_err(Into::into).boxed_unsync();
+        return websocket::log(&api.serving, &request.headers, body, client);
+    }
     Ok(backend::answer(api, response, client))
+}
+
+fn without_upgrade(request: &Request) -> Request {
+    let mut plain = request.clone();
+    let is_kept = |name: &HeaderName| name != UPGRADE && !name.as_str().starts_with("sec-websocket-");
+    plain.headers = request
+        .headers
+        .iter()
+        .filter(|(name, _)| is_kept(name))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    plain
 }
 
 /// A kubelet's refusal in the API's form.

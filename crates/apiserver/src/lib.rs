@@ -33,6 +33,7 @@ pub mod respond;
 pub mod verbs;
 
 pub mod backend;
+pub mod component_statuses;
 pub mod dial;
 pub mod eviction;
 pub mod kubelet_client;

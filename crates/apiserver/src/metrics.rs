@@ -39,6 +39,21 @@ struct KindLabels {
     request_kind: &'static str,
 }
 
+/// What the results of health checks are kept by.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct CheckLabels {
+    name: &'static str,
+    r#type: &'static str,
+}
+
+/// What they are counted by.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ResultLabels {
+    name: &'static str,
+    status: &'static str,
+    r#type: &'static str,
+}
+
 /// Counts a request for as long as it is kept.
 #[derive(Debug)]
 pub struct UnderWay(Gauge);
@@ -61,6 +76,10 @@ pub struct Metrics {
     long_running: Family<VerbLabels, Gauge>,
     /// `apiserver_flowcontrol_*`
     pub flow: FlowMetrics,
+    /// What `/metrics/slis` shows. Source: `k8s.io/component-base/metrics/prometheus/slis`.
+    slis: Registry,
+    health: Family<CheckLabels, Gauge>,
+    healths: Family<ResultLabels, Counter>,
 }
 
 impl Default for Metrics {
@@ -82,7 +101,18 @@ impl Default for Metrics {
         let in_flight = ["readOnly", "mutating"]
             .map(|request_kind| in_flight.get_or_create_owned(&KindLabels { request_kind }));
         let flow = FlowMetrics::new(&registry);
-        Self { registry, requests, durations, in_flight, long_running, flow }
+        let (slis, health, healths) = (Registry::new(), Family::default(), Family::default());
+        slis.register(
+            "kubernetes_healthcheck",
+            "This metric records the result of a single healthcheck",
+            &health,
+        );
+        slis.register(
+            "kubernetes_healthchecks",
+            "This metric records the results of all healthcheck",
+            &healths,
+        );
+        Self { registry, requests, durations, in_flight, long_running, flow, slis, health, healths }
     }
 }
 
@@ -101,6 +131,18 @@ impl Metrics {
     fn begin(gauge: Gauge) -> UnderWay {
         gauge.inc();
         UnderWay(gauge)
+    }
+
+    /// Keeps and counts the result of a health check; `endpoint` is `livez`, `readyz` or `healthz`.
+    pub fn checked(&self, endpoint: &'static str, name: &'static str, is_well: bool) {
+        let status = if is_well { "success" } else { "error" };
+        self.health.get_or_create(&CheckLabels { name, r#type: endpoint }).set(i64::from(is_well));
+        self.healths.get_or_create(&ResultLabels { name, status, r#type: endpoint }).inc();
+    }
+
+    /// The registry of `/metrics/slis`.
+    pub fn slis(&self) -> &Registry {
+        &self.slis
     }
 
     /// The registry: parts in the same process count in it too.

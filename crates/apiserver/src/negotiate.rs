@@ -58,6 +58,26 @@ impl Accept {
     /// # Errors
     /// 406 if none can be met.
     pub fn of(headers: &HeaderMap) -> Result<Self> {
+        Self::choose(headers, |_| true)
+    }
+
+    /// As [`Accept::of`], where nothing can be a Table.
+    ///
+    /// # Errors
+    /// 406 if nothing else is asked for.
+    pub fn without_tables(headers: &HeaderMap) -> Result<Self> {
+        Self::choose(headers, |accept| accept.view != View::Table)
+    }
+
+    /// As [`Accept::of`], where there are no views: discovery.
+    ///
+    /// # Errors
+    /// 406 if only views are asked for.
+    pub fn plain(headers: &HeaderMap) -> Result<Self> {
+        Self::choose(headers, |accept| accept.view == View::Object)
+    }
+
+    fn choose(headers: &HeaderMap, is_possible: impl Fn(&Self) -> bool) -> Result<Self> {
         let Some(header) = headers.get(ACCEPT).and_then(|value| value.to_str().ok()) else {
             return Ok(Self::JSON);
         };
@@ -66,7 +86,7 @@ impl Accept {
         }
         let mut clauses: Vec<Clause<'_>> = header.split(',').map(Clause::read).collect();
         clauses.sort_by_key(Clause::rank);
-        clauses.iter().find_map(Clause::accept).ok_or_else(Error::not_acceptable)
+        clauses.iter().filter_map(Clause::accept).find(is_possible).ok_or_else(Error::not_acceptable)
     }
 }
 

@@ -37,6 +37,11 @@ impl Notes {
         }
     }
 
+    /// Warns the client of several things.
+    pub fn warn_all(&self, warnings: impl IntoIterator<Item = String>) {
+        warnings.into_iter().for_each(|warning| self.warn(warning));
+    }
+
     /// Annotates the audit event; the first value of a key stays.
     pub fn annotate(&self, key: &str, value: &str) {
         self.kept.lock().annotations.entry(key.to_owned()).or_insert_with(|| value.to_owned());

@@ -1,11 +1,14 @@
 //! What operators may choose beyond keys and addresses; the defaults are upstream's.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use auth::oidc::Issuer;
 
+use crate::admission::event_rate_limit::EventRateLimits;
 use crate::admission::{Plugin, chosen};
+use crate::api::Cidr;
 use crate::audit;
 use crate::security::authentication_config::Anonymous;
 use crate::security::front_proxy::FrontProxy;
@@ -15,6 +18,8 @@ use crate::security::front_proxy::FrontProxy;
 pub struct Options {
     /// The admission plugins that run, in order. Source: `--enable-admission-plugins`, `--disable-admission-plugins`.
     pub admission_plugins: Vec<Plugin>,
+    /// How many Events there may be, for the plugin of that name. Source: `--admission-control-config-file`.
+    pub event_rate_limits: Arc<EventRateLimits>,
     /// Who may say in headers who their clients are. Source: `--requestheader-*`.
     pub front_proxy: Option<FrontProxy>,
     /// Issuers of tokens outside the cluster. Source: `--oidc-*`, `--authentication-config`.
@@ -29,6 +34,8 @@ pub struct Options {
     /// Whether there will be other configurations of that. Source:
     /// `--encryption-provider-config-automatic-reload`.
     pub reloads_encryption: bool,
+    /// Where Pods' addresses come from; Nodes' own ranges count beside them. Source: `--cluster-cidr`.
+    pub pod_cidrs: Vec<Cidr>,
     /// Whether FlowSchemas count; otherwise requests only share the places there are. Source:
     /// `--enable-priority-and-fairness`.
     pub is_fair: bool,
@@ -42,24 +49,29 @@ pub struct Options {
     pub dials_also: Vec<IpAddr>,
     /// How long requests are still taken after readiness has failed. Source: `--shutdown-delay-duration`.
     pub shutdown_delay: Duration,
+    /// Where what caused what is kept from one run to the next.
+    pub trace_file: Option<std::path::PathBuf>,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
             admission_plugins: chosen(&[], &[]).unwrap_or_default(),
+            event_rate_limits: Arc::default(),
             front_proxy: None,
             oidc: Vec::new(),
             anonymous: Anonymous::Everywhere,
             audit: None,
             encryption: None,
             reloads_encryption: false,
+            pod_cidrs: Vec::new(),
             is_fair: true,
             is_one_of_many: false,
             hostname: String::new(),
             request_timeout: Duration::from_secs(60),
             dials_also: Vec::new(),
             shutdown_delay: Duration::ZERO,
+            trace_file: None,
         }
     }
 }

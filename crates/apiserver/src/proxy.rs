@@ -10,7 +10,7 @@ mod target;
 use http::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, LOCATION, UPGRADE,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use hyper::upgrade::OnUpgrade;
 
 use self::rewrite::Rewrite;
@@ -34,7 +34,8 @@ pub async fn proxy(api: &Api, request: &Request, client: OnUpgrade, body: Body) 
     };
     let is_upgrade = request.headers.contains_key(UPGRADE);
     let backend = target::find(api, request).await?;
-    if path.is_empty() && !is_upgrade {
+    let is_read = matches!(request.info.method, Method::GET | Method::HEAD);
+    if path.is_empty() && is_read && !is_upgrade {
         return Ok(moved(&format!("{}/{query}", request.info.path)));
     }
     let mut headers = backend::request_headers(&request.headers);

@@ -10,7 +10,7 @@ pub mod websocket;
 use bytes::Bytes;
 use futures::Stream;
 use futures::StreamExt;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WARNING};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -65,10 +65,10 @@ pub fn error(error: &Error, accept: Option<Accept>) -> Response<Body> {
 pub fn answer(request: &Request, answer: Answer, now: jiff::Timestamp) -> Response<Body> {
     match answer {
         Answer::Response(response) => response,
-        Answer::Object { code, object, warnings } => warned(one(request, code, &object, now), &warnings),
-        Answer::Value { code, value, warnings } => {
+        Answer::Object { code, object } => one(request, code, &object, now),
+        Answer::Value { code, value } => {
             let value = viewed(request, value, now);
-            warned(serialised(code, request.accept.format, &value), &warnings)
+            serialised(code, request.accept.format, &value)
         }
         Answer::List(listed) => list(request, listed, now),
         Answer::Unstored(items) => {
@@ -116,16 +116,6 @@ pub fn serialised(code: StatusCode, format: Format, value: &Value) -> Response<B
         },
         Format::Json => json(code, value),
     }
-}
-
-fn warned(mut response: Response<Body>, warnings: &[String]) -> Response<Body> {
-    for warning in warnings {
-        let escaped = warning.replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{escaped}\"")) {
-            response.headers_mut().append(WARNING, value);
-        }
-    }
-    response
 }
 
 fn list(request: &Request, listed: Listed, now: jiff::Timestamp) -> Response<Body> {

@@ -37,7 +37,7 @@ pub async fn review(api: &Api, request: &Request, mut object: Value) -> Result<A
     if let Some(map) = object.as_object_mut() {
         map.insert("status".to_owned(), status);
     }
-    Ok(Answer::Value { code: StatusCode::CREATED, value: object, warnings: Vec::new() })
+    Ok(Answer::Value { code: StatusCode::CREATED, value: object })
 }
 
 /// What a question is about, or every field of it that makes no sense.

@@ -103,6 +103,14 @@ impl ApiServer {
         self.api.metrics.registry()
     }
 
+    /// Keeps what caused what for the next run, where [`Options::trace_file`] says.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn save_trace(&self) -> std::io::Result<()> {
+        self.api.config.options.trace_file.as_deref().map_or(Ok(()), |file| self.api.trace.save(file))
+    }
+
     /// Encrypts by another configuration from now on; says whether it is another one.
     ///
     /// # Errors
@@ -159,6 +167,9 @@ pub async fn start(
         .map_err(StartError::Audit)?;
     let random_of_feed = random.clone();
     let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
+    let recalled =
+        Arc::clone(&trace).recall(config.options.trace_file.clone(), Arc::clone(&store), cache.revision());
+    tasks.spawn("trace of earlier runs", recalled);
     let api = Arc::new(Api {
         flow: FlowControl::new(config.requests_in_flight_max),
         audit,

@@ -4,6 +4,7 @@
 //! from the wire, so nobody outside can.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -26,7 +27,7 @@ use crate::deadline;
 use crate::flow_control::Admission;
 use crate::kinds::Kind;
 use crate::metrics::{RequestLabels, VerbLabels};
-use crate::negotiate::Accept;
+use crate::negotiate::{Accept, Format, View};
 use crate::notes::Notes;
 use crate::place::Placed;
 use crate::request_info::{RequestInfo, Verb};
@@ -280,7 +281,12 @@ async fn serve(
     };
     let Some(kind) = kind else { return nowhere(&info.path) };
     let resource = Placed::new(kind, resource)?;
-    let accept = passage.accept.ok_or_else(Error::not_acceptable)?;
+    let accept = match passage.accept.ok_or_else(Error::not_acceptable)? {
+        accept if accept.view == View::Table && !kind.has_table(&resource.subresource) => {
+            Accept::without_tables(http.headers())?
+        }
+        accept => accept,
+    };
     let cause = header(http.headers(), CAUSE_HEADER).and_then(|text| text.parse().ok()).unwrap_or(0);
     let is_stream = crate::kubelet_client::is_stream(&resource);
     let is_socket = resource.verb == Verb::Watch && respond::websocket::is_wanted(http.headers());
@@ -299,6 +305,7 @@ async fn serve(
         resource,
         kind,
         user,
+        origin: origin(&parts),
         headers: parts.headers,
         accept,
         body,
@@ -318,6 +325,11 @@ async fn serve(
         Some(client) => respond::websocket::switched(&api.serving, &request.headers, response, client),
         None => response,
     })
+}
+
+fn origin(parts: &http::request::Parts) -> Option<IpAddr> {
+    let is_acting = parts.headers.contains_key("impersonate-user");
+    parts.extensions.get::<Arc<Peer>>().filter(|_| !is_acting)?.origin()
 }
 
 /// Who asks: an in-process identity, a client certificate, a token, or nobody, whom RBAC lets see little.
@@ -354,7 +366,11 @@ async fn other(api: &Api, http: HttpRequest<RequestBody>, info: &RequestInfo) ->
             let rest = path.splitn(3, '/').nth(2).unwrap_or_default();
             Ok(health::health(api, info, endpoint, rest).await)
         }
-        ("version", None, _) => Ok(health::version()),
+        ("version", None, _) if info.method != Method::GET => Err(Error::method_not_allowed()),
+        ("version", None, _) => match Accept::plain(http.headers())?.format {
+            Format::Json => Ok(health::version()),
+            Format::Yaml | Format::Protobuf => Err(Error::not_acceptable()),
+        },
         // Whom to trust, for those who know what it must be. Source: k3s.
         ("cacerts", None, _) => {
             let authority = String::from_utf8_lossy(&api.config.root_ca_pem).into_owned();
@@ -362,6 +378,10 @@ async fn other(api: &Api, http: HttpRequest<RequestBody>, info: &RequestInfo) ->
         }
         ("metrics", None, _) => {
             let text = api.metrics.registry().render();
+            Ok(respond::text(StatusCode::OK, base::metrics::CONTENT_TYPE, text))
+        }
+        ("metrics", Some("slis"), None) => {
+            let text = api.metrics.slis().render();
             Ok(respond::text(StatusCode::OK, base::metrics::CONTENT_TYPE, text))
         }
         ("openapi", Some(version), _) => {
@@ -376,8 +396,13 @@ async fn other(api: &Api, http: HttpRequest<RequestBody>, info: &RequestInfo) ->
         }
         ("debug", Some("knarr"), Some("trace")) => {
             api.cache.fresh().await?;
-            let kind = info.query.get("resource").and_then(kind_of_resource);
-            let chain = api.trace.chain(&info.query, kind.map(|kind| kind.row().storage_prefix))?;
+            let asked = info.query.get("resource").filter(|resource| !resource.is_empty());
+            let kind = asked.map(|resource| {
+                let unknown = || Error::bad_request(format!("there is no resource {resource:?}"));
+                kind_of_resource(resource).ok_or_else(unknown)
+            });
+            let kind = kind.transpose()?;
+            let chain = api.trace.chain(&info.query, kind)?;
             Ok(respond::json(StatusCode::OK, &serde_json::json!(chain)))
         }
         ("debug", Some("knarr"), Some("spans")) if info.method == Method::POST => {
@@ -387,6 +412,7 @@ async fn other(api: &Api, http: HttpRequest<RequestBody>, info: &RequestInfo) ->
         ("", None, _) => Ok(respond::json(StatusCode::OK, &root_paths())),
         _ => match discovery::discover(&info.path, http.headers(), api.config.advertise_address) {
             Err(failure) if failure.code == StatusCode::NOT_FOUND => nowhere(&info.path),
+            _ if info.method != Method::GET => Err(Error::method_not_allowed()),
             found => found,
         },
     }
@@ -428,6 +454,7 @@ fn root_paths() -> serde_json::Value {
         "/healthz",
         "/livez",
         "/metrics",
+        "/metrics/slis",
         "/openapi/v2",
         "/openapi/v3",
         "/readyz",

@@ -63,7 +63,7 @@ pub async fn request_token(api: &Api, request: &Request) -> Result<Answer> {
             json!({"name": request.resource.name, "namespace": namespace, "creationTimestamp": metadata::time(now)}),
         );
     }
-    Ok(Answer::Value { code: StatusCode::CREATED, value: object, warnings: Vec::new() })
+    Ok(Answer::Value { code: StatusCode::CREATED, value: object })
 }
 
 fn check_lifetime(seconds: i64) -> Result<()> {

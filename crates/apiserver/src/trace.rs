@@ -2,15 +2,23 @@
 //!
 //! `GET /debug/knarr/trace?resource=deployments&namespace=default&name=web` answers everything that follows from
 //! the commits of one object; `POST /debug/knarr/spans` takes spans. Both are authorised as non-resource URLs.
+//!
+//! What was remembered when the server stopped is in a file. What a server that was killed has written since is read
+//! from the store, which keeps the cause of each revision as long as the revision itself; its spans are lost.
+
+mod history;
 
 use std::collections::{BTreeSet, VecDeque};
+use std::path::Path;
+use std::sync::Arc;
 
 use base::Clock;
 use machinery::trace::{Chain, Commit, Span};
 use parking_lot::Mutex;
 use serde::Deserialize;
-use store::Event;
+use store::{Event, Revision, Store};
 
+use crate::kinds::Kind;
 use crate::request_info::Query;
 use crate::status::{Error, Result};
 
@@ -48,20 +56,38 @@ impl Trace {
 
     /// Takes note of a commit.
     pub fn committed(&self, event: &Event) {
-        let cause: Cause = serde_json::from_slice(&event.cause).unwrap_or_default();
-        let commit = Commit {
-            revision: event.revision,
-            parent: cause.parent,
-            key: event.key.strip_prefix("/registry/").unwrap_or(&event.key).to_owned(),
-            verb: cause.verb,
-            subresource: cause.subresource,
-            component: cause.component,
-            user: cause.user,
-            at_us: cause.at_us,
-            committed_us: self.clock.now().as_microsecond(),
-            is_deletion: event.entry.is_none(),
-        };
+        let commit = Commit { committed_us: self.clock.now().as_microsecond(), ..commit(event) };
         push(&mut self.commits.lock(), commit, COMMITS_MAX);
+    }
+
+    /// Recalls what came before: from `file`, and up to this revision from the store.
+    pub async fn recall(
+        self: Arc<Self>,
+        file: Option<std::path::PathBuf>,
+        store: Arc<dyn Store>,
+        upto: Revision,
+    ) {
+        let chain = file.as_deref().map(history::load).unwrap_or_default();
+        let last =
+            chain.commits.iter().map(|commit| commit.revision).filter(|revision| *revision <= upto).max();
+        let after = last.unwrap_or(0).max(upto.saturating_sub(COMMITS_MAX as u64));
+        let events = history::read(store.as_ref(), after, upto).await;
+        let since = events.iter().filter(|event| !event.cause.is_empty()).map(commit);
+        let earlier = chain.commits.into_iter().filter(|commit| commit.revision <= upto).chain(since);
+        prepend(&mut self.commits.lock(), earlier, COMMITS_MAX);
+        prepend(&mut self.spans.lock(), chain.spans.into_iter(), SPANS_MAX);
+    }
+
+    /// Keeps all that is remembered in `file`, for [`Trace::recall`].
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn save(&self, file: &Path) -> std::io::Result<()> {
+        let chain = Chain {
+            commits: self.commits.lock().iter().cloned().collect(),
+            spans: self.spans.lock().iter().cloned().collect(),
+        };
+        history::save(file, &chain)
     }
 
     /// Takes a report of spans: `{"spans": [...]}` or a bare list.
@@ -88,26 +114,62 @@ impl Trace {
         Ok(())
     }
 
-    /// The chain of events that the query asks for.
+    /// The chain of events that the query asks for: of an object of this resource, or of all if there is none.
     ///
     /// # Errors
     /// 400 when `since` is no number.
-    pub fn chain(&self, query: &Query, prefix: Option<&str>) -> Result<Chain> {
+    pub fn chain(&self, query: &Query, resource: Option<Kind>) -> Result<Chain> {
         let since = query.number("since")?.unwrap_or(0);
         let commits = self.commits.lock();
         let spans = self.spans.lock();
-        let namespace = query.get("namespace").unwrap_or_default();
+        let is_namespaced = resource.is_none_or(|kind| kind.row().is_namespaced());
+        let namespace = query.get("namespace").filter(|_| is_namespaced).unwrap_or_default();
         let name = query.get("name").unwrap_or_default();
-        let key = prefix.map(|prefix| {
-            let prefix = prefix.strip_prefix("/registry/").unwrap_or(prefix);
+        let key = resource.map(|kind| {
+            let resource = kind.row().plural;
             if namespace.is_empty() {
-                format!("{prefix}{name}")
+                format!("{resource}/{name}")
             } else {
-                format!("{prefix}{namespace}/{name}")
+                format!("{resource}/{namespace}/{name}")
             }
         });
         let (commits, spans) = chain(commits.iter(), spans.iter(), key.as_deref(), since);
         Ok(Chain { commits, spans })
+    }
+}
+
+/// What a change says of itself, but when the watch cache had it.
+fn commit(event: &Event) -> Commit {
+    let cause: Cause = serde_json::from_slice(&event.cause).unwrap_or_default();
+    Commit {
+        revision: event.revision,
+        parent: cause.parent,
+        key: named(&event.key),
+        verb: cause.verb,
+        subresource: cause.subresource,
+        component: cause.component,
+        user: cause.user,
+        at_us: cause.at_us,
+        committed_us: cause.at_us,
+        is_deletion: event.entry.is_none(),
+    }
+}
+
+/// `nodes/vm` of `/registry/minions/vm`: objects are told by their resource, wherever they are stored.
+fn named(key: &str) -> String {
+    let mut rows = Kind::all().map(|kind| kind.row()).filter(|row| row.is_stored());
+    let named =
+        rows.find_map(|row| Some(format!("{}/{}", row.plural, key.strip_prefix(row.storage_prefix)?)));
+    named.unwrap_or_else(|| key.strip_prefix("/registry/").unwrap_or(key).to_owned())
+}
+
+/// Puts what is older in front of what is there, as far as there is room.
+fn prepend<T>(ring: &mut VecDeque<T>, earlier: impl DoubleEndedIterator<Item = T>, max: usize) {
+    for item in earlier.rev() {
+        if ring.len() >= max {
+            return;
+        }
+        ring.push_front(item);
     }
 }
 

@@ -18,6 +18,7 @@ pub mod options;
 pub mod scale;
 pub mod subresources;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use auth::UserInfo;
@@ -50,6 +51,8 @@ pub struct Request {
     pub kind: Kind,
     /// Who.
     pub user: UserInfo,
+    /// Where they are; absent inside this process, behind a front proxy, and for those whom somebody acts as.
+    pub origin: Option<IpAddr>,
     /// The headers.
     pub headers: HeaderMap,
     /// What the client wants.
@@ -121,8 +124,6 @@ pub enum Answer {
         code: StatusCode,
         /// The object.
         object: Arc<CachedObject>,
-        /// For `Warning` headers.
-        warnings: Vec<String>,
     },
     /// Something that is not stored: a dry run's result, a Status, a Scale, a review.
     Value {
@@ -130,8 +131,6 @@ pub enum Answer {
         code: StatusCode,
         /// The object.
         value: Value,
-        /// For `Warning` headers.
-        warnings: Vec<String>,
     },
     /// A collection.
     List(list::Listed),
@@ -144,7 +143,7 @@ pub enum Answer {
 impl Answer {
     /// 200 with a value.
     pub fn value(value: Value) -> Self {
-        Self::Value { code: StatusCode::OK, value, warnings: Vec::new() }
+        Self::Value { code: StatusCode::OK, value }
     }
 }
 
@@ -170,8 +169,14 @@ pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
     if request.kind.group() == crate::resource_metrics::GROUP {
         return crate::resource_metrics::read(api, request).await;
     }
+    if !request.kind.row().deprecation.is_empty() {
+        request.notes.warn(request.kind.row().deprecation);
+    }
+    if crate::component_statuses::is_kind(request.kind) {
+        return crate::component_statuses::read(api, request).await;
+    }
     // Writes are boxed, so that reads need not be as large as the largest of them.
-    match request.resource.verb {
+    let answer = match request.resource.verb {
         Verb::Get => get::get(api, request).await,
         Verb::List => list::list(api, request).await,
         Verb::Watch => watch::watch(api, request).await,
@@ -180,6 +185,19 @@ pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
         Verb::Patch => Box::pin(patch::patch(api, request)).await,
         Verb::Delete => Box::pin(delete::delete(api, request)).await,
         Verb::DeleteCollection => Box::pin(delete_collection::delete_collection(api, request)).await,
+    }?;
+    if matches!(verb, Verb::Create | Verb::Update | Verb::Patch) {
+        warn_of_unserved(request);
+    }
+    Ok(answer)
+}
+
+/// Tells whoever wrote an object that no part acts on it. Controllers know what they do: nobody reads what they are told.
+fn warn_of_unserved(request: &Request) {
+    const CONTROLLERS: &str = "system:serviceaccount:kube-system:";
+    let unserved = machinery::unserved::unserved(request.kind.group(), request.kind.resource());
+    if let Some(unserved) = unserved.filter(|_| !request.user.name.starts_with(CONTROLLERS)) {
+        request.notes.warn(unserved.to_string());
     }
 }
 
@@ -210,9 +228,8 @@ pub async fn current(api: &Api, request: &Request, key: &str) -> Result<Arc<Cach
 }
 
 /// Answers with what was committed.
-pub fn answer(code: StatusCode, committed: Committed, mut warnings: Vec<String>) -> Answer {
-    warnings.extend(committed.warnings);
-    Answer::Object { code, object: committed.object, warnings }
+pub fn answer(code: StatusCode, committed: Committed) -> Answer {
+    Answer::Object { code, object: committed.object }
 }
 
 /// Turns a refusal that is not tried again into an error.

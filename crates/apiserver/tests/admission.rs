@@ -236,3 +236,64 @@ async fn a_service_has_its_addresses_to_itself_until_it_lets_go() {
     );
     server.stop().await;
 }
+
+#[tokio::test]
+async fn images_are_always_pulled_where_the_plugin_says_so() {
+    let server = server::start_with(None, |config| {
+        config.options.admission_plugins =
+            apiserver::admission::chosen(&["AlwaysPullImages".into()], &[]).unwrap();
+    })
+    .await;
+    let (accounts, pods) = ("/api/v1/namespaces/default/serviceaccounts", "/api/v1/namespaces/default/pods");
+    server.call("POST", accounts, "{metadata: {name: default}}").await;
+    let pod = "{metadata: {name: a}, spec: {initContainers: [{name: i, image: i, imagePullPolicy: Never}], \
+        containers: [{name: x, image: i:1, imagePullPolicy: IfNotPresent}], \
+        volumes: [{name: v, image: {reference: r, pullPolicy: Never}}, {name: e, emptyDir: {}}]}}";
+    let made = server.call("POST", pods, pod).await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    let found = |pointer: &str| made.body.pointer(pointer).cloned().unwrap_or_default();
+    for pointer in [
+        "/spec/initContainers/0/imagePullPolicy",
+        "/spec/containers/0/imagePullPolicy",
+        "/spec/volumes/0/image/pullPolicy",
+    ] {
+        assert_eq!(found(pointer), "Always", "{pointer}");
+    }
+    assert_eq!(found("/spec/volumes/1/image"), Value::Null);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn events_beyond_their_limit_are_refused_in_both_groups() {
+    let server = server::start_with(None, |config| {
+        config.options.admission_plugins =
+            apiserver::admission::chosen(&["EventRateLimit".into()], &[]).unwrap();
+        let limits = "{apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, \
+            limits: [{type: Namespace, qps: 1, burst: 2}]}";
+        let limits = apiserver::admission::event_rate_limit::EventRateLimits::parse(limits);
+        config.options.event_rate_limits = Arc::new(limits.unwrap());
+    })
+    .await;
+    let events = "/api/v1/namespaces/default/events";
+    let event = |name: &str| {
+        format!("{{metadata: {{name: {name}, namespace: default}}, involvedObject: {{namespace: default}}}}")
+    };
+    let dry = server.call("POST", &format!("{events}?dryRun=All"), &event("dry")).await;
+    assert_eq!(dry.code, 201, "{}", dry.body);
+    let mut codes = Vec::new();
+    for number in 0..6 {
+        let made = server.call("POST", events, &event(&format!("e{number}"))).await;
+        codes.push(made.code.as_u16());
+        if made.code == 429 {
+            let said = "Too many requests: limit reached on type Namespace for key default";
+            assert_eq!(made.body["message"], said);
+        }
+    }
+    assert_eq!(codes[..2], [201, 201]);
+    assert!(codes.contains(&429), "{codes:?}");
+    let newer = "{metadata: {name: newer, namespace: default}, eventTime: '2026-01-01T00:00:00.000000Z', action: a, reason: r, \
+        type: Normal, reportingController: c, reportingInstance: i, regarding: {namespace: default}}";
+    let refused = server.call("POST", "/apis/events.k8s.io/v1/namespaces/default/events", newer).await;
+    assert_eq!(refused.code, 429, "{}", refused.body);
+    server.stop().await;
+}

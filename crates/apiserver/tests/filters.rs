@@ -177,6 +177,7 @@ async fn the_audit_log_says_what_its_policy_wants() {
     assert_eq!((&events[2]["stage"], &events[2]["user"]), (&json!("ResponseStarted"), &json!({})));
     assert_eq!(events[2]["responseStatus"]["code"], 401);
     assert_eq!(events[2]["responseStatus"]["message"], "Authentication failed, attempted: bearer");
+    assert_eq!(events[1]["objectRef"]["name"], "s", "the path of what is new has no name");
     let refused = &events[0];
     assert_eq!(refused["auditID"], "one");
     assert_eq!(refused["impersonatedUser"]["username"], "jane");

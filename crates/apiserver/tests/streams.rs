@@ -121,3 +121,103 @@ async fn exec_is_joined_by_web_socket() {
     assert_eq!(uri, "/exec/default/p/a?output=1&command=echo&command=a+b");
     server.stop().await;
 }
+
+/// Serves these answers, one connection each; gives the heads of the requests.
+fn stand_in(
+    acceptor: TlsAcceptor,
+    listener: TcpListener,
+    answers: Vec<&'static str>,
+) -> tokio::task::JoinHandle<Vec<String>> {
+    tokio::spawn(async move {
+        let mut heads = Vec::new();
+        for answer in answers {
+            let (stream, _) = listener.accept().await.unwrap();
+            let mut stream = acceptor.accept(stream).await.unwrap();
+            let mut head = vec![0; 4096];
+            let length = stream.read(&mut head).await.unwrap();
+            let head = String::from_utf8_lossy(&head[..length]).into_owned();
+            heads.push(head);
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            stream.shutdown().await.unwrap();
+        }
+        heads
+    })
+}
+
+#[tokio::test]
+async fn what_a_backend_says_passes_as_it_is() {
+    let (server, listener, _) = with_pod().await;
+    let json = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 13\r\nconnection: close, x-hop\r\n\
+                x-hop: 1\r\nkeep-alive: timeout=5\r\n\r\n{\"a\":{\"b\":1}}";
+    let kubelet = stand_in(acceptor(&server), listener, vec![json]);
+    let (path, headers) = ("/api/v1/nodes/n1/proxy/pods", [("user-agent", "curl/8")]);
+    let user = Some(server::admin());
+    let response = server::send(server.server.service(), user, "GET", path, &headers, "").await;
+    // HTTP/2 has no such headers, and a length that is not that of the body ends the stream there.
+    for name in ["connection", "x-hop", "keep-alive", "transfer-encoding"] {
+        assert!(!response.headers().contains_key(name), "{name}");
+    }
+    assert_eq!(response.headers()["content-length"], "13");
+    let body = http_body_util::BodyExt::collect(response.into_body()).await.unwrap().to_bytes();
+    assert_eq!(body, "{\"a\":{\"b\":1}}");
+    kubelet.await.unwrap();
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn only_who_reads_is_led_to_the_root_with_a_slash() {
+    let (server, listener, _) = with_pod().await;
+    let empty = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+    let kubelet = stand_in(acceptor(&server), listener, vec![empty; 3]);
+    let root = "/api/v1/nodes/n1/proxy";
+    for (method, path, code) in [
+        ("GET", "?x=1", 301),
+        ("HEAD", "", 301),
+        ("DELETE", "?x=1", 200),
+        ("POST", "", 200),
+        ("GET", "/?x=1", 200),
+    ] {
+        let answer = server.call(method, &format!("{root}{path}"), "").await;
+        assert_eq!(answer.code.as_u16(), code, "{method} {path}: {}", answer.body);
+    }
+    let heads = kubelet.await.unwrap();
+    let lines: Vec<&str> = heads.iter().map(|head| head.lines().next().unwrap()).collect();
+    assert_eq!(lines, ["DELETE /?x=1 HTTP/1.1", "POST / HTTP/1.1", "GET /?x=1 HTTP/1.1"]);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_log_is_sent_over_web_socket_to_who_asks_for_it() {
+    let (server, listener, _) = with_pod().await;
+    let log = "HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nhello\n";
+    let kubelet = stand_in(acceptor(&server), listener, vec![log; 4]);
+    let path = "/api/v1/namespaces/default/pods/p/log?follow=true";
+    for (offered, code, chosen) in [
+        ("", 101, None),
+        ("base64.binary.k8s.io", 101, Some("base64.binary.k8s.io")),
+        ("v9.channel.k8s.io, binary.k8s.io", 101, Some("binary.k8s.io")),
+        ("v4.channel.k8s.io", 403, None),
+    ] {
+        let mut headers = vec![
+            ("connection", "Upgrade"),
+            ("upgrade", "websocket"),
+            ("sec-websocket-version", "13"),
+            ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+        ];
+        if !offered.is_empty() {
+            headers.push(("sec-websocket-protocol", offered));
+        }
+        let user = Some(server::admin());
+        let response = server::send(server.server.service(), user, "GET", path, &headers, "").await;
+        assert_eq!(response.status().as_u16(), code, "{offered}");
+        let protocol = response.headers().get("sec-websocket-protocol").map(|value| value.to_str().unwrap());
+        assert_eq!(protocol, chosen, "{offered}");
+        if code == 101 {
+            assert_eq!(response.headers()["sec-websocket-accept"], "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+        }
+    }
+    for head in kubelet.await.unwrap() {
+        assert!(!head.to_lowercase().contains("websocket"), "{head}");
+    }
+    server.stop().await;
+}

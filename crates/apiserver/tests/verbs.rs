@@ -4,6 +4,8 @@
 
 mod server;
 
+use std::sync::Arc;
+
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use server::{TestServer, start};
@@ -479,7 +481,56 @@ async fn a_chain_of_causes_can_be_asked_for() {
     assert_eq!(chain["commits"][1]["key"], "configmaps/default/two");
     assert_eq!(chain["commits"][1]["component"], "tester");
     assert_eq!(chain["spans"][0]["name"], "n");
+    let nothing = server.call("GET", "/debug/knarr/trace?resource=foo&namespace=default&name=one", "").await;
+    assert_eq!(nothing.code, 400, "what is no resource has no chain: {}", nothing.body);
+    let made = server.call("POST", "/api/v1/nodes", "{metadata: {name: node-1}}").await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    let node = server.call("GET", "/debug/knarr/trace?resource=node&name=node-1", "").await.body;
+    assert_eq!(node["commits"][0]["key"], "nodes/node-1", "by the resource, wherever it is stored: {node}");
     server.stop().await;
+}
+
+#[tokio::test]
+async fn a_chain_of_causes_outlives_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("trace.json");
+    let store: Arc<dyn store::Store> = Arc::new(
+        store::embedded::Embedded::open(&folder.path().join("db"), store::embedded::Options::default())
+            .unwrap(),
+    );
+    let start = async || {
+        let keys = tempfile::tempdir().unwrap();
+        let configure = |config: &mut apiserver::Config| config.options.trace_file = Some(file.clone());
+        server::start_on(Arc::clone(&store), keys, None, configure).await
+    };
+    let commits = async |server: &server::TestServer, name: &str| {
+        let path = format!("/debug/knarr/trace?resource=configmaps&namespace=default&name={name}");
+        let chain = server.call("GET", &path, "").await.body;
+        chain["commits"].as_array().map_or(0, Vec::len)
+    };
+    // What is remembered comes a moment after the server does.
+    let eventually = async |server: &server::TestServer, name: &str| {
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while commits(server, name).await == 0 {
+            assert!(std::time::Instant::now() < deadline, "{name} is forgotten");
+            tokio::task::yield_now().await;
+        }
+    };
+    let first = start().await;
+    first.call("POST", CONFIG_MAPS, "{metadata: {name: kept}}").await;
+    assert_eq!(commits(&first, "kept").await, 1);
+    first.server.save_trace().unwrap();
+    first.call("POST", CONFIG_MAPS, "{metadata: {name: after}}").await;
+    first.tasks.stop_and_wait().await;
+    let second = start().await;
+    eventually(&second, "after").await;
+    eventually(&second, "kept").await;
+    assert_eq!(commits(&second, "kept").await, 1, "once, though file and store have it");
+    std::fs::write(&file, "{ not whole").unwrap();
+    second.tasks.stop_and_wait().await;
+    let third = start().await;
+    eventually(&third, "kept").await;
+    third.stop().await;
 }
 
 #[tokio::test]

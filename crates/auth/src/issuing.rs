@@ -1,10 +1,12 @@
-//! Certificates for what signing requests ask: the requester's subject and key as they were sent, the rest by usages.
+//! Certificates for what signing requests ask: the requester's key as it was sent, the subject in the one form that
+//! [`crate::subject`] writes, the rest by usages.
 //!
 //! `rcgen` writes everything but the subject, of which it keeps one organization only, and the key, of which it knows
-//! few types; these two are put in as they are, and the whole is signed anew. What may be asked of which signer is
+//! few types; these two are put in, and the whole is signed anew. What may be asked of which signer is
 //! not decided here. Source: `PermissiveSigningPolicy` of `pkg/controller/certificates/authority`, RFC 5280.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -18,6 +20,7 @@ use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::signing::Asked;
+use crate::subject::SubjectName;
 
 /// Clocks may differ by this much. Source: `--cluster-signing-duration`'s backdating of five minutes.
 const BACKDATE_SECONDS: i64 = 300;
@@ -51,6 +54,21 @@ pub enum IssueError {
     /// No chance to be had.
     #[error("choose a serial number")]
     Serial,
+}
+
+/// Who signs for which signer's name; nothing is signed where there is nobody.
+///
+/// Source: `--cluster-signing-*-cert-file`, `--cluster-signing-*-key-file`.
+#[derive(Clone, Default)]
+pub struct Signers {
+    /// `kubernetes.io/kube-apiserver-client`, and knarr's own for the proxies of Nodes.
+    pub client: Option<Arc<Signer>>,
+    /// `kubernetes.io/kube-apiserver-client-kubelet`
+    pub kubelet_client: Option<Arc<Signer>>,
+    /// `kubernetes.io/kubelet-serving`
+    pub kubelet_serving: Option<Arc<Signer>>,
+    /// `kubernetes.io/legacy-unknown`
+    pub legacy_unknown: Option<Arc<Signer>>,
 }
 
 /// Signs certificates of requests. Source: `--cluster-signing-cert-file`, `--cluster-signing-key-file`.
@@ -92,7 +110,8 @@ impl Signer {
         let mut params = self.params(&asked, usages)?;
         self.set_lifetime(&mut params, wanted_seconds, now);
         let draft = params.signed_by(self.issuer.key(), &self.issuer).map_err(IssueError::Certificate)?;
-        self.finish(draft.der(), info.subject.as_raw(), info.subject_pki.raw)
+        let subject = SubjectName::of(&info.subject)?.encoded();
+        self.finish(draft.der(), &subject, info.subject_pki.raw)
     }
 
     fn params(&self, asked: &Asked, usages: &[String]) -> Result<CertificateParams, IssueError> {
@@ -205,7 +224,7 @@ fn extended_usage(name: &str) -> Option<ExtendedKeyUsagePurpose> {
 }
 
 /// An element of DER: tag, length, content.
-fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
+pub(crate) fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
     let length = content.len();
     let bytes = length.to_be_bytes();
     let first = bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len() - 1);

@@ -14,6 +14,7 @@ pub mod oidc;
 pub mod pki;
 pub mod rbac;
 pub mod signing;
+pub mod subject;
 pub mod token;
 pub mod x509;
 
@@ -29,6 +30,14 @@ pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 pub const NODES: &str = "system:nodes";
 /// What a kubelet's user name starts with.
 pub const NODE_USER_PREFIX: &str = "system:node:";
+/// API servers as clients of kubelets: bound to `system:kubelet-api-admin`, and to nothing else.
+pub const KUBELET_API_CLIENTS: &str = "knarr:kubelet-api-clients";
+/// The proxies of Nodes. Source: `user.KubeProxy`.
+pub const PROXY_USER: &str = "system:kube-proxy";
+/// Certificates of Nodes' proxies: for `system:kube-proxy`, and for nobody else.
+pub const PROXY_SIGNER: &str = "knarr.io/kube-proxy";
+/// Where a CertificateSigningRequest came from: an address in its `spec.extra`, which only the API server writes.
+pub const PEER_ADDRESS: &str = "knarr.io/peer-address";
 /// What a ServiceAccount's user name starts with; namespace and name follow, with a colon between.
 pub const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 

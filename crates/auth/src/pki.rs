@@ -1,4 +1,4 @@
-//! The cluster's keys: one authority, and the certificates it signs, made when absent and renewed when they end.
+//! The cluster's keys: its authorities, and the certificates they sign, made when absent and renewed when they end.
 //!
 //! A certificate is two files, `<name>.crt` and `<name>.key` (0600), in PEM. Nothing secret is readable by
 //! others, and a half-written file is never seen: each is written aside and renamed.
@@ -46,6 +46,9 @@ pub enum PkiError {
         #[source]
         source: rcgen::Error,
     },
+    /// Somebody else's file holds something else.
+    #[error("it must hold PEM certificates and nothing else")]
+    NoCertificates,
     /// A file does not hold what its name says.
     #[error("{path} is not a PEM certificate")]
     NotPem {
@@ -71,6 +74,13 @@ pub struct Subject {
     pub usage: Usage,
 }
 
+/// Whether a Node may not be called so: the names that servers' certificates are for, and those of Services.
+pub fn is_reserved_node_name(name: &str) -> bool {
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    let is_server = matches!(name.as_str(), "localhost" | "kubernetes" | "kubernetes.default");
+    is_server || name.ends_with(".localhost") || name.ends_with(".svc") || name.contains(".svc.")
+}
+
 /// Which side of a TLS connection a certificate is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Usage {
@@ -91,6 +101,11 @@ impl Subject {
             ips: Vec::new(),
             usage: Usage::Client,
         }
+    }
+
+    /// A client's certificate without a group.
+    pub fn user(name: &str, user: &str) -> Self {
+        Self { organization: None, ..Self::client(name, user, "") }
     }
 
     /// A server's certificate.
@@ -125,7 +140,7 @@ pub struct Identity {
     pub key_pem: String,
 }
 
-/// The authority of one cluster.
+/// An authority of one cluster.
 pub struct Authority {
     identity: Identity,
     issuer: Issuer<'static, KeyPair>,
@@ -137,22 +152,35 @@ impl Authority {
     /// # Errors
     /// If the files cannot be read, understood or written.
     pub fn load_or_create(dir: &Path, now: Timestamp) -> Result<Self, PkiError> {
-        let identity = match read_identity(dir, "ca")? {
+        Self::named(dir, "ca", now)
+    }
+
+    /// The same for `<name>.crt` and `<name>.key`.
+    ///
+    /// # Errors
+    /// If the files cannot be read, understood or written.
+    pub fn named(dir: &Path, name: &str, now: Timestamp) -> Result<Self, PkiError> {
+        let identity = match read_identity(dir, name)? {
             Some(identity) => identity,
             None => {
-                let identity = new_authority(now).map_err(named("ca"))?;
-                write_identity(dir, "ca", &identity)?;
+                let identity = new_authority(name, now).map_err(named(name))?;
+                write_identity(dir, name, &identity)?;
                 identity
             }
         };
-        let key = KeyPair::from_pem(&identity.key_pem).map_err(named("ca"))?;
-        let issuer = Issuer::from_ca_cert_pem(&identity.certificate_pem, key).map_err(named("ca"))?;
+        let key = KeyPair::from_pem(&identity.key_pem).map_err(named(name))?;
+        let issuer = Issuer::from_ca_cert_pem(&identity.certificate_pem, key).map_err(named(name))?;
         Ok(Self { identity, issuer })
     }
 
     /// The certificate that clients trust.
     pub fn certificate_pem(&self) -> &str {
         &self.identity.certificate_pem
+    }
+
+    /// The key, PEM.
+    pub fn key_pem(&self) -> &str {
+        &self.identity.key_pem
     }
 
     /// The certificate of `subject` in `dir`; made anew if it is absent, ends soon, was signed by another
@@ -292,10 +320,12 @@ pub fn write_file(path: &Path, content: &[u8], mode: u32) -> Result<(), PkiError
     write().map_err(|source| PkiError::File { path: path.to_owned(), source })
 }
 
-fn new_authority(now: Timestamp) -> Result<Identity, rcgen::Error> {
+/// Each authority that there ever was has a name of its own, so that a verifier that knows several finds the right one.
+/// Source: k3s' authorities.
+fn new_authority(name: &str, now: Timestamp) -> Result<Identity, rcgen::Error> {
     let key = KeyPair::generate()?;
     let mut params = CertificateParams::default();
-    params.distinguished_name = distinguished_name("knarr-ca", None);
+    params.distinguished_name = distinguished_name(&format!("knarr-{name}@{}", now.as_second()), None);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages =
         vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
@@ -331,6 +361,35 @@ fn is_fresh(end_second: i64, now: Timestamp) -> bool {
 pub fn ends_at(certificate_pem: &str) -> Option<i64> {
     let (_, pem) = x509_parser::pem::parse_x509_pem(certificate_pem.as_bytes()).ok()?;
     Some(pem.parse_x509().ok()?.validity().not_after.timestamp())
+}
+
+/// When the first certificate of a PEM begins, in Unix seconds; `None` if it is none.
+pub fn begins_at(certificate_pem: &str) -> Option<i64> {
+    let (_, pem) = x509_parser::pem::parse_x509_pem(certificate_pem.as_bytes()).ok()?;
+    Some(pem.parse_x509().ok()?.validity().not_before.timestamp())
+}
+
+/// Whether the first certificate of a PEM names the first of another as its issuer. Signatures are not looked at: this
+/// tells whether a certificate is to be renewed, not whether it is to be believed.
+pub fn is_issued_by(certificate_pem: &str, authority_pem: &str) -> bool {
+    use x509_parser::pem::parse_x509_pem;
+    let blocks = (parse_x509_pem(certificate_pem.as_bytes()), parse_x509_pem(authority_pem.as_bytes()));
+    let (Ok((_, leaf)), Ok((_, authority))) = blocks else { return false };
+    let (Ok(leaf), Ok(authority)) = (leaf.parse_x509(), authority.parse_x509()) else { return false };
+    leaf.issuer().as_raw() == authority.subject().as_raw()
+}
+
+/// The public keys of all certificates of a PEM, DER.
+///
+/// # Errors
+/// If something in it is no certificate, or nothing is in it.
+pub fn public_keys(certificates_pem: &[u8]) -> Result<Vec<Vec<u8>>, PkiError> {
+    let mut keys = Vec::new();
+    for block in x509_parser::pem::Pem::iter_from_buffer(certificates_pem) {
+        let block = block.map_err(|_| PkiError::NoCertificates)?;
+        keys.push(block.parse_x509().map_err(|_| PkiError::NoCertificates)?.public_key().raw.to_vec());
+    }
+    if keys.is_empty() { Err(PkiError::NoCertificates) } else { Ok(keys) }
 }
 
 fn read_identity(dir: &Path, name: &str) -> Result<Option<Identity>, PkiError> {
@@ -386,6 +445,42 @@ mod tests {
         assert_ne!(issue(&subject, 300), first, "ends in 65 days");
         let other = Subject { organization: Some("other".into()), ..subject };
         assert_ne!(issue(&other, 301), issue(&Subject::client("admin", "admin", "system:masters"), 301));
+    }
+
+    #[test]
+    fn a_certificate_names_its_authority_and_authorities_are_told_apart() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let [one, two] = [("client-ca", 0), ("front-proxy-ca", 0)]
+            .map(|(name, day)| Authority::named(dir.path(), name, at(day)).expect("an authority"));
+        let leaf = one.issue(dir.path(), &Subject::client("a", "a", "g"), at(0)).expect("a certificate");
+        let check = |authority: &Authority| is_issued_by(&leaf.certificate_pem, authority.certificate_pem());
+        assert!(check(&one) && !check(&two));
+        fs::remove_file(dir.path().join("client-ca.crt")).expect("removed");
+        let again = Authority::named(dir.path(), "client-ca", at(1)).expect("another authority");
+        assert!(!check(&again), "a new one is another one");
+        let both = format!("{}{}", one.certificate_pem(), two.certificate_pem());
+        let keys = public_keys(both.as_bytes()).expect("two keys");
+        assert_eq!(keys.get(1), public_keys(two.certificate_pem().as_bytes()).expect("a key").first());
+        assert!(public_keys(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").is_err());
+    }
+
+    #[test]
+    fn a_node_is_not_called_as_servers_are() {
+        for (name, expected) in [
+            ("kubernetes", true),
+            ("Kubernetes", true),
+            ("kubernetes.", true),
+            ("localhost", true),
+            ("kubernetes.default", true),
+            ("kubernetes.default.svc", true),
+            ("kubernetes.default.svc.cluster.local", true),
+            ("web.shop.svc", true),
+            ("node-1", false),
+            ("kubernetes-1", false),
+            ("a.example", false),
+        ] {
+            assert_eq!(is_reserved_node_name(name), expected, "{name}");
+        }
     }
 
     #[test]

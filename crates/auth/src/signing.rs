@@ -10,6 +10,8 @@ use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::FromDer;
 
+use crate::subject::SubjectName;
+
 /// Why a request cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
@@ -19,6 +21,14 @@ pub enum RequestError {
     /// The block's content is something else.
     #[error("the block is no PKCS#10 request")]
     NotARequest,
+    /// A value of the subject could be understood in several ways.
+    #[error(
+        "the subject's values must be UTF8String, PrintableString or IA5String without control characters"
+    )]
+    Subject,
+    /// Nobody can say which of them is meant.
+    #[error("the subject has two common names")]
+    TwoNames,
 }
 
 /// What a request asks for.
@@ -28,6 +38,8 @@ pub struct Asked {
     pub common_name: String,
     /// The groups.
     pub organizations: Vec<String>,
+    /// Whether the subject has other attributes than these two.
+    pub has_more: bool,
     /// Names of a server.
     pub dns_names: Vec<String>,
     /// Addresses of a server.
@@ -50,7 +62,7 @@ impl Asked {
     /// Reads a PEM block.
     ///
     /// # Errors
-    /// If it is none.
+    /// If it is none, or its subject is not clear.
     pub fn of_pem(pem: &[u8]) -> Result<Self, RequestError> {
         let (_, pem) = x509_parser::pem::parse_x509_pem(pem).map_err(|_| RequestError::NotPem)?;
         if pem.label != "CERTIFICATE REQUEST" {
@@ -58,13 +70,11 @@ impl Asked {
         }
         let (_, request) =
             X509CertificationRequest::from_der(&pem.contents).map_err(|_| RequestError::NotARequest)?;
-        let subject = &request.certification_request_info.subject;
-        let text = |attribute: &x509_parser::x509::AttributeTypeAndValue<'_>| {
-            attribute.as_str().ok().map(str::to_owned)
-        };
+        let subject = SubjectName::of(&request.certification_request_info.subject)?;
         let mut asked = Self {
-            common_name: subject.iter_common_name().find_map(text).unwrap_or_default(),
-            organizations: subject.iter_organization().filter_map(text).collect(),
+            common_name: subject.common_name().to_owned(),
+            organizations: subject.organizations(),
+            has_more: !subject.is_plain(),
             ..Self::default()
         };
         for extension in request.requested_extensions().into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! What comes in from below: clock, randomness, tasks and shutdown, backoff, metrics.
+//! What comes in from below: clock, randomness, tasks and shutdown, backoff, metrics, health.
 //!
 //! Everything above takes time and chance from here and from nowhere else, so that a whole control plane can be
 //! run from one seed. Nothing here knows Kubernetes.
@@ -7,6 +7,7 @@ pub mod backoff;
 pub mod bucket;
 pub mod clock;
 pub mod connections;
+pub mod health;
 pub mod metrics;
 pub mod random;
 pub mod tasks;

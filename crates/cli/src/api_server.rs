@@ -17,17 +17,21 @@ pub struct ApiServerArgs {
     /// Admission plugins not to run
     #[arg(long, value_delimiter = ',')]
     pub disable_admission_plugins: Vec<String>,
-    /// The audit policy; without one nothing is logged
+    /// What plugins are told: an AdmissionConfiguration
+    #[arg(long, value_name = "FILE")]
+    pub admission_control_config_file: Option<PathBuf>,
+    /// The audit policy; by default changes, reads of Secrets and ways into Pods are logged, never what was sent
     #[arg(long)]
     pub audit_policy_file: Option<PathBuf>,
-    /// Where audit events go, one a line; `-` is standard output
+    /// Where audit events go, one a line; `-` is standard output, the default `server/logs/audit.log` in the data
+    /// directory
     #[arg(long)]
     pub audit_log_path: Option<PathBuf>,
     /// Days that old audit logs are kept; 0 is for ever
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 30)]
     pub audit_log_maxage: u32,
     /// How many old audit logs are kept; 0 is all
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 10)]
     pub audit_log_maxbackup: usize,
     /// Megabytes at which an audit log is put aside
     #[arg(long, default_value_t = 100)]
@@ -95,6 +99,7 @@ impl ApiServerArgs {
     /// The files that are only read, and the log.
     pub fn files_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         [
+            &mut self.admission_control_config_file,
             &mut self.audit_policy_file,
             &mut self.audit_log_path,
             &mut self.authentication_config,

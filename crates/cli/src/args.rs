@@ -17,14 +17,14 @@ use serde::{Deserialize, Serialize};
 pub use crate::backup::{BackupArgs, RestoreArgs};
 pub use images::{ImageArgs, ImageCommand, ImagePullArgs, default_private_registry};
 pub use keys::{ReencryptArgs, SecretsArgs, SecretsCommand, TokenArgs, TokenCommand};
-pub use looks::{Output, StatusArgs, TraceArgs, WhyArgs};
+pub use looks::{ClusterArgs, Output, StatusArgs, TraceArgs, WhyArgs, object};
 pub use node::{AgentArgs, CsiHostpathArgs, KubeletArgs, ProxyArgs, RuntimeArgs};
-pub use parts::{ControllerManagerArgs, LeaderElectionArgs, PartArgs, SchedulerArgs};
-pub use server::{DatastoreArgs, DoctorArgs, Part, Secret, ServerArgs};
+pub use parts::{ControllerManagerArgs, LeaderElectionArgs, PartArgs, SchedulerArgs, SigningArgs};
+pub use server::{DatastoreArgs, DoctorArgs, Part, RegistrationArgs, Secret, ServerArgs};
 
 /// A whole Kubernetes in one binary.
 #[derive(Debug, Parser)]
-#[command(name = "knarr", version, about, disable_help_subcommand = true)]
+#[command(name = "knarr", version, about, arg_required_else_help = true)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -44,7 +44,7 @@ pub struct CommonArgs {
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
     /// Features to turn on, as FEATURE=true, all of them off by default: ClusterTrustBundle,
-    /// ClusterTrustBundleProjection and PodCertificateRequest
+    /// ClusterTrustBundleProjection, PodCertificateRequest and MaxUnavailableStatefulSet
     #[arg(
         long,
         global = true,
@@ -100,7 +100,7 @@ pub enum Command {
     Status(StatusArgs),
     /// The chain of events of an object, with latencies
     Trace(TraceArgs),
-    /// Why something is not running
+    /// Why something is not running; without an object, everything that is wrong
     Why(WhyArgs),
     /// What is wrong with this host, and what to do about it
     Doctor(DoctorArgs),
@@ -202,6 +202,9 @@ mod tests {
             "--node-ip=192.0.2.1",
             "--https-listen-port=7443",
             "--disable=dns,kube-proxy",
+            "--tls-san=a.example.com,192.0.2.7",
+            "--node-label=a=b,c=d",
+            "--node-taint=a=b:NoSchedule",
             "--write-kubeconfig=/x/y",
             "--disable-agent",
             "--datastore-endpoint=http://a:1,http://b:1",

@@ -3,6 +3,7 @@
 //! `knarr kubelet` has them as flags of its own, `server` and `agent` take them as `--kubelet-arg NAME=VALUE`. What
 //! they say becomes a configuration that wins over files. Source: `cmd/kubelet/app/options/options.go`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
@@ -155,6 +156,10 @@ pub struct ConfigurationArgs {
     pub root_dir: Option<PathBuf>,
     /// What flags say, under the fields' names.
     pub fields: Value,
+    /// Labels that the Node is registered with. Source: `--node-labels`.
+    pub node_labels: BTreeMap<String, String>,
+    /// The kubelet's own port, if it is another one. Source: `--port`.
+    pub port: Option<u16>,
 }
 
 /// A `--kubelet-arg` that cannot be.
@@ -181,10 +186,16 @@ impl ConfigurationArgs {
                 "config" => args.config = Some(text.into()),
                 "config-dir" => args.config_dir = Some(text.into()),
                 "root-dir" => args.root_dir = Some(text.into()),
+                "node-labels" => args.node_labels.extend(labels(text).map_err(error)?),
+                "port" => {
+                    let port = text.parse().ok().filter(|port| *port > 0);
+                    args.port = Some(port.ok_or_else(|| error("must be between 1 and 65535".into()))?);
+                }
                 name => {
                     let row = FLAGS.iter().find(|(flag, ..)| *flag == name);
-                    let (_, field, form, _) =
-                        row.ok_or_else(|| error("the kubelet has no such flag".into()))?;
+                    let (_, field, form, _) = row.ok_or_else(|| {
+                        error("the kubelet has no such flag; `knarr kubelet --help` lists them".into())
+                    })?;
                     fields.insert((*field).to_owned(), read(*form, text).map_err(error)?);
                 }
             }
@@ -192,6 +203,23 @@ impl ConfigurationArgs {
         args.fields = Value::Object(fields);
         Ok(args)
     }
+}
+
+/// `a=b,c=d`. Source: `KubeletFlags.ValidateKubeletFlags`.
+fn labels(text: &str) -> Result<BTreeMap<String, String>, String> {
+    let label = |part: &str| {
+        let (key, value) =
+            part.split_once('=').ok_or_else(|| format!("{part:?} must be KEY=VALUE, such as disk=ssd"))?;
+        let domain = key.rsplit_once('/').map_or("", |(domain, _)| domain);
+        let is_in = |of: &str| domain == of || domain.ends_with(&format!(".{of}"));
+        let is_free = is_in("node.kubernetes.io") || is_in("kubelet.kubernetes.io");
+        if (is_in("kubernetes.io") || is_in("k8s.io")) && !is_free {
+            return Err(format!("a Node may not give itself the label {key}; use `kubectl label nodes`"));
+        }
+        let (key, value) = (key.to_owned(), value.to_owned());
+        if key.is_empty() { Err(format!("{part:?} has no key")) } else { Ok((key, value)) }
+    };
+    text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(label).collect()
 }
 
 fn read(form: Form, text: &str) -> Result<Value, String> {
@@ -258,6 +286,8 @@ impl FromArgMatches for ConfigurationArgs {
             config_dir: matches.get_one("config-dir").cloned(),
             root_dir: matches.get_one("root-dir").cloned(),
             fields: Value::Object(fields.collect()),
+            node_labels: BTreeMap::new(),
+            port: None,
         })
     }
 
@@ -280,11 +310,16 @@ mod tests {
             "config=/etc/kubelet.yaml",
             "root-dir=/var/lib/kubelet",
             "seccomp-default=false",
+            "node-labels=disk=ssd,zone=a",
+            "node-labels=node.kubernetes.io/rack=1",
+            "port=10260",
             "allowed-unsafe-sysctls=kernel.msg*,net.core.somaxconn",
         ];
         let args = ConfigurationArgs::from_pairs(&pairs.map(str::to_owned)).unwrap();
         assert_eq!(args.config, Some("/etc/kubelet.yaml".into()));
         assert_eq!(args.root_dir, Some("/var/lib/kubelet".into()));
+        assert_eq!(args.node_labels.len(), 3);
+        assert_eq!(args.port, Some(10_260));
         assert_eq!(
             args.fields,
             json!({
@@ -304,6 +339,11 @@ mod tests {
             ("max-pots=1", "the kubelet has no such flag"),
             ("max-pods=many", "is no whole number"),
             ("kube-reserved=cpu", "must be NAME=VALUE"),
+            ("node-labels=disk", "must be KEY=VALUE"),
+            ("node-labels==ssd", "has no key"),
+            ("node-labels=node-role.kubernetes.io/control-plane=", "may not give itself"),
+            ("port=0", "between 1 and 65535"),
+            ("port=70000", "between 1 and 65535"),
         ] {
             let error = ConfigurationArgs::from_pairs(&[argument.to_owned()]).unwrap_err().to_string();
             assert!(error.contains(argument) && error.contains(expect), "{error}");

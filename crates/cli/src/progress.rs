@@ -9,6 +9,7 @@ pub struct Progress {
     start: Instant,
     last: Instant,
     is_terminal: bool,
+    has_colours: bool,
 }
 
 impl Default for Progress {
@@ -21,20 +22,22 @@ impl Progress {
     /// Starts the clock.
     pub fn new() -> Self {
         let now = Instant::now();
-        Self { start: now, last: now, is_terminal: stderr().is_terminal() }
+        let variable = |name: &str| std::env::var(name).ok();
+        let has_colours = crate::screen::has_colours(stderr().is_terminal(), &variable);
+        Self { start: now, last: now, is_terminal: stderr().is_terminal(), has_colours }
     }
 
     /// A step has ended well.
     pub fn done(&mut self, what: &str) {
         let took = self.last.elapsed();
         self.last = Instant::now();
-        self.line(&line(self.is_terminal, Mark::Done, what, Some(took)));
+        self.line(&line(self.mark(Mark::Done), what, Some(took)));
     }
 
     /// A step has ended badly.
     pub fn failed(&mut self, what: &str) {
         self.last = Instant::now();
-        self.line(&line(self.is_terminal, Mark::Failed, what, None));
+        self.line(&line(self.mark(Mark::Failed), what, None));
     }
 
     /// A headline.
@@ -53,6 +56,23 @@ impl Progress {
         self.start.elapsed()
     }
 
+    /// A step has ended well, so long after the start.
+    pub fn reached(&mut self, what: &str) {
+        self.last = Instant::now();
+        self.line(&line(self.mark(Mark::Done), what, Some(self.start.elapsed())));
+    }
+
+    fn mark(&self, mark: Mark) -> &'static str {
+        match (self.is_terminal, self.has_colours, mark) {
+            (true, true, Mark::Done) => "\u{1b}[32m✓\u{1b}[0m",
+            (true, true, Mark::Failed) => "\u{1b}[31m✗\u{1b}[0m",
+            (true, false, Mark::Done) => "✓",
+            (true, false, Mark::Failed) => "✗",
+            (false, _, Mark::Done) => "ok  ",
+            (false, _, Mark::Failed) => "FAIL",
+        }
+    }
+
     fn line(&self, text: &str) {
         if writeln!(stderr(), "{text}").is_err() {
             // Nobody listens any more; the work goes on.
@@ -66,13 +86,7 @@ enum Mark {
     Failed,
 }
 
-fn line(is_terminal: bool, mark: Mark, what: &str, took: Option<Duration>) -> String {
-    let mark = match (is_terminal, mark) {
-        (true, Mark::Done) => "\u{1b}[32m✓\u{1b}[0m",
-        (true, Mark::Failed) => "\u{1b}[31m✗\u{1b}[0m",
-        (false, Mark::Done) => "ok  ",
-        (false, Mark::Failed) => "FAIL",
-    };
+fn line(mark: &str, what: &str, took: Option<Duration>) -> String {
     match took {
         Some(took) => format!("  {mark} {what:<58} {:>9}", duration(took)),
         None => format!("  {mark} {what}"),

@@ -86,6 +86,10 @@ pub fn server(args: &ServerArgs) -> Result<(), UsageError> {
             args.write_kubeconfig_mode
         )));
     }
+    if let Some(name) = args.tls_san.iter().find(|name| !is_name_or_address(name)) {
+        return Err(UsageError(format!("--tls-san {name} must be a DNS name or an IP address")));
+    }
+    kubelet(args)?;
     if args.runs(Part::Dns) && !args.runs(Part::Proxy) {
         return Err(UsageError(
             "--disable proxy needs --disable dns: DNS answers at an address that the proxy puts on this host"
@@ -93,6 +97,33 @@ pub fn server(args: &ServerArgs) -> Result<(), UsageError> {
         ));
     }
     Ok(())
+}
+
+/// Flags of the kubelet are known before anything starts.
+fn kubelet(args: &ServerArgs) -> Result<(), UsageError> {
+    for taint in &args.registration.node_taint {
+        let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+        let effect = taint.rsplit_once(':').filter(|(key, _)| !key.is_empty()).map(|(_, effect)| effect);
+        if !effect.is_some_and(|effect| effects.contains(&effect)) {
+            return Err(UsageError(format!(
+                "--node-taint {taint} must be KEY=VALUE:EFFECT with an effect of {}",
+                effects.join(", ")
+            )));
+        }
+    }
+    let arguments = args.registration.kubelet_args(&args.kubelet_arg);
+    let read = crate::kubelet::ConfigurationArgs::from_pairs(&arguments);
+    let read = read.map_err(|error| UsageError(error.to_string()))?;
+    if read.port.is_some_and(|port| port == args.https_listen_port) {
+        return Err(UsageError("--kubelet-arg port and --https-listen-port must differ".to_owned()));
+    }
+    Ok(())
+}
+
+/// A wildcard is a DNS name of a certificate, too.
+fn is_name_or_address(name: &str) -> bool {
+    let name_only = name.strip_prefix("*.").unwrap_or(name).to_lowercase();
+    name.parse::<IpAddr>().is_ok() || is_subdomain(&name_only)
 }
 
 fn networks(args: &ServerArgs) -> Result<(), UsageError> {
@@ -239,6 +270,22 @@ mod tests {
             "--cluster-domain .local",
             "--cluster-domain .local must be a DNS domain, such as cluster.local",
         );
+        check("--tls-san a.example.com,192.0.2.1,*.b.example,::1", "");
+        check("--tls-san a_b", "--tls-san a_b must be a DNS name or an IP address");
+        check(
+            "--kubelet-arg max-pots=1",
+            "--kubelet-arg max-pots=1: the kubelet has no such flag; `knarr kubelet --help` lists them",
+        );
+        check("--node-label a=b --node-taint a=b:NoSchedule,c:NoExecute --kubelet-arg node-labels=c=d", "");
+        check(
+            "--node-taint a=b",
+            "--node-taint a=b must be KEY=VALUE:EFFECT with an effect of NoSchedule, PreferNoSchedule, NoExecute",
+        );
+        check(
+            "--node-label disk",
+            "--kubelet-arg node-labels=disk: \"disk\" must be KEY=VALUE, such as disk=ssd",
+        );
+        check("--kubelet-arg port=6443", "--kubelet-arg port and --https-listen-port must differ");
         check("--write-kubeconfig-mode 888", "--write-kubeconfig-mode 888 must be octal, such as 600");
         check(
             "--disable proxy",

@@ -3,7 +3,10 @@
 //! [`explain`] is a pure function of a [`Snapshot`]: it walks from the object down its owner references to Pods and
 //! containers, and reads conditions, states and Warning events on the way. It names causes; it guesses none.
 
+mod everything;
 mod kinds;
+mod object;
+mod placement;
 mod pod;
 mod workload;
 
@@ -12,15 +15,22 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::Value;
 
+pub use everything::{Everything, everything};
 pub use kinds::{KINDS, Kind};
+
+use crate::screen::wrapped;
 
 /// What surrounds an object, as the API server serves it.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// The object that was asked for, with its `kind`.
     pub subject: Value,
+    /// What the API calls it: group (empty for core) and plural.
+    pub resource: (String, String),
     /// Everything of [`KINDS`] in its namespace, and the Nodes, with their `kind`.
     pub others: Vec<Value>,
+    /// The Pods of all namespaces that have a Node.
+    pub placed: Vec<Value>,
     /// The Events of its namespace.
     pub events: Vec<Value>,
 }
@@ -64,9 +74,11 @@ impl Reason {
     }
 }
 
-impl fmt::Display for Answer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} {}", self.object, self.summary)?;
+impl Answer {
+    /// For people: no line is wider than `width`, where words allow it.
+    #[must_use]
+    pub fn render(&self, width: usize) -> String {
+        let mut out = wrapped("", &format!("{} {}", self.object, self.summary), width);
         let mut last = "";
         for reason in &self.reasons {
             let depth = if reason.object == self.object { "  " } else { "    " };
@@ -75,15 +87,21 @@ impl fmt::Display for Answer {
                     0 => String::new(),
                     more => format!(" and {more} more"),
                 };
-                writeln!(f, "  {}{others}", reason.object)?;
+                out.push_str(&format!("  {}{others}\n", reason.object));
             }
             last = &reason.object;
-            writeln!(f, "{depth}- {}", reason.what)?;
+            out.push_str(&wrapped(&format!("{depth}because  "), &reason.what, width));
             if let Some(fix) = &reason.fix {
-                writeln!(f, "{depth}  {fix}")?;
+                out.push_str(&wrapped(&format!("{depth}fix      "), fix, width));
             }
         }
-        Ok(())
+        out
+    }
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.render(usize::MAX))
     }
 }
 
@@ -92,15 +110,42 @@ impl fmt::Display for Answer {
 pub fn explain(snapshot: &Snapshot) -> Answer {
     let subject = &snapshot.subject;
     let object = reference(subject);
-    let (running, summary, reasons) = match text(subject, "/kind") {
+    let (group, plural) = (snapshot.resource.0.as_str(), snapshot.resource.1.as_str());
+    let (running, summary, mut reasons) = match text(subject, "/kind") {
+        _ if object::lacks_its_part(subject, group, plural) => object::unserved(subject, group, plural),
         "Pod" => pod::explain(snapshot, subject),
         "Service" => workload::service(snapshot, subject),
         "Node" => node(subject),
         "PersistentVolumeClaim" => claim(snapshot, subject),
-        _ => workload::explain(snapshot, subject),
+        "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet" | "Job" | "CronJob" => {
+            workload::explain(snapshot, subject)
+        }
+        _ => object::explain(snapshot, subject),
     };
-    Answer { object, running, summary, reasons: grouped(reasons) }
+    let undecodable = warnings(snapshot, subject).into_iter().filter(|what| what.starts_with(UNDECODABLE));
+    let undecodable: Vec<Reason> = undecodable
+        .map(|what| {
+            Reason::new(&object, what).fix("write it anew without what is named; the next version is read")
+        })
+        .collect();
+    reasons.splice(0..0, undecodable);
+    Answer { object, running, summary, reasons: grouped(once(reasons)) }
 }
+
+/// The same of the same object is said once.
+fn once(reasons: Vec<Reason>) -> Vec<Reason> {
+    let mut told: Vec<Reason> = Vec::new();
+    for reason in reasons {
+        let is_told = |other: &Reason| other.object == reason.object && other.what == reason.what;
+        if !told.iter().any(is_told) {
+            told.push(reason);
+        }
+    }
+    told
+}
+
+/// The reason of the events on objects that a part of the cluster cannot decode, and leaves as it last knew them.
+const UNDECODABLE: &str = "FailedDecoding";
 
 type Found = (bool, String, Vec<Reason>);
 
@@ -143,7 +188,19 @@ fn claim(snapshot: &Snapshot, claim: &Value) -> Found {
     if phase == "Bound" {
         return (true, "is bound".into(), Vec::new());
     }
-    let reasons = warnings(snapshot, claim).into_iter().map(|what| Reason::new(&object, what)).collect();
+    let mut reasons: Vec<Reason> =
+        warnings(snapshot, claim).into_iter().map(|what| Reason::new(&object, what)).collect();
+    if let Some(event) = newest(snapshot, claim).filter(|event| text(event, "/type") == "Normal") {
+        let fix = match text(event, "/reason") {
+            "WaitForFirstConsumer" => Some("make a Pod that uses it"),
+            "ExternalProvisioning" => Some("see that the driver of its StorageClass runs"),
+            _ => None,
+        };
+        reasons.push(Reason {
+            fix: fix.map(ToOwned::to_owned),
+            ..Reason::new(&object, text(event, "/message"))
+        });
+    }
     (false, format!("is {}", if phase.is_empty() { "not looked at yet" } else { phase }), reasons)
 }
 
@@ -165,6 +222,13 @@ fn warnings(snapshot: &Snapshot, object: &Value) -> Vec<String> {
         }
     }
     told
+}
+
+/// The newest Event about an object.
+fn newest<'a>(snapshot: &'a Snapshot, object: &Value) -> Option<&'a Value> {
+    let uid = text(object, "/metadata/uid");
+    let about = |event: &&Value| !uid.is_empty() && text(event, "/involvedObject/uid") == uid;
+    snapshot.events.iter().filter(about).max_by_key(|event| last_seen(event))
 }
 
 fn last_seen(event: &Value) -> &str {

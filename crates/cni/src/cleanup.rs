@@ -22,6 +22,9 @@ pub fn leftovers(cluster_id: &str) -> Result<Vec<String>, CniError> {
     if nftables::table_names()?.contains(&table) {
         found.push(format!("nftables table {table}"));
     }
+    if nftables::port::tables()?.contains(&table) {
+        found.push(format!("nftables table netdev {table}"));
+    }
     Ok(found)
 }
 
@@ -33,6 +36,7 @@ pub fn cleanup(cluster_id: &str, state_dir: &Path) -> Result<Vec<String>, CniErr
         route.delete_link(&name)?;
     }
     nftables::delete_table(&crate::table_name(cluster_id))?;
+    nftables::port::delete(&crate::table_name(cluster_id))?;
     let before = state_dir.join(IP_FORWARD_BEFORE);
     if let Ok(value) = fs::read_to_string(&before) {
         set_sysctl("net/ipv4/ip_forward", value.trim())?;

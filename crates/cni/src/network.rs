@@ -140,10 +140,8 @@ impl Attachment {
     /// The hardware address that is wished for. Source: CNI's capability `mac`.
     pub(crate) fn wanted_mac(&self) -> Result<Option<[u8; 6]>, CniError> {
         let Some(wanted) = self.capabilities.get("mac").and_then(Value::as_str) else { return Ok(None) };
-        let bytes: Option<Vec<u8>> =
-            wanted.split([':', '-']).map(|part| u8::from_str_radix(part, 16).ok()).collect();
         let invalid = || CniError::Wish { what: "hardware address", value: wanted.to_owned() };
-        bytes.and_then(|bytes| bytes.try_into().ok()).map(Some).ok_or_else(invalid)
+        crate::plugins::parse_mac(wanted).map(Some).ok_or_else(invalid)
     }
 
     /// `CNI_ARGS`. Source: Kubernetes' conventions, `pkg/kubelet` and containerd.

@@ -148,7 +148,9 @@ impl Builtin {
     pub(crate) fn del(&self, attachment: &Attachment) -> Result<(), CniError> {
         match self {
             Self::Bridge(bridge) => bridge.del(attachment),
-            Self::HostLocal(addresses, _) => addresses.release(&attachment.container_id, &attachment.ifname),
+            Self::HostLocal(addresses, _) => {
+                addresses.release(&attachment.container_id, &attachment.ifname).map(drop)
+            }
             Self::Portmap(portmap) => portmap.del(attachment),
             Self::Bandwidth(bandwidth) => bandwidth.del(attachment),
             Self::Loopback => Ok(()),
@@ -207,6 +209,13 @@ fn hash_of(text: &str) -> u64 {
 /// A hardware address as results have it.
 pub(crate) fn mac_text(mac: &[u8]) -> String {
     mac.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
+}
+
+/// A hardware address as people and results have it.
+pub(crate) fn parse_mac(text: &str) -> Option<[u8; 6]> {
+    let bytes: Option<Vec<u8>> =
+        text.split([':', '-']).map(|part| u8::from_str_radix(part, 16).ok()).collect();
+    bytes?.try_into().ok()
 }
 
 /// Rules are always made by nftables.

@@ -190,6 +190,7 @@ impl Worker {
     async fn run_key(&self, key: &str, woken_by: u64) {
         let plan = (self.controller.reconcile)(&self.informers, key, self.informers.clock().now());
         let requeue_after = plan.requeue_after;
+        let (questions, has_steps) = (plan.questions.clone(), !plan.steps.is_empty());
         let done = self.executor.carry_out(plan).await;
         let seen = tokio::time::timeout(OWN_WRITES_MAX, self.executor.own_writes_seen(&done.writes)).await;
         if seen.is_err() {
@@ -200,7 +201,16 @@ impl Worker {
             );
         }
         match done.failure {
-            None => self.queue.forget(key),
+            None if questions.is_empty() => self.queue.forget(key),
+            None => {
+                self.executor.ask(questions).await;
+                if has_steps {
+                    // What was done may have to be done again: not at full speed.
+                    self.queue.add_rate_limited(key.to_owned(), woken_by, self.informers.random());
+                } else {
+                    self.queue.add(key.to_owned(), woken_by);
+                }
+            }
             Some(failure) => {
                 let random = self.informers.random();
                 let delay = self.queue.add_rate_limited(key.to_owned(), woken_by, random);

@@ -5,14 +5,18 @@
 //! Invariant: what `get` and `list` show and what subscribers are told move together, in revision order.
 
 mod reflector;
+
+mod decode;
+mod follower;
 mod shared;
 mod trim;
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
 use base::{Clock, Random, Tasks};
+use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::{ClusterResourceScope, Metadata, Resource};
 use parking_lot::Mutex;
@@ -20,11 +24,20 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::metrics::ClientMetrics;
+use crate::plan::EventType;
+use crate::record::Recorder;
 use crate::resource_ref::ResourceRef;
 use crate::sender::Sender;
+use decode::Identity;
+use follower::Follower;
+pub(crate) use follower::Followers;
+pub use follower::STALLED_AFTER;
 use reflector::{Form, Reflector};
 use shared::Shared;
 pub use shared::{Change, Changes};
+
+/// The reason of the events on objects that a part of ours cannot decode.
+pub const UNDECODABLE: &str = "FailedDecoding";
 
 /// A type that an informer can hold.
 pub trait Kind:
@@ -88,6 +101,8 @@ struct Factory {
     metrics: ClientMetrics,
     running: Mutex<HashMap<(TypeId, ResourceRef, Scope), Running>>,
     settings: Mutex<Settings>,
+    /// Tells of objects that cannot be decoded; made when there is the first.
+    recorder: OnceLock<Recorder>,
 }
 
 /// Values by their type.
@@ -125,8 +140,8 @@ impl Informers {
         random: Random,
         metrics: ClientMetrics,
     ) -> Self {
-        let (running, settings) = (Mutex::default(), Mutex::default());
-        Self(Arc::new(Factory { client, tasks, clock, random, metrics, running, settings }))
+        let (running, settings, recorder) = (Mutex::default(), Mutex::default(), OnceLock::new());
+        Self(Arc::new(Factory { client, tasks, clock, random, metrics, running, settings, recorder }))
     }
 
     /// The client that the informers use.
@@ -206,13 +221,46 @@ impl Informers {
         if let Some(found) = running.get(&id).and_then(|r| r.informer.clone().downcast::<Shared<K>>().ok()) {
             return Informer { shared: found };
         }
-        let shared = Arc::new(Shared::<K>::new());
+        let follower = self.follower(&resource, &scope);
+        let shared = Arc::new(Shared::<K>::new(follower.clone()));
         let whole = scope == Scope::default();
-        let reflector = Reflector::new(self.sender(), resource, &scope, form, shared.clone());
+        let reflector = Reflector::new(self.sender(), &resource, &scope, form, (shared.clone(), follower));
         self.0.tasks.spawn("informer", reflector.run(self.0.random.clone()));
         running.insert(id, Running { informer: shared.clone(), progress: shared.clone(), whole });
         Informer { shared }
     }
+
+    fn follower(&self, resource: &ResourceRef, scope: &Scope) -> Arc<Follower> {
+        let (of, factory) = (resource.clone(), Arc::downgrade(&self.0));
+        let name = resource.full_name();
+        let meter = self.0.metrics.left_out(&name);
+        let tell = Box::new(move |identity: &Identity, cause: &str| tell(&factory, &of, identity, cause));
+        let follower = Arc::new(Follower::new(name, meter, tell));
+        // In a namespace it is somebody's look at an object or two, and not what the part stands on.
+        if scope.namespace.is_none() {
+            self.0.metrics.followers().add(&follower);
+        }
+        follower
+    }
+}
+
+/// Records an event on an object that is left out, so that whoever looks at the object learns of it.
+fn tell(factory: &Weak<Factory>, resource: &ResourceRef, identity: &Identity, cause: &str) {
+    let Some(factory) = factory.upgrade() else { return };
+    let informers = Informers(factory);
+    let component = informers.metrics().part();
+    let recorder = informers.0.recorder.get_or_init(|| Recorder::start(&informers, component));
+    let regarding = ObjectReference {
+        api_version: Some(resource.api_version()),
+        kind: Some(resource.kind.clone()),
+        namespace: identity.namespace.clone(),
+        name: Some(identity.name.clone()),
+        uid: identity.uid.clone(),
+        resource_version: Some(identity.revision.to_string()),
+        field_path: None,
+    };
+    let message = format!("{component} cannot decode this object and leaves it out: {cause}");
+    recorder.event(regarding, EventType::Warning, UNDECODABLE, message);
 }
 
 /// A view of one informer. Cloning shares it.
@@ -229,8 +277,8 @@ impl<K> Clone for Informer<K> {
 impl<K: Kind> Informer<K> {
     /// An informer over fixed objects, for tests of what stands on informers.
     pub fn fixed(objects: Vec<K>) -> Self {
-        let shared = Arc::new(Shared::new());
-        shared.replace(objects, 1);
+        let shared = Arc::new(Shared::new(Arc::new(Follower::unwatched())));
+        shared.replace(objects, &[], 1);
         Self { shared }
     }
 

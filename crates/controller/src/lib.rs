@@ -16,6 +16,7 @@ pub mod lease;
 pub mod metrics;
 pub mod placement;
 pub mod plan;
+pub mod question;
 pub mod record;
 pub mod resource_claim;
 pub mod resource_ref;
@@ -29,6 +30,7 @@ pub use engine::{Controller, Engine, Hands, Source};
 pub use informer::{Change, Changes, Informer, Informers, Kind, PartialObject, Scope};
 pub use metrics::ClientMetrics;
 pub use plan::{Action, EventType, Patch, Plan, Propagation};
+pub use question::{Answer, Answers, Question};
 
 pub use record::Recorder;
 pub use resource_ref::ResourceRef;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use base::health::Checks;
 use base::metrics::Metrics;
 use http::{Method, StatusCode};
 use prometheus_client::encoding::EncodeLabelSet;
@@ -15,6 +16,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 
+use crate::informer::Followers;
 use crate::workqueue::WorkQueue;
 
 /// What requests go to, as clusters name it: the client knows its address, in this process there is none.
@@ -35,9 +37,25 @@ struct RequestLabels {
     host: &'static str,
 }
 
-/// The metrics of a process's client side. Cloning shares them.
-#[derive(Clone, Debug)]
-pub struct ClientMetrics(Arc<Inner>);
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Left {
+    part: &'static str,
+    resource: String,
+}
+
+/// The metrics of a process's client side, as one part of it counts. Cloning shares them.
+#[derive(Clone)]
+pub struct ClientMetrics {
+    inner: Arc<Inner>,
+    part: &'static str,
+    followers: Arc<Followers>,
+}
+
+impl std::fmt::Debug for ClientMetrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClientMetrics").field("part", &self.part).finish_non_exhaustive()
+    }
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -51,6 +69,7 @@ struct Inner {
     longest: Family<Named, Seconds>,
     requests: Family<RequestLabels, Counter>,
     leads: Family<Named, Gauge>,
+    left_out: Family<Left, Gauge>,
 }
 
 impl Default for ClientMetrics {
@@ -73,6 +92,7 @@ impl ClientMetrics {
             longest: Family::default(),
             requests: Family::default(),
             leads: Family::default(),
+            left_out: Family::default(),
         };
         metrics.register("workqueue_depth", "Current depth of the workqueue", &inner.depth);
         metrics.register("workqueue_adds", "Adds handled by the workqueue", &inner.adds);
@@ -107,17 +127,46 @@ impl ClientMetrics {
             "Whether this process leads (1) or waits (0) for the lease of this name",
             &inner.leads,
         );
-        Self(Arc::new(inner))
+        metrics.register(
+            "knarr_informer_undecodable_objects",
+            "Objects that informers of this part have left out because they cannot be decoded",
+            &inner.left_out,
+        );
+        Self { inner: Arc::new(inner), part: "knarr", followers: Arc::default() }
+    }
+
+    /// The same for the part of this name, whose informers answer for a check of the process: `informer-sync/<part>`.
+    #[must_use]
+    pub fn of_part(&self, part: &'static str) -> Self {
+        let followers = Arc::<Followers>::default();
+        let checked = followers.clone();
+        Checks::of(self.registry()).add(&format!("informer-sync/{part}"), move || checked.check());
+        Self { inner: self.inner.clone(), part, followers }
+    }
+
+    /// What the part is called, in events too.
+    pub fn part(&self) -> &'static str {
+        self.part
+    }
+
+    pub(crate) fn followers(&self) -> &Followers {
+        &self.followers
+    }
+
+    /// The gauge of the objects of `resource` that were left out.
+    pub(crate) fn left_out(&self, resource: &str) -> Gauge {
+        let labels = Left { part: self.part, resource: resource.to_owned() };
+        self.inner.left_out.get_or_create_owned(&labels)
     }
 
     /// The registry, for what a part counts itself.
     pub fn registry(&self) -> &Metrics {
-        &self.0.metrics
+        &self.inner.metrics
     }
 
     /// Says whether this process holds the lease `name`.
     pub fn leads(&self, name: &'static str, is_leader: bool) {
-        self.0.leads.get_or_create(&Named { name }).set(i64::from(is_leader));
+        self.inner.leads.get_or_create(&Named { name }).set(i64::from(is_leader));
     }
 
     /// Counts a request to the API server; `code` is none if there was no answer.
@@ -127,24 +176,26 @@ impl ClientMetrics {
             method: method.to_string(),
             host: API_SERVER,
         };
-        self.0.requests.get_or_create(&labels).inc();
+        self.inner.requests.get_or_create(&labels).inc();
     }
 
     /// A queue whose metrics are kept under `name`.
     pub(crate) fn queue(&self, name: &'static str) -> Arc<WorkQueue> {
         let labels = Named { name };
         let meter = QueueMeter {
-            depth: self.0.depth.get_or_create_owned(&labels),
-            adds: self.0.adds.get_or_create_owned(&labels),
-            retries: self.0.retries.get_or_create_owned(&labels),
-            queued: self.0.queued.get_or_create_owned(&labels),
-            worked: self.0.worked.get_or_create_owned(&labels),
+            depth: self.inner.depth.get_or_create_owned(&labels),
+            adds: self.inner.adds.get_or_create_owned(&labels),
+            retries: self.inner.retries.get_or_create_owned(&labels),
+            queued: self.inner.queued.get_or_create_owned(&labels),
+            worked: self.inner.worked.get_or_create_owned(&labels),
         };
         let queue = Arc::new(WorkQueue::metered(meter));
-        let (unfinished, longest) =
-            (self.0.unfinished.get_or_create_owned(&labels), self.0.longest.get_or_create_owned(&labels));
+        let (unfinished, longest) = (
+            self.inner.unfinished.get_or_create_owned(&labels),
+            self.inner.longest.get_or_create_owned(&labels),
+        );
         let watched = Arc::downgrade(&queue);
-        self.0.metrics.before_render(move || {
+        self.inner.metrics.before_render(move || {
             let running = watched.upgrade().map(|queue| queue.running_for()).unwrap_or_default();
             unfinished.set(running.iter().sum::<Duration>().as_secs_f64());
             longest.set(running.iter().max().copied().unwrap_or_default().as_secs_f64());

@@ -15,6 +15,7 @@ use k8s_openapi::{Metadata, Resource};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::question::Question;
 use crate::resource_ref::{ResourceRef, key_of};
 
 /// A decision: steps in order, and when to look again if nothing happens before.
@@ -24,6 +25,8 @@ pub struct Plan {
     pub steps: Vec<Vec<Action>>,
     /// Run the key again after this long.
     pub requeue_after: Option<Duration>,
+    /// Asked when all steps went well; then the key runs again at once and finds the answers.
+    pub questions: Vec<Question>,
     /// Done once when a step fails; [`FAILURE`] in their texts becomes what the server said.
     pub on_failure: Vec<Action>,
     /// The same, where what the server said has this in it.
@@ -58,7 +61,7 @@ impl Plan {
 
     /// Whether there is nothing to do now.
     pub fn is_empty(&self) -> bool {
-        self.steps.iter().all(Vec::is_empty)
+        self.questions.is_empty() && self.steps.iter().all(Vec::is_empty)
     }
 
     /// What is done about a failed step.

@@ -39,6 +39,11 @@ impl ResourceRef {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
+    /// `services` or `deployments.apps`.
+    pub fn full_name(&self) -> String {
+        if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
+    }
+
     /// The URL path of the collection; of all namespaces if `namespace` is empty.
     pub fn collection_path(&self, namespace: &str) -> String {
         let root = if self.group.is_empty() {

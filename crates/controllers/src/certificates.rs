@@ -1,7 +1,7 @@
 //! CertificateSigningRequests for the cluster's own signers: which are approved by themselves, and who gets what.
 //!
 //! Requests of kubelets are approved if RBAC lets their sender ask for such; everything else people approve. Signing
-//! is done by the setting [`auth::issuing::Signer`]; without it nothing is signed.
+//! is done by the setting [`auth::issuing::Signers`]; without it nothing is signed.
 //! Source: `pkg/controller/certificates`, `pkg/apis/certificates/helpers.go`.
 
 pub mod approving;
@@ -103,6 +103,18 @@ fn check_kubelet_serving(asked: &Asked, usages: &[String]) -> Result<(), String>
     check_node_name(asked)
 }
 
+/// What is wrong with a Node's request for its proxy's certificate.
+fn check_proxy(asked: &Asked, usages: &[String]) -> Result<(), String> {
+    let has_names = [&asked.dns_names, &asked.emails, &asked.uris].iter().any(|names| !names.is_empty());
+    let unwanted = [
+        (asked.common_name != auth::PROXY_USER, "subject common name is not system:kube-proxy"),
+        (!asked.organizations.is_empty() || asked.has_more, "the subject must be a common name only"),
+        (has_names || !asked.ips.is_empty(), "subjectAltNames are not allowed"),
+    ];
+    refuse_first(&unwanted)?;
+    check_usages(usages, "client auth")
+}
+
 /// What is wrong with the usages of a client's certificate.
 fn check_client(usages: &[String]) -> Result<(), String> {
     let is_known =
@@ -126,8 +138,16 @@ fn check_organization(asked: &Asked) -> Result<(), String> {
 }
 
 fn check_node_name(asked: &Asked) -> Result<(), String> {
-    let is_node = asked.common_name.starts_with(auth::NODE_USER_PREFIX);
-    if is_node { Ok(()) } else { Err("subject common name does not begin with system:node:".to_owned()) }
+    let Some(node) = asked.common_name.strip_prefix(auth::NODE_USER_PREFIX) else {
+        return Err("subject common name does not begin with system:node:".to_owned());
+    };
+    if node.is_empty() || auth::pki::is_reserved_node_name(node) {
+        return Err(format!("the node name {node:?} is reserved"));
+    }
+    if asked.has_more {
+        return Err("the subject must be an organization and a common name only".to_owned());
+    }
+    Ok(())
 }
 
 /// Exactly `side` and digital signature; key encipherment too, for keys that can.
@@ -163,7 +183,16 @@ mod tests {
         let usages = texts(&["digital signature", "client auth"]);
         assert_eq!(check_kubelet_client(&kubelet(), &usages), Ok(()));
         type Change = fn(&mut Asked);
-        let rows: [(Change, &str); 4] = [
+        let rows: [(Change, &str); 10] = [
+            (|a| a.organizations.push("system:nodes".into()), "subject organization is not system:nodes"),
+            (|a| a.organizations.clear(), "subject organization is not system:nodes"),
+            (|a| a.has_more = true, "the subject must be an organization and a common name only"),
+            (|a| a.common_name = "system:node:kubernetes".into(), "the node name \"kubernetes\" is reserved"),
+            (
+                |a| a.common_name = "system:node:Kubernetes.default.svc".into(),
+                "the node name \"Kubernetes.default.svc\" is reserved",
+            ),
+            (|a| a.common_name = "system:node:".into(), "the node name \"\" is reserved"),
             (|a| a.organizations.push("other".into()), "subject organization is not system:nodes"),
             (|a| a.dns_names.push("a".into()), "DNS subjectAltNames are not allowed"),
             (|a| a.uris.push("a".into()), "URI subjectAltNames are not allowed"),
@@ -178,6 +207,27 @@ mod tests {
             check_kubelet_client(&kubelet(), &texts(&["client auth"])),
             Err("usages did not match [client auth digital signature key encipherment]".to_owned())
         );
+    }
+
+    #[test]
+    fn a_proxy_is_nobody_but_the_proxy() {
+        let proxy = || Asked { common_name: "system:kube-proxy".into(), ..Asked::default() };
+        let usages = texts(&["digital signature", "client auth"]);
+        assert_eq!(check_proxy(&proxy(), &usages), Ok(()));
+        type Change = fn(&mut Asked);
+        let rows: [(Change, &str); 5] = [
+            (|a| a.common_name = "admin".into(), "subject common name is not system:kube-proxy"),
+            (|a| a.organizations.push("system:masters".into()), "the subject must be a common name only"),
+            (|a| a.has_more = true, "the subject must be a common name only"),
+            (|a| a.dns_names.push("a".into()), "subjectAltNames are not allowed"),
+            (|a| a.ips.push("192.0.2.1".parse().unwrap()), "subjectAltNames are not allowed"),
+        ];
+        for (change, text) in rows {
+            let mut asked = proxy();
+            change(&mut asked);
+            assert_eq!(check_proxy(&asked, &usages), Err(text.to_owned()));
+        }
+        assert!(check_proxy(&proxy(), &texts(&["digital signature", "server auth"])).is_err());
     }
 
     #[test]

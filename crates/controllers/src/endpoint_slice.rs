@@ -10,12 +10,11 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use controller::{Action, Change, Controller, Informers, Patch, Plan, Propagation, Source};
+use controller::{Action, Change, Controller, Informers, Plan, Propagation, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde_json::{Map, Value, json};
 
 use crate::backends::{self, Backing, HEADLESS, TRIGGER_TIME};
 use crate::names::{generate_name, names};
@@ -190,35 +189,25 @@ fn create(backing: &Backing, family: &str, wanted: Wanted, name: String) -> Acti
     })
 }
 
-/// The patch that makes `slice` what is wanted, or nothing when it is so already.
+/// The update that makes `slice` what is wanted, or nothing when it is so already. Annotations and labels of others stay.
 fn change(backing: &Backing, slice: &EndpointSlice, wanted: &Wanted) -> Option<Action> {
-    let mut patch = Map::new();
-    if slice.endpoints != wanted.endpoints {
-        patch.insert("endpoints".to_owned(), json!(wanted.endpoints));
-    }
-    if slice.ports.as_deref().unwrap_or_default() != wanted.ports {
-        patch.insert("ports".to_owned(), json!(wanted.ports));
-    }
-    let labels = changed_labels(slice, labels(&backing.service));
-    if patch.is_empty() && labels.is_empty() {
+    let mut all = slice.metadata.labels.clone().unwrap_or_default();
+    all.remove(HEADLESS);
+    all.extend(labels(&backing.service));
+    let is_same = slice.endpoints == wanted.endpoints
+        && slice.ports.as_deref().unwrap_or_default() == wanted.ports
+        && slice.metadata.labels.as_ref() == Some(&all);
+    if is_same {
         return None;
     }
-    let mut metadata =
-        json!({"uid": uid(&slice.metadata), "annotations": {TRIGGER_TIME: backing.trigger_time()}});
-    if !labels.is_empty() {
-        metadata["labels"] = Value::Object(labels);
-    }
-    patch.insert("metadata".to_owned(), metadata);
-    let (namespace, name) = (namespace(&slice.metadata), name(&slice.metadata));
-    Some(Action::patch::<EndpointSlice>(namespace, name, Patch::Merge(Value::Object(patch))))
-}
-
-fn changed_labels(slice: &EndpointSlice, wanted: BTreeMap<String, String>) -> Map<String, Value> {
-    let has_headless = label(&slice.metadata, HEADLESS).is_some();
-    let gone = (has_headless && !wanted.contains_key(HEADLESS)).then(|| (HEADLESS.to_owned(), Value::Null));
-    let changed =
-        wanted.into_iter().filter(|(key, value)| label(&slice.metadata, key) != Some(value.as_str()));
-    changed.map(|(key, value)| (key, Value::String(value))).chain(gone).collect()
+    let mut annotations = slice.metadata.annotations.clone().unwrap_or_default();
+    annotations.insert(TRIGGER_TIME.to_owned(), backing.trigger_time());
+    Some(Action::update(&EndpointSlice {
+        metadata: ObjectMeta { labels: Some(all), annotations: Some(annotations), ..slice.metadata.clone() },
+        address_type: slice.address_type.clone(),
+        endpoints: wanted.endpoints.clone(),
+        ports: Some(wanted.ports.clone()),
+    }))
 }
 
 fn delete(slice: &Arc<EndpointSlice>) -> Action {

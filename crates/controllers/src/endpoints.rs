@@ -7,14 +7,13 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use controller::{Action, Controller, Informers, Patch, Plan, Propagation, Source};
+use controller::{Action, Controller, Informers, Plan, Propagation, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Pod, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde_json::{Map, Value, json};
 
 use crate::backends::{self, Backing, HEADLESS, TRIGGER_TIME};
-use crate::object::{is_deleting, label, name, namespace, split_key, uid};
+use crate::object::{is_deleting, label, split_key, uid};
 use crate::pod::{is_finished, is_ready, node_name};
 
 /// Addresses in one object; more are left out, which an annotation says. Source: core/v1.
@@ -179,41 +178,33 @@ fn truncate(mut subsets: Vec<EndpointSubset>, most: usize) -> (Vec<EndpointSubse
     (subsets, is_truncated)
 }
 
-/// The patch that makes `existing` what is wanted, or nothing when it is so already. When it changed is no
-/// reason to change it.
+/// The update that makes `existing` what is wanted, or nothing when it is so already. When it changed is no
+/// reason to change it; labels and annotations of others stay.
 fn change(existing: &Endpoints, wanted: Endpoints) -> Option<Action> {
     let meta = &existing.metadata;
     let is_subset_same =
         existing.subsets.as_deref().unwrap_or_default() == wanted.subsets.as_deref().unwrap_or_default();
-    let labels = difference(meta.labels.as_ref(), wanted.metadata.labels.unwrap_or_default(), &[HEADLESS]);
-    let all = wanted.metadata.annotations.unwrap_or_default();
-    let annotations = difference(meta.annotations.as_ref(), all, &[OVER_CAPACITY]);
-    let is_annotation_same = annotations.keys().all(|key| key == TRIGGER_TIME);
-    if is_subset_same && labels.is_empty() && is_annotation_same {
+    let labels = merged(meta.labels.as_ref(), wanted.metadata.labels, &[HEADLESS]);
+    let mut annotations = merged(meta.annotations.as_ref(), wanted.metadata.annotations, &[OVER_CAPACITY]);
+    let triggered = annotations.remove(TRIGGER_TIME);
+    let mut known = meta.annotations.clone().unwrap_or_default();
+    known.remove(TRIGGER_TIME);
+    if is_subset_same && labels == meta.labels.clone().unwrap_or_default() && annotations == known {
         return None;
     }
-    let mut patch = json!({"metadata": {"uid": uid(meta)}});
-    if !is_subset_same {
-        patch["subsets"] = json!(wanted.subsets.unwrap_or_default());
-    }
-    if !labels.is_empty() {
-        patch["metadata"]["labels"] = Value::Object(labels);
-    }
-    if !annotations.is_empty() {
-        patch["metadata"]["annotations"] = Value::Object(annotations);
-    }
-    Some(Action::patch::<Endpoints>(namespace(meta), name(meta), Patch::Merge(patch)))
+    annotations.extend(triggered.map(|time| (TRIGGER_TIME.to_owned(), time)));
+    let metadata = ObjectMeta { labels: Some(labels), annotations: Some(annotations), ..meta.clone() };
+    Some(Action::update(&Endpoints { metadata, subsets: wanted.subsets }))
 }
 
-/// What to merge into `is` to get `wanted`; of what is there beyond that, only `own` keys are taken away.
-fn difference(
+/// What there `is` with what is `wanted`; of what is there beyond that, only `own` keys are taken away.
+fn merged(
     is: Option<&BTreeMap<String, String>>,
-    wanted: BTreeMap<String, String>,
+    wanted: Option<BTreeMap<String, String>>,
     own: &[&str],
-) -> Map<String, Value> {
-    let has = |key: &str| is.and_then(|is| is.get(key));
-    let gone = own.iter().filter(|key| has(key).is_some() && !wanted.contains_key(**key));
-    let gone: Vec<(String, Value)> = gone.map(|key| ((*key).to_owned(), Value::Null)).collect();
-    let changed = wanted.into_iter().filter(|(key, value)| has(key) != Some(value));
-    changed.map(|(key, value)| (key, Value::String(value))).chain(gone).collect()
+) -> BTreeMap<String, String> {
+    let mut merged = is.cloned().unwrap_or_default();
+    merged.retain(|key, _| !own.contains(&key.as_str()));
+    merged.extend(wanted.into_iter().flatten());
+    merged
 }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use controller::plan::{ApiRequest, Verb};
-use controller::{Action, Plan};
+use controller::{Action, Plan, Question};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
@@ -41,6 +41,15 @@ pub(crate) fn render(plan: &Plan) -> String {
             }
         }
     }
+    for question in &plan.questions {
+        text.push_str(&match question {
+            Question::Resources => "ask which resources there are\n".to_owned(),
+            Question::Content(resource, namespace) => {
+                format!("ask which {} there are in {namespace}\n", resource.plural)
+            }
+            Question::Object(resource, _, name, _) => format!("ask for {} {name}\n", resource.plural),
+        });
+    }
     if let Some(delay) = plan.requeue_after {
         writeln!(text, "again after {delay:?}").unwrap();
     }
@@ -58,6 +67,15 @@ fn line(request: &ApiRequest) -> String {
     };
     let slash = if request.subresource.is_empty() { "" } else { "/" };
     let name = if request.name.is_empty() { "(generated)" } else { &request.name };
-    let body = if shows_body { format!(" {}", request.body) } else { String::new() };
+    let body = match (shows_body, request.verb, request.subresource) {
+        (false, ..) => String::new(),
+        // Of what else is sent, a server takes nothing but annotations.
+        (true, Verb::Update, "status") => {
+            let annotations = request.body.pointer("/metadata/annotations");
+            let annotations = annotations.map(|all| format!(" annotations {all}")).unwrap_or_default();
+            format!("{annotations} {}", request.body["status"])
+        }
+        (true, ..) => format!(" {}", request.body),
+    };
     format!("{verb} {}{slash}{} {name}{body}", request.resource.plural, request.subresource)
 }

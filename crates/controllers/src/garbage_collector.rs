@@ -5,8 +5,10 @@
 //! - Orphan: the owner stays, with a finalizer, until its dependents have forgotten it.
 //!
 //! It knows metadata only, of every stored resource. The watches of two resources do not wait for each other, so
-//! an owner counts as gone only when its informer is as new as the dependent; otherwise the server is asked.
+//! an owner counts as gone only when its informer is as new as the dependent; otherwise the server is asked. So it is for
+//! owners of kinds that no informer knows (`garbage_collector/foreign.rs`): where the server cannot say, nothing goes.
 
+mod foreign;
 #[cfg(test)]
 mod tests;
 
@@ -14,21 +16,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::informer::PartialObject;
-use controller::{Action, Change, Controller, Informers, Patch, Plan, Propagation, ResourceRef, Source};
+use controller::plan::{EventAction, EventType};
+use controller::{
+    Action, Answers, Change, Controller, Informers, Patch, Plan, Propagation, Question, ResourceRef, Source,
+};
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::{Value, json};
 
 use crate::kinds;
-use crate::object::{created, is_deleting, key, name, namespace, uid};
-use crate::pod::since_until;
+use crate::object::{is_deleting, key, name, namespace, uid};
 
 /// Keeps a deleted owner until its dependents are gone. Source: meta/v1.
 const FOREGROUND: &str = "foregroundDeletion";
 /// Keeps a deleted owner until its dependents are orphans. Source: meta/v1.
 const ORPHAN: &str = "orphan";
-/// A dependent that is older than this has an owner whose informer has had the time to see it.
-const LAG_MAX: Duration = Duration::from_secs(30);
+/// When to look again at an owner that no informer tells of.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 /// The controller's row. Keys are `group/plural/` and the object's own key.
 pub const CONTROLLER: Controller = Controller {
@@ -58,8 +63,14 @@ impl Item {
 /// What is known about an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// It is there and stays, or nothing can be known about its kind.
+    /// It is there and stays.
     Solid,
+    /// It is there and stays, as the server said; no informer tells of its end.
+    SolidForeign,
+    /// The server knows no such kind, or cannot say now.
+    Unknown,
+    /// It would have to be in a namespace, and the dependent is in none: that is an error which does not heal.
+    Impossible,
     /// It is being deleted and waits for its dependents to go first.
     Waiting,
     /// It is not there, nor will it appear.
@@ -76,6 +87,8 @@ pub struct Snapshot {
     pub owners: Vec<Owner>,
     /// What has this object as an owner; filled in where it matters.
     pub dependents: Vec<Item>,
+    /// What the server has to be asked before anything can be known about the owners.
+    pub questions: Vec<Question>,
 }
 
 fn gather(informers: &Informers, key: &str, now: Timestamp) -> Option<Snapshot> {
@@ -84,32 +97,46 @@ fn gather(informers: &Informers, key: &str, now: Timestamp) -> Option<Snapshot> 
     let resource = kinds::by_plural(group, plural)?.clone();
     let object = informers.metadata(&resource).get(object_key)?;
     let meta = &object.metadata;
-    let owners: Vec<Owner> =
-        meta.owner_references.iter().flatten().map(|owner| look_up(informers, owner, meta, now)).collect();
+    let answers = Answers::of(informers);
+    let (mut owners, mut questions) = (Vec::new(), Vec::new());
+    for owner in meta.owner_references.iter().flatten() {
+        let found = match resource_of(owner) {
+            Some(resource) => Ok(look_up(informers, resource, owner, meta)),
+            None => foreign::look_up(&answers, owner, namespace(meta), now),
+        };
+        match found {
+            Ok(state) => owners.push(state),
+            Err(question) => questions.push(*question),
+        }
+    }
     let is_looked_at = is_deleting(meta) || owners.contains(&Owner::Waiting);
     let dependents = if is_looked_at { dependents(informers, uid(meta)) } else { Vec::new() };
-    Some(Snapshot { item: Item { resource, object }, owners, dependents })
+    Some(Snapshot { item: Item { resource, object }, owners, dependents, questions })
 }
 
-fn look_up(informers: &Informers, owner: &OwnerReference, dependent: &ObjectMeta, now: Timestamp) -> Owner {
-    let Some(resource) = resource_of(owner) else { return Owner::Solid };
+fn look_up(
+    informers: &Informers,
+    resource: &ResourceRef,
+    owner: &OwnerReference,
+    dependent: &ObjectMeta,
+) -> Owner {
     let namespace = namespace(dependent);
     if resource.namespaced && namespace.is_empty() {
-        return Owner::Solid;
+        return Owner::Impossible;
     }
     let informer = informers.metadata(resource);
     match informer.get(&owner_key(resource, namespace, owner)) {
-        Some(found) if uid(&found.metadata) == owner.uid => {
-            let is_waiting = is_deleting(&found.metadata) && has_finalizer(&found.metadata, FOREGROUND);
-            if is_waiting { Owner::Waiting } else { Owner::Solid }
-        }
+        Some(found) if uid(&found.metadata) == owner.uid => state_of(&found.metadata, Owner::Solid),
         _ => {
             let revision = dependent.resource_version.as_deref().and_then(|text| text.parse::<u64>().ok());
             let has_caught_up = revision.is_some_and(|revision| informer.revision() >= revision);
-            let age = since_until(created(dependent), now);
-            if has_caught_up || age > LAG_MAX { Owner::Gone } else { Owner::NotSeen }
+            if has_caught_up { Owner::Gone } else { Owner::NotSeen }
         }
     }
+}
+
+fn state_of(owner: &ObjectMeta, solid: Owner) -> Owner {
+    if is_deleting_dependents(owner) { Owner::Waiting } else { solid }
 }
 
 fn resource_of(owner: &OwnerReference) -> Option<&'static ResourceRef> {
@@ -183,7 +210,18 @@ pub fn plan(snapshot: &Snapshot, _: Timestamp) -> Plan {
         }
         return plan;
     }
-    if snapshot.owners.is_empty() {
+    if !snapshot.questions.is_empty() {
+        plan.questions.clone_from(&snapshot.questions);
+        return plan;
+    }
+    if snapshot.owners.contains(&Owner::Impossible) {
+        plan.push_step(snapshot.impossible().map(|owner| complain(item, owner)).collect());
+        return plan;
+    }
+    if snapshot.owners.iter().any(|owner| matches!(owner, Owner::Unknown | Owner::SolidForeign)) {
+        plan.requeue(LOOK_AGAIN);
+    }
+    if snapshot.owners.is_empty() || snapshot.owners.contains(&Owner::Unknown) {
         return plan;
     }
     let references = meta.owner_references.iter().flatten().zip(&snapshot.owners);
@@ -193,12 +231,11 @@ pub fn plan(snapshot: &Snapshot, _: Timestamp) -> Plan {
         Some(Action::require_absent(resource, namespace, &owner.name, &owner.uid))
     });
     plan.push_step(unseen.collect());
-    if snapshot.owners.contains(&Owner::Solid) {
+    let is_solid = |owner: &Owner| matches!(owner, Owner::Solid | Owner::SolidForeign);
+    if snapshot.owners.iter().any(is_solid) {
         let references = meta.owner_references.iter().flatten().zip(&snapshot.owners);
-        let stale: Vec<&str> = references
-            .filter(|(_, state)| **state != Owner::Solid)
-            .map(|(owner, _)| owner.uid.as_str())
-            .collect();
+        let stale: Vec<&str> =
+            references.filter(|(_, state)| !is_solid(state)).map(|(owner, _)| owner.uid.as_str()).collect();
         if !stale.is_empty() {
             plan.push(forget(item, &stale));
         }
@@ -221,6 +258,38 @@ pub fn plan(snapshot: &Snapshot, _: Timestamp) -> Plan {
     let (namespace, name, uid) = (namespace(meta), name(meta), uid(meta));
     plan.push(Action::delete_ref(item.resource.clone(), namespace, name, Some(uid), propagation, None));
     plan
+}
+
+impl Snapshot {
+    fn impossible(&self) -> impl Iterator<Item = &OwnerReference> {
+        let references = self.item.meta().owner_references.iter().flatten().zip(&self.owners);
+        references.filter(|(_, state)| **state == Owner::Impossible).map(|(owner, _)| owner)
+    }
+}
+
+/// Source: `reportInvalidNamespaceOwnerRef`.
+fn complain(item: &Item, owner: &OwnerReference) -> Action {
+    let meta = item.meta();
+    let OwnerReference { api_version, kind, name, uid, .. } = owner;
+    Action::Event(Box::new(EventAction {
+        component: "",
+        regarding: ObjectReference {
+            api_version: Some(item.resource.api_version()),
+            kind: Some(item.resource.kind.clone()),
+            namespace: meta.namespace.clone(),
+            name: meta.name.clone(),
+            uid: meta.uid.clone(),
+            ..ObjectReference::default()
+        },
+        event_type: EventType::Warning,
+        reason: "OwnerRefInvalidNamespace".to_owned(),
+        message: format!(
+            "ownerRef [{api_version}/{kind}, namespace: {}, name: {name}, uid: {uid}] does not exist in namespace {:?}",
+            namespace(meta),
+            namespace(meta)
+        ),
+        annotations: Default::default(),
+    }))
 }
 
 fn has_finalizer(meta: &ObjectMeta, finalizer: &str) -> bool {

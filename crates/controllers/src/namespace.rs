@@ -1,28 +1,36 @@
 //! The Namespace controller: a namespace that is deleted takes its content with it.
 //!
-//! It deletes what is left, says what it waits for, and takes the finalizer `kubernetes` off when nothing is left.
+//! It deletes what is left, Pods before everything else, says what it waits for, and takes the finalizer `kubernetes` off
+//! when nothing is left. Of what is there informers know a part only: the server is asked for the rest
+//! (`namespace/foreign.rs`), and nothing is finalized where it cannot say what there is.
+//! Source: `pkg/controller/namespace/deletion`, KEP-5080 (ordered deletion).
 
+mod conditions;
+mod foreign;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use controller::informer::PartialObject;
 use controller::plan::{ApiRequest, Verb};
-use controller::{Action, Change, Controller, Informers, Patch, Plan, Propagation, ResourceRef, Source};
+use controller::{Action, Answers, Change, Controller, Informers, Plan, Propagation, ResourceRef, Source};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Namespace, NamespaceCondition, NamespaceStatus};
+use k8s_openapi::api::core::v1::Namespace;
 use serde_json::json;
 
 use crate::kinds;
-use crate::object::{is_deleting, name, namespace, status_patch, time, uid};
+use crate::object::{is_deleting, name, namespace, uid};
 use crate::pod::since_until;
+use conditions::Facts;
+pub use foreign::{Foreign, Survey};
 
 const FINALIZER: &str = "kubernetes";
 /// A namespace is not given up before this: what was created just before its deletion may not be seen yet.
 const SETTLE: Duration = Duration::from_secs(1);
+/// When to look again at what no informer tells of.
+const LOOK_AGAIN: Duration = Duration::from_secs(11);
 
 /// The controller's row. Keys are namespaces.
 pub const CONTROLLER: Controller = Controller {
@@ -34,7 +42,7 @@ pub const CONTROLLER: Controller = Controller {
         [Source::itself::<Namespace>()].into_iter().chain(content).collect()
     },
     reconcile: |informers, key, now| {
-        gather(informers, key).map_or_else(Plan::nothing, |seen| plan(&seen, now))
+        gather(informers, key, now).map_or_else(Plan::nothing, |seen| plan(&seen, now))
     },
 };
 
@@ -44,16 +52,29 @@ pub struct Snapshot {
     pub namespace: Arc<Namespace>,
     /// What is left in it, by resource; only filled in when it is being deleted.
     pub content: Vec<(ResourceRef, Vec<Arc<PartialObject>>)>,
+    /// What is left in it of resources that no informer knows.
+    pub foreign: Foreign,
 }
 
-fn gather(informers: &Informers, key: &str) -> Option<Snapshot> {
+fn gather(informers: &Informers, key: &str, now: Timestamp) -> Option<Snapshot> {
     let namespace = informers.informer::<Namespace>().get(key).filter(|ns| is_deleting(&ns.metadata))?;
-    let content = kinds::watched()
+    let content: Vec<(ResourceRef, Vec<Arc<PartialObject>>)> = kinds::watched()
         .filter(|resource| resource.namespaced)
         .map(|resource| (resource.clone(), informers.metadata(resource).in_namespace(key)))
         .filter(|(_, objects)| !objects.is_empty())
         .collect();
-    Some(Snapshot { namespace, content })
+    // What lags behind the deletion may have more to tell than it knows.
+    let revision = namespace.metadata.resource_version.as_deref().and_then(|text| text.parse::<u64>().ok());
+    let is_known = |resource: &ResourceRef| {
+        kinds::by_plural(&resource.group, &resource.plural).is_some_and(|known| {
+            let has_caught_up = revision.is_some_and(|seen| informers.metadata(known).revision() >= seen);
+            has_caught_up || content.iter().any(|(left, _)| left == known)
+        })
+    };
+    let since = namespace.metadata.deletion_timestamp.as_ref().map_or(now, |deleted| deleted.0) + SETTLE;
+    let not_before = since.max(now - foreign::FRESH);
+    let foreign = Foreign::gather(&Answers::of(informers), key, is_known, not_before);
+    Some(Snapshot { namespace, content, foreign })
 }
 
 /// Content matters only where the namespace is on its way out.
@@ -74,25 +95,74 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     if !finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
         return plan;
     }
-    let going = snapshot.content.iter().flat_map(|(resource, objects)| {
-        objects
-            .iter()
-            .filter(|object| !is_deleting(&object.metadata))
-            .map(move |object| delete(resource, object))
-    });
-    plan.push_step(going.collect());
-    let since = since_until(deleted.0, now);
-    if snapshot.content.is_empty() && since >= SETTLE {
-        plan.push(Action::delete_collection(kinds::events(), name(meta), Propagation::Background));
-        plan.push(finalize(namespace));
+    let settled = SETTLE.checked_sub(since_until(deleted.0, now)).filter(|left| !left.is_zero());
+    let has_pods = snapshot.content.iter().any(|(resource, _)| is_pods(resource));
+    let content = snapshot.content.iter().filter(|(resource, _)| is_pods(resource) || !has_pods);
+    let mut going: Vec<Action> =
+        content.flat_map(|(resource, objects)| deletions(resource, objects)).collect();
+    if let Some(left) = settled {
+        plan.requeue(left);
+    }
+    let nothing = Survey::default();
+    let survey = match &snapshot.foreign {
+        _ if has_pods || settled.is_some() => &nothing,
+        Foreign::Ask(questions) => {
+            plan.push_step(going);
+            plan.questions.clone_from(questions);
+            return plan;
+        }
+        Foreign::Known(survey) => survey,
+    };
+    going.extend(survey.deletions(name(meta)));
+    plan.questions = survey.questions_after(name(meta));
+    let facts = Facts::of(&snapshot.content, survey);
+    if snapshot.content.is_empty() && survey.is_empty() {
+        if settled.is_none() {
+            end(&mut plan, namespace, &facts, now);
+        }
         return plan;
     }
-    if snapshot.content.is_empty() {
-        plan.requeue(SETTLE.saturating_sub(since));
-        return plan;
+    if !going.is_empty() {
+        plan.on_failure = conditions::report(namespace, &facts.failing(), now).into_iter().collect();
     }
-    plan.push_step(report(namespace, &snapshot.content, now).into_iter().collect());
+    plan.push_step(going);
+    plan.push_step(conditions::report(namespace, &facts, now).into_iter().collect());
+    if !survey.is_empty() {
+        plan.requeue(LOOK_AGAIN);
+    }
     plan
+}
+
+/// Nothing is left.
+fn end(plan: &mut Plan, namespace: &Namespace, facts: &Facts, now: Timestamp) {
+    if is_kept_by_others(namespace)
+        && let Some(told) = conditions::report(namespace, facts, now)
+    {
+        plan.push(told);
+        return;
+    }
+    let events =
+        Action::delete_collection(kinds::events(), name(&namespace.metadata), Propagation::Background);
+    plan.push(events);
+    plan.push(finalize(namespace));
+}
+
+fn is_pods(resource: &ResourceRef) -> bool {
+    resource.group.is_empty() && resource.plural == "pods"
+}
+
+/// Whether the namespace stays after it was finalized, so that people can still read its conditions.
+fn is_kept_by_others(namespace: &Namespace) -> bool {
+    let own = namespace.spec.iter().flat_map(|spec| spec.finalizers.iter().flatten());
+    let others = namespace.metadata.finalizers.iter().flatten();
+    own.chain(others).any(|finalizer| finalizer != FINALIZER)
+}
+
+fn deletions<'a>(
+    resource: &'a ResourceRef,
+    objects: &'a [Arc<PartialObject>],
+) -> impl Iterator<Item = Action> + 'a {
+    objects.iter().filter(|object| !is_deleting(&object.metadata)).map(|object| delete(resource, object))
 }
 
 fn delete(resource: &ResourceRef, object: &PartialObject) -> Action {
@@ -115,72 +185,4 @@ fn finalize(namespace: &Namespace) -> Action {
         subresource: "finalize",
         body: json!(finalized),
     }))
-}
-
-/// Conditions that say what is waited for. Source: `NamespaceConditionType`, core/v1.
-fn report(
-    namespace: &Namespace,
-    content: &[(ResourceRef, Vec<Arc<PartialObject>>)],
-    now: Timestamp,
-) -> Option<Action> {
-    let remaining: Vec<String> = content
-        .iter()
-        .map(|(resource, objects)| {
-            format!("{}.{} has {} resource instances", resource.plural, resource.group, objects.len())
-        })
-        .collect();
-    let mut finalizers: BTreeMap<&str, usize> = BTreeMap::new();
-    for object in content.iter().flat_map(|(_, objects)| objects) {
-        for finalizer in object.metadata.finalizers.iter().flatten() {
-            *finalizers.entry(finalizer).or_default() += 1;
-        }
-    }
-    let held: Vec<String> = finalizers
-        .iter()
-        .map(|(finalizer, count)| format!("{finalizer} in {count} resource instances"))
-        .collect();
-    let held_condition = if held.is_empty() {
-        ("False", "ContentHasNoFinalizers", "All content-preserving finalizers finished".to_owned())
-    } else {
-        let message = format!("Some content in the namespace has finalizers remaining: {}", held.join(", "));
-        ("True", "SomeFinalizersRemain", message)
-    };
-    let message = format!("Some resources are remaining: {}", remaining.join(", "));
-    let told = [
-        (
-            "NamespaceDeletionDiscoveryFailure",
-            ("False", "ResourcesDiscovered", "All resources successfully discovered".to_owned()),
-        ),
-        (
-            "NamespaceDeletionGroupVersionParsingFailure",
-            ("False", "ParsedGroupVersions", "All legacy kube types successfully parsed".to_owned()),
-        ),
-        (
-            "NamespaceDeletionContentFailure",
-            (
-                "False",
-                "ContentDeleted",
-                "All content successfully deleted, may be waiting on finalization".to_owned(),
-            ),
-        ),
-        ("NamespaceContentRemaining", ("True", "SomeResourcesRemain", message)),
-        ("NamespaceFinalizersRemaining", held_condition),
-    ];
-    let old = namespace.status.clone().unwrap_or_default();
-    let known = old.conditions.clone().unwrap_or_default();
-    let conditions = told.map(|(type_, (status, reason, message))| {
-        let before = known.iter().find(|condition| condition.type_ == type_ && condition.status == status);
-        NamespaceCondition {
-            type_: type_.to_owned(),
-            status: status.to_owned(),
-            reason: Some(reason.to_owned()),
-            message: Some(message),
-            last_transition_time: before
-                .and_then(|condition| condition.last_transition_time.clone())
-                .or_else(|| Some(time(now))),
-        }
-    });
-    let new = NamespaceStatus { phase: Some("Terminating".to_owned()), conditions: Some(conditions.into()) };
-    let patch = status_patch(&old, &new)?;
-    Some(Action::patch_status::<Namespace>("", name(&namespace.metadata), Patch::Merge(patch)))
 }

@@ -1,10 +1,8 @@
-//! What every controller reads from an object's metadata: keys, owners, conditions' times, status patches.
+//! What every controller reads from an object's metadata: keys, owners, conditions' times.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use k8s_openapi::{Metadata, Resource};
-use serde::Serialize;
-use serde_json::{Map, Value, json};
 
 /// `namespace/name`, or `name` where there is no namespace.
 pub(crate) fn key(meta: &ObjectMeta) -> String {
@@ -78,45 +76,4 @@ where
 /// `now` as the API writes it: whole seconds.
 pub(crate) fn time(now: Timestamp) -> Time {
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
-}
-
-/// A merge patch that makes `{"status": old}` into `{"status": new}`, or nothing when they are equal.
-///
-/// Fields that vanish are set to null, lists are replaced: the patch says only what changes, so a status is
-/// written without reading the object again and without touching what others own.
-pub(crate) fn status_patch<S: Serialize>(old: &S, new: &S) -> Option<Value> {
-    let old = serde_json::to_value(old).unwrap_or_default();
-    let new = serde_json::to_value(new).unwrap_or_default();
-    let diff = merge_diff(&old, &new)?;
-    Some(json!({ "status": diff }))
-}
-
-fn merge_diff(old: &Value, new: &Value) -> Option<Value> {
-    let (Value::Object(before), Value::Object(after)) = (old, new) else {
-        return (old != new).then(|| new.clone());
-    };
-    let gone = before.keys().filter(|key| !after.contains_key(*key)).map(|key| (key.clone(), Value::Null));
-    let changed = after.iter().filter_map(|(key, value)| {
-        let diff = before.get(key).map_or(Some(value.clone()), |was| merge_diff(was, value))?;
-        Some((key.clone(), diff))
-    });
-    let diff: Map<String, Value> = gone.chain(changed).collect();
-    (!diff.is_empty()).then_some(Value::Object(diff))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(old: Value, new: Value, expect: Option<Value>) {
-        assert_eq!(merge_diff(&old, &new), expect);
-    }
-
-    #[test]
-    fn a_status_patch_says_only_what_changes() {
-        check(json!({"a": 1, "b": 2}), json!({"a": 1, "b": 2}), None);
-        check(json!({"a": 1, "b": 2}), json!({"a": 1, "c": 3}), Some(json!({"b": null, "c": 3})));
-        check(json!({"a": {"x": 1, "y": 1}}), json!({"a": {"x": 2, "y": 1}}), Some(json!({"a": {"x": 2}})));
-        check(json!({"a": [1]}), json!({"a": [2]}), Some(json!({"a": [2]})));
-    }
 }

@@ -67,16 +67,23 @@ pub struct Snapshot {
     pub objects: Vec<(String, String, Value)>,
 }
 
-/// Kinds whose objects cost more than their number.
+/// Kinds whose objects cost more than their number, and quotas: a second informer of them may not know yet of the one that
+/// is to be counted for.
 fn is_read_whole(resource: &ResourceRef) -> bool {
     resource.group.is_empty()
-        && matches!(resource.plural.as_str(), "pods" | "services" | "persistentvolumeclaims")
+        && matches!(
+            resource.plural.as_str(),
+            "pods" | "services" | "persistentvolumeclaims" | "resourcequotas"
+        )
 }
 
-/// The status is nobody's but ours and admission's.
-fn of_quota(change: &Change<ResourceQuota>, _: &Informers) -> Vec<String> {
+/// The status is nobody's but ours and admission's. One that goes is counted by the others.
+fn of_quota(change: &Change<ResourceQuota>, informers: &Informers) -> Vec<String> {
+    if change.new.is_none() {
+        return of_change(true, &change.key, informers);
+    }
     let spec = |quota: &Option<Arc<ResourceQuota>>| quota.as_ref().map(|quota| quota.spec.clone());
-    let matters = change.new.is_some() && spec(&change.old) != spec(&change.new);
+    let matters = spec(&change.old) != spec(&change.new);
     matters.then(|| change.key.clone()).into_iter().collect()
 }
 
@@ -110,6 +117,9 @@ fn gather(informers: &Informers, key: &str) -> Option<Snapshot> {
             ("", "services") => whole(&informers.informer::<Service>().in_namespace(&place)),
             ("", "persistentvolumeclaims") => {
                 whole(&informers.informer::<PersistentVolumeClaim>().in_namespace(&place))
+            }
+            ("", "resourcequotas") => {
+                vec![Value::Null; informers.informer::<ResourceQuota>().in_namespace(&place).len()]
             }
             _ => vec![Value::Null; informers.metadata(resource).in_namespace(&place).len()],
         };

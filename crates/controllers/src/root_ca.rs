@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use controller::{Action, Controller, Patch, Plan, Scope, Source};
+use controller::{Action, Controller, Plan, Scope, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde_json::json;
 
-use crate::object::{is_deleting, name, namespace, uid};
+use crate::object::{is_deleting, namespace};
 
 const CONFIG_MAP: &str = "kube-root-ca.crt";
 const FILE: &str = "ca.crt";
@@ -79,12 +78,7 @@ pub fn plan(snapshot: &Snapshot, _: Timestamp) -> Plan {
         })),
         Some(map) if map.data.as_ref() == Some(&data.clone().into()) => {}
         Some(map) => {
-            let meta = &map.metadata;
-            let patch = json!([
-                {"op": "test", "path": "/metadata/uid", "value": uid(meta)},
-                {"op": "add", "path": "/data", "value": {FILE: snapshot.bundle}},
-            ]);
-            plan.push(Action::patch::<ConfigMap>(namespace(meta), name(meta), Patch::Json(patch)));
+            plan.push(Action::update(&ConfigMap { data: Some(data.into()), ..(**map).clone() }));
         }
     }
     plan
@@ -111,8 +105,8 @@ mod tests {
         check(Some("{metadata: {name: kube-root-ca.crt}, data: {ca.crt: PEM}}"), "");
         check(
             Some("{metadata: {name: kube-root-ca.crt, uid: u}, data: {ca.crt: other, more: x}}"),
-            "step\n  patch configmaps kube-root-ca.crt [{\"op\":\"test\",\"path\":\"/metadata/uid\",\"value\":\"u\"},\
-             {\"op\":\"add\",\"path\":\"/data\",\"value\":{\"ca.crt\":\"PEM\"}}]\n",
+            "step\n  update configmaps kube-root-ca.crt {\"apiVersion\":\"v1\",\"data\":{\"ca.crt\":\"PEM\"},\
+             \"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"kube-root-ca.crt\",\"uid\":\"u\"}}\n",
         );
     }
 }

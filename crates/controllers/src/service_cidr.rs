@@ -70,7 +70,8 @@ fn overlap(a: &ServiceCIDR, b: &ServiceCIDR) -> bool {
     networks(a).any(|a| networks(b).any(|b| shares(a.0, b.0, a.1.min(b.1))))
 }
 
-fn contains(range: &ServiceCIDR, address: IpAddr) -> bool {
+/// Whether an address is of the range.
+pub(crate) fn contains(range: &ServiceCIDR, address: IpAddr) -> bool {
     networks(range).any(|network| shares(network.0, address, network.1))
 }
 

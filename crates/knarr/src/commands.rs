@@ -2,6 +2,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod backup;
+pub(crate) mod cluster;
 pub(crate) mod cni;
 pub(crate) mod completion;
 pub(crate) mod csi_hostpath;

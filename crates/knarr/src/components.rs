@@ -6,14 +6,18 @@
 mod addons;
 mod alone;
 mod api_options;
+mod authorities;
+mod confine;
 mod container_runtime;
 mod control_plane;
 mod credentials;
 mod datastore;
 mod election;
 mod encryption;
+mod hand_over;
 mod identity;
 mod join;
+mod kubeconfigs;
 mod kubelet_config;
 mod kubelet_root;
 mod node;
@@ -30,10 +34,17 @@ use std::io::Write;
 use cli::args::{Part, ServerArgs};
 
 pub(crate) use self::encryption::hand_on as hand_on_encryption;
+pub(crate) use self::hand_over::{as_control_plane, prepare as prepare_server};
 pub(crate) use alone::{Connection, start_controllers, start_kubelet, start_proxy, start_scheduler};
+pub(crate) use authorities::FILES as AUTHORITY_FILES;
 pub(crate) use control_plane::control_plane;
-pub(crate) use identity::prepare;
+pub(crate) use identity::{CONTROL_PLANE_UID, prepare};
 pub(crate) use join::{ClusterConfig, JoinToken, Newcomer, TOKEN_GROUP};
+pub(crate) use kubeconfigs::{
+    edit as edit_kubeconfig, own as own_kubeconfig, take_back as take_back_kubeconfigs,
+    written as written_kubeconfigs,
+};
+pub(crate) use kubelet_config::of_node as kubelet_of_node;
 pub(crate) use node::{node, parse_cidr};
 pub(crate) use remains::{
     detach_pods, release_volumes, remove_foreign_pods, remove_mounts, remove_network, remove_pods,
@@ -56,8 +67,8 @@ pub(crate) enum Ready {
 }
 
 impl Ready {
-    /// All of them.
-    pub(crate) const ALL: [Self; 4] = [Self::ApiServer, Self::Proxy, Self::Dns, Self::Node];
+    /// All of them, in the order in which they are told.
+    pub(crate) const ALL: [Self; 4] = [Self::ApiServer, Self::Node, Self::Proxy, Self::Dns];
 
     /// For people.
     pub(crate) fn describe(self) -> &'static str {

@@ -1,6 +1,7 @@
 //! This host: what it is called, and whether it can run what was asked for, before anything is changed on it.
 
 pub(crate) mod checks;
+pub(crate) mod cis;
 pub(crate) mod data_dir;
 
 use std::fs::File;
@@ -75,14 +76,23 @@ pub(crate) fn node_name() -> Result<String> {
     Ok(name)
 }
 
-/// The addresses that other machines could reach: not a loopback and not a link-local one.
+/// How the names of links begin that clusters make for their Pods and Services.
+const OWN_LINKS: [&str; 2] = ["kn-", "ks-"];
+
+/// The addresses that other machines could reach: not a loopback and not a link-local one, and none that a cluster here
+/// has made.
 pub(crate) fn addresses() -> Result<Vec<IpAddr>> {
-    let addresses = sys::netlink::Route::open()?.addresses()?;
+    let mut route = sys::netlink::Route::open()?;
+    let is_own = |name: &str| OWN_LINKS.iter().any(|prefix| name.starts_with(prefix));
+    let own: Vec<u32> =
+        route.links()?.iter().filter(|link| is_own(&link.name)).map(|link| link.index).collect();
+    let addresses = route.addresses()?;
     let usable = |ip: &IpAddr| match ip {
         IpAddr::V4(ip) => !ip.is_loopback() && !ip.is_link_local() && !ip.is_unspecified(),
         IpAddr::V6(_) => false,
     };
-    Ok(addresses.into_iter().map(|address| address.ip).filter(usable).collect())
+    let addresses = addresses.into_iter().filter(|address| !own.contains(&address.link));
+    Ok(addresses.map(|address| address.ip).filter(usable).collect())
 }
 
 /// The first of [`addresses`].

@@ -157,6 +157,50 @@ impl Layout {
         self.root.join("knarr.log")
     }
 
+    /// Which kubeconfigs outside of this folder have the cluster's entries.
+    pub(crate) fn kubeconfigs(&self) -> PathBuf {
+        self.root.join("kubeconfigs.json")
+    }
+
+    /// All that knarr makes in the root, by name. What else lies there is somebody else's.
+    pub(crate) const OWN: [&str; 19] = [
+        "server",
+        "agent",
+        "kubelet",
+        "csi-hostpath",
+        "runtime",
+        "run",
+        "cdi",
+        "images",
+        "cni",
+        "config.json",
+        "config.new",
+        "knarr.pid",
+        "parts",
+        "token",
+        "token.new",
+        "knarr.log",
+        "kubeconfigs.json",
+        "admin.kubeconfig",
+        "admin.kubeconfig.new",
+    ];
+
+    /// Folders that are emptied also where somebody has mounted a disk for them. The mounts stay.
+    pub(crate) fn places(&self) -> [PathBuf; 10] {
+        [
+            self.server(),
+            self.db(),
+            self.agent(),
+            self.root.join("kubelet"),
+            self.root.join("kubelet/pods"),
+            self.csi_hostpath(),
+            self.runtime(),
+            self.runtime().join("sandboxes"),
+            self.images(),
+            self.cni(),
+        ]
+    }
+
     /// The administrator's kubeconfig.
     pub(crate) fn admin_kubeconfig(&self) -> PathBuf {
         self.root.join("admin.kubeconfig")

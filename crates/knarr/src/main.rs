@@ -1,7 +1,8 @@
 //! The one binary: reads the command line and starts what was asked for.
 //!
-//! Three entries come before everything else, because they must stay single-threaded and small: a network plugin, which
-//! is a link to the program by another name, the Pod's shim, and the built-in `hello` server. Exit codes: 0 done, 1 failed with one line that says why, 2 wrong usage.
+//! Four entries come before everything else, because they must stay single-threaded and small: a network plugin, which
+//! is a link to the program by another name, the Pod's shim, the built-in `hello` server, and the editor of a user's
+//! kubeconfig. Exit codes: 0 done, 1 failed with one line that says why, 2 wrong usage.
 
 mod commands;
 mod components;
@@ -32,7 +33,11 @@ fn main() -> ExitCode {
     match arguments.next().as_deref() {
         Some("shim") => return runtime::shim::main(arguments.map(Into::into)),
         Some("hello-server") => return hello::serve(),
+        Some("edit-kubeconfig") => return components::edit_kubeconfig(),
         _ => {}
+    }
+    if let Err(error) = sys::process::set_name(name()) {
+        eprintln!("knarr: {error}");
     }
     match parse().and_then(run) {
         Ok(()) => ExitCode::SUCCESS,
@@ -41,6 +46,15 @@ fn main() -> ExitCode {
             eprintln!("knarr: {}", format!("{error:#}").replace('\n', " "));
             if error.is::<UsageError>() { ExitCode::from(EXIT_USAGE) } else { ExitCode::FAILURE }
         }
+    }
+}
+
+/// What `ps` and `top` call this process: it may have been executed by a path that says nothing.
+fn name() -> &'static str {
+    match std::env::var(supervisor::PART_VARIABLE).ok().as_deref() {
+        Some("control-plane") => "knarr-control",
+        Some("node") => "knarr-node",
+        _ => "knarr",
     }
 }
 
@@ -61,19 +75,25 @@ fn parse() -> anyhow::Result<Cli> {
             .map_err(|error| UsageError(format!("{:#}", anyhow::Error::from(error))))?
     };
     Cli::try_parse_from(arguments).map_err(|error| {
-        if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+        let is_help = matches!(error.kind(), DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand);
+        if is_help || error.kind() == DisplayVersion {
             error.exit();
         }
         UsageError(one_line(&error.render().to_string())).into()
     })
 }
 
-/// What clap says in many lines: the error and its tips, without the usage.
+/// What clap says in many lines: the error and its tips, without the usage; of that the command to ask for help.
 fn one_line(message: &str) -> String {
+    let usage = message.lines().find_map(|line| line.trim().strip_prefix("Usage: "));
+    let is_word = |word: &&str| word.starts_with(|c: char| c.is_ascii_lowercase());
+    let command =
+        usage.unwrap_or("knarr").split_whitespace().take_while(is_word).collect::<Vec<_>>().join(" ");
     let lines = message.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
     let words: Vec<&str> = lines.filter(|line| !line.is_empty() && !line.starts_with("For more")).collect();
     let text = words.join("; ").replace(":; ", ": ");
-    format!("{}; see `knarr --help`", text.trim_start_matches("error: "))
+    format!("{}; see `{command} --help`", text.trim_start_matches("error: "))
 }
 
 fn run(cli: Cli) -> anyhow::Result<()> {
@@ -89,7 +109,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Agent(args) => commands::agent::run(args, common),
         Command::Token(args) => commands::token::run(&args.command),
         Command::Status(args) => commands::status::run(args),
-        Command::Trace(args) => commands::trace::run(args),
+        Command::Trace(args) => commands::trace::run(args, common),
         Command::Why(args) => commands::why::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
         Command::Backup(args) => commands::backup::run(args),
@@ -115,7 +135,7 @@ fn start_log(args: &CommonArgs) {
     };
     let filter = tracing_subscriber::EnvFilter::try_from_env("KNARR_LOG").unwrap_or_else(|_| {
         tracing_subscriber::EnvFilter::new(format!(
-            "{level},hyper=warn,h2=warn,rustls=warn,hickory_server=warn"
+            "{level},hyper=warn,h2=warn,rustls=warn,hickory_server=warn,kube_client=off"
         ))
     });
     let log =

@@ -140,8 +140,6 @@ pub struct ServerConfig {
     pub tls: Arc<rustls::ServerConfig>,
     /// When that certificate ends.
     pub certificate_ends: Option<Timestamp>,
-    /// Common names of client certificates that may do everything here, also while there is no API server to ask.
-    pub allowed_users: Vec<String>,
 }
 
 impl Default for Config {

@@ -144,7 +144,13 @@ async fn keep_status(
     loop {
         let problem = problem(context).await;
         let status = status(context, machine, problem.as_deref(), &recorded).await;
-        let patch = json!({"status": patch_of(&status)});
+        let mut patch = json!({"status": patch_of(&status)});
+        let others = context.node.get(&context.config.node_name);
+        if let Some(Value::Object(others)) = others.and_then(|node| object::of_others(&node, &status))
+            && let Some(allocatable) = patch.pointer_mut("/status/allocatable").and_then(Value::as_object_mut)
+        {
+            allocatable.extend(others);
+        }
         let written = api
             .patch_status(&context.config.node_name, &PatchParams::default(), &Patch::Strategic(&patch))
             .await;
@@ -154,18 +160,26 @@ async fn keep_status(
             continue;
         }
         backoff.reset();
-        recorded = status.conditions.unwrap_or_default();
+        let (conditions, plain) = (status.conditions.clone(), status);
+        recorded = conditions.unwrap_or_default();
         if recorded.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True") {
             set_levels(context, startup.ready(context.clock.now()));
         }
         tell(context, &told, &recorded);
         told.clone_from(&recorded);
-        wait_for_news(context, problem.as_deref(), &mut changes).await;
+        wait_for_news(context, problem.as_deref(), &plain, &mut changes).await;
     }
 }
 
-/// Waits until the status must be written: when the runtime has another problem than this, or when it is time.
-async fn wait_for_news(context: &Context, problem: Option<&str>, changes: &mut BoxStream<'static, ()>) {
+/// Waits until the status must be written: when the runtime has another problem than this, when others have put resources
+/// into the Node's capacity, or when it is time.
+async fn wait_for_news(
+    context: &Context,
+    problem: Option<&str>,
+    status: &NodeStatus,
+    changes: &mut BoxStream<'static, ()>,
+) {
+    let mut nodes = context.node.subscribe();
     let mut backoff = Backoff::new(UNREADY_PERIOD, Duration::from_secs(5), 0.1);
     let pause = match problem {
         Some(_) => backoff.next(&context.random),
@@ -175,6 +189,13 @@ async fn wait_for_news(context: &Context, problem: Option<&str>, changes: &mut B
     loop {
         tokio::select! {
             () = context.node_state.changed() => return,
+            changed = nodes.next() => {
+                let mut changed = changed.into_iter().filter_map(|change| change.new);
+                if changed.any(|node| object::of_others(&node, status).is_some()) {
+                    return;
+                }
+                continue;
+            }
             () = &mut due => {
                 if problem.is_none() {
                     return;

@@ -1,11 +1,12 @@
 //! The kubelet's HTTPS server: logs, exec, attach, port-forward, what the node runs, and what it measures.
 //!
-//! The API server's own certificate may everything; of everybody else the API server is asked (`access.rs`). There is
-//! nothing for nobody, health included.
+//! Whatever somebody's name, the API server is asked whether they may (`access.rs`). There is nothing for nobody, health
+//! included.
 
 pub(crate) mod access;
 mod cadvisor;
 mod checkpoint;
+mod connections;
 pub(crate) mod cri_streams;
 mod csi;
 mod exposition;
@@ -24,18 +25,19 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::health::Checks;
 use bytes::Bytes;
 use controller::Informer;
 use http::{Request, Response, StatusCode, header};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use k8s_openapi::api::core::v1::Pod;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 use crate::config::ServerConfig;
@@ -44,13 +46,14 @@ use crate::metrics::{Count, Level, Measure};
 use crate::node::Machine;
 use crate::pods::Inboxes;
 use crate::static_pods::StaticPods;
-use access::{Access, User};
+use access::{Access, Certified};
+use connections::{Connections, Place, Standing};
 use query::Query;
 
-/// Connections at the same time.
-const CONNECTIONS_MAX: usize = 1024;
 /// How long a handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection may wait for a request, the first one too, and how long a request's head may take.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(32);
 
 /// An answer's body.
 pub(crate) type Body = BoxBody<Bytes, std::io::Error>;
@@ -70,6 +73,10 @@ pub(crate) struct Server {
 pub(crate) struct Refusal(pub(crate) StatusCode, pub(crate) String);
 
 impl Refusal {
+    fn answer(self) -> Response<Body> {
+        text(self.0, self.1)
+    }
+
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self(StatusCode::BAD_REQUEST, message.into())
     }
@@ -86,12 +93,10 @@ impl Refusal {
 /// Accepts connections for ever.
 pub(crate) async fn serve(server: Arc<Server>, listener: TcpListener, config: ServerConfig) {
     let acceptor = TlsAcceptor::from(config.tls.clone());
-    let config = Arc::new(config);
-    let limit = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let connections = Arc::new(Connections::default());
     loop {
-        let Ok(permit) = limit.clone().acquire_owned().await else { return };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, address) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "a connection to the kubelet was not accepted");
                 // Out of descriptors: others must close theirs first.
@@ -99,12 +104,15 @@ pub(crate) async fn serve(server: Arc<Server>, listener: TcpListener, config: Se
                 continue;
             }
         };
-        let (server, acceptor, config) = (server.clone(), acceptor.clone(), config.clone());
+        let Some(place) = connections.begin(address.ip()) else {
+            tracing::debug!(%address, "there is no room for another connection to the kubelet");
+            continue;
+        };
+        let (server, acceptor) = (server.clone(), acceptor.clone());
         server.context.tasks.clone().spawn("kubelet connection", async move {
-            if let Err(error) = connection(server, acceptor, &config, stream).await {
+            if let Err(error) = connection(server, acceptor, stream, place).await {
                 tracing::debug!(error, "a connection to the kubelet ended");
             }
-            drop(permit);
         });
     }
 }
@@ -112,56 +120,64 @@ pub(crate) async fn serve(server: Arc<Server>, listener: TcpListener, config: Se
 async fn connection(
     server: Arc<Server>,
     acceptor: TlsAcceptor,
-    config: &ServerConfig,
     stream: TcpStream,
+    place: Place,
 ) -> Result<(), String> {
     stream.set_nodelay(true).map_err(|e| e.to_string())?;
     let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await;
     let stream = handshake.map_err(|_| "the handshake took too long")?.map_err(|e| e.to_string())?;
     let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-    let user = certificate.and_then(|certificate| access::of_certificate(certificate));
-    let is_allowed = user.as_ref().is_some_and(|user| config.allowed_users.contains(&user.name));
+    let certified = certificate.and_then(|certificate| access::of_certificate(certificate));
+    // A session that goes on after its request keeps the place.
+    let client = Arc::new((certified, place));
     let service = service_fn(move |request| {
-        let (server, user) = (server.clone(), user.clone());
+        let (server, client) = (server.clone(), client.clone());
         async move {
             let metrics = server.context.metrics.clone();
             let labels = own_metrics::request_labels(request.method(), request.uri().path());
             metrics.count(Count::HttpRequests, &labels);
             metrics.step(Level::HttpInFlight, &labels, 1.0);
             let start = std::time::Instant::now();
-            let answer = match pass(&server, user.as_ref(), is_allowed, &request).await {
-                Ok(()) => route(&server, request).await,
-                Err(refusal) => Err(refusal),
+            let answer = match pass(&server, &client, &request).await {
+                Ok(()) => route(&server, request).await.unwrap_or_else(Refusal::answer),
+                Err(refusal) => closing(refusal.answer()),
             };
             metrics.measure(Measure::Http, &labels, start.elapsed());
             metrics.step(Level::HttpInFlight, &labels, -1.0);
-            Ok::<_, Infallible>(answer.unwrap_or_else(|Refusal(code, message)| text(code, message)))
+            Ok::<_, Infallible>(answer)
         }
     });
-    let builder = auto::Builder::new(TokioExecutor::new());
-    builder.serve_connection_with_upgrades(TokioIo::new(stream), service).await.map_err(|e| e.to_string())
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    builder.serve_connection(TokioIo::new(stream), service).with_upgrades().await.map_err(|e| e.to_string())
 }
 
 /// Whether the request may be answered.
 async fn pass(
     server: &Server,
-    user: Option<&User>,
-    is_allowed: bool,
+    (certified, place): &(Option<Certified>, Place),
     request: &Request<Incoming>,
 ) -> Result<(), Refusal> {
-    if is_allowed {
-        return Ok(());
-    }
+    let now = server.context.clock.now();
+    // A connection may outlive the certificate that it began with.
+    let certified = certified.as_ref().filter(|certified| certified.is_valid(now)).map(|one| &one.user);
     let path = request.uri().path();
-    server.access.check(&server.context, user, (request.method(), path, request.headers())).await
+    server.access.check(&server.context, certified, (request.method(), path, request.headers())).await?;
+    place.passed(if certified.is_some() { Standing::Certified } else { Standing::Bearer });
+    Ok(())
+}
+
+/// Whoever was refused does not keep the connection.
+fn closing(mut answer: Response<Body>) -> Response<Body> {
+    answer.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("close"));
+    answer
 }
 
 async fn route(server: &Arc<Server>, request: Request<Incoming>) -> Result<Response<Body>, Refusal> {
     let path = request.uri().path().to_owned();
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     match parts.as_slice() {
-        ["healthz"] => Ok(text(StatusCode::OK, healthz(request.uri().query()))),
-        ["healthz", "ping" | "syncloop"] => Ok(text(StatusCode::OK, "ok".into())),
+        ["healthz", rest @ ..] => healthz(server, &rest.join("/"), request.uri().query()),
         ["csi"] => csi::call(server, request).await,
         ["pods"] => Ok(json(summary::pods(server))),
         ["runningpods"] => summary::running_pods(server).await.map(json),
@@ -208,12 +224,31 @@ async fn route(server: &Arc<Server>, request: Request<Incoming>) -> Result<Respo
     }
 }
 
-/// All is well, or nobody would answer; in detail if that is wanted.
-fn healthz(query: Option<&str>) -> String {
-    match Query::of(query).get("verbose") {
-        Some(_) => "[+]ping ok\n[+]syncloop ok\nhealthz check passed\n".into(),
-        None => "ok".into(),
+/// Ping and the loop are well, or nobody would answer; then the checks of the parts of this process. `rest` names one of
+/// all, and what it names else is not there.
+fn healthz(server: &Server, rest: &str, query: Option<&str>) -> Result<Response<Body>, Refusal> {
+    let own = ["ping", "syncloop"].map(|name| (name.to_owned(), Ok(())));
+    let parts = Checks::of(server.context.informers.metrics().registry()).all();
+    let mut asked =
+        own.into_iter().chain(parts).filter(|(name, _)| rest.is_empty() || name == rest).peekable();
+    if asked.peek().is_none() {
+        return Err(Refusal::not_found("404 page not found"));
     }
+    let (mut lines, mut is_well) = (String::new(), true);
+    for (name, found) in asked {
+        match found {
+            Ok(()) => lines.push_str(&format!("[+]{name} ok\n")),
+            Err(why) => {
+                is_well = false;
+                lines.push_str(&format!("[-]{name} failed: {why}\n"));
+            }
+        }
+    }
+    Ok(match (is_well, Query::of(query).get("verbose")) {
+        (true, None) => text(StatusCode::OK, "ok".into()),
+        (true, Some(_)) => text(StatusCode::OK, format!("{lines}healthz check passed\n")),
+        (false, _) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{lines}healthz check failed\n")),
+    })
 }
 
 /// What upstream's kubelet says of a handler that is turned off.

@@ -19,12 +19,15 @@ pub enum Feature {
     /// PodCertificateRequests are served (`certificates.k8s.io/v1beta1`), and kubelets make them for Pods that mount
     /// certificates.
     PodCertificateRequest,
+    /// A StatefulSet may be without several of its Pods while it rolls.
+    MaxUnavailableStatefulSet,
 }
 
-const ALL: [(Feature, &str); 3] = [
+const ALL: [(Feature, &str); 4] = [
     (Feature::ClusterTrustBundle, "ClusterTrustBundle"),
     (Feature::ClusterTrustBundleProjection, "ClusterTrustBundleProjection"),
     (Feature::PodCertificateRequest, "PodCertificateRequest"),
+    (Feature::MaxUnavailableStatefulSet, "MaxUnavailableStatefulSet"),
 ];
 
 /// Who is of no use without whom.
@@ -135,7 +138,7 @@ mod tests {
         check(&["ClusterTrustBundle"], "missing bool value for ClusterTrustBundle");
         check(&["ClusterTrustBundle=yes"], "invalid value of ClusterTrustBundle=yes: neither true nor false");
         let unknown = "unrecognized feature gate: AllAlpha; those that there are: ClusterTrustBundle, \
-                       ClusterTrustBundleProjection, PodCertificateRequest";
+                       ClusterTrustBundleProjection, PodCertificateRequest, MaxUnavailableStatefulSet";
         check(&["AllAlpha=true"], unknown);
     }
 

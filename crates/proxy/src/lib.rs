@@ -5,6 +5,7 @@
 //! of the cluster's own without ports, so that no packet for them leaves the host whether there is a rule or not.
 //! Only IPv4 is programmed.
 
+mod external;
 mod host;
 mod render;
 mod run;
@@ -14,7 +15,7 @@ mod stale;
 use std::net::Ipv4Addr;
 
 pub use host::{cleanup, leftovers, prepare};
-pub use render::render;
+pub use render::{Rendered, render};
 pub use run::run;
 
 /// What the proxy must know of its cluster and node.

@@ -2,8 +2,10 @@
 //!
 //! Chains: `services` (from prerouting and output) looks up; `service/...` chooses among the endpoints for traffic
 //! from inside, `external/...` among those for traffic from outside. Sets: `service-ips`, `node-ports` hold what has
-//! endpoints; `refused-ips`, `refused-ports` what has none. The order of everything follows from names.
+//! endpoints; `refused-ips`, `refused-ports` what has none. The order of everything follows from names; an address of
+//! several Services is a ClusterIP before all else ([`crate::external`]).
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -15,21 +17,42 @@ use sys::nftables::{
 };
 
 use crate::Config;
+use crate::external::{Owners, Reserved};
 use crate::service_port::{External, ServicePort, Target, service_ports};
 
 /// Packets with this mark leave with the node's address. The same bit as upstream's.
 const MASQUERADE_MARK: u32 = 0x4000;
 const TCP: u8 = 6;
 
-/// The table that does what these Services and EndpointSlices say.
-pub fn render(services: &[Arc<Service>], slices: &[Arc<EndpointSlice>], config: &Config) -> Table {
-    let rows = service_ports(services, slices, &config.node_name);
-    let mut table = frame(config);
-    for row in &rows {
-        add_row(&mut table, row, config);
-    }
-    table
+/// What Services and EndpointSlices come to.
+#[derive(Debug)]
+pub struct Rendered {
+    /// Does what they say.
+    pub table: Table,
+    /// Addresses from outside that lead nowhere, since they belong to the cluster, by `namespace/name/port` of the Service.
+    pub refused: BTreeSet<(String, Ipv4Addr)>,
 }
+
+/// Renders what these Services and EndpointSlices say; `nodes` are all addresses of Nodes.
+pub fn render(
+    services: &[Arc<Service>],
+    slices: &[Arc<EndpointSlice>],
+    nodes: &BTreeSet<Ipv4Addr>,
+    config: &Config,
+) -> Rendered {
+    let mut rows = service_ports(services, slices, &config.node_name);
+    let refused = Reserved::new(config, nodes, &rows).take_from(&mut rows);
+    let owners = Owners::of(&rows);
+    let mut table = frame(config);
+    for (number, row) in rows.iter().enumerate() {
+        let is_own = |ip: &&Ipv4Addr| owners.is(number, (**ip, row.protocol, row.port));
+        add_row(&mut table, row, config, &is_own);
+    }
+    Rendered { table, refused }
+}
+
+/// Whether an address with the row's port is the row's, if several name it.
+type IsOwn<'a> = &'a dyn Fn(&&Ipv4Addr) -> bool;
 
 /// What is there without any Service.
 fn frame(config: &Config) -> Table {
@@ -122,7 +145,7 @@ fn to_this_host() -> Rule {
     rule
 }
 
-fn add_row(table: &mut Table, row: &ServicePort, config: &Config) {
+fn add_row(table: &mut Table, row: &ServicePort, config: &Config, is_own: IsOwn<'_>) {
     let id = format!("{}/{}", row.name, row.protocol);
     let inside = format!("service/{id}");
     if !row.internal.is_empty() {
@@ -131,17 +154,17 @@ fn add_row(table: &mut Table, row: &ServicePort, config: &Config) {
         table.rule(&inside, from_outside);
         table.rule(&inside, vec![Expr::Verdict(Verdict::Goto(format!("endpoints/{id}")))]);
         choose(table, &id, row, &row.internal);
-        for ip in &row.cluster_ips {
+        for ip in row.cluster_ips.iter().filter(is_own) {
             let key = Key::new().ip(*ip).protocol(row.protocol).port(row.port);
             table.element("service-ips", key, Data::Verdict(Verdict::Goto(inside.clone())));
         }
     }
-    if row.external_ips.is_empty() && row.node_port.is_none() {
+    if row.outside_ips().next().is_none() && row.node_port.is_none() {
         return;
     }
     match add_external(table, row, &id, config) {
-        Some(chain) => lead_outside_to(table, row, &chain),
-        None => refuse_outside(table, row),
+        Some(chain) => lead_outside_to(table, row, &chain, is_own),
+        None => refuse_outside(table, row, is_own),
     }
 }
 
@@ -180,8 +203,8 @@ fn add_external(table: &mut Table, row: &ServicePort, id: &str, config: &Config)
     Some(chain)
 }
 
-fn lead_outside_to(table: &mut Table, row: &ServicePort, chain: &str) {
-    for ip in &row.external_ips {
+fn lead_outside_to(table: &mut Table, row: &ServicePort, chain: &str, is_own: IsOwn<'_>) {
+    for ip in row.outside_ips().filter(is_own) {
         let key = Key::new().ip(*ip).protocol(row.protocol).port(row.port);
         table.element("service-ips", key, Data::Verdict(Verdict::Goto(chain.to_owned())));
     }
@@ -191,8 +214,8 @@ fn lead_outside_to(table: &mut Table, row: &ServicePort, chain: &str) {
     }
 }
 
-fn refuse_outside(table: &mut Table, row: &ServicePort) {
-    for ip in &row.external_ips {
+fn refuse_outside(table: &mut Table, row: &ServicePort, is_own: IsOwn<'_>) {
+    for ip in row.outside_ips().filter(is_own) {
         table.element("refused-ips", Key::new().ip(*ip).protocol(row.protocol).port(row.port), Data::None);
     }
     if let Some(port) = row.node_port {

@@ -1,18 +1,21 @@
-//! Watches Services and EndpointSlices, and keeps the kernel's table equal to what they say.
+//! Watches Services, EndpointSlices and the addresses of Nodes, and keeps the kernel's table equal to what they say.
 
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Backoff, Tasks};
 use controller::trace::Reporter;
 use controller::{Change, Informers};
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use sys::nftables::{self, Table};
 use tokio::sync::watch;
 
+use crate::external::node_addresses;
 use crate::stale::UdpTargets;
-use crate::{Config, prepare, render};
+use crate::{Config, Rendered, prepare, render};
 
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LAST_RETRY: Duration = Duration::from_secs(30);
@@ -26,16 +29,20 @@ pub fn run(informers: &Informers, config: Config, reporter: Reporter, tasks: &Ta
     tasks.spawn("proxy", async move {
         let services = informers.informer::<Service>();
         let slices = informers.informer::<EndpointSlice>();
+        // Not waited for: the own Node's address is known, and Services need no others.
+        let nodes = informers.informer::<Node>();
+        let mut node_changes = nodes.subscribe();
         services.synced().await;
         slices.synced().await;
         let (mut service_changes, mut slice_changes) = (services.subscribe(), slices.subscribe());
         let mut backoff = Backoff::new(FIRST_RETRY, LAST_RETRY, 0.1);
-        let mut kernel = Kernel { config: Arc::new(config), applied: None };
+        let mut kernel = Kernel { config: Arc::new(config), applied: None, refused: BTreeSet::new() };
         let mut changed: Vec<(u64, String)> = Vec::new();
         loop {
             let start = informers.clock().now();
             // What changes while the kernel works is in the next round.
-            while let Err(error) = kernel.commit(services.list(), slices.list()).await {
+            let addresses = node_addresses(&nodes.list());
+            while let Err(error) = kernel.commit(services.list(), slices.list(), addresses.clone()).await {
                 let delay = backoff.next(informers.random());
                 tracing::error!(error = %describe(&error), ?delay, "cannot program services, will try again");
                 tokio::time::sleep(delay).await;
@@ -46,9 +53,17 @@ pub fn run(informers: &Informers, config: Config, reporter: Reporter, tasks: &Ta
             for (revision, object) in changed.drain(..).take(SPANS_PER_COMMIT_MAX) {
                 reporter.span(revision, ("proxy", "rules programmed"), &object, (start, end), "");
             }
-            tokio::select! {
-                changes = service_changes.next() => note(&mut changed, "services", &changes),
-                changes = slice_changes.next() => note(&mut changed, "endpointslices", &changes),
+            loop {
+                tokio::select! {
+                    changes = service_changes.next() => note(&mut changed, "services", &changes),
+                    changes = slice_changes.next() => note(&mut changed, "endpointslices", &changes),
+                    _ = node_changes.next() => {
+                        if node_addresses(&nodes.list()) == addresses {
+                            continue;
+                        }
+                    }
+                }
+                break;
             }
         }
     });
@@ -67,6 +82,8 @@ fn describe(error: &dyn std::error::Error) -> String {
 struct Kernel {
     config: Arc<Config>,
     applied: Option<(Table, UdpTargets)>,
+    /// Addresses that lead nowhere, which the log has been told.
+    refused: BTreeSet<(String, Ipv4Addr)>,
 }
 
 impl Kernel {
@@ -75,22 +92,27 @@ impl Kernel {
         &mut self,
         services: Vec<Arc<Service>>,
         slices: Vec<Arc<EndpointSlice>>,
+        nodes: BTreeSet<Ipv4Addr>,
     ) -> Result<(), sys::Error> {
         let (config, before) = (self.config.clone(), self.applied.take());
         let work = move || {
-            let table = render(&services, &slices, &config);
+            let Rendered { table, refused } = render(&services, &slices, &nodes, &config);
             let udp = UdpTargets::of(&services, &slices, &config.node_name);
             if before.is_none() {
                 prepare(&config)?;
             }
             nftables::apply(before.as_ref().map(|(table, _)| table), &table)?;
             before.map(|(_, udp)| udp).unwrap_or_default().flush(&udp)?;
-            Ok((table, udp))
+            Ok(((table, udp), refused))
         };
         let done = tokio::task::spawn_blocking(work).await;
-        let applied =
+        let (applied, refused) =
             done.map_err(|error| sys::Error::new("render services", std::io::Error::other(error)))??;
         self.applied = Some(applied);
+        for (service, ip) in refused.difference(&self.refused) {
+            tracing::warn!(service, %ip, "an external address of a service belongs to the cluster and leads nowhere");
+        }
+        self.refused = refused;
         Ok(())
     }
 }

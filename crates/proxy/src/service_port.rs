@@ -26,8 +26,10 @@ pub(crate) struct ServicePort {
     pub(crate) port: u16,
     /// Where it is reached inside the cluster.
     pub(crate) cluster_ips: Vec<Ipv4Addr>,
-    /// Where it is reached from outside: external and load balancer addresses.
+    /// Where it is reached from outside, by its own words (`spec.externalIPs`).
     pub(crate) external_ips: Vec<Ipv4Addr>,
+    /// Where it is reached from outside, by those of a load balancer (`status.loadBalancer`).
+    pub(crate) balancer_ips: Vec<Ipv4Addr>,
     /// The port of every node that leads to it.
     pub(crate) node_port: Option<u16>,
     /// How long a client stays with an endpoint.
@@ -36,6 +38,20 @@ pub(crate) struct ServicePort {
     pub(crate) internal: Vec<Target>,
     /// Endpoints for traffic from outside.
     pub(crate) external: External,
+}
+
+impl ServicePort {
+    /// All addresses from outside.
+    pub(crate) fn outside_ips(&self) -> impl Iterator<Item = &Ipv4Addr> {
+        self.external_ips.iter().chain(&self.balancer_ips)
+    }
+
+    /// Every endpoint that traffic from outside may reach.
+    pub(crate) fn endpoints(&self) -> &[Target] {
+        match &self.external {
+            External::Cluster(all) | External::Local { all, .. } => all,
+        }
+    }
 }
 
 /// Where traffic from outside goes.
@@ -84,7 +100,8 @@ pub(crate) fn service_ports(
             let port_name = port.name.as_deref().unwrap_or_default();
             rows.push(ServicePort {
                 name: format!("{namespace}/{name}/{port_name}"),
-                external_ips: external_ips(service, spec),
+                external_ips: addresses(spec.external_ips.iter().flatten()),
+                balancer_ips: balancer_ips(service),
                 cluster_ips: cluster_ips.clone(),
                 ..row(spec, port, &Endpoints::collect(slices, port_name, node))
             });
@@ -108,6 +125,7 @@ fn row(spec: &ServiceSpec, port: &Port, endpoints: &Endpoints) -> ServicePort {
         port: u16::try_from(port.port).unwrap_or(0),
         cluster_ips: Vec::new(),
         external_ips: Vec::new(),
+        balancer_ips: Vec::new(),
         node_port: port.node_port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port != 0),
         affinity,
         internal: if is_local(&spec.internal_traffic_policy) { local.clone() } else { all.clone() },
@@ -129,23 +147,18 @@ fn protocol_number(name: Option<&str>) -> u8 {
 }
 
 fn cluster_ips(spec: &ServiceSpec) -> Vec<Ipv4Addr> {
-    let all = spec.cluster_ips.iter().flatten().chain(&spec.cluster_ip);
-    let mut ips: Vec<Ipv4Addr> = all.filter_map(|ip| ip.parse().ok()).collect();
-    ips.sort_unstable();
-    ips.dedup();
-    ips
+    addresses(spec.cluster_ips.iter().flatten().chain(&spec.cluster_ip))
 }
 
-fn external_ips(service: &Service, spec: &ServiceSpec) -> Vec<Ipv4Addr> {
+fn balancer_ips(service: &Service) -> Vec<Ipv4Addr> {
     let ingress = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
-    let ingress = ingress.and_then(|balancer| balancer.ingress.as_ref());
-    let balanced = ingress
-        .into_iter()
-        .flatten()
-        .filter(|ingress| ingress.ip_mode.as_deref() != Some("Proxy"))
-        .filter_map(|ingress| ingress.ip.as_ref());
-    let mut ips: Vec<Ipv4Addr> =
-        spec.external_ips.iter().flatten().chain(balanced).filter_map(|ip| ip.parse().ok()).collect();
+    let ingress = ingress.and_then(|balancer| balancer.ingress.as_ref()).into_iter().flatten();
+    let ingress = ingress.filter(|ingress| ingress.ip_mode.as_deref() != Some("Proxy"));
+    addresses(ingress.filter_map(|ingress| ingress.ip.as_ref()))
+}
+
+fn addresses<'a>(texts: impl Iterator<Item = &'a String>) -> Vec<Ipv4Addr> {
+    let mut ips: Vec<Ipv4Addr> = texts.filter_map(|ip| ip.parse().ok()).collect();
     ips.sort_unstable();
     ips.dedup();
     ips

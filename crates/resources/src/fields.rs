@@ -15,16 +15,29 @@ pub struct SelectableField {
     pub label: &'static str,
     /// Where its value is, as a JSON pointer.
     pub pointer: &'static str,
+    /// Where it is if it is not there, empty for nowhere else.
+    pub fallback: &'static str,
     /// The value of an object that has none.
     pub absent: &'static str,
 }
 
 const fn field(label: &'static str, pointer: &'static str) -> SelectableField {
-    SelectableField { label, pointer, absent: "" }
+    SelectableField { label, pointer, fallback: "", absent: "" }
 }
 
 const fn or(label: &'static str, pointer: &'static str, absent: &'static str) -> SelectableField {
-    SelectableField { label, pointer, absent }
+    SelectableField { label, pointer, fallback: "", absent }
+}
+
+/// Source: `ToSelectableFields` of `pkg/registry/core/event/strategy.go`.
+const SOURCE: SelectableField =
+    SelectableField { fallback: "/reportingComponent", ..field("source", "/source/component") };
+
+impl SelectableField {
+    /// Where its value may be.
+    pub fn pointers(&self) -> impl Iterator<Item = &'static str> {
+        [self.pointer, self.fallback].into_iter().filter(|pointer| !pointer.is_empty())
+    }
 }
 
 impl Resource {
@@ -45,7 +58,13 @@ impl Resource {
         let Some(field) = self.selectable_fields.iter().find(|f| f.label == label) else {
             return Cow::Borrowed("");
         };
-        text(object.pointer(field.pointer), field.absent)
+        match text(object.pointer(field.pointer), "") {
+            found if found.is_empty() && !field.fallback.is_empty() => {
+                text(object.pointer(field.fallback), field.absent)
+            }
+            found if found.is_empty() => Cow::Borrowed(field.absent),
+            found => found,
+        }
     }
 
     /// What upstream answers to a selector that names another field.
@@ -134,7 +153,7 @@ pub const EVENT: &[SelectableField] = &[
     field("involvedObject.fieldPath", "/involvedObject/fieldPath"),
     field("reason", "/reason"),
     field("reportingComponent", "/reportingComponent"),
-    field("source", "/source/component"),
+    SOURCE,
     field("type", "/type"),
 ];
 

@@ -42,6 +42,8 @@ pub enum Generation {
     First,
     /// When `spec` changes.
     Spec,
+    /// When `spec` or the annotations change: Deployments, whose ReplicaSets have the same annotations.
+    SpecAndAnnotations,
     /// When anything but `metadata` and `status` changes.
     Content,
     /// When anything but `status` and the rest of `metadata` changes: EndpointSlices, which are found by label.

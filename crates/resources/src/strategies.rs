@@ -57,6 +57,7 @@ pub const RESOURCE_QUOTA: Strategy = Strategy {
 };
 /// PodDisruptionBudgets.
 pub const POD_DISRUPTION_BUDGET: Strategy = Strategy {
+    name_rule: NameRule::PathSegment,
     allow_unconditional_update: false,
     status_counts: &["currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"],
     validate_create: v::disruption_budget::check,
@@ -127,6 +128,7 @@ pub const LEASE_CANDIDATE: Strategy = Strategy {
 };
 /// Leases.
 pub const LEASE: Strategy = Strategy {
+    gated: gated::LEASE,
     validate_create: v::lease::check,
     validate_update: v::lease::update,
     allow_create_on_update: true,
@@ -250,6 +252,7 @@ pub const DAEMON_SET: Strategy = Strategy {
 };
 /// Deployments.
 pub const DEPLOYMENT: Strategy = Strategy {
+    generation: Generation::SpecAndAnnotations,
     pod_spec: "/spec/template/spec",
     validate_create: v::apps::deployment,
     validate_update: v::apps::deployment_update,
@@ -273,6 +276,8 @@ pub const REPLICA_SET: Strategy = Strategy {
 /// StatefulSets.
 pub const STATEFUL_SET: Strategy = Strategy {
     pod_spec: "/spec/template/spec",
+    prepare_for_create: gated::stateful_set_create,
+    prepare_for_update: gated::stateful_set_update,
     status_counts: &["availableReplicas", "replicas"],
     name_rule: NameRule::Label,
     validate_create: v::apps::stateful_set,
@@ -306,6 +311,8 @@ pub const JOB: Strategy = Strategy {
     warnings: v::warnings::job,
     warnings_on_update: v::warnings::job_update,
     default_propagation: Propagation::Orphan,
+    warning_on_delete: "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to \
+                        remove them or set propagationPolicy=Orphan to suppress this warning",
     prepare_for_create: prepare::job_create,
     ..SPEC_AND_FREE_STATUS
 };

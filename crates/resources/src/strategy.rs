@@ -24,6 +24,8 @@ pub struct Strategy {
     pub deletion: Deletion,
     /// What happens to dependents when a DELETE does not say.
     pub default_propagation: Propagation,
+    /// Warning for the caller of a delete who does not say what happens to dependents; empty for none.
+    pub warning_on_delete: &'static str,
     /// A PUT to a name that does not exist creates the object.
     pub allow_create_on_update: bool,
     /// A PUT without `resourceVersion` overwrites.
@@ -101,6 +103,7 @@ pub const GENERIC: Strategy = Strategy {
     generation: Generation::None,
     deletion: Deletion::Immediate,
     default_propagation: Propagation::Background,
+    warning_on_delete: "",
     allow_create_on_update: false,
     allow_unconditional_update: true,
     keeps_status: false,
@@ -176,6 +179,10 @@ impl Strategy {
             Generation::None => return,
             Generation::First => false,
             Generation::Spec => new.get("spec") != old.get("spec"),
+            Generation::SpecAndAnnotations => {
+                let annotations = |object| Metadata::of(object).get("annotations");
+                new.get("spec") != old.get("spec") || !same(annotations(new), annotations(old))
+            }
             Generation::Content => content(new).ne(content(old)),
             Generation::ContentAndLabels => {
                 let labels = |object| Metadata::of(object).get("labels");

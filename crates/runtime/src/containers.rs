@@ -413,19 +413,18 @@ fn resolve_user(
     context: &v1::LinuxContainerSecurityContext,
     image: &Image,
 ) -> Result<users::User, String> {
-    let uid = context.run_as_user.as_ref().map(|uid| uid.value.to_string());
-    if let (Some(gid), None, "") = (&context.run_as_group, &uid, context.run_as_username.as_str()) {
+    let is_named = context.run_as_user.is_some() || !context.run_as_username.is_empty();
+    if let Some(gid) = context.run_as_group.as_ref().filter(|_| !is_named) {
         return Err(format!("user group {:?} is specified without user", gid.value.to_string()));
     }
-    let user = match &uid {
-        Some(uid) => uid.as_str(),
-        None if !context.run_as_username.is_empty() => context.run_as_username.as_str(),
-        None => image.config.user.as_str(),
+    let who = match &context.run_as_user {
+        Some(uid) => users::Who::Uid(uid.value),
+        None if !context.run_as_username.is_empty() => users::Who::Text(&context.run_as_username),
+        None => users::Who::Text(&image.config.user),
     };
-    let group = context.run_as_group.as_ref().and_then(|gid| u32::try_from(gid.value).ok());
     let wanted = users::Wanted {
-        user,
-        group,
+        who,
+        group: context.run_as_group.as_ref().map(|gid| gid.value),
         supplemental: &context.supplemental_groups,
         merge_image_groups: context.supplemental_groups_policy() == v1::SupplementalGroupsPolicy::Merge,
     };

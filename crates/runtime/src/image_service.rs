@@ -116,7 +116,8 @@ fn pull_error(error: &PullError) -> CriError {
 
 fn image(image: &Image) -> v1::Image {
     let user = image.config.user.split(':').next().unwrap_or_default();
-    let uid = user.parse().ok().map(|value| v1::Int64Value { value });
+    let uid =
+        user.parse().ok().filter(|_| crate::users::is_number(user)).map(|value| v1::Int64Value { value });
     v1::Image {
         id: image.id.clone(),
         repo_tags: image.names.iter().filter(|name| !name.contains('@')).cloned().collect(),

@@ -25,6 +25,7 @@ mod sparse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
@@ -181,6 +182,10 @@ impl ImageStore {
         for dir in ["layers", "tmp", downloads::DIR] {
             fs::create_dir_all(root.join(dir)).map_err(ImageError::io("create the image store"))?;
         }
+        // Layers have set-uid files of anybody's making, which the host's users must not execute. Containers reach them
+        // through mounts, also those with users of their own.
+        fs::set_permissions(root, fs::Permissions::from_mode(0o700))
+            .map_err(ImageError::io("close the image store"))?;
         let store = Self {
             root: root.to_owned(),
             index: Mutex::default(),

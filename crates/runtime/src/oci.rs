@@ -122,7 +122,7 @@ pub(crate) fn spec(input: &Input<'_>, user: &User) -> Result<Output, String> {
         "resources": resources::resources(input),
         "devices": input.devices.iter().filter(|it| is_in_dev(it)).map(device).collect::<Vec<_>>(),
         "maskedPaths": if privileged { &[][..] } else { &context.masked_paths[..] },
-        "readonlyPaths": if privileged { &[][..] } else { &context.readonly_paths[..] },
+        "readonlyPaths": mounts::read_only_paths(input, &context.readonly_paths),
     });
     if input.is_external
         && let Some(profile) = external_seccomp(&security)

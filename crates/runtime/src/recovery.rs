@@ -120,12 +120,16 @@ pub fn remove_remains(
         cgroups.kill(cgroup_root, KILL_TIMEOUT)?;
         sys::netns::NetNsFolder::of_host(netns_prefix(cgroup_root)).leave()?;
     }
-    sys::mount::detach_below(&data_dir.canonicalize().unwrap_or_else(|_| data_dir.to_owned()))?;
+    let data_dir = data_dir.canonicalize().unwrap_or_else(|_| data_dir.to_owned());
+    // A disk that somebody has mounted elsewhere in the folder, or for all images, is theirs.
+    sys::mount::detach_inside(&sandboxes_dir(&data_dir))?;
     cgroups.remove(cgroup_root)?;
+    let kept: Vec<_> = sys::mount::mounts()?.into_iter().map(|mount| mount.target).collect();
     for dir in ["sandboxes", "images"] {
         let path = data_dir.join(dir);
         if path.exists() {
-            sys::tree::remove(&path).map_err(directory_error(&path))?;
+            sys::tree::empty_beside(&path, &kept).map_err(directory_error(&path))?;
+            sys::tree::remove_beside(&path, &kept).map_err(directory_error(&path))?;
         }
     }
     Ok(())
@@ -153,9 +157,11 @@ fn open_stores(config: &Config) -> Result<(Arc<ImageStore>, sys::cgroup::Cgroups
     use std::os::unix::fs::PermissionsExt;
     let dir = sandboxes_dir(&config.data_dir);
     // What containers write is below. Each sandbox is closed to everyone, but those with users of their own to these.
-    std::fs::create_dir_all(&dir)
-        .and_then(|()| std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o711)))
-        .map_err(directory_error(&dir))?;
+    std::fs::create_dir_all(&dir).map_err(directory_error(&dir))?;
+    for dir in [&config.data_dir, &dir] {
+        std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o711))
+            .map_err(directory_error(dir))?;
+    }
     let images = ImageStore::open(&config.data_dir.join("images"))?;
     Ok((Arc::new(images), sys::cgroup::Cgroups::detect()?))
 }

@@ -15,6 +15,7 @@ pub mod layout;
 pub mod logs;
 mod namespaces;
 mod pause;
+mod program;
 pub mod protocol;
 mod server;
 mod trace;
@@ -32,9 +33,18 @@ use std::process::ExitCode;
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut args = args.into_iter();
     let ended = match args.next().as_deref().and_then(|first| first.to_str()) {
-        Some("pause") => return pause::run(args),
-        Some("zygote") => zygote::run().map_err(|error| crate::error_chain(&error)),
-        Some("pack") => logs::pack(args).map_err(|error| error.to_string()),
+        Some("pause") => {
+            take_name("knarr-pause");
+            return pause::run(args);
+        }
+        Some("zygote") => {
+            take_name("knarr-zygote");
+            zygote::run().map_err(|error| crate::error_chain(&error))
+        }
+        Some("pack") => {
+            take_name("knarr-pack");
+            logs::pack(args).map_err(|error| error.to_string())
+        }
         _ => {
             eprintln!("shim: this is a part of knarr's container runtime, which starts it");
             return ExitCode::from(2);
@@ -46,5 +56,12 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             eprintln!("shim: {error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// A process with the program's name works as well.
+fn take_name(name: &str) {
+    if let Err(error) = sys::process::set_name(name) {
+        eprintln!("shim: {}", crate::error_chain(&error));
     }
 }

@@ -4,6 +4,8 @@
 //! nobody is at the other end any more, be it that the zygote died before it made the shim, or the shim itself. A zygote
 //! that died is replaced when the next shim is wanted; its shims live on. When everything is told to stop, the zygote has
 //! ended before that is done.
+//!
+//! What it executes, and so do its shims and what becomes a container, can be written to by nobody ([`sys::program`]).
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,6 +15,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use sys::descriptors;
+use sys::program::ReadOnlyProgram;
 use tokio::process::{Child, Command};
 
 use crate::shim::protocol::Birth;
@@ -20,6 +23,8 @@ use crate::state::Config;
 
 /// Zygotes that may be found dead one after another over one shim.
 const ZYGOTES_MAX: usize = 16;
+/// What the command lines of the zygote and its shims begin with.
+pub(crate) const NAME: &str = "knarr";
 /// Room in the zygote's arguments for what a shim's have more: the sandbox's directory in that of the data.
 const NAME_BYTES_MAX: usize = 128;
 
@@ -75,8 +80,10 @@ impl Zygote {
             .shim_command
             .split_first()
             .ok_or_else(|| io::Error::other("no shim command is configured"))?;
+        let program = ReadOnlyProgram::of(Path::new(program)).map_err(io::Error::other)?;
         let (ours, theirs) = descriptors::pair().map_err(io::Error::other)?;
-        let child = Command::new(program)
+        let child = Command::new(program.path())
+            .arg0(NAME)
             .args(arguments)
             .arg("zygote")
             .arg(&config.data_dir)

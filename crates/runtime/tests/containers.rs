@@ -9,6 +9,8 @@ mod deaths;
 mod support;
 
 use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
 
 /// One row per test.
 const TESTS: &[support::Test] = &[
+    ("shims_have_names_and_a_program_that_cannot_be_written_to", |host| Box::pin(program_of_shims(host))),
     ("a_container_runs_ends_and_leaves_its_log", |host| Box::pin(runs(host))),
     ("a_command_that_is_not_there_is_a_start_error", |host| Box::pin(start_error(host))),
     ("exec_has_output_exit_code_and_timeout", |host| Box::pin(exec(host))),
@@ -76,6 +79,26 @@ const TESTS: &[support::Test] = &[
     ("a_missing_image_says_so", |host| Box::pin(missing_image(host))),
     (support::uml::TEST, |host| Box::pin(support::uml::run(host))),
 ];
+
+async fn program_of_shims(host: Host) {
+    let pod = Pod::run(&host).await;
+    let own = std::fs::metadata("/proc/self/exe").unwrap();
+    let processes = [
+        (host.zygotes()[0], "knarr-zygote", "knarr shim zygote "),
+        (host.shim_of(&pod.id).unwrap(), "knarr-shim", "knarr shim /"),
+    ];
+    for (pid, name, command) in processes {
+        assert_eq!(std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap().trim(), name);
+        let found = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap().replace('\0', " ");
+        assert!(found.starts_with(command), "{found}");
+        let exe = PathBuf::from(format!("/proc/{pid}/exe"));
+        let found = std::fs::metadata(&exe).unwrap();
+        assert_eq!((found.dev(), found.ino()), (own.dev(), own.ino()), "its pages are shared");
+        let file = std::fs::File::options().write(true).truncate(true).open(&exe);
+        assert_eq!(file.unwrap_err().kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    }
+    pod.remove().await;
+}
 
 async fn runs(host: Host) {
     let pod = Pod::run(&host).await;

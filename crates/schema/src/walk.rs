@@ -7,3 +7,4 @@ pub mod nulls;
 mod reach;
 pub(crate) mod stack;
 pub mod visit;
+pub mod zeros;

@@ -5,9 +5,12 @@
 //! knows nothing of Kubernetes. What may block for long (waiting for processes to die) says so.
 #![allow(unsafe_code)]
 
+pub mod as_user;
 pub mod cgroup;
+pub mod denied_calls;
 pub mod descriptors;
 pub mod folder_watch;
+pub mod landlock;
 pub mod loop_device;
 pub mod mount;
 pub mod netlink;
@@ -16,6 +19,7 @@ pub mod nftables;
 pub mod overlayfs;
 pub mod payload;
 pub mod process;
+pub mod program;
 pub mod tree;
 pub mod usage;
 pub mod userns;

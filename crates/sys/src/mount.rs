@@ -230,6 +230,17 @@ pub fn detach_below(prefix: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// Detaches everything mounted below `folder`, newest first, but not what is mounted on the folder itself.
+///
+/// # Errors
+/// The kernel refuses for one of them.
+pub fn detach_inside(folder: &Path) -> Result<()> {
+    let targets = mounts()?.into_iter().map(|mount| mount.target);
+    let inside: Vec<PathBuf> =
+        targets.filter(|target| target.starts_with(folder) && target != folder).collect();
+    inside.iter().rev().try_for_each(|target| detach(target))
+}
+
 /// Gives this process a mount namespace of its own whose mounts reach containers made from it (recursively shared).
 ///
 /// For a process with one thread: the other threads would stay in the old namespace.

@@ -8,6 +8,7 @@ mod batch;
 mod chains;
 mod encode;
 mod expression;
+pub mod port;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

@@ -235,7 +235,8 @@ fn drop_privileges_raw(uid: u32, gid: u32) -> io::Result<()> {
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1)
 }
 
-fn clear_capabilities() -> io::Result<()> {
+/// Of the calling thread.
+pub(crate) fn clear_capabilities() -> io::Result<()> {
     #[repr(C)]
     struct Header {
         version: u32,
@@ -291,6 +292,17 @@ pub fn set_arguments(arguments: &[&str]) -> Result<()> {
     // them, and each argument's address still leads to a text that ends before the room does.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start as *mut u8, room) };
     Ok(())
+}
+
+/// Sets the name by which `ps -o comm`, `top` and `pgrep` know this thread, and those that it starts from then on. The
+/// kernel keeps 15 bytes.
+///
+/// # Errors
+/// The name has a zero byte.
+pub fn set_name(name: &str) -> Result<()> {
+    let doing = || format!("take the name {name}");
+    let text = std::ffi::CString::new(name).doing(doing)?;
+    nix::sys::prctl::set_name(&text).doing(doing)
 }
 
 /// Where a process's arguments begin and end, by its `stat`. Source: proc_pid_stat(5), `arg_start`.

@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, ReadDir};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2, renameat};
@@ -39,6 +39,39 @@ pub fn remove(path: &Path) -> io::Result<()> {
     let mut moved = 0;
     while empty(&root, &mut moved)? {}
     Ok(unlinkat(&parent, name, UnlinkatFlags::RemoveDir)?)
+}
+
+/// Removes a folder and all that is in it, or a file, but none of the mount points in `kept` and nothing that is mounted
+/// there; returns whether all of it went.
+///
+/// # Errors
+/// As [`remove`].
+pub fn remove_beside(path: &Path, kept: &[PathBuf]) -> io::Result<bool> {
+    if kept.iter().any(|mount| mount == path) {
+        return Ok(false);
+    }
+    let is_folder = fs::symlink_metadata(path)?.is_dir();
+    if !kept.iter().any(|mount| mount.starts_with(path)) {
+        if is_folder {
+            remove(path)?
+        } else {
+            fs::remove_file(path)?
+        }
+        return Ok(true);
+    }
+    empty_beside(path, kept)?;
+    Ok(false)
+}
+
+/// The same for what is in a folder, be it a mount point itself or not.
+///
+/// # Errors
+/// As [`remove`].
+pub fn empty_beside(folder: &Path, kept: &[PathBuf]) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        remove_beside(&entry?.path(), kept)?;
+    }
+    Ok(())
 }
 
 /// Does something with an entry as soon as nothing is mounted on it any more.

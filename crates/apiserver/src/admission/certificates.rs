@@ -24,7 +24,7 @@ fn is_request(context: &Context<'_>, subresource: &str) -> bool {
         && context.request.resource.subresource == subresource
 }
 
-/// A request says who sent it; what its sender says about that does not count: approval goes by it.
+/// A request says who sent it and from where; what its sender says about that does not count: approval goes by it.
 /// Source: `csrStrategy.PrepareForCreate` of `pkg/registry/certificates`.
 pub(super) fn requester(context: &Context<'_>, request: &mut Value) -> Result<()> {
     if context.operation != Operation::Create || !is_request(context, "") {
@@ -40,8 +40,14 @@ pub(super) fn requester(context: &Context<'_>, request: &mut Value) -> Result<()
     if !user.uid.is_empty() {
         spec.insert("uid".to_owned(), user.uid.as_str().into());
     }
-    if !user.extra.is_empty() {
-        spec.insert("extra".to_owned(), json!(user.extra));
+    let mut extra = user.extra.clone();
+    // Nobody says this of themselves, by whatever way their extra came.
+    extra.retain(|key, _| !key.eq_ignore_ascii_case(auth::PEER_ADDRESS));
+    if let Some(origin) = context.request.origin {
+        extra.insert(auth::PEER_ADDRESS.to_owned(), vec![origin.to_string()]);
+    }
+    if !extra.is_empty() {
+        spec.insert("extra".to_owned(), json!(extra));
     }
     Ok(())
 }
@@ -132,7 +138,11 @@ pub(super) fn subject(context: &Context<'_>, request: &Value) -> Result<()> {
     if !is_create || text(request, "/spec/signerName") != CLIENT_SIGNER {
         return Ok(());
     }
-    let Ok(asked) = auth::signing::Asked::parse(text(request, "/spec/request")) else { return Ok(()) };
+    let asked = match auth::signing::Asked::parse(text(request, "/spec/request")) {
+        Ok(asked) => asked,
+        // What is no request at all has been refused before.
+        Err(why) => return Err(context.forbidden(Metadata::of(request).name(), &why.to_string())),
+    };
     if asked.organizations.iter().any(|organization| organization == auth::MASTERS) {
         let why =
             "use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed";

@@ -23,7 +23,7 @@ use tracing::warn;
 use self::families::{Family, Spec, texts};
 use self::ports::Given;
 use super::{Context, Operation, child};
-use crate::api::Api;
+use crate::api::{Api, Cidr};
 use crate::kinds::Kind;
 use crate::status::{Error, Result, Subject};
 
@@ -81,6 +81,11 @@ fn in_use(api: &Api) -> Given {
         Held::of(&service).ports.into_iter().for_each(|port| given.set(port));
     }
     given
+}
+
+/// The networks of all ServiceCIDRs, ready or not.
+pub(super) fn networks(api: &Api) -> Vec<Cidr> {
+    addresses::service_cidrs(api).iter().flat_map(ranges::networks).collect()
 }
 
 /// The cached Services.

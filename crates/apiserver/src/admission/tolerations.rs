@@ -4,16 +4,16 @@
 
 use serde_json::{Value, json};
 
-use super::{Context, Operation, child};
+use super::{Context, child};
 use crate::status::Result;
 
 const SECONDS: i64 = 300;
 const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
-/// Adds the two tolerations where nothing covers them.
+/// Adds the two tolerations where nothing covers them, to new Pods and to changed ones: who writes a list of his own
+/// does not take them away.
 pub(super) fn mutate(context: &Context<'_>, pod: &mut Value) -> Result<()> {
-    let is_create = context.operation == Operation::Create;
-    if !is_create || !context.is_core("pods") {
+    if !context.is_core("pods") {
         return Ok(());
     }
     let Some(spec) = child(pod, "spec") else { return Ok(()) };

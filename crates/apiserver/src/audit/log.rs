@@ -73,6 +73,11 @@ struct Writer {
 impl Writer {
     fn open(&mut self) -> std::io::Result<()> {
         if self.file.path != Path::new("-") {
+            if let Some(folder) = self.file.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+                let mut folders = std::fs::DirBuilder::new();
+                std::os::unix::fs::DirBuilderExt::mode(&mut folders, 0o700);
+                folders.recursive(true).create(folder)?;
+            }
             let mut options = std::fs::OpenOptions::new();
             std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
             let out = options.create(true).append(true).open(&self.file.path)?;
@@ -143,9 +148,14 @@ mod tests {
     #[test]
     fn a_full_file_is_put_aside_and_few_are_kept() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("audit.log");
+        let path = dir.path().join("new/audit.log");
+        let file = LogFile { path: path.clone(), ..LogFile::default() };
+        Writer { out: None, written: 0, file, clock: Clock::system() }.open().unwrap();
+        let mode =
+            |path: &Path| std::os::unix::fs::PermissionsExt::mode(&path.metadata().unwrap().permissions());
+        assert_eq!((mode(&path) & 0o777, mode(path.parent().unwrap()) & 0o777), (0o600, 0o700));
         for old in ["2020-01-01T00-00-00.000", "2021-01-01T00-00-00.000"] {
-            std::fs::write(dir.path().join(format!("audit-{old}.log")), "old").unwrap();
+            std::fs::write(dir.path().join(format!("new/audit-{old}.log")), "old").unwrap();
         }
         let file = LogFile { path: path.clone(), files_max: 2, megabytes_max: 1, ..LogFile::default() };
         let mut writer = Writer { out: None, written: 0, file, clock: Clock::system() };
@@ -153,7 +163,7 @@ mod tests {
         writer.write(&["x".repeat(1 << 20)]);
         writer.write(&["next".to_owned()]);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "next\n");
-        let mut names: Vec<String> = std::fs::read_dir(dir.path())
+        let mut names: Vec<String> = std::fs::read_dir(dir.path().join("new"))
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();

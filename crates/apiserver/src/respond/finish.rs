@@ -1,6 +1,6 @@
 //! The last touch to a complete answer: indented for people, compressed for those who ask.
 //!
-//! Watches and other streams pass as they are.
+//! Watches and other streams pass as they are, and so does what a kubelet or a proxied backend said.
 //! Source: `k8s.io/apiserver/pkg/endpoints/handlers/responsewriters`.
 
 use std::io::Write as _;
@@ -25,6 +25,10 @@ const GZIP_BYTES_MIN: u64 = 128 * 1024;
 /// Programs that people look at the output of, by how they call themselves.
 const PEOPLE: [&str; 3] = ["curl", "Wget", "Mozilla/5.0"];
 
+/// Marks an answer that somebody else gave: it passes as it is.
+#[derive(Clone, Copy, Debug)]
+pub struct PassedOn;
+
 /// What a client wants of any answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finish {
@@ -47,7 +51,8 @@ impl Finish {
 
     /// The finished answer. What changes it works frame by frame, so that a long answer is never there as a whole.
     pub fn apply(self, response: Response<Body>) -> Response<Body> {
-        let Some(size) = size(&response) else { return response };
+        let is_own = response.extensions().get::<PassedOn>().is_none();
+        let Some(size) = size(&response).filter(|_| is_own) else { return response };
         let headers = response.headers();
         let is_encoded = headers.contains_key(CONTENT_ENCODING);
         let is_pretty =

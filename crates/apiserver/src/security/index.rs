@@ -1,6 +1,8 @@
 //! Keeps the authorizers' indexes level with the watch cache.
 
 use auth::authorizer::Authorizer;
+use k8s_openapi::Resource;
+use schema::walk::zeros;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -75,7 +77,12 @@ pub(super) fn update(prefix: &str, event: &CacheEvent) -> Option<Update> {
     if event.event_type != EventType::Deleted {
         return insertion(prefix, &event.object);
     }
-    let rest = event.object.key.strip_prefix(prefix).unwrap_or_default();
+    removal(prefix, &event.object)
+}
+
+/// What is taken away with one object.
+fn removal(prefix: &str, object: &CachedObject) -> Option<Update> {
+    let rest = object.key.strip_prefix(prefix).unwrap_or_default();
     let (namespace, name) = rest.split_once('/').unwrap_or(("", rest));
     let (namespace, name) = (namespace.to_owned(), name.to_owned());
     Some(match prefix {
@@ -94,9 +101,10 @@ pub(super) fn update(prefix: &str, event: &CacheEvent) -> Option<Update> {
     })
 }
 
-/// What one object adds.
+/// What one object adds. One that cannot be read adds nothing, and what it added before is taken away: nobody may do by
+/// an old version what the new one may not mean.
 pub(super) fn insertion(prefix: &str, object: &CachedObject) -> Option<Update> {
-    match prefix {
+    let added = match prefix {
         CLUSTER_ROLES => with(object, |all, role| all.rbac_mut().insert_cluster_role(role)),
         CLUSTER_ROLE_BINDINGS => with(object, |all, b| all.rbac_mut().insert_cluster_role_binding(b)),
         ROLES => with(object, |all, role| all.rbac_mut().insert_role(role)),
@@ -106,19 +114,63 @@ pub(super) fn insertion(prefix: &str, object: &CachedObject) -> Option<Update> {
         ATTACHMENTS => with(object, |all, attachment| all.nodes_mut().insert_attachment(attachment)),
         SLICES => with(object, |all, slice| all.nodes_mut().insert_slice(slice)),
         CERTIFICATE_REQUESTS => with(object, |all, r| all.nodes_mut().insert_certificate_request(r)),
-        _ => None,
+        _ => return None,
+    };
+    match added {
+        Ok(added) => Some(added),
+        Err(failure) => {
+            tracing::warn!(key = %object.key, %failure, "an object is not what its kind says");
+            removal(prefix, object)
+        }
     }
 }
 
-fn with<K: DeserializeOwned + 'static>(
+fn with<K: DeserializeOwned + Resource + 'static>(
     object: &CachedObject,
     take: impl FnOnce(&mut Authorizer, &K) + 'static,
-) -> Option<Update> {
-    match serde_json::from_slice(&object.json) {
-        Ok(typed) => Some(Box::new(move |authorizer| take(authorizer, &typed))),
-        Err(failure) => {
-            tracing::warn!(key = %object.key, %failure, "an object is not what its kind says");
-            None
+) -> Result<Update, serde_json::Error> {
+    let typed: K = zeros::decode([K::GROUP, K::VERSION, K::KIND], &object.json)?;
+    Ok(Box::new(move |authorizer| take(authorizer, &typed)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_role_that_cannot_be_read_grants_nothing_of_what_it_granted() {
+        let role = |spec: &str| {
+            let stored = format!(r#"{{"metadata":{{"name":"a"}},{spec}}}"#);
+            CachedObject::from_stored("/registry/clusterroles/a".into(), stored.as_bytes(), 1)
+                .expect("an object")
+        };
+        let binding = r#"{"metadata":{"name":"a"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole",
+            "name":"a"},"subjects":[null,{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"alice"}]}"#;
+        let key = "/registry/clusterrolebindings/a";
+        let binding = CachedObject::from_stored(key.into(), binding.as_bytes(), 1).expect("an object");
+        let mut all = Authorizer::new();
+        let put = |all: &mut Authorizer, prefix, object: &CachedObject| {
+            insertion(prefix, object).expect("an update")(all);
+        };
+        put(&mut all, CLUSTER_ROLE_BINDINGS, &binding);
+        let user = auth::UserInfo { name: "alice".to_owned(), ..auth::UserInfo::default() };
+        let attributes = auth::Attributes {
+            verb: "get".to_owned(),
+            resource: "pods".to_owned(),
+            is_resource: true,
+            ..auth::Attributes::default()
+        };
+        for (spec, is_allowed) in [
+            (
+                r#""rules":[{"verbs":["get"],"apiGroups":[""],"resources":["pods"],"resourceNames":null}]"#,
+                true,
+            ),
+            (r#""rules":[null,{"verbs":["get"],"apiGroups":[""],"resources":["pods",null]}]"#, true),
+            (r#""rules":[{"verbs":["get"],"apiGroups":[""],"resources":["pods"]},{"verbs":7}]"#, false),
+        ] {
+            put(&mut all, CLUSTER_ROLES, &role(spec));
+            let found = matches!(all.authorize(&user, &attributes), auth::Decision::Allow(_));
+            assert_eq!(found, is_allowed, "{spec}");
         }
     }
 }

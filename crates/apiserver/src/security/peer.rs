@@ -4,7 +4,7 @@
 //! means nothing here, and a token that does.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use auth::UserInfo;
@@ -29,6 +29,12 @@ pub struct Peer {
 }
 
 impl Peer {
+    /// Where whoever is meant is: nobody knows if a proxy speaks for them.
+    pub fn origin(&self) -> Option<IpAddr> {
+        let address = self.address.filter(|_| self.proxy.is_none())?;
+        Some(address.ip().to_canonical())
+    }
+
     /// Whether it sent a certificate, whatever that proves.
     pub fn has_certificate(&self) -> bool {
         self.is_refused || self.user.is_some() || self.proxy.is_some()

@@ -24,10 +24,8 @@ const GENERATED_NAME_TRIES: usize = 8;
 /// # Errors
 /// What the client is told.
 pub async fn create(api: &Api, request: &Request) -> Result<Answer> {
-    let decoded = decode::body(request)?;
-    let mut warnings = decoded.warnings;
+    let mut object = decode::body(request)?;
     if !request.kind.row().is_stored() {
-        let mut object = decoded.object;
         take_namespace(request, &mut object)?;
         let errors = request.kind.validate_create(&object);
         if !errors.is_empty() {
@@ -35,16 +33,15 @@ pub async fn create(api: &Api, request: &Request) -> Result<Answer> {
         }
         return crate::reviews::review(api, request, object).await;
     }
-    let (committed, mut more) = create_object(api, request, decoded.object).await?;
-    warnings.append(&mut more);
-    Ok(answer(StatusCode::CREATED, committed, warnings))
+    let committed = create_object(api, request, object).await?;
+    Ok(answer(StatusCode::CREATED, committed))
 }
 
-/// Creates an object, through admission; answers it with the strategy's warnings.
+/// Creates an object, through admission.
 ///
 /// # Errors
 /// What the client is told.
-pub async fn create_object(api: &Api, request: &Request, object: Value) -> Result<(Committed, Vec<String>)> {
+pub async fn create_object(api: &Api, request: &Request, object: Value) -> Result<Committed> {
     create_owned(api, request, object, Ownership::Track).await
 }
 
@@ -57,7 +54,7 @@ pub async fn create_owned(
     request: &Request,
     mut object: Value,
     ownership: Ownership,
-) -> Result<(Committed, Vec<String>)> {
+) -> Result<Committed> {
     take_identity(request, &mut object)?;
     let is_generated =
         Metadata::of(&object).name().is_empty() && !Metadata::of(&object).generate_name().is_empty();
@@ -83,7 +80,7 @@ pub async fn create_owned(
     Err(Error::internal("no name could be generated"))
 }
 
-async fn create_once(api: &Api, request: &Request, object: Value) -> Result<(Committed, Vec<String>)> {
+async fn create_once(api: &Api, request: &Request, object: Value) -> Result<Committed> {
     let strategy = request.kind.strategy();
     let mut object = admission::mutate(api, request, Operation::Create, object, None)?;
     crate::codec::default(request.kind, &mut object);
@@ -91,15 +88,16 @@ async fn create_once(api: &Api, request: &Request, object: Value) -> Result<(Com
     strategy.begin_create(&mut object);
     let warnings = (strategy.warnings)(&object);
     let admitted = admission::admit(api, request, Operation::Create, object, None).await?;
+    request.notes.warn_all(warnings);
     let name = admitted.name().to_owned();
     if request.is_dry_run() {
         if request.kind.cache(api).get(admitted.key()).is_some() {
             return Err(already_exists(request, &name));
         }
-        return Ok((admitted.as_if_committed(0)?, warnings));
+        return admitted.as_if_committed(0);
     }
     match api.door.create(&admitted, request.cause_bytes()).await {
-        Ok(committed) => Ok((committed, warnings)),
+        Ok(committed) => Ok(committed),
         Err(Refusal::Conflict(_)) => {
             admission::undo(api, &admitted).await;
             Err(already_exists(request, &name))

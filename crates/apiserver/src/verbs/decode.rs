@@ -9,25 +9,19 @@ use crate::kinds::Kind;
 use crate::negotiate::content_format;
 use crate::status::{Error, Result};
 
-/// An object as the client sent it.
-#[derive(Clone, Debug)]
-pub struct Decoded {
-    /// Pruned to the fields the schema knows.
-    pub object: Value,
-    /// For `Warning` headers.
-    pub warnings: Vec<String>,
-}
-
-/// Decodes the body as an object of the request's kind.
+/// Decodes the body as an object of the request's kind, pruned to the fields that the schema knows. What is wrong and
+/// passes is warned of, whatever comes of the request.
 ///
 /// # Errors
 /// 400, 415 or 422 with what is wrong.
-pub fn body(request: &Request) -> Result<Decoded> {
+pub fn body(request: &Request) -> Result<Value> {
     let format = content_format(&request.headers)?;
     let validation = FieldValidation::of(request);
     let (mut object, warnings) = codec::decode_kind(request.kind, format, &request.body, validation)?;
     super::managed::keep_reset_of(&request.body, format, &mut object);
-    check_kind(request.kind, object, warnings)
+    let object = check_kind(request.kind, object)?;
+    request.notes.warn_all(warnings);
+    Ok(object)
 }
 
 /// Decodes the body as an object of some other kind: the options and requests that subresources take.
@@ -69,7 +63,7 @@ pub fn options_body(request: &Request) -> Result<Option<Value>> {
     codec::check_types("meta.k8s.io/v1", "DeleteOptions", value).map(Some)
 }
 
-/// Checks what a patch made of an object, and that it is still of its kind.
+/// Checks what a patch made of an object, and that it is still of its kind. Warns as [`body`] does.
 ///
 /// # Errors
 /// 400 if it is of another kind now, 422 about the patch with the field that is wrong.
@@ -78,13 +72,14 @@ pub fn patched(
     value: Value,
     validation: FieldValidation,
     shown: impl FnOnce() -> String,
-) -> Result<Decoded> {
+) -> Result<Value> {
     let (object, warnings) = codec::patched(request.kind, value, validation, shown)?;
-    check_kind(request.kind, object, warnings)
+    request.notes.warn_all(warnings);
+    check_kind(request.kind, object)
 }
 
 /// The object must be what the URL says it is; what it does not say is filled in.
-fn check_kind(kind: Kind, mut object: Value, warnings: Vec<String>) -> Result<Decoded> {
+fn check_kind(kind: Kind, mut object: Value) -> Result<Value> {
     codec::claim(kind, &codec::TypeMeta::of_value(&object))?;
     let Some(map) = object.as_object_mut() else {
         return Err(Error::bad_request("the body of the request is no object"));
@@ -94,5 +89,5 @@ fn check_kind(kind: Kind, mut object: Value, warnings: Vec<String>) -> Result<De
     if map.get("metadata").is_none_or(Value::is_null) {
         map.insert("metadata".to_owned(), Value::Object(Default::default()));
     }
-    Ok(Decoded { object, warnings })
+    Ok(object)
 }

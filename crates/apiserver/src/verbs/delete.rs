@@ -36,7 +36,7 @@ pub async fn delete(api: &Api, request: &Request) -> Result<Answer> {
     if !is_removed || request.kind.is_deletion_answered() {
         let is_pending = !is_removed && options.is_waited_for;
         let code = if is_pending { StatusCode::ACCEPTED } else { StatusCode::OK };
-        return Ok(answer(code, committed, Vec::new()));
+        return Ok(answer(code, committed));
     }
     let uid = committed.object.value().pointer("/metadata/uid").cloned().unwrap_or_default();
     let mut details = json!({"name": request.resource.name, "kind": request.kind.resource(), "uid": uid});
@@ -64,7 +64,7 @@ pub async fn delete_object(
         let outcome = decide(&object, options, request.kind.strategy(), api.clock.now());
         let attempt = match outcome {
             Outcome::Unchanged => {
-                return Ok((Committed { revision: old.revision, object: old, warnings: Vec::new() }, false));
+                return Ok((Committed { revision: old.revision, object: old }, false));
             }
             Outcome::Mark(marked) => {
                 let admitted =
@@ -75,6 +75,10 @@ pub async fn delete_object(
                 api.door.replace(&admitted, &old, request.cause_bytes()).await.map(|c| (c, false))
             }
             Outcome::Remove => {
+                let object = match (options.is_dry_run, request.kind.strategy().deletion) {
+                    (true, Deletion::PodGrace) => removed_at(object, api.clock.now()),
+                    _ => object,
+                };
                 let admitted = admission::admit(api, request, Operation::Delete, object, None).await?;
                 if options.is_dry_run {
                     return Ok((admitted.as_if_committed(old.revision)?, true));
@@ -94,6 +98,20 @@ pub async fn delete_object(
         }
     }
     Err(Error::modified(request.subject(), name))
+}
+
+/// An object that goes without grace, as a dry run shows it.
+fn removed_at(mut object: Value, now: Timestamp) -> Value {
+    let meta = Metadata::of(&object);
+    if !meta.is_terminating() {
+        let generation = meta.generation();
+        metadata::set(&mut object, "deletionTimestamp", metadata::time(now));
+        if generation > 0 {
+            metadata::set(&mut object, "generation", generation + 1);
+        }
+    }
+    metadata::set(&mut object, "deletionGracePeriodSeconds", 0);
+    object
 }
 
 /// What deleting `object` now comes to.

@@ -27,5 +27,5 @@ pub async fn get(api: &Api, request: &Request) -> Result<Answer> {
         .cache(api)
         .read(&request.key())?
         .ok_or_else(|| Error::not_found(request.subject(), &request.resource.name))?;
-    Ok(Answer::Object { code: StatusCode::OK, object, warnings: Vec::new() })
+    Ok(Answer::Object { code: StatusCode::OK, object })
 }

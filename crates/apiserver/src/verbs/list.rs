@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::list_options::{Purpose, validate};
 use super::{Answer, Request};
 use crate::api::Api;
-use crate::cache::{CachedObject, Filter, Listing};
+use crate::cache::{CachedObject, Filter, Listing, ResourceCache};
 use crate::status::{Error, Result};
 
 /// A collection, or a page of it.
@@ -84,9 +84,17 @@ async fn first_source(api: &Api, request: &Request, filter: &Filter, limit: usiz
     };
     cache.check_readable(&filter.prefix)?;
     match (exact, version) {
-        (true, Some(text)) => cache.list_at(&filter.prefix, parse_revision(text)?),
+        (true, Some(text)) => list_at(api, &cache, filter, parse_revision(text)?),
         _ => Ok(cache.list(&filter.prefix, complete)),
     }
+}
+
+/// The collection as it was at a revision that the store still has.
+fn list_at(api: &Api, cache: &ResourceCache, filter: &Filter, revision: u64) -> Result<Listing> {
+    if api.cache.is_compacted(revision) {
+        return Err(Error::expired("The resourceVersion for the provided list is too old."));
+    }
+    cache.list_at(&filter.prefix, revision)
 }
 
 async fn page_source(api: &Api, request: &Request, filter: &Filter, token: &Continue) -> Result<Listing> {
@@ -101,7 +109,7 @@ async fn page_source(api: &Api, request: &Request, filter: &Filter, token: &Cont
     };
     api.cache.reached(revision).await?;
     cache.check_readable(&filter.prefix)?;
-    cache.list_at(&filter.prefix, revision).map_err(|_| {
+    list_at(api, &cache, filter, revision).map_err(|_| {
         let mut error = Error::expired(
             "The provided continue parameter is too old to display a consistent list result. You can start a new \
              list without the continue parameter, or use the continue token in this response to retrieve the \

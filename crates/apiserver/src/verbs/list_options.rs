@@ -19,8 +19,11 @@ pub enum Purpose {
 /// Checks options that contradict each other.
 ///
 /// # Errors
-/// 422 with every broken rule.
+/// 400 for what is no number, 422 with every broken rule.
 pub fn validate(query: &Query, purpose: Purpose) -> Result<()> {
+    for number in ["limit", "timeoutSeconds"] {
+        query.number(number)?;
+    }
     let mut errors = FieldErrors::new();
     match purpose {
         Purpose::List => list(query, &mut errors),
@@ -112,6 +115,9 @@ mod tests {
             "422 ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Forbidden: resourceVersionMatch \
              \"exact\" is forbidden for resourceVersion \"0\"",
         );
+        for purpose in [List, Watch] {
+            check(purpose, "timeoutSeconds=x", "400 strconv.ParseInt: parsing \"x\": invalid syntax");
+        }
         check(Watch, "sendInitialEvents=true&resourceVersionMatch=NotOlderThan", "");
         check(
             Watch,

@@ -40,7 +40,8 @@ pub enum Policy {
 }
 
 impl DeleteOptions {
-    /// Reads the options of a DELETE: from the body, and if there is none from the query.
+    /// Reads the options of a DELETE: from the body, and if there is none from the query. Warns where the kind's default
+    /// is not what one expects.
     ///
     /// # Errors
     /// 400 when an option cannot be read, 422 when it has no meaning.
@@ -71,6 +72,10 @@ impl DeleteOptions {
         };
         let policy = text("propagationPolicy");
         check_deletion(policy, orphan, &dry_run)?;
+        let warning = request.kind.strategy().warning_on_delete;
+        if policy.is_none() && orphan.is_none() && !warning.is_empty() {
+            request.notes.warn(warning);
+        }
         let precondition = |name: &str| {
             let preconditions = body.as_ref().and_then(|body| body.get("preconditions"));
             preconditions.and_then(|p| p.get(name)).and_then(Value::as_str).map(str::to_owned)

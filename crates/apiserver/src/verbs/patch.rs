@@ -100,7 +100,6 @@ pub async fn patch_part(api: &Api, request: &Request, part: Part) -> Result<Answ
     }
     let (patch, strict) = Patch::of(request)?;
     let validation = FieldValidation::of(request);
-    let mut warnings = Vec::new();
     let committed = change(api, request, part, |old| {
         let mut patched = patch.apply(request, old)?;
         if validation == FieldValidation::Strict && !strict.is_empty() {
@@ -108,30 +107,28 @@ pub async fn patch_part(api: &Api, request: &Request, part: Part) -> Result<Answ
             return Err(codec::invalid_patch(&patch.shown(request, old), &why));
         }
         managed::keep_reset(&mut patched);
-        let decoded = finish(request, old, patched, validation, || patch.shown(request, old))?;
-        warnings = [strict.as_slice(), &decoded.warnings].concat();
-        Ok(decoded.object)
+        request.notes.warn_all(strict.iter().cloned());
+        finish(request, old, patched, validation, || patch.shown(request, old))
     })
     .await?;
-    Ok(answer(StatusCode::OK, committed, warnings))
+    Ok(answer(StatusCode::OK, committed))
 }
 
 /// Applies a configuration; what is not there is created.
 async fn apply(api: &Api, request: &Request, part: Part) -> Result<Answer> {
     let validation = FieldValidation::of(request);
-    let (config, mut warnings) = codec::apply_config(request.kind, &request.body, validation)?;
+    let (config, warnings) = codec::apply_config(request.kind, &request.body, validation)?;
     check_config(&config, &request.kind.api_version(), request.kind.kind())?;
+    request.notes.warn_all(warnings);
     let apply_to = |live: Option<&Value>| {
         let merged = managed::apply_config(api, request, part, live, &config)?;
         finish(request, live.unwrap_or(&Value::Null), merged, FieldValidation::Ignore, || config.to_string())
     };
     // Somebody else may create or delete the object at any time.
     for _ in 0..CONFLICT_RETRIES_MAX {
-        let changed = change_owned(api, request, part, Ownership::Applied, |old| {
-            apply_to(Some(old)).map(|decoded| decoded.object)
-        });
+        let changed = change_owned(api, request, part, Ownership::Applied, |old| apply_to(Some(old)));
         match changed.await {
-            Ok(committed) => return Ok(answer(StatusCode::OK, committed, warnings)),
+            Ok(committed) => return Ok(answer(StatusCode::OK, committed)),
             Err(error) if error.reason == "NotFound" && part == Part::Object => {}
             Err(error) => return Err(error),
         }
@@ -143,12 +140,9 @@ async fn apply(api: &Api, request: &Request, part: Part) -> Result<Answer> {
             return Err(Error::conflict(request.subject(), &request.resource.name, &why));
         }
         update::authorize_create(api, request)?;
-        let object = apply_to(None)?.object;
+        let object = apply_to(None)?;
         match create_owned(api, request, object, Ownership::Applied).await {
-            Ok((committed, mut more)) => {
-                warnings.append(&mut more);
-                return Ok(answer(StatusCode::CREATED, committed, warnings));
-            }
+            Ok(committed) => return Ok(answer(StatusCode::CREATED, committed)),
             Err(error) if error.reason == "AlreadyExists" => {}
             Err(error) => return Err(error),
         }
@@ -181,12 +175,12 @@ fn finish(
     mut patched: Value,
     validation: FieldValidation,
     shown: impl FnOnce() -> String,
-) -> Result<decode::Decoded> {
+) -> Result<Value> {
     if Metadata::of(old).resource_version() == Metadata::of(&patched).resource_version() {
         metadata::remove(&mut patched, "resourceVersion");
     }
-    let mut decoded = decode::patched(request, patched, validation, shown)?;
-    super::create::take_namespace(request, &mut decoded.object)?;
-    update::check_name(request, Metadata::of(&decoded.object).name())?;
-    Ok(decoded)
+    let mut object = decode::patched(request, patched, validation, shown)?;
+    super::create::take_namespace(request, &mut object)?;
+    update::check_name(request, Metadata::of(&object).name())?;
+    Ok(object)
 }

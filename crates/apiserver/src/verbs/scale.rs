@@ -1,6 +1,5 @@
 //! The `scale` subresource: an `autoscaling/v1` Scale over `spec.replicas`.
 
-use http::StatusCode;
 use machinery::field::{FieldError, Path};
 use machinery::labels;
 use machinery::metadata::Metadata;
@@ -61,13 +60,14 @@ async fn set(api: &Api, request: &Request, wanted: impl Fn(&Value) -> Result<Val
     })
     .await?;
     let value = scale_of(&request.kind.value(&committed.object));
-    Ok(Answer::Value { code: StatusCode::OK, value, warnings: Vec::new() })
+    Ok(Answer::value(value))
 }
 
 /// Applies a Scale: the replicas of the object change hands under the subresource's name.
 async fn apply(api: &Api, request: &Request) -> Result<Answer> {
     let (scale, warnings) = codec::apply_scale(&request.body, FieldValidation::of(request))?;
     check_config(&scale, "autoscaling/v1", "Scale")?;
+    request.notes.warn_all(warnings);
     let meta = Metadata::of(&scale);
     check_name(request, meta.name())?;
     let mut config = json!({
@@ -95,7 +95,7 @@ async fn apply(api: &Api, request: &Request) -> Result<Answer> {
     })
     .await?;
     let value = scale_of(&request.kind.value(&committed.object));
-    Ok(Answer::Value { code: StatusCode::OK, value, warnings })
+    Ok(Answer::value(value))
 }
 
 /// Conflicts about a Scale name its version, not the object's.

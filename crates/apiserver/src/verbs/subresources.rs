@@ -66,7 +66,6 @@ async fn binding(api: &Api, request: &Request) -> Result<Answer> {
     Ok(Answer::Value {
         code: StatusCode::CREATED,
         value: json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}),
-        warnings: Vec::new(),
     })
 }
 

@@ -14,6 +14,7 @@ use crate::admission::{self, Operation};
 use crate::api::Api;
 use crate::cache::CachedObject;
 use crate::door::{Committed, Refusal};
+use crate::request_info::Verb;
 use crate::status::{Error, Result};
 
 /// Which part of the object a write may change.
@@ -44,8 +45,7 @@ pub async fn update(api: &Api, request: &Request) -> Result<Answer> {
 /// # Errors
 /// What the client is told.
 pub async fn replace(api: &Api, request: &Request, part: Part) -> Result<Answer> {
-    let decoded = decode::body(request)?;
-    let mut object = decoded.object;
+    let mut object = decode::body(request)?;
     super::create::take_namespace(request, &mut object)?;
     let name = Metadata::of(&object).name().to_owned();
     check_name(request, &name)?;
@@ -64,11 +64,15 @@ pub async fn replace(api: &Api, request: &Request, part: Part) -> Result<Answer>
         {
             authorize_create(api, request)?;
             let mut object = object;
+            let uid = Metadata::of(&object).uid();
+            if !uid.is_empty() {
+                return Err(precondition_failed(request, &name, "UID", uid, ""));
+            }
             metadata::remove(&mut object, "resourceVersion");
-            let (committed, warnings) = super::create::create_object(api, request, object).await?;
-            Ok(answer(StatusCode::CREATED, committed, warnings))
+            let committed = super::create::create_object(api, request, object).await?;
+            Ok(answer(StatusCode::CREATED, committed))
         }
-        other => Ok(answer(StatusCode::OK, other?, decoded.warnings)),
+        other => Ok(answer(StatusCode::OK, other?)),
     }
 }
 
@@ -96,7 +100,7 @@ pub fn check_name(request: &Request, name: &str) -> Result<()> {
 pub fn authorize_create(api: &Api, request: &Request) -> Result<()> {
     let mut info = request.info.clone();
     if let Some(resource) = &mut info.resource {
-        resource.verb = crate::request_info::Verb::Create;
+        resource.verb = Verb::Create;
     }
     api.security.authorize(&request.user, &info).map(drop)
 }
@@ -165,7 +169,9 @@ pub fn partial_of(request: &Request, part: Part) -> Option<&'static resources::P
 /// Compares uid and resourceVersion of the new object with the old one's; says whether a revision was asked for.
 fn check_preconditions(request: &Request, new: &Value, old: &Value) -> Result<bool> {
     let (new, old) = (Metadata::of(new), Metadata::of(old));
-    if !new.uid().is_empty() && new.uid() != old.uid() {
+    // What a patch makes of the uid is for validation to refuse.
+    let is_whole = request.resource.verb != Verb::Patch;
+    if is_whole && !new.uid().is_empty() && new.uid() != old.uid() {
         return Err(precondition_failed(request, old.name(), "UID", new.uid(), old.uid()));
     }
     let wanted = new.resource_version();
@@ -204,9 +210,9 @@ async fn change_once(
     let admitted = admission::admit(api, request, Operation::Update(part), new, Some(old_value))
         .await
         .map_err(Refusal::Failed)?;
+    request.notes.warn_all(warnings);
     if request.is_dry_run() {
-        let committed = admitted.as_if_committed(old.revision).map_err(Refusal::Failed)?;
-        return Ok(Committed { warnings, ..committed });
+        return admitted.as_if_committed(old.revision).map_err(Refusal::Failed);
     }
     let outcome = if is_gone {
         api.door.remove(&admitted, old.revision, request.cause_bytes()).await
@@ -219,7 +225,7 @@ async fn change_once(
             if is_gone {
                 admission::deleted(api, &request.kind, &committed.object).await;
             }
-            Ok(Committed { warnings, ..committed })
+            Ok(committed)
         }
         Err(refusal) => {
             admission::undo(api, &admitted).await;

@@ -153,15 +153,30 @@ pub(super) const CLUSTER_ROLES: &[RoleRow] = &[
     ),
     role("system:kube-aggregator", &[rule(READ, "core", "endpoints services")]),
     role("system:kube-controller-manager", CONTROLLER_MANAGER),
-    // Ours: these controllers patch what upstream's replace, so that a write never undoes somebody else's.
+    // Ours: what a cluster of knarr has besides, made by `system:knarr` in the API server's process.
     role(
-        "knarr:patching-controllers",
+        "knarr:addons",
         &[
-            rule("patch", "apps", "deployments deployments/status replicasets replicasets/status"),
-            rule("patch", "apps", "daemonsets/status statefulsets/status"),
-            rule("patch", "core", "configmaps endpoints namespaces namespaces/status nodes nodes/status"),
-            rule("patch", "core", "pods pods/status"),
-            rule("patch", "discovery.k8s.io", "endpointslices"),
+            rule("create get", "storage.k8s.io", "csidrivers storageclasses"),
+            rule("list", "core", "nodes"),
+            named("delete get", "rbac.authorization.k8s.io", "clusterrolebindings", "knarr:node-proxier"),
+        ],
+    ),
+    role("knarr:authority-viewer", &[paths("get", "/cacerts")]),
+    role(
+        "knarr:proxy-certificates",
+        &[named("approve sign", "certificates.k8s.io", "signers", crate::PROXY_SIGNER)],
+    ),
+    role(
+        "knarr:csi-hostpath-controller",
+        &[
+            rule("create delete get patch update", "core", "persistentvolumes"),
+            rule("patch update", "core", "persistentvolumeclaims"),
+            rule("patch", "core", "persistentvolumeclaims/status"),
+            // The driver's controller side is on the volume's Node.
+            rule("create", "core", "nodes/csi"),
+            rule("create delete update", "storage.k8s.io", "csistoragecapacities"),
+            rule("create patch update", "core", "events"),
         ],
     ),
     role("system:kube-dns", &[rule("list watch", "core", "endpoints services")]),
@@ -339,6 +354,9 @@ const fn bound(role: &'static str, subjects: &'static [&'static str]) -> Binding
     binding(role, role, subjects)
 }
 
+/// Hosts that come with a token of `knarr token create`.
+const TOKEN_GROUP: &str = "group:system:bootstrappers:knarr:default-node-token";
+
 pub(super) const CLUSTER_ROLE_BINDINGS: &[BindingRow] = &[
     bound("cluster-admin", &["group:system:masters"]),
     bound("system:monitoring", &["group:system:monitoring"]),
@@ -347,21 +365,28 @@ pub(super) const CLUSTER_ROLE_BINDINGS: &[BindingRow] = &[
     bound("system:public-info-viewer", &["group:system:authenticated", "group:system:unauthenticated"]),
     bound("system:node-proxier", &["user:system:kube-proxy"]),
     bound("system:kube-controller-manager", &["user:system:kube-controller-manager"]),
-    bound(
-        "knarr:patching-controllers",
-        &[
-            "account:deployment-controller",
-            "account:replicaset-controller",
-            "account:statefulset-controller",
-            "account:daemon-set-controller",
-            "account:endpoint-controller",
-            "account:endpointslice-controller",
-            "account:namespace-controller",
-            "account:node-controller",
-            "account:pod-garbage-collector",
-            "account:root-ca-cert-publisher",
-        ],
+    bound("knarr:addons", &["user:system:knarr"]),
+    bound("knarr:authority-viewer", &["group:system:authenticated", "group:system:unauthenticated"]),
+    bound("knarr:csi-hostpath-controller", &["account:csi-hostpath-controller"]),
+    binding("knarr:kubelet-api-clients", "system:kubelet-api-admin", &["group:knarr:kubelet-api-clients"]),
+    // Hosts that come with a token ask for a certificate, Nodes for the next one and for those of their ports and proxies.
+    binding("knarr:node-bootstrapper", "system:node-bootstrapper", &[TOKEN_GROUP]),
+    binding(
+        "knarr:node-autoapprove-bootstrap",
+        "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
+        &[TOKEN_GROUP],
     ),
+    binding(
+        "knarr:node-autoapprove-certificate-rotation",
+        "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
+        &["group:system:nodes"],
+    ),
+    binding(
+        "knarr:kubelet-serving-approver",
+        "system:certificates.k8s.io:kubelet-serving-approver",
+        &["account:certificate-controller"],
+    ),
+    bound("knarr:proxy-certificates", &["account:certificate-controller"]),
     bound("system:kube-dns", &["account:kube-dns"]),
     bound("system:kube-scheduler", &["user:system:kube-scheduler"]),
     bound("system:volume-scheduler", &["user:system:kube-scheduler"]),
@@ -381,6 +406,12 @@ pub(super) const ROLES: &[(&str, RoleRow)] = &[
             &[named(READ, "core", "configmaps", "extension-apiserver-authentication")],
         ),
     ),
+    // Ours: what Nodes are told of their cluster, and who writes it.
+    (
+        SYSTEM,
+        role("knarr:config-reader", &[named("get", "core", "configmaps", "knarr-config knarr-authorities")]),
+    ),
+    (SYSTEM, role("knarr:addons", &[rule("create get update", "core", "configmaps services")])),
     (SYSTEM, role("system:controller:bootstrap-signer", &[rule(READ, "core", "secrets")])),
     (
         SYSTEM,
@@ -432,6 +463,8 @@ pub(super) const ROLE_BINDINGS: &[(&str, BindingRow)] = &[
             &["user:system:kube-controller-manager", "user:system:kube-scheduler"],
         ),
     ),
+    (SYSTEM, bound("knarr:config-reader", &["group:system:nodes"])),
+    (SYSTEM, bound("knarr:addons", &["user:system:knarr"])),
     (SYSTEM, bound("system:controller:bootstrap-signer", &["account:bootstrap-signer"])),
     (SYSTEM, bound("system:controller:cloud-provider", &["account:cloud-provider"])),
     (SYSTEM, bound("system:controller:token-cleaner", &["account:token-cleaner"])),

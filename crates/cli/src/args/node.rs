@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::images::{DEFAULT_PRIVATE_REGISTRY, default_private_registry};
 use super::parts::PartArgs;
-use super::server::Secret;
+use super::server::{RegistrationArgs, Secret};
 use crate::duration::duration;
 
 /// Flags of `agent`.
@@ -37,6 +37,9 @@ pub struct AgentArgs {
     /// This Node's address; the first that is not a loopback one if not given
     #[arg(long, env = "KNARR_NODE_IP")]
     pub node_ip: Option<IpAddr>,
+    /// What the Node is registered with.
+    #[command(flatten)]
+    pub registration: RegistrationArgs,
     /// A flag of the kubelet, such as max-pods=20; can be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     pub kubelet_arg: Vec<String>,

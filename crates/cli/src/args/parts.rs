@@ -55,9 +55,41 @@ pub struct ControllerManagerArgs {
     /// That authority's key
     #[arg(long, requires = "cluster_signing_cert_file")]
     pub cluster_signing_key_file: Option<PathBuf>,
+    /// Authorities of single signers.
+    #[command(flatten)]
+    pub signing: SigningArgs,
     /// The key that signs tokens in Secrets of ServiceAccounts; without it such Secrets stay empty
     #[arg(long)]
     pub service_account_private_key_file: Option<PathBuf>,
+}
+
+/// Authorities of single signers, as upstream has them.
+#[derive(Clone, Debug, Args)]
+pub struct SigningArgs {
+    /// The authority that signs for kubernetes.io/kube-apiserver-client, in place of --cluster-signing-cert-file
+    #[arg(long, requires = "cluster_signing_kube_apiserver_client_key_file")]
+    pub cluster_signing_kube_apiserver_client_cert_file: Option<PathBuf>,
+    /// That authority's key
+    #[arg(long, requires = "cluster_signing_kube_apiserver_client_cert_file")]
+    pub cluster_signing_kube_apiserver_client_key_file: Option<PathBuf>,
+    /// The authority that signs for kubernetes.io/kube-apiserver-client-kubelet, in place of --cluster-signing-cert-file
+    #[arg(long, requires = "cluster_signing_kubelet_client_key_file")]
+    pub cluster_signing_kubelet_client_cert_file: Option<PathBuf>,
+    /// That authority's key
+    #[arg(long, requires = "cluster_signing_kubelet_client_cert_file")]
+    pub cluster_signing_kubelet_client_key_file: Option<PathBuf>,
+    /// The authority that signs for kubernetes.io/kubelet-serving, in place of --cluster-signing-cert-file
+    #[arg(long, requires = "cluster_signing_kubelet_serving_key_file")]
+    pub cluster_signing_kubelet_serving_cert_file: Option<PathBuf>,
+    /// That authority's key
+    #[arg(long, requires = "cluster_signing_kubelet_serving_cert_file")]
+    pub cluster_signing_kubelet_serving_key_file: Option<PathBuf>,
+    /// The authority that signs for kubernetes.io/legacy-unknown, in place of --cluster-signing-cert-file
+    #[arg(long, requires = "cluster_signing_legacy_unknown_key_file")]
+    pub cluster_signing_legacy_unknown_cert_file: Option<PathBuf>,
+    /// That authority's key
+    #[arg(long, requires = "cluster_signing_legacy_unknown_cert_file")]
+    pub cluster_signing_legacy_unknown_key_file: Option<PathBuf>,
 }
 
 /// Flags of `scheduler`.

@@ -32,6 +32,14 @@ pub struct ServerArgs {
     /// The port that the API server listens on
     #[arg(long, env = "KNARR_HTTPS_LISTEN_PORT", default_value_t = 6443)]
     pub https_listen_port: u16,
+    /// More names and addresses that the API server's certificate is good for: repeated, or with commas
+    #[arg(long, env = "KNARR_TLS_SAN", value_delimiter = ',', value_name = "NAME_OR_IP")]
+    #[serde(default)]
+    pub tls_san: Vec<String>,
+    /// What the Node is registered with.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub registration: RegistrationArgs,
     /// This Node's name; the host name if not given
     #[arg(long, env = "KNARR_NODE_NAME")]
     pub node_name: Option<String>,
@@ -78,6 +86,30 @@ pub struct ServerArgs {
     #[command(flatten)]
     #[serde(flatten)]
     pub api_server: crate::api_server::ApiServerArgs,
+}
+
+/// What a Node is registered with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
+pub struct RegistrationArgs {
+    /// A label of the Node, as KEY=VALUE: repeated, or with commas
+    #[arg(long, env = "KNARR_NODE_LABEL", value_delimiter = ',', value_name = "KEY=VALUE")]
+    #[serde(default)]
+    pub node_label: Vec<String>,
+    /// A taint that the Node is registered with, as KEY=VALUE:EFFECT: repeated, or with commas
+    #[arg(long, env = "KNARR_NODE_TAINT", value_delimiter = ',', value_name = "KEY=VALUE:EFFECT")]
+    #[serde(default)]
+    pub node_taint: Vec<String>,
+}
+
+impl RegistrationArgs {
+    /// The same as arguments of the kubelet, after those that were given.
+    #[must_use]
+    pub fn kubelet_args(&self, given: &[String]) -> Vec<String> {
+        let labels = self.node_label.iter().map(|label| format!("node-labels={label}"));
+        let taints = (!self.node_taint.is_empty())
+            .then(|| format!("register-with-taints={}", self.node_taint.join(",")));
+        given.iter().cloned().chain(labels).chain(taints).collect()
+    }
 }
 
 /// A text that is never shown.
@@ -203,6 +235,9 @@ pub struct DoctorArgs {
     /// The flags that the cluster would be started with.
     #[command(flatten)]
     pub server: ServerArgs,
+    /// Judge the cluster in --data-dir by the CIS Kubernetes benchmark instead
+    #[arg(long)]
+    pub cis: bool,
     /// How to print
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     pub output: Output,

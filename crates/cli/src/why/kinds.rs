@@ -48,6 +48,19 @@ impl Kind {
         KINDS.iter().find(|kind| !name.is_empty() && [kind.singular, kind.plural, kind.short].contains(&name))
     }
 
+    /// Group, empty for core, and plural.
+    #[must_use]
+    pub fn resource(&self) -> (String, String) {
+        let group = self.prefix.strip_prefix("/apis/").and_then(|rest| rest.split('/').next());
+        (group.unwrap_or_default().to_owned(), self.plural.to_owned())
+    }
+
+    /// Where the objects of all namespaces are listed.
+    #[must_use]
+    pub fn path_of_all(&self) -> String {
+        format!("{}/{}", self.prefix, self.plural)
+    }
+
     /// Where its objects are listed.
     #[must_use]
     pub fn path(&self, namespace: &str) -> String {

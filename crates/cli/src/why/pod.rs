@@ -2,7 +2,10 @@
 
 use serde_json::Value;
 
-use super::{Found, Reason, Snapshot, condition, list, node_troubles, number, reference, text, warnings};
+use super::{
+    Found, Reason, Snapshot, condition, list, newest, node_troubles, number, placement, reference, text,
+    warnings,
+};
 
 /// Why, and in which state it is.
 pub(super) fn explain(snapshot: &Snapshot, pod: &Value) -> Found {
@@ -12,7 +15,7 @@ pub(super) fn explain(snapshot: &Snapshot, pod: &Value) -> Found {
     if is_ready && !is_deleted {
         return (true, "is running and ready".into(), Vec::new());
     }
-    if phase == "Succeeded" {
+    if phase == "Succeeded" && !is_deleted {
         return (true, "has ended well".into(), Vec::new());
     }
     let mut reasons = Vec::new();
@@ -23,6 +26,8 @@ pub(super) fn explain(snapshot: &Snapshot, pod: &Value) -> Found {
     let node = text(pod, "/spec/nodeName");
     if node.is_empty() {
         reasons.extend(unscheduled(snapshot, pod));
+        let message = condition(pod, "PodScheduled").map(|found| text(found, "/message"));
+        reasons.extend(placement::details(snapshot, pod, message.unwrap_or_default()));
     } else {
         reasons.extend(of_node(snapshot, pod, node));
         reasons.extend(containers(pod));
@@ -30,8 +35,7 @@ pub(super) fn explain(snapshot: &Snapshot, pod: &Value) -> Found {
         reasons.extend(told_by_events(snapshot, pod, &reasons));
     }
     if reasons.is_empty() {
-        let what = format!("the kubelet of node {node} has not said anything of it yet");
-        reasons.push(Reason::new(&reference(pod), what).fix(format!("see `knarr why node/{node}`")));
+        reasons.push(being_made(snapshot, pod, node));
     }
     let summary = match phase {
         _ if is_deleted => "is being deleted",
@@ -40,6 +44,20 @@ pub(super) fn explain(snapshot: &Snapshot, pod: &Value) -> Found {
         _ => "is not running",
     };
     (false, summary.into(), reasons)
+}
+
+/// Nothing is wrong with it so far.
+fn being_made(snapshot: &Snapshot, pod: &Value, node: &str) -> Reason {
+    let object = reference(pod);
+    if let Some(event) = newest(snapshot, pod).filter(|event| text(event, "/reason") == "Pulling") {
+        let image = text(event, "/message").trim_start_matches("Pulling image ");
+        return Reason::new(&object, format!("the image {image} is being pulled"));
+    }
+    if list(pod, "/status/containerStatuses").is_empty() {
+        let what = format!("the kubelet of node {node} has not said anything of it yet");
+        return Reason::new(&object, what).fix(format!("see `knarr why node/{node}`"));
+    }
+    Reason::new(&object, format!("the kubelet of node {node} is making its containers"))
 }
 
 fn deletion(pod: &Value) -> Option<Reason> {
@@ -143,6 +161,9 @@ fn container(object: &str, what: &str, status: &Value, pod: &Value) -> Option<Re
             .map(|last| format!("; it {}", ended(last)))
             .unwrap_or_default();
         let told = Reason::new(object, format!("{what} {name} waits, {reason}: {message}{last}"));
+        if is_no_program(&told.what) {
+            return Some(told.fix("the image has no such program: correct the container's command"));
+        }
         return Some(match waiting_advice(reason, name, pod_name) {
             Some(advice) => told.fix(advice),
             None => told,
@@ -167,6 +188,15 @@ fn container(object: &str, what: &str, status: &Value, pod: &Value) -> Option<Re
             Some(Reason::new(object, format!("{what} {name} runs, but its readiness probe does not pass")))
         }
     }
+}
+
+/// There are no logs of what could not be started. Source: the messages of OCI runtimes.
+fn is_no_program(message: &str) -> bool {
+    let words = ["executable file not found", "no such file or directory", "not found in $PATH"];
+    let is_start =
+        ["StartError", "RunContainerError", "ContainerCannotRun", "CreateContainerError", "exit code 12"];
+    words.iter().any(|word| message.to_lowercase().contains(word))
+        && is_start.iter().any(|word| message.contains(word))
 }
 
 /// `ended with exit code 1 (Error), 3 times so far`
@@ -220,7 +250,10 @@ fn told_by_events(snapshot: &Snapshot, pod: &Value, known: &[Reason]) -> Vec<Rea
     let repeats = ["BackOff:", "Failed:", "FailedScheduling:"];
     let is_new = |warning: &String| {
         let explained = !known.is_empty() && repeats.iter().any(|reason| warning.starts_with(reason));
-        !explained
+        let is_told = |(reason, message): (&str, &str)| {
+            known.iter().any(|known| known.what.contains(reason) && known.what.contains(message.trim()))
+        };
+        !explained && !warning.split_once(": ").is_some_and(is_told)
     };
     let new = warnings(snapshot, pod).into_iter().filter(is_new);
     new.map(|warning| Reason::new(&reference(pod), warning)).collect()

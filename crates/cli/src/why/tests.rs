@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use super::*;
 
 fn check(subject: Value, others: &[Value], events: &[Value], expected: Expect) {
-    let snapshot = Snapshot { subject, others: others.to_vec(), events: events.to_vec() };
+    let snapshot =
+        Snapshot { subject, others: others.to_vec(), events: events.to_vec(), ..Snapshot::default() };
     expected.assert_eq(&explain(&snapshot).to_string());
 }
 
@@ -53,20 +54,21 @@ fn an_unscheduled_pod_has_the_schedulers_message_and_advice() {
         &[node()],
         &[],
         expect![[r#"
-        pod/web-1 is not running
-          - no node fits: 0/1 nodes are available: 1 Insufficient cpu.
-            lower the requests of its containers, remove other Pods, or add a node
-    "#]],
+            pod/web-1 is not running
+              because  no node fits: 0/1 nodes are available: 1 Insufficient cpu.
+              fix      lower the requests of its containers, remove other Pods, or add a node
+              because  it asks for 0 of cpu; n1 has 0 of 0 free
+        "#]],
     );
     check(
         pod("web-1", "rs", "{schedulerName: mine}", "{phase: Pending}"),
         &[node()],
         &[],
         expect![[r#"
-        pod/web-1 is not running
-          - no scheduler has looked at it yet; it waits for mine
-            see that a scheduler of that name runs
-    "#]],
+            pod/web-1 is not running
+              because  no scheduler has looked at it yet; it waits for mine
+              fix      see that a scheduler of that name runs
+        "#]],
     );
 }
 
@@ -78,10 +80,10 @@ fn waiting_containers_say_what_for() {
         &[node()],
         &[],
         expect![[r#"
-        pod/web-1 is not running
-          - container c waits, ImagePullBackOff: Back-off pulling image "nope"
-            check the image's name and the Pod's imagePullSecrets, or bring it to the node with `knarr image import`
-    "#]],
+            pod/web-1 is not running
+              because  container c waits, ImagePullBackOff: Back-off pulling image "nope"
+              fix      check the image's name and the Pod's imagePullSecrets, or bring it to the node with `knarr image import`
+        "#]],
     );
     let status = "{phase: Running, containerStatuses: [{name: c, state: {waiting: {reason: CrashLoopBackOff, \
                   message: back-off 10s}}, lastState: {terminated: {exitCode: 3, reason: Error}}}]}";
@@ -90,10 +92,10 @@ fn waiting_containers_say_what_for() {
         &[node()],
         &[],
         expect![[r#"
-        pod/web-1 runs, but is not ready
-          - container c waits, CrashLoopBackOff: back-off 10s; it ended with exit code 3 (Error)
-            see `kubectl logs web-1 -c c --previous`
-    "#]],
+            pod/web-1 runs, but is not ready
+              because  container c waits, CrashLoopBackOff: back-off 10s; it ended with exit code 3 (Error)
+              fix      see `kubectl logs web-1 -c c --previous`
+        "#]],
     );
 }
 
@@ -113,8 +115,31 @@ fn events_tell_what_no_state_does() {
         &[node()],
         &events,
         expect![[r#"
-        pod/web-1 is not running
-          - FailedMount: configmap "settings" not found
+            pod/web-1 is not running
+              because  FailedMount: configmap "settings" not found
+        "#]],
+    );
+}
+
+#[test]
+fn an_object_that_a_part_cannot_read_says_so_however_well_it_is() {
+    let mut claim =
+        yaml("{kind: PersistentVolumeClaim, metadata: {name: c, uid: u}, status: {phase: Bound}}");
+    let event = json!({ "type": "Warning", "reason": "FailedDecoding", "message": "kubelet cannot decode this object",
+        "involvedObject": { "uid": "u" } });
+    let told = expect![[r#"
+        persistentvolumeclaim/c is bound
+          - FailedDecoding: kubelet cannot decode this object
+            write it anew without what is named; the next version is read
+    "#]];
+    check(claim.clone(), &[], std::slice::from_ref(&event), told);
+    claim["metadata"]["uid"] = "other".into();
+    check(
+        claim,
+        &[],
+        &[event],
+        expect![[r#"
+        persistentvolumeclaim/c is bound
     "#]],
     );
 }
@@ -126,10 +151,10 @@ fn a_node_that_is_gone_or_ill_is_named() {
         &[],
         &[],
         expect![[r#"
-        pod/web-1 is not running
-          - its node n1 does not exist
-            delete the Pod, or let the node join
-    "#]],
+            pod/web-1 is not running
+              because  its node n1 does not exist
+              fix      delete the Pod, or let the node join
+        "#]],
     );
     let ill = yaml(
         "{kind: Node, metadata: {name: n1}, status: {conditions: [{type: Ready, status: Unknown, \
@@ -140,9 +165,9 @@ fn a_node_that_is_gone_or_ill_is_named() {
         &[],
         &[],
         expect![[r#"
-        node/n1 is not ready
-          - Ready is Unknown: Kubelet stopped posting node status.
-    "#]],
+            node/n1 is not ready
+              because  Ready is Unknown: Kubelet stopped posting node status.
+        "#]],
     );
 }
 
@@ -165,11 +190,11 @@ fn a_deployment_is_walked_down_to_its_pods_and_the_same_cause_is_told_once() {
         &others,
         &[],
         expect![[r#"
-        deployment/web has 1 of 3 Pods ready
-          pod/web-1 and 1 more
-            - container c waits, CreateContainerConfigError: secret "key" not found
-              make the ConfigMap, Secret or key that the message names
-    "#]],
+            deployment/web has 1 of 3 Pods ready
+              pod/web-1 and 1 more
+                because  container c waits, CreateContainerConfigError: secret "key" not found
+                fix      make the ConfigMap, Secret or key that the message names
+        "#]],
     );
 }
 
@@ -182,10 +207,10 @@ fn pods_that_were_never_made_are_told_of() {
         &[],
         &[],
         expect![[r#"
-        deployment/web has 0 of 1 Pods ready
-          - its controller has not looked at it since it was changed
-            see that the controllers run: `knarr status`
-    "#]],
+            deployment/web has 0 of 1 Pods ready
+              because  its controller has not looked at it since it was changed
+              fix      see that the controllers run: `knarr status`
+        "#]],
     );
     let set = yaml(
         "{kind: ReplicaSet, metadata: {name: r, uid: r}, spec: {replicas: 1}, status: {conditions: \
@@ -196,9 +221,9 @@ fn pods_that_were_never_made_are_told_of() {
         &[],
         &[],
         expect![[r#"
-        replicaset/r has 0 of 1 Pods ready
-          - FailedCreate: pods is forbidden: quota
-    "#]],
+            replicaset/r has 0 of 1 Pods ready
+              because  FailedCreate: pods is forbidden: quota
+        "#]],
     );
 }
 
@@ -212,10 +237,10 @@ fn a_service_needs_ready_pods_with_its_labels() {
         &[pod("web-1", "rs", ON_NODE, READY)],
         &[],
         expect![[r#"
-        service/web has 0 of 0 Pods ready
-          - no Pod has the labels app=other
-            compare with `kubectl get pods --show-labels`; `kubectl get pods -l app=other` is empty
-    "#]],
+            service/web has 0 of 0 Pods ready
+              because  no Pod has the labels app=other
+              fix      compare with `kubectl get pods --show-labels`; `kubectl get pods -l app=other` is empty
+        "#]],
     );
     check(
         service("web"),
@@ -236,4 +261,261 @@ fn kinds_have_the_names_that_kubectl_takes() {
     }
     assert_eq!(Kind::find(""), None);
     assert_eq!(Kind::find("secret"), None);
+}
+
+#[test]
+fn kinds_on_which_nothing_acts_are_said_not_to_be_acted_on() {
+    let check = |subject: &str, (group, plural): (&str, &str), expected: Expect| {
+        let resource = (group.to_owned(), plural.to_owned());
+        let snapshot = Snapshot { subject: yaml(subject), resource, ..Snapshot::default() };
+        expected.assert_eq(&explain(&snapshot).to_string());
+    };
+    check(
+        "{kind: Job, metadata: {name: j1}}",
+        ("batch", "jobs"),
+        expect![[r#"
+            job/j1 is not acted on
+              because  this version of knarr has no Job controller: the object is stored, and its Pods are not created
+        "#]],
+    );
+    check(
+        "{kind: APIService, metadata: {name: v1.}, spec: {service: null}}",
+        ("apiregistration.k8s.io", "apiservices"),
+        expect![[r#"
+            apiservice/v1. is there, and nothing is said against it
+        "#]],
+    );
+    check(
+        "{kind: Job, metadata: {name: j1, deletionTimestamp: x, finalizers: [orphan]}}",
+        ("batch", "jobs"),
+        expect![[r#"
+            job/j1 is not well
+              because  is being deleted; it waits for orphan
+        "#]],
+    );
+    check(
+        "{kind: Namespace, metadata: {name: a, deletionTimestamp: x}, spec: {finalizers: [kubernetes]}, status: {conditions: \
+         [{type: NamespaceContentRemaining, status: 'True', message: 'pods. has 1 resource instances'}, \
+         {type: NamespaceDeletionContentFailure, status: 'False'}]}}",
+        ("", "namespaces"),
+        expect![[r#"
+            namespace/a is being deleted
+              because  finalizers keep it: kubernetes
+              fix      whoever set them must remove them when its work is done
+              because  NamespaceContentRemaining is True: pods. has 1 resource instances
+        "#]],
+    );
+    check(
+        "{kind: ConfigMap, metadata: {name: a}}",
+        ("", "configmaps"),
+        expect![[r#"
+        configmap/a is there, and nothing is said against it
+    "#]],
+    );
+}
+
+#[test]
+fn a_pod_that_is_deleted_or_being_made_is_said_to_be() {
+    let mut ended = pod("web-1", "rs", ON_NODE, "{phase: Succeeded}");
+    ended["metadata"]["deletionTimestamp"] = "x".into();
+    ended["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    check(
+        ended,
+        &[node()],
+        &[],
+        expect![[r#"
+        pod/web-1 is being deleted
+          because  finalizers keep it: example.com/hold
+          fix      whoever set them must remove them when its work is done
+    "#]],
+    );
+    let status = waiting("ContainerCreating", "");
+    let event = json!({ "type": "Normal", "reason": "Pulling", "message": "Pulling image \"big\"",
+                        "involvedObject": { "uid": "web-1-uid" } });
+    check(
+        pod("web-1", "rs", ON_NODE, &status),
+        &[node()],
+        &[event],
+        expect![[r#"
+        pod/web-1 is not running
+          because  the image "big" is being pulled
+    "#]],
+    );
+    check(
+        pod("web-1", "rs", ON_NODE, &status),
+        &[node()],
+        &[],
+        expect![[r#"
+        pod/web-1 is not running
+          because  the kubelet of node n1 is making its containers
+    "#]],
+    );
+    let status =
+        waiting("ErrImageNeverPull", "Container image \"x\" is not present with pull policy of Never");
+    let event = json!({ "type": "Warning", "reason": "ErrImageNeverPull",
+                        "message": "Container image \"x\" is not present with pull policy of Never",
+                        "involvedObject": { "uid": "web-1-uid" } });
+    check(
+        pod("web-1", "rs", ON_NODE, &status),
+        &[node()],
+        &[event],
+        expect![[r#"
+        pod/web-1 is not running
+          because  container c waits, ErrImageNeverPull: Container image "x" is not present with pull policy of Never
+          fix      bring the image to the node with `knarr image import`, or change imagePullPolicy
+    "#]],
+    );
+    let status = waiting("RunContainerError", "exec: \"nope\": executable file not found in $PATH");
+    check(
+        pod("web-1", "rs", ON_NODE, &status),
+        &[node()],
+        &[],
+        expect![[r#"
+        pod/web-1 is not running
+          because  container c waits, RunContainerError: exec: "nope": executable file not found in $PATH
+          fix      the image has no such program: correct the container's command
+    "#]],
+    );
+}
+
+#[test]
+fn what_nodes_lack_is_named() {
+    let node = yaml(
+        "{kind: Node, metadata: {name: n1, labels: {disk: hdd}}, spec: {taints: [{key: gpu, value: a, effect: NoSchedule}]}, \
+         status: {allocatable: {cpu: '2', memory: 1Gi}, conditions: [{type: Ready, status: 'True'}]}}",
+    );
+    let unscheduled = |message: &str| {
+        format!(
+            "{{phase: Pending, conditions: [{{type: PodScheduled, status: 'False', message: '{message}'}}]}}"
+        )
+    };
+    let spec = "{containers: [{resources: {requests: {cpu: 64}}}], nodeSelector: {disk: ssd}, volumes: \
+                [{name: v, persistentVolumeClaim: {claimName: data}}]}";
+    let spec = spec.replace("cpu: 64", "cpu: '64'");
+    let claim =
+        yaml("{kind: PersistentVolumeClaim, metadata: {name: data, uid: c}, status: {phase: Pending}}");
+    let event = json!({ "type": "Warning", "reason": "ProvisioningFailed", "involvedObject": { "uid": "c" },
+                        "message": "storageclass.storage.k8s.io \"gp3\" not found" });
+    let message = "1 Insufficient cpu, didn''t match Pod''s node affinity/selector, had untolerated taint, unbound immediate PersistentVolumeClaims";
+    let placed =
+        pod("other", "rs", "{nodeName: n1, containers: [{resources: {requests: {cpu: 200m}}}]}", READY);
+    let snapshot = Snapshot {
+        subject: pod("web-1", "rs", &spec, &unscheduled(message)),
+        others: vec![node, claim],
+        events: vec![event],
+        placed: vec![placed],
+        ..Snapshot::default()
+    };
+    expect![[r#"
+        pod/web-1 is not running
+          because  no node fits: 1 Insufficient cpu, didn't match Pod's node affinity/selector, had untolerated taint, unbound immediate PersistentVolumeClaims
+          fix      lower the requests of its containers, remove other Pods, or add a node; add a toleration, or take the taint off (`kubectl taint nodes NODE KEY-`); label a node as its nodeSelector and affinity say, or change them
+          because  it asks for 64 of cpu; n1 has 1800m of 2 free
+          because  no Node has the label disk=ssd of its nodeSelector
+          because  n1 has the taint gpu=a:NoSchedule
+          persistentvolumeclaim/data
+            because  ProvisioningFailed: storageclass.storage.k8s.io "gp3" not found
+    "#]].assert_eq(&explain(&snapshot).to_string());
+    expect![[r#"
+        pod/web-1 is not running
+          because  no node fits: 1 Insufficient cpu, didn't match
+                   Pod's node affinity/selector, had untolerated
+                   taint, unbound immediate PersistentVolumeClaims
+          fix      lower the requests of its containers, remove
+                   other Pods, or add a node; add a toleration, or
+                   take the taint off (`kubectl taint nodes NODE
+                   KEY-`); label a node as its nodeSelector and
+                   affinity say, or change them
+          because  it asks for 64 of cpu; n1 has 1800m of 2 free
+          because  no Node has the label disk=ssd of its
+                   nodeSelector
+          because  n1 has the taint gpu=a:NoSchedule
+          persistentvolumeclaim/data
+            because  ProvisioningFailed: storageclass.storage.k8s.io
+                     "gp3" not found
+    "#]]
+    .assert_eq(&explain(&snapshot).render(60));
+}
+
+#[test]
+fn services_and_daemon_sets_say_what_they_wait_for() {
+    let balanced = "{kind: Service, metadata: {name: web}, spec: {type: LoadBalancer, selector: {app: web}, \
+                    ports: [{targetPort: http, nodePort: 30123}]}}";
+    let pods = [pod("web-1", "rs", ON_NODE, READY), pod("web-2", "rs", ON_NODE, READY)];
+    check(
+        yaml(balanced),
+        &pods,
+        &[],
+        expect![[r#"
+        service/web has 2 of 2 Pods ready
+          because  its Pods have no port with the name http
+          because  no load balancer has given it an address
+          fix      use port 30123 of a node, or install what gives Services addresses, such as MetalLB
+    "#]],
+    );
+    let set = "{kind: DaemonSet, metadata: {name: agent}, spec: {template: {spec: {nodeSelector: {gpu: a}}}}, \
+               status: {desiredNumberScheduled: 0}}";
+    check(
+        yaml(set),
+        &[node()],
+        &[],
+        expect![[r#"
+        daemonset/agent wants no Pods
+          because  no Node that it tolerates has the labels gpu=a of its nodeSelector
+          fix      label a node (`kubectl label nodes NODE KEY=VALUE`), tolerate its taints, or change the selector
+    "#]],
+    );
+}
+
+#[test]
+fn all_that_is_wrong_is_told_worst_first_and_once() {
+    let plural = |kind: &str| Kind::find(kind).expect("known").resource();
+    let with = |mut object: Value, namespace: &str| {
+        object["metadata"]["namespace"] = namespace.into();
+        let resource = plural(text(&object, "/kind"));
+        (object, resource)
+    };
+    let status = waiting("ImagePullBackOff", "no");
+    let deployment = yaml("{kind: Deployment, metadata: {name: web, uid: d}, spec: {replicas: 1}}");
+    let set = yaml(
+        "{kind: ReplicaSet, metadata: {name: web-r, uid: rs, ownerReferences: [{uid: d}]}, spec: {replicas: 1}}",
+    );
+    let service = yaml("{kind: Service, metadata: {name: web}, spec: {selector: {app: web}}}");
+    let ill =
+        yaml("{kind: Node, metadata: {name: n2}, status: {conditions: [{type: Ready, status: Unknown}]}}");
+    let objects = [
+        with(yaml("{kind: Job, metadata: {name: j}}"), "a"),
+        with(service, "other"),
+        with(deployment, "a"),
+        with(set, "a"),
+        with(pod("web-1", "rs", ON_NODE, &status), "a"),
+        with(pod("alone", "gone", "{}", "{phase: Pending}"), "a"),
+        with(node(), ""),
+        with(ill, ""),
+    ];
+    expect![[r#"
+        node/n2 is not ready
+          because  Ready is Unknown:
+
+        deployment/web has 0 of 1 Pods ready (in a)
+          pod/web-1
+            because  container c waits, ImagePullBackOff: no
+            fix      check the image's name and the Pod's imagePullSecrets, or bring it to the node with `knarr image import`
+
+        pod/alone is not running (in a)
+          because  no scheduler has looked at it yet; it waits for default-scheduler
+          fix      see that a scheduler of that name runs
+
+        service/web has 0 of 0 Pods ready (in other)
+          because  no Pod has the labels app=web
+          fix      compare with `kubectl get pods --show-labels`; `kubectl get pods -l app=web` is empty
+
+        job/j is not acted on (in a)
+          because  this version of knarr has no Job controller: the object is stored, and its Pods are not created
+    "#]].assert_eq(&everything(&objects, &[]).render(usize::MAX));
+    let well = [with(node(), ""), with(pod("web-1", "rs", ON_NODE, READY), "a")];
+    expect![[r#"
+        everything is well: 1 Node, 1 Pod
+    "#]]
+    .assert_eq(&everything(&well, &[]).render(usize::MAX));
 }

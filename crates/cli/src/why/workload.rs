@@ -26,12 +26,37 @@ pub(super) fn explain(snapshot: &Snapshot, subject: &Value) -> Found {
             .push(Reason::new(&reference(subject), what).fix("see that the controllers run: `knarr status`"));
     }
     let is_running = wanted.is_none_or(|wanted| ready >= wanted) && reasons.is_empty();
+    if text(subject, "/kind") == "DaemonSet" && wanted == Some(0) && reasons.is_empty() {
+        reasons.extend(matches_no_node(snapshot, subject));
+        return (reasons.is_empty(), "wants no Pods".into(), reasons);
+    }
     let summary = match wanted {
         Some(0) => "wants no Pods".to_owned(),
         Some(wanted) => format!("has {ready} of {wanted} Pods ready"),
         None => if is_running { "is well" } else { "is not well" }.to_owned(),
     };
     (is_running, summary, reasons)
+}
+
+/// Why a DaemonSet that was looked at wants no Pods: its Pods are for other Nodes than there are.
+fn matches_no_node(snapshot: &Snapshot, set: &Value) -> Option<Reason> {
+    let nodes = snapshot.others.iter().filter(|object| text(object, "/kind") == "Node").count();
+    if nodes == 0 {
+        return Some(Reason::new(&reference(set), "there is no Node").fix("see `kubectl get nodes`"));
+    }
+    let selector = set.pointer("/spec/template/spec/nodeSelector").and_then(Value::as_object);
+    let labels = selector
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
+    let labels = labels.collect::<Vec<_>>().join(",");
+    let what = match labels.is_empty() {
+        true => "no Node is one that its affinity and tolerations allow".to_owned(),
+        false => format!("no Node that it tolerates has the labels {labels} of its nodeSelector"),
+    };
+    let fix =
+        "label a node (`kubectl label nodes NODE KEY=VALUE`), tolerate its taints, or change the selector";
+    Some(Reason::new(&reference(set), what).fix(fix))
 }
 
 /// How many Pods are ready, and how many should be.
@@ -141,6 +166,15 @@ pub(super) fn service(snapshot: &Snapshot, service: &Value) -> Found {
     for pod in &pods {
         reasons.extend(missing_ports(&object, service, pod));
         reasons.extend(pod::explain(snapshot, pod).2);
+    }
+    if text(service, "/spec/type") == "LoadBalancer"
+        && list(service, "/status/loadBalancer/ingress").is_empty()
+    {
+        let port = list(service, "/spec/ports").iter().find_map(|port| number(port, "/nodePort"));
+        let door = port.map(|port| format!("use port {port} of a node, or ")).unwrap_or_default();
+        let what = "no load balancer has given it an address";
+        let fix = format!("{door}install what gives Services addresses, such as MetalLB");
+        reasons.push(Reason::new(&object, what).fix(fix));
     }
     let summary = format!("has {ready} of {} Pods ready", pods.len());
     (ready > 0 && reasons.is_empty(), summary, reasons)

@@ -10,6 +10,7 @@ use sys::netns::{NetNs, delete};
 use super::*;
 
 mod real;
+mod spoofing;
 
 /// How a script says what it speaks.
 const SPEAKS: &str = "if [ $CNI_COMMAND = VERSION ]; then cat > /dev/null; \
@@ -135,7 +136,8 @@ fn pods_reach_each_other_the_host_and_a_host_port_and_leave_nothing() {
         let detached = network.retain(&BTreeSet::new()).unwrap();
         assert_eq!(detached, ["a"]);
         let id = &host.config.cluster_id;
-        assert_eq!(crate::leftovers(id).unwrap(), ["link kn-test", "nftables table knarr-test-cni"]);
+        let left = ["link kn-test", "nftables table knarr-test-cni", "nftables table netdev knarr-test-cni"];
+        assert_eq!(crate::leftovers(id).unwrap(), left);
         crate::cleanup(id, &host.config.state_dir).unwrap();
         assert_eq!(crate::leftovers(id).unwrap(), Vec::<String>::new());
         assert_eq!(sys::netns::sysctl("net/ipv4/ip_forward").unwrap(), "0");

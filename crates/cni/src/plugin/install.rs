@@ -123,6 +123,7 @@ pub fn uninstall(bin_dir: &Path, conf_dir: &Path, program: &Path) -> Result<Vec<
             cleanup::remove_links(bridge, &table_name(NETWORK))?;
         }
         sys::nftables::delete_table(&table_name(NETWORK))?;
+        sys::nftables::port::delete(&table_name(NETWORK))?;
         for folder in [text("/plugins/0/ipam/dataDir"), text("/plugins/0/stateDir")].into_iter().flatten() {
             let path = Path::new(folder).join(NETWORK);
             match fs::remove_dir_all(&path) {

@@ -3,17 +3,19 @@
 //! Upstream's fields, and two of our own: with `routed`, the Pod's address is a host address and everything goes
 //! through the bridge's own address, so that the host sees (and can translate) what Pods say to each other; what goes to
 //! `clusterCIDR` keeps its source address under `ipMasq`. What is not built in is refused by name.
+//! With `routed`, too, a port sends with its Pod's addresses only, ARP included.
 //! The veth's peer is made right inside the Pod's namespace, which is 20 times quicker than moving it there.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, Once, PoisonError};
 
 use serde::Deserialize;
 use serde_json::Value;
 use sys::netlink::{Address, NewRoute, Route, VethPeer};
 use sys::netns::{NetNs, set_sysctl, sysctl};
+use sys::nftables;
 
 use super::host_local::{HostLocal, parse_cidr};
 use super::rules::{owner_network, owner_of};
@@ -174,6 +176,7 @@ impl Bridge {
         let host_name = veth_name(&attachment.container_id, &attachment.ifname);
         let mac = attachment.wanted_mac()?.unwrap_or_else(|| mac_of(ip));
         let on_host = self.connect(&host_name, &attachment.ifname, &namespace, mac)?;
+        self.guard(&host_name, mac, ip)?;
         namespace.run(|| self.set_up_inside(&attachment.ifname, ip))?;
         if self.site.rules.is_in_file() {
             self.masquerade(owner_of(attachment))?;
@@ -211,6 +214,63 @@ impl Bridge {
             made.push(Interface { name: name.to_owned(), mac, ..Interface::default() });
         }
         Ok(made)
+    }
+
+    /// Lets a port send with its Pod's addresses only, and the host keep to those whatever it is told: no Pod gets what is
+    /// another's. Only where the host routes between Pods: there, nobody else gives the interface more addresses.
+    fn guard(&self, port: &str, mac: [u8; 6], ip: Ipv4Addr) -> Result<(), CniError> {
+        if !self.conf.routed {
+            return Ok(());
+        }
+        let mut route = self.route.lock().unwrap_or_else(PoisonError::into_inner);
+        let bridge = route.index(&self.conf.bridge)?;
+        route.set_neighbour(bridge, ip.into(), mac)?;
+        drop(route);
+        match nftables::port::guard(self.site.rules.table(), port, mac, ip) {
+            Err(error) if nftables::port::is_unsupported(&error) => {
+                static TOLD: Once = Once::new();
+                TOLD.call_once(|| {
+                    tracing::warn!(%error, "the kernel does not check what Pods send (nftables, family netdev)");
+                });
+                Ok(())
+            }
+            done => Ok(done?),
+        }
+    }
+
+    /// Takes the rules of a port back, and what the host knows of its Pod.
+    fn unguard(&self, port: &str, freed: &[Ipv4Addr]) -> Result<(), CniError> {
+        if !self.conf.routed {
+            return Ok(());
+        }
+        let mut route = self.route.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bridge) = route.link(&self.conf.bridge)? {
+            freed.iter().try_for_each(|ip| route.delete_neighbour(bridge.index, (*ip).into()))?;
+        }
+        drop(route);
+        Ok(nftables::port::release(self.site.rules.table(), port)?)
+    }
+
+    /// Looks for the rules of a port. In the node's process they are made where an earlier one did not.
+    fn check_guard(&self, attachment: &Attachment, previous: &CniResult) -> Result<(), CniError> {
+        let (table, port) =
+            (self.site.rules.table(), veth_name(&attachment.container_id, &attachment.ifname));
+        if !self.conf.routed || nftables::port::is_guarded(table, &port)? {
+            return Ok(());
+        }
+        if self.site.rules.is_in_file() {
+            // A kernel that has none has no table either.
+            let has_any = nftables::port::tables()?.iter().any(|known| known == table);
+            let missing = || CniError::Check(format!("rules of link {port} are missing"));
+            return if has_any { Err(missing()) } else { Ok(()) };
+        }
+        let interface = previous.interfaces.iter().find(|it| it.name == attachment.ifname);
+        let mac = interface.and_then(|interface| super::parse_mac(&interface.mac));
+        let ip = previous.pod_ips(&attachment.ifname).into_iter().find_map(|ip| match ip {
+            IpAddr::V4(ip) => Some(ip),
+            IpAddr::V6(_) => None,
+        });
+        mac.zip(ip).map_or(Ok(()), |(mac, ip)| self.guard(&port, mac, ip))
     }
 
     fn set_up_inside(&self, ifname: &str, ip: Ipv4Addr) -> sys::Result<()> {
@@ -274,7 +334,8 @@ impl Bridge {
         if self.site.rules.is_in_file() {
             self.site.rules.forget(owner_of(attachment))?;
         }
-        self.addresses.release(&attachment.container_id, &attachment.ifname)
+        let freed = self.addresses.release(&attachment.container_id, &attachment.ifname)?;
+        self.unguard(&name, &freed)
     }
 
     pub(super) fn check(&self, attachment: &Attachment, previous: &CniResult) -> Result<(), CniError> {
@@ -293,6 +354,7 @@ impl Bridge {
             None => return Err(CniError::Check(format!("link {name} is missing"))),
         }
         drop(route);
+        self.check_guard(attachment, previous)?;
         NetNs::open(&attachment.netns_path)?.run(|| Ok(self.check_inside(attachment, previous)))?.map_err(
             |problem| match problem {
                 CniError::Check(what) => {

@@ -258,12 +258,12 @@ impl HostLocal {
         }
     }
 
-    /// Frees the address of a Pod's interface. No error if it has none.
-    pub(super) fn release(&self, container_id: &str, ifname: &str) -> Result<(), CniError> {
+    /// Frees the addresses of a Pod's interface, and says which. No error if it has none.
+    pub(super) fn release(&self, container_id: &str, ifname: &str) -> Result<Vec<Ipv4Addr>, CniError> {
         let owner = owner(container_id, ifname);
         // What a process that was killed has left.
         remove_if_there(&self.dir.join(format!("{container_id}-{ifname}.new")))?;
-        self.release_where(|found| found == owner).map(drop)
+        self.release_where(|found| found == owner)
     }
 
     /// Who has an address and is not attached: container id and interface.
@@ -279,7 +279,7 @@ impl HostLocal {
     pub(super) fn retain(&self, attached: &Attached) -> Result<(), CniError> {
         self.remove_unfinished(attached)?;
         let stale = self.owners_beside(attached);
-        stale.iter().try_for_each(|(id, ifname)| self.release(id, ifname))
+        stale.iter().try_for_each(|(id, ifname)| self.release(id, ifname).map(drop))
     }
 
     /// What was begun to be reserved for what is not attached.

@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use crate::informer::{Informers, PartialObject};
 use crate::plan::{Action, ApiRequest, Plan, Verb};
+use crate::question::{self, Answers, Question};
 use crate::record::Recorder;
 use crate::resource_ref::{ResourceRef, key_of};
 use crate::sender::Sender;
@@ -44,6 +45,8 @@ pub(super) struct Failure {
     message: String,
     /// Somebody else wrote first: the next run decides anew, and nobody need hear of it.
     pub(super) is_conflict: bool,
+    /// An update of what has changed meanwhile: nothing is wrong that anybody should be told of.
+    is_overtaken: bool,
 }
 
 impl Failure {
@@ -80,6 +83,10 @@ impl Executor {
         let mut done = Done::default();
         for step in std::mem::take(&mut plan.steps) {
             let Err(failure) = self.carry_out_step(step, &mut done).await else { continue };
+            if failure.is_overtaken {
+                done.failure = Some(failure);
+                break;
+            }
             let told = plan.about_failure(&failure.message);
             // The first failure is the one to report; that it could not be told is in the log.
             if let Err(second) = self.carry_out_step(told, &mut done).await {
@@ -122,6 +129,23 @@ impl Executor {
         }
     }
 
+    /// Asks the server and keeps what it answers.
+    pub(super) async fn ask(&self, questions: Vec<Question>) {
+        let answers = Answers::of(&self.informers);
+        let ask = |question: Question| async {
+            let asked = self.informers.clock().now();
+            let answer = question::ask(&self.sender, &question).await;
+            (question, asked, answer)
+        };
+        let mut told = stream::iter(questions).map(ask).buffer_unordered(CONCURRENT_REQUESTS_MAX);
+        while let Some((question, asked, answer)) = told.next().await {
+            if let Err(error) = &answer {
+                tracing::info!(?question, error, "a question was not answered");
+            }
+            answers.put(question, asked, answer);
+        }
+    }
+
     async fn act(&self, action: Action) -> Result<Option<OwnWrite>, Failure> {
         match action {
             Action::Event(event) => {
@@ -137,6 +161,7 @@ impl Executor {
             request: format!("{:?} {} {}", request.verb, request.resource.plural, request.key()),
             message: what.to_string(),
             is_conflict: false,
+            is_overtaken: false,
         };
         let http = request.to_http().map_err(|error| describe(&error))?;
         let response = self.sender.send(http.map(Body::from)).await.map_err(|error| describe(&error))?;
@@ -162,7 +187,8 @@ impl Executor {
         }
         let refusal: Status = serde_json::from_slice(&body).unwrap_or_default();
         let failure = describe(&refusal.message.unwrap_or_else(|| status.to_string()));
-        Err(Failure { is_conflict: status == StatusCode::CONFLICT, ..failure })
+        let is_conflict = status == StatusCode::CONFLICT;
+        Err(Failure { is_conflict, is_overtaken: is_conflict && request.verb == Verb::Update, ..failure })
     }
 }
 

@@ -9,8 +9,10 @@ use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::client::Body;
+use tokio::time::Instant;
 
 use super::Scope;
+use super::follower::Follower;
 use crate::resource_ref::ResourceRef;
 use crate::sender::Sender;
 
@@ -18,6 +20,8 @@ const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(10);
 /// The server ends a watch after this long; asking for it spreads reconnects.
 const WATCH_SECONDS_MIN: u64 = 300;
+/// A watch that ends sooner with nothing on it has failed. Source: client-go's `watchHandler`.
+const WATCH_MIN: Duration = Duration::from_secs(1);
 /// One watch event: an object of 3 MiB at most, and its frame.
 const LINE_BYTES_MAX: usize = 8 << 20;
 
@@ -62,10 +66,12 @@ pub(super) enum WatchStep {
 /// Why a body could not be taken in.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SinkError {
-    #[error("decode an object")]
+    #[error("decode what the server sent: {0}")]
     Decode(#[from] serde_json::Error),
     #[error("the list has no resourceVersion")]
     NoRevision,
+    #[error("an object has no name")]
+    NoName,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -82,8 +88,17 @@ enum ReflectError {
     TooLong,
     #[error(transparent)]
     Sink(#[from] SinkError),
+    #[error("the watch ended as soon as it had begun")]
+    TooShort,
     #[error("the place to watch from is gone")]
     Gone,
+}
+
+impl ReflectError {
+    /// Whether a watch from the same place would end in the same way: a list leads past what cannot be taken in.
+    fn needs_a_list(&self) -> bool {
+        matches!(self, Self::Gone | Self::Ended(_) | Self::TooLong | Self::Sink(_))
+    }
 }
 
 pub(super) struct Reflector {
@@ -92,15 +107,16 @@ pub(super) struct Reflector {
     query: String,
     form: Form,
     sink: Arc<dyn Sink>,
+    follower: Arc<Follower>,
 }
 
 impl Reflector {
     pub(super) fn new(
         sender: Sender,
-        resource: ResourceRef,
+        resource: &ResourceRef,
         scope: &Scope,
         form: Form,
-        sink: Arc<dyn Sink>,
+        (sink, follower): (Arc<dyn Sink>, Arc<Follower>),
     ) -> Self {
         let path = resource.collection_path(scope.namespace.as_deref().unwrap_or_default());
         let mut query = String::new();
@@ -111,7 +127,7 @@ impl Reflector {
                 query.push_str(&format!("&{name}={}", encode(value)));
             }
         }
-        Self { sender, path, query, form, sink }
+        Self { sender, path, query, form, sink, follower }
     }
 
     /// Runs until its task is dropped.
@@ -127,10 +143,18 @@ impl Reflector {
                 Ok(revision) => self.watch(revision, &mut from, &mut backoff, &random).await,
                 Err(error) => Err(error),
             };
-            let Err(error) = end else { continue };
-            if matches!(error, ReflectError::Gone) {
-                from = None;
+            let Err(error) = end else {
+                self.follower.followed();
                 continue;
+            };
+            if matches!(error, ReflectError::Refused(StatusCode::NOT_FOUND)) {
+                // The server does not have this kind: there is nothing to follow.
+                self.follower.followed();
+            } else {
+                self.follower.failed(&error);
+            }
+            if error.needs_a_list() {
+                from = None;
             }
             let delay = backoff.next(&random);
             tracing::debug!(path = %self.path, ?error, ?delay, "watch again later");
@@ -159,6 +183,9 @@ impl Reflector {
             self.path, self.query
         );
         let mut body = self.get(uri, false).await?.into_body();
+        self.follower.opened();
+        let opened = Instant::now();
+        let mut seen = false;
         let mut lines = Lines::default();
         while let Some(frame) = body.frame().await {
             let Ok(data) = frame?.into_data() else { continue };
@@ -171,8 +198,13 @@ impl Reflector {
                         return Err(ReflectError::Ended(status.message.unwrap_or_default()));
                     }
                 }
+                self.follower.followed();
                 backoff.reset();
+                seen = true;
             }
+        }
+        if !seen && opened.elapsed() < WATCH_MIN {
+            return Err(ReflectError::TooShort);
         }
         Ok(())
     }

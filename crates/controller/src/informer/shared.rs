@@ -8,8 +8,9 @@ use parking_lot::{Mutex, RwLock};
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, watch};
 
+use super::decode::{self, Identity};
+use super::follower::Follower;
 use super::reflector::{Sink, SinkError, WatchStep};
-use super::trim::trimmed;
 use super::{Kind, Progress};
 use crate::resource_ref::key_of;
 
@@ -80,6 +81,7 @@ impl<K> Inbox<K> {
 pub(super) struct Shared<K> {
     state: RwLock<State<K>>,
     revisions: watch::Sender<u64>,
+    follower: Arc<Follower>,
 }
 
 struct State<K> {
@@ -90,9 +92,9 @@ struct State<K> {
 }
 
 impl<K: Kind> Shared<K> {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(follower: Arc<Follower>) -> Self {
         let state = State { objects: BTreeMap::new(), owned: HashMap::new(), inboxes: Vec::new() };
-        Self { state: RwLock::new(state), revisions: watch::Sender::new(0) }
+        Self { state: RwLock::new(state), revisions: watch::Sender::new(0), follower }
     }
 
     pub(super) fn get(&self, key: &str) -> Option<Arc<K>> {
@@ -136,10 +138,16 @@ impl<K: Kind> Shared<K> {
         Changes { inbox, _shared: this.clone() }
     }
 
-    /// Makes `objects` the whole content, as of `revision`.
-    pub(super) fn replace(&self, objects: Vec<K>, revision: u64) {
+    /// Makes `objects` the whole content, as of `revision`; of those that were left out, the last version that is known.
+    pub(super) fn replace(&self, objects: Vec<K>, left_out: &[Identity], revision: u64) {
         let mut state = self.state.write();
         let mut gone: BTreeSet<String> = state.objects.keys().cloned().collect();
+        for identity in left_out {
+            let key = identity.key();
+            if state.objects.get(&key).is_some_and(|known| identity.is_of(known.metadata())) {
+                gone.remove(&key);
+            }
+        }
         for object in objects {
             let key = key_of_object(object.metadata());
             gone.remove(&key);
@@ -156,11 +164,33 @@ impl<K: Kind> Shared<K> {
         self.revisions.send_replace(revision);
     }
 
-    fn change(&self, object: K, deleted: bool) {
+    fn change(&self, object: K) {
         let key = key_of_object(object.metadata());
         let revision = revision_of(object.metadata());
-        self.state.write().set(key, (!deleted).then(|| Arc::new(object)), revision);
+        self.follower.take_in(&key);
+        self.state.write().set(key, Some(Arc::new(object)), revision);
         self.advance(revision);
+    }
+
+    fn remove(&self, identity: &Identity) {
+        let key = identity.key();
+        self.follower.take_in(&key);
+        self.state.write().set(key, None, identity.revision);
+        self.advance(identity.revision);
+    }
+
+    /// Goes on with the last version of an object that cannot be decoded. An object that vanished would be taken for one
+    /// that was deleted: its dependents would go, its place would be given away. What is written by an old version is
+    /// refused as a conflict. An earlier object of the same name is gone all the same.
+    fn leave_out(&self, identity: &Identity, cause: &serde_json::Error) {
+        self.follower.leave_out(identity, cause);
+        let mut state = self.state.write();
+        let key = identity.key();
+        if state.objects.get(&key).is_some_and(|known| !identity.is_of(known.metadata())) {
+            state.set(key, None, identity.revision);
+        }
+        drop(state);
+        self.advance(identity.revision);
     }
 
     fn advance(&self, revision: u64) {
@@ -236,8 +266,20 @@ impl<K: Kind> Sink for Shared<K> {
         let list: List<'_> = serde_json::from_slice(body)?;
         let revision = list.metadata.resource_version.as_deref().and_then(|text| text.parse().ok());
         let revision = revision.ok_or(SinkError::NoRevision)?;
-        let items = list.items.into_iter().flatten().map(|item| decode(item.get()));
-        self.replace(items.collect::<Result<_, _>>()?, revision);
+        let (mut objects, mut left_out) = (Vec::new(), Vec::new());
+        for item in list.items.into_iter().flatten() {
+            match decode::object::<K>(item.get()) {
+                Ok(object) => objects.push(object),
+                Err(cause) => {
+                    let Some(identity) = Identity::of(item.get()) else { return Err(cause.into()) };
+                    self.follower.leave_out(&identity, &cause);
+                    left_out.push(identity);
+                }
+            }
+        }
+        self.replace(objects, &left_out, revision);
+        let left_out: BTreeSet<String> = left_out.iter().map(Identity::key).collect();
+        self.follower.retain(|key| left_out.contains(key));
         Ok(revision)
     }
 
@@ -251,8 +293,14 @@ impl<K: Kind> Sink for Shared<K> {
         let event: Event<'_> = serde_json::from_slice(line)?;
         let object = event.object.get();
         match event.r#type {
-            "ADDED" | "MODIFIED" => self.change(decode(object)?, false),
-            "DELETED" => self.change(decode(object)?, true),
+            "ADDED" | "MODIFIED" => match decode::object(object) {
+                Ok(object) => self.change(object),
+                Err(cause) => match Identity::of(object) {
+                    Some(identity) => self.leave_out(&identity, &cause),
+                    None => return Err(cause.into()),
+                },
+            },
+            "DELETED" => self.remove(&Identity::of(object).ok_or(SinkError::NoName)?),
             "BOOKMARK" => {
                 let bookmark: super::PartialObject = serde_json::from_str(object)?;
                 self.advance(revision_of(&bookmark.metadata));
@@ -261,10 +309,6 @@ impl<K: Kind> Sink for Shared<K> {
         }
         Ok(WatchStep::Seen(*self.revisions.borrow()))
     }
-}
-
-fn decode<K: Kind>(object: &str) -> Result<K, serde_json::Error> {
-    serde_json::from_str(&trimmed(object))
 }
 
 fn key_of_object(meta: &ObjectMeta) -> String {
@@ -289,6 +333,10 @@ mod tests {
     use super::*;
     use k8s_openapi::api::core::v1::Pod;
 
+    fn shared() -> Arc<Shared<Pod>> {
+        Arc::new(Shared::new(Arc::new(Follower::unwatched())))
+    }
+
     fn event(kind: &str, name: &str, revision: u64, owner: &str) -> String {
         format!(
             r#"{{"type":"{kind}","object":{{"apiVersion":"v1","kind":"Pod","metadata":{{"namespace":"n","name":"{name}","uid":"u-{name}","resourceVersion":"{revision}","ownerReferences":[{{"apiVersion":"v1","kind":"X","name":"x","uid":"{owner}","controller":true}}]}}}}}}"#
@@ -301,7 +349,7 @@ mod tests {
 
     #[tokio::test]
     async fn changes_to_a_key_are_coalesced_and_the_index_follows() {
-        let shared = Arc::new(Shared::<Pod>::new());
+        let shared = shared();
         let mut changes = Shared::subscribe(&shared);
         for line in
             [event("ADDED", "a", 2, "o1"), event("MODIFIED", "a", 3, "o2"), event("ADDED", "b", 4, "o2")]
@@ -322,7 +370,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_new_list_deletes_what_is_no_longer_there() {
-        let shared = Arc::new(Shared::<Pod>::new());
+        let shared = shared();
         shared.take_event(event("ADDED", "a", 2, "o").as_bytes()).expect("a valid event");
         let mut changes = Shared::subscribe(&shared);
         changes.next().await;
@@ -335,7 +383,7 @@ mod tests {
 
     #[test]
     fn managed_fields_are_not_kept() {
-        let shared = Shared::<Pod>::new();
+        let shared = shared();
         let pod = r#"{"metadata":{"name":"a","resourceVersion":"3","managedFields":[{"manager":"m"}]}}"#;
         shared.take_event(format!(r#"{{"type":"ADDED","object":{pod}}}"#).as_bytes()).expect("a valid event");
         let list = format!(
@@ -348,9 +396,59 @@ mod tests {
         assert_eq!((known("a"), known("b")), (None, Some(None)));
     }
 
+    fn poisoned(kind: &str, name: &str, uid: &str, revision: u64) -> String {
+        format!(
+            r#"{{"type":"{kind}","object":{{"metadata":{{"namespace":"n","name":"{name}","uid":"{uid}","resourceVersion":"{revision}"}},"spec":"poison"}}}}"#
+        )
+    }
+
+    fn versions(shared: &Shared<Pod>) -> Vec<(String, u64)> {
+        shared.list().iter().map(|pod| (key_of_object(&pod.metadata), revision_of(&pod.metadata))).collect()
+    }
+
+    #[tokio::test]
+    async fn an_object_that_cannot_be_decoded_is_left_out_alone() {
+        let shared = shared();
+        let check = |line: String, seen: u64, expect: &[(&str, u64)]| {
+            let step = shared.take_event(line.as_bytes()).expect("an event");
+            assert!(matches!(step, WatchStep::Seen(at) if at == seen), "{line}");
+            let expect: Vec<_> = expect.iter().map(|(name, at)| (format!("n/{name}"), *at)).collect();
+            assert_eq!(versions(&shared), expect, "{line}");
+        };
+        check(event("ADDED", "a", 2, "o"), 2, &[("a", 2)]);
+        check(poisoned("ADDED", "b", "u-b", 3), 3, &[("a", 2)]);
+        // The last good version stays, but not in place of another object.
+        check(poisoned("MODIFIED", "a", "u-a", 4), 4, &[("a", 2)]);
+        check(event("MODIFIED", "a", 5, "o"), 5, &[("a", 5)]);
+        check(event("MODIFIED", "b", 6, "o"), 6, &[("a", 5), ("b", 6)]);
+        check(poisoned("ADDED", "a", "u-other", 7), 7, &[("b", 6)]);
+        check(poisoned("DELETED", "b", "u-b", 8), 8, &[]);
+    }
+
+    #[tokio::test]
+    async fn a_list_with_an_object_that_cannot_be_decoded_is_taken() {
+        let shared = shared();
+        for name in ["a", "b", "c"] {
+            shared.take_event(event("ADDED", name, 2, "o").as_bytes()).expect("a valid event");
+        }
+        let item = |line: String| {
+            let event: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+            event["object"].to_string()
+        };
+        let items = [
+            item(poisoned("ADDED", "a", "u-a", 3)),
+            item(event("ADDED", "b", 4, "o")),
+            item(poisoned("ADDED", "c", "u-other", 5)),
+            item(poisoned("ADDED", "d", "u-d", 6)),
+        ];
+        let list = format!(r#"{{"metadata":{{"resourceVersion":"9"}},"items":[{}]}}"#, items.join(","));
+        assert_eq!(shared.take_list(list.as_bytes()).expect("a list"), 9);
+        assert_eq!(versions(&shared), [("n/a".to_owned(), 2), ("n/b".to_owned(), 4)]);
+    }
+
     #[test]
     fn a_refused_watch_carries_the_status() {
-        let shared = Shared::<Pod>::new();
+        let shared = shared();
         let line = br#"{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}"#;
         let step = shared.take_event(line).expect("a valid event");
         assert!(matches!(step, WatchStep::Refused(status) if status.code == Some(410)));

@@ -1,4 +1,5 @@
-//! Approves kubelets' requests for client certificates, if their sender may ask for such.
+//! Approves kubelets' requests for client certificates, if their sender may ask for such; and Nodes' requests for the
+//! certificate of their proxy, which upstream's Nodes get as a ServiceAccount's token.
 //!
 //! Source: `pkg/controller/certificates/approver/sarapprove.go`.
 
@@ -8,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReviewSpec};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 
-use super::{KUBELET_CLIENT, approve, check_kubelet_client, has, has_certificate, usages};
+use super::{KUBELET_CLIENT, approve, check_kubelet_client, check_proxy, has, has_certificate, usages};
 
 /// The controller's row. Keys are CertificateSigningRequests.
 pub const CONTROLLER: Controller = Controller {
@@ -24,11 +25,21 @@ pub const CONTROLLER: Controller = Controller {
 /// Decides whether to approve: a kubelet's request, for itself or for a node to be.
 pub fn plan(request: &CertificateSigningRequest, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
-    let is_decided = has(request, "Approved") || has(request, "Denied") || has_certificate(request);
-    if is_decided || request.spec.signer_name != KUBELET_CLIENT {
+    if has(request, "Approved") || has(request, "Denied") || has_certificate(request) {
         return plan;
     }
     let Ok(asked) = Asked::of_pem(&request.spec.request.0) else { return plan };
+    if request.spec.signer_name == auth::PROXY_SIGNER {
+        let is_node = request.spec.groups.iter().flatten().any(|group| group == auth::NODES);
+        if is_node && check_proxy(&asked, &usages(request)).is_ok() {
+            plan.push(Action::require_allowed(&may_ask(request, "selfnodeclient")));
+            plan.push(approve(request, "Auto approving the certificate of a Node's proxy.", now));
+        }
+        return plan;
+    }
+    if request.spec.signer_name != KUBELET_CLIENT {
+        return plan;
+    }
     if check_kubelet_client(&asked, &usages(request)).is_err() {
         return plan;
     }
@@ -87,6 +98,20 @@ mod tests {
         check(&kubelet, Some("nodeclient"));
         kubelet.spec.usages = Some(vec!["server auth".into()]);
         check(&kubelet, None);
+    }
+
+    #[test]
+    fn a_proxys_certificate_is_for_nodes_and_for_the_proxys_name() {
+        let mut request = request_of(auth::PROXY_SIGNER);
+        request.spec.usages = Some(vec!["client auth".into(), "digital signature".into()]);
+        request.spec.username = Some("system:node:a".into());
+        request.spec.groups = Some(vec!["system:nodes".into()]);
+        check(&request, None);
+        let proxy = auth::pki::Subject::user("kube-proxy", "system:kube-proxy");
+        request.spec.request.0 = auth::pki::request(&proxy).unwrap().0.into_bytes();
+        check(&request, Some("selfnodeclient"));
+        request.spec.groups = Some(vec!["system:authenticated".into()]);
+        check(&request, None);
     }
 
     #[test]

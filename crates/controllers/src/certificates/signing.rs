@@ -2,7 +2,7 @@
 //!
 //! Source: `pkg/controller/certificates/signer/signer.go`.
 
-use auth::issuing::{IssueError, Signer};
+use auth::issuing::{IssueError, Signer, Signers};
 use auth::signing::Asked;
 use controller::{Action, Controller, Plan, Source};
 use jiff::Timestamp;
@@ -11,7 +11,7 @@ use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 
 use super::{
     CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY, check_client, check_kubelet_client,
-    check_kubelet_serving, has, has_certificate, usages, with_condition,
+    check_kubelet_serving, check_proxy, has, has_certificate, usages, with_condition,
 };
 use crate::object::name;
 
@@ -22,15 +22,28 @@ pub const CONTROLLER: Controller = Controller {
     sources: |_| vec![Source::itself::<CertificateSigningRequest>()],
     reconcile: |informers, key, now| {
         let request = informers.informer::<CertificateSigningRequest>().get(key);
-        let (Some(request), Some(signer)) = (request, informers.setting::<Signer>()) else {
+        let (Some(request), Some(signers)) = (request, informers.setting::<Signers>()) else {
             return Plan::nothing();
         };
+        let Some(signer) = signer_of(&signers, &request.spec.signer_name) else { return Plan::nothing() };
         plan(&request, now, |request| {
             let wanted = request.spec.expiration_seconds.map(i64::from);
             signer.sign(&request.spec.request.0, &usages(request), wanted, now)
         })
     },
 };
+
+/// Whose authority signs for a signer's name.
+fn signer_of<'a>(signers: &'a Signers, name: &str) -> Option<&'a Signer> {
+    let signer = match name {
+        CLIENT | auth::PROXY_SIGNER => &signers.client,
+        KUBELET_CLIENT => &signers.kubelet_client,
+        KUBELET_SERVING => &signers.kubelet_serving,
+        LEGACY => &signers.legacy_unknown,
+        _ => &None,
+    };
+    signer.as_deref()
+}
 
 /// Decides what becomes of a request: a certificate, made by `sign`, a failure, or nothing.
 pub fn plan(
@@ -46,8 +59,13 @@ pub fn plan(
     {
         return plan;
     }
-    let Ok(asked) = Asked::of_pem(&request.spec.request.0) else { return plan };
-    let Some(checked) = check(request, &asked) else { return plan };
+    let asked = Asked::of_pem(&request.spec.request.0);
+    let checked = match &asked {
+        Ok(asked) => check(request, asked),
+        // Nobody asks for what cannot be read twice alike.
+        Err(why) => Some(Err(why.to_string())),
+    };
+    let Some(checked) = checked.filter(|_| is_ours(&request.spec.signer_name)) else { return plan };
     if let Err(why) = checked {
         let failed = with_condition(request, ("Failed", "SignerValidationFailure", &why), now);
         plan.push(Action::update_status(&failed));
@@ -67,6 +85,10 @@ pub fn plan(
     plan
 }
 
+fn is_ours(signer: &str) -> bool {
+    [CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY, auth::PROXY_SIGNER].contains(&signer)
+}
+
 /// Whether the request keeps the rules of its signer; `None` for signers that are not ours.
 fn check(request: &CertificateSigningRequest, asked: &Asked) -> Option<Result<(), String>> {
     let usages = usages(request);
@@ -74,6 +96,7 @@ fn check(request: &CertificateSigningRequest, asked: &Asked) -> Option<Result<()
         KUBELET_CLIENT => Some(check_kubelet_client(asked, &usages)),
         KUBELET_SERVING => Some(check_kubelet_serving(asked, &usages)),
         CLIENT => Some(check_client(&usages)),
+        auth::PROXY_SIGNER => Some(check_proxy(asked, &usages)),
         LEGACY => Some(Ok(())),
         _ => None,
     }
@@ -86,6 +109,8 @@ pub(super) mod tests {
 
     /// A request with a key that nobody has any more, for `CN=system:node:a, O=system:nodes`.
     const NODE_REQUEST: &str = include_str!("node_request.pem");
+    /// The same with its organization as T61String, which readers understand differently.
+    const UNCLEAR_REQUEST: &str = include_str!("unclear_request.pem");
 
     pub(crate) fn request_of(signer: &str) -> CertificateSigningRequest {
         let mut request: CertificateSigningRequest =
@@ -119,6 +144,47 @@ pub(super) mod tests {
         let mut foreign = approved;
         foreign.spec.signer_name = "example.com/s".into();
         check(&foreign, &[]);
+    }
+
+    #[test]
+    fn each_signers_name_has_its_own_authority() {
+        let make = |name: &str| {
+            let folder = std::env::temp_dir().join(format!("knarr-signers-{}-{name}", std::process::id()));
+            let authority = auth::pki::Authority::named(&folder, name, noon()).unwrap();
+            std::fs::remove_dir_all(folder).unwrap();
+            let signer = Signer::new(authority.certificate_pem(), authority.key_pem()).unwrap();
+            (Some(std::sync::Arc::new(signer)), authority.certificate_pem().to_owned())
+        };
+        let ((clients, clients_pem), (kubelets, kubelets_pem)) = (make("clients"), make("kubelets"));
+        let signers = Signers {
+            client: clients.clone(),
+            kubelet_client: clients,
+            kubelet_serving: kubelets,
+            legacy_unknown: None,
+        };
+        let check = |name: &str, expected: Option<&str>| {
+            let signed = signer_of(&signers, name)
+                .map(|signer| signer.sign(NODE_REQUEST.as_bytes(), &[], None, noon()).unwrap());
+            assert_eq!(signed.is_some(), expected.is_some(), "{name}");
+            if let (Some(signed), Some(expected)) = (signed, expected) {
+                assert!(auth::pki::is_issued_by(&signed, expected), "{name}");
+            }
+        };
+        check(CLIENT, Some(&clients_pem));
+        check(KUBELET_CLIENT, Some(&clients_pem));
+        check(auth::PROXY_SIGNER, Some(&clients_pem));
+        check(KUBELET_SERVING, Some(&kubelets_pem));
+        check(LEGACY, None);
+        check("example.com/s", None);
+    }
+
+    #[test]
+    fn a_subject_that_cannot_be_read_fails() {
+        let mut approved = with_condition(&request(), ("Approved", "R", "m"), noon());
+        approved.spec.request = ByteString(UNCLEAR_REQUEST.as_bytes().to_vec());
+        check(&approved, &["\"type\":\"Failed\"", "SignerValidationFailure", "must be UTF8String"]);
+        approved.spec.signer_name = "example.com/s".into();
+        check(&approved, &[]);
     }
 
     #[test]

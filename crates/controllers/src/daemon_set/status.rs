@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use controller::{Action, Patch};
+use controller::Action;
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetStatus};
 
 use super::nodes::{Verdict, judge};
 use super::rollout::Rollout;
-use crate::object::{name, namespace, status_patch};
+use crate::object::name;
 use crate::pod::{Availability, is_ready};
 
 /// The status, and after how long a ready Pod becomes available by itself.
@@ -45,12 +45,8 @@ pub(super) fn status(rollout: &Rollout<'_>, collision_count: i32) -> (DaemonSetS
     (status, look_again)
 }
 
-/// The patch that makes `status` the status of `set`, or nothing when it is so already.
+/// The update that makes `status` the status of `set`, or nothing when it is so already.
 pub(super) fn write(set: &DaemonSet, status: &DaemonSetStatus) -> Option<Action> {
-    let patch = match &set.status {
-        Some(old) => status_patch(old, status)?,
-        None => serde_json::json!({ "status": status }),
-    };
-    let meta = &set.metadata;
-    Some(Action::patch_status::<DaemonSet>(namespace(meta), name(meta), Patch::Merge(patch)))
+    let is_new = set.status.as_ref() != Some(status);
+    is_new.then(|| Action::update_status(&DaemonSet { status: Some(status.clone()), ..set.clone() }))
 }

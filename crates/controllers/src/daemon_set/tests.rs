@@ -147,7 +147,7 @@ fn pods_that_ended_make_room() {
     pod.metadata.creation_timestamp = Some(crate::object::time(noon()));
     expect![[r#"
         step
-          patch daemonsets/status agent {"status":{"currentNumberScheduled":1,"desiredNumberScheduled":1,"numberMisscheduled":0,"numberReady":0,"numberUnavailable":1,"observedGeneration":2,"updatedNumberScheduled":1}}
+          update daemonsets/status agent {"currentNumberScheduled":1,"desiredNumberScheduled":1,"numberMisscheduled":0,"numberReady":0,"numberUnavailable":1,"observedGeneration":2,"updatedNumberScheduled":1}
         again after 1s
     "#]].assert_eq(&render(&plan(&seen, noon())));
 }
@@ -197,7 +197,7 @@ fn the_status_counts_nodes() {
         |nodes: &[&str], pods: &[&str]| render(&plan(&snapshot("minReadySeconds: 10", nodes, pods), noon()));
     expect![[r#"
         step
-          patch daemonsets/status agent {"status":{"currentNumberScheduled":2,"desiredNumberScheduled":2,"numberMisscheduled":1,"numberReady":1,"numberUnavailable":2,"observedGeneration":2,"updatedNumberScheduled":2}}
+          update daemonsets/status agent {"currentNumberScheduled":2,"desiredNumberScheduled":2,"numberMisscheduled":1,"numberReady":1,"numberUnavailable":2,"observedGeneration":2,"updatedNumberScheduled":2}
         again after 5s
     "#]].assert_eq(&text(
         &["a", "b", "c | taints: [{key: k, effect: NoSchedule}]"],

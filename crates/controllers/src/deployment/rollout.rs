@@ -93,8 +93,8 @@ impl<'a> Rollout<'a> {
         let mut plan = Plan::nothing();
         plan.push_step(claims);
         plan.push_step(self.set_actions());
-        let mut report: Vec<Action> = status::write(self.deployment, &self.status()).into_iter().collect();
-        report.extend(self.revision_patch());
+        let written = status::write_numbered(self.deployment, &self.status(), self.revision.as_deref());
+        let mut report: Vec<Action> = written.into_iter().collect();
         report.extend(self.events);
         plan.push_step(report);
         plan.on_failure = self.on_failure;
@@ -115,15 +115,5 @@ impl<'a> Rollout<'a> {
         }
         actions.extend(self.deletes.iter().cloned());
         actions
-    }
-
-    fn revision_patch(&self) -> Option<Action> {
-        let revision = self.revision.as_deref()?;
-        let meta = &self.deployment.metadata;
-        if annotation(meta, REVISION) == Some(revision) {
-            return None;
-        }
-        let patch = json!({"metadata": {"uid": uid(meta), "annotations": {REVISION: revision}}});
-        Some(Action::patch::<Deployment>(namespace(meta), name(meta), Patch::Merge(patch)))
     }
 }

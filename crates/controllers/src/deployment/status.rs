@@ -1,12 +1,13 @@
-//! The status: counters out of the ReplicaSets' own, conditions, and the one patch that writes them.
+//! The status: counters out of the ReplicaSets' own, conditions, and the one update that writes them.
 
-use controller::{Action, Patch};
+use controller::Action;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition, DeploymentStatus};
 
+use crate::deployment::revision::REVISION;
 use crate::deployment::rollout::Rollout;
 use crate::deployment::sets::{Set, total};
-use crate::object::{name, namespace, status_patch, time};
+use crate::object::time;
 
 impl Rollout<'_> {
     /// The status that follows from the ReplicaSets as they are known now.
@@ -36,11 +37,24 @@ impl Rollout<'_> {
     }
 }
 
-/// The patch that makes `status` the status of `deployment`, or nothing when it is so already.
+/// The update that makes `status` the status of `deployment`, or nothing when it is so already.
 pub(crate) fn write(deployment: &Deployment, status: &DeploymentStatus) -> Option<Action> {
-    let patch = status_patch(&deployment.status.clone().unwrap_or_default(), status)?;
-    let meta = &deployment.metadata;
-    Some(Action::patch_status::<Deployment>(namespace(meta), name(meta), Patch::Merge(patch)))
+    write_numbered(deployment, status, None)
+}
+
+/// The same, which writes down the `revision` too: a write to the status may change annotations, and leaves
+/// `metadata.generation` as it is.
+pub(crate) fn write_numbered(
+    deployment: &Deployment,
+    status: &DeploymentStatus,
+    revision: Option<&str>,
+) -> Option<Action> {
+    let mut new = Deployment { status: Some(status.clone()), ..deployment.clone() };
+    if let Some(revision) = revision {
+        let annotations = new.metadata.annotations.get_or_insert_default();
+        annotations.insert(REVISION.to_owned(), revision.to_owned());
+    }
+    (new != *deployment).then(|| Action::update_status(&new))
 }
 
 /// The condition of type `type_`.

@@ -71,14 +71,13 @@ fn a_new_deployment_gets_a_replica_set_of_full_size() {
         &deployment,
         &[],
         &expect![[r#"
-        step
-          create replicasets web-7b7d9b7cf7
-        step
-          patch deployments/status web {"status":{"conditions":[{"lastTransitionTime":"2026-01-01T12:00:00Z","lastUpdateTime":"2026-01-01T12:00:00Z","message":"Created new replica set \"web-7b7d9b7cf7\"","reason":"NewReplicaSetCreated","status":"True","type":"Progressing"},{"lastTransitionTime":"2026-01-01T12:00:00Z","lastUpdateTime":"2026-01-01T12:00:00Z","message":"Deployment does not have minimum availability.","reason":"MinimumReplicasUnavailable","status":"False","type":"Available"}],"observedGeneration":2,"terminatingReplicas":0,"unavailableReplicas":3}}
-          patch deployments web {"metadata":{"annotations":{"deployment.kubernetes.io/revision":"1"},"uid":"d1"}}
-          Normal ScalingReplicaSet: Scaled up replica set web-7b7d9b7cf7 from 0 to 3
-        again after 601s
-    "#]],
+            step
+              create replicasets web-7b7d9b7cf7
+            step
+              update deployments/status web annotations {"deployment.kubernetes.io/revision":"1"} {"conditions":[{"lastTransitionTime":"2026-01-01T12:00:00Z","lastUpdateTime":"2026-01-01T12:00:00Z","message":"Created new replica set \"web-7b7d9b7cf7\"","reason":"NewReplicaSetCreated","status":"True","type":"Progressing"},{"lastTransitionTime":"2026-01-01T12:00:00Z","lastUpdateTime":"2026-01-01T12:00:00Z","message":"Deployment does not have minimum availability.","reason":"MinimumReplicasUnavailable","status":"False","type":"Available"}],"observedGeneration":2,"terminatingReplicas":0,"unavailableReplicas":3}
+              Normal ScalingReplicaSet: Scaled up replica set web-7b7d9b7cf7 from 0 to 3
+            again after 601s
+        "#]],
     );
 }
 
@@ -403,12 +402,11 @@ fn history_beyond_its_limit_goes_when_the_rollout_is_complete() {
         &deployment,
         &sets,
         &expect![[r#"
-        step
-          delete replicasets one
-        step
-          patch deployments/status web {"status":{"conditions":[{"lastTransitionTime":"2026-01-01T12:00:00Z","lastUpdateTime":"2026-01-01T12:00:00Z","message":"ReplicaSet \"three\" has successfully progressed.","reason":"NewReplicaSetAvailable","status":"True","type":"Progressing"},{"lastTransitionTime":"2026-01-01T12:00:00Z","lastUpdateTime":"2026-01-01T12:00:00Z","message":"Deployment has minimum availability.","reason":"MinimumReplicasAvailable","status":"True","type":"Available"}],"readyReplicas":1,"terminatingReplicas":0}}
-          patch deployments web {"metadata":{"annotations":{"deployment.kubernetes.io/revision":"3"},"uid":"d1"}}
-    "#]],
+            step
+              delete replicasets one
+            step
+              update deployments/status web annotations {"deployment.kubernetes.io/revision":"3"} {"availableReplicas":1,"conditions":[{"lastTransitionTime":"2026-01-01T12:00:00Z","lastUpdateTime":"2026-01-01T12:00:00Z","message":"ReplicaSet \"three\" has successfully progressed.","reason":"NewReplicaSetAvailable","status":"True","type":"Progressing"},{"lastTransitionTime":"2026-01-01T12:00:00Z","lastUpdateTime":"2026-01-01T12:00:00Z","message":"Deployment has minimum availability.","reason":"MinimumReplicasAvailable","status":"True","type":"Available"}],"observedGeneration":2,"readyReplicas":1,"replicas":1,"terminatingReplicas":0,"updatedReplicas":1}
+        "#]],
     );
 }
 
@@ -424,10 +422,9 @@ fn a_rollout_without_progress_times_out() {
         &deployment,
         &[&new],
         &expect![[r#"
-        step
-          patch deployments/status web {"status":{"conditions":[{"lastTransitionTime":"2026-01-01T12:00:00Z","lastUpdateTime":"2026-01-01T12:00:00Z","message":"ReplicaSet \"one\" has timed out progressing.","reason":"ProgressDeadlineExceeded","status":"False","type":"Progressing"},{"lastTransitionTime":"2026-01-01T12:00:00Z","lastUpdateTime":"2026-01-01T12:00:00Z","message":"Deployment does not have minimum availability.","reason":"MinimumReplicasUnavailable","status":"False","type":"Available"}],"terminatingReplicas":0,"unavailableReplicas":1}}
-          patch deployments web {"metadata":{"annotations":{"deployment.kubernetes.io/revision":"1"},"uid":"d1"}}
-    "#]],
+            step
+              update deployments/status web annotations {"deployment.kubernetes.io/revision":"1"} {"conditions":[{"lastTransitionTime":"2026-01-01T12:00:00Z","lastUpdateTime":"2026-01-01T12:00:00Z","message":"ReplicaSet \"one\" has timed out progressing.","reason":"ProgressDeadlineExceeded","status":"False","type":"Progressing"},{"lastTransitionTime":"2026-01-01T12:00:00Z","lastUpdateTime":"2026-01-01T12:00:00Z","message":"Deployment does not have minimum availability.","reason":"MinimumReplicasUnavailable","status":"False","type":"Available"}],"observedGeneration":2,"replicas":1,"terminatingReplicas":0,"unavailableReplicas":1,"updatedReplicas":1}
+        "#]],
     );
 }
 
@@ -438,7 +435,7 @@ fn a_name_that_is_taken_is_counted_as_a_collision() {
     snapshot.namesake = Some(Arc::new(parse("{metadata: {name: web-x}, spec: {selector: {}}}")));
     expect![[r#"
         step
-          patch deployments/status web {"status":{"collisionCount":1,"conditions":[{"lastTransitionTime":"2026-01-01T12:00:00Z","lastUpdateTime":"2026-01-01T12:00:00Z","message":"Deployment does not have minimum availability.","reason":"MinimumReplicasUnavailable","status":"False","type":"Available"}],"observedGeneration":2,"terminatingReplicas":0}}
+          update deployments/status web {"collisionCount":1,"conditions":[{"lastTransitionTime":"2026-01-01T12:00:00Z","lastUpdateTime":"2026-01-01T12:00:00Z","message":"Deployment does not have minimum availability.","reason":"MinimumReplicasUnavailable","status":"False","type":"Available"}],"observedGeneration":2,"terminatingReplicas":0}
     "#]].assert_eq(&render(&plan(&snapshot, noon())));
 }
 
@@ -448,11 +445,11 @@ fn an_empty_selector_is_refused() {
         "spec: {selector: {}, template: {}}",
         &[],
         &expect![[r#"
-        step
-          Warning SelectingAll: This deployment is selecting all pods. A non-empty selector is required.
-        step
-          patch deployments/status web {"status":{"observedGeneration":2}}
-    "#]],
+            step
+              Warning SelectingAll: This deployment is selecting all pods. A non-empty selector is required.
+            step
+              update deployments/status web {"observedGeneration":2}
+        "#]],
     );
 }
 

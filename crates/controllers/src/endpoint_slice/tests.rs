@@ -116,9 +116,9 @@ fn a_change_touches_one_slice() {
         &pods,
         &slices,
         &expect![[r#"
-        step
-          patch endpointslices web-2 {"endpoints":[{"addresses":["10.42.0.3"],"conditions":{"ready":true,"serving":true,"terminating":false},"nodeName":"one","targetRef":{"kind":"Pod","name":"b","namespace":"default","uid":"b-uid"},"zone":"z"},{"addresses":["10.42.0.4"],"conditions":{"ready":true,"serving":true,"terminating":false},"nodeName":"one","targetRef":{"kind":"Pod","name":"c","namespace":"default","uid":"c-uid"},"zone":"z"}],"metadata":{"annotations":{"endpoints.kubernetes.io/last-change-trigger-time":"1970-01-01T00:00:00Z"},"uid":"web-2-uid"}}
-    "#]],
+            step
+              update endpointslices web-2 {"addressType":"IPv4","apiVersion":"discovery.k8s.io/v1","endpoints":[{"addresses":["10.42.0.3"],"conditions":{"ready":true,"serving":true,"terminating":false},"nodeName":"one","targetRef":{"kind":"Pod","name":"b","namespace":"default","uid":"b-uid"},"zone":"z"},{"addresses":["10.42.0.4"],"conditions":{"ready":true,"serving":true,"terminating":false},"nodeName":"one","targetRef":{"kind":"Pod","name":"c","namespace":"default","uid":"c-uid"},"zone":"z"}],"kind":"EndpointSlice","metadata":{"annotations":{"endpoints.kubernetes.io/last-change-trigger-time":"1970-01-01T00:00:00Z"},"labels":{"endpointslice.kubernetes.io/managed-by":"endpointslice-controller.k8s.io","kubernetes.io/service-name":"web"},"name":"web-2","namespace":"default","uid":"web-2-uid"},"ports":[{"name":"","port":8080,"protocol":"TCP"}]}
+        "#]],
     );
 }
 
@@ -131,10 +131,10 @@ fn an_empty_slice_is_reused_and_the_rest_goes() {
         "[]",
         &slices,
         &expect![[r#"
-        step
-          patch endpointslices web-1 {"endpoints":[],"metadata":{"annotations":{"endpoints.kubernetes.io/last-change-trigger-time":"1970-01-01T00:00:00Z"},"uid":"web-1-uid"},"ports":[]}
-          delete endpointslices web-2
-    "#]],
+            step
+              update endpointslices web-1 {"addressType":"IPv4","apiVersion":"discovery.k8s.io/v1","endpoints":[],"kind":"EndpointSlice","metadata":{"annotations":{"endpoints.kubernetes.io/last-change-trigger-time":"1970-01-01T00:00:00Z"},"labels":{"endpointslice.kubernetes.io/managed-by":"endpointslice-controller.k8s.io","kubernetes.io/service-name":"web"},"name":"web-1","namespace":"default","uid":"web-1-uid"},"ports":[]}
+              delete endpointslices web-2
+        "#]],
     );
 }
 

@@ -50,8 +50,8 @@ fn only_what_changed_is_written() {
         "[]",
         Some(existing),
         &expect![[r#"
-        Patch("application/merge-patch+json") {"metadata":{"annotations":{"endpoints.kubernetes.io/last-change-trigger-time":"1970-01-01T00:00:00Z"},"uid":"e1"},"subsets":[]}
-    "#]],
+            Update {"apiVersion":"v1","kind":"Endpoints","metadata":{"annotations":{"endpoints.kubernetes.io/last-change-trigger-time":"1970-01-01T00:00:00Z"},"labels":{"endpoints.kubernetes.io/managed-by":"endpoint-controller","tier":"front"},"name":"web","namespace":"default","uid":"e1"}}
+        "#]],
     );
 }
 

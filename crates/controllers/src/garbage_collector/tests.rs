@@ -1,5 +1,7 @@
 use expect_test::{Expect, expect};
 
+use controller::question::{Answer, Discovered, Discovery};
+
 use super::*;
 use crate::fixture::{noon, parse, render};
 
@@ -15,6 +17,7 @@ fn check(metadata: &str, owners: &[Owner], dependents: &[&str], expect: &Expect)
         item: item("ReplicaSet", metadata),
         owners: owners.to_vec(),
         dependents: dependents.iter().map(|metadata| item("Pod", metadata)).collect(),
+        questions: Vec::new(),
     };
     expect.assert_eq(&render(&plan(&snapshot, noon())));
 }
@@ -124,5 +127,91 @@ fn orphans_forget_their_owner() {
         step
           patch replicasets web {"metadata":{"finalizers":[],"resourceVersion":"7","uid":"r1"}}
     "#]],
+    );
+}
+
+#[test]
+fn nothing_goes_while_an_owner_may_be_there() {
+    let two = owned(&[("d1", true), ("w1", true)]);
+    check(
+        &two,
+        &[Owner::Gone, Owner::Unknown],
+        &[],
+        &expect![[r#"
+        again after 60s
+    "#]],
+    );
+    check(
+        &two,
+        &[Owner::Gone, Owner::SolidForeign],
+        &[],
+        &expect![[r#"
+        step
+          patch replicasets web {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"d1"}],"uid":"r1"}}
+        again after 60s
+    "#]],
+    );
+    check(
+        &two,
+        &[Owner::Gone, Owner::Impossible],
+        &[],
+        &expect![[r#"
+        step
+          Warning OwnerRefInvalidNamespace: ownerRef [apps/v1/Deployment, namespace: default, name: w1, uid: w1] does not exist in namespace "default"
+    "#]],
+    );
+    check(
+        &two,
+        &[Owner::Gone, Owner::Gone],
+        &[],
+        &expect![[r#"
+        step
+          delete replicasets web
+    "#]],
+    );
+}
+
+#[test]
+fn owners_that_no_informer_knows_are_asked_for() {
+    let answers = Answers::default();
+    let owner = parse("{apiVersion: example.com/v1, kind: Widget, name: w, uid: u1}");
+    let look_up = |namespace: &str| foreign::look_up(&answers, &owner, namespace, noon());
+    assert_eq!(look_up("team"), Err(Box::new(Question::Resources)));
+    answers.put(Question::Resources, noon(), Err("away".into()));
+    assert_eq!(look_up("team"), Ok(Owner::Unknown), "the server cannot say which kinds there are");
+    answers.put(Question::Resources, noon(), Ok(Answer::Resources(Arc::default())));
+    assert_eq!(look_up("team"), Ok(Owner::Unknown), "nobody serves the kind");
+
+    let resource = ResourceRef {
+        group: "example.com".into(),
+        version: "v2".into(),
+        kind: "Widget".into(),
+        plural: "widgets".into(),
+        namespaced: true,
+    };
+    let found = Discovered { resource: resource.clone(), verbs: Vec::new() };
+    let discovery = Discovery { resources: vec![found], ..Discovery::default() };
+    answers.put(Question::Resources, noon(), Ok(Answer::Resources(Arc::new(discovery))));
+    assert_eq!(look_up(""), Ok(Owner::Impossible));
+    let question = Question::Object(resource, "team".into(), "w".into(), "u1".into());
+    assert_eq!(look_up("team"), Err(Box::new(question.clone())));
+    let object =
+        |metadata: &str| Ok(Answer::Object(Some(Arc::new(parse(&format!("{{metadata: {{{metadata}}}}}"))))));
+    for (answer, expect) in [
+        (Err("forbidden".to_owned()), Owner::Unknown),
+        (object("uid: u1"), Owner::SolidForeign),
+        (object("uid: u1, deletionTimestamp: '2026-01-01T11:00:00Z'"), Owner::SolidForeign),
+        (
+            object("deletionTimestamp: '2026-01-01T11:00:00Z', finalizers: [foregroundDeletion]"),
+            Owner::Waiting,
+        ),
+        (Ok(Answer::Object(None)), Owner::Gone),
+    ] {
+        answers.put(question.clone(), noon(), answer);
+        assert_eq!(look_up("team"), Ok(expect));
+    }
+    assert_eq!(
+        foreign::look_up(&answers, &owner, "team", noon() + Duration::from_secs(31)),
+        Err(Box::new(Question::Resources))
     );
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::plan::FAILURE;
-use controller::{Action, EventType, Patch};
+use controller::{Action, EventType};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus};
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::object::{name, namespace, status_patch, time};
+use crate::object::time;
 use crate::pod::{Availability, availability, is_ready};
 use controller::selector::{Labels, contains};
 
@@ -53,15 +53,10 @@ pub(super) fn status(
     (status, look_again)
 }
 
-/// The patch that makes `status` the status of `replica_set`, or nothing when it is so already.
+/// The update that makes `status` the status of `replica_set`, or nothing when it is so already.
 pub(super) fn write(replica_set: &ReplicaSet, status: &ReplicaSetStatus) -> Option<Action> {
-    let patch = match &replica_set.status {
-        Some(old) => status_patch(old, status)?,
-        // Not the difference to an empty status: `replicas: 0` must be written too.
-        None => serde_json::json!({ "status": status }),
-    };
-    let meta = &replica_set.metadata;
-    Some(Action::patch_status::<ReplicaSet>(namespace(meta), name(meta), Patch::Merge(patch)))
+    let is_new = replica_set.status.as_ref() != Some(status);
+    is_new.then(|| Action::update_status(&ReplicaSet { status: Some(status.clone()), ..replica_set.clone() }))
 }
 
 /// What tells that Pods could not be made or removed: an event, and `status` with the condition ReplicaFailure.

@@ -102,7 +102,7 @@ fn the_status_counts_the_pods() {
         ]),
         &expect![[r#"
             step
-              patch replicasets/status web {"status":{"availableReplicas":1,"fullyLabeledReplicas":3,"observedGeneration":4,"readyReplicas":2,"replicas":3,"terminatingReplicas":1}}
+              update replicasets/status web {"availableReplicas":1,"fullyLabeledReplicas":3,"observedGeneration":4,"readyReplicas":2,"replicas":3,"terminatingReplicas":1}
             again after 5s
         "#]],
     );
@@ -126,7 +126,7 @@ fn a_status_that_falls_to_zero_is_written_as_such() {
         "[]",
         &expect![[r#"
             step
-              patch replicasets/status web {"status":{"availableReplicas":null,"fullyLabeledReplicas":null,"observedGeneration":4,"readyReplicas":null,"replicas":0}}
+              update replicasets/status web {"observedGeneration":4,"replicas":0,"terminatingReplicas":0}
         "#]],
     );
 }
@@ -150,7 +150,7 @@ fn a_refusal_is_told_once() {
     };
     expect![[r#"
         step
-          patch replicasets/status web {"status":{"conditions":[{"lastTransitionTime":"2026-01-01T12:00:00Z","message":"no quota","reason":"FailedCreate","status":"True","type":"ReplicaFailure"}]}}
+          update replicasets/status web {"conditions":[{"lastTransitionTime":"2026-01-01T12:00:00Z","message":"no quota","reason":"FailedCreate","status":"True","type":"ReplicaFailure"}],"observedGeneration":1,"replicas":0,"terminatingReplicas":0}
           Warning FailedCreate: Error creating: no quota
     "#]].assert_eq(&told("replicas: 0, observedGeneration: 1, terminatingReplicas: 0"));
     let known =
@@ -209,21 +209,21 @@ fn pods_are_adopted_and_released_by_their_labels() {
         "replicas: 1",
         &orphan,
         &expect![[r#"
-        step
-          patch pods a {"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","blockOwnerDeletion":true,"controller":true,"kind":"ReplicaSet","name":"web","uid":"r1"}],"uid":"a-uid"}}
-        step
-          patch replicasets/status web {"status":{"fullyLabeledReplicas":1,"observedGeneration":4,"replicas":1,"terminatingReplicas":0}}
-    "#]],
+            step
+              patch pods a {"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","blockOwnerDeletion":true,"controller":true,"kind":"ReplicaSet","name":"web","uid":"r1"}],"uid":"a-uid"}}
+            step
+              update replicasets/status web {"fullyLabeledReplicas":1,"observedGeneration":4,"replicas":1,"terminatingReplicas":0}
+        "#]],
     );
     let strayed = pods(&["a |||phase: Running"]).replace("labels: {app: web}", "labels: {app: other}");
     check(
         "replicas: 0",
         &strayed,
         &expect![[r#"
-        step
-          patch pods a {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"r1"}],"uid":"a-uid"}}
-        step
-          patch replicasets/status web {"status":{"observedGeneration":4,"replicas":0,"terminatingReplicas":0}}
-    "#]],
+            step
+              patch pods a {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"r1"}],"uid":"a-uid"}}
+            step
+              update replicasets/status web {"observedGeneration":4,"replicas":0,"terminatingReplicas":0}
+        "#]],
     );
 }

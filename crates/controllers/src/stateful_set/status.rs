@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::{Action, Patch};
+use controller::Action;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec, StatefulSetStatus};
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::object::{is_deleting, name, namespace, status_patch};
+use crate::object::is_deleting;
 use crate::pod::{Availability, availability, phase};
 use crate::stateful_set::identity::revision;
 
@@ -79,12 +79,8 @@ pub(super) fn status(
     (status, look_again)
 }
 
-/// The patch that makes `status` the status of `set`, or nothing when it is so already.
+/// The update that makes `status` the status of `set`, or nothing when it is so already.
 pub(super) fn write(set: &StatefulSet, status: &StatefulSetStatus) -> Option<Action> {
-    let patch = match &set.status {
-        Some(old) => status_patch(old, status)?,
-        None => serde_json::json!({ "status": status }),
-    };
-    let meta = &set.metadata;
-    Some(Action::patch_status::<StatefulSet>(namespace(meta), name(meta), Patch::Merge(patch)))
+    let is_new = set.status.as_ref() != Some(status);
+    is_new.then(|| Action::update_status(&StatefulSet { status: Some(status.clone()), ..set.clone() }))
 }

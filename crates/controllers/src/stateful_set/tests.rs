@@ -93,7 +93,7 @@ fn the_first_pod_waits_for_a_revision_and_the_second_for_the_first() {
         step
           create controllerrevisions web-7c75489b6c
         step
-          patch statefulsets/status web {"status":{"availableReplicas":0,"collisionCount":0,"currentRevision":"web-7c75489b6c","observedGeneration":4,"updateRevision":"web-7c75489b6c"}}
+          update statefulsets/status web {"availableReplicas":0,"collisionCount":0,"currentRevision":"web-7c75489b6c","observedGeneration":4,"replicas":0,"updateRevision":"web-7c75489b6c"}
         step
           create pods web-0
         step
@@ -266,15 +266,15 @@ fn the_status_counts_and_ends_a_rollout() {
     let text = |rows: &[&str], spec: &str| render(&plan(&snapshot(spec, rows), noon()));
     expect![[r#"
         step
-          patch statefulsets/status web {"status":{"availableReplicas":2,"collisionCount":0,"currentReplicas":2,"observedGeneration":4,"readyReplicas":2,"replicas":2,"updatedReplicas":2}}
+          update statefulsets/status web {"availableReplicas":2,"collisionCount":0,"currentReplicas":2,"currentRevision":"web-7c75489b6c","observedGeneration":4,"readyReplicas":2,"replicas":2,"updateRevision":"web-7c75489b6c","updatedReplicas":2}
     "#]].assert_eq(&text(&["0 | ready", "1 | ready"], "replicas: 2"));
     expect![[r#"
         step
-          patch statefulsets/status web {"status":{"availableReplicas":1,"collisionCount":0,"currentReplicas":1,"observedGeneration":4,"readyReplicas":1,"replicas":2,"updatedReplicas":1}}
+          update statefulsets/status web {"availableReplicas":1,"collisionCount":0,"currentReplicas":1,"currentRevision":"web-old","observedGeneration":4,"readyReplicas":1,"replicas":2,"updateRevision":"web-7c75489b6c","updatedReplicas":1}
     "#]].assert_eq(&text(&["0 | old", "1 | pending"], "replicas: 2"));
     expect![[r#"
         step
-          patch statefulsets/status web {"status":{"availableReplicas":0,"collisionCount":0,"currentReplicas":1,"observedGeneration":4,"readyReplicas":1,"replicas":1,"updatedReplicas":1}}
+          update statefulsets/status web {"availableReplicas":0,"collisionCount":0,"currentReplicas":1,"currentRevision":"web-7c75489b6c","observedGeneration":4,"readyReplicas":1,"replicas":1,"updateRevision":"web-7c75489b6c","updatedReplicas":1}
         again after 5s
     "#]].assert_eq(&text(&["0 | ready"], "replicas: 1, minReadySeconds: 10"));
 }

@@ -53,6 +53,7 @@ fn as_server(args: &AgentArgs, config: Option<&ClusterConfig>) -> Result<ServerA
         node_ip: args.node_ip,
         container_runtime: args.container_runtime.clone(),
         kubelet_arg: args.kubelet_arg.clone(),
+        registration: args.registration.clone(),
         token: None,
         disable: vec![Part::ControllerManager, Part::Scheduler],
         ..server

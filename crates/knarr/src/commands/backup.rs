@@ -15,11 +15,11 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use cli::args::BackupArgs;
 use kube::config::Kubeconfig;
-use store::StoreError;
 use store::backup::{self, Head, Item};
 use store::embedded::offline::{Archive, Picture};
+use store::{Revision, StoreError};
 
-use crate::components::Settings;
+use crate::components::{self, Settings};
 use crate::host::data_dir;
 use crate::layout::Layout;
 
@@ -32,29 +32,44 @@ pub(crate) fn run(args: &BackupArgs) -> Result<()> {
     if Settings::load(&layout)?.args.datastore.datastore_endpoint.is_some() {
         bail!("the state of this cluster is on etcd; back it up there with `etcdctl snapshot save`");
     }
-    let archive = Archive::open(&layout.db()).context("open the store")?;
-    let picture = archive.picture().context("read the store")?;
-    let damaged = if args.salvage { damaged(&picture)? } else { 0 };
-    let head = Head {
-        revision: picture.revision,
-        seen: picture.seen,
-        created: Clock::system().now().to_string(),
-        writer: env!("CARGO_PKG_VERSION").to_owned(),
-        left_out: damaged,
-    };
-    let records = if args.file == Path::new("-") {
+    let made = if args.file == Path::new("-") {
         if stdout().is_terminal() {
             bail!("a backup is no text; send it to a file or to another command");
         }
-        write(BufWriter::new(stdout().lock()), &head, &layout, &picture)?.1
+        make(&layout, args.salvage, stdout())?.1
     } else {
-        to_file(&args.file, |file| write(file, &head, &layout, &picture))?
+        to_file(&args.file, |file| make(&layout, args.salvage, file))?
     };
-    eprintln!("backed up {records} objects at revision {}", picture.revision);
-    if damaged > 0 {
-        eprintln!("{damaged} objects are damaged and left out");
+    eprintln!("backed up {} objects at revision {}", made.records, made.revision);
+    if made.damaged > 0 {
+        eprintln!("{} objects are damaged and left out", made.damaged);
     }
     Ok(())
+}
+
+/// What a backup has.
+struct Made {
+    records: u64,
+    revision: Revision,
+    damaged: u64,
+}
+
+/// Writes the backup. Root reads nothing for it that the control plane could not: its files may be links by now.
+fn make<W: Write + Send>(layout: &Layout, salvage: bool, out: W) -> Result<(BufWriter<W>, Made)> {
+    components::as_control_plane(|| {
+        let archive = Archive::open(&layout.db()).context("open the store")?;
+        let picture = archive.picture().context("read the store")?;
+        let damaged = if salvage { damaged(&picture)? } else { 0 };
+        let head = Head {
+            revision: picture.revision,
+            seen: picture.seen,
+            created: Clock::system().now().to_string(),
+            writer: env!("CARGO_PKG_VERSION").to_owned(),
+            left_out: damaged,
+        };
+        let (out, records) = write(BufWriter::new(out), &head, layout, &picture)?;
+        Ok((out, Made { records, revision: picture.revision, damaged }))
+    })
 }
 
 /// The cluster of this host whose authority the file names.
@@ -108,12 +123,14 @@ fn write<W: Write>(out: W, head: &Head, layout: &Layout, picture: &Picture<'_>) 
     writer.finish().context("write the backup")
 }
 
-/// Everything below `dir` but the store, in order of name.
+/// Everything below `dir` but the store and the logs, in order of name.
 fn files(dir: &Path, db: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).with_context(|| format!("read {}", dir.display()))? {
         let (path, kind) = entry.and_then(|entry| Ok((entry.path(), entry.file_type()?)))?;
-        if kind.is_dir() && path.with_extension("") != db {
+        // What was done to the cluster is no part of it, and long.
+        let is_log = path == dir.join("logs");
+        if kind.is_dir() && path.with_extension("") != db && !is_log {
             found.extend(files(&path, db)?);
         } else if kind.is_file() {
             found.push(path);
@@ -124,7 +141,7 @@ fn files(dir: &Path, db: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Writes a file that is there whole or not at all, for its owner alone.
-fn to_file(path: &Path, fill: impl FnOnce(BufWriter<File>) -> Result<(BufWriter<File>, u64)>) -> Result<u64> {
+fn to_file(path: &Path, fill: impl FnOnce(File) -> Result<(BufWriter<File>, Made)>) -> Result<Made> {
     let mut partial = path.as_os_str().to_owned();
     partial.push(".partial");
     let partial = PathBuf::from(partial);
@@ -135,11 +152,11 @@ fn to_file(path: &Path, fill: impl FnOnce(BufWriter<File>) -> Result<(BufWriter<
         .mode(0o600)
         .open(&partial)
         .with_context(|| format!("create {}", partial.display()))
-        .and_then(|file| fill(BufWriter::new(file)))
-        .and_then(|(out, records)| {
+        .and_then(|file| fill(file))
+        .and_then(|(out, made)| {
             out.into_inner().map_err(|error| error.into_error())?.sync_all()?;
             std::fs::rename(&partial, path).with_context(|| format!("write {}", path.display()))?;
-            Ok(records)
+            Ok(made)
         });
     if written.is_err()
         && let Err(error) = std::fs::remove_file(&partial)

@@ -47,6 +47,7 @@ pub(crate) fn run(args: &DemoArgs, common: &CommonArgs) -> Result<()> {
     toured?;
     cleaned?;
     progress.section(&format!("All of it held, in {}.", cli::progress::duration(progress.elapsed())));
+    progress.note("A cluster that stays: `sudo knarr up`, then `kubectl create deployment web --image=knarr.local/hello`.");
     Ok(())
 }
 
@@ -67,7 +68,7 @@ fn tour(args: &DemoArgs, common: &CommonArgs, layout: &Layout, progress: &mut Pr
     drop(lock);
     let child = up::start(&server, common, layout)?;
     let pid = i32::try_from(child.id()).context("the server's process id")?;
-    let child = up::wait_until_ready(child, layout, &server, &mut |step| progress.done(step))?;
+    let child = up::wait_until_ready(child, layout, &server, &mut |step| progress.done(step.describe()))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let story = runtime.block_on(chain::tell(args.replicas, layout, progress));
     runtime.shutdown_timeout(Duration::from_secs(1));

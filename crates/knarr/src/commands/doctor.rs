@@ -10,6 +10,7 @@ use crate::commands::down;
 use crate::components::Settings;
 use crate::host;
 use crate::host::checks::{self, Finding, Subject};
+use crate::host::cis::{self, Facts, Row, Verdict};
 use crate::layout::Layout;
 
 /// Prints a line per finding; fails if one of them keeps a cluster from running.
@@ -18,7 +19,12 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
     checks::root()?;
     let layout = Layout::new(&args.server.data_dir)?;
     let is_running = down::running_pid(&layout)?.is_some();
-    let earlier = if layout.config().exists() { Settings::load(&layout).ok() } else { None };
+    let is_made = layout.config().exists();
+    let earlier = if is_made { Settings::load(&layout).ok() } else { None };
+    if args.cis {
+        let as_started = earlier.as_ref().map_or(&args.server, |earlier| &earlier.args);
+        return benchmark(&cis::judge(&Facts::of(as_started, &layout)), args.output);
+    }
     let first = || host::addresses().ok().and_then(|addresses| addresses.into_iter().next());
     let node_ip = args.server.node_ip.or(earlier.map(|earlier| earlier.node_ip)).or_else(first);
     let found = checks::all(&Subject { args: &args.server, layout: &layout, node_ip, is_running });
@@ -38,6 +44,41 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
         bail!(
             "{failures} of {} checks failed: a cluster cannot run here; do what the lines say",
             found.len()
+        );
+    }
+    Ok(())
+}
+
+/// Prints a line per check of the benchmark; fails if one of them does.
+fn benchmark(judged: &[(&'static Row, Verdict)], output: Output) -> Result<()> {
+    let said = |verdict: &Verdict| match verdict {
+        Verdict::Pass(why) => ("pass", why.clone()),
+        Verdict::Warn(why) => ("warn", why.clone()),
+        Verdict::Fail(why) => ("FAIL", why.clone()),
+        Verdict::NotApplicable(why) => ("n.a.", why.clone()),
+    };
+    let mut out = std::io::stdout();
+    match output {
+        Output::Text => {
+            for (row, verdict) in judged {
+                let (result, why) = said(verdict);
+                writeln!(out, "{result}  {:<9}  {}: {why}", row.id, row.title)?;
+            }
+        }
+        Output::Json => {
+            let rows = judged.iter().map(|(row, verdict)| {
+                let (result, why) = said(verdict);
+                json!({ "check": row.id, "title": row.title, "result": result.to_lowercase(), "reason": why })
+            });
+            let rows: Vec<_> = rows.collect();
+            writeln!(out, "{}", serde_json::to_string_pretty(&json!({ "checks": rows }))?)?;
+        }
+    }
+    let failures = judged.iter().filter(|(_, verdict)| matches!(verdict, Verdict::Fail(_))).count();
+    if failures > 0 {
+        bail!(
+            "{failures} of {} checks of the CIS benchmark failed; docs/security.md says what to do",
+            judged.len()
         );
     }
     Ok(())

@@ -19,7 +19,12 @@ pub(crate) fn run(data_dir: &Path) -> Result<()> {
     }
     match running_pid(&layout)? {
         None => eprintln!("no cluster runs in {}", layout.root().display()),
-        Some(pid) => stop(pid)?,
+        Some(pid) => {
+            stop(pid)?;
+            eprintln!(
+                "the cluster is stopped; what runs in Pods goes on, and `knarr up` finds it (`knarr reset` ends it)"
+            );
+        }
     }
     Ok(())
 }

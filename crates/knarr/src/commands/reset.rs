@@ -1,6 +1,7 @@
 //! `knarr reset`: removes every trace of a cluster from this host.
 
-use std::io::{IsTerminal, Write, stdin};
+use std::io::{ErrorKind, IsTerminal, Write, stdin};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use cli::args::ResetArgs;
@@ -23,9 +24,7 @@ pub(crate) fn run(args: &ResetArgs) -> Result<()> {
         return Ok(());
     }
     eprintln!("this removes the cluster in {}:", layout.root().display());
-    for what in
-        ["every Pod and its containers", "links, addresses, nft tables and cgroups", "all objects and keys"]
-    {
+    for what in going(&layout) {
         eprintln!("  {what}");
     }
     if !args.yes && !confirmed()? {
@@ -35,6 +34,18 @@ pub(crate) fn run(args: &ResetArgs) -> Result<()> {
         down::stop(pid)?;
     }
     remove_everything(&layout, &mut |what| eprintln!("removed {what}"))
+}
+
+/// What goes, for people.
+fn going(layout: &Layout) -> Vec<String> {
+    let always = [
+        "every Pod and its containers, volumes and images",
+        "links, addresses, nft tables and cgroups",
+        "all objects and keys",
+    ];
+    let added = components::written_kubeconfigs(layout).into_iter();
+    let added = added.map(|file| format!("the context {} in {}", file.context, file.path.display()));
+    always.into_iter().map(ToOwned::to_owned).chain(added).collect()
 }
 
 fn confirmed() -> Result<bool> {
@@ -67,27 +78,116 @@ pub(crate) fn remove_everything(layout: &Layout, on_step: &mut dyn FnMut(&str)) 
     }
     components::remove_network(layout).context("remove the network")?;
     on_step("links, addresses and nft tables");
-    sys::mount::detach_below(layout.root())?;
+    for failed in components::take_back_kubeconfigs(layout) {
+        eprintln!("{failed}");
+    }
     if layout.root().exists() {
         remove_folder(layout).with_context(|| format!("remove {}", layout.root().display()))?;
     }
     data_dir::forget(layout)?;
     on_step("objects, keys and files");
+    for left in left(layout)? {
+        eprintln!("left as it is: {left}");
+    }
     Ok(())
 }
 
-/// What says that the folder is a cluster's goes last, so that a reset that was cut off can be repeated.
-fn remove_folder(layout: &Layout) -> std::io::Result<()> {
-    for entry in std::fs::read_dir(layout.root())? {
-        let entry = entry?;
-        if entry.path() == layout.version() {
-            continue;
-        }
-        if entry.file_type()?.is_dir() {
-            sys::tree::remove(&entry.path())?;
-        } else {
-            std::fs::remove_file(entry.path())?;
+/// What knarr has made in the folder; what says that it is a cluster's goes last, so that a reset that was cut off can
+/// be repeated. What is mounted by now is somebody else's.
+fn remove_folder(layout: &Layout) -> Result<()> {
+    let kept: Vec<PathBuf> = sys::mount::mounts()?.into_iter().map(|mount| mount.target).collect();
+    let root = layout.root().canonicalize()?;
+    let layout = Layout::new(&root)?;
+    for name in Layout::OWN {
+        let path = root.join(name);
+        if path.symlink_metadata().is_ok() {
+            remove(&path, &layout.places(), &kept)?;
         }
     }
-    sys::tree::remove(layout.root())
+    std::fs::remove_file(layout.version())?;
+    match std::fs::remove_dir(&root) {
+        Err(error) if !matches!(error.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::ResourceBusy) => {
+            Err(error.into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Empties the places that knarr fills, and removes all that is no mount.
+fn remove(path: &Path, places: &[PathBuf], kept: &[PathBuf]) -> std::io::Result<()> {
+    let is_place = |path: &Path| places.iter().any(|place| place == path);
+    if is_place(path) && kept.iter().any(|mount| mount.starts_with(path)) {
+        for entry in std::fs::read_dir(path)? {
+            remove(&entry?.path(), places, kept)?;
+        }
+    }
+    sys::tree::remove_beside(path, kept).map(drop)
+}
+
+/// What is not knarr's in the folder, or of it.
+fn left(layout: &Layout) -> Result<Vec<String>> {
+    let root = layout.root();
+    let mounts = sys::mount::mounts()?.into_iter().map(|mount| mount.target);
+    let mounts: Vec<PathBuf> = mounts.filter(|target| target.starts_with(root)).collect();
+    let files = std::fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
+    // A folder that only leads to a mount is told by that.
+    let is_told = |path: &PathBuf| mounts.iter().any(|mount| mount != root && mount.starts_with(path));
+    let files = files.filter(|path| !is_told(path)).map(|path| path.display().to_string());
+    let mounts = mounts.iter().map(|mount| format!("what is mounted at {}", mount.display()));
+    Ok(mounts.chain(files).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn cluster(root: &Path) -> Layout {
+        let layout = Layout::new(root).unwrap();
+        for folder in layout.places() {
+            fs::create_dir_all(folder).unwrap();
+        }
+        for file in
+            [layout.version(), layout.config(), layout.db().join("data"), layout.images().join("layer")]
+        {
+            fs::write(file, "x").unwrap();
+        }
+        layout
+    }
+
+    #[test]
+    fn a_cluster_in_a_folder_of_its_own_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap().join("data");
+        remove_folder(&cluster(&root)).unwrap();
+        assert!(!root.exists());
+    }
+
+    #[test]
+    fn mounts_and_files_of_somebody_else_stay_where_they_are() {
+        assert!(nix::unistd::geteuid().is_root(), "this test mounts: run it as root");
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap().join("disk");
+        fs::create_dir(&root).unwrap();
+        sys::mount::tmpfs(&root, Some(4 << 20), 0o755).unwrap();
+        let layout = cluster(&root);
+        sys::mount::tmpfs(&layout.images(), Some(4 << 20), 0o755).unwrap();
+        fs::write(layout.images().join("layer"), "x").unwrap();
+        let others = layout.server().join("others");
+        fs::create_dir(&others).unwrap();
+        sys::mount::tmpfs(&others, Some(4 << 20), 0o755).unwrap();
+        for file in [root.join("thesis.txt"), others.join("notes")] {
+            fs::write(file, "x").unwrap();
+        }
+        components::remove_mounts(&layout).unwrap();
+        remove_folder(&layout).unwrap();
+        let is_mounted = |path: &Path| sys::mount::is_mounted(path).unwrap();
+        assert!(is_mounted(&root) && is_mounted(&layout.images()) && is_mounted(&others));
+        assert_eq!(fs::read_dir(layout.images()).unwrap().count(), 0, "a place is emptied");
+        assert!(others.join("notes").exists() && root.join("thesis.txt").exists());
+        assert!(!layout.db().exists() && !layout.config().exists() && !layout.version().exists());
+        let told = left(&layout).unwrap();
+        assert_eq!(told.len(), 4, "three mounts and a file: {told:?}");
+        sys::mount::detach_below(&root).unwrap();
+    }
 }

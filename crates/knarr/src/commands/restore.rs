@@ -15,7 +15,7 @@ use store::Revision;
 use store::backup::{Head, Item, Reader};
 use store::embedded::offline::{Archive, Restored};
 
-use crate::components::Settings;
+use crate::components::{AUTHORITY_FILES, Settings, as_control_plane, prepare_server};
 use crate::host::{checks, data_dir};
 use crate::layout::Layout;
 use crate::supervisor;
@@ -41,15 +41,20 @@ pub(crate) fn run(args: &RestoreArgs) -> Result<()> {
     data_dir::claim(&layout)?;
     let lock = supervisor::lock(&layout)?;
     let root = layout.root().display();
-    let has_objects = layout.db().join("data.mdb").exists();
+    let has_objects = prepare_server(&layout)
+        .and_then(|()| as_control_plane(|| Ok(layout.db().join("data.mdb").exists())))?;
     if has_objects && !args.force {
         bail!("{root} has objects already, nothing was changed; --force replaces them");
     }
-    // What is there may have gone further than the backup.
-    let older = Archive::open(&layout.db()).ok();
-    let seen = older.and_then(|older| older.picture().ok().map(|picture| picture.seen)).unwrap_or(0);
-    let revision = seen.max(head.seen) + BUMP;
-    let records = fill(&layout, &mut backup, revision).with_context(|| format!("restore {name}"))?;
+    // All of it with the control plane's own rights: what is in its folder may be links.
+    let (records, revision) = as_control_plane(|| {
+        // What is there may have gone further than the backup.
+        let older = Archive::open(&layout.db()).ok();
+        let seen = older.and_then(|older| older.picture().ok().map(|picture| picture.seen)).unwrap_or(0);
+        let revision = seen.max(head.seen) + BUMP;
+        let records = fill(&layout, &mut backup, revision).with_context(|| format!("restore {name}"))?;
+        Ok((records, revision))
+    })?;
     drop(lock);
     eprintln!("restored {records} objects of {}; revisions go on above {revision}", head.created);
     if head.left_out > 0 {
@@ -109,6 +114,13 @@ fn fill(layout: &Layout, backup: &mut impl Read, revision: Revision) -> Result<u
         }
     }
     store.finish(revision)?;
+    // Authorities of another cluster, or of a later time, do not belong to these objects.
+    for (name, _) in AUTHORITY_FILES {
+        let path = layout.server().join(name);
+        if path.exists() && !files.iter().any(|file| layout.root().join(&file.path) == path) {
+            std::fs::remove_file(&path).with_context(|| format!("remove {}", path.display()))?;
+        }
+    }
     for file in files {
         let path = layout.root().join(&file.path);
         if let Some(folder) = path.parent() {

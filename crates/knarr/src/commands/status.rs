@@ -1,60 +1,189 @@
-//! `knarr status`: whether a cluster runs, and what its API server says of itself.
+//! `knarr status`: whether a cluster runs, what is on it, and what of it does not work.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use cli::args::{Output, StatusArgs};
+use cli::status::Overview;
 use http::Request;
 use http_body_util::BodyExt;
+use machinery::unserved::{UNSERVED, Unserved};
 use serde_json::{Value, json};
 
-use crate::commands::{down, trace};
+use crate::commands::cluster::{self, Asked};
+use crate::commands::{down, why};
 use crate::components::Settings;
 use crate::layout::Layout;
 
+/// What this host knows of a cluster in a folder.
+struct Here {
+    layout: Layout,
+    settings: Settings,
+    /// Only root may know it.
+    pid: Option<i32>,
+}
+
 /// Prints the state; fails if the cluster does not run or is not ready.
 pub(crate) fn run(args: &StatusArgs) -> Result<()> {
-    let layout = Layout::new(&args.data.data_dir)?;
-    let settings = Settings::load(&layout)?;
-    let Some(pid) = down::running_pid(&layout)? else {
-        if args.output == Output::Json {
-            print_json(&json!({ "dataDir": layout.root(), "running": false }))?;
-        }
-        bail!("no cluster runs in {}; `knarr up` starts it", layout.root().display());
+    let here = match cluster::folder(&args.cluster)? {
+        Some(layout) => Some(here(layout, args.output)?),
+        None => None,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let answer = runtime.block_on(readiness(&layout));
-    match args.output {
-        Output::Json => {
-            let (ready, text) = answer.as_ref().map_or((false, ""), |(ready, text)| (*ready, text.as_str()));
-            print_json(&json!({
-                "dataDir": layout.root(),
-                "running": true,
-                "pid": pid,
-                "node": { "name": settings.node_name, "ip": settings.node_ip },
-                "kubeconfig": layout.admin_kubeconfig(),
-                "ready": ready,
-                "checks": checks(text),
-            }))?;
-        }
-        Output::Text => {
-            let mut out = std::io::stdout();
-            writeln!(out, "cluster   {} (process {pid})", layout.root().display())?;
-            writeln!(out, "node      {} ({})", settings.node_name, settings.node_ip)?;
-            writeln!(out, "config    export KUBECONFIG={}", layout.admin_kubeconfig().display())?;
-            if let Ok((_, text)) = &answer {
-                writeln!(out, "{}", text.trim_end())?;
-            }
-        }
+    if let Some(here) = &here
+        && let Some(server) = here.settings.joined.clone()
+    {
+        return tell_of_agent(here, &server, args.output);
     }
-    if !answer?.0 {
-        bail!("the API server is not ready; its log is {}", layout.log().display());
+    let (overview, checks) = runtime.block_on(async {
+        let asked = cluster::find(&args.cluster).await?;
+        overview(&asked, here.as_ref()).await
+    })?;
+    match args.output {
+        Output::Json => print(&json_of(&overview, checks, here.as_ref())?)?,
+        Output::Text => print(&cli::status::render(&overview, env!("CARGO_PKG_VERSION")))?,
+    }
+    if !overview.is_ready {
+        let log = here.map(|here| format!("; its log is {}", here.layout.log().display()));
+        bail!("the API server is not ready{}", log.unwrap_or_default());
     }
     Ok(())
 }
 
-fn print_json(value: &Value) -> Result<()> {
-    Ok(writeln!(std::io::stdout(), "{}", serde_json::to_string_pretty(value)?)?)
+/// Fails where nothing runs.
+fn here(layout: Layout, output: Output) -> Result<Here> {
+    let settings = Settings::load(&layout)?;
+    let pid = match std::fs::File::open(layout.lock()) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => None,
+        _ => {
+            let pid = down::running_pid(&layout)?;
+            if pid.is_none() {
+                if output == Output::Json {
+                    print(&(json!({ "dataDir": layout.root(), "running": false }).to_string() + "\n"))?;
+                }
+                bail!("no cluster runs in {}; `knarr up` starts it", layout.root().display());
+            }
+            pid
+        }
+    };
+    Ok(Here { layout, settings, pid })
+}
+
+/// A Node's folder says where its cluster is, not how to use it.
+fn tell_of_agent(here: &Here, server: &str, output: Output) -> Result<()> {
+    let Settings { node_name, node_ip, .. } = &here.settings;
+    if output == Output::Json {
+        let node = json!({ "name": node_name, "ip": node_ip });
+        let all = json!({ "dataDir": here.layout.root(), "running": true, "pid": here.pid, "node": node, "server": server });
+        return print(&(serde_json::to_string_pretty(&all)? + "\n"));
+    }
+    print(&format!(
+        "knarr {}   Node {node_name} {node_ip} of the cluster at {server}\nuse it  with a kubeconfig from there\n",
+        env!("CARGO_PKG_VERSION")
+    ))
+}
+
+/// Whoever reads may stop reading.
+fn print(text: &str) -> Result<()> {
+    match write!(std::io::stdout(), "{text}") {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+async fn overview(asked: &Asked, here: Option<&Here>) -> Result<(Overview, Vec<Value>)> {
+    let (is_ready, text) = readiness(asked).await?;
+    let checks = checks(&text);
+    let failing =
+        checks.iter().filter(|check| check["ok"] == false).filter_map(|check| check["name"].as_str());
+    let mut overview =
+        Overview { is_ready, failing: failing.map(ToOwned::to_owned).collect(), ..Overview::default() };
+    let version = asked.get("/version").await?.unwrap_or_default();
+    overview.kubernetes = version["gitVersion"].as_str().map(ToOwned::to_owned);
+    if is_ready {
+        look_around(asked, &mut overview).await?;
+    }
+    if let Some(here) = here {
+        let processes = here.pid.map(processes_of).unwrap_or_default();
+        overview.age = here.pid.and_then(age_of);
+        let memory: Option<u64> = processes.iter().map(|pid| memory_of(*pid)).sum();
+        overview.memory_bytes = memory.filter(|bytes| *bytes > 0);
+        overview.store_bytes = size_of(&here.layout.db().join("data.mdb"));
+        let admin = here.layout.admin_kubeconfig();
+        overview.usage = format!("export KUBECONFIG={}", admin.display());
+    }
+    Ok((overview, checks))
+}
+
+async fn look_around(asked: &Asked, overview: &mut Overview) -> Result<()> {
+    let text = |value: &Value, path: &str| {
+        value.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    let is_true = |object: &Value, kind: &str| {
+        let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+        conditions.into_iter().flatten().any(|found| found["type"] == kind && found["status"] == "True")
+    };
+    for node in why::list(asked, "/api/v1/nodes", "Node").await? {
+        let addresses = node.pointer("/status/addresses").and_then(Value::as_array);
+        let internal = addresses.into_iter().flatten().find(|address| address["type"] == "InternalIP");
+        let ip = internal.map(|address| text(address, "/address")).unwrap_or_default();
+        overview.nodes.push((text(&node, "/metadata/name"), ip, is_true(&node, "Ready")));
+    }
+    for pod in why::list(asked, "/api/v1/pods", "Pod").await? {
+        if is_true(&pod, "Ready") || pod.pointer("/status/phase").is_some_and(|phase| phase == "Succeeded") {
+            overview.pods_well += 1;
+        } else {
+            let [namespace, name] = ["/metadata/namespace", "/metadata/name"].map(|path| text(&pod, path));
+            overview.pods_ill.push(format!("{namespace}/{name}"));
+        }
+    }
+    let objects = why::unserved(asked).await?;
+    overview.unserved = UNSERVED.iter().filter_map(|row| waiting_for(row, &objects)).collect();
+    Ok(())
+}
+
+/// How many objects wait for the part of a row.
+fn waiting_for(
+    row: &'static Unserved,
+    objects: &[(Value, (String, String))],
+) -> Option<(String, usize, &'static Unserved)> {
+    let is_local = |object: &Value| row.resource == "apiservices" && object["spec"]["service"].is_null();
+    let found = objects.iter().filter(|(object, (group, plural))| {
+        group == row.group && plural == row.resource && !is_local(object)
+    });
+    let count = found.count();
+    (count > 0).then(|| (row.resource.to_owned(), count, row))
+}
+
+fn json_of(overview: &Overview, checks: Vec<Value>, here: Option<&Here>) -> Result<String> {
+    let unserved = overview
+        .unserved
+        .iter()
+        .map(|(resource, count, row)| json!({ "resource": resource, "objects": count, "part": row.part }));
+    let nodes =
+        overview.nodes.iter().map(|(name, ip, ready)| json!({ "name": name, "ip": ip, "ready": ready }));
+    let mut all = json!({
+        "running": true,
+        "ready": overview.is_ready,
+        "checks": checks,
+        "kubernetesVersion": overview.kubernetes,
+        "nodes": nodes.collect::<Vec<_>>(),
+        "podsReady": overview.pods_well,
+        "podsNotReady": overview.pods_ill,
+        "notInThisVersion": unserved.collect::<Vec<_>>(),
+        "upSeconds": overview.age.map(|age| age.as_secs()),
+        "memoryBytes": overview.memory_bytes,
+        "storeBytes": overview.store_bytes,
+    });
+    if let Some(here) = here {
+        all["dataDir"] = json!(here.layout.root());
+        all["pid"] = json!(here.pid);
+        all["node"] = json!({ "name": here.settings.node_name, "ip": here.settings.node_ip });
+        all["kubeconfig"] = json!(here.layout.admin_kubeconfig());
+    }
+    Ok(serde_json::to_string_pretty(&all)? + "\n")
 }
 
 /// The lines of `/readyz?verbose`: `[+]ping ok`.
@@ -71,13 +200,36 @@ fn checks(text: &str) -> Vec<Value> {
     text.lines().filter_map(line).collect()
 }
 
-async fn readiness(layout: &Layout) -> Result<(bool, String)> {
-    let client = trace::client(&layout.admin_kubeconfig(), "knarr").await?;
+async fn readiness(asked: &Asked) -> Result<(bool, String)> {
     let request = Request::get("/readyz?verbose").body(kube::client::Body::empty())?;
-    let response = client.send(request).await.context("ask the API server")?;
+    let response = asked.client.send(request).await.map_err(|error| asked.explained(error))?;
     let ready = response.status().is_success();
     let body = response.into_body().collect().await?.to_bytes();
     Ok((ready, String::from_utf8_lossy(&body).into_owned()))
+}
+
+/// The supervisor and its parts. Source: proc(5).
+fn processes_of(pid: i32) -> Vec<i32> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    std::iter::once(pid).chain(children.split_whitespace().filter_map(|pid| pid.parse().ok())).collect()
+}
+
+/// Its share of memory, in bytes; `None` if this is not for us to know.
+fn memory_of(pid: i32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    Some(line.trim().trim_end_matches(" kB").trim().parse::<u64>().ok()? * 1024)
+}
+
+/// Since when it runs: its folder in /proc is as old as it is.
+fn age_of(pid: i32) -> Option<Duration> {
+    std::fs::metadata(format!("/proc/{pid}")).ok()?.modified().ok()?.elapsed().ok()
+}
+
+fn size_of(file: &Path) -> Option<u64> {
+    use std::os::unix::fs::MetadataExt;
+    // The file has holes.
+    Some(std::fs::metadata(file).ok()?.blocks() * 512)
 }
 
 #[cfg(test)]
@@ -89,5 +241,12 @@ mod tests {
         let text = "[+]ping ok\n[-]informer-sync failed: reason withheld\nreadyz check failed\n";
         let expected = json!([{ "name": "ping", "ok": true }, { "name": "informer-sync", "ok": false }]);
         assert_eq!(Value::from(checks(text)), expected);
+    }
+
+    #[test]
+    fn this_process_has_memory_and_an_age() {
+        let pid = i32::try_from(std::process::id()).unwrap();
+        assert!(processes_of(pid).contains(&pid));
+        assert!(memory_of(pid).is_some_and(|bytes| bytes > 0) && age_of(pid).is_some());
     }
 }

@@ -11,8 +11,8 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, PostParams};
 
-use crate::commands::trace;
-use crate::components::{TOKEN_GROUP, authority_hash};
+use crate::commands::cluster::{self, Asked};
+use crate::components::{Settings, TOKEN_GROUP, authority_hash};
 use crate::layout::Layout;
 
 const TYPE: &str = "bootstrap.kubernetes.io/token";
@@ -31,15 +31,15 @@ pub(crate) fn run(command: &TokenCommand) -> Result<()> {
     })
 }
 
-async fn secrets(data: &DataDirArgs) -> Result<(Api<Secret>, Layout)> {
+async fn secrets(data: &DataDirArgs) -> Result<(Api<Secret>, Asked, Layout)> {
     let layout = Layout::new(&data.data_dir)?;
-    let client = trace::client(&layout.admin_kubeconfig(), "knarr").await?;
-    Ok((Api::namespaced(client, "kube-system"), layout))
+    let asked = cluster::administered(&layout).await?;
+    Ok((Api::namespaced(asked.client.clone(), "kube-system"), asked, layout))
 }
 
 /// Prints the token, with the hash of the authority that it is for.
 async fn create(data: &DataDirArgs, ttl: Duration, description: Option<&str>) -> Result<()> {
-    let (secrets, layout) = secrets(data).await?;
+    let (secrets, asked, layout) = secrets(data).await?;
     let authority = layout.agent().join("tls/ca.crt");
     let authority = std::fs::read(&authority).with_context(|| format!("read {}", authority.display()))?;
     let (id, secret) = bootstrap_token::new().map_err(|_| anyhow::anyhow!("no randomness can be had"))?;
@@ -54,8 +54,13 @@ async fn create(data: &DataDirArgs, ttl: Duration, description: Option<&str>) ->
         string_data: Some(fields),
         ..Secret::default()
     };
-    secrets.create(&PostParams::default(), &object).await.context("make the token's Secret")?;
-    writeln!(std::io::stdout(), "K10{}::{id}.{secret}", authority_hash(&authority))?;
+    secrets.create(&PostParams::default(), &object).await.map_err(|error| asked.explained(error))?;
+    let token = format!("K10{}::{id}.{secret}", authority_hash(&authority));
+    writeln!(std::io::stdout(), "{token}")?;
+    if let Ok(settings) = Settings::load(&layout) {
+        let server = std::net::SocketAddr::new(settings.node_ip, settings.args.https_listen_port);
+        eprintln!("on the host that joins: sudo KNARR_TOKEN={token} knarr agent --server https://{server}");
+    }
     Ok(())
 }
 
@@ -82,9 +87,9 @@ fn fields(
 }
 
 async fn list(data: &DataDirArgs) -> Result<()> {
-    let (secrets, _) = secrets(data).await?;
+    let (secrets, asked, _) = secrets(data).await?;
     let params = ListParams::default().fields(&format!("type={TYPE}"));
-    let all = secrets.list(&params).await.context("list the tokens")?;
+    let all = secrets.list(&params).await.map_err(|error| asked.explained(error))?;
     let rows: Vec<[String; 4]> = all.iter().map(|secret| row(secret, Timestamp::now())).collect();
     let mut out = std::io::stdout();
     let head = ["ID", "TTL", "EXPIRES", "DESCRIPTION"].map(str::to_owned);
@@ -124,14 +129,14 @@ fn left(time: SignedDuration) -> String {
 async fn delete(data: &DataDirArgs, token: &str) -> Result<()> {
     let bearer = token.rsplit_once("::").map_or(token, |(_, bearer)| bearer);
     let id = bearer.split('.').next().unwrap_or_default();
-    let (secrets, _) = secrets(data).await?;
+    let (secrets, asked, _) = secrets(data).await?;
     match secrets.delete(&secret_name(id), &DeleteParams::default()).await {
         Ok(_) => {
             eprintln!("the token {id} is no longer good");
             Ok(())
         }
         Err(kube::Error::Api(status)) if status.is_not_found() => bail!("there is no token {id}"),
-        Err(error) => Err(error).context("delete the token's Secret"),
+        Err(error) => Err(asked.explained(error)),
     }
 }
 

@@ -2,41 +2,29 @@
 //! that join need.
 //!
 //! Each Node answers at the DNS address itself, so that Service has no selector; it keeps the address from being given
-//! to anything else, and says where DNS is to those who look for it.
+//! to anything else, and says where DNS is to those who look for it. Roles and bindings are `auth::bootstrap`'s.
 
 use std::fmt::Debug;
+use std::path::Path;
 
 use anyhow::{Context, Result};
+use base::Clock;
 use cli::args::Part;
-use k8s_openapi::api::core::v1::{ConfigMap, Service};
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Service};
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use k8s_openapi::api::storage::v1::{CSIDriver, StorageClass};
-use kube::api::{Api, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::{Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::Settings;
 use super::join::{self, ClusterConfig};
+use super::{Settings, authorities};
 
 const NAMESPACE: &str = "kube-system";
-/// Roles that are upstream's, and who has them here: hosts that come with a token ask for a certificate, Nodes for the
-/// next one, and see the Services that they are to serve.
-const BINDINGS: [(&str, &str, &str); 4] = [
-    ("knarr:node-bootstrapper", "system:node-bootstrapper", join::TOKEN_GROUP),
-    (
-        "knarr:node-autoapprove-bootstrap",
-        "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
-        join::TOKEN_GROUP,
-    ),
-    (
-        "knarr:node-autoapprove-certificate-rotation",
-        "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
-        auth::NODES,
-    ),
-    ("knarr:node-proxier", "system:node-proxier", auth::NODES),
-];
+/// Nodes from before proxies had certificates of their own look at Services with their kubelet's.
+const FORMER_PROXIES: &str = "knarr:node-proxier";
 
 /// Creates what is not there.
 ///
@@ -46,47 +34,18 @@ pub(super) async fn ensure(client: kube::Client, settings: &Settings) -> Result<
     let (client, in_namespace) = (&client, Some(NAMESPACE));
     make::<Service>(client, in_namespace, dns(settings)).await?;
     make::<ConfigMap>(client, in_namespace, configuration(settings)?).await?;
-    let name = "knarr:config-reader";
-    let rule = json!({"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [join::CONFIG], "verbs": ["get"]});
-    make::<Role>(client, in_namespace, json!({"metadata": {"name": name}, "rules": [rule]})).await?;
-    make::<RoleBinding>(client, in_namespace, binding(name, "Role", name, &[group(auth::NODES)])).await?;
-    for (name, role, of) in BINDINGS {
-        make::<ClusterRoleBinding>(client, None, binding(name, "ClusterRole", role, &[group(of)])).await?;
-    }
-    let approver =
-        json!({"kind": "ServiceAccount", "name": "certificate-controller", "namespace": NAMESPACE});
-    let role = "system:certificates.k8s.io:kubelet-serving-approver";
-    let bound = binding("knarr:kubelet-serving-approver", "ClusterRole", role, &[approver]);
-    make::<ClusterRoleBinding>(client, None, bound).await?;
-    let name = "knarr:authority-viewer";
-    let rule = json!({"nonResourceURLs": ["/cacerts"], "verbs": ["get"]});
-    make::<ClusterRole>(client, None, json!({"metadata": {"name": name}, "rules": [rule]})).await?;
-    let everybody = [group(auth::AUTHENTICATED), group(auth::UNAUTHENTICATED)];
-    make::<ClusterRoleBinding>(client, None, binding(name, "ClusterRole", name, &everybody)).await?;
+    let believed = believed(Path::new("tls"))?;
+    make::<ConfigMap>(client, in_namespace, believed.clone()).await?;
+    renew(client, believed).await?;
+    forget_former_proxies(client, settings).await?;
     if settings.args.disable.contains(&Part::CsiHostpath) {
         return Ok(());
     }
     storage(client).await
 }
 
-/// The default StorageClass, its driver, and what the controller behind them may do.
+/// The default StorageClass and its driver.
 async fn storage(client: &kube::Client) -> Result<()> {
-    // What wakes the controller comes after what lets it do anything.
-    let account = "csi-hostpath-controller";
-    let name = "knarr:csi-hostpath-controller";
-    let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
-    let rules = [
-        rule("", &["persistentvolumes"], &["get", "create", "delete", "update", "patch"]),
-        rule("", &["persistentvolumeclaims"], &["update", "patch"]),
-        rule("", &["persistentvolumeclaims/status"], &["patch"]),
-        // The driver's controller side is on the volume's Node.
-        rule("", &["nodes/csi"], &["create"]),
-        rule("storage.k8s.io", &["csistoragecapacities"], &["create", "delete", "update"]),
-        rule("", &["events"], &["create", "patch", "update"]),
-    ];
-    own_rules(client, name, &json!({"metadata": {"name": name}, "rules": rules})).await?;
-    let account = json!({"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE});
-    make::<ClusterRoleBinding>(client, None, binding(name, "ClusterRole", name, &[account])).await?;
     let driver = csi::driver::NAME;
     let spec = json!({
         "attachRequired": false,
@@ -109,27 +68,52 @@ async fn storage(client: &kube::Client) -> Result<()> {
     make::<StorageClass>(client, None, class).await
 }
 
-/// Creates the role, or gives it these rules: what an older build needed is not kept.
-async fn own_rules(client: &kube::Client, name: &str, role: &Value) -> Result<()> {
-    make::<ClusterRole>(client, None, role.clone()).await?;
-    let api: Api<ClusterRole> = Api::all(client.clone());
-    let wanted: ClusterRole = serde_json::from_value(role.clone())?;
-    let mut known = api.get(name).await.with_context(|| format!("read the ClusterRole {name}"))?;
-    if known.rules == wanted.rules {
+/// Whose certificates kubelets believe, and who signs theirs.
+fn believed(tls: &Path) -> Result<Value> {
+    let data = json!({
+        join::CLIENT_CA: authorities::client_bundle(tls, Clock::system().now())?,
+        join::KUBELET_SERVING_CA: authorities::read(tls, "kubelet-serving-ca.crt")?,
+    });
+    Ok(json!({"metadata": {"name": join::AUTHORITIES}, "data": data}))
+}
+
+/// Gives a ConfigMap that is there this data: Nodes must not believe what is over.
+async fn renew(client: &kube::Client, wanted: Value) -> Result<()> {
+    let wanted: ConfigMap = serde_json::from_value(wanted)?;
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
+    let name = wanted.name_any();
+    let mut known = api.get(&name).await.with_context(|| format!("read the ConfigMap {name}"))?;
+    if known.data == wanted.data {
         return Ok(());
     }
-    known.rules = wanted.rules;
-    let replaced = api.replace(name, &PostParams::default(), &known).await;
-    replaced.map(drop).with_context(|| format!("replace the rules of the ClusterRole {name}"))
+    known.data = wanted.data;
+    let replaced = api.replace(&name, &PostParams::default(), &known).await;
+    replaced.map(drop).with_context(|| format!("replace the ConfigMap {name}"))
 }
 
-fn group(name: &str) -> Value {
-    json!({"kind": "Group", "name": name, "apiGroup": "rbac.authorization.k8s.io"})
-}
-
-fn binding(name: &str, kind: &str, role: &str, subjects: &[Value]) -> Value {
-    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role});
-    json!({"metadata": {"name": name}, "roleRef": role, "subjects": subjects})
+/// Takes from kubelets what only their proxies needed: at once if there is no Node but this host's, otherwise when all
+/// Nodes must have got new certificates. An administrator may be quicker.
+async fn forget_former_proxies(client: &kube::Client, settings: &Settings) -> Result<()> {
+    let bindings: Api<ClusterRoleBinding> = Api::all(client.clone());
+    if bindings.get_opt(FORMER_PROXIES).await.with_context(|| format!("read {FORMER_PROXIES}"))?.is_none() {
+        return Ok(());
+    }
+    let nodes =
+        Api::<Node>::all(client.clone()).list(&ListParams::default()).await.context("list the Nodes")?;
+    let has_others = nodes.iter().any(|node| node.name_any() != settings.node_name);
+    if has_others && authorities::has_former_clients(Path::new("tls"), Clock::system().now())? {
+        tracing::warn!(
+            "Nodes may read all Nodes until the ClusterRoleBinding {FORMER_PROXIES} is deleted: do that when every \
+             `knarr agent` was started anew"
+        );
+        return Ok(());
+    }
+    match bindings.delete(FORMER_PROXIES, &DeleteParams::default()).await {
+        Ok(_) => Ok(()),
+        // Another server was quicker.
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        Err(error) => Err(error).with_context(|| format!("delete the ClusterRoleBinding {FORMER_PROXIES}")),
+    }
 }
 
 /// What Nodes that join are told.

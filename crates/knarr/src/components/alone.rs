@@ -1,13 +1,15 @@
 //! One part alone, against any Kubernetes: what it needs is a kubeconfig. Flags are upstream's.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use auth::issuing::{Signer, Signers};
 use base::{Clock, Random, Tasks};
 use cli::args::{ControllerManagerArgs, KubeletArgs, LeaderElectionArgs, ProxyArgs, SchedulerArgs};
 use controller::lease::{Election, Timing};
 use controller::trace::Reporter;
-use controller::{Engine, Informers};
+use controller::{ClientMetrics, Engine, Informers};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 
@@ -32,7 +34,8 @@ impl Connection {
     pub(crate) async fn new(kubeconfig: &Path, agent: &'static str, tasks: &Tasks) -> Result<Self> {
         let config = trace::config(kubeconfig, agent).await?;
         let client = kube::Client::try_from(config.clone())?;
-        let informers = Informers::new(client, tasks.clone(), Clock::system(), Random::from_system());
+        let (clock, random, metrics) = (Clock::system(), Random::from_system(), ClientMetrics::default());
+        let informers = Informers::metered(client, tasks.clone(), clock, random, metrics.of_part(agent));
         Ok(Self { config, informers })
     }
 
@@ -59,9 +62,8 @@ impl Connection {
 pub(crate) fn start_controllers(args: &ControllerManagerArgs, connection: &Connection) -> Result<()> {
     let authority = root_ca(args, &connection.config)?;
     connection.informers.setting_or(|| controllers::root_ca::Bundle(authority));
-    if let Some(signer) = signer(args)? {
-        connection.informers.setting_or(|| signer);
-    }
+    let signers = signers(args)?;
+    connection.informers.setting_or(|| signers);
     if let Some(tokens) = legacy_tokens(args)? {
         connection.informers.setting_or(|| tokens);
     }
@@ -105,15 +107,41 @@ fn read(flag: &str, path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("{flag}: read {}", path.display()))
 }
 
-/// Who signs certificate requests.
-fn signer(args: &ControllerManagerArgs) -> Result<Option<auth::issuing::Signer>> {
-    let (Some(certificate), Some(key)) = (&args.cluster_signing_cert_file, &args.cluster_signing_key_file)
-    else {
-        return Ok(None);
+/// Who signs certificate requests: one authority for all, or one for each signer's name.
+fn signers(args: &ControllerManagerArgs) -> Result<Signers> {
+    let one = |flag: &str, certificate: &Option<PathBuf>, key: &Option<PathBuf>| {
+        let (Some(certificate), Some(key)) = (certificate, key) else { return Ok(None) };
+        let (flag, key_flag) = (format!("--{flag}-cert-file"), format!("--{flag}-key-file"));
+        let signer = Signer::new(&read(&flag, certificate)?, &read(&key_flag, key)?);
+        signer.with_context(|| format!("read {flag}")).map(|signer| Some(Arc::new(signer)))
     };
-    let certificate = read("--cluster-signing-cert-file", certificate)?;
-    let key = read("--cluster-signing-key-file", key)?;
-    auth::issuing::Signer::new(&certificate, &key).context("read --cluster-signing-cert-file").map(Some)
+    let all = one("cluster-signing", &args.cluster_signing_cert_file, &args.cluster_signing_key_file)?;
+    let of = |name: &str, certificate, key| -> Result<_> {
+        Ok(one(&format!("cluster-signing-{name}"), certificate, key)?.or_else(|| all.clone()))
+    };
+    let own = &args.signing;
+    Ok(Signers {
+        client: of(
+            "kube-apiserver-client",
+            &own.cluster_signing_kube_apiserver_client_cert_file,
+            &own.cluster_signing_kube_apiserver_client_key_file,
+        )?,
+        kubelet_client: of(
+            "kubelet-client",
+            &own.cluster_signing_kubelet_client_cert_file,
+            &own.cluster_signing_kubelet_client_key_file,
+        )?,
+        kubelet_serving: of(
+            "kubelet-serving",
+            &own.cluster_signing_kubelet_serving_cert_file,
+            &own.cluster_signing_kubelet_serving_key_file,
+        )?,
+        legacy_unknown: of(
+            "legacy-unknown",
+            &own.cluster_signing_legacy_unknown_cert_file,
+            &own.cluster_signing_legacy_unknown_key_file,
+        )?,
+    })
 }
 
 /// Who fills the Secrets of ServiceAccounts with tokens; these name no issuer of their own.

@@ -1,20 +1,28 @@
 //! What the API server's flags come to: files are read and names checked here, so that a mistake is told at the start.
 //! This happens as root: the control plane's own user need not be able to read what an administrator keeps.
 
-use std::fs::OpenOptions;
-use std::os::unix::fs::{OpenOptionsExt, chown};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown, lchown};
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use apiserver::Options;
+use apiserver::admission::event_rate_limit::EventRateLimits;
+use apiserver::admission::{self, Plugin};
 use apiserver::audit::{self, LogFile, policy::Policy};
 use apiserver::security::authentication_config::{Anonymous, Authentication};
 use apiserver::security::front_proxy::FrontProxy;
 use auth::oidc::Issuer;
+use auth::pki::public_keys;
 use cli::api_server::ApiServerArgs;
+use nix::fcntl::OFlag;
 
-/// Reads what the flags name; `issuer` is that of the cluster's own tokens.
-pub(crate) fn options(args: &ApiServerArgs, own_issuer: &str) -> Result<Options> {
+use super::authorities;
+use super::identity::FRONT_PROXY_CLIENT;
+
+/// Reads what the flags name; `issuer` is that of the cluster's own tokens, `tls` has its authorities.
+pub(crate) fn options(args: &ApiServerArgs, own_issuer: &str, tls: &Path) -> Result<Options> {
     let authentication = match &args.authentication_config {
         Some(path) => {
             let text = String::from_utf8(read("--authentication-config", path)?)
@@ -34,9 +42,11 @@ pub(crate) fn options(args: &ApiServerArgs, own_issuer: &str) -> Result<Options>
     };
     let plugins =
         apiserver::admission::chosen(&args.enable_admission_plugins, &args.disable_admission_plugins);
+    let plugins = plugins.map_err(anyhow::Error::msg)?;
     Ok(Options {
-        admission_plugins: plugins.map_err(anyhow::Error::msg)?,
-        front_proxy: front_proxy(args)?,
+        event_rate_limits: Arc::new(event_rate_limits(args, &plugins)?),
+        admission_plugins: plugins,
+        front_proxy: Some(front_proxy(args, tls)?),
         oidc: authentication.issuers,
         anonymous,
         audit: audit(args)?,
@@ -47,28 +57,77 @@ pub(crate) fn options(args: &ApiServerArgs, own_issuer: &str) -> Result<Options>
     })
 }
 
-/// Lets the control plane's user write the audit log, which lies where root wants it.
+/// Lets the control plane's user write the audit log, which lies where root wants it. What is in a folder of that user
+/// is his to make: root follows no link there.
 pub(crate) fn own_log(args: &ApiServerArgs, uid: u32, gid: u32) -> Result<()> {
     let Some(path) = args.audit_log_path.as_deref().filter(|path| path.as_os_str() != "-") else {
         return Ok(());
     };
     let cannot = || format!("--audit-log-path: prepare {}", path.display());
-    if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
-        std::fs::create_dir_all(folder).with_context(cannot)?;
-        chown(folder, Some(uid), Some(gid)).with_context(cannot)?;
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let is_his = |way: &Path| way.symlink_metadata().is_ok_and(|is| is.uid() == uid);
+    if folder.ancestors().any(is_his) {
+        return super::as_control_plane(|| {
+            std::fs::create_dir_all(folder)?;
+            open_log(path).map(drop)
+        })
+        .with_context(cannot);
     }
-    OpenOptions::new().create(true).append(true).mode(0o600).open(path).with_context(cannot)?;
-    chown(path, Some(uid), Some(gid)).with_context(cannot)
+    if !folder.exists() {
+        std::fs::create_dir_all(folder).with_context(cannot)?;
+        lchown(folder, Some(uid), Some(gid)).with_context(cannot)?;
+        return super::as_control_plane(|| open_log(path).map(drop)).with_context(cannot);
+    }
+    let log = open_log(path).with_context(cannot)?;
+    fchown(&log, Some(uid), Some(gid)).with_context(cannot)
+}
+
+/// The log's file, made if it is absent; nothing else that has its name.
+fn open_log(path: &Path) -> Result<File> {
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+    let log =
+        OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(flags.bits()).open(path)?;
+    let is = log.metadata()?;
+    if !is.is_file() || is.nlink() != 1 {
+        bail!("it is no file, or has another name too");
+    }
+    Ok(log)
 }
 
 fn read(flag: &str, path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("{flag}: read {}", path.display()))
 }
 
-fn front_proxy(args: &ApiServerArgs) -> Result<Option<FrontProxy>> {
-    let Some(path) = &args.requestheader_client_ca_file else { return Ok(None) };
-    let proxy = FrontProxy::new(read("--requestheader-client-ca-file", path)?);
-    Ok(Some(FrontProxy { allowed_names: args.requestheader_allowed_names.clone(), ..proxy }))
+/// The front proxies that are believed: those of the cluster's own authority for them, or those that the flags name.
+///
+/// Whoever has a certificate of such an authority is whom they say. So it must sign for nobody else.
+fn front_proxy(args: &ApiServerArgs, tls: &Path) -> Result<FrontProxy> {
+    const FLAG: &str = "--requestheader-client-ca-file";
+    let Some(path) = &args.requestheader_client_ca_file else {
+        let own = FrontProxy::new(authorities::read(tls, "front-proxy-ca.crt")?.into_bytes());
+        return Ok(FrontProxy { allowed_names: vec![FRONT_PROXY_CLIENT.to_owned()], ..own });
+    };
+    let given = read(FLAG, path)?;
+    let keys = public_keys(&given).with_context(|| format!("{FLAG}: {}", path.display()))?;
+    for name in ["client-ca-bundle.crt", "ca.crt", "kubelet-serving-ca.crt"] {
+        let taken = public_keys(authorities::read(tls, name)?.as_bytes())?;
+        if keys.iter().any(|key| taken.contains(key)) {
+            bail!("{FLAG}: {} must not be an authority of clients or Nodes of this cluster", path.display());
+        }
+    }
+    Ok(FrontProxy { allowed_names: args.requestheader_allowed_names.clone(), ..FrontProxy::new(given) })
+}
+
+/// Files that the configuration names lie beside it, unless it says where.
+fn event_rate_limits(args: &ApiServerArgs, plugins: &[Plugin]) -> Result<EventRateLimits> {
+    const FLAG: &str = "--admission-control-config-file";
+    let text = |path: &Path| Ok::<_, anyhow::Error>(String::from_utf8(read(FLAG, path)?)?);
+    let file = args.admission_control_config_file.as_deref();
+    let folder = file.and_then(Path::parent).unwrap_or(Path::new("/"));
+    let named = |path: &str| text(&folder.join(path)).map_err(|why| format!("{why:#}"));
+    let limits =
+        admission::configuration::event_rate_limits(plugins, file.map(text).transpose()?.as_deref(), named);
+    limits.map_err(|why| anyhow::anyhow!("{FLAG}: {why}"))
 }
 
 fn issuer(args: &ApiServerArgs) -> Result<Option<Issuer>> {
@@ -109,21 +168,107 @@ fn issuer(args: &ApiServerArgs) -> Result<Option<Issuer>> {
     }))
 }
 
+/// Where the audit log is unless a flag says otherwise, in the control plane's folder.
+pub(crate) const AUDIT_LOG: &str = "logs/audit.log";
+
+/// There is always a log: by default of what CIS and ours hold to be necessary. A policy of the single level None writes
+/// nothing.
 fn audit(args: &ApiServerArgs) -> Result<Option<audit::Config>> {
-    let (Some(policy), Some(path)) = (&args.audit_policy_file, &args.audit_log_path) else {
-        if args.audit_policy_file.is_some() || args.audit_log_path.is_some() {
-            bail!("--audit-policy-file and --audit-log-path need each other");
-        }
-        return Ok(None);
+    let policy = match &args.audit_policy_file {
+        None => Policy::by_default(),
+        Some(path) => Policy::parse(
+            &String::from_utf8(read("--audit-policy-file", path)?)
+                .context("--audit-policy-file is no text")?,
+        ),
     };
-    let text =
-        String::from_utf8(read("--audit-policy-file", policy)?).context("--audit-policy-file is no text")?;
-    let policy = Policy::parse(&text).map_err(|why| anyhow::anyhow!("--audit-policy-file: {why}"))?;
+    let policy = policy.map_err(|why| anyhow::anyhow!("--audit-policy-file: {why}"))?;
     let log = LogFile {
-        path: path.clone(),
+        path: args.audit_log_path.clone().unwrap_or_else(|| AUDIT_LOG.into()),
         days_max: args.audit_log_maxage,
         files_max: args.audit_log_maxbackup,
         megabytes_max: args.audit_log_maxsize,
     };
     Ok(Some(audit::Config { policy, log }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use auth::pki::Authority;
+    use base::Clock;
+
+    use super::super::identity::CONTROL_PLANE_UID as UID;
+    use super::authorities::Authorities;
+    use super::*;
+
+    #[test]
+    fn the_audit_log_is_given_to_the_control_plane_and_no_other_file_is() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o711)).unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let own = |name: &str| {
+            let args = ApiServerArgs { audit_log_path: Some(at(name)), ..ApiServerArgs::default() };
+            own_log(&args, UID, UID)
+        };
+        let owner = |name: &str| at(name).symlink_metadata().unwrap().uid();
+        std::fs::write(at("victim"), "").unwrap();
+        std::fs::create_dir(at("theirs")).unwrap();
+        std::os::unix::fs::chown(at("theirs"), Some(UID), Some(UID)).unwrap();
+        symlink(at("victim"), at("theirs/link.log")).unwrap();
+        symlink(at("victim"), at("link.log")).unwrap();
+        std::fs::hard_link(at("victim"), at("hard.log")).unwrap();
+        std::fs::create_dir(at("folder.log")).unwrap();
+        for (name, is_fine) in [
+            ("audit.log", true),
+            ("audit.log", true),
+            ("new/folder/audit.log", true),
+            ("theirs/audit.log", true),
+            ("theirs/new/audit.log", true),
+            ("theirs/link.log", false),
+            ("link.log", false),
+            ("hard.log", false),
+            ("folder.log", false),
+        ] {
+            let done = own(name);
+            assert_eq!(done.is_ok(), is_fine, "{name}: {done:?}");
+            assert_eq!(owner(name) == UID, is_fine, "{name}");
+        }
+        assert_eq!(owner("victim"), 0);
+        assert_eq!((owner("new"), owner("new/folder")), (0, UID));
+    }
+
+    #[test]
+    fn front_proxies_have_an_authority_of_their_own() {
+        let folder = std::env::temp_dir().join(format!("knarr-front-proxy-{}", std::process::id()));
+        let (tls, now) = (folder.join("tls"), Clock::system().now());
+        let all = Authorities::load_or_create(&tls, now).unwrap();
+        let own = front_proxy(&ApiServerArgs::default(), &tls).unwrap();
+        assert_eq!(own.client_ca_pem, all.front_proxy.certificate_pem().as_bytes());
+        assert!(own.believes("front-proxy-client") && !own.believes("admin"));
+
+        let other = Authority::named(&folder, "other", now).unwrap().certificate_pem().to_owned();
+        let check = |name: &str, content: &str, expected: Option<&str>| {
+            let path = folder.join(name);
+            std::fs::write(&path, content).unwrap();
+            let args = ApiServerArgs { requestheader_client_ca_file: Some(path), ..ApiServerArgs::default() };
+            let refused = front_proxy(&args, &tls).err().map(|error| format!("{error:#}"));
+            match expected {
+                None => assert_eq!(refused, None, "{name}"),
+                Some(text) => assert!(refused.unwrap().contains(text), "{name}"),
+            }
+        };
+        const TAKEN: Option<&str> = Some("must not be an authority of clients or Nodes of this cluster");
+        check("other", &other, None);
+        check("clients", all.clients.certificate_pem(), TAKEN);
+        check("serving", all.serving.certificate_pem(), TAKEN);
+        check("kubelets", all.kubelet_serving.certificate_pem(), TAKEN);
+        check("among-others", &format!("{other}{}", all.clients.certificate_pem()), TAKEN);
+        check(
+            "nothing",
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+            Some("must hold PEM certificates"),
+        );
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 }

@@ -1,6 +1,6 @@
 //! The control plane's process: store, API server, controllers, scheduler.
 //!
-//! Its first act is to give up root, once it has read the files that its flags name. Controllers and scheduler reach the API server through its own service,
+//! Its first act is to give up root, once it has read the files that its flags name, and all that it does not need. Controllers and scheduler reach the API server through its own service,
 //! without a socket, each as the user that upstream's roles are for.
 
 use std::net::{IpAddr, SocketAddr};
@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use apiserver::{ApiServer, PortRange};
 use auth::UserInfo;
+use auth::issuing::Signers;
 use base::{Clock, Random, Tasks};
 use cli::args::Part;
 use controller::lease::Timing;
@@ -20,6 +21,7 @@ use nix::sys::signal::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tower::ServiceExt;
 
+use super::authorities;
 use super::election::{election, lead_in_turns};
 use super::identity::{CONTROL_PLANE_GID, CONTROL_PLANE_UID};
 use super::{Ready, Settings};
@@ -36,7 +38,11 @@ const STORE_FAILED: &str = "the store failed; the control plane starts over from
 pub(crate) fn control_plane(layout: &Layout) -> Result<()> {
     let parent = nix::unistd::getppid();
     let settings = Settings::load(layout)?;
-    let options = super::api_options::options(&settings.args.api_server, &issuer(&settings))?;
+    let options = super::api_options::options(
+        &settings.args.api_server,
+        &issuer(&settings),
+        &layout.server().join("tls"),
+    )?;
     super::api_options::own_log(&settings.args.api_server, CONTROL_PLANE_UID, CONTROL_PLANE_GID)?;
     // From here on everything is relative to the server's folder: its parents may be closed to the new user.
     std::env::set_current_dir(layout.server()).context("enter the control plane's folder")?;
@@ -46,6 +52,7 @@ pub(crate) fn control_plane(layout: &Layout) -> Result<()> {
     if nix::unistd::getppid() != parent {
         bail!("the supervisor has ended");
     }
+    super::confine::confine(&settings)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("control-plane").build()?;
     // The same after a restart, so that the lead is ours at once: two servers with one Node's name cannot be.
@@ -74,7 +81,7 @@ async fn run(settings: &Settings, options: apiserver::Options, identity: &str) -
         () = server.ready() => {}
         () = store.failed() => bail!(STORE_FAILED),
     }
-    super::addons::ensure(client_as(&server, "system:knarr", &["system:masters"]), settings).await?;
+    super::addons::ensure(client_as(&server, "system:knarr", &[]), settings).await?;
     Ready::ApiServer.announce();
     tokio::select! {
         _ = terminate.recv() => {}
@@ -84,6 +91,9 @@ async fn run(settings: &Settings, options: apiserver::Options, identity: &str) -
         () = store.failed() => bail!(STORE_FAILED),
     }
     tasks.stop_and_wait().await;
+    if let Err(error) = server.save_trace() {
+        tracing::warn!(%error, "the trace of this run is not kept");
+    }
     store.close().await.context("close the store")
 }
 
@@ -123,7 +133,8 @@ impl Parts<'_> {
     /// Makes informers of `user` in given tasks.
     fn informers_as(&self, user: &'static str) -> impl Fn(Tasks) -> Informers + Send + Sync + use<> {
         let client = client_as(&self.server, user, &[]);
-        let (clock, random, metrics) = (self.clock.clone(), self.random.clone(), self.metrics.clone());
+        let part = user.strip_prefix("system:").unwrap_or(user);
+        let (clock, random, metrics) = (self.clock.clone(), self.random.clone(), self.metrics.of_part(part));
         move |tasks| Informers::metered(client.clone(), tasks, clock.clone(), random.clone(), metrics.clone())
     }
 
@@ -238,7 +249,7 @@ fn issuer(settings: &Settings) -> String {
 /// What controllers are told: the keys that they sign with, and the Nodes' ranges.
 struct Keys {
     authority_pem: String,
-    authority_key_pem: String,
+    signers: Signers,
     service_account_key: Vec<u8>,
     issuer: String,
     pod_ranges: controllers::node_ipam::Ranges,
@@ -247,8 +258,8 @@ struct Keys {
 impl Keys {
     fn read(settings: &Settings) -> Result<Self> {
         Ok(Self {
-            authority_pem: std::fs::read_to_string("tls/ca.crt").context("read tls/ca.crt")?,
-            authority_key_pem: std::fs::read_to_string("tls/ca.key").context("read tls/ca.key")?,
+            authority_pem: authorities::read(Path::new("tls"), "ca.crt")?,
+            signers: authorities::signers(Path::new("tls"))?,
             service_account_key: auth::pki::service_account_key(Path::new("tls"))?,
             issuer: issuer(settings),
             pod_ranges: {
@@ -259,13 +270,11 @@ impl Keys {
     }
 
     fn give_to(&self, informers: &Informers) -> Result<()> {
-        let signer = auth::issuing::Signer::new(&self.authority_pem, &self.authority_key_pem);
-        let signer = signer.context("read the authority")?;
         let audiences = vec![self.issuer.clone()];
         let tokens = auth::token::Tokens::new(&self.service_account_key, &self.issuer, audiences);
         let tokens = tokens.context("read the service account key")?;
         informers.setting_or(|| controllers::root_ca::Bundle(self.authority_pem.clone()));
-        informers.setting_or(|| signer);
+        informers.setting_or(|| self.signers.clone());
         informers.setting_or(|| tokens);
         informers.setting_or(|| self.pod_ranges);
         Ok(())
@@ -275,7 +284,6 @@ impl Keys {
 fn api_server_config(settings: &Settings, options: apiserver::Options) -> Result<apiserver::Config> {
     let read =
         |name: &str| std::fs::read(Path::new("tls").join(name)).with_context(|| format!("read tls/{name}"));
-    let authority = read("ca.crt")?;
     let args = &settings.args;
     let issuer = issuer(settings);
     let (encryption, reloads_encryption) = super::encryption::load(&args.api_server)?;
@@ -283,14 +291,14 @@ fn api_server_config(settings: &Settings, options: apiserver::Options) -> Result
         bind: Some(SocketAddr::new(args.bind_address, args.https_listen_port)),
         certificate_pem: read("apiserver.crt")?,
         key_pem: read("apiserver.key")?,
-        client_ca_pem: authority.clone(),
-        root_ca_pem: authority.clone(),
+        client_ca_pem: authorities::client_bundle(Path::new("tls"), Clock::system().now())?.into_bytes(),
+        root_ca_pem: read("ca.crt")?,
         service_account_key: auth::pki::service_account_key(Path::new("tls"))?,
         service_account_audiences: vec![issuer.clone()],
         service_account_issuer: issuer,
         kubelet_client_certificate_pem: read("apiserver-kubelet-client.crt")?,
         kubelet_client_key_pem: read("apiserver-kubelet-client.key")?,
-        kubelet_ca_pem: authority,
+        kubelet_ca_pem: read("kubelet-serving-ca.crt")?,
         advertise_address: SocketAddr::new(advertised(settings), args.https_listen_port),
         service_cidrs: vec![args.service_cidr.parse().context("--service-cidr")?],
         node_ports: NODE_PORTS,
@@ -298,8 +306,11 @@ fn api_server_config(settings: &Settings, options: apiserver::Options) -> Result
         options: apiserver::Options {
             encryption: Some(encryption),
             reloads_encryption,
+            pod_cidrs: vec![args.cluster_cidr.parse().context("--cluster-cidr")?],
             is_one_of_many: args.datastore.datastore_endpoint.is_some(),
             hostname: settings.node_name.clone(),
+            // In the server's folder, which is the current one.
+            trace_file: Some("trace.json".into()),
             ..options
         },
     })

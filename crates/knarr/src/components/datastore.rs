@@ -13,6 +13,7 @@ use store::embedded::{self, Embedded, Options};
 use store::etcd::{self, ConnectError, Etcd};
 use tokio::time::Instant;
 
+use super::hand_over::as_control_plane;
 use crate::layout::Layout;
 
 /// Where the control plane finds the files that etcd's flags name: they may be readable for root alone.
@@ -29,13 +30,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// # Errors
 /// If one cannot be read; if the data of an older cluster is gone.
 pub(super) fn prepare(args: &DatastoreArgs, layout: &Layout) -> Result<()> {
-    if args.datastore_endpoint.is_none() && layout.server().join(MADE).exists() {
-        embedded::expect_data(&layout.db())?;
+    if args.datastore_endpoint.is_none() && as_control_plane(|| Ok(layout.server().join(MADE).exists()))? {
+        as_control_plane(|| Ok(embedded::expect_data(&layout.db())?))?;
     }
     for ((flag, given), copy) in args.files().into_iter().zip(FILES) {
         let Some(path) = given else { continue };
         let pem = std::fs::read(path).with_context(|| format!("read {flag} {}", path.display()))?;
-        auth::pki::write_file(&layout.server().join(copy), &pem, 0o600)?;
+        as_control_plane(|| Ok(auth::pki::write_file(&layout.server().join(copy), &pem, 0o600)?))?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@
 //! before it stays in use.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -18,7 +18,7 @@ use tokio::io::unix::AsyncFd;
 use tracing::{error, warn};
 
 use super::Settings;
-use super::identity::{CONTROL_PLANE_GID, CONTROL_PLANE_UID};
+use super::hand_over::{as_control_plane, take_in_new};
 use super::shared::Others;
 use crate::layout::Layout;
 
@@ -46,8 +46,12 @@ fn is_reloaded(args: &ApiServerArgs) -> bool {
 /// If the user's cannot be read or used, or nothing can be written.
 pub(super) fn prepare(args: &ApiServerArgs, layout: &Layout) -> Result<()> {
     let folder = layout.server();
-    std::fs::create_dir_all(folder.join("cred")).context("make the folder of credentials")?;
-    let Some(path) = &args.encryption_provider_config else { return ensure_own(&folder) };
+    as_control_plane(|| {
+        std::fs::create_dir_all(folder.join("cred")).context("make the folder of credentials")
+    })?;
+    let Some(path) = &args.encryption_provider_config else {
+        return as_control_plane(|| ensure_own(&folder));
+    };
     let text = std::fs::read(path).with_context(|| format!("{FLAG}: read {}", path.display()))?;
     let reloads = args.encryption_provider_config_automatic_reload;
     Config::parse(&text, reloads).with_context(|| format!("{FLAG} {}", path.display()))?;
@@ -120,16 +124,20 @@ async fn hand_on_changes(settings: &Settings, layout: &Layout) -> Result<()> {
         true => Some(Others::of(settings, layout).await?),
         false => None,
     };
+    let is_own = args.encryption_provider_config.is_none();
+    let read = || if is_own { read_own(layout, source) } else { Ok(std::fs::read(source)?) };
     // What `prepare` has left: the source may have changed since.
-    let mut handed_on = std::fs::read(&target).with_context(|| format!("read {}", target.display()))?;
+    let mut handed_on = read_own(layout, &target)?;
     loop {
-        match std::fs::read(source) {
+        match read() {
             Ok(text) if text == handed_on => {}
             Ok(text) => match hand_on_one(settings, &text, &target, layout).await {
                 Ok(()) => handed_on = text,
                 Err(failure) => error!(failure = format!("{failure:#}"), "the control plane did not get it"),
             },
-            Err(failure) => warn!(%failure, "the encryption configuration is not there"),
+            Err(failure) => {
+                warn!(failure = format!("{failure:#}"), "the encryption configuration is not there");
+            }
         }
         tokio::select! {
             changed = changes.next() => changed?,
@@ -167,7 +175,6 @@ async fn hand_on_one(settings: &Settings, text: &[u8], target: &Path, layout: &L
     if settings.args.api_server.encryption_provider_config.is_some() {
         return hand_over(text, target);
     }
-    give(target)?;
     // The control plane tells what is wrong with a file that cannot be used.
     if is_shared(settings)
         && Config::parse(text, true).is_ok()
@@ -184,17 +191,20 @@ async fn hand_on_one(settings: &Settings, text: &[u8], target: &Path, layout: &L
 
 /// Writes a file of the control plane's, at once and whole.
 pub(super) fn hand_over(text: &[u8], path: &Path) -> Result<()> {
-    let new = path.with_extension("new");
-    auth::pki::write_file(&new, text, MODE)?;
-    give(&new)?;
-    std::fs::rename(&new, path).with_context(|| format!("write {}", path.display()))
+    as_control_plane(|| Ok(auth::pki::write_file(path, text, MODE)?))
 }
 
-/// An editor leaves a new file of its user's behind.
-fn give(path: &Path) -> Result<()> {
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(MODE))?;
-    chown(path, Some(CONTROL_PLANE_UID), Some(CONTROL_PLANE_GID))
-        .with_context(|| format!("hand over {}", path.display()))
+/// What the control plane's own file says. An editor leaves a new file of its user's behind, which becomes the control
+/// plane's and nobody else's.
+fn read_own(layout: &Layout, path: &Path) -> Result<Vec<u8>> {
+    take_in_new(layout)?;
+    as_control_plane(|| {
+        // Whoever follows the file's changes hears of this one too.
+        if path.metadata().is_ok_and(|is| is.permissions().mode() & 0o7777 != MODE) {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(MODE))?;
+        }
+        std::fs::read(path).with_context(|| format!("read {}", path.display()))
+    })
 }
 
 /// Changes in a file's folder: of the file itself, and of whatever it may be replaced by.

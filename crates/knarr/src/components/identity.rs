@@ -1,7 +1,10 @@
-//! Who is who in a cluster: the authority, the certificates it signs, and the files that the parts find theirs in.
+//! Who is who in a cluster: the certificates that its authorities sign, and the files that the parts find theirs in.
+//!
+//! Of what is made here only the administrator's certificate is for `system:masters`: it opens the cluster when RBAC does
+//! not. Everything else has the rights that its user or group is bound to.
 
 use std::net::IpAddr;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -10,12 +13,19 @@ use base::Clock;
 use cli::args::Part;
 
 use super::Settings;
+use super::authorities::{self, Authorities};
+use super::hand_over::as_control_plane;
 use crate::layout::Layout;
 
 /// The user that the control plane becomes. It needs no entry in `/etc/passwd`; nothing else uses it.
 pub(crate) const CONTROL_PLANE_UID: u32 = 64_250;
 /// Its group.
 pub(crate) const CONTROL_PLANE_GID: u32 = 64_250;
+
+/// The common name of the certificate that this cluster's own front proxies show, and its file.
+pub(super) const FRONT_PROXY_CLIENT: &str = "front-proxy-client";
+/// Whose certificates the kubelet believes, in the agent's folder.
+pub(super) const KUBELET_CLIENT_CA: &str = "client-ca.crt";
 
 /// Makes folders, keys, certificates and kubeconfigs that are absent or end soon.
 ///
@@ -25,44 +35,51 @@ pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
     let now = Clock::system().now();
     let (server, agent) = (layout.server(), layout.agent());
     let keys = server.join("tls");
-    for dir in [&server, &agent, &keys, &server.join("db"), &agent.join("tls")] {
-        std::fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
-    }
+    super::hand_over::prepare(layout)?;
+    let create = |dirs: &[&Path]| {
+        let create =
+            |dir: &&Path| std::fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()));
+        dirs.iter().try_for_each(create)
+    };
+    create(&[&agent, &agent.join("tls")])?;
+    as_control_plane(|| create(&[&keys, &server.join("db")]))?;
     if settings.args.datastore.datastore_endpoint.is_some() {
         super::shared::agree(settings, layout, now)?;
     }
-    let authority = Authority::load_or_create(&keys, now)?;
-    let authority_pem = authority.certificate_pem();
-    pki::service_account_key(&keys)?;
+    let authorities = as_control_plane(|| Authorities::load_or_create(&keys, now))?;
+    let issue = |by: &Authority, subject: &Subject| as_control_plane(|| Ok(by.issue(&keys, subject, now)?));
+    let authority_pem = authorities.serving.certificate_pem();
+    as_control_plane(|| Ok(pki::service_account_key(&keys)?))?;
     let localhost = IpAddr::from([127, 0, 0, 1]);
     let mut ips = vec![settings.kubernetes_service_ip, localhost, settings.node_ip];
     if !settings.args.bind_address.is_unspecified() {
         ips.push(settings.args.bind_address);
     }
+    ips.extend(settings.args.tls_san.iter().filter_map(|name| name.parse::<IpAddr>().ok()));
+    ips.sort_unstable();
     ips.dedup();
-    authority.issue(&keys, &Subject::api_server(&settings.args.cluster_domain, ips), now)?;
-    authority.issue(
-        &keys,
-        &Subject::client("apiserver-kubelet-client", "kube-apiserver-kubelet-client", "system:masters"),
-        now,
-    )?;
-    pki::write_file(&agent.join("tls/ca.crt"), authority_pem.as_bytes(), 0o644)?;
-    let node = &settings.node_name;
-    let kubelet = Subject::client("kubelet", &format!("system:node:{node}"), "system:nodes");
-    let kubelet = authority.issue(&agent.join("tls"), &kubelet, now)?;
-    let serving = Subject::server(
-        "kubelet-server",
-        &format!("system:node:{node}"),
-        vec![node.clone()],
-        vec![settings.node_ip, localhost],
+    let mut serving = Subject::api_server(&settings.args.cluster_domain, ips);
+    let names = settings.args.tls_san.iter().filter(|name| name.parse::<IpAddr>().is_err());
+    serving.dns_names.extend(names.cloned());
+    issue(&authorities.serving, &serving)?;
+    let clients = &authorities.clients;
+    let to_kubelets = Subject::client(
+        "apiserver-kubelet-client",
+        "kube-apiserver-kubelet-client",
+        auth::KUBELET_API_CLIENTS,
     );
-    authority.issue(&agent.join("tls"), &serving, now)?;
-    let proxy = authority.issue(
-        &agent.join("tls"),
-        &Subject::client("kube-proxy", "system:kube-proxy", "system:node-proxier"),
-        now,
-    )?;
-    let admin = authority.issue(&keys, &Subject::client("admin", "system:admin", "system:masters"), now)?;
+    issue(clients, &to_kubelets)?;
+    issue(&authorities.front_proxy, &Subject::user(FRONT_PROXY_CLIENT, FRONT_PROXY_CLIENT))?;
+    pki::write_file(&agent.join("tls/ca.crt"), authority_pem.as_bytes(), 0o644)?;
+    let believed = as_control_plane(|| authorities::client_bundle(&keys, now))?;
+    pki::write_file(&agent.join("tls").join(KUBELET_CLIENT_CA), believed.as_bytes(), 0o644)?;
+    let node = format!("{}{}", auth::NODE_USER_PREFIX, settings.node_name);
+    let kubelet = clients.issue(&agent.join("tls"), &Subject::client("kubelet", &node, auth::NODES), now)?;
+    let addresses = vec![settings.node_ip, localhost];
+    let serving = Subject::server("kubelet-server", &node, vec![settings.node_name.clone()], addresses);
+    authorities.kubelet_serving.issue(&agent.join("tls"), &serving, now)?;
+    let proxy = clients.issue(&agent.join("tls"), &Subject::user("kube-proxy", auth::PROXY_USER), now)?;
+    let admin = issue(clients, &Subject::client("admin", "system:admin", auth::MASTERS))?;
 
     let url = format!("https://{}:{}", reachable(settings), settings.args.https_listen_port);
     let write = |path: &Path, user: &str, identity: &pki::Identity, mode: u32| {
@@ -79,19 +96,13 @@ pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
         // A key that nobody uses is not lying about.
         if !settings.args.runs(part) {
             let name = user.trim_start_matches("system:");
-            let subject = Subject { organization: None, ..Subject::client(name, user, "") };
-            write(&path, name, &authority.issue(&keys, &subject, now)?, 0o600)?;
+            let identity = issue(clients, &Subject::user(name, user))?;
+            as_control_plane(|| Ok(write(&path, name, &identity, 0o600)?))?;
         }
     }
-    if let Some(path) = &settings.args.write_kubeconfig {
-        let mode = u32::from_str_radix(&settings.args.write_kubeconfig_mode, 8)
-            .context("--write-kubeconfig-mode must be octal, such as 600")?;
-        write(path, "admin", &admin, mode)?;
-    }
+    super::kubeconfigs::write(&settings.args, layout)?;
     super::datastore::prepare(&settings.args.datastore, layout)?;
     super::encryption::prepare(&settings.args.api_server, layout)?;
-    hand_over(&server)?;
-    std::fs::set_permissions(&server, std::fs::Permissions::from_mode(0o700))?;
     std::fs::set_permissions(&agent, std::fs::Permissions::from_mode(0o700))?;
     Ok(())
 }
@@ -100,19 +111,4 @@ pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
 pub(super) fn reachable(settings: &Settings) -> IpAddr {
     let bound = settings.args.bind_address;
     if bound.is_unspecified() { IpAddr::from([127, 0, 0, 1]) } else { bound }
-}
-
-/// Gives everything below `dir` to the control plane's user.
-fn hand_over(dir: &Path) -> Result<()> {
-    chown(dir, Some(CONTROL_PLANE_UID), Some(CONTROL_PLANE_GID))
-        .with_context(|| format!("hand over {}", dir.display()))?;
-    for entry in std::fs::read_dir(dir)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            hand_over(&entry.path())?;
-        } else {
-            chown(entry.path(), Some(CONTROL_PLANE_UID), Some(CONTROL_PLANE_GID))?;
-        }
-    }
-    Ok(())
 }

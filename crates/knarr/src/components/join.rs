@@ -21,11 +21,18 @@ use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::identity::KUBELET_CLIENT_CA;
 use super::shared::authority_hash;
 use crate::layout::Layout;
 
 /// What Nodes must know of their cluster; `kube-system/knarr-config`.
 pub(crate) const CONFIG: &str = "knarr-config";
+/// Whose certificates Nodes believe, and who signs theirs; `kube-system/knarr-authorities`.
+pub(super) const AUTHORITIES: &str = "knarr-authorities";
+/// In it: the authorities of clients, PEM.
+pub(super) const CLIENT_CA: &str = "client-ca.crt";
+/// In it: the authority of kubelets' ports, PEM.
+pub(super) const KUBELET_SERVING_CA: &str = "kubelet-serving-ca.crt";
 /// The group of those who come with a token.
 pub(crate) const TOKEN_GROUP: &str = "system:bootstrappers:knarr:default-node-token";
 /// What all servers' certificates are for, whatever their address.
@@ -102,41 +109,44 @@ impl Newcomer<'_> {
     }
 
     async fn join_in(&self, layout: &Layout, tls: &Path, tasks: &Tasks) -> Result<ClusterConfig> {
+        if pki::is_reserved_node_name(self.node_name) {
+            bail!("the name {} is no Node's: give another one with --node-name", self.node_name);
+        }
         let authority = self.authority(tls).await?;
         let now = Clock::system().now();
-        let client_subject =
-            Subject::client("kubelet", &format!("{}{}", auth::NODE_USER_PREFIX, self.node_name), auth::NODES);
-        let client = match pki::usable(tls, &client_subject, &authority, now)? {
+        let name = format!("{}{}", auth::NODE_USER_PREFIX, self.node_name);
+        let kept = Kept { tls, tasks, authority: &authority, now };
+        let subject = Subject::client("kubelet", &name, auth::NODES);
+        let client = match pki::usable(tls, &subject, &authority, now)? {
             Some(identity) => identity,
             None => {
                 let token =
                     self.token.context("--token is needed: `knarr token create` on a server makes one")?;
-                let kube = self.client(&authority, Proof::Token(&token.bearer))?;
-                let signer = ("kubernetes.io/kube-apiserver-client-kubelet", "client auth");
-                let identity = certificate(&kube, tasks, signer, &client_subject).await?;
-                pki::keep(tls, &client_subject, &authority, &identity)?;
-                identity
+                kept.ask(&self.client(&authority, Proof::Token(&token.bearer))?, &KUBELET, &subject).await?
             }
         };
         let kube = self.client(&authority, Proof::Certificate(&client))?;
         let config = read_config(&kube).await?;
+        let believed = read_authorities(&kube).await?;
+        pki::write_file(&tls.join(KUBELET_CLIENT_CA), believed.clients.as_bytes(), 0o644)?;
+        // One of an authority that there was before is good for this.
+        let client = kept.of(&kube, &KUBELET, &subject, &believed.clients).await?;
+        let kube = self.client(&authority, Proof::Certificate(&client))?;
+        let proxy = Subject::user("kube-proxy", auth::PROXY_USER);
+        let proxy = kept.of(&kube, &PROXY, &proxy, &believed.clients).await?;
         self.register(&kube).await.context("make the Node")?;
-        let serving_subject = Subject {
+        let (names, addresses) = (vec![self.node_name.to_owned()], vec![self.node_ip]);
+        let serving = Subject {
             organization: Some(auth::NODES.to_owned()),
-            ..Subject::server(
-                "kubelet-server",
-                &client_subject.common_name,
-                vec![self.node_name.to_owned()],
-                vec![self.node_ip],
-            )
+            ..Subject::server("kubelet-server", &name, names, addresses)
         };
-        if pki::usable(tls, &serving_subject, &authority, now)?.is_none() {
-            let signer = ("kubernetes.io/kubelet-serving", "server auth");
-            let identity = certificate(&kube, tasks, signer, &serving_subject).await?;
-            pki::keep(tls, &serving_subject, &authority, &identity)?;
-        }
-        for (path, user) in [(layout.agent_kubeconfig(), "kubelet"), (layout.proxy_kubeconfig(), "kubelet")] {
-            let text = pki::kubeconfig(self.server, &authority, user, &client);
+        kept.of(&kube, &SERVING, &serving, &believed.kubelet_serving).await?;
+        let kubeconfigs = [
+            (layout.agent_kubeconfig(), "kubelet", &client),
+            (layout.proxy_kubeconfig(), "kube-proxy", &proxy),
+        ];
+        for (path, user, identity) in kubeconfigs {
+            let text = pki::kubeconfig(self.server, &authority, user, identity);
             let text = text.replace(
                 "    certificate-authority-data:",
                 &format!("    tls-server-name: {SERVER_NAME}\n    certificate-authority-data:"),
@@ -233,6 +243,19 @@ impl Newcomer<'_> {
     }
 }
 
+/// A token that the server does not take is the likely case.
+fn refused(error: anyhow::Error, signer: &str) -> anyhow::Error {
+    match error.downcast_ref() {
+        Some(kube::Error::Api(status)) if status.code == 401 => anyhow::anyhow!(
+            "the server does not take --token: it is wrong, or its time is over; `knarr token create` on a server makes another"
+        ),
+        Some(kube::Error::Api(status)) => {
+            anyhow::anyhow!("the server refuses a certificate of {signer}: {}", status.message)
+        }
+        _ => error.context(format!("ask for a certificate of {signer}")),
+    }
+}
+
 /// How a client says who it is.
 enum Proof<'a> {
     Token(&'a str),
@@ -266,6 +289,64 @@ async fn read_config(kube: &kube::Client) -> Result<ClusterConfig> {
     serde_json::from_str(text).context("read kube-system/knarr-config")
 }
 
+/// What the cluster says of its authorities.
+struct Believed {
+    clients: String,
+    kubelet_serving: String,
+}
+
+async fn read_authorities(kube: &kube::Client) -> Result<Believed> {
+    let maps: Api<ConfigMap> = Api::namespaced(kube.clone(), "kube-system");
+    let map = again(async || Ok(maps.get(AUTHORITIES).await?)).await;
+    let data = map.context("read the cluster's authorities")?.data.unwrap_or_default();
+    let of = |name: &str| {
+        data.get(name).cloned().with_context(|| format!("kube-system/{AUTHORITIES} has no {name}"))
+    };
+    Ok(Believed { clients: of(CLIENT_CA)?, kubelet_serving: of(KUBELET_SERVING_CA)? })
+}
+
+/// Whom to ask for a certificate, and what for.
+struct Signer {
+    name: &'static str,
+    usage: &'static str,
+}
+
+const KUBELET: Signer = Signer { name: "kubernetes.io/kube-apiserver-client-kubelet", usage: "client auth" };
+const PROXY: Signer = Signer { name: auth::PROXY_SIGNER, usage: "client auth" };
+const SERVING: Signer = Signer { name: "kubernetes.io/kubelet-serving", usage: "server auth" };
+
+/// The certificates of this host, in its folder.
+struct Kept<'a> {
+    tls: &'a Path,
+    tasks: &'a Tasks,
+    /// The cluster's, by which it is known.
+    authority: &'a str,
+    now: jiff::Timestamp,
+}
+
+impl Kept<'_> {
+    /// What there is, if the first of `issuers` has signed it; otherwise a new one.
+    async fn of(
+        &self,
+        kube: &kube::Client,
+        signer: &Signer,
+        subject: &Subject,
+        issuers: &str,
+    ) -> Result<Identity> {
+        let known = pki::usable(self.tls, subject, self.authority, self.now)?;
+        match known.filter(|known| pki::is_issued_by(&known.certificate_pem, issuers)) {
+            Some(known) => Ok(known),
+            None => self.ask(kube, signer, subject).await,
+        }
+    }
+
+    async fn ask(&self, kube: &kube::Client, signer: &Signer, subject: &Subject) -> Result<Identity> {
+        let identity = certificate(kube, self.tasks, (signer.name, signer.usage), subject).await?;
+        pki::keep(self.tls, subject, self.authority, &identity)?;
+        Ok(identity)
+    }
+}
+
 /// Asks for a certificate for a new key, and waits until it is signed.
 async fn certificate(
     kube: &kube::Client,
@@ -286,13 +367,17 @@ async fn certificate(
         status: None,
     };
     let made = again(async || Ok(requests.create(&PostParams::default(), &request).await?)).await;
-    let name = made.with_context(|| format!("ask for a certificate of {signer}"))?.metadata.name;
+    let name = made.map_err(|error| refused(error, signer))?.metadata.name;
     let name = name.context("the API server has given the request no name")?;
     let informers = Informers::new(kube.clone(), tasks.child(), Clock::system(), Random::from_system());
     let signed = tokio::time::timeout(SIGNING_MAX, signed(&informers, &name)).await;
     informers.tasks().stop();
-    let certificate_pem = signed
-        .with_context(|| format!("the request {name} for a certificate of {signer} was not answered"))??;
+    let certificate_pem = signed.with_context(|| {
+        format!(
+            "the request {name} for a certificate of {signer} was not answered; one for an address from which this host \
+             does not reach the server is approved by hand: `kubectl certificate approve {name}`"
+        )
+    })??;
     Ok(Identity { certificate_pem, key_pem })
 }
 

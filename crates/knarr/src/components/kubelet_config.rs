@@ -5,19 +5,29 @@ use cli::kubelet::ConfigurationArgs;
 
 use crate::layout::Layout;
 
+/// Processes and threads that a Pod may have, unless the kubelet's configuration says otherwise: more than servers with a
+/// thread per core or client need, and so few that one Pod does not take all the numbers that a small machine has
+/// (32,768). Upstream's default is no limit, which CIS 4.2.13 forbids; OpenShift's is this one.
+const POD_PIDS_LIMIT: i64 = 4096;
+
 /// The kubelet of a Node that a supervisor runs: drop-ins in `agent/etc/kubelet.conf.d`, static Pods in
 /// `agent/pod-manifests`, both as k3s has them, and `--kubelet-arg`.
 ///
 /// # Errors
 /// What they say cannot be.
-pub(super) fn of_node(
+pub(crate) fn of_node(
     mut config: kubelet::Config,
     layout: &Layout,
     arguments: &[String],
 ) -> Result<kubelet::Config> {
     let arguments = ConfigurationArgs::from_pairs(arguments)?;
+    config.node_labels.extend(arguments.node_labels.clone());
+    if let (Some(port), Some(server)) = (arguments.port, &mut config.server) {
+        server.listen.set_port(port);
+    }
     let drop_ins = layout.agent().join("etc/kubelet.conf.d");
     let folder = arguments.config_dir.clone().or_else(|| drop_ins.is_dir().then_some(drop_ins));
+    config.pod_pids_limit = POD_PIDS_LIMIT;
     config.eviction = kubelet::eviction::policy::Policy::of_shared_disk();
     config.static_pod_path = Some(layout.agent().join("pod-manifests"));
     read(config, &ConfigurationArgs { config_dir: folder, ..arguments })

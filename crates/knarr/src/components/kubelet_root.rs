@@ -109,13 +109,19 @@ fn is_used(root: &Path) -> bool {
 pub(super) fn remove(layout: &Layout) -> Result<()> {
     let root = layout.kubelet();
     if root.starts_with(layout.root()) {
-        return Ok(());
+        for folder in ["pods", "plugins"] {
+            sys::mount::detach_inside(&root.join(folder))?;
+        }
+        return unshare(&root);
     }
     for name in OWN {
         let path = root.join(name);
-        sys::mount::detach_below(&path)?;
-        let removed = if path.is_dir() { sys::tree::remove(&path) } else { fs::remove_file(&path) };
-        match removed {
+        sys::mount::detach_inside(&path)?;
+        let kept: Vec<PathBuf> = sys::mount::mounts()?.into_iter().map(|mount| mount.target).collect();
+        if path.is_dir() {
+            sys::tree::empty_beside(&path, &kept).with_context(|| format!("empty {}", path.display()))?;
+        }
+        match sys::tree::remove_beside(&path, &kept) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 return Err(error).with_context(|| format!("remove {}", path.display()));
             }
@@ -125,7 +131,12 @@ pub(super) fn remove(layout: &Layout) -> Result<()> {
     unshare(&root)?;
     for folder in [root.join("plugins"), root] {
         match fs::remove_dir(&folder) {
-            Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty) => {
+            Err(error)
+                if !matches!(
+                    error.kind(),
+                    ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty | ErrorKind::ResourceBusy
+                ) =>
+            {
                 return Err(error).with_context(|| format!("remove {}", folder.display()));
             }
             _ => {}

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use base::{Clock, Random, Tasks};
 use cli::args::Part;
-use controller::Informers;
 use controller::trace::Reporter;
+use controller::{ClientMetrics, Informers};
 use jiff::Timestamp;
 use nix::sys::signal::Signal;
 use rustls::pki_types::pem::PemObject;
@@ -17,14 +17,12 @@ use rustls::server::WebPkiClientVerifier;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::container_runtime::{self, ContainerRuntime};
+use super::identity::KUBELET_CLIENT_CA;
 use super::servers::Servers;
 use super::{Ready, Settings};
 use crate::commands::trace;
 use crate::host::checks::KUBELET_PORT;
 use crate::layout::Layout;
-
-/// The user that the API server is to its kubelets.
-const API_SERVER_USER: &str = "kube-apiserver-kubelet-client";
 
 /// Runs the node until it is told to stop.
 pub(crate) fn node(layout: &Layout) -> Result<()> {
@@ -49,8 +47,13 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
     let kubelet_client = servers.client(&connection)?;
     let proxy_client = client(&layout.proxy_kubeconfig(), "kube-proxy").await?;
     let reporter = Reporter::start(kubelet_client.clone(), &tasks);
-    let informers = Informers::new(proxy_client, tasks.clone(), clock.clone(), random.clone());
-    let kubelet_informers = Informers::new(kubelet_client, tasks.clone(), clock, random);
+    let metrics = ClientMetrics::default();
+    let informers_as = |part, client| {
+        let (clock, random) = (clock.clone(), random.clone());
+        Informers::metered(client, tasks.clone(), clock, random, metrics.of_part(part))
+    };
+    let informers = informers_as("kube-proxy", proxy_client);
+    let kubelet_informers = informers_as("kubelet", kubelet_client);
     tasks.spawn("API servers", servers.clone().follow(informers.clone()));
     let (place, ()) = tokio::select! {
         found = async {
@@ -74,7 +77,8 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
         super::pod_cidr::follow(settings, layout, &kubelet_informers, &tasks);
         let routes = (settings.node_name.clone(), place.cluster_cidr, layout.clone());
         tasks.spawn("Pod routes", super::pod_routes::follow(informers.clone(), routes.0, routes.1, routes.2));
-        super::kubelet_config::settle_root(layout, &settings.args.kubelet_arg)?;
+        let arguments = settings.args.registration.kubelet_args(&settings.args.kubelet_arg);
+        super::kubelet_config::settle_root(layout, &arguments)?;
         if settings.args.runs(Part::CsiHostpath) {
             start_storage(&place, layout, &tasks)?;
         }
@@ -83,7 +87,7 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
             client_certificate_ends: client_certificate_end(&connection),
             ..kubelet_config(&place, layout, Some(server))
         };
-        let config = super::kubelet_config::of_node(config, layout, &settings.args.kubelet_arg)?;
+        let config = super::kubelet_config::of_node(config, layout, &arguments)?;
         start_kubelet(config, kubelet_informers, container_runtime, reporter, &tasks).await?;
         Ready::Node.announce();
     }
@@ -307,10 +311,11 @@ async fn node_is_ready(informers: &Informers, name: &str) {
 fn own_server_config(layout: &Layout, ip: IpAddr) -> Result<kubelet::ServerConfig> {
     let file = |name: &str| layout.agent().join("tls").join(name);
     let listen = SocketAddr::new(ip, KUBELET_PORT);
-    server_config(listen, &file("kubelet-server.crt"), &file("kubelet-server.key"), &file("ca.crt"))
+    server_config(listen, &file("kubelet-server.crt"), &file("kubelet-server.key"), &file(KUBELET_CLIENT_CA))
 }
 
-/// TLS for the kubelet's port: a certificate that a client shows is of the cluster's authority.
+/// TLS for the kubelet's port: a certificate that a client shows is of the cluster's authority of clients. What its
+/// holder may do the API server says.
 pub(super) fn server_config(
     listen: SocketAddr,
     certificate: &Path,
@@ -334,12 +339,7 @@ pub(super) fn server_config(
         .with_client_cert_verifier(verifier)
         .with_single_cert(chain, key)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(kubelet::ServerConfig {
-        listen,
-        tls: Arc::new(config),
-        certificate_ends: certificate_end(&text),
-        allowed_users: vec![API_SERVER_USER.to_owned()],
-    })
+    Ok(kubelet::ServerConfig { listen, tls: Arc::new(config), certificate_ends: certificate_end(&text) })
 }
 
 fn certificate_end(pem: &str) -> Option<Timestamp> {

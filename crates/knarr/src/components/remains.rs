@@ -73,16 +73,20 @@ pub(crate) fn remove_pods(layout: &Layout) -> Result<()> {
 pub(crate) fn release_volumes(layout: &Layout) -> Result<()> {
     let root = layout.kubelet();
     for folder in ["pods", "plugins/kubernetes.io/iscsi"] {
-        sys::mount::detach_below(&root.join(folder))?;
+        sys::mount::detach_inside(&root.join(folder))?;
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     Ok(runtime.block_on(kubelet::log_out(&root))?)
 }
 
-/// Removes the kubelet's folder, mounts and loop devices.
+/// Removes the kubelet's folder, mounts and loop devices. Mounts that somebody else has made in the cluster's folder,
+/// or of it, stay.
 pub(crate) fn remove_mounts(layout: &Layout) -> Result<()> {
     super::kubelet_root::remove(layout)?;
-    sys::mount::detach_below(layout.root())?;
+    let kubelet = layout.root().join("kubelet");
+    for folder in [kubelet.join("pods"), kubelet.join("plugins"), layout.runtime().join("sandboxes")] {
+        sys::mount::detach_inside(&folder)?;
+    }
     sys::loop_device::detach_below(layout.root())?;
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use cli::args::{Part, ServerArgs};
 use serde::{Deserialize, Serialize};
 
@@ -45,6 +45,10 @@ impl Settings {
             (None, Some(earlier)) => earlier.node_name.clone(),
             (None, None) => host::node_name()?,
         };
+        // A host without a name of its own may still be a cluster of one.
+        if auth::pki::is_reserved_node_name(&node_name) && node_name != "localhost" {
+            bail!("the name {node_name} is the API server's: give the Node another one with --node-name");
+        }
         let node_ip = match (args.node_ip, &earlier) {
             (Some(ip), _) => ip,
             (None, Some(earlier)) => earlier.node_ip,

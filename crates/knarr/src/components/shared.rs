@@ -1,4 +1,4 @@
-//! What the servers of one cluster must have in common before any of them can serve: the authority, the key that
+//! What the servers of one cluster must have in common before any of them can serve: the authorities, the key that
 //! signs ServiceAccount tokens, and how Secrets are encrypted. It lies on the etcd cluster, sealed under the token.
 //!
 //! The first server makes it; of several that start at once, etcd says who was first, and the others take what is
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use auth::bundle::{self, BundleError, Files};
-use auth::pki::{self, Authority};
+use auth::pki;
 use base::Random;
 use jiff::Timestamp;
 use store::Revision;
@@ -19,13 +19,17 @@ use store::etcd::Etcd;
 use tokio::sync::watch;
 
 use self::encryption_file::{ENCRYPTION, Which};
+use super::authorities::{self, Authorities};
+use super::hand_over::as_control_plane;
 use super::{Settings, datastore};
 use crate::layout::Layout;
 
 const AUTHORITY: &str = "tls/ca.crt";
 /// What is shared, in the server's folder, and how the control plane may read it.
-const FILES: [(&str, u32); 3] =
-    [(AUTHORITY, 0o644), ("tls/ca.key", 0o600), ("tls/service-account.key", 0o600)];
+fn shared_files() -> impl Iterator<Item = (&'static str, u32)> {
+    authorities::FILES.into_iter().chain([("tls/service-account.key", 0o600)])
+}
+
 /// How often somebody else may be quicker. Each time, what they wrote has more in it.
 const ROUNDS_MAX: usize = 8;
 
@@ -38,10 +42,12 @@ pub(super) fn agree(settings: &Settings, layout: &Layout, now: Timestamp) -> Res
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let shelf = Shelf::reach(settings, token.clone(), layout).await?;
-        shelf.exchange(|stored| begin(settings, &layout.server(), stored, now)).await
+        let begin = |stored: &Files| as_control_plane(|| begin(settings, &layout.server(), stored, now));
+        shelf.exchange(begin).await
     })?;
     if let Some(expected) = &token.authority_hash {
-        let found = authority_hash(&std::fs::read(layout.server().join(AUTHORITY))?);
+        let authority = as_control_plane(|| Ok(std::fs::read(layout.server().join(AUTHORITY))?))?;
+        let found = authority_hash(&authority);
         if found != *expected {
             bail!(
                 "--token is for a cluster with another authority: its hash is {expected}, this one's {found}"
@@ -57,7 +63,9 @@ pub(super) fn agree(settings: &Settings, layout: &Layout, now: Timestamp) -> Res
 /// # Errors
 /// If etcd does not answer, or the file cannot be used.
 pub(super) async fn publish_encryption(settings: &Settings, layout: &Layout) -> Result<()> {
-    let own = std::fs::read(layout.server().join(ENCRYPTION)).context("read the encryption's file")?;
+    let own = as_control_plane(|| {
+        std::fs::read(layout.server().join(ENCRYPTION)).context("read the encryption's file")
+    })?;
     let shelf = Shelf::reach(settings, Token::of(settings, layout)?, layout).await?;
     shelf
         .exchange(|stored| {
@@ -99,10 +107,11 @@ impl Others {
     /// If etcd does not answer, or it cannot be written.
     pub(super) async fn newer(&self, layout: &Layout, known: &[u8]) -> Result<Option<Vec<u8>>> {
         let Some(theirs) = self.shelf.stored().await?.1.remove(ENCRYPTION) else { return Ok(None) };
-        if theirs == known || encryption_file::read(&layout.server())?.is_some_and(|own| own != known) {
+        let own = || as_control_plane(|| encryption_file::read(&layout.server()));
+        if theirs == known || own()?.is_some_and(|own| own != known) {
             return Ok(None);
         }
-        encryption_file::take(&layout.server(), &theirs)?;
+        as_control_plane(|| encryption_file::take(&layout.server(), &theirs))?;
         Ok(Some(theirs))
     }
 }
@@ -125,16 +134,31 @@ fn begin(settings: &Settings, folder: &Path, stored: &Files, now: Timestamp) -> 
             }
         }
     }
+    if !is_of_cluster(folder, stored)? {
+        // What only another cluster has must not come into this one.
+        for (name, _) in shared_files().filter(|(name, _)| !stored.contains_key(*name)) {
+            remove(&folder.join(name))?;
+        }
+    }
     // After the keys: once it has the authority the folder counts as the cluster's.
     take(folder, stored)?;
+    Authorities::load_or_create(&folder.join("tls"), now)?;
     if stored.is_empty() {
-        Authority::load_or_create(&folder.join("tls"), now)?;
         pki::service_account_key(&folder.join("tls"))?;
     }
     for (name, content) in read(folder)? {
         all.entry(name).or_insert(content);
     }
     Ok((all, then))
+}
+
+fn remove(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("remove {}", path.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether the folder was this cluster's before, or nobody's.
@@ -177,7 +201,7 @@ impl Shelf {
             let written = self.etcd.set_bootstrap(expected, sealed.clone().into()).await;
             if written.context("write what servers share")?.is_some_and(|entry| entry.value == sealed) {
                 for (name, content) in then {
-                    pki::write_file(&self.folder.join(name), &content, 0o600)?;
+                    as_control_plane(|| Ok(pki::write_file(&self.folder.join(name), &content, 0o600)?))?;
                 }
                 return Ok(());
             }
@@ -187,11 +211,11 @@ impl Shelf {
 }
 
 fn read(folder: &Path) -> Result<Files> {
-    let there = FILES.iter().filter(|(name, _)| folder.join(name).exists());
+    let there = shared_files().filter(|(name, _)| folder.join(name).exists());
     there
         .map(|(name, _)| {
             let content = std::fs::read(folder.join(name)).with_context(|| format!("read {name}"))?;
-            Ok(((*name).to_owned(), content))
+            Ok((name.to_owned(), content))
         })
         .collect()
 }
@@ -199,7 +223,7 @@ fn read(folder: &Path) -> Result<Files> {
 /// Writes what is stored into the folder.
 fn take(folder: &Path, stored: &Files) -> Result<()> {
     let own = read(folder)?;
-    for (name, mode) in FILES {
+    for (name, mode) in shared_files() {
         let Some(content) = stored.get(name) else { continue };
         match own.get(name) {
             Some(own) if own == content => continue,

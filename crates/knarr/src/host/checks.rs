@@ -4,6 +4,8 @@
 
 mod firewall;
 mod kernel;
+mod parts;
+mod room;
 
 use std::net::{IpAddr, TcpListener};
 
@@ -71,10 +73,16 @@ const CHECKS: &[Check] = &[
 
 /// What only `doctor` looks at: nothing here stops a cluster from starting.
 const ADVICE: &[Check] = &[
+    Check { name: "kernel", part: None, look: room::release },
+    Check { name: "disk", part: None, look: room::disk },
+    Check { name: "memory", part: None, look: room::memory },
+    Check { name: "inotify", part: Some(Part::Kubelet), look: room::inotify },
     Check { name: "data directory", part: None, look: data_directory },
+    Check { name: "landlock", part: None, look: kernel::landlock },
     Check { name: "firewall", part: Some(Part::Kubelet), look: firewall::forwarding },
     Check { name: "pod network", part: Some(Part::Kubelet), look: pod_network },
     Check { name: "remains", part: None, look: remains },
+    Check { name: "parts", part: None, look: parts::look },
 ];
 
 /// # Errors
@@ -172,11 +180,13 @@ fn api_server_port(subject: &Subject<'_>) -> Finding {
 
 fn kubelet_port(subject: &Subject<'_>) -> Finding {
     let Some(ip) = subject.node_ip else { return Finding::Fine("not looked at: no address".into()) };
+    let asked = cli::kubelet::ConfigurationArgs::from_pairs(&subject.args.kubelet_arg).ok();
     port(
         subject,
         ip,
-        KUBELET_PORT,
-        "another kubelet may run here: stop it, or leave this one out with --disable agent",
+        asked.and_then(|asked| asked.port).unwrap_or(KUBELET_PORT),
+        "another kubelet may run here: stop it, choose another port with --kubelet-arg port=10260, or leave this one \
+         out with --disable agent",
     )
 }
 
@@ -229,11 +239,35 @@ fn pod_network(subject: &Subject<'_>) -> Finding {
 }
 
 fn remains(_: &Subject<'_>) -> Finding {
-    let vanished = data_dir::vanished();
-    let Some(first) = vanished.first() else { return Finding::Fine("none of clusters that are gone".into()) };
+    let (running, vanished): (Vec<_>, Vec<_>) =
+        data_dir::vanished().into_iter().partition(|folder| has_processes(folder));
+    let Some(first) = vanished.first() else {
+        if let Some(first) = running.first() {
+            return Finding::Fine(format!(
+                "none; a cluster runs whose folder is not seen from here: {}",
+                first.display()
+            ));
+        }
+        return Finding::Fine("none of clusters that are gone".into());
+    };
     let all = vanished.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(", ");
     Finding::warning(
         format!("links, tables or cgroups may be left of clusters whose folder is gone: {all}"),
         format!("remove them with `knarr reset --data-dir {}`", first.display()),
     )
+}
+
+/// Whether a process works for the cluster in this folder, which may be seen by that process alone.
+fn has_processes(folder: &std::path::Path) -> bool {
+    let wanted = folder.as_os_str().as_encoded_bytes();
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let own = std::process::id().to_string();
+    let others = processes.filter(|process| process.file_name() != own.as_str());
+    let mut commands = others.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
+    commands.any(|command| {
+        let mut words = command.split(|byte| *byte == 0);
+        words.any(|word| {
+            word == wanted || word.strip_prefix(b"--data-dir=").is_some_and(|word| word == wanted)
+        })
+    })
 }

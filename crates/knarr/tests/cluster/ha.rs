@@ -62,10 +62,10 @@ impl Server {
 
     /// All of the server at once, as a power cut does it; containers stay. What dies with it has let go of its ports.
     pub(crate) fn crash(&self) {
-        let parts = ["/proc/self/exe server", "knarr control-plane", "knarr node"];
+        let parts = ["knarr server", "knarr control-plane", "knarr node"];
         let all = parts.iter().flat_map(|part| self.cluster.processes(part));
         let all: Vec<_> = all.filter_map(|pid| sys::process::PidFd::open(pid).ok()).collect();
-        self.signal("/proc/self/exe server", Signal::SIGKILL);
+        self.signal("knarr server", Signal::SIGKILL);
         assert!(all.iter().all(|process| process.wait(DEATH_MAX).unwrap()), "all of it ends");
     }
 
@@ -231,7 +231,7 @@ fn three_servers_on_three_members_serve_and_one_works() {
 fn a_node_goes_on_without_its_own_api_server(servers: &[Server]) {
     let (alone, other) = (&servers[1], &servers[2]);
     // So that the API server is not started again at once.
-    alone.signal("/proc/self/exe server", Signal::SIGSTOP);
+    alone.signal("knarr server", Signal::SIGSTOP);
     alone.signal("knarr control-plane", Signal::SIGKILL);
     let session = other.session();
     let begun = Instant::now();
@@ -240,7 +240,7 @@ fn a_node_goes_on_without_its_own_api_server(servers: &[Server]) {
          kubectl wait --for=condition=Ready pod/alone --timeout=60s && kubectl delete pod alone --wait=false",
     ));
     println!("a Pod ran {:.1?} after its Node's API server was killed", begun.elapsed());
-    alone.signal("/proc/self/exe server", Signal::SIGCONT);
+    alone.signal("knarr server", Signal::SIGCONT);
     drop(alone.session());
 }
 

@@ -34,8 +34,8 @@ const SEED: u64 = 20_260_101;
 const VICTIMS: [(&str, &str); 4] = [
     ("control plane", "knarr control-plane"),
     ("node", "knarr node"),
-    ("supervisor", "/proc/self/exe server"),
-    ("shim", "/proc/self/exe shim"),
+    ("supervisor", "knarr server"),
+    ("shim", "knarr shim"),
 ];
 
 /// Of ten kills, one hits the supervisor, which takes control plane and node with it.

@@ -31,8 +31,10 @@ fn leader(cluster: &Cluster, part: &str, name: &str) -> Process {
 fn keys(cluster: &Cluster) -> impl Iterator<Item = String> {
     let keys = cluster.data_dir().join("server/tls");
     let flags = [
-        ("cluster-signing-cert-file", "ca.crt"),
-        ("cluster-signing-key-file", "ca.key"),
+        ("cluster-signing-cert-file", "client-ca.crt"),
+        ("cluster-signing-key-file", "client-ca.key"),
+        ("cluster-signing-kubelet-serving-cert-file", "kubelet-serving-ca.crt"),
+        ("cluster-signing-kubelet-serving-key-file", "kubelet-serving-ca.key"),
         ("service-account-private-key-file", "service-account.key"),
         ("root-ca-file", "ca.crt"),
     ];
@@ -69,7 +71,7 @@ fn kubelet(cluster: &Cluster, folder: &Path) -> Process {
             &format!("--data-dir={}", folder.display()),
             &format!("--tls-cert-file={}", file("tls/kubelet-server.crt")),
             &format!("--tls-private-key-file={}", file("tls/kubelet-server.key")),
-            &format!("--client-ca-file={}", file("tls/ca.crt")),
+            &format!("--client-ca-file={}", file("tls/client-ca.crt")),
         ],
     ))
 }

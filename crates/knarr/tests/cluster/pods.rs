@@ -114,12 +114,12 @@ fn killed_shims_are_replaced_and_broken_networks_mended() {
     let session = must(Session::new(&cluster, KUBECTLS[1], "mended"));
     must(session.run("mended_before.txt", include_str!("sessions/mended_before.txt")));
     let before = must(session.must(STATE));
-    let shims = cluster.processes("/proc/self/exe shim /");
+    let shims = cluster.processes("knarr shim /");
     assert_eq!(shims.len(), 3, "one shim for each Pod");
     kill(&shims);
     must(session.run("mended_shims.txt", include_str!("sessions/mended_shims.txt")));
     assert_eq!(must(session.must(STATE)), before, "no container has noticed");
-    assert!(cluster.processes("/proc/self/exe shim /").iter().all(|pid| !shims.contains(pid)));
+    assert!(cluster.processes("knarr shim /").iter().all(|pid| !shims.contains(pid)));
     // A lease that nobody has, and a Pod whose interface is gone: what a crash in the wrong moment leaves.
     must(session.run("mended_break.txt", include_str!("sessions/mended_break.txt")));
     kill(&cluster.processes("knarr node"));

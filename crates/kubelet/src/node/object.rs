@@ -125,6 +125,28 @@ pub(super) fn without_unknown_pages(before: &Node, now: &Node) -> Option<Value> 
     (!gone.is_empty()).then(|| json!({"status": {"capacity": gone, "allocatable": gone}}))
 }
 
+/// Resources that others have put into the Node's capacity: all of each is for Pods, too, and what is in capacity no more
+/// is for none. Nothing if the Node says so already. Source: `MachineInfo` of upstream's `nodestatus`.
+pub(super) fn of_others(before: &Node, now: &NodeStatus) -> Option<Value> {
+    let before = before.status.as_ref()?;
+    let resources = |list: &Quantities| list.clone().unwrap_or_default();
+    let (capacity, allocatable) = (resources(&before.capacity), resources(&before.allocatable));
+    let own = resources(&now.capacity);
+    let is_foreign = |name: &String| !own.contains_key(name) && !name.starts_with("hugepages-");
+    let mut told = serde_json::Map::new();
+    for (name, amount) in capacity.iter().filter(|(name, _)| is_foreign(name)) {
+        if allocatable.get(name) != Some(amount) {
+            told.insert(name.clone(), json!(amount));
+        }
+    }
+    for name in allocatable.keys().filter(|name| is_foreign(name) && name.contains('/')) {
+        if !capacity.contains_key(name) {
+            told.insert(name.clone(), Value::Null);
+        }
+    }
+    (!told.is_empty()).then_some(Value::Object(told))
+}
+
 /// Such as `hugepages-2Mi`.
 pub(crate) fn huge_page_name(size: u64) -> String {
     format!("hugepages-{}", Amount::new(i64::try_from(size).unwrap_or(i64::MAX), Format::BinarySi))
@@ -287,6 +309,29 @@ mod tests {
             text(status.allocatable),
             "cpu=3500m ephemeral-storage=94371840Ki hugepages-2Mi=1Gi memory=6189056Ki pods=110"
         );
+    }
+
+    #[test]
+    fn what_others_put_into_capacity_is_allocatable() {
+        let own = node(&Config::default(), &Machine::default());
+        for (name, capacity, allocatable, expect) in [
+            ("nothing", json!({}), json!({}), None),
+            ("new", json!({"example.com/x": "1k"}), json!({}), Some(json!({"example.com/x": "1k"}))),
+            ("known", json!({"example.com/x": "1k"}), json!({"example.com/x": "1k"}), None),
+            (
+                "less",
+                json!({"example.com/x": "1"}),
+                json!({"example.com/x": "5"}),
+                Some(json!({"example.com/x": "1"})),
+            ),
+            ("gone", json!({}), json!({"example.com/x": "1"}), Some(json!({"example.com/x": null}))),
+            ("our own", json!({"pods": "7", "cpu": "1"}), json!({}), None),
+            ("pages of no size of ours", json!({"hugepages-3Mi": "3Mi"}), json!({}), None),
+        ] {
+            let before = json!({"status": {"capacity": capacity, "allocatable": allocatable}});
+            let before: Node = serde_json::from_value(before).unwrap();
+            assert_eq!(of_others(&before, own.status.as_ref().unwrap()), expect, "{name}");
+        }
     }
 
     #[test]

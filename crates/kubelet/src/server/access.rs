@@ -1,25 +1,31 @@
-//! Who asks, and may they: the API server's own certificate may everything, everybody else what the API server says.
+//! Who asks, and may they: the API server says it of everybody, itself included.
 //!
-//! Certificates of the cluster's authority and bearer tokens (TokenReview) say who; SubjectAccessReview says whether.
-//! Answers are kept for a while, as upstream does. Source: `pkg/kubelet/server/auth.go`, KEP-2862.
+//! Certificates of the cluster's authority of clients and bearer tokens (TokenReview) say who; SubjectAccessReview says
+//! whether. Answers are kept for a while, as upstream does, so that they hold while the API server is away.
+//! Source: `pkg/kubelet/server/auth.go`, KEP-2862.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, Method, StatusCode, header};
+use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::api::{Api, PostParams};
 use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::Refusal;
 use crate::context::Context;
 
-/// How long a yes is good for. Source: `authorization.webhook.cacheAuthorizedTTL` is 5 m; a token's review is 2 m.
-const YES: Duration = Duration::from_secs(120);
-/// How long a no is. Source: `cacheUnauthorizedTTL`.
-const NO: Duration = Duration::from_secs(30);
+/// How long a yes is good for. Source: `authorization.webhook.cacheAuthorizedTTL`.
+const ALLOWED: Duration = Duration::from_mins(5);
+/// How long a no is. Source: `authorization.webhook.cacheUnauthorizedTTL`.
+const REFUSED: Duration = Duration::from_secs(30);
+/// How long a token's user is known. Source: `authentication.webhook.cacheTTL`.
+const KNOWN: Duration = Duration::from_mins(2);
 /// Answers that are kept.
 const KEPT_MAX: usize = 1024;
 
@@ -31,24 +37,66 @@ pub(super) struct User {
     uid: String,
 }
 
-/// Who wants to do what: a path and a verb.
-type Asked = (User, String, &'static str);
+/// Somebody with a certificate.
+#[derive(Debug)]
+pub(super) struct Certified {
+    pub(super) user: User,
+    ends_second: i64,
+}
+
+impl Certified {
+    pub(super) fn is_valid(&self, now: Timestamp) -> bool {
+        now.as_second() <= self.ends_second
+    }
+}
+
+/// Who wants to do what: a verb and a subresource of the Node.
+type Asked = (User, &'static str, &'static str);
 
 /// What was answered before.
 #[derive(Default)]
 pub(crate) struct Access {
-    tokens: Mutex<HashMap<String, (Instant, Option<User>)>>,
-    reviews: Mutex<HashMap<Asked, (Instant, bool)>>,
+    /// By their hash: a token is not kept.
+    tokens: Mutex<Answers<[u8; 32], Option<User>>>,
+    reviews: Mutex<Answers<Asked, bool>>,
+}
+
+/// Answers, each good until its time.
+struct Answers<K, V>(HashMap<K, (Instant, V)>);
+
+impl<K, V> Default for Answers<K, V> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> Answers<K, V> {
+    fn get(&self, key: &K, now: Instant) -> Option<V> {
+        self.0.get(key).filter(|(until, _)| now < *until).map(|(_, value)| value.clone())
+    }
+
+    /// Keeps an answer; if there is no room, in place of the one that ends first.
+    fn keep(&mut self, key: K, value: V, (now, life): (Instant, Duration)) {
+        if self.0.len() >= KEPT_MAX {
+            self.0.retain(|_, (until, _)| now < *until);
+        }
+        if self.0.len() >= KEPT_MAX {
+            let first = self.0.iter().min_by_key(|(_, (until, _))| *until).map(|(key, _)| key.clone());
+            first.map(|first| self.0.remove(&first));
+        }
+        self.0.insert(key, (now + life, value));
+    }
 }
 
 /// The user of a certificate that the configured authority has signed.
-pub(super) fn of_certificate(certificate: &[u8]) -> Option<User> {
+pub(super) fn of_certificate(certificate: &[u8]) -> Option<Certified> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     let subject = certificate.subject();
     let name = subject.iter_common_name().next().and_then(|name| name.as_str().ok())?.to_owned();
     let groups =
         subject.iter_organization().filter_map(|group| group.as_str().ok()).map(str::to_owned).collect();
-    Some(User { name, groups, uid: String::new() })
+    let ends_second = certificate.validity().not_after.timestamp();
+    Some(Certified { user: User { name, groups, uid: String::new() }, ends_second })
 }
 
 /// The resource that a path stands for; several where any of them is enough, the finest first.
@@ -65,7 +113,8 @@ pub(super) fn subresources(path: &str) -> &'static [&'static str] {
         return &["log"];
     }
     if is_below("/csi") {
-        return &["csi"];
+        // Ours, and fine-grained as the others that the whole of the kubelet includes.
+        return &["csi", "proxy"];
     }
     if is_below("/checkpoint") {
         return &["checkpoint"];
@@ -124,10 +173,9 @@ impl Access {
     }
 
     async fn of_token(&self, context: &Context, token: &str) -> Result<User, Refusal> {
-        if let Some((at, known)) = self.tokens.lock().get(token)
-            && at.elapsed() < if known.is_some() { YES } else { NO }
-        {
-            return known.clone().ok_or_else(unauthorized);
+        let key: [u8; 32] = Sha256::digest(token.as_bytes()).into();
+        if let Some(known) = self.tokens.lock().get(&key, Instant::now()) {
+            return known.ok_or_else(unauthorized);
         }
         let api: Api<TokenReview> = Api::all(context.client.clone());
         let spec = TokenReviewSpec { token: Some(token.to_owned()), ..TokenReviewSpec::default() };
@@ -139,7 +187,8 @@ impl Access {
             groups: user.groups.unwrap_or_default(),
             uid: user.uid.unwrap_or_default(),
         });
-        keep(&mut self.tokens.lock(), token.to_owned(), user.clone());
+        let life = if user.is_some() { KNOWN } else { REFUSED };
+        self.tokens.lock().keep(key, user.clone(), (Instant::now(), life));
         user.ok_or_else(unauthorized)
     }
 
@@ -150,11 +199,9 @@ impl Access {
         verb: &'static str,
         subresource: &'static str,
     ) -> Result<bool, Refusal> {
-        let key = (user.clone(), format!("{verb} {subresource}"), verb);
-        if let Some((at, allowed)) = self.reviews.lock().get(&key)
-            && at.elapsed() < if *allowed { YES } else { NO }
-        {
-            return Ok(*allowed);
+        let key = (user.clone(), verb, subresource);
+        if let Some(allowed) = self.reviews.lock().get(&key, Instant::now()) {
+            return Ok(allowed);
         }
         let api: Api<SubjectAccessReview> = Api::all(context.client.clone());
         let attributes = ResourceAttributes {
@@ -175,16 +222,10 @@ impl Access {
         let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
         let answer = api.create(&PostParams::default(), &review).await;
         let status = answer.map_err(|error| Refusal::internal(error.to_string()))?.status.unwrap_or_default();
-        keep(&mut self.reviews.lock(), key, status.allowed);
+        let life = if status.allowed { ALLOWED } else { REFUSED };
+        self.reviews.lock().keep(key, status.allowed, (Instant::now(), life));
         Ok(status.allowed)
     }
-}
-
-fn keep<K: std::hash::Hash + Eq, V>(kept: &mut HashMap<K, (Instant, V)>, key: K, value: V) {
-    if kept.len() >= KEPT_MAX {
-        kept.clear();
-    }
-    kept.insert(key, (Instant::now(), value));
 }
 
 fn unauthorized() -> Refusal {
@@ -196,6 +237,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn answers_end_and_the_first_to_end_makes_room() {
+        let (start, mut answers) = (Instant::now(), Answers::default());
+        answers.keep(0, true, (start, ALLOWED));
+        for key in 1..=KEPT_MAX {
+            answers.keep(key, false, (start, REFUSED));
+        }
+        assert_eq!(answers.0.len(), KEPT_MAX);
+        assert_eq!(answers.get(&0, start), Some(true), "who floods the kept refusals does not drive it out");
+        assert_eq!(answers.get(&0, start + ALLOWED), None);
+        answers.keep(1, true, (start + REFUSED, ALLOWED));
+        assert_eq!(answers.0.len(), 2, "what is over goes first");
+    }
+
+    #[test]
     fn paths_stand_for_upstreams_subresources() {
         for (path, expect) in [
             ("/metrics/cadvisor", &["metrics"][..]),
@@ -204,6 +259,7 @@ mod tests {
             ("/exec/ns/pod/container", &["proxy"]),
             ("/pods", &["pods", "proxy"]),
             ("/configz", &["configz", "proxy"]),
+            ("/csi", &["csi", "proxy"]),
         ] {
             assert_eq!(subresources(path), expect, "{path}");
         }

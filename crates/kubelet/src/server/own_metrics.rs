@@ -74,7 +74,8 @@ pub(super) async fn render(server: &Server) -> String {
         }
     }
     look_at_host(server).await;
-    metrics.registry.render()
+    // What the process counts as a client is in a registry of its own, since parts beside the kubelet share it.
+    metrics.registry.render() + &context.informers.metrics().registry().render()
 }
 
 /// What the host has to be asked for.

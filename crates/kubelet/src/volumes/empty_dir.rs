@@ -37,15 +37,19 @@ pub(super) fn prepare(
         }
         std::fs::rename(&beside, path).map_err(|e| describe("mkdir", path, &e))?;
     }
-    let owner = group.map_or("mode=0777".to_owned(), |group| format!("mode=2777,gid={group}"));
+    let owner = |sticky: u32| {
+        group.map_or(format!("mode={sticky}777"), |group| format!("mode={}777,gid={group}", sticky | 2))
+    };
     if let Some(page_size) = page_size {
-        let options = format!("pagesize={page_size},{owner}");
+        let options = format!("pagesize={page_size},{}", owner(0));
         mount_new(path, "hugetlbfs", MsFlags::MS_NODEV, Some(&options))?;
         // The kernel takes no set-group-id bit as an option here.
         return if group.is_some() { set_mode(path, 0o2777) } else { Ok(()) };
     }
     if medium == "Memory" {
-        mount_memory(path, memory_size(source.size_limit.as_ref(), spec, allocatable), Some(owner))?;
+        // With the sticky bit, as the kernel's default for tmpfs and so upstream's.
+        let size = memory_size(source.size_limit.as_ref(), spec, allocatable);
+        mount_memory(path, size, Some(owner(1)))?;
     }
     Ok(())
 }

@@ -78,12 +78,23 @@ fn an_empty_dir_is_there_as_a_whole() {
     std::fs::create_dir(volumes.join("memory")).unwrap();
     for _ in 0..2 {
         prepare(&input(dir.path(), pod, "{}")).unwrap();
-        for name in ["disk", "memory"] {
+        for (name, mode) in [("disk", 0o2777), ("memory", 0o3777)] {
             let found = volumes.join(name).metadata().unwrap();
-            assert_eq!((found.mode() & 0o7777, found.gid()), (0o2777, 2000), "{name}");
+            assert_eq!((found.mode() & 0o7777, found.gid()), (mode, 2000), "{name}");
         }
     }
     assert!(!volumes.join("disk~new").exists());
+    tear_down(&dir.path().join("pod")).unwrap();
+}
+
+#[test]
+fn memory_is_for_all_users_and_each_removes_its_own_only() {
+    use std::os::unix::fs::MetadataExt;
+    let pod = "{spec: {containers: [{name: c}], volumes: [{name: memory, emptyDir: {medium: Memory}}]}}";
+    let dir = tempfile::tempdir().unwrap();
+    prepare(&input(dir.path(), pod, "{}")).unwrap();
+    let path = dir.path().join("pod/volumes/kubernetes.io~empty-dir/memory");
+    assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o1777);
     tear_down(&dir.path().join("pod")).unwrap();
 }
 

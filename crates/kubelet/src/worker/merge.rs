@@ -18,9 +18,11 @@ use crate::volumes::mounts::termination_log;
 /// Bytes of a termination message that are shown. Source: core/v1 `terminationMessagePath`.
 const MESSAGE_MAX: u64 = 4096;
 /// Bytes of the log that stand in for a message.
-const LOG_TAIL_MAX: u64 = 2048;
+const LOG_TAIL_MAX: usize = 2048;
 /// Lines of the log that stand in for a message.
 const LOG_LINES_MAX: usize = 80;
+/// Bytes that are read for that: more than the longest record has.
+const LOG_READ_MAX: u64 = 64 << 10;
 
 fn rank(state: &ContainerState) -> u8 {
     match state {
@@ -173,20 +175,66 @@ fn read_text(mut reader: impl Read) -> String {
     }
 }
 
-/// The last lines of a log in CRI format, without its time stamps and tags.
+/// What a container said last, by its log in CRI format.
 fn log_tail(path: &std::path::Path) -> std::io::Result<String> {
     let mut file = std::fs::File::open(path)?;
-    let len = file.seek(SeekFrom::End(0))?;
-    // Each line carries about 45 bytes of stamps and tags.
-    file.seek(SeekFrom::Start(len.saturating_sub(4 * LOG_TAIL_MAX)))?;
+    let start = file.seek(SeekFrom::End(0))?.saturating_sub(LOG_READ_MAX);
+    file.seek(SeekFrom::Start(start))?;
     let text = read_text(file);
-    let mut out = String::new();
-    for line in text.lines().rev().take(LOG_LINES_MAX) {
-        let Some(content) = line.splitn(4, ' ').nth(3) else { continue };
-        if out.len() + content.len() + 1 > usize::try_from(LOG_TAIL_MAX).unwrap_or(usize::MAX) {
-            break;
+    // What is read from the middle of a file begins in the middle of a line.
+    let whole = if start == 0 { &*text } else { text.split_once('\n').map_or("", |(_, whole)| whole) };
+    Ok(last_words(whole))
+}
+
+/// The end of a log's last lines, without time stamps and tags. No line end follows a part of a line.
+fn last_words(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    let mut said = String::new();
+    for line in lines.get(lines.len().saturating_sub(LOG_LINES_MAX)..).unwrap_or_default() {
+        let mut fields = line.splitn(4, ' ').skip(2);
+        let (Some(tag), content) = (fields.next(), fields.next().unwrap_or_default()) else { continue };
+        said.push_str(content);
+        if tag != "P" {
+            said.push('\n');
         }
-        out.insert_str(0, &format!("{content}\n"));
     }
-    Ok(out)
+    let first = said.len().saturating_sub(LOG_TAIL_MAX);
+    let first = (first..said.len()).find(|at| said.is_char_boundary(*at)).unwrap_or(said.len());
+    said.split_off(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_logs_last_words_end_as_they_were_written() {
+        let record = |tag: &str, text: &str| format!("2026-01-02T03:04:05.000000000Z stdout {tag} {text}\n");
+        let long = "x".repeat(3 * LOG_TAIL_MAX);
+        let many: String = (0..100).map(|number| record("F", &number.to_string())).collect();
+        for (name, log, expect) in [
+            ("nothing", String::new(), String::new()),
+            ("a whole line", record("F", "a b  c"), "a b  c\n".to_owned()),
+            ("a line without an end", record("F", "a") + &record("P", "b"), "a\nb".to_owned()),
+            ("parts of a line", record("P", "a") + &record("P", "b") + &record("F", "c"), "abc\n".to_owned()),
+            ("an empty line", record("F", ""), "\n".to_owned()),
+            ("more than is shown", record("P", &long), "x".repeat(LOG_TAIL_MAX)),
+            ("no record", "nothing\n".to_owned(), String::new()),
+            ("many lines", many, (20..100).map(|number| format!("{number}\n")).collect()),
+        ] {
+            assert_eq!(last_words(&log), expect, "{name}");
+        }
+        assert_eq!(last_words(&record("F", &"ä".repeat(LOG_TAIL_MAX))).len(), LOG_TAIL_MAX - 1);
+    }
+
+    #[test]
+    fn a_log_that_is_read_from_its_middle_begins_with_a_whole_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("0.log");
+        let line = format!("2026-01-02T03:04:05.000000000Z stdout F {}\n", "y".repeat(1000));
+        std::fs::write(&path, line.repeat(200)).unwrap();
+        let said = log_tail(&path).unwrap();
+        assert_eq!(said.len(), LOG_TAIL_MAX);
+        assert!(said.bytes().all(|byte| matches!(byte, b'y' | b'\n')), "{said}");
+    }
 }

@@ -41,7 +41,7 @@ fn services(yaml: &str) -> (Vec<Arc<Service>>, Vec<Arc<EndpointSlice>>) {
 
 fn table(yaml: &str) -> Table {
     let (services, slices) = services(yaml);
-    render(&services, &slices, &config())
+    render(&services, &slices, &BTreeSet::new(), &config()).table
 }
 
 /// Names of the chains, without those that are always there.
@@ -267,14 +267,21 @@ fn the_cluster_dns_address_is_answered_by_the_host_itself() {
 #[test]
 fn node_ports_and_external_addresses_lead_in() {
     let cluster = Cluster::new();
+    let leads_somewhere = || {
+        let mut route = sys::netlink::Route::open()?;
+        let (destination, link) = (Some(("192.0.2.77".parse().unwrap(), 32)), Some(route.index("lo")?));
+        let source = Some(config().node_ip.into());
+        route.add_route(&sys::netlink::NewRoute { destination, source, link, ..Default::default() })
+    };
+    cluster.host.run(leads_somewhere).unwrap();
     cluster.apply(
         "
-- {metadata: {name: web}, spec: {type: NodePort, clusterIP: 10.43.0.5, externalIPs: [10.43.9.9],
+- {metadata: {name: web}, spec: {type: NodePort, clusterIP: 10.43.0.5, externalIPs: [192.0.2.77],
    ports: [{port: 80, nodePort: 30080}]}}
 - {metadata: {name: web}, ports: [{port: 8080}], endpoints: [{addresses: [10.42.0.3]}]}
 ",
     );
-    for to in ["192.0.2.1:30080", "10.43.9.9:80"] {
+    for to in ["192.0.2.1:30080", "192.0.2.77:80"] {
         assert_eq!(cluster.asked_by_pod(0, to), "pod1 to 10.42.0.1", "{to}");
         assert_eq!(cluster.asked_by_pod(1, to), "pod1 to 10.42.0.1", "{to}: itself");
         assert_eq!(cluster.asked_by_host(to), "pod1 to 10.42.0.1", "{to}");

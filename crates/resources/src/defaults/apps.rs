@@ -1,5 +1,6 @@
 //! Workloads: `apps`, `batch`, `autoscaling`.
 
+use machinery::features::Feature;
 use serde_json::{Map, Value, json};
 
 use super::{Row, absent, object, objects, quantities, quantity, text, unset};
@@ -80,7 +81,9 @@ fn stateful_set(spec: &mut Map<String, Value>) {
             && let Some(rolling) = object(strategy, "rollingUpdate")
         {
             absent(rolling, "partition", 0);
-            absent(rolling, "maxUnavailable", 1);
+            if Feature::MaxUnavailableStatefulSet.is_on() {
+                absent(rolling, "maxUnavailable", 1);
+            }
         }
     }
     if let Some(policy) = object(spec, "persistentVolumeClaimRetentionPolicy") {

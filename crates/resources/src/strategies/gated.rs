@@ -75,6 +75,25 @@ pub const RESOURCE_SLICE: &[&str] = &[
     "spec/devices/*/capacity/*/requestPolicy",
 ];
 
+/// Of a Lease: CoordinatedLeaderElection.
+pub const LEASE: &[&str] = &["spec/strategy", "spec/preferredHolder"];
+
+/// Of a new StatefulSet: MaxUnavailableStatefulSet.
+pub(super) fn stateful_set_create(new: &mut Value) {
+    stateful_set(new, None);
+}
+
+/// Of a changed StatefulSet.
+pub(super) fn stateful_set_update(new: &mut Value, old: &Value) {
+    stateful_set(new, Some(old));
+}
+
+fn stateful_set(new: &mut Value, old: Option<&Value>) {
+    if !Feature::MaxUnavailableStatefulSet.is_on() {
+        take_new(&["spec/updateStrategy/rollingUpdate/maxUnavailable"], new, old);
+    }
+}
+
 /// Takes the fields `paths` out of `new` that `old` has not; and those of Pods out of the Pod's spec at the pointer
 /// `pod_spec`, if the kind has one.
 pub(crate) fn drop_disabled(paths: &[&str], pod_spec: &str, new: &mut Value, old: Option<&Value>) {

@@ -14,7 +14,7 @@ const NOT_AN_IP: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8:
 const NOT_A_CIDR: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 
 /// The address that `text` stands for; a wrapped IPv4 address is unwrapped.
-pub(crate) fn parse_ip(text: &str) -> Option<IpAddr> {
+pub fn parse_ip(text: &str) -> Option<IpAddr> {
     if text.contains(':') {
         let ip: Ipv6Addr = text.parse().ok()?;
         return Some(ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4));

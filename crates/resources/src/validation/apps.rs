@@ -193,7 +193,6 @@ pub(crate) fn stateful_set(object: &Value) -> FieldErrors {
     // Upstream writes the path like this.
     At { path: spec.path.child("ordinals.start"), ..spec.get("ordinals").get("start") }
         .not_negative(&mut errors);
-    spec.get("revisionHistoryLimit").not_negative(&mut errors);
     spec.get("serviceName").optional(names::dns1123_label, &mut errors);
     let (selector, template) = (spec.get("selector"), spec.get("template"));
     selector::required(&selector, "statefulset", &mut errors);
@@ -272,16 +271,20 @@ pub(crate) fn stateful_set_update(new: &Value, old: &Value) -> FieldErrors {
 pub(crate) fn controller_revision(object: &Value) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let revision = At::root(object);
-    if !revision.get("data").is_set() {
-        errors.push(revision.get("data").required("data is mandatory"));
-    }
     revision.get("revision").not_negative(&mut errors);
+    let data = revision.get("data");
+    if !data.is_set() {
+        errors.push(data.required("data is mandatory"));
+    } else if !data.value.is_object() {
+        errors.push(data.required("data must be a valid JSON object"));
+    }
     errors
 }
 
 /// An update of a ControllerRevision: what it holds stays.
 pub(crate) fn controller_revision_update(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = controller_revision(new);
+    let mut errors = FieldErrors::new();
+    At::root(new).get("revision").not_negative(&mut errors);
     At::root(new).get("data").unchanged(&At::root(old).get("data"), &mut errors);
     errors
 }

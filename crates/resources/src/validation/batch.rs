@@ -28,10 +28,23 @@ const JOB_NAME: &str = "batch.kubernetes.io/job-name";
 /// A Job.
 pub(crate) fn job(object: &Value) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    let job = At::root(object);
+    whole(&At::root(object), Labels::Prefixed, &mut errors);
+    errors
+}
+
+/// Which labels a template without a selector of the caller's has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Labels {
+    /// Those with Kubernetes' prefix, and those without.
+    Prefixed,
+    /// Those without, as Jobs of old have them.
+    Plain,
+}
+
+fn whole(job: &At<'_>, labels: Labels, errors: &mut FieldErrors) {
     let spec = job.get("spec");
-    generated_selector(&job, &mut errors);
-    whole_spec(&spec, &mut errors);
+    generated_selector(job, labels, errors);
+    whole_spec(&spec, errors);
     let completions = spec.get("completions").number().unwrap_or_default();
     if is_indexed(&spec) && completions > 0 {
         let name = job.get("metadata").get("name");
@@ -42,7 +55,6 @@ pub(crate) fn job(object: &Value) -> FieldErrors {
             );
         }
     }
-    errors
 }
 
 fn is_indexed(spec: &At<'_>) -> bool {
@@ -50,7 +62,7 @@ fn is_indexed(spec: &At<'_>) -> bool {
 }
 
 /// A selector that was not the caller's choice is the generated one, and its labels are on the template.
-fn generated_selector(job: &At<'_>, errors: &mut FieldErrors) {
+fn generated_selector(job: &At<'_>, kept: Labels, errors: &mut FieldErrors) {
     let spec = job.get("spec");
     if spec.get("manualSelector").flag() || !spec.get("selector").is_set() {
         return;
@@ -59,14 +71,12 @@ fn generated_selector(job: &At<'_>, errors: &mut FieldErrors) {
     if uid.text().is_empty() {
         errors.push(uid.required(""));
     }
-    let expected = [
-        ("controller-uid", uid.text()),
-        ("job-name", name.text()),
-        (CONTROLLER_UID, uid.text()),
-        (JOB_NAME, name.text()),
-    ];
+    let mut expected = vec![("controller-uid", uid.text()), ("job-name", name.text())];
+    if kept == Labels::Prefixed {
+        expected.extend([(CONTROLLER_UID, uid.text()), (JOB_NAME, name.text())]);
+    }
     let labels = spec.get("template").get("metadata").get("labels");
-    for (key, value) in expected {
+    for &(key, value) in &expected {
         let path = labels.path.key(key);
         let detail = format!("must be '{value}'");
         match labels.value.get(key).and_then(Value::as_str) {
@@ -77,7 +87,7 @@ fn generated_selector(job: &At<'_>, errors: &mut FieldErrors) {
             Some(_) => {}
         }
     }
-    let expected: BTreeMap<_, _> = expected.into();
+    let expected: BTreeMap<_, _> = expected.into_iter().collect();
     if let Ok(selector) = Selector::from_label_selector(Some(spec.get("selector").value))
         && !selector.matches_with(|key| expected.get(key).copied())
     {
@@ -205,6 +215,9 @@ pub(crate) fn job_update(new: &Value, old: &Value) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let (new_job, old_job) = (At::root(new), At::root(old));
     let (new, old) = (new_job.get("spec"), old_job.get("spec"));
+    let had = |label: &str| old.get("template").get("metadata").get("labels").value.get(label).is_some();
+    let kept = if had(JOB_NAME) && had(CONTROLLER_UID) { Labels::Prefixed } else { Labels::Plain };
+    whole(&new_job, kept, &mut errors);
     whole_spec(&new, &mut errors);
     completions(&new, &old, &mut errors);
     new.get("selector").unchanged(&old.get("selector"), &mut errors);

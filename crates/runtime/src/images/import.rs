@@ -375,7 +375,7 @@ fn root_file_system(
 ) -> Result<Image, ImageError> {
     let names = names(hints, hints.root_name.iter().cloned().collect())?;
     if names.is_empty() {
-        return Err(ImageError::Invalid("a root file system needs a name".into()));
+        return Err(ImageError::Invalid("a root file system needs a name: give one with --name".into()));
     }
     let root = store.temporary(random);
     make_root(&root)?;

@@ -60,6 +60,18 @@ fn modes_times_and_links_are_kept() {
 }
 
 #[test]
+fn no_other_user_of_the_host_reaches_layers_also_of_a_store_that_was_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("images");
+    fs::create_dir_all(root.join("layers")).unwrap();
+    fs::set_permissions(&root, fs::Permissions::from_mode(0o755)).unwrap();
+    for _ in 0..2 {
+        ImageStore::open(&root).unwrap();
+        assert_eq!(root.metadata().unwrap().permissions().mode() & 0o7777, 0o700);
+    }
+}
+
+#[test]
 fn nothing_leaves_the_layer() {
     let outside = tempfile::tempdir().unwrap();
     let target = outside.path().to_str().unwrap();

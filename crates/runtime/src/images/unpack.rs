@@ -374,7 +374,11 @@ impl<R: Read> Read for Metered<R> {
 }
 
 pub(crate) fn broken(error: io::Error) -> ImageError {
-    ImageError::Invalid(format!("the archive cannot be read: {error}"))
+    match error.to_string().contains("numeric field") {
+        // What follows would be the file's content.
+        true => ImageError::Invalid("this is no tar archive, or it is damaged".to_owned()),
+        false => ImageError::Invalid(format!("the archive cannot be read: {error}")),
+    }
 }
 
 pub(crate) fn invalid(message: &str) -> ImageError {

@@ -31,9 +31,9 @@ fn defaults(input: &Input<'_>) -> Vec<Value> {
             &["nosuid", "noexec", "nodev", "relatime", sys],
         ));
     }
-    let is_seen = |mount: &v1::Mount| same_path(&mount.container_path, cgroup_view::PLACE);
-    if !input.cgroup_view.is_empty() && !input.config.mounts.iter().any(is_seen) {
-        let options = ["nosuid", "noexec", "nodev", "mode=755"];
+    if has_cgroup_view(input) {
+        // Made read-only when what is below is mounted ([`read_only_paths`]).
+        let options = ["nosuid", "noexec", "nodev", "mode=755", "size=64k"];
         mounts.push(mount(cgroup_view::PLACE, "tmpfs", "tmpfs", &options));
         mounts.extend(input.cgroup_view.iter().map(|(place, source)| {
             let options = ["bind", "rprivate", "nosuid", "noexec", "nodev", "relatime", sys];
@@ -41,6 +41,21 @@ fn defaults(input: &Input<'_>) -> Vec<Value> {
         }));
     }
     mounts
+}
+
+/// Whether the container's cgroups are mounts in a file system of ours.
+fn has_cgroup_view(input: &Input<'_>) -> bool {
+    let is_seen = |mount: &v1::Mount| same_path(&mount.container_path, cgroup_view::PLACE);
+    !input.cgroup_view.is_empty() && !input.config.mounts.iter().any(is_seen)
+}
+
+/// Paths that nothing is written to: those that are asked for, and the folder of cgroups. A privileged container has none.
+pub(super) fn read_only_paths<'a>(input: &Input<'a>, asked: &'a [String]) -> Vec<&'a str> {
+    if super::security_context(input.config).privileged {
+        return Vec::new();
+    }
+    let own = has_cgroup_view(input).then_some(cgroup_view::PLACE);
+    asked.iter().map(String::as_str).chain(own).collect()
 }
 
 /// All mounts in the order in which they are made: shorter paths first, so that none hides another. And the document's

@@ -7,8 +7,6 @@
 use std::collections::HashSet;
 use std::ffi::CString;
 use std::os::fd::{OwnedFd, RawFd};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use caps::{CapSet, Capability};
@@ -21,6 +19,7 @@ use sys::mount::Propagation;
 use sys::process::PidFd;
 
 use super::layout::{SeccompProfile, Security};
+use super::program::find;
 
 /// What a process needs to install seccomp and to lower its own bounding set.
 pub(crate) const WAY_THERE: [&str; 2] = ["CAP_SYS_ADMIN", "CAP_SETPCAP"];
@@ -144,50 +143,6 @@ fn set_propagations(spec: &Spec) -> sys::Result<()> {
         for propagation in wanted {
             sys::mount::set_propagation(mount.destination(), propagation, true)?;
         }
-    }
-    Ok(())
-}
-
-const MISSING: &str = "no such file or directory";
-
-/// The payload's program, found as a shell would in the container's `PATH`.
-fn find(spec: &Spec) -> Result<PathBuf, String> {
-    let process = spec.process().as_ref();
-    let program = process.and_then(|p| p.args().as_ref()).and_then(|args| args.first());
-    let Some(program) = program.filter(|program| !program.is_empty()) else {
-        return Err("no command specified".to_owned());
-    };
-    if program.contains('/') {
-        return is_program(Path::new(program)).map(|()| PathBuf::from(program)).map_err(
-            |error| match error {
-                MISSING => format!("exec: {program:?}: stat {program}: {error}"),
-                _ => format!("exec: {program:?}: {error}"),
-            },
-        );
-    }
-    let env = process.and_then(|p| p.env().as_ref()).map(Vec::as_slice).unwrap_or_default();
-    let path = env.iter().rev().find_map(|var| var.strip_prefix("PATH=")).unwrap_or(crate::oci::DEFAULT_PATH);
-    let found = path.split(':').map(|dir| Path::new(if dir.is_empty() { "." } else { dir }).join(program));
-    let mut denied = false;
-    for candidate in found {
-        match is_program(&candidate) {
-            Ok(()) => return Ok(candidate),
-            Err(error) => denied |= error == "permission denied",
-        }
-    }
-    let reason = if denied { "permission denied" } else { "executable file not found in $PATH" };
-    Err(format!("exec: {program:?}: {reason}"))
-}
-
-fn is_program(path: &Path) -> Result<(), &'static str> {
-    let Ok(metadata) = path.metadata() else {
-        return Err(MISSING);
-    };
-    if metadata.is_dir() {
-        return Err("is a directory");
-    }
-    if metadata.permissions().mode() & 0o111 == 0 {
-        return Err("permission denied");
     }
     Ok(())
 }

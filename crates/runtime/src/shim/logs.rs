@@ -1,6 +1,7 @@
 //! Container output as CRI log lines: `<RFC3339Nano> <stream> <F|P> <text>`.
 //!
-//! A line longer than [`LINE_BYTES_MAX`] is written in parts tagged `P`, the last one `F`. Source: the log format
+//! A line longer than [`LINE_BYTES_MAX`] is written in parts tagged `P`, the last one `F`; a last line without an end is `P`.
+//! Source: the log format
 //! that the kubelet reads (CRI, kuberuntime logs). A file that has grown to its limit is rotated ([`rotation`]).
 
 mod rotation;
@@ -8,6 +9,7 @@ mod rotation;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -76,7 +78,7 @@ impl Log {
 /// Compresses files in a process of its own, which the shim reaps like any other.
 fn start_packing(files: &[PathBuf]) -> io::Result<()> {
     let mut packing = Command::new("/proc/self/exe");
-    packing.args(["shim", "pack"]).args(files);
+    packing.arg0(crate::zygote::NAME).args(["shim", "pack"]).args(files);
     packing.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().map(drop)
 }
 
@@ -109,10 +111,10 @@ impl Lines {
         self.extend(chunk, now, out);
     }
 
-    /// Appends what is left of a last line without an end.
+    /// Appends what is left of a last line without an end: a part, so that nobody reads an end that was not written.
     pub fn finish(&mut self, now: Timestamp, out: &mut Vec<u8>) {
         if !self.pending.is_empty() {
-            self.record("F", now, out);
+            self.record("P", now, out);
         }
     }
 
@@ -157,8 +159,8 @@ mod tests {
     }
 
     #[test]
-    fn a_last_line_without_an_end_is_kept() {
-        check(&["a\nb"], "F a\nF b\n");
+    fn a_last_line_without_an_end_is_a_part() {
+        check(&["a\nb"], "F a\nP b\n");
         check(&[], "");
     }
 

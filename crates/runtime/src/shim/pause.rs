@@ -10,6 +10,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
@@ -48,7 +49,9 @@ impl Pause {
     /// Starts one in a PID namespace of its own, which belongs to the user namespace if there is one, and names that PID
     /// namespace for containers to enter.
     pub(super) fn start(sandbox: &Path, userns: Option<&Path>) -> io::Result<Self> {
+        // The shim's own: it cannot be written to.
         let mut maker = Command::new("/proc/self/exe")
+            .arg0(crate::zygote::NAME)
             .args(["shim", "pause", MAKE])
             .args(userns)
             .stdin(Stdio::piped())

@@ -111,7 +111,8 @@ impl Shim {
         nix::unistd::dup2_stderr(&self.log).map_err(system("open its log"))?;
         drop(self.log);
         let sandbox = self.sandbox.to_string_lossy();
-        if let Err(error) = sys::process::set_arguments(&["/proc/self/exe", "shim", &sandbox]) {
+        super::take_name("knarr-shim");
+        if let Err(error) = sys::process::set_arguments(&[crate::zygote::NAME, "shim", &sandbox]) {
             // It works under its parent's name, too.
             eprintln!("shim: keeps the zygote's arguments: {}", crate::error_chain(&error));
         }

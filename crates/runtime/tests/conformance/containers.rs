@@ -572,8 +572,10 @@ async fn hostile_processes(subject: Arc<Subject>) {
     let other = pod.start(sleeping("other")).await;
     let (seen, _) = pod.sh(&other, "ps | grep -c 's[l]eep 1000'").await;
     assert_eq!(seen, "0");
-    // An exec whose program is the runtime's own, by what procfs says of it.
-    for path in ["/proc/self/exe", "/proc/1/exe"] {
+    // Programs that are the runtime's own, by what procfs says of them (CVE-2019-5736).
+    let make = "cd /tmp; ln -s /proc/self/exe link; printf '#!/proc/self/exe\\n' > script; chmod +x script";
+    assert_eq!(pod.sh(&other, make).await, (String::new(), 0));
+    for path in ["/proc/self/exe", "/proc/thread-self/exe", "/proc/1/exe", "/tmp/link", "/tmp/script"] {
         let ran = pod.exec(&other, &[path, "sh", "-c", "echo > /proc/$PPID/exe"], 5).await;
         assert!(ran.is_err() || ran.unwrap().exit_code != 0, "{path}");
     }

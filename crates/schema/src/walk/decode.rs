@@ -364,6 +364,9 @@ impl<'a> Seed<'a> {
     fn zero(&self, ty: Type) -> Value {
         match ty {
             Type::String => Value::String(String::new()),
+            Type::Bool => Value::Bool(false),
+            Type::Int32 | Type::Int64 | Type::Double | Type::IntOrString => Value::Number(0.into()),
+            Type::Quantity => Value::String("0".to_owned()),
             Type::Message(_) => Value::Object(Object::new()),
             _ => Value::Null,
         }
@@ -448,7 +451,7 @@ pub(crate) fn is_zero(value: &Value) -> bool {
     }
 }
 
-fn props(schemas: &Schemas) -> Type {
+pub(crate) fn props(schemas: &Schemas) -> Type {
     let name = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
     schemas.message(name).map_or(Type::Json, |schema| Type::Message(schema.index))
 }

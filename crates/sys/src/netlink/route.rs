@@ -310,6 +310,16 @@ impl Route {
         request.raw(&header).bytes(libc::NDA_DST, &octets(ip)).bytes(libc::NDA_LLADDR, &mac);
         self.0.call(request, || format!("set neighbour {ip}"))
     }
+
+    /// Forgets a neighbour; no error if there is none.
+    pub fn delete_neighbour(&mut self, link: u32, ip: IpAddr) -> Result<()> {
+        let mut request = Encoder::message(libc::RTM_DELNEIGH, 0);
+        let mut header = [0; 12];
+        header[0] = family(ip);
+        header[4..8].copy_from_slice(&link.to_ne_bytes());
+        request.raw(&header).bytes(libc::NDA_DST, &octets(ip));
+        absent_is_fine(self.0.call(request, || format!("delete neighbour {ip}")))
+    }
 }
 
 pub(super) fn absent_is_fine(result: Result<()>) -> Result<()> {

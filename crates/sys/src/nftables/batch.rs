@@ -5,7 +5,7 @@ use std::io;
 
 use nix::libc;
 
-use super::{Data, Field, Key, Set, Table, encode};
+use super::{Data, Field, Key, Rule, Set, Table, encode};
 use crate::netlink::{
     ACK, CREATE, DUMP, Encoder, REQUEST, Socket, Verdict, find_attribute, messages, str_of,
 };
@@ -14,12 +14,12 @@ use crate::{Doing, Error, Result};
 const SUBSYSTEM: u16 = 10;
 const BATCH_BEGIN: u16 = 0x10;
 const BATCH_END: u16 = 0x11;
-const NEW_TABLE: u16 = 0;
+pub(super) const NEW_TABLE: u16 = 0;
 const GET_TABLE: u16 = 1;
-const DELETE_TABLE: u16 = 2;
-const NEW_CHAIN: u16 = 3;
-const DELETE_CHAIN: u16 = 5;
-const NEW_RULE: u16 = 6;
+pub(super) const DELETE_TABLE: u16 = 2;
+pub(super) const NEW_CHAIN: u16 = 3;
+pub(super) const DELETE_CHAIN: u16 = 5;
+pub(super) const NEW_RULE: u16 = 6;
 const DELETE_RULE: u16 = 8;
 const NEW_SET: u16 = 9;
 const DELETE_SET: u16 = 11;
@@ -27,6 +27,7 @@ const NEW_ELEMENTS: u16 = 12;
 const GET_ELEMENTS: u16 = 13;
 const DELETE_ELEMENTS: u16 = 14;
 const FAMILY_IPV4: u8 = 2;
+pub(super) const FAMILY_NETDEV: u8 = 5;
 const APPEND: u16 = libc::NLM_F_APPEND as u16;
 /// An attribute's length is 16 bits; an element takes less than 400 bytes.
 const ELEMENTS_PER_MESSAGE: usize = 150;
@@ -74,8 +75,12 @@ pub fn delete_table(name: &str) -> Result<()> {
 
 /// The names of all IPv4 tables in the calling thread's network namespace. None if the kernel has no nftables.
 pub fn table_names() -> Result<Vec<String>> {
+    tables_of(FAMILY_IPV4)
+}
+
+pub(super) fn tables_of(family: u8) -> Result<Vec<String>> {
     let mut request = Encoder::message(SUBSYSTEM << 8 | GET_TABLE, 0);
-    request.raw(&[FAMILY_IPV4, 0, 0, 0]);
+    request.raw(&[family, 0, 0, 0]);
     let listed = Socket::open(libc::NETLINK_NETFILTER)
         .and_then(|mut socket| socket.request(request, DUMP, || "list nftables tables".into()));
     let answers = match listed {
@@ -119,7 +124,8 @@ fn can_change(previous: &Table, next: &Table) -> bool {
     previous.name == next.name && same_chains && same_sets
 }
 
-struct Batch<'a> {
+pub(super) struct Batch<'a> {
+    family: u8,
     table: &'a str,
     out: Encoder,
     sequence: u32,
@@ -128,7 +134,11 @@ struct Batch<'a> {
 
 impl<'a> Batch<'a> {
     fn new(table: &'a str) -> Self {
-        let mut batch = Self { table, out: Encoder::default(), sequence: 0, last_start: 0 };
+        Self::of(FAMILY_IPV4, table)
+    }
+
+    pub(super) fn of(family: u8, table: &'a str) -> Self {
+        let mut batch = Self { family, table, out: Encoder::default(), sequence: 0, last_start: 0 };
         batch.frame(BATCH_BEGIN);
         batch
     }
@@ -141,16 +151,21 @@ impl<'a> Batch<'a> {
         self.out.end();
     }
 
-    fn message(&mut self, kind: u16, flags: u16, fill: impl FnOnce(&mut Encoder, &str)) {
+    pub(super) fn message(&mut self, kind: u16, flags: u16, fill: impl FnOnce(&mut Encoder, &str)) {
         self.sequence += 1;
         self.last_start = self.out.len();
         self.out.begin(SUBSYSTEM << 8 | kind, REQUEST | flags, self.sequence);
-        self.out.raw(&[FAMILY_IPV4, 0, 0, 0]);
+        self.out.raw(&[self.family, 0, 0, 0]);
         fill(&mut self.out, self.table);
         self.out.end();
     }
 
-    fn table(&mut self, kind: u16, flags: u16) {
+    /// Puts a rule behind those that its chain has.
+    pub(super) fn append_rule(&mut self, kind: u16, chain: &str, rule: &Rule) {
+        self.message(kind, CREATE | APPEND, |out, table| encode::rule(out, table, chain, rule));
+    }
+
+    pub(super) fn table(&mut self, kind: u16, flags: u16) {
         self.message(kind, flags, |out, table| {
             out.str(1, table);
         });
@@ -180,9 +195,7 @@ impl<'a> Batch<'a> {
         for (name, chain) in &next.chains {
             if previous.chains.get(name) != Some(chain) {
                 for rule in &chain.rules {
-                    self.message(NEW_RULE, CREATE | APPEND, |out, table| {
-                        encode::rule(out, table, name, rule)
-                    });
+                    self.append_rule(NEW_RULE, name, rule);
                 }
             }
         }
@@ -223,7 +236,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Sends everything. The last message asks for an answer, which comes after those of all that failed.
-    fn commit(mut self) -> Result<()> {
+    pub(super) fn commit(mut self) -> Result<()> {
         let table = self.table;
         let doing = || format!("change nftables table {table}");
         let last = self.sequence;

@@ -64,6 +64,16 @@ pub(super) fn chain(out: &mut Encoder, table: &str, name: &str, base: Option<&Ba
     }
 }
 
+/// A chain for what arrives at the link that it is named after, before anything else sees it.
+pub(super) fn ingress_chain(out: &mut Encoder, table: &str, link: &str) {
+    const INGRESS: u32 = 0;
+    const POLICY_ACCEPT: u32 = 1;
+    out.str(1, table).str(3, link).nest(4, |hook| {
+        hook.be32(1, INGRESS).be32(2, 0).str(3, link);
+    });
+    out.be32(5, POLICY_ACCEPT).str(7, "filter");
+}
+
 pub(super) fn set(out: &mut Encoder, table: &str, name: &str, id: u32, set: &Set) {
     let mut flags = 0;
     if set.value != SetValue::None {
@@ -150,6 +160,10 @@ fn expression(list: &mut Encoder, expr: &Expr) {
     match expr {
         Expr::SourceIp(to) => payload(list, *to, 1, 12, 4),
         Expr::DestinationIp(to) => payload(list, *to, 1, 16, 4),
+        Expr::SourceMac(to) => payload(list, *to, 0, 6, 6),
+        Expr::EtherType(to) => two(list, "meta", (1, to.0), (2, 1)),
+        Expr::ArpSenderMac(to) => payload(list, *to, 1, 8, 6),
+        Expr::ArpSenderIp(to) => payload(list, *to, 1, 14, 4),
         Expr::DestinationPort(to) => payload(list, *to, 2, 2, 2),
         Expr::L4Protocol(to) => two(list, "meta", (1, to.0), (2, 16)),
         Expr::Mark(to) => two(list, "meta", (1, to.0), (2, 3)),

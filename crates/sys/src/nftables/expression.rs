@@ -35,6 +35,14 @@ pub enum Expr {
     SourceIp(Reg),
     /// Loads the destination address.
     DestinationIp(Reg),
+    /// Loads the source hardware address of an Ethernet frame (two registers).
+    SourceMac(Reg),
+    /// Loads what an Ethernet frame carries.
+    EtherType(Reg),
+    /// Loads whose hardware address an ARP packet tells (two registers).
+    ArpSenderMac(Reg),
+    /// Loads whose address an ARP packet tells.
+    ArpSenderIp(Reg),
     /// Loads the transport protocol's number.
     L4Protocol(Reg),
     /// Loads the destination port.

@@ -46,12 +46,12 @@ pub const CALLS: [(&str, &str); 11] = [
 /// A process of the cluster: its name, how its command line begins, and how many of a hundred kills hit it.
 const VICTIMS: [(&str, &str, u64); 5] = [
     ("node", "knarr node", 45),
-    ("shim", "/proc/self/exe shim /", 20),
-    ("zygote", "/proc/self/exe shim zygote", 5),
+    ("shim", "knarr shim /", 20),
+    ("zygote", "knarr shim zygote", 5),
     ("control plane", "knarr control-plane", 15),
     ("supervisor", SUPERVISOR, 15),
 ];
-const SUPERVISOR: &str = "/proc/self/exe server";
+const SUPERVISOR: &str = "knarr server";
 
 /// Kills the processes of a cluster, and starts it again when its supervisor was among them.
 pub(super) struct Killer<'c> {

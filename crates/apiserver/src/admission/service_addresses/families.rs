@@ -100,7 +100,8 @@ pub(super) fn settle(spec: &mut Spec, old: Option<&Spec>, cluster: &[Family]) ->
 }
 
 fn default_policy(spec: &mut Spec, old: Option<&Spec>) {
-    if !text(spec, "ipFamilyPolicy").is_empty() {
+    // One that is empty is one that is not known.
+    if spec.get("ipFamilyPolicy").is_some_and(|policy| !policy.is_null()) {
         return;
     }
     let before = old.map(|old| text(old, "ipFamilyPolicy")).unwrap_or_default();

@@ -60,7 +60,8 @@ impl Range {
     }
 }
 
-fn networks(service_cidr: &Value) -> impl Iterator<Item = Cidr> {
+/// The networks of a ServiceCIDR.
+pub(super) fn networks(service_cidr: &Value) -> impl Iterator<Item = Cidr> {
     let texts = service_cidr.pointer("/spec/cidrs").and_then(Value::as_array).into_iter().flatten();
     texts.filter_map(|text| text.as_str()?.parse().ok())
 }

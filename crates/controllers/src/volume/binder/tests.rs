@@ -49,9 +49,9 @@ fn a_binding_is_four_writes_and_each_run_makes_the_next() {
         set_aside,
         &[],
         expect![[r#"
-        step
-          update persistentvolumes/status v {"apiVersion":"v1","kind":"PersistentVolume","metadata":{"name":"v"},"spec":{"accessModes":["ReadWriteOnce"],"capacity":{"storage":"1Gi"},"claimRef":{"name":"c","namespace":"d","uid":"u"}},"status":{"phase":"Bound"}}
-    "#]],
+            step
+              update persistentvolumes/status v {"phase":"Bound"}
+        "#]],
     );
     let bound = &set_aside.replace("Available", "Bound");
     claim(
@@ -69,9 +69,9 @@ fn a_binding_is_four_writes_and_each_run_makes_the_next() {
         bound,
         &[],
         expect![[r#"
-        step
-          update persistentvolumeclaims/status c {"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"annotations":{"pv.kubernetes.io/bind-completed":"yes"},"name":"c","namespace":"d","uid":"u"},"spec":{"volumeName":"v"},"status":{"accessModes":["ReadWriteOnce"],"capacity":{"storage":"1Gi"},"phase":"Bound"}}
-    "#]],
+            step
+              update persistentvolumeclaims/status c annotations {"pv.kubernetes.io/bind-completed":"yes"} {"accessModes":["ReadWriteOnce"],"capacity":{"storage":"1Gi"},"phase":"Bound"}
+        "#]],
     );
     let done = "{metadata: {name: c, namespace: d, uid: u, annotations: {pv.kubernetes.io/bind-completed: 'yes'}}, spec: {volumeName: v}, status: {phase: Bound, accessModes: [ReadWriteOnce], capacity: {storage: 1Gi}}}";
     claim(done, bound, &[], expect![""]);
@@ -184,11 +184,11 @@ fn a_claim_that_names_a_volume_gets_it_or_is_told_why_not() {
         "[]",
         &[],
         expect![[r#"
-        step
-          update persistentvolumeclaims/status c {"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"annotations":{"pv.kubernetes.io/bind-completed":"yes"},"name":"c","namespace":"d","uid":"u"},"spec":{"volumeName":"v"},"status":{"phase":"Lost"}}
-        step
-          Warning ClaimLost: Bound claim has lost its PersistentVolume. Data on the volume is lost!
-    "#]],
+            step
+              update persistentvolumeclaims/status c annotations {"pv.kubernetes.io/bind-completed":"yes"} {"phase":"Lost"}
+            step
+              Warning ClaimLost: Bound claim has lost its PersistentVolume. Data on the volume is lost!
+        "#]],
     );
 }
 
@@ -204,20 +204,20 @@ fn a_volume_follows_its_claim() {
         &of("Available", ""),
         Some(bound),
         expect![[r#"
-        step
-          update persistentvolumes/status v {"apiVersion":"v1","kind":"PersistentVolume","metadata":{"name":"v"},"spec":{"claimRef":{"name":"c","namespace":"d","uid":"u"}},"status":{"phase":"Bound"}}
-    "#]],
+            step
+              update persistentvolumes/status v {"phase":"Bound"}
+        "#]],
     );
     volume(&of("Bound", ""), Some(bound), expect![""]);
     volume(
         &of("Bound", ""),
         None,
         expect![[r#"
-        step
-          require no persistentvolumeclaims c
-        step
-          update persistentvolumes/status v {"apiVersion":"v1","kind":"PersistentVolume","metadata":{"name":"v"},"spec":{"claimRef":{"name":"c","namespace":"d","uid":"u"}},"status":{"phase":"Released"}}
-    "#]],
+            step
+              require no persistentvolumeclaims c
+            step
+              update persistentvolumes/status v {"phase":"Released"}
+        "#]],
     );
     volume(&of("Released", ", persistentVolumeReclaimPolicy: Retain"), None, expect![""]);
     volume(
@@ -229,11 +229,11 @@ fn a_volume_follows_its_claim() {
         &of("Released", ", persistentVolumeReclaimPolicy: Recycle"),
         None,
         expect![[r#"
-        step
-          update persistentvolumes/status v {"apiVersion":"v1","kind":"PersistentVolume","metadata":{"name":"v"},"spec":{"claimRef":{"name":"c","namespace":"d","uid":"u"},"persistentVolumeReclaimPolicy":"Recycle"},"status":{"message":"No recycler plugin found for the volume!","phase":"Failed"}}
-        step
-          Warning VolumeFailedRecycle: No recycler plugin found for the volume!
-    "#]],
+            step
+              update persistentvolumes/status v {"message":"No recycler plugin found for the volume!","phase":"Failed"}
+            step
+              Warning VolumeFailedRecycle: No recycler plugin found for the volume!
+        "#]],
     );
     let elsewhere = "{metadata: {name: c, namespace: d, uid: u}, spec: {volumeName: w}}";
     volume(

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use base::{Clock, Random, Tasks};
 use cli::Progress;
-use cli::trace::Printer;
+use cli::trace::Detail;
 use controller::{Informer, Informers};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Pod, Service};
@@ -15,6 +15,7 @@ use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::json;
 
 use super::checks;
+use crate::commands::cluster::{self, Asked};
 use crate::commands::trace;
 use crate::layout::Layout;
 
@@ -24,10 +25,11 @@ const POD_PORT: u16 = 8080;
 
 /// Tells it; fails at the first thing that does not hold.
 pub(crate) async fn tell(replicas: u32, layout: &Layout, progress: &mut Progress) -> Result<()> {
-    let client = trace::client(&layout.admin_kubeconfig(), "knarr").await?;
+    let cluster = cluster::administered(layout).await?;
+    let client = cluster.client.clone();
     let tasks = Tasks::new();
     let informers = Informers::new(client.clone(), tasks.clone(), Clock::system(), Random::from_system());
-    let story = Story { pods: informers.informer::<Pod>(), client, replicas };
+    let story = Story { pods: informers.informer::<Pod>(), client, cluster, replicas };
     story.pods.synced().await;
     let told = story.tell(progress).await;
     tasks.stop_and_wait().await;
@@ -36,6 +38,7 @@ pub(crate) async fn tell(replicas: u32, layout: &Layout, progress: &mut Progress
 
 struct Story {
     client: kube::Client,
+    cluster: Asked,
     pods: Informer<Pod>,
     replicas: u32,
 }
@@ -47,14 +50,12 @@ impl Story {
             self.replicas
         ));
         let service = self.create().await?;
-        let mut printer = Printer::default();
-        let ready = self.ready_with_chain(&mut printer, progress).await;
-        let pods = ready.context("the Pods did not become Ready")?;
+        let pods = self.ready(|_| true).await.context("the Pods did not become Ready")?;
         progress.done(&format!("{} Pods are Ready", pods.len()));
         progress.section("Every Pod answers");
         self.ask(&pods, &service, progress).await?;
-        // What followed from their being Ready: endpoints, rules, names.
-        self.print_chain(&mut printer, progress).await?;
+        progress.section("knarr trace deployment/web    # what caused what, and when, in ms");
+        self.print_chain(progress).await?;
         progress.section("A container's process is killed");
         self.kill_a_container(&pods, progress).await?;
         progress.section("A Pod is deleted");
@@ -111,27 +112,11 @@ impl Story {
         }
     }
 
-    /// As [`Story::ready`], and prints each step of the chain when the Pods' changes show that there are new ones.
-    async fn ready_with_chain(&self, printer: &mut Printer, progress: &Progress) -> Result<Vec<Arc<Pod>>> {
-        let mut changes = self.pods.subscribe();
-        let ready = self.ready(|_| true);
-        let mut ready = std::pin::pin!(ready);
-        loop {
-            let pods = tokio::select! {
-                pods = &mut ready => Some(pods?),
-                _ = changes.next() => None,
-            };
-            self.print_chain(printer, progress).await?;
-            if let Some(pods) = pods {
-                return Ok(pods);
-            }
-        }
-    }
-
-    async fn print_chain(&self, printer: &mut Printer, progress: &Progress) -> Result<()> {
-        let chain = trace::fetch(&self.client, "deployments", "default", "web").await?;
-        for line in printer.lines(&chain) {
-            progress.note(&line);
+    /// By now also what followed from the Pods' being Ready is there: endpoints, rules, names.
+    async fn print_chain(&self, progress: &Progress) -> Result<()> {
+        let chain = trace::fetch(&self.cluster, "deployments", "default", "web").await?;
+        for line in cli::trace::tree(&chain, Detail::Steps) {
+            progress.note(&format!("  {line}"));
         }
         Ok(())
     }

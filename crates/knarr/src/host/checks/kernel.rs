@@ -116,6 +116,16 @@ pub(super) fn namespaces_usable() -> Finding {
     )
 }
 
+pub(super) fn landlock(_: &Subject<'_>) -> Finding {
+    match sys::landlock::version() {
+        Some(version) => Finding::Fine(format!("version {version}")),
+        None => Finding::warning(
+            "this kernel has no Landlock: the control plane may read what every user may",
+            "use a kernel with CONFIG_SECURITY_LANDLOCK, and landlock in its list of security modules (lsm=)",
+        ),
+    }
+}
+
 pub(super) fn seccomp(_: &Subject<'_>) -> Finding {
     if Path::new("/proc/sys/kernel/seccomp/actions_avail").exists() {
         return Finding::Fine("usable".into());

@@ -147,6 +147,10 @@ fn a_job_stays_what_it_is() {
               spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"
               spec.selector: Required value
               spec.template.metadata.labels: Invalid value: null: `selector` does not match template `labels`
+              spec.template.spec.containers: Required value
+              spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"
+              spec.selector: Required value
+              spec.template.metadata.labels: Invalid value: null: `selector` does not match template `labels`
               spec.selector: Invalid value: "null": field is immutable
               spec.template: Invalid value: {"Spec":{"Volumes":null,"InitContainers":null,"Containers":null,"EphemeralContainers":null,"RestartPolicy":"Always","TerminationGracePeriodSeconds":30,"ActiveDeadlineSeconds":null,"DNSPolicy":"ClusterFirst","NodeSelector":null,"ServiceAccountName":"","AutomountServiceAccountToken":null,"NodeName":"","SecurityContext":{"HostNetwork":false,"HostPID":false,"HostIPC":false,"ShareProcessNamespace":null,"HostUsers":null,"SELinuxOptions":null,"WindowsOptions":null,"RunAsUser":null,"RunAsGroup":null,"RunAsNonRoot":null,"SupplementalGroups":null,"SupplementalGroupsPolicy":null,"FSGroup":null,"FSGroupChangePolicy":null,"Sysctls":null,"SeccompProfile":null,"AppArmorProfile":null,"SELinuxChangePolicy":null},"ImagePullSecrets":null,"Hostname":"","Subdomain":"","SetHostnameAsFQDN":null,"Affinity":null,"SchedulerName":"default-scheduler","Tolerations":null,"HostAliases":null,"PriorityClassName":"","Priority":null,"PreemptionPolicy":null,"DNSConfig":null,"ReadinessGates":null,"RuntimeClassName":null,"Overhead":null,"EnableServiceLinks":null,"TopologySpreadConstraints":null,"OS":null,"SchedulingGates":null,"ResourceClaims":null,"Resources":null,"HostnameOverride":null,"WorkloadRef":null}}: field is immutable
               spec.completionMode: Invalid value: "Indexed": field is immutable

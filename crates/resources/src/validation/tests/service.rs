@@ -46,6 +46,7 @@ fn a_new_service() {
             ),
             ("bad families", "/spec/ipFamilies", "[IPv6, IPv6, X]"),
             ("a bad policy", "/spec/ipFamilyPolicy", "X"),
+            ("an empty policy", "/spec/ipFamilyPolicy", "''"),
             ("special addresses", "/spec/externalIPs", "[127.0.0.1, 0.0.0.0, 169.254.0.1, 224.0.0.1, x]"),
             ("a headless node port", "/spec", "{type: NodePort, clusterIP: None, ports: [{port: 80}]}"),
             (
@@ -113,6 +114,8 @@ fn a_new_service() {
               spec.clusterIPs[0]: Invalid value: "10.43.0.1": expected an IPv6 value as indicated by `ipFamilies[0]`
             a bad policy
               spec.ipFamilyPolicy: Unsupported value: "X": supported values: "PreferDualStack", "RequireDualStack", "SingleStack"
+            an empty policy
+              spec.ipFamilyPolicy: Unsupported value: "": supported values: "PreferDualStack", "RequireDualStack", "SingleStack"
             special addresses
               spec.externalIPs[0]: Invalid value: "127.0.0.1": may not be in the loopback range (127.0.0.0/8, ::1/128)
               spec.externalIPs[1]: Invalid value: "0.0.0.0": may not be unspecified (0.0.0.0)

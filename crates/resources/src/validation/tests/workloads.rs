@@ -129,6 +129,7 @@ fn stateful_sets() {
             ("a bad share", "/spec/updateStrategy", "{rollingUpdate: {partition: -1, maxUnavailable: 0}}"),
             ("a bad retention policy", "/spec/persistentVolumeClaimRetentionPolicy", "{whenDeleted: X}"),
             ("a negative start", "/spec/ordinals", "{start: -1}"),
+            ("all revisions kept", "/spec/revisionHistoryLimit", "-1"),
         ],
         expect![[r#"
             a name that is no host name
@@ -144,11 +145,11 @@ fn stateful_sets() {
               spec.updateStrategy.rollingUpdate: Invalid value: {"Partition":0,"MaxUnavailable":null}: only allowed for updateStrategy 'RollingUpdate'
             a bad share
               spec.updateStrategy.rollingUpdate.partition: Invalid value: -1: must be greater than or equal to 0
-              spec.updateStrategy.rollingUpdate.maxUnavailable: Invalid value: 0: cannot be 0
             a bad retention policy
               spec.persistentVolumeClaimRetentionPolicy.whenDeleted: Unsupported value: "X": supported values: "Retain", "Delete"
             a negative start
-              spec.ordinals.start: Invalid value: -1: must be greater than or equal to 0"#]],
+              spec.ordinals.start: Invalid value: -1: must be greater than or equal to 0
+            all revisions kept"#]],
     );
     check_each_update(
         kind,
@@ -223,10 +224,19 @@ fn controller_revisions() {
     check_each(
         ("apps/v1", "controllerrevisions"),
         good,
-        &[("no data", "/data", "null"), ("a negative revision", "/revision", "-1")],
+        &[
+            ("no data", "/data", "null"),
+            ("a list", "/data", "[1]"),
+            ("a text", "/data", "x"),
+            ("a negative revision", "/revision", "-1"),
+        ],
         expect![[r#"
             no data
               data: Required value: data is mandatory
+            a list
+              data: Required value: data must be a valid JSON object
+            a text
+              data: Required value: data must be a valid JSON object
             a negative revision
               revision: Invalid value: -1: must be greater than or equal to 0"#]],
     );

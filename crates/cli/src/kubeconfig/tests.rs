@@ -1,0 +1,246 @@
+use expect_test::{Expect, expect};
+
+use super::*;
+
+fn entry(authority: &str) -> Entry {
+    Entry {
+        server: "https://127.0.0.1:6443".into(),
+        authority: authority.into(),
+        certificate: "Q0VSVA==".into(),
+        key: "S0VZ".into(),
+    }
+}
+
+fn check(text: &str, expected: Expect) {
+    let edited = add(text, &entry("Q0E="), Current::IfNone).expect("it can be edited");
+    expected.assert_eq(&edited.text);
+    let again = add(&edited.text, &entry("Q0E="), Current::IfNone).expect("it can be renewed");
+    assert_eq!(read(&again.text).expect("YAML"), read(&edited.text).expect("YAML"), "renewed");
+    assert_eq!(again.name, edited.name);
+    let back = take_back(&edited.text, "Q0E=").expect("it can be edited").expect("it was there");
+    assert_eq!(normal(&read(&back).expect("YAML")), without_own_current(text, &edited), "taken back");
+}
+
+fn without_own_current(text: &str, edited: &Edited) -> Value {
+    let mut before = normal(&read(text).expect("YAML"));
+    if text.trim().is_empty() {
+        before = json!({ "apiVersion": "v1", "kind": "Config" });
+    }
+    if edited.is_current {
+        set_current(&mut before, "");
+    }
+    before
+}
+
+const KUBECTLS: &str = "apiVersion: v1
+clusters:
+- cluster:
+    server: https://work:6443
+  name: work
+contexts:
+- context:
+    cluster: work
+    user: me
+  name: work
+current-context: work
+kind: Config
+preferences: {}
+users:
+- name: me
+  user:
+    token: very-secret
+";
+
+#[test]
+fn a_file_that_is_not_there_is_made() {
+    check(
+        "",
+        expect![[r#"
+            apiVersion: v1
+            kind: Config
+            clusters:
+            - name: knarr
+              cluster:
+                certificate-authority-data: Q0E=
+                server: https://127.0.0.1:6443
+            contexts:
+            - name: knarr
+              context:
+                cluster: knarr
+                user: knarr
+            users:
+            - name: knarr
+              user:
+                client-certificate-data: Q0VSVA==
+                client-key-data: S0VZ
+            current-context: knarr
+        "#]],
+    );
+}
+
+#[test]
+fn others_entries_and_the_current_context_stay() {
+    check(
+        KUBECTLS,
+        expect![[r#"
+            apiVersion: v1
+            clusters:
+            - cluster:
+                server: https://work:6443
+              name: work
+            - name: knarr
+              cluster:
+                certificate-authority-data: Q0E=
+                server: https://127.0.0.1:6443
+            contexts:
+            - context:
+                cluster: work
+                user: me
+              name: work
+            - name: knarr
+              context:
+                cluster: knarr
+                user: knarr
+            current-context: work
+            kind: Config
+            preferences: {}
+            users:
+            - name: me
+              user:
+                token: very-secret
+            - name: knarr
+              user:
+                client-certificate-data: Q0VSVA==
+                client-key-data: S0VZ
+        "#]],
+    );
+}
+
+#[test]
+fn what_was_added_is_taken_back_to_the_letter() {
+    let edited = add(KUBECTLS, &entry("Q0E="), Current::IfNone).expect("it can be edited");
+    assert!(!edited.is_current);
+    assert_eq!(take_back(&edited.text, "Q0E=").expect("it can be edited").as_deref(), Some(KUBECTLS));
+    assert_eq!(take_back(KUBECTLS, "Q0E=").expect("it can be read"), None);
+}
+
+#[test]
+fn comments_indentation_and_unknown_fields_stay() {
+    check(
+        "# mine\nclusters: # two\n  # first\n  - name: a\n    cluster: {server: 'https://a', odd: [1, 2]}\n\n# people\nusers: []\ncontexts:\nextensions: {x: 1}\ncurrent-context: \"\" # none",
+        expect![[r#"
+            # mine
+            clusters: # two
+              # first
+              - name: a
+                cluster: {server: 'https://a', odd: [1, 2]}
+              - name: knarr
+                cluster:
+                  certificate-authority-data: Q0E=
+                  server: https://127.0.0.1:6443
+
+            # people
+            users:
+            - name: knarr
+              user:
+                client-certificate-data: Q0VSVA==
+                client-key-data: S0VZ
+            contexts:
+            - name: knarr
+              context:
+                cluster: knarr
+                user: knarr
+            extensions: {x: 1}
+            current-context: knarr # none
+        "#]],
+    );
+}
+
+#[test]
+fn json_keeps_all_its_fields() {
+    check(
+        r#"{"kind": "Config", "odd": 1, "users": [{"name": "me", "user": {"token": "t"}}], "current-context": "w"}"#,
+        expect![[r#"
+            {
+              "clusters": [
+                {
+                  "cluster": {
+                    "certificate-authority-data": "Q0E=",
+                    "server": "https://127.0.0.1:6443"
+                  },
+                  "name": "knarr"
+                }
+              ],
+              "contexts": [
+                {
+                  "context": {
+                    "cluster": "knarr",
+                    "user": "knarr"
+                  },
+                  "name": "knarr"
+                }
+              ],
+              "current-context": "w",
+              "kind": "Config",
+              "odd": 1,
+              "users": [
+                {
+                  "name": "me",
+                  "user": {
+                    "token": "t"
+                  }
+                },
+                {
+                  "name": "knarr",
+                  "user": {
+                    "client-certificate-data": "Q0VSVA==",
+                    "client-key-data": "S0VZ"
+                  }
+                }
+              ]
+            }
+        "#]],
+    );
+}
+
+#[test]
+fn a_name_that_is_somebody_elses_is_left_to_them() {
+    let one = add(KUBECTLS, &entry("QQ=="), Current::IfNone).expect("it can be edited");
+    let two = add(&one.text, &entry("Qg=="), Current::IfNone).expect("it can be edited");
+    assert_eq!((one.name.as_str(), two.name.as_str()), ("knarr", "knarr-2"));
+    let back = take_back(&two.text, "QQ==").expect("it can be edited").expect("it was there");
+    assert!(back.contains("name: knarr-2\n") && !back.contains("name: knarr\n"), "{back}");
+    let user = "users:\n- name: knarr\n  user: {token: t}\n";
+    assert_eq!(add(user, &entry("QQ=="), Current::IfNone).expect("it can be edited").name, "knarr-2");
+}
+
+#[test]
+fn the_clusters_own_file_has_it_as_the_current_one() {
+    let edited = add(KUBECTLS, &entry("Q0E="), Current::Always).expect("it can be edited");
+    assert!(edited.is_current && edited.text.contains("current-context: knarr\n"), "{edited:?}");
+    assert_eq!(Entry::of(&add("", &entry("Q0E="), Current::IfNone).unwrap().text), Some(entry("Q0E=")));
+}
+
+#[test]
+fn a_cluster_that_moves_is_renewed_in_place_and_stays_current() {
+    let one = add("", &entry("Q0E="), Current::IfNone).expect("it can be edited");
+    let moved = Entry { server: "https://127.0.0.1:7443".into(), ..entry("Q0E=") };
+    let two = add(&one.text, &moved, Current::IfNone).expect("it can be edited");
+    assert!(two.is_current && two.name == "knarr" && two.text.contains(":7443"), "{two:?}");
+    assert!(!two.text.contains(":6443"), "{two:?}");
+}
+
+#[test]
+fn what_cannot_be_kept_is_refused() {
+    for text in [
+        "clusters: [{name: a}]\n",
+        "not: [closed",
+        "just a text",
+        "clusters: {a: b}\n",
+        "{\"clusters\": ",
+        "clusters:\n- name: a\n...\n---\nother: document\n",
+        "\"clusters\":\n- name: a\n",
+    ] {
+        assert!(add(text, &entry("Q0E="), Current::IfNone).is_err(), "{text}");
+    }
+}

@@ -1,0 +1,149 @@
+//! What `knarr status` prints. Pure: what is known goes in, lines come out.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use machinery::unserved::Unserved;
+
+/// Pods that are not ready are named up to this many.
+const NAMED_MAX: usize = 4;
+
+/// What is known of a cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Overview {
+    /// The API server's, such as `v1.35.0`.
+    pub kubernetes: Option<String>,
+    /// Whether the API server is ready.
+    pub is_ready: bool,
+    /// Checks that do not pass.
+    pub failing: Vec<String>,
+    /// How long it has been up.
+    pub age: Option<Duration>,
+    /// What its processes have of memory, in bytes.
+    pub memory_bytes: Option<u64>,
+    /// What the store has on disk, in bytes.
+    pub store_bytes: Option<u64>,
+    /// Name, address, and whether it is Ready.
+    pub nodes: Vec<(String, String, bool)>,
+    /// Pods that are ready, or have ended well.
+    pub pods_well: usize,
+    /// `namespace/name` of the others.
+    pub pods_ill: Vec<String>,
+    /// Objects on which no part acts: kind, how many, and why.
+    pub unserved: Vec<(String, usize, &'static Unserved)>,
+    /// What to do to use it.
+    pub usage: String,
+}
+
+/// The lines.
+#[must_use]
+pub fn render(of: &Overview, version: &str) -> String {
+    let mut head = vec![match &of.kubernetes {
+        Some(kubernetes) => format!("knarr {version} (Kubernetes {kubernetes})"),
+        None => format!("knarr {version}"),
+    }];
+    head.push(if of.is_ready { "ready" } else { "not ready" }.to_owned());
+    head.extend(of.age.map(|age| format!("up {}", time(age))));
+    head.extend(of.memory_bytes.map(size));
+    head.extend(of.store_bytes.map(|bytes| format!("store {}", size(bytes))));
+    let mut out = head.join("   ") + "\n";
+    for check in &of.failing {
+        write(&mut out, format_args!("fails   {check}\n"));
+    }
+    if of.kubernetes.is_some() {
+        write(&mut out, format_args!("nodes   {}\n", nodes(of)));
+        write(&mut out, format_args!("pods    {}\n", pods(of)));
+    }
+    for (kind, count, row) in &of.unserved {
+        let one = row.effect.replace("its ", "their ").replace("it ", "them ");
+        write(&mut out, format_args!("not in this version   {count} {kind}: no {}, {one}\n", row.part));
+    }
+    if !of.usage.is_empty() {
+        write(&mut out, format_args!("use it  {}\n", of.usage));
+    }
+    out
+}
+
+fn write(out: &mut String, line: std::fmt::Arguments<'_>) {
+    // A String takes everything.
+    if out.write_fmt(line).is_err() {}
+}
+
+fn nodes(of: &Overview) -> String {
+    let ready = of.nodes.iter().filter(|(_, _, ready)| *ready).count();
+    let mut text = format!("{ready} ready");
+    if ready < of.nodes.len() {
+        write(&mut text, format_args!(", {} not ready", of.nodes.len() - ready));
+    }
+    let named = of.nodes.iter().take(NAMED_MAX).map(|(name, ip, _)| format!("{name} {ip}"));
+    let named = named.collect::<Vec<_>>().join(", ");
+    let more = if of.nodes.len() > NAMED_MAX { ", ..." } else { "" };
+    if named.is_empty() { text } else { format!("{text}   {named}{more}") }
+}
+
+fn pods(of: &Overview) -> String {
+    let well = format!("{} running", of.pods_well);
+    if of.pods_ill.is_empty() {
+        return well;
+    }
+    let named = of.pods_ill.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+    let more = if of.pods_ill.len() > NAMED_MAX { ", ..." } else { "" };
+    format!("{well}, {} not ready: {named}{more}   (knarr why)", of.pods_ill.len())
+}
+
+/// `80 MiB`
+#[must_use]
+pub fn size(bytes: u64) -> String {
+    let mib = bytes as f64 / f64::from(1 << 20);
+    if mib < 10.0 { format!("{mib:.1} MiB") } else { format!("{mib:.0} MiB") }
+}
+
+/// The largest unit that is not nothing: `28 min`.
+fn time(age: Duration) -> String {
+    match age.as_secs() {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7_200 => format!("{} min", seconds / 60),
+        seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
+        seconds => format!("{} days", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+
+    #[test]
+    fn a_cluster_is_told_in_a_few_lines() {
+        let overview = Overview {
+            kubernetes: Some("v1.35.0".into()),
+            is_ready: true,
+            age: Some(Duration::from_secs(1_700)),
+            memory_bytes: Some(80 << 20),
+            store_bytes: Some(2_726_298),
+            nodes: vec![("vm".into(), "172.31.1.2".into(), true)],
+            pods_well: 7,
+            pods_ill: vec!["default/w-pull".into(), "default/w-cpu".into()],
+            unserved: machinery::unserved::unserved("batch", "jobs")
+                .map(|row| ("Jobs".to_owned(), 3, row))
+                .into_iter()
+                .collect(),
+            usage: "export KUBECONFIG=/x".into(),
+            ..Overview::default()
+        };
+        expect![[r#"
+            knarr 0.1.0 (Kubernetes v1.35.0)   ready   up 28 min   80 MiB   store 2.6 MiB
+            nodes   1 ready   vm 172.31.1.2
+            pods    7 running, 2 not ready: default/w-pull, default/w-cpu   (knarr why)
+            not in this version   3 Jobs: no Job controller, their Pods are not created
+            use it  export KUBECONFIG=/x
+        "#]]
+        .assert_eq(&render(&overview, "0.1.0"));
+        let ill = Overview { failing: vec!["etcd".into()], ..Overview::default() };
+        expect![[r#"
+            knarr 0.1.0   not ready
+            fails   etcd
+        "#]]
+        .assert_eq(&render(&ill, "0.1.0"));
+    }
+}

@@ -1,0 +1,129 @@
+//! A Pod that says it is another: nothing of it arrives, and the other keeps what is its own.
+
+use super::*;
+
+const HOST: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 1);
+const VICTIM: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 2);
+const HOSTILE: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 3);
+const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(8, 8, 8, 8);
+
+/// Two Pods, of which the second is hostile.
+fn two_pods() -> (Host, Network, Attachment, Attachment) {
+    let host = Host::new();
+    let network = host.load();
+    let (victim, hostile) = (host.pod("a"), host.pod("b"));
+    host.on(|| {
+        assert_eq!(network.add(&victim).unwrap().pod_ips("eth0"), [IpAddr::from(VICTIM)]);
+        assert_eq!(network.add(&hostile).unwrap().pod_ips("eth0"), [IpAddr::from(HOSTILE)]);
+    });
+    serve(&victim, 80);
+    (host, network, victim, hostile)
+}
+
+/// Who the host has heard from when the hostile Pod has said something in another's name, and then in its own.
+fn heard(host: &Host, hostile: &Attachment, pretended: Ipv4Addr) -> Vec<IpAddr> {
+    let listener = host.on(|| UdpSocket::bind((HOST, 9999)).unwrap());
+    listener.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let say = |from: Ipv4Addr| {
+        inside(hostile, || UdpSocket::bind((from, 0)).unwrap().send_to(b"?", (HOST, 9999)).unwrap());
+    };
+    let listen = || listener.recv_from(&mut [0; 8]).unwrap().1.ip();
+    // The host's hardware address is known from then on.
+    say(HOSTILE);
+    assert_eq!(listen(), IpAddr::from(HOSTILE));
+    inside(hostile, || {
+        let mut route = Route::open().unwrap();
+        let link = route.index("eth0").unwrap();
+        route.add_address(sys::netlink::Address { link, ip: pretended.into(), prefix: 32 }).unwrap();
+    });
+    say(pretended);
+    say(HOSTILE);
+    let mut all = vec![listen()];
+    if all != [IpAddr::from(HOSTILE)] {
+        all.push(listen());
+    }
+    all
+}
+
+#[test]
+fn packets_of_a_foreign_source_go_nowhere() {
+    for pretended in [VICTIM, ELSEWHERE] {
+        let (host, network, victim, hostile) = two_pods();
+        assert_eq!(heard(&host, &hostile, pretended), [IpAddr::from(HOSTILE)], "{pretended}");
+        assert_eq!(host.on(|| ask("10.42.0.2:80")), "10.42.0.1", "the other has what is its own");
+        host.on(|| [&victim, &hostile].map(|pod| network.del(pod).unwrap()));
+    }
+}
+
+#[test]
+fn a_pod_that_tells_everybody_that_it_is_another_or_the_gateway_is_not_heard() {
+    let (host, network, victim, hostile) = two_pods();
+    assert_eq!(host.on(|| ask("10.42.0.2:80")), "10.42.0.1");
+    for pretended in [VICTIM, HOST] {
+        inside(&hostile, || {
+            let mut route = Route::open().unwrap();
+            let link = route.index("eth0").unwrap();
+            route.add_address(sys::netlink::Address { link, ip: pretended.into(), prefix: 32 }).unwrap();
+            // A link that comes up tells of its addresses, unasked.
+            sys::netns::set_sysctl("net/ipv4/conf/eth0/arp_notify", "1").unwrap();
+            sys::netns::set_sysctl("net/ipv4/conf/eth0/arp_accept", "1").unwrap();
+            route.set_down("eth0").unwrap();
+            route.set_up("eth0").unwrap();
+        });
+        assert_eq!(host.on(|| ask("10.42.0.2:80")), "10.42.0.1", "{pretended}");
+        assert_eq!(inside(&victim, || ask("10.42.0.1:1")), "connection refused", "the gateway is the host");
+    }
+    host.on(|| [&victim, &hostile].map(|pod| network.del(pod).unwrap()));
+}
+
+#[test]
+fn a_pod_with_the_hardware_address_of_another_says_nothing() {
+    let (host, network, victim, hostile) = two_pods();
+    let mac_of_victim = inside(&victim, || Route::open().unwrap().link("eth0").unwrap().unwrap().mac);
+    let mac: [u8; 6] = mac_of_victim.try_into().unwrap();
+    let listener = host.on(|| UdpSocket::bind((HOST, 9999)).unwrap());
+    listener.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let own = inside(&hostile, || {
+        let mut route = Route::open().unwrap();
+        let link = route.link("eth0").unwrap().unwrap();
+        let bridge = host.on(|| Route::open().unwrap().link("kn-test").unwrap().unwrap().mac);
+        route.set_neighbour(link.index, HOST.into(), bridge.try_into().unwrap()).unwrap();
+        route.set_mac("eth0", mac).unwrap();
+        UdpSocket::bind((HOSTILE, 0)).unwrap().send_to(b"foreign", (HOST, 9999)).unwrap();
+        link.mac
+    });
+    assert_eq!(host.on(|| ask("10.42.0.2:80")), "10.42.0.1");
+    inside(&hostile, || {
+        Route::open().unwrap().set_mac("eth0", own.try_into().unwrap()).unwrap();
+        UdpSocket::bind((HOSTILE, 0)).unwrap().send_to(b"own", (HOST, 9999)).unwrap();
+    });
+    let mut text = [0; 16];
+    let length = listener.recv(&mut text).unwrap();
+    assert_eq!(&text[..length], b"own");
+    host.on(|| [&victim, &hostile].map(|pod| network.del(pod).unwrap()));
+}
+
+#[test]
+fn the_rules_of_a_port_come_again_and_go_with_it() {
+    let (host, network, victim, hostile) = two_pods();
+    let table = crate::table_name("test");
+    let guarded = || {
+        let chains = sys::nftables::base_chains().unwrap();
+        chains.into_iter().filter(|chain| chain.table == table && chain.name.starts_with("kv")).count()
+    };
+    host.on(|| {
+        assert_eq!(guarded(), 2);
+        sys::nftables::port::delete(&table).unwrap();
+        network.check(&victim).unwrap();
+        network.check(&hostile).unwrap();
+        assert_eq!(guarded(), 2);
+        network.add(&victim).unwrap();
+        assert_eq!(guarded(), 2);
+        network.del(&victim).unwrap();
+        assert_eq!(guarded(), 1);
+        network.retain(&BTreeSet::new()).unwrap();
+        assert_eq!(guarded(), 0);
+        crate::cleanup("test", &host.config.state_dir).unwrap();
+        assert_eq!(sys::nftables::port::tables().unwrap(), Vec::<String>::new());
+    });
+}

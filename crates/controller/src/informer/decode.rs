@@ -1,0 +1,98 @@
+//! From the JSON of an object to its type, as Go would read it.
+//!
+//! What is refused is still known by its [`Identity`], so that it can be left out alone.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+
+use super::Kind;
+use super::trim::trimmed;
+use crate::resource_ref::key_of;
+
+/// Decodes an object without its managed fields.
+///
+/// # Errors
+/// What the decoder says of an object that Go would not read either.
+pub(super) fn object<K: Kind>(text: &str) -> Result<K, serde_json::Error> {
+    schema::walk::zeros::decode([K::GROUP, K::VERSION, K::KIND], trimmed(text).as_bytes())
+}
+
+/// What is known even of an object that cannot be decoded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub(super) namespace: Option<String>,
+    pub(super) name: String,
+    pub(super) uid: Option<String>,
+    pub(super) revision: u64,
+}
+
+impl Identity {
+    /// Reads it; `None` if the object has no name.
+    pub(super) fn of(text: &str) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Object {
+            metadata: Metadata,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Metadata {
+            name: String,
+            namespace: Option<String>,
+            uid: Option<String>,
+            resource_version: Option<String>,
+        }
+        let Object { metadata } = serde_json::from_str(text).ok()?;
+        let revision = metadata.resource_version.and_then(|text| text.parse().ok()).unwrap_or(0);
+        let namespace = metadata.namespace.filter(|namespace| !namespace.is_empty());
+        Some(Self { namespace, name: metadata.name, uid: metadata.uid, revision })
+    }
+
+    pub(super) fn key(&self) -> String {
+        key_of(self.namespace.as_deref(), &self.name)
+    }
+
+    /// Whether `known` is an earlier state of the same object, not of one that had its name.
+    pub(super) fn is_of(&self, known: &ObjectMeta) -> bool {
+        self.uid == known.uid
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::{Pod, Service};
+
+    #[test]
+    fn what_go_takes_is_taken() {
+        let service: Service = object(
+            r#"{"metadata":{"name":"a","labels":{"b":null},"creationTimestamp":null},"future":[null],
+                "spec":{"ports":[null],"selector":null},
+                "status":{"conditions":[{"type":"X","lastTransitionTime":null},{"type":"Y"}]}}"#,
+        )
+        .expect("what Go takes");
+        let conditions = service.status.and_then(|status| status.conditions).unwrap_or_default();
+        assert_eq!(conditions.iter().map(|found| found.type_.as_str()).collect::<Vec<_>>(), ["X", "Y"]);
+        assert!(conditions.iter().all(|found| found.last_transition_time.0.as_second() < 0));
+        assert_eq!(service.metadata.labels.and_then(|labels| labels.get("b").cloned()).as_deref(), Some(""));
+        assert_eq!(service.spec.and_then(|spec| spec.ports).map(|ports| ports.len()), Some(1));
+    }
+
+    #[test]
+    fn what_go_refuses_is_refused_and_known_by_its_identity() {
+        for (text, identity) in [
+            (
+                r#"{"metadata":{"namespace":"n","name":"a","uid":"u","resourceVersion":"7"},"spec":[]}"#,
+                Some(("n/a", Some("u"), 7)),
+            ),
+            (r#"{"spec":7,"metadata":{"labels":[],"name":"a","namespace":""}}"#, Some(("a", None, 0))),
+            (r#"{"metadata":[],"spec":{}}"#, None),
+            (r#"{"spec":7}"#, None),
+            ("7", None),
+        ] {
+            assert!(object::<Pod>(text).is_err(), "{text}");
+            let found = Identity::of(text);
+            let found = found.as_ref().map(|found| (found.key(), found.uid.as_deref(), found.revision));
+            assert_eq!(found, identity.map(|(key, uid, revision)| (key.to_owned(), uid, revision)), "{text}");
+        }
+    }
+}

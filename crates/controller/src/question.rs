@@ -1,0 +1,247 @@
+//! What a decider wants to hear from the API server because no informer knows it, and what it was told.
+//!
+//! A plan carries questions; once its steps are done they are asked, the answers are kept here, and the key runs again.
+//! How old an answer may be is for who reads it to say. Answers are facts like an informer's: an answer that could not
+//! be had is kept as what the server said, and is never taken for an absence.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use http_body_util::BodyExt;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ListMeta, Status};
+use kube::client::Body;
+use parking_lot::Mutex;
+use serde::Deserialize;
+
+use crate::informer::{Informers, PartialObject};
+use crate::resource_ref::ResourceRef;
+use crate::sender::Sender;
+
+mod discovery;
+
+pub use discovery::{Discovered, Discovery};
+
+/// Answers that are kept; the oldest go first.
+const ANSWERS_MAX: usize = 4_096;
+/// Objects of one answer about content: more need not be known to decide.
+const CONTENT_MAX: usize = 500;
+const METADATA_LIST: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+
+/// What can be asked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Question {
+    /// Which resources the server has, each in the version that it prefers.
+    Resources,
+    /// What is left of a resource in a namespace.
+    Content(ResourceRef, String),
+    /// One object: resource, namespace (empty for what has none), name, uid.
+    ///
+    /// The uid is of those who ask: one that is not there will never be there again, whatever has its name.
+    Object(ResourceRef, String, String, String),
+}
+
+/// What was answered.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// To [`Question::Resources`].
+    Resources(Arc<Discovery>),
+    /// To [`Question::Content`].
+    Content(Arc<Content>),
+    /// To [`Question::Object`]; nothing if the server says that it is not there, or another one is.
+    Object(Option<Arc<PartialObject>>),
+}
+
+/// What is left of a resource in a namespace.
+#[derive(Clone, Debug, Default)]
+pub struct Content {
+    /// The metadata of some of the objects.
+    pub objects: Vec<Arc<PartialObject>>,
+    /// How many there are beside these.
+    pub others: usize,
+}
+
+/// What was answered last, or why there was no answer.
+#[derive(Debug, Default)]
+pub struct Answers(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    answers: HashMap<Question, (Timestamp, Result<Answer, String>)>,
+    by_age: BTreeMap<(Timestamp, Question), ()>,
+}
+
+impl Answers {
+    /// The answers that whoever stands on `informers` was given.
+    pub fn of(informers: &Informers) -> Arc<Self> {
+        informers.setting_or(Self::default)
+    }
+
+    /// What was answered, if it was asked at `not_before` or later.
+    pub fn get(&self, question: &Question, not_before: Timestamp) -> Option<Result<Answer, String>> {
+        let known = self.0.lock();
+        let (_, answer) = known.answers.get(question).filter(|(asked, _)| *asked >= not_before)?;
+        Some(answer.clone())
+    }
+
+    /// Which resources there are, if that was asked at `not_before` or later.
+    pub fn resources(&self, not_before: Timestamp) -> Option<Result<Arc<Discovery>, String>> {
+        match self.get(&Question::Resources, not_before)? {
+            Ok(Answer::Resources(found)) => Some(Ok(found)),
+            Ok(_) => None,
+            Err(why) => Some(Err(why)),
+        }
+    }
+
+    /// Keeps what was answered to a question that was asked at `asked`.
+    pub fn put(&self, question: Question, asked: Timestamp, answer: Result<Answer, String>) {
+        let mut known = self.0.lock();
+        if let Some((before, _)) = known.answers.insert(question.clone(), (asked, answer)) {
+            known.by_age.remove(&(before, question.clone()));
+        }
+        known.by_age.insert((asked, question), ());
+        while known.answers.len() > ANSWERS_MAX {
+            let Some(((_, oldest), ())) = known.by_age.pop_first() else { return };
+            known.answers.remove(&oldest);
+        }
+    }
+}
+
+/// Asks the server.
+pub(crate) async fn ask(sender: &Sender, question: &Question) -> Result<Answer, String> {
+    match question {
+        Question::Resources => discovery::ask(sender).await.map(|found| Answer::Resources(Arc::new(found))),
+        Question::Content(resource, namespace) => {
+            let path = format!("{}?limit={CONTENT_MAX}", resource.collection_path(namespace));
+            let body = get(sender, &path, METADATA_LIST).await?.found()?;
+            content(&body).map(|content| Answer::Content(Arc::new(content)))
+        }
+        Question::Object(resource, namespace, name, uid) => {
+            let reply = get(sender, &resource.object_path(namespace, name), METADATA).await?;
+            if reply.says_there_is_no(name) {
+                return Ok(Answer::Object(None));
+            }
+            let object: PartialObject =
+                serde_json::from_slice(&reply.found()?).map_err(|error| error.to_string())?;
+            let found = object.metadata.uid.as_deref().ok_or("the object has no uid")?;
+            Ok(Answer::Object((found == uid).then(|| Arc::new(object.clone()))))
+        }
+    }
+}
+
+fn content(body: &[u8]) -> Result<Content, String> {
+    #[derive(Deserialize)]
+    struct List {
+        metadata: ListMeta,
+        items: Vec<Arc<PartialObject>>,
+    }
+    let list: List = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    let is_cut = list.metadata.continue_.is_some_and(|token| !token.is_empty());
+    let others = list.metadata.remaining_item_count.and_then(|count| usize::try_from(count).ok());
+    Ok(Content { objects: list.items, others: others.unwrap_or(usize::from(is_cut)) })
+}
+
+struct Reply {
+    status: http::StatusCode,
+    body: bytes::Bytes,
+}
+
+impl Reply {
+    /// The body, if this is what was asked for.
+    fn found(self) -> Result<bytes::Bytes, String> {
+        if self.status.is_success() {
+            return Ok(self.body);
+        }
+        Err(self.refusal().message.unwrap_or_else(|| self.status.to_string()))
+    }
+
+    /// Whether there is no object of this name. A server that does not serve the resource says less: then nothing is
+    /// known of the object.
+    fn says_there_is_no(&self, name: &str) -> bool {
+        let named = self.refusal().details.and_then(|details| details.name);
+        self.status == http::StatusCode::NOT_FOUND && named.as_deref() == Some(name)
+    }
+
+    fn refusal(&self) -> Status {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+}
+
+async fn get(sender: &Sender, path: &str, accept: &str) -> Result<Reply, String> {
+    let request = http::Request::get(path).header("accept", accept).body(Body::empty());
+    let request = request.map_err(|error| error.to_string())?;
+    let response = sender.send(request).await.map_err(|error| error.to_string())?;
+    let status = response.status();
+    let body = response.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
+    Ok(Reply { status, body })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn an_answer_is_as_old_as_its_question() {
+        let answers = Answers::default();
+        answers.put(Question::Resources, at(5), Err("away".to_owned()));
+        assert!(answers.resources(at(6)).is_none());
+        assert_eq!(answers.resources(at(5)).unwrap().unwrap_err(), "away");
+    }
+
+    #[test]
+    fn the_oldest_answers_go_first() {
+        let answers = Answers::default();
+        let question = |number: usize| {
+            Question::Object(
+                ResourceRef::of::<k8s_openapi::api::core::v1::Pod>(),
+                String::new(),
+                number.to_string(),
+                String::new(),
+            )
+        };
+        for number in 0..=ANSWERS_MAX {
+            answers.put(question(number), at(i64::try_from(number).unwrap()), Ok(Answer::Object(None)));
+        }
+        // Asked once more, it is the newest.
+        answers.put(question(1), at(100_000), Ok(Answer::Object(None)));
+        answers.put(question(0), at(100_001), Ok(Answer::Object(None)));
+        assert!(answers.get(&question(2), at(0)).is_none(), "the oldest");
+        assert!(answers.get(&question(1), at(0)).is_some() && answers.get(&question(3), at(0)).is_some());
+    }
+
+    #[test]
+    fn only_what_is_named_as_missing_is_missing() {
+        let check = |status: u16, body: &str| {
+            let status = http::StatusCode::from_u16(status).unwrap();
+            Reply { status, body: body.to_owned().into() }.says_there_is_no("a")
+        };
+        assert!(check(
+            404,
+            r#"{"kind":"Status","reason":"NotFound","details":{"name":"a","kind":"widgets"}}"#
+        ));
+        assert!(!check(404, "404 page not found"), "the resource is not served any more");
+        assert!(!check(404, r#"{"kind":"Status","reason":"NotFound","details":{}}"#));
+        assert!(!check(503, r#"{"kind":"Status","details":{"name":"a"}}"#));
+        assert!(!check(200, r#"{"metadata":{"name":"a"}}"#));
+    }
+
+    #[test]
+    fn a_list_that_is_cut_says_how_many_there_are_beside() {
+        let cut = |metadata: &str| {
+            content(
+                format!(r#"{{"metadata":{metadata},"items":[{{"metadata":{{"name":"a"}}}}]}}"#).as_bytes(),
+            )
+            .unwrap()
+        };
+        assert_eq!(cut("{}").others, 0);
+        assert_eq!(cut(r#"{"continue":"x","remainingItemCount":7}"#).others, 7);
+        assert_eq!(cut(r#"{"continue":"x"}"#).others, 1);
+        assert!(content(br#"{"kind":"Status"}"#).is_err(), "no list is no empty list");
+    }
+}
