@@ -102,6 +102,12 @@ fn bind(api: &Api, object: &Value, namespace: &str, private: &mut Private) -> Re
         );
         return Err(Error::conflict(Subject { group: "", resource }, &reference.name, &why));
     }
+    if resource == "pods" && text(&found, "/spec/serviceAccountName") != private.serviceaccount.name {
+        let name = &private.serviceaccount.name;
+        return Err(Error::bad_request(format!(
+            "cannot bind token for serviceaccount {name:?} to pod running with different serviceaccount name."
+        )));
+    }
     match resource {
         "pods" => {
             let node = text(&found, "/spec/nodeName");

@@ -21,11 +21,14 @@ use store::{Event, Revision, Store};
 use crate::kinds::Kind;
 use crate::request_info::Query;
 use crate::status::{Error, Result};
+use crate::verbs::cut;
 
 /// How many commits are remembered.
 pub const COMMITS_MAX: usize = 16_384;
 /// How many spans are remembered.
 pub const SPANS_MAX: usize = 16_384;
+/// How much is remembered of each text that somebody has sent; names of objects with their namespaces are shorter.
+pub const TEXT_BYTES_MAX: usize = 512;
 /// How many spans one report may hold.
 pub const REPORT_SPANS_MAX: usize = 1_024;
 
@@ -109,7 +112,7 @@ impl Trace {
         }
         let mut spans = self.spans.lock();
         for span in list {
-            push(&mut spans, span, SPANS_MAX);
+            push(&mut spans, bounded(span), SPANS_MAX);
         }
         Ok(())
     }
@@ -147,8 +150,8 @@ fn commit(event: &Event) -> Commit {
         key: named(&event.key),
         verb: cause.verb,
         subresource: cause.subresource,
-        component: cause.component,
-        user: cause.user,
+        component: bounded_text(&cause.component),
+        user: bounded_text(&cause.user),
         at_us: cause.at_us,
         committed_us: cause.at_us,
         is_deletion: event.entry.is_none(),
@@ -171,6 +174,22 @@ fn prepend<T>(ring: &mut VecDeque<T>, earlier: impl DoubleEndedIterator<Item = T
         }
         ring.push_front(item);
     }
+}
+
+/// A span whose texts are no longer than is remembered; the ring has at most as many times that.
+fn bounded(span: Span) -> Span {
+    Span {
+        component: bounded_text(&span.component),
+        name: bounded_text(&span.name),
+        object: bounded_text(&span.object),
+        detail: bounded_text(&span.detail),
+        ..span
+    }
+}
+
+/// The beginning of a text, with no more room than it needs.
+fn bounded_text(text: &str) -> String {
+    cut(text, TEXT_BYTES_MAX).to_owned()
 }
 
 fn push<T>(ring: &mut VecDeque<T>, item: T, max: usize) {
@@ -218,6 +237,23 @@ mod tests {
             committed_us: 1,
             is_deletion: false,
         }
+    }
+
+    #[test]
+    fn what_is_remembered_of_a_span_has_a_length() {
+        let trace = Trace::new(Clock::system());
+        let long = "é".repeat(100_000);
+        let span = |text: &str| {
+            serde_json::json!({
+                "cause": 1, "component": text, "name": text, "object": text, "start_us": 1, "end_us": 2, "detail": text,
+            })
+        };
+        trace.report(serde_json::json!([span(&long), span("short")]).to_string().as_bytes()).unwrap();
+        let spans = trace.spans.lock();
+        for text in [&spans[0].component, &spans[0].name, &spans[0].object, &spans[0].detail] {
+            assert!(text.capacity() <= TEXT_BYTES_MAX && long.starts_with(text.as_str()), "{}", text.len());
+        }
+        assert_eq!(spans[1].detail, "short");
     }
 
     #[test]

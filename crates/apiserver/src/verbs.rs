@@ -37,6 +37,10 @@ use crate::request_info::{RequestInfo, ResourceInfo, Verb};
 use crate::respond::Body;
 use crate::status::{Error, Result, Subject};
 
+/// A component's name is kept up to here, a user's up to there: both are what a client says, and both are remembered with
+/// every write.
+const COMPONENT_BYTES_MAX: usize = 64;
+const USER_BYTES_MAX: usize = 256;
 /// How often a write is tried again when somebody else wrote in between.
 pub const CONFLICT_RETRIES_MAX: usize = 16;
 
@@ -87,10 +91,11 @@ impl Request {
     pub fn component(&self) -> &str {
         let agent = self.headers.get(http::header::USER_AGENT).and_then(|value| value.to_str().ok());
         let agent = agent.unwrap_or_default();
-        match agent.split_once("/system:serviceaccount:kube-system:") {
+        let component = match agent.split_once("/system:serviceaccount:kube-system:") {
             Some((_, controller)) => controller,
             None => agent.split([' ', '/']).next().unwrap_or_default(),
-        }
+        };
+        cut(component, COMPONENT_BYTES_MAX)
     }
 
     /// What is stored beside the revision that this request makes.
@@ -98,7 +103,7 @@ impl Request {
         let cause = json!({
             "parent": self.cause,
             "component": self.component(),
-            "user": self.user.name,
+            "user": cut(&self.user.name, USER_BYTES_MAX),
             "verb": self.resource.verb.as_str(),
             "subresource": self.resource.subresource,
             "at_us": self.received_us,
@@ -114,6 +119,11 @@ impl Request {
         let resource = Placed::new(kind, resource)?;
         Ok(Self { kind, resource, ..self.clone() })
     }
+}
+
+/// The beginning of a text, in whole characters.
+pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
+    text.get(..text.floor_char_boundary(bytes_max)).unwrap_or_default()
 }
 
 /// What a verb answers.

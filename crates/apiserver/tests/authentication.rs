@@ -11,17 +11,20 @@ use apiserver::security::front_proxy::FrontProxy;
 use auth::UserInfo;
 use auth::oidc::Issuer;
 use auth::pki::Subject;
+use base::{Clock, Random};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http_body_util::{BodyExt, Full};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use jiff::SignedDuration;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
-use server::{TestServer, admin, now, send, start, start_with};
+use server::{TestServer, admin, now, send, start, start_at, start_with};
+use store::embedded::{Embedded, Options};
 use tower::ServiceExt;
 
 const WHOAMI: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
@@ -239,6 +242,69 @@ async fn a_bound_token_dies_with_what_it_is_bound_to() {
     server.call("DELETE", &format!("{secrets}/s"), "").await;
     server.call("GET", &format!("{secrets}/s"), "").await;
     assert_eq!(whoami(&server, None, &token).await.0, 401);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_finalizer_does_not_keep_a_token_alive() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(Embedded::open(&dir.path().join("db"), Options::default()).unwrap());
+    let start = now();
+    let clock = Clock::manual(start);
+    let server = start_at((clock.clone(), Random::seeded(1)), store, dir, (None, |_| {})).await;
+    let secrets = "/api/v1/namespaces/default/secrets";
+    server.call("POST", "/api/v1/namespaces/default/serviceaccounts", "{metadata: {name: web}}").await;
+    server.call("POST", secrets, "{metadata: {name: s, finalizers: [example.com/hold]}}").await;
+    let path = "/api/v1/namespaces/default/serviceaccounts/web/token";
+    let asked =
+        server.call("POST", path, "{spec: {boundObjectRef: {kind: Secret, apiVersion: v1, name: s}}}").await;
+    assert_eq!(asked.code, 201, "{}", asked.body);
+    let header = format!("Bearer {}", asked.body["status"]["token"].as_str().unwrap());
+    let token = [("authorization", header.as_str())];
+    server.call("DELETE", &format!("{secrets}/s"), "").await;
+    for (seconds, code) in [(0, 201), (59, 201), (61, 401)] {
+        clock.set(start + SignedDuration::from_secs(seconds));
+        assert_eq!(whoami(&server, None, &token).await.0, code, "{seconds}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_token_is_bound_to_a_pod_of_its_own_account_only() {
+    let server = start(None).await;
+    for account in ["web", "other"] {
+        let account = format!("{{metadata: {{name: {account}}}}}");
+        server.call("POST", "/api/v1/namespaces/default/serviceaccounts", &account).await;
+    }
+    let pod = "{metadata: {name: p}, spec: {serviceAccountName: web, containers: [{name: c, image: i}]}}";
+    let made = server.call("POST", "/api/v1/namespaces/default/pods", pod).await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    for (account, code) in [("web", 201), ("other", 400)] {
+        let path = format!("/api/v1/namespaces/default/serviceaccounts/{account}/token");
+        let asked = server
+            .call("POST", &path, "{spec: {boundObjectRef: {kind: Pod, apiVersion: v1, name: p}}}")
+            .await;
+        assert_eq!(asked.code, code, "{account}: {}", asked.body);
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn only_the_three_paths_of_health_are_everybodys_and_only_to_read() {
+    let server = start(None).await;
+    for (method, path, code) in [
+        ("GET", "/healthz", 200),
+        ("HEAD", "/livez", 200),
+        ("GET", "/readyz", 200),
+        ("POST", "/healthz", 403),
+        ("GET", "/healthz/ping", 403),
+        ("GET", "/readyz/poststarthook/x", 403),
+        ("GET", "/livezz", 403),
+    ] {
+        let user = UserInfo { name: "nobody".into(), ..UserInfo::default() };
+        let answer = send(server.server.service(), Some(user), method, path, &[], "").await;
+        assert_eq!(answer.status(), code, "{method} {path}");
+    }
     server.stop().await;
 }
 
