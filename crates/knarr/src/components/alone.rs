@@ -8,8 +8,6 @@ use cli::args::{ControllerManagerArgs, KubeletArgs, LeaderElectionArgs, ProxyArg
 use controller::lease::{Election, Timing};
 use controller::trace::Reporter;
 use controller::{Engine, Informers};
-use rustls::pki_types::PrivateKeyDer;
-use rustls::pki_types::pem::PemObject;
 
 use super::election::{election, lead};
 use super::node::{self, Place};
@@ -113,16 +111,18 @@ fn signer(args: &ControllerManagerArgs) -> Result<Option<auth::issuing::Signer>>
     };
     let certificate = read("--cluster-signing-cert-file", certificate)?;
     let key = read("--cluster-signing-key-file", key)?;
-    auth::issuing::Signer::new(&certificate, &key).context("read --cluster-signing-cert-file").map(Some)
+    auth::issuing::Signer::new(&certificate, &key)
+        .context("--cluster-signing-cert-file, --cluster-signing-key-file")
+        .map(Some)
 }
 
 /// Who fills the Secrets of ServiceAccounts with tokens; these name no issuer of their own.
 fn legacy_tokens(args: &ControllerManagerArgs) -> Result<Option<auth::token::Tokens>> {
     const FLAG: &str = "--service-account-private-key-file";
     let Some(path) = &args.service_account_private_key_file else { return Ok(None) };
-    let key =
-        PrivateKeyDer::from_pem_file(path).with_context(|| format!("{FLAG}: read {}", path.display()))?;
-    let tokens = auth::token::Tokens::new(key.secret_der(), "", Vec::new());
+    let key = auth::keys::pkcs8(read(FLAG, path)?.as_bytes());
+    let key = key.with_context(|| format!("{FLAG}: {}", path.display()))?;
+    let tokens = auth::token::Tokens::new(&key, "", Vec::new());
     tokens.with_context(|| format!("{FLAG}: {}", path.display())).map(Some)
 }
 
