@@ -51,6 +51,9 @@ pub enum IssueError {
     /// A usage that certificates do not have.
     #[error("unrecognized usage values: [{0:?}]")]
     Usage(String),
+    /// The authority's key is in no form that is known.
+    #[error(transparent)]
+    Key(#[from] crate::keys::KeyError),
     /// No chance to be had.
     #[error("choose a serial number")]
     Serial,
@@ -79,12 +82,13 @@ pub struct Signer {
 }
 
 impl Signer {
-    /// The authority of a certificate and its key, both PEM.
+    /// The authority of a certificate and its key, both PEM; the key in any form of [`crate::keys`].
     ///
     /// # Errors
     /// If they are none.
     pub fn new(certificate_pem: &str, key_pem: &str) -> Result<Self, IssueError> {
-        let key = KeyPair::from_pem(key_pem).map_err(IssueError::Authority)?;
+        let key = crate::keys::pkcs8(key_pem.as_bytes())?;
+        let key = KeyPair::try_from(key).map_err(IssueError::Authority)?;
         let issuer = Issuer::from_ca_cert_pem(certificate_pem, key).map_err(IssueError::Authority)?;
         let ends_second = crate::pki::ends_at(certificate_pem).unwrap_or(i64::MAX);
         Ok(Self { issuer, ends_second, random: SystemRandom::new() })
@@ -350,5 +354,21 @@ mod tests {
         assert_eq!(tagged(4, &[0; 200]).get(..3), Some(&[4, 0x81, 200][..]));
         assert_eq!(tagged(4, &[0; 300]).get(..4), Some(&[4, 0x82, 1, 44][..]));
         assert_eq!(content_of(&tagged(4, &[9; 300])).map(<[u8]>::len), Some(300));
+    }
+
+    #[test]
+    fn an_authority_with_an_rsa_key_in_the_older_form_signs() {
+        use crate::keys::tests::{RSA_AUTHORITY, RSA_PKCS1};
+        let signer = Signer::new(RSA_AUTHORITY, RSA_PKCS1).expect("an authority");
+        let pem = signer.sign(&request(), &[], Some(3600), now()).expect("a certificate");
+        let (_, block) = parse_x509_pem(pem.as_bytes()).expect("PEM");
+        let certificate = block.parse_x509().expect("a certificate");
+        let (_, parent) = parse_x509_pem(RSA_AUTHORITY.as_bytes()).expect("PEM");
+        let parent = parent.parse_x509().expect("a certificate");
+        let parent_key = parent.public_key().subject_public_key.data.as_ref();
+        let signature = certificate.signature_value.data.as_ref();
+        ring::signature::UnparsedPublicKey::new(&ring::signature::RSA_PKCS1_2048_8192_SHA256, parent_key)
+            .verify(certificate.tbs_certificate.as_ref(), signature)
+            .expect("the authority's signature");
     }
 }

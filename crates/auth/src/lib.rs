@@ -8,6 +8,7 @@ pub mod bootstrap_token;
 pub mod bundle;
 pub mod escalation;
 pub mod issuing;
+pub mod keys;
 pub mod node;
 pub mod node_restriction;
 pub mod oidc;

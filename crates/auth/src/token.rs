@@ -1,4 +1,4 @@
-//! Bound ServiceAccount tokens: JWTs signed by the cluster's own key (ES256).
+//! Bound ServiceAccount tokens: JWTs signed by the cluster's own key (ES256, or RS256 where others have made it).
 //!
 //! Source: KEP-1205, `pkg/serviceaccount/claims.go`. Whether the account and the object that a token is bound to
 //! still exist is asked of [`Lookup`]: a token dies with them.
@@ -10,8 +10,10 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
 use ring::rand::SystemRandom;
+use ring::rsa::PublicKeyComponents;
 use ring::signature::{
-    ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair, UnparsedPublicKey,
+    ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair,
+    RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_SHA256, RsaKeyPair, UnparsedPublicKey,
 };
 use serde::{Deserialize, Serialize};
 
@@ -29,8 +31,8 @@ const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
 /// Why a token is not good.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// The key is not a P-256 key.
-    #[error("the ServiceAccount key is not an ECDSA P-256 key")]
+    /// The key is of another kind.
+    #[error("the ServiceAccount key is neither an ECDSA P-256 key nor an RSA key of 2048 to 4096 bits")]
     Key,
     /// It is not one of ours: another form, another issuer, another signature.
     #[error("the token is not a ServiceAccount token of this cluster")]
@@ -139,13 +141,81 @@ pub trait Lookup {
 
 /// Signs and verifies the tokens of one cluster.
 pub struct Tokens {
-    key: EcdsaKeyPair,
+    key: Key,
     key_id: String,
     issuer: String,
     audiences: Vec<String>,
     random: SystemRandom,
     /// Signatures that were good: by the token's digest. Everything else is checked each time.
     verified: Mutex<HashMap<[u8; 32], Arc<Claims>>>,
+}
+
+enum Key {
+    Ecdsa(EcdsaKeyPair),
+    Rsa(Box<RsaKeyPair>),
+}
+
+impl Key {
+    fn of_pkcs8(key: &[u8], random: &SystemRandom) -> Result<Self, TokenError> {
+        if let Ok(key) = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, key, random) {
+            return Ok(Self::Ecdsa(key));
+        }
+        RsaKeyPair::from_pkcs8(key).map(|key| Self::Rsa(Box::new(key))).map_err(|_| TokenError::Key)
+    }
+
+    fn algorithm(&self) -> &'static str {
+        match self {
+            Self::Ecdsa(_) => "ES256",
+            Self::Rsa(_) => "RS256",
+        }
+    }
+
+    fn public(&self) -> &[u8] {
+        match self {
+            Self::Ecdsa(key) => key.public_key().as_ref(),
+            Self::Rsa(key) => key.public_key().as_ref(),
+        }
+    }
+
+    fn sign(&self, random: &SystemRandom, message: &[u8]) -> Result<Vec<u8>, ring::error::Unspecified> {
+        match self {
+            Self::Ecdsa(key) => Ok(key.sign(random, message)?.as_ref().to_vec()),
+            Self::Rsa(key) => {
+                let mut signature = vec![0; key.public().modulus_len()];
+                key.sign(&RSA_PKCS1_SHA256, random, message, &mut signature)?;
+                Ok(signature)
+            }
+        }
+    }
+
+    fn verify(&self, message: &[u8], signature: &[u8]) -> Result<(), ring::error::Unspecified> {
+        match self {
+            Self::Ecdsa(_) => UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, self.public()),
+            Self::Rsa(_) => UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, self.public()),
+        }
+        .verify(message, signature)
+    }
+
+    fn jwk(&self, key_id: &str) -> serde_json::Value {
+        match self {
+            Self::Ecdsa(_) => {
+                // An uncompressed point: 0x04, then x and y of 32 bytes each.
+                let point = self.public();
+                let half = |from: usize| point.get(from..from + 32).map(|half| URL_SAFE_NO_PAD.encode(half));
+                serde_json::json!({
+                    "use": "sig", "kty": "EC", "kid": key_id, "alg": "ES256", "crv": "P-256",
+                    "x": half(1), "y": half(33),
+                })
+            }
+            Self::Rsa(key) => {
+                let parts = PublicKeyComponents::<Vec<u8>>::from(key.public());
+                serde_json::json!({
+                    "use": "sig", "kty": "RSA", "kid": key_id, "alg": "RS256",
+                    "n": URL_SAFE_NO_PAD.encode(parts.n), "e": URL_SAFE_NO_PAD.encode(parts.e),
+                })
+            }
+        }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -156,16 +226,15 @@ struct Header {
 }
 
 impl Tokens {
-    /// `key` is what [`crate::pki::service_account_key`] returns; tokens for the API server itself are meant for
+    /// `key` is PKCS#8 DER, as [`crate::pki::service_account_key`] and [`crate::keys::pkcs8`] return it; tokens for the API server itself are meant for
     /// `audiences`, of which the first is the default.
     ///
     /// # Errors
     /// If the key is of another kind.
     pub fn new(key: &[u8], issuer: &str, audiences: Vec<String>) -> Result<Self, TokenError> {
         let random = SystemRandom::new();
-        let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, key, &random)
-            .map_err(|_| TokenError::Key)?;
-        let digest = ring::digest::digest(&ring::digest::SHA256, key.public_key().as_ref());
+        let key = Key::of_pkcs8(key, &random)?;
+        let digest = ring::digest::digest(&ring::digest::SHA256, key.public());
         let key_id = URL_SAFE_NO_PAD.encode(digest.as_ref());
         Ok(Self { key, key_id, issuer: issuer.to_owned(), audiences, random, verified: Mutex::default() })
     }
@@ -201,7 +270,7 @@ impl Tokens {
     }
 
     fn sign(&self, claims: &impl Serialize) -> Result<String, TokenError> {
-        let header = Header { alg: "ES256".to_owned(), kid: self.key_id.clone() };
+        let header = Header { alg: self.key.algorithm().to_owned(), kid: self.key_id.clone() };
         let encode = |json: serde_json::Result<Vec<u8>>| {
             json.map(|json| URL_SAFE_NO_PAD.encode(json)).map_err(|_| TokenError::Sign)
         };
@@ -209,7 +278,7 @@ impl Tokens {
         let body = encode(serde_json::to_vec(claims))?;
         let signed = format!("{head}.{body}");
         let signature = self.key.sign(&self.random, signed.as_bytes()).map_err(|_| TokenError::Sign)?;
-        Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref())))
+        Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature)))
     }
 
     /// Verifies a token that was sent to somebody who goes by `audiences` (the API server's own, if empty).
@@ -292,13 +361,7 @@ impl Tokens {
 
     /// The public key as a JSON Web Key Set, for `/openid/v1/jwks`.
     pub fn jwks(&self) -> serde_json::Value {
-        // An uncompressed point: 0x04, then x and y of 32 bytes each.
-        let point = self.key.public_key().as_ref();
-        let half = |from: usize| point.get(from..from + 32).map(|half| URL_SAFE_NO_PAD.encode(half));
-        serde_json::json!({ "keys": [{
-            "use": "sig", "kty": "EC", "kid": self.key_id, "alg": "ES256", "crv": "P-256",
-            "x": half(1), "y": half(33),
-        }]})
+        serde_json::json!({ "keys": [self.key.jwk(&self.key_id)]})
     }
 
     fn verify_signature(&self, token: &str) -> Result<Claims, TokenError> {
@@ -313,12 +376,10 @@ impl Tokens {
         let (head, body) = signed.split_once('.').ok_or(TokenError::NotOurs)?;
         let decode = |text: &str| URL_SAFE_NO_PAD.decode(text).map_err(|_| TokenError::NotOurs);
         let header: Header = serde_json::from_slice(&decode(head)?).map_err(|_| TokenError::NotOurs)?;
-        if header.alg != "ES256" {
+        if header.alg != self.key.algorithm() {
             return Err(TokenError::NotOurs);
         }
-        UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, self.key.public_key().as_ref())
-            .verify(signed.as_bytes(), &decode(signature)?)
-            .map_err(|_| TokenError::NotOurs)?;
+        self.key.verify(signed.as_bytes(), &decode(signature)?).map_err(|_| TokenError::NotOurs)?;
         decode(body)
     }
 }
@@ -452,6 +513,37 @@ mod tests {
         ];
         for (name, token, now, cluster, expected) in cases {
             assert_eq!(tokens.verify(token, &[], now, cluster).expect_err(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn keys_that_other_tools_have_made_sign_too() {
+        use crate::keys::tests::{EC_SEC1, RSA_PKCS1};
+        let account = Reference { name: "default".into(), uid: "sa-uid".into() };
+        let own = tokens();
+        for (pem, algorithm, kind) in [(RSA_PKCS1, "RS256", "RSA"), (EC_SEC1, "ES256", "EC")] {
+            let key = crate::keys::pkcs8(pem.as_bytes()).expect("a key");
+            let tokens = Tokens::new(&key, ISSUER, Vec::new()).expect("a key");
+            let token = tokens.issue_legacy("team", "secret", &account).expect("a token");
+            let head = URL_SAFE_NO_PAD.decode(token.split('.').next().expect("a head")).expect("base64");
+            assert!(String::from_utf8_lossy(&head).contains(algorithm));
+            assert_eq!(tokens.verify_legacy(&token).map(|legacy| legacy.account), Ok("default".to_owned()));
+            assert_eq!(own.verify_legacy(&token), Err(TokenError::NotOurs), "another key");
+            assert_eq!(tokens.jwks()["keys"][0]["kty"], kind);
+        }
+        assert_eq!(Tokens::new(b"nonsense", ISSUER, Vec::new()).err(), Some(TokenError::Key));
+    }
+
+    #[test]
+    fn a_token_is_verified_by_the_algorithm_of_the_key_and_no_other() {
+        let key = crate::keys::pkcs8(crate::keys::tests::RSA_PKCS1.as_bytes()).expect("a key");
+        let tokens = Tokens::new(&key, ISSUER, Vec::new()).expect("a key");
+        let account = Reference { name: "default".into(), uid: "sa-uid".into() };
+        let token = tokens.issue_legacy("team", "secret", &account).expect("a token");
+        let (_, rest) = token.split_once('.').expect("a head");
+        for algorithm in ["none", "HS256", "ES256", "PS256"] {
+            let head = URL_SAFE_NO_PAD.encode(format!(r#"{{"alg":"{algorithm}"}}"#));
+            assert_eq!(tokens.verify_legacy(&format!("{head}.{rest}")), Err(TokenError::NotOurs));
         }
     }
 }

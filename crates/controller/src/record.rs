@@ -22,9 +22,11 @@ use correlate::{Correlator, Observed};
 /// Events that wait to be written; more are dropped, and the drop is logged.
 const QUEUE_MAX: usize = 1024;
 /// Controllers that events call otherwise than flags do. Source: the `EventSource` of each in `pkg/controller`.
-const COMPONENTS: [(&str, &str); 12] = [
+const COMPONENTS: [(&str, &str); 14] = [
+    ("replicationcontroller-controller", "replication-controller"),
     ("daemon-set-controller", "daemonset-controller"),
     ("disruption-controller", "controllermanager"),
+    ("endpointslice-mirroring-controller", "endpoint-slice-mirroring-controller"),
     ("endpoints-controller", "endpoint-controller"),
     ("endpointslice-controller", "endpoint-slice-controller"),
     ("ephemeral-volume-controller", "ephemeral_volume"),

@@ -15,11 +15,13 @@ mod share;
 
 pub mod deployment;
 pub mod replica_set;
+pub mod replication_controller;
 pub mod stateful_set;
 
 pub mod daemon_set;
 
 pub mod endpoint_slice;
+pub mod endpoint_slice_mirroring;
 pub mod endpoints;
 
 pub mod certificates;
@@ -55,9 +57,11 @@ pub fn all() -> impl Iterator<Item = &'static Controller> {
 const ALWAYS: &[Controller] = &[
     deployment::CONTROLLER,
     replica_set::CONTROLLER,
+    replication_controller::CONTROLLER,
     stateful_set::CONTROLLER,
     daemon_set::CONTROLLER,
     endpoint_slice::CONTROLLER,
+    endpoint_slice_mirroring::CONTROLLER,
     endpoints::CONTROLLER,
     service_account::CONTROLLER,
     token::CONTROLLER,
@@ -102,8 +106,10 @@ mod tests {
         let others = super::ALWAYS.iter().filter(|row| component_of(row.name) != row.name);
         let told: String = others.map(|row| format!("{}: {}\n", row.name, component_of(row.name))).collect();
         expect![[r#"
+            replicationcontroller-controller: replication-controller
             daemon-set-controller: daemonset-controller
             endpointslice-controller: endpoint-slice-controller
+            endpointslice-mirroring-controller: endpoint-slice-mirroring-controller
             endpoints-controller: endpoint-controller
             node-ipam-controller: cidrAllocator
             node-lifecycle-controller: node-controller

@@ -9,11 +9,13 @@ mod status;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use controller::{Action, Change, Controller, EventType, Informers, Plan, Propagation, Source};
+use controller::plan::Object;
+use controller::{Action, Change, Controller, EventType, Informers, Kind, Plan, Propagation, Source};
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetSpec};
+use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -32,16 +34,41 @@ const STEP_PODS_MAX: usize = 500;
 pub const CONTROLLER: Controller = Controller {
     name: "replicaset-controller",
     queue: "replicaset",
-    sources: |_| vec![Source::itself::<ReplicaSet>(), Source::of::<Pod>(replica_sets_of_pod)],
-    reconcile: |informers, key, now| {
-        gather(informers, key).map_or_else(Plan::nothing, |seen| plan(&seen, now))
-    },
+    sources: |_| vec![Source::itself::<ReplicaSet>(), Source::of::<Pod>(sets_of_pod::<ReplicaSet>)],
+    reconcile: reconcile::<ReplicaSet>,
 };
 
+/// What keeps a number of Pods: a ReplicaSet, or its elder, a ReplicationController.
+pub trait Set: Kind + Object + Clone {
+    /// The spec, as a ReplicaSet has it.
+    fn spec(&self) -> Option<Cow<'_, ReplicaSetSpec>>;
+
+    /// The status, as a ReplicaSet has it.
+    fn status(&self) -> Option<ReplicaSetStatus>;
+
+    /// The same with this status, as far as the kind has the fields.
+    #[must_use]
+    fn with_status(&self, status: &ReplicaSetStatus) -> Self;
+}
+
+impl Set for ReplicaSet {
+    fn spec(&self) -> Option<Cow<'_, ReplicaSetSpec>> {
+        self.spec.as_ref().map(Cow::Borrowed)
+    }
+
+    fn status(&self) -> Option<ReplicaSetStatus> {
+        self.status.clone()
+    }
+
+    fn with_status(&self, status: &ReplicaSetStatus) -> Self {
+        Self { status: Some(status.clone()), ..self.clone() }
+    }
+}
+
 /// What a decision about one ReplicaSet is made from.
-pub struct Snapshot {
+pub struct Snapshot<S> {
     /// The ReplicaSet.
-    pub replica_set: Arc<ReplicaSet>,
+    pub replica_set: Arc<S>,
     /// The Pods that it controls, and those of its namespace that nobody controls.
     pub pods: Vec<Arc<Pod>>,
     /// The Pods of all ReplicaSets of the same Deployment; only needed when some are to be deleted.
@@ -50,39 +77,45 @@ pub struct Snapshot {
     pub revision: u64,
 }
 
-fn gather(informers: &Informers, key: &str) -> Option<Snapshot> {
-    let replica_set = informers.informer::<ReplicaSet>().get(key)?;
+/// Decides for the `S` under `key`.
+pub(crate) fn reconcile<S: Set>(informers: &Informers, key: &str, now: Timestamp) -> Plan {
+    gather::<S>(informers, key).map_or_else(Plan::nothing, |seen| plan(&seen, now))
+}
+
+fn gather<S: Set>(informers: &Informers, key: &str) -> Option<Snapshot<S>> {
+    let replica_set = informers.informer::<S>().get(key)?;
     let informer = informers.informer::<Pod>();
     let revision = informer.revision();
-    let mut pods = informer.owned_by(uid(&replica_set.metadata));
-    let all = informer.in_namespace(namespace(&replica_set.metadata));
+    let mut pods = informer.owned_by(uid(replica_set.metadata()));
+    let all = informer.in_namespace(namespace(replica_set.metadata()));
     pods.extend(all.into_iter().filter(|pod| controller_of(&pod.metadata).is_none()));
-    let wanted = replica_set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+    let wanted = replica_set.spec().and_then(|spec| spec.replicas).unwrap_or(1);
     let is_shrinking = pods.len() > usize::try_from(wanted).unwrap_or(0);
-    let related = if is_shrinking { related(informers, &replica_set) } else { Vec::new() };
+    let related = if is_shrinking { related(informers, &*replica_set) } else { Vec::new() };
     Some(Snapshot { replica_set, pods, related, revision })
 }
 
 /// The Pods of every ReplicaSet that has the same controller.
-fn related(informers: &Informers, replica_set: &ReplicaSet) -> Vec<Arc<Pod>> {
+fn related<S: Set>(informers: &Informers, replica_set: &S) -> Vec<Arc<Pod>> {
     let pods = informers.informer::<Pod>();
-    match controller_of(&replica_set.metadata) {
+    match controller_of(replica_set.metadata()) {
         Some(owner) => {
-            let siblings = informers.informer::<ReplicaSet>().owned_by(&owner.uid);
-            siblings.iter().flat_map(|sibling| pods.owned_by(uid(&sibling.metadata))).collect()
+            let siblings = informers.informer::<S>().owned_by(&owner.uid);
+            siblings.iter().flat_map(|sibling| pods.owned_by(uid(sibling.metadata()))).collect()
         }
-        None => pods.owned_by(uid(&replica_set.metadata)),
+        None => pods.owned_by(uid(replica_set.metadata())),
     }
 }
 
 /// Decides what to do about one ReplicaSet.
-pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
+pub fn plan<S: Set>(snapshot: &Snapshot<S>, now: Timestamp) -> Plan {
     let replica_set = &*snapshot.replica_set;
-    let Some(spec) = &replica_set.spec else { return Plan::nothing() };
+    let Some(spec) = replica_set.spec() else { return Plan::nothing() };
+    let spec = &*spec;
     if selector::is_empty(&spec.selector) {
         return Plan::nothing();
     }
-    let own = uid(&replica_set.metadata);
+    let own = uid(replica_set.metadata());
     let is_own = |pod: &Pod| controller_of(&pod.metadata).is_some_and(|owner| owner.uid == own);
     let terminating = snapshot.pods.iter().filter(|pod| is_terminating(pod) && is_own(pod)).count();
     let active = snapshot.pods.iter().filter(|pod| is_active(pod)).cloned();
@@ -93,7 +126,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let wanted = usize::try_from(spec.replicas.unwrap_or(1)).unwrap_or(0);
     let existing = claims.owned.len();
     let (status, look_again) = status::status(replica_set, spec, &claims.owned, terminating, now);
-    if is_deleting(&replica_set.metadata) || existing == wanted {
+    if is_deleting(replica_set.metadata()) || existing == wanted {
         plan.push_step(status::write(replica_set, &status).into_iter().collect());
         plan.requeue_after = look_again;
     } else if existing < wanted {
@@ -109,11 +142,11 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
 }
 
 /// Steps of 1, 2, 4, ... Pods: where the first is refused (no quota, bad template), no flood follows.
-fn create(plan: &mut Plan, snapshot: &Snapshot, spec: &ReplicaSetSpec, count: usize) {
+fn create<S: Set>(plan: &mut Plan, snapshot: &Snapshot<S>, spec: &ReplicaSetSpec, count: usize) {
     let replica_set = &*snapshot.replica_set;
     let template = spec.template.clone().unwrap_or_default();
     let taken = snapshot.pods.iter().map(|pod| name(&pod.metadata).to_owned()).collect();
-    let mut names = names(&replica_set.metadata, taken, snapshot.revision).take(count);
+    let mut names = names(replica_set.metadata(), taken, snapshot.revision).take(count);
     let (mut batch, mut told) = (1, Vec::new());
     loop {
         let chosen: Vec<String> = names.by_ref().take(batch).collect();
@@ -132,7 +165,7 @@ fn create(plan: &mut Plan, snapshot: &Snapshot, spec: &ReplicaSetSpec, count: us
     }
 }
 
-fn delete(plan: &mut Plan, replica_set: &ReplicaSet, pods: Vec<Arc<Pod>>) {
+fn delete<S: Set>(plan: &mut Plan, replica_set: &S, pods: Vec<Arc<Pod>>) {
     let (mut deletes, mut told) = (Vec::with_capacity(pods.len()), Vec::with_capacity(pods.len()));
     for pod in pods {
         let meta = &pod.metadata;
@@ -145,13 +178,13 @@ fn delete(plan: &mut Plan, replica_set: &ReplicaSet, pods: Vec<Arc<Pod>>) {
     plan.push_step(told);
 }
 
-fn pod(replica_set: &ReplicaSet, template: &PodTemplateSpec, name: String) -> Pod {
+fn pod<S: Set>(replica_set: &S, template: &PodTemplateSpec, name: String) -> Pod {
     let meta = template.metadata.clone().unwrap_or_default();
     Pod {
         metadata: ObjectMeta {
-            generate_name: Some(generate_name(&replica_set.metadata)),
+            generate_name: Some(generate_name(replica_set.metadata())),
             name: Some(name),
-            namespace: replica_set.metadata.namespace.clone(),
+            namespace: replica_set.metadata().namespace.clone(),
             labels: meta.labels,
             annotations: meta.annotations,
             finalizers: meta.finalizers,
@@ -163,21 +196,21 @@ fn pod(replica_set: &ReplicaSet, template: &PodTemplateSpec, name: String) -> Po
     }
 }
 
-/// A Pod wakes the ReplicaSet that controls it; one without a controller wakes all that may adopt it.
-fn replica_sets_of_pod(change: &Change<Pod>, informers: &Informers) -> Vec<String> {
-    let owner = |pod: &Arc<Pod>| controller::engine::owner_key::<ReplicaSet>(&pod.metadata);
+/// A Pod wakes what controls it; one without a controller wakes all that may adopt it.
+pub(crate) fn sets_of_pod<S: Set>(change: &Change<Pod>, informers: &Informers) -> Vec<String> {
+    let owner = |pod: &Arc<Pod>| controller::engine::owner_key::<S>(&pod.metadata);
     let mut keys: Vec<String> = [&change.old, &change.new].into_iter().flatten().filter_map(owner).collect();
     if let Some(pod) = &change.new
         && controller_of(&pod.metadata).is_none()
     {
         let labels = pod.metadata.labels.as_ref();
-        let selects = |set: &Arc<ReplicaSet>| {
-            set.spec.as_ref().is_some_and(|spec| {
+        let selects = |set: &Arc<S>| {
+            set.spec().is_some_and(|spec| {
                 !selector::is_empty(&spec.selector) && selector::selects(&spec.selector, labels)
             })
         };
-        let all = informers.informer::<ReplicaSet>().in_namespace(namespace(&pod.metadata));
-        keys.extend(all.iter().filter(|set| selects(set)).map(|set| key(&set.metadata)));
+        let all = informers.informer::<S>().in_namespace(namespace(&pod.metadata));
+        keys.extend(all.iter().filter(|set| selects(set)).map(|set| key(set.metadata())));
     }
     keys.dedup();
     keys

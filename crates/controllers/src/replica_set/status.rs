@@ -6,9 +6,10 @@ use std::time::Duration;
 use controller::plan::FAILURE;
 use controller::{Action, EventType};
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus};
+use k8s_openapi::api::apps::v1::{ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus};
 use k8s_openapi::api::core::v1::Pod;
 
+use super::Set;
 use crate::object::time;
 use crate::pod::{Availability, availability, is_ready};
 use controller::selector::{Labels, contains};
@@ -16,8 +17,8 @@ use controller::selector::{Labels, contains};
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 
 /// The status that follows from the `active` Pods, and after how long a ready Pod becomes available by itself.
-pub(super) fn status(
-    replica_set: &ReplicaSet,
+pub(super) fn status<S: Set>(
+    replica_set: &S,
     spec: &ReplicaSetSpec,
     active: &[Arc<Pod>],
     terminating: usize,
@@ -36,38 +37,37 @@ pub(super) fn status(
             Availability::In(left) => look_again = Some(look_again.map_or(left, |earlier| earlier.min(left))),
         }
     }
-    let failures_over =
-        replica_set.status.as_ref().and_then(|status| status.conditions.clone()).map(|mut all| {
-            all.retain(|condition| condition.type_ != REPLICA_FAILURE);
-            all
-        });
+    let failures_over = replica_set.status().and_then(|status| status.conditions).map(|mut all| {
+        all.retain(|condition| condition.type_ != REPLICA_FAILURE);
+        all
+    });
     let status = ReplicaSetStatus {
         replicas: i32::try_from(active.len()).unwrap_or(i32::MAX),
         fully_labeled_replicas: counter(active.iter().filter(is_labelled).count()),
         ready_replicas: counter(active.iter().filter(|pod| is_ready(pod)).count()),
         available_replicas: counter(available),
         terminating_replicas: Some(i32::try_from(terminating).unwrap_or(i32::MAX)),
-        observed_generation: replica_set.metadata.generation,
+        observed_generation: replica_set.metadata().generation,
         conditions: failures_over.filter(|conditions| !conditions.is_empty()),
     };
     (status, look_again)
 }
 
 /// The update that makes `status` the status of `replica_set`, or nothing when it is so already.
-pub(super) fn write(replica_set: &ReplicaSet, status: &ReplicaSetStatus) -> Option<Action> {
-    let is_new = replica_set.status.as_ref() != Some(status);
-    is_new.then(|| Action::update_status(&ReplicaSet { status: Some(status.clone()), ..replica_set.clone() }))
+pub(super) fn write<S: Set>(replica_set: &S, status: &ReplicaSetStatus) -> Option<Action> {
+    let new = replica_set.with_status(status);
+    (new.status() != replica_set.status()).then(|| Action::update_status(&new))
 }
 
 /// What tells that Pods could not be made or removed: an event, and `status` with the condition ReplicaFailure.
-pub(super) fn failed(
-    replica_set: &ReplicaSet,
+pub(super) fn failed<S: Set>(
+    replica_set: &S,
     mut status: ReplicaSetStatus,
     reason: &str,
     what: &str,
     now: Timestamp,
 ) -> Vec<Action> {
-    let known = replica_set.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
+    let known = replica_set.status().and_then(|status| status.conditions).unwrap_or_default();
     let conditions = status.conditions.get_or_insert_default();
     match known.into_iter().find(|condition| condition.type_ == REPLICA_FAILURE) {
         // The first failure is kept, so that retries do not write again and again.

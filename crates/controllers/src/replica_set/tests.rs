@@ -15,7 +15,12 @@ fn check_object(spec_and_status: &str, pods: &str, expect: &Expect) {
         "spec: {selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}}, ",
     );
     let pods: Vec<Arc<Pod>> = list(pods);
-    let snapshot = Snapshot { replica_set: Arc::new(parse(&set)), related: pods.clone(), pods, revision: 9 };
+    let snapshot = Snapshot {
+        replica_set: Arc::new(parse::<ReplicaSet>(&set)),
+        related: pods.clone(),
+        pods,
+        revision: 9,
+    };
     expect.assert_eq(&render(&plan(&snapshot, noon())));
 }
 
@@ -65,8 +70,12 @@ fn missing_pods_are_created_in_growing_steps() {
 fn a_pod_is_made_from_the_template() {
     let set = "{metadata: {name: web, namespace: default, uid: r1}, spec: {replicas: 1, selector: {matchLabels: {app: web}}, \
                template: {metadata: {labels: {app: web}, annotations: {a: b}}, spec: {containers: [{name: c, image: i}]}}}}";
-    let snapshot =
-        Snapshot { replica_set: Arc::new(parse(set)), pods: Vec::new(), related: Vec::new(), revision: 1 };
+    let snapshot = Snapshot {
+        replica_set: Arc::new(parse::<ReplicaSet>(set)),
+        pods: Vec::new(),
+        related: Vec::new(),
+        revision: 1,
+    };
     let plan = plan(&snapshot, noon());
     let Some(Action::Request(request)) = plan.actions().next() else { panic!("no request") };
     expect![[r#"{"apiVersion":"v1","kind":"Pod","metadata":{"annotations":{"a":"b"},"generateName":"web-","labels":{"app":"web"},"name":"web-tgt7h","namespace":"default","ownerReferences":[{"apiVersion":"apps/v1","blockOwnerDeletion":true,"controller":true,"kind":"ReplicaSet","name":"web","uid":"r1"}]},"spec":{"containers":[{"image":"i","name":"c"}]}}"#]].assert_eq(&request.body.to_string());
@@ -139,7 +148,7 @@ fn a_refusal_is_told_once() {
              spec: {{replicas: 1, selector: {{matchLabels: {{app: web}}}}}}, status: {{{status}}}}}"
         );
         let snapshot = Snapshot {
-            replica_set: Arc::new(parse(&set)),
+            replica_set: Arc::new(parse::<ReplicaSet>(&set)),
             pods: Vec::new(),
             related: Vec::new(),
             revision: 1,
@@ -169,7 +178,12 @@ fn check_first(rows: &[&str], expect: &str) {
         rows.len() - 1
     );
     let pods: Vec<Arc<Pod>> = list(&pods(rows));
-    let snapshot = Snapshot { replica_set: Arc::new(parse(&set)), related: pods.clone(), pods, revision: 1 };
+    let snapshot = Snapshot {
+        replica_set: Arc::new(parse::<ReplicaSet>(&set)),
+        related: pods.clone(),
+        pods,
+        revision: 1,
+    };
     let text = render(&plan(&snapshot, noon()));
     assert!(text.contains(&format!("delete pods {expect}\n")), "{text}");
 }

@@ -10,8 +10,6 @@ use cli::args::{ControllerManagerArgs, KubeletArgs, LeaderElectionArgs, ProxyArg
 use controller::lease::{Election, Timing};
 use controller::trace::Reporter;
 use controller::{ClientMetrics, Engine, Informers};
-use rustls::pki_types::PrivateKeyDer;
-use rustls::pki_types::pem::PemObject;
 
 use super::election::{election, lead};
 use super::node::{self, Place};
@@ -148,9 +146,9 @@ fn signers(args: &ControllerManagerArgs) -> Result<Signers> {
 fn legacy_tokens(args: &ControllerManagerArgs) -> Result<Option<auth::token::Tokens>> {
     const FLAG: &str = "--service-account-private-key-file";
     let Some(path) = &args.service_account_private_key_file else { return Ok(None) };
-    let key =
-        PrivateKeyDer::from_pem_file(path).with_context(|| format!("{FLAG}: read {}", path.display()))?;
-    let tokens = auth::token::Tokens::new(key.secret_der(), "", Vec::new());
+    let key = auth::keys::pkcs8(read(FLAG, path)?.as_bytes());
+    let key = key.with_context(|| format!("{FLAG}: {}", path.display()))?;
+    let tokens = auth::token::Tokens::new(&key, "", Vec::new());
     tokens.with_context(|| format!("{FLAG}: {}", path.display())).map(Some)
 }
 

@@ -195,6 +195,7 @@ pub(super) fn account_of(controller: &'static str) -> Option<&'static str> {
         "persistentvolume-expander-controller" => "expand-controller",
         "csi-hostpath-capacity-controller" => "csi-hostpath-controller",
         "endpoints-controller" => "endpoint-controller",
+        "endpointslice-mirroring-controller" => "endpointslicemirroring-controller",
         "garbage-collector-controller" => "generic-garbage-collector",
         "node-ipam-controller" | "node-lifecycle-controller" | "taint-eviction-controller" => {
             "node-controller"
@@ -207,6 +208,7 @@ pub(super) fn account_of(controller: &'static str) -> Option<&'static str> {
         }
         "serviceaccount-controller" => "service-account-controller",
         "service-cidr-controller" => "service-cidrs-controller",
+        "replicationcontroller-controller" => "replication-controller",
         same => same,
     })
 }
