@@ -1,18 +1,21 @@
 //! Who answers.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use base::Tasks;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use hyper::body::Incoming;
+use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use prost::Message;
-use tokio::net::UnixListener;
-use tokio::sync::Semaphore;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Notify, Semaphore};
 use tonic::body::Body;
 use tonic::server::{Grpc, UnaryService};
 use tonic::{Request, Response, Status};
@@ -21,7 +24,11 @@ use tonic_prost::ProstCodec;
 use crate::MESSAGE_BYTES_MAX;
 
 /// Connections to one server at the same time.
-const CONNECTIONS_MAX: usize = 256;
+const CONNECTIONS_MAX: usize = 1024;
+/// Connections beyond these that are being told so.
+const REFUSALS_MAX: usize = 64;
+/// How long a client may take to leave that was told to.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long an accept waits after a failure: others must close their descriptors first.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -37,10 +44,23 @@ pub trait Router: Send + Sync + 'static {
 }
 
 /// Answers until the tasks end. `what` names the server in the log.
+///
+/// There is room for whoever comes: when there are too many connections, the one that has been idle for longest is closed
+/// in good order, and its client makes another when it has something to ask. Where none is idle, the new one is told so.
 pub async fn serve(listener: UnixListener, what: &'static str, router: Arc<dyn Router>, tasks: Tasks) {
-    let limit = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    serve_at_most(CONNECTIONS_MAX, listener, what, router, tasks).await;
+}
+
+async fn serve_at_most(
+    connections_max: usize,
+    listener: UnixListener,
+    what: &'static str,
+    router: Arc<dyn Router>,
+    tasks: Tasks,
+) {
+    let connections = Arc::new(Connections::default());
+    let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
     loop {
-        let Ok(permit) = limit.clone().acquire_owned().await else { return };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
@@ -49,20 +69,156 @@ pub async fn serve(listener: UnixListener, what: &'static str, router: Arc<dyn R
                 continue;
             }
         };
-        let router = router.clone();
+        let (id, close) = connections.admit(connections_max);
+        let refusal = match id {
+            Some(_) => None,
+            None => match refusals.clone().try_acquire_owned() {
+                Ok(refusal) => Some(refusal),
+                // It is told by the end of the connection.
+                Err(_) => continue,
+            },
+        };
+        let (router, connections) = (router.clone(), connections.clone());
         tasks.spawn("grpc connection", async move {
-            let answering = service_fn(move |request: Asked| {
-                let path = request.uri().path().to_owned();
-                let answer = router.answer(&path, request);
-                async move { Ok::<_, Infallible>(answer.await) }
-            });
-            let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-            builder.timer(TokioTimer::new());
-            if let Err(error) = builder.serve_connection(TokioIo::new(stream), answering).await {
-                tracing::debug!(%error, what, "a connection ended");
+            converse(stream, what, router, (id, close), &connections).await;
+            if let Some(id) = id {
+                connections.forget(id);
             }
-            drop(permit);
+            drop(refusal);
         });
+    }
+}
+
+/// Answers one client until it leaves or is to leave.
+async fn converse(
+    stream: UnixStream,
+    what: &'static str,
+    router: Arc<dyn Router>,
+    (id, close): (Option<u64>, Arc<Notify>),
+    connections: &Arc<Connections>,
+) {
+    let counting = connections.clone();
+    let answering = service_fn(move |request: Asked| {
+        let path = request.uri().path().to_owned();
+        let call = id.map(|id| Call::begin(&counting, id));
+        let answer = router.answer(&path, request);
+        async move { Ok::<_, Infallible>(answer.await.map(|body| Body::new(Counted { body, _call: call }))) }
+    });
+    let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+    builder.timer(TokioTimer::new());
+    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), answering));
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = close.notified() => {
+            connection.as_mut().graceful_shutdown();
+            match tokio::time::timeout(CLOSE_TIMEOUT, connection).await {
+                Ok(ended) => ended,
+                Err(_) => return,
+            }
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, what, "a connection ended");
+    }
+}
+
+/// Who is connected, and since when without a call.
+#[derive(Default)]
+struct Connections(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    /// Counts connections and ends of calls: the larger, the later.
+    now: u64,
+    open: BTreeMap<u64, Connection>,
+}
+
+struct Connection {
+    calls: usize,
+    idle_since: u64,
+    close: Arc<Notify>,
+}
+
+impl Connections {
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A number for one more, for which another may have to go; none, and word to go, if all are busy.
+    fn admit(&self, most: usize) -> (Option<u64>, Arc<Notify>) {
+        let mut known = self.lock();
+        known.now += 1;
+        let (id, close) = (known.now, Arc::new(Notify::new()));
+        if known.open.len() >= most {
+            let idle = known.open.iter().filter(|(_, connection)| connection.calls == 0);
+            let Some(oldest) = idle.min_by_key(|(_, connection)| connection.idle_since).map(|(id, _)| *id)
+            else {
+                close.notify_one();
+                return (None, close);
+            };
+            if let Some(oldest) = known.open.remove(&oldest) {
+                oldest.close.notify_one();
+            }
+        }
+        known.open.insert(id, Connection { calls: 0, idle_since: id, close: close.clone() });
+        (Some(id), close)
+    }
+
+    fn forget(&self, id: u64) {
+        self.lock().open.remove(&id);
+    }
+}
+
+/// A call, until all of its answer is sent.
+struct Call {
+    connections: Arc<Connections>,
+    id: u64,
+}
+
+impl Call {
+    fn begin(connections: &Arc<Connections>, id: u64) -> Self {
+        if let Some(connection) = connections.lock().open.get_mut(&id) {
+            connection.calls += 1;
+        }
+        Self { connections: connections.clone(), id }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        let mut known = self.connections.lock();
+        known.now += 1;
+        let now = known.now;
+        if let Some(connection) = known.open.get_mut(&self.id) {
+            connection.calls = connection.calls.saturating_sub(1);
+            connection.idle_since = now;
+        }
+    }
+}
+
+/// An answer that is a call as long as it is being sent.
+struct Counted {
+    body: Body,
+    _call: Option<Call>,
+}
+
+impl hyper::body::Body for Counted {
+    type Data = <Body as hyper::body::Body>::Data;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Status>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
@@ -107,3 +263,6 @@ where
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
     async move { grpc.unary(Once(Some(method)), request).await }.boxed()
 }
+
+#[cfg(test)]
+mod tests;

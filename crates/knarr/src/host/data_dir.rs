@@ -2,6 +2,7 @@
 //!
 //! A folder with things of somebody else in it is never taken: `knarr reset` removes the whole folder.
 
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -12,6 +13,8 @@ use crate::layout::Layout;
 
 /// How things lie in the folder. Another number is another version's.
 const FORMAT: &str = "1";
+/// Of the folder: what is below is closed by whose it is.
+const MODE: u32 = 0o711;
 /// Which folders have things on this host: a file per cluster, named by its id, gone with the next boot as are
 /// links, tables and cgroups.
 const REGISTRY: &str = "/run/knarr";
@@ -32,7 +35,18 @@ pub(crate) fn claim(layout: &Layout) -> Result<()> {
     if look(layout)? == State::New {
         auth::pki::write_file(&layout.version(), format!("{FORMAT}\n").as_bytes(), 0o644)?;
     }
-    Ok(())
+    close(root).with_context(|| format!("close {} to others", root.display()))
+}
+
+/// Who is not root may pass through, as the control plane's user must, and see no names. A folder of somebody else's, which
+/// a part alone may be given, stays as it is.
+fn close(root: &Path) -> std::io::Result<()> {
+    let metadata = std::fs::metadata(root)?;
+    let own = nix::unistd::geteuid().as_raw();
+    if metadata.mode() & 0o7777 == MODE || (own != 0 && metadata.uid() != own) {
+        return Ok(());
+    }
+    std::fs::set_permissions(root, std::fs::Permissions::from_mode(MODE))
 }
 
 /// What a folder is.
