@@ -1,6 +1,7 @@
 //! What must hold of Pods while processes are killed: pure, one function per promise. Each gives a line per breach.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
@@ -111,6 +112,16 @@ pub fn restarts(pod: &Pod) -> Vec<String> {
     restarted.map(line).collect()
 }
 
+/// Within what each part acts on a change, the processes being killed and started anew.
+pub const FOLLOWS_WITHIN: Duration = Duration::from_secs(120);
+
+/// Each part follows the store, whatever lies in it.
+#[must_use]
+pub fn late(part: &str, waited: Duration) -> Option<String> {
+    let is_late = waited > FOLLOWS_WITHIN;
+    is_late.then(|| format!("{part} has not followed the store for {} s", waited.as_secs()))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -135,6 +146,15 @@ mod tests {
                 "conditions": [condition("Ready"), condition("PodReadyToStartContainers")],
             }),
         )
+    }
+
+    #[test]
+    fn a_part_that_does_not_follow_is_named() {
+        for (waited, expect) in
+            [(0, None), (120, None), (121, Some("the scheduler has not followed the store for 121 s"))]
+        {
+            assert_eq!(late("the scheduler", Duration::from_secs(waited)).as_deref(), expect);
+        }
     }
 
     const THEN: &str = "2026-01-01T00:00:00Z";

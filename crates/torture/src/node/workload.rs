@@ -53,7 +53,10 @@ impl Workload {
             is_over: is_over.clone(),
             lived: lived.clone(),
         };
-        let mut workers = vec![client.spawn(worker(0).scale())];
+        let poisoner = worker(0);
+        let (api, own_view) = (poisoner.api.clone(), poisoner.view.clone());
+        let poison = super::poison::write(api, own_view, move || poisoner.goes_on());
+        let mut workers = vec![client.spawn(worker(0).scale()), client.spawn(poison)];
         workers.extend((1..=setup.workers).map(|number| client.spawn(worker(number).work(number))));
         Self { workers, is_over, lived }
     }
