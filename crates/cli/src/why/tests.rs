@@ -129,8 +129,8 @@ fn an_object_that_a_part_cannot_read_says_so_however_well_it_is() {
         "involvedObject": { "uid": "u" } });
     let told = expect![[r#"
         persistentvolumeclaim/c is bound
-          - FailedDecoding: kubelet cannot decode this object
-            write it anew without what is named; the next version is read
+          because  FailedDecoding: kubelet cannot decode this object
+          fix      write it anew without what is named; the next version is read
     "#]];
     check(claim.clone(), &[], std::slice::from_ref(&event), told);
     claim["metadata"]["uid"] = "other".into();

@@ -60,12 +60,18 @@ fn written_endpoints_become_slices_by_family() {
     check(
         SERVICE,
         &endpoints(
-            ", labels: {tier: data}, annotations: {note: x, endpoints.kubernetes.io/last-change-trigger-time: y}",
+            ", labels: {tier: data}, annotations: {note: x, endpoints.kubernetes.io/last-change-trigger-time: now}",
             "{addresses: [{ip: 10.0.0.1, nodeName: n1, hostname: a}, {ip: 'fd00::1'}], \
              notReadyAddresses: [{ip: 10.0.0.2}], ports: [{name: sql, port: 5432}]}",
         ),
         "[]",
-        &expect![[""]],
+        &expect![[r#"
+            step
+              create endpointslices db-fgpcw
+              create endpointslices db-ws97q
+            {"endpointslice.kubernetes.io/managed-by":"endpointslicemirroring-controller.k8s.io","kubernetes.io/service-name":"db","tier":"data"} {"note":"x"} "IPv4" [{"name":"sql","port":5432,"protocol":"TCP"}] [{"addresses":["10.0.0.1"],"conditions":{"ready":true},"hostname":"a","nodeName":"n1"},{"addresses":["10.0.0.2"],"conditions":{"ready":false}}]
+            {"endpointslice.kubernetes.io/managed-by":"endpointslicemirroring-controller.k8s.io","kubernetes.io/service-name":"db","tier":"data"} {"note":"x"} "IPv6" [{"name":"sql","port":5432,"protocol":"TCP"}] [{"addresses":["fd00::1"],"conditions":{"ready":true}}]
+        "#]],
     );
 }
 
@@ -77,7 +83,11 @@ fn what_is_mirrored_is_left_alone() {
 #[test]
 fn a_change_keeps_the_slice_and_surplus_goes() {
     let moved = ONE.replace("10.0.0.1", "10.0.0.9").replace("5432", "5433");
-    check(SERVICE, &endpoints("", &moved), &format!("[{}, {}]", made("db-1"), made("db-2")), &expect![[""]]);
+    check(SERVICE, &endpoints("", &moved), &format!("[{}, {}]", made("db-1"), made("db-2")), &expect![[r#"
+        step
+          update endpointslices db-1 {"addressType":"IPv4","apiVersion":"discovery.k8s.io/v1","endpoints":[{"addresses":["10.0.0.9"],"conditions":{"ready":true},"hostname":"a","nodeName":"n1"}],"kind":"EndpointSlice","metadata":{"generateName":"db-","labels":{"endpointslice.kubernetes.io/managed-by":"endpointslicemirroring-controller.k8s.io","kubernetes.io/service-name":"db"},"name":"db-1","namespace":"default","ownerReferences":[{"apiVersion":"v1","blockOwnerDeletion":true,"controller":true,"kind":"Endpoints","name":"db","uid":"e1"}],"uid":"db-1"},"ports":[{"name":"","port":5433,"protocol":"TCP"}]}
+          delete endpointslices db-2
+    "#]]);
 }
 
 #[test]
@@ -135,6 +145,12 @@ fn ports_with_the_same_addresses_come_together_and_not_ready_trumps_ready() {
              {addresses: [{ip: 10.0.0.7}]}",
         ),
         "[]",
-        &expect![[""]],
+        &expect![[r#"
+            step
+              create endpointslices db-fgpcw
+              create endpointslices db-ws97q
+            {"endpointslice.kubernetes.io/managed-by":"endpointslicemirroring-controller.k8s.io","kubernetes.io/service-name":"db"} null "IPv4" [] [{"addresses":["10.0.0.7"],"conditions":{"ready":true}}]
+            {"endpointslice.kubernetes.io/managed-by":"endpointslicemirroring-controller.k8s.io","kubernetes.io/service-name":"db"} null "IPv4" [{"name":"a","port":1,"protocol":"TCP"},{"name":"b","port":2,"protocol":"TCP"}] [{"addresses":["10.0.0.1"],"conditions":{"ready":false}}]
+        "#]],
     );
 }

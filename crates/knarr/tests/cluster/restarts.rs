@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use auth::pki::{Authority, Subject, kubeconfig};
+use jiff::Timestamp;
 use testkit::clients::KUBECTLS;
+use testkit::cluster::NODE_NAME;
 use testkit::{Cluster, Session};
 
 use crate::{BUSYBOX, cluster, must};
@@ -52,14 +55,51 @@ fn kill(pids: &[i32]) {
     }
 }
 
+/// Makes the folder what it was when one authority signed everything. An administrator has a copy of the kubeconfig.
+fn one_authority_only(cluster: &Cluster) {
+    let [tls, agent] = ["server/tls", "agent/tls"].map(|folder| cluster.data_dir().join(folder));
+    for name in ["client-ca", "kubelet-serving-ca", "front-proxy-ca", "front-proxy-client"] {
+        for kind in ["crt", "key"] {
+            std::fs::remove_file(tls.join(format!("{name}.{kind}"))).unwrap();
+        }
+    }
+    std::fs::remove_file(tls.join("client-ca-bundle.crt")).unwrap();
+    std::fs::remove_file(agent.join("client-ca.crt")).unwrap();
+    let (old, now) = (Authority::load_or_create(&tls, Timestamp::now()).unwrap(), Timestamp::now());
+    let node = format!("system:node:{NODE_NAME}");
+    old.issue(&agent, &Subject::client("kubelet", &node, "system:nodes"), now).unwrap();
+    let copied = Subject::client("copied", "system:admin", "system:masters");
+    let copied = old.issue(cluster.scratch(), &copied, now).unwrap();
+    let copied = kubeconfig("https://127.0.0.1:6443", old.certificate_pem(), "admin", &copied);
+    std::fs::write(cluster.scratch().join("copied.kubeconfig"), copied).unwrap();
+}
+
+/// Certificates that the new authority of clients has signed, for the session.
+fn certify(cluster: &Cluster, users: &[&str]) {
+    let tls = cluster.data_dir().join("server/tls");
+    let clients = Authority::named(&tls, "client-ca", Timestamp::now()).unwrap();
+    for user in users {
+        clients.issue(cluster.scratch(), &Subject::user(user, user), Timestamp::now()).unwrap();
+    }
+    for name in ["kubelet-serving-ca.crt", "ca.crt", "front-proxy-client.crt", "front-proxy-client.key"] {
+        std::fs::copy(tls.join(name), cluster.scratch().join(name)).unwrap();
+    }
+}
+
 #[test]
 fn down_and_up_keep_objects_and_running_pods() {
     let mut cluster = cluster();
     let pods = start_workload(&cluster);
+    let former =
+        "create clusterrolebinding knarr:node-proxier --clusterrole=system:node-proxier --group=system:nodes";
+    must(kubectl(&cluster).must(&format!("kubectl {former}")));
     must(cluster.knarr(&["down"]));
     assert!(cluster.processes("knarr control-plane").is_empty(), "no part is left");
+    one_authority_only(&cluster);
     must(cluster.up());
     check_workload(&cluster, &pods);
+    certify(&cluster, &["kube-apiserver-kubelet-client", "scraper"]);
+    must(kubectl(&cluster).run("authorities.txt", include_str!("sessions/authorities.txt")));
     must(cluster.remove());
 }
 
