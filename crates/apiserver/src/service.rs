@@ -150,6 +150,8 @@ struct Passage {
     notes: Arc<Notes>,
     admission: Option<Admission>,
     trail: Option<Trail>,
+    /// Where whoever is meant asks from.
+    origin: Option<IpAddr>,
 }
 
 impl Passage {
@@ -199,7 +201,11 @@ async fn handle(
         let target = acting_as.as_ref().ok().and_then(Option::as_ref);
         passage.trail = audit.begin((&own, target), &info, http.headers(), address);
     }
-    let user = acting_as?.unwrap_or(own);
+    let acting_as = acting_as?;
+    // Of whoever stands behind somebody else nothing was seen.
+    let peer = http.extensions().get::<Arc<Peer>>().filter(|_| acting_as.is_none());
+    passage.origin = peer.and_then(|peer| peer.origin());
+    let user = acting_as.unwrap_or(own);
     // From here on nobody sees what was sent to prove it.
     api.security.clear(http.headers_mut());
     let _place = match room(api, &user, &info, is_long, passage).await? {
@@ -305,7 +311,7 @@ async fn serve(
         resource,
         kind,
         user,
-        origin: origin(&parts),
+        origin: passage.origin,
         headers: parts.headers,
         accept,
         body,
@@ -325,11 +331,6 @@ async fn serve(
         Some(client) => respond::websocket::switched(&api.serving, &request.headers, response, client),
         None => response,
     })
-}
-
-fn origin(parts: &http::request::Parts) -> Option<IpAddr> {
-    let is_acting = parts.headers.contains_key("impersonate-user");
-    parts.extensions.get::<Arc<Peer>>().filter(|_| !is_acting)?.origin()
 }
 
 /// Who asks: an in-process identity, a client certificate, a token, or nobody, whom RBAC lets see little.

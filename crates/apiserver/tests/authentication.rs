@@ -262,6 +262,8 @@ async fn a_finalizer_does_not_keep_a_token_alive() {
     let header = format!("Bearer {}", asked.body["status"]["token"].as_str().unwrap());
     let token = [("authorization", header.as_str())];
     server.call("DELETE", &format!("{secrets}/s"), "").await;
+    let held = server.call("GET", &format!("{secrets}/s"), "").await;
+    assert!(held.body["metadata"]["deletionTimestamp"].is_string(), "{}", held.body);
     for (seconds, code) in [(0, 201), (59, 201), (61, 401)] {
         clock.set(start + SignedDuration::from_secs(seconds));
         assert_eq!(whoami(&server, None, &token).await.0, code, "{seconds}");

@@ -110,24 +110,36 @@ mod tests {
         let orphan = "{metadata: {name: b, namespace: default, uid: p2, labels: {app: web}}, status: {phase: Running}}";
         let other =
             "{metadata: {name: c, namespace: default, uid: p3, labels: {app: db}}, status: {phase: Running}}";
-        check("replicas: 2", &format!("[{OWN}]"), &expect![[r#"
+        check(
+            "replicas: 2",
+            &format!("[{OWN}]"),
+            &expect![[r#"
             step
               create pods web-nxdbd
             step
               Normal SuccessfulCreate: Created pod: web-nxdbd
-        "#]]);
-        check("replicas: 2", &format!("[{OWN}, {orphan}, {other}]"), &expect![[r#"
+        "#]],
+        );
+        check(
+            "replicas: 2",
+            &format!("[{OWN}, {orphan}, {other}]"),
+            &expect![[r#"
             step
               patch pods b {"metadata":{"ownerReferences":[{"apiVersion":"v1","blockOwnerDeletion":true,"controller":true,"kind":"ReplicationController","name":"web","uid":"c1"}],"uid":"p2"}}
             step
               update replicationcontrollers/status web {"availableReplicas":1,"fullyLabeledReplicas":2,"observedGeneration":2,"readyReplicas":1,"replicas":2}
-        "#]]);
-        check("replicas: 0", &format!("[{OWN}]"), &expect![[r#"
+        "#]],
+        );
+        check(
+            "replicas: 0",
+            &format!("[{OWN}]"),
+            &expect![[r#"
             step
               delete pods a
             step
               Normal SuccessfulDelete: Deleted pod: a
-        "#]]);
+        "#]],
+        );
     }
 
     #[test]

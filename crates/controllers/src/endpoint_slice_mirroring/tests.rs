@@ -83,11 +83,16 @@ fn what_is_mirrored_is_left_alone() {
 #[test]
 fn a_change_keeps_the_slice_and_surplus_goes() {
     let moved = ONE.replace("10.0.0.1", "10.0.0.9").replace("5432", "5433");
-    check(SERVICE, &endpoints("", &moved), &format!("[{}, {}]", made("db-1"), made("db-2")), &expect![[r#"
+    check(
+        SERVICE,
+        &endpoints("", &moved),
+        &format!("[{}, {}]", made("db-1"), made("db-2")),
+        &expect![[r#"
         step
           update endpointslices db-1 {"addressType":"IPv4","apiVersion":"discovery.k8s.io/v1","endpoints":[{"addresses":["10.0.0.9"],"conditions":{"ready":true},"hostname":"a","nodeName":"n1"}],"kind":"EndpointSlice","metadata":{"generateName":"db-","labels":{"endpointslice.kubernetes.io/managed-by":"endpointslicemirroring-controller.k8s.io","kubernetes.io/service-name":"db"},"name":"db-1","namespace":"default","ownerReferences":[{"apiVersion":"v1","blockOwnerDeletion":true,"controller":true,"kind":"Endpoints","name":"db","uid":"e1"}],"uid":"db-1"},"ports":[{"name":"","port":5433,"protocol":"TCP"}]}
           delete endpointslices db-2
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
