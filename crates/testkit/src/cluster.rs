@@ -35,6 +35,8 @@ pub struct Cluster {
     noted: Noted,
     /// Folders of parts that run beside the cluster; they go before it.
     beside: Vec<PathBuf>,
+    /// Disks of the test's own in the cluster's folder, where they are mounted.
+    disks: Vec<PathBuf>,
     /// What of it is found only by who has seen it.
     seen: Seen,
     /// The file that its host's boot id is read from, if that is not the machine's.
@@ -76,6 +78,7 @@ impl Cluster {
             folder,
             noted: Noted::default(),
             beside: Vec::new(),
+            disks: Vec::new(),
             seen: Seen::default(),
             boot_id: None,
             boots: 0,
@@ -275,6 +278,32 @@ impl Cluster {
         self.reset()
     }
 
+    /// Mounts a disk of the test's own at a folder in the cluster's: `knarr reset` has to leave it alone, and empty.
+    ///
+    /// # Errors
+    /// If it cannot be mounted.
+    pub fn mount_disk(&mut self, at: &Path, size_bytes: u64) -> Result<()> {
+        std::fs::create_dir(at)?;
+        sys::mount::tmpfs(at, Some(size_bytes), 0o755)?;
+        self.disks.push(at.to_owned());
+        Ok(())
+    }
+
+    /// Takes back a disk of the test's own, and the folders that lead to it.
+    fn take_back(&self, disk: &Path) -> Result<()> {
+        if !sys::mount::is_mounted(disk)? {
+            bail!("`knarr reset` unmounted {}, which is not its own", disk.display());
+        }
+        if std::fs::read_dir(disk)?.next().is_some() {
+            bail!("`knarr reset` left something on {}", disk.display());
+        }
+        sys::mount::unmount(disk)?;
+        for folder in disk.ancestors().take_while(|folder| folder.starts_with(self.data_dir())) {
+            std::fs::remove_dir(folder)?;
+        }
+        Ok(())
+    }
+
     fn reset(&mut self) -> Result<()> {
         for folder in std::mem::take(&mut self.beside) {
             let output =
@@ -285,6 +314,9 @@ impl Cluster {
         }
         if self.data_dir().exists() {
             self.knarr(&["reset", "--yes"])?;
+        }
+        for disk in std::mem::take(&mut self.disks) {
+            self.take_back(&disk)?;
         }
         let left = leftovers::look(&self.data_dir(), &self.namespace, HOST_LINK, &self.noted)?;
         if !left.is_empty() {

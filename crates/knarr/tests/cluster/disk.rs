@@ -66,8 +66,7 @@ fn a_full_disk_refuses_writes_with_the_reason_and_heals() {
     sys::mount::own_namespace().unwrap();
     let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
     let disk = cluster.data_dir();
-    std::fs::create_dir(&disk).unwrap();
-    sys::mount::tmpfs(&disk, Some(DISK_BYTES), 0o755).unwrap();
+    cluster.mount_disk(&disk, DISK_BYTES).unwrap();
     let filler = disk.join("filler");
     drop(started(&mut cluster));
     let session = must(Session::new(&cluster, KUBECTLS[1], "steady"));
@@ -115,8 +114,7 @@ fn a_control_plane_that_starts_where_nothing_can_be_written_reads_and_says_so_un
     must(cluster.knarr(&["down"]));
     let copy = cluster.scratch().join("db");
     std::fs::rename(&db, &copy).unwrap();
-    std::fs::create_dir(&db).unwrap();
-    sys::mount::tmpfs(&db, Some(DISK_BYTES), 0o755).unwrap();
+    cluster.mount_disk(&db, DISK_BYTES).unwrap();
     let copied = Command::new("cp").args(["-aT"]).args([&copy, &db]).status().unwrap();
     assert!(copied.success());
     drop(started(&mut cluster));

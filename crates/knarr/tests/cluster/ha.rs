@@ -274,7 +274,9 @@ fn a_host_joins_with_a_token_and_its_pods_are_the_clusters() {
     let (first, second) = (lan::ip(0).to_string(), lan::ip(1).to_string());
     must(server.knarr(&["up", "--node-ip", &first, "--node-name", "host-0"]));
     let url = format!("https://{first}:6443");
-    let token = must(server.knarr(&["token", "create", "--description", "for host 1"])).trim().to_owned();
+    let told = must(server.knarr(&["token", "create", "--description", "for host 1"]));
+    let (token, how) = told.split_once('\n').unwrap();
+    assert!(how.contains(&format!("KNARR_TOKEN={token} knarr agent --server {url}")), "{how}");
     let id = token.rsplit_once("::").unwrap().1.split('.').next().unwrap();
     let listed = must(server.knarr(&["token", "list"]));
     assert!(listed.contains(id) && listed.contains("for host 1"), "{listed}");
@@ -289,7 +291,7 @@ fn a_host_joins_with_a_token_and_its_pods_are_the_clusters() {
     let run = |agent: &Cluster, name: &str, more: &[&str]| {
         must(agent.start(name, &[&join[..7], &["--data-dir", &folder], more].concat()))
     };
-    let node = run(&agent, "agent", &["--token", &token]);
+    let node = run(&agent, "agent", &["--token", token]);
     let session = must(Session::new(&server, KUBECTLS[1], "joined"));
     must(session.run("joined.txt", include_str!("sessions/joined.txt")));
 
