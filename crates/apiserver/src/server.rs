@@ -151,13 +151,7 @@ pub async fn start(
     let trace = Arc::new(Trace::new(clock.clone()));
     let security = Arc::new(Security::new(&config, clock.clone()).map_err(StartError::Tls)?);
     security.load(&cache);
-    let listener = match config.bind {
-        Some(address) => {
-            let listener = TcpListener::bind(address).await;
-            Some(listener.map_err(|source| StartError::Listen { address, source })?)
-        }
-        None => None,
-    };
+    let listener = bind(config.bind).await?;
     let tls = listener.as_ref().map(|_| tls(&config)).transpose()?;
     let (serving, ending) = (tasks.outlasting(), tasks.outlasting());
     let audit = config.options.audit.clone();
@@ -209,6 +203,12 @@ pub async fn start(
         ending.stop();
     });
     Ok(ApiServer { api, address })
+}
+
+async fn bind(address: Option<SocketAddr>) -> Result<Option<TcpListener>, StartError> {
+    let Some(address) = address else { return Ok(None) };
+    let listener = TcpListener::bind(address).await;
+    listener.map(Some).map_err(|source| StartError::Listen { address, source })
 }
 
 /// How values are stored. KMS plugins are asked for the first time here.

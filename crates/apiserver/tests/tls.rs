@@ -81,9 +81,11 @@ async fn connected(
 async fn a_connection_on_which_nothing_is_asked_is_closed() {
     let server = start(Some("127.0.0.1:0".parse().unwrap())).await;
     // The preface of HTTP/2 and empty SETTINGS.
-    let preface: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-    let asked: &[u8] = b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n";
-    let cases: [(&str, &[&[u8]], &[u8], u64); 5] = [
+    let preface: &'static [u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    let asked: &'static [u8] = b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n";
+    /// What it is called, the protocols that are offered, what is sent, and after how many seconds it is closed.
+    type Case = (&'static str, &'static [&'static [u8]], &'static [u8], u64);
+    let cases: [Case; 5] = [
         ("nothing", &[], b"", 32),
         ("nothing of HTTP/2", &[b"h2"], b"", 32),
         ("no request of HTTP/2", &[b"h2"], preface, 32),

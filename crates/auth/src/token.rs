@@ -151,14 +151,14 @@ pub struct Tokens {
 }
 
 enum Key {
-    Ecdsa(EcdsaKeyPair),
+    Ecdsa(Box<EcdsaKeyPair>),
     Rsa(Box<RsaKeyPair>),
 }
 
 impl Key {
     fn of_pkcs8(key: &[u8], random: &SystemRandom) -> Result<Self, TokenError> {
         if let Ok(key) = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, key, random) {
-            return Ok(Self::Ecdsa(key));
+            return Ok(Self::Ecdsa(Box::new(key)));
         }
         RsaKeyPair::from_pkcs8(key).map(|key| Self::Rsa(Box::new(key))).map_err(|_| TokenError::Key)
     }

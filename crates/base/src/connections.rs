@@ -289,7 +289,7 @@ mod tests {
         let mut others: Vec<_> = (2..7).map(|n| all.take(ip(&format!("192.0.2.{n}")))).collect();
         let is_cut = |(_, cut): &mut (_, oneshot::Receiver<()>)| cut.try_recv().is_ok();
         assert_eq!(first.iter_mut().filter_map(|one| is_cut(one).then_some(())).count(), 2);
-        assert!(!others.iter_mut().any(|one| is_cut(one)));
+        assert!(!others.iter_mut().any(is_cut));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::Value;
 
-pub use everything::{Everything, everything};
+pub use everything::{Everything, Object, everything};
 pub use kinds::{KINDS, Kind};
 
 use crate::screen::wrapped;

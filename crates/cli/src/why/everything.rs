@@ -48,11 +48,14 @@ impl Everything {
     }
 }
 
+/// An object, and the group and plural of its resource.
+pub type Object = (Value, (String, String));
+
 /// Looks at all objects, each with its `kind` and with its group and plural at `/knarr` as the caller has put them.
 #[must_use]
-pub fn everything(objects: &[(Value, (String, String))], events: &[Value]) -> Everything {
+pub fn everything(objects: &[Object], events: &[Value]) -> Everything {
     let mut found = Everything::default();
-    let mut by_namespace: BTreeMap<&str, Vec<&(Value, (String, String))>> = BTreeMap::new();
+    let mut by_namespace: BTreeMap<&str, Vec<&Object>> = BTreeMap::new();
     for object in objects {
         by_namespace.entry(text(&object.0, "/metadata/namespace")).or_default().push(object);
     }
@@ -93,7 +96,7 @@ pub fn everything(objects: &[(Value, (String, String))], events: &[Value]) -> Ev
     found
 }
 
-fn of_kind<'a>(objects: &'a [(Value, (String, String))], kind: &str) -> Vec<&'a Value> {
+fn of_kind<'a>(objects: &'a [Object], kind: &str) -> Vec<&'a Value> {
     objects.iter().map(|(object, _)| object).filter(|object| text(object, "/kind") == kind).collect()
 }
 

@@ -152,7 +152,7 @@ fn to_file(path: &Path, fill: impl FnOnce(File) -> Result<(BufWriter<File>, Made
         .mode(0o600)
         .open(&partial)
         .with_context(|| format!("create {}", partial.display()))
-        .and_then(|file| fill(file))
+        .and_then(fill)
         .and_then(|(out, made)| {
             out.into_inner().map_err(|error| error.into_error())?.sync_all()?;
             std::fs::rename(&partial, path).with_context(|| format!("write {}", path.display()))?;

@@ -14,6 +14,7 @@ use crate::commands::down;
 use crate::components::{self, Ready, Settings};
 use crate::host;
 use crate::layout::Layout;
+use crate::supervisor;
 
 /// As `--token` has it.
 pub(crate) const TOKEN_VARIABLE: &str = "KNARR_TOKEN";
@@ -23,7 +24,7 @@ pub(crate) fn run(args: &ServerArgs, common: &CommonArgs) -> Result<()> {
     let layout = Layout::new(&args.data_dir)?;
     cli::validate::server(args)?;
     host::checks::root()?;
-    if let Ok(Some(pid)) = down::running_pid(&layout) {
+    if let Some(pid) = running(&layout) {
         eprintln!(
             "a cluster runs in {} already (process {pid}); it goes on as it was started",
             layout.root().display()
@@ -54,6 +55,14 @@ pub(crate) fn run(args: &ServerArgs, common: &CommonArgs) -> Result<()> {
     progress.note("  kubectl create deployment hello --image=knarr.local/hello    # works offline");
     progress.note("  knarr why · knarr status · knarr down · knarr reset");
     Ok(())
+}
+
+/// The process of a cluster that runs in this folder, and is not dying.
+fn running(layout: &Layout) -> Option<i32> {
+    let is_running = || down::running_pid(layout).ok().flatten();
+    is_running()?;
+    supervisor::wait_for_holder(layout).ok()?;
+    is_running()
 }
 
 /// Steps in the order in which people think of them: one is told as soon as all before it are reached.

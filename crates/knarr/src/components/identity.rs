@@ -27,6 +27,8 @@ pub(super) const FRONT_PROXY_CLIENT: &str = "front-proxy-client";
 /// Whose certificates the kubelet believes, in the agent's folder.
 pub(super) const KUBELET_CLIENT_CA: &str = "client-ca.crt";
 
+const LOCALHOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
 /// Makes folders, keys, certificates and kubeconfigs that are absent or end soon.
 ///
 /// # Errors
@@ -50,18 +52,7 @@ pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
     let issue = |by: &Authority, subject: &Subject| as_control_plane(|| Ok(by.issue(&keys, subject, now)?));
     let authority_pem = authorities.serving.certificate_pem();
     as_control_plane(|| Ok(pki::service_account_key(&keys)?))?;
-    let localhost = IpAddr::from([127, 0, 0, 1]);
-    let mut ips = vec![settings.kubernetes_service_ip, localhost, settings.node_ip];
-    if !settings.args.bind_address.is_unspecified() {
-        ips.push(settings.args.bind_address);
-    }
-    ips.extend(settings.args.tls_san.iter().filter_map(|name| name.parse::<IpAddr>().ok()));
-    ips.sort_unstable();
-    ips.dedup();
-    let mut serving = Subject::api_server(&settings.args.cluster_domain, ips);
-    let names = settings.args.tls_san.iter().filter(|name| name.parse::<IpAddr>().is_err());
-    serving.dns_names.extend(names.cloned());
-    issue(&authorities.serving, &serving)?;
+    issue(&authorities.serving, &serving_subject(settings))?;
     let clients = &authorities.clients;
     let to_kubelets = Subject::client(
         "apiserver-kubelet-client",
@@ -75,7 +66,7 @@ pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
     pki::write_file(&agent.join("tls").join(KUBELET_CLIENT_CA), believed.as_bytes(), 0o644)?;
     let node = format!("{}{}", auth::NODE_USER_PREFIX, settings.node_name);
     let kubelet = clients.issue(&agent.join("tls"), &Subject::client("kubelet", &node, auth::NODES), now)?;
-    let addresses = vec![settings.node_ip, localhost];
+    let addresses = vec![settings.node_ip, LOCALHOST];
     let serving = Subject::server("kubelet-server", &node, vec![settings.node_name.clone()], addresses);
     authorities.kubelet_serving.issue(&agent.join("tls"), &serving, now)?;
     let proxy = clients.issue(&agent.join("tls"), &Subject::user("kube-proxy", auth::PROXY_USER), now)?;
@@ -105,6 +96,21 @@ pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
     super::encryption::prepare(&settings.args.api_server, layout)?;
     std::fs::set_permissions(&agent, std::fs::Permissions::from_mode(0o700))?;
     Ok(())
+}
+
+/// The API server's certificate: every name and address that it is reached by.
+fn serving_subject(settings: &Settings) -> Subject {
+    let mut ips = vec![settings.kubernetes_service_ip, LOCALHOST, settings.node_ip];
+    if !settings.args.bind_address.is_unspecified() {
+        ips.push(settings.args.bind_address);
+    }
+    ips.extend(settings.args.tls_san.iter().filter_map(|name| name.parse::<IpAddr>().ok()));
+    ips.sort_unstable();
+    ips.dedup();
+    let mut serving = Subject::api_server(&settings.args.cluster_domain, ips);
+    let names = settings.args.tls_san.iter().filter(|name| name.parse::<IpAddr>().is_err());
+    serving.dns_names.extend(names.cloned());
+    serving
 }
 
 /// Where clients on this host find the API server.

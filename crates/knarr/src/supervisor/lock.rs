@@ -32,8 +32,11 @@ pub(crate) fn lock(layout: &Layout) -> Result<Flock<File>> {
     Ok(lock)
 }
 
-/// Whoever was killed a moment ago has the lock until it is gone.
-fn wait_for_holder(layout: &Layout) -> Result<()> {
+/// Waits a moment for whoever has the lock: a process that was killed has it until it is gone.
+///
+/// # Errors
+/// If it cannot be looked at.
+pub(crate) fn wait_for_holder(layout: &Layout) -> Result<()> {
     let holder = std::fs::read_to_string(layout.lock()).ok().and_then(|text| text.trim().parse().ok());
     let Some((pid, start_time)) = holder.and_then(|pid| Some((pid, start_time(pid).ok()?))) else {
         return Ok(());

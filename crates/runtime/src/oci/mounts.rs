@@ -54,8 +54,15 @@ pub(super) fn read_only_paths<'a>(input: &Input<'a>, asked: &'a [String]) -> Vec
     if super::security_context(input.config).privileged {
         return Vec::new();
     }
-    let own = has_cgroup_view(input).then_some(cgroup_view::PLACE);
-    asked.iter().map(String::as_str).chain(own).collect()
+    let mut paths: Vec<&str> = asked.iter().map(String::as_str).collect();
+    if has_cgroup_view(input) {
+        paths.push(cgroup_view::PLACE);
+        if input.is_external {
+            // crun copies what is mounted below before that is read-only.
+            paths.extend(input.cgroup_view.iter().map(|(place, _)| place.as_str()));
+        }
+    }
+    paths
 }
 
 /// All mounts in the order in which they are made: shorter paths first, so that none hides another. And the document's

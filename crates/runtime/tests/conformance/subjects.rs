@@ -172,6 +172,7 @@ async fn containerd(folder: &Path) -> Running {
         Feature::DeepFolders,
         Feature::PrivateMounts,
         Feature::ImageFilters,
+        Feature::ReadOnlyCgroupFolder,
     ];
     let subject = Subject { lacks, ..subject(folder, "containerd", client) };
     Running { subject: Arc::new(subject), tasks, built_in: None, containerd: Some(containerd) }

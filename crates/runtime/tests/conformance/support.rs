@@ -54,6 +54,8 @@ pub enum Feature {
     RuncsWords,
     /// Folders in folders without end are measured and removed: Go's library opens all of them at once.
     DeepFolders,
+    /// The folder of cgroups is read-only: containerd 1.6 leaves the file system in memory writable, with cgroup v1.
+    ReadOnlyCgroupFolder,
 }
 
 /// A runtime that is put to the test.

@@ -87,7 +87,15 @@ impl NetNsFolder {
         let doing = || format!("take back {}", self.path.display());
         for users in self.users_everywhere()? {
             match fs::remove_file(users.join(&self.prefix)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).doing(doing),
+                // Where nothing can be written nothing is ours.
+                Err(error)
+                    if !matches!(
+                        error.kind(),
+                        io::ErrorKind::NotFound | io::ErrorKind::ReadOnlyFilesystem
+                    ) =>
+                {
+                    return Err(error).doing(doing);
+                }
                 // Of a mount namespace that may be gone, with all that was made in it.
                 _ => drop(fs::remove_dir(users)),
             }
