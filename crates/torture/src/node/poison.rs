@@ -31,11 +31,6 @@ fn poisons(name: &str) -> Vec<(String, Value, Value)> {
         (
             core("services"),
             json!({ "metadata": metadata, "spec": { "clusterIP": "None", "selector": labels } }),
-            condition.clone(),
-        ),
-        (
-            group("policy/v1", "poddisruptionbudgets"),
-            json!({ "metadata": metadata, "spec": { "maxUnavailable": 1, "selector": { "matchLabels": labels } } }),
             condition,
         ),
         (
