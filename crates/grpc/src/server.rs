@@ -99,9 +99,12 @@ async fn converse(
 ) {
     let counting = connections.clone();
     let answering = service_fn(move |request: Asked| {
-        let path = request.uri().path().to_owned();
         let call = id.map(|id| Call::begin(&counting, id));
-        let answer = router.answer(&path, request);
+        let path = request.uri().path().to_owned();
+        let answer = match id {
+            Some(_) => router.answer(&path, request),
+            None => no_room(),
+        };
         async move { Ok::<_, Infallible>(answer.await.map(|body| Body::new(Counted { body, _call: call }))) }
     });
     let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
@@ -111,9 +114,13 @@ async fn converse(
         ended = connection.as_mut() => ended,
         () = close.notified() => {
             connection.as_mut().graceful_shutdown();
-            match tokio::time::timeout(CLOSE_TIMEOUT, connection).await {
-                Ok(ended) => ended,
-                Err(_) => return,
+            loop {
+                match tokio::time::timeout(CLOSE_TIMEOUT, connection.as_mut()).await {
+                    Ok(ended) => break ended,
+                    // A call that came before its client was told is answered.
+                    Err(_) if id.is_some_and(|id| connections.is_busy(id)) => {}
+                    Err(_) => return,
+                }
             }
         }
     };
@@ -134,6 +141,8 @@ struct Known {
 }
 
 struct Connection {
+    /// It was told to go, and takes nobody's room.
+    is_leaving: bool,
     calls: usize,
     idle_since: u64,
     close: Arc<Notify>,
@@ -149,19 +158,24 @@ impl Connections {
         let mut known = self.lock();
         known.now += 1;
         let (id, close) = (known.now, Arc::new(Notify::new()));
-        if known.open.len() >= most {
-            let idle = known.open.iter().filter(|(_, connection)| connection.calls == 0);
-            let Some(oldest) = idle.min_by_key(|(_, connection)| connection.idle_since).map(|(id, _)| *id)
-            else {
+        let staying = || known.open.values().filter(|connection| !connection.is_leaving);
+        if staying().count() >= most {
+            let idle =
+                known.open.values_mut().filter(|connection| !connection.is_leaving && connection.calls == 0);
+            let Some(oldest) = idle.min_by_key(|connection| connection.idle_since) else {
                 close.notify_one();
                 return (None, close);
             };
-            if let Some(oldest) = known.open.remove(&oldest) {
-                oldest.close.notify_one();
-            }
+            oldest.is_leaving = true;
+            oldest.close.notify_one();
         }
-        known.open.insert(id, Connection { calls: 0, idle_since: id, close: close.clone() });
+        let connection = Connection { is_leaving: false, calls: 0, idle_since: id, close: close.clone() };
+        known.open.insert(id, connection);
         (Some(id), close)
+    }
+
+    fn is_busy(&self, id: u64) -> bool {
+        self.lock().open.get(&id).is_some_and(|connection| connection.calls > 0)
     }
 
     fn forget(&self, id: u64) {
@@ -220,6 +234,11 @@ impl hyper::body::Body for Counted {
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
     }
+}
+
+fn no_room() -> BoxFuture<'static, Answer> {
+    let refused = Status::resource_exhausted("too many connections, and a call runs on each of them");
+    std::future::ready(refused.into_http()).boxed()
 }
 
 /// What is said of a call that nobody has.
