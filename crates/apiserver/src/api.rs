@@ -1,12 +1,13 @@
 //! What one API server consists of, and how it is configured.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use base::{Clock, Random, Tasks};
+use machinery::net::Cidrs;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::admission::service_addresses::NodePorts;
@@ -53,90 +54,14 @@ pub struct Config {
     pub kubelet_ca_pem: Vec<u8>,
     /// Where other nodes and Pods reach this server; the endpoint of the `kubernetes` Service.
     pub advertise_address: SocketAddr,
-    /// Cluster IPs come from here, at first: one network, or one of each family in a dual-stack cluster. The first
-    /// one's family is what Services are of that do not say.
-    pub service_cidrs: Vec<Cidr>,
+    /// Cluster IPs come from here, at first. The main family is what Services are of that do not say.
+    pub service_cidrs: Cidrs,
     /// Node ports come from here.
     pub node_ports: PortRange,
     /// How many requests, watches apart, may be under way.
     pub requests_in_flight_max: usize,
     /// What operators may choose.
     pub options: crate::Options,
-}
-
-/// A network of either family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cidr {
-    /// The network's address.
-    pub address: IpAddr,
-    /// How many bits are fixed.
-    pub bits: u8,
-}
-
-impl Cidr {
-    fn free_bits(&self) -> u32 {
-        let all = if self.address.is_ipv4() { 32 } else { 128 };
-        all - u32::from(self.bits).min(all)
-    }
-
-    /// How many addresses there are; no more than fit into the number.
-    pub fn size(&self) -> u64 {
-        1_u64.checked_shl(self.free_bits()).unwrap_or(u64::MAX)
-    }
-
-    /// The address at `offset`, if it is inside.
-    pub fn nth(&self, offset: u64) -> Option<IpAddr> {
-        if offset >= self.size() {
-            return None;
-        }
-        match self.address {
-            IpAddr::V4(first) => {
-                let address = u32::from(first).checked_add(u32::try_from(offset).ok()?)?;
-                Some(Ipv4Addr::from(address).into())
-            }
-            IpAddr::V6(first) => u128::from(first)
-                .checked_add(u128::from(offset))
-                .map(|address| Ipv6Addr::from(address).into()),
-        }
-    }
-
-    /// Whether an address is inside.
-    pub fn contains(&self, address: IpAddr) -> bool {
-        let differs = match (self.address, address) {
-            (IpAddr::V4(a), IpAddr::V4(b)) => u128::from(u32::from(a) ^ u32::from(b)),
-            (IpAddr::V6(a), IpAddr::V6(b)) => u128::from(a) ^ u128::from(b),
-            _ => return false,
-        };
-        differs.checked_shr(self.free_bits()).unwrap_or(0) == 0
-    }
-}
-
-impl fmt::Display for Cidr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.bits)
-    }
-}
-
-/// A text that is no network.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{0:?} is no network such as 10.43.0.0/16")]
-pub struct CidrError(String);
-
-impl std::str::FromStr for Cidr {
-    type Err = CidrError;
-
-    fn from_str(text: &str) -> std::result::Result<Self, CidrError> {
-        let invalid = || CidrError(text.to_owned());
-        let (address, bits) = text.split_once('/').ok_or_else(invalid)?;
-        let address: IpAddr = address.parse().map_err(|_| invalid())?;
-        let bits_max = if address.is_ipv4() { 32 } else { 128 };
-        let bits: u8 = bits.parse().ok().filter(|bits| (1..=bits_max).contains(bits)).ok_or_else(invalid)?;
-        let address = match address {
-            IpAddr::V4(ip) => Ipv4Addr::from(u32::from(ip) & (u32::MAX << (32 - u32::from(bits)))).into(),
-            IpAddr::V6(ip) => Ipv6Addr::from(u128::from(ip) & (u128::MAX << (128 - u32::from(bits)))).into(),
-        };
-        Ok(Self { address, bits })
-    }
 }
 
 /// A range of ports, both ends included.
@@ -254,26 +179,5 @@ impl Api {
         if receiver.wait_for(|done| *done).await.is_err() {
             tracing::debug!("the server ended before it was ready");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_network_knows_its_addresses() {
-        let network = |text: &str| text.parse::<Cidr>().unwrap();
-        let (small, large) = (network("10.43.7.9/24"), network("fd00::1/64"));
-        assert_eq!((small.to_string(), small.size()), ("10.43.7.0/24".into(), 256));
-        assert_eq!((large.to_string(), large.size()), ("fd00::/64".into(), u64::MAX));
-        assert_eq!(small.nth(255), Some("10.43.7.255".parse().unwrap()));
-        assert_eq!(small.nth(256), None);
-        assert_eq!(large.nth(1 << 40), Some("fd00::100:0:0".parse().unwrap()));
-        assert!(small.contains("10.43.7.255".parse().unwrap()));
-        assert!(!small.contains("10.43.8.0".parse().unwrap()));
-        assert!(large.contains("fd00::ffff:0:0:1".parse().unwrap()));
-        assert!(!large.contains("10.43.7.1".parse().unwrap()));
-        assert!("10.43.0.0".parse::<Cidr>().is_err() && "10.43.0.0/33".parse::<Cidr>().is_err());
     }
 }

@@ -92,8 +92,8 @@ async fn token_tracking(api: &Api) -> Result<()> {
 
 /// The `kubernetes` Service at the first address of the range, and where it leads.
 async fn kubernetes_service(api: &Api) -> Result<()> {
-    let range = api.config.service_cidrs.first();
-    let address = range.and_then(|range| range.nth(1)).map(|address| address.to_string()).unwrap_or_default();
+    let address =
+        api.config.service_cidrs.main().nth(1).map(|address| address.to_string()).unwrap_or_default();
     let endpoint = api.config.advertise_address;
     let labels = json!({"component": "apiserver", "provider": "kubernetes"});
     let service = json!({

@@ -12,10 +12,11 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
+use machinery::net::Cidr;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-use crate::api::{Api, Cidr};
+use crate::api::Api;
 use crate::kinds::Kind;
 use crate::peers;
 use crate::status::{Error, Result};
@@ -122,7 +123,7 @@ impl Own {
         Self {
             ports: [advertised, bound.map_or(advertised, |address| address.port())],
             addresses,
-            ranges: config.service_cidrs.iter().copied().chain(service_cidrs(api)).collect(),
+            ranges: config.service_cidrs.iter().chain(service_cidrs(api)).collect(),
             allowed: config.options.dials_also.clone(),
         }
     }

@@ -49,7 +49,7 @@ pub mod openapi;
 mod peers;
 pub mod trace;
 
-pub use api::{Cidr, Config, PortRange};
+pub use api::{Config, PortRange};
 pub use options::Options;
 pub use server::{ApiServer, StartError, start};
 pub use service::ApiService;

@@ -8,10 +8,10 @@ use auth::oidc::Issuer;
 
 use crate::admission::event_rate_limit::EventRateLimits;
 use crate::admission::{Plugin, chosen};
-use crate::api::Cidr;
 use crate::audit;
 use crate::security::authentication_config::Anonymous;
 use crate::security::front_proxy::FrontProxy;
+use machinery::net::Cidr;
 
 /// The choices.
 #[derive(Clone, Debug)]

@@ -48,7 +48,7 @@ async fn two_servers(configure: fn(&mut apiserver::Config)) -> (TestServer, Test
 async fn two_servers_on_one_store_never_give_out_the_same_twice() {
     // Both seeds are the same, so both servers want the same addresses and ports.
     let (one, two) = two_servers(|config| {
-        config.service_cidrs = vec!["10.43.0.0/26".parse().unwrap()];
+        config.service_cidrs = "10.43.0.0/26".parse().unwrap();
         config.node_ports.last = 30063;
     })
     .await;
@@ -117,8 +117,7 @@ async fn a_dry_run_takes_nothing() {
 
 #[tokio::test]
 async fn a_range_that_users_add_gives_out_addresses() {
-    let server =
-        start_with(None, |config| config.service_cidrs = vec!["10.43.0.0/30".parse().unwrap()]).await;
+    let server = start_with(None, |config| config.service_cidrs = "10.43.0.0/30".parse().unwrap()).await;
     assert_eq!(server.call("POST", SERVICES, &service("one", "")).await.code, 201);
     assert_eq!(server.call("POST", SERVICES, &service("two", "")).await.code, 500);
     let out = server.call("POST", SERVICES, &service("two", ", clusterIP: 10.44.0.7")).await;
@@ -162,7 +161,7 @@ async fn a_record_that_somebody_takes_away_comes_back_with_an_event() {
 #[tokio::test]
 async fn a_dual_stack_cluster_gives_addresses_of_both_families() {
     let server = start_with(None, |config| {
-        config.service_cidrs = vec!["10.43.0.0/16".parse().unwrap(), "fd43::/112".parse().unwrap()];
+        config.service_cidrs = "10.43.0.0/16,fd43::/112".parse().unwrap();
     })
     .await;
     let made = server.call("POST", SERVICES, &service("web", ", ipFamilyPolicy: PreferDualStack")).await;

@@ -186,7 +186,7 @@ mod tests {
     fn the_defaults_are_those_of_the_contract() {
         let cli = Cli::try_parse_from(["knarr", "up"]).expect("valid");
         let Command::Up(args) = cli.command else { panic!("not up") };
-        assert_eq!((args.https_listen_port, args.service_cidr.as_str()), (6443, "10.43.0.0/16"));
+        assert_eq!((args.https_listen_port, args.service_cidr.to_string()), (6443, "10.43.0.0/16".into()));
     }
 
     fn server(flags: &[&str]) -> ServerArgs {

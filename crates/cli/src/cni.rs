@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use machinery::net::Cidr;
 
 use crate::args::DataDirArgs;
 
@@ -43,10 +44,10 @@ pub struct CniInstallArgs {
     /// The addresses of this Node's Pods; those of the Node in the data directory, or the first 256 of the cluster's, if
     /// not given
     #[arg(long, value_name = "CIDR")]
-    pub pod_cidr: Option<String>,
+    pub pod_cidr: Option<Cidr>,
     /// The addresses of all Pods: what goes elsewhere leaves with the Node's address
     #[arg(long, default_value = "10.42.0.0/16", value_name = "CIDR")]
-    pub cluster_cidr: String,
+    pub cluster_cidr: Cidr,
     /// The bridge that Pods are attached to
     #[arg(long, default_value = "knarr0")]
     pub bridge: String,

@@ -2,7 +2,9 @@
 //!
 //! A message names the flag, says what it must be, and is one line.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
+
+use machinery::net::{Cidr, Cidrs, Family};
 
 use crate::args::{LeaderElectionArgs, Part, ServerArgs};
 
@@ -11,41 +13,22 @@ use crate::args::{LeaderElectionArgs, Part, ServerArgs};
 #[error("{0}")]
 pub struct UsageError(pub String);
 
-/// An IPv4 network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Network {
-    first: u32,
-    bits: u32,
-}
-
-impl Network {
-    fn parse(flag: &str, text: &str, longest: u32) -> Result<Self, UsageError> {
-        let wrong = |must: String| UsageError(format!("{flag} {text} must be {must}"));
-        let example = || wrong("an IPv4 network, such as 10.42.0.0/16".into());
-        let (address, bits) = text.split_once('/').ok_or_else(example)?;
-        let address: Ipv4Addr = address.parse().map_err(|_| example())?;
-        let bits: u32 = bits.parse().map_err(|_| example())?;
-        if !(8..=longest).contains(&bits) {
-            return Err(wrong(format!("a network with a prefix length between 8 and {longest}")));
-        }
-        let first = u32::from(address) & (u32::MAX << (32 - bits));
-        if first != u32::from(address) {
-            return Err(wrong(format!("a network's first address: {}/{bits}", Ipv4Addr::from(first))));
-        }
-        Ok(Self { first, bits })
+/// The network that a flag gives to Pods or to Services: of IPv4, the only family that they have yet.
+fn network(flag: &str, cidrs: Cidrs, longest: u8) -> Result<Cidr, UsageError> {
+    let wrong = |must: String| Err(UsageError(format!("{flag} {cidrs} must be {must}")));
+    let cidr = cidrs.main();
+    if cidrs.of(Family::V6).is_some() {
+        return wrong(
+            "an IPv4 network, such as 10.42.0.0/16: Pods and Services have no IPv6 addresses".into(),
+        );
     }
-
-    fn last(self) -> u32 {
-        self.first | (u32::MAX >> self.bits)
+    if !(8..=longest).contains(&cidr.bits()) {
+        return wrong(format!("a network with a prefix length between 8 and {longest}"));
     }
-
-    fn has(self, address: Ipv4Addr) -> bool {
-        (self.first..=self.last()).contains(&u32::from(address))
+    if cidr != cidr.network() {
+        return wrong(format!("a network's first address: {}", cidr.network()));
     }
-
-    fn overlaps(self, other: Self) -> bool {
-        self.first <= other.last() && other.first <= self.last()
-    }
+    Ok(cidr)
 }
 
 /// Checks the flags of `server` and `up`.
@@ -127,24 +110,21 @@ fn is_name_or_address(name: &str) -> bool {
 }
 
 fn networks(args: &ServerArgs) -> Result<(), UsageError> {
-    let pods = Network::parse("--cluster-cidr", &args.cluster_cidr, 24)?;
-    let services = Network::parse("--service-cidr", &args.service_cidr, 28)?;
+    let pods = network("--cluster-cidr", args.cluster_cidr, 24)?;
+    let services = network("--service-cidr", args.service_cidr, 28)?;
     if pods.overlaps(services) {
         return Err(UsageError(format!(
             "--cluster-cidr {} and --service-cidr {} overlap: give Pods and Services addresses of their own",
             args.cluster_cidr, args.service_cidr
         )));
     }
-    let dns = match args.cluster_dns {
-        IpAddr::V4(dns) if services.has(dns) => u32::from(dns),
-        dns => {
-            return Err(UsageError(format!(
-                "--cluster-dns {dns} must be an address of --service-cidr {}",
-                args.service_cidr
-            )));
-        }
-    };
-    if dns == services.first || dns == services.first + 1 || dns == services.last() {
+    let dns = args.cluster_dns;
+    if !services.contains(dns) {
+        return Err(UsageError(format!(
+            "--cluster-dns {dns} must be an address of --service-cidr {services}"
+        )));
+    }
+    if [services.nth(0), services.nth(1), Some(services.last())].contains(&Some(dns)) {
         return Err(UsageError(format!(
             "--cluster-dns {} must be free: the first two addresses and the last of --service-cidr are taken",
             args.cluster_dns
@@ -159,12 +139,8 @@ fn networks(args: &ServerArgs) -> Result<(), UsageError> {
         {
             Err(wrong("be an address that other machines could reach".into()))
         }
-        IpAddr::V4(ip) if pods.has(ip) => {
-            Err(wrong(format!("lie outside --cluster-cidr {}", args.cluster_cidr)))
-        }
-        IpAddr::V4(ip) if services.has(ip) => {
-            Err(wrong(format!("lie outside --service-cidr {}", args.service_cidr)))
-        }
+        _ if pods.contains(ip) => Err(wrong(format!("lie outside --cluster-cidr {pods}"))),
+        _ if services.contains(ip) => Err(wrong(format!("lie outside --service-cidr {services}"))),
         IpAddr::V4(_) => Ok(()),
     }
 }
@@ -224,11 +200,23 @@ mod tests {
 
     #[test]
     fn networks_are_networks_that_do_not_overlap() {
-        check("--cluster-cidr ten", "--cluster-cidr ten must be an IPv4 network, such as 10.42.0.0/16");
         check(
-            "--cluster-cidr 10.42.0.0/33",
-            "--cluster-cidr 10.42.0.0/33 must be a network with a prefix length between 8 and 24",
+            "--cluster-cidr 10.42.0.0/25",
+            "--cluster-cidr 10.42.0.0/25 must be a network with a prefix length between 8 and 24",
         );
+        check(
+            "--service-cidr 10.43.0.0/16,fd43::/112",
+            "--service-cidr 10.43.0.0/16,fd43::/112 must be an IPv4 network, such as 10.42.0.0/16: Pods and Services \
+             have no IPv6 addresses",
+        );
+        for (text, what) in [
+            ("ten", "\"ten\" must be a network, such as 10.43.0.0/16 or fd43::/112"),
+            ("10.42.0.0/33", "\"10.42.0.0/33\" must be a network"),
+            ("10.0.0.0/16,10.1.0.0/16", "must have one network, or one of each family"),
+        ] {
+            let told = Cli::try_parse_from(["knarr", "up", "--cluster-cidr", text]).unwrap_err().to_string();
+            assert!(told.contains(what) && told.contains("--cluster-cidr"), "{told}");
+        }
         check(
             "--service-cidr 10.43.0.7/16",
             "--service-cidr 10.43.0.7/16 must be a network's first address: 10.43.0.0/16",

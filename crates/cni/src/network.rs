@@ -15,6 +15,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use machinery::net::Cidr;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
@@ -34,9 +35,9 @@ pub struct BuiltinConfig {
     /// The cluster's short id (at most 12 bytes of interface name are used).
     pub cluster_id: String,
     /// The addresses of this node's Pods. Source: `Node.spec.podCIDR`.
-    pub pod_cidr: (Ipv4Addr, u8),
+    pub pod_cidr: Cidr,
     /// The addresses of all Pods: what goes elsewhere leaves with the node's address.
-    pub cluster_cidr: (Ipv4Addr, u8),
+    pub cluster_cidr: Cidr,
     /// Largest packet in bytes, the kernel's default if `None`.
     pub mtu: Option<u32>,
     /// Where addresses and results are kept: a directory that survives restarts.
@@ -67,11 +68,10 @@ impl BuiltinConfig {
 /// addresses of `pod_cidr`.
 pub(crate) fn plugins_of_network(
     bridge: &str,
-    pod_cidr: (Ipv4Addr, u8),
-    cluster_cidr: (Ipv4Addr, u8),
+    pod_cidr: Cidr,
+    cluster_cidr: Cidr,
     mtu: Option<u32>,
 ) -> [Value; 3] {
-    let cidr = |(ip, prefix): (Ipv4Addr, u8)| format!("{ip}/{prefix}");
     let bridge = json!({
         "type": Kind::Bridge.name(),
         "bridge": bridge,
@@ -79,11 +79,11 @@ pub(crate) fn plugins_of_network(
         "ipMasq": true,
         "hairpinMode": true,
         "routed": true,
-        "clusterCIDR": cidr(cluster_cidr),
+        "clusterCIDR": cluster_cidr.to_string(),
         "mtu": mtu.unwrap_or(0),
         "ipam": {
             "type": Kind::HostLocal.name(),
-            "ranges": [[{ "subnet": cidr(pod_cidr) }]],
+            "ranges": [[{ "subnet": pod_cidr.to_string() }]],
             "routes": [{ "dst": "0.0.0.0/0" }],
         },
     });

@@ -1,41 +1,32 @@
-//! The node IPAM controller: every Node gets a range of its own out of the cluster's, for its Pods.
+//! The node IPAM controller: every Node gets a range of its own out of the cluster's, for its Pods; one of each family
+//! that the cluster has.
 //!
 //! Ranges are given in order, so that a cluster of one Node has the first. One key stands for all Nodes: two of them
 //! never decide at once, and a decision is made after the last one's writes were seen. Without the setting [`Ranges`]
 //! nothing is given. Source: `pkg/controller/nodeipam`, `--allocate-node-cidrs`.
 
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use controller::{Action, Controller, EventType, Patch, Plan, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
+use machinery::net::{Cidr, Cidrs, Family};
 use serde_json::json;
 
 use crate::object::{is_deleting, name, uid};
 
-/// How long a Node's range is. Source: `--node-cidr-mask-size`.
-const NODE_BITS: u8 = 24;
-
 /// What Nodes' ranges are taken from. Source: `--cluster-cidr`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ranges {
-    /// The network's address.
-    pub first: Ipv4Addr,
-    /// How many bits of it are fixed.
-    pub bits: u8,
-}
+pub struct Ranges(pub Cidrs);
 
-impl Ranges {
-    /// All ranges, in order.
-    fn all(self) -> impl Iterator<Item = String> {
-        let bits = self.bits.max(NODE_BITS);
-        let count = 1_u32 << (bits - self.bits.clamp(8, bits));
-        (0..count).map(move |n| {
-            format!("{}/{bits}", Ipv4Addr::from(u32::from(self.first) + (n << (32 - u32::from(bits)))))
-        })
-    }
+/// The ranges of Nodes in a network, in order. Source: `--node-cidr-mask-size-ipv4`, `--node-cidr-mask-size-ipv6`.
+fn of_nodes(cluster: Cidr) -> impl Iterator<Item = String> {
+    let bits = match cluster.family() {
+        Family::V4 => 24,
+        Family::V6 => 64,
+    };
+    cluster.subnets(cluster.bits().max(bits)).map(|range| range.to_string())
 }
 
 /// The controller's row. There is one key.
@@ -58,26 +49,32 @@ pub const CONTROLLER: Controller = Controller {
 /// Decides which Nodes get which ranges.
 pub fn plan(ranges: Ranges, nodes: &[Arc<Node>], _: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
-    let taken: BTreeSet<&str> = nodes.iter().filter_map(|node| pod_cidr(node)).collect();
-    let mut free = ranges.all().filter(|range| !taken.contains(range.as_str()));
-    let waiting = nodes.iter().filter(|node| pod_cidr(node).is_none() && !is_deleting(&node.metadata));
+    let taken: BTreeSet<&str> = nodes.iter().flat_map(|node| pod_cidrs(node)).collect();
+    let is_free = |range: &String| !taken.contains(range.as_str());
+    let mut free: Vec<_> = ranges.0.iter().map(|cluster| of_nodes(cluster).filter(is_free)).collect();
+    let waiting =
+        nodes.iter().filter(|node| pod_cidrs(node).next().is_none() && !is_deleting(&node.metadata));
     for node in waiting {
-        let Some(range) = free.next() else {
+        let Some(given) = free.iter_mut().map(Iterator::next).collect::<Option<Vec<String>>>() else {
             let message = format!("Node {} status is now: CIDRNotAvailable", name(&node.metadata));
             plan.push(Action::event(&**node, EventType::Normal, "CIDRNotAvailable", &message));
             continue;
         };
         let patch = json!({
             "metadata": {"uid": uid(&node.metadata)},
-            "spec": {"podCIDR": range, "podCIDRs": [range]},
+            "spec": {"podCIDR": given.first(), "podCIDRs": given},
         });
         plan.push(Action::patch::<Node>("", name(&node.metadata), Patch::Merge(patch)));
     }
     plan
 }
 
-fn pod_cidr(node: &Node) -> Option<&str> {
-    node.spec.as_ref()?.pod_cidr.as_deref().filter(|cidr| !cidr.is_empty())
+/// A Node that was made by hand may have the first alone.
+fn pod_cidrs(node: &Node) -> impl Iterator<Item = &str> {
+    let spec = node.spec.as_ref();
+    let first = spec.and_then(|spec| spec.pod_cidr.as_ref());
+    let all = spec.and_then(|spec| spec.pod_cidrs.as_ref()).into_iter().flatten();
+    all.chain(first).map(String::as_str).filter(|cidr| !cidr.is_empty())
 }
 
 #[cfg(test)]
@@ -87,15 +84,15 @@ mod tests {
     use super::*;
     use crate::fixture::{list, noon, render};
 
-    fn check(bits: u8, nodes: &str, expect: &Expect) {
-        let ranges = Ranges { first: Ipv4Addr::new(10, 42, 0, 0), bits };
+    fn check(ranges: &str, nodes: &str, expect: &Expect) {
+        let ranges = Ranges(ranges.parse().unwrap());
         expect.assert_eq(&render(&plan(ranges, &list(nodes), noon())));
     }
 
     #[test]
     fn nodes_get_the_first_ranges_that_nobody_has() {
         check(
-            16,
+            "10.42.0.0/16",
             "[{metadata: {name: a, uid: '1'}}, {metadata: {name: b}, spec: {podCIDR: 10.42.0.0/24}}, \
               {metadata: {name: c, uid: '3'}}, {metadata: {name: d, deletionTimestamp: '2026-01-01T11:00:00Z'}}]",
             &expect![[r#"
@@ -108,9 +105,24 @@ mod tests {
     }
 
     #[test]
+    fn a_cluster_of_two_families_gives_both_or_none() {
+        check(
+            "10.42.0.0/23,fd42::/62",
+            "[{metadata: {name: a}, spec: {podCIDR: 10.42.0.0/24, podCIDRs: [10.42.0.0/24, 'fd42::/64']}}, \
+              {metadata: {name: b, uid: '2'}}, {metadata: {name: c, uid: '3'}}]",
+            &expect![[r#"
+                step
+                  patch nodes b {"metadata":{"uid":"2"},"spec":{"podCIDR":"10.42.1.0/24","podCIDRs":["10.42.1.0/24","fd42:0:0:1::/64"]}}
+                step
+                  Normal CIDRNotAvailable: Node c status is now: CIDRNotAvailable
+            "#]],
+        );
+    }
+
+    #[test]
     fn who_comes_too_late_is_told() {
         check(
-            24,
+            "10.42.0.0/24",
             "[{metadata: {name: a}, spec: {podCIDR: 10.42.0.0/24}}, {metadata: {name: b}}]",
             &expect![[r"
                 step

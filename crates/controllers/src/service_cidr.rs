@@ -11,7 +11,7 @@ use controller::plan::EventType;
 use controller::{Action, Change, Controller, Informers, Patch, Plan, Source};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::networking::v1::{IPAddress, ServiceCIDR};
-use resources::validation::common_bits;
+use machinery::net::Cidr;
 use serde_json::json;
 
 use crate::object::{is_deleting, label, name, time, uid};
@@ -50,29 +50,18 @@ pub struct Snapshot {
     pub addresses: Vec<Arc<IPAddress>>,
 }
 
-/// A network: its address and how many bits are fixed.
-type Network = (IpAddr, u8);
-
-fn networks(range: &ServiceCIDR) -> impl Iterator<Item = Network> {
+fn networks(range: &ServiceCIDR) -> impl Iterator<Item = Cidr> {
     let texts = range.spec.iter().flat_map(|spec| spec.cidrs.iter().flatten());
-    texts.filter_map(|text| {
-        let (address, bits) = text.split_once('/')?;
-        Some((address.parse().ok()?, bits.parse().ok()?))
-    })
-}
-
-/// Whether the first `bits` of both addresses are the same.
-fn shares(a: IpAddr, b: IpAddr, bits: u8) -> bool {
-    common_bits(a, b).is_some_and(|same| same >= u32::from(bits))
+    texts.filter_map(|text| text.parse().ok())
 }
 
 fn overlap(a: &ServiceCIDR, b: &ServiceCIDR) -> bool {
-    networks(a).any(|a| networks(b).any(|b| shares(a.0, b.0, a.1.min(b.1))))
+    networks(a).any(|a| networks(b).any(|b| a.overlaps(b)))
 }
 
 /// Whether an address is of the range.
 pub(crate) fn contains(range: &ServiceCIDR, address: IpAddr) -> bool {
-    networks(range).any(|network| shares(network.0, address, network.1))
+    networks(range).any(|network| network.contains(address))
 }
 
 /// A range that comes or goes matters to those that overlap it.
@@ -141,9 +130,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
 fn is_needed(snapshot: &Snapshot) -> bool {
     let this = &snapshot.range.metadata;
     let others = || snapshot.all.iter().filter(|other| other.metadata.name != this.name);
-    let has_parent = |network: Network| {
-        others().any(|other| networks(other).any(|one| one.1 <= network.1 && shares(one.0, network.0, one.1)))
-    };
+    let has_parent = |network: Cidr| others().any(|other| networks(other).any(|one| one.covers(network)));
     if networks(&snapshot.range).all(has_parent) {
         return false;
     }

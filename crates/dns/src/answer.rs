@@ -212,24 +212,10 @@ fn answer_reverse(zone: &Zone, name: &Name, kind: RecordType, ip: IpAddr) -> Dec
             let records = names.iter().map(|below| RData::PTR(PTR(in_domain(zone, below)))).collect();
             Decision::Answer(positive(zone, name, kind, records, Vec::new()))
         }
-        None if zone.reverse_cidrs.iter().any(|cidr| contains(*cidr, ip)) => {
+        None if zone.reverse_cidrs.iter().any(|cidr| cidr.contains(ip)) => {
             Decision::Answer(negative(zone, ResponseCode::NXDomain))
         }
         None => Decision::Forward,
-    }
-}
-
-fn contains((network, prefix): (IpAddr, u8), ip: IpAddr) -> bool {
-    match (network, ip) {
-        (IpAddr::V4(network), IpAddr::V4(ip)) => {
-            let shift = 32 - u32::from(prefix.min(32));
-            u32::from(network).checked_shr(shift) == u32::from(ip).checked_shr(shift)
-        }
-        (IpAddr::V6(network), IpAddr::V6(ip)) => {
-            let shift = 128 - u32::from(prefix.min(128));
-            u128::from(network).checked_shr(shift) == u128::from(ip).checked_shr(shift)
-        }
-        _ => false,
     }
 }
 

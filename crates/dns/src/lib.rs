@@ -9,7 +9,9 @@ mod forward;
 mod server;
 mod zone;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
+
+use machinery::net::Cidr;
 
 pub use answer::{Answer, Decision, answer};
 pub use forward::upstreams;
@@ -29,5 +31,5 @@ pub struct Config {
     /// Who is asked for names outside the cluster; nobody if empty. See [`upstreams`].
     pub upstreams: Vec<SocketAddr>,
     /// Networks (of Services and Pods) whose reverse names nobody else is asked for.
-    pub reverse_cidrs: Vec<(IpAddr, u8)>,
+    pub reverse_cidrs: Vec<Cidr>,
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use machinery::net::Cidr;
 
 const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 
@@ -25,7 +26,7 @@ pub struct Zone {
     pub(crate) namespaces: BTreeSet<String>,
     /// Names below the domain, by address.
     pub(crate) reverse: BTreeMap<IpAddr, BTreeSet<String>>,
-    pub(crate) reverse_cidrs: Vec<(IpAddr, u8)>,
+    pub(crate) reverse_cidrs: Vec<Cidr>,
 }
 
 /// A Service.
@@ -90,7 +91,7 @@ impl Zone {
 
     /// Networks whose reverse names belong to this zone whether they exist or not.
     #[must_use]
-    pub fn with_reverse_cidrs(mut self, cidrs: &[(IpAddr, u8)]) -> Self {
+    pub fn with_reverse_cidrs(mut self, cidrs: &[Cidr]) -> Self {
         self.reverse_cidrs = cidrs.to_vec();
         self
     }

@@ -45,7 +45,8 @@ pub(crate) use kubeconfigs::{
     written as written_kubeconfigs,
 };
 pub(crate) use kubelet_config::of_node as kubelet_of_node;
-pub(crate) use node::{node, parse_cidr};
+pub(crate) use node::node;
+pub(crate) use pod_cidr::first_range;
 pub(crate) use remains::{
     detach_pods, release_volumes, remove_foreign_pods, remove_mounts, remove_network, remove_pods,
 };

@@ -1,4 +1,4 @@
-//! What all kinds share: metadata, names, selectors, quantities, field errors, patches.
+//! What all kinds share: metadata, names, selectors, quantities, addresses, field errors, patches.
 //!
 //! Nothing here knows a kind by name, does I/O, or reads a clock.
 
@@ -13,6 +13,7 @@ pub mod taints;
 
 pub mod duration;
 pub mod int_or_string;
+pub mod net;
 pub mod quantity;
 
 pub mod apply;

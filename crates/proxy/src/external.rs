@@ -47,8 +47,8 @@ impl<'a> Reserved<'a> {
             || ip.is_multicast()
             || ip.is_broadcast();
         is_special
-            || is_in(self.config.service_cidr, ip)
-            || is_in(self.config.cluster_cidr, ip)
+            || self.config.service_cidrs.contains(ip.into())
+            || self.config.cluster_cidrs.contains(ip.into())
             || self.services.contains(&ip)
             || self.api.contains(&place)
     }
@@ -105,11 +105,6 @@ pub(crate) fn node_addresses(nodes: &[Arc<Node>]) -> BTreeSet<Ipv4Addr> {
 
 fn is_api(row: &ServicePort) -> bool {
     row.name.starts_with(API_SERVICE)
-}
-
-fn is_in((network, prefix): (Ipv4Addr, u8), ip: Ipv4Addr) -> bool {
-    let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
-    u32::from(ip) & mask == u32::from(network) & mask
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub fn prepare(config: &Config) -> sys::Result<()> {
     for ip in &config.local_addresses {
         route.add_address(Address { link, ip: IpAddr::from(*ip), prefix: 32 })?;
     }
-    let (network, prefix) = config.service_cidr;
+    let Some((network, prefix)) = config.services() else { return Ok(()) };
     // The node's address may come later than the proxy: then the kernel chooses a source.
     let has_node_ip = route.addresses()?.iter().any(|address| address.ip == config.node_ip);
     route.add_route(&NewRoute {

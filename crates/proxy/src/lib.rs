@@ -14,6 +14,8 @@ mod stale;
 
 use std::net::Ipv4Addr;
 
+use machinery::net::{Cidrs, Family};
+
 pub use host::{cleanup, leftovers, prepare};
 pub use render::{Rendered, render};
 pub use run::run;
@@ -28,9 +30,9 @@ pub struct Config {
     /// The node's address: the source of what the host itself sends to Services.
     pub node_ip: Ipv4Addr,
     /// The addresses of Services.
-    pub service_cidr: (Ipv4Addr, u8),
+    pub service_cidrs: Cidrs,
     /// The addresses of Pods: what comes from elsewhere is masqueraded.
-    pub cluster_cidr: (Ipv4Addr, u8),
+    pub cluster_cidrs: Cidrs,
     /// Service addresses that this host answers at itself: the cluster's DNS.
     pub local_addresses: Vec<Ipv4Addr>,
 }
@@ -39,6 +41,16 @@ impl Config {
     /// The nftables table of the cluster's Services.
     pub fn table_name(&self) -> String {
         table_name(&self.cluster_id)
+    }
+
+    /// The IPv4 addresses of Services: rules of the other family are not made yet.
+    fn services(&self) -> Option<(Ipv4Addr, u8)> {
+        self.service_cidrs.of(Family::V4)?.v4()
+    }
+
+    /// The IPv4 addresses of Pods.
+    fn pods(&self) -> Option<(Ipv4Addr, u8)> {
+        self.cluster_cidrs.of(Family::V4)?.v4()
     }
 
     /// The link that the Service addresses lead to.

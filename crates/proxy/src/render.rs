@@ -107,15 +107,19 @@ fn frame_nat(table: &mut Table) {
 /// Nothing answers for a Service without endpoints, nor for an address of the Service range that is nobody's: the
 /// client learns so at once, and the packet goes nowhere.
 fn frame_refusals(table: &mut Table, config: &Config) {
-    let (network, prefix) = config.service_cidr;
-    let mut nobody = destination_in(network, prefix, Compare::Equal);
-    nobody.extend(when(Expr::DestinationKind(Reg::R0), u32::MAX, Compare::NotEqual, Expr::LOCAL));
-    nobody.push(Expr::Verdict(Verdict::Goto("refuse".into())));
+    let nobody = config.services().map(|(network, prefix)| {
+        let mut nobody = destination_in(network, prefix, Compare::Equal);
+        nobody.extend(when(Expr::DestinationKind(Reg::R0), u32::MAX, Compare::NotEqual, Expr::LOCAL));
+        nobody.push(Expr::Verdict(Verdict::Goto("refuse".into())));
+        nobody
+    });
     let mut refused = load_destination();
     refused.extend([Expr::In("refused-ips".into(), Reg::R0), Expr::Verdict(Verdict::Goto("refuse".into()))]);
     for (name, hook) in [("filter-forward", Hook::Forward), ("filter-output", Hook::Output)] {
         table.base_chain(name, ChainKind::Filter, hook, 0);
-        table.rule(name, nobody.clone());
+        if let Some(nobody) = &nobody {
+            table.rule(name, nobody.clone());
+        }
         table.rule(name, refused.clone());
     }
     table.base_chain("filter-input", ChainKind::Filter, Hook::Input, 0);
@@ -145,11 +149,16 @@ fn to_this_host() -> Rule {
     rule
 }
 
+/// Goes on with what Pods send, or with all else; with everything in a cluster whose Pods have no IPv4 addresses.
+fn from_pods(config: &Config, compare: Compare) -> Vec<Expr> {
+    config.pods().map(|(network, prefix)| source_in(network, prefix, compare)).unwrap_or_default()
+}
+
 fn add_row(table: &mut Table, row: &ServicePort, config: &Config, is_own: IsOwn<'_>) {
     let id = format!("{}/{}", row.name, row.protocol);
     let inside = format!("service/{id}");
     if !row.internal.is_empty() {
-        let mut from_outside = source_in(config.cluster_cidr.0, config.cluster_cidr.1, Compare::NotEqual);
+        let mut from_outside = from_pods(config, Compare::NotEqual);
         from_outside.extend(mark_for_masquerade());
         table.rule(&inside, from_outside);
         table.rule(&inside, vec![Expr::Verdict(Verdict::Goto(format!("endpoints/{id}")))]);
@@ -189,9 +198,11 @@ fn add_external(table: &mut Table, row: &ServicePort, id: &str, config: &Config)
             table.rule(&chain, rule);
         }
         External::Local { local, all } => {
-            let mut from_pods = source_in(config.cluster_cidr.0, config.cluster_cidr.1, Compare::Equal);
-            from_pods.push(goto_choice(table, "all", all));
-            table.rule(&chain, from_pods);
+            if config.pods().is_some() {
+                let mut rule = from_pods(config, Compare::Equal);
+                rule.push(goto_choice(table, "all", all));
+                table.rule(&chain, rule);
+            }
             let rest = if local.is_empty() {
                 Expr::Verdict(Verdict::Drop)
             } else {

@@ -67,7 +67,6 @@ pub(crate) mod volume;
 pub(crate) mod warnings;
 pub(crate) mod webhook;
 
-pub use address::{common_bits, parse_ip};
 pub use service::service_cluster_addresses;
 
 use machinery::field::{FieldError, FieldErrors, Path};

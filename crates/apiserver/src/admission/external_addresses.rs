@@ -10,10 +10,11 @@ use std::net::IpAddr;
 
 use machinery::field::{FieldError, FieldErrors, Path};
 use machinery::metadata::Metadata;
+use machinery::net::{Cidr, legacy_ip};
 use serde_json::Value;
 
 use super::{Context, Operation, service_addresses, text};
-use crate::api::{Api, Cidr};
+use crate::api::Api;
 use crate::kinds::Kind;
 use crate::peers;
 use crate::status::{Error, Result};
@@ -70,7 +71,7 @@ impl External {
 fn external(service: &Value) -> Vec<External> {
     let mut found = Vec::new();
     let mut take = |field: Field, path: Path, shown: &str| {
-        if let Some(ip) = resources::validation::parse_ip(shown) {
+        if let Some(ip) = legacy_ip(shown) {
             found.push(External { field, path, shown: shown.to_owned(), ip });
         }
     };
@@ -108,7 +109,7 @@ impl Own {
             api: peers::alive(api).into_iter().chain(config.bind.map(|bind| bind.ip())).collect(),
             nodes: BTreeMap::new(),
         };
-        own.service_ranges.extend(&config.service_cidrs);
+        own.service_ranges.extend(config.service_cidrs.iter());
         let nodes = Kind::find("", "v1", "nodes");
         let nodes = nodes.map(|kind| kind.cache(api).list(kind.row().storage_prefix, 0).objects);
         for node in nodes.unwrap_or_default() {
@@ -119,10 +120,8 @@ impl Own {
 
     fn add_node(&mut self, node: &Value) {
         let list = |pointer: &str| node.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
-        self.pod_ranges
-            .extend(list("/spec/podCIDRs").filter_map(|range| range.as_str()?.parse::<Cidr>().ok()));
-        let addresses = list("/status/addresses")
-            .filter_map(|address| resources::validation::parse_ip(text(address, "/address")));
+        self.pod_ranges.extend(list("/spec/podCIDRs").filter_map(|range| Cidr::legacy(range.as_str()?)));
+        let addresses = list("/status/addresses").filter_map(|address| legacy_ip(text(address, "/address")));
         for address in addresses {
             self.nodes.insert(address, Metadata::of(node).name().to_owned());
         }

@@ -17,13 +17,14 @@ use std::net::IpAddr;
 
 use machinery::field::{FieldError, Path};
 use machinery::metadata::Metadata;
+use machinery::net::{Cidr, Family};
 use serde_json::{Value, json};
 use tracing::warn;
 
-use self::families::{Family, Spec, texts};
+use self::families::{Spec, texts};
 use self::ports::Given;
 use super::{Context, Operation, child};
-use crate::api::{Api, Cidr};
+use crate::api::Api;
 use crate::kinds::Kind;
 use crate::status::{Error, Result, Subject};
 
@@ -166,12 +167,7 @@ fn invalid(service: &Value, error: FieldError) -> Error {
 }
 
 async fn take(context: &Context<'_>, service: &mut Value, allocation: &mut Allocation) -> Result<()> {
-    let mut cluster: Vec<Family> = Vec::new();
-    for family in context.api.config.service_cidrs.iter().map(|cidr| Family::of(cidr.address)) {
-        if !cluster.contains(&family) {
-            cluster.push(family);
-        }
-    }
+    let cluster: Vec<Family> = context.api.config.service_cidrs.iter().map(Cidr::family).collect();
     let name = Metadata::of(service).name().to_owned();
     let old = context.old.and_then(|old| old.get("spec")?.as_object());
     let Some(spec) = child(service, "spec") else { return Ok(()) };

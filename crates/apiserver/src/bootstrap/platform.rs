@@ -56,7 +56,7 @@ pub(super) async fn run(api: &Api) -> Result<()> {
 /// # Errors
 /// When the store or the cache fail.
 pub(super) async fn service_range(api: &Api) -> Result<()> {
-    let ranges: Vec<String> = api.config.service_cidrs.iter().map(ToString::to_string).collect();
+    let ranges: Vec<String> = api.config.service_cidrs.iter().map(|range| range.to_string()).collect();
     let object = json!({"metadata": {"name": DEFAULT}, "spec": {"cidrs": ranges}});
     ensure(api, "networking.k8s.io", "v1", "servicecidrs", "", object.clone()).await?;
     service_range_is_ready(api, object).await

@@ -83,7 +83,7 @@ pub async fn start_at(
         kubelet_client_key_pem: kubelet.key_pem.into_bytes(),
         kubelet_ca_pem: ca,
         advertise_address: "10.0.0.1:6443".parse().unwrap(),
-        service_cidrs: vec!["10.43.0.0/16".parse().unwrap()],
+        service_cidrs: "10.43.0.0/16".parse().unwrap(),
         node_ports: PortRange { first: 30000, last: 32767 },
         requests_in_flight_max: 400,
         // Kubelets and Pods of tests are here.

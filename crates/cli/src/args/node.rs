@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use machinery::net::{Cidr, Cidrs};
 use serde::{Deserialize, Serialize};
 
 use super::images::{DEFAULT_PRIVATE_REGISTRY, default_private_registry};
@@ -136,7 +137,7 @@ pub struct KubeletArgs {
     pub container_runtime: RuntimeArgs,
     /// The addresses of Pods on this Node
     #[arg(long, default_value = "10.42.0.0/24")]
-    pub pod_cidr: String,
+    pub pod_cidr: Cidr,
     /// The address of the cluster's DNS
     #[arg(long, default_value = "10.43.0.10")]
     pub cluster_dns: IpAddr,
@@ -180,8 +181,8 @@ pub struct ProxyArgs {
     pub node_ip: Option<IpAddr>,
     /// The addresses of Pods
     #[arg(long, default_value = "10.42.0.0/16")]
-    pub cluster_cidr: String,
+    pub cluster_cidr: Cidrs,
     /// The addresses of Services
     #[arg(long, default_value = "10.43.0.0/16")]
-    pub service_cidr: String,
+    pub service_cidr: Cidrs,
 }

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use machinery::net::Cidrs;
 use serde::{Deserialize, Serialize};
 
 use super::looks::Output;
@@ -48,10 +49,10 @@ pub struct ServerArgs {
     pub node_ip: Option<IpAddr>,
     /// The addresses of Pods
     #[arg(long, env = "KNARR_CLUSTER_CIDR", default_value = "10.42.0.0/16")]
-    pub cluster_cidr: String,
+    pub cluster_cidr: Cidrs,
     /// The addresses of Services
     #[arg(long, env = "KNARR_SERVICE_CIDR", default_value = "10.43.0.0/16")]
-    pub service_cidr: String,
+    pub service_cidr: Cidrs,
     /// The address of the cluster's DNS
     #[arg(long, env = "KNARR_CLUSTER_DNS", default_value = "10.43.0.10")]
     pub cluster_dns: IpAddr,

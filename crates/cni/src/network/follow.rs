@@ -108,7 +108,6 @@ pub(super) enum Judgement {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::net::Ipv4Addr;
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
@@ -119,8 +118,8 @@ mod tests {
     fn network(dir: &Path) -> Arc<Network> {
         let builtin = BuiltinConfig {
             cluster_id: "follow".into(),
-            pod_cidr: (Ipv4Addr::new(10, 42, 0, 0), 24),
-            cluster_cidr: (Ipv4Addr::new(10, 42, 0, 0), 16),
+            pod_cidr: "10.42.0.0/24".parse().unwrap(),
+            cluster_cidr: "10.42.0.0/16".parse().unwrap(),
             mtu: None,
             state_dir: dir.join("state"),
             bin_dirs: vec![dir.join("opt/cni/bin")],

@@ -29,8 +29,8 @@ impl Host {
         let dir = tempfile::tempdir().unwrap();
         let config = BuiltinConfig {
             cluster_id: "test".into(),
-            pod_cidr: (Ipv4Addr::new(10, 42, 0, 0), 24),
-            cluster_cidr: (Ipv4Addr::new(10, 42, 0, 0), 16),
+            pod_cidr: "10.42.0.0/24".parse().unwrap(),
+            cluster_cidr: "10.42.0.0/16".parse().unwrap(),
             mtu: None,
             state_dir: dir.path().join("cni"),
             bin_dirs: vec![dir.path().join("bin")],

@@ -5,10 +5,10 @@
 
 use std::fs;
 use std::io;
-use std::net::Ipv4Addr;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use machinery::net::Cidr;
 use serde_json::{Value, json};
 
 use super::{Kind, LEASES, STATE, table_name};
@@ -27,9 +27,9 @@ pub struct Installed {
     /// The bridge.
     pub bridge: String,
     /// The addresses of this node's Pods. Source: `Node.spec.podCIDR`.
-    pub pod_cidr: (Ipv4Addr, u8),
+    pub pod_cidr: Cidr,
     /// The addresses of all Pods: what goes elsewhere leaves with the node's address.
-    pub cluster_cidr: (Ipv4Addr, u8),
+    pub cluster_cidr: Cidr,
     /// Largest packet in bytes, the kernel's default if `None`.
     pub mtu: Option<u32>,
     /// Where leases and rules are kept; in the usual places if `None`.
@@ -170,8 +170,8 @@ mod tests {
         let (bin, net) = (dir.path().join("bin"), dir.path().join("net.d"));
         let conf = Installed {
             bridge: "knarr-none0".into(),
-            pod_cidr: (Ipv4Addr::new(10, 42, 3, 0), 24),
-            cluster_cidr: (Ipv4Addr::new(10, 42, 0, 0), 16),
+            pod_cidr: "10.42.3.0/24".parse().unwrap(),
+            cluster_cidr: "10.42.0.0/16".parse().unwrap(),
             mtu: None,
             state_dir: Some(dir.path().join("kept")),
         };

@@ -11,6 +11,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use machinery::net::Cidr;
 use serde_json::{Value, json};
 
 use super::{Attached, Site};
@@ -81,11 +82,9 @@ fn no_address(why: &str) -> CniError {
     CniError::NoAddress(format!("failed to allocate for range 0: {why}"))
 }
 
-/// `10.42.0.0/24` in parts.
+/// `10.42.0.0/24` in parts: the kernel's requests and rules here are those of IPv4.
 pub(super) fn parse_cidr(text: &str) -> Option<(Ipv4Addr, u8)> {
-    let (ip, prefix) = text.split_once('/')?;
-    let prefix: u8 = prefix.parse().ok()?;
-    (prefix <= 32).then_some((ip.parse().ok()?, prefix))
+    text.parse::<Cidr>().ok()?.v4()
 }
 
 /// The reservations of one network.

@@ -45,8 +45,7 @@ pub(crate) fn zone() -> Zone {
         .collect();
     slices.push(many);
     let slices: Vec<Arc<EndpointSlice>> = slices.into_iter().map(Arc::new).collect();
-    Zone::new(&services, &slices, "cluster.local", 7)
-        .with_reverse_cidrs(&[("10.42.0.0".parse().unwrap(), 15)])
+    Zone::new(&services, &slices, "cluster.local", 7).with_reverse_cidrs(&["10.42.0.0/15".parse().unwrap()])
 }
 
 fn check(question: &str, expected: Expect) {

@@ -59,8 +59,8 @@ fn as_server(args: &AgentArgs, config: Option<&ClusterConfig>) -> Result<ServerA
         ..server
     };
     if let Some(config) = config {
-        server.cluster_cidr.clone_from(&config.cluster_cidr);
-        server.service_cidr.clone_from(&config.service_cidr);
+        server.cluster_cidr = config.cluster_cidr;
+        server.service_cidr = config.service_cidr;
         server.cluster_dns = config.cluster_dns;
         server.cluster_domain.clone_from(&config.cluster_domain);
     }

@@ -1,11 +1,10 @@
 //! `knarr cni`: the built-in network's plugins for other container runtimes, as links to this program.
 
-use std::net::Ipv4Addr;
-
 use anyhow::{Context, Result, bail};
 use cli::cni::{CniCommand, CniFolderArgs, CniInstallArgs};
 use cli::validate::UsageError;
 use cni::plugin::{self, Installed};
+use machinery::net::{Cidr, Family};
 
 use crate::layout::Layout;
 
@@ -32,15 +31,15 @@ fn install(args: &CniInstallArgs) -> Result<()> {
             args.bridge
         )));
     }
-    let cluster_cidr = cidr("--cluster-cidr", &args.cluster_cidr)?;
+    let cluster_cidr = checked("--cluster-cidr", args.cluster_cidr)?;
     let file = Layout::new(&args.data.data_dir)?.pod_cidr();
-    let pod_cidr = match &args.pod_cidr {
-        Some(text) => cidr("--pod-cidr", text)?,
+    let pod_cidr = match args.pod_cidr {
+        Some(cidr) => checked("--pod-cidr", cidr)?,
         None if file.exists() => {
             let text = std::fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
-            cidr("the Node's range", text.trim())?
+            checked("the Node's range", text.trim().parse()?)?
         }
-        None => (cluster_cidr.0, cluster_cidr.1.max(24)),
+        None => crate::components::first_range(cluster_cidr)?,
     };
     let state_dir =
         args.state_dir.as_ref().map(std::path::absolute).transpose().context("find --state-dir")?;
@@ -59,8 +58,9 @@ fn uninstall(args: &CniFolderArgs) -> Result<()> {
     Ok(())
 }
 
-fn cidr(flag: &str, text: &str) -> Result<(Ipv4Addr, u8)> {
-    crate::components::parse_cidr(text).ok().filter(|(_, bits)| *bits <= 30).ok_or_else(|| {
-        UsageError(format!("{flag} {text:?} must be an IPv4 network with room for two Pods")).into()
-    })
+fn checked(flag: &str, cidr: Cidr) -> Result<Cidr> {
+    if cidr.family() != Family::V4 || cidr.bits() > 30 {
+        bail!(UsageError(format!("{flag} {cidr} must be an IPv4 network with room for two Pods")));
+    }
+    Ok(cidr)
 }

@@ -164,12 +164,11 @@ pub(crate) fn start_scheduler(args: &SchedulerArgs, connection: &Connection) -> 
 
 /// `knarr kubelet`: a kubelet with the built-in runtime and network, or on another runtime.
 pub(crate) async fn start_kubelet(args: &KubeletArgs, layout: &Layout, connection: Connection) -> Result<()> {
-    let pod_cidr = node::parse_cidr(&args.pod_cidr).context("--pod-cidr")?;
     let place = Place {
         node_name: args.node_name.clone().map_or_else(host::node_name, Ok)?,
         node_ip: node::ipv4(args.node_ip.map_or_else(host::node_ip, Ok)?)?,
-        pod_cidr,
-        cluster_cidr: pod_cidr,
+        pod_cidr: args.pod_cidr,
+        cluster_cidr: args.pod_cidr,
         cluster_dns: args.cluster_dns,
         cluster_domain: args.cluster_domain.clone(),
     };
@@ -200,8 +199,8 @@ pub(crate) async fn start_proxy(args: &ProxyArgs, layout: &Layout, connection: C
         cluster_id: layout.cluster_id(),
         node_name: args.node_name.clone().map_or_else(host::node_name, Ok)?,
         node_ip: node::ipv4(args.node_ip.map_or_else(host::node_ip, Ok)?)?,
-        cluster_cidr: node::parse_cidr(&args.cluster_cidr).context("--cluster-cidr")?,
-        service_cidr: node::parse_cidr(&args.service_cidr).context("--service-cidr")?,
+        cluster_cidrs: args.cluster_cidr,
+        service_cidrs: args.service_cidr,
         local_addresses: Vec::new(),
     };
     let tasks = connection.informers.tasks().clone();

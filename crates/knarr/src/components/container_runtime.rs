@@ -1,7 +1,6 @@
 //! The node's container runtime: the built-in one, which also answers on a socket, or another behind a socket.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -12,13 +11,12 @@ use controller::trace::Reporter;
 use cri::client::{Client, socket_of};
 use cri::server::Services;
 use cri::{ImageService, RuntimeService};
+use machinery::net::Cidr;
 use runtime::Runtime;
 
 use super::node::Place;
 use super::pod_network::CniPodNetwork;
 use crate::layout::Layout;
-
-type Cidr = (Ipv4Addr, u8);
 
 /// What a kubelet runs Pods with.
 pub(super) struct ContainerRuntime {

@@ -264,10 +264,7 @@ impl Keys {
             signers: authorities::signers(Path::new("tls"))?,
             service_account_key: auth::pki::service_account_key(Path::new("tls"))?,
             issuer: issuer(settings),
-            pod_ranges: {
-                let (first, bits) = super::node::parse_cidr(&settings.args.cluster_cidr)?;
-                controllers::node_ipam::Ranges { first, bits }
-            },
+            pod_ranges: controllers::node_ipam::Ranges(settings.args.cluster_cidr),
         })
     }
 
@@ -302,13 +299,13 @@ fn api_server_config(settings: &Settings, options: apiserver::Options) -> Result
         kubelet_client_key_pem: read("apiserver-kubelet-client.key")?,
         kubelet_ca_pem: read("kubelet-serving-ca.crt")?,
         advertise_address: SocketAddr::new(advertised(settings), args.https_listen_port),
-        service_cidrs: vec![args.service_cidr.parse().context("--service-cidr")?],
+        service_cidrs: args.service_cidr,
         node_ports: NODE_PORTS,
         requests_in_flight_max: REQUESTS_IN_FLIGHT_MAX,
         options: apiserver::Options {
             encryption: Some(encryption),
             reloads_encryption,
-            pod_cidrs: vec![args.cluster_cidr.parse().context("--cluster-cidr")?],
+            pod_cidrs: args.cluster_cidr.iter().collect(),
             is_one_of_many: args.datastore.datastore_endpoint.is_some(),
             hostname: settings.node_name.clone(),
             // In the server's folder, which is the current one.

@@ -18,6 +18,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, NodeAddress, NodeStatus};
 use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
+use machinery::net::Cidrs;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -45,8 +46,8 @@ const SIGNING_MAX: Duration = Duration::from_secs(60);
 /// What a Node that joins is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ClusterConfig {
-    pub(crate) cluster_cidr: String,
-    pub(crate) service_cidr: String,
+    pub(crate) cluster_cidr: Cidrs,
+    pub(crate) service_cidr: Cidrs,
     pub(crate) cluster_dns: IpAddr,
     pub(crate) cluster_domain: String,
 }
@@ -55,8 +56,8 @@ impl ClusterConfig {
     /// What a server's flags say.
     pub(crate) fn of(args: &ServerArgs) -> Self {
         Self {
-            cluster_cidr: args.cluster_cidr.clone(),
-            service_cidr: args.service_cidr.clone(),
+            cluster_cidr: args.cluster_cidr,
+            service_cidr: args.service_cidr,
             cluster_dns: args.cluster_dns,
             cluster_domain: args.cluster_domain.clone(),
         }

@@ -10,6 +10,7 @@ use cli::args::Part;
 use controller::trace::Reporter;
 use controller::{ClientMetrics, Informers};
 use jiff::Timestamp;
+use machinery::net::Cidr;
 use nix::sys::signal::Signal;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -143,8 +144,8 @@ async fn start_network(
 pub(super) struct Place {
     pub(super) node_name: String,
     pub(super) node_ip: Ipv4Addr,
-    pub(super) pod_cidr: (Ipv4Addr, u8),
-    pub(super) cluster_cidr: (Ipv4Addr, u8),
+    pub(super) pod_cidr: Cidr,
+    pub(super) cluster_cidr: Cidr,
     pub(super) cluster_dns: IpAddr,
     pub(super) cluster_domain: String,
 }
@@ -153,7 +154,7 @@ impl Place {
     /// Waits until the Node has a range for its Pods, if it has Pods.
     async fn of(settings: &Settings, layout: &Layout, informers: &Informers) -> Result<Self> {
         let args = &settings.args;
-        let cluster_cidr = parse_cidr(&args.cluster_cidr)?;
+        let cluster_cidr = args.cluster_cidr.main();
         let pod_cidr = match args.runs(Part::Kubelet) {
             true => super::pod_cidr::of_node(settings, layout, informers).await?,
             false => cluster_cidr,
@@ -177,14 +178,6 @@ pub(super) fn ipv4(ip: IpAddr) -> Result<Ipv4Addr> {
     }
 }
 
-pub(crate) fn parse_cidr(text: &str) -> Result<(Ipv4Addr, u8)> {
-    let cidr: apiserver::Cidr = text.parse()?;
-    match cidr.address {
-        std::net::IpAddr::V4(address) => Ok((address, cidr.bits)),
-        std::net::IpAddr::V6(_) => anyhow::bail!("{text} is no IPv4 network"),
-    }
-}
-
 async fn start_proxy(
     informers: &Informers,
     settings: &Settings,
@@ -196,8 +189,8 @@ async fn start_proxy(
         cluster_id: layout.cluster_id(),
         node_name: settings.node_name.clone(),
         node_ip: ipv4(settings.node_ip)?,
-        cluster_cidr: parse_cidr(&settings.args.cluster_cidr)?,
-        service_cidr: parse_cidr(&settings.args.service_cidr)?,
+        cluster_cidrs: settings.args.cluster_cidr,
+        service_cidrs: settings.args.service_cidr,
         local_addresses: vec![ipv4(settings.args.cluster_dns)?],
     };
     run_proxy(config, informers, reporter, tasks).await
@@ -227,19 +220,11 @@ async fn start_dns(
         bind: vec![SocketAddr::new(ip, 53)],
         domain: settings.args.cluster_domain.clone(),
         upstreams: dns::upstreams(&std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default(), &[ip]),
-        reverse_cidrs: vec![
-            reverse_cidr(&settings.args.cluster_cidr)?,
-            reverse_cidr(&settings.args.service_cidr)?,
-        ],
+        reverse_cidrs: settings.args.cluster_cidr.iter().chain(settings.args.service_cidr.iter()).collect(),
     };
     let mut running = dns::run(informers, config, reporter, tasks).await?;
     running.ready.wait_for(|ready| *ready).await.context("DNS ended before it had begun")?;
     Ok(())
-}
-
-fn reverse_cidr(text: &str) -> Result<(IpAddr, u8)> {
-    let (address, bits) = parse_cidr(text)?;
-    Ok((address.into(), bits))
 }
 
 pub(super) fn kubelet_config(

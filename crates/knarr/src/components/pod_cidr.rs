@@ -2,20 +2,16 @@
 //!
 //! The range is kept in a file, so that a Node that starts while no API server answers goes on with it.
 
-use std::net::Ipv4Addr;
-
 use anyhow::{Context, Result};
 use auth::pki;
 use base::Tasks;
 use controller::{Informers, Scope};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, ObjectMeta, PostParams};
+use machinery::net::Cidr;
 
 use super::Settings;
-use super::node::parse_cidr;
 use crate::layout::Layout;
-
-type Cidr = (Ipv4Addr, u8);
 
 /// The range of this Node; waits until it has one. The Node's object is made if there is none.
 ///
@@ -24,16 +20,23 @@ type Cidr = (Ipv4Addr, u8);
 pub(super) async fn of_node(settings: &Settings, layout: &Layout, informers: &Informers) -> Result<Cidr> {
     let file = layout.pod_cidr();
     if file.exists() {
-        return parse_cidr(std::fs::read_to_string(&file).context("read the Node's range")?.trim());
+        return Ok(std::fs::read_to_string(&file).context("read the Node's range")?.trim().parse()?);
     }
     if !settings.has_node_ipam() {
-        let (first, bits) = parse_cidr(&settings.args.cluster_cidr)?;
-        return Ok((first, bits.max(24)));
+        return first_range(settings.args.cluster_cidr.main());
     }
     register(&settings.node_name, informers).await?;
     let cidr = wait(&settings.node_name, informers, |cidr| cidr.is_some()).await.unwrap_or_default();
     pki::write_file(&file, cidr.as_bytes(), 0o600)?;
-    parse_cidr(&cidr)
+    Ok(cidr.parse()?)
+}
+
+/// The range of the only Node there is: the first 256 addresses of the cluster's.
+///
+/// # Errors
+/// Never for what a flag may say.
+pub(crate) fn first_range(cluster: Cidr) -> Result<Cidr> {
+    cluster.subnets(cluster.bits().max(24)).next().context("find the first range of the cluster's network")
 }
 
 /// Ends when the Node has got another range than the one in the file, which is then changed: somebody has deleted the

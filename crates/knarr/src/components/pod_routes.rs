@@ -11,18 +11,16 @@ use anyhow::{Context, Result};
 use auth::pki;
 use controller::Informers;
 use k8s_openapi::api::core::v1::Node;
+use machinery::net::Cidr;
 use serde::{Deserialize, Serialize};
 use sys::netlink::{NewRoute, Route};
 
-use super::node::parse_cidr;
 use crate::layout::Layout;
-
-type Cidr = (Ipv4Addr, u8);
 
 /// One route, as the file has it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct Kept {
-    destination: Cidr,
+    destination: (Ipv4Addr, u8),
     gateway: Ipv4Addr,
 }
 
@@ -48,17 +46,14 @@ pub(super) async fn follow(informers: Informers, own_name: String, cluster: Cidr
 
 /// What is behind which address. Only ranges of the cluster are believed.
 fn wanted(own_name: &str, cluster: Cidr, nodes: &[Arc<Node>]) -> Vec<Kept> {
-    let is_inside = |(first, bits): Cidr| {
-        let mask = u32::MAX.checked_shl(32 - u32::from(cluster.1)).unwrap_or(0);
-        bits > cluster.1 && u32::from(first) & mask == u32::from(cluster.0) & mask
-    };
+    let is_inside = |cidr: Cidr| cidr.bits() > cluster.bits() && cluster.covers(cidr);
     let others = nodes.iter().filter(|node| node.metadata.name.as_deref() != Some(own_name));
     // A range belongs to the first Node that has it.
     let mut routes = BTreeMap::new();
     for node in others {
-        let destination = node.spec.as_ref().and_then(|spec| parse_cidr(spec.pod_cidr.as_deref()?).ok());
+        let destination = node.spec.as_ref().and_then(|spec| Cidr::legacy(spec.pod_cidr.as_deref()?));
         let Some((destination, gateway)) = destination.zip(internal_ip(node)) else { continue };
-        if is_inside(destination) {
+        if let Some(destination) = destination.network().v4().filter(|_| is_inside(destination)) {
             routes.entry(destination).or_insert(gateway);
         }
     }
@@ -146,7 +141,7 @@ mod tests {
             node("f", "10.42.7.0/24", "no address"),
             node("g", "", "192.0.2.17"),
         ];
-        let found = wanted("a", ([10, 42, 0, 0].into(), 16), &nodes);
+        let found = wanted("a", "10.42.0.0/16".parse().unwrap(), &nodes);
         let b = Kept { destination: ([10, 42, 1, 0].into(), 24), gateway: [192, 0, 2, 12].into() };
         assert_eq!(found, [b]);
     }

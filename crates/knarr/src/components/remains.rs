@@ -8,7 +8,6 @@ use cri::client::{Client, socket_of};
 use cri::{RuntimeService, v1};
 
 use super::Settings;
-use super::node::parse_cidr;
 use crate::layout::Layout;
 
 /// How long another container runtime may take to answer.
@@ -98,7 +97,7 @@ pub(crate) fn remove_mounts(layout: &Layout) -> Result<()> {
 /// A plugin failed; the others are done.
 pub(crate) fn detach_pods(layout: &Layout) -> Result<usize> {
     let Ok(settings) = Settings::load(layout) else { return Ok(0) };
-    let cluster_cidr = parse_cidr(&settings.args.cluster_cidr)?;
+    let cluster_cidr = settings.args.cluster_cidr.main();
     let args = &settings.args.container_runtime;
     let config = super::container_runtime::network_config(layout, (cluster_cidr, cluster_cidr), args);
     Ok(cni::detach_foreign(&config)?)

@@ -54,7 +54,8 @@ impl Settings {
             (None, Some(earlier)) => earlier.node_ip,
             (None, None) => host::node_ip()?,
         };
-        let kubernetes_service_ip = first_address(&args.service_cidr)?;
+        let kubernetes_service_ip =
+            args.service_cidr.main().nth(1).context("--service-cidr must have room for two addresses")?;
         Ok(Self { args, node_name, node_ip, kubernetes_service_ip, joined: None })
     }
 
@@ -79,31 +80,5 @@ impl Settings {
         let new = path.with_extension("new");
         std::fs::write(&new, serde_json::to_vec_pretty(self)?)?;
         std::fs::rename(&new, &path).with_context(|| format!("write {}", path.display()))
-    }
-}
-
-/// `10.43.0.1` of `10.43.0.0/16`.
-fn first_address(cidr: &str) -> Result<IpAddr> {
-    let (base, prefix) =
-        cidr.split_once('/').with_context(|| format!("{cidr} is not a CIDR, such as 10.43.0.0/16"))?;
-    let base: std::net::Ipv4Addr = base.parse().with_context(|| format!("{cidr} is not an IPv4 CIDR"))?;
-    let prefix: u32 = prefix
-        .parse()
-        .ok()
-        .filter(|bits| (8..=28).contains(bits))
-        .with_context(|| format!("the prefix length of {cidr} must be between 8 and 28"))?;
-    let network = u32::from(base) & (u32::MAX << (32 - prefix));
-    Ok(IpAddr::V4(std::net::Ipv4Addr::from(network + 1)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_service_address_is_the_api_servers() {
-        assert_eq!(first_address("10.43.0.0/16").map(|ip| ip.to_string()).ok().as_deref(), Some("10.43.0.1"));
-        assert!(first_address("10.43.0.0").is_err());
-        assert!(first_address("10.43.0.0/31").is_err());
     }
 }

@@ -16,8 +16,8 @@ fn config() -> Config {
         cluster_id: "test".into(),
         node_name: "node-a".into(),
         node_ip: Ipv4Addr::new(192, 0, 2, 1),
-        service_cidr: (Ipv4Addr::new(10, 43, 0, 0), 16),
-        cluster_cidr: (Ipv4Addr::new(10, 42, 0, 0), 16),
+        service_cidrs: "10.43.0.0/16".parse().unwrap(),
+        cluster_cidrs: "10.42.0.0/16".parse().unwrap(),
         local_addresses: vec![Ipv4Addr::new(10, 43, 0, 10)],
     }
 }
@@ -151,8 +151,8 @@ impl Cluster {
         let host = NetNs::anonymous().expect("network namespaces: run this test as root");
         let network = cni::BuiltinConfig {
             cluster_id: "test".into(),
-            pod_cidr: (Ipv4Addr::new(10, 42, 0, 0), 24),
-            cluster_cidr: config().cluster_cidr,
+            pod_cidr: "10.42.0.0/24".parse().unwrap(),
+            cluster_cidr: config().cluster_cidrs.main(),
             mtu: None,
             state_dir: dir.path().join("cni"),
             bin_dirs: Vec::new(),

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 
 use machinery::field::{FieldError, FieldErrors};
 use machinery::names;
+use machinery::net::Cidr;
 use serde_json::{Value, json};
 
-use super::address::parse_cidr;
 use super::device::{each, pool_name, raw_object};
 use super::volume::driver_name;
 use super::{At, conditions};
@@ -81,12 +81,11 @@ fn network(data: &At<'_>, errors: &mut FieldErrors) {
 /// An address with the length of its network's prefix. Source: `IsValidInterfaceAddress`.
 fn interface_address(at: &At<'_>, errors: &mut FieldErrors) {
     const RULE: &str = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)";
-    let Some((address, bits)) = parse_cidr(at.text()) else {
+    let Some(address) = Cidr::legacy(at.text()) else {
         errors.push(at.invalid(RULE));
         return;
     };
-    let bits = if address.is_ipv4() && bits > 32 { bits - 96 } else { bits };
-    let canonical = format!("{address}/{bits}");
+    let canonical = address.to_string();
     if at.text() != canonical {
         errors.push(at.invalid(&format!("must be in canonical form ({canonical:?})")));
     }

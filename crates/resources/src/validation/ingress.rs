@@ -2,10 +2,10 @@
 
 use machinery::field::{FieldError, FieldErrors};
 use machinery::names;
+use machinery::net::legacy_ip;
 use serde_json::Value;
 
 use super::At;
-use super::address::parse_ip;
 
 const CONTROLLER_BYTES_MAX: usize = 250;
 const PATH_TYPES: &[&str] = &["Exact", "ImplementationSpecific", "Prefix"];
@@ -75,7 +75,7 @@ fn host(host: &At<'_>, errors: &mut FieldErrors) {
 fn rule(rule: &At<'_>, errors: &mut FieldErrors) {
     let name = rule.get("host");
     if !name.text().is_empty() {
-        if parse_ip(name.text()).is_some() {
+        if legacy_ip(name.text()).is_some() {
             errors.push(name.invalid(NAME_ONLY));
         }
         host(&name, errors);
@@ -162,7 +162,7 @@ pub(crate) fn status_update(new: &Value, _: &Value) -> FieldErrors {
             address.ip(&mut errors);
         }
         name.optional(names::dns1123_subdomain, &mut errors);
-        if parse_ip(name.text()).is_some() {
+        if legacy_ip(name.text()).is_some() {
             errors.push(name.invalid(NAME_ONLY));
         }
     }

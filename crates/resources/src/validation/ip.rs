@@ -6,10 +6,10 @@ use std::net::IpAddr;
 
 use machinery::field::{FieldError, FieldErrors};
 use machinery::names;
+use machinery::net::{Cidr, legacy_ip};
 use serde_json::Value;
 
 use super::At;
-use super::address::{common_bits, masked, parse_cidr, parse_ip};
 
 const NO_CIDR: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 const NO_IP: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
@@ -21,50 +21,24 @@ pub(super) fn broken_ip(text: &str) -> Option<&'static str> {
             Some("must not be an IPv4-mapped IPv6 address")
         }
         Ok(_) => None,
-        Err(_) if parse_ip(text).is_some() => Some("must not have leading 0s"),
+        Err(_) if legacy_ip(text).is_some() => Some("must not have leading 0s"),
         Err(_) => Some(NO_IP),
     }
 }
 
-/// A range of addresses: its first address and how many bits they share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Range {
-    first: IpAddr,
-    bits: u8,
-}
-
-impl std::fmt::Display for Range {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.first, self.bits)
-    }
-}
-
-impl Range {
-    fn parse(text: &str) -> Option<(IpAddr, Self)> {
-        let (ip, bits) = parse_cidr(text)?;
-        Some((ip, Self { first: masked(ip, bits), bits }))
-    }
-
-    /// Whether `inner` lies in this range and is smaller.
-    pub(super) fn has_strictly(self, inner: Self) -> bool {
-        inner.bits > self.bits
-            && common_bits(self.first, inner.first).is_some_and(|same| same >= u32::from(self.bits))
-    }
-}
-
 /// A range in a field that is older than the strict rules, and takes what they refuse; answers it if it can be read.
-pub(super) fn legacy_cidr(at: &At<'_>, errors: &mut FieldErrors) -> Option<Range> {
-    let range = Range::parse(at.text()).map(|(_, range)| range);
-    if range.is_none() {
+pub(super) fn legacy_cidr(at: &At<'_>, errors: &mut FieldErrors) -> Option<Cidr> {
+    let cidr = Cidr::legacy(at.text());
+    if cidr.is_none() {
         errors.push(at.invalid(NO_CIDR));
     }
-    range
+    cidr
 }
 
 /// What a client should hear about an address that an older field takes but that is not written as it should be.
 pub(super) fn ip_warning(at: &At<'_>) -> Option<String> {
     let text = at.text();
-    let read = super::address::parse_ip(text)?;
+    let read = legacy_ip(text)?;
     let canonical = match text.parse::<IpAddr>() {
         Ok(IpAddr::V6(ip)) if ip.to_ipv4_mapped().is_none() => {
             let canonical = ip.to_string();
@@ -83,27 +57,26 @@ pub(super) fn ip_warning(at: &At<'_>) -> Option<String> {
 
 /// What a client should hear about a range that [`legacy_cidr`] takes but that is not written as it should be.
 pub(super) fn cidr_warnings(at: &At<'_>) -> Vec<String> {
-    let Some((address, range)) = Range::parse(at.text()) else { return Vec::new() };
+    let Some(cidr) = Cidr::legacy(at.text()) else { return Vec::new() };
+    let canonical = cidr.network().to_string();
     let (path, text) = (&at.path, at.text());
     let mut warnings = Vec::new();
-    if address != range.first {
+    if cidr != cidr.network() {
+        let address = cidr.address();
         let single = if address.is_ipv4() { 32 } else { 128 };
         warnings.push(format!(
-            "{path}: CIDR value {text:?} is ambiguous in this context (should be {:?} or {:?}?)",
-            range.to_string(),
+            "{path}: CIDR value {text:?} is ambiguous in this context (should be {canonical:?} or {:?}?)",
             format!("{address}/{single}"),
         ));
     }
     if is_non_standard(text) {
         warnings.push(format!(
-            "{path}: non-standard CIDR value {text:?} will be considered invalid in a future Kubernetes release: use {:?}",
-            range.to_string(),
+            "{path}: non-standard CIDR value {text:?} will be considered invalid in a future Kubernetes release: use {canonical:?}",
         ));
     }
-    if warnings.is_empty() && address.is_ipv6() && range.to_string() != text {
+    if warnings.is_empty() && cidr.address().is_ipv6() && canonical != text {
         warnings.push(format!(
-            "{path}: IPv6 CIDR value {text:?} should be in RFC 5952 canonical format ({:?})",
-            range.to_string(),
+            "{path}: IPv6 CIDR value {text:?} should be in RFC 5952 canonical format ({canonical:?})",
         ));
     }
     warnings
@@ -116,17 +89,14 @@ fn is_non_standard(text: &str) -> bool {
 }
 
 fn cidr(at: &At<'_>, errors: &mut FieldErrors) {
-    let rule = match Range::parse(at.text()) {
+    let is_wrapped = |cidr: Cidr| cidr.address().to_canonical().is_ipv4() && at.text().contains(':');
+    let rule = match Cidr::legacy(at.text()) {
         None => NO_CIDR.to_owned(),
-        Some((address, _)) if address.is_ipv4() && at.text().contains(':') => {
-            "must not have an IPv4-mapped IPv6 address".to_owned()
-        }
+        Some(cidr) if is_wrapped(cidr) => "must not have an IPv4-mapped IPv6 address".to_owned(),
         Some(_) if is_non_standard(at.text()) => "must not have leading 0s in IP or prefix length".to_owned(),
-        Some((address, range)) if address != range.first => {
-            "must not have bits set beyond the prefix length".to_owned()
-        }
-        Some((_, range)) if range.to_string() != at.text() => {
-            format!("must be in canonical form ({:?})", range.to_string())
+        Some(cidr) if cidr != cidr.network() => "must not have bits set beyond the prefix length".to_owned(),
+        Some(cidr) if cidr.to_string() != at.text() => {
+            format!("must be in canonical form ({:?})", cidr.to_string())
         }
         Some(_) => return,
     };
@@ -178,10 +148,7 @@ pub(crate) fn service_cidr(object: &Value) -> FieldErrors {
         errors.push(FieldError::invalid(&ranges.path, spec.value, "may only hold up to 2 values"));
         return errors;
     }
-    let families: Vec<_> = ranges
-        .items()
-        .map(|range| Range::parse(range.text()).map(|(_, range)| range.first.is_ipv4()))
-        .collect();
+    let families: Vec<_> = ranges.items().map(|range| Cidr::legacy(range.text()).map(Cidr::family)).collect();
     let is_dual = matches!(families.as_slice(), [Some(first), Some(second)] if first != second);
     if families.len() == 2 && !is_dual {
         errors.push(FieldError::invalid(
@@ -217,16 +184,6 @@ pub(crate) fn service_cidr_update(new: &Value, old: &Value) -> FieldErrors {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_range_has_only_smaller_ones() {
-        let range = |text: &str| Range::parse(text).unwrap().1;
-        assert!(range("10.0.0.0/8").has_strictly(range("10.1.0.0/16")));
-        assert!(!range("10.0.0.0/8").has_strictly(range("10.0.0.0/8")));
-        assert!(!range("10.0.0.0/8").has_strictly(range("11.0.0.0/16")));
-        assert!(range("0.0.0.0/0").has_strictly(range("255.0.0.0/8")));
-        assert!(!range("::/0").has_strictly(range("10.0.0.0/8")));
-    }
 
     #[test]
     fn leading_zeros_are_told_from_nonsense() {

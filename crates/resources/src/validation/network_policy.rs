@@ -86,7 +86,7 @@ fn ip_block(block: &At<'_>, errors: &mut FieldErrors) {
     let Some(range) = ip::legacy_cidr(&cidr, errors) else { return };
     for except in block.get("except").items() {
         let Some(inner) = ip::legacy_cidr(&except, errors) else { continue };
-        if !range.has_strictly(inner) {
+        if inner.bits() <= range.bits() || !range.covers(inner) {
             errors.push(except.invalid("must be a strict subset of `cidr`"));
         }
     }

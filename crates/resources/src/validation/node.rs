@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use machinery::field::{FieldError, FieldErrors, Path};
 use machinery::names;
+use machinery::net::{Cidr, Family};
 use serde_json::Value;
 
-use super::address::parse_cidr;
 use super::{At, internal, quantities, scheduling};
 
 const ONE_REFERENCE: &str = "exactly one reference subfield must be non-nil";
@@ -57,8 +57,8 @@ fn pod_cidrs(cidrs: &At<'_>, errors: &mut FieldErrors) {
     if cidrs.len() < 2 {
         return;
     }
-    let families: Vec<_> = cidrs.texts().filter_map(parse_cidr).map(|(ip, _)| ip.is_ipv4()).collect();
-    let is_dual = families.contains(&true) && families.contains(&false);
+    let families: Vec<_> = cidrs.texts().filter_map(Cidr::legacy).map(Cidr::family).collect();
+    let is_dual = families.contains(&Family::V4) && families.contains(&Family::V6);
     if !is_dual || cidrs.len() > 2 {
         errors.push(cidrs.invalid("may specify no more than one CIDR for each IP family"));
     }

@@ -2,7 +2,7 @@
 #![allow(unreachable_pub)]
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ pub struct TestNetwork(Arc<Network>);
 pub fn network(folder: &Path) -> TestNetwork {
     let config = BuiltinConfig {
         cluster_id: "conform".into(),
-        pod_cidr: (Ipv4Addr::new(10, 42, 0, 0), 24),
-        cluster_cidr: (Ipv4Addr::new(10, 42, 0, 0), 16),
+        pod_cidr: "10.42.0.0/24".parse().unwrap(),
+        cluster_cidr: "10.42.0.0/16".parse().unwrap(),
         mtu: None,
         state_dir: folder.join("cni"),
         bin_dirs: Vec::new(),

@@ -6,10 +6,10 @@
 use std::net::IpAddr;
 
 use machinery::metadata::Metadata;
+use machinery::net::Family;
 use serde_json::{Value, json};
 use tracing::warn;
 
-use super::families::Family;
 use super::ranges::{self, Range};
 use crate::admission::{Context, text};
 use crate::api::Api;

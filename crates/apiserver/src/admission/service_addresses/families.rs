@@ -2,45 +2,9 @@
 //!
 //! Source: `initIPFamilyFields` of `pkg/registry/core/service/storage/alloc.go`, KEP-563.
 
-use std::net::IpAddr;
-
 use machinery::field::{FieldError, FieldErrors, Path};
+use machinery::net::Family;
 use serde_json::{Map, Value, json};
-
-/// An address family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Family {
-    /// IPv4.
-    V4,
-    /// IPv6.
-    V6,
-}
-
-impl Family {
-    /// The family of an address.
-    pub(super) fn of(address: IpAddr) -> Self {
-        if address.is_ipv4() { Self::V4 } else { Self::V6 }
-    }
-
-    /// Its name in the API.
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::V4 => "IPv4",
-            Self::V6 => "IPv6",
-        }
-    }
-
-    fn other(self) -> Self {
-        match self {
-            Self::V4 => Self::V6,
-            Self::V6 => Self::V4,
-        }
-    }
-
-    pub(super) fn parse(name: &str) -> Option<Self> {
-        [Self::V4, Self::V6].into_iter().find(|family| family.as_str() == name)
-    }
-}
 
 pub(super) type Spec = Map<String, Value>;
 
@@ -155,7 +119,7 @@ fn infer(spec: &mut Spec, cluster: &[Family], errors: &mut FieldErrors) {
     let mut more = Vec::new();
     let known = texts(spec, "ipFamilies").len();
     for (index, address) in addresses.iter().enumerate().skip(known) {
-        let Ok(address) = address.parse::<IpAddr>() else { break };
+        let Ok(address) = address.parse() else { break };
         let family = Family::of(address);
         if cluster.contains(&family) {
             more.push(family);

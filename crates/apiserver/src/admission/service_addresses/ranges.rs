@@ -5,10 +5,8 @@
 use std::net::IpAddr;
 
 use machinery::metadata::Metadata;
+use machinery::net::{Cidr, Family};
 use serde_json::Value;
-
-use super::families::Family;
-use crate::api::Cidr;
 
 /// The lower band of a range is for addresses that users choose; this is how small and large it may be, and which
 /// part of the range.
@@ -30,19 +28,19 @@ pub(super) struct Range {
 impl Range {
     fn new(cidr: Cidr) -> Option<Self> {
         let size = cidr.size();
-        if cidr.address.is_ipv6() && cidr.bits < BITS_MIN_V6 {
+        if cidr.family() == Family::V6 && cidr.bits() < BITS_MIN_V6 {
             return None;
         }
         // IPv4 has an address for all, too.
-        let hosts = size.saturating_sub(if cidr.address.is_ipv4() { 2 } else { 1 });
+        let hosts = size.saturating_sub(if cidr.family() == Family::V4 { 2 } else { 1 });
         let band = if size <= BAND_MIN { 0 } else { (size / BAND_STEP).clamp(BAND_MIN, BAND_MAX) };
         Some(Self { cidr, hosts, band: band.min(hosts) })
     }
 
     /// Whether the address can be given out.
     pub(super) fn has(&self, address: IpAddr) -> bool {
-        let is_first = address == self.cidr.address;
-        let is_last = address.is_ipv4() && self.cidr.nth(self.cidr.size().saturating_sub(1)) == Some(address);
+        let is_first = address == self.cidr.first();
+        let is_last = address.is_ipv4() && address == self.cidr.last();
         self.cidr.contains(address) && !is_first && !is_last
     }
 
@@ -56,7 +54,7 @@ impl Range {
     }
 
     pub(super) fn family(&self) -> Family {
-        Family::of(self.cidr.address)
+        self.cidr.family()
     }
 }
 

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use machinery::metadata::{self, Metadata};
+use machinery::net::Family;
 use serde_json::{Value, json};
 use tracing::warn;
 
-use super::families::Family;
 use super::{Held, addresses, ports, ranges, services};
 use crate::admission::text;
 use crate::api::Api;

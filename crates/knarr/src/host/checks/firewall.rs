@@ -1,5 +1,6 @@
 //! Whether somebody else's firewall drops what Pods send: one drop is final, whatever our own rules accept.
 
+use machinery::net::Cidrs;
 use sys::nftables::{BaseChain, Family, base_chains};
 
 use super::{Finding, Subject};
@@ -10,12 +11,12 @@ const POLICY_DROP: u32 = 0;
 
 pub(super) fn forwarding(subject: &Subject<'_>) -> Finding {
     match base_chains() {
-        Ok(chains) => judge(&chains, &subject.args.cluster_cidr),
+        Ok(chains) => judge(&chains, subject.args.cluster_cidr),
         Err(error) => Finding::failure(format!("cannot list nftables chains: {error}"), "run this as root"),
     }
 }
 
-fn judge(chains: &[BaseChain], pods: &str) -> Finding {
+fn judge(chains: &[BaseChain], pods: Cidrs) -> Finding {
     let drops = chains.iter().find(|chain| {
         let of_ipv4 = matches!(chain.family, Family::Ipv4 | Family::Inet);
         of_ipv4
@@ -42,7 +43,7 @@ mod tests {
 
     fn check(family: Family, table: &str, hook: u32, policy: u32, is_fine: bool) {
         let chain = BaseChain { family, table: table.into(), name: "FORWARD".into(), hook, policy };
-        let finding = judge(&[chain], "10.42.0.0/16");
+        let finding = judge(&[chain], "10.42.0.0/16".parse().unwrap());
         assert_eq!(matches!(finding, Finding::Fine(_)), is_fine, "{finding:?}");
     }
 
@@ -65,7 +66,9 @@ mod tests {
             hook: HOOK_FORWARD,
             policy: POLICY_DROP,
         };
-        let Finding::Warning { fix, .. } = judge(&[chain], "10.42.0.0/16") else { panic!("no warning") };
+        let Finding::Warning { fix, .. } = judge(&[chain], "10.42.0.0/16".parse().unwrap()) else {
+            panic!("no warning")
+        };
         assert!(fix.contains("`nft insert rule ip filter FORWARD ip saddr 10.42.0.0/16 accept`"), "{fix}");
     }
 }

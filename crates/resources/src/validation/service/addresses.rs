@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use machinery::field::{FieldError, FieldErrors};
+use machinery::net::legacy_ip;
 
 use super::{is_headless, kind};
 use crate::validation::At;
-use crate::validation::address::{is_dual_stack, parse_ip};
+use crate::validation::address::is_dual_stack;
 
 const FAMILIES: &[&str] = &["IPv4", "IPv6"];
 const POLICIES: &[&str] = &["PreferDualStack", "RequireDualStack", "SingleStack"];
@@ -39,7 +40,7 @@ pub(super) fn cluster(spec: &At<'_>, errors: &mut FieldErrors) {
         return;
     }
     for (index, (ip, family)) in ips.items().zip(spec.get("ipFamilies").texts()).enumerate() {
-        let is_v6 = parse_ip(ip.text()).is_some_and(|ip| ip.is_ipv6());
+        let is_v6 = legacy_ip(ip.text()).is_some_and(|ip| ip.is_ipv6());
         if is_v6 != (family == "IPv6") && FAMILIES.contains(&family) {
             let detail = format!("expected an {family} value as indicated by `ipFamilies[{index}]`");
             errors.push(ip.invalid(&detail));
@@ -68,7 +69,7 @@ fn each_ip(ips: &At<'_>, errors: &mut FieldErrors) -> bool {
             }
             continue;
         }
-        is_good &= parse_ip(ip.text()).is_some();
+        is_good &= legacy_ip(ip.text()).is_some();
         ip.ip(errors);
     }
     if ips.len() > 2 {
@@ -80,7 +81,7 @@ fn each_ip(ips: &At<'_>, errors: &mut FieldErrors) -> bool {
 /// `externalIPs`.
 pub(super) fn external(spec: &At<'_>, errors: &mut FieldErrors) {
     for ip in spec.get("externalIPs").items() {
-        if parse_ip(ip.text()).is_none() {
+        if legacy_ip(ip.text()).is_none() {
             ip.ip(errors);
         } else {
             ip.not_special(errors);

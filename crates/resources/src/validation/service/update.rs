@@ -2,11 +2,11 @@
 
 use machinery::field::FieldErrors;
 use machinery::names;
+use machinery::net::legacy_ip;
 use serde_json::Value;
 
 use super::{addresses, check, kind, needs_health_check};
 use crate::validation::At;
-use crate::validation::address::parse_ip;
 
 /// An update of a Service.
 pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
@@ -50,7 +50,7 @@ pub(crate) fn status_update(new: &Value, _: &Value) -> FieldErrors {
         }
         if !host.text().is_empty() {
             errors.extend(host.all(names::dns1123_subdomain(host.text())));
-            if parse_ip(host.text()).is_some() {
+            if legacy_ip(host.text()).is_some() {
                 errors.push(host.invalid("must be a DNS name, not an IP address"));
             }
         }
