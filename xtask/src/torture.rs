@@ -60,7 +60,7 @@ pub(crate) fn run() -> Result<()> {
 
 /// The API server in simulation, from one seed after the other.
 fn simulate(root: &Path, profile: &str, (first, time): (u64, Duration)) -> Result<()> {
-    const SIMULATION: &[&str] = &["-p", "apiserver", "--test", "simulation", "what_clients"];
+    const SIMULATION: &[&str] = &["-p", "apiserver", "--test", "api", "simulation::what_clients"];
     // Building takes none of the time.
     test(root, profile, SIMULATION, first)?;
     let started = Instant::now();

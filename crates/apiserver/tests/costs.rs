@@ -6,8 +6,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, reason = "a test")]
 
+#[path = "api/fixtures.rs"]
 mod fixtures;
+#[path = "api/nasty.rs"]
 mod nasty;
+#[path = "api/server.rs"]
 mod server;
 
 use std::time::Duration;

@@ -1,0 +1,331 @@
+//! Who is it: certificates apart, every way to say so, through the whole server.
+
+use std::sync::Arc;
+
+use crate::server::{TestServer, admin, now, send, start, start_at, start_with};
+use apiserver::security::Peer;
+use apiserver::security::front_proxy::FrontProxy;
+use auth::UserInfo;
+use auth::oidc::Issuer;
+use auth::pki::Subject;
+use base::{Clock, Random};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http_body_util::{BodyExt, Full};
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use jiff::SignedDuration;
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use serde_json::{Value, json};
+use store::embedded::{Embedded, Options};
+use tower::ServiceExt;
+
+const WHOAMI: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+
+/// What `kubectl auth whoami` sees, or the error.
+async fn whoami(server: &TestServer, user: Option<UserInfo>, headers: &[(&str, &str)]) -> (u16, Value) {
+    let mut all = vec![("content-type", "application/json")];
+    all.extend(headers);
+    let answer = send(server.server.service(), user, "POST", WHOAMI, &all, "{}").await;
+    let code = answer.status().as_u16();
+    let body: Value =
+        serde_json::from_slice(&answer.into_body().collect().await.unwrap().to_bytes()).unwrap();
+    match body.pointer("/status/userInfo") {
+        Some(user) => (code, user.clone()),
+        None => (code, body["message"].clone()),
+    }
+}
+
+#[tokio::test]
+async fn acting_as_somebody_is_asked_for_piece_by_piece() {
+    let server = start(None).await;
+    let (code, user) =
+        whoami(&server, Some(admin()), &[("impersonate-user", "jane"), ("impersonate-group", "dev")]).await;
+    assert_eq!((code, user), (201, json!({"username": "jane", "groups": ["dev", "system:authenticated"]})));
+    let (code, why) = whoami(&server, Some(admin()), &[("impersonate-group", "dev")]).await;
+    assert_eq!((code, why), (400, json!("requested [{Group  dev    }] without impersonating a user")));
+    let bob = UserInfo::new("bob", &[]);
+    let (code, why) =
+        whoami(&server, Some(bob), &[("impersonate-user", "system:serviceaccount:default:default")]).await;
+    assert_eq!(code, 403);
+    assert_eq!(
+        why,
+        json!(
+            "serviceaccounts \"default\" is forbidden: User \"bob\" cannot impersonate resource \"serviceaccounts\" in API group \"\" in the namespace \"default\""
+        )
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_bootstrap_token_lets_a_node_in_until_its_secret_goes() {
+    let server = start(None).await;
+    let secret = "{metadata: {name: bootstrap-token-abcdef}, type: bootstrap.kubernetes.io/token, stringData: {token-id: \
+                  abcdef, token-secret: 0123456789abcdef, usage-bootstrap-authentication: 'true'}}";
+    let path = "/api/v1/namespaces/kube-system/secrets";
+    let made = server.call("POST", path, secret).await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    let token = [("authorization", "Bearer abcdef.0123456789abcdef")];
+    let (code, user) = whoami(&server, None, &token).await;
+    assert_eq!(
+        (code, user),
+        (
+            201,
+            json!({"username": "system:bootstrap:abcdef", "groups": ["system:bootstrappers", "system:authenticated"]})
+        )
+    );
+    server.call("DELETE", &format!("{path}/bootstrap-token-abcdef"), "").await;
+    server.call("GET", &format!("{path}/bootstrap-token-abcdef"), "").await;
+    assert_eq!(whoami(&server, None, &token).await.0, 401);
+    server.stop().await;
+}
+
+/// Browsers send a token as a protocol of a WebSocket, which it must be, and beside another one.
+#[tokio::test]
+async fn a_token_in_a_protocol_is_one_of_a_web_socket() {
+    let server = start(None).await;
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    assert_eq!(server.call("POST", accounts, "{metadata: {name: one}}").await.code, 201);
+    let issued = server.call("POST", &format!("{accounts}/one/token"), "{}").await.body;
+    let token = URL_SAFE_NO_PAD.encode(issued["status"]["token"].as_str().unwrap());
+    let token = format!("base64url.bearer.authorization.k8s.io.{token}");
+    let with = format!("v4.channel.k8s.io, {token}");
+    let socket = [("connection", "Upgrade"), ("upgrade", "websocket")];
+    for (is_socket, protocols, expect) in [
+        (true, with.as_str(), 201),
+        (true, &token, 401),
+        (true, &format!("{with}, {token}"), 401),
+        (true, "v4.channel.k8s.io, base64url.bearer.authorization.k8s.io.eA", 401),
+        // Nobody, who may not ask.
+        (false, &with, 403),
+        (true, "v4.channel.k8s.io", 403),
+    ] {
+        let mut headers = vec![("sec-websocket-protocol", protocols)];
+        headers.extend(is_socket.then_some(socket).into_iter().flatten());
+        assert_eq!(whoami(&server, None, &headers).await.0, expect, "{is_socket} {protocols}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_front_proxy_says_who_its_client_is() {
+    let server = start_with(None, |config| {
+        config.options.front_proxy = Some(FrontProxy::new(config.client_ca_pem.clone()));
+    })
+    .await;
+    let ask = |proxy: Option<&str>| {
+        let mut request = http::Request::post(WHOAMI)
+            .header("content-type", "application/json")
+            .header("x-remote-user", "jane")
+            .header("x-remote-group", "dev")
+            .body(Full::new(bytes::Bytes::from_static(b"{}")))
+            .unwrap();
+        request
+            .extensions_mut()
+            .insert(Arc::new(Peer { proxy: proxy.map(str::to_owned), ..Peer::default() }));
+        server.server.service().oneshot(request)
+    };
+    assert_eq!(ask(None).await.unwrap().status(), 403, "headers alone say nothing");
+    let answer = ask(Some("aggregator")).await.unwrap();
+    let body: Value =
+        serde_json::from_slice(&answer.into_body().collect().await.unwrap().to_bytes()).unwrap();
+    assert_eq!(
+        body["status"]["userInfo"],
+        json!({"username": "jane", "groups": ["dev", "system:authenticated"]})
+    );
+    let map = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+    let published = server.call("GET", map, "").await.body;
+    assert_eq!(published["data"]["requestheader-username-headers"], json!("[\"X-Remote-User\"]"));
+    server.stop().await;
+}
+
+/// An issuer on loopback: its discovery document and its keys, over TLS.
+async fn issuer(server: &TestServer, listener: tokio::net::TcpListener, keys: Value) {
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    let subject = Subject::server("issuer", "issuer", Vec::new(), vec!["127.0.0.1".parse().unwrap()]);
+    let identity = server.authority.issue(server.dir.path(), &subject, now()).unwrap();
+    let chain = vec![CertificateDer::from_pem_slice(identity.certificate_pem.as_bytes()).unwrap()];
+    let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(tls));
+    server.tasks.spawn("issuer", async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let stream = acceptor.accept(stream).await.unwrap();
+            let service = service_fn(|request: http::Request<hyper::body::Incoming>| {
+                let body = match request.uri().path() {
+                    "/.well-known/openid-configuration" => {
+                        json!({"issuer": url, "jwks_uri": format!("{url}/keys")})
+                    }
+                    _ => keys.clone(),
+                };
+                async move { Ok::<_, std::convert::Infallible>(http::Response::new(body.to_string())) }
+            });
+            hyper::server::conn::http1::Builder::new()
+                .keep_alive(false)
+                .serve_connection(TokioIo::new(stream), service)
+                .await
+                .unwrap();
+        }
+    });
+}
+
+#[tokio::test]
+async fn an_outside_issuer_is_believed_by_its_keys() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    let server = start_with(None, |config| {
+        config.options.oidc = vec![Issuer {
+            url: url.clone(),
+            discovery_url: None,
+            ca_pem: config.client_ca_pem.clone(),
+            audiences: vec!["cluster".into()],
+            username_claim: "sub".into(),
+            username_prefix: "oidc:".into(),
+            groups_claim: None,
+            groups_prefix: String::new(),
+            uid_claim: None,
+            required_claims: Vec::new(),
+            algorithms: vec!["ES256".into()],
+        }];
+    })
+    .await;
+    let random = SystemRandom::new();
+    let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
+    let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8.as_ref(), &random).unwrap();
+    let half = |from: usize| URL_SAFE_NO_PAD.encode(&key.public_key().as_ref()[from..from + 32]);
+    issuer(&server, listener, json!({"keys": [{"kid": "k", "kty": "EC", "x": half(1), "y": half(33)}]}))
+        .await;
+    let token = |audience: &str| {
+        let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let claims = json!({"iss": url, "aud": audience, "sub": "jane", "exp": now().as_second() + 60});
+        let signed = format!("{}.{}", part(json!({"alg": "ES256", "kid": "k"})), part(claims));
+        let signature = key.sign(&random, signed.as_bytes()).unwrap();
+        format!("Bearer {signed}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
+    };
+    for _ in 0..2 {
+        let (code, user) = whoami(&server, None, &[("authorization", &token("cluster"))]).await;
+        assert_eq!(code, 201, "{user}");
+        assert_eq!(user["username"], "oidc:jane");
+    }
+    assert_eq!(whoami(&server, None, &[("authorization", &token("other"))]).await.0, 401);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_bound_token_dies_with_what_it_is_bound_to() {
+    let server = start(None).await;
+    let secrets = "/api/v1/namespaces/default/secrets";
+    server.call("POST", "/api/v1/namespaces/default/serviceaccounts", "{metadata: {name: web}}").await;
+    server.call("POST", secrets, "{metadata: {name: s}}").await;
+    let path = "/api/v1/namespaces/default/serviceaccounts/web/token";
+    let asked =
+        server.call("POST", path, "{spec: {boundObjectRef: {kind: Secret, apiVersion: v1, name: s}}}").await;
+    assert_eq!(asked.code, 201, "{}", asked.body);
+    let header = format!("Bearer {}", asked.body["status"]["token"].as_str().unwrap());
+    let token = [("authorization", header.as_str())];
+    let (code, user) = whoami(&server, None, &token).await;
+    assert_eq!((code, &user["username"]), (201, &json!("system:serviceaccount:default:web")));
+    server.call("DELETE", &format!("{secrets}/s"), "").await;
+    server.call("GET", &format!("{secrets}/s"), "").await;
+    assert_eq!(whoami(&server, None, &token).await.0, 401);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_finalizer_does_not_keep_a_token_alive() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(Embedded::open(&dir.path().join("db"), Options::default()).unwrap());
+    let start = now();
+    let clock = Clock::manual(start);
+    let server = start_at((clock.clone(), Random::seeded(1)), store, dir, (None, |_| {})).await;
+    let secrets = "/api/v1/namespaces/default/secrets";
+    server.call("POST", "/api/v1/namespaces/default/serviceaccounts", "{metadata: {name: web}}").await;
+    server.call("POST", secrets, "{metadata: {name: s, finalizers: [example.com/hold]}}").await;
+    let path = "/api/v1/namespaces/default/serviceaccounts/web/token";
+    let asked =
+        server.call("POST", path, "{spec: {boundObjectRef: {kind: Secret, apiVersion: v1, name: s}}}").await;
+    assert_eq!(asked.code, 201, "{}", asked.body);
+    let header = format!("Bearer {}", asked.body["status"]["token"].as_str().unwrap());
+    let token = [("authorization", header.as_str())];
+    server.call("DELETE", &format!("{secrets}/s"), "").await;
+    let held = server.call("GET", &format!("{secrets}/s"), "").await;
+    assert!(held.body["metadata"]["deletionTimestamp"].is_string(), "{}", held.body);
+    for (seconds, code) in [(0, 201), (59, 201), (61, 401)] {
+        clock.set(start + SignedDuration::from_secs(seconds));
+        assert_eq!(whoami(&server, None, &token).await.0, code, "{seconds}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_token_is_bound_to_a_pod_of_its_own_account_only() {
+    let server = start(None).await;
+    for account in ["web", "other"] {
+        let account = format!("{{metadata: {{name: {account}}}}}");
+        server.call("POST", "/api/v1/namespaces/default/serviceaccounts", &account).await;
+    }
+    let pod = "{metadata: {name: p}, spec: {serviceAccountName: web, containers: [{name: c, image: i}]}}";
+    let made = server.call("POST", "/api/v1/namespaces/default/pods", pod).await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    for (account, code) in [("web", 201), ("other", 400)] {
+        let path = format!("/api/v1/namespaces/default/serviceaccounts/{account}/token");
+        let asked = server
+            .call("POST", &path, "{spec: {boundObjectRef: {kind: Pod, apiVersion: v1, name: p}}}")
+            .await;
+        assert_eq!(asked.code, code, "{account}: {}", asked.body);
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn only_the_three_paths_of_health_are_everybodys_and_only_to_read() {
+    let server = start(None).await;
+    for (method, path, code) in [
+        ("GET", "/healthz", 200),
+        ("HEAD", "/livez", 200),
+        ("GET", "/readyz", 200),
+        ("POST", "/healthz", 403),
+        ("GET", "/healthz/ping", 403),
+        ("GET", "/readyz/poststarthook/x", 403),
+        ("GET", "/livezz", 403),
+    ] {
+        let user = UserInfo { name: "nobody".into(), ..UserInfo::default() };
+        let answer = send(server.server.service(), Some(user), method, path, &[], "").await;
+        assert_eq!(answer.status(), code, "{method} {path}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn questions_about_access_must_make_sense() {
+    let server = start(None).await;
+    let ask = |kind: &'static str, body: &'static str| {
+        let path = format!("/apis/authorization.k8s.io/v1/{kind}");
+        let server = &server;
+        async move { server.call("POST", &path, body).await }
+    };
+    let both = ask("subjectaccessreviews", "{spec: {}}").await;
+    assert_eq!(both.code, 422);
+    let fields: Vec<&str> = both.body["details"]["causes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|c| c["field"].as_str())
+        .collect();
+    assert_eq!(fields, ["spec.resourceAttributes", "spec.user"]);
+    let masters = "{spec: {groups: ['system:masters'], resourceAttributes: {verb: get, resource: pods}}}";
+    assert_eq!(ask("subjectaccessreviews", masters).await.body["status"]["allowed"], json!(true));
+    let nowhere = ask("selfsubjectrulesreviews", "{spec: {}}").await;
+    assert_eq!((nowhere.code.as_u16(), &nowhere.body["message"]), (400, &json!("no namespace on request")));
+    server.stop().await;
+}

@@ -1,0 +1,31 @@
+//! The API server as its clients see it: a table, a session or a simulation in each file. What measures a whole process is
+//! a binary of its own (`costs`).
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, reason = "tests")]
+
+mod admission;
+mod apply;
+mod at_rest;
+mod authentication;
+mod battery;
+mod certificates;
+mod corpus;
+mod dial;
+mod discovery;
+mod external_addresses;
+mod filters;
+mod fixtures;
+mod matrix;
+mod nasty;
+mod partial;
+mod poison;
+mod scopes;
+mod semantics;
+mod server;
+mod service_addresses;
+mod simulation;
+mod stored;
+mod streams;
+mod tls;
+mod verbs;
+mod watches;

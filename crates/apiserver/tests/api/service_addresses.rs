@@ -1,0 +1,196 @@
+//! Cluster IPs and node ports: each is one Service's, however many servers share the store.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::server::{TestServer, start, start_on, start_with};
+use futures::future::join_all;
+use serde_json::{Value, json};
+use store::embedded::{Embedded, Options};
+
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+const RANGES: &str = "/apis/networking.k8s.io/v1/servicecidrs";
+const ADDRESSES: &str = "/apis/networking.k8s.io/v1/ipaddresses";
+
+fn service(name: &str, spec: &str) -> String {
+    format!("{{metadata: {{name: {name}}}, spec: {{ports: [{{port: 80}}]{spec}}}}}")
+}
+
+/// Asks until the answer is as wanted.
+async fn wait_for(server: &TestServer, path: &str, what: impl Fn(&Value) -> bool) -> Value {
+    let asking = async {
+        loop {
+            let answer = server.call("GET", path, "").await;
+            if what(&answer.body) {
+                return answer.body;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), asking).await.unwrap_or_else(|_| panic!("{path} in time"))
+}
+
+async fn two_servers(configure: fn(&mut apiserver::Config)) -> (TestServer, TestServer) {
+    let dir = tempfile::tempdir().unwrap();
+    let store: Arc<dyn store::Store> =
+        Arc::new(Embedded::open(&dir.path().join("db"), Options::default()).unwrap());
+    let one = start_on(Arc::clone(&store), dir, None, configure).await;
+    let two = start_on(store, tempfile::tempdir().unwrap(), None, configure).await;
+    (one, two)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_servers_on_one_store_never_give_out_the_same_twice() {
+    // Both seeds are the same, so both servers want the same addresses and ports.
+    let (one, two) = two_servers(|config| {
+        config.service_cidrs = "10.43.0.0/26".parse().unwrap();
+        config.node_ports.last = 30063;
+    })
+    .await;
+    let made = (0..60).map(|number| {
+        let server = if number % 2 == 0 { &one } else { &two };
+        async move { server.call("POST", SERVICES, &service(&format!("s{number}"), ", type: NodePort")).await }
+    });
+    let made = join_all(made).await;
+    let mut addresses = BTreeSet::new();
+    let mut ports = BTreeSet::new();
+    for answer in &made {
+        assert_eq!(answer.code, 201, "{}", answer.body);
+        addresses.insert(answer.body["spec"]["clusterIP"].to_string());
+        ports.insert(answer.body["spec"]["ports"][0]["nodePort"].as_u64().unwrap());
+    }
+    assert_eq!((addresses.len(), ports.len()), (60, 60));
+    // One address is left (62 hosts, one is the API server's own), then none.
+    let last = two.call("POST", SERVICES, &service("last", "")).await;
+    assert_eq!(last.code, 201, "{}", last.body);
+    let full = one.call("POST", SERVICES, &service("full", "")).await;
+    assert_eq!(full.code, 500, "{}", full.body);
+    assert_eq!(
+        full.body["message"],
+        "Internal error occurred: failed to allocate a serviceIP: range is full"
+    );
+    one.stop().await;
+    two.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_service_gives_up_another_gets_at_once() {
+    let server = start(None).await;
+    let ports = ", type: NodePort, ports: [{port: 80, nodePort: 30080}]";
+    let body = |name: &str| format!("{{metadata: {{name: {name}}}, spec: {{{}}}}}", &ports[2..]);
+    assert_eq!(server.call("POST", SERVICES, &body("one")).await.code, 201);
+    let taken = server.call("POST", SERVICES, &body("two")).await;
+    assert_eq!(
+        taken.body["message"],
+        "Service \"two\" is invalid: spec.ports[0].nodePort: Invalid value: 30080: provided port is already allocated"
+    );
+    for change in [
+        r#"{"spec": {"type": "ClusterIP"}}"#,
+        r#"{"spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": 30080}]}}"#,
+        r#"{"spec": {"ports": [{"port": 80, "nodePort": 30081}]}}"#,
+    ] {
+        let changed = server.call("PATCH", &format!("{SERVICES}/one"), change).await;
+        assert_eq!(changed.code, 200, "{}", changed.body);
+    }
+    assert_eq!(server.call("POST", SERVICES, &body("two")).await.code, 201);
+    let deleted = server.call("DELETE", &format!("{SERVICES}/two"), "").await;
+    assert_eq!(deleted.code, 200);
+    assert_eq!(server.call("POST", SERVICES, &body("three")).await.code, 201);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_dry_run_takes_nothing() {
+    let server = start(None).await;
+    let spec = ", type: NodePort, clusterIP: 10.43.0.9";
+    let dry = server.call("POST", &format!("{SERVICES}?dryRun=All"), &service("dry", spec)).await;
+    assert_eq!(dry.code, 201, "{}", dry.body);
+    assert_eq!(server.call("GET", &format!("{ADDRESSES}/10.43.0.9"), "").await.code, 404);
+    assert_eq!(server.call("POST", SERVICES, &service("wet", spec)).await.code, 201);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_range_that_users_add_gives_out_addresses() {
+    let server = start_with(None, |config| config.service_cidrs = "10.43.0.0/30".parse().unwrap()).await;
+    assert_eq!(server.call("POST", SERVICES, &service("one", "")).await.code, 201);
+    assert_eq!(server.call("POST", SERVICES, &service("two", "")).await.code, 500);
+    let out = server.call("POST", SERVICES, &service("two", ", clusterIP: 10.44.0.7")).await;
+    assert_eq!(
+        out.body["message"],
+        "Service \"two\" is invalid: spec.clusterIPs: Invalid value: [\"10.44.0.7\"]: failed to allocate IP 10.44.0.7: the provided network does not match the current range"
+    );
+    let more = server.call("POST", RANGES, "{metadata: {name: more}, spec: {cidrs: [10.44.0.0/24]}}").await;
+    assert_eq!(more.code, 201, "{}", more.body);
+    let two = server.call("POST", SERVICES, &service("two", ", clusterIP: 10.44.0.7")).await;
+    assert_eq!(two.code, 201, "{}", two.body);
+    let three = server.call("POST", SERVICES, &service("three", "")).await;
+    assert!(three.body["spec"]["clusterIP"].as_str().unwrap().starts_with("10.44.0."), "{}", three.body);
+    let record = server.call("GET", &format!("{ADDRESSES}/10.44.0.7"), "").await;
+    assert_eq!(
+        record.body["spec"]["parentRef"],
+        json!({"group": "", "resource": "services", "namespace": "default", "name": "two"})
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_record_that_somebody_takes_away_comes_back_with_an_event() {
+    let server = start(None).await;
+    let made = server.call("POST", SERVICES, &service("web", ", clusterIP: 10.43.0.7")).await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    let record = format!("{ADDRESSES}/10.43.0.7");
+    let uid = server.call("GET", &record, "").await.body["metadata"]["uid"].clone();
+    assert_eq!(server.call("DELETE", &record, "").await.code, 200);
+    let back = wait_for(&server, &record, |body| body["kind"] == "IPAddress").await;
+    assert_ne!(back["metadata"]["uid"], uid);
+    let events = "/apis/events.k8s.io/v1/namespaces/default/events";
+    let is_told = |body: &Value| body["items"].as_array().is_some_and(|items| !items.is_empty());
+    let told = wait_for(&server, events, is_told).await;
+    assert_eq!(told["items"][0]["reason"], "ClusterIPNotAllocated");
+    assert_eq!(told["items"][0]["note"], "Cluster IP [IPv4]: 10.43.0.7 is not allocated; repairing");
+    assert_eq!(told["items"][0]["regarding"]["name"], "web");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_dual_stack_cluster_gives_addresses_of_both_families() {
+    let server = start_with(None, |config| {
+        config.service_cidrs = "10.43.0.0/16,fd43::/112".parse().unwrap();
+    })
+    .await;
+    let made = server.call("POST", SERVICES, &service("web", ", ipFamilyPolicy: PreferDualStack")).await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    let spec = &made.body["spec"];
+    assert_eq!(spec["ipFamilies"], json!(["IPv4", "IPv6"]));
+    let second = spec["clusterIPs"][1].as_str().unwrap().to_owned();
+    assert!(second.starts_with("fd43::"), "{second}");
+    assert_eq!(spec["clusterIP"], spec["clusterIPs"][0]);
+    let single = server
+        .call("PATCH", &format!("{SERVICES}/web"), r#"{"spec": {"ipFamilyPolicy": "SingleStack"}}"#)
+        .await;
+    assert_eq!(single.code, 200, "{}", single.body);
+    assert_eq!(single.body["spec"]["clusterIPs"].as_array().unwrap().len(), 1);
+    assert_eq!(server.call("GET", &format!("{ADDRESSES}/{second}"), "").await.code, 404);
+    let dual = server
+        .call("PATCH", &format!("{SERVICES}/web"), r#"{"spec": {"ipFamilyPolicy": "RequireDualStack"}}"#)
+        .await;
+    assert_eq!(dual.code, 200, "{}", dual.body);
+    assert_eq!(dual.body["spec"]["clusterIPs"].as_array().unwrap().len(), 2);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_kubernetes_service_has_one_record() {
+    let server = start(None).await;
+    let all = server.call("GET", ADDRESSES, "").await;
+    let names: Vec<&str> = all.body["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|one| one["metadata"]["name"].as_str())
+        .collect();
+    assert_eq!(names, ["10.43.0.1"]);
+    server.stop().await;
+}
