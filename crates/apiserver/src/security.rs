@@ -234,9 +234,6 @@ impl Security {
         if let Some(user) = self.of_secret(api, token).await? {
             return Ok(verified(user, Proof::SecretToken));
         }
-        if auth::bootstrap_token::split(token).is_some() {
-            api.cache.fresh().await.map_err(|failure| failure.to_string())?;
-        }
         if let Some(user) = bearer::bootstrap(api, token, now) {
             return Ok(verified(user, Proof::BootstrapToken));
         }
