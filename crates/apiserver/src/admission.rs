@@ -334,6 +334,14 @@ pub async fn admit(
     Ok(Admitted { kind, key, name, object, is_relaxed, allocation })
 }
 
+/// Asks the validating plugins whether an object may be deleted, before anything is said of it.
+///
+/// # Errors
+/// What the first plugin that refuses says.
+pub fn check_deletion(api: &Api, request: &Request, object: &Value) -> Result<()> {
+    check(&Context { api, request, operation: Operation::Delete, old: None }, object)
+}
+
 fn check(context: &Context<'_>, object: &Value) -> Result<()> {
     let kind = context.request.kind;
     let errors = match (context.operation, context.old) {

@@ -29,10 +29,14 @@ use crate::notes::Notes;
 use crate::request_info::RequestInfo;
 use crate::respond::{self, Body};
 use crate::reviews::user_info;
+use crate::verbs::cut;
 pub use log::LogFile;
 use policy::{Level, Policy, Stage, Verdict};
 
 const AUDIT_ID: &str = "audit-id";
+/// What is longer is cut, and ends with the suffix. Source: `maxUserAgentLength`.
+const USER_AGENT_BYTES_MAX: usize = 1024;
+const CUT_SUFFIX: &str = "...TRUNCATED";
 
 /// What to log and where to.
 #[derive(Clone, Debug)]
@@ -120,7 +124,7 @@ impl Audit {
             "verb": verb,
             "user": user_info(user),
             "sourceIPs": sources(headers, address),
-            "userAgent": text("user-agent"),
+            "userAgent": user_agent(text("user-agent")),
             "requestReceivedTimestamp": metadata::micro_time(self.clock.now()),
         });
         if let Some(target) = acting_as {
@@ -164,6 +168,14 @@ impl Audit {
                 warn!(dropped, "the audit log cannot keep up: events are dropped");
             }
         }
+    }
+}
+
+/// A user agent, at its bounded length.
+fn user_agent(given: &str) -> String {
+    match cut(given, USER_AGENT_BYTES_MAX) {
+        short if short.len() == given.len() => given.to_owned(),
+        start => format!("{start}{CUT_SUFFIX}"),
     }
 }
 
@@ -312,6 +324,17 @@ impl Trail {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_user_agent_has_a_length() {
+        for (given, expect) in
+            [(0, 0), (1024, 1024), (1025, 1024 + CUT_SUFFIX.len()), (300_000, 1024 + CUT_SUFFIX.len())]
+        {
+            let found = user_agent(&"a".repeat(given));
+            assert_eq!(found.len(), expect, "{given}");
+            assert_eq!(found.ends_with(CUT_SUFFIX), given > 1024, "{given}");
+        }
+    }
 
     #[test]
     fn a_request_comes_from_whom_it_says_and_last_from_where_it_came() {

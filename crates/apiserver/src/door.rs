@@ -10,7 +10,7 @@ use serde_json::Value;
 use store::{Change, Durability, Expect, Revision, Store, StoreError, Write};
 use tracing::error;
 
-use crate::admission::Admitted;
+use crate::admission::{Admitted, text};
 use crate::at_rest::AtRest;
 use crate::cache::CachedObject;
 use crate::cache::object::encode_stored;
@@ -58,7 +58,7 @@ impl Door {
         Self { store, at_rest, policy: AtomicU64::new(0) }
     }
 
-    /// The revision of the last change of what other requests are judged by: namespaces, roles, quotas, classes.
+    /// The revision of the last change of what other requests are judged by: namespaces, roles, quotas, classes, tokens.
     pub fn policy_revision(&self) -> Revision {
         self.policy.load(Ordering::Acquire)
     }
@@ -109,7 +109,7 @@ impl Door {
             cause,
         };
         let revision = self.commit(admitted.kind(), write).await?;
-        self.note(admitted.kind(), revision);
+        self.note(admitted, revision);
         committed(admitted, &value, revision)
     }
 
@@ -176,8 +176,8 @@ impl Door {
         }
     }
 
-    /// Remembers changes of policy.
-    fn note(&self, kind: &Kind, revision: Revision) {
+    /// Remembers changes of policy, and of Secrets that are tokens.
+    fn note(&self, admitted: &Admitted, revision: Revision) {
         const POLICY: [&str; 13] = [
             "namespaces",
             "limitranges",
@@ -193,7 +193,10 @@ impl Door {
             "rolebindings",
             "servicecidrs",
         ];
-        if POLICY.contains(&kind.resource()) {
+        const TOKENS: [&str; 2] = ["kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"];
+        let resource = admitted.kind().resource();
+        let is_token = resource == "secrets" && TOKENS.contains(&text(admitted.object(), "/type"));
+        if is_token || POLICY.contains(&resource) {
             self.policy.fetch_max(revision, Ordering::AcqRel);
         }
     }
@@ -222,7 +225,7 @@ impl Door {
             cause,
         };
         let revision = self.commit(admitted.kind(), write).await?;
-        self.note(admitted.kind(), revision);
+        self.note(admitted, revision);
         committed(admitted, &value, revision)
     }
 

@@ -199,8 +199,8 @@ async fn token(api: &Api, object: &Value) -> Result<Value> {
     }
     let audiences = words(object.pointer("/spec/audiences"));
     Ok(match api.security.check_token(api, token, &audiences).await {
-        Ok((user, audiences)) => {
-            json!({"authenticated": true, "user": user_info(&user), "audiences": audiences})
+        Ok(found) => {
+            json!({"authenticated": true, "user": user_info(&found.user), "audiences": found.audiences})
         }
         Err(why) => json!({"error": why, "user": {}}),
     })

@@ -8,6 +8,7 @@ pub mod impersonation;
 mod index;
 mod oidc;
 pub mod peer;
+pub mod proof;
 
 use auth::authorizer::{Authorizer, forbidden_message};
 use auth::token::{Lookup, TokenError, Tokens};
@@ -28,6 +29,7 @@ use crate::request_info::RequestInfo;
 use crate::status::{Error, Result, Subject};
 use front_proxy::FrontProxy;
 pub use peer::Peer;
+pub use proof::{Proof, Verified};
 
 /// What everybody may see, also before there are roles. Source: the default of `--authorization-always-allow-paths`.
 const ALWAYS_ALLOWED: [&str; 3] = ["/healthz", "/readyz", "/livez"];
@@ -98,24 +100,29 @@ impl Security {
         api: &Api,
         headers: &HeaderMap,
         peer: Option<&Peer>,
-    ) -> Result<Option<UserInfo>> {
+    ) -> Result<Option<(UserInfo, Proof)>> {
         let proxied = self.front_proxy.as_ref().zip(peer.and_then(|peer| peer.proxy.as_ref()));
         let by_proxy = proxied.filter(|(proxy, name)| proxy.believes(name));
-        if let Some(user) = by_proxy.and_then(|(proxy, _)| proxy.user(headers)) {
-            return Ok(Some(known(user)));
+        if let Some((user, name)) = by_proxy.and_then(|(proxy, name)| Some((proxy.user(headers)?, name))) {
+            return Ok(Some((known(user), Proof::FrontProxy(name.clone()))));
         }
         if let Some(user) = peer.and_then(|peer| peer.user.as_ref()) {
-            return Ok(Some(known(user.clone())));
+            return Ok(Some((known(user.clone()), Proof::Certificate)));
         }
         let mut is_refused = peer.is_some_and(|peer| peer.is_refused);
-        for token in credentials::tokens(headers) {
+        let tokens = credentials::tokens(headers);
+        if !tokens.is_empty() {
+            // What this server has made or taken back of tokens and accounts counts at once.
+            api.cache.reached(api.door.policy_revision()).await?;
+        }
+        for token in tokens {
             is_refused = true;
             let checked = match token {
                 Ok(token) => self.check_token(api, &token, &[]).await,
                 Err(malformed) => Err(malformed.0.to_owned()),
             };
             match checked {
-                Ok((user, _)) => return Ok(Some(known(user))),
+                Ok(found) => return Ok(Some((known(found.user), found.proof))),
                 Err(why) => debug!(%why, "a token was refused"),
             }
         }
@@ -191,7 +198,7 @@ impl Security {
         status
     }
 
-    /// The user behind a token and the audiences it is valid for: service accounts', bootstrap, outside issuers'.
+    /// Whom a token stands for: service accounts', bootstrap tokens, outside issuers'.
     ///
     /// # Errors
     /// Why it is not valid.
@@ -200,14 +207,15 @@ impl Security {
         api: &Api,
         token: &str,
         audiences: &[String],
-    ) -> std::result::Result<(UserInfo, Vec<String>), String> {
+    ) -> std::result::Result<Verified, String> {
         let accepted = if audiences.is_empty() { self.tokens.audiences() } else { audiences };
         let now = api.clock.now();
         let verified = self.tokens.verify(token, audiences, now, &Existing(api));
         let why = match verified {
             Ok((user, claims)) => {
-                let shared = claims.aud.into_iter().filter(|audience| accepted.contains(audience)).collect();
-                return Ok((user, shared));
+                let audiences =
+                    claims.aud.into_iter().filter(|audience| accepted.contains(audience)).collect();
+                return Ok(Verified { user, audiences, proof: Proof::BoundToken });
             }
             Err(TokenError::Audience { audiences }) => {
                 return Err(format!(
@@ -222,18 +230,15 @@ impl Security {
         if own.is_empty() {
             return Err("invalid bearer token".to_owned());
         }
-        // The Secret may be so new that only the store knows it. Anybody may send anything: only what our key has signed, or
-        // what looks like a bootstrap token, is worth a question to the store.
-        if self.tokens.verify_legacy(token).is_ok() || auth::bootstrap_token::split(token).is_some() {
-            api.cache.fresh().await.map_err(|failure| failure.to_string())?;
+        let verified = |user, proof| Verified { user, audiences: own.clone(), proof };
+        if let Some(user) = self.of_secret(api, token).await? {
+            return Ok(verified(user, Proof::SecretToken));
         }
-        if let Some(user) =
-            bearer::legacy(api, &self.tokens, token).or_else(|| bearer::bootstrap(api, token, now))
-        {
-            return Ok((user, own));
+        if let Some(user) = bearer::bootstrap(api, token, now) {
+            return Ok(verified(user, Proof::BootstrapToken));
         }
         match self.oidc.user(token, now).await {
-            Some(Ok(user)) => Ok((user, own)),
+            Some(Ok((user, issuer))) => Ok(verified(user, Proof::Oidc(issuer))),
             Some(Err(why)) => {
                 debug!(%why, "an issuer's token was refused");
                 Err("invalid bearer token".to_owned())
@@ -243,6 +248,17 @@ impl Security {
                 Err("invalid bearer token".to_owned())
             }
         }
+    }
+
+    /// The service account of a token that lies in a Secret. The Secret may be so new that only the store knows it; anybody
+    /// may send anything, and only what our key has signed is worth a question to the store.
+    async fn of_secret(&self, api: &Api, token: &str) -> std::result::Result<Option<UserInfo>, String> {
+        let Ok(claims) = self.tokens.verify_legacy(token) else { return Ok(None) };
+        if let Some(user) = bearer::legacy(api, &claims, token) {
+            return Ok(Some(user));
+        }
+        api.cache.fresh().await.map_err(|failure| failure.to_string())?;
+        Ok(bearer::legacy(api, &claims, token))
     }
 
     /// Whether the user may grant what a role or binding grants.

@@ -34,8 +34,8 @@ use crate::kubelet_client::KubeletClient;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::respond::Body;
-use crate::security::peer::Certificates;
-use crate::security::{Peer, Security};
+use crate::security::Security;
+use crate::security::peer::{Certificates, Presented};
 use crate::service::ApiService;
 use crate::trace::Trace;
 
@@ -343,12 +343,11 @@ async fn connection(
         Ok(Err(failure)) => return debug!(%failure, %address, "TLS handshake failed"),
         Err(_) => return debug!(%address, "TLS handshake took too long"),
     };
-    let now = Duration::from_secs(u64::try_from(api.clock.now().as_second()).unwrap_or_default());
-    let peer = Arc::new(tls.certificates.peer(stream.get_ref().1.peer_certificates(), address, now));
+    let presented = Presented::new(tls.certificates, stream.get_ref().1.peer_certificates(), address);
     let activity = Activity::begin();
     // What has switched protocols goes on without this task, and keeps its place.
     let stream = Kept::new(stream, Arc::clone(&place));
-    let service = service(Arc::clone(&api), peer, place, activity.clone());
+    let service = service(Arc::clone(&api), Arc::new(presented), place, activity.clone());
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(FIRST_REQUEST_MAX);
     builder
@@ -388,7 +387,7 @@ async fn ended(activity: &Activity, ending: &mut watch::Receiver<bool>) {
 /// The API for one connection: requests know where they come from, and the connection knows of them.
 fn service(
     api: Arc<Api>,
-    peer: Arc<Peer>,
+    presented: Arc<Presented>,
     place: Arc<Place>,
     activity: Activity,
 ) -> impl tower::Service<
@@ -398,10 +397,11 @@ fn service(
     Future: Send,
 > + Clone
 + Send {
+    let clock = api.clock.clone();
     let api = ApiService::new(api);
     tower::service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
         let underway = activity.request();
-        request.extensions_mut().insert(Arc::clone(&peer));
+        request.extensions_mut().insert(presented.peer(clock.now()));
         request.extensions_mut().insert(Arc::clone(&place));
         let answered = api.clone().oneshot(request);
         async move {

@@ -33,7 +33,7 @@ use crate::place::Placed;
 use crate::request_info::{RequestInfo, Verb};
 use crate::respond::finish::Finish;
 use crate::respond::{self, Body, BoxError};
-use crate::security::Peer;
+use crate::security::{Peer, Proof};
 use crate::status::{Error, Result};
 use crate::verbs::{self, Request};
 use crate::{discovery, health, openapi};
@@ -180,8 +180,8 @@ async fn handle(
     let is_long = is_long_running(&info);
     let limit = deadline::of(&info, api.config.options.request_timeout)?;
     let address = http.extensions().get::<Arc<Peer>>().and_then(|peer| peer.address);
-    let own = match authenticate(api, &mut http, &info).await {
-        Ok(own) => own,
+    let (own, proof) = match authenticate(api, &mut http, &info).await {
+        Ok(known) => known,
         Err(failure) => {
             let is_certified =
                 http.extensions().get::<Arc<Peer>>().is_some_and(|peer| peer.has_certificate());
@@ -200,6 +200,7 @@ async fn handle(
     if let Some(audit) = &api.audit {
         let target = acting_as.as_ref().ok().and_then(Option::as_ref);
         passage.trail = audit.begin((&own, target), &info, http.headers(), address);
+        proof.annotate(&passage.notes);
     }
     let acting_as = acting_as?;
     // Of whoever stands behind somebody else nothing was seen.
@@ -338,16 +339,16 @@ async fn authenticate(
     api: &Api,
     http: &mut HttpRequest<RequestBody>,
     info: &RequestInfo,
-) -> Result<UserInfo> {
+) -> Result<(UserInfo, Proof)> {
     let peer = http.extensions().get::<Arc<Peer>>().cloned();
     let user = match http.extensions_mut().remove::<UserInfo>() {
         // Connections from outside carry a `Peer`; what they bring in extensions counts for nothing.
-        Some(user) if peer.is_none() => Some(user),
+        Some(user) if peer.is_none() => Some((user, Proof::InProcess)),
         _ => api.security.authenticate(api, http.headers(), peer.as_deref()).await?,
     };
     match user {
-        Some(user) => Ok(user),
-        None if api.config.options.anonymous.allows(info) => Ok(UserInfo::anonymous()),
+        Some(known) => Ok(known),
+        None if api.config.options.anonymous.allows(info) => Ok((UserInfo::anonymous(), Proof::Nothing)),
         None => Err(Error::unauthorized()),
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Source: `CommonNameUserConversion` of upstream's `request/x509`. The chain has been verified by TLS already.
 
+use std::ops::RangeInclusive;
+
 use ring::digest::{SHA256, digest};
 use x509_parser::der_parser::{Oid, oid};
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -31,6 +33,13 @@ pub fn user_of(encoded: &[u8]) -> Option<UserInfo> {
     (!name.is_empty()).then_some(UserInfo { name, uid, groups, extra })
 }
 
+/// From when and until when a certificate (DER) is good, both in Unix seconds and included; `None` if it cannot be read.
+pub fn validity_of(encoded: &[u8]) -> Option<RangeInclusive<i64>> {
+    let (_, certificate) = X509Certificate::from_der(encoded).ok()?;
+    let validity = certificate.validity();
+    Some(validity.not_before.timestamp()..=validity.not_after.timestamp())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,5 +59,8 @@ mod tests {
         let id = &user.extra[CREDENTIAL_ID][0];
         assert!(id.starts_with("X509SHA256=") && id.len() == 11 + 64, "{id}");
         assert_eq!(user_of(b"not a certificate"), None);
+        let validity = validity_of(&pem.contents).expect("a validity");
+        assert!(validity.contains(&now.as_second()) && *validity.end() > *validity.start(), "{validity:?}");
+        assert_eq!(validity_of(b"not a certificate"), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Tokens that live in Secrets: those of service accounts, without an end, and those that let nodes in.
 
-use auth::token::Tokens;
+use auth::token::Legacy;
 use auth::{UserInfo, bootstrap_token};
 use jiff::Timestamp;
 use machinery::metadata::Metadata;
@@ -16,8 +16,8 @@ fn stored(api: &Api, resource: &str, namespace: &str, name: &str) -> Option<Valu
 }
 
 /// The service account of a Secret's token, while both are there. Source: `pkg/serviceaccount/legacy.go`.
-pub(super) fn legacy(api: &Api, tokens: &Tokens, token: &str) -> Option<UserInfo> {
-    let claims = tokens.verify_legacy(token).ok()?;
+/// `claims` are the token's, which our key has signed.
+pub(super) fn legacy(api: &Api, claims: &Legacy, token: &str) -> Option<UserInfo> {
     let secret = stored(api, "secrets", &claims.namespace, &claims.secret)?;
     let held =
         base64::Engine::decode(&base64::engine::general_purpose::STANDARD, text(&secret, "/data/token"))

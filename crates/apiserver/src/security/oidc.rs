@@ -41,17 +41,22 @@ impl Oidc {
         Self { issuers, keys: Mutex::default() }
     }
 
-    /// The user of a token; `None` if no issuer here made it.
+    /// The user of a token and its issuer; `None` if no issuer here made it.
     ///
     /// # Errors
     /// Why it is refused, for the log.
-    pub(super) async fn user(&self, token: &str, now: Timestamp) -> Option<Result<UserInfo, String>> {
+    pub(super) async fn user(
+        &self,
+        token: &str,
+        now: Timestamp,
+    ) -> Option<Result<(UserInfo, String), String>> {
         if self.issuers.is_empty() {
             return None;
         }
         let name = issuer_of(token)?;
         let issuer = self.issuers.iter().find(|issuer| issuer.url == name)?;
-        Some(self.verify(issuer, token, now).await)
+        let verified = self.verify(issuer, token, now).await;
+        Some(verified.map(|user| (user, issuer.url.clone())))
     }
 
     async fn verify(&self, issuer: &Issuer, token: &str, now: Timestamp) -> Result<UserInfo, String> {

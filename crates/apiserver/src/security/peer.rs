@@ -1,13 +1,17 @@
 //! The other end of a TLS connection, and what its certificate proves.
 //!
 //! Any certificate is taken during the handshake and judged afterwards, as upstream does: a client may have one that
-//! means nothing here, and a token that does.
+//! means nothing here, and a token that does. It is judged for each request: a connection outlives no certificate.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use auth::UserInfo;
+use jiff::Timestamp;
+use parking_lot::Mutex;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -69,15 +73,11 @@ impl Certificates {
         Ok(Self { clients: verifier(client_ca_pem)?, proxies })
     }
 
-    /// What a chain proves; `now` in Unix time.
-    pub fn peer(
-        &self,
-        chain: Option<&[CertificateDer<'_>]>,
-        address: SocketAddr,
-        now: std::time::Duration,
-    ) -> Peer {
+    /// What a chain proves at a time.
+    fn judge(&self, chain: &[CertificateDer<'_>], address: SocketAddr, now: Timestamp) -> Peer {
         let nobody = Peer { address: Some(address), ..Peer::default() };
-        let Some([leaf, rest @ ..]) = chain else { return nobody };
+        let [leaf, rest @ ..] = chain else { return nobody };
+        let now = Duration::from_secs(u64::try_from(now.as_second()).unwrap_or_default());
         let now = UnixTime::since_unix_epoch(now);
         let proves =
             |verifier: &Arc<dyn ClientCertVerifier>| verifier.verify_client_cert(leaf, rest, now).is_ok();
@@ -86,6 +86,55 @@ impl Certificates {
         let proxy = if is_proxy { auth::x509::user_of(leaf).map(|user| user.name) } else { None };
         Peer { is_refused: user.is_none() && proxy.is_none(), user, proxy, ..nobody }
     }
+}
+
+/// The other end of one connection, as it was at the handshake.
+#[derive(Debug)]
+pub struct Presented {
+    certificates: Arc<Certificates>,
+    chain: Vec<CertificateDer<'static>>,
+    address: SocketAddr,
+    /// What was found last, and the seconds for which that holds.
+    judged: Mutex<(Range<i64>, Arc<Peer>)>,
+}
+
+impl Presented {
+    /// The other end that has sent a chain, and has shown that it has the key.
+    pub fn new(
+        certificates: Arc<Certificates>,
+        chain: Option<&[CertificateDer<'_>]>,
+        address: SocketAddr,
+    ) -> Self {
+        let chain = chain.unwrap_or_default().iter().map(|one| one.clone().into_owned()).collect();
+        Self { certificates, chain, address, judged: Mutex::new((0..0, Arc::default())) }
+    }
+
+    /// What is proved now. Signatures are looked at only when one of the certificates has begun or ended since they were
+    /// last.
+    pub fn peer(&self, now: Timestamp) -> Arc<Peer> {
+        let mut judged = self.judged.lock();
+        if !judged.0.contains(&now.as_second()) {
+            let peer = self.certificates.judge(&self.chain, self.address, now);
+            *judged = (unchanging(&self.chain, now.as_second()), Arc::new(peer));
+        }
+        Arc::clone(&judged.1)
+    }
+}
+
+/// The seconds around `now` in which no certificate of a chain begins or ends; none if one cannot be read.
+fn unchanging(chain: &[CertificateDer<'_>], now: i64) -> Range<i64> {
+    let mut holds = i64::MIN..i64::MAX;
+    for certificate in chain {
+        let Some(good) = auth::x509::validity_of(certificate) else { return now..now };
+        for change in [*good.start(), good.end().saturating_add(1)] {
+            if change <= now {
+                holds.start = holds.start.max(change);
+            } else {
+                holds.end = holds.end.min(change);
+            }
+        }
+    }
+    holds
 }
 
 impl ClientCertVerifier for Certificates {
@@ -103,7 +152,7 @@ impl ClientCertVerifier for Certificates {
         _: &[CertificateDer<'_>],
         _: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        // Judged by `peer`, after the handshake has shown that the client has the key.
+        // Judged by `Presented::peer`, after the handshake has shown that the client has the key.
         Ok(ClientCertVerified::assertion())
     }
 

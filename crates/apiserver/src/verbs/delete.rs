@@ -60,6 +60,8 @@ pub async fn delete_object(
     let mut old = current(api, request, &key).await?;
     for _ in 0..CONFLICT_RETRIES_MAX {
         let object = request.kind.value(&old);
+        // Who may not delete it is told so and nothing else, also where a precondition fails or nothing would change.
+        admission::check_deletion(api, request, &object)?;
         options.check(request, &object)?;
         let outcome = decide(&object, options, request.kind.strategy(), api.clock.now());
         let attempt = match outcome {

@@ -293,3 +293,53 @@ async fn events_beyond_their_limit_are_refused_in_both_groups() {
     assert_eq!(refused.code, 429, "{}", refused.body);
     server.stop().await;
 }
+
+/// A node deletes Pods of its own only, and is told nothing of others', however they are about to go.
+#[tokio::test]
+async fn a_node_deletes_no_pod_of_another() {
+    let server = namespace("{}").await;
+    for node in ["a", "b"] {
+        let made = server.call("POST", "/api/v1/nodes", &format!("{{metadata: {{name: {node}}}}}")).await;
+        assert_eq!(made.code, 201, "{}", made.body);
+        for (name, finalizers) in [("free", ""), ("held", "example.com/hold"), ("going", "example.com/hold")]
+        {
+            let pod = format!(
+                "{{metadata: {{name: {name}-{node}, finalizers: [{finalizers}]}}, \
+                 spec: {{nodeName: {node}, containers: [{{name: x, image: i}}]}}}}"
+            );
+            let made = server.call("POST", PODS, &pod).await;
+            assert_eq!(made.code, 201, "{}", made.body);
+        }
+        let path = format!("{PODS}/going-{node}?gracePeriodSeconds=0");
+        assert_eq!(server.call("DELETE", &path, "").await.code, 200);
+    }
+    let user = auth::UserInfo::new("system:node:a", &["system:nodes", "system:authenticated"]);
+    let only = "node \"a\" can only delete pods with spec.nodeName set to itself";
+    let other = "{preconditions: {uid: another}}";
+    for (pod, query, body, code) in [
+        ("free-b", "", "", 403),
+        ("free-b", "?dryRun=All", "", 403),
+        ("free-b", "", other, 403),
+        ("held-b", "", "", 403),
+        ("going-b", "", "", 403),
+        ("going-b", "?gracePeriodSeconds=0", "", 403),
+        ("going-b", "?dryRun=All", "", 403),
+        ("going-b", "", other, 403),
+        ("none", "", "", 404),
+        ("going-a", "", other, 409),
+        ("going-a", "", "", 200),
+        ("held-a", "?gracePeriodSeconds=0", "", 200),
+        ("free-a", "?gracePeriodSeconds=0", "", 200),
+    ] {
+        let path = format!("{PODS}/{pod}{query}");
+        let headers = [("content-type", "application/yaml")];
+        let answer = send(server.server.service(), Some(user.clone()), "DELETE", &path, &headers, body).await;
+        assert_eq!(answer.status(), code, "{pod}{query} {body}");
+        if code == 403 {
+            let body = http_body_util::BodyExt::collect(answer.into_body()).await.unwrap().to_bytes();
+            let body: Value = serde_json::from_slice(&body).unwrap();
+            assert_eq!(body["message"], json!(format!("pods \"{pod}\" is forbidden: {only}")));
+        }
+    }
+    server.stop().await;
+}

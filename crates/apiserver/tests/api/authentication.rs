@@ -1,16 +1,20 @@
 //! Who is it: certificates apart, every way to say so, through the whole server.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::server::{TestServer, admin, now, send, start, start_at, start_with};
+use apiserver::audit::{self, LogFile, policy::Policy};
 use apiserver::security::Peer;
 use apiserver::security::front_proxy::FrontProxy;
 use auth::UserInfo;
 use auth::oidc::Issuer;
 use auth::pki::Subject;
+use auth::token::{Reference, Tokens};
 use base::{Clock, Random};
 use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use futures::future::BoxFuture;
 use http_body_util::{BodyExt, Full};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -21,8 +25,11 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
 use store::embedded::{Embedded, Options};
+use store::{Entry, Page, Revision, Store, StoreError, Watch, Write};
 use tower::ServiceExt;
 
+const BOOTSTRAP: &str = "{metadata: {name: bootstrap-token-abcdef}, type: bootstrap.kubernetes.io/token, stringData: \
+                         {token-id: abcdef, token-secret: 0123456789abcdef, usage-bootstrap-authentication: 'true'}}";
 const WHOAMI: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
 /// What `kubectl auth whoami` sees, or the error.
@@ -63,10 +70,8 @@ async fn acting_as_somebody_is_asked_for_piece_by_piece() {
 #[tokio::test]
 async fn a_bootstrap_token_lets_a_node_in_until_its_secret_goes() {
     let server = start(None).await;
-    let secret = "{metadata: {name: bootstrap-token-abcdef}, type: bootstrap.kubernetes.io/token, stringData: {token-id: \
-                  abcdef, token-secret: 0123456789abcdef, usage-bootstrap-authentication: 'true'}}";
     let path = "/api/v1/namespaces/kube-system/secrets";
-    let made = server.call("POST", path, secret).await;
+    let made = server.call("POST", path, BOOTSTRAP).await;
     assert_eq!(made.code, 201, "{}", made.body);
     let token = [("authorization", "Bearer abcdef.0123456789abcdef")];
     let (code, user) = whoami(&server, None, &token).await;
@@ -78,9 +83,185 @@ async fn a_bootstrap_token_lets_a_node_in_until_its_secret_goes() {
         )
     );
     server.call("DELETE", &format!("{path}/bootstrap-token-abcdef"), "").await;
-    server.call("GET", &format!("{path}/bootstrap-token-abcdef"), "").await;
     assert_eq!(whoami(&server, None, &token).await.0, 401);
     server.stop().await;
+}
+
+/// A store that counts what is asked of it, other than writes.
+struct Counted(Embedded, AtomicU64);
+
+impl Counted {
+    fn count<T>(&self, answer: T) -> T {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        answer
+    }
+}
+
+impl Store for Counted {
+    fn commit(&self, write: Write) -> BoxFuture<'_, Result<Revision, StoreError>> {
+        self.0.commit(write)
+    }
+
+    fn get(&self, key: &str) -> BoxFuture<'_, Result<Option<Entry>, StoreError>> {
+        // A server's own sign of life is none of its clients' doing.
+        let is_own = key.starts_with("/registry/leases/") || key.starts_with("/registry/masterleases/");
+        if is_own { self.0.get(key) } else { self.count(self.0.get(key)) }
+    }
+
+    fn range(
+        &self,
+        start: &str,
+        end: &str,
+        at: Option<Revision>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Page, StoreError>> {
+        self.count(self.0.range(start, end, at, limit))
+    }
+
+    fn revision(&self) -> Revision {
+        self.0.revision()
+    }
+
+    fn newest(&self) -> BoxFuture<'_, Result<Revision, StoreError>> {
+        self.count(self.0.newest())
+    }
+
+    fn watch(&self, after: Revision) -> BoxFuture<'_, Result<Watch, StoreError>> {
+        self.0.watch(after)
+    }
+
+    fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.0.compact(revision)
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.0.close()
+    }
+}
+
+/// Anybody may send anything as a token: what was not signed by the server costs the store nothing. What the server itself
+/// has made or taken back counts at once all the same.
+#[tokio::test]
+async fn what_strangers_send_as_tokens_is_not_asked_of_the_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let inner = Embedded::open(&dir.path().join("db"), Options::default()).unwrap();
+    let store = Arc::new(Counted(inner, AtomicU64::new(0)));
+    let server = server::start_on(store.clone(), dir, None, |_| {}).await;
+    let path = "/api/v1/namespaces/kube-system/secrets";
+    let good = "abcdef.0123456789abcdef".to_owned();
+    let mut tokens: Vec<String> = (0..100).map(|n| format!("{n:06}.0123456789abcdef")).collect();
+    tokens.push("nothing at all".to_owned());
+    tokens.push("abcdef.0123456789abcdee".to_owned());
+    tokens.push(good.clone());
+    let asks = async |token: &str, code: u16| {
+        let header = format!("Bearer {token}");
+        let before = store.1.load(Ordering::Relaxed);
+        assert_eq!(whoami(&server, None, &[("authorization", &header)]).await.0, code, "{token}");
+        assert_eq!(store.1.load(Ordering::Relaxed), before, "{token} is asked of the store");
+    };
+    for token in &tokens {
+        asks(token, 401).await;
+    }
+    assert_eq!(server.call("POST", path, BOOTSTRAP).await.code, 201);
+    asks(&good, 201).await;
+    asks("abcdef.0123456789abcdee", 401).await;
+    assert_eq!(server.call("DELETE", &format!("{path}/bootstrap-token-abcdef"), "").await.code, 200);
+    asks(&good, 401).await;
+    server.stop().await;
+}
+
+/// A log of everything in a folder.
+fn audited(dir: &std::path::Path) -> audit::Config {
+    let policy = "{apiVersion: audit.k8s.io/v1, kind: Policy, omitStages: [RequestReceived], rules: [{level: Metadata}]}";
+    let log = LogFile { path: dir.join("audit.log"), ..LogFile::default() };
+    audit::Config { policy: Policy::parse(policy).unwrap(), log }
+}
+
+/// What the log in a folder says of the requests with this user agent: the user, and how and through whom they are known.
+fn known_by(dir: &std::path::Path, agent: &str) -> Vec<(Value, Value, Value)> {
+    let text = std::fs::read_to_string(dir.join("audit.log")).unwrap();
+    let events = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let said = |event: &Value, key: &str| {
+        event["annotations"].get(format!("knarr.io/authenticated-{key}")).cloned().unwrap_or_default()
+    };
+    let of_agent = events.filter(|event| event["userAgent"] == agent);
+    of_agent
+        .map(|event| (event["user"]["username"].clone(), said(&event, "by"), said(&event, "through")))
+        .collect()
+}
+
+#[tokio::test]
+async fn the_audit_log_says_how_a_sender_is_known() {
+    let log = tempfile::tempdir().unwrap();
+    let server = start_with(None, |config| {
+        config.options.audit = Some(audited(log.path()));
+        config.options.front_proxy = Some(FrontProxy::new(config.client_ca_pem.clone()));
+    })
+    .await;
+    let made = server.call("POST", "/api/v1/namespaces/kube-system/secrets", BOOTSTRAP).await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    let account = server.call("POST", accounts, "{metadata: {name: web}}").await.body;
+    let issued = server.call("POST", &format!("{accounts}/web/token"), "{}").await.body;
+    let bound = issued["status"]["token"].as_str().unwrap().to_owned();
+    let key = auth::pki::service_account_key(server.dir.path()).unwrap();
+    let tokens = Tokens::new(&key, "https://kubernetes.default.svc.cluster.local", Vec::new()).unwrap();
+    let uid = account["metadata"]["uid"].as_str().unwrap().to_owned();
+    let lasting = tokens.issue_legacy("default", "old", &Reference { name: "web".into(), uid }).unwrap();
+    let secret = json!({"metadata": {"name": "old", "annotations": {"kubernetes.io/service-account.name": "web"}},
+        "type": "kubernetes.io/service-account-token", "data": {"token": STANDARD.encode(&lasting)}});
+    let made = server.call("POST", "/api/v1/namespaces/default/secrets", &secret.to_string()).await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    let (bound, lasting) = (format!("Bearer {bound}"), format!("Bearer {lasting}"));
+    let certified = Peer { user: Some(UserInfo::new("jane", &[])), ..Peer::default() };
+    let proxy = Peer { proxy: Some("aggregator".into()), ..Peer::default() };
+    let nobody = Peer::default;
+    /// Who asks over the network, with which headers, and what is expected: user, by, through.
+    type Case<'a> = (Option<Peer>, Vec<(&'a str, &'a str)>, [&'a str; 3]);
+    let cases: Vec<Case<'_>> = vec![
+        (None, vec![], ["admin", "in-process", ""]),
+        (Some(certified.clone()), vec![], ["jane", "x509", ""]),
+        (Some(certified.clone()), vec![("impersonate-user", "joe")], ["jane", "x509", ""]),
+        (Some(certified), vec![("authorization", &bound)], ["jane", "x509", ""]),
+        (Some(proxy), vec![("x-remote-user", "joe")], ["joe", "front-proxy", "aggregator"]),
+        (Some(nobody()), vec![("x-remote-user", "joe")], ["system:anonymous", "anonymous", ""]),
+        (Some(nobody()), vec![], ["system:anonymous", "anonymous", ""]),
+        (
+            Some(nobody()),
+            vec![("authorization", &bound)],
+            ["system:serviceaccount:default:web", "bound-token", ""],
+        ),
+        (
+            Some(nobody()),
+            vec![("authorization", &lasting)],
+            ["system:serviceaccount:default:web", "secret-token", ""],
+        ),
+        (
+            Some(nobody()),
+            vec![("authorization", "Bearer abcdef.0123456789abcdef")],
+            ["system:bootstrap:abcdef", "bootstrap-token", ""],
+        ),
+        (Some(nobody()), vec![("authorization", "Bearer wrong")], ["", "", ""]),
+    ];
+    for (number, (peer, headers, _)) in cases.iter().enumerate() {
+        let mut request = http::Request::post(WHOAMI)
+            .header("content-type", "application/json")
+            .header("user-agent", format!("case {number}"));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let mut request = request.body(Full::new(bytes::Bytes::from_static(b"{}"))).unwrap();
+        match peer {
+            Some(peer) => drop(request.extensions_mut().insert(Arc::new(peer.clone()))),
+            None => drop(request.extensions_mut().insert(admin())),
+        }
+        server.server.service().oneshot(request).await.unwrap();
+    }
+    server.stop().await;
+    for (number, (_, _, expect)) in cases.iter().enumerate() {
+        let [user, by, through] = expect.map(|text| if text.is_empty() { Value::Null } else { json!(text) });
+        assert_eq!(known_by(log.path(), &format!("case {number}")), [(user, by, through)], "{number}");
+    }
 }
 
 /// Browsers send a token as a protocol of a WebSocket, which it must be, and beside another one.
@@ -183,7 +364,9 @@ async fn issuer(server: &TestServer, listener: tokio::net::TcpListener, keys: Va
 async fn an_outside_issuer_is_believed_by_its_keys() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
+    let log = tempfile::tempdir().unwrap();
     let server = start_with(None, |config| {
+        config.options.audit = Some(audited(log.path()));
         config.options.oidc = vec![Issuer {
             url: url.clone(),
             discovery_url: None,
@@ -213,12 +396,15 @@ async fn an_outside_issuer_is_believed_by_its_keys() {
         format!("Bearer {signed}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
     };
     for _ in 0..2 {
-        let (code, user) = whoami(&server, None, &[("authorization", &token("cluster"))]).await;
+        let headers = [("authorization", &*token("cluster")), ("user-agent", "jane's")];
+        let (code, user) = whoami(&server, None, &headers).await;
         assert_eq!(code, 201, "{user}");
         assert_eq!(user["username"], "oidc:jane");
     }
     assert_eq!(whoami(&server, None, &[("authorization", &token("other"))]).await.0, 401);
     server.stop().await;
+    let known = known_by(log.path(), "jane's");
+    assert_eq!(known, vec![(json!("oidc:jane"), json!("oidc"), json!(url)); 2]);
 }
 
 #[tokio::test]

@@ -187,3 +187,54 @@ async fn the_audit_log_says_what_its_policy_wants() {
     assert_eq!(events[1]["responseStatus"]["code"], 201);
     assert_eq!(events[1].get("requestObject"), None);
 }
+
+/// Whatever clients write into requests, what is counted of them has as few names as before.
+#[tokio::test]
+async fn no_text_of_a_client_becomes_a_label() {
+    let server = start_with(None, |_| {}).await;
+    let ask = async |round: usize| {
+        let text = format!("hostile{round}");
+        for (method, path) in [
+            ("GET", format!("/{text}")),
+            ("BREW", format!("/api/v1/namespaces/{text}/pods")),
+            (&*text.to_ascii_uppercase(), "/api/v1/pods".to_owned()),
+            ("GET", format!("/api/v1/{text}")),
+            ("GET", format!("/apis/{text}/v1/things")),
+            ("GET", format!("/apis/apps/{text}/deployments")),
+            ("GET", format!("/api/v1/namespaces/{text}/pods/{text}/{text}")),
+            ("GET", format!("/readyz/{text}")),
+            ("GET", format!("/api/v1/pods?fieldSelector=metadata.name={text}&{text}={text}")),
+            ("POST", format!("/api/v1/namespaces/{text}/configmaps?fieldManager={text}&dryRun={text}")),
+            ("GET", format!("/openapi/v3/apis/{text}")),
+            ("GET", format!("/metrics/{text}")),
+        ] {
+            let headers = [("user-agent", &*text), ("content-type", "application/json"), ("accept", "*/*")];
+            let user = UserInfo::new(&text, &["system:masters"]);
+            send(server.server.service(), Some(user), method, &path, &headers, "{}").await;
+        }
+    };
+    let counted = async || {
+        let mut names: Vec<String> = Vec::new();
+        for path in ["/metrics", "/metrics/slis"] {
+            let text = server.call("GET", path, "").await.body.as_str().unwrap().to_owned();
+            let series = text.lines().filter(|line| !line.starts_with('#'));
+            names.extend(series.filter_map(|line| Some(line.rsplit_once(' ')?.0.to_owned())));
+        }
+        names
+    };
+    ask(0).await;
+    counted().await;
+    let before = counted().await;
+    for round in 1..20 {
+        ask(round).await;
+    }
+    let after = counted().await;
+    assert!(before.len() > 20 && !after.iter().any(|name| name.to_ascii_lowercase().contains("hostile")));
+    assert_eq!(
+        after.len(),
+        before.len(),
+        "{:?}",
+        after.iter().filter(|one| !before.contains(one)).collect::<Vec<_>>()
+    );
+    server.stop().await;
+}

@@ -3,13 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::server::{self, TestServer, start};
-use auth::pki::{Subject, kubeconfig};
+use crate::server::{self, TestServer, start, start_at};
+use apiserver::security::front_proxy::FrontProxy;
+use auth::pki::{Authority, Identity, Subject, kubeconfig};
+use base::{Clock, Random};
+use http_body_util::{BodyExt, Full};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{Api, ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use store::embedded::{Embedded, Options};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 async fn client(server: &TestServer, user: &str, group: &str) -> kube::Client {
@@ -52,20 +58,28 @@ async fn a_certificate_says_who_it_is_and_rbac_what_they_may() {
     server.stop().await;
 }
 
-/// Connects to the server's port over TLS, offering `protocols`.
+/// Connects to the server's port over TLS, offering `protocols`, with a certificate if there is one.
 async fn connected(
     server: &TestServer,
     protocols: &[&[u8]],
+    identity: Option<&Identity>,
 ) -> tokio_rustls::client::TlsStream<tokio::net::TcpStream> {
     let mut roots = rustls::RootCertStore::empty();
     let authority = server.authority.certificate_pem().as_bytes();
     roots.add(CertificateDer::from_pem_slice(authority).unwrap()).unwrap();
-    let mut config =
+    let builder =
         rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .with_safe_default_protocol_versions()
             .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_root_certificates(roots);
+    let mut config = match identity {
+        Some(identity) => {
+            let chain = vec![CertificateDer::from_pem_slice(identity.certificate_pem.as_bytes()).unwrap()];
+            let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes()).unwrap();
+            builder.with_client_auth_cert(chain, key).unwrap()
+        }
+        None => builder.with_no_client_auth(),
+    };
     config.alpn_protocols = protocols.iter().map(|one| one.to_vec()).collect();
     let stream = tokio::net::TcpStream::connect(server.server.address().unwrap()).await.unwrap();
     let name = rustls_pki_types::ServerName::try_from("127.0.0.1").unwrap();
@@ -89,7 +103,7 @@ async fn a_connection_on_which_nothing_is_asked_is_closed() {
         ("nothing more", &[b"http/1.1"], asked, 90),
     ];
     for (name, protocols, sent, limit_seconds) in cases {
-        let mut stream = connected(&server, protocols).await;
+        let mut stream = connected(&server, protocols, None).await;
         stream.write_all(sent).await.unwrap();
         stream.flush().await.unwrap();
         tokio::time::pause();
@@ -103,6 +117,103 @@ async fn a_connection_on_which_nothing_is_asked_is_closed() {
         tokio::time::resume();
         assert!(closed.is_ok(), "{name} keeps a connection");
         assert!(elapsed <= Duration::from_secs(limit_seconds + 6), "{name}: {elapsed:?}");
+    }
+    server.stop().await;
+}
+
+/// Asks on one connection, again and again, who somebody is.
+enum Sender {
+    One(hyper::client::conn::http1::SendRequest<Full<bytes::Bytes>>),
+    Two(hyper::client::conn::http2::SendRequest<Full<bytes::Bytes>>),
+}
+
+impl Sender {
+    async fn new(server: &TestServer, protocol: &'static [u8], identity: &Identity) -> Self {
+        let stream = TokioIo::new(connected(server, &[protocol], Some(identity)).await);
+        if protocol == b"h2" {
+            let (sender, connection) =
+                hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+            server.tasks.spawn("client", async { connection.await.unwrap_or_default() });
+            return Self::Two(sender);
+        }
+        let (sender, connection) = hyper::client::conn::http1::handshake(stream).await.unwrap();
+        server.tasks.spawn("client", async { connection.await.unwrap_or_default() });
+        Self::One(sender)
+    }
+
+    /// The code, and the name if there is one.
+    async fn whoami(&mut self, headers: &[(&str, &str)]) -> (u16, String) {
+        let mut request =
+            http::Request::post("https://127.0.0.1/apis/authentication.k8s.io/v1/selfsubjectreviews")
+                .header("content-type", "application/json");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Full::new(bytes::Bytes::from_static(b"{}"))).unwrap();
+        let answer = match self {
+            Self::One(sender) => sender.send_request(request).await.unwrap(),
+            Self::Two(sender) => sender.send_request(request).await.unwrap(),
+        };
+        let code = answer.status().as_u16();
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        let name = body.pointer("/status/userInfo/username").and_then(serde_json::Value::as_str);
+        (code, name.unwrap_or_default().to_owned())
+    }
+}
+
+/// What a certificate proved when a connection was made it proves until its end, and not for as long as the connection is
+/// kept; nor before it begins.
+#[tokio::test]
+async fn a_connection_outlives_no_certificate() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(Embedded::open(&dir.path().join("db"), Options::default()).unwrap());
+    let proxies = tempfile::tempdir().unwrap();
+    let start = server::now();
+    let proxies = Authority::load_or_create(proxies.path(), start).unwrap();
+    let clock = Clock::manual(start);
+    let configure = |config: &mut apiserver::Config| {
+        let authority = proxies.certificate_pem().as_bytes().to_vec();
+        config.options.front_proxy = Some(FrontProxy::new(authority));
+    };
+    let listen = Some("127.0.0.1:0".parse().unwrap());
+    let server = start_at((clock.clone(), Random::seeded(1)), store, dir, (listen, configure)).await;
+    let issued = |authority: &Authority, name: &str| {
+        authority.issue(server.dir.path(), &Subject::client(name, name, "dev"), start).unwrap()
+    };
+    let (jane, proxy) = (issued(&server.authority, "jane"), issued(&proxies, "aggregator"));
+    let account = "/api/v1/namespaces/default/serviceaccounts";
+    server.call("POST", account, "{metadata: {name: web}}").await;
+    let end =
+        SignedDuration::from_secs(auth::pki::ends_at(&jane.certificate_pem).unwrap() - start.as_second());
+    let begin =
+        SignedDuration::from_secs(auth::pki::begins_at(&jane.certificate_pem).unwrap() - start.as_second());
+    let second = SignedDuration::from_secs(1);
+    let through = [("x-remote-user", "joe")];
+    for protocol in [&b"http/1.1"[..], b"h2"] {
+        clock.set(start);
+        let mut by_jane = Sender::new(&server, protocol, &jane).await;
+        let mut by_proxy = Sender::new(&server, protocol, &proxy).await;
+        for (after, code) in [
+            (SignedDuration::ZERO, 201),
+            (end, 201),
+            (end + second, 401),
+            (end + second * 2, 401),
+            (begin - second, 401),
+            (begin, 201),
+            (end + second, 401),
+        ] {
+            clock.set(start + after);
+            let expect = |name: &str| (code, if code == 201 { name.to_owned() } else { String::new() });
+            assert_eq!(by_jane.whoami(&[]).await, expect("jane"), "{after:?}");
+            assert_eq!(by_proxy.whoami(&through).await, expect("joe"), "{after:?}");
+        }
+        let path = format!("{account}/web/token");
+        let asked = server.call("POST", &path, "{spec: {expirationSeconds: 3600}}").await;
+        assert_eq!(asked.code, 201, "{}", asked.body);
+        let token = format!("Bearer {}", asked.body["status"]["token"].as_str().unwrap());
+        let found = by_jane.whoami(&[("authorization", &token)]).await;
+        assert_eq!(found, (201, "system:serviceaccount:default:web".to_owned()), "a token still counts");
     }
     server.stop().await;
 }
