@@ -264,14 +264,21 @@ impl Kind {
 
     /// The served JSON bytes of a cached object; shared unless the kind is stored in another form.
     pub fn json(&self, object: &CachedObject) -> Bytes {
+        self.converted(object).map_or_else(|| object.json.clone(), |object| object.json)
+    }
+
+    /// The served JSON bytes as an item of a list: without kind and version, which the list's own kind implies.
+    pub fn item(&self, object: &CachedObject) -> Bytes {
+        let item = self.converted(object).map_or_else(|| object.item(), |object| object.item());
+        [b"{", &*item].concat().into()
+    }
+
+    /// The object in its served form; `None` if that is the stored one.
+    fn converted(&self, object: &CachedObject) -> Option<CachedObject> {
         if !self.is_converted() {
-            return object.json.clone();
+            return None;
         }
-        let value = self.sent(object);
-        let revision = object.revision;
-        encode_stored(&value)
-            .ok()
-            .and_then(|stored| CachedObject::from_stored(Arc::clone(&object.key), &stored, revision))
-            .map_or_else(|| object.json.clone(), |object| object.json)
+        let stored = encode_stored(&self.sent(object)).ok()?;
+        CachedObject::from_stored(Arc::clone(&object.key), &stored, object.revision)
     }
 }

@@ -203,7 +203,7 @@ pub fn list(request: &Request, items: &[Value], now: jiff::Timestamp) -> Value {
             "kind": kind.row().list_kind,
             "apiVersion": kind.api_version(),
             "metadata": metadata,
-            "items": items,
+            "items": items.iter().cloned().map(crate::respond::untyped).collect::<Vec<_>>(),
         }),
     }
 }

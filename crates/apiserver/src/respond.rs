@@ -155,7 +155,7 @@ fn list(request: &Request, listed: Listed, now: jiff::Timestamp) -> Response<Bod
             Pieces::json(items, listed.objects, encode, tail)
         }
         View::Object if kind.is_converted() => {
-            Pieces::json(items, listed.objects, move |object| kind.json(object), tail)
+            Pieces::json(items, listed.objects, move |object| kind.item(object), tail)
         }
         View::Object => Pieces::of_objects(items, listed.objects, tail),
     };
@@ -185,12 +185,20 @@ fn yaml_list(
         .objects
         .iter()
         .map(|object| match request.accept.view {
-            View::Object | View::Table => kind.sent(object),
+            View::Object | View::Table => untyped(kind.sent(object)),
             View::Metadata | View::MetadataList => partial(kind.sent(object), version),
         })
         .collect();
     let value = json!({"kind": list_kind, "apiVersion": version, "metadata": metadata, "items": items});
     serialised(StatusCode::OK, Format::Yaml, &value)
+}
+
+/// An object as an item of a list, whose own kind says what its items are.
+pub fn untyped(mut object: Value) -> Value {
+    if let Some(fields) = object.as_object_mut() {
+        fields.retain(|name, _| name != "kind" && name != "apiVersion");
+    }
+    object
 }
 
 /// `ListMeta` of a collection.

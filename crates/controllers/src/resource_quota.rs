@@ -161,8 +161,54 @@ fn shown(amounts: &Amounts) -> BTreeMap<String, Quantity> {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use bytes::Bytes;
+    use http::header::ACCEPT;
+    use http::{Request, Response};
+    use http_body_util::Full;
+    use serde_json::json;
+
     use super::*;
     use crate::fixture::{noon, parse};
+
+    /// A server that has one quota for whom asks for whole ones; whoever asks for metadata only waits for ever.
+    fn lagging(quota: &Value) -> Informers {
+        let list = json!({"metadata": {"resourceVersion": "7"}, "items": [quota]}).to_string();
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            let accept = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok());
+            let lags = accept.is_some_and(|accept| accept.contains("PartialObjectMetadata"));
+            let is_watch = request.uri().query().unwrap_or_default().contains("watch=true");
+            let body = (!lags && !is_watch).then(|| Full::new(Bytes::from(list.clone())));
+            async move {
+                match body {
+                    Some(body) => Ok::<_, Infallible>(Response::new(body)),
+                    None => std::future::pending().await,
+                }
+            }
+        });
+        let clock = base::Clock::simulated(noon());
+        let client = kube::Client::new(service, "default");
+        Informers::new(client, base::Tasks::new(), clock, base::Random::seeded(1))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_new_quota_counts_itself_though_a_second_informer_does_not_know_it_yet() {
+        let metadata = json!({"name": "q", "namespace": "team", "resourceVersion": "7"});
+        let quota = json!({"metadata": metadata, "spec": {"hard": {"resourcequotas": "3"}}});
+        let informers = lagging(&quota);
+        let quotas = informers.informer::<ResourceQuota>();
+        let second = kinds::watched().find(|one| one.plural == "resourcequotas").unwrap();
+        let second = informers.metadata(second);
+        quotas.synced().await;
+        assert_eq!((quotas.len(), second.revision()), (1, 0), "the second one lags");
+        let plan = (CONTROLLER.reconcile)(&informers, "team/q", noon());
+        let used = plan.actions().map(|action| match action {
+            Action::Request(request) => request.body["status"]["used"].to_string(),
+            Action::Event(_) => String::new(),
+        });
+        assert_eq!(used.collect::<Vec<_>>(), [r#"{"resourcequotas":"1"}"#]);
+    }
 
     fn check(status: &str, expect: Option<&str>) {
         let quota = format!(

@@ -14,6 +14,9 @@ mod rbac;
 mod rest;
 mod storage;
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use jiff::Timestamp;
 use machinery::duration;
 use machinery::labels::Selector;
@@ -42,20 +45,63 @@ pub struct Column {
     pub format: &'static str,
     /// 0 for always, 1 for `-o wide` only.
     pub priority: i32,
-    /// What the column tells.
-    pub description: &'static str,
+    told: Description,
     /// The cell of an object.
     pub cell: fn(&Value, Timestamp) -> Value,
 }
+
+/// What a column tells, in the API's words.
+#[derive(Clone, Copy, Debug)]
+enum Description {
+    /// These.
+    Text(&'static str),
+    /// Those that the OpenAPI documents have of a definition's field.
+    Field(&'static str, &'static str),
+}
+
+impl Column {
+    const fn says(self, text: &'static str) -> Self {
+        Self { told: Description::Text(text), ..self }
+    }
+
+    const fn of(self, definition: &'static str, field: &'static str) -> Self {
+        Self { told: Description::Field(definition, field), ..self }
+    }
+
+    fn field(&self) -> Option<(&'static str, &'static str)> {
+        match self.told {
+            Description::Text(_) => None,
+            Description::Field(definition, field) => Some((definition, field)),
+        }
+    }
+
+    /// What the column tells; empty for a few, as upstream.
+    pub fn description(&self) -> &'static str {
+        match self.told {
+            Description::Text(text) => text,
+            Description::Field(definition, field) => {
+                FIELDS.get(&(definition, field)).map_or("", String::as_str)
+            }
+        }
+    }
+}
+
+/// What the fields are for that columns show. Read once: all descriptions are unpacked for that.
+static FIELDS: LazyLock<HashMap<(&str, &str), String>> = LazyLock::new(|| {
+    let of_kinds = crate::table().iter().map(|row| row.columns);
+    let columns = of_kinds.chain([SCALE, CREATED_AT]).flatten();
+    schema::openapi::descriptions_of(columns.filter_map(Column::field))
+});
 
 /// Kinds without columns of their own.
 pub const GENERIC: &[Column] = &[NAME, AGE];
 
 /// Kinds that show when they were made instead of how long ago.
-pub const CREATED_AT: &[Column] = &[NAME, Column { r#type: "date", ..column("Created At", created_at) }];
+pub const CREATED_AT: &[Column] =
+    &[NAME, Column { r#type: "date", ..column("Created At", created_at).of(META, "creationTimestamp") }];
 
 const fn column(name: &'static str, cell: fn(&Value, Timestamp) -> Value) -> Column {
-    Column { name, r#type: "string", format: "", priority: 0, description: "", cell }
+    Column { name, r#type: "string", format: "", priority: 0, told: Description::Text(""), cell }
 }
 
 /// A column that only `-o wide` shows.
@@ -73,15 +119,12 @@ const fn integer(name: &'static str, cell: fn(&Value, Timestamp) -> Value) -> Co
     Column { r#type: "integer", ..column(name, cell) }
 }
 
-const NAME: Column = Column {
-    format: "name",
-    description: "The object's name, unique in its namespace.",
-    ..column("Name", |o, _| Metadata::of(o).name().into())
-};
-const AGE: Column = Column {
-    description: "How long ago the object was made.",
-    ..column("Age", |o, now| duration::age(Metadata::of(o).creation_timestamp(), now).into())
-};
+/// The definition of every object's metadata.
+const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+const NAME: Column =
+    Column { format: "name", ..column("Name", |o, _| Metadata::of(o).name().into()).of(META, "name") };
+const AGE: Column = column("Age", |o, now| duration::age(Metadata::of(o).creation_timestamp(), now).into())
+    .of(META, "creationTimestamp");
 
 fn created_at(object: &Value, _: Timestamp) -> Value {
     Metadata::of(object).text("creationTimestamp").into()
@@ -180,8 +223,10 @@ fn template_texts(object: &Value, field: &str) -> Value {
     joined(list(object, "/spec/template/spec/containers").iter().map(|c| text(c, field)), "").into()
 }
 
-const CONTAINERS: Column = wide("Containers", |o, _| template_texts(o, "/name"));
-const IMAGES: Column = wide("Images", |o, _| template_texts(o, "/image"));
+const CONTAINERS: Column =
+    wide("Containers", |o, _| template_texts(o, "/name")).says("Names of each container in the template.");
+const IMAGES: Column = wide("Images", |o, _| template_texts(o, "/image"))
+    .says("Images referenced by each container in the template.");
 const SELECTOR: Column = wide("Selector", |o, _| selector(o, "/spec/selector").into());
 
 #[cfg(test)]

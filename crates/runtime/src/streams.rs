@@ -3,6 +3,8 @@
 //! The shim passes descriptors, not bytes: what a client and a process say to each other goes by pipe (or terminal)
 //! between this process and the container.
 
+mod detach;
+
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -21,6 +23,7 @@ use crate::client::{Exec, ShimClient};
 use crate::shim::layout;
 use crate::shim::protocol::Call;
 use crate::state::{Container, Inner, Status, blocking, internal};
+use detach::{DetachingInput, DetachingOutput, detachable};
 
 /// Most output that `exec_sync` keeps of each stream, as containerd.
 const OUTPUT_BYTES_MAX: usize = 16 << 20;
@@ -153,11 +156,12 @@ impl Inner {
         let shim = self.shim_of(&container)?;
         let mut streams = StreamsHalf::default();
         let mut theirs = Vec::new();
+        let (detach, detached) = detachable();
         let wanted = [request.stdout, request.stderr && !container.config.tty];
         for (wanted, slot) in wanted.into_iter().zip([&mut streams.stdout, &mut streams.stderr]) {
             if wanted {
                 let (reader, writer) = output_pipe()?;
-                *slot = Some(Box::new(reader));
+                *slot = Some(Box::new(DetachingOutput::new(reader, detached.clone())));
                 theirs.push(writer);
             }
         }
@@ -166,26 +170,35 @@ impl Inner {
         match descriptors.pop() {
             Some(terminal) if container.config.tty => {
                 let terminal = Arc::new(crate::client::watched(terminal).map_err(internal)?);
-                streams.stdin = request.stdin.then(|| Box::new(Terminal(Arc::clone(&terminal))) as _);
+                let input = DetachingInput::new(Terminal(Arc::clone(&terminal)), detach);
+                streams.stdin = request.stdin.then(|| Box::new(input) as _);
                 streams.resize = Some(self.resizer(terminal));
             }
             Some(stdin) if request.stdin => {
                 let sender = pipe::Sender::from_owned_fd_unchecked(nonblocking(stdin)?).map_err(internal)?;
-                let once = container
-                    .config
-                    .stdin_once
-                    .then(|| (Arc::clone(self), shim.clone(), container.id.clone()));
-                streams.stdin =
-                    Some(Box::new(ContainerStdin { sender, once, tasks: self.config.tasks.clone() }));
+                streams.stdin = Some(match container.config.stdin_once {
+                    true => Box::new(ContainerStdin {
+                        sender,
+                        once: Some((Arc::clone(self), shim.clone(), container.id.clone())),
+                        tasks: self.config.tasks.clone(),
+                    }),
+                    false => Box::new(DetachingInput::new(sender, detach)),
+                });
             }
             _ => {}
         }
         let (sender, exit) = oneshot::channel();
         self.config.tasks.spawn("attached container", async move {
-            let ended = status.wait_for(|status| matches!(status, Status::Exited { .. })).await;
-            if let Ok(Status::Exited { exited, .. }) = ended.as_deref() {
-                sender.send(exited.code).unwrap_or(()); // Nobody waits any more.
-            }
+            let exited = status.wait_for(|status| matches!(status, Status::Exited { .. }));
+            let code = tokio::select! {
+                status = exited => match status.as_deref() {
+                    Ok(Status::Exited { exited, .. }) => exited.code,
+                    _ => return,
+                },
+                // The container goes on; the attachment has ended well.
+                () = detached.wait() => 0,
+            };
+            sender.send(code).unwrap_or(()); // Nobody waits any more.
         });
         Ok(streams.with_exit(exit))
     }
@@ -319,7 +332,7 @@ impl AsyncWrite for Terminal {
     }
 }
 
-/// The writing end of a container's stdin. With `stdinOnce` the container sees its end when this is closed.
+/// The writing end of the stdin of a container with `stdinOnce`, which sees its end when this is closed.
 struct ContainerStdin {
     sender: pipe::Sender,
     once: Option<(Arc<Inner>, ShimClient, String)>,

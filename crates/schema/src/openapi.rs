@@ -14,6 +14,8 @@ pub mod plain;
 pub mod v2;
 pub mod v3;
 
+use std::collections::HashMap;
+
 /// The API level that documents state.
 const LEVEL: &str = "v1.35.0";
 
@@ -51,6 +53,15 @@ pub struct Subresource<'a> {
     pub kind: &'a str,
     /// The verbs as discovery lists them.
     pub verbs: &'a [&'a str],
+}
+
+/// What fields of definitions are for, in the documents' words; those that have none are left out.
+pub fn descriptions_of<'a>(
+    fields: impl Iterator<Item = (&'a str, &'a str)>,
+) -> HashMap<(&'a str, &'a str), String> {
+    let descriptions = descriptions::Descriptions::unpack();
+    let index = descriptions.index();
+    fields.filter_map(|field| Some((field, index.get(field.0, field.1)?))).collect()
 }
 
 /// The path of a group-version, such as `api/v1` or `apis/apps/v1`.

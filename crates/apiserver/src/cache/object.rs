@@ -1,8 +1,9 @@
 //! An object as the cache keeps it: its final JSON bytes, encoded once, and what is derived from them on demand.
 //!
-//! Stored bytes have no `metadata.resourceVersion`; it is spliced in here, at a fixed place, because the revision
-//! is known only after the commit. Bytes in any other order are parsed and encoded again, and so is the protobuf
-//! that a kube-apiserver stores.
+//! An object begins with its kind and its version, then comes its metadata, so that a list can leave out the first
+//! two without a look at the rest. Stored bytes have no `metadata.resourceVersion`; it is spliced in here, because the
+//! revision is known only after the commit. Bytes in any other order are parsed and encoded again, and so is the
+//! protobuf that a kube-apiserver stores.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -17,8 +18,13 @@ use store::Revision;
 use super::part::part;
 use crate::codec;
 
-/// How every value that knarr stores begins.
-const HEAD: &[u8] = br#"{"metadata":{"#;
+/// What comes before the kind and the version in every value that knarr stores, and after them.
+const TYPED: [&[u8]; 3] = [br#"{"kind":""#, br#"","apiVersion":""#, br#"","metadata":{"#];
+/// How the metadata begins.
+const METADATA: &[u8] = br#""metadata":{"#;
+
+/// The fields before the metadata.
+const FIRST: [&str; 2] = ["kind", "apiVersion"];
 
 /// What selectors and columns may ask of an object's fields: name to value.
 pub type Fields = Vec<(String, String)>;
@@ -32,6 +38,8 @@ pub struct CachedObject {
     pub revision: Revision,
     /// The final JSON.
     pub json: Bytes,
+    /// Where `"metadata"` begins in it: after the kind and the version.
+    metadata_at: usize,
     labels: OnceLock<BTreeMap<String, String>>,
     fields: OnceLock<Fields>,
     protobuf: OnceLock<Option<Bytes>>,
@@ -42,11 +50,12 @@ impl CachedObject {
     ///
     /// `None` if the stored bytes are no JSON object.
     pub fn from_stored(key: Arc<str>, stored: &[u8], revision: Revision) -> Option<Self> {
-        let json = splice(stored, revision)?;
+        let (json, metadata_at) = splice(stored, revision)?;
         Some(Self {
             key,
             revision,
             json,
+            metadata_at,
             labels: OnceLock::new(),
             fields: OnceLock::new(),
             protobuf: OnceLock::new(),
@@ -58,6 +67,11 @@ impl CachedObject {
         serde_json::from_slice(&self.json).unwrap_or_default()
     }
 
+    /// The JSON without kind and version, as an item of a list has it, after its opening brace.
+    pub fn item(&self) -> Bytes {
+        self.json.slice(self.metadata_at..)
+    }
+
     /// What these pointers lead to, as [`part`] has it.
     pub fn part(&self, pointers: &[&str]) -> Value {
         part(&self.json, pointers)
@@ -65,7 +79,7 @@ impl CachedObject {
 
     /// The metadata as JSON; what follows it is not looked at.
     pub fn metadata(&self) -> &str {
-        let metadata = self.json.get(HEAD.len() - 1..).unwrap_or_default();
+        let metadata = self.json.get(self.metadata_at + METADATA.len() - 1..).unwrap_or_default();
         let mut values = serde_json::Deserializer::from_slice(metadata).into_iter::<&RawValue>();
         values.next().and_then(Result::ok).map_or("{}", RawValue::get)
     }
@@ -102,6 +116,7 @@ impl CachedObject {
             key: Arc::clone(&self.key),
             revision,
             json: self.json.clone(),
+            metadata_at: self.metadata_at,
             labels: OnceLock::new(),
             fields: OnceLock::new(),
             protobuf: OnceLock::new(),
@@ -114,26 +129,42 @@ impl CachedObject {
     }
 }
 
-/// Encodes an object for the store: `metadata` first and no resourceVersion in it.
+/// Encodes an object for the store: kind, version and `metadata` first and no resourceVersion in it.
 ///
 /// # Errors
 /// Never for values that came from JSON.
 pub fn encode_stored(object: &Value) -> Result<Bytes, serde_json::Error> {
+    encode(object).map(|(bytes, _)| bytes)
+}
+
+/// The stored form, and where its metadata begins.
+fn encode(object: &Value) -> Result<(Bytes, usize), serde_json::Error> {
     let mut out = Vec::with_capacity(1024);
-    out.extend_from_slice(HEAD);
+    out.push(b'{');
     let mut first = true;
     let none = serde_json::Map::new();
+    let object = object.as_object().unwrap_or(&none);
+    for name in FIRST {
+        if let Some(value) = object.get(name) {
+            field(&mut out, &mut first, name, value)?;
+        }
+    }
+    out.extend_from_slice(if first { b"" } else { b"," });
+    let metadata_at = out.len();
+    out.extend_from_slice(METADATA);
+    first = true;
     let metadata = object.get("metadata").and_then(Value::as_object).unwrap_or(&none);
     for (name, value) in metadata.iter().filter(|(name, _)| *name != "resourceVersion") {
         field(&mut out, &mut first, name, value)?;
     }
     out.push(b'}');
     first = false;
-    for (name, value) in object.as_object().unwrap_or(&none).iter().filter(|(name, _)| *name != "metadata") {
+    let is_written = |name: &str| name == "metadata" || FIRST.contains(&name);
+    for (name, value) in object.iter().filter(|(name, _)| !is_written(name)) {
         field(&mut out, &mut first, name, value)?;
     }
     out.push(b'}');
-    Ok(Bytes::from(out))
+    Ok((Bytes::from(out), metadata_at))
 }
 
 fn field(out: &mut Vec<u8>, first: &mut bool, name: &str, value: &Value) -> Result<(), serde_json::Error> {
@@ -169,25 +200,40 @@ fn managed_fields(out: &mut Vec<u8>, entries: &[Value]) -> Result<(), serde_json
     Ok(())
 }
 
-fn splice(stored: &[u8], revision: Revision) -> Option<Bytes> {
+fn splice(stored: &[u8], revision: Revision) -> Option<(Bytes, usize)> {
     let again;
-    let tail = match stored.strip_prefix(HEAD) {
-        Some(tail) => tail,
+    let (stored, metadata_at) = match metadata_at(stored) {
+        Some(at) => (stored, at),
         None => {
             let mut value = codec::decode_stored(stored)?;
             value.as_object_mut()?.entry("metadata").or_insert_with(|| Value::Object(Default::default()));
-            again = encode_stored(&value).ok()?;
-            again.strip_prefix(HEAD)?
+            again = encode(&value).ok()?;
+            (&*again.0, again.1)
         }
     };
+    let (head, tail) = stored.split_at_checked(metadata_at + METADATA.len())?;
     let revision = revision.to_string();
-    let mut json = BytesMut::with_capacity(HEAD.len() + tail.len() + revision.len() + 24);
-    json.put_slice(HEAD);
+    let mut json = BytesMut::with_capacity(stored.len() + revision.len() + 24);
+    json.put_slice(head);
     json.put_slice(br#""resourceVersion":""#);
     json.put_slice(revision.as_bytes());
     json.put_slice(if tail.first() == Some(&b'}') { b"\"" } else { b"\"," });
     json.put_slice(tail);
-    Some(json.freeze())
+    Some((json.freeze(), metadata_at))
+}
+
+/// Where the metadata of a value begins that knarr stored; `None` for one in another order.
+fn metadata_at(stored: &[u8]) -> Option<usize> {
+    let [kind, version, metadata] = TYPED;
+    let after_kind = plain(stored.strip_prefix(kind)?)?.strip_prefix(version)?;
+    let tail = plain(after_kind)?.strip_prefix(metadata)?;
+    Some(stored.len() - tail.len() - METADATA.len())
+}
+
+/// What follows a text that needs no escapes, from its closing quote on.
+fn plain(text: &[u8]) -> Option<&[u8]> {
+    let end = text.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
+    text.get(end..)
 }
 
 #[cfg(test)]
@@ -210,14 +256,50 @@ mod tests {
     #[test]
     fn the_revision_is_spliced_in() {
         check(
-            br#"{"metadata":{"name":"b"},"kind":"Pod"}"#,
-            r#"{"metadata":{"resourceVersion":"7","name":"b"},"kind":"Pod"}"#,
+            br#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b"},"spec":{}}"#,
+            r#"{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"7","name":"b"},"spec":{}}"#,
         );
-        check(br#"{"metadata":{},"kind":"Pod"}"#, r#"{"metadata":{"resourceVersion":"7"},"kind":"Pod"}"#);
         check(
-            br#"{"kind":"Pod","metadata":{"name":"b","resourceVersion":"3"}}"#,
-            r#"{"metadata":{"resourceVersion":"7","name":"b"},"kind":"Pod"}"#,
+            br#"{"kind":"Pod","apiVersion":"v1","metadata":{}}"#,
+            r#"{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"7"}}"#,
         );
+    }
+
+    #[test]
+    fn what_others_stored_is_put_in_order() {
+        for stored in [
+            r#"{"metadata":{"name":"b"},"apiVersion":"v1","data":{},"kind":"Pod"}"#,
+            r#"{"apiVersion":"v1","data":{},"kind":"Pod","metadata":{"name":"b","resourceVersion":"3"}}"#,
+            r#"{"kind":"Pod", "apiVersion":"v1", "metadata":{"name":"b"}, "data":{}}"#,
+        ] {
+            check(
+                stored.as_bytes(),
+                r#"{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"7","name":"b"},"data":{}}"#,
+            );
+        }
+        check(br#"{"spec":1}"#, r#"{"metadata":{"resourceVersion":"7"},"spec":1}"#);
+        check(br#"{"kind":7,"metadata":{}}"#, r#"{"kind":7,"metadata":{"resourceVersion":"7"}}"#);
+        check(
+            br#"{"kind":"a\"b","apiVersion":"v1","metadata":{}}"#,
+            r#"{"kind":"a\"b","apiVersion":"v1","metadata":{"resourceVersion":"7"}}"#,
+        );
+        assert!(CachedObject::from_stored("k".into(), br#"{"kind":"Pod","apiVersion":"#, 1).is_none());
+    }
+
+    #[test]
+    fn an_item_of_a_list_has_neither_kind_nor_version() {
+        for (stored, item) in [
+            (
+                r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b"},"spec":{"kind":"c"}}"#,
+                r#""metadata":{"resourceVersion":"7","name":"b"},"spec":{"kind":"c"}}"#,
+            ),
+            (r#"{"spec":{},"kind":"Pod"}"#, r#""metadata":{"resourceVersion":"7"},"spec":{}}"#),
+        ] {
+            let object = CachedObject::from_stored("k".into(), stored.as_bytes(), 7).unwrap();
+            assert_eq!(std::str::from_utf8(&object.item()).unwrap(), item);
+            let names = r#"{"resourceVersion":"7""#;
+            assert!(object.metadata().starts_with(names), "{}", object.metadata());
+        }
     }
 
     #[test]

@@ -30,7 +30,7 @@ type Encode = Box<dyn FnMut(&CachedObject) -> Bytes + Send>;
 
 /// The items that are still to come.
 enum Items {
-    /// Objects' own JSON, with a comma between them.
+    /// Objects' own JSON without kind and version, with a comma between them.
     Objects(std::vec::IntoIter<Arc<CachedObject>>),
     /// Encoded one by one, with a comma between them.
     Json(std::vec::IntoIter<Arc<CachedObject>>, Encode),
@@ -61,10 +61,10 @@ impl Pieces {
         Self { items, queue: VecDeque::from([head]), tail: Some(tail), is_first: true, left: None }
     }
 
-    /// A list of the objects' own JSON.
+    /// A list of the objects' own JSON without kind and version: the list's kind says what its items are.
     pub fn of_objects(head: Bytes, objects: Vec<Arc<CachedObject>>, tail: Bytes) -> Self {
         let commas = objects.len().saturating_sub(1);
-        let size: usize = objects.iter().map(|object| object.json.len()).sum();
+        let size: usize = objects.iter().map(|object| 1 + object.item().len()).sum();
         let left = u64::try_from(head.len() + size + commas + tail.len()).ok();
         let items = Items::Objects(objects.into_iter());
         Self { items, queue: VecDeque::from([head]), tail: Some(tail), is_first: true, left }
@@ -108,12 +108,12 @@ impl Pieces {
         if let Some(piece) = self.queue.pop_front() {
             return self.take(out, &[], &piece);
         }
-        let comma: &[u8] = if self.is_first { b"" } else { b"," };
+        let (comma, open): (&[u8], &[u8]) = if self.is_first { (b"", b"{") } else { (b",", b",{") };
         match &mut self.items {
             Items::Objects(objects) => {
                 if let Some(object) = objects.next() {
                     self.is_first = false;
-                    return self.take(out, comma, &object.json);
+                    return self.take(out, open, &object.item());
                 }
             }
             Items::Json(objects, encode) => {
@@ -168,12 +168,17 @@ mod tests {
     use super::*;
 
     fn object(name: &str, length: usize) -> Arc<CachedObject> {
-        let stored = format!(r#"{{"metadata":{{"name":"{name}"}},"data":"{}"}}"#, "x".repeat(length));
+        let stored = format!(
+            r#"{{"kind":"A","apiVersion":"v1","metadata":{{"name":"{name}"}},"data":"{}"}}"#,
+            "x".repeat(length)
+        );
         Arc::new(CachedObject::from_stored(name.into(), stored.as_bytes(), 1).unwrap())
     }
 
     async fn check(objects: Vec<Arc<CachedObject>>, frames: usize) {
-        let whole: Vec<&str> = objects.iter().map(|o| std::str::from_utf8(&o.json).unwrap()).collect();
+        let whole: Vec<String> =
+            objects.iter().map(|o| String::from_utf8(o.item().into()).unwrap()).collect();
+        let whole: Vec<String> = whole.iter().map(|item| format!("{{{item}")).collect();
         let expect = format!("[{}]", whole.join(","));
         let pieces = Pieces::of_objects(Bytes::from_static(b"["), objects.clone(), Bytes::from_static(b"]"));
         let mut body = pieces.body();

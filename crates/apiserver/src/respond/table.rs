@@ -93,7 +93,7 @@ fn column(column: &Column) -> Value {
         "name": column.name,
         "type": column.r#type,
         "format": column.format,
-        "description": column.description,
+        "description": column.description(),
         "priority": column.priority,
     })
 }

@@ -12,6 +12,7 @@ use resources::{Deletion, Resource};
 use serde_json::{Value, json};
 
 const JSON: &str = "application/json";
+const YAML: &str = "application/yaml";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// What the namespace controller would have made; Pods wait for it.
@@ -190,6 +191,11 @@ async fn views(server: &TestServer, row: &Resource, one: &str, created: &Value) 
     let list = accepted(server, &selected, JSON).await;
     assert_eq!(list["kind"], row.list_kind);
     assert_eq!(list["items"][0]["metadata"]["uid"], created["metadata"]["uid"]);
+    untyped(created, &list["items"][0], &selected);
+    let (code, yaml) = raw(server, ("GET", &selected), &[("accept", YAML)], Vec::new()).await;
+    assert_eq!(code, 200);
+    let list: Value = serde_saphyr::from_slice(&yaml).unwrap();
+    untyped(created, &list["items"][0], &selected);
     for version in ["v1", "v1beta1"] {
         let table = accepted(server, &selected, &format!("{JSON};as=Table;g=meta.k8s.io;v={version}")).await;
         assert_eq!(table["kind"], "Table");
@@ -218,6 +224,14 @@ async fn views(server: &TestServer, row: &Resource, one: &str, created: &Value) 
     same(&decoded(row, &bytes), created, one);
 }
 
+/// An item of a list says what the object says but for its kind and its version: those are the list's to tell.
+fn untyped(object: &Value, item: &Value, path: &str) {
+    let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    let mut expect = names(object);
+    expect.retain(|name| name != "kind" && name != "apiVersion");
+    assert_eq!(names(item), expect, "{path}");
+}
+
 /// Metadata only, of the object and of the list, as JSON and as protobuf; one is not the other.
 async fn partial(server: &TestServer, one: &str, selected: &str, created: &Value) {
     for format in [JSON, PROTOBUF] {
@@ -234,6 +248,9 @@ async fn partial(server: &TestServer, one: &str, selected: &str, created: &Value
                 }
             };
             assert_eq!((&value["kind"], &value["apiVersion"]), (&kind.into(), &"meta.k8s.io/v1".into()));
+            if let (JSON, Some(item)) = (format, value.pointer("/items/0")) {
+                assert_eq!(item["kind"], "PartialObjectMetadata", "{path}");
+            }
             value
         };
         let metadata = get(one, "PartialObjectMetadata").await;

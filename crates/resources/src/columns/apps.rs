@@ -17,58 +17,73 @@ fn ready(object: &Value, _: Timestamp) -> Value {
 /// Deployments.
 pub const DEPLOYMENT: &[Column] = &[
     NAME,
-    column("Ready", ready),
-    column("Up-to-date", |o, _| number(o, "/status/updatedReplicas").into()),
-    column("Available", |o, _| number(o, "/status/availableReplicas").into()),
+    column("Ready", ready).says("Number of the pod with ready state"),
+    column("Up-to-date", |o, _| number(o, "/status/updatedReplicas").into())
+        .of("io.k8s.api.apps.v1.DeploymentStatus", "updatedReplicas"),
+    column("Available", |o, _| number(o, "/status/availableReplicas").into())
+        .of("io.k8s.api.apps.v1.DeploymentStatus", "availableReplicas"),
     AGE,
     CONTAINERS,
     IMAGES,
-    SELECTOR,
+    SELECTOR.of("io.k8s.api.apps.v1.DeploymentSpec", "selector"),
 ];
 
 /// The Scale of anything.
 pub const SCALE: &[Column] = &[
     NAME,
-    integer("Desired", |o, _| number(o, "/spec/replicas").into()),
-    integer("Available", |o, _| number(o, "/status/replicas").into()),
+    integer("Desired", |o, _| number(o, "/spec/replicas").into())
+        .of("io.k8s.api.autoscaling.v1.ScaleSpec", "replicas"),
+    integer("Available", |o, _| number(o, "/status/replicas").into())
+        .of("io.k8s.api.autoscaling.v1.ScaleStatus", "replicas"),
     AGE,
 ];
 
 /// ReplicaSets.
 pub const REPLICA_SET: &[Column] = &[
     NAME,
-    integer("Desired", |o, _| number(o, "/spec/replicas").into()),
-    integer("Current", |o, _| number(o, "/status/replicas").into()),
-    integer("Ready", |o, _| number(o, "/status/readyReplicas").into()),
+    integer("Desired", |o, _| number(o, "/spec/replicas").into())
+        .of("io.k8s.api.apps.v1.ReplicaSetSpec", "replicas"),
+    integer("Current", |o, _| number(o, "/status/replicas").into())
+        .of("io.k8s.api.apps.v1.ReplicaSetStatus", "replicas"),
+    integer("Ready", |o, _| number(o, "/status/readyReplicas").into())
+        .of("io.k8s.api.apps.v1.ReplicaSetStatus", "readyReplicas"),
     AGE,
     CONTAINERS,
     IMAGES,
-    SELECTOR,
+    SELECTOR.of("io.k8s.api.apps.v1.ReplicaSetSpec", "selector"),
 ];
 
 /// StatefulSets.
-pub const STATEFUL_SET: &[Column] = &[NAME, column("Ready", ready), AGE, CONTAINERS, IMAGES];
+pub const STATEFUL_SET: &[Column] =
+    &[NAME, column("Ready", ready).says("Number of the pod with ready state"), AGE, CONTAINERS, IMAGES];
 
 /// DaemonSets.
 pub const DAEMON_SET: &[Column] = &[
     NAME,
-    integer("Desired", |o, _| number(o, "/status/desiredNumberScheduled").into()),
-    integer("Current", |o, _| number(o, "/status/currentNumberScheduled").into()),
-    integer("Ready", |o, _| number(o, "/status/numberReady").into()),
-    integer("Up-to-date", |o, _| number(o, "/status/updatedNumberScheduled").into()),
-    integer("Available", |o, _| number(o, "/status/numberAvailable").into()),
-    column("Node Selector", |o, _| labels(map(o, "/spec/template/spec/nodeSelector")).into()),
+    integer("Desired", |o, _| number(o, "/status/desiredNumberScheduled").into())
+        .of("io.k8s.api.apps.v1.DaemonSetStatus", "desiredNumberScheduled"),
+    integer("Current", |o, _| number(o, "/status/currentNumberScheduled").into())
+        .of("io.k8s.api.apps.v1.DaemonSetStatus", "currentNumberScheduled"),
+    integer("Ready", |o, _| number(o, "/status/numberReady").into())
+        .of("io.k8s.api.apps.v1.DaemonSetStatus", "numberReady"),
+    integer("Up-to-date", |o, _| number(o, "/status/updatedNumberScheduled").into())
+        .of("io.k8s.api.apps.v1.DaemonSetStatus", "updatedNumberScheduled"),
+    integer("Available", |o, _| number(o, "/status/numberAvailable").into())
+        .of("io.k8s.api.apps.v1.DaemonSetStatus", "numberAvailable"),
+    column("Node Selector", |o, _| labels(map(o, "/spec/template/spec/nodeSelector")).into())
+        .of("io.k8s.api.core.v1.PodSpec", "nodeSelector"),
     AGE,
     CONTAINERS,
     IMAGES,
-    SELECTOR,
+    SELECTOR.of("io.k8s.api.apps.v1.DaemonSetSpec", "selector"),
 ];
 
 /// ControllerRevisions.
 pub const CONTROLLER_REVISION: &[Column] = &[
     NAME,
-    column("Controller", |o, _| controller(o).into()),
-    column("Revision", |o, _| number(o, "/revision").into()),
+    column("Controller", |o, _| controller(o).into()).says("Controller of the object"),
+    column("Revision", |o, _| number(o, "/revision").into())
+        .of("io.k8s.api.apps.v1.ControllerRevision", "revision"),
     AGE,
 ];
 
@@ -84,13 +99,13 @@ fn controller(object: &Value) -> String {
 /// Jobs.
 pub const JOB: &[Column] = &[
     NAME,
-    column("Status", |o, _| job_status(o).into()),
-    column("Completions", |o, _| completions(o).into()),
-    column("Duration", |o, now| job_duration(o, now).into()),
+    column("Status", |o, _| job_status(o).into()).says("Status of the job."),
+    column("Completions", |o, _| completions(o).into()).of("io.k8s.api.batch.v1.JobStatus", "succeeded"),
+    column("Duration", |o, now| job_duration(o, now).into()).says("Time required to complete the job."),
     AGE,
     CONTAINERS,
     IMAGES,
-    SELECTOR,
+    SELECTOR.of("io.k8s.api.batch.v1.JobSpec", "selector"),
 ];
 
 fn job_status(job: &Value) -> &'static str {
@@ -131,18 +146,25 @@ fn job_duration(job: &Value, now: Timestamp) -> String {
 /// CronJobs.
 pub const CRON_JOB: &[Column] = &[
     NAME,
-    column("Schedule", |o, _| text(o, "/spec/schedule").into()),
-    column("Timezone", |o, _| text_or(o, "/spec/timeZone", "<none>").into()),
-    super::boolean("Suspend", |o, _| if flag(o, "/spec/suspend") { "True" } else { "False" }.into()),
-    integer("Active", |o, _| len(o, "/status/active").into()),
+    column("Schedule", |o, _| text(o, "/spec/schedule").into())
+        .of("io.k8s.api.batch.v1.CronJobSpec", "schedule"),
+    column("Timezone", |o, _| text_or(o, "/spec/timeZone", "<none>").into())
+        .of("io.k8s.api.batch.v1.CronJobSpec", "timeZone"),
+    super::boolean("Suspend", |o, _| if flag(o, "/spec/suspend") { "True" } else { "False" }.into())
+        .of("io.k8s.api.batch.v1.CronJobSpec", "suspend"),
+    integer("Active", |o, _| len(o, "/status/active").into())
+        .of("io.k8s.api.batch.v1.CronJobStatus", "active"),
     column("Last Schedule", |o, now| match text(o, "/status/lastScheduleTime") {
         "" => "<none>".into(),
         _ => since(o, "/status/lastScheduleTime", now).into(),
-    }),
+    })
+    .of("io.k8s.api.batch.v1.CronJobStatus", "lastScheduleTime"),
     AGE,
-    super::wide("Containers", |o, _| cron_texts(o, "/name")),
-    super::wide("Images", |o, _| cron_texts(o, "/image")),
-    super::wide("Selector", |o, _| super::selector(o, "/spec/jobTemplate/spec/selector").into()),
+    super::wide("Containers", |o, _| cron_texts(o, "/name")).says("Names of each container in the template."),
+    super::wide("Images", |o, _| cron_texts(o, "/image"))
+        .says("Images referenced by each container in the template."),
+    super::wide("Selector", |o, _| super::selector(o, "/spec/jobTemplate/spec/selector").into())
+        .of("io.k8s.api.batch.v1.JobSpec", "selector"),
 ];
 
 fn cron_texts(job: &Value, field: &str) -> Value {
@@ -155,14 +177,19 @@ pub const HORIZONTAL_POD_AUTOSCALER: &[Column] = &[
     NAME,
     column("Reference", |o, _| {
         format!("{}/{}", text(o, "/spec/scaleTargetRef/kind"), text(o, "/spec/scaleTargetRef/name")).into()
-    }),
-    column("Targets", |o, _| targets(o).into()),
+    })
+    .of("io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerSpec", "scaleTargetRef"),
+    column("Targets", |o, _| targets(o).into())
+        .of("io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerSpec", "metrics"),
     column("MinPods", |o, _| match o.pointer("/spec/minReplicas").and_then(Value::as_i64) {
         Some(min) => min.to_string().into(),
         None => "<unset>".into(),
-    }),
-    column("MaxPods", |o, _| number(o, "/spec/maxReplicas").into()),
-    column("Replicas", |o, _| number(o, "/status/currentReplicas").into()),
+    })
+    .of("io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerSpec", "minReplicas"),
+    column("MaxPods", |o, _| number(o, "/spec/maxReplicas").into())
+        .of("io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerSpec", "maxReplicas"),
+    column("Replicas", |o, _| number(o, "/status/currentReplicas").into())
+        .of("io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerStatus", "currentReplicas"),
     AGE,
 ];
 

@@ -9,34 +9,48 @@ use super::{
 };
 
 /// Namespaces.
-pub const NAMESPACE: &[Column] = &[NAME, column("Status", |o, _| text(o, "/status/phase").into()), AGE];
+pub const NAMESPACE: &[Column] = &[
+    NAME,
+    column("Status", |o, _| text(o, "/status/phase").into()).says("The status of the namespace"),
+    AGE,
+];
 
 /// ConfigMaps.
-pub const CONFIG_MAP: &[Column] =
-    &[NAME, column("Data", |o, _| (len(o, "/data") + len(o, "/binaryData")).into()), AGE];
+pub const CONFIG_MAP: &[Column] = &[
+    NAME,
+    column("Data", |o, _| (len(o, "/data") + len(o, "/binaryData")).into())
+        .of("io.k8s.api.core.v1.ConfigMap", "data"),
+    AGE,
+];
 
 /// Secrets.
 pub const SECRET: &[Column] = &[
     NAME,
-    column("Type", |o, _| text(o, "/type").into()),
-    column("Data", |o, _| len(o, "/data").into()),
+    column("Type", |o, _| text(o, "/type").into()).of("io.k8s.api.core.v1.Secret", "type"),
+    column("Data", |o, _| len(o, "/data").into()).of("io.k8s.api.core.v1.Secret", "data"),
     AGE,
 ];
 
 /// ServiceAccounts.
-pub const SERVICE_ACCOUNT: &[Column] = &[NAME, column("Secrets", |o, _| len(o, "/secrets").into()), AGE];
+pub const SERVICE_ACCOUNT: &[Column] = &[
+    NAME,
+    column("Secrets", |o, _| len(o, "/secrets").into()).of("io.k8s.api.core.v1.ServiceAccount", "secrets"),
+    AGE,
+];
 
 /// Services.
 pub const SERVICE: &[Column] = &[
     NAME,
-    column("Type", |o, _| text(o, "/spec/type").into()),
+    column("Type", |o, _| text(o, "/spec/type").into()).of("io.k8s.api.core.v1.ServiceSpec", "type"),
     column("Cluster-IP", |o, _| {
         text_or(o, "/spec/clusterIPs/0", text_or(o, "/spec/clusterIP", "<none>")).into()
-    }),
-    column("External-IP", |o, _| external_ip(o).into()),
-    column("Port(s)", |o, _| ports(o).into()),
+    })
+    .of("io.k8s.api.core.v1.ServiceSpec", "clusterIP"),
+    column("External-IP", |o, _| external_ip(o).into()).of("io.k8s.api.core.v1.ServiceSpec", "externalIPs"),
+    column("Port(s)", |o, _| ports(o).into()).of("io.k8s.api.core.v1.ServiceSpec", "ports"),
     AGE,
-    wide("Selector", |o, _| labels(map(o, "/spec/selector")).into()),
+    wide("Selector", |o, _| labels(map(o, "/spec/selector")).into())
+        .of("io.k8s.api.core.v1.ServiceSpec", "selector"),
 ];
 
 fn external_ip(service: &Value) -> String {
@@ -67,7 +81,11 @@ fn ports(service: &Value) -> String {
 }
 
 /// Endpoints.
-pub const ENDPOINTS: &[Column] = &[NAME, column("Endpoints", |o, _| endpoints(o).into()), AGE];
+pub const ENDPOINTS: &[Column] = &[
+    NAME,
+    column("Endpoints", |o, _| endpoints(o).into()).of("io.k8s.api.core.v1.Endpoints", "subsets"),
+    AGE,
+];
 
 fn endpoints(endpoints: &Value) -> String {
     let mut all = Vec::new();
@@ -92,16 +110,21 @@ fn socket_address(ip: &str, port: i64) -> String {
 
 /// Events, of the core group and of `events.k8s.io`.
 pub const EVENT: &[Column] = &[
-    column("Last Seen", |o, now| last_seen(o, now).into()),
-    column("Type", |o, _| text(o, "/type").into()),
-    column("Reason", |o, _| text(o, "/reason").into()),
-    column("Object", |o, _| event_object(o).into()),
-    wide("Subobject", |o, _| text_or(o, "/involvedObject/fieldPath", text(o, "/regarding/fieldPath")).into()),
-    wide("Source", |o, _| event_source(o).into()),
-    column("Message", |o, _| text_or(o, "/message", text(o, "/note")).trim().into()),
-    wide("First Seen", |o, now| first_seen(o, now).into()),
-    wide("Count", |o, _| event_count(o).into()),
-    Column { format: "name", ..wide("Name", |o, _| text(o, "/metadata/name").into()) },
+    column("Last Seen", |o, now| last_seen(o, now).into()).of("io.k8s.api.core.v1.Event", "lastTimestamp"),
+    column("Type", |o, _| text(o, "/type").into()).of("io.k8s.api.core.v1.Event", "type"),
+    column("Reason", |o, _| text(o, "/reason").into()).of("io.k8s.api.core.v1.Event", "reason"),
+    column("Object", |o, _| event_object(o).into()).of("io.k8s.api.core.v1.Event", "involvedObject"),
+    wide("Subobject", |o, _| text_or(o, "/involvedObject/fieldPath", text(o, "/regarding/fieldPath")).into())
+        .of("io.k8s.api.core.v1.ObjectReference", "fieldPath"),
+    wide("Source", |o, _| event_source(o).into()).of("io.k8s.api.core.v1.Event", "source"),
+    column("Message", |o, _| text_or(o, "/message", text(o, "/note")).trim().into())
+        .of("io.k8s.api.core.v1.Event", "message"),
+    wide("First Seen", |o, now| first_seen(o, now).into()).of("io.k8s.api.core.v1.Event", "firstTimestamp"),
+    wide("Count", |o, _| event_count(o).into()).of("io.k8s.api.core.v1.Event", "count"),
+    Column {
+        format: "name",
+        ..wide("Name", |o, _| text(o, "/metadata/name").into()).of(super::META, "name")
+    },
 ];
 
 fn first_seen(event: &Value, now: Timestamp) -> String {
@@ -143,36 +166,49 @@ fn event_source(event: &Value) -> String {
 }
 
 /// Leases.
-pub const LEASE: &[Column] = &[NAME, column("Holder", |o, _| text(o, "/spec/holderIdentity").into()), AGE];
+pub const LEASE: &[Column] = &[
+    NAME,
+    column("Holder", |o, _| text(o, "/spec/holderIdentity").into())
+        .of("io.k8s.api.coordination.v1.LeaseSpec", "holderIdentity"),
+    AGE,
+];
 
 /// LeaseCandidates.
 pub const LEASE_CANDIDATE: &[Column] = &[
     NAME,
-    column("LeaseName", |o, _| text(o, "/spec/leaseName").into()),
+    column("LeaseName", |o, _| text(o, "/spec/leaseName").into())
+        .of("io.k8s.api.coordination.v1alpha2.LeaseCandidateSpec", "leaseName"),
     column("BinaryVersion", |o, _| text(o, "/spec/binaryVersion").into()),
     column("EmulationVersion", |o, _| text(o, "/spec/emulationVersion").into()),
-    column("Strategy", |o, _| text(o, "/spec/strategy").into()),
+    column("Strategy", |o, _| text(o, "/spec/strategy").into())
+        .of("io.k8s.api.coordination.v1alpha2.LeaseCandidateSpec", "strategy"),
     AGE,
 ];
 
 /// ReplicationControllers.
 pub const REPLICATION_CONTROLLER: &[Column] = &[
     NAME,
-    integer("Desired", |o, _| number(o, "/spec/replicas").into()),
-    integer("Current", |o, _| number(o, "/status/replicas").into()),
-    integer("Ready", |o, _| number(o, "/status/readyReplicas").into()),
+    integer("Desired", |o, _| number(o, "/spec/replicas").into())
+        .of("io.k8s.api.core.v1.ReplicationControllerSpec", "replicas"),
+    integer("Current", |o, _| number(o, "/status/replicas").into())
+        .of("io.k8s.api.core.v1.ReplicationControllerStatus", "replicas"),
+    integer("Ready", |o, _| number(o, "/status/readyReplicas").into())
+        .of("io.k8s.api.core.v1.ReplicationControllerStatus", "readyReplicas"),
     AGE,
     super::CONTAINERS,
     super::IMAGES,
-    wide("Selector", |o, _| labels(map(o, "/spec/selector")).into()),
+    wide("Selector", |o, _| labels(map(o, "/spec/selector")).into())
+        .of("io.k8s.api.core.v1.ReplicationControllerSpec", "selector"),
 ];
 
 /// PodTemplates.
 pub const POD_TEMPLATE: &[Column] = &[
     NAME,
-    column("Containers", |o, _| template(o, "/name")),
-    column("Images", |o, _| template(o, "/image")),
-    column("Pod Labels", |o, _| labels(map(o, "/template/metadata/labels")).into()),
+    column("Containers", |o, _| template(o, "/name")).says("Names of each container in the template."),
+    column("Images", |o, _| template(o, "/image"))
+        .says("Images referenced by each container in the template."),
+    column("Pod Labels", |o, _| labels(map(o, "/template/metadata/labels")).into())
+        .says("The labels for the pod template."),
 ];
 
 fn template(object: &Value, field: &str) -> Value {
@@ -182,8 +218,12 @@ fn template(object: &Value, field: &str) -> Value {
 /// ResourceQuotas.
 pub const RESOURCE_QUOTA: &[Column] = &[
     NAME,
-    column("Request", |o, _| quota(o, false).into()),
-    column("Limit", |o, _| quota(o, true).into()),
+    column("Request", |o, _| quota(o, false).into())
+        .says("Request represents a minimum amount of cpu/memory that a container may consume."),
+    column("Limit", |o, _| quota(o, true).into()).says(
+        "Limits control the maximum amount of cpu/memory that a container may use independent of \
+         contention on the node.",
+    ),
     AGE,
 ];
 
@@ -208,7 +248,9 @@ pub const COMPONENT_STATUS: &[Column] = &[
             .iter()
             .any(|c| text(c, "/type") == "Healthy" && text(c, "/status") == "True");
         if is_healthy { "Healthy" } else { "Unhealthy" }.into()
-    }),
-    column("Message", |o, _| text(o, "/conditions/0/message").into()),
-    column("Error", |o, _| text(o, "/conditions/0/error").into()),
+    })
+    .says("Status of the component conditions"),
+    column("Message", |o, _| text(o, "/conditions/0/message").into())
+        .says("Message of the component conditions"),
+    column("Error", |o, _| text(o, "/conditions/0/error").into()).says("Error of the component conditions"),
 ];

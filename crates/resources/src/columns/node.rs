@@ -8,17 +8,23 @@ use super::{AGE, Column, NAME, column, condition, flag, joined, list, text, text
 /// Nodes.
 pub const NODE: &[Column] = &[
     NAME,
-    column("Status", |o, _| status(o).into()),
-    column("Roles", |o, _| roles(o).into()),
+    column("Status", |o, _| status(o).into()).says("The status of the node"),
+    column("Roles", |o, _| roles(o).into()).says("The roles of the node"),
     AGE,
-    column("Version", |o, _| text(o, "/status/nodeInfo/kubeletVersion").into()),
-    wide("Internal-IP", |o, _| address(o, "InternalIP").into()),
-    wide("External-IP", |o, _| address(o, "ExternalIP").into()),
-    wide("OS-Image", |o, _| text_or(o, "/status/nodeInfo/osImage", "<unknown>").into()),
-    wide("Kernel-Version", |o, _| text_or(o, "/status/nodeInfo/kernelVersion", "<unknown>").into()),
+    column("Version", |o, _| text(o, "/status/nodeInfo/kubeletVersion").into())
+        .of("io.k8s.api.core.v1.NodeSystemInfo", "kubeletVersion"),
+    wide("Internal-IP", |o, _| address(o, "InternalIP").into())
+        .of("io.k8s.api.core.v1.NodeStatus", "addresses"),
+    wide("External-IP", |o, _| address(o, "ExternalIP").into())
+        .of("io.k8s.api.core.v1.NodeStatus", "addresses"),
+    wide("OS-Image", |o, _| text_or(o, "/status/nodeInfo/osImage", "<unknown>").into())
+        .of("io.k8s.api.core.v1.NodeSystemInfo", "osImage"),
+    wide("Kernel-Version", |o, _| text_or(o, "/status/nodeInfo/kernelVersion", "<unknown>").into())
+        .of("io.k8s.api.core.v1.NodeSystemInfo", "kernelVersion"),
     wide("Container-Runtime", |o, _| {
         text_or(o, "/status/nodeInfo/containerRuntimeVersion", "<unknown>").into()
-    }),
+    })
+    .of("io.k8s.api.core.v1.NodeSystemInfo", "containerRuntimeVersion"),
 ];
 
 fn status(node: &Value) -> String {

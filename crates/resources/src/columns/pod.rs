@@ -13,14 +13,22 @@ pub const POD: &[Column] = &[
     column("Ready", |o, _| {
         let state = state(o);
         format!("{}/{}", state.ready, state.total).into()
-    }),
-    column("Status", |o, _| state(o).reason.into()),
-    column("Restarts", restarts),
+    })
+    .says("The aggregate readiness state of this pod for accepting traffic."),
+    column("Status", |o, _| state(o).reason.into())
+        .says("The aggregate status of the containers in this pod."),
+    column("Restarts", restarts).says(
+        "The number of times the containers in this pod have been restarted and when the last container \
+         in this pod has restarted.",
+    ),
     AGE,
-    wide("IP", |o, _| text_or(o, "/status/podIP", "<none>").into()),
-    wide("Node", |o, _| text_or(o, "/spec/nodeName", "<none>").into()),
-    wide("Nominated Node", |o, _| text_or(o, "/status/nominatedNodeName", "<none>").into()),
-    wide("Readiness Gates", readiness_gates),
+    wide("IP", |o, _| text_or(o, "/status/podIP", "<none>").into())
+        .of("io.k8s.api.core.v1.PodStatus", "podIP"),
+    wide("Node", |o, _| text_or(o, "/spec/nodeName", "<none>").into())
+        .of("io.k8s.api.core.v1.PodSpec", "nodeName"),
+    wide("Nominated Node", |o, _| text_or(o, "/status/nominatedNodeName", "<none>").into())
+        .of("io.k8s.api.core.v1.PodStatus", "nominatedNodeName"),
+    wide("Readiness Gates", readiness_gates).of("io.k8s.api.core.v1.PodSpec", "readinessGates"),
 ];
 
 #[derive(Default)]

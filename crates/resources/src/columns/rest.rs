@@ -7,9 +7,12 @@ use super::{AGE, Column, NAME, column, flag, number, text, text_or};
 /// PodDisruptionBudgets.
 pub const POD_DISRUPTION_BUDGET: &[Column] = &[
     NAME,
-    column("Min Available", |o, _| amount(o, "/spec/minAvailable").into()),
-    column("Max Unavailable", |o, _| amount(o, "/spec/maxUnavailable").into()),
-    super::integer("Allowed Disruptions", |o, _| number(o, "/status/disruptionsAllowed").into()),
+    column("Min Available", |o, _| amount(o, "/spec/minAvailable").into())
+        .says("The minimum number of pods that must be available."),
+    column("Max Unavailable", |o, _| amount(o, "/spec/maxUnavailable").into())
+        .says("The maximum number of pods that may be unavailable."),
+    super::integer("Allowed Disruptions", |o, _| number(o, "/status/disruptionsAllowed").into())
+        .says("Calculated number of pods that may be disrupted at this time."),
     AGE,
 ];
 
@@ -24,10 +27,13 @@ fn amount(object: &Value, pointer: &str) -> String {
 /// PriorityClasses.
 pub const PRIORITY_CLASS: &[Column] = &[
     NAME,
-    super::integer("Value", |o, _| number(o, "/value").into()),
-    column("Global-Default", |o, _| flag(o, "/globalDefault").into()),
+    super::integer("Value", |o, _| number(o, "/value").into())
+        .of("io.k8s.api.scheduling.v1.PriorityClass", "value"),
+    column("Global-Default", |o, _| flag(o, "/globalDefault").into())
+        .of("io.k8s.api.scheduling.v1.PriorityClass", "globalDefault"),
     AGE,
-    column("PreemptionPolicy", |o, _| text_or(o, "/preemptionPolicy", "<unset>").into()),
+    column("PreemptionPolicy", |o, _| text_or(o, "/preemptionPolicy", "<unset>").into())
+        .of("io.k8s.api.scheduling.v1.PriorityClass", "preemptionPolicy"),
 ];
 
 /// RuntimeClasses.

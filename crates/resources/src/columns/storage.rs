@@ -21,19 +21,26 @@ fn access_modes(object: &Value, pointer: &str) -> String {
 /// PersistentVolumes.
 pub const PERSISTENT_VOLUME: &[Column] = &[
     NAME,
-    column("Capacity", |o, _| text(o, "/spec/capacity/storage").into()),
-    column("Access Modes", |o, _| access_modes(o, "/spec/accessModes").into()),
-    column("Reclaim Policy", |o, _| text(o, "/spec/persistentVolumeReclaimPolicy").into()),
-    column("Status", |o, _| phase(o).into()),
+    column("Capacity", |o, _| text(o, "/spec/capacity/storage").into())
+        .of("io.k8s.api.core.v1.PersistentVolumeSpec", "capacity"),
+    column("Access Modes", |o, _| access_modes(o, "/spec/accessModes").into())
+        .of("io.k8s.api.core.v1.PersistentVolumeSpec", "accessModes"),
+    column("Reclaim Policy", |o, _| text(o, "/spec/persistentVolumeReclaimPolicy").into())
+        .of("io.k8s.api.core.v1.PersistentVolumeSpec", "persistentVolumeReclaimPolicy"),
+    column("Status", |o, _| phase(o).into()).of("io.k8s.api.core.v1.PersistentVolumeStatus", "phase"),
     column("Claim", |o, _| match text(o, "/spec/claimRef/name") {
         "" => "".into(),
         name => format!("{}/{name}", text(o, "/spec/claimRef/namespace")).into(),
-    }),
-    column("StorageClass", |o, _| class_of(o).into()),
-    column("VolumeAttributesClass", |o, _| text_or(o, "/spec/volumeAttributesClassName", "<unset>").into()),
-    column("Reason", |o, _| text(o, "/status/reason").into()),
+    })
+    .of("io.k8s.api.core.v1.PersistentVolumeSpec", "claimRef"),
+    column("StorageClass", |o, _| class_of(o).into()).says("StorageClass of the pv"),
+    column("VolumeAttributesClass", |o, _| text_or(o, "/spec/volumeAttributesClassName", "<unset>").into())
+        .says("VolumeAttributesClass of the pv"),
+    column("Reason", |o, _| text(o, "/status/reason").into())
+        .of("io.k8s.api.core.v1.PersistentVolumeStatus", "reason"),
     AGE,
-    wide("VolumeMode", |o, _| text_or(o, "/spec/volumeMode", "<unset>").into()),
+    wide("VolumeMode", |o, _| text_or(o, "/spec/volumeMode", "<unset>").into())
+        .of("io.k8s.api.core.v1.PersistentVolumeSpec", "volumeMode"),
 ];
 
 /// The class of a volume or claim; an old annotation goes before the field.
@@ -56,29 +63,38 @@ fn phase(object: &Value) -> &str {
 /// PersistentVolumeClaims.
 pub const PERSISTENT_VOLUME_CLAIM: &[Column] = &[
     NAME,
-    column("Status", |o, _| phase(o).into()),
-    column("Volume", |o, _| text(o, "/spec/volumeName").into()),
+    column("Status", |o, _| phase(o).into()).of("io.k8s.api.core.v1.PersistentVolumeClaimStatus", "phase"),
+    column("Volume", |o, _| text(o, "/spec/volumeName").into())
+        .of("io.k8s.api.core.v1.PersistentVolumeClaimSpec", "volumeName"),
     column("Capacity", |o, _| match text(o, "/spec/volumeName") {
         "" => "".into(),
         _ => text(o, "/status/capacity/storage").into(),
-    }),
+    })
+    .of("io.k8s.api.core.v1.PersistentVolumeClaimStatus", "capacity"),
     column("Access Modes", |o, _| match text(o, "/spec/volumeName") {
         "" => "".into(),
         _ => access_modes(o, "/status/accessModes").into(),
-    }),
-    column("StorageClass", |o, _| class_of(o).into()),
-    column("VolumeAttributesClass", |o, _| text_or(o, "/spec/volumeAttributesClassName", "<unset>").into()),
+    })
+    .of("io.k8s.api.core.v1.PersistentVolumeClaimStatus", "accessModes"),
+    column("StorageClass", |o, _| class_of(o).into()).says("StorageClass of the pvc"),
+    column("VolumeAttributesClass", |o, _| text_or(o, "/spec/volumeAttributesClassName", "<unset>").into())
+        .says("VolumeAttributesClass of the pvc"),
     AGE,
-    wide("VolumeMode", |o, _| text_or(o, "/spec/volumeMode", "<unset>").into()),
+    wide("VolumeMode", |o, _| text_or(o, "/spec/volumeMode", "<unset>").into())
+        .of("io.k8s.api.core.v1.PersistentVolumeClaimSpec", "volumeMode"),
 ];
 
 /// StorageClasses.
 pub const STORAGE_CLASS: &[Column] = &[
-    Column { format: "name", ..column("Name", |o, _| class_name(o).into()) },
-    column("Provisioner", |o, _| text(o, "/provisioner").into()),
-    column("ReclaimPolicy", |o, _| text_or(o, "/reclaimPolicy", "Delete").into()),
-    column("VolumeBindingMode", |o, _| text_or(o, "/volumeBindingMode", "Immediate").into()),
-    column("AllowVolumeExpansion", |o, _| flag(o, "/allowVolumeExpansion").into()),
+    Column { format: "name", ..column("Name", |o, _| class_name(o).into()).of(super::META, "name") },
+    column("Provisioner", |o, _| text(o, "/provisioner").into())
+        .of("io.k8s.api.storage.v1.StorageClass", "provisioner"),
+    column("ReclaimPolicy", |o, _| text_or(o, "/reclaimPolicy", "Delete").into())
+        .of("io.k8s.api.storage.v1.StorageClass", "reclaimPolicy"),
+    column("VolumeBindingMode", |o, _| text_or(o, "/volumeBindingMode", "Immediate").into())
+        .of("io.k8s.api.storage.v1.StorageClass", "volumeBindingMode"),
+    column("AllowVolumeExpansion", |o, _| flag(o, "/allowVolumeExpansion").into())
+        .of("io.k8s.api.storage.v1.StorageClass", "allowVolumeExpansion"),
     AGE,
 ];
 
@@ -91,47 +107,76 @@ fn class_name(class: &Value) -> String {
 }
 
 /// VolumeAttributesClasses.
-pub const VOLUME_ATTRIBUTES_CLASS: &[Column] =
-    &[NAME, column("DriverName", |o, _| text(o, "/driverName").into()), AGE];
+pub const VOLUME_ATTRIBUTES_CLASS: &[Column] = &[
+    NAME,
+    column("DriverName", |o, _| text(o, "/driverName").into())
+        .of("io.k8s.api.storage.v1.VolumeAttributesClass", "driverName"),
+    AGE,
+];
 
 /// VolumeAttachments.
 pub const VOLUME_ATTACHMENT: &[Column] = &[
     NAME,
-    Column { format: "name", ..column("Attacher", |o, _| text(o, "/spec/attacher").into()) },
-    column("PV", |o, _| text(o, "/spec/source/persistentVolumeName").into()),
-    column("Node", |o, _| text(o, "/spec/nodeName").into()),
-    boolean("Attached", |o, _| flag(o, "/status/attached").into()),
+    Column {
+        format: "name",
+        ..column("Attacher", |o, _| text(o, "/spec/attacher").into())
+            .of("io.k8s.api.storage.v1.VolumeAttachmentSpec", "attacher")
+    },
+    column("PV", |o, _| text(o, "/spec/source/persistentVolumeName").into())
+        .of("io.k8s.api.storage.v1.VolumeAttachmentSource", "persistentVolumeName"),
+    column("Node", |o, _| text(o, "/spec/nodeName").into())
+        .of("io.k8s.api.storage.v1.VolumeAttachmentSpec", "nodeName"),
+    boolean("Attached", |o, _| flag(o, "/status/attached").into())
+        .of("io.k8s.api.storage.v1.VolumeAttachmentStatus", "attached"),
     AGE,
 ];
 
 /// CSIDrivers.
 pub const CSI_DRIVER: &[Column] = &[
     NAME,
-    boolean("AttachRequired", |o, _| flag(o, "/spec/attachRequired").into()),
-    boolean("PodInfoOnMount", |o, _| flag(o, "/spec/podInfoOnMount").into()),
-    boolean("StorageCapacity", |o, _| flag(o, "/spec/storageCapacity").into()),
+    boolean("AttachRequired", |o, _| flag(o, "/spec/attachRequired").into())
+        .of("io.k8s.api.storage.v1.CSIDriverSpec", "attachRequired"),
+    boolean("PodInfoOnMount", |o, _| flag(o, "/spec/podInfoOnMount").into())
+        .of("io.k8s.api.storage.v1.CSIDriverSpec", "podInfoOnMount"),
+    boolean("StorageCapacity", |o, _| flag(o, "/spec/storageCapacity").into())
+        .of("io.k8s.api.storage.v1.CSIDriverSpec", "storageCapacity"),
     column("TokenRequests", |o, _| {
         joined(list(o, "/spec/tokenRequests").iter().map(|t| text(t, "/audience")), "<unset>").into()
-    }),
-    boolean("RequiresRepublish", |o, _| flag(o, "/spec/requiresRepublish").into()),
+    })
+    .of("io.k8s.api.storage.v1.CSIDriverSpec", "tokenRequests"),
+    boolean("RequiresRepublish", |o, _| flag(o, "/spec/requiresRepublish").into())
+        .of("io.k8s.api.storage.v1.CSIDriverSpec", "requiresRepublish"),
     column("Modes", |o, _| {
         joined(list(o, "/spec/volumeLifecycleModes").iter().filter_map(Value::as_str), "<none>").into()
-    }),
+    })
+    .of("io.k8s.api.storage.v1.CSIDriverSpec", "volumeLifecycleModes"),
     AGE,
 ];
 
 /// CSINodes.
-pub const CSI_NODE: &[Column] = &[NAME, integer("Drivers", |o, _| len(o, "/spec/drivers").into()), AGE];
+pub const CSI_NODE: &[Column] = &[
+    NAME,
+    integer("Drivers", |o, _| len(o, "/spec/drivers").into())
+        .says("Drivers indicates the number of CSI drivers registered on the node"),
+    AGE,
+];
 
 /// CSIStorageCapacities.
 pub const CSI_STORAGE_CAPACITY: &[Column] = &[
     NAME,
-    column("StorageClassName", |o, _| text(o, "/storageClassName").into()),
-    column("Capacity", |o, _| text_or(o, "/capacity", "<unset>").into()),
+    column("StorageClassName", |o, _| text(o, "/storageClassName").into())
+        .of("io.k8s.api.storage.v1.CSIStorageCapacity", "storageClassName"),
+    column("Capacity", |o, _| text_or(o, "/capacity", "<unset>").into())
+        .of("io.k8s.api.storage.v1.CSIStorageCapacity", "capacity"),
 ];
 
 /// ResourceClaims.
-pub const RESOURCE_CLAIM: &[Column] = &[NAME, column("State", |o, _| claim_state(o).into()), AGE];
+pub const RESOURCE_CLAIM: &[Column] = &[
+    NAME,
+    column("State", |o, _| claim_state(o).into())
+        .says("A summary of the current state (allocated, pending, reserved, etc.)."),
+    AGE,
+];
 
 fn claim_state(claim: &Value) -> String {
     let mut states = Vec::new();
@@ -155,8 +200,11 @@ fn claim_state(claim: &Value) -> String {
 /// ResourceSlices.
 pub const RESOURCE_SLICE: &[Column] = &[
     NAME,
-    column("Node", |o, _| text(o, "/spec/nodeName").into()),
-    column("Driver", |o, _| text(o, "/spec/driver").into()),
-    column("Pool", |o, _| text(o, "/spec/pool/name").into()),
+    column("Node", |o, _| text(o, "/spec/nodeName").into())
+        .of("io.k8s.api.resource.v1.ResourceSliceSpec", "nodeName"),
+    column("Driver", |o, _| text(o, "/spec/driver").into())
+        .of("io.k8s.api.resource.v1.ResourceSliceSpec", "driver"),
+    column("Pool", |o, _| text(o, "/spec/pool/name").into())
+        .of("io.k8s.api.resource.v1.ResourcePool", "name"),
     AGE,
 ];

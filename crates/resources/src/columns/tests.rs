@@ -136,3 +136,27 @@ fn more_than_three_endpoints_are_counted() {
         expect!["e | a:80,b:80,c:80 + 1 more... | <unknown>"],
     );
 }
+
+#[test]
+fn every_column_says_what_it_tells() {
+    // Upstream looks for these among the fields of the metadata, where they are not.
+    const SILENT: [(&str, &str); 3] = [
+        ("LeaseCandidate", "BinaryVersion"),
+        ("LeaseCandidate", "EmulationVersion"),
+        ("RuntimeClass", "Handler"),
+    ];
+    let metrics = ["NodeMetrics", "PodMetrics"];
+    let kinds = crate::table().iter().map(|row| (row.kind, row.columns));
+    let mut silent = std::collections::BTreeSet::new();
+    for (kind, columns) in kinds.chain([("Scale", SCALE)]).filter(|(kind, _)| !metrics.contains(kind)) {
+        let without = columns.iter().filter(|column| column.description().is_empty());
+        silent.extend(without.map(|column| (kind, column.name)));
+    }
+    assert_eq!(silent.into_iter().collect::<Vec<_>>(), SILENT);
+    let said: Vec<&str> = POD.iter().map(Column::description).take(2).collect();
+    assert!(
+        said[0].starts_with("Name must be unique within a namespace. Is required when creating"),
+        "{said:?}"
+    );
+    assert_eq!(said[1], "The aggregate readiness state of this pod for accepting traffic.");
+}

@@ -90,7 +90,7 @@ pub(super) const ROWS: &[Resource] = &[
     .gated(Feature::PodCertificateRequest),
     cluster(RBAC, "clusterrolebindings", "clusterrolebinding", "ClusterRoleBinding")
         .strategy(&s::CLUSTER_ROLE_BINDING)
-        .columns(c::ROLE_BINDING),
+        .columns(c::CLUSTER_ROLE_BINDING),
     cluster(RBAC, "clusterroles", "clusterrole", "ClusterRole")
         .strategy(&s::CLUSTER_ROLE)
         .columns(c::CREATED_AT),

@@ -16,6 +16,7 @@ pub const SPECS: &[Spec] = &[
     ("runtime should support exec with tty=false", |it| Box::pin(exec(it))),
     ("runtime should support exec with tty=true", |it| Box::pin(exec_tty(it))),
     ("runtime should support attach", |it| Box::pin(attach(it))),
+    ("an attachment ends as its stdin does", |it| Box::pin(attach_ends_with_stdin(it))),
     ("runtime should support portforward", |it| Box::pin(port_forward(it))),
 ];
 
@@ -125,6 +126,34 @@ async fn attach(subject: Arc<Subject>) {
         assert_eq!(pod.wait_exit(&id).await.exit_code, 6);
         pod.wait_log(name, "got one").await;
     }
+    pod.remove().await;
+}
+
+async fn attach_ends_with_stdin(subject: Arc<Subject>) {
+    let pod = subject.run().await;
+    let mut config = container("main", "while read line; do echo got $line; done; exit 6");
+    config.stdin = true;
+    let id = pod.start(config).await;
+    let mut ended = Vec::new();
+    for word in ["one", "two"] {
+        let request = v1::AttachRequest {
+            container_id: id.clone(),
+            stdin: true,
+            tty: false,
+            stdout: true,
+            stderr: true,
+        };
+        let mut streams = subject.runtime.attach(request).await.unwrap();
+        let (mut stdin, mut stdout) = (streams.stdin.take().unwrap(), streams.stdout.take().unwrap());
+        stdin.write_all(format!("{word}\n").as_bytes()).await.unwrap();
+        read_until(&mut stdout, &format!("got {word}")).await;
+        stdin.shutdown().await.unwrap();
+        let mut rest = Vec::new();
+        stdout.read_to_end(&mut rest).await.unwrap();
+        ended.push(streams.exit.await.is_ok());
+    }
+    assert_eq!(ended, [true, true], "the client has left; the container has not seen the end of its stdin");
+    assert_eq!(pod.sh(&id, "echo runs").await, ("runs".to_owned(), 0));
     pod.remove().await;
 }
 
