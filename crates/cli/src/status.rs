@@ -23,8 +23,8 @@ pub struct Overview {
     pub memory_bytes: Option<u64>,
     /// What the store has on disk, in bytes.
     pub store_bytes: Option<u64>,
-    /// Name, address, and whether it is Ready.
-    pub nodes: Vec<(String, String, bool)>,
+    /// All Nodes.
+    pub nodes: Vec<Node>,
     /// Pods that are ready, or have ended well.
     pub pods_well: usize,
     /// `namespace/name` of the others.
@@ -37,6 +37,19 @@ pub struct Overview {
 
 /// The lines.
 #[must_use]
+/// What is told of a Node.
+#[derive(Clone, Debug, Default)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Its address.
+    pub ip: String,
+    /// Whether it is Ready.
+    pub is_ready: bool,
+    /// Conditions that are true and should not be, such as `NetworkUnavailable`.
+    pub troubles: Vec<String>,
+}
+
 pub fn render(of: &Overview, version: &str) -> String {
     let mut head = vec![match &of.kubernetes {
         Some(kubernetes) => format!("knarr {version} (Kubernetes {kubernetes})"),
@@ -70,15 +83,22 @@ fn write(out: &mut String, line: std::fmt::Arguments<'_>) {
 }
 
 fn nodes(of: &Overview) -> String {
-    let ready = of.nodes.iter().filter(|(_, _, ready)| *ready).count();
+    let ready = of.nodes.iter().filter(|node| node.is_ready).count();
     let mut text = format!("{ready} ready");
     if ready < of.nodes.len() {
         write(&mut text, format_args!(", {} not ready", of.nodes.len() - ready));
     }
-    let named = of.nodes.iter().take(NAMED_MAX).map(|(name, ip, _)| format!("{name} {ip}"));
+    // Who looks at a long list wants to see first what is wrong.
+    let is_well = |node: &&Node| node.is_ready && node.troubles.is_empty();
+    let (well, ill): (Vec<&Node>, Vec<&Node>) = of.nodes.iter().partition(is_well);
+    let named = ill.iter().chain(&well).take(NAMED_MAX).map(|node| match node.troubles.is_empty() {
+        true => format!("{} {}", node.name, node.ip),
+        false => format!("{} {} ({})", node.name, node.ip, node.troubles.join(", ")),
+    });
     let named = named.collect::<Vec<_>>().join(", ");
     let more = if of.nodes.len() > NAMED_MAX { ", ..." } else { "" };
-    if named.is_empty() { text } else { format!("{text}   {named}{more}") }
+    let hint = if ill.is_empty() { "" } else { "   (knarr why)" };
+    if named.is_empty() { text } else { format!("{text}   {named}{more}{hint}") }
 }
 
 fn pods(of: &Overview) -> String {
@@ -121,7 +141,12 @@ mod tests {
             age: Some(Duration::from_secs(1_700)),
             memory_bytes: Some(80 << 20),
             store_bytes: Some(2_726_298),
-            nodes: vec![("vm".into(), "172.31.1.2".into(), true)],
+            nodes: vec![Node {
+                name: "vm".into(),
+                ip: "172.31.1.2".into(),
+                is_ready: true,
+                ..Node::default()
+            }],
             pods_well: 7,
             pods_ill: vec!["default/w-pull".into(), "default/w-cpu".into()],
             unserved: machinery::unserved::unserved("batch", "jobs")
@@ -146,4 +171,15 @@ mod tests {
         "#]]
         .assert_eq(&render(&ill, "0.1.0"));
     }
+        let elsewhere = Node {
+            name: "far".into(),
+            ip: "198.51.100.12".into(),
+            is_ready: true,
+            troubles: vec!["NetworkUnavailable".into()],
+        };
+        let nodes = [overview.nodes[0].clone(), elsewhere].into();
+        assert_eq!(
+            self::nodes(&Overview { nodes, ..Overview::default() }),
+            "2 ready   far 198.51.100.12 (NetworkUnavailable), vm 172.31.1.2   (knarr why)"
+        );
 }

@@ -46,6 +46,7 @@ pub(crate) use kubeconfigs::{
 };
 pub(crate) use kubelet_config::of_node as kubelet_of_node;
 pub(crate) use node::{node, parse_cidr};
+pub(crate) use pod_routes::{PodRoute, read as wanted_pod_routes};
 pub(crate) use remains::{
     detach_pods, release_volumes, remove_foreign_pods, remove_mounts, remove_network, remove_pods,
 };

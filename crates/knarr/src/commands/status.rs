@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use cli::args::{Output, StatusArgs};
-use cli::status::Overview;
+use cli::status::{Node, Overview};
 use http::Request;
 use http_body_util::BodyExt;
 use machinery::unserved::{UNSERVED, Unserved};
@@ -129,7 +129,15 @@ async fn look_around(asked: &Asked, overview: &mut Overview) -> Result<()> {
         let addresses = node.pointer("/status/addresses").and_then(Value::as_array);
         let internal = addresses.into_iter().flatten().find(|address| address["type"] == "InternalIP");
         let ip = internal.map(|address| text(address, "/address")).unwrap_or_default();
-        overview.nodes.push((text(&node, "/metadata/name"), ip, is_true(&node, "Ready")));
+        let conditions = node.pointer("/status/conditions").and_then(Value::as_array);
+        let bad =
+            conditions.into_iter().flatten().filter(|it| it["type"] != "Ready" && it["status"] == "True");
+        overview.nodes.push(Node {
+            name: text(&node, "/metadata/name"),
+            ip,
+            is_ready: is_true(&node, "Ready"),
+            troubles: bad.map(|condition| text(condition, "/type")).collect(),
+        });
     }
     for pod in why::list(asked, "/api/v1/pods", "Pod").await? {
         if is_true(&pod, "Ready") || pod.pointer("/status/phase").is_some_and(|phase| phase == "Succeeded") {

@@ -6,6 +6,7 @@ mod firewall;
 mod kernel;
 mod parts;
 mod room;
+mod routes;
 
 use std::net::{IpAddr, TcpListener};
 

@@ -333,3 +333,51 @@ fn a_host_joins_with_a_token_and_its_pods_are_the_clusters() {
     let left = must(wire.routes(0));
     assert!(left.iter().all(|route| route.gateway.is_none()), "routes go with the cluster: {left:?}");
 }
+
+/// What `knarr` prints, whether it fails or not.
+fn said(cluster: &Cluster, arguments: &[&str]) -> String {
+    let mut command = cluster.command(env!("CARGO_BIN_EXE_knarr"));
+    let output = command.args(arguments).env_remove("KUBECONFIG").output().unwrap();
+    testkit::cluster::text(&output)
+}
+
+#[test]
+fn a_node_that_cannot_route_to_the_others_pods_says_so_until_it_can() {
+    let wire = must(Lan::new(2));
+    must(wire.move_away(1));
+    let binary = env!("CARGO_BIN_EXE_knarr");
+    let mut server = must(Cluster::on_host(binary, &wire, 0));
+    let agent = must(Cluster::on_host(binary, &wire, 1));
+    let (near, far) = (lan::ip(0).to_string(), lan::far_ip(1).to_string());
+    must(server.knarr(&["up", "--node-ip", &near, "--node-name", "host-0"]));
+    let told = must(server.knarr(&["token", "create"]));
+    let (token, _) = told.split_once('\n').unwrap();
+    let (url, folder) = (format!("https://{near}:6443"), agent.data_dir().display().to_string());
+    let join = ["agent", "--server", &url, "--token", token, "--node-ip", &far, "--node-name", "host-1"];
+    let node = must(agent.start("agent", &[&join[..], &["--data-dir", &folder]].concat()));
+    let session = must(Session::new(&server, KUBECTLS[1], "away"));
+    must(session.run("no_route.txt", include_str!("sessions/no_route.txt")));
+
+    let of_server = server.data_dir().display().to_string();
+    let status = said(&server, &["status", "--data-dir", &of_server]);
+    assert!(
+        status.contains(&format!("2 ready   host-1 {far} (NetworkUnavailable), host-0 {near}")),
+        "{status}"
+    );
+    let doctor = said(&agent, &["doctor", "--data-dir", &folder]);
+    assert!(doctor.contains(&format!("no route to the Pods of the nodes at {near}")), "{doctor}");
+
+    // What is tried again and again is told once.
+    let count = |log: &str| log.lines().filter(|line| line.contains("no route to the Pods")).count();
+    assert_eq!(count(&node.log()), 1, "{}", node.log());
+    must(wire.add_address(0, lan::far_ip(0)));
+    must(wire.add_address(1, lan::ip(1)));
+    must(session.run("route_again.txt", include_str!("sessions/route_again.txt")));
+    assert_eq!(count(&node.log()), 1, "{}", node.log());
+    let doctor = said(&agent, &["doctor", "--data-dir", &folder]);
+    assert!(doctor.contains("to 1 other nodes"), "{doctor}");
+    drop(session);
+    must(node.stop());
+    must(agent.remove());
+    must(server.remove());
+}
