@@ -21,6 +21,7 @@ mod kubeconfigs;
 mod kubelet_config;
 mod kubelet_root;
 mod node;
+mod node_role;
 mod pod_cidr;
 mod pod_network;
 mod pod_routes;
