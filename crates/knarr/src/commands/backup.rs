@@ -36,6 +36,12 @@ pub(crate) fn run(args: &BackupArgs) -> Result<()> {
         if stdout().is_terminal() {
             bail!("a backup is no text; send it to a file or to another command");
         }
+        if !args.force && args.file.symlink_metadata().is_ok() {
+            bail!(
+                "{} is there already, maybe an earlier backup; name another file, or say --force to replace it",
+                args.file.display()
+            );
+        }
         make(&layout, args.salvage, stdout())?.1
     } else {
         to_file(&args.file, |file| make(&layout, args.salvage, file))?
