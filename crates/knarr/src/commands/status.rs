@@ -29,7 +29,8 @@ struct Here {
 pub(crate) fn run(args: &StatusArgs) -> Result<()> {
     let here = match cluster::folder(&args.cluster)? {
         Some(layout) => Some(here(layout, args.output)?),
-        None => None,
+        // A kubeconfig is asked for: what this host knows besides is welcome.
+        None => cluster::here(&args.cluster).and_then(|layout| here(layout, args.output).ok()),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     if let Some(here) = &here
