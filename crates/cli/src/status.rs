@@ -31,6 +31,8 @@ pub struct Overview {
     pub pods_ill: Vec<String>,
     /// Objects on which no part acts: kind, how many, and why.
     pub unserved: Vec<(String, usize, &'static Unserved)>,
+    /// Archives in the folder of images that are none: which, and why.
+    pub bad_archives: Vec<(String, String)>,
     /// What to do to use it.
     pub usage: String,
 }
@@ -70,6 +72,9 @@ pub fn render(of: &Overview, version: &str) -> String {
     for (kind, count, row) in &of.unserved {
         let one = row.effect.replace("its ", "their ").replace("it ", "them ");
         write(&mut out, format_args!("not in this version   {count} {kind}: no {}, {one}\n", row.part));
+    }
+    for (file, error) in &of.bad_archives {
+        write(&mut out, format_args!("images  {file} was not imported: {error}\n"));
     }
     if !of.usage.is_empty() {
         write(&mut out, format_args!("use it  {}\n", of.usage));
@@ -153,6 +158,7 @@ mod tests {
                 .map(|row| ("Jobs".to_owned(), 3, row))
                 .into_iter()
                 .collect(),
+            bad_archives: vec![("/x/images/a.tar".into(), "this is no archive".into())],
             usage: "export KUBECONFIG=/x".into(),
             ..Overview::default()
         };
@@ -161,6 +167,7 @@ mod tests {
             nodes   1 ready   vm 172.31.1.2
             pods    7 running, 2 not ready: default/w-pull, default/w-cpu   (knarr why)
             not in this version   3 Jobs: no Job controller, their Pods are not created
+            images  /x/images/a.tar was not imported: this is no archive
             use it  export KUBECONFIG=/x
         "#]]
         .assert_eq(&render(&overview, "0.1.0"));

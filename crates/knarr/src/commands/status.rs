@@ -112,6 +112,7 @@ async fn overview(asked: &Asked, here: Option<&Here>) -> Result<(Overview, Vec<V
         let memory: Option<u64> = processes.iter().map(|pid| memory_of(*pid)).sum();
         overview.memory_bytes = memory.filter(|bytes| *bytes > 0);
         overview.store_bytes = size_of(&here.layout.db().join("data.mdb"));
+        overview.bad_archives = here.layout.bad_archives();
         let admin = here.layout.admin_kubeconfig();
         overview.usage = format!("export KUBECONFIG={}", admin.display());
     }
@@ -172,7 +173,11 @@ fn json_of(overview: &Overview, checks: Vec<Value>, here: Option<&Here>) -> Resu
         .iter()
         .map(|(resource, count, row)| json!({ "resource": resource, "objects": count, "part": row.part }));
     let nodes =
-        overview.nodes.iter().map(|(name, ip, ready)| json!({ "name": name, "ip": ip, "ready": ready }));
+        overview.nodes.iter().map(|Node { name, ip, is_ready, troubles }| {
+            json!({ "name": name, "ip": ip, "ready": is_ready, "troubles": troubles })
+        });
+    let bad_archives =
+        overview.bad_archives.iter().map(|(file, error)| json!({ "file": file, "error": error }));
     let mut all = json!({
         "running": true,
         "ready": overview.is_ready,
@@ -181,6 +186,7 @@ fn json_of(overview: &Overview, checks: Vec<Value>, here: Option<&Here>) -> Resu
         "nodes": nodes.collect::<Vec<_>>(),
         "podsReady": overview.pods_well,
         "podsNotReady": overview.pods_ill,
+        "imagesNotImported": bad_archives.collect::<Vec<_>>(),
         "notInThisVersion": unserved.collect::<Vec<_>>(),
         "upSeconds": overview.age.map(|age| age.as_secs()),
         "memoryBytes": overview.memory_bytes,
