@@ -37,8 +37,6 @@ pub struct Overview {
     pub usage: String,
 }
 
-/// The lines.
-#[must_use]
 /// What is told of a Node.
 #[derive(Clone, Debug, Default)]
 pub struct Node {
@@ -52,6 +50,8 @@ pub struct Node {
     pub troubles: Vec<String>,
 }
 
+/// The lines.
+#[must_use]
 pub fn render(of: &Overview, version: &str) -> String {
     let mut head = vec![match &of.kubernetes {
         Some(kubernetes) => format!("knarr {version} (Kubernetes {kubernetes})"),
@@ -171,13 +171,6 @@ mod tests {
             use it  export KUBECONFIG=/x
         "#]]
         .assert_eq(&render(&overview, "0.1.0"));
-        let ill = Overview { failing: vec!["etcd".into()], ..Overview::default() };
-        expect![[r#"
-            knarr 0.1.0   not ready
-            fails   etcd
-        "#]]
-        .assert_eq(&render(&ill, "0.1.0"));
-    }
         let elsewhere = Node {
             name: "far".into(),
             ip: "198.51.100.12".into(),
@@ -189,4 +182,11 @@ mod tests {
             self::nodes(&Overview { nodes, ..Overview::default() }),
             "2 ready   far 198.51.100.12 (NetworkUnavailable), vm 172.31.1.2   (knarr why)"
         );
+        let ill = Overview { failing: vec!["etcd".into()], ..Overview::default() };
+        expect![[r#"
+            knarr 0.1.0   not ready
+            fails   etcd
+        "#]]
+        .assert_eq(&render(&ill, "0.1.0"));
+    }
 }

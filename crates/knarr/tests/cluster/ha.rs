@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use testkit::clients::KUBECTLS;
+use testkit::clients::{self, KUBECTLS};
 use testkit::etcd::{Etcd, Security};
 use testkit::{Cluster, Lan, Session, lan};
 
@@ -281,13 +281,34 @@ fn a_host_joins_with_a_token_and_its_pods_are_the_clusters() {
     let listed = must(server.knarr(&["token", "list"]));
     assert!(listed.contains(id) && listed.contains("for host 1"), "{listed}");
 
-    // Another cluster's token is not even sent.
-    let foreign = format!("K10{}::{}", "0".repeat(64), token.rsplit_once("::").unwrap().1);
     let join = ["agent", "--server", &url, "--node-ip", &second, "--node-name", "host-1", "--token"];
-    let refused = agent.knarr(&[&join[..], &[&foreign]].concat()).unwrap_err().to_string();
-    assert!(refused.contains("is not the cluster that --token is for"), "{refused}");
-
+    // Another cluster's token is not even sent; none is taken that is wrong, or whose time is over. Each is told in a line.
+    let (cluster_hash, proof) = token.rsplit_once("::").unwrap();
     let folder = agent.data_dir().display().to_string();
+    let refuse = |token: &str, why: &str| {
+        let refused = said(&agent, &[&join[..], &[token, "--data-dir", &folder]].concat());
+        let is_one_line = refused.starts_with("knarr: ") && refused.lines().count() == 1;
+        assert!(is_one_line && refused.contains(why), "{token}: {refused}");
+    };
+    refuse(&format!("K10{}::{proof}", "0".repeat(64)), "is not the cluster that --token is for");
+    let wrong = "the server does not take --token: it is wrong, or its time is over; `knarr token create`";
+    refuse(&format!("{cluster_hash}::{}.{}", proof.split('.').next().unwrap(), "0".repeat(16)), wrong);
+    let old = must(server.knarr(&["token", "create"]));
+    let old = old.lines().next().unwrap();
+    let of_old = old.rsplit_once("::").unwrap().1.split('.').next().unwrap();
+    let over =
+        [r#"{"stringData":{"expiration":"2026-01-01T00:00:00Z"}}"#, "--type=merge", "-n", "kube-system"];
+    let mut kubectl = server.command(must(clients::folder(KUBECTLS[1])).join("kubectl"));
+    let patched = kubectl.args(["patch", "secret", &format!("bootstrap-token-{of_old}"), "-p"]).args(over);
+    assert!(patched.status().unwrap().success());
+    refuse(old, wrong);
+    for malformed in ["abc", proof, &format!("{cluster_hash}::{}", "x".repeat(23))] {
+        refuse(
+            malformed,
+            "--token must have the form K10HASH::ID.SECRET: `knarr token create` on a server makes one",
+        );
+    }
+
     let run = |agent: &Cluster, name: &str, more: &[&str]| {
         must(agent.start(name, &[&join[..7], &["--data-dir", &folder], more].concat()))
     };
