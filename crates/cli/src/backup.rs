@@ -23,6 +23,9 @@ pub struct BackupArgs {
     /// The cluster of this host that this kubeconfig is for, instead of --data-dir
     #[arg(long)]
     pub kubeconfig: Option<PathBuf>,
+    /// Replace FILE if it is there
+    #[arg(long)]
+    pub force: bool,
     /// Leave out what is damaged, and say what that was, instead of giving up
     #[arg(long)]
     pub salvage: bool,

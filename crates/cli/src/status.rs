@@ -23,16 +23,31 @@ pub struct Overview {
     pub memory_bytes: Option<u64>,
     /// What the store has on disk, in bytes.
     pub store_bytes: Option<u64>,
-    /// Name, address, and whether it is Ready.
-    pub nodes: Vec<(String, String, bool)>,
+    /// All Nodes.
+    pub nodes: Vec<Node>,
     /// Pods that are ready, or have ended well.
     pub pods_well: usize,
     /// `namespace/name` of the others.
     pub pods_ill: Vec<String>,
     /// Objects on which no part acts: kind, how many, and why.
     pub unserved: Vec<(String, usize, &'static Unserved)>,
+    /// Archives in the folder of images that are none: which, and why.
+    pub bad_archives: Vec<(String, String)>,
     /// What to do to use it.
     pub usage: String,
+}
+
+/// What is told of a Node.
+#[derive(Clone, Debug, Default)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Its address.
+    pub ip: String,
+    /// Whether it is Ready.
+    pub is_ready: bool,
+    /// Conditions that are true and should not be, such as `NetworkUnavailable`.
+    pub troubles: Vec<String>,
 }
 
 /// The lines.
@@ -58,6 +73,9 @@ pub fn render(of: &Overview, version: &str) -> String {
         let one = row.effect.replace("its ", "their ").replace("it ", "them ");
         write(&mut out, format_args!("not in this version   {count} {kind}: no {}, {one}\n", row.part));
     }
+    for (file, error) in &of.bad_archives {
+        write(&mut out, format_args!("images  {file} was not imported: {error}\n"));
+    }
     if !of.usage.is_empty() {
         write(&mut out, format_args!("use it  {}\n", of.usage));
     }
@@ -70,15 +88,22 @@ fn write(out: &mut String, line: std::fmt::Arguments<'_>) {
 }
 
 fn nodes(of: &Overview) -> String {
-    let ready = of.nodes.iter().filter(|(_, _, ready)| *ready).count();
+    let ready = of.nodes.iter().filter(|node| node.is_ready).count();
     let mut text = format!("{ready} ready");
     if ready < of.nodes.len() {
         write(&mut text, format_args!(", {} not ready", of.nodes.len() - ready));
     }
-    let named = of.nodes.iter().take(NAMED_MAX).map(|(name, ip, _)| format!("{name} {ip}"));
+    // Who looks at a long list wants to see first what is wrong.
+    let is_well = |node: &&Node| node.is_ready && node.troubles.is_empty();
+    let (well, ill): (Vec<&Node>, Vec<&Node>) = of.nodes.iter().partition(is_well);
+    let named = ill.iter().chain(&well).take(NAMED_MAX).map(|node| match node.troubles.is_empty() {
+        true => format!("{} {}", node.name, node.ip),
+        false => format!("{} {} ({})", node.name, node.ip, node.troubles.join(", ")),
+    });
     let named = named.collect::<Vec<_>>().join(", ");
     let more = if of.nodes.len() > NAMED_MAX { ", ..." } else { "" };
-    if named.is_empty() { text } else { format!("{text}   {named}{more}") }
+    let hint = if ill.is_empty() { "" } else { "   (knarr why)" };
+    if named.is_empty() { text } else { format!("{text}   {named}{more}{hint}") }
 }
 
 fn pods(of: &Overview) -> String {
@@ -121,13 +146,19 @@ mod tests {
             age: Some(Duration::from_secs(1_700)),
             memory_bytes: Some(80 << 20),
             store_bytes: Some(2_726_298),
-            nodes: vec![("vm".into(), "172.31.1.2".into(), true)],
+            nodes: vec![Node {
+                name: "vm".into(),
+                ip: "172.31.1.2".into(),
+                is_ready: true,
+                ..Node::default()
+            }],
             pods_well: 7,
             pods_ill: vec!["default/w-pull".into(), "default/w-cpu".into()],
             unserved: machinery::unserved::unserved("batch", "jobs")
                 .map(|row| ("Jobs".to_owned(), 3, row))
                 .into_iter()
                 .collect(),
+            bad_archives: vec![("/x/images/a.tar".into(), "this is no archive".into())],
             usage: "export KUBECONFIG=/x".into(),
             ..Overview::default()
         };
@@ -136,9 +167,21 @@ mod tests {
             nodes   1 ready   vm 172.31.1.2
             pods    7 running, 2 not ready: default/w-pull, default/w-cpu   (knarr why)
             not in this version   3 Jobs: no Job controller, their Pods are not created
+            images  /x/images/a.tar was not imported: this is no archive
             use it  export KUBECONFIG=/x
         "#]]
         .assert_eq(&render(&overview, "0.1.0"));
+        let elsewhere = Node {
+            name: "far".into(),
+            ip: "198.51.100.12".into(),
+            is_ready: true,
+            troubles: vec!["NetworkUnavailable".into()],
+        };
+        let nodes = [overview.nodes[0].clone(), elsewhere].into();
+        assert_eq!(
+            self::nodes(&Overview { nodes, ..Overview::default() }),
+            "2 ready   far 198.51.100.12 (NetworkUnavailable), vm 172.31.1.2   (knarr why)"
+        );
         let ill = Overview { failing: vec!["etcd".into()], ..Overview::default() };
         expect![[r#"
             knarr 0.1.0   not ready

@@ -151,9 +151,8 @@ type Found = (bool, String, Vec<Reason>);
 
 fn node(node: &Value) -> Found {
     let object = reference(node);
-    let mut reasons =
-        node_troubles(node).into_iter().map(|what| Reason::new(&object, what)).collect::<Vec<_>>();
-    let is_ready = reasons.is_empty();
+    let mut reasons = node_troubles(&object, node);
+    let is_well = reasons.is_empty();
     if node.pointer("/spec/unschedulable") == Some(&Value::Bool(true)) {
         let name = text(node, "/metadata/name");
         reasons.push(
@@ -161,23 +160,36 @@ fn node(node: &Value) -> Found {
                 .fix(format!("`kubectl uncordon {name}`")),
         );
     }
-    let summary = if is_ready { "is ready" } else { "is not ready" };
-    (is_ready, summary.into(), reasons)
+    let is_ready = condition(node, "Ready").is_some_and(|ready| text(ready, "/status") == "True");
+    let summary = match (is_ready, is_well) {
+        (true, true) => "is ready",
+        (true, false) => "is ready, but not well",
+        (false, _) => "is not ready",
+    };
+    (is_well, summary.into(), reasons)
 }
 
 /// Conditions of a Node that are not as they should be.
-fn node_troubles(node: &Value) -> Vec<String> {
+fn node_troubles(object: &str, node: &Value) -> Vec<Reason> {
     let conditions = list(node, "/status/conditions");
     if conditions.is_empty() {
-        return vec!["no kubelet has said anything of it yet".into()];
+        return vec![Reason::new(object, "no kubelet has said anything of it yet")];
     }
     let wrong = |condition: &&Value| {
         let should_be = if text(condition, "/type") == "Ready" { "True" } else { "False" };
         text(condition, "/status") != should_be
     };
     let told = |condition: &Value| {
-        let [kind, status, message] = ["/type", "/status", "/message"].map(|path| text(condition, path));
-        format!("{kind} is {status}: {message}")
+        let [kind, status, reason, message] =
+            ["/type", "/status", "/reason", "/message"].map(|path| text(condition, path));
+        let told = Reason::new(object, format!("{kind} is {status}: {message}"));
+        match (kind, reason) {
+            ("NetworkUnavailable", "NoRouteCreated") => told.fix(
+                "give the node an address on the network of the others (`--node-ip`), or install a Pod network \
+                 that crosses routers (`--cni-conf-dir`)",
+            ),
+            _ => told,
+        }
     };
     conditions.iter().filter(wrong).map(told).collect()
 }

@@ -21,6 +21,7 @@ mod kubeconfigs;
 mod kubelet_config;
 mod kubelet_root;
 mod node;
+mod node_role;
 mod pod_cidr;
 mod pod_network;
 mod pod_routes;
@@ -47,6 +48,7 @@ pub(crate) use kubeconfigs::{
 pub(crate) use kubelet_config::of_node as kubelet_of_node;
 pub(crate) use node::node;
 pub(crate) use pod_cidr::first_range;
+pub(crate) use pod_routes::{PodRoute, read as wanted_pod_routes};
 pub(crate) use remains::{
     detach_pods, release_volumes, remove_foreign_pods, remove_mounts, remove_network, remove_pods,
 };

@@ -113,6 +113,17 @@ impl Layout {
         self.root.join("images")
     }
 
+    /// Archives of that folder that became none, and why; none if they are not for us to know.
+    pub(crate) fn bad_archives(&self) -> Vec<(String, String)> {
+        let failed = runtime::images::folder::failed(&self.images()).into_iter();
+        let failed = failed.map(|(name, error)| (self.images_folder().join(name), error));
+        // One that was removed is nobody's trouble any more.
+        failed
+            .filter(|(path, _)| path.exists())
+            .map(|(path, error)| (path.display().to_string(), error))
+            .collect()
+    }
+
     /// Addresses and attachments of Pods.
     pub(crate) fn cni(&self) -> PathBuf {
         self.root.join("cni")

@@ -10,8 +10,9 @@ mod notify;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -39,6 +40,8 @@ pub(crate) const NODE: &str = "node";
 pub(crate) const PART_VARIABLE: &str = "KNARR_PART";
 /// What a part's line begins with that says why it ends.
 const FAILED: &str = "failed: ";
+/// The same, where it is no use to start the part again; and the supervisor's own.
+pub(crate) const HOPELESS: &str = "failed for good: ";
 /// A part that is asked to stop gets this long.
 const STOP_MAX: Duration = Duration::from_secs(10);
 /// Between starts of a part that ends before it is ready; one that was ready is started again at once.
@@ -77,16 +80,73 @@ struct Supervisor {
     news: mpsc::Sender<News>,
     parts: BTreeMap<&'static str, Part>,
     /// Why a part is about to end, in its own words.
-    reasons: BTreeMap<&'static str, String>,
+    reasons: BTreeMap<&'static str, Reason>,
     failed_starts: u32,
+}
+
+/// A part's own words.
+struct Reason {
+    text: String,
+    is_final: bool,
 }
 
 /// In a part: has the supervisor know why it ends.
 ///
 /// # Errors
-/// What it was given.
-pub(crate) fn explained(result: Result<()>) -> Result<()> {
-    result.inspect_err(|error| say(&format!("{FAILED}{}", format!("{error:#}").replace('\n', " "))))
+/// What it was given; or that a disk is full, and what to do.
+pub(crate) fn explained(result: Result<()>, layout: &Layout) -> Result<()> {
+    told_if_full(result, layout).inspect_err(|error| {
+        let line = format!("{error:#}").replace('\n', " ");
+        say(&format!("{}{line}", if error.is::<DiskFull>() { HOPELESS } else { FAILED }));
+    })
+}
+
+/// An error that comes of a full disk, as one that says so, and what to do.
+///
+/// # Errors
+/// What it was given, if there was room.
+pub(crate) fn told_if_full(result: Result<()>, layout: &Layout) -> Result<()> {
+    result.map_err(|error| if is_full(&error) { DiskFull::new(&error, layout).into() } else { error })
+}
+
+/// A disk is full.
+#[derive(Debug)]
+struct DiskFull {
+    folder: PathBuf,
+    free: String,
+    doing: String,
+}
+
+impl DiskFull {
+    fn new(error: &anyhow::Error, layout: &Layout) -> Self {
+        let stats = sys::process::fs_stats(layout.root()).ok();
+        let free = stats.map_or_else(|| "nothing".into(), |stats| cli::status::size(stats.available_bytes));
+        Self { folder: layout.root().to_owned(), free, doing: error.to_string() }
+    }
+}
+
+impl std::fmt::Display for DiskFull {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { folder, free, doing } = self;
+        let folder = folder.display();
+        write!(
+            f,
+            "no space is left on the disk of {folder} to {doing} ({free} free); make room, or choose another "
+        )?;
+        f.write_str("folder with --data-dir")
+    }
+}
+
+impl std::error::Error for DiskFull {}
+
+/// Whether a disk is full, or the user's share of it.
+fn is_full(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let of_io = cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+        let of_kernel = cause.downcast_ref::<nix::Error>();
+        matches!(of_io, Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded))
+            || matches!(of_kernel, Some(nix::Error::ENOSPC | nix::Error::EDQUOT))
+    })
 }
 
 /// Runs the parts until SIGTERM or SIGINT. Lines that the parts print (their readiness) go to stdout.
@@ -127,6 +187,15 @@ pub(crate) async fn run(plan: Plan) -> Result<()> {
     notify::tell("STOPPING=1");
     supervisor.stop_all(&mut inbox).await;
     ended
+}
+
+impl Reason {
+    fn parse(line: &str) -> Option<Self> {
+        let parsed = |prefix, is_final| {
+            line.strip_prefix(prefix).map(|text: &str| Self { text: text.to_owned(), is_final })
+        };
+        parsed(HOPELESS, true).or_else(|| parsed(FAILED, false))
+    }
 }
 
 impl Supervisor {
@@ -187,8 +256,8 @@ impl Supervisor {
     }
 
     fn hear(&mut self, name: &'static str, line: &str) {
-        if let Some(why) = line.strip_prefix(FAILED) {
-            self.reasons.insert(name, why.to_owned());
+        if let Some(reason) = Reason::parse(line) {
+            self.reasons.insert(name, reason);
             return;
         }
         say(line);
@@ -207,8 +276,13 @@ impl Supervisor {
         let Some(Part::Running { mut backoff, .. }) = self.parts.remove(name) else { return Ok(()) };
         let gave_up = how.as_ref().is_ok_and(|status| status.code().is_some());
         let how = how.map_or_else(|error| error.to_string(), |status| status.to_string());
-        let how = self.reasons.remove(name).unwrap_or(how);
+        let reason = self.reasons.remove(name).unwrap_or(Reason { text: how, is_final: false });
+        let how = reason.text;
         if gave_up && !self.plan.awaited.is_empty() {
+            if reason.is_final {
+                say(&format!("{HOPELESS}{how}"));
+                bail!(how);
+            }
             self.failed_starts += 1;
             if self.failed_starts >= FAILED_STARTS_MAX {
                 bail!("the {name} ended {FAILED_STARTS_MAX} times before it was ready: {how}");

@@ -7,13 +7,15 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use sys::netlink::{Address, Route, RouteEntry, VethPeer};
+use sys::netlink::{Address, NewRoute, Route, RouteEntry, VethPeer};
 use sys::netns::NetNs;
 
 const BRIDGE: &str = "lan0";
 /// What a host's link to the wire is called on the host: its own, which nothing of a cluster is.
 pub const HOST_LINK: &str = "host0";
 const FIRST_HOST: u8 = 11;
+/// The router of [`Lan::move_away`] in its other network.
+const ROUTER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 
 /// The wire and its hosts; gone when dropped and nothing runs on them any more.
 #[derive(Debug)]
@@ -82,6 +84,48 @@ impl Lan {
         self.home.run(|| Route::open()?.set_up(&port(number))).context("plug a host in")
     }
 
+    /// Moves host `number` to a network of its own, behind a router, which is the wire's own end.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn move_away(&self, number: u8) -> Result<()> {
+        let everywhere = |route: &mut Route, destination, gateway: Ipv4Addr| {
+            let route_to = NewRoute { destination, gateway: Some(gateway.into()), ..NewRoute::default() };
+            route.add_route(&route_to)
+        };
+        self.home.run(|| {
+            let mut route = Route::open()?;
+            let link = route.index(BRIDGE)?;
+            route.add_address(Address { link, ip: ROUTER.into(), prefix: 24 })?;
+            sys::netns::set_sysctl("net/ipv4/ip_forward", "1")
+        })?;
+        self.host(number).run(|| {
+            let mut route = Route::open()?;
+            let link = route.index(HOST_LINK)?;
+            route.delete_address(Address { link, ip: ip(number).into(), prefix: 24 })?;
+            route.add_address(Address { link, ip: far_ip(number).into(), prefix: 24 })?;
+            everywhere(&mut route, Some((Ipv4Addr::new(192, 0, 2, 0).into(), 24)), ROUTER)
+        })?;
+        for near in self.hosts.iter().enumerate().filter(|(other, _)| *other != usize::from(number)) {
+            let far = Some((Ipv4Addr::new(198, 51, 100, 0).into(), 24));
+            near.1.run(|| everywhere(&mut Route::open()?, far, Ipv4Addr::new(192, 0, 2, 1)))?;
+        }
+        Ok(())
+    }
+
+    /// Gives host `number` an address more.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn add_address(&self, number: u8, ip: Ipv4Addr) -> Result<()> {
+        self.host(number).run(|| {
+            let mut route = Route::open()?;
+            let link = route.index(HOST_LINK)?;
+            route.add_address(Address { link, ip: ip.into(), prefix: 24 })
+        })?;
+        Ok(())
+    }
+
     /// A command on host `number`, or at the wire's own end; its process is the program's own.
     #[must_use]
     pub fn command(&self, number: Option<u8>, program: impl AsRef<std::ffi::OsStr>) -> Command {
@@ -113,6 +157,12 @@ impl Lan {
 #[must_use]
 pub fn ip(number: u8) -> Ipv4Addr {
     Ipv4Addr::new(192, 0, 2, FIRST_HOST + number)
+}
+
+/// The address of host `number` after [`Lan::move_away`] (198.51.100.0/24, RFC 5737).
+#[must_use]
+pub fn far_ip(number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(198, 51, 100, FIRST_HOST + number)
 }
 
 fn port(number: u8) -> String {

@@ -146,7 +146,7 @@ async fn what_strangers_send_as_tokens_is_not_asked_of_the_store() {
     let dir = tempfile::tempdir().unwrap();
     let inner = Embedded::open(&dir.path().join("db"), Options::default()).unwrap();
     let store = Arc::new(Counted(inner, AtomicU64::new(0)));
-    let server = server::start_on(store.clone(), dir, None, |_| {}).await;
+    let server = crate::server::start_on(store.clone(), dir, None, |_| {}).await;
     let path = "/api/v1/namespaces/kube-system/secrets";
     let good = "abcdef.0123456789abcdef".to_owned();
     let mut tokens: Vec<String> = (0..100).map(|n| format!("{n:06}.0123456789abcdef")).collect();

@@ -158,7 +158,7 @@ pub(super) const CLUSTER_ROLES: &[RoleRow] = &[
         "knarr:addons",
         &[
             rule("create get", "storage.k8s.io", "csidrivers storageclasses"),
-            rule("list", "core", "nodes"),
+            rule("list patch watch", "core", "nodes"),
             named("delete get", "rbac.authorization.k8s.io", "clusterrolebindings", "knarr:node-proxier"),
         ],
     ),

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Answer, Snapshot, explain, list, text};
+use super::{Answer, Reason, Snapshot, explain, list, text};
 
 /// What is wrong, and how much is well.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -29,6 +29,18 @@ pub struct Wrong {
 }
 
 impl Everything {
+    /// Adds archives of this host's folder of images that became none: which, and why.
+    pub fn not_imported(&mut self, archives: Vec<(String, String)>) {
+        let wrong = |(file, error): (String, String)| {
+            let object = format!("image archive {file}");
+            let fix = "export the image anew into the same file, or remove it";
+            let reasons = vec![Reason::new(&object, error).fix(fix)];
+            let answer = Answer { object, running: false, summary: "was not imported".into(), reasons };
+            Wrong { namespace: String::new(), answer }
+        };
+        self.wrong.extend(archives.into_iter().map(wrong));
+    }
+
     /// For people, a paragraph for each; no line is wider than `width`, where words allow it.
     #[must_use]
     pub fn render(&self, width: usize) -> String {

@@ -128,7 +128,8 @@ fn of_node(snapshot: &Snapshot, pod: &Value, name: &str) -> Vec<Reason> {
     if ready {
         return Vec::new();
     }
-    let troubles = node_troubles(node).join("; ");
+    let troubles = node_troubles("", node).into_iter().map(|reason| reason.what);
+    let troubles = troubles.collect::<Vec<_>>().join("; ");
     vec![
         Reason::new(&object, format!("its node {name} is not ready: {troubles}"))
             .fix(format!("see `knarr why node/{name}`")),

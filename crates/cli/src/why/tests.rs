@@ -169,6 +169,20 @@ fn a_node_that_is_gone_or_ill_is_named() {
               because  Ready is Unknown: Kubelet stopped posting node status.
         "#]],
     );
+    let lost = yaml(
+        "{kind: Node, metadata: {name: n1}, status: {conditions: [{type: Ready, status: 'True'}, \
+         {type: NetworkUnavailable, status: 'True', reason: NoRouteCreated, message: no route to the Pods of n0}]}}",
+    );
+    check(
+        lost,
+        &[],
+        &[],
+        expect![[r#"
+            node/n1 is ready, but not well
+              because  NetworkUnavailable is True: no route to the Pods of n0
+              fix      give the node an address on the network of the others (`--node-ip`), or install a Pod network that crosses routers (`--cni-conf-dir`)
+        "#]],
+    );
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! How well one informer follows the store: since when it does not, and which objects it had to leave out.
 //!
 //! An informer follows when it has its list and a watch that stays open. One that does not for [`STALLED_AFTER`] is told
-//! in the log, and fails the check of its part. An object that cannot be decoded stops nobody: it is left out alone, told
+//! in the log, and fails the check of its part. So does one whose watch stays open without a word, until something comes
+//! on another one. An object that cannot be decoded stops nobody: it is left out alone, told
 //! once for each of its versions, in the log and as an event on the object, and tried again when it changes.
 
 use std::collections::BTreeMap;
@@ -42,6 +43,8 @@ struct Progress {
     open_since: Option<Instant>,
     cause: String,
     is_told: bool,
+    /// The last watch brought nothing: that the next one is open says nothing.
+    is_silent: bool,
 }
 
 impl Follower {
@@ -51,6 +54,7 @@ impl Follower {
             open_since: None,
             cause: "the first list has not come".to_owned(),
             is_told: false,
+            is_silent: false,
         };
         Self { resource, progress: Mutex::new(progress), left_out: Mutex::default(), meter, tell }
     }
@@ -69,6 +73,7 @@ impl Follower {
     pub(super) fn followed(&self) {
         let mut progress = self.progress.lock();
         progress.failing_since = None;
+        progress.is_silent = false;
         if std::mem::take(&mut progress.is_told) {
             tracing::info!(resource = %self.resource, "the informer follows again");
         }
@@ -81,10 +86,21 @@ impl Follower {
         if progress.follows(now) {
             progress.failing_since = None;
         }
+        self.note(&mut progress, now, cause);
+    }
+
+    /// A watch is open, and nothing has come on it since then though something should have.
+    pub(super) fn heard_nothing(&self, since: Instant, cause: &dyn Display) {
+        let mut progress = self.progress.lock();
+        progress.is_silent = true;
+        self.note(&mut progress, since, cause);
+    }
+
+    fn note(&self, progress: &mut Progress, since: Instant, cause: &dyn Display) {
         progress.open_since = None;
-        let since = *progress.failing_since.get_or_insert(now);
+        let since = *progress.failing_since.get_or_insert(since);
         progress.cause = cause.to_string();
-        if !progress.is_told && now.duration_since(since) >= STALLED_AFTER {
+        if !progress.is_told && since.elapsed() >= STALLED_AFTER {
             progress.is_told = true;
             tracing::warn!(resource = %self.resource, cause = %progress.cause, "the informer does not follow");
         }
@@ -146,8 +162,8 @@ fn count(objects: usize) -> i64 {
 impl Progress {
     /// Whether nothing fails, or a watch has lasted since.
     fn follows(&self, now: Instant) -> bool {
-        self.failing_since.is_none()
-            || self.open_since.is_some_and(|since| now.duration_since(since) >= LASTING_AFTER)
+        let lasts = |since| now.duration_since(since) >= LASTING_AFTER;
+        self.failing_since.is_none() || (!self.is_silent && self.open_since.is_some_and(lasts))
     }
 }
 
@@ -223,6 +239,27 @@ mod tests {
         assert_eq!(followers.check(), Ok(()));
         after(1).await;
         assert_eq!(followers.check(), Err("pods not followed for 30 s".to_owned()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_brings_nothing_does_not_follow_until_one_brings_something() {
+        let followers = Followers::default();
+        let pods = follower(&followers, "pods");
+        pods.followed();
+        let heard = Instant::now();
+        pods.opened();
+        after(150).await;
+        assert_eq!(followers.check(), Ok(()));
+        pods.heard_nothing(heard, &"silence");
+        assert_eq!(followers.check(), Err("pods not followed for 150 s".to_owned()));
+        pods.opened();
+        after(20).await;
+        assert_eq!(followers.check(), Err("pods not followed for 170 s".to_owned()));
+        pods.failed(&"refused");
+        assert_eq!(followers.check(), Err("pods not followed for 170 s".to_owned()));
+        pods.opened();
+        pods.followed();
+        assert_eq!(followers.check(), Ok(()));
     }
 
     #[test]

@@ -22,6 +22,12 @@ const RETRY_MAX: Duration = Duration::from_secs(10);
 const WATCH_SECONDS_MIN: u64 = 300;
 /// A watch that ends sooner with nothing on it has failed. Source: client-go's `watchHandler`.
 const WATCH_MIN: Duration = Duration::from_secs(1);
+/// A server that takes a request answers this soon, and goes on with a list as soon. Source: a fifth of the requests' own
+/// bound of 60 s may pass in a queue.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// A server sends a bookmark every minute if there is nothing else: two are missing. Source: `bookmarkFrequency` of
+/// upstream's watch cache.
+const SILENCE_MAX: Duration = Duration::from_secs(150);
 /// One watch event: an object of 3 MiB at most, and its frame.
 const LINE_BYTES_MAX: usize = 8 << 20;
 
@@ -90,6 +96,10 @@ enum ReflectError {
     Sink(#[from] SinkError),
     #[error("the watch ended as soon as it had begun")]
     TooShort,
+    #[error("the server did not answer for {} s", ANSWER_MAX.as_secs())]
+    NoAnswer,
+    #[error("nothing came on the watch for {} s, not even a bookmark", SILENCE_MAX.as_secs())]
+    Silent(Instant),
     #[error("the place to watch from is gone")]
     Gone,
 }
@@ -150,6 +160,8 @@ impl Reflector {
             if matches!(error, ReflectError::Refused(StatusCode::NOT_FOUND)) {
                 // The server does not have this kind: there is nothing to follow.
                 self.follower.followed();
+            } else if let ReflectError::Silent(since) = error {
+                self.follower.heard_nothing(since, &error);
             } else {
                 self.follower.failed(&error);
             }
@@ -164,9 +176,14 @@ impl Reflector {
 
     async fn list(&self) -> Result<u64, ReflectError> {
         let uri = format!("{}?resourceVersion=0{}", self.path, self.query);
-        let response = self.get(uri, true).await?;
-        let body = response.into_body().collect().await?.to_bytes();
-        Ok(self.sink.take_list(&body)?)
+        let mut body = self.get(uri, true).await?.into_body();
+        let mut list = bytes::BytesMut::new();
+        while let Some(frame) = in_time(body.frame()).await? {
+            if let Ok(data) = frame?.into_data() {
+                list.extend_from_slice(&data);
+            }
+        }
+        Ok(self.sink.take_list(&list)?)
     }
 
     async fn watch(
@@ -187,7 +204,11 @@ impl Reflector {
         let opened = Instant::now();
         let mut seen = false;
         let mut lines = Lines::default();
-        while let Some(frame) = body.frame().await {
+        let mut heard = opened;
+        loop {
+            let next = tokio::time::timeout(SILENCE_MAX, body.frame()).await;
+            let Some(frame) = next.map_err(|_| ReflectError::Silent(heard))? else { break };
+            heard = Instant::now();
             let Ok(data) = frame?.into_data() else { continue };
             lines.push(&data)?;
             while let Some(line) = lines.next() {
@@ -211,13 +232,18 @@ impl Reflector {
 
     async fn get(&self, uri: String, collection: bool) -> Result<Response<Body>, ReflectError> {
         let request = Request::get(uri).header("accept", self.form.accept(collection)).body(Body::empty())?;
-        let response = self.sender.send(request).await?;
+        let response = in_time(self.sender.send(request)).await??;
         match response.status() {
             status if status.is_success() => Ok(response),
             StatusCode::GONE => Err(ReflectError::Gone),
             status => Err(ReflectError::Refused(status)),
         }
     }
+}
+
+/// What a server does at once if it does it at all.
+async fn in_time<T>(answer: impl Future<Output = T>) -> Result<T, ReflectError> {
+    tokio::time::timeout(ANSWER_MAX, answer).await.map_err(|_| ReflectError::NoAnswer)
 }
 
 /// Cuts a stream of chunks into lines.
@@ -261,24 +287,4 @@ fn encode(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_are_cut_wherever_chunks_end() {
-        let mut lines = Lines::default();
-        let mut seen = Vec::new();
-        for chunk in ["{\"a\"", ":1}\n{", "}\n"] {
-            lines.push(chunk.as_bytes()).expect("within the bound");
-            while let Some(line) = lines.next() {
-                seen.push(String::from_utf8_lossy(&line).into_owned());
-            }
-        }
-        assert_eq!(seen, ["{\"a\":1}\n", "{}\n"]);
-    }
-
-    #[test]
-    fn selectors_are_percent_encoded() {
-        assert_eq!(encode("spec.nodeName=a"), "spec.nodeName%3Da");
-    }
-}
+mod tests;

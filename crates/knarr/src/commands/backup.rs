@@ -11,16 +11,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use base::Clock;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use cli::args::BackupArgs;
 use kube::config::Kubeconfig;
 use store::backup::{self, Head, Item};
 use store::embedded::offline::{Archive, Picture};
 use store::{Revision, StoreError};
 
+use crate::commands::cluster;
 use crate::components::{self, Settings};
-use crate::host::data_dir;
 use crate::layout::Layout;
 
 /// Writes the backup.
@@ -38,6 +36,12 @@ pub(crate) fn run(args: &BackupArgs) -> Result<()> {
         }
         make(&layout, args.salvage, stdout())?.1
     } else {
+        if !args.force && args.file.symlink_metadata().is_ok() {
+            bail!(
+                "{} is there already, maybe an earlier backup; name another file, or say --force to replace it",
+                args.file.display()
+            );
+        }
         to_file(&args.file, |file| make(&layout, args.salvage, file))?
     };
     eprintln!("backed up {} objects at revision {}", made.records, made.revision);
@@ -75,15 +79,8 @@ fn make<W: Write + Send>(layout: &Layout, salvage: bool, out: W) -> Result<(BufW
 /// The cluster of this host whose authority the file names.
 fn of_kubeconfig(file: &Path) -> Result<Layout> {
     let config = Kubeconfig::read_from(file).with_context(|| format!("read {}", file.display()))?;
-    let authorities = config.clusters.into_iter().filter_map(|named| named.cluster);
-    let authorities = authorities.filter_map(|cluster| cluster.certificate_authority_data);
-    let authorities: Vec<Vec<u8>> = authorities.filter_map(|data| STANDARD.decode(data).ok()).collect();
-    for folder in data_dir::registered() {
-        let layout = Layout::new(&folder)?;
-        let authority = std::fs::read(layout.server().join("tls/ca.crt")).unwrap_or_default();
-        if authorities.contains(&authority) {
-            return Ok(layout);
-        }
+    if let Some(layout) = cluster::of_authority(config) {
+        return Ok(layout);
     }
     bail!("{} is for no cluster of this host; name its folder with --data-dir", file.display());
 }

@@ -8,12 +8,15 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use cli::args::ClusterArgs;
 use http::Request;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
 
 use crate::components::own_kubeconfig;
+use crate::host::data_dir;
 use crate::layout::Layout;
 
 /// Where a cluster is unless something else is said.
@@ -35,6 +38,27 @@ pub(crate) fn folder(args: &ClusterArgs) -> Result<Option<Layout>> {
         None if args.kubeconfig.is_some() || named_by_environment() => Ok(None),
         None => Ok(Some(Layout::new(Path::new(USUAL_DATA))?)),
     }
+}
+
+/// The same, and the folder of the cluster that a kubeconfig is for, if it is on this host and this user may know.
+pub(crate) fn here(args: &ClusterArgs) -> Option<Layout> {
+    let config = match (&args.data_dir, &args.kubeconfig) {
+        (None, Some(file)) => Kubeconfig::read_from(file).ok()?,
+        (None, None) if named_by_environment() => Kubeconfig::from_env().ok()??,
+        _ => return folder(args).ok()?,
+    };
+    of_authority(config)
+}
+
+/// The folder on this host of the cluster whose authority a kubeconfig names.
+pub(crate) fn of_authority(config: Kubeconfig) -> Option<Layout> {
+    let authorities = config.clusters.into_iter().filter_map(|named| named.cluster);
+    let authorities = authorities.filter_map(|cluster| cluster.certificate_authority_data);
+    let authorities: Vec<Vec<u8>> = authorities.filter_map(|data| STANDARD.decode(data).ok()).collect();
+    data_dir::registered().into_iter().filter_map(|folder| Layout::new(&folder).ok()).find(|layout| {
+        std::fs::read(layout.server().join("tls/ca.crt"))
+            .is_ok_and(|authority| authorities.contains(&authority))
+    })
 }
 
 fn named_by_environment() -> bool {

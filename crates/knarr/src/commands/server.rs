@@ -14,9 +14,9 @@ use crate::supervisor::{self, PART_VARIABLE, PARTS};
 pub(crate) fn run(args: &ServerArgs, common: &CommonArgs) -> Result<()> {
     let layout = Layout::new(&args.data_dir)?;
     match std::env::var(PART_VARIABLE).ok().as_deref() {
-        None => supervise(args, common, &layout),
-        Some("control-plane") => supervisor::explained(components::control_plane(&layout)),
-        Some("node") => supervisor::explained(components::node(&layout)),
+        None => supervisor::told_if_full(supervise(args, common, &layout), &layout),
+        Some("control-plane") => supervisor::explained(components::control_plane(&layout), &layout),
+        Some("node") => supervisor::explained(components::node(&layout), &layout),
         Some(part) => bail!("there is no part {part:?}; unset {PART_VARIABLE}"),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use cli::args::{Output, StatusArgs};
-use cli::status::Overview;
+use cli::status::{Node, Overview};
 use http::Request;
 use http_body_util::BodyExt;
 use machinery::unserved::{UNSERVED, Unserved};
@@ -29,7 +29,8 @@ struct Here {
 pub(crate) fn run(args: &StatusArgs) -> Result<()> {
     let here = match cluster::folder(&args.cluster)? {
         Some(layout) => Some(here(layout, args.output)?),
-        None => None,
+        // A kubeconfig is asked for: what this host knows besides is welcome.
+        None => cluster::here(&args.cluster).and_then(|layout| here(layout, args.output).ok()),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     if let Some(here) = &here
@@ -111,6 +112,7 @@ async fn overview(asked: &Asked, here: Option<&Here>) -> Result<(Overview, Vec<V
         let memory: Option<u64> = processes.iter().map(|pid| memory_of(*pid)).sum();
         overview.memory_bytes = memory.filter(|bytes| *bytes > 0);
         overview.store_bytes = size_of(&here.layout.db().join("data.mdb"));
+        overview.bad_archives = here.layout.bad_archives();
         let admin = here.layout.admin_kubeconfig();
         overview.usage = format!("export KUBECONFIG={}", admin.display());
     }
@@ -129,7 +131,15 @@ async fn look_around(asked: &Asked, overview: &mut Overview) -> Result<()> {
         let addresses = node.pointer("/status/addresses").and_then(Value::as_array);
         let internal = addresses.into_iter().flatten().find(|address| address["type"] == "InternalIP");
         let ip = internal.map(|address| text(address, "/address")).unwrap_or_default();
-        overview.nodes.push((text(&node, "/metadata/name"), ip, is_true(&node, "Ready")));
+        let conditions = node.pointer("/status/conditions").and_then(Value::as_array);
+        let bad =
+            conditions.into_iter().flatten().filter(|it| it["type"] != "Ready" && it["status"] == "True");
+        overview.nodes.push(Node {
+            name: text(&node, "/metadata/name"),
+            ip,
+            is_ready: is_true(&node, "Ready"),
+            troubles: bad.map(|condition| text(condition, "/type")).collect(),
+        });
     }
     for pod in why::list(asked, "/api/v1/pods", "Pod").await? {
         if is_true(&pod, "Ready") || pod.pointer("/status/phase").is_some_and(|phase| phase == "Succeeded") {
@@ -163,7 +173,11 @@ fn json_of(overview: &Overview, checks: Vec<Value>, here: Option<&Here>) -> Resu
         .iter()
         .map(|(resource, count, row)| json!({ "resource": resource, "objects": count, "part": row.part }));
     let nodes =
-        overview.nodes.iter().map(|(name, ip, ready)| json!({ "name": name, "ip": ip, "ready": ready }));
+        overview.nodes.iter().map(|Node { name, ip, is_ready, troubles }| {
+            json!({ "name": name, "ip": ip, "ready": is_ready, "troubles": troubles })
+        });
+    let bad_archives =
+        overview.bad_archives.iter().map(|(file, error)| json!({ "file": file, "error": error }));
     let mut all = json!({
         "running": true,
         "ready": overview.is_ready,
@@ -172,6 +186,7 @@ fn json_of(overview: &Overview, checks: Vec<Value>, here: Option<&Here>) -> Resu
         "nodes": nodes.collect::<Vec<_>>(),
         "podsReady": overview.pods_well,
         "podsNotReady": overview.pods_ill,
+        "imagesNotImported": bad_archives.collect::<Vec<_>>(),
         "notInThisVersion": unserved.collect::<Vec<_>>(),
         "upSeconds": overview.age.map(|age| age.as_secs()),
         "memoryBytes": overview.memory_bytes,

@@ -153,8 +153,11 @@ pub(crate) fn wait_until_ready(
 ) -> Result<Child> {
     let stdout = child.stdout.take().context("the server has no stdout")?;
     let mut missing = Ready::awaited(args);
+    let mut why = None;
     for line in BufReader::new(stdout).lines() {
         let line = line?;
+        // On a full disk the log has no room for it.
+        why = line.strip_prefix(supervisor::HOPELESS).map(ToOwned::to_owned).or(why);
         let Some(ready) = Ready::parse(&line) else { continue };
         on_step(ready);
         missing.retain(|part| *part != ready);
@@ -163,6 +166,9 @@ pub(crate) fn wait_until_ready(
         }
     }
     let status = child.wait()?;
+    if let Some(why) = why {
+        bail!("the cluster did not start: {why}");
+    }
     bail!("the server ended with {status} before the cluster was ready: {}", last_log_line(layout.log()));
 }
 

@@ -47,7 +47,9 @@ pub(crate) fn run(args: &WhyArgs) -> Result<()> {
             }
             None => {
                 let (objects, events) = everything(&cluster, args.namespace.as_deref()).await?;
-                let found = cli::why::everything(&objects, &events);
+                let mut found = cli::why::everything(&objects, &events);
+                let here = cluster::here(&args.cluster);
+                found.not_imported(here.map(|layout| layout.bad_archives()).unwrap_or_default());
                 print(args.output, &found, &found.render(cli::screen::width()))?;
                 anyhow::Ok(found.wrong.is_empty())
             }

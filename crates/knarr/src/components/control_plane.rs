@@ -76,12 +76,17 @@ async fn run(settings: &Settings, options: apiserver::Options, identity: &str) -
     if settings.args.runs(Part::Scheduler) {
         parts.start_scheduler(settings);
     }
-    let server = parts.server;
+    let (server, clock, random) = (parts.server, parts.clock, parts.random);
     tokio::select! {
         () = server.ready() => {}
         () = store.failed() => bail!(STORE_FAILED),
     }
-    super::addons::ensure(client_as(&server, "system:knarr", &[]), settings).await?;
+    let client = client_as(&server, "system:knarr", &[]);
+    super::addons::ensure(client.clone(), settings).await?;
+    if settings.args.runs(Part::Kubelet) {
+        let informers = Informers::new(client, tasks.child(), clock, random);
+        tasks.spawn("role of the Node", super::node_role::follow(informers, settings.node_name.clone()));
+    }
     Ready::ApiServer.announce();
     tokio::select! {
         _ = terminate.recv() => {}

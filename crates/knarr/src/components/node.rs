@@ -19,6 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::container_runtime::{self, ContainerRuntime};
 use super::identity::KUBELET_CLIENT_CA;
+use super::pod_routes::{Follower, PodNetwork};
 use super::servers::Servers;
 use super::{Ready, Settings};
 use crate::commands::trace;
@@ -76,8 +77,7 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
         )
         .await?;
         super::pod_cidr::follow(settings, layout, &kubelet_informers, &tasks);
-        let routes = (settings.node_name.clone(), place.cluster_cidr, layout.clone());
-        tasks.spawn("Pod routes", super::pod_routes::follow(informers.clone(), routes.0, routes.1, routes.2));
+        follow_routes(settings, &place, layout, (&informers, &kubelet_informers), &tasks);
         let arguments = settings.args.registration.kubelet_args(&settings.args.kubelet_arg);
         super::kubelet_config::settle_root(layout, &arguments)?;
         if settings.args.runs(Part::CsiHostpath) {
@@ -113,6 +113,27 @@ fn start_storage(place: &Place, layout: &Layout, tasks: &Tasks) -> Result<()> {
         volumes_max: 0,
     };
     csi::driver::start(&config, tasks).context("start the host-path storage driver")
+}
+
+/// Routes to the Pods of other Nodes, by informers of all Nodes and of the kubelet.
+fn follow_routes(
+    settings: &Settings,
+    place: &Place,
+    layout: &Layout,
+    (all, kubelet): (&Informers, &Informers),
+    tasks: &Tasks,
+) {
+    let runtime = &settings.args.container_runtime;
+    let is_foreign = runtime.container_runtime_endpoint.is_some() || runtime.cni_conf_dir.is_some();
+    let follower = Follower {
+        own_name: settings.node_name.clone(),
+        cluster: place.cluster_cidr,
+        layout: layout.clone(),
+        network: if is_foreign { PodNetwork::Foreign } else { PodNetwork::BuiltIn },
+        informers: all.clone(),
+        kubelet: kubelet.clone(),
+    };
+    tasks.spawn("Pod routes", follower.follow());
 }
 
 /// This host's own API server, if it has one.

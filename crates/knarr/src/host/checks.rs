@@ -6,6 +6,7 @@ mod firewall;
 mod kernel;
 mod parts;
 mod room;
+mod routes;
 
 use std::net::{IpAddr, TcpListener};
 
@@ -81,6 +82,8 @@ const ADVICE: &[Check] = &[
     Check { name: "landlock", part: None, look: kernel::landlock },
     Check { name: "firewall", part: Some(Part::Kubelet), look: firewall::forwarding },
     Check { name: "pod network", part: Some(Part::Kubelet), look: pod_network },
+    Check { name: "image archives", part: Some(Part::Kubelet), look: image_archives },
+    Check { name: "pod routes", part: Some(Part::Kubelet), look: routes::look },
     Check { name: "remains", part: None, look: remains },
     Check { name: "parts", part: None, look: parts::look },
 ];
@@ -236,6 +239,19 @@ fn pod_network(subject: &Subject<'_>) -> Finding {
         format!("{USUAL_CNI_CONF_DIR} has a network's configuration, which this cluster does not use"),
         format!("if Pods are to be attached by it, start with --cni-conf-dir {USUAL_CNI_CONF_DIR}"),
     )
+}
+
+fn image_archives(subject: &Subject<'_>) -> Finding {
+    match subject.layout.bad_archives().as_slice() {
+        [] => Finding::Fine("none that cannot be imported".into()),
+        bad => Finding::warning(
+            bad.iter()
+                .map(|(file, error)| format!("{file} was not imported: {error}"))
+                .collect::<Vec<_>>()
+                .join("; "),
+            "export the image anew into the same file, or remove it",
+        ),
+    }
 }
 
 fn remains(_: &Subject<'_>) -> Finding {

@@ -196,3 +196,24 @@ fn a_control_plane_out_of_descriptors_serves_who_is_there_and_heals() {
     drop((session, client));
     must(cluster.remove());
 }
+
+#[test]
+fn a_disk_without_room_for_a_node_is_told_in_one_line_at_once() {
+    let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
+    let folder = cluster.data_dir();
+    must(cluster.mount_disk(&folder, DISK_BYTES));
+    let mut up = cluster.command(env!("CARGO_BIN_EXE_knarr"));
+    let up = up.args(["up", "--node-ip", NODE_IP, "--node-name", NODE_NAME, "--data-dir"]).arg(&folder);
+    let output = up.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let told = text(&output);
+    let errors: Vec<&str> = told.lines().filter(|line| line.starts_with("knarr: ")).collect();
+    let [error] = errors.as_slice() else { panic!("{told}") };
+    let begin =
+        format!("knarr: the cluster did not start: no space is left on the disk of {} to ", folder.display());
+    assert!(error.starts_with(&begin), "{error}");
+    assert!(error.ends_with(" free); make room, or choose another folder with --data-dir"), "{error}");
+    let steps = |what: &str| told.lines().filter(|line| line.contains(what)).count();
+    assert!(steps("API server") <= 1 && steps("Services") <= 1, "nothing is begun again: {told}");
+    must(cluster.remove());
+}

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use testkit::clients::KUBECTLS;
+use testkit::clients::{self, KUBECTLS};
 use testkit::etcd::{Etcd, Security};
 use testkit::{Cluster, Lan, Session, lan};
 
@@ -281,13 +281,34 @@ fn a_host_joins_with_a_token_and_its_pods_are_the_clusters() {
     let listed = must(server.knarr(&["token", "list"]));
     assert!(listed.contains(id) && listed.contains("for host 1"), "{listed}");
 
-    // Another cluster's token is not even sent.
-    let foreign = format!("K10{}::{}", "0".repeat(64), token.rsplit_once("::").unwrap().1);
     let join = ["agent", "--server", &url, "--node-ip", &second, "--node-name", "host-1", "--token"];
-    let refused = agent.knarr(&[&join[..], &[&foreign]].concat()).unwrap_err().to_string();
-    assert!(refused.contains("is not the cluster that --token is for"), "{refused}");
-
+    // Another cluster's token is not even sent; none is taken that is wrong, or whose time is over. Each is told in a line.
+    let (cluster_hash, proof) = token.rsplit_once("::").unwrap();
     let folder = agent.data_dir().display().to_string();
+    let refuse = |token: &str, why: &str| {
+        let refused = said(&agent, &[&join[..], &[token, "--data-dir", &folder]].concat());
+        let is_one_line = refused.starts_with("knarr: ") && refused.lines().count() == 1;
+        assert!(is_one_line && refused.contains(why), "{token}: {refused}");
+    };
+    refuse(&format!("K10{}::{proof}", "0".repeat(64)), "is not the cluster that --token is for");
+    let wrong = "the server does not take --token: it is wrong, or its time is over; `knarr token create`";
+    refuse(&format!("{cluster_hash}::{}.{}", proof.split('.').next().unwrap(), "0".repeat(16)), wrong);
+    let old = must(server.knarr(&["token", "create"]));
+    let old = old.lines().next().unwrap();
+    let of_old = old.rsplit_once("::").unwrap().1.split('.').next().unwrap();
+    let over =
+        [r#"{"stringData":{"expiration":"2026-01-01T00:00:00Z"}}"#, "--type=merge", "-n", "kube-system"];
+    let mut kubectl = server.command(must(clients::folder(KUBECTLS[1])).join("kubectl"));
+    let patched = kubectl.args(["patch", "secret", &format!("bootstrap-token-{of_old}"), "-p"]).args(over);
+    assert!(patched.status().unwrap().success());
+    refuse(old, wrong);
+    for malformed in ["abc", proof, &format!("{cluster_hash}::{}", "x".repeat(23))] {
+        refuse(
+            malformed,
+            "--token must have the form K10HASH::ID.SECRET: `knarr token create` on a server makes one",
+        );
+    }
+
     let run = |agent: &Cluster, name: &str, more: &[&str]| {
         must(agent.start(name, &[&join[..7], &["--data-dir", &folder], more].concat()))
     };
@@ -332,4 +353,52 @@ fn a_host_joins_with_a_token_and_its_pods_are_the_clusters() {
     must(server.remove());
     let left = must(wire.routes(0));
     assert!(left.iter().all(|route| route.gateway.is_none()), "routes go with the cluster: {left:?}");
+}
+
+/// What `knarr` prints, whether it fails or not.
+fn said(cluster: &Cluster, arguments: &[&str]) -> String {
+    let mut command = cluster.command(env!("CARGO_BIN_EXE_knarr"));
+    let output = command.args(arguments).env_remove("KUBECONFIG").output().unwrap();
+    testkit::cluster::text(&output)
+}
+
+#[test]
+fn a_node_that_cannot_route_to_the_others_pods_says_so_until_it_can() {
+    let wire = must(Lan::new(2));
+    must(wire.move_away(1));
+    let binary = env!("CARGO_BIN_EXE_knarr");
+    let mut server = must(Cluster::on_host(binary, &wire, 0));
+    let agent = must(Cluster::on_host(binary, &wire, 1));
+    let (near, far) = (lan::ip(0).to_string(), lan::far_ip(1).to_string());
+    must(server.knarr(&["up", "--node-ip", &near, "--node-name", "host-0"]));
+    let told = must(server.knarr(&["token", "create"]));
+    let (token, _) = told.split_once('\n').unwrap();
+    let (url, folder) = (format!("https://{near}:6443"), agent.data_dir().display().to_string());
+    let join = ["agent", "--server", &url, "--token", token, "--node-ip", &far, "--node-name", "host-1"];
+    let node = must(agent.start("agent", &[&join[..], &["--data-dir", &folder]].concat()));
+    let session = must(Session::new(&server, KUBECTLS[1], "away"));
+    must(session.run("no_route.txt", include_str!("sessions/no_route.txt")));
+
+    let of_server = server.data_dir().display().to_string();
+    let status = said(&server, &["status", "--data-dir", &of_server]);
+    assert!(
+        status.contains(&format!("2 ready   host-1 {far} (NetworkUnavailable), host-0 {near}")),
+        "{status}"
+    );
+    let doctor = said(&agent, &["doctor", "--data-dir", &folder]);
+    assert!(doctor.contains(&format!("no route to the Pods of the nodes at {near}")), "{doctor}");
+
+    // What is tried again and again is told once.
+    let count = |log: &str| log.lines().filter(|line| line.contains("no route to the Pods")).count();
+    assert_eq!(count(&node.log()), 1, "{}", node.log());
+    must(wire.add_address(0, lan::far_ip(0)));
+    must(wire.add_address(1, lan::ip(1)));
+    must(session.run("route_again.txt", include_str!("sessions/route_again.txt")));
+    assert_eq!(count(&node.log()), 1, "{}", node.log());
+    let doctor = said(&agent, &["doctor", "--data-dir", &folder]);
+    assert!(doctor.contains("to 1 other nodes"), "{doctor}");
+    drop(session);
+    must(node.stop());
+    must(agent.remove());
+    must(server.remove());
 }

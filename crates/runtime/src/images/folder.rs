@@ -2,7 +2,8 @@
 //!
 //! An archive is a docker-archive, an OCI layout or a root file system, which is named after its file; compressed or not.
 //! Each is imported once, unless it changes or its images are removed. The kernel tells of changes (inotify); a file is
-//! read when its writer has closed it.
+//! read when its writer has closed it. What cannot be imported is written down beside what was ([`failed`]), and tried
+//! again at the next start and when it changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -27,6 +28,23 @@ struct Imported {
     /// Inode, length, time of change in seconds and nanoseconds.
     stamp: (u64, u64, i64, i64),
     images: Vec<String>,
+    /// Why there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+/// In the store's folder: what became of each archive.
+const RECORD: &str = "folder.json";
+
+/// Archives that could not be imported, by name, and why: what the last import in the store at `root` has written down.
+#[must_use]
+pub fn failed(root: &Path) -> Vec<(String, String)> {
+    let failed = |(name, imported): (String, Imported)| Some((name, imported.error?));
+    read(&root.join(RECORD)).into_iter().filter_map(failed).collect()
+}
+
+fn read(record: &Path) -> BTreeMap<String, Imported> {
+    fs::read(record).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
 }
 
 /// Imports what is in `folder`, which is made if it is not there, and goes on with what comes.
@@ -101,9 +119,8 @@ async fn blocking(work: impl FnOnce() + Send + 'static) {
 
 /// Imports each of the `names` (all if `None`) that is an archive and is not imported yet. A bad one keeps no other from it.
 fn import_all(store: &ImageStore, folder: &Path, names: Option<&BTreeSet<OsString>>, random: &base::Random) {
-    let record = store.root().join("folder.json");
-    let mut done: BTreeMap<String, Imported> =
-        fs::read(&record).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
+    let record = store.root().join(RECORD);
+    let mut done = read(&record);
     let before = done.clone();
     let mut there: Vec<OsString> =
         fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name()).collect();
@@ -114,21 +131,24 @@ fn import_all(store: &ImageStore, folder: &Path, names: Option<&BTreeSet<OsStrin
         let path = folder.join(name);
         let Some(stamp) = stamp(&path) else { continue };
         let known = done.get(&*name.to_string_lossy());
-        let is_done =
-            |it: &Imported| it.stamp == stamp && it.images.iter().all(|id| store.find(id).is_some());
+        let is_done = |it: &Imported| {
+            it.stamp == stamp && it.error.is_none() && it.images.iter().all(|id| store.find(id).is_some())
+        };
         if known.is_some_and(is_done) {
             continue;
         }
-        match import_one(store, &path, stem, random) {
+        let imported = match import_one(store, &path, stem, random) {
             Ok(images) => {
                 tracing::info!(path = %path.display(), images = images.len(), "imported");
-                done.insert(name.to_string_lossy().into_owned(), Imported { stamp, images });
+                Imported { stamp, images, error: None }
             }
             Err(error) => {
                 let error = crate::error_chain(&error);
                 tracing::warn!(path = %path.display(), error, "not imported");
+                Imported { stamp, images: Vec::new(), error: Some(error) }
             }
-        }
+        };
+        done.insert(name.to_string_lossy().into_owned(), imported);
     }
     if done != before {
         let written = serde_json::to_vec(&done).map_err(std::io::Error::from);
