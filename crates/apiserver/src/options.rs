@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use auth::oidc::Issuer;
+use base::connections;
 
 use crate::admission::event_rate_limit::EventRateLimits;
 use crate::admission::{Plugin, chosen};
@@ -47,6 +48,8 @@ pub struct Options {
     pub request_timeout: Duration,
     /// Addresses that are connected to though they are this host's; no flag sets them, tests have their kubelets there.
     pub dials_also: Vec<IpAddr>,
+    /// How many connections there may be, and of whom; by how many descriptors the process has, if absent.
+    pub connections: Option<connections::Limits>,
     /// How long requests are still taken after readiness has failed. Source: `--shutdown-delay-duration`.
     pub shutdown_delay: Duration,
     /// Where what caused what is kept from one run to the next.
@@ -70,6 +73,7 @@ impl Default for Options {
             hostname: String::new(),
             request_timeout: Duration::from_secs(60),
             dials_also: Vec::new(),
+            connections: None,
             shutdown_delay: Duration::ZERO,
             trace_file: None,
         }

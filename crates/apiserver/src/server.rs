@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::connections::{self, Activity, Connections, Limits, Place};
+use base::connections::{self, Activity, Connections, Kept, Limits, Place};
 use base::{Backoff, Clock, Random, Tasks};
 use encryption::Encryption;
 use http_body_util::BodyExt;
@@ -77,9 +77,9 @@ pub enum StartError {
     Tls(String),
 }
 
-mod kept;
+mod counted;
 
-use kept::{Counted, Kept};
+use counted::Counted;
 
 /// A running API server.
 pub struct ApiServer {
@@ -275,7 +275,8 @@ struct Tls {
 /// Accepts connections until the tasks stop, then lets those under way finish.
 async fn listen(api: Arc<Api>, listener: TcpListener, tls: Tls) {
     let (draining, is_draining) = watch::channel(false);
-    let connections = Connections::new(Limits::of(connections::descriptors_max(DESCRIPTORS_MAX)));
+    let usual = || Limits::of(connections::descriptors_max(DESCRIPTORS_MAX));
+    let connections = Connections::new(api.config.options.connections.unwrap_or_else(usual));
     let (open, mut all_ended) = mpsc::channel::<()>(1);
     let closing = closing(&api);
     tokio::pin!(closing);
@@ -289,13 +290,13 @@ async fn listen(api: Arc<Api>, listener: TcpListener, tls: Tls) {
             Ok((stream, address)) => {
                 backoff.reset();
                 let held = Held { ending: is_draining.clone(), _open: open.clone() };
-                let (place, gives_way) = connections.take(address.ip());
+                let place = connections.take(address.ip());
                 let (api, tls) = (Arc::clone(&api), tls.clone());
                 let tasks = api.tasks.clone();
                 tasks.spawn_to_end("connection", async move {
                     tokio::select! {
-                        () = connection(api, (stream, address), tls, place, held) => {}
-                        Ok(()) = gives_way => debug!(%address, "a connection gave way to another"),
+                        () = connection(api, (stream, address), tls, Arc::clone(&place), held) => {}
+                        () = place.gives_way() => debug!(%address, "a connection gave way to another"),
                     }
                 });
             }

@@ -2,43 +2,56 @@
 //!
 //! A connection is a stranger's until somebody has proved on it who they are. Strangers have a share of their own, each source
 //! a part of that, and the oldest gives way to the newest: whoever fills it up keeps out nobody who is quick. Those who
-//! are known have a share per source too, and what is left is for the cluster's own parts, which nobody else can take.
-//! Loopback counts as one of them.
+//! are known have a share too, and the cluster's own parts one that nobody else can take.
+
+mod kept;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+pub use kept::Kept;
 
 /// What one source has at least, however few there are.
 const SHARE_MIN: usize = 8;
 /// Strangers of one source at most; nobody needs so many at once before they say who they are.
 const STRANGERS_OF_SOURCE_MAX: usize = 512;
 
+/// How many connections of a standing there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Of all sources together.
+    pub all: usize,
+    /// Of one source.
+    pub of_source: usize,
+}
+
 /// How many connections there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Of those who have not said who they are.
-    pub strangers: usize,
-    /// Of these, from one source.
-    pub strangers_of_source: usize,
-    /// Of those who have, the cluster's own parts apart.
-    pub known: usize,
-    /// Of these, from one source.
-    pub known_of_source: usize,
+    pub strangers: Share,
+    /// Of those who have.
+    pub known: Share,
+    /// Of the cluster's own parts.
+    pub own: Share,
+    /// Whether whoever comes from this host's loopback is one of them without further proof.
+    pub is_loopback_own: bool,
 }
 
 impl Limits {
-    /// Shares of all connections that a process can have.
+    /// Shares of all connections that a process can have. Own parts have what is left, and loopback counts as one.
     pub fn of(connections_max: usize) -> Self {
         let share = |part: usize| (connections_max / part).max(SHARE_MIN);
         Self {
-            strangers: share(4),
-            strangers_of_source: share(16).min(STRANGERS_OF_SOURCE_MAX),
-            known: share(2),
-            known_of_source: share(8),
+            strangers: Share { all: share(4), of_source: share(16).min(STRANGERS_OF_SOURCE_MAX) },
+            known: Share { all: share(2), of_source: share(8) },
+            own: Share { all: share(1), of_source: share(1) },
+            is_loopback_own: true,
         }
     }
 }
@@ -52,25 +65,34 @@ pub enum Standing {
     Own,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rank {
-    Stranger,
-    Known,
-    Own,
+/// Connections of those who have proved something.
+#[derive(Clone, Copy, Debug, Default)]
+struct Proven {
+    known: usize,
+    own: usize,
+}
+
+impl Proven {
+    fn of(&mut self, standing: Standing) -> &mut usize {
+        match standing {
+            Standing::Known => &mut self.known,
+            Standing::Own => &mut self.own,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
 struct Source {
     /// The oldest first.
-    strangers: VecDeque<(u64, oneshot::Sender<()>)>,
-    known: usize,
+    strangers: VecDeque<(u64, CancellationToken)>,
+    proven: Proven,
 }
 
 #[derive(Debug, Default)]
 struct Held {
     last: u64,
     strangers: usize,
-    known: usize,
+    proven: Proven,
     sources: HashMap<IpAddr, Source>,
 }
 
@@ -87,23 +109,20 @@ impl Connections {
         Arc::new(Self { limits, held: Mutex::default() })
     }
 
-    /// A connection's place, and what ends when it has to give way to another.
-    pub fn take(self: &Arc<Self>, source: IpAddr) -> (Arc<Place>, oneshot::Receiver<()>) {
-        let (sender, cut) = oneshot::channel();
-        let source = source_of(source);
+    /// A connection's place.
+    pub fn take(self: &Arc<Self>, source: IpAddr) -> Arc<Place> {
+        let (cut, source) = (CancellationToken::new(), source_of(source));
+        let is_own = self.limits.is_loopback_own && source.is_loopback();
         let mut held = self.held();
         held.last += 1;
         let id = held.last;
-        let is_own = source.is_loopback();
-        if is_own {
-            drop(sender);
-        } else {
+        let standing = Some(Standing::Own).filter(|own| is_own && held.count(source, *own, &self.limits));
+        if standing.is_none() {
             held.make_room(source, &self.limits);
             held.strangers += 1;
-            held.sources.entry(source).or_default().strangers.push_back((id, sender));
+            held.sources.entry(source).or_default().strangers.push_back((id, cut.clone()));
         }
-        let rank = Mutex::new(if is_own { Rank::Own } else { Rank::Stranger });
-        (Arc::new(Place { all: Arc::clone(self), source, id, rank }), cut)
+        Arc::new(Place { all: Arc::clone(self), source, id, cut, standing: Mutex::new(standing) })
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -115,9 +134,9 @@ impl Held {
     /// The oldest stranger of the source goes, if it has its share; else of whoever has most, if all have theirs.
     fn make_room(&mut self, source: IpAddr, limits: &Limits) {
         let own = self.sources.get(&source).map_or(0, |source| source.strangers.len());
-        let from = if own >= limits.strangers_of_source {
+        let from = if own >= limits.strangers.of_source {
             Some(source)
-        } else if self.strangers >= limits.strangers {
+        } else if self.strangers >= limits.strangers.all {
             let most = self.sources.iter().max_by_key(|(_, source)| source.strangers.len());
             most.map(|(source, _)| *source)
         } else {
@@ -126,8 +145,30 @@ impl Held {
         let oldest = from.and_then(|from| self.sources.get_mut(&from)?.strangers.pop_front());
         if let Some((_, cut)) = oldest {
             self.strangers -= 1;
-            // It may be gone by itself.
-            cut.send(()).unwrap_or_default();
+            cut.cancel();
+        }
+    }
+
+    /// Counts a connection among those of a standing, if there is room for it.
+    fn count(&mut self, source: IpAddr, standing: Standing, limits: &Limits) -> bool {
+        let share = match standing {
+            Standing::Known => limits.known,
+            Standing::Own => limits.own,
+        };
+        let of_source = self.sources.get_mut(&source).map_or(0, |of| *of.proven.of(standing));
+        if *self.proven.of(standing) >= share.all || of_source >= share.of_source {
+            return false;
+        }
+        *self.proven.of(standing) += 1;
+        *self.sources.entry(source).or_default().proven.of(standing) += 1;
+        true
+    }
+
+    fn forget(&mut self, source: IpAddr, standing: Standing) {
+        let one = |count: &mut usize| *count = count.saturating_sub(1);
+        one(self.proven.of(standing));
+        if let Some(of) = self.sources.get_mut(&source) {
+            one(of.proven.of(standing));
         }
     }
 
@@ -139,7 +180,8 @@ impl Held {
     }
 
     fn forget_source(&mut self, source: IpAddr) {
-        if self.sources.get(&source).is_some_and(|of| of.strangers.is_empty() && of.known == 0) {
+        let is_empty = |of: &Source| of.strangers.is_empty() && of.proven.known + of.proven.own == 0;
+        if self.sources.get(&source).is_some_and(is_empty) {
             self.sources.remove(&source);
         }
     }
@@ -151,47 +193,39 @@ pub struct Place {
     all: Arc<Connections>,
     source: IpAddr,
     id: u64,
-    rank: Mutex<Rank>,
+    cut: CancellationToken,
+    /// A stranger's has none.
+    standing: Mutex<Option<Standing>>,
 }
 
 impl Place {
-    /// Somebody has proved who they are. Where their source has its share already, the connection stays a stranger's.
-    pub fn prove(&self, standing: Standing) {
-        let mut rank = self.rank.lock().unwrap_or_else(PoisonError::into_inner);
-        if *rank != Rank::Stranger {
+    /// Somebody has proved who they are. Where their like have their share already, the connection stays a stranger's; and
+    /// it stays what it was proved to be first.
+    pub fn prove(&self, proved: Standing) {
+        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        if standing.is_some() || self.cut.is_cancelled() {
             return;
         }
         let mut held = self.all.held();
-        if standing == Standing::Known {
-            let limits = &self.all.limits;
-            let of_source = held.sources.get(&self.source).map_or(0, |source| source.known);
-            if held.known >= limits.known || of_source >= limits.known_of_source {
-                return;
-            }
-            held.known += 1;
-            held.sources.entry(self.source).or_default().known += 1;
-            *rank = Rank::Known;
-        } else {
-            *rank = Rank::Own;
+        if held.count(self.source, proved, &self.all.limits) {
+            *standing = Some(proved);
+            held.forget_stranger(self.source, self.id);
         }
-        held.forget_stranger(self.source, self.id);
-        held.forget_source(self.source);
+    }
+
+    /// Ends when the connection has to give way to another.
+    pub async fn gives_way(&self) {
+        self.cut.cancelled().await;
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let rank = *self.rank.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let standing = *self.standing.get_mut().unwrap_or_else(PoisonError::into_inner);
         let mut held = self.all.held();
-        match rank {
-            Rank::Stranger => held.forget_stranger(self.source, self.id),
-            Rank::Known => {
-                held.known = held.known.saturating_sub(1);
-                if let Some(source) = held.sources.get_mut(&self.source) {
-                    source.known = source.known.saturating_sub(1);
-                }
-            }
-            Rank::Own => {}
+        match standing {
+            None => held.forget_stranger(self.source, self.id),
+            Some(standing) => held.forget(self.source, standing),
         }
         held.forget_source(self.source);
     }
@@ -266,55 +300,101 @@ pub fn descriptors_max(otherwise: usize) -> usize {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { strangers: 6, strangers_of_source: 3, known: 4, known_of_source: 2 };
+    const LIMITS: Limits = Limits {
+        strangers: Share { all: 6, of_source: 3 },
+        known: Share { all: 4, of_source: 2 },
+        own: Share { all: 5, of_source: 5 },
+        is_loopback_own: true,
+    };
 
     fn ip(text: &str) -> IpAddr {
         text.parse().unwrap()
     }
 
+    fn take(all: &Arc<Connections>, source: &str, count: usize) -> Vec<Arc<Place>> {
+        (0..count).map(|_| all.take(ip(source))).collect()
+    }
+
+    fn cut(places: &[Arc<Place>]) -> Vec<bool> {
+        places.iter().map(|place| place.cut.is_cancelled()).collect()
+    }
+
+    /// Own ones, known ones and strangers.
+    fn counts(all: &Connections) -> (usize, usize, usize) {
+        let held = all.held();
+        (held.proven.own, held.proven.known, held.strangers)
+    }
+
+    fn is_empty(all: &Connections) -> bool {
+        let held = all.held();
+        held.sources.is_empty() && held.strangers + held.proven.known + held.proven.own == 0
+    }
+
     #[test]
     fn the_oldest_stranger_of_a_source_gives_way() {
         let all = Connections::new(LIMITS);
-        let mut taken: Vec<_> = (0..5).map(|_| all.take(ip("192.0.2.1"))).collect();
-        let cut: Vec<bool> = taken.iter_mut().map(|(_, cut)| cut.try_recv().is_ok()).collect();
-        assert_eq!(cut, [true, true, false, false, false]);
+        let taken = take(&all, "192.0.2.1", 5);
+        assert_eq!(cut(&taken), [true, true, false, false, false]);
+        taken[0].prove(Standing::Own);
+        assert_eq!(counts(&all).0, 0, "what has given way proves nothing any more");
         drop(taken);
-        assert!(all.held().sources.is_empty() && all.held().strangers == 0);
+        assert!(is_empty(&all));
     }
 
     #[test]
     fn who_has_most_gives_way_to_others() {
         let all = Connections::new(LIMITS);
-        let mut first: Vec<_> = (0..3).map(|_| all.take(ip("192.0.2.1"))).collect();
-        let mut others: Vec<_> = (2..7).map(|n| all.take(ip(&format!("192.0.2.{n}")))).collect();
-        let is_cut = |(_, cut): &mut (_, oneshot::Receiver<()>)| cut.try_recv().is_ok();
-        assert_eq!(first.iter_mut().filter_map(|one| is_cut(one).then_some(())).count(), 2);
-        assert!(!others.iter_mut().any(is_cut));
+        let first = take(&all, "192.0.2.1", 3);
+        let others: Vec<_> = (2..7).flat_map(|n| take(&all, &format!("192.0.2.{n}"), 1)).collect();
+        assert_eq!(cut(&first), [true, true, false]);
+        assert!(!cut(&others).contains(&true));
     }
 
     #[test]
     fn who_is_known_is_not_cut_and_has_a_share() {
         let all = Connections::new(LIMITS);
-        let mut known: Vec<_> = (0..3).map(|_| all.take(ip("192.0.2.1"))).collect();
-        known.iter().for_each(|(place, _)| place.prove(Standing::Known));
-        let (own, mut own_cut) = all.take(ip("192.0.2.1"));
-        own.prove(Standing::Own);
-        let strangers: Vec<_> = (0..3).map(|_| all.take(ip("192.0.2.1"))).collect();
-        let cut: Vec<bool> = known.iter_mut().map(|(_, cut)| cut.try_recv().is_ok()).collect();
-        assert_eq!(cut, [false, false, true], "the third had no share and stayed a stranger");
-        assert!(own_cut.try_recv().is_err());
-        assert_eq!(all.held().known, 2);
-        assert_eq!(all.held().strangers, 3);
+        let known = take(&all, "192.0.2.1", 3);
+        known.iter().for_each(|place| place.prove(Standing::Known));
+        let own = take(&all, "192.0.2.1", 1);
+        own[0].prove(Standing::Own);
+        let strangers = take(&all, "192.0.2.1", 3);
+        assert_eq!(cut(&known), [false, false, true], "the third had no share and stayed a stranger");
+        assert_eq!(cut(&own), [false]);
+        assert_eq!(counts(&all), (1, 2, 3));
         drop((known, strangers, own));
-        assert!(all.held().sources.is_empty() && all.held().known == 0);
+        assert!(is_empty(&all));
     }
 
     #[test]
-    fn loopback_is_never_a_stranger() {
+    fn own_parts_get_in_while_everybody_else_has_their_shares() {
         let all = Connections::new(LIMITS);
-        for address in ["127.0.0.1", "::1", "::ffff:127.0.0.1"] {
-            let taken: Vec<_> = (0..20).map(|_| all.take(ip(address))).collect();
-            assert_eq!((taken.len(), all.held().strangers), (20, 0));
+        let strangers: Vec<_> = (1..20).flat_map(|n| take(&all, &format!("192.0.2.{n}"), 5)).collect();
+        let known: Vec<_> = (1..20).flat_map(|n| take(&all, &format!("198.51.100.{n}"), 3)).collect();
+        known.iter().for_each(|place| place.prove(Standing::Known));
+        let mut own = Vec::new();
+        for n in 0..8 {
+            let place = all.take(ip("203.0.113.1"));
+            place.prove(Standing::Own);
+            place.prove(Standing::Known);
+            own.push(place);
+            assert_eq!(counts(&all).0, (n + 1).min(LIMITS.own.all), "and there is an end");
+        }
+        assert!(all.held().proven.known <= LIMITS.known.all, "it stays what it was first");
+        assert!(all.held().strangers <= LIMITS.strangers.all);
+        drop((strangers, known, own));
+        assert!(is_empty(&all));
+    }
+
+    #[test]
+    fn loopback_is_a_stranger_only_where_it_is_said_to_be() {
+        for (is_loopback_own, expect) in [(true, (5, 0, 0)), (false, (0, 0, 3))] {
+            let all = Connections::new(Limits { is_loopback_own, ..LIMITS });
+            for address in ["127.0.0.1", "::1", "::ffff:127.0.0.1"] {
+                let taken = take(&all, address, 5);
+                assert_eq!(counts(&all), expect, "{address}");
+                drop(taken);
+                assert!(is_empty(&all));
+            }
         }
     }
 

@@ -261,6 +261,24 @@ impl Config {
         let text_hash = digest.as_ref().try_into().unwrap_or_default();
         Ok(Self { resources, text_hash })
     }
+
+    /// The kind of provider that writes a resource of the core group; `None` if it is stored as it is.
+    pub fn writes(&self, resource: &str) -> Option<&'static str> {
+        let is_meant = |text: &String| {
+            let rule = GroupResource::parse(text);
+            let is_any = rule.resource == "*" && matches!(rule.group.as_str(), "" | "*");
+            is_any || (rule.group.is_empty() && rule.resource == resource)
+        };
+        let rule = self.resources.iter().find(|rule| rule.resources.iter().any(is_meant))?;
+        let provider = rule.providers.first()?;
+        let kinds = [
+            ("aesgcm", provider.aesgcm.is_some()),
+            ("aescbc", provider.aescbc.is_some()),
+            ("secretbox", provider.secretbox.is_some()),
+            ("kms", provider.kms.is_some()),
+        ];
+        kinds.into_iter().find_map(|(name, is_set)| is_set.then_some(name))
+    }
 }
 
 /// The first line of an error, which says what is wrong and where; the lines after it show the file.

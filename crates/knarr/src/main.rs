@@ -98,6 +98,7 @@ fn one_line(message: &str) -> String {
 
 fn run(cli: Cli) -> anyhow::Result<()> {
     let common = &cli.common;
+    machinery::version::built_from(commands::version::BUILD);
     start_log(common);
     features::turn_on(&common.feature_gates).map_err(|why| UsageError(format!("--feature-gates: {why}")))?;
     match &cli.command {

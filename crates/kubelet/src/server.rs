@@ -6,7 +6,6 @@
 pub(crate) mod access;
 mod cadvisor;
 mod checkpoint;
-mod connections;
 pub(crate) mod cri_streams;
 mod csi;
 mod exposition;
@@ -25,6 +24,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::connections::{Connections, Kept, Limits, Place, Share, Standing};
 use base::health::Checks;
 use bytes::Bytes;
 use controller::Informer;
@@ -47,13 +47,21 @@ use crate::node::Machine;
 use crate::pods::Inboxes;
 use crate::static_pods::StaticPods;
 use access::{Access, Certified};
-use connections::{Connections, Place, Standing};
 use query::Query;
 
 /// How long a handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection may wait for a request, the first one too, and how long a request's head may take.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(32);
+
+/// How many connections there may be. Certificates that were let pass, such as the API server's, do not share with tokens;
+/// loopback is everybody's on the host.
+const LIMITS: Limits = Limits {
+    strangers: Share { all: 512, of_source: 32 },
+    known: Share { all: 256, of_source: 128 },
+    own: Share { all: 1024, of_source: 1024 },
+    is_loopback_own: false,
+};
 
 /// An answer's body.
 pub(crate) type Body = BoxBody<Bytes, std::io::Error>;
@@ -93,7 +101,7 @@ impl Refusal {
 /// Accepts connections for ever.
 pub(crate) async fn serve(server: Arc<Server>, listener: TcpListener, config: ServerConfig) {
     let acceptor = TlsAcceptor::from(config.tls.clone());
-    let connections = Arc::new(Connections::default());
+    let connections = Connections::new(LIMITS);
     loop {
         let (stream, address) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -104,14 +112,15 @@ pub(crate) async fn serve(server: Arc<Server>, listener: TcpListener, config: Se
                 continue;
             }
         };
-        let Some(place) = connections.begin(address.ip()) else {
-            tracing::debug!(%address, "there is no room for another connection to the kubelet");
-            continue;
-        };
+        let place = connections.take(address.ip());
         let (server, acceptor) = (server.clone(), acceptor.clone());
         server.context.tasks.clone().spawn("kubelet connection", async move {
-            if let Err(error) = connection(server, acceptor, stream, place).await {
-                tracing::debug!(error, "a connection to the kubelet ended");
+            let ended = tokio::select! {
+                ended = connection(server, acceptor, stream, Arc::clone(&place)) => ended,
+                () = place.gives_way() => Err("it gave way to another".to_owned()),
+            };
+            if let Err(error) = ended {
+                tracing::debug!(error, %address, "a connection to the kubelet ended");
             }
         });
     }
@@ -121,7 +130,7 @@ async fn connection(
     server: Arc<Server>,
     acceptor: TlsAcceptor,
     stream: TcpStream,
-    place: Place,
+    place: Arc<Place>,
 ) -> Result<(), String> {
     stream.set_nodelay(true).map_err(|e| e.to_string())?;
     let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await;
@@ -129,6 +138,7 @@ async fn connection(
     let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
     let certified = certificate.and_then(|certificate| access::of_certificate(certificate));
     // A session that goes on after its request keeps the place.
+    let stream = Kept::new(stream, Arc::clone(&place));
     let client = Arc::new((certified, place));
     let service = service_fn(move |request| {
         let (server, client) = (server.clone(), client.clone());
@@ -155,7 +165,7 @@ async fn connection(
 /// Whether the request may be answered.
 async fn pass(
     server: &Server,
-    (certified, place): &(Option<Certified>, Place),
+    (certified, place): &(Option<Certified>, Arc<Place>),
     request: &Request<Incoming>,
 ) -> Result<(), Refusal> {
     let now = server.context.clock.now();
@@ -163,7 +173,7 @@ async fn pass(
     let certified = certified.as_ref().filter(|certified| certified.is_valid(now)).map(|one| &one.user);
     let path = request.uri().path();
     server.access.check(&server.context, certified, (request.method(), path, request.headers())).await?;
-    place.passed(if certified.is_some() { Standing::Certified } else { Standing::Bearer });
+    place.prove(if certified.is_some() { Standing::Own } else { Standing::Known });
     Ok(())
 }
 

@@ -126,6 +126,11 @@ impl Policy {
         Ok(policy)
     }
 
+    /// Whether any of its rules has something logged.
+    pub fn logs_anything(&self) -> bool {
+        self.rules.iter().any(|rule| rule.level != Level::None)
+    }
+
     /// The policy that counts unless there is another: who changed what, who read Secrets, who went into Pods. It says
     /// nothing of what was sent or answered, and little of what the cluster does by itself.
     ///

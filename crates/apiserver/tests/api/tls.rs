@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::server::{self, TestServer, start, start_at};
+use crate::server::{self, TestServer, start, start_at, start_with};
 use apiserver::security::front_proxy::FrontProxy;
 use auth::pki::{Authority, Identity, Subject, kubeconfig};
+use base::connections::{Limits, Share};
 use base::{Clock, Random};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -64,6 +65,16 @@ async fn connected(
     protocols: &[&[u8]],
     identity: Option<&Identity>,
 ) -> tokio_rustls::client::TlsStream<tokio::net::TcpStream> {
+    connected_from(server, "127.0.0.1", protocols, identity).await
+}
+
+/// The same, from an address of loopback.
+async fn connected_from(
+    server: &TestServer,
+    source: &str,
+    protocols: &[&[u8]],
+    identity: Option<&Identity>,
+) -> tokio_rustls::client::TlsStream<tokio::net::TcpStream> {
     let mut roots = rustls::RootCertStore::empty();
     let authority = server.authority.certificate_pem().as_bytes();
     roots.add(CertificateDer::from_pem_slice(authority).unwrap()).unwrap();
@@ -81,7 +92,9 @@ async fn connected(
         None => builder.with_no_client_auth(),
     };
     config.alpn_protocols = protocols.iter().map(|one| one.to_vec()).collect();
-    let stream = tokio::net::TcpStream::connect(server.server.address().unwrap()).await.unwrap();
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind(format!("{source}:0").parse().unwrap()).unwrap();
+    let stream = socket.connect(server.server.address().unwrap()).await.unwrap();
     let name = rustls_pki_types::ServerName::try_from("127.0.0.1").unwrap();
     tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
 }
@@ -214,6 +227,86 @@ async fn a_connection_outlives_no_certificate() {
         let token = format!("Bearer {}", asked.body["status"]["token"].as_str().unwrap());
         let found = by_jane.whoami(&[("authorization", &token)]).await;
         assert_eq!(found, (201, "system:serviceaccount:default:web".to_owned()), "a token still counts");
+    }
+    server.stop().await;
+}
+
+/// Asks for its health on a connection; `None` if it is cut.
+async fn asked(stream: &mut tokio_rustls::client::TlsStream<tokio::net::TcpStream>) -> Option<Vec<u8>> {
+    let mut got = vec![0; 12];
+    stream.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n").await.ok()?;
+    stream.read_exact(&mut got).await.ok()?;
+    // All of the answer, so that the next one begins where it is looked for.
+    let mut rest = Vec::new();
+    while !rest.ends_with(b"\r\n\r\nok") {
+        rest.push(stream.read_u8().await.ok()?);
+    }
+    Some(got)
+}
+
+/// Waits until a connection is cut; nothing was asked on it.
+async fn is_cut(stream: &mut tokio_rustls::client::TlsStream<tokio::net::TcpStream>) -> bool {
+    let end = tokio::time::timeout(Duration::from_secs(20), stream.read_u8());
+    end.await.is_ok_and(|read| read.is_err())
+}
+
+/// Whoever fills what there is for strangers keeps nobody out, and nobody whom the server knows.
+#[tokio::test]
+async fn connections_have_shares() {
+    let listen = Some("127.0.0.1:0".parse().unwrap());
+    let server = start_with(listen, |config| {
+        config.options.connections = Some(Limits {
+            strangers: Share { all: 6, of_source: 3 },
+            known: Share { all: 4, of_source: 2 },
+            own: Share { all: 4, of_source: 4 },
+            is_loopback_own: false,
+        });
+    })
+    .await;
+    let http: &[&[u8]] = &[b"http/1.1"];
+    let issued = |name: &str, group: &str| {
+        let subject = Subject::client(&name.replace(':', "-"), name, group);
+        server.authority.issue(server.dir.path(), &subject, server::now()).unwrap()
+    };
+    let (jane, node) = (issued("jane", "dev"), issued("system:node:a", "system:nodes"));
+    let ok = Some(b"HTTP/1.1 200".to_vec());
+
+    // Those who are known, from the source that is to be crowded: two have the share, the third stays a stranger.
+    let mut known = Vec::new();
+    for _ in 0..3 {
+        let mut stream = connected_from(&server, "127.0.0.2", http, Some(&jane)).await;
+        assert_eq!(asked(&mut stream).await, ok);
+        known.push(stream);
+    }
+    let mut crowd = Vec::new();
+    for _ in 0..3 {
+        crowd.push(connected_from(&server, "127.0.0.2", http, None).await);
+    }
+    let mut third = known.pop().unwrap();
+    assert!(is_cut(&mut third).await, "the oldest stranger of the source gives way");
+    let mut own = connected_from(&server, "127.0.0.2", http, Some(&node)).await;
+    assert_eq!(asked(&mut own).await, ok, "the newest gets in");
+    assert!(is_cut(&mut crowd.remove(0)).await, "in place of the oldest");
+
+    // Other sources have theirs.
+    for last in [3, 3, 3, 4] {
+        let source = format!("127.0.0.{last}");
+        let mut stream = connected_from(&server, &source, http, None).await;
+        assert_eq!(asked(&mut stream).await, ok, "{source}");
+        crowd.push(stream);
+    }
+    // All six places are taken: of whoever has most, the oldest goes.
+    let mut late = connected_from(&server, "127.0.0.5", http, None).await;
+    assert_eq!(asked(&mut late).await, ok);
+    assert!(is_cut(&mut crowd[2]).await, "the first of those with three");
+    known.push(own);
+    for (number, stream) in known.iter_mut().enumerate() {
+        assert_eq!(asked(stream).await, ok, "what proved who it is stays: {number}");
+    }
+    crowd.remove(2);
+    crowd.push(late);
+    for (number, stream) in crowd.iter_mut().enumerate() {
+        assert_eq!(asked(stream).await, ok, "what did not have to give way stays: {number}");
     }
     server.stop().await;
 }

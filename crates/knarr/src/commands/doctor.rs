@@ -53,6 +53,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
 fn benchmark(judged: &[(&'static Row, Verdict)], output: Output) -> Result<()> {
     let said = |verdict: &Verdict| match verdict {
         Verdict::Pass(why) => ("pass", why.clone()),
+        Verdict::Built(why) => ("pass", format!("by construction: {why}")),
         Verdict::Warn(why) => ("warn", why.clone()),
         Verdict::Fail(why) => ("FAIL", why.clone()),
         Verdict::NotApplicable(why) => ("n.a.", why.clone()),

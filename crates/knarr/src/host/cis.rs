@@ -1,11 +1,14 @@
 //! The CIS Kubernetes benchmark (v1.10) on a cluster of this host, as rows for `doctor --cis`.
 //!
-//! A row is a pure function of what was found. What one process does that upstream's many do is judged by what the check
-//! is for, not by the flag it names. Whoever has to decide is told so with a warning; `docs/security.md` says why.
+//! A row is a pure function of what was found ([`state`]). What one process does that upstream's many do is judged by what
+//! the check is for, not by the flag it names; what cannot be otherwise, because there is nothing to set, passes by
+//! construction, and says so. Whoever has to decide is told so with a warning; `docs/security.md` says why.
 
 mod rows;
+mod state;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 
 use cli::args::{Part, ServerArgs};
@@ -18,6 +21,8 @@ use crate::layout::Layout;
 pub(crate) enum Verdict {
     /// As the benchmark wants it; why.
     Pass(String),
+    /// As the benchmark wants it, and nobody can set it otherwise; why.
+    Built(String),
     /// It is for an administrator to decide, and why it is as it is.
     Warn(String),
     /// Not as the benchmark wants it, by what somebody has set.
@@ -50,14 +55,30 @@ pub(crate) struct Facts {
     plugins: Result<Vec<&'static str>, String>,
     /// What the kubelet is told; `None` where none runs.
     kubelet: Option<Result<Kubelet, String>>,
+    /// The certificates below the data directory that are there.
+    certificates: BTreeMap<&'static str, state::Certificate>,
+    /// Now, in Unix seconds.
+    now_second: i64,
+    /// Where anything on this host takes connections.
+    listening: Vec<SocketAddr>,
+    /// What this program speaks over TLS.
+    ciphers: Vec<String>,
+    /// The provider that encrypts new Secrets, if any does; `None` where no configuration is there yet.
+    encrypts: Option<Result<Option<&'static str>, String>>,
+    /// Whether the audit policy has anything logged.
+    audits: Result<bool, String>,
+    /// The configurations of a network that is not the built-in one.
+    networks: Vec<(String, Mode)>,
 }
 
 /// What the kubelet is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 struct Kubelet {
     pod_pids_limit: i64,
     seccomp_default: bool,
     streams_end: bool,
+    /// The KubeletConfiguration with everything filled in.
+    config: serde_json::Value,
 }
 
 /// Files of the supervisor and of the Node, which are root's, and secret.
@@ -73,21 +94,28 @@ const OF_CONTROL_PLANE: [&str; 7] = [
     "server/db/data.mdb",
     "server/logs/audit.log",
 ];
-/// And the rest that is looked at.
-const OTHERS: [&str; 7] = [
-    "server",
-    "server/db",
+/// Certificates, which are not secret.
+const CERTIFICATES: [&str; 7] = [
+    TO_KUBELETS,
+    OF_CLIENTS,
+    "server/tls/apiserver.crt",
     "server/tls/ca.crt",
-    "agent",
     "agent/tls/ca.crt",
-    "agent/tls/kubelet.key",
-    "agent/tls/kubelet-server.key",
+    "agent/tls/kubelet.crt",
+    "agent/tls/kubelet-server.crt",
 ];
+/// The API server's own at kubelets.
+const TO_KUBELETS: &str = "server/tls/apiserver-kubelet-client.crt";
+/// The authority of those whom the kubelet knows by a certificate.
+const OF_CLIENTS: &str = "agent/tls/client-ca.crt";
+/// And the rest that is looked at.
+const OTHERS: [&str; 5] =
+    ["server", "server/db", "agent", "agent/tls/kubelet.key", "agent/tls/kubelet-server.key"];
 
 impl Facts {
     /// Looks at the cluster in `layout`, which was started with `args`, or would be.
     pub(crate) fn of(args: &ServerArgs, layout: &Layout) -> Self {
-        let all = OF_ROOT.iter().chain(&OF_CONTROL_PLANE).chain(&OTHERS);
+        let all = OF_ROOT.iter().chain(&OF_CONTROL_PLANE).chain(&CERTIFICATES).chain(&OTHERS);
         let mode = |path: &&'static str| {
             let is = layout.root().join(path).symlink_metadata().ok()?;
             Some((*path, Mode { uid: is.uid(), mode: is.mode() & 0o7777 }))
@@ -100,6 +128,34 @@ impl Facts {
             files: all.filter_map(mode).collect(),
             plugins: plugins.map(|plugins| plugins.iter().map(|plugin| plugin.name).collect()),
             kubelet: args.runs(Part::Kubelet).then(|| kubelet(args, layout)),
+            certificates: state::certificates(layout),
+            now_second: jiff::Timestamp::now().as_second(),
+            listening: state::listening(),
+            ciphers: state::ciphers(),
+            encrypts: state::encrypts(args, layout),
+            audits: state::audits(args),
+            networks: state::networks(args),
+        }
+    }
+
+    /// Passes if a certificate that is there has not ended.
+    fn lasts(&self, files: &[&str]) -> Verdict {
+        let there: Vec<_> =
+            files.iter().filter_map(|file| Some((file, self.certificates.get(file)?))).collect();
+        let ended = there.iter().find(|(_, certificate)| certificate.ends_second <= self.now_second);
+        match (ended, there.is_empty()) {
+            (Some((file, _)), _) => Verdict::Fail(format!("{file} has ended")),
+            (None, true) => Verdict::NotApplicable("none is there yet".to_owned()),
+            (None, false) => Verdict::Pass("none has ended; they are renewed before they do".to_owned()),
+        }
+    }
+
+    /// Passes if nothing takes connections from other hosts at these ports.
+    fn closed(&self, ports: &[u16]) -> Verdict {
+        let is_open = |at: &&SocketAddr| ports.contains(&at.port()) && !at.ip().is_loopback();
+        match self.listening.iter().find(is_open) {
+            Some(at) => Verdict::Fail(format!("something listens at {at}")),
+            None => Verdict::Pass(format!("nothing listens at {ports:?} but on loopback")),
         }
     }
 
@@ -143,6 +199,7 @@ fn kubelet(args: &ServerArgs, layout: &Layout) -> Result<Kubelet, String> {
         pod_pids_limit: config.pod_pids_limit,
         seccomp_default: config.seccomp_default,
         streams_end: !config.streaming_connection_idle_timeout.is_zero(),
+        config: config.configz,
     })
 }
 

@@ -5,6 +5,7 @@ use super::*;
 const HOST: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 1);
 const VICTIM: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 2);
 const HOSTILE: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 3);
+const WITNESS: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 4);
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(8, 8, 8, 8);
 
 /// Two Pods, of which the second is hostile.
@@ -55,25 +56,59 @@ fn packets_of_a_foreign_source_go_nowhere() {
     }
 }
 
+/// The hardware address that a Pod has been told is another's, if any.
+fn believed(pod: &Attachment, ip: Ipv4Addr) -> Option<String> {
+    let table = inside(pod, || fs::read_to_string("/proc/thread-self/net/arp").unwrap());
+    // IP address, HW type, Flags, HW address, Mask, Device.
+    let mut rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    rows.find(|row| row.first() == Some(&ip.to_string().as_str())).map(|row| row[3].to_owned())
+}
+
+/// A third Pod, which believes whatever it is told unasked, is told nothing: neither that the hostile one is another, nor
+/// that it is the gateway. Without the rules it believes both, so that the kernel does send what the rules hold back.
 #[test]
 fn a_pod_that_tells_everybody_that_it_is_another_or_the_gateway_is_not_heard() {
     let (host, network, victim, hostile) = two_pods();
-    assert_eq!(host.on(|| ask("10.42.0.2:80")), "10.42.0.1");
+    let witness = host.pod("c");
+    host.on(|| assert_eq!(network.add(&witness).unwrap().pod_ips("eth0"), [IpAddr::from(WITNESS)]));
+    inside(&witness, || sys::netns::set_sysctl("net/ipv4/conf/eth0/arp_accept", "1").unwrap());
+    let listener = inside(&witness, || UdpSocket::bind((WITNESS, 9999)).unwrap());
+    listener.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    // What it says in its own name arrives, after all that it has said before.
+    let say = || {
+        inside(&hostile, || UdpSocket::bind((HOSTILE, 0)).unwrap().send_to(b"?", (WITNESS, 9999)).unwrap());
+        assert_eq!(listener.recv_from(&mut [0; 8]).unwrap().1.ip(), IpAddr::from(HOSTILE));
+    };
+    say();
+    let mac: [u8; 6] = inside(&hostile, || {
+        let mut route = Route::open().unwrap();
+        let link = route.link("eth0").unwrap().unwrap();
+        for ip in [VICTIM.into(), HOST.into()] {
+            route.add_address(sys::netlink::Address { link: link.index, ip, prefix: 32 }).unwrap();
+        }
+        sys::netns::set_sysctl("net/ipv4/conf/eth0/arp_notify", "1").unwrap();
+        link.mac.try_into().unwrap()
+    });
+    // A link that is given its hardware address tells everybody of all its addresses.
+    let announce = || inside(&hostile, || Route::open().unwrap().set_mac("eth0", mac).unwrap());
+    let false_mac = Some(mac.map(|byte| format!("{byte:02x}")).join(":"));
+    announce();
+    say();
     for pretended in [VICTIM, HOST] {
-        inside(&hostile, || {
-            let mut route = Route::open().unwrap();
-            let link = route.index("eth0").unwrap();
-            route.add_address(sys::netlink::Address { link, ip: pretended.into(), prefix: 32 }).unwrap();
-            // A link that comes up tells of its addresses, unasked.
-            sys::netns::set_sysctl("net/ipv4/conf/eth0/arp_notify", "1").unwrap();
-            sys::netns::set_sysctl("net/ipv4/conf/eth0/arp_accept", "1").unwrap();
-            route.set_down("eth0").unwrap();
-            route.set_up("eth0").unwrap();
-        });
-        assert_eq!(host.on(|| ask("10.42.0.2:80")), "10.42.0.1", "{pretended}");
-        assert_eq!(inside(&victim, || ask("10.42.0.1:1")), "connection refused", "the gateway is the host");
+        assert_ne!(believed(&witness, pretended), false_mac, "{pretended}");
     }
-    host.on(|| [&victim, &hostile].map(|pod| network.del(pod).unwrap()));
+    assert_eq!(host.on(|| ask("10.42.0.2:80")), "10.42.0.1");
+    assert_eq!(inside(&witness, || ask("10.42.0.2:80")), WITNESS.to_string(), "through the gateway");
+    assert_eq!(inside(&victim, || ask("10.42.0.1:1")), "connection refused", "the gateway is the host");
+
+    host.on(|| sys::nftables::port::delete(&crate::table_name("test")).unwrap());
+    announce();
+    say();
+    for pretended in [VICTIM, HOST] {
+        assert_eq!(believed(&witness, pretended), false_mac, "{pretended}, without the rules");
+    }
+    assert_eq!(host.on(|| ask("10.42.0.2:80")), "10.42.0.1", "the host's entries are permanent");
+    host.on(|| [&victim, &hostile, &witness].map(|pod| network.del(pod).unwrap()));
 }
 
 #[test]
