@@ -73,8 +73,8 @@ impl Trace {
         let chain = file.as_deref().map(history::load).unwrap_or_default();
         let last =
             chain.commits.iter().map(|commit| commit.revision).filter(|revision| *revision <= upto).max();
-        let after = last.unwrap_or(0).max(upto.saturating_sub(COMMITS_MAX as u64));
-        let events = history::read(store.as_ref(), after, upto).await;
+        // Revisions leap after a crash: how many there are says nothing of how many commits there were.
+        let events = history::read(store.as_ref(), last.unwrap_or(0), upto).await;
         let since = events.iter().filter(|event| !event.cause.is_empty()).map(commit);
         let earlier = chain.commits.into_iter().filter(|commit| commit.revision <= upto).chain(since);
         prepend(&mut self.commits.lock(), earlier, COMMITS_MAX);

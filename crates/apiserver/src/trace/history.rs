@@ -1,5 +1,6 @@
 //! What was remembered before this process began: a file, and the store's own log.
 
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -7,6 +8,8 @@ use std::path::Path;
 use machinery::trace::Chain;
 use store::{Event, Revision, Store, StoreError};
 use tracing::{debug, warn};
+
+use super::COMMITS_MAX;
 
 /// A larger file is not read.
 const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -41,9 +44,9 @@ pub(super) fn save(file: &Path, chain: &Chain) -> std::io::Result<()> {
     std::fs::rename(&new, file)
 }
 
-/// The changes after `after` up to `upto`, as far as the store has them still.
-pub(super) async fn read(store: &dyn Store, after: Revision, upto: Revision) -> Vec<Event> {
-    let mut events = Vec::new();
+/// The newest changes after `after` up to `upto`, as far as the store has them still.
+pub(super) async fn read(store: &dyn Store, after: Revision, upto: Revision) -> VecDeque<Event> {
+    let mut events = VecDeque::new();
     let mut after = after;
     while after < upto {
         match read_some(store, after, upto, &mut events).await {
@@ -62,7 +65,7 @@ async fn read_some(
     store: &dyn Store,
     after: Revision,
     upto: Revision,
-    events: &mut Vec<Event>,
+    events: &mut VecDeque<Event>,
 ) -> Result<(), StoreError> {
     let mut watch = store.watch(after).await?;
     while let Some(batch) = watch.batches.recv().await {
@@ -73,6 +76,7 @@ async fn read_some(
             previous: None,
             ..event
         }));
+        events.drain(..events.len().saturating_sub(COMMITS_MAX));
         if batch.upto >= upto {
             break;
         }

@@ -17,6 +17,7 @@ mod filters;
 mod fixtures;
 mod matrix;
 mod nasty;
+mod nothing;
 mod partial;
 mod poison;
 mod scopes;

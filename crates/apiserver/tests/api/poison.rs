@@ -3,21 +3,22 @@
 //!
 //! The informers are those that the parts of a cluster stand on.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::fixtures::{self, collection, stored};
+use crate::nothing::{self, Step, changes};
 use crate::server::{TestServer, admin, start_on};
 use base::health::Checks;
 use base::{Clock, Random};
 use controller::trace::Reporter;
 use controller::{ClientMetrics, Engine, Informers, Kind, ResourceRef};
 use futures::future::BoxFuture;
-use resources::Resource;
+use resources::{Resource, Subresource};
+use schema::SchemaRef;
 use schema::walk::zeros;
-use schema::{SchemaRef, Shape, Type, TypeRef};
 use serde_json::{Value, json};
 use store::embedded::{Embedded, Options};
 use store::{Change, Durability, Expect, Store, Write};
@@ -93,133 +94,6 @@ fn type_of(row: &Resource) -> Typed {
         .into_iter()
         .find(|found| found.kind == kind)
         .unwrap_or_else(|| panic!("{kind:?} has no type here"))
-}
-
-/// A step into a value.
-#[derive(Clone, Debug)]
-enum Step {
-    Field(String),
-    /// The first element of a list.
-    Item,
-    /// An entry of a map.
-    Entry,
-}
-
-/// Something that is done to an object.
-#[derive(Clone, Debug)]
-struct Nothing {
-    /// The type of object and its field that this is about.
-    about: (&'static str, String),
-    path: Vec<Step>,
-    value: Value,
-}
-
-impl Nothing {
-    fn text(&self) -> String {
-        let steps = self.path.iter().map(|step| match step {
-            Step::Field(name) => name.as_str(),
-            Step::Item => "[0]",
-            Step::Entry => "[key]",
-        });
-        format!("{} = {}", steps.collect::<Vec<_>>().join("."), self.value)
-    }
-
-    fn apply(&self, object: &mut Value) {
-        let mut at = object;
-        for step in &self.path {
-            at = match step {
-                Step::Field(name) => {
-                    if !at.is_object() {
-                        *at = json!({});
-                    }
-                    at.as_object_mut().unwrap().entry(name.clone()).or_insert(Value::Null)
-                }
-                Step::Entry => {
-                    if !at.is_object() {
-                        *at = json!({});
-                    }
-                    let map = at.as_object_mut().unwrap();
-                    let key = map.keys().next().cloned().unwrap_or_else(|| "key".to_owned());
-                    map.entry(key).or_insert(Value::Null)
-                }
-                Step::Item => {
-                    if at.as_array().is_none_or(Vec::is_empty) {
-                        *at = json!([null]);
-                    }
-                    &mut at.as_array_mut().unwrap()[0]
-                }
-            };
-        }
-        *at = self.value.clone();
-    }
-}
-
-/// What may stand for nothing in a field of this type.
-fn nothings(ty: TypeRef<'_>) -> Vec<Value> {
-    let mut all = vec![Value::Null];
-    match ty.shape() {
-        Shape::Object(_) => all.push(json!({})),
-        Shape::List(item, ..) => {
-            all.extend([json!([]), json!([null])]);
-            all.extend(nothings(item).into_iter().skip(1).map(|inner| json!([inner])));
-        }
-        Shape::Map(value) => {
-            all.extend([json!({}), json!({"key": null})]);
-            all.extend(nothings(value).into_iter().skip(1).map(|inner| json!({"key": inner})));
-        }
-        Shape::Json => all.extend([json!({}), json!({"a": null})]),
-        Shape::Scalar => match ty.ty {
-            Type::Bool => all.push(json!(false)),
-            Type::Int32 | Type::Int64 | Type::Double => all.push(json!(0)),
-            Type::IntOrString => all.extend([json!(0), json!("")]),
-            Type::String => all.extend([json!(""), json!("Other")]),
-            Type::Bytes => all.push(json!("")),
-            Type::Quantity => all.extend([json!("0"), json!(0)]),
-            Type::Time | Type::MicroTime => {
-                all.extend([json!("0001-01-01T00:00:00Z"), json!("9999-12-31T23:59:59Z")]);
-            }
-            Type::Duration => all.push(json!("0s")),
-            _ => all.push(json!({})),
-        },
-    }
-    all
-}
-
-/// Every change of one row: each type of object at the first path that leads to it.
-fn changes(schema: SchemaRef<'static>) -> Vec<Nothing> {
-    let (mut seen, mut found) = (BTreeSet::new(), Vec::new());
-    let mut queue = VecDeque::from([(schema, Vec::new())]);
-    while let Some((schema, path)) = queue.pop_front() {
-        if !seen.insert(schema.message_name()) {
-            continue;
-        }
-        for field in schema.fields() {
-            let mut path: Vec<Step> = path.clone();
-            path.push(Step::Field(field.name.to_string()));
-            let mut ty = schema.field_type(&field.name).unwrap();
-            let about = (schema.message_name(), field.name.to_string());
-            let of_type = nothings(ty).into_iter();
-            found.extend(of_type.map(|value| Nothing { about: about.clone(), path: path.clone(), value }));
-            loop {
-                ty = match ty.shape() {
-                    Shape::List(item, ..) => {
-                        path.push(Step::Item);
-                        item
-                    }
-                    Shape::Map(item) => {
-                        path.push(Step::Entry);
-                        item
-                    }
-                    Shape::Object(inner) => {
-                        queue.push_back((inner, path));
-                        break;
-                    }
-                    Shape::Scalar | Shape::Json => break,
-                }
-            }
-        }
-    }
-    found
 }
 
 fn schema_of(row: &Resource) -> SchemaRef<'static> {
@@ -373,16 +247,128 @@ async fn every_object_that_the_server_takes_is_decoded() {
     fixture.server.stop().await;
 }
 
-/// Nulls at every path of an object at once, as `leaf` or in lists and maps.
-fn full_of_nulls(row: &Resource, name: &str, is_leaf: bool) -> Value {
-    let mut object = json!({});
-    for change in changes(schema_of(row)) {
-        let is_null = change.value.is_null();
-        let is_inner = change.value == json!([null]) || change.value == json!({"key": null});
-        if if is_leaf { is_null } else { is_inner } {
-            change.apply(&mut object);
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// The object that the server answers; `Err(false)` if it answers that the fault is its own, which it never is.
+async fn sent(
+    fixture: &Fixture,
+    (method, path, kind): (&str, &str, &str),
+    body: &[u8],
+) -> Result<Value, bool> {
+    let answer = fixture.server.call_bytes(method, path, &[("content-type", kind)], body).await;
+    match answer.code.as_u16() {
+        200..300 => Ok(answer.body),
+        code => Err(code < 500),
+    }
+}
+
+#[tokio::test]
+async fn every_object_that_the_server_takes_as_protobuf_is_decoded() {
+    let fixture = Fixture::new().await;
+    let (mut tried, mut taken, mut wrong) = (0, 0, Vec::new());
+    let mut done: BTreeSet<(&str, String, String)> = BTreeSet::new();
+    for row in stored() {
+        let (object, found, schema) = (fixtures::of(row).unwrap(), type_of(row), schema_of(row));
+        let path = format!("{}?dryRun=All", collection(row));
+        for change in changes(schema) {
+            if !done.insert((change.about.0, change.about.1.clone(), change.value.to_string())) {
+                continue;
+            }
+            let mut body = object.clone();
+            body["metadata"]["name"] = format!("x{}", name_of(row)).into();
+            change.apply(&mut body);
+            // What has no form on the wire cannot be sent.
+            let Ok(bytes) = schema::proto::encode(schema, &body) else { continue };
+            tried += 1;
+            match sent(&fixture, ("POST", &path, PROTOBUF), &bytes).await {
+                Ok(answer) => {
+                    taken += 1;
+                    if let Err(why) = (found.decode)(answer.to_string().as_bytes()) {
+                        wrong.push(format!("{path} {}: {why}", change.text()));
+                    }
+                }
+                Err(true) => {}
+                Err(false) => wrong.push(format!("{path} {}: a fault of the server", change.text())),
+            }
         }
     }
+    eprintln!("{tried} objects sent, {taken} taken");
+    assert!(taken > 1_000, "{taken} objects of {tried} are too few");
+    assert!(wrong.is_empty(), "{} of {tried}: {:#?}", wrong.len(), &wrong[..wrong.len().min(30)]);
+    fixture.server.stop().await;
+}
+
+/// What is sent to a subresource of a kind of its own, as it should be.
+fn sound(kind: &str, name: &str) -> Option<Value> {
+    Some(match kind {
+        "Binding" => json!({"metadata": {"name": name}, "target": {"kind": "Node", "name": "n"}}),
+        "Eviction" => json!({"metadata": {"name": name}, "deleteOptions": {"gracePeriodSeconds": 1}}),
+        "TokenRequest" => json!({"spec": {"audiences": [], "expirationSeconds": 3600}}),
+        "Scale" => json!({"metadata": {"name": name, "namespace": "default"}, "spec": {"replicas": 1}}),
+        _ => return None,
+    })
+}
+
+/// Where a body of the subresource's own kind can be sent.
+fn ways(subresource: &Subresource) -> Vec<(&'static str, &'static str)> {
+    let rows = [
+        ("create", "POST", JSON),
+        ("create", "POST", PROTOBUF),
+        ("update", "PUT", JSON),
+        ("update", "PUT", PROTOBUF),
+        ("patch", "PATCH", MERGE),
+    ];
+    let has = |verb| subresource.verbs.contains(&verb);
+    rows.into_iter().filter(|(verb, ..)| has(*verb)).map(|(_, method, kind)| (method, kind)).collect()
+}
+
+#[tokio::test]
+async fn no_body_of_a_subresource_breaks_the_server_or_its_object() {
+    let fixture = Fixture::new().await;
+    let (mut tried, mut taken, mut wrong, mut kinds) = (0, 0, Vec::new(), BTreeSet::new());
+    for row in stored() {
+        let (name, found) = (name_of(row), type_of(row));
+        let others = row.subresources.iter().filter(|sub| !sub.kind.is_empty() && sub.kind != row.kind);
+        for (subresource, sound) in others.filter_map(|sub| Some((sub, sound(sub.kind, &name)?))) {
+            kinds.insert(subresource.kind);
+            let group = if subresource.group.is_empty() { row.group } else { subresource.group };
+            let schema = schema::builtin().kind(group, subresource.version, subresource.kind).unwrap();
+            let object = format!("{}/{name}", collection(row));
+            for (method, kind) in ways(subresource) {
+                // A dry run of an eviction or a binding changes nothing; that of a scale is looked at all the same.
+                let path = format!("{object}/{}?dryRun=All", subresource.name);
+                for change in changes(schema) {
+                    let mut body = if method == "PATCH" { json!({}) } else { sound.clone() };
+                    change.apply(&mut body);
+                    let bytes = match kind {
+                        PROTOBUF => schema::proto::encode(schema, &body).ok(),
+                        _ => Some(body.to_string().into_bytes()),
+                    };
+                    let Some(bytes) = bytes else { continue };
+                    tried += 1;
+                    match sent(&fixture, (method, &path, kind), &bytes).await {
+                        Ok(_) => taken += 1,
+                        Err(true) => {}
+                        Err(false) => wrong.push(format!("{method} {path} {kind} {}", change.text())),
+                    }
+                }
+            }
+            let (_, now) = fixture.call("GET", &object, JSON, &json!({})).await;
+            if let Err(why) = (found.decode)(now.to_string().as_bytes()) {
+                wrong.push(format!("{object} afterwards: {why}"));
+            }
+        }
+    }
+    eprintln!("{tried} bodies sent, {taken} taken");
+    assert_eq!(kinds, BTreeSet::from(["Binding", "Eviction", "Scale", "TokenRequest"]));
+    assert!(taken > 100, "{taken} of {tried} are too few");
+    assert!(wrong.is_empty(), "{} of {tried}: {:#?}", wrong.len(), &wrong[..wrong.len().min(30)]);
+    fixture.server.stop().await;
+}
+
+/// Nulls at every path of an object at once, as `leaf` or in lists and maps.
+fn full_of_nulls(row: &Resource, name: &str, is_leaf: bool) -> Value {
+    let mut object = nothing::full_of_nulls(schema_of(row), is_leaf);
     let place =
         json!({"name": name, "namespace": if row.is_namespaced() { "default" } else { "" }, "uid": name});
     for (field, value) in place.as_object().unwrap() {

@@ -111,13 +111,13 @@ pub async fn send(
     method: &str,
     path: &str,
     headers: &[(&str, &str)],
-    body: &str,
+    body: impl AsRef<[u8]>,
 ) -> http::Response<apiserver::respond::Body> {
     let mut builder = Request::builder().method(method).uri(path);
     for (name, value) in headers {
         builder = builder.header(*name, *value);
     }
-    let mut request = builder.body(Full::new(Bytes::from(body.to_owned()))).unwrap();
+    let mut request = builder.body(Full::new(Bytes::copy_from_slice(body.as_ref()))).unwrap();
     if let Some(user) = user {
         request.extensions_mut().insert(user);
     }
@@ -136,6 +136,17 @@ impl TestServer {
 
     /// Sends a request with headers as administrator.
     pub async fn call_with(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        self.call_bytes(method, path, headers, body.as_bytes()).await
+    }
+
+    /// The same with a body that is no text.
+    pub async fn call_bytes(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Answer {
         let response = send(self.server.service(), Some(admin()), method, path, headers, body).await;
         let code = response.status();
         let bytes = response.into_body().collect().await.unwrap().to_bytes();

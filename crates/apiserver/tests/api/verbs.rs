@@ -530,6 +530,35 @@ async fn a_chain_of_causes_outlives_the_server() {
 }
 
 #[tokio::test]
+async fn a_chain_of_causes_outlives_crashes_after_which_revisions_leap() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = "/debug/knarr/trace?resource=configmaps&namespace=default&name=kept";
+    let mut revision = 0;
+    for start in 0..4 {
+        let open = store::embedded::Embedded::open;
+        let db = |start| folder.path().join(format!("db-{start}"));
+        let store = open(&db(start), store::embedded::Options::default()).unwrap();
+        let server = server::start_on(Arc::new(store), tempfile::tempdir().unwrap(), None, |config| {
+            config.options.trace_file = Some(folder.path().join("trace.json"));
+        })
+        .await;
+        let name = if start == 0 { "kept".to_owned() } else { format!("later-{start}") };
+        let made = server.call("POST", CONFIG_MAPS, &format!("{{metadata: {{name: {name}}}}}")).await.body;
+        revision = made["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while server.call("GET", trace, "").await.body["commits"].as_array().is_none_or(|it| it.len() != 1) {
+            assert!(std::time::Instant::now() < deadline, "forgotten after {start} crashes");
+            tokio::task::yield_now().await;
+        }
+        // What a crash leaves: nothing is saved, and the store is not closed.
+        std::fs::create_dir(db(start + 1)).unwrap();
+        std::fs::copy(db(start).join("data.mdb"), db(start + 1).join("data.mdb")).unwrap();
+        server.stop().await;
+    }
+    assert!(revision > apiserver::trace::COMMITS_MAX as u64, "{revision}: too small a leap shows nothing");
+}
+
+#[tokio::test]
 async fn a_balanced_service_that_stays_local_has_a_health_check_port_of_its_own() {
     const SERVICES: &str = "/api/v1/namespaces/default/services";
     let server = start(None).await;

@@ -26,6 +26,7 @@ mod kubectl;
 mod kubelet;
 mod parts;
 mod pods;
+mod poison;
 mod readme;
 mod restarts;
 mod storage;
