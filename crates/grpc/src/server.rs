@@ -101,7 +101,10 @@ async fn converse(
     let answering = service_fn(move |request: Asked| {
         let path = request.uri().path().to_owned();
         let call = id.map(|id| Call::begin(&counting, id));
-        let answer = router.answer(&path, request);
+        let answer = match id {
+            Some(_) => router.answer(&path, request),
+            None => refused(),
+        };
         async move { Ok::<_, Infallible>(answer.await.map(|body| Body::new(Counted { body, _call: call }))) }
     });
     let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
@@ -225,6 +228,11 @@ impl hyper::body::Body for Counted {
 /// What is said of a call that nobody has.
 pub fn unknown(path: &str) -> BoxFuture<'static, Answer> {
     std::future::ready(Status::unimplemented(format!("unknown method {path}")).into_http()).boxed()
+}
+
+/// What is said of a call for which there was no room, by a client that has not heard of that yet.
+fn refused() -> BoxFuture<'static, Answer> {
+    std::future::ready(Status::resource_exhausted("the server has too many connections").into_http()).boxed()
 }
 
 /// One request, one response. A call goes on when its client has left: what it began must not be left half done.
