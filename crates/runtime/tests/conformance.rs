@@ -71,7 +71,9 @@ fn main() -> ExitCode {
     assert!(nix::unistd::geteuid().is_root(), "these tests make namespaces and cgroups: run them as root");
     own_namespaces();
     let filters: Vec<&String> = args.iter().filter(|arg| !arg.starts_with('-')).collect();
-    let is_wanted = |name: &str| filters.is_empty() || filters.iter().any(|filter| name.contains(*filter));
+    let is_named =
+        |name: &str, filter: &str| if has("--exact") { filter == name } else { name.contains(filter) };
+    let is_wanted = |name: &str| filters.is_empty() || filters.iter().any(|filter| is_named(name, filter));
     let mut failed = false;
     for (name, start) in subjects::ALL.iter().filter(|(name, _)| is_wanted(name)) {
         let started = Instant::now();

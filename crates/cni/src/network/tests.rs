@@ -83,9 +83,14 @@ fn serve(attachment: &Attachment, port: u16) {
 }
 
 fn ask(to: &str) -> String {
+    ask_within(Duration::from_secs(60), to)
+}
+
+/// The same, of what may well not answer.
+fn ask_within(time: Duration, to: &str) -> String {
     let to: SocketAddr = to.parse().unwrap();
     let mut answer = String::new();
-    match TcpStream::connect_timeout(&to, Duration::from_secs(60)) {
+    match TcpStream::connect_timeout(&to, time) {
         Ok(mut stream) => stream.read_to_string(&mut answer).unwrap(),
         Err(error) => return error.kind().to_string(),
     };
@@ -223,9 +228,9 @@ fn host_ports_let_no_pod_at_what_listens_on_the_hosts_loopback() {
     serve(&pod, 80);
     assert_eq!(host.on(|| ask("127.0.0.1:8080")), "10.42.0.1");
     assert_eq!(host.on(|| ask("10.42.0.1:8080")), "connection refused", "another address");
-    let secret = host.on(|| TcpListener::bind("127.0.0.1:0").unwrap());
-    let to = secret.local_addr().unwrap().to_string();
-    std::thread::spawn(move || secret.accept().map(|(mut stream, _)| stream.write_all(b"secret")));
+    let loopback = host.on(|| TcpListener::bind("127.0.0.1:0").unwrap());
+    let to = loopback.local_addr().unwrap().to_string();
+    let offered = std::thread::spawn(move || loopback.accept().map(|(_, peer)| peer.ip()));
     let asked = inside(&pod, || {
         // What is meant for its own loopback address goes to the host.
         for command in ["ip link set lo down", "ip route add 127.0.0.1 via 10.42.0.1 dev eth0 onlink"] {
@@ -234,9 +239,12 @@ fn host_ports_let_no_pod_at_what_listens_on_the_hosts_loopback() {
             assert!(done.success(), "{command}");
         }
         sys::netns::set_sysctl("net/ipv4/conf/eth0/route_localnet", "1").unwrap();
-        ask(&to)
+        // Long enough for what is lost to be sent once more.
+        ask_within(Duration::from_secs(2), &to)
     });
     assert_eq!(asked, "timed out");
+    assert_eq!(host.on(|| ask(&to)), "", "it listens all the time");
+    assert_eq!(offered.join().unwrap().unwrap(), IpAddr::from([127, 0, 0, 1]), "nobody was there before");
     host.on(|| network.del(&pod).unwrap());
     delete(&pod.netns_path).unwrap();
 }
