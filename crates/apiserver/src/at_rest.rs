@@ -45,9 +45,9 @@ impl AtRest {
         let mut resources = HashMap::new();
         for row in resources::table().iter().filter(|row| row.is_stored()) {
             // Kinds that are served in two groups are stored in one, which is the core group for Events.
-            let of_prefix = resources.entry(row.storage_prefix).or_insert((row.group, row.plural));
+            let of_prefix = resources.entry(&*row.storage_prefix).or_insert((&*row.group, &*row.plural));
             if row.group.is_empty() {
-                *of_prefix = (row.group, row.plural);
+                *of_prefix = (&row.group, &row.plural);
             }
         }
         Self { encryption: Some(encryption), resources }
@@ -71,7 +71,7 @@ impl AtRest {
     /// 500 when it cannot be encrypted.
     pub fn seal(&self, kind: &Kind, key: &str, value: Bytes) -> Result<Bytes, Error> {
         let Some(encryption) = &self.encryption else { return Ok(value) };
-        let transformer = self.transformer(encryption, kind.row().storage_prefix);
+        let transformer = self.transformer(encryption, kind.prefix());
         if !transformer.is_configured() {
             return Ok(value);
         }

@@ -36,7 +36,7 @@ static DEFAULTS: LazyLock<Defaults> =
 fn schema_of(kind: Kind) -> Result<SchemaRef<'static>> {
     let row = kind.row();
     schema::builtin()
-        .kind(row.group, row.version, row.kind)
+        .kind(&row.group, &row.version, &row.kind)
         .ok_or_else(|| Error::internal(format!("{} has no schema", row.kind)))
 }
 

@@ -137,8 +137,8 @@ fn group_names() -> Vec<&'static str> {
 fn versions(group: &str) -> Vec<&'static str> {
     let mut versions: Vec<&'static str> = Vec::new();
     for kind in Kind::all().filter(|kind| kind.group() == group) {
-        if !versions.contains(&kind.row().version) {
-            versions.push(kind.row().version);
+        if !versions.contains(&kind.version()) {
+            versions.push(kind.version());
         }
     }
     versions.sort_by_key(|version| std::cmp::Reverse(priority(version)));
@@ -168,14 +168,14 @@ fn group_document(group: &str) -> Value {
 }
 
 fn kinds_of(group: &str, version: &str) -> Vec<Kind> {
-    Kind::all().filter(|kind| kind.group() == group && kind.row().version == version).collect()
+    Kind::all().filter(|kind| kind.group() == group && kind.version() == version).collect()
 }
 
 /// Tells clients whether two versions of a resource are stored alike.
 ///
 /// Source: `k8s.io/apiserver/pkg/endpoints/discovery`.
 fn storage_version_hash(kind: Kind) -> String {
-    let version = kind.row().storage_api_version;
+    let version = &kind.row().storage_api_version;
     let slash = if version.contains('/') { "" } else { "/" };
     let hash = digest(&SHA256, format!("{slash}{version}/{}", kind.kind()).as_bytes());
     STANDARD.encode(hash.as_ref().get(..8).unwrap_or_default())
@@ -211,7 +211,7 @@ fn resource_list(group: &str, version: &str) -> Result<Value> {
                 "name": format!("{}/{}", row.plural, sub.name),
                 "singularName": "",
                 "namespaced": kind.is_namespaced(),
-                "kind": if sub.kind.is_empty() { row.kind } else { sub.kind },
+                "kind": if sub.kind.is_empty() { &*row.kind } else { sub.kind },
                 "verbs": sub.verbs,
             });
             if !sub.kind.is_empty() && (sub.group != row.group || sub.version != row.version) {
@@ -263,7 +263,7 @@ fn aggregated_resource(kind: Kind) -> Value {
         .iter()
         .map(|sub| {
             let (group, version, kind) = if sub.kind.is_empty() {
-                (row.group, row.version, row.kind)
+                (&*row.group, &*row.version, &*row.kind)
             } else {
                 (sub.group, sub.version, sub.kind)
             };

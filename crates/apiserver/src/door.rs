@@ -228,7 +228,7 @@ impl Door {
 
     /// Whether what is stored for an object is encrypted in another way than it would be today.
     async fn is_stale(&self, admitted: &Admitted) -> Result<bool, Refusal> {
-        let prefix = admitted.kind().row().storage_prefix;
+        let prefix = admitted.kind().prefix();
         if !self.at_rest.is_configured(prefix) {
             return Ok(false);
         }
@@ -246,7 +246,7 @@ impl Door {
             Err(StoreError::Conflict { .. }) if is_new => Err(Refusal::Conflict(None)),
             Err(StoreError::Conflict { current: None }) => Err(Refusal::Conflict(None)),
             Err(StoreError::Conflict { current: Some(entry) }) => {
-                let opened = self.at_rest.open(kind.row().storage_prefix, &entry, entry.revision).await;
+                let opened = self.at_rest.open(kind.prefix(), &entry, entry.revision).await;
                 let object = opened.map_err(|why| Refusal::Failed(why.into()))?;
                 Err(Refusal::Conflict(Some(Arc::new(object))))
             }

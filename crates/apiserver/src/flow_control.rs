@@ -138,7 +138,7 @@ impl FlowControl {
     pub fn load(&self, api: &Api) {
         let read = |resource: &str| -> Vec<Value> {
             let Some(kind) = Kind::find(GROUP, "v1", resource) else { return Vec::new() };
-            let listing = kind.cache(api).list(kind.row().storage_prefix, 0);
+            let listing = kind.cache(api).list(kind.prefix(), 0);
             listing.objects.iter().map(|object| kind.value(object)).collect()
         };
         let (schemas, levels) = (read("flowschemas"), read("prioritylevelconfigurations"));

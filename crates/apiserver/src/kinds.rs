@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use machinery::field::FieldErrors;
+use resources::columns::Column;
 use resources::fields::SelectableField;
 use resources::{Resource, Scope, Strategy};
 use serde_json::{Map, Value};
@@ -45,22 +46,42 @@ impl Kind {
 
     /// What is special when the kind is written.
     pub fn strategy(&self) -> &'static Strategy {
-        self.row.strategy
+        &self.row.strategy
     }
 
     /// The group; empty for core.
     pub fn group(&self) -> &'static str {
-        self.row.group
+        &self.row.group
+    }
+
+    /// The version.
+    pub fn version(&self) -> &'static str {
+        &self.row.version
     }
 
     /// The plural.
     pub fn resource(&self) -> &'static str {
-        self.row.plural
+        &self.row.plural
     }
 
     /// The kind's name.
     pub fn kind(&self) -> &'static str {
-        self.row.kind
+        &self.row.kind
+    }
+
+    /// The kind of a list of them.
+    pub fn list_kind(&self) -> &'static str {
+        &self.row.list_kind
+    }
+
+    /// What keys of objects begin with, wherever they are; empty for what is never stored.
+    pub fn prefix(&self) -> &'static str {
+        &self.row.storage_prefix
+    }
+
+    /// What `kubectl get` shows.
+    pub fn columns(&self) -> &'static [Column] {
+        &self.row.columns
     }
 
     /// `v1` or `apps/v1`.
@@ -70,17 +91,17 @@ impl Kind {
 
     /// `/v1, Kind=Pod`, as some errors print it.
     pub fn api_version_kind(&self) -> String {
-        format!("{}/{}, Kind={}", self.row.group, self.row.version, self.row.kind)
+        format!("{}/{}, Kind={}", &self.row.group, self.row.version, &self.row.kind)
     }
 
     /// The resource, as errors about objects name it.
     pub fn subject(&self) -> Subject<'static> {
-        Subject { group: self.row.group, resource: self.row.plural }
+        Subject { group: &self.row.group, resource: &self.row.plural }
     }
 
     /// The kind, as errors about invalid objects name it.
     pub fn kind_subject(&self) -> Subject<'static> {
-        Subject { group: self.row.group, resource: self.row.kind }
+        Subject { group: &self.row.group, resource: &self.row.kind }
     }
 
     /// Whether objects live in namespaces.
@@ -113,10 +134,10 @@ impl Kind {
             "podtemplates",
             "resourcequotas",
         ];
-        match self.row.group {
-            "" => CORE.contains(&self.row.plural),
-            "storage.k8s.io" => self.row.plural != "csistoragecapacities",
-            "resource.k8s.io" => self.row.plural != "devicetaintrules",
+        match self.group() {
+            "" => CORE.contains(&self.resource()),
+            "storage.k8s.io" => self.resource() != "csistoragecapacities",
+            "resource.k8s.io" => self.resource() != "devicetaintrules",
             _ => false,
         }
     }
@@ -124,15 +145,15 @@ impl Kind {
     /// What keys of objects in `namespace` (all, if empty) begin with.
     pub fn collection(&self, namespace: &str) -> String {
         if self.is_namespaced() && !namespace.is_empty() {
-            format!("{}{namespace}/", self.row.storage_prefix)
+            format!("{}{namespace}/", &self.row.storage_prefix)
         } else {
-            self.row.storage_prefix.to_owned()
+            self.row.storage_prefix.to_string()
         }
     }
 
     /// The store's key of an object.
     pub fn key(&self, namespace: &str, name: &str) -> String {
-        let prefix = self.row.storage_prefix;
+        let prefix = &self.row.storage_prefix;
         let mut key = String::with_capacity(prefix.len() + namespace.len() + 1 + name.len());
         key.push_str(prefix);
         if self.is_namespaced() && !namespace.is_empty() {
@@ -145,7 +166,7 @@ impl Kind {
 
     /// The cache of the kind's objects.
     pub fn cache(&self, api: &Api) -> Arc<ResourceCache> {
-        api.cache.resource(self.row.storage_prefix)
+        api.cache.resource(&self.row.storage_prefix)
     }
 
     /// Whether a field selector may name `field`.
@@ -155,13 +176,13 @@ impl Kind {
 
     /// The selectable fields of a cached object.
     pub fn fields_of(&self, object: &CachedObject) -> Fields {
-        let all = self.row.selectable_fields;
+        let all = &self.row.selectable_fields;
         let object = match self.is_converted() {
             true => self.to_served(Cow::Owned(object.value())).into_owned(),
             false => object.part(&all.iter().flat_map(SelectableField::pointers).collect::<Vec<_>>()),
         };
         all.iter()
-            .map(|field| (field.label.to_owned(), self.row.field_value(&object, field.label).into_owned()))
+            .map(|field| (field.label.to_string(), self.row.field_value(&object, &field.label).into_owned()))
             .collect()
     }
 
@@ -199,7 +220,7 @@ impl Kind {
             return Some(*self);
         }
         let (group, version) = machinery::group::split_api_version(api_version)?;
-        let row = resources::by_kind(group, version, self.row.kind)?;
+        let row = resources::by_kind(group, version, &self.row.kind)?;
         (row.is_served() && row.storage_prefix == self.row.storage_prefix).then(|| Self::of(row))
     }
 
@@ -225,7 +246,7 @@ impl Kind {
         if self.is_converted()
             && let Some(map) = served.as_object_mut()
         {
-            self.convert(map, self.row.storage_api_version, self.row.conversion.map(|c| c.to_storage));
+            self.convert(map, &self.row.storage_api_version, self.row.conversion.map(|c| c.to_storage));
         }
         served
     }

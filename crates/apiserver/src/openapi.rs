@@ -70,7 +70,7 @@ impl Document {
 static V3: LazyLock<BTreeMap<String, Document>> = LazyLock::new(|| {
     let mut documents = BTreeMap::new();
     for kind in Kind::all() {
-        let (group, version) = (kind.group(), kind.row().version);
+        let (group, version) = (kind.group(), kind.version());
         let document = || Document::new(About::Resources(group, version));
         documents.entry(root_path(group, version)).or_insert_with(document);
     }
@@ -138,7 +138,7 @@ fn not_acceptable() -> Response<Body> {
 fn with_resources<T>(group_version: Option<(&str, &str)>, make: impl FnOnce(&[Resource<'_>]) -> T) -> T {
     let kinds: Vec<Kind> = Kind::all()
         .filter(|kind| match group_version {
-            Some((group, version)) => kind.group() == group && kind.row().version == version,
+            Some((group, version)) => kind.group() == group && kind.version() == version,
             // Nobody who asks for v2 looks for what cannot be written.
             None => kind.group() != resource_metrics::GROUP,
         })
@@ -162,7 +162,7 @@ fn with_resources<T>(group_version: Option<(&str, &str)>, make: impl FnOnce(&[Re
         .zip(&subresources)
         .map(|(kind, subresources)| Resource {
             group: kind.group(),
-            version: kind.row().version,
+            version: kind.version(),
             kind: kind.kind(),
             plural: kind.resource(),
             namespaced: kind.is_namespaced(),

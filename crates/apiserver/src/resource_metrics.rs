@@ -200,7 +200,7 @@ pub fn list(request: &Request, items: &[Value], now: jiff::Timestamp) -> Value {
             crate::respond::table::table(kind, form, rows, metadata, true)
         }
         _ => json!({
-            "kind": kind.row().list_kind,
+            "kind": kind.list_kind(),
             "apiVersion": kind.api_version(),
             "metadata": metadata,
             "items": items,

@@ -125,7 +125,7 @@ fn list(request: &Request, listed: Listed, now: jiff::Timestamp) -> Response<Bod
     let (list_kind, version) = match accept.view {
         View::Metadata | View::MetadataList => ("PartialObjectMetadataList", accept.meta_version),
         View::Table => ("Table", accept.meta_version),
-        View::Object => (kind.row().list_kind, api_version.as_str()),
+        View::Object => (kind.list_kind(), api_version.as_str()),
     };
     if accept.format == Format::Protobuf
         && let Some(pieces) = protobuf::list(kind, accept, &listed, &metadata)

@@ -143,7 +143,7 @@ pub async fn start(
     let at_rest = Arc::new(at_rest(&config, &metrics, &clock, &tasks).await);
     let cache = Arc::new(Cache::encrypted(Arc::clone(&store), Arc::clone(&at_rest)));
     for kind in Kind::all().filter(|kind| kind.row().is_stored()) {
-        cache.resource(kind.row().storage_prefix);
+        cache.resource(kind.prefix());
     }
     cache.resource(crate::peers::PREFIX);
     cache.resource(service_addresses::PREFIX);

@@ -119,7 +119,7 @@ async fn answer(api: &Api, http: HttpRequest<RequestBody>) -> Response<Body> {
     let labels = RequestLabels {
         verb: verb.map_or("OTHER", metric_verb),
         group: found.map_or("", |kind| kind.group()),
-        version: found.map_or("", |kind| kind.row().version),
+        version: found.map_or("", |kind| kind.version()),
         resource: found.map_or("", |kind| kind.resource()),
         code: response.status().as_u16(),
     };

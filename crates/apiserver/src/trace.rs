@@ -129,7 +129,7 @@ impl Trace {
         let namespace = query.get("namespace").filter(|_| is_namespaced).unwrap_or_default();
         let name = query.get("name").unwrap_or_default();
         let key = resource.map(|kind| {
-            let resource = kind.row().plural;
+            let resource = kind.resource();
             if namespace.is_empty() {
                 format!("{resource}/{name}")
             } else {
@@ -162,7 +162,7 @@ fn commit(event: &Event) -> Commit {
 fn named(key: &str) -> String {
     let mut rows = Kind::all().map(|kind| kind.row()).filter(|row| row.is_stored());
     let named =
-        rows.find_map(|row| Some(format!("{}/{}", row.plural, key.strip_prefix(row.storage_prefix)?)));
+        rows.find_map(|row| Some(format!("{}/{}", row.plural, key.strip_prefix(&*row.storage_prefix)?)));
     named.unwrap_or_else(|| key.strip_prefix("/registry/").unwrap_or(key).to_owned())
 }
 

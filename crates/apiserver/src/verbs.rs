@@ -180,7 +180,7 @@ pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
         return crate::resource_metrics::read(api, request).await;
     }
     if !request.kind.row().deprecation.is_empty() {
-        request.notes.warn(request.kind.row().deprecation);
+        request.notes.warn(&*request.kind.row().deprecation);
     }
     if crate::component_statuses::is_kind(request.kind) {
         return crate::component_statuses::read(api, request).await;

@@ -14,11 +14,16 @@ mod rbac;
 mod rest;
 mod storage;
 
+use std::fmt;
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use machinery::duration;
 use machinery::labels::Selector;
 use machinery::metadata::Metadata;
 use serde_json::{Map, Value};
+
+use crate::shared::{Text, set};
 
 pub use apps::*;
 pub use core::*;
@@ -32,56 +37,104 @@ pub use rest::*;
 pub use storage::*;
 
 /// One column of a Table.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Column {
     /// The heading.
-    pub name: &'static str,
+    pub name: Text,
     /// OpenAPI type of the cells: `string`, `integer`, `number`, `boolean`, `date`.
-    pub r#type: &'static str,
+    pub r#type: Text,
     /// OpenAPI format; `name` for the column that names the object.
-    pub format: &'static str,
+    pub format: Text,
     /// 0 for always, 1 for `-o wide` only.
     pub priority: i32,
     /// What the column tells.
-    pub description: &'static str,
+    pub description: Text,
     /// The cell of an object.
-    pub cell: fn(&Value, Timestamp) -> Value,
+    pub cell: Cell,
 }
 
 /// Kinds without columns of their own.
 pub const GENERIC: &[Column] = &[NAME, AGE];
 
 /// Kinds that show when they were made instead of how long ago.
-pub const CREATED_AT: &[Column] = &[NAME, Column { r#type: "date", ..column("Created At", created_at) }];
+pub const CREATED_AT: &[Column] = &[NAME, column("Created At", created_at).of("date", "")];
+
+/// The function of a cell that is made at run time.
+pub type MadeCell = dyn Fn(&Value, Timestamp) -> Value + Send + Sync;
+
+/// How a cell comes from the object and the time.
+#[derive(Clone)]
+pub enum Cell {
+    /// By a function of the program.
+    Pure(fn(&Value, Timestamp) -> Value),
+    /// By what was made at run time, such as a JSONPath of a CustomResourceDefinition.
+    Made(Arc<MadeCell>),
+}
+
+impl fmt::Debug for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pure(_) => "Pure",
+            Self::Made(_) => "Made",
+        })
+    }
+}
 
 const fn column(name: &'static str, cell: fn(&Value, Timestamp) -> Value) -> Column {
-    Column { name, r#type: "string", format: "", priority: 0, description: "", cell }
+    Column {
+        name: Text::Static(name),
+        r#type: Text::Static("string"),
+        format: Text::Static(""),
+        priority: 0,
+        description: Text::Static(""),
+        cell: Cell::Pure(cell),
+    }
+}
+
+impl Column {
+    /// Another type, and a format.
+    const fn of(mut self, r#type: &'static str, format: &'static str) -> Self {
+        set(&mut self.r#type, Text::Static(r#type));
+        set(&mut self.format, Text::Static(format));
+        self
+    }
+
+    const fn described(mut self, description: &'static str) -> Self {
+        set(&mut self.description, Text::Static(description));
+        self
+    }
+
+    /// The cell of an object.
+    pub fn cell(&self, object: &Value, now: Timestamp) -> Value {
+        match &self.cell {
+            Cell::Pure(cell) => cell(object, now),
+            Cell::Made(cell) => cell(object, now),
+        }
+    }
 }
 
 /// A column that only `-o wide` shows.
 const fn wide(name: &'static str, cell: fn(&Value, Timestamp) -> Value) -> Column {
-    Column { priority: 1, ..column(name, cell) }
+    let mut column = column(name, cell);
+    column.priority = 1;
+    column
 }
 
 /// A column of yes and no.
 const fn boolean(name: &'static str, cell: fn(&Value, Timestamp) -> Value) -> Column {
-    Column { r#type: "boolean", ..column(name, cell) }
+    column(name, cell).of("boolean", "")
 }
 
 /// A column of whole numbers.
 const fn integer(name: &'static str, cell: fn(&Value, Timestamp) -> Value) -> Column {
-    Column { r#type: "integer", ..column(name, cell) }
+    column(name, cell).of("integer", "")
 }
 
-const NAME: Column = Column {
-    format: "name",
-    description: "The object's name, unique in its namespace.",
-    ..column("Name", |o, _| Metadata::of(o).name().into())
-};
-const AGE: Column = Column {
-    description: "How long ago the object was made.",
-    ..column("Age", |o, now| duration::age(Metadata::of(o).creation_timestamp(), now).into())
-};
+const NAME: Column = column("Name", |o, _| Metadata::of(o).name().into())
+    .of("string", "name")
+    .described("The object's name, unique in its namespace.");
+const AGE: Column = column("Age", |o, now| duration::age(Metadata::of(o).creation_timestamp(), now).into())
+    .described("How long ago the object was made.");
 
 fn created_at(object: &Value, _: Timestamp) -> Value {
     Metadata::of(object).text("creationTimestamp").into()

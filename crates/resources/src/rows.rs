@@ -25,5 +25,5 @@ pub(crate) fn all() -> impl Iterator<Item = Resource> {
     ]
     .into_iter()
     .flatten()
-    .copied()
+    .cloned()
 }

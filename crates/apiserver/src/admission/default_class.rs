@@ -58,7 +58,7 @@ pub(super) fn ingress(context: &Context<'_>, ingress: &mut Value) -> Result<()> 
 /// The default classes, newest first, then by name.
 fn defaults(context: &Context<'_>, group: &str, resource: &str, annotations: &[&str]) -> Vec<String> {
     let Some(kind) = Kind::find(group, "v1", resource) else { return Vec::new() };
-    let listing = kind.cache(context.api).list(kind.row().storage_prefix, 0);
+    let listing = kind.cache(context.api).list(kind.prefix(), 0);
     let classes = listing.objects.iter().map(|object| served(kind, object)).collect();
     ranked(classes, annotations)
 }

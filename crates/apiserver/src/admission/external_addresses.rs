@@ -110,7 +110,7 @@ impl Own {
         };
         own.service_ranges.extend(&config.service_cidrs);
         let nodes = Kind::find("", "v1", "nodes");
-        let nodes = nodes.map(|kind| kind.cache(api).list(kind.row().storage_prefix, 0).objects);
+        let nodes = nodes.map(|kind| kind.cache(api).list(kind.prefix(), 0).objects);
         for node in nodes.unwrap_or_default() {
             own.add_node(&node.part(&["/metadata/name", "/spec/podCIDRs", "/status/addresses"]));
         }

@@ -97,7 +97,7 @@ fn lookup(context: &Context<'_>, name: &str) -> Option<Class> {
 
 fn defaults(context: &Context<'_>) -> Vec<Value> {
     let Some(kind) = Kind::find(GROUP, "v1", "priorityclasses") else { return Vec::new() };
-    let listing = kind.cache(context.api).list(kind.row().storage_prefix, 0);
+    let listing = kind.cache(context.api).list(kind.prefix(), 0);
     let classes = listing.objects.iter().map(|object| object.part(&WANTED));
     classes.filter(is_default).collect()
 }

@@ -91,7 +91,7 @@ pub(super) fn networks(api: &Api) -> Vec<Cidr> {
 /// The cached Services.
 fn services(api: &Api) -> impl Iterator<Item = Value> {
     let kind = Kind::find("", "v1", "services");
-    let all = kind.map(|kind| kind.cache(api).list(kind.row().storage_prefix, 0).objects).unwrap_or_default();
+    let all = kind.map(|kind| kind.cache(api).list(kind.prefix(), 0).objects).unwrap_or_default();
     all.into_iter().map(|object| object.value())
 }
 

@@ -55,7 +55,7 @@ pub(crate) async fn maintain(api: &Api) -> Result<()> {
         for wanted in all {
             keep(api, kind, wanted).await?;
         }
-        let here = kind.cache(api).list(kind.row().storage_prefix, 0).objects;
+        let here = kind.cache(api).list(kind.prefix(), 0).objects;
         for object in here.iter().map(|object| kind.value(object)) {
             let name = Metadata::of(&object).name();
             let is_ours = Metadata::of(&object).annotation(flow_control::AUTO_UPDATE) == Some("true");
@@ -73,7 +73,7 @@ async fn lead(api: &Api) -> Result<()> {
     let [Some(schemas), Some(levels)] = kinds else { return Ok(()) };
     // What was only just made counts too: nothing else may happen that would bring us here again.
     api.cache.fresh().await?;
-    let here = schemas.cache(api).list(schemas.row().storage_prefix, 0).objects;
+    let here = schemas.cache(api).list(schemas.prefix(), 0).objects;
     for schema in here.iter().map(|object| schemas.value(object)) {
         let level = crate::admission::text(&schema, "/spec/priorityLevelConfiguration/name").to_owned();
         let is_there = levels.cache(api).get(&levels.key("", &level)).is_some();

@@ -34,7 +34,7 @@ pub(super) fn of_kind(kind: Kind, format: Format, body: &[u8], failure: &DecodeE
             }
         }
     }
-    unhandled(kind, kind.kind(), kind.row().version, &text)
+    unhandled(kind, kind.kind(), kind.version(), &text)
 }
 
 /// The error of a protobuf body.
@@ -42,7 +42,7 @@ pub(super) fn of_protobuf(kind: Kind, body: &[u8], failure: &ProtoError) -> Erro
     match failure {
         ProtoError::TooLarge => Error::entity_too_large(failure.to_string()),
         ProtoError::Magic => unrecognized(kind, &failure.to_string(), body),
-        _ => unhandled(kind, kind.kind(), kind.row().version, &failure.to_string()),
+        _ => unhandled(kind, kind.kind(), kind.version(), &failure.to_string()),
     }
 }
 

@@ -54,7 +54,7 @@ impl<'a> Place<'a> {
 pub(super) async fn find(api: &Api, request: &Request) -> Result<Backend> {
     let id = request.resource.name.as_str();
     let (resource, namespace) = (request.resource.resource.as_str(), request.resource.namespace.as_str());
-    let singular = request.kind.row().singular;
+    let singular = &request.kind.row().singular;
     let place =
         Place::of(id).ok_or_else(|| Error::bad_request(format!("invalid {singular} request {id:?}")))?;
     api.cache.fresh().await?;

@@ -31,7 +31,7 @@ pub fn list(kind: Kind, accept: Accept, listed: &Listed, metadata: &Value) -> Op
     let api_version = kind.api_version();
     let typed = match accept.view {
         View::MetadataList => (accept.meta_version, "PartialObjectMetadataList"),
-        _ => (api_version.as_str(), kind.row().list_kind),
+        _ => (api_version.as_str(), kind.list_kind()),
     };
     let frame = codec::protobuf_list_frame(typed, metadata, &items)?;
     Some(Pieces::protobuf(frame.head.into(), items, frame.tail.into()))

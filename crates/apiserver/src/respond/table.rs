@@ -48,7 +48,7 @@ pub fn one(request: &Request, mut object: Value, now: jiff::Timestamp) -> Value 
     let form = Form::of(request);
     let is_of_kind = object.get("kind").is_some_and(|kind| kind == request.kind.kind());
     let of = match object.get("kind").and_then(Value::as_str) {
-        _ if is_of_kind => request.kind.row().columns,
+        _ if is_of_kind => request.kind.columns(),
         Some("Scale") => resources::columns::SCALE,
         _ => resources::columns::CREATED_AT,
     };
@@ -66,7 +66,7 @@ pub fn many(request: &Request, listed: &Listed, metadata: Value, now: jiff::Time
 
 /// A Table with these rows; `with_columns` says whether the columns are described.
 pub fn table(kind: Kind, form: Form, rows: Vec<Value>, metadata: Value, with_columns: bool) -> Value {
-    table_of(if with_columns { kind.row().columns } else { &[] }, form, rows, metadata)
+    table_of(if with_columns { kind.columns() } else { &[] }, form, rows, metadata)
 }
 
 fn table_of(columns: &[Column], form: Form, rows: Vec<Value>, metadata: Value) -> Value {
@@ -81,7 +81,7 @@ fn table_of(columns: &[Column], form: Form, rows: Vec<Value>, metadata: Value) -
 
 /// The descriptions of a kind's columns.
 pub fn columns(kind: Kind) -> Value {
-    described(kind.row().columns)
+    described(kind.columns())
 }
 
 fn described(columns: &[Column]) -> Value {
@@ -100,11 +100,11 @@ fn column(column: &Column) -> Value {
 
 /// One row of a Table.
 pub fn row(kind: Kind, object: Value, form: Form, now: jiff::Timestamp) -> Value {
-    row_of(kind.row().columns, object, form, now)
+    row_of(kind.columns(), object, form, now)
 }
 
 fn row_of(columns: &[Column], mut object: Value, form: Form, now: jiff::Timestamp) -> Value {
-    let cells: Vec<Value> = columns.iter().map(|column| (column.cell)(&object, now)).collect();
+    let cells: Vec<Value> = columns.iter().map(|column| column.cell(&object, now)).collect();
     match form.include {
         Include::None => json!({"cells": cells}),
         Include::Metadata => json!({"cells": cells, "object": partial(object, form.meta_version)}),

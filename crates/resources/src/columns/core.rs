@@ -101,7 +101,7 @@ pub const EVENT: &[Column] = &[
     column("Message", |o, _| text_or(o, "/message", text(o, "/note")).trim().into()),
     wide("First Seen", |o, now| first_seen(o, now).into()),
     wide("Count", |o, _| event_count(o).into()),
-    Column { format: "name", ..wide("Name", |o, _| text(o, "/metadata/name").into()) },
+    wide("Name", |o, _| text(o, "/metadata/name").into()).of("string", "name"),
 ];
 
 fn first_seen(event: &Value, now: Timestamp) -> String {

@@ -74,7 +74,7 @@ pub const PERSISTENT_VOLUME_CLAIM: &[Column] = &[
 
 /// StorageClasses.
 pub const STORAGE_CLASS: &[Column] = &[
-    Column { format: "name", ..column("Name", |o, _| class_name(o).into()) },
+    column("Name", |o, _| class_name(o).into()).of("string", "name"),
     column("Provisioner", |o, _| text(o, "/provisioner").into()),
     column("ReclaimPolicy", |o, _| text_or(o, "/reclaimPolicy", "Delete").into()),
     column("VolumeBindingMode", |o, _| text_or(o, "/volumeBindingMode", "Immediate").into()),
@@ -97,7 +97,7 @@ pub const VOLUME_ATTRIBUTES_CLASS: &[Column] =
 /// VolumeAttachments.
 pub const VOLUME_ATTACHMENT: &[Column] = &[
     NAME,
-    Column { format: "name", ..column("Attacher", |o, _| text(o, "/spec/attacher").into()) },
+    column("Attacher", |o, _| text(o, "/spec/attacher").into()).of("string", "name"),
     column("PV", |o, _| text(o, "/spec/source/persistentVolumeName").into()),
     column("Node", |o, _| text(o, "/spec/nodeName").into()),
     boolean("Attached", |o, _| flag(o, "/status/attached").into()),

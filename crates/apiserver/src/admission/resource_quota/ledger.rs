@@ -207,7 +207,7 @@ impl Ledger {
 
 /// The kind whose objects are stored under a prefix.
 fn stored_kind(prefix: &str) -> Option<Kind> {
-    Kind::all().find(|kind| kind.row().storage_prefix == prefix && !kind.is_converted())
+    Kind::all().find(|kind| kind.prefix() == prefix && !kind.is_converted())
 }
 
 impl Account {

@@ -60,7 +60,7 @@ pub(super) fn kind() -> Option<Kind> {
 /// The cached ServiceCIDRs.
 pub(super) fn service_cidrs(api: &Api) -> Vec<Value> {
     let Some(kind) = Kind::find(GROUP, "v1", "servicecidrs") else { return Vec::new() };
-    kind.cache(api).list(kind.row().storage_prefix, 0).objects.iter().map(|one| kind.value(one)).collect()
+    kind.cache(api).list(kind.prefix(), 0).objects.iter().map(|one| kind.value(one)).collect()
 }
 
 /// Makes an IPAddress.

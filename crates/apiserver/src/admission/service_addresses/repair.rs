@@ -96,7 +96,7 @@ async fn check_everything(api: &Api, suspects: &mut Suspects) -> Result<()> {
         check_service(api, &service).await?;
     }
     let Some(kind) = addresses::kind() else { return Ok(()) };
-    for object in kind.cache(api).list(kind.row().storage_prefix, 0).objects {
+    for object in kind.cache(api).list(kind.prefix(), 0).objects {
         check_address(api, &kind.value(&object), suspects).await?;
     }
     check_ports(api, suspects).await
