@@ -10,7 +10,7 @@ use crate::resource::Resource;
 use crate::shared::Text;
 
 /// A field that a selector may name.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelectableField {
     /// The field's label in a selector.
     pub label: Text,

@@ -97,13 +97,13 @@ impl AsRef<str> for Text {
     }
 }
 
-impl PartialEq for Text {
+impl<T: ?Sized + PartialEq> PartialEq for Shared<T> {
     fn eq(&self, other: &Self) -> bool {
         **self == **other
     }
 }
 
-impl Eq for Text {}
+impl<T: ?Sized + Eq> Eq for Shared<T> {}
 
 impl PartialEq<str> for Text {
     fn eq(&self, other: &str) -> bool {

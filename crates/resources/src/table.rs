@@ -68,7 +68,7 @@ fn complete(mut row: Resource) -> Resource {
     if row.storage_api_version.is_empty() {
         row.storage_api_version = row.api_version().into();
     }
-    let is_virtual = row.verbs == ["create"] || row.group == "metrics.k8s.io";
+    let is_virtual = row.verbs == ["create"];
     if row.storage_prefix.is_empty() && !is_virtual && row.kind != "ComponentStatus" {
         row.storage_prefix = format!("/registry/{}/", row.plural).into();
     }
@@ -80,7 +80,6 @@ fn package(group: &str) -> String {
         "" => "io.k8s.api.core".to_owned(),
         "apiextensions.k8s.io" => "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions".to_owned(),
         "apiregistration.k8s.io" => "io.k8s.kube-aggregator.pkg.apis.apiregistration".to_owned(),
-        "metrics.k8s.io" => "io.k8s.metrics.pkg.apis.metrics".to_owned(),
         "internal.apiserver.k8s.io" => "io.k8s.api.apiserverinternal".to_owned(),
         group => format!("io.k8s.api.{}", group.split('.').next().unwrap_or(group)),
     }
@@ -109,8 +108,7 @@ mod tests {
     fn no_row_stands_twice() {
         let keys: BTreeSet<_> = table().iter().map(plural).collect();
         assert_eq!(keys.len(), table().len());
-        let upstreams = table().iter().filter(|row| row.group != "metrics.k8s.io").count();
-        assert_eq!(upstreams, 90, "every resource of v1.35, subresources apart");
+        assert_eq!(table().len(), 90, "every resource of v1.35, subresources apart");
     }
 
     #[test]
