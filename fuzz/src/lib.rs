@@ -6,13 +6,12 @@
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
-use apiserver::kinds::Kind;
 use apiserver::negotiate::{Accept, content_format};
 use apiserver::request_info::{Query, RequestInfo};
 use apiserver::verbs::list::{Continue, parse_revision};
 use expressions::device::Selectors;
 use http::{HeaderMap, HeaderValue, Method, header};
-use machinery::apply::{self, OnConflict, Write, fields_v1, set::Set};
+use machinery::apply::{self, OnConflict, Versions, Write, fields_v1, set::Set};
 use machinery::{fields, labels, quantity::Quantity};
 use schema::walk::budget::Room;
 use schema::walk::decode::{FieldValidation, from_json, from_value};
@@ -139,10 +138,22 @@ pub fn fields_v1(bytes: &[u8]) {
     assert_eq!(serde_json::from_str::<Value>(&json).ok().as_ref(), Some(&encoded), "{json}");
 }
 
+/// The one version of Deployments.
+struct Deployments;
+
+impl Versions for Deployments {
+    fn schema(&self, api_version: &str) -> Option<SchemaRef<'static>> {
+        schema::builtin().kind("apps", "v1", "Deployment").filter(|_| api_version == "apps/v1")
+    }
+
+    fn convert(&self, object: &Value, api_version: &str) -> Option<Value> {
+        (api_version == "apps/v1").then(|| object.clone())
+    }
+}
+
 /// A configuration applied to a Deployment: applying it again changes nothing.
 pub fn apply(bytes: &[u8]) {
     let Ok(read) = text::yaml(bytes, Room::Usual, FieldValidation::Ignore) else { return };
-    let Some(kind) = Kind::find("apps", "v1", "deployments") else { return };
     let nothing = Set::new();
     let write = Write {
         manager: "fuzz",
@@ -151,12 +162,12 @@ pub fn apply(bytes: &[u8]) {
         now: "2026-01-01T00:00:00Z",
         ignored: &nothing,
     };
-    let run = |live: Option<&Value>| apply::apply(&write, &kind, live, &read.value, OnConflict::Force);
+    let run = |live: Option<&Value>| apply::apply(&write, &Deployments, live, &read.value, OnConflict::Force);
     let live = deployment();
     let Ok(once) = run(live.as_ref()) else { return };
     assert_eq!(run(Some(&once)).as_ref(), Ok(&once));
     let mut updated = once.clone();
-    apply::track(&write, &kind, live.as_ref(), &mut updated);
+    apply::track(&write, &Deployments, live.as_ref(), &mut updated);
 }
 
 fn reads_what_it_writes<T: FromStr + Display + PartialEq + Debug>(text: &str) {

@@ -106,8 +106,8 @@ impl Context<'_> {
         namespace: &str,
         name: &str,
     ) -> Option<Arc<CachedObject>> {
-        let kind = Kind::find(group, version, resource)?;
-        kind.cache(self.api).get(&kind.key(namespace, name))
+        let kind = self.api.kind(group, version, resource)?;
+        kind.cache().get(&kind.key(namespace, name))
     }
 
     /// 403 in a plugin's name.
@@ -134,8 +134,8 @@ impl Context<'_> {
         namespace: &str,
         name: &str,
     ) -> Option<Value> {
-        let kind = Kind::find(group, version, resource)?;
-        let object = kind.cache(self.api).get(&kind.key(namespace, name))?;
+        let kind = self.api.kind(group, version, resource)?;
+        let object = kind.cache().get(&kind.key(namespace, name))?;
         Some(kind.value(&object))
     }
 }
@@ -311,7 +311,7 @@ pub async fn admit(
     mut object: Value,
     old: Option<&Value>,
 ) -> Result<Admitted> {
-    let kind = request.kind;
+    let kind = &request.kind;
     let context = Context { api, request, operation, old };
     let allocation = service_addresses::allocate(&context, &mut object).await?;
     let checked = match check(&context, &object) {
@@ -331,7 +331,7 @@ pub async fn admit(
     let is_relaxed = kind.is_relaxed() || is_heartbeat();
     let mut object = kind.to_stored(object);
     crate::codec::fill_nulls(&mut object);
-    Ok(Admitted { kind, key, name, object, is_relaxed, allocation })
+    Ok(Admitted { kind: kind.clone(), key, name, object, is_relaxed, allocation })
 }
 
 /// Asks the validating plugins whether an object may be deleted, before anything is said of it.
@@ -343,7 +343,7 @@ pub fn check_deletion(api: &Api, request: &Request, object: &Value) -> Result<()
 }
 
 fn check(context: &Context<'_>, object: &Value) -> Result<()> {
-    let kind = context.request.kind;
+    let kind = &context.request.kind;
     let errors = match (context.operation, context.old) {
         (Operation::Create, _) => kind.validate_create(object),
         (Operation::Update(part), Some(old)) => kind.validate_update(object, old, part),
@@ -412,6 +412,6 @@ pub(crate) fn child<'a>(
 }
 
 /// The served form of a stored object, for plugins that look others up.
-pub(crate) fn served(kind: Kind, object: &CachedObject) -> Value {
+pub(crate) fn served(kind: &Kind, object: &CachedObject) -> Value {
     kind.value(object)
 }

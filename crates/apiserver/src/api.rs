@@ -14,8 +14,10 @@ use crate::admission::service_addresses::NodePorts;
 use crate::at_rest::AtRest;
 use crate::audit::Audit;
 use crate::cache::Cache;
+use crate::catalogue::{Catalogue, Kinds};
 use crate::door::Door;
 use crate::flow_control::FlowControl;
+use crate::kinds::Kind;
 use crate::kubelet_client::KubeletClient;
 use crate::metrics::Metrics;
 use crate::security::Security;
@@ -94,6 +96,10 @@ pub struct Api {
     pub bound: Option<SocketAddr>,
     /// What reads are served from.
     pub cache: Arc<Cache>,
+    /// What is served.
+    pub catalogue: Arc<Catalogue>,
+    /// The built-in kinds, which stay as they are: what the server itself looks at.
+    pub builtin: Kinds,
     /// Where writes go.
     pub door: Door,
     /// How values lie in the store.
@@ -140,6 +146,11 @@ impl State {
 }
 
 impl Api {
+    /// A built-in kind, if this process serves it.
+    pub fn kind(&self, group: &str, version: &str, resource: &str) -> Option<&Kind> {
+        self.builtin.find(group, version, resource)
+    }
+
     /// A place among the requests under way; it is given back when dropped. Waits for one in a bounded queue.
     ///
     /// # Errors

@@ -5,25 +5,21 @@
 //! it is never taken for one that is not there. Source: upstream's `etcd3/store.go`, `DefaultStorageFactory`.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use encryption::{Encryption, SealError};
 use machinery::field::quote;
-use store::{Entry, ROOT, Revision};
+use store::{Entry, Revision};
 use tokio::sync::watch;
 
-use crate::cache::CachedObject;
-use crate::kinds::Kind;
+use crate::cache::{CachedObject, Keys};
 use crate::status::Error;
 
 /// How values are stored.
 #[derive(Default)]
 pub struct AtRest {
     encryption: Option<Encryption>,
-    /// Group and resource by the prefix of their keys, for built-in kinds.
-    resources: HashMap<&'static str, (&'static str, &'static str)>,
 }
 
 /// A stored value that cannot be read, and why, for clients.
@@ -42,15 +38,7 @@ impl From<Unreadable> for Error {
 impl AtRest {
     /// Values are stored as this says.
     pub fn new(encryption: Encryption) -> Self {
-        let mut resources = HashMap::new();
-        for row in resources::table().iter().filter(|row| row.is_stored()) {
-            // Kinds that are served in two groups are stored in one, which is the core group for Events.
-            let of_prefix = resources.entry(row.storage_prefix).or_insert((row.group, row.plural));
-            if row.group.is_empty() {
-                *of_prefix = (row.group, row.plural);
-            }
-        }
-        Self { encryption: Some(encryption), resources }
+        Self { encryption: Some(encryption) }
     }
 
     /// The encryption, if there is any.
@@ -58,20 +46,18 @@ impl AtRest {
         self.encryption.as_ref()
     }
 
-    /// Whether a configuration says anything of the kind whose keys begin with `prefix`.
-    pub fn is_configured(&self, prefix: &str) -> bool {
-        self.encryption
-            .as_ref()
-            .is_some_and(|encryption| self.transformer(encryption, prefix).is_configured())
+    /// Whether a configuration says anything of the kind with these keys.
+    pub fn is_configured(&self, keys: &Keys) -> bool {
+        self.encryption.as_ref().is_some_and(|encryption| transformer(encryption, keys).is_configured())
     }
 
     /// What is stored for `value` under `key`.
     ///
     /// # Errors
     /// 500 when it cannot be encrypted.
-    pub fn seal(&self, kind: &Kind, key: &str, value: Bytes) -> Result<Bytes, Error> {
+    pub fn seal(&self, keys: &Keys, key: &str, value: Bytes) -> Result<Bytes, Error> {
         let Some(encryption) = &self.encryption else { return Ok(value) };
-        let transformer = self.transformer(encryption, kind.row().storage_prefix);
+        let transformer = transformer(encryption, keys);
         if !transformer.is_configured() {
             return Ok(value);
         }
@@ -85,17 +71,17 @@ impl AtRest {
         })
     }
 
-    /// The object that is stored in `entry`, as of `revision`. `prefix` is what the keys of its kind begin with.
+    /// The object that is stored in `entry`, as of `revision`. `keys` are those of its kind.
     ///
     /// # Errors
     /// When it cannot be decrypted, or is no object.
     pub async fn open(
         &self,
-        prefix: &str,
+        keys: &Keys,
         entry: &Entry,
         revision: Revision,
     ) -> Result<CachedObject, Unreadable> {
-        let (value, _) = self.plain(prefix, entry).await?;
+        let (value, _) = self.plain(keys, entry).await?;
         CachedObject::from_stored(entry.key.as_str().into(), &value, revision)
             .ok_or_else(|| unreadable(&entry.key, "decode", "the stored value is no object"))
     }
@@ -104,13 +90,13 @@ impl AtRest {
     ///
     /// # Errors
     /// When it cannot be decrypted.
-    pub async fn is_stale(&self, prefix: &str, entry: &Entry) -> Result<bool, Unreadable> {
-        self.plain(prefix, entry).await.map(|(_, is_stale)| is_stale)
+    pub async fn is_stale(&self, keys: &Keys, entry: &Entry) -> Result<bool, Unreadable> {
+        self.plain(keys, entry).await.map(|(_, is_stale)| is_stale)
     }
 
-    async fn plain<'a>(&self, prefix: &str, entry: &'a Entry) -> Result<(Cow<'a, [u8]>, bool), Unreadable> {
+    async fn plain<'a>(&self, keys: &Keys, entry: &'a Entry) -> Result<(Cow<'a, [u8]>, bool), Unreadable> {
         let Some(encryption) = &self.encryption else { return Ok((Cow::Borrowed(&entry.value), false)) };
-        let transformer = self.transformer(encryption, prefix);
+        let transformer = transformer(encryption, keys);
         let opened = transformer.open(&entry.key, &entry.value).await;
         opened.map_err(|failure| unreadable(&entry.key, "transform", &failure.to_string()))
     }
@@ -125,21 +111,10 @@ impl AtRest {
         let encryption = self.encryption.as_ref().filter(|encryption| encryption.has_health())?;
         Some(encryption.health().await.is_ok())
     }
-
-    fn transformer(&self, encryption: &Encryption, prefix: &str) -> encryption::Transformer {
-        let (group, resource) = self.name(prefix);
-        encryption.transformer(group, resource)
-    }
-
-    fn name<'a>(&self, prefix: &'a str) -> (&'a str, &'a str) {
-        self.resources.get(prefix).copied().unwrap_or_else(|| custom(prefix))
-    }
 }
 
-/// Group and resource of `/registry/<group>/<resource>/`: where custom resources are.
-fn custom(prefix: &str) -> (&str, &str) {
-    let path = prefix.strip_prefix(ROOT).unwrap_or(prefix).trim_end_matches('/');
-    path.split_once('/').unwrap_or(("", path))
+fn transformer(encryption: &Encryption, keys: &Keys) -> encryption::Transformer {
+    encryption.transformer(&keys.group, &keys.resource)
 }
 
 fn unreadable(key: &str, what: &str, why: &str) -> Unreadable {
@@ -149,28 +124,10 @@ fn unreadable(key: &str, what: &str, why: &str) -> Unreadable {
 /// Opens entries for the cache. What is unreadable is told by whoever asked, who knows how much there is of it.
 pub(crate) async fn object(
     at_rest: &AtRest,
-    prefix: &str,
+    keys: &Keys,
     entry: &Entry,
     revision: Revision,
 ) -> Result<Arc<CachedObject>, Unreadable> {
-    let opened = at_rest.open(prefix, entry, revision).await;
+    let opened = at_rest.open(keys, entry, revision).await;
     opened.map(Arc::new).inspect_err(|why| tracing::debug!(%why, "a stored value cannot be read"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn every_stored_kind_has_the_name_that_configurations_have_for_it() {
-        let registry = base::Metrics::new();
-        let (clock, tasks) = (base::Clock::system(), base::Tasks::new());
-        let at_rest = AtRest::new(Encryption::start(None, false, "a", &registry, clock, &tasks).await);
-        assert_eq!(at_rest.name("/registry/secrets/"), ("", "secrets"));
-        assert_eq!(at_rest.name("/registry/events/"), ("", "events"));
-        assert_eq!(at_rest.name("/registry/services/specs/"), ("", "services"));
-        assert_eq!(at_rest.name("/registry/deployments/"), ("apps", "deployments"));
-        assert_eq!(at_rest.name("/registry/bears.example/pandas/"), ("bears.example", "pandas"));
-        assert!(at_rest.resources.values().all(|(group, _)| *group != "events.k8s.io"));
-    }
 }

@@ -19,7 +19,6 @@ use serde_json::{Value, json};
 use tracing::{info, warn};
 
 use crate::api::Api;
-use crate::kinds::Kind;
 use crate::negotiate::Accept;
 use crate::place::Placed;
 use crate::request_info::{Query, RequestInfo, ResourceInfo, Scope, Verb};
@@ -151,7 +150,7 @@ pub(crate) async fn ensure(
     };
     let key = request.kind.key(namespace, Metadata::of(&object).name());
     api.cache.fresh().await?;
-    if request.kind.cache(api).get(&key).is_some() {
+    if request.kind.cache().get(&key).is_some() {
         return Ok(());
     }
     match create::create_object(api, &request, object).await {
@@ -200,7 +199,7 @@ pub(crate) fn request(
     mut object: Value,
     verb: Verb,
 ) -> Option<(Request, Value)> {
-    let kind = Kind::find(group, version, resource)?;
+    let kind = api.kind(group, version, resource)?;
     let map = object.as_object_mut()?;
     map.insert("apiVersion".to_owned(), kind.api_version().into());
     map.insert("kind".to_owned(), kind.kind().into());
@@ -228,7 +227,8 @@ pub(crate) fn request(
     let request = Request {
         info,
         resource: Placed::new(kind, resource).ok()?,
-        kind,
+        catalogue: api.catalogue.current(),
+        kind: kind.clone(),
         user: system_user(),
         origin: None,
         headers,

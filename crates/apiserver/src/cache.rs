@@ -13,20 +13,21 @@ pub mod part;
 pub mod resource;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use store::{Revision, Store};
-use tokio::sync::watch;
+use store::{ROOT, Revision, Store};
+use tokio::sync::{Mutex, watch};
 
 use crate::at_rest::AtRest;
 use crate::status::{Error, Result};
 pub use filter::Filter;
 pub use interest::Interest;
 pub use object::CachedObject;
-pub use resource::{CacheEvent, EventType, Listing, ResourceCache, Watcher};
+pub use resource::{CacheEvent, EventType, Keys, Listing, ResourceCache, Watcher};
 
 /// How long a read waits for the cache to reach the revision it needs.
 pub const FRESHNESS_TIMEOUT: Duration = Duration::from_secs(3);
@@ -34,11 +35,20 @@ pub const FRESHNESS_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a revision that exists takes to arrive, most of the time.
 const BY_ITSELF: Duration = Duration::from_millis(50);
 
+/// Where events below a prefix go.
+struct Place {
+    serving: Arc<ResourceCache>,
+    /// What will serve instead, and has everything that happens until then.
+    next: Option<Arc<ResourceCache>>,
+}
+
 /// All resources' caches and how far they are.
 pub struct Cache {
     store: Arc<dyn Store>,
     at_rest: Arc<AtRest>,
-    resources: RwLock<HashMap<String, Arc<ResourceCache>>>,
+    resources: RwLock<HashMap<String, Place>>,
+    /// Whoever reads the store for caches has it.
+    reading: Mutex<()>,
     progress: watch::Sender<Revision>,
     compacted: AtomicU64,
     loaded: AtomicBool,
@@ -56,6 +66,7 @@ impl Cache {
             store,
             at_rest,
             resources: RwLock::default(),
+            reading: Mutex::default(),
             progress: watch::Sender::new(0),
             compacted: AtomicU64::new(0),
             loaded: AtomicBool::new(false),
@@ -73,27 +84,70 @@ impl Cache {
         revision < self.compacted.load(Ordering::Relaxed)
     }
 
-    /// The cache of the objects under `prefix` (`/registry/pods/`), made on first use.
+    /// The cache of the server's own records under `prefix`, made on first use, and of built-in kinds.
     pub fn resource(&self, prefix: &str) -> Arc<ResourceCache> {
         if let Some(found) = self.resources.read().get(prefix) {
-            return Arc::clone(found);
+            return Arc::clone(&found.serving);
         }
-        let mut resources = self.resources.write();
-        let made = resources
-            .entry(prefix.to_owned())
-            .or_insert_with(|| Arc::new(ResourceCache::new(prefix, *self.progress.borrow())));
-        Arc::clone(made)
+        self.begin(Keys::below(prefix))
     }
 
-    /// The cache that `key` belongs to: rows' prefixes have two or three segments.
-    fn of_key(&self, key: &str) -> Option<Arc<ResourceCache>> {
+    /// A new cache: it gets all that happens from here on, and is yet to be loaded. If there is one of the same prefix
+    /// that is not new, it stays where it is until [`Cache::settle`].
+    pub(crate) fn begin(&self, keys: Keys) -> Arc<ResourceCache> {
+        let made = Arc::new(ResourceCache::loading(keys, self.revision()));
+        match self.resources.write().entry(made.keys().prefix.to_string()) {
+            Entry::Vacant(place) => {
+                place.insert(Place { serving: Arc::clone(&made), next: None });
+            }
+            Entry::Occupied(mut place) => place.get_mut().next = Some(Arc::clone(&made)),
+        }
+        made
+    }
+
+    /// Puts a cache in its place; that of an earlier one ends.
+    pub(crate) fn settle(&self, resource: &Arc<ResourceCache>) {
+        let mut resources = self.resources.write();
+        let Some(place) = resources.get_mut(&*resource.keys().prefix) else { return };
+        if let Some(next) = place.next.take_if(|next| Arc::ptr_eq(next, resource)) {
+            std::mem::replace(&mut place.serving, next).end();
+        }
+    }
+
+    /// Ends a cache, wherever it is.
+    pub(crate) fn end(&self, resource: &Arc<ResourceCache>) {
+        resource.end();
+        let mut resources = self.resources.write();
+        let Entry::Occupied(mut place) = resources.entry(resource.keys().prefix.to_string()) else { return };
+        place.get_mut().next.take_if(|next| Arc::ptr_eq(next, resource));
+        if Arc::ptr_eq(&place.get().serving, resource) {
+            match place.get_mut().next.take() {
+                Some(next) => place.get_mut().serving = next,
+                None => drop(place.remove()),
+            }
+        }
+    }
+
+    /// The caches that `key` belongs to: prefixes have two or three segments. A second one is on its way to be the first.
+    fn of_key(&self, key: &str) -> impl Iterator<Item = Arc<ResourceCache>> + use<> {
         let resources = self.resources.read();
         let mut ends = key.match_indices('/').map(|(at, _)| at + 1).skip(2).take(2);
         let (short, long) = (ends.next(), ends.next());
-        [long, short]
+        let place = [long, short]
             .into_iter()
             .flatten()
-            .find_map(|end| key.get(..end).and_then(|prefix| resources.get(prefix)).map(Arc::clone))
+            .find_map(|end| key.get(..end).and_then(|prefix| resources.get(prefix)));
+        let found = place.map(|place| (Arc::clone(&place.serving), place.next.clone()));
+        found.into_iter().flat_map(|(serving, next)| std::iter::once(serving).chain(next))
+    }
+
+    /// An object's key as people read it: `nodes/vm` of `/registry/minions/vm`.
+    pub(crate) fn named(&self, key: &str) -> String {
+        let named = self.of_key(key).find_map(|resource| {
+            let Keys { prefix, resource, .. } = resource.keys();
+            Some(format!("{resource}/{}", key.strip_prefix(&**prefix)?))
+        });
+        named.unwrap_or_else(|| key.strip_prefix(ROOT).unwrap_or(key).to_owned())
     }
 
     /// The revision up to which every resource is complete.
@@ -160,6 +214,11 @@ impl Cache {
         self.loaded.load(std::sync::atomic::Ordering::Acquire)
     }
 
+    /// The store.
+    pub(crate) fn store(&self) -> &dyn Store {
+        self.store.as_ref()
+    }
+
     fn advance(&self, revision: Revision) {
         self.progress.send_if_modified(|now| {
             let rises = revision > *now;
@@ -169,6 +228,8 @@ impl Cache {
     }
 
     fn all(&self) -> Vec<Arc<ResourceCache>> {
-        self.resources.read().values().cloned().collect()
+        let resources = self.resources.read();
+        let all = resources.values().flat_map(|place| std::iter::once(&place.serving).chain(&place.next));
+        all.cloned().collect()
     }
 }

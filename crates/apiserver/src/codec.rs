@@ -18,6 +18,7 @@ use schema::{SchemaRef, proto};
 use serde_json::{Value, json};
 use tracing::warn;
 
+use crate::catalogue::Kinds;
 use crate::kinds::Kind;
 use crate::negotiate::Format;
 use crate::status::{Error, Result, Subject};
@@ -33,14 +34,28 @@ static DEFAULTS: LazyLock<Defaults> =
 ///
 /// # Errors
 /// 500 for a row without a schema.
-fn schema_of(kind: Kind) -> Result<SchemaRef<'static>> {
-    let row = kind.row();
-    schema::builtin()
-        .kind(row.group, row.version, row.kind)
-        .ok_or_else(|| Error::internal(format!("{} has no schema", row.kind)))
+fn schema_of(kind: &Kind) -> Result<SchemaRef<'static>> {
+    kind.schema().ok_or_else(|| Error::internal(format!("{} has no schema", kind.kind())))
 }
 
-impl Versions for Kind {
+/// A kind in all versions that are served.
+pub struct Forms<'a> {
+    /// What is served.
+    pub kinds: &'a Kinds,
+    /// The kind in one of them.
+    pub kind: &'a Kind,
+}
+
+impl Forms<'_> {
+    fn in_version(&self, api_version: &str) -> Option<&Kind> {
+        match api_version == self.kind.api_version() {
+            true => Some(self.kind),
+            false => self.kinds.in_version(self.kind, api_version),
+        }
+    }
+}
+
+impl Versions for Forms<'_> {
     fn schema(&self, api_version: &str) -> Option<SchemaRef<'static>> {
         schema_of(self.in_version(api_version)?).ok()
     }
@@ -91,7 +106,7 @@ pub fn decode_stored(bytes: &[u8]) -> Option<Value> {
 /// 400 for what cannot be parsed, claims to be something else, has wrong types, or under strict validation unknown or
 /// duplicate fields; 413 for what would take too much memory.
 pub fn decode_kind(
-    kind: Kind,
+    kind: &Kind,
     format: Format,
     body: &[u8],
     validation: FieldValidation,
@@ -114,7 +129,7 @@ pub fn decode_kind(
 
 /// YAML is read twice: as any document, then as an object of its kind.
 fn from_yaml(
-    kind: Kind,
+    kind: &Kind,
     body: &[u8],
     mode: decode::FieldValidation,
 ) -> std::result::Result<decode::Decoded, DecodeError> {
@@ -134,7 +149,7 @@ fn from_yaml(
 /// # Errors
 /// 422 about the patch: for wrong types, and under strict validation unknown fields.
 pub fn patched(
-    kind: Kind,
+    kind: &Kind,
     value: Value,
     validation: FieldValidation,
     shown: impl FnOnce() -> String,
@@ -171,7 +186,7 @@ fn mode(validation: FieldValidation) -> decode::FieldValidation {
 }
 
 /// Fills in defaults.
-pub fn default(kind: Kind, value: &mut Value) {
+pub fn default(kind: &Kind, value: &mut Value) {
     if let Ok(schema) = schema_of(kind) {
         DEFAULTS.apply(schema, value);
     }
@@ -224,7 +239,7 @@ pub fn encode_protobuf(value: &Value) -> Option<Bytes> {
 }
 
 /// A stored object's message, without the envelope, in the form of `kind`.
-pub fn encode_protobuf_message(kind: Kind, stored: &Value) -> Option<Bytes> {
+pub fn encode_protobuf_message(kind: &Kind, stored: &Value) -> Option<Bytes> {
     let value = kind.to_served(Cow::Borrowed(stored));
     logged(proto::encode_message(schema_of(kind).ok()?, &value))
 }
@@ -267,7 +282,7 @@ fn logged(encoded: std::result::Result<Vec<u8>, proto::ProtoError>) -> Option<By
 ///
 /// # Errors
 /// 400, 413 or 422 when it does not fit.
-pub fn patch(kind: Kind, patch: &Patch, object: &Value) -> Result<Value> {
+pub fn patch(kind: &Kind, patch: &Patch, object: &Value) -> Result<Value> {
     patch_of(schema_of(kind)?, patch, object)
 }
 
@@ -321,7 +336,7 @@ fn unfit(failure: PatchError) -> Error {
 /// # Errors
 /// 400 when it cannot be parsed, 413 when it would take too much memory.
 pub fn merge_patch(
-    kind: Kind,
+    kind: &Kind,
     body: &[u8],
     validation: FieldValidation,
     what: &str,
@@ -362,7 +377,7 @@ pub fn go_text(patch: &Value) -> String {
 ///
 /// # Errors
 /// 400 when it cannot be parsed, is no object, or has duplicate fields under strict validation.
-pub fn apply_config(kind: Kind, body: &[u8], validation: FieldValidation) -> Result<(Value, Vec<String>)> {
+pub fn apply_config(kind: &Kind, body: &[u8], validation: FieldValidation) -> Result<(Value, Vec<String>)> {
     configuration(schema_of(kind)?, body, validation)
 }
 

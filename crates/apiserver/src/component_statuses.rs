@@ -24,7 +24,7 @@ const PARTS: [(&str, Option<&str>); 3] = [
 ];
 
 /// Whether a kind is this one.
-pub fn is_kind(kind: Kind) -> bool {
+pub fn is_kind(kind: &Kind) -> bool {
     kind.group().is_empty() && kind.resource() == "componentstatuses"
 }
 
@@ -33,7 +33,7 @@ pub fn is_kind(kind: Kind) -> bool {
 /// # Errors
 /// 404 for a part that there is not, 400 for bad selectors, 504 when the cache lags.
 pub async fn read(api: &Api, request: &Request) -> Result<Answer> {
-    let filter = Filter::of(request.kind, &request.resource, &request.info.query)?;
+    let filter = Filter::of(&request.kind, &request.resource, &request.info.query)?;
     api.cache.fresh().await?;
     let mut found = Vec::new();
     for (name, lease) in PARTS {
@@ -72,8 +72,8 @@ fn status(name: &str, fault: Option<String>) -> Value {
 
 /// What is wrong with who leads by a Lease.
 fn fault_of_leader(api: &Api, name: &str) -> Option<String> {
-    let kind = Kind::find("coordination.k8s.io", "v1", "leases")?;
-    let lease = kind.cache(api).get(&kind.key("kube-system", name)).map(|lease| kind.value(&lease));
+    let kind = api.kind("coordination.k8s.io", "v1", "leases")?;
+    let lease = kind.cache().get(&kind.key("kube-system", name)).map(|lease| kind.value(&lease));
     match lease {
         Some(lease) if !text(&lease, "/spec/holderIdentity").is_empty() => {
             let renewed: Option<jiff::Timestamp> = text(&lease, "/spec/renewTime").parse().ok();

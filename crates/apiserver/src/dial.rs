@@ -17,7 +17,6 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 
 use crate::api::Api;
-use crate::kinds::Kind;
 use crate::peers;
 use crate::status::{Error, Result};
 
@@ -145,8 +144,8 @@ impl Own {
 
 /// The ranges that ServiceCIDRs name.
 fn service_cidrs(api: &Api) -> Vec<Cidr> {
-    let Some(kind) = Kind::find("networking.k8s.io", "v1", "servicecidrs") else { return Vec::new() };
-    let objects = kind.cache(api).list(kind.row().storage_prefix, 0).objects;
+    let Some(kind) = api.kind("networking.k8s.io", "v1", "servicecidrs") else { return Vec::new() };
+    let objects = kind.cache().list(kind.prefix(), 0).objects;
     let values = objects.iter().map(|object| object.value());
     let texts = values.flat_map(|value| {
         let cidrs = value.pointer("/spec/cidrs").and_then(Value::as_array).cloned().unwrap_or_default();

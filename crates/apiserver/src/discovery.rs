@@ -1,10 +1,10 @@
 //! Which resources there are: `/api`, `/apis`, per group and version, and aggregated.
 //!
-//! Made once from the table; the aggregated form carries an ETag, the plain ones come in every format.
+//! Made from what is served, once for each of its states; the aggregated form carries an ETag, the plain ones come in
+//! every format.
 //! Source: KEP-3352 (aggregated discovery), `metav1.APIResourceList`.
 
 use std::net::SocketAddr;
-use std::sync::LazyLock;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,12 +13,14 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
+use crate::catalogue::Snapshot;
 use crate::kinds::Kind;
 use crate::negotiate::Accept;
 use crate::respond::{Body, json, serialised, text};
 use crate::status::{Error, Result};
 
-struct Documents {
+/// What is asked for most.
+pub struct Documents {
     core_versions: Value,
     groups: Value,
     aggregated_core: [(Value, String); 2],
@@ -28,34 +30,37 @@ struct Documents {
 /// The versions of the aggregated form, newest first.
 const AGGREGATED: [&str; 2] = ["v2", "v2beta1"];
 
-static DOCUMENTS: LazyLock<Documents> = LazyLock::new(|| {
-    let with_etag = |value: Value| {
-        let hash = digest(&SHA256, value.to_string().as_bytes());
-        let hex: String = hash.as_ref().iter().map(|byte| format!("{byte:02X}")).collect();
-        (value, format!("\"{hex}\""))
-    };
-    Documents {
-        core_versions: json!({
-            "kind": "APIVersions",
-            "versions": ["v1"],
-        }),
-        groups: json!({
-            "kind": "APIGroupList",
-            "apiVersion": "v1",
-            "groups": group_names().iter().map(|group| group_document(group)).collect::<Vec<_>>(),
-        }),
-        aggregated_core: AGGREGATED.map(|version| with_etag(aggregated(&[""], version))),
-        aggregated_groups: AGGREGATED.map(|version| with_etag(aggregated(&group_names(), version))),
+impl Documents {
+    /// The documents of what is served.
+    pub fn of(snapshot: &Snapshot) -> Self {
+        let with_etag = |value: Value| {
+            let hash = digest(&SHA256, value.to_string().as_bytes());
+            let hex: String = hash.as_ref().iter().map(|byte| format!("{byte:02X}")).collect();
+            (value, format!("\"{hex}\""))
+        };
+        let names = group_names(snapshot);
+        let groups: Vec<Value> = names.iter().map(|group| group_document(snapshot, group)).collect();
+        Self {
+            core_versions: json!({"kind": "APIVersions", "versions": ["v1"]}),
+            groups: json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}),
+            aggregated_core: AGGREGATED.map(|version| with_etag(aggregated(snapshot, &[""], version))),
+            aggregated_groups: AGGREGATED.map(|version| with_etag(aggregated(snapshot, &names, version))),
+        }
     }
-});
+}
 
 /// Answers a discovery path. `address` is where clients find the server.
 ///
 /// # Errors
 /// 404 if it is none, 406 if the client takes none of the formats.
-pub fn discover(path: &str, headers: &HeaderMap, address: SocketAddr) -> Result<Response<Body>> {
+pub fn discover(
+    snapshot: &Snapshot,
+    path: &str,
+    headers: &HeaderMap,
+    address: SocketAddr,
+) -> Result<Response<Body>> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-    let documents = &*DOCUMENTS;
+    let documents = snapshot.discovery();
     let value = match parts.as_slice() {
         ["api"] => match wanted_aggregated(headers) {
             Some(index) => return Ok(aggregated_response(&documents.aggregated_core, index, headers)),
@@ -70,9 +75,9 @@ pub fn discover(path: &str, headers: &HeaderMap, address: SocketAddr) -> Result<
             Some(index) => return Ok(aggregated_response(&documents.aggregated_groups, index, headers)),
             None => documents.groups.clone(),
         },
-        ["api", version] => resource_list("", version)?,
+        ["api", version] => resource_list(snapshot, "", version)?,
         ["apis", group] => {
-            let mut document = group_document(group);
+            let mut document = group_document(snapshot, group);
             if document["versions"] == json!([]) {
                 return Err(Error::unknown_path());
             }
@@ -80,7 +85,7 @@ pub fn discover(path: &str, headers: &HeaderMap, address: SocketAddr) -> Result<
             document["apiVersion"] = "v1".into();
             document
         }
-        ["apis", group, version] => resource_list(group, version)?,
+        ["apis", group, version] => resource_list(snapshot, group, version)?,
         _ => return Err(Error::unknown_path()),
     };
     Ok(serialised(StatusCode::OK, Accept::plain(headers)?.format, &value))
@@ -123,10 +128,10 @@ fn aggregated_response(
     response
 }
 
-/// The groups apart from core, in the table's order.
-fn group_names() -> Vec<&'static str> {
-    let mut names: Vec<&'static str> = Vec::new();
-    for kind in Kind::all().filter(|kind| !kind.group().is_empty()) {
+/// The groups apart from core, in the order of their kinds.
+fn group_names(snapshot: &Snapshot) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for kind in snapshot.discoverable().filter(|kind| !kind.group().is_empty()) {
         if !names.contains(&kind.group()) {
             names.push(kind.group());
         }
@@ -134,11 +139,11 @@ fn group_names() -> Vec<&'static str> {
     names
 }
 
-fn versions(group: &str) -> Vec<&'static str> {
-    let mut versions: Vec<&'static str> = Vec::new();
-    for kind in Kind::all().filter(|kind| kind.group() == group) {
-        if !versions.contains(&kind.row().version) {
-            versions.push(kind.row().version);
+fn versions<'a>(snapshot: &'a Snapshot, group: &str) -> Vec<&'a str> {
+    let mut versions: Vec<&str> = Vec::new();
+    for kind in snapshot.discoverable().filter(|kind| kind.group() == group) {
+        if !versions.contains(&kind.version()) {
+            versions.push(kind.version());
         }
     }
     versions.sort_by_key(|version| std::cmp::Reverse(priority(version)));
@@ -159,30 +164,30 @@ fn priority(version: &str) -> (u8, u32, u32) {
     }
 }
 
-fn group_document(group: &str) -> Value {
-    let entries: Vec<Value> = versions(group)
+fn group_document(snapshot: &Snapshot, group: &str) -> Value {
+    let entries: Vec<Value> = versions(snapshot, group)
         .iter()
         .map(|version| json!({"groupVersion": format!("{group}/{version}"), "version": version}))
         .collect();
     json!({"name": group, "preferredVersion": entries.first().cloned().unwrap_or_default(), "versions": entries})
 }
 
-fn kinds_of(group: &str, version: &str) -> Vec<Kind> {
-    Kind::all().filter(|kind| kind.group() == group && kind.row().version == version).collect()
+fn kinds_of<'a>(snapshot: &'a Snapshot, group: &str, version: &str) -> Vec<&'a Kind> {
+    snapshot.discoverable().filter(|kind| kind.group() == group && kind.version() == version).collect()
 }
 
 /// Tells clients whether two versions of a resource are stored alike.
 ///
 /// Source: `k8s.io/apiserver/pkg/endpoints/discovery`.
-fn storage_version_hash(kind: Kind) -> String {
-    let version = kind.row().storage_api_version;
+fn storage_version_hash(kind: &Kind) -> String {
+    let version = &kind.row().storage_api_version;
     let slash = if version.contains('/') { "" } else { "/" };
     let hash = digest(&SHA256, format!("{slash}{version}/{}", kind.kind()).as_bytes());
     STANDARD.encode(hash.as_ref().get(..8).unwrap_or_default())
 }
 
-fn resource_list(group: &str, version: &str) -> Result<Value> {
-    let kinds = kinds_of(group, version);
+fn resource_list(snapshot: &Snapshot, group: &str, version: &str) -> Result<Value> {
+    let kinds = kinds_of(snapshot, group, version);
     if kinds.is_empty() {
         return Err(Error::unknown_path());
     }
@@ -203,7 +208,7 @@ fn resource_list(group: &str, version: &str) -> Result<Value> {
             resource["categories"] = json!(row.categories);
         }
         if row.is_stored() {
-            resource["storageVersionHash"] = storage_version_hash(*kind).into();
+            resource["storageVersionHash"] = storage_version_hash(kind).into();
         }
         resources.push(resource);
         for sub in row.subresources {
@@ -211,7 +216,7 @@ fn resource_list(group: &str, version: &str) -> Result<Value> {
                 "name": format!("{}/{}", row.plural, sub.name),
                 "singularName": "",
                 "namespaced": kind.is_namespaced(),
-                "kind": if sub.kind.is_empty() { row.kind } else { sub.kind },
+                "kind": if sub.kind.is_empty() { &*row.kind } else { sub.kind },
                 "verbs": sub.verbs,
             });
             if !sub.kind.is_empty() && (sub.group != row.group || sub.version != row.version) {
@@ -230,8 +235,8 @@ fn resource_list(group: &str, version: &str) -> Result<Value> {
     }))
 }
 
-fn aggregated(groups: &[&str], version: &str) -> Value {
-    let items: Vec<Value> = groups.iter().map(|group| aggregated_group(group)).collect();
+fn aggregated(snapshot: &Snapshot, groups: &[&str], version: &str) -> Value {
+    let items: Vec<Value> = groups.iter().map(|group| aggregated_group(snapshot, group)).collect();
     json!({
         "kind": "APIGroupDiscoveryList",
         "apiVersion": format!("apidiscovery.k8s.io/{version}"),
@@ -240,12 +245,12 @@ fn aggregated(groups: &[&str], version: &str) -> Value {
     })
 }
 
-fn aggregated_group(group: &str) -> Value {
-    let versions: Vec<Value> = versions(group)
+fn aggregated_group(snapshot: &Snapshot, group: &str) -> Value {
+    let versions: Vec<Value> = versions(snapshot, group)
         .iter()
         .map(|version| {
             let resources: Vec<Value> =
-                kinds_of(group, version).iter().map(|kind| aggregated_resource(*kind)).collect();
+                kinds_of(snapshot, group, version).into_iter().map(aggregated_resource).collect();
             json!({"version": version, "freshness": "Current", "resources": resources})
         })
         .collect();
@@ -256,14 +261,14 @@ fn aggregated_group(group: &str) -> Value {
     json!({"metadata": metadata, "versions": versions})
 }
 
-fn aggregated_resource(kind: Kind) -> Value {
+fn aggregated_resource(kind: &Kind) -> Value {
     let row = kind.row();
     let subresources: Vec<Value> = row
         .subresources
         .iter()
         .map(|sub| {
             let (group, version, kind) = if sub.kind.is_empty() {
-                (row.group, row.version, row.kind)
+                (&*row.group, &*row.version, &*row.kind)
             } else {
                 (sub.group, sub.version, sub.kind)
             };

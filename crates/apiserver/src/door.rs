@@ -213,7 +213,7 @@ impl Door {
         expect: Expect,
         cause: Bytes,
     ) -> Result<Committed, Refusal> {
-        let sealed = self.at_rest.seal(admitted.kind(), admitted.key(), value.clone());
+        let sealed = self.at_rest.seal(admitted.kind().cache().keys(), admitted.key(), value.clone());
         let write = Write {
             key: admitted.key().to_owned(),
             expect,
@@ -231,14 +231,14 @@ impl Door {
 
     /// Whether what is stored for an object is encrypted in another way than it would be today.
     async fn is_stale(&self, admitted: &Admitted) -> Result<bool, Refusal> {
-        let prefix = admitted.kind().row().storage_prefix;
-        if !self.at_rest.is_configured(prefix) {
+        let keys = admitted.kind().cache().keys();
+        if !self.at_rest.is_configured(keys) {
             return Ok(false);
         }
         let entry =
             self.store.get(admitted.key()).await.map_err(|failure| refusal(admitted.key(), failure))?;
         let Some(entry) = entry else { return Ok(true) };
-        self.at_rest.is_stale(prefix, &entry).await.map_err(|why| Refusal::Failed(why.into()))
+        self.at_rest.is_stale(keys, &entry).await.map_err(|why| Refusal::Failed(why.into()))
     }
 
     async fn commit(&self, kind: &Kind, write: Write) -> Result<Revision, Refusal> {
@@ -249,7 +249,7 @@ impl Door {
             Err(StoreError::Conflict { .. }) if is_new => Err(Refusal::Conflict(None)),
             Err(StoreError::Conflict { current: None }) => Err(Refusal::Conflict(None)),
             Err(StoreError::Conflict { current: Some(entry) }) => {
-                let opened = self.at_rest.open(kind.row().storage_prefix, &entry, entry.revision).await;
+                let opened = self.at_rest.open(kind.cache().keys(), &entry, entry.revision).await;
                 let object = opened.map_err(|why| Refusal::Failed(why.into()))?;
                 Err(Refusal::Conflict(Some(Arc::new(object))))
             }

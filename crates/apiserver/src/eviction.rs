@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 
 use crate::admission::{served, text};
 use crate::api::Api;
-use crate::kinds::Kind;
 use crate::request_info::{ResourceInfo, Verb};
 use crate::status::{Error, Result, Subject, success};
 use crate::verbs::managed::Ownership;
@@ -115,7 +114,7 @@ async fn mark_and_delete(api: &Api, request: &Request, mut options: DeleteOption
             subresource: "status".to_owned(),
             ..(*request.resource).clone()
         };
-        let marking = request.with_resource(request.kind, status)?;
+        let marking = request.with_resource(&request.kind, status)?;
         let marking = Request { user: crate::bootstrap::system_user(), ..marking };
         let now = metadata::time(api.clock.now());
         let marked = change_owned(api, &marking, Part::Status, Ownership::Applied, |pod| {
@@ -170,9 +169,9 @@ fn is_finished(pod: &Value) -> bool {
 
 /// Takes one disruption from the budget that is about the Pod, if there is one.
 async fn charge(api: &Api, request: &Request, pod: &Value, is_dry_run: bool) -> Result<Leave> {
-    let Some(kind) = Kind::find("policy", "v1", "poddisruptionbudgets") else { return Ok(Leave::Granted) };
+    let Some(kind) = api.kind("policy", "v1", "poddisruptionbudgets") else { return Ok(Leave::Granted) };
     let namespace = &request.resource.namespace;
-    let all = kind.cache(api).list(&kind.collection(namespace), 0).objects;
+    let all = kind.cache().list(&kind.collection(namespace), 0).objects;
     let is_about = |budget: &Value| {
         let selector = labels::Selector::from_label_selector(budget.pointer("/spec/selector"));
         selector.is_ok_and(|selector| selector.matches(Metadata::of(pod).labels()))

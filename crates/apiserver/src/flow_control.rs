@@ -25,7 +25,6 @@ use crate::admission::text;
 use crate::api::Api;
 use crate::bootstrap;
 use crate::cache::interest::Interest;
-use crate::kinds::Kind;
 use crate::request_info::RequestInfo;
 use metrics::{FlowMetrics, Handles, Running};
 use queues::{Full, Id, Queues, Settings, Verdict};
@@ -137,8 +136,8 @@ impl FlowControl {
     /// Takes over the schemas and levels that the cache holds.
     pub fn load(&self, api: &Api) {
         let read = |resource: &str| -> Vec<Value> {
-            let Some(kind) = Kind::find(GROUP, "v1", resource) else { return Vec::new() };
-            let listing = kind.cache(api).list(kind.row().storage_prefix, 0);
+            let Some(kind) = api.kind(GROUP, "v1", resource) else { return Vec::new() };
+            let listing = kind.cache().list(kind.prefix(), 0);
             listing.objects.iter().map(|object| kind.value(object)).collect()
         };
         let (schemas, levels) = (read("flowschemas"), read("prioritylevelconfigurations"));
@@ -153,13 +152,13 @@ impl FlowControl {
 
     /// Follows the schemas and levels for ever.
     pub async fn follow(&self, api: &Api) {
-        let kinds = ["flowschemas", "prioritylevelconfigurations"].map(|name| Kind::find(GROUP, "v1", name));
+        let kinds = ["flowschemas", "prioritylevelconfigurations"].map(|name| api.kind(GROUP, "v1", name));
         let [Some(schemas), Some(levels)] = kinds else { return };
         loop {
             let revision = api.cache.revision();
             let (mut schemas, mut levels) = (
-                schemas.cache(api).watch(revision, Interest::Everything),
-                levels.cache(api).watch(revision, Interest::Everything),
+                schemas.cache().watch(revision, Interest::Everything),
+                levels.cache().watch(revision, Interest::Everything),
             );
             self.load(api);
             if api.is_bootstrapped()
@@ -220,9 +219,9 @@ fn width(api: &Api, info: &RequestInfo) -> u32 {
     let Some(resource) = info.resource.as_ref().filter(|r| r.verb == crate::request_info::Verb::List) else {
         return 1;
     };
-    let kind = Kind::find(&resource.group, &resource.version, &resource.resource);
+    let kind = api.kind(&resource.group, &resource.version, &resource.resource);
     let Some(kind) = kind.filter(|kind| kind.row().is_stored()) else { return 1 };
-    let count = kind.cache(api).len();
+    let count = kind.cache().len();
     let limit = info.query.get("limit").and_then(|text| text.parse().ok()).filter(|limit| *limit > 0);
     let read = limit.map_or(count, |limit: usize| limit.min(count));
     u32::try_from(read.div_ceil(OBJECTS_PER_SEAT)).unwrap_or(LIST_SEATS_MAX).clamp(1, LIST_SEATS_MAX)

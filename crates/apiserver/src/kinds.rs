@@ -1,103 +1,130 @@
-//! A served kind, as the verbs see it: a row of the resource table and its schema, behind one handle.
+//! A served kind, as the verbs see it: its row, its schema and its cache, behind one handle.
+//!
+//! What is behind a handle never changes: a kind that changes gets another one, and requests that are under way keep
+//! theirs.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use machinery::field::FieldErrors;
+use resources::columns::Column;
 use resources::fields::SelectableField;
 use resources::{Resource, Scope, Strategy};
+use schema::SchemaRef;
 use serde_json::{Map, Value};
 
-use crate::api::Api;
 use crate::cache::object::{Fields, encode_stored};
 use crate::cache::{CachedObject, ResourceCache};
 use crate::request_info::Verb;
 use crate::status::Subject;
 use crate::verbs::update::Part;
 
-/// A handle to a row; cheap to copy about.
-#[derive(Clone, Copy, Debug)]
-pub struct Kind {
-    row: &'static Resource,
+/// A handle to what is known of a kind; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Kind(Arc<Served>);
+
+#[derive(Debug)]
+struct Served {
+    row: Resource,
+    api_version: String,
+    schema: Option<SchemaRef<'static>>,
+    cache: Arc<ResourceCache>,
 }
 
 impl Kind {
-    /// The kind of a row.
-    pub fn of(row: &'static Resource) -> Self {
-        Self { row }
+    /// The kind of a row, whose objects have this schema, if they have any, and are kept in this cache. What is never
+    /// stored has one that stays empty.
+    pub fn new(row: Resource, schema: Option<SchemaRef<'static>>, cache: Arc<ResourceCache>) -> Self {
+        let api_version = row.api_version();
+        Self(Arc::new(Served { row, api_version, schema, cache }))
     }
 
-    /// The kind behind a URL, if it is served.
-    pub fn find(group: &str, version: &str, plural: &str) -> Option<Self> {
-        resources::find(group, version, plural).filter(|row| row.is_served()).map(Self::of)
-    }
-
-    /// Every served kind, in discovery's order.
-    pub fn all() -> impl Iterator<Item = Self> {
-        resources::table().iter().filter(|row| row.is_served()).map(Self::of)
+    /// Whether both are handles to the same.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// The row.
-    pub fn row(&self) -> &'static Resource {
-        self.row
+    pub fn row(&self) -> &Resource {
+        &self.0.row
     }
 
     /// What is special when the kind is written.
-    pub fn strategy(&self) -> &'static Strategy {
-        self.row.strategy
+    pub fn strategy(&self) -> &Strategy {
+        &self.0.row.strategy
     }
 
     /// The group; empty for core.
-    pub fn group(&self) -> &'static str {
-        self.row.group
+    pub fn group(&self) -> &str {
+        &self.0.row.group
+    }
+
+    /// The version.
+    pub fn version(&self) -> &str {
+        &self.0.row.version
     }
 
     /// The plural.
-    pub fn resource(&self) -> &'static str {
-        self.row.plural
+    pub fn resource(&self) -> &str {
+        &self.0.row.plural
     }
 
     /// The kind's name.
-    pub fn kind(&self) -> &'static str {
-        self.row.kind
+    pub fn kind(&self) -> &str {
+        &self.0.row.kind
+    }
+
+    /// The kind of a list of them.
+    pub fn list_kind(&self) -> &str {
+        &self.0.row.list_kind
+    }
+
+    /// What keys of objects begin with, wherever they are; empty for what is never stored.
+    pub fn prefix(&self) -> &str {
+        &self.0.row.storage_prefix
+    }
+
+    /// What `kubectl get` shows.
+    pub fn columns(&self) -> &[Column] {
+        &self.0.row.columns
     }
 
     /// `v1` or `apps/v1`.
-    pub fn api_version(&self) -> String {
-        self.row.api_version()
+    pub fn api_version(&self) -> &str {
+        &self.0.api_version
     }
 
     /// `/v1, Kind=Pod`, as some errors print it.
     pub fn api_version_kind(&self) -> String {
-        format!("{}/{}, Kind={}", self.row.group, self.row.version, self.row.kind)
+        format!("{}/{}, Kind={}", &self.0.row.group, self.0.row.version, &self.0.row.kind)
     }
 
     /// The resource, as errors about objects name it.
-    pub fn subject(&self) -> Subject<'static> {
-        Subject { group: self.row.group, resource: self.row.plural }
+    pub fn subject(&self) -> Subject<'_> {
+        Subject { group: &self.0.row.group, resource: &self.0.row.plural }
     }
 
     /// The kind, as errors about invalid objects name it.
-    pub fn kind_subject(&self) -> Subject<'static> {
-        Subject { group: self.row.group, resource: self.row.kind }
+    pub fn kind_subject(&self) -> Subject<'_> {
+        Subject { group: &self.0.row.group, resource: &self.0.row.kind }
     }
 
     /// Whether objects live in namespaces.
     pub fn is_namespaced(&self) -> bool {
-        self.row.scope == Scope::Namespaced
+        self.0.row.scope == Scope::Namespaced
     }
 
     /// Whether the verb can be done on the resource itself.
     pub fn has_verb(&self, verb: Verb) -> bool {
-        self.row.allows(verb.as_str())
+        self.0.row.allows(verb.as_str())
     }
 
     /// Whether answers can be Tables: not of what can only be posted, which is no object to be listed.
     pub fn has_table(&self, subresource: &str) -> bool {
         const POSTED: &[&str] = &["create"];
-        let below = self.row.subresource(subresource);
-        below.map_or(self.row.verbs, |subresource| subresource.verbs) != POSTED
+        let below = self.0.row.subresource(subresource);
+        below.map_or(self.0.row.verbs, |subresource| subresource.verbs) != POSTED
     }
 
     /// Whether a DELETE is answered with the object that is gone, not with a Status.
@@ -113,10 +140,10 @@ impl Kind {
             "podtemplates",
             "resourcequotas",
         ];
-        match self.row.group {
-            "" => CORE.contains(&self.row.plural),
-            "storage.k8s.io" => self.row.plural != "csistoragecapacities",
-            "resource.k8s.io" => self.row.plural != "devicetaintrules",
+        match self.group() {
+            "" => CORE.contains(&self.resource()),
+            "storage.k8s.io" => self.resource() != "csistoragecapacities",
+            "resource.k8s.io" => self.resource() != "devicetaintrules",
             _ => false,
         }
     }
@@ -124,15 +151,15 @@ impl Kind {
     /// What keys of objects in `namespace` (all, if empty) begin with.
     pub fn collection(&self, namespace: &str) -> String {
         if self.is_namespaced() && !namespace.is_empty() {
-            format!("{}{namespace}/", self.row.storage_prefix)
+            format!("{}{namespace}/", &self.0.row.storage_prefix)
         } else {
-            self.row.storage_prefix.to_owned()
+            self.0.row.storage_prefix.to_string()
         }
     }
 
     /// The store's key of an object.
     pub fn key(&self, namespace: &str, name: &str) -> String {
-        let prefix = self.row.storage_prefix;
+        let prefix = &self.0.row.storage_prefix;
         let mut key = String::with_capacity(prefix.len() + namespace.len() + 1 + name.len());
         key.push_str(prefix);
         if self.is_namespaced() && !namespace.is_empty() {
@@ -144,68 +171,65 @@ impl Kind {
     }
 
     /// The cache of the kind's objects.
-    pub fn cache(&self, api: &Api) -> Arc<ResourceCache> {
-        api.cache.resource(self.row.storage_prefix)
+    pub fn cache(&self) -> &Arc<ResourceCache> {
+        &self.0.cache
+    }
+
+    /// The schema of the kind's objects.
+    pub fn schema(&self) -> Option<SchemaRef<'static>> {
+        self.0.schema
     }
 
     /// Whether a field selector may name `field`.
     pub fn is_selectable(&self, field: &str) -> bool {
-        self.row.is_selectable(field)
+        self.0.row.is_selectable(field)
     }
 
     /// The selectable fields of a cached object.
     pub fn fields_of(&self, object: &CachedObject) -> Fields {
-        let all = self.row.selectable_fields;
+        let all = &self.0.row.selectable_fields;
         let object = match self.is_converted() {
             true => self.to_served(Cow::Owned(object.value())).into_owned(),
             false => object.part(&all.iter().flat_map(SelectableField::pointers).collect::<Vec<_>>()),
         };
         all.iter()
-            .map(|field| (field.label.to_owned(), self.row.field_value(&object, field.label).into_owned()))
+            .map(|field| {
+                (field.label.to_string(), self.0.row.field_value(&object, &field.label).into_owned())
+            })
             .collect()
     }
 
     /// Every broken rule of a new object.
     pub fn validate_create(&self, object: &Value) -> FieldErrors {
-        self.row.validate_create(object)
+        self.0.row.validate_create(object)
     }
 
     /// Every broken rule of a changed object.
     pub fn validate_update(&self, new: &Value, old: &Value, part: Part) -> FieldErrors {
         match part {
-            Part::Object => self.row.validate_update(new, old),
-            Part::Status => self.row.validate_status_update(new, old),
-            Part::Partial(subresource) => resources::partial(self.row, subresource)
-                .map(|strategy| strategy.validate(self.row, new, old))
+            Part::Object => self.0.row.validate_update(new, old),
+            Part::Status => self.0.row.validate_status_update(new, old),
+            Part::Partial(subresource) => resources::partial(self.row(), subresource)
+                .map(|strategy| strategy.validate(self.row(), new, old))
                 .unwrap_or_default(),
-            Part::Approval => resources::strategies::validate_approval(self.row, new, old),
+            Part::Approval => resources::strategies::validate_approval(self.row(), new, old),
             Part::Raw => FieldErrors::new(),
         }
     }
 
     /// How long objects live, if not for ever.
     pub fn ttl_seconds(&self) -> Option<u32> {
-        (self.row.ttl_seconds > 0).then_some(self.row.ttl_seconds)
+        (self.0.row.ttl_seconds > 0).then_some(self.0.row.ttl_seconds)
     }
 
     /// Whether a write may be acknowledged before it is on disk.
     pub fn is_relaxed(&self) -> bool {
-        self.row.is_relaxed
-    }
-
-    /// The same kind in another served version.
-    pub fn in_version(&self, api_version: &str) -> Option<Self> {
-        if api_version == self.api_version() {
-            return Some(*self);
-        }
-        let (group, version) = machinery::group::split_api_version(api_version)?;
-        let row = resources::by_kind(group, version, self.row.kind)?;
-        (row.is_served() && row.storage_prefix == self.row.storage_prefix).then(|| Self::of(row))
+        self.0.row.is_relaxed
     }
 
     /// Whether objects are stored in another form than they are served in.
     pub fn is_converted(&self) -> bool {
-        self.row.storage_api_version != self.row.api_version()
+        self.0.row.storage_api_version != *self.0.api_version
     }
 
     /// The served form of a stored object.
@@ -215,7 +239,7 @@ impl Kind {
         }
         let mut object = stored.into_owned();
         if let Some(map) = object.as_object_mut() {
-            self.convert(map, &self.row.api_version(), self.row.conversion.map(|c| c.from_storage));
+            self.convert(map, self.api_version(), self.0.row.conversion.map(|c| c.from_storage));
         }
         Cow::Owned(object)
     }
@@ -225,7 +249,7 @@ impl Kind {
         if self.is_converted()
             && let Some(map) = served.as_object_mut()
         {
-            self.convert(map, self.row.storage_api_version, self.row.conversion.map(|c| c.to_storage));
+            self.convert(map, &self.0.row.storage_api_version, self.0.row.conversion.map(|c| c.to_storage));
         }
         served
     }

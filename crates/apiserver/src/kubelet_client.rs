@@ -24,7 +24,6 @@ use crate::admission::text;
 use crate::api::{Api, Config};
 use crate::backend::{self, Backend, Outgoing};
 use crate::dial::Destination;
-use crate::kinds::Kind;
 use crate::request_info::{ResourceInfo, Verb};
 use crate::respond::{Body, websocket};
 use crate::status::{Error, Result};
@@ -276,9 +275,9 @@ pub async fn kubelet(api: &Api, node: &str) -> Result<Backend> {
 /// # Errors
 /// 404 without the Node, 500 if it has no address.
 pub fn address(api: &Api, node: &str) -> Result<(String, u16)> {
-    let kind = Kind::find("", "v1", "nodes").ok_or_else(Error::unknown_path)?;
+    let kind = api.kind("", "v1", "nodes").ok_or_else(Error::unknown_path)?;
     let object =
-        kind.cache(api).get(&kind.key("", node)).ok_or_else(|| Error::not_found(kind.subject(), node))?;
+        kind.cache().get(&kind.key("", node)).ok_or_else(|| Error::not_found(kind.subject(), node))?;
     let object = kind.value(&object);
     let addresses = object.pointer("/status/addresses").and_then(Value::as_array);
     let addresses: Vec<&Value> = addresses.into_iter().flatten().collect();

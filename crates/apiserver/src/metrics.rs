@@ -1,13 +1,31 @@
 //! Upstream's metrics, as far as they are kept.
 
 use base::metrics::Metrics as Registry;
-use prometheus_client::encoding::EncodeLabelSet;
+use std::fmt::Write as _;
+
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
+use resources::Text;
 
 use crate::flow_control::metrics::FlowMetrics;
+
+/// A text of a kind's row.
+#[derive(Clone, Debug, Hash, PartialEq, Eq)]
+pub struct Label(pub Text);
+
+impl Label {
+    /// Of what no kind is known.
+    pub const NONE: Self = Self(Text::Static(""));
+}
+
+impl EncodeLabelValue for Label {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
+        encoder.write_str(&self.0)
+    }
+}
 
 /// What requests are counted by.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -15,11 +33,11 @@ pub struct RequestLabels {
     /// The verb in upper case, or `OTHER`.
     pub verb: &'static str,
     /// The group.
-    pub group: &'static str,
+    pub group: Label,
     /// The version.
-    pub version: &'static str,
+    pub version: Label,
     /// The plural.
-    pub resource: &'static str,
+    pub resource: Label,
     /// The HTTP status.
     pub code: u16,
 }
@@ -30,7 +48,7 @@ pub struct VerbLabels {
     /// The verb in upper case.
     pub verb: &'static str,
     /// The plural.
-    pub resource: &'static str,
+    pub resource: Label,
 }
 
 /// What requests under way are counted by.
@@ -124,7 +142,7 @@ impl Metrics {
     }
 
     /// Counts a watch in `apiserver_longrunning_requests`.
-    pub fn watch(&self, resource: &'static str) -> UnderWay {
+    pub fn watch(&self, resource: Label) -> UnderWay {
         Self::begin(self.long_running.get_or_create_owned(&VerbLabels { verb: "WATCH", resource }))
     }
 

@@ -1,8 +1,8 @@
-//! `/openapi/v3` per group-version, `/openapi/v2` whole, made once from the schema and the table.
+//! `/openapi/v3` per group-version, `/openapi/v2` whole, made from the schema and what is served.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
-use std::sync::{LazyLock, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use flate2::read::GzDecoder;
@@ -13,21 +13,24 @@ use ring::digest::{Digest, SHA256, digest};
 use schema::openapi::plain::Plain;
 use schema::openapi::{Resource, Subresource, root_path, v2, v3};
 
+use crate::catalogue::Snapshot;
+use crate::delegates::Delegate;
 use crate::kinds::Kind;
 use crate::negotiate::JSON;
 use crate::request_info::RequestInfo;
-use crate::resource_metrics;
 use crate::respond::finish::{gzip, takes_gzip};
 use crate::respond::{Body, text};
 use crate::status::{Error, Result};
 
 /// What a document is about.
 enum About {
-    Resources(&'static str, &'static str),
+    Resources(String, String, Vec<Kind>),
+    Delegate(Arc<dyn Delegate>),
     Plain(Plain),
 }
 
-struct Document {
+/// A document of version 3.
+pub struct Document {
     about: About,
     hash: String,
     json: OnceLock<Bytes>,
@@ -37,9 +40,8 @@ struct Document {
 impl Document {
     fn new(about: About) -> Self {
         let hash = match &about {
-            About::Resources(group, version) => {
-                with_resources(Some((group, version)), |resources| v3::hash(group, version, resources))
-            }
+            About::Resources(group, version, kinds) => hash_of((group, version), kinds),
+            About::Delegate(delegate) => hash_of(delegate.group_version(), delegate.kinds()),
             About::Plain(plain) => v3::plain_hash(plain),
         };
         Self { about, hash, json: OnceLock::new(), protobuf: OnceLock::new() }
@@ -47,13 +49,8 @@ impl Document {
 
     fn make(&self) -> Vec<u8> {
         match &self.about {
-            About::Resources(group, version) => with_resources(Some((group, version)), |resources| {
-                let document = v3::document(schema::builtin(), group, version, resources);
-                match *group == resource_metrics::GROUP {
-                    true => resource_metrics::with_definitions(&document),
-                    false => document,
-                }
-            }),
+            About::Resources(group, version, kinds) => of_kinds((group, version), kinds),
+            About::Delegate(delegate) => delegate.openapi(),
             About::Plain(plain) => v3::plain_document(schema::builtin(), plain),
         }
     }
@@ -65,32 +62,99 @@ impl Document {
             Form::Protobuf => self.protobuf.get_or_init(|| packed(&v3::to_protobuf(&self.make()))),
         }
     }
+
+    /// The kinds of the catalogue that it is about.
+    pub fn kinds(&self) -> &[Kind] {
+        match &self.about {
+            About::Resources(_, _, kinds) => kinds,
+            About::Delegate(_) | About::Plain(_) => &[],
+        }
+    }
+
+    fn is_about(&self, kinds: &[&Kind]) -> bool {
+        let own = self.kinds();
+        own.len() == kinds.len() && own.iter().zip(kinds).all(|(own, kind)| own.is(kind))
+    }
 }
 
-static V3: LazyLock<BTreeMap<String, Document>> = LazyLock::new(|| {
-    let mut documents = BTreeMap::new();
-    for kind in Kind::all() {
-        let (group, version) = (kind.group(), kind.row().version);
-        let document = || Document::new(About::Resources(group, version));
-        documents.entry(root_path(group, version)).or_insert_with(document);
-    }
-    for plain in plain_paths() {
-        documents.insert(plain.path.clone(), Document::new(About::Plain(plain)));
-    }
-    documents
-});
-
-/// The paths that are no resources.
-fn plain_paths() -> Vec<Plain> {
-    let groups: BTreeSet<&str> =
-        Kind::all().map(|kind| kind.group()).filter(|group| !group.is_empty()).collect();
-    schema::openapi::plain::all(groups)
+fn hash_of((group, version): (&str, &str), kinds: &[Kind]) -> String {
+    with_resources(kinds, |resources| v3::hash(group, version, resources))
 }
 
-static V2_HASH: LazyLock<String> =
-    LazyLock::new(|| with_resources(None, |resources| v3::hash("", "", resources)));
-static V2_JSON: OnceLock<Bytes> = OnceLock::new();
-static V2_PROTOBUF: OnceLock<Bytes> = OnceLock::new();
+/// The document of kinds with built-in schemas.
+pub fn of_kinds((group, version): (&str, &str), kinds: &[Kind]) -> Vec<u8> {
+    with_resources(kinds, |resources| v3::document(schema::builtin(), group, version, resources))
+}
+
+/// Documents by their paths. Of two states of the catalogue those are the same that are about the same kinds.
+pub type Known = BTreeMap<String, Arc<Document>>;
+
+/// All documents of what is served.
+pub struct Documents {
+    third: Known,
+    second: Second,
+}
+
+/// The one document of version 2: of all that can be written.
+struct Second {
+    kinds: Vec<Kind>,
+    plain: Vec<Plain>,
+    hash: String,
+    json: OnceLock<Bytes>,
+    protobuf: OnceLock<Bytes>,
+}
+
+impl Documents {
+    /// The documents of a snapshot; those of an earlier one are kept as far as they are the same.
+    pub fn of(snapshot: &Snapshot, earlier: &Known) -> Self {
+        let mut third = Known::new();
+        let mut by_path: BTreeMap<String, Vec<&Kind>> = BTreeMap::new();
+        for kind in snapshot.discoverable() {
+            by_path.entry(root_path(kind.group(), kind.version())).or_default().push(kind);
+        }
+        for (path, kinds) in by_path {
+            let Some(first) = kinds.first() else { continue };
+            let (group, version) = (first.group(), first.version());
+            let document = match (snapshot.delegate(group, version), earlier.get(&path)) {
+                (Some(delegate), _) => Arc::new(Document::new(About::Delegate(Arc::clone(delegate)))),
+                (None, Some(known)) if known.is_about(&kinds) => Arc::clone(known),
+                (None, _) => {
+                    let kinds = kinds.into_iter().cloned().collect();
+                    Arc::new(Document::new(About::Resources(group.to_owned(), version.to_owned(), kinds)))
+                }
+            };
+            third.insert(path, document);
+        }
+        let groups: BTreeSet<&str> =
+            snapshot.discoverable().map(Kind::group).filter(|group| !group.is_empty()).collect();
+        let plain = schema::openapi::plain::all(groups);
+        for plain in &plain {
+            let document = || Arc::new(Document::new(About::Plain(plain.clone())));
+            third.insert(plain.path.clone(), earlier.get(&plain.path).cloned().unwrap_or_else(document));
+        }
+        // Nobody who asks for version 2 looks for what others serve.
+        let own = |kind: &&Kind| snapshot.delegate(kind.group(), kind.version()).is_none();
+        let kinds: Vec<Kind> = snapshot.iter().filter(own).cloned().collect();
+        let hash = hash_of(("", ""), &kinds);
+        let second = Second { kinds, plain, hash, json: OnceLock::new(), protobuf: OnceLock::new() };
+        Self { third, second }
+    }
+
+    /// The documents of version 3.
+    pub fn known(&self) -> Known {
+        self.third.clone()
+    }
+}
+
+impl Second {
+    fn packed(&self, form: Form) -> &Bytes {
+        let value = || with_resources(&self.kinds, |all| v2::document(schema::builtin(), all, &self.plain));
+        match form {
+            Form::Json => self.json.get_or_init(|| packed(value().to_string().as_bytes())),
+            Form::Protobuf => self.protobuf.get_or_init(|| packed(&v2::to_protobuf(&value()))),
+        }
+    }
+}
 
 /// How a document is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,15 +198,8 @@ fn not_acceptable() -> Response<Body> {
     text(StatusCode::NOT_ACCEPTABLE, "text/plain; charset=utf-8", Bytes::new())
 }
 
-/// Calls `make` with the rows of a group-version, or with all of them.
-fn with_resources<T>(group_version: Option<(&str, &str)>, make: impl FnOnce(&[Resource<'_>]) -> T) -> T {
-    let kinds: Vec<Kind> = Kind::all()
-        .filter(|kind| match group_version {
-            Some((group, version)) => kind.group() == group && kind.row().version == version,
-            // Nobody who asks for v2 looks for what cannot be written.
-            None => kind.group() != resource_metrics::GROUP,
-        })
-        .collect();
+/// Calls `make` with the rows of kinds.
+fn with_resources<T>(kinds: &[Kind], make: impl FnOnce(&[Resource<'_>]) -> T) -> T {
     let subresources: Vec<Vec<Subresource<'_>>> = kinds
         .iter()
         .map(|kind| {
@@ -162,7 +219,7 @@ fn with_resources<T>(group_version: Option<(&str, &str)>, make: impl FnOnce(&[Re
         .zip(&subresources)
         .map(|(kind, subresources)| Resource {
             group: kind.group(),
-            version: kind.row().version,
+            version: kind.version(),
             kind: kind.kind(),
             plural: kind.resource(),
             namespaced: kind.is_namespaced(),
@@ -179,6 +236,7 @@ fn with_resources<T>(group_version: Option<(&str, &str)>, make: impl FnOnce(&[Re
 /// # Errors
 /// 404 for what is not served.
 pub fn document(
+    documents: &Documents,
     version: &str,
     path: &str,
     info: &RequestInfo,
@@ -186,25 +244,31 @@ pub fn document(
     now: Timestamp,
 ) -> Result<Response<Body>> {
     match version {
-        "v2" => Ok(second(headers)),
-        "v3" => third(path, info, headers, now),
+        "v2" => Ok(second(&documents.second, headers)),
+        "v3" => third(&documents.third, path, info, headers, now),
         _ => Err(Error::unknown_path()),
     }
 }
 
 /// The index, which is JSON always, or a document. Who names the document's hash may keep it; who names another is sent to the right one.
-fn third(path: &str, info: &RequestInfo, headers: &HeaderMap, now: Timestamp) -> Result<Response<Body>> {
+fn third(
+    documents: &Known,
+    path: &str,
+    info: &RequestInfo,
+    headers: &HeaderMap,
+    now: Timestamp,
+) -> Result<Response<Body>> {
     let rest = path.trim_start_matches("/openapi/v3").trim_start_matches('/');
     if rest.is_empty() {
-        let documents = V3.iter().map(|(path, document)| (path.as_str(), document.hash.as_str()));
-        let index = v3::index(documents);
+        let hashes = documents.iter().map(|(path, document)| (path.as_str(), document.hash.as_str()));
+        let index = v3::index(hashes);
         let etag = format!("\"{}\"", hex(&digest(&SHA256, &index)));
         return Ok(match is_known(headers, &etag) {
             true => tagged(text(StatusCode::NOT_MODIFIED, JSON, Bytes::new()), &etag),
             false => tagged(text(StatusCode::OK, JSON, index), &etag),
         });
     }
-    let document = V3.get(rest).ok_or_else(Error::unknown_path)?;
+    let document = documents.get(rest).ok_or_else(Error::unknown_path)?;
     let Some(form) = form(headers, "v3") else { return Ok(not_acceptable()) };
     let content_type = if form == Form::Json { JSON } else { v3::PROTOBUF_MEDIA_TYPE };
     let etag = format!("\"{}\"", document.hash);
@@ -243,20 +307,14 @@ fn is_known(headers: &HeaderMap, etag: &str) -> bool {
     known.any(|known| known == "*" || known.trim_start_matches("W/") == etag)
 }
 
-fn second(headers: &HeaderMap) -> Response<Body> {
+fn second(document: &Second, headers: &HeaderMap) -> Response<Body> {
     let Some(form) = form(headers, "v2") else { return not_acceptable() };
-    let etag = format!("\"{}\"", V2_HASH.as_str());
+    let etag = format!("\"{}\"", document.hash);
     if is_known(headers, &etag) {
         return tagged(text(StatusCode::NOT_MODIFIED, JSON, Bytes::new()), &etag);
     }
-    let plain = plain_paths();
-    let value = || with_resources(None, |resources| v2::document(schema::builtin(), resources, &plain));
-    if form == Form::Protobuf {
-        let bytes = V2_PROTOBUF.get_or_init(|| packed(&v2::to_protobuf(&value())));
-        return tagged(unpacked(v2::PROTOBUF_MEDIA_TYPE, bytes, headers), &etag);
-    }
-    let bytes = V2_JSON.get_or_init(|| packed(value().to_string().as_bytes()));
-    tagged(unpacked(JSON, bytes, headers), &etag)
+    let content_type = if form == Form::Json { JSON } else { v2::PROTOBUF_MEDIA_TYPE };
+    tagged(unpacked(content_type, document.packed(form), headers), &etag)
 }
 
 /// A document as it is kept: compressed, because few are ever asked for twice and most clients take it so.

@@ -20,7 +20,6 @@ use crate::api::Api;
 use crate::bootstrap;
 use crate::cache::Interest;
 use crate::cache::object::encode_stored;
-use crate::kinds::Kind;
 use crate::status::{Error, Result};
 
 /// Where the leases are.
@@ -153,8 +152,8 @@ async fn publish(api: &Api, addresses: &BTreeSet<IpAddr>) -> Result<()> {
 
 fn is_published(api: &Api, addresses: &BTreeSet<IpAddr>) -> bool {
     let object = |group: &str, resource: &str| {
-        let kind = Kind::find(group, "v1", resource)?;
-        let object = kind.cache(api).get(&kind.key("default", "kubernetes"))?;
+        let kind = api.kind(group, "v1", resource)?;
+        let object = kind.cache().get(&kind.key("default", "kubernetes"))?;
         Some(kind.value(&object))
     };
     let Some((endpoints, slice)) = object("", "endpoints").zip(object("discovery.k8s.io", "endpointslices"))

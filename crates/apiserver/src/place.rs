@@ -23,7 +23,7 @@ impl Placed {
     ///
     /// # Errors
     /// 404 for a path that there is not, 405 for what cannot be done to all namespaces at once.
-    pub fn new(kind: Kind, resource: ResourceInfo) -> Result<Self> {
+    pub fn new(kind: &Kind, resource: ResourceInfo) -> Result<Self> {
         let is_itself = kind.group().is_empty() && kind.resource() == "namespaces";
         let is_across = kind.is_namespaced() && resource.scope == Scope::Cluster;
         let is_there = match resource.scope {
@@ -73,7 +73,8 @@ mod tests {
 
     fn check(method: Method, path: &str, expect: u16) {
         let resource = RequestInfo::parse(&method, path, None).resource.unwrap();
-        let kind = Kind::find(&resource.group, &resource.version, &resource.resource).unwrap();
+        let kinds = crate::catalogue::kinds::builtin();
+        let kind = kinds.find(&resource.group, &resource.version, &resource.resource).unwrap();
         let code = Placed::new(kind, resource).map_or_else(|error| error.code.as_u16(), |_| 200);
         assert_eq!(code, expect, "{method} {path}");
     }

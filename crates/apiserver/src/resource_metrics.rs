@@ -10,24 +10,32 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt;
-use http::{HeaderMap, Method};
+use futures::future::BoxFuture;
+use http::{HeaderMap, Method, Response};
 use http_body_util::{BodyExt, Limited};
 use machinery::metadata::Metadata;
 use machinery::quantity::{Format, Quantity};
+use resources::columns::{Column, NODE_METRICS, POD_METRICS};
+use resources::strategy::VIRTUAL;
+use resources::{Resource, Scope, Shared, Text};
 use serde_json::{Map, Value, json};
 
 use crate::admission::text;
 use crate::api::Api;
 use crate::backend::{self, Outgoing};
-use crate::cache::{CachedObject, Filter};
+use crate::cache::{CachedObject, Filter, Keys, ResourceCache};
+use crate::delegates::{Asked, Delegate};
 use crate::kinds::Kind;
 use crate::kubelet_client::kubelet;
+use crate::openapi;
 use crate::request_info::{ResourceInfo, Verb};
+use crate::respond::{self, Body};
 use crate::status::{Error, Result};
-use crate::verbs::{Answer, Request};
+use crate::verbs::{self, Answer, Request};
 
 /// The group.
-pub const GROUP: &str = "metrics.k8s.io";
+const GROUP: &str = "metrics.k8s.io";
+const VERSION: &str = "v1beta1";
 /// What the names of its types begin with.
 const PACKAGE: &str = "io.k8s.metrics.pkg.apis.metrics.v1beta1";
 /// Kubelets that are asked at the same time.
@@ -41,24 +49,71 @@ const PATH: &str = "/stats/summary?only_cpu_and_memory=true";
 /// Over which time a kubelet's rates are, at least.
 const WINDOW: &str = "10s";
 
+/// Serves the group.
+pub struct ResourceMetrics {
+    kinds: Vec<Kind>,
+}
+
+impl Default for ResourceMetrics {
+    /// The group's two kinds, which can only be read.
+    fn default() -> Self {
+        let kind = |plural, kind, scope, columns: &'static [Column]| {
+            let mut row = Resource::made((GROUP, VERSION), plural, "", kind, scope);
+            row.verbs = &["get", "list"];
+            row.strategy = Shared::Static(&VIRTUAL);
+            row.storage_prefix = Text::Static("");
+            row.columns = Shared::Static(columns);
+            let nothing = ResourceCache::new(Keys::of_row(&row), 0);
+            Kind::new(row, None, Arc::new(nothing))
+        };
+        let nodes = kind("nodes", "NodeMetrics", Scope::Cluster, NODE_METRICS);
+        let pods = kind("pods", "PodMetrics", Scope::Namespaced, POD_METRICS);
+        Self { kinds: vec![nodes, pods] }
+    }
+}
+
+impl Delegate for ResourceMetrics {
+    fn group_version(&self) -> (&str, &str) {
+        (GROUP, VERSION)
+    }
+
+    fn kinds(&self) -> &[Kind] {
+        &self.kinds
+    }
+
+    fn openapi(&self) -> Vec<u8> {
+        with_definitions(&openapi::of_kinds(self.group_version(), &self.kinds))
+    }
+
+    fn serve<'a>(&'a self, api: &'a Api, asked: Asked) -> BoxFuture<'a, Result<Response<Body>>> {
+        Box::pin(async move {
+            let kind = self.kinds.iter().find(|kind| kind.resource() == asked.resource.resource);
+            let request = asked.of_kind(api, kind.ok_or_else(Error::unknown_path)?)?;
+            verbs::check(&request)?;
+            if !request.resource.subresource.is_empty() {
+                return Err(Error::unknown_path());
+            }
+            verbs::check_verb(&request)?;
+            let answer = read(api, &request).await?;
+            Ok(respond::answer(&request, answer, api.clock.now()))
+        })
+    }
+}
+
 /// Answers a GET or LIST.
 ///
 /// # Errors
 /// 404 for what is not there or has no measures, 400 for bad selectors.
-pub async fn read(api: &Api, request: &Request) -> Result<Answer> {
-    let measured = match request.resource.verb {
-        Verb::Get | Verb::List => request.kind,
-        _ => return Err(Error::method_not_allowed()),
-    };
-    let of = Kind::find("", "v1", measured.resource()).ok_or_else(Error::unknown_path)?;
+async fn read(api: &Api, request: &Request) -> Result<Answer> {
+    let measured = &request.kind;
+    let of = api.kind("", "v1", measured.resource()).ok_or_else(Error::unknown_path)?;
     let mut resource = ResourceInfo::clone(&request.resource);
     resource.group = String::new();
     resource.version = "v1".to_owned();
     let filter = Filter::of(of, &resource, &request.info.query)?;
     let complete = api.cache.fresh().await?;
-    let cache = of.cache(api);
-    cache.check_readable(&filter.prefix)?;
-    let mut objects = cache.list(&filter.prefix, complete).objects;
+    let cache = of.cache();
+    let mut objects = cache.read_list(&filter.prefix, complete)?.objects;
     objects.retain(|object| filter.matches(object));
     let is_one = request.resource.verb == Verb::Get;
     if is_one && objects.is_empty() {
@@ -76,7 +131,7 @@ pub async fn read(api: &Api, request: &Request) -> Result<Answer> {
 }
 
 /// The measures of Nodes or Pods, in their order.
-async fn measure(api: &Api, kind: Kind, objects: &[Value]) -> Vec<Value> {
+async fn measure(api: &Api, kind: &Kind, objects: &[Value]) -> Vec<Value> {
     let is_nodes = kind.resource() == "nodes";
     let node_of = |object: &Value| match is_nodes {
         true => Metadata::of(object).name().to_owned(),
@@ -188,28 +243,8 @@ fn pod(object: &Value, summary: &Value) -> Option<Value> {
     }))
 }
 
-/// A list of what is not stored, in the view that is asked for.
-pub fn list(request: &Request, items: &[Value], now: jiff::Timestamp) -> Value {
-    let kind = request.kind;
-    let metadata = json!({});
-    match request.accept.view {
-        crate::negotiate::View::Table => {
-            let form = crate::respond::table::Form::of(request);
-            let rows =
-                items.iter().map(|item| crate::respond::table::row(kind, item.clone(), form, now)).collect();
-            crate::respond::table::table(kind, form, rows, metadata, true)
-        }
-        _ => json!({
-            "kind": kind.row().list_kind,
-            "apiVersion": kind.api_version(),
-            "metadata": metadata,
-            "items": items.iter().cloned().map(crate::respond::untyped).collect::<Vec<_>>(),
-        }),
-    }
-}
-
 /// The group's OpenAPI document with its types, which are not among the API level's.
-pub fn with_definitions(document: &[u8]) -> Vec<u8> {
+fn with_definitions(document: &[u8]) -> Vec<u8> {
     let Ok(mut document) = serde_json::from_slice::<Value>(document) else { return document.to_vec() };
     let text = |description: &str| json!({"type": "string", "description": description});
     let head = || {

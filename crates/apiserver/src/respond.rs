@@ -72,14 +72,14 @@ pub fn answer(request: &Request, answer: Answer, now: jiff::Timestamp) -> Respon
         }
         Answer::List(listed) => list(request, listed, now),
         Answer::Unstored(items) => {
-            let value = crate::resource_metrics::list(request, &items, now);
+            let value = table::unstored(request, &items, now);
             serialised(StatusCode::OK, request.accept.format, &value)
         }
     }
 }
 
 fn one(request: &Request, code: StatusCode, object: &CachedObject, now: jiff::Timestamp) -> Response<Body> {
-    let (kind, accept) = (request.kind, request.accept);
+    let (kind, accept) = (&request.kind, request.accept);
     match (accept.view, accept.format) {
         (View::Object | View::MetadataList, Format::Json) => text(code, JSON, kind.json(object)),
         (View::Metadata, Format::Json) if !kind.is_converted() => {
@@ -119,13 +119,13 @@ pub fn serialised(code: StatusCode, format: Format, value: &Value) -> Response<B
 }
 
 fn list(request: &Request, listed: Listed, now: jiff::Timestamp) -> Response<Body> {
-    let (kind, accept) = (request.kind, request.accept);
+    let (kind, accept) = (&request.kind, request.accept);
     let metadata = list_metadata(&listed);
     let api_version = kind.api_version();
     let (list_kind, version) = match accept.view {
         View::Metadata | View::MetadataList => ("PartialObjectMetadataList", accept.meta_version),
         View::Table => ("Table", accept.meta_version),
-        View::Object => (kind.row().list_kind, api_version.as_str()),
+        View::Object => (kind.list_kind(), api_version),
     };
     if accept.format == Format::Protobuf
         && let Some(pieces) = protobuf::list(kind, accept, &listed, &metadata)
@@ -143,11 +143,13 @@ fn list(request: &Request, listed: Listed, now: jiff::Timestamp) -> Response<Bod
         View::Table => {
             let form = Form::of(request);
             let head = format!(r#"{opening}"columnDefinitions":{},"rows":["#, table::columns(kind));
-            let row = move |object: &CachedObject| table::row(kind, kind.value(object), form, now);
+            let kind = kind.clone();
+            let row = move |object: &CachedObject| table::row(&kind, kind.value(object), form, now);
             let encode = move |object: &CachedObject| Bytes::from(row(object).to_string());
             Pieces::json(Bytes::from(head), listed.objects, encode, tail)
         }
         View::Metadata | View::MetadataList => {
+            let kind = kind.clone();
             let encode = move |object: &CachedObject| match kind.is_converted() {
                 true => Bytes::from(partial(kind.sent(object), accept.meta_version).to_string()),
                 false => Bytes::from(partial_json(object, accept.meta_version)),
@@ -155,6 +157,7 @@ fn list(request: &Request, listed: Listed, now: jiff::Timestamp) -> Response<Bod
             Pieces::json(items, listed.objects, encode, tail)
         }
         View::Object if kind.is_converted() => {
+            let kind = kind.clone();
             Pieces::json(items, listed.objects, move |object| kind.item(object), tail)
         }
         View::Object => Pieces::of_objects(items, listed.objects, tail),
@@ -177,7 +180,7 @@ fn yaml_list(
     metadata: Value,
     now: jiff::Timestamp,
 ) -> Response<Body> {
-    let kind = request.kind;
+    let kind = &request.kind;
     if request.accept.view == View::Table {
         return serialised(StatusCode::OK, Format::Yaml, &table::many(request, listed, metadata, now));
     }

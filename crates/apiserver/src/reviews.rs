@@ -208,7 +208,7 @@ async fn token(api: &Api, object: &Value) -> Result<Value> {
 
 /// POST of a Binding to the collection: the same as `pods/binding`.
 async fn bind(api: &Api, request: &Request, object: Value) -> Result<Answer> {
-    let Some(kind) = crate::kinds::Kind::find("", "v1", "pods") else { return Err(Error::unknown_path()) };
+    let Some(kind) = api.kind("", "v1", "pods") else { return Err(Error::unknown_path()) };
     let resource = ResourceInfo {
         resource: "pods".to_owned(),
         subresource: "binding".to_owned(),

@@ -24,7 +24,7 @@ use tracing::debug;
 use crate::admission::resource_quota::Ledger;
 use crate::api::{Api, Config};
 use crate::cache::{Cache, CacheEvent};
-use crate::kinds::Kind;
+use crate::catalogue::Catalogue;
 use crate::request_info::RequestInfo;
 use crate::status::{Error, Result, Subject};
 use front_proxy::FrontProxy;
@@ -309,8 +309,8 @@ impl Security {
     }
 
     /// Takes note of a change, so that decisions are never behind the cache.
-    pub fn observe(&self, prefix: &str, event: &CacheEvent) {
-        self.quota.observe(prefix, event, self.clock.now());
+    pub fn observe(&self, catalogue: &Catalogue, prefix: &str, event: &CacheEvent) {
+        self.quota.observe(catalogue, prefix, event, self.clock.now());
         if let Some(update) = index::update(prefix, event) {
             update(&mut self.authorizer.write());
         }
@@ -331,8 +331,8 @@ struct Existing<'a>(&'a Api);
 
 impl Existing<'_> {
     fn object(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
-        let kind = Kind::find("", "v1", resource)?;
-        kind.cache(self.0).get(&kind.key(namespace, name)).map(|object| object.value())
+        let kind = self.0.kind("", "v1", resource)?;
+        kind.cache().get(&kind.key(namespace, name)).map(|object| object.value())
     }
 
     /// The uid of what is there, and was not to be deleted long ago: finalizers do not keep a token alive.

@@ -27,12 +27,13 @@ use crate::api::{Api, Config};
 use crate::at_rest::AtRest;
 use crate::audit::Audit;
 use crate::cache::{Cache, feed};
+use crate::catalogue::{Catalogue, ChangeError, Kinds, Offer};
 use crate::door::Door;
 use crate::flow_control::FlowControl;
-use crate::kinds::Kind;
 use crate::kubelet_client::KubeletClient;
 use crate::metrics::Metrics;
 use crate::options::Options;
+use crate::resource_metrics::ResourceMetrics;
 use crate::respond::Body;
 use crate::security::Security;
 use crate::security::peer::{Certificates, Presented};
@@ -60,6 +61,9 @@ pub enum StartError {
     /// The store could not be read.
     #[error("cannot read the store")]
     Store(#[from] StoreError),
+    /// Built-in kinds cannot be served.
+    #[error("cannot serve the built-in kinds")]
+    Kinds(#[source] ChangeError),
     /// The address could not be taken.
     #[error("cannot listen on {address}")]
     Listen {
@@ -81,6 +85,15 @@ mod counted;
 
 use counted::Counted;
 
+impl From<ChangeError> for StartError {
+    fn from(failure: ChangeError) -> Self {
+        match failure {
+            ChangeError::Store(failure) => Self::Store(failure),
+            failure => Self::Kinds(failure),
+        }
+    }
+}
+
 /// A running API server.
 pub struct ApiServer {
     api: Arc<Api>,
@@ -91,6 +104,11 @@ impl ApiServer {
     /// The in-process entrance; put an [`auth::UserInfo`] into the requests' extensions.
     pub fn service(&self) -> ApiService {
         ApiService::new(Arc::clone(&self.api))
+    }
+
+    /// The kinds that it serves: more can be added while it runs.
+    pub fn catalogue(&self) -> &Catalogue {
+        &self.api.catalogue
     }
 
     /// Where it listens, if it does.
@@ -142,12 +160,12 @@ pub async fn start(
     let metrics = Metrics::default();
     let at_rest = Arc::new(at_rest(&config, &metrics, &clock, &tasks).await);
     let cache = Arc::new(Cache::encrypted(Arc::clone(&store), Arc::clone(&at_rest)));
-    for kind in Kind::all().filter(|kind| kind.row().is_stored()) {
-        cache.resource(kind.row().storage_prefix);
-    }
     cache.resource(crate::peers::PREFIX);
     cache.resource(service_addresses::PREFIX);
-    feed::load(&cache, store.as_ref()).await?;
+    let catalogue = Arc::new(Catalogue::new(Arc::clone(&cache)));
+    catalogue.add(Offer::builtin()).await?;
+    let builtin = Kinds::clone(&catalogue.current());
+    catalogue.delegate(Arc::new(ResourceMetrics::default())).await;
     let trace = Arc::new(Trace::new(clock.clone()));
     let security = Arc::new(Security::new(&config, clock.clone()).map_err(StartError::Tls)?);
     security.load(&cache);
@@ -162,7 +180,7 @@ pub async fn start(
     let random_of_feed = random.clone();
     let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
     let recalled =
-        Arc::clone(&trace).recall(config.options.trace_file.clone(), Arc::clone(&store), cache.revision());
+        Arc::clone(&trace).recall(config.options.trace_file.clone(), Arc::clone(&cache), cache.revision());
     tasks.spawn("trace of earlier runs", recalled);
     let api = Arc::new(Api {
         flow: FlowControl::new(config.requests_in_flight_max),
@@ -175,6 +193,8 @@ pub async fn start(
         metrics,
         state: crate::api::State::new(config.requests_in_flight_max),
         cache: Arc::clone(&cache),
+        catalogue: Arc::clone(&catalogue),
+        builtin,
         trace: Arc::clone(&trace),
         tasks: tasks.clone(),
         serving,
@@ -185,7 +205,7 @@ pub async fn start(
     });
     tasks.spawn("compaction", crate::compaction::run(Arc::clone(&cache), Arc::clone(&store)));
     // Requests that are under way while the server stops need the cache to the end.
-    ending.spawn("watch-cache", feed::follow(cache, store, trace, security, random_of_feed));
+    ending.spawn("watch-cache", feed::follow(cache, catalogue, trace, security, random_of_feed));
     spawn_followers(&api);
     let entrance = listener.zip(tls);
     if entrance.is_some() {

@@ -18,16 +18,19 @@ use futures::future::BoxFuture;
 use http::{HeaderMap, Method, Request as HttpRequest, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::BodyExt;
+use resources::{Resource, Text};
 use tower::Service;
 use tracing::error;
 
 use crate::api::Api;
 use crate::audit::Trail;
+use crate::catalogue::{Route, Snapshot};
 use crate::deadline;
+use crate::delegates::{self, Asked};
 use crate::flow_control::Admission;
 use crate::kinds::Kind;
-use crate::metrics::{RequestLabels, VerbLabels};
-use crate::negotiate::{Accept, Format, View};
+use crate::metrics::{Label, RequestLabels, VerbLabels};
+use crate::negotiate::{Accept, Format};
 use crate::notes::Notes;
 use crate::place::Placed;
 use crate::request_info::{RequestInfo, Verb};
@@ -105,25 +108,29 @@ async fn answer(api: &Api, http: HttpRequest<RequestBody>) -> Response<Body> {
     let start = Instant::now();
     let info = RequestInfo::parse(http.method(), http.uri().path(), http.uri().query());
     let accept = Accept::of(http.headers());
-    let found = info.resource.as_ref().and_then(|r| Kind::find(&r.group, &r.version, &r.resource));
+    let catalogue = api.catalogue.current();
+    let route = info.resource.as_ref().and_then(|resource| catalogue.route(resource));
+    let found = info.resource.as_ref().zip(route.as_ref()).and_then(|(r, route)| route.kind(&r.resource));
     let verb = info.resource.as_ref().map(|r| r.verb);
     let finish = Finish::of(&info, http.headers());
     let accept = accept.ok();
     let mut passage = Passage { accept, ..Passage::default() };
-    let response = match handle(api, http, info, found, &mut passage).await {
+    let response = match handle(api, http, info, (catalogue, route), &mut passage).await {
         Ok(response) => response,
         Err(failure) => respond::error(&failure, accept),
     };
     let response = passage.finish(api, response).await;
     let response = finish.apply(response);
+    let label =
+        |of: fn(&Resource) -> &Text| found.as_ref().map_or(Label::NONE, |kind| Label(of(kind.row()).clone()));
     let labels = RequestLabels {
         verb: verb.map_or("OTHER", metric_verb),
-        group: found.map_or("", |kind| kind.group()),
-        version: found.map_or("", |kind| kind.row().version),
-        resource: found.map_or("", |kind| kind.resource()),
+        group: label(|row| &row.group),
+        version: label(|row| &row.version),
+        resource: label(|row| &row.plural),
         code: response.status().as_u16(),
     };
-    let verb_labels = VerbLabels { verb: labels.verb, resource: labels.resource };
+    let verb_labels = VerbLabels { verb: labels.verb, resource: labels.resource.clone() };
     api.metrics.requests.get_or_create(&labels).inc();
     api.metrics.durations.get_or_create(&verb_labels).observe(start.elapsed().as_secs_f64());
     response
@@ -174,7 +181,7 @@ async fn handle(
     api: &Api,
     mut http: HttpRequest<RequestBody>,
     info: RequestInfo,
-    kind: Option<Kind>,
+    place: (Arc<Snapshot>, Option<Route>),
     passage: &mut Passage,
 ) -> Result<Response<Body>> {
     let is_long = is_long_running(&info);
@@ -216,7 +223,7 @@ async fn handle(
     let is_write = info.resource.as_ref().is_some_and(|resource| resource.verb.is_write());
     let _counted = (!is_long).then(|| api.metrics.in_flight(is_write));
     // Of its own size only where it lies: it is handed on twice.
-    let work = Box::pin(serve(api, http, info, kind, user, passage));
+    let work = Box::pin(serve(api, http, info, place, user, passage));
     if is_long { work.await } else { deadline::within(limit, work).await }
 }
 
@@ -266,7 +273,7 @@ async fn serve(
     api: &Api,
     mut http: HttpRequest<RequestBody>,
     info: RequestInfo,
-    kind: Option<Kind>,
+    (catalogue, route): (Arc<Snapshot>, Option<Route>),
     user: UserInfo,
     passage: &mut Passage,
 ) -> Result<Response<Body>> {
@@ -284,16 +291,19 @@ async fn serve(
     }
     decided?;
     let Some(resource) = info.resource.clone() else {
-        return other(api, http, &info).await;
+        return other(api, &catalogue, http, &info).await;
     };
-    let Some(kind) = kind else { return nowhere(&info.path) };
-    let resource = Placed::new(kind, resource)?;
-    let accept = match passage.accept.ok_or_else(Error::not_acceptable)? {
-        accept if accept.view == View::Table && !kind.has_table(&resource.subresource) => {
-            Accept::without_tables(http.headers())?
+    let kind = match route {
+        Some(Route::Kind(kind)) => kind,
+        Some(Route::Delegate(delegate)) => {
+            let (origin, accept, notes) = (passage.origin, passage.accept, Arc::clone(&passage.notes));
+            let asked = Asked { http, info, resource, user, origin, accept, notes, catalogue };
+            return delegate.serve(api, asked).await;
         }
-        accept => accept,
+        None => return nowhere(&catalogue, &info.path),
     };
+    let resource = Placed::new(&kind, resource)?;
+    let accept = delegates::accepted(&kind, &resource, passage.accept, http.headers())?;
     let cause = header(http.headers(), CAUSE_HEADER).and_then(|text| text.parse().ok()).unwrap_or(0);
     let is_stream = crate::kubelet_client::is_stream(&resource);
     let is_socket = resource.verb == Verb::Watch && respond::websocket::is_wanted(http.headers());
@@ -310,6 +320,7 @@ async fn serve(
     let request = Request {
         info,
         resource,
+        catalogue,
         kind,
         user,
         origin: passage.origin,
@@ -359,7 +370,12 @@ fn is_long_running(info: &RequestInfo) -> bool {
 }
 
 /// What is no resource: health, discovery, schemas, metrics, traces.
-async fn other(api: &Api, http: HttpRequest<RequestBody>, info: &RequestInfo) -> Result<Response<Body>> {
+async fn other(
+    api: &Api,
+    catalogue: &Snapshot,
+    http: HttpRequest<RequestBody>,
+    info: &RequestInfo,
+) -> Result<Response<Body>> {
     let path = info.path.trim_end_matches('/');
     let mut parts = path.split('/').skip(1);
     let (first, second, third) = (parts.next(), parts.next(), parts.next());
@@ -387,7 +403,7 @@ async fn other(api: &Api, http: HttpRequest<RequestBody>, info: &RequestInfo) ->
             Ok(respond::text(StatusCode::OK, base::metrics::CONTENT_TYPE, text))
         }
         ("openapi", Some(version), _) => {
-            openapi::document(version, path, info, http.headers(), api.clock.now())
+            openapi::document(catalogue.openapi(), version, path, info, http.headers(), api.clock.now())
         }
         (".well-known", Some("openid-configuration"), None) => {
             Ok(respond::json(StatusCode::OK, &api.security.openid_configuration()))
@@ -401,7 +417,7 @@ async fn other(api: &Api, http: HttpRequest<RequestBody>, info: &RequestInfo) ->
             let asked = info.query.get("resource").filter(|resource| !resource.is_empty());
             let kind = asked.map(|resource| {
                 let unknown = || Error::bad_request(format!("there is no resource {resource:?}"));
-                kind_of_resource(resource).ok_or_else(unknown)
+                kind_of_resource(catalogue, resource).ok_or_else(unknown)
             });
             let kind = kind.transpose()?;
             let chain = api.trace.chain(&info.query, kind)?;
@@ -411,9 +427,9 @@ async fn other(api: &Api, http: HttpRequest<RequestBody>, info: &RequestInfo) ->
             api.trace.report(&read(http.into_body()).await?)?;
             Ok(respond::json(StatusCode::OK, &crate::status::success(serde_json::Value::Null)))
         }
-        ("", None, _) => Ok(respond::json(StatusCode::OK, &root_paths())),
-        _ => match discovery::discover(&info.path, http.headers(), api.config.advertise_address) {
-            Err(failure) if failure.code == StatusCode::NOT_FOUND => nowhere(&info.path),
+        ("", None, _) => Ok(respond::json(StatusCode::OK, &root_paths(catalogue))),
+        _ => match discovery::discover(catalogue, &info.path, http.headers(), api.config.advertise_address) {
+            Err(failure) if failure.code == StatusCode::NOT_FOUND => nowhere(catalogue, &info.path),
             _ if info.method != Method::GET => Err(Error::method_not_allowed()),
             found => found,
         },
@@ -423,11 +439,13 @@ async fn other(api: &Api, http: HttpRequest<RequestBody>, info: &RequestInfo) ->
 /// 404: a Status where the API could be, and plain text where nothing is.
 ///
 /// Source: `director` and `notfoundhandler` of `k8s.io/apiserver/pkg/server`.
-fn nowhere(path: &str) -> Result<Response<Body>> {
+fn nowhere(catalogue: &Snapshot, path: &str) -> Result<Response<Body>> {
     let mut parts = path.split('/').skip(1);
     let is_claimed = match (parts.next().unwrap_or_default(), parts.next()) {
         ("api" | "version", _) => true,
-        ("apis", Some(group)) => Kind::all().any(|kind| !kind.group().is_empty() && kind.group() == group),
+        ("apis", Some(group)) => {
+            catalogue.discoverable().any(|kind| !kind.group().is_empty() && kind.group() == group)
+        }
         _ => false,
     };
     if is_claimed {
@@ -438,17 +456,17 @@ fn nowhere(path: &str) -> Result<Response<Body>> {
 }
 
 /// A kind by plural, singular, short name or `plural.group`.
-fn kind_of_resource(text: &str) -> Option<Kind> {
-    Kind::all().find(|kind| {
+fn kind_of_resource<'a>(catalogue: &'a Snapshot, text: &str) -> Option<&'a Kind> {
+    catalogue.iter().find(|kind| {
         let row = kind.row();
         row.plural == text
             || row.singular == text
-            || row.short_names.contains(&text)
+            || row.short_names.contains(text)
             || row.group_resource() == text
     })
 }
 
-fn root_paths() -> serde_json::Value {
+fn root_paths(catalogue: &Snapshot) -> serde_json::Value {
     let mut paths: Vec<String> = [
         "/api",
         "/api/v1",
@@ -464,7 +482,7 @@ fn root_paths() -> serde_json::Value {
     ]
     .map(str::to_owned)
     .to_vec();
-    for kind in Kind::all().filter(|kind| !kind.group().is_empty()) {
+    for kind in catalogue.discoverable().filter(|kind| !kind.group().is_empty()) {
         let path = format!("/apis/{}", kind.api_version());
         if !paths.contains(&path) {
             paths.push(path);

@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 
 use crate::admission::text;
 use crate::api::Api;
-use crate::kinds::Kind;
 use crate::status::{Error, Result, Subject};
 use crate::verbs::{Answer, Request, current, decode};
 
@@ -124,7 +123,7 @@ fn bind(api: &Api, object: &Value, namespace: &str, private: &mut Private) -> Re
 }
 
 fn find(api: &Api, resource: &str, namespace: &str, name: &str) -> Result<Value> {
-    let kind = Kind::find("", "v1", resource).ok_or_else(Error::unknown_path)?;
-    let object = kind.cache(api).get(&kind.key(namespace, name));
+    let kind = api.kind("", "v1", resource).ok_or_else(Error::unknown_path)?;
+    let object = kind.cache().get(&kind.key(namespace, name));
     object.map(|object| kind.value(&object)).ok_or_else(|| Error::not_found(kind.subject(), name))
 }

@@ -16,8 +16,9 @@ use base::Clock;
 use machinery::trace::{Chain, Commit, Span};
 use parking_lot::Mutex;
 use serde::Deserialize;
-use store::{Event, Revision, Store};
+use store::{Event, Revision};
 
+use crate::cache::Cache;
 use crate::kinds::Kind;
 use crate::request_info::Query;
 use crate::status::{Error, Result};
@@ -58,8 +59,8 @@ impl Trace {
     }
 
     /// Takes note of a commit.
-    pub fn committed(&self, event: &Event) {
-        let commit = Commit { committed_us: self.clock.now().as_microsecond(), ..commit(event) };
+    pub fn committed(&self, cache: &Cache, event: &Event) {
+        let commit = Commit { committed_us: self.clock.now().as_microsecond(), ..commit(cache, event) };
         push(&mut self.commits.lock(), commit, COMMITS_MAX);
     }
 
@@ -67,15 +68,15 @@ impl Trace {
     pub async fn recall(
         self: Arc<Self>,
         file: Option<std::path::PathBuf>,
-        store: Arc<dyn Store>,
+        cache: Arc<Cache>,
         upto: Revision,
     ) {
         let chain = file.as_deref().map(history::load).unwrap_or_default();
         let last =
             chain.commits.iter().map(|commit| commit.revision).filter(|revision| *revision <= upto).max();
         // Revisions leap after a crash: how many there are says nothing of how many commits there were.
-        let events = history::read(store.as_ref(), last.unwrap_or(0), upto).await;
-        let since = events.iter().filter(|event| !event.cause.is_empty()).map(commit);
+        let events = history::read(cache.store(), last.unwrap_or(0), upto).await;
+        let since = events.iter().filter(|event| !event.cause.is_empty()).map(|event| commit(&cache, event));
         let earlier = chain.commits.into_iter().filter(|commit| commit.revision <= upto).chain(since);
         prepend(&mut self.commits.lock(), earlier, COMMITS_MAX);
         prepend(&mut self.spans.lock(), chain.spans.into_iter(), SPANS_MAX);
@@ -121,7 +122,7 @@ impl Trace {
     ///
     /// # Errors
     /// 400 when `since` is no number.
-    pub fn chain(&self, query: &Query, resource: Option<Kind>) -> Result<Chain> {
+    pub fn chain(&self, query: &Query, resource: Option<&Kind>) -> Result<Chain> {
         let since = query.number("since")?.unwrap_or(0);
         let commits = self.commits.lock();
         let spans = self.spans.lock();
@@ -129,7 +130,7 @@ impl Trace {
         let namespace = query.get("namespace").filter(|_| is_namespaced).unwrap_or_default();
         let name = query.get("name").unwrap_or_default();
         let key = resource.map(|kind| {
-            let resource = kind.row().plural;
+            let resource = kind.resource();
             if namespace.is_empty() {
                 format!("{resource}/{name}")
             } else {
@@ -142,12 +143,12 @@ impl Trace {
 }
 
 /// What a change says of itself, but when the watch cache had it.
-fn commit(event: &Event) -> Commit {
+fn commit(cache: &Cache, event: &Event) -> Commit {
     let cause: Cause = serde_json::from_slice(&event.cause).unwrap_or_default();
     Commit {
         revision: event.revision,
         parent: cause.parent,
-        key: named(&event.key),
+        key: cache.named(&event.key),
         verb: cause.verb,
         subresource: cause.subresource,
         component: bounded_text(&cause.component),
@@ -156,14 +157,6 @@ fn commit(event: &Event) -> Commit {
         committed_us: cause.at_us,
         is_deletion: event.entry.is_none(),
     }
-}
-
-/// `nodes/vm` of `/registry/minions/vm`: objects are told by their resource, wherever they are stored.
-fn named(key: &str) -> String {
-    let mut rows = Kind::all().map(|kind| kind.row()).filter(|row| row.is_stored());
-    let named =
-        rows.find_map(|row| Some(format!("{}/{}", row.plural, key.strip_prefix(row.storage_prefix)?)));
-    named.unwrap_or_else(|| key.strip_prefix("/registry/").unwrap_or(key).to_owned())
 }
 
 /// Puts what is older in front of what is there, as far as there is room.

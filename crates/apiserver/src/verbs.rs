@@ -28,6 +28,7 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 use crate::cache::CachedObject;
+use crate::catalogue::Snapshot;
 use crate::door::{Committed, Refusal};
 use crate::kinds::Kind;
 use crate::negotiate::Accept;
@@ -51,7 +52,9 @@ pub struct Request {
     pub info: RequestInfo,
     /// The resource part.
     pub resource: Placed,
-    /// The kind's row.
+    /// The kinds as they are for this request, whatever changes meanwhile.
+    pub catalogue: Arc<Snapshot>,
+    /// The one that it is about.
     pub kind: Kind,
     /// Who.
     pub user: UserInfo,
@@ -115,9 +118,9 @@ impl Request {
     ///
     /// # Errors
     /// As [`Placed::new`].
-    pub fn with_resource(&self, kind: Kind, resource: ResourceInfo) -> Result<Self> {
+    pub fn with_resource(&self, kind: &Kind, resource: ResourceInfo) -> Result<Self> {
         let resource = Placed::new(kind, resource)?;
-        Ok(Self { kind, resource, ..self.clone() })
+        Ok(Self { kind: kind.clone(), resource, ..self.clone() })
     }
 }
 
@@ -162,27 +165,16 @@ impl Answer {
 /// # Errors
 /// What the client is told.
 pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
-    check_method(request)?;
-    options::check(request)?;
-    options::check_view(request)?;
+    check(request)?;
     if !request.resource.subresource.is_empty() {
         return Box::pin(subresources::run(api, request)).await;
     }
-    let (verb, is_collection) = (request.resource.verb, request.resource.name.is_empty());
-    let needs_name = matches!(verb, Verb::Update | Verb::Patch);
-    if !request.kind.has_verb(verb)
-        || (needs_name && is_collection)
-        || (verb == Verb::Create && !is_collection)
-    {
-        return Err(Error::method_not_allowed());
-    }
-    if request.kind.group() == crate::resource_metrics::GROUP {
-        return crate::resource_metrics::read(api, request).await;
-    }
+    check_verb(request)?;
+    let verb = request.resource.verb;
     if !request.kind.row().deprecation.is_empty() {
-        request.notes.warn(request.kind.row().deprecation);
+        request.notes.warn(&*request.kind.row().deprecation);
     }
-    if crate::component_statuses::is_kind(request.kind) {
+    if crate::component_statuses::is_kind(&request.kind) {
         return crate::component_statuses::read(api, request).await;
     }
     // Writes are boxed, so that reads need not be as large as the largest of them.
@@ -211,6 +203,32 @@ fn warn_of_unserved(request: &Request) {
     }
 }
 
+/// Checks method, options and view.
+///
+/// # Errors
+/// 400, 405 or 406 for what cannot be meant.
+pub fn check(request: &Request) -> Result<()> {
+    check_method(request)?;
+    options::check(request)?;
+    options::check_view(request)
+}
+
+/// Checks that the verb can be done on the resource itself.
+///
+/// # Errors
+/// 405 if it cannot.
+pub fn check_verb(request: &Request) -> Result<()> {
+    let (verb, is_collection) = (request.resource.verb, request.resource.name.is_empty());
+    let needs_name = matches!(verb, Verb::Update | Verb::Patch);
+    if !request.kind.has_verb(verb)
+        || (needs_name && is_collection)
+        || (verb == Verb::Create && !is_collection)
+    {
+        return Err(Error::method_not_allowed());
+    }
+    Ok(())
+}
+
 /// Only a proxy takes HEAD, and who watches GETs, whatever the path says.
 ///
 /// # Errors
@@ -230,11 +248,7 @@ fn check_method(request: &Request) -> Result<()> {
 /// 404, or 504 when the cache lags.
 pub async fn current(api: &Api, request: &Request, key: &str) -> Result<Arc<CachedObject>> {
     api.cache.fresh().await?;
-    request
-        .kind
-        .cache(api)
-        .read(key)?
-        .ok_or_else(|| Error::not_found(request.subject(), &request.resource.name))
+    request.kind.cache().read(key)?.ok_or_else(|| Error::not_found(request.subject(), &request.resource.name))
 }
 
 /// Answers with what was committed.

@@ -251,10 +251,10 @@ async fn bombs(costs: &mut Costs) {
             costs.check(name, ("POST", &path, kind), body).await;
         }
         // Two bytes each: the metadata again and again, and elements of the lists that are the first fields of `spec`.
-        let seal = |message: &[u8]| schema::proto::seal(&row.api_version(), row.kind, message);
+        let seal = |message: &[u8]| schema::proto::seal(&row.api_version(), &row.kind, message);
         let many = |number: u8| [number << 3 | 2, 0].repeat(128 * 1024);
         costs.check("empty messages", ("POST", &path, PROTOBUF), seal(&many(1))).await;
-        let schema = schema::builtin().kind(row.group, row.version, row.kind).unwrap();
+        let schema = schema::builtin().kind(&row.group, &row.version, &row.kind).unwrap();
         // Elsewhere the second field is no object, and may be a long text.
         let fields = if schema.field("spec").is_some() { 1..4 } else { 0..0 };
         for number in fields {

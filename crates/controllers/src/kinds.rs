@@ -9,9 +9,7 @@ use resources::{Resource, storage_version, table};
 const EVENTS: &str = "events";
 
 static STORED: LazyLock<Vec<ResourceRef>> = LazyLock::new(|| {
-    let once = |row: &&Resource| {
-        storage_version(row).is_some_and(|stored| (stored.group, stored.version) == (row.group, row.version))
-    };
+    let once = |row: &&Resource| storage_version(row).is_some_and(|stored| std::ptr::eq(stored, *row));
     table()
         .iter()
         .filter(|row| row.is_stored() && row.is_served() && row.allows("watch") && row.allows("delete"))
@@ -42,10 +40,10 @@ pub(crate) fn events() -> ResourceRef {
 
 fn reference(row: &Resource) -> ResourceRef {
     ResourceRef {
-        group: row.group.to_owned(),
-        version: row.version.to_owned(),
-        kind: row.kind.to_owned(),
-        plural: row.plural.to_owned(),
+        group: row.group.to_string(),
+        version: row.version.to_string(),
+        kind: row.kind.to_string(),
+        plural: row.plural.to_string(),
         namespaced: row.is_namespaced(),
     }
 }

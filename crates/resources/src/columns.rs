@@ -15,13 +15,16 @@ mod rest;
 mod storage;
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::fmt;
+use std::sync::{Arc, LazyLock};
 
 use jiff::Timestamp;
 use machinery::duration;
 use machinery::labels::Selector;
 use machinery::metadata::Metadata;
 use serde_json::{Map, Value};
+
+use crate::shared::{Text, set};
 
 pub use apps::*;
 pub use core::*;
@@ -35,37 +38,40 @@ pub use rest::*;
 pub use storage::*;
 
 /// One column of a Table.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Column {
     /// The heading.
-    pub name: &'static str,
+    pub name: Text,
     /// OpenAPI type of the cells: `string`, `integer`, `number`, `boolean`, `date`.
-    pub r#type: &'static str,
+    pub r#type: Text,
     /// OpenAPI format; `name` for the column that names the object.
-    pub format: &'static str,
+    pub format: Text,
     /// 0 for always, 1 for `-o wide` only.
     pub priority: i32,
-    told: Description,
+    /// What it tells.
+    pub told: Description,
     /// The cell of an object.
-    pub cell: fn(&Value, Timestamp) -> Value,
+    pub cell: Cell,
 }
 
 /// What a column tells, in the API's words.
-#[derive(Clone, Copy, Debug)]
-enum Description {
+#[derive(Clone, Debug)]
+pub enum Description {
     /// These.
-    Text(&'static str),
+    Text(Text),
     /// Those that the OpenAPI documents have of a definition's field.
     Field(&'static str, &'static str),
 }
 
 impl Column {
-    const fn says(self, text: &'static str) -> Self {
-        Self { told: Description::Text(text), ..self }
+    const fn says(mut self, text: &'static str) -> Self {
+        set(&mut self.told, Description::Text(Text::Static(text)));
+        self
     }
 
-    const fn of(self, definition: &'static str, field: &'static str) -> Self {
-        Self { told: Description::Field(definition, field), ..self }
+    const fn of(mut self, definition: &'static str, field: &'static str) -> Self {
+        set(&mut self.told, Description::Field(definition, field));
+        self
     }
 
     fn field(&self) -> Option<(&'static str, &'static str)> {
@@ -76,11 +82,11 @@ impl Column {
     }
 
     /// What the column tells; empty for a few, as upstream.
-    pub fn description(&self) -> &'static str {
-        match self.told {
+    pub fn description(&self) -> &str {
+        match &self.told {
             Description::Text(text) => text,
             Description::Field(definition, field) => {
-                FIELDS.get(&(definition, field)).map_or("", String::as_str)
+                FIELDS.get(&(*definition, *field)).map_or("", String::as_str)
             }
         }
     }
@@ -88,8 +94,8 @@ impl Column {
 
 /// What the fields are for that columns show. Read once: all descriptions are unpacked for that.
 static FIELDS: LazyLock<HashMap<(&str, &str), String>> = LazyLock::new(|| {
-    let of_kinds = crate::table().iter().map(|row| row.columns);
-    let columns = of_kinds.chain([SCALE, CREATED_AT]).flatten();
+    let of_kinds = crate::table().iter().flat_map(|row| row.columns.iter());
+    let columns = of_kinds.chain(SCALE).chain(CREATED_AT);
     schema::openapi::descriptions_of(columns.filter_map(Column::field))
 });
 
@@ -98,31 +104,78 @@ pub const GENERIC: &[Column] = &[NAME, AGE];
 
 /// Kinds that show when they were made instead of how long ago.
 pub const CREATED_AT: &[Column] =
-    &[NAME, Column { r#type: "date", ..column("Created At", created_at).of(META, "creationTimestamp") }];
+    &[NAME, column("Created At", created_at).typed("date", "").of(META, "creationTimestamp")];
+
+/// The function of a cell that is made at run time.
+pub type MadeCell = dyn Fn(&Value, Timestamp) -> Value + Send + Sync;
+
+/// How a cell comes from the object and the time.
+#[derive(Clone)]
+pub enum Cell {
+    /// By a function of the program.
+    Pure(fn(&Value, Timestamp) -> Value),
+    /// By what was made at run time, such as a JSONPath of a CustomResourceDefinition.
+    Made(Arc<MadeCell>),
+}
+
+impl fmt::Debug for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pure(_) => "Pure",
+            Self::Made(_) => "Made",
+        })
+    }
+}
 
 const fn column(name: &'static str, cell: fn(&Value, Timestamp) -> Value) -> Column {
-    Column { name, r#type: "string", format: "", priority: 0, told: Description::Text(""), cell }
+    Column {
+        name: Text::Static(name),
+        r#type: Text::Static("string"),
+        format: Text::Static(""),
+        priority: 0,
+        told: Description::Text(Text::Static("")),
+        cell: Cell::Pure(cell),
+    }
+}
+
+impl Column {
+    /// Another type, and a format.
+    const fn typed(mut self, r#type: &'static str, format: &'static str) -> Self {
+        set(&mut self.r#type, Text::Static(r#type));
+        set(&mut self.format, Text::Static(format));
+        self
+    }
+
+    /// The cell of an object.
+    pub fn cell(&self, object: &Value, now: Timestamp) -> Value {
+        match &self.cell {
+            Cell::Pure(cell) => cell(object, now),
+            Cell::Made(cell) => cell(object, now),
+        }
+    }
 }
 
 /// A column that only `-o wide` shows.
 const fn wide(name: &'static str, cell: fn(&Value, Timestamp) -> Value) -> Column {
-    Column { priority: 1, ..column(name, cell) }
+    let mut column = column(name, cell);
+    column.priority = 1;
+    column
 }
 
 /// A column of yes and no.
 const fn boolean(name: &'static str, cell: fn(&Value, Timestamp) -> Value) -> Column {
-    Column { r#type: "boolean", ..column(name, cell) }
+    column(name, cell).typed("boolean", "")
 }
 
 /// A column of whole numbers.
 const fn integer(name: &'static str, cell: fn(&Value, Timestamp) -> Value) -> Column {
-    Column { r#type: "integer", ..column(name, cell) }
+    column(name, cell).typed("integer", "")
 }
 
 /// The definition of every object's metadata.
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 const NAME: Column =
-    Column { format: "name", ..column("Name", |o, _| Metadata::of(o).name().into()).of(META, "name") };
+    column("Name", |o, _| Metadata::of(o).name().into()).typed("string", "name").of(META, "name");
 const AGE: Column = column("Age", |o, now| duration::age(Metadata::of(o).creation_timestamp(), now).into())
     .of(META, "creationTimestamp");
 

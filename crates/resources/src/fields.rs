@@ -7,36 +7,49 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use crate::resource::Resource;
+use crate::shared::Text;
 
 /// A field that a selector may name.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelectableField {
     /// The field's label in a selector.
-    pub label: &'static str,
+    pub label: Text,
     /// Where its value is, as a JSON pointer.
-    pub pointer: &'static str,
+    pub pointer: Text,
     /// Where it is if it is not there, empty for nowhere else.
-    pub fallback: &'static str,
+    pub fallback: Text,
     /// The value of an object that has none.
-    pub absent: &'static str,
+    pub absent: Text,
 }
 
 const fn field(label: &'static str, pointer: &'static str) -> SelectableField {
-    SelectableField { label, pointer, fallback: "", absent: "" }
+    or(label, pointer, "")
 }
 
 const fn or(label: &'static str, pointer: &'static str, absent: &'static str) -> SelectableField {
-    SelectableField { label, pointer, fallback: "", absent }
+    either(label, [pointer, ""], absent)
+}
+
+const fn either(
+    label: &'static str,
+    [pointer, fallback]: [&'static str; 2],
+    absent: &'static str,
+) -> SelectableField {
+    SelectableField {
+        label: Text::Static(label),
+        pointer: Text::Static(pointer),
+        fallback: Text::Static(fallback),
+        absent: Text::Static(absent),
+    }
 }
 
 /// Source: `ToSelectableFields` of `pkg/registry/core/event/strategy.go`.
-const SOURCE: SelectableField =
-    SelectableField { fallback: "/reportingComponent", ..field("source", "/source/component") };
+const SOURCE: SelectableField = either("source", ["/source/component", "/reportingComponent"], "");
 
 impl SelectableField {
     /// Where its value may be.
-    pub fn pointers(&self) -> impl Iterator<Item = &'static str> {
-        [self.pointer, self.fallback].into_iter().filter(|pointer| !pointer.is_empty())
+    pub fn pointers(&self) -> impl Iterator<Item = &str> {
+        [&*self.pointer, &*self.fallback].into_iter().filter(|pointer| !pointer.is_empty())
     }
 }
 
@@ -49,7 +62,7 @@ impl Resource {
     }
 
     /// The value of the selectable field `label` of `object`; empty when there is none.
-    pub fn field_value<'a>(&self, object: &'a Value, label: &str) -> Cow<'a, str> {
+    pub fn field_value<'a>(&'a self, object: &'a Value, label: &str) -> Cow<'a, str> {
         match label {
             "metadata.name" => return text(object.pointer("/metadata/name"), ""),
             "metadata.namespace" => return text(object.pointer("/metadata/namespace"), ""),
@@ -58,18 +71,18 @@ impl Resource {
         let Some(field) = self.selectable_fields.iter().find(|f| f.label == label) else {
             return Cow::Borrowed("");
         };
-        match text(object.pointer(field.pointer), "") {
+        match text(object.pointer(&field.pointer), "") {
             found if found.is_empty() && !field.fallback.is_empty() => {
-                text(object.pointer(field.fallback), field.absent)
+                text(object.pointer(&field.fallback), &field.absent)
             }
-            found if found.is_empty() => Cow::Borrowed(field.absent),
+            found if found.is_empty() => Cow::Borrowed(&field.absent),
             found => found,
         }
     }
 
     /// What upstream answers to a selector that names another field.
     pub fn unsupported_field(&self, label: &str) -> String {
-        match (self.group, self.kind) {
+        match (&*self.group, &*self.kind) {
             ("" | "certificates.k8s.io", _) if !self.selectable_fields.is_empty() => {
                 format!("field label not supported: {label}")
             }
@@ -84,7 +97,7 @@ impl Resource {
     }
 }
 
-fn text<'a>(value: Option<&'a Value>, absent: &'static str) -> Cow<'a, str> {
+fn text<'a>(value: Option<&'a Value>, absent: &'a str) -> Cow<'a, str> {
     match value {
         None | Some(Value::Null) => Cow::Borrowed(absent),
         Some(Value::String(text)) => Cow::Borrowed(text),

@@ -12,6 +12,7 @@ pub mod defaults;
 pub mod fields;
 pub mod flow_control;
 pub mod rows;
+pub mod shared;
 pub mod strategies;
 pub mod strategy;
 pub mod validation;
@@ -23,6 +24,7 @@ pub mod sysctls;
 pub use resource::{
     Deletion, Generation, NameRule, Propagation, Resource, Scope, StatusMetadata, Subresource,
 };
+pub use shared::{Names, Shared, Text};
 pub use strategies::{PartialStrategy, partial};
-pub use strategy::Strategy;
+pub use strategy::{Rules, Strategy};
 pub use table::{by_kind, find, storage_version, table};

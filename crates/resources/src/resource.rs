@@ -5,6 +5,7 @@ use machinery::features::Feature;
 use crate::columns::Column;
 use crate::conversion::Conversion;
 use crate::fields::SelectableField;
+use crate::shared::{Names, Shared, Text, set};
 use crate::strategy::{GENERIC, Strategy};
 
 /// Where objects of a kind live.
@@ -79,45 +80,45 @@ pub enum Propagation {
     Orphan,
 }
 
-/// One resource of one group and version. Rows are constants; custom resources make theirs at run time.
-#[derive(Clone, Copy, Debug)]
+/// One resource of one group and version. Those of built-in kinds are constants, others are made at run time.
+#[derive(Clone, Debug)]
 pub struct Resource {
     /// API group, empty for core.
-    pub group: &'static str,
+    pub group: Text,
     /// API version.
-    pub version: &'static str,
+    pub version: Text,
     /// The name in URLs.
-    pub plural: &'static str,
+    pub plural: Text,
     /// The lower-case singular.
-    pub singular: &'static str,
+    pub singular: Text,
     /// The kind of one object.
-    pub kind: &'static str,
+    pub kind: Text,
     /// The kind of a list of them.
-    pub list_kind: &'static str,
+    pub list_kind: Text,
     /// The type's name in OpenAPI, such as `io.k8s.api.apps.v1.Deployment`.
-    pub message: &'static str,
+    pub message: Text,
     /// kubectl's abbreviations.
-    pub short_names: &'static [&'static str],
+    pub short_names: Names,
     /// Groups of resources, such as `all`.
-    pub categories: &'static [&'static str],
+    pub categories: Names,
     /// Where objects live.
     pub scope: Scope,
     /// What can be done, in discovery's order.
     pub verbs: &'static [&'static str],
     /// The storage key in front of `<namespace>/<name>`, with a slash at its end; empty for kinds never stored.
-    pub storage_prefix: &'static str,
+    pub storage_prefix: Text,
     /// The `apiVersion` in which objects are stored: the version of its own group, or of another that shares them.
-    pub storage_api_version: &'static str,
+    pub storage_api_version: Text,
     /// To and from the stored form, where it differs from the served one in more than `apiVersion`.
     pub conversion: Option<&'static Conversion>,
     /// What is served below an object.
     pub subresources: &'static [Subresource],
     /// What is special about the kind when it is written.
-    pub strategy: &'static Strategy,
+    pub strategy: Shared<Strategy>,
     /// What `kubectl get` shows.
-    pub columns: &'static [Column],
+    pub columns: Shared<[Column]>,
     /// What a field selector may name besides `metadata.name` and `metadata.namespace`.
-    pub selectable_fields: &'static [SelectableField],
+    pub selectable_fields: Shared<[SelectableField]>,
     /// Seconds until an object expires, 0 for never.
     pub ttl_seconds: u32,
     /// A write may be acknowledged before it is on disk: its loss in a crash does no harm.
@@ -127,7 +128,7 @@ pub struct Resource {
     /// What turns it on, if it is off by default.
     pub gate: Option<Feature>,
     /// The warning that every request gets, empty for none.
-    pub deprecation: &'static str,
+    pub deprecation: Text,
 }
 
 /// Something served below an object.
@@ -174,50 +175,70 @@ impl Resource {
         scope: Scope,
     ) -> Self {
         Self {
-            group: api.0,
-            version: api.1,
-            plural,
-            singular,
-            kind,
-            list_kind: "",
-            message: "",
-            short_names: &[],
-            categories: &[],
+            group: Text::Static(api.0),
+            version: Text::Static(api.1),
+            plural: Text::Static(plural),
+            singular: Text::Static(singular),
+            kind: Text::Static(kind),
+            list_kind: Text::Static(""),
+            message: Text::Static(""),
+            short_names: Names::Static(&[]),
+            categories: Names::Static(&[]),
             scope,
             verbs: ALL_VERBS,
-            storage_prefix: "",
-            storage_api_version: "",
+            storage_prefix: Text::Static(""),
+            storage_api_version: Text::Static(""),
             conversion: None,
             subresources: &[],
-            strategy: &GENERIC,
-            columns: crate::columns::GENERIC,
-            selectable_fields: &[],
+            strategy: Shared::Static(&GENERIC),
+            columns: Shared::Static(crate::columns::GENERIC),
+            selectable_fields: Shared::Static(&[]),
             ttl_seconds: 0,
             is_relaxed: false,
             is_default: true,
             gate: None,
-            deprecation: "",
+            deprecation: Text::Static(""),
         }
+    }
+
+    /// A row that is made at run time, as custom resources have theirs: stored below its group, in its own version.
+    pub fn made(
+        (group, version): (&str, &str),
+        plural: &str,
+        singular: &str,
+        kind: &str,
+        scope: Scope,
+    ) -> Self {
+        let mut row = Self::new(("", ""), "", "", "", scope);
+        row.group = group.into();
+        row.version = version.into();
+        row.plural = plural.into();
+        row.singular = singular.into();
+        row.kind = kind.into();
+        row.list_kind = format!("{kind}List").into();
+        row.storage_prefix = format!("/registry/{group}/{plural}/").into();
+        row.storage_api_version = row.api_version().into();
+        row
     }
 
     /// kubectl's abbreviations.
     #[must_use]
     pub const fn short(mut self, names: &'static [&'static str]) -> Self {
-        self.short_names = names;
+        set(&mut self.short_names, Names::Static(names));
         self
     }
 
     /// Part of `kubectl get all`.
     #[must_use]
     pub const fn in_all(mut self) -> Self {
-        self.categories = &["all"];
+        set(&mut self.categories, Names::Static(&["all"]));
         self
     }
 
     /// Part of these groups of resources.
     #[must_use]
     pub const fn categories(mut self, names: &'static [&'static str]) -> Self {
-        self.categories = names;
+        set(&mut self.categories, Names::Static(names));
         self
     }
 
@@ -231,28 +252,28 @@ impl Resource {
     /// What is special when it is written.
     #[must_use]
     pub const fn strategy(mut self, strategy: &'static Strategy) -> Self {
-        self.strategy = strategy;
+        set(&mut self.strategy, Shared::Static(strategy));
         self
     }
 
     /// What `kubectl get` shows.
     #[must_use]
     pub const fn columns(mut self, columns: &'static [Column]) -> Self {
-        self.columns = columns;
+        set(&mut self.columns, Shared::Static(columns));
         self
     }
 
     /// What a field selector may name.
     #[must_use]
     pub const fn fields(mut self, fields: &'static [SelectableField]) -> Self {
-        self.selectable_fields = fields;
+        set(&mut self.selectable_fields, Shared::Static(fields));
         self
     }
 
     /// A storage prefix other than `/registry/<plural>/`.
     #[must_use]
     pub const fn stored_at(mut self, prefix: &'static str) -> Self {
-        self.storage_prefix = prefix;
+        set(&mut self.storage_prefix, Text::Static(prefix));
         self
     }
 
@@ -263,7 +284,7 @@ impl Resource {
         api_version: &'static str,
         conversion: Option<&'static Conversion>,
     ) -> Self {
-        self.storage_api_version = api_version;
+        set(&mut self.storage_api_version, Text::Static(api_version));
         self.conversion = conversion;
         self
     }
@@ -285,7 +306,7 @@ impl Resource {
     /// Every request is answered with this warning.
     #[must_use]
     pub const fn deprecated(mut self, warning: &'static str) -> Self {
-        self.deprecation = warning;
+        set(&mut self.deprecation, Text::Static(warning));
         self
     }
 
@@ -308,7 +329,7 @@ impl Resource {
     #[must_use]
     pub const fn virtual_kind(mut self) -> Self {
         self.verbs = CREATE_ONLY;
-        self.strategy = &crate::strategy::VIRTUAL;
+        set(&mut self.strategy, Shared::Static(&crate::strategy::VIRTUAL));
         self
     }
 
@@ -322,14 +343,14 @@ impl Resource {
     /// `v1` or `apps/v1`.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
-            return self.version.to_owned();
+            return self.version.to_string();
         }
         format!("{}/{}", self.group, self.version)
     }
 
     /// `deployments.apps`, as messages name it.
     pub fn group_resource(&self) -> String {
-        machinery::group::group_resource(self.group, self.plural)
+        machinery::group::group_resource(&self.group, &self.plural)
     }
 
     /// Whether objects live in a namespace.

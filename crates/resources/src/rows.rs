@@ -6,24 +6,14 @@ mod apps;
 mod authn;
 mod core;
 mod extension;
-mod metrics;
 mod networking;
 mod policy;
 mod storage;
 
 /// Every row; core first, then by group, as discovery lists them.
 pub(crate) fn all() -> impl Iterator<Item = Resource> {
-    [
-        core::ROWS,
-        extension::ROWS,
-        apps::ROWS,
-        authn::ROWS,
-        policy::ROWS,
-        networking::ROWS,
-        storage::ROWS,
-        metrics::ROWS,
-    ]
-    .into_iter()
-    .flatten()
-    .copied()
+    [core::ROWS, extension::ROWS, apps::ROWS, authn::ROWS, policy::ROWS, networking::ROWS, storage::ROWS]
+        .into_iter()
+        .flatten()
+        .cloned()
 }

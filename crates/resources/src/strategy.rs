@@ -5,6 +5,9 @@
 //! [`Strategy::begin_create`], [`Strategy::begin_update`] and [`Strategy::begin_status_update`], which call them.
 //! Source: `k8s.io/apiserver/pkg/registry/rest`.
 
+use std::fmt::Debug;
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use machinery::field::FieldErrors;
 use machinery::metadata::{self, Metadata};
@@ -13,8 +16,21 @@ use serde_json::{Map, Value};
 use crate::resource::{Deletion, Generation, NameRule, Propagation, StatusMetadata};
 use crate::strategies::gated::drop_disabled;
 
+/// Rules that a strategy has beside its functions: what is known of a kind only while the program runs, such as the schema
+/// and the expressions of a CustomResourceDefinition. They are as pure as the functions are.
+pub trait Rules: Debug + Send + Sync {
+    /// The broken rules of a new object, metadata apart.
+    fn validate_create(&self, new: &Value) -> FieldErrors;
+
+    /// The broken rules of an update, metadata apart.
+    fn validate_update(&self, new: &Value, old: &Value) -> FieldErrors;
+
+    /// The broken rules of a status update, metadata apart.
+    fn validate_status_update(&self, new: &Value, old: &Value) -> FieldErrors;
+}
+
 /// The functions and flags of one kind. All functions are pure.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Strategy {
     /// Which rule `metadata.name` follows.
     pub name_rule: NameRule,
@@ -65,6 +81,8 @@ pub struct Strategy {
     pub is_heartbeat: fn(&Value, &Value) -> bool,
     /// The grace period of a deletion in seconds, asked for or not; only called for [`Deletion::PodGrace`].
     pub grace_period: fn(&Value, Option<i64>) -> i64,
+    /// What is checked besides.
+    pub rules: Option<Arc<dyn Rules>>,
 }
 
 fn nothing(_: &mut Value) {}
@@ -123,6 +141,7 @@ pub const GENERIC: Strategy = Strategy {
     warnings_on_status_update: no_update_warnings,
     is_heartbeat: no_heartbeat,
     grace_period: no_grace,
+    rules: None,
 };
 
 /// A kind with `spec`, `status` and a generation, without rules of its own.
@@ -291,9 +310,11 @@ fn restore_system_metadata(new: &mut Value, old: &Value) {
 
 #[cfg(test)]
 mod tests {
+    use machinery::field::{FieldError, Path};
     use serde_json::json;
 
     use super::*;
+    use crate::resource::{Resource, Scope};
 
     #[test]
     fn a_new_object_starts_at_generation_one_with_an_empty_status() {
@@ -352,5 +373,41 @@ mod tests {
         let mut asked = json!({"metadata": {"name": "a", "deletionTimestamp": "y"}});
         GENERIC.begin_update(&mut asked, &json!({"metadata": {"name": "a"}}));
         assert_eq!(asked["metadata"]["deletionTimestamp"], "y", "left for validation to refuse");
+    }
+
+    #[test]
+    fn rules_that_are_made_at_run_time_count_beside_the_functions() {
+        /// As many replicas as somebody allows.
+        #[derive(Debug)]
+        struct AtMost(i64);
+
+        impl Rules for AtMost {
+            fn validate_create(&self, new: &Value) -> FieldErrors {
+                let replicas = new.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or_default();
+                let path = Path::new("spec").child("replicas");
+                let detail = format!("must be less than or equal to {}", self.0);
+                match replicas > self.0 {
+                    true => FieldError::invalid(&path, replicas, &detail).into(),
+                    false => FieldErrors::new(),
+                }
+            }
+
+            fn validate_update(&self, new: &Value, _: &Value) -> FieldErrors {
+                self.validate_create(new)
+            }
+
+            fn validate_status_update(&self, _: &Value, _: &Value) -> FieldErrors {
+                FieldErrors::new()
+            }
+        }
+
+        let mut row = Resource::made(("example.com", "v1"), "widgets", "widget", "Widget", Scope::Namespaced);
+        row.strategy = Strategy { rules: Some(Arc::new(AtMost(3))), ..SPEC }.into();
+        let check = |replicas: i64| {
+            let object = json!({"metadata": {"name": "a", "namespace": "b"}, "spec": {"replicas": replicas}});
+            row.validate_create(&object).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert!(check(3).is_empty(), "{:?}", check(3));
+        assert_eq!(check(4), ["spec.replicas: Invalid value: 4: must be less than or equal to 3"]);
     }
 }

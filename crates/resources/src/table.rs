@@ -1,6 +1,5 @@
 //! All rows, and how one is found.
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use crate::resource::Resource;
@@ -8,18 +7,29 @@ use crate::rows;
 
 struct Table {
     rows: Vec<Resource>,
-    by_plural: HashMap<(&'static str, &'static str, &'static str), usize>,
-    by_kind: HashMap<(&'static str, &'static str, &'static str), usize>,
+    /// Places in `rows`, in order of group, version and plural, and of group, version and kind.
+    by_plural: Vec<usize>,
+    by_kind: Vec<usize>,
 }
 
 static TABLE: LazyLock<Table> = LazyLock::new(|| {
     let rows: Vec<Resource> = rows::all().map(complete).collect();
-    let index = |key: fn(&Resource) -> &'static str| {
-        rows.iter().enumerate().map(|(i, r)| ((r.group, r.version, key(r)), i)).collect()
+    let sorted = |key: Key| {
+        let mut order: Vec<usize> = (0..rows.len()).collect();
+        order.sort_by_key(|at| rows.get(*at).map(key));
+        order
     };
-    let (by_plural, by_kind) = (index(|r| r.plural), index(|r| r.kind));
+    let (by_plural, by_kind) = (sorted(plural), sorted(kind));
     Table { rows, by_plural, by_kind }
 });
+
+fn plural(row: &Resource) -> (&str, &str, &str) {
+    (&row.group, &row.version, &row.plural)
+}
+
+fn kind(row: &Resource) -> (&str, &str, &str) {
+    (&row.group, &row.version, &row.kind)
+}
 
 /// Every built-in resource of API level v1.35, in discovery's order.
 pub fn table() -> &'static [Resource] {
@@ -28,30 +38,39 @@ pub fn table() -> &'static [Resource] {
 
 /// The row of a group, version and plural.
 pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
-    TABLE.by_plural.get(&(group, version, plural)).and_then(|i| TABLE.rows.get(*i))
+    TABLE.look_up(&TABLE.by_plural, self::plural, (group, version, plural))
 }
 
 /// The row of a group, version and kind.
 pub fn by_kind(group: &str, version: &str, kind: &str) -> Option<&'static Resource> {
-    TABLE.by_kind.get(&(group, version, kind)).and_then(|i| TABLE.rows.get(*i))
+    TABLE.look_up(&TABLE.by_kind, self::kind, (group, version, kind))
 }
+
+impl Table {
+    fn look_up(&self, order: &[usize], key: Key, wanted: (&str, &str, &str)) -> Option<&Resource> {
+        let found = order.binary_search_by(|at| self.rows.get(*at).map(key).cmp(&Some(wanted)));
+        found.ok().and_then(|at| order.get(at)).and_then(|at| self.rows.get(*at))
+    }
+}
+
+type Key = fn(&Resource) -> (&str, &str, &str);
 
 /// The row in whose form objects of `row` are stored; `row` itself in most cases.
 pub fn storage_version(row: &Resource) -> Option<&'static Resource> {
-    let (group, version) = machinery::group::split_api_version(row.storage_api_version)?;
-    find(group, version, row.plural)
+    let (group, version) = machinery::group::split_api_version(&row.storage_api_version)?;
+    find(group, version, &row.plural)
 }
 
-/// Fills in what follows from the rest of the row. The texts live as long as the process.
+/// Fills in what follows from the rest of the row.
 fn complete(mut row: Resource) -> Resource {
-    row.list_kind = format!("{}List", row.kind).leak();
-    row.message = format!("{}.{}.{}", package(row.group), row.version, row.kind).leak();
+    row.list_kind = format!("{}List", row.kind).into();
+    row.message = format!("{}.{}.{}", package(&row.group), row.version, row.kind).into();
     if row.storage_api_version.is_empty() {
-        row.storage_api_version = row.api_version().leak();
+        row.storage_api_version = row.api_version().into();
     }
-    let is_virtual = row.verbs == ["create"] || row.group == "metrics.k8s.io";
+    let is_virtual = row.verbs == ["create"];
     if row.storage_prefix.is_empty() && !is_virtual && row.kind != "ComponentStatus" {
-        row.storage_prefix = format!("/registry/{}/", row.plural).leak();
+        row.storage_prefix = format!("/registry/{}/", row.plural).into();
     }
     row
 }
@@ -61,7 +80,6 @@ fn package(group: &str) -> String {
         "" => "io.k8s.api.core".to_owned(),
         "apiextensions.k8s.io" => "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions".to_owned(),
         "apiregistration.k8s.io" => "io.k8s.kube-aggregator.pkg.apis.apiregistration".to_owned(),
-        "metrics.k8s.io" => "io.k8s.metrics.pkg.apis.metrics".to_owned(),
         "internal.apiserver.k8s.io" => "io.k8s.api.apiserverinternal".to_owned(),
         group => format!("io.k8s.api.{}", group.split('.').next().unwrap_or(group)),
     }
@@ -76,7 +94,10 @@ mod tests {
     #[test]
     fn rows_are_found_by_plural_and_by_kind() {
         let row = find("apps", "v1", "deployments").unwrap();
-        assert_eq!((row.kind, row.list_kind, row.singular), ("Deployment", "DeploymentList", "deployment"));
+        assert_eq!(
+            (&*row.kind, &*row.list_kind, &*row.singular),
+            ("Deployment", "DeploymentList", "deployment")
+        );
         assert_eq!(row.message, "io.k8s.api.apps.v1.Deployment");
         assert_eq!(row.storage_prefix, "/registry/deployments/");
         assert!(std::ptr::eq(by_kind("apps", "v1", "Deployment").unwrap(), row));
@@ -85,10 +106,9 @@ mod tests {
 
     #[test]
     fn no_row_stands_twice() {
-        let keys: BTreeSet<_> = table().iter().map(|r| (r.group, r.version, r.plural)).collect();
+        let keys: BTreeSet<_> = table().iter().map(plural).collect();
         assert_eq!(keys.len(), table().len());
-        let upstreams = table().iter().filter(|row| row.group != "metrics.k8s.io").count();
-        assert_eq!(upstreams, 90, "every resource of v1.35, subresources apart");
+        assert_eq!(table().len(), 90, "every resource of v1.35, subresources apart");
     }
 
     #[test]
@@ -102,7 +122,7 @@ mod tests {
 
     #[test]
     fn prefixes_that_differ_from_the_plural_are_upstreams() {
-        let prefix = |group, version, plural| find(group, version, plural).unwrap().storage_prefix;
+        let prefix = |group, version, plural| &*find(group, version, plural).unwrap().storage_prefix;
         assert_eq!(prefix("", "v1", "services"), "/registry/services/specs/");
         assert_eq!(prefix("", "v1", "endpoints"), "/registry/services/endpoints/");
         assert_eq!(prefix("", "v1", "nodes"), "/registry/minions/");

@@ -81,6 +81,7 @@ impl Resource {
     pub fn validate_create(&self, object: &Value) -> FieldErrors {
         let mut errors = metadata::create(self, object);
         errors.extend((self.strategy.validate_create)(object));
+        errors.extend(self.strategy.rules.iter().flat_map(|rules| rules.validate_create(object)));
         errors
     }
 
@@ -88,6 +89,7 @@ impl Resource {
     pub fn validate_update(&self, new: &Value, old: &Value) -> FieldErrors {
         let mut errors = metadata::update(self, new, old);
         errors.extend((self.strategy.validate_update)(new, old));
+        errors.extend(self.strategy.rules.iter().flat_map(|rules| rules.validate_update(new, old)));
         errors
     }
 
@@ -95,6 +97,7 @@ impl Resource {
     pub fn validate_status_update(&self, new: &Value, old: &Value) -> FieldErrors {
         let mut errors = metadata::update(self, new, old);
         errors.extend((self.strategy.validate_status_update)(new, old));
+        errors.extend(self.strategy.rules.iter().flat_map(|rules| rules.validate_status_update(new, old)));
         errors
     }
 }

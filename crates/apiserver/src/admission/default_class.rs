@@ -6,7 +6,6 @@ use machinery::metadata::Metadata;
 use serde_json::Value;
 
 use super::{Context, Operation, child, served};
-use crate::kinds::Kind;
 use crate::status::Result;
 
 const STORAGE_DEFAULT: [&str; 2] =
@@ -57,8 +56,8 @@ pub(super) fn ingress(context: &Context<'_>, ingress: &mut Value) -> Result<()> 
 
 /// The default classes, newest first, then by name.
 fn defaults(context: &Context<'_>, group: &str, resource: &str, annotations: &[&str]) -> Vec<String> {
-    let Some(kind) = Kind::find(group, "v1", resource) else { return Vec::new() };
-    let listing = kind.cache(context.api).list(kind.row().storage_prefix, 0);
+    let Some(kind) = context.api.kind(group, "v1", resource) else { return Vec::new() };
+    let listing = kind.cache().list(kind.prefix(), 0);
     let classes = listing.objects.iter().map(|object| served(kind, object)).collect();
     ranked(classes, annotations)
 }

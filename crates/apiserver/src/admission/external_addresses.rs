@@ -15,7 +15,6 @@ use serde_json::Value;
 
 use super::{Context, Operation, service_addresses, text};
 use crate::api::Api;
-use crate::kinds::Kind;
 use crate::peers;
 use crate::status::{Error, Result};
 
@@ -110,8 +109,8 @@ impl Own {
             nodes: BTreeMap::new(),
         };
         own.service_ranges.extend(config.service_cidrs.iter());
-        let nodes = Kind::find("", "v1", "nodes");
-        let nodes = nodes.map(|kind| kind.cache(api).list(kind.row().storage_prefix, 0).objects);
+        let nodes = api.kind("", "v1", "nodes");
+        let nodes = nodes.map(|kind| kind.cache().list(kind.prefix(), 0).objects);
         for node in nodes.unwrap_or_default() {
             own.add_node(&node.part(&["/metadata/name", "/spec/podCIDRs", "/status/addresses"]));
         }

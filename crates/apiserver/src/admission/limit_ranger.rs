@@ -8,7 +8,6 @@ use resources::pod_resources::{Amounts, Half, amounts, of_container, without_ove
 use serde_json::{Map, Value};
 
 use super::{Context, Operation, child, served, text};
-use crate::kinds::Kind;
 use crate::status::Result;
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
@@ -34,8 +33,8 @@ fn subject(context: &Context<'_>) -> Option<Subject> {
 
 /// The limits of the request's namespace, LimitRange by LimitRange.
 fn ranges(context: &Context<'_>) -> Vec<Vec<Value>> {
-    let Some(kind) = Kind::find("", "v1", "limitranges") else { return Vec::new() };
-    let listing = kind.cache(context.api).list(&kind.collection(&context.request.resource.namespace), 0);
+    let Some(kind) = context.api.kind("", "v1", "limitranges") else { return Vec::new() };
+    let listing = kind.cache().list(&kind.collection(&context.request.resource.namespace), 0);
     let limits = |range: Value| range.pointer("/spec/limits").and_then(Value::as_array).cloned();
     listing.objects.iter().filter_map(|object| limits(served(kind, object))).collect()
 }

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use super::{Context, Operation, child};
 use crate::api::Api;
-use crate::kinds::Kind;
 use crate::status::{Error, Result, Subject};
 use crate::verbs::Request;
 
@@ -65,8 +64,8 @@ pub(super) async fn wait(api: &Api, request: &Request) -> Result<()> {
     if !request.kind.is_namespaced() {
         return Ok(());
     }
-    let Some(kind) = Kind::find("", "v1", "namespaces") else { return Ok(()) };
-    if kind.cache(api).get(&kind.key("", &request.resource.namespace)).is_none() {
+    let Some(kind) = api.kind("", "v1", "namespaces") else { return Ok(()) };
+    if kind.cache().get(&kind.key("", &request.resource.namespace)).is_none() {
         api.cache.fresh().await?;
     }
     Ok(())

@@ -10,7 +10,6 @@ use serde_json::Value;
 
 use super::{Context, Operation, text};
 use crate::api::Api;
-use crate::kinds::Kind;
 use crate::security::attributes;
 use crate::status::{Error, Result};
 use crate::verbs::Request;
@@ -72,8 +71,8 @@ pub fn validate_audience(api: &Api, request: &Request, posted: &Value, pod: Opti
 fn drivers(api: &Api, pod: &Value) -> Vec<Value> {
     let metadata = Metadata::of(pod);
     let lookup = |(group, resource): (&str, &str), namespace: &str, name: &str| {
-        let kind = Kind::find(group, "v1", resource)?;
-        Some(kind.value(&*kind.cache(api).get(&kind.key(namespace, name))?))
+        let kind = api.kind(group, "v1", resource)?;
+        Some(kind.value(&*kind.cache().get(&kind.key(namespace, name))?))
     };
     let volumes = pod.pointer("/spec/volumes").and_then(Value::as_array).into_iter().flatten();
     let name = |volume: &Value| {

@@ -50,7 +50,7 @@ pub(super) fn validate(context: &Context<'_>, object: &Value) -> Result<()> {
             verb: "update".to_owned(),
             group: group.to_owned(),
             version: version.to_owned(),
-            resource: row.plural.to_owned(),
+            resource: row.plural.to_string(),
             subresource: "finalizers".to_owned(),
             namespace: if row.is_namespaced() {
                 context.request.resource.namespace.clone()

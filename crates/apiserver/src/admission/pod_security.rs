@@ -13,7 +13,6 @@ use machinery::metadata::Metadata;
 use serde_json::Value;
 
 use super::{Context, Operation, served};
-use crate::kinds::Kind;
 use crate::status::{Error, Result};
 use crate::verbs::update::Part;
 use checks::{Pod, Violation, evaluate};
@@ -75,8 +74,8 @@ fn namespace(context: &Context<'_>, object: &Value) -> Result<()> {
 
 /// What to say about the Pods that are there already.
 fn existing(context: &Context<'_>, namespace: &str, level: LevelVersion) -> Vec<String> {
-    let Some(kind) = Kind::find("", "v1", "pods") else { return Vec::new() };
-    let listing = kind.cache(context.api).list(&kind.collection(namespace), 0);
+    let Some(kind) = context.api.kind("", "v1", "pods") else { return Vec::new() };
+    let listing = kind.cache().list(&kind.collection(namespace), 0);
     let pods: Vec<Value> = listing.objects.iter().map(|object| served(kind, object)).collect();
     let total = pods.len();
     let mut by_warning: BTreeMap<String, (usize, String)> = BTreeMap::new();

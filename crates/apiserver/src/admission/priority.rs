@@ -6,7 +6,6 @@ use machinery::metadata::Metadata;
 use serde_json::Value;
 
 use super::{Context, Operation, child, text};
-use crate::kinds::Kind;
 use crate::status::{Error, Result};
 
 const GROUP: &str = "scheduling.k8s.io";
@@ -96,8 +95,8 @@ fn lookup(context: &Context<'_>, name: &str) -> Option<Class> {
 }
 
 fn defaults(context: &Context<'_>) -> Vec<Value> {
-    let Some(kind) = Kind::find(GROUP, "v1", "priorityclasses") else { return Vec::new() };
-    let listing = kind.cache(context.api).list(kind.row().storage_prefix, 0);
+    let Some(kind) = context.api.kind(GROUP, "v1", "priorityclasses") else { return Vec::new() };
+    let listing = kind.cache().list(kind.prefix(), 0);
     let classes = listing.objects.iter().map(|object| object.part(&WANTED));
     classes.filter(is_default).collect()
 }

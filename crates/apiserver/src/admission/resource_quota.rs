@@ -16,7 +16,6 @@ use serde_json::Value;
 
 use super::{Admitted, Context, Operation};
 use crate::api::Api;
-use crate::kinds::Kind;
 use crate::status::Result;
 use crate::verbs::Request;
 use crate::verbs::update::Part;
@@ -28,10 +27,10 @@ pub(super) fn validate(context: &Context<'_>, object: &Value) -> Result<()> {
     if !kind.is_namespaced() || !is_charged(context) {
         return Ok(());
     }
-    let Some(quotas) = Kind::find("", "v1", "resourcequotas") else { return Ok(()) };
+    let Some(quotas) = context.api.kind("", "v1", "resourcequotas") else { return Ok(()) };
     let namespace = context.request.resource.namespace.as_str();
     let ledger = &context.api.security.quota;
-    let stored = quotas.cache(context.api).list(&quotas.collection(namespace), 0).objects;
+    let stored = quotas.cache().list(&quotas.collection(namespace), 0).objects;
     if stored.is_empty() {
         ledger.forget(namespace);
         return Ok(());
@@ -97,9 +96,9 @@ pub(super) async fn record(context: &Context<'_>, object: &Value) -> Result<()> 
 
 /// Waits until what was deleted before has left the cache, where there are quotas: it makes room.
 pub(super) async fn wait(api: &Api, request: &Request) -> Result<()> {
-    let Some(quotas) = Kind::find("", "v1", "resourcequotas") else { return Ok(()) };
+    let Some(quotas) = api.kind("", "v1", "resourcequotas") else { return Ok(()) };
     let namespace = request.resource.namespace.as_str();
-    if request.kind.is_namespaced() && !quotas.cache(api).is_empty_under(&quotas.collection(namespace)) {
+    if request.kind.is_namespaced() && !quotas.cache().is_empty_under(&quotas.collection(namespace)) {
         api.cache.fresh().await?;
     }
     Ok(())

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use super::{Context, Operation, child, text};
 use crate::api::Api;
 use crate::cache::{Filter, Interest};
-use crate::kinds::Kind;
 use crate::status::Result;
 use crate::verbs::Request;
 
@@ -154,12 +153,12 @@ fn token_volume(name: &str) -> Value {
 
 /// Waits a moment for the service account of a Pod, which a controller makes just after the namespace.
 pub(super) async fn wait(api: &Api, request: &Request, pod: &Value) -> Result<()> {
-    let Some(kind) = Kind::find("", "v1", "serviceaccounts") else { return Ok(()) };
+    let Some(kind) = api.kind("", "v1", "serviceaccounts") else { return Ok(()) };
     let name = text(pod, "/spec/serviceAccountName");
     let name = if name.is_empty() { DEFAULT_NAME } else { name };
     let namespace = &request.resource.namespace;
     let key = kind.key(namespace, name);
-    let cache = kind.cache(api);
+    let cache = kind.cache();
     if cache.get(&key).is_some() || metadata::Metadata::of(pod).annotation(MIRROR_ANNOTATION).is_some() {
         return Ok(());
     }

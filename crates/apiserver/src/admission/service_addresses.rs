@@ -25,7 +25,6 @@ use self::families::{Spec, texts};
 use self::ports::Given;
 use super::{Context, Operation, child};
 use crate::api::Api;
-use crate::kinds::Kind;
 use crate::status::{Error, Result, Subject};
 
 pub use ports::{NodePorts, PREFIX};
@@ -91,8 +90,8 @@ pub(super) fn networks(api: &Api) -> Vec<Cidr> {
 
 /// The cached Services.
 fn services(api: &Api) -> impl Iterator<Item = Value> {
-    let kind = Kind::find("", "v1", "services");
-    let all = kind.map(|kind| kind.cache(api).list(kind.row().storage_prefix, 0).objects).unwrap_or_default();
+    let kind = api.kind("", "v1", "services");
+    let all = kind.map(|kind| kind.cache().list(kind.prefix(), 0).objects).unwrap_or_default();
     all.into_iter().map(|object| object.value())
 }
 

@@ -51,11 +51,11 @@ fn decide(current: &Value, wanted: &Value, is_mandatory: bool) -> Step {
 pub(crate) async fn maintain(api: &Api) -> Result<()> {
     let levels = ("prioritylevelconfigurations", flow_control::priority_levels());
     for (resource, all) in [levels, ("flowschemas", flow_control::flow_schemas())] {
-        let Some(kind) = Kind::find(GROUP, "v1", resource) else { continue };
+        let Some(kind) = api.kind(GROUP, "v1", resource) else { continue };
         for wanted in all {
             keep(api, kind, wanted).await?;
         }
-        let here = kind.cache(api).list(kind.row().storage_prefix, 0).objects;
+        let here = kind.cache().list(kind.prefix(), 0).objects;
         for object in here.iter().map(|object| kind.value(object)) {
             let name = Metadata::of(&object).name();
             let is_ours = Metadata::of(&object).annotation(flow_control::AUTO_UPDATE) == Some("true");
@@ -69,14 +69,14 @@ pub(crate) async fn maintain(api: &Api) -> Result<()> {
 
 /// Says in each schema's status whether its level is there. Source: `syncFlowSchemaStatus`.
 async fn lead(api: &Api) -> Result<()> {
-    let kinds = ["flowschemas", "prioritylevelconfigurations"].map(|name| Kind::find(GROUP, "v1", name));
+    let kinds = ["flowschemas", "prioritylevelconfigurations"].map(|name| api.kind(GROUP, "v1", name));
     let [Some(schemas), Some(levels)] = kinds else { return Ok(()) };
     // What was only just made counts too: nothing else may happen that would bring us here again.
     api.cache.fresh().await?;
-    let here = schemas.cache(api).list(schemas.row().storage_prefix, 0).objects;
+    let here = schemas.cache().list(schemas.prefix(), 0).objects;
     for schema in here.iter().map(|object| schemas.value(object)) {
         let level = crate::admission::text(&schema, "/spec/priorityLevelConfiguration/name").to_owned();
-        let is_there = levels.cache(api).get(&levels.key("", &level)).is_some();
+        let is_there = levels.cache().get(&levels.key("", &level)).is_some();
         let now = api.clock.now();
         if dangling(&schema, &level, is_there, now).is_none() {
             continue;
@@ -129,10 +129,10 @@ fn dangling(schema: &Value, level: &str, is_there: bool, now: Timestamp) -> Opti
     })
 }
 
-async fn keep(api: &Api, kind: Kind, wanted: &Value) -> Result<()> {
+async fn keep(api: &Api, kind: &Kind, wanted: &Value) -> Result<()> {
     let resource = kind.resource();
     let name = Metadata::of(wanted).name().to_owned();
-    let Some(current) = kind.cache(api).get(&kind.key("", &name)) else {
+    let Some(current) = kind.cache().get(&kind.key("", &name)) else {
         return ensure(api, GROUP, "v1", resource, "", wanted.clone()).await;
     };
     let Some((request, mut wanted)) = request(api, (GROUP, "v1", resource), "", wanted.clone(), Verb::Update)

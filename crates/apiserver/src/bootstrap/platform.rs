@@ -91,7 +91,7 @@ async fn service_range_is_ready(api: &Api, range: Value) -> Result<()> {
     request.resource.below("status");
     api.cache.fresh().await?;
     let is_ready = |range: &Value| range.pointer("/status/conditions/0").is_some();
-    if request.kind.cache(api).get(&request.key()).is_some_and(|range| is_ready(&range.value())) {
+    if request.kind.cache().get(&request.key()).is_some_and(|range| is_ready(&range.value())) {
         return Ok(());
     }
     let condition = json!({

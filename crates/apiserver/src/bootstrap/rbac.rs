@@ -74,7 +74,7 @@ pub(super) async fn reconcile(api: &Api, (resource, wanted): Wanted) -> Result<(
     else {
         return Ok(());
     };
-    let Some(existing) = request.kind.cache(api).get(&request.key()) else {
+    let Some(existing) = request.kind.cache().get(&request.key()) else {
         return ensure(api, GROUP, "v1", resource, &namespace, wanted).await;
     };
     if merged(resource, &existing.value(), &wanted).is_none() {

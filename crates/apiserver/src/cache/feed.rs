@@ -1,75 +1,128 @@
-//! Fills the caches: one range at the start, then one watch of the whole store.
+//! Fills the caches: each by a range of the store, and all of them by one watch of the whole store.
+//!
+//! A cache may come at any time, and misses nothing:
+//! - It gets every event of the watch from the moment it begins, and keeps it until it is loaded.
+//! - Its range is asked for after that. What the watch had told before is in it, because a range without a revision is
+//!   of the newest one: what was told is older than what is read.
+//! - What was kept and is in the range is dropped by its revision; the rest is applied in order. So at its end a cache has
+//!   all of the range, and all that follows it.
+//! - Whenever the watch cannot go on where it was, everything is read again. This and the above exclude each other: there
+//!   is no gap that a cache does not know of.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Backoff, Random};
-use store::{Batch, Event, ROOT, Store, StoreError};
+use store::{Batch, Event, Revision, StoreError};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use super::Cache;
 use super::object::CachedObject;
-use super::resource::{CacheEvent, ResourceCache};
+use super::resource::{CacheEvent, Change, Loaded, ResourceCache};
 use crate::at_rest::{self, AtRest, Unreadable};
+use crate::catalogue::Catalogue;
 use crate::security::Security;
 use crate::trace::Trace;
 
-/// The first string after every key.
-const ROOT_END: &str = "/registry0";
+/// How often the store is read for new caches before the events that happen meanwhile are too many.
+const READINGS_MAX: usize = 8;
 
-/// Reads the whole store into the caches.
+/// Loads the caches that are not.
 ///
 /// # Errors
 /// As the store's.
-pub async fn load(cache: &Cache, store: &dyn Store) -> Result<(), StoreError> {
-    let page = store.range(ROOT, ROOT_END, None, 0).await?;
-    let revision = page.revision;
-    let mut by_resource: HashMap<String, (Vec<Arc<CachedObject>>, Vec<_>)> = HashMap::new();
+pub async fn load(cache: &Cache) -> Result<(), StoreError> {
+    let _reading = cache.reading.lock().await;
+    for _ in 0..READINGS_MAX {
+        let new: Vec<_> = cache.all().into_iter().filter(|resource| resource.is_loading()).collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let keys = key_changes(cache);
+        let (revision, loaded) = read_all(cache, &new).await?;
+        // What could not be read may be readable now, and nobody looks at it again before the next change of keys.
+        let is_healed = loaded.iter().any(|one| !one.unreadable.is_empty()) && keys != key_changes(cache);
+        if is_healed {
+            continue;
+        }
+        for (resource, loaded) in new.iter().zip(loaded) {
+            if !resource.join(loaded) {
+                warn!(prefix = %resource.keys().prefix, "more has changed than is kept while it was read");
+            }
+        }
+        if !cache.loaded.swap(true, std::sync::atomic::Ordering::AcqRel) {
+            cache.advance(revision);
+            info!(revision, "watch cache loaded");
+        }
+    }
+    let is_loaded = cache.all().iter().all(|resource| !resource.is_loading());
+    is_loaded.then_some(()).ok_or_else(|| StoreError::Unavailable("it changes faster than it is read".into()))
+}
+
+/// Loads all caches again.
+async fn reload(cache: &Cache) -> Result<(), StoreError> {
+    let _reading = cache.reading.lock().await;
+    let all = cache.all();
+    let (revision, loaded) = read_all(cache, &all).await?;
+    for (resource, loaded) in all.iter().zip(loaded) {
+        resource.reset(loaded);
+    }
+    cache.advance(revision);
+    info!(revision, "watch cache loaded again");
+    Ok(())
+}
+
+/// What the store has of resources, all of it at the newest revision.
+async fn read_all(
+    cache: &Cache,
+    resources: &[Arc<ResourceCache>],
+) -> Result<(Revision, Vec<Loaded>), StoreError> {
+    let (mut at, mut all) = (None, Vec::with_capacity(resources.len()));
+    for resource in resources {
+        let loaded = read(cache, resource, at).await?;
+        at = Some(loaded.revision);
+        tell_of(resource, &loaded.unreadable);
+        all.push(loaded);
+    }
+    Ok((at.unwrap_or_default(), all))
+}
+
+async fn read(cache: &Cache, resource: &ResourceCache, at: Option<Revision>) -> Result<Loaded, StoreError> {
+    let keys = resource.keys();
+    let end = format!("{}0", keys.prefix.trim_end_matches('/'));
+    let page = cache.store.range(&keys.prefix, &end, at, 0).await?;
+    let (mut objects, mut unreadable) = (Vec::with_capacity(page.entries.len()), Vec::new());
     for entry in page.entries {
-        let Some(resource) = cache.of_key(&entry.key) else { continue };
-        let opened = at_rest::object(&cache.at_rest, resource.prefix(), &entry, entry.revision).await;
-        let (objects, unreadable) = by_resource.entry(resource.prefix().to_owned()).or_default();
-        match opened {
+        match at_rest::object(&cache.at_rest, keys, &entry, entry.revision).await {
             Ok(object) => objects.push(object),
             Err(why) => unreadable.push((entry.key.into(), why)),
         }
     }
-    for resource in cache.all() {
-        let (objects, unreadable) = by_resource.remove(resource.prefix()).unwrap_or_default();
-        tell_of(resource.prefix(), &unreadable);
-        resource.reset(objects, unreadable, revision);
-    }
-    cache.advance(revision);
-    cache.loaded.store(true, std::sync::atomic::Ordering::Release);
-    info!(revision, "watch cache loaded");
-    Ok(())
+    Ok(Loaded { objects, unreadable, revision: at.unwrap_or(page.revision) })
+}
+
+/// How often what could not be read may have become readable.
+fn key_changes(cache: &Cache) -> Option<u64> {
+    cache.at_rest.changed().map(|changed| *changed.borrow())
 }
 
 /// Reads again what could not be read, because it may be readable now: as of what the watch has told, so that it tells
 /// all that follows.
-async fn heal(cache: &Cache, store: &dyn Store, security: &Security) {
+async fn heal(cache: &Cache, security: &Security) {
     let lost: Vec<_> = cache.all().into_iter().filter(|resource| resource.is_unreadable()).collect();
     for resource in &lost {
-        let end = format!("{}0", resource.prefix().trim_end_matches('/'));
-        let page = match store.range(resource.prefix(), &end, Some(cache.revision()), 0).await {
-            Ok(page) => page,
-            Err(failure) => {
-                warn!(%failure, prefix = resource.prefix(), "cannot read again what could not be read");
-                continue;
+        match read(cache, resource, Some(cache.revision())).await {
+            Ok(loaded) => {
+                let prefix = &*resource.keys().prefix;
+                info!(prefix, unreadable = loaded.unreadable.len(), "read again");
+                tell_of(resource, &loaded.unreadable);
+                resource.reset(loaded);
             }
-        };
-        let (mut objects, mut unreadable) = (Vec::new(), Vec::new());
-        for entry in page.entries {
-            match at_rest::object(&cache.at_rest, resource.prefix(), &entry, entry.revision).await {
-                Ok(object) => objects.push(object),
-                Err(why) => unreadable.push((entry.key.into(), why)),
+            Err(failure) => {
+                warn!(%failure, prefix = %resource.keys().prefix, "cannot read again what could not be read");
             }
         }
-        info!(prefix = resource.prefix(), unreadable = unreadable.len(), "read again");
-        tell_of(resource.prefix(), &unreadable);
-        resource.reset(objects, unreadable, page.revision);
     }
     if !lost.is_empty() {
         security.load(cache);
@@ -77,8 +130,9 @@ async fn heal(cache: &Cache, store: &dyn Store, security: &Security) {
 }
 
 /// One line for a kind, however much of it cannot be read: it is mostly one key that is missing.
-fn tell_of(prefix: &str, unreadable: &[(Arc<str>, Unreadable)]) {
+fn tell_of(resource: &ResourceCache, unreadable: &[(Arc<str>, Unreadable)]) {
     if let Some((_, why)) = unreadable.first() {
+        let prefix = &*resource.keys().prefix;
         error!(prefix, count = unreadable.len(), %why, "stored values cannot be read; the first of them");
     }
 }
@@ -99,7 +153,7 @@ async fn keys_changed(changed: &mut Option<watch::Receiver<u64>>) {
 /// what is here stays as it was.
 pub async fn follow(
     cache: Arc<Cache>,
-    store: Arc<dyn Store>,
+    catalogue: Arc<Catalogue>,
     trace: Arc<Trace>,
     security: Arc<Security>,
     random: Random,
@@ -107,19 +161,19 @@ pub async fn follow(
     let mut keys = cache.at_rest.changed();
     let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2), 0.5);
     loop {
-        let ended = match store.watch(cache.revision()).await {
+        let ended = match cache.store.watch(cache.revision()).await {
             Ok(mut watch) => loop {
                 let batch = tokio::select! {
                     batch = watch.batches.recv() => batch,
                     () = keys_changed(&mut keys) => {
-                        heal(&cache, store.as_ref(), &security).await;
+                        heal(&cache, &security).await;
                         continue;
                     }
                 };
                 match batch {
                     Some(Ok(batch)) => {
                         backoff.reset();
-                        take(&cache, &trace, &security, &batch).await;
+                        take(&cache, &catalogue, &trace, &security, &batch).await;
                     }
                     Some(Err(failure)) => break failure,
                     None => return,
@@ -129,7 +183,7 @@ pub async fn follow(
         };
         error!(failure = %ended, "the store's watch ended");
         if !matches!(ended, StoreError::Unavailable(_)) {
-            match load(&cache, store.as_ref()).await {
+            match reload(&cache).await {
                 Ok(()) => {
                     security.load(&cache);
                     continue;
@@ -141,16 +195,17 @@ pub async fn follow(
     }
 }
 
-async fn take(cache: &Cache, trace: &Trace, security: &Security, batch: &Batch) {
+async fn take(cache: &Cache, catalogue: &Catalogue, trace: &Trace, security: &Security, batch: &Batch) {
     let mut touched: Vec<Arc<ResourceCache>> = Vec::new();
     for event in &batch.events {
-        trace.committed(event);
-        let Some(resource) = cache.of_key(&event.key) else { continue };
-        if let Some(change) = apply(&cache.at_rest, &resource, event).await {
-            security.observe(resource.prefix(), &change);
-        }
-        if !touched.iter().any(|seen| Arc::ptr_eq(seen, &resource)) {
-            touched.push(resource);
+        trace.committed(cache, event);
+        for resource in cache.of_key(&event.key) {
+            if let Some(change) = apply(&cache.at_rest, &resource, event).await {
+                security.observe(catalogue, &resource.keys().prefix, &change);
+            }
+            if !touched.iter().any(|seen| Arc::ptr_eq(seen, &resource)) {
+                touched.push(resource);
+            }
         }
     }
     cache.advance(batch.upto);
@@ -160,27 +215,27 @@ async fn take(cache: &Cache, trace: &Trace, security: &Security, batch: &Batch) 
 }
 
 async fn apply(at_rest: &AtRest, resource: &ResourceCache, event: &Event) -> Option<CacheEvent> {
-    let (key, revision, prefix) = (event.key.as_str(), event.revision, resource.prefix());
-    if let Some(entry) = &event.entry {
-        return match at_rest::object(at_rest, prefix, entry, revision).await {
-            Ok(object) => resource.apply(key, revision, Some(object), &|_| None),
-            Err(why) => {
-                if !resource.is_unreadable() {
-                    error!(prefix, %why, "a stored value cannot be read");
-                }
-                resource.lose(key, revision, why);
-                None
-            }
-        };
-    }
-    // What the cache holds need not be decrypted again.
-    let last = match &event.previous {
-        Some(previous) if !at_rest.is_configured(prefix) || resource.get(key).is_none() => {
-            at_rest::object(at_rest, prefix, previous, revision).await.ok()
-        }
-        _ => None,
+    let (key, revision, keys) = (event.key.as_str(), event.revision, resource.keys());
+    let Some(entry) = &event.entry else {
+        return resource.apply(key, revision, Change::Delete(last(at_rest, resource, event).await));
     };
-    resource.apply(key, revision, None, &|held| {
-        last.clone().or_else(|| held.map(|held| Arc::new(held.at_revision(revision))))
-    })
+    match at_rest::object(at_rest, keys, entry, revision).await {
+        Ok(object) => resource.apply(key, revision, Change::Put(object)),
+        Err(why) => {
+            if !resource.is_unreadable() {
+                error!(prefix = %keys.prefix, %why, "a stored value cannot be read");
+            }
+            resource.apply(key, revision, Change::Lose(why))
+        }
+    }
+}
+
+/// The last state of a deleted object. What the cache holds need not be decrypted again.
+async fn last(at_rest: &AtRest, resource: &ResourceCache, event: &Event) -> Option<Arc<CachedObject>> {
+    let keys = resource.keys();
+    let previous = event.previous.as_ref()?;
+    if at_rest.is_configured(keys) && resource.get(&event.key).is_some() {
+        return None;
+    }
+    at_rest::object(at_rest, keys, previous, event.revision).await.ok()
 }

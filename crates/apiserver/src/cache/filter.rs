@@ -13,7 +13,7 @@ use crate::status::{Error, Result};
 /// What a client is told of a field that cannot be selected by; kubectl says itself what it was looking for.
 ///
 /// Source: `DefaultMetaV1FieldSelectorConversion`, and the conversions of kinds that have more.
-fn unsupported(kind: Kind, field: &str) -> String {
+fn unsupported(kind: &Kind, field: &str) -> String {
     let own = kind.row().selectable_fields.iter().filter(|field| !field.label.starts_with("metadata."));
     match (kind.kind(), own.count()) {
         (_, 0) => {
@@ -40,7 +40,7 @@ impl Filter {
     ///
     /// # Errors
     /// 400 when a selector cannot be read or names a field that the kind does not offer.
-    pub fn of(kind: Kind, info: &ResourceInfo, query: &Query) -> Result<Self> {
+    pub fn of(kind: &Kind, info: &ResourceInfo, query: &Query) -> Result<Self> {
         let labels = labels::Selector::parse(query.get("labelSelector").unwrap_or_default())
             .map_err(|failure| Error::bad_request(format!("unable to parse requirement: {failure}")))?;
         let field_text = query.get("fieldSelector").unwrap_or_default();
@@ -60,14 +60,14 @@ impl Filter {
             }
             _ => None,
         };
-        Ok(Self { kind, prefix, labels, fields, exact_key })
+        Ok(Self { kind: kind.clone(), prefix, labels, fields, exact_key })
     }
 
     /// Everything of a kind in a namespace, or everywhere if that is empty.
-    pub fn collection(kind: Kind, namespace: &str) -> Self {
+    pub fn collection(kind: &Kind, namespace: &str) -> Self {
         Self {
             prefix: kind.collection(namespace),
-            kind,
+            kind: kind.clone(),
             labels: labels::Selector::everything(),
             fields: fields::Selector::default(),
             exact_key: None,
@@ -92,7 +92,7 @@ impl Filter {
         match term {
             // The fields of objects that are stored in another form are not at hand.
             Some(term) if !self.kind.is_converted() => {
-                Interest::Field(self.kind, term.field.clone(), term.value.clone())
+                Interest::Field(self.kind.clone(), term.field.clone(), term.value.clone())
             }
             _ if self.prefix == self.kind.collection("") => Interest::Everything,
             _ => Interest::Namespace(self.prefix.clone()),

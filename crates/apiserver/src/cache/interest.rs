@@ -98,7 +98,7 @@ impl Index {
             Interest::Name(name) => Some((&mut self.names, name.clone())),
             Interest::Namespace(prefix) => Some((&mut self.namespaces, prefix.clone())),
             Interest::Field(kind, field, value) => {
-                self.kind = Some(*kind);
+                self.kind = Some(kind.clone());
                 Some((self.fields.entry(field.clone()).or_default(), value.clone()))
             }
         }
@@ -117,7 +117,7 @@ impl Index {
         self.names.wake(object.name(), revision);
         let namespace = object.key.rfind('/').and_then(|end| object.key.get(..=end));
         self.namespaces.wake(namespace.unwrap_or_default(), revision);
-        let Some(kind) = self.kind.filter(|_| !self.fields.is_empty()) else { return };
+        let Some(kind) = self.kind.as_ref().filter(|_| !self.fields.is_empty()) else { return };
         let fields = object.fields(|object| kind.fields_of(object));
         for (field, group) in &self.fields {
             let found = fields.iter().find(|(name, _)| name == field);
@@ -147,6 +147,10 @@ impl Interests {
             group.leave(&value);
         }
         index.fields.retain(|_, group| !group.0.is_empty());
+        // The kind has the cache that has this: nothing keeps them once nobody asks.
+        if index.fields.is_empty() {
+            index.kind = None;
+        }
     }
 
     /// Wakes whom `events` may concern.
@@ -190,8 +194,9 @@ mod tests {
     }
 
     fn interests() -> Vec<(&'static str, Interest)> {
-        let pods = Kind::find("", "v1", "pods").unwrap();
-        let node = |value: &str| Interest::Field(pods, "spec.nodeName".into(), value.into());
+        let kinds = crate::catalogue::kinds::builtin();
+        let pods = kinds.find("", "v1", "pods").unwrap();
+        let node = |value: &str| Interest::Field(pods.clone(), "spec.nodeName".into(), value.into());
         vec![
             ("everything", Interest::Everything),
             ("key a/x", Interest::Key("/registry/pods/a/x".into())),

@@ -5,7 +5,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use store::Revision;
+use resources::{Resource, Text};
+use store::{ROOT, Revision};
 use tokio::sync::watch;
 
 use super::interest::{Interest, Interests};
@@ -62,16 +63,58 @@ pub struct Listing {
     pub revision: Revision,
 }
 
+/// Which objects a cache has: what all of their keys begin with, and the resource that configurations call them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keys {
+    /// What keys begin with, with a slash at its end.
+    pub prefix: Text,
+    /// The group; empty for core.
+    pub group: Text,
+    /// The plural.
+    pub resource: Text,
+}
+
+impl Keys {
+    /// The keys of a row's objects. Kinds that are served in two groups are stored in one, whose name counts.
+    pub fn of_row(row: &Resource) -> Self {
+        let stored = machinery::group::split_api_version(&row.storage_api_version);
+        let group = match stored {
+            Some((group, _)) if *group != *row.group => group.into(),
+            _ => row.group.clone(),
+        };
+        Self { prefix: row.storage_prefix.clone(), group, resource: row.plural.clone() }
+    }
+
+    /// The keys below a prefix that no row has: `/registry/<resource>/` or `/registry/<group>/<resource>/`.
+    pub fn below(prefix: &str) -> Self {
+        let path = prefix.strip_prefix(ROOT).unwrap_or(prefix).trim_end_matches('/');
+        let (group, resource) = path.split_once('/').unwrap_or(("", path));
+        Self { prefix: prefix.into(), group: group.into(), resource: resource.into() }
+    }
+}
+
 /// The cache of one resource.
 #[derive(Debug)]
 pub struct ResourceCache {
-    prefix: String,
+    keys: Keys,
     state: RwLock<State>,
     interests: Interests,
 }
 
+/// A cache begins, serves, and ends; it never goes back.
+#[derive(Debug)]
+enum Life {
+    /// The store is being read; what changes meanwhile is kept.
+    Loading(Pending),
+    /// It holds every event up to its revision.
+    Ready,
+    /// Nobody serves its objects any more.
+    Gone,
+}
+
 #[derive(Debug)]
 struct State {
+    life: Life,
     objects: BTreeMap<Arc<str>, Arc<CachedObject>>,
     /// Keys whose values cannot be read, and why.
     unreadable: BTreeMap<Arc<str>, Unreadable>,
@@ -85,6 +128,18 @@ struct State {
 }
 
 impl State {
+    fn new(life: Life, revision: Revision) -> Self {
+        Self {
+            life,
+            objects: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
+            ring: VecDeque::new(),
+            oldest: revision,
+            revision,
+            announced: revision,
+        }
+    }
+
     /// Has nothing to tell of what was before `revision`.
     fn forget_events(&mut self, revision: Revision) {
         self.ring.clear();
@@ -92,25 +147,158 @@ impl State {
         self.revision = revision;
         self.announced = revision;
     }
+
+    /// Is what was read from the store.
+    fn set(&mut self, loaded: Loaded) {
+        self.objects = loaded.objects.into_iter().map(|object| (Arc::clone(&object.key), object)).collect();
+        self.unreadable = loaded.unreadable.into_iter().collect();
+        self.forget_events(loaded.revision);
+    }
+
+    /// Takes one change that is newer than all before, and answers it.
+    fn apply(&mut self, key: &str, revision: Revision, change: Change) -> Option<CacheEvent> {
+        if revision <= self.revision {
+            return None;
+        }
+        let event = match change {
+            Change::Put(object) => {
+                self.unreadable.remove(key);
+                let previous = self.objects.insert(Arc::clone(&object.key), Arc::clone(&object));
+                let event_type = if previous.is_some() { EventType::Modified } else { EventType::Added };
+                CacheEvent { revision, event_type, object, previous }
+            }
+            Change::Delete(last) => {
+                self.unreadable.remove(key);
+                let previous = self.objects.remove(key);
+                let held = || previous.as_ref().map(|held| Arc::new(held.at_revision(revision)));
+                let object = last.or_else(held)?;
+                CacheEvent { revision, event_type: EventType::Deleted, object, previous }
+            }
+            Change::Lose(why) => {
+                self.objects.remove(key);
+                self.unreadable.insert(key.into(), why);
+                self.forget_events(revision);
+                return None;
+            }
+        };
+        self.revision = revision;
+        if self.ring.len() >= EVENTS_MAX
+            && let Some(dropped) = self.ring.pop_front()
+        {
+            self.oldest = dropped.revision;
+        }
+        self.ring.push_back(event.clone());
+        Some(event)
+    }
+
+    fn check(&self, prefix: &str) -> Result<()> {
+        if matches!(self.life, Life::Gone) {
+            return Err(Error::unknown_path());
+        }
+        match range(&self.unreadable, prefix).next() {
+            Some((_, why)) => Err(why.clone().into()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What the store tells of a key.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    /// It has this object.
+    Put(Arc<CachedObject>),
+    /// It has none any more; the last one, unless the cache held it.
+    Delete(Option<Arc<CachedObject>>),
+    /// It has what cannot be read.
+    Lose(Unreadable),
+}
+
+/// What happens while the store is read.
+#[derive(Debug, Default)]
+struct Pending {
+    changes: Vec<(String, Revision, Change)>,
+    /// More has happened than is kept: the store must be read again.
+    is_cut: bool,
+}
+
+impl Pending {
+    fn keep(&mut self, key: &str, revision: Revision, change: Change) {
+        if self.changes.len() >= EVENTS_MAX {
+            self.changes.clear();
+            self.is_cut = true;
+        }
+        if !self.is_cut {
+            self.changes.push((key.to_owned(), revision, change));
+        }
+    }
+}
+
+/// What the store has of a resource at a revision.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub(super) objects: Vec<Arc<CachedObject>>,
+    pub(super) unreadable: Vec<(Arc<str>, Unreadable)>,
+    pub(super) revision: Revision,
 }
 
 impl ResourceCache {
     /// An empty cache which is complete at `revision`.
-    pub fn new(prefix: &str, revision: Revision) -> Self {
-        let state = State {
-            objects: BTreeMap::new(),
-            unreadable: BTreeMap::new(),
-            ring: VecDeque::new(),
-            oldest: revision,
-            revision,
-            announced: revision,
-        };
-        Self { prefix: prefix.to_owned(), state: RwLock::new(state), interests: Interests::new(revision) }
+    pub fn new(keys: Keys, revision: Revision) -> Self {
+        Self::of(keys, Life::Ready, revision)
     }
 
-    /// What all of its keys begin with.
-    pub fn prefix(&self) -> &str {
-        &self.prefix
+    /// A cache whose objects are yet to be read.
+    pub(super) fn loading(keys: Keys, revision: Revision) -> Self {
+        Self::of(keys, Life::Loading(Pending::default()), revision)
+    }
+
+    fn of(keys: Keys, life: Life, revision: Revision) -> Self {
+        let state = RwLock::new(State::new(life, revision));
+        Self { keys, state, interests: Interests::new(revision) }
+    }
+
+    /// What it has.
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// Whether its objects are yet to be read.
+    pub(super) fn is_loading(&self) -> bool {
+        matches!(self.state.read().life, Life::Loading(_))
+    }
+
+    /// Whether nobody serves its objects any more.
+    pub fn is_gone(&self) -> bool {
+        matches!(self.state.read().life, Life::Gone)
+    }
+
+    /// Begins to serve what was read from the store and what has happened since; `false` if too much has, and it must be
+    /// read again.
+    pub(super) fn join(&self, loaded: Loaded) -> bool {
+        let mut state = self.state.write();
+        let Life::Loading(pending) = &mut state.life else { return true };
+        let pending = std::mem::take(pending);
+        if pending.is_cut {
+            return false;
+        }
+        state.life = Life::Ready;
+        state.set(loaded);
+        for (key, revision, change) in pending.changes {
+            state.apply(&key, revision, change);
+        }
+        true
+    }
+
+    /// Ends: what is left of its events can be read, and nothing else.
+    pub(super) fn end(&self) {
+        let revision = {
+            let mut state = self.state.write();
+            state.life = Life::Gone;
+            state.objects.clear();
+            state.unreadable.clear();
+            state.revision
+        };
+        self.interests.wake_all(revision);
     }
 
     /// The object under `key` now.
@@ -121,24 +309,23 @@ impl ResourceCache {
     /// The same for a client.
     ///
     /// # Errors
-    /// 500 if something is stored there that cannot be read.
+    /// 500 if something is stored there that cannot be read, 404 if nobody serves such objects any more.
     pub fn read(&self, key: &str) -> Result<Option<Arc<CachedObject>>> {
         let state = self.state.read();
-        match state.unreadable.get(key) {
-            Some(why) => Err(why.clone().into()),
-            None => Ok(state.objects.get(key).cloned()),
+        match (&state.life, state.unreadable.get(key)) {
+            (Life::Gone, _) => Err(Error::unknown_path()),
+            (_, Some(why)) => Err(why.clone().into()),
+            (_, None) => Ok(state.objects.get(key).cloned()),
         }
     }
 
     /// Whether clients may be told of everything whose key begins with `prefix`.
     ///
     /// # Errors
-    /// 500 if something there cannot be read: a list without it would say that it is gone.
+    /// 500 if something there cannot be read: a list without it would say that it is gone. 404 if nobody serves such
+    /// objects any more.
     pub fn check_readable(&self, prefix: &str) -> Result<()> {
-        match range(&self.state.read().unreadable, prefix).next() {
-            Some((_, why)) => Err(why.clone().into()),
-            None => Ok(()),
-        }
+        self.state.read().check(prefix)
     }
 
     /// Whether anything cannot be read.
@@ -165,18 +352,27 @@ impl ResourceCache {
     /// The objects whose keys begin with `prefix`, now. `complete` is a revision which the cache is known to have
     /// reached before this call.
     pub fn list(&self, prefix: &str, complete: Revision) -> Listing {
+        listing(&self.state.read(), prefix, complete)
+    }
+
+    /// The same for a client.
+    ///
+    /// # Errors
+    /// As [`ResourceCache::check_readable`].
+    pub fn read_list(&self, prefix: &str, complete: Revision) -> Result<Listing> {
         let state = self.state.read();
-        let objects = range(&state.objects, prefix).map(|(_, object)| Arc::clone(object)).collect();
-        Listing { objects, revision: state.revision.max(complete) }
+        state.check(prefix)?;
+        Ok(listing(&state, prefix, complete))
     }
 
     /// The objects whose keys begin with `prefix` as they were at `revision`: today's state, with later events
     /// taken back.
     ///
     /// # Errors
-    /// 410 if the ring does not reach back that far.
+    /// 410 if the ring does not reach back that far; else as [`ResourceCache::check_readable`].
     pub fn list_at(&self, prefix: &str, revision: Revision) -> Result<Listing> {
         let state = self.state.read();
+        state.check(prefix)?;
         if revision < state.oldest {
             return Err(Error::too_old(revision, state.oldest));
         }
@@ -199,69 +395,38 @@ impl ResourceCache {
         Watcher { cache: Arc::clone(self), cursor: revision, changed, interest }
     }
 
-    /// Starts over with `objects` at `revision`: watchers behind it are cut.
-    pub fn reset(
-        &self,
-        objects: Vec<Arc<CachedObject>>,
-        unreadable: Vec<(Arc<str>, Unreadable)>,
-        revision: Revision,
-    ) {
+    /// Starts over with what was read from the store: watchers behind it are cut.
+    pub(super) fn reset(&self, loaded: Loaded) {
+        let revision = loaded.revision;
         {
             let mut state = self.state.write();
-            state.objects = objects.into_iter().map(|o| (Arc::clone(&o.key), o)).collect();
-            state.unreadable = unreadable.into_iter().collect();
-            state.forget_events(revision);
-        }
-        self.interests.wake_all(revision);
-    }
-
-    /// Takes note of a value that cannot be read. Watchers are cut, and will be told why when they list again.
-    pub(super) fn lose(&self, key: &str, revision: Revision, why: Unreadable) {
-        {
-            let mut state = self.state.write();
-            if revision <= state.revision {
+            if matches!(state.life, Life::Gone) {
                 return;
             }
-            state.objects.remove(key);
-            state.unreadable.insert(key.into(), why);
-            state.forget_events(revision);
+            state.life = Life::Ready;
+            state.set(loaded);
         }
         self.interests.wake_all(revision);
     }
 
-    /// Takes one change and answers it. `new` is `None` for a deletion, whose last state `last` makes.
-    pub(super) fn apply(
-        &self,
-        key: &str,
-        revision: Revision,
-        new: Option<Arc<CachedObject>>,
-        last: Last<'_>,
-    ) -> Option<CacheEvent> {
-        let mut state = self.state.write();
-        if revision <= state.revision {
-            return None;
-        }
-        state.unreadable.remove(key);
-        let event = match new {
-            Some(object) => {
-                let previous = state.objects.insert(Arc::clone(&object.key), Arc::clone(&object));
-                let event_type = if previous.is_some() { EventType::Modified } else { EventType::Added };
-                CacheEvent { revision, event_type, object, previous }
-            }
-            None => {
-                let previous = state.objects.remove(key);
-                let object = last(previous.as_deref())?;
-                CacheEvent { revision, event_type: EventType::Deleted, object, previous }
+    /// Takes one change and answers it. What cannot be read cuts watchers: they will be told why when they list again.
+    pub(super) fn apply(&self, key: &str, revision: Revision, change: Change) -> Option<CacheEvent> {
+        let is_lost = matches!(change, Change::Lose(_));
+        let event = {
+            let mut state = self.state.write();
+            match &mut state.life {
+                Life::Loading(pending) => {
+                    pending.keep(key, revision, change);
+                    return None;
+                }
+                Life::Gone => return None,
+                Life::Ready => state.apply(key, revision, change),
             }
         };
-        state.revision = revision;
-        if state.ring.len() >= EVENTS_MAX
-            && let Some(dropped) = state.ring.pop_front()
-        {
-            state.oldest = dropped.revision;
+        if is_lost {
+            self.interests.wake_all(revision);
         }
-        state.ring.push_back(event.clone());
-        Some(event)
+        event
     }
 
     /// Wakes the watchers whom what happened since the last call may concern.
@@ -275,8 +440,10 @@ impl ResourceCache {
     }
 }
 
-/// Makes the last state of a deleted object out of what the cache held.
-pub(super) type Last<'a> = &'a dyn Fn(Option<&CachedObject>) -> Option<Arc<CachedObject>>;
+fn listing(state: &State, prefix: &str, complete: Revision) -> Listing {
+    let objects = range(&state.objects, prefix).map(|(_, object)| Arc::clone(object)).collect();
+    Listing { objects, revision: state.revision.max(complete) }
+}
 
 fn range<'a, T>(
     by_key: &'a BTreeMap<Arc<str>, T>,
@@ -303,6 +470,11 @@ impl Drop for Watcher {
 }
 
 impl Watcher {
+    /// Whether nobody serves such objects any more.
+    pub fn is_over(&self) -> bool {
+        self.cache.is_gone()
+    }
+
     /// The revision up to which everything was delivered.
     pub fn cursor(&self) -> Revision {
         self.cursor
@@ -311,7 +483,7 @@ impl Watcher {
     /// The next events; waits until there are some.
     ///
     /// # Errors
-    /// 410 if what comes next was forgotten.
+    /// 410 if what comes next was forgotten, 404 if nothing comes any more.
     pub async fn next(&mut self) -> Result<Vec<CacheEvent>> {
         loop {
             self.changed.borrow_and_update();
@@ -336,8 +508,10 @@ impl Watcher {
         }
         let start = state.ring.partition_point(|event| event.revision <= self.cursor);
         let events: Vec<_> = state.ring.range(start..).take(BATCH_EVENTS_MAX).cloned().collect();
-        if let Some(last) = events.last() {
-            self.cursor = last.revision;
+        match (events.last(), &state.life) {
+            (Some(last), _) => self.cursor = last.revision,
+            (None, Life::Gone) => return Err(Error::unknown_path()),
+            (None, _) => {}
         }
         Ok(events)
     }
@@ -360,7 +534,7 @@ mod tests {
 
     fn put(cache: &ResourceCache, name: &str, revision: Revision) {
         let object = object(name, revision);
-        cache.apply(&object.key.clone(), revision, Some(object), &|_| None);
+        cache.apply(&object.key.clone(), revision, Change::Put(object));
     }
 
     fn names(listing: &Listing) -> Vec<String> {
@@ -369,11 +543,11 @@ mod tests {
 
     #[test]
     fn the_past_is_rebuilt_from_the_ring() {
-        let cache = ResourceCache::new("/registry/pods/", 0);
+        let cache = ResourceCache::new(Keys::below("/registry/pods/"), 0);
         put(&cache, "x", 1);
         put(&cache, "y", 2);
         put(&cache, "x", 3);
-        cache.apply("/registry/pods/a/y", 4, None, &|_| Some(object("y", 4)));
+        cache.apply("/registry/pods/a/y", 4, Change::Delete(Some(object("y", 4))));
         assert_eq!(names(&cache.list("/registry/pods/", 0)), ["x@3"]);
         assert_eq!(names(&cache.list_at("/registry/pods/", 2).unwrap()), ["x@1", "y@2"]);
         assert_eq!(names(&cache.list_at("/registry/pods/", 3).unwrap()), ["x@3", "y@2"]);
@@ -382,12 +556,12 @@ mod tests {
 
     #[tokio::test]
     async fn what_cannot_be_read_is_an_error_until_it_can() {
-        let cache = Arc::new(ResourceCache::new("/registry/pods/", 0));
+        let cache = Arc::new(ResourceCache::new(Keys::below("/registry/pods/"), 0));
         put(&cache, "x", 1);
         put(&cache, "y", 2);
         let mut watcher = cache.watch(2, Interest::Everything);
         let key = "/registry/pods/a/y";
-        cache.lose(key, 3, Unreadable("no key".into()));
+        cache.apply(key, 3, Change::Lose(Unreadable("no key".into())));
         assert_eq!(watcher.next().await.unwrap_err().reason, "Expired");
         assert_eq!(cache.read(key).unwrap_err().message, "Internal error occurred: no key");
         assert!(cache.check_readable("/registry/pods/a/").is_err());
@@ -395,14 +569,14 @@ mod tests {
         assert!(cache.read("/registry/pods/a/x").unwrap().is_some());
         put(&cache, "y", 4);
         assert!(cache.read(key).unwrap().is_some() && !cache.is_unreadable());
-        cache.lose(key, 5, Unreadable("no key".into()));
-        cache.apply(key, 6, None, &|_| None);
+        cache.apply(key, 5, Change::Lose(Unreadable("no key".into())));
+        cache.apply(key, 6, Change::Delete(None));
         assert!(cache.read(key).unwrap().is_none() && !cache.is_unreadable());
     }
 
     #[tokio::test]
     async fn a_slow_watcher_holds_nobody_up_and_keeps_nothing() {
-        let cache = Arc::new(ResourceCache::new("/registry/pods/", 0));
+        let cache = Arc::new(ResourceCache::new(Keys::below("/registry/pods/"), 0));
         let mut slow = cache.watch(0, Interest::Everything);
         let mut fast = cache.watch(0, Interest::Everything);
         let all = EVENTS_MAX as u64 + 100;
@@ -421,7 +595,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_watcher_sees_every_event_once_or_is_cut() {
-        let cache = Arc::new(ResourceCache::new("/registry/pods/", 0));
+        let cache = Arc::new(ResourceCache::new(Keys::below("/registry/pods/"), 0));
         let mut watcher = cache.watch(0, Interest::Everything);
         put(&cache, "x", 1);
         put(&cache, "x", 2);

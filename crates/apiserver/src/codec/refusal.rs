@@ -16,7 +16,7 @@ const SUMMARY_BYTES: usize = 30;
 const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
 
 /// The error of a body that could not be decoded as an object of `kind`.
-pub(super) fn of_kind(kind: Kind, format: Format, body: &[u8], failure: &DecodeError) -> Error {
+pub(super) fn of_kind(kind: &Kind, format: Format, body: &[u8], failure: &DecodeError) -> Error {
     let text = match failure {
         DecodeError::TooLarge => return Error::entity_too_large(failure.to_string()),
         DecodeError::Syntax(text) if format == Format::Json => return unrecognized(kind, &parse(text), body),
@@ -34,15 +34,15 @@ pub(super) fn of_kind(kind: Kind, format: Format, body: &[u8], failure: &DecodeE
             }
         }
     }
-    unhandled(kind, kind.kind(), kind.row().version, &text)
+    unhandled(kind, kind.kind(), kind.version(), &text)
 }
 
 /// The error of a protobuf body.
-pub(super) fn of_protobuf(kind: Kind, body: &[u8], failure: &ProtoError) -> Error {
+pub(super) fn of_protobuf(kind: &Kind, body: &[u8], failure: &ProtoError) -> Error {
     match failure {
         ProtoError::TooLarge => Error::entity_too_large(failure.to_string()),
         ProtoError::Magic => unrecognized(kind, &failure.to_string(), body),
-        _ => unhandled(kind, kind.kind(), kind.row().version, &failure.to_string()),
+        _ => unhandled(kind, kind.kind(), kind.version(), &failure.to_string()),
     }
 }
 
@@ -50,14 +50,14 @@ fn parse(complaint: &str) -> String {
     format!("couldn't get version/kind; json parse error: {complaint}")
 }
 
-fn unhandled(kind: Kind, sent_kind: &str, sent_version: &str, why: &str) -> Error {
+fn unhandled(kind: &Kind, sent_kind: &str, sent_version: &str, why: &str) -> Error {
     Error::bad_request(format!(
         "{sent_kind} in version {sent_version:?} cannot be handled as a {}: {why}",
         kind.kind()
     ))
 }
 
-fn unrecognized(kind: Kind, why: &str, body: &[u8]) -> Error {
+fn unrecognized(kind: &Kind, why: &str, body: &[u8]) -> Error {
     Error::bad_request(format!(
         "the object provided is unrecognized (must be of type {}): {why} ({})",
         kind.kind(),
@@ -83,11 +83,11 @@ fn summary(body: &[u8]) -> String {
 ///
 /// # Errors
 /// 400 if it claims to be something else.
-pub fn claim(kind: Kind, meta: &TypeMeta) -> Result<(), Error> {
+pub fn claim(kind: &Kind, meta: &TypeMeta) -> Result<(), Error> {
     let expected = kind.api_version();
     let (sent_kind, sent) = match (meta.kind.as_str(), meta.api_version.as_str()) {
         ("", "") => return Ok(()),
-        (kind_sent, "") => (kind_sent, expected.as_str()),
+        (kind_sent, "") => (kind_sent, expected),
         ("", version) => (kind.kind(), version),
         both => both,
     };
@@ -95,7 +95,7 @@ pub fn claim(kind: Kind, meta: &TypeMeta) -> Result<(), Error> {
     if sent_kind == kind.kind() && sent == expected {
         return Ok(());
     }
-    if resources::by_kind(group, version, sent_kind).is_none() {
+    if schema::builtin().kind(group, version, sent_kind).is_none() {
         let unknown =
             format!("no kind {sent_kind:?} is registered for version {sent:?} in scheme {SCHEME:?}");
         return Err(unhandled(kind, sent_kind, version, &unknown));
@@ -128,9 +128,9 @@ mod tests {
     use expect_test::{Expect, expect};
 
     fn check(body: &[u8], expect: Expect) {
-        let kind = Kind::find("", "v1", "pods").unwrap();
+        let kinds = crate::catalogue::kinds::builtin();
         let decoded = crate::codec::decode_kind(
-            kind,
+            kinds.find("", "v1", "pods").unwrap(),
             Format::Json,
             body,
             crate::verbs::options::FieldValidation::Strict,

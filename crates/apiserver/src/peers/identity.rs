@@ -14,7 +14,6 @@ use tracing::warn;
 
 use crate::api::Api;
 use crate::bootstrap;
-use crate::kinds::Kind;
 use crate::request_info::Verb;
 use crate::status::Result;
 use crate::verbs::delete;
@@ -89,8 +88,8 @@ async fn renew(api: &Api, name: &str, holder: &str) -> Result<()> {
 
 async fn remove_stale(api: &Api) {
     let (group, version, resource) = RESOURCE;
-    let Some(kind) = Kind::find(group, version, resource) else { return };
-    let all = kind.cache(api).list(&kind.key(NAMESPACE, ""), 0).objects;
+    let Some(kind) = api.kind(group, version, resource) else { return };
+    let all = kind.cache().list(&kind.key(NAMESPACE, ""), 0).objects;
     for lease in all.iter().map(|object| kind.value(object)) {
         if !is_stale(&lease, api.clock.now()) {
             continue;

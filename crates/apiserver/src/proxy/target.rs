@@ -9,7 +9,6 @@ use crate::admission::text;
 use crate::api::Api;
 use crate::backend::{Backend, unverified};
 use crate::dial::Destination;
-use crate::kinds::Kind;
 use crate::kubelet_client::{address, kubelet};
 use crate::status::{Error, Result};
 use crate::verbs::Request;
@@ -54,7 +53,7 @@ impl<'a> Place<'a> {
 pub(super) async fn find(api: &Api, request: &Request) -> Result<Backend> {
     let id = request.resource.name.as_str();
     let (resource, namespace) = (request.resource.resource.as_str(), request.resource.namespace.as_str());
-    let singular = request.kind.row().singular;
+    let singular = &request.kind.row().singular;
     let place =
         Place::of(id).ok_or_else(|| Error::bad_request(format!("invalid {singular} request {id:?}")))?;
     api.cache.fresh().await?;
@@ -66,8 +65,8 @@ pub(super) async fn find(api: &Api, request: &Request) -> Result<Backend> {
 }
 
 fn get(api: &Api, resource: &str, namespace: &str, name: &str) -> Result<Value> {
-    let kind = Kind::find("", "v1", resource).ok_or_else(Error::unknown_path)?;
-    let found = kind.cache(api).get(&kind.key(namespace, name));
+    let kind = api.kind("", "v1", resource).ok_or_else(Error::unknown_path)?;
+    let found = kind.cache().get(&kind.key(namespace, name));
     found.map(|object| kind.value(&object)).ok_or_else(|| Error::not_found(kind.subject(), name))
 }
 
@@ -128,8 +127,8 @@ async fn service(api: &Api, namespace: &str, id: &str, place: Place<'_>) -> Resu
 
 /// The Service's ready addresses for a port, those that really are a Pod's.
 fn endpoints(api: &Api, namespace: &str, service: &str, port_name: &str) -> Result<Vec<(String, u16)>> {
-    let kind = Kind::find("discovery.k8s.io", "v1", "endpointslices").ok_or_else(Error::unknown_path)?;
-    let listing = kind.cache(api).list(&kind.collection(namespace), api.cache.revision());
+    let kind = api.kind("discovery.k8s.io", "v1", "endpointslices").ok_or_else(Error::unknown_path)?;
+    let listing = kind.cache().list(&kind.collection(namespace), api.cache.revision());
     let mut found = Vec::new();
     for object in &listing.objects {
         let slice = kind.value(object);

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::partial;
 use crate::kinds::Kind;
+use crate::negotiate::View;
 use crate::verbs::Request;
 use crate::verbs::list::Listed;
 
@@ -48,7 +49,7 @@ pub fn one(request: &Request, mut object: Value, now: jiff::Timestamp) -> Value 
     let form = Form::of(request);
     let is_of_kind = object.get("kind").is_some_and(|kind| kind == request.kind.kind());
     let of = match object.get("kind").and_then(Value::as_str) {
-        _ if is_of_kind => request.kind.row().columns,
+        _ if is_of_kind => request.kind.columns(),
         Some("Scale") => resources::columns::SCALE,
         _ => resources::columns::CREATED_AT,
     };
@@ -59,14 +60,33 @@ pub fn one(request: &Request, mut object: Value, now: jiff::Timestamp) -> Value 
 /// The Table of a collection.
 pub fn many(request: &Request, listed: &Listed, metadata: Value, now: jiff::Timestamp) -> Value {
     let form = Form::of(request);
-    let kind = request.kind;
+    let kind = &request.kind;
     let rows = listed.objects.iter().map(|object| row(kind, kind.value(object), form, now)).collect();
     table(kind, form, rows, metadata, true)
 }
 
+/// A list of what is not stored, in the view that is asked for.
+pub fn unstored(request: &Request, items: &[Value], now: jiff::Timestamp) -> Value {
+    let kind = &request.kind;
+    let metadata = json!({});
+    match request.accept.view {
+        View::Table => {
+            let form = Form::of(request);
+            let rows = items.iter().map(|item| row(kind, item.clone(), form, now)).collect();
+            table(kind, form, rows, metadata, true)
+        }
+        _ => json!({
+            "kind": kind.list_kind(),
+            "apiVersion": kind.api_version(),
+            "metadata": metadata,
+            "items": items,
+        }),
+    }
+}
+
 /// A Table with these rows; `with_columns` says whether the columns are described.
-pub fn table(kind: Kind, form: Form, rows: Vec<Value>, metadata: Value, with_columns: bool) -> Value {
-    table_of(if with_columns { kind.row().columns } else { &[] }, form, rows, metadata)
+pub fn table(kind: &Kind, form: Form, rows: Vec<Value>, metadata: Value, with_columns: bool) -> Value {
+    table_of(if with_columns { kind.columns() } else { &[] }, form, rows, metadata)
 }
 
 fn table_of(columns: &[Column], form: Form, rows: Vec<Value>, metadata: Value) -> Value {
@@ -80,8 +100,8 @@ fn table_of(columns: &[Column], form: Form, rows: Vec<Value>, metadata: Value) -
 }
 
 /// The descriptions of a kind's columns.
-pub fn columns(kind: Kind) -> Value {
-    described(kind.row().columns)
+pub fn columns(kind: &Kind) -> Value {
+    described(kind.columns())
 }
 
 fn described(columns: &[Column]) -> Value {
@@ -99,12 +119,12 @@ fn column(column: &Column) -> Value {
 }
 
 /// One row of a Table.
-pub fn row(kind: Kind, object: Value, form: Form, now: jiff::Timestamp) -> Value {
-    row_of(kind.row().columns, object, form, now)
+pub fn row(kind: &Kind, object: Value, form: Form, now: jiff::Timestamp) -> Value {
+    row_of(kind.columns(), object, form, now)
 }
 
 fn row_of(columns: &[Column], mut object: Value, form: Form, now: jiff::Timestamp) -> Value {
-    let cells: Vec<Value> = columns.iter().map(|column| (column.cell)(&object, now)).collect();
+    let cells: Vec<Value> = columns.iter().map(|column| column.cell(&object, now)).collect();
     match form.include {
         Include::None => json!({"cells": cells}),
         Include::Metadata => json!({"cells": cells, "object": partial(object, form.meta_version)}),

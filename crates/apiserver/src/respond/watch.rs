@@ -33,7 +33,7 @@ impl Encoder {
     pub fn new(request: &Request, clock: Clock) -> Self {
         Self {
             clock,
-            kind: request.kind,
+            kind: request.kind.clone(),
             accept: request.accept,
             is_protobuf: request.accept.format == Format::Protobuf,
             form: Form::of(request),
@@ -51,7 +51,7 @@ impl Encoder {
             object
         };
         if self.is_protobuf
-            && let Some(body) = protobuf::object(self.kind, self.accept, object)
+            && let Some(body) = protobuf::object(&self.kind, self.accept, object)
         {
             return codec::protobuf_watch_event(event_type.as_str(), &body);
         }
@@ -61,7 +61,7 @@ impl Encoder {
                 json_event(event_type.as_str(), partial_json(object, self.accept.meta_version).as_bytes())
             }
             View::Table => {
-                let row = table::row(self.kind, self.kind.value(object), self.form, self.clock.now());
+                let row = table::row(&self.kind, self.kind.value(object), self.form, self.clock.now());
                 json_event(event_type.as_str(), self.table(vec![row], object.revision).to_string().as_bytes())
             }
         }
@@ -106,7 +106,7 @@ impl Encoder {
 
     fn table(&self, rows: Vec<Value>, revision: u64) -> Value {
         let is_first = !self.columns_sent.swap(true, Ordering::Relaxed);
-        table::table(self.kind, self.form, rows, json!({"resourceVersion": revision.to_string()}), is_first)
+        table::table(&self.kind, self.form, rows, json!({"resourceVersion": revision.to_string()}), is_first)
     }
 }
 

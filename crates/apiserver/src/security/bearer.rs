@@ -8,11 +8,10 @@ use serde_json::Value;
 
 use crate::admission::text;
 use crate::api::Api;
-use crate::kinds::Kind;
 
 fn stored(api: &Api, resource: &str, namespace: &str, name: &str) -> Option<Value> {
-    let kind = Kind::find("", "v1", resource)?;
-    kind.cache(api).get(&kind.key(namespace, name)).map(|object| kind.value(&object))
+    let kind = api.kind("", "v1", resource)?;
+    kind.cache().get(&kind.key(namespace, name)).map(|object| kind.value(&object))
 }
 
 /// The service account of a Secret's token, while both are there. Source: `pkg/serviceaccount/legacy.go`.

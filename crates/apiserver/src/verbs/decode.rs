@@ -17,9 +17,9 @@ use crate::status::{Error, Result};
 pub fn body(request: &Request) -> Result<Value> {
     let format = content_format(&request.headers)?;
     let validation = FieldValidation::of(request);
-    let (mut object, warnings) = codec::decode_kind(request.kind, format, &request.body, validation)?;
+    let (mut object, warnings) = codec::decode_kind(&request.kind, format, &request.body, validation)?;
     super::managed::keep_reset_of(&request.body, format, &mut object);
-    let object = check_kind(request.kind, object)?;
+    let object = check_kind(&request.kind, object)?;
     request.notes.warn_all(warnings);
     Ok(object)
 }
@@ -73,13 +73,13 @@ pub fn patched(
     validation: FieldValidation,
     shown: impl FnOnce() -> String,
 ) -> Result<Value> {
-    let (object, warnings) = codec::patched(request.kind, value, validation, shown)?;
+    let (object, warnings) = codec::patched(&request.kind, value, validation, shown)?;
     request.notes.warn_all(warnings);
-    check_kind(request.kind, object)
+    check_kind(&request.kind, object)
 }
 
 /// The object must be what the URL says it is; what it does not say is filled in.
-fn check_kind(kind: Kind, mut object: Value) -> Result<Value> {
+fn check_kind(kind: &Kind, mut object: Value) -> Result<Value> {
     codec::claim(kind, &codec::TypeMeta::of_value(&object))?;
     let Some(map) = object.as_object_mut() else {
         return Err(Error::bad_request("the body of the request is no object"));

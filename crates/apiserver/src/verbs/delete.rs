@@ -196,7 +196,7 @@ mod tests {
 
     fn check(name: &str, object: Value, options: &DeleteOptions, kind: &str, expect: Option<Value>) {
         let row = resources::find("", "v1", kind).unwrap();
-        let got = match decide(&object, options, row.strategy, now()) {
+        let got = match decide(&object, options, &row.strategy, now()) {
             Outcome::Remove => None,
             Outcome::Unchanged => Some(Value::Null),
             Outcome::Mark(marked) => Some(marked["metadata"].clone()),
@@ -250,7 +250,7 @@ mod tests {
     fn a_namespace_terminates_until_it_is_finalized() {
         let object = json!({"metadata": {"name": "a"}, "spec": {"finalizers": ["kubernetes"]}});
         let row = resources::find("", "v1", "namespaces").unwrap();
-        let Outcome::Mark(marked) = decide(&object, &DeleteOptions::default(), row.strategy, now()) else {
+        let Outcome::Mark(marked) = decide(&object, &DeleteOptions::default(), &row.strategy, now()) else {
             panic!("not marked")
         };
         assert_eq!(marked["status"]["phase"], "Terminating");

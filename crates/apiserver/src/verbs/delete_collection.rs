@@ -20,7 +20,7 @@ pub async fn delete_collection(api: &Api, request: &Request) -> Result<Answer> {
     for object in &listed.objects {
         let namespace = object.key.rsplit('/').nth(1).filter(|_| request.kind.is_namespaced());
         let one = request.with_resource(
-            request.kind,
+            &request.kind,
             ResourceInfo {
                 verb: Verb::Delete,
                 name: object.name().to_owned(),

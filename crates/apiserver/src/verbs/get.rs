@@ -24,7 +24,7 @@ pub async fn get(api: &Api, request: &Request) -> Result<Answer> {
     }
     let object = request
         .kind
-        .cache(api)
+        .cache()
         .read(&request.key())?
         .ok_or_else(|| Error::not_found(request.subject(), &request.resource.name))?;
     Ok(Answer::Object { code: StatusCode::OK, object })

@@ -54,7 +54,7 @@ pub async fn list(api: &Api, request: &Request) -> Result<Answer> {
 pub async fn read(api: &Api, request: &Request) -> Result<Listed> {
     let query = &request.info.query;
     validate(query, Purpose::List)?;
-    let filter = Filter::of(request.kind, &request.resource, query)?;
+    let filter = Filter::of(&request.kind, &request.resource, query)?;
     let limit = match (query.number("limit")?, query.get("resourceVersion")) {
         // Whatever the cache has comes as a whole.
         (_, Some("0")) => 0,
@@ -71,7 +71,7 @@ pub async fn read(api: &Api, request: &Request) -> Result<Listed> {
 async fn first_source(api: &Api, request: &Request, filter: &Filter, limit: usize) -> Result<Listing> {
     let query = &request.info.query;
     let version = query.get("resourceVersion");
-    let cache = request.kind.cache(api);
+    let cache = request.kind.cache();
     // Pages of a revision are exact even if that is not said.
     let exact = match query.get("resourceVersionMatch") {
         None => limit > 0 && !matches!(version, None | Some("0")),
@@ -82,10 +82,9 @@ async fn first_source(api: &Api, request: &Request, filter: &Filter, limit: usiz
         Some(text) => api.cache.reached(parse_revision(text)?).await?,
         None => api.cache.fresh().await?,
     };
-    cache.check_readable(&filter.prefix)?;
     match (exact, version) {
-        (true, Some(text)) => list_at(api, &cache, filter, parse_revision(text)?),
-        _ => Ok(cache.list(&filter.prefix, complete)),
+        (true, Some(text)) => list_at(api, cache, filter, parse_revision(text)?),
+        _ => cache.read_list(&filter.prefix, complete),
     }
 }
 
@@ -101,15 +100,14 @@ async fn page_source(api: &Api, request: &Request, filter: &Filter, token: &Cont
     if request.info.query.get("resourceVersion").is_some_and(|version| version != "0") {
         return Err(Error::bad_request("specifying resource version is not allowed when using continue"));
     }
-    let cache = request.kind.cache(api);
+    let cache = request.kind.cache();
     let Ok(revision) = u64::try_from(token.rv) else {
         let complete = api.cache.fresh().await?;
-        cache.check_readable(&filter.prefix)?;
-        return Ok(cache.list(&filter.prefix, complete));
+        return cache.read_list(&filter.prefix, complete);
     };
     api.cache.reached(revision).await?;
     cache.check_readable(&filter.prefix)?;
-    list_at(api, &cache, filter, revision).map_err(|_| {
+    list_at(api, cache, filter, revision).map_err(|_| {
         let mut error = Error::expired(
             "The provided continue parameter is too old to display a consistent list result. You can start a new \
              list without the continue parameter, or use the continue token in this response to retrieve the \

@@ -15,6 +15,7 @@ use super::Request;
 use super::options::MANAGER_BYTES_MAX;
 use super::update::Part;
 use crate::api::Api;
+use crate::codec::Forms;
 use crate::negotiate::Format;
 use crate::status::{Error, Result};
 
@@ -51,8 +52,12 @@ pub fn track(api: &Api, request: &Request, part: Part, live: Option<&Value>, new
     match (part, live) {
         // What the server does on its own account is nobody's.
         (Part::Raw, Some(live)) => apply::keep(live, new),
-        _ => with_write(api, request, part, |write| apply::track(write, &request.kind, live, new)),
+        _ => with_write(api, request, part, |write| apply::track(write, &forms(request), live, new)),
     }
+}
+
+fn forms(request: &Request) -> Forms<'_> {
+    Forms { kinds: &request.catalogue, kind: &request.kind }
 }
 
 /// Applies a configuration to `live`, or to nothing.
@@ -73,8 +78,9 @@ pub fn apply_config(
     // What the subresource does not change is not applied either, and nobody comes to own it.
     let reduced = super::update::partial_of(request, part).map(|strategy| strategy.only(config));
     let config = reduced.as_ref().unwrap_or(config);
-    let applied =
-        with_write(api, request, part, |write| apply::apply(write, &request.kind, live, config, on_conflict));
+    let applied = with_write(api, request, part, |write| {
+        apply::apply(write, &forms(request), live, config, on_conflict)
+    });
     applied.map_err(|failure| refused(&failure))
 }
 
@@ -121,7 +127,7 @@ fn with_write<T>(api: &Api, request: &Request, part: Part, run: impl FnOnce(&Wri
     let (manager, now) = (manager(request), metadata::time(api.clock.now()));
     run(&Write {
         manager: &manager,
-        api_version: &request.kind.api_version(),
+        api_version: request.kind.api_version(),
         subresource: &request.resource.subresource,
         now: &now,
         ignored: ignored(request, part),

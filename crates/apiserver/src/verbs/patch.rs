@@ -43,7 +43,7 @@ impl Patch {
     /// 415 for types that are not known, 400 for bodies that cannot be read.
     pub fn of(request: &Request) -> Result<(Self, Vec<String>)> {
         let validation = FieldValidation::of(request);
-        let read = |what| codec::merge_patch(request.kind, &request.body, validation, what);
+        let read = |what| codec::merge_patch(&request.kind, &request.body, validation, what);
         match media_type(&request.headers) {
             JSON_PATCH => Ok((Self::Json(request.body.clone()), Vec::new())),
             MERGE_PATCH => read("error decoding patch: ").map(|(patch, strict)| (Self::Merge(patch), strict)),
@@ -60,7 +60,7 @@ impl Patch {
     /// # Errors
     /// 400 or 422 when the patch does not fit the object.
     pub fn apply(&self, request: &Request, object: &Value) -> Result<Value> {
-        codec::patch(request.kind, self, object)
+        codec::patch(&request.kind, self, object)
     }
 
     /// The patched Scale.
@@ -117,8 +117,8 @@ pub async fn patch_part(api: &Api, request: &Request, part: Part) -> Result<Answ
 /// Applies a configuration; what is not there is created.
 async fn apply(api: &Api, request: &Request, part: Part) -> Result<Answer> {
     let validation = FieldValidation::of(request);
-    let (config, warnings) = codec::apply_config(request.kind, &request.body, validation)?;
-    check_config(&config, &request.kind.api_version(), request.kind.kind())?;
+    let (config, warnings) = codec::apply_config(&request.kind, &request.body, validation)?;
+    check_config(&config, request.kind.api_version(), request.kind.kind())?;
     request.notes.warn_all(warnings);
     let apply_to = |live: Option<&Value>| {
         let merged = managed::apply_config(api, request, part, live, &config)?;

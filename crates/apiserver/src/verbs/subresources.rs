@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use super::update::{Part, change};
 use super::{Answer, Request, decode, get, patch, scale, update};
 use crate::api::Api;
-use crate::kinds::Kind;
 use crate::request_info::Verb;
 use crate::status::{self, Error, Result};
 
@@ -54,7 +53,7 @@ async fn binding(api: &Api, request: &Request) -> Result<Answer> {
     if Metadata::of(&binding).name() != *name {
         return Err(Error::bad_request("name in URL does not match name in Binding object"));
     }
-    let strategy = Kind::find("", "v1", "bindings").map(|kind| kind.strategy());
+    let strategy = api.kind("", "v1", "bindings").map(|kind| kind.strategy());
     let errors = strategy.map(|strategy| (strategy.validate_create)(&binding)).unwrap_or_default();
     if !errors.is_empty() {
         let subject = status::Subject { group: "", resource: "Binding" };

@@ -17,7 +17,7 @@ use super::list_options::{Purpose, validate};
 use super::{Answer, Request};
 use crate::api::Api;
 use crate::cache::{Cache, CacheEvent, CachedObject, EventType, Filter, Watcher};
-use crate::metrics::UnderWay;
+use crate::metrics::{Label, UnderWay};
 use crate::respond::watch::Encoder;
 use crate::respond::{BoxError, watch_response};
 use crate::status::Result;
@@ -35,12 +35,12 @@ const DURATION_DEFAULT: Duration = Duration::from_secs(30 * 60);
 /// 400 for contradictory options. A revision that is gone is told inside the stream.
 pub async fn watch(api: &Api, request: &Request) -> Result<Answer> {
     let query = &request.info.query;
-    let filter = Filter::of(request.kind, &request.resource, query)?;
+    let filter = Filter::of(&request.kind, &request.resource, query)?;
     let bookmarks = query.flag("allowWatchBookmarks");
     validate(query, Purpose::Watch)?;
     let send_initial = query.has("sendInitialEvents").then(|| query.flag("sendInitialEvents"));
     let version = query.get("resourceVersion").unwrap_or_default();
-    let cache = request.kind.cache(api);
+    let cache = request.kind.cache();
     cache.check_readable(&filter.prefix)?;
     let encoder = Encoder::new(request, api.clock.clone());
 
@@ -52,7 +52,7 @@ pub async fn watch(api: &Api, request: &Request) -> Result<Answer> {
                 "" => api.cache.fresh().await?,
                 text => api.cache.reached(super::list::parse_revision(text)?).await?,
             };
-            let mut listing = cache.list(&filter.prefix, complete);
+            let mut listing = cache.read_list(&filter.prefix, complete)?;
             listing.objects.retain(|object| filter.matches(object));
             initial = Initial {
                 objects: listing.objects.into(),
@@ -79,7 +79,7 @@ pub async fn watch(api: &Api, request: &Request) -> Result<Answer> {
         end: Instant::now() + duration,
         serving: api.serving.clone(),
         ended: false,
-        _counted: api.metrics.watch(request.kind.resource()),
+        _counted: api.metrics.watch(Label(request.kind.row().plural.clone())),
     };
     Ok(Answer::Response(watch_response(request, StatusCode::OK, frames(watching))))
 }
@@ -172,6 +172,8 @@ impl Watching {
                     }
                 }
             }
+            // Whoever looks again is told that there is no such kind.
+            Err(_) if self.watcher.is_over() => self.ended = true,
             Err(error) => {
                 self.pending.push_back(self.encoder.error(&error));
                 self.ended = true;

@@ -325,7 +325,7 @@ async fn wrong_types_in_every_field_of_protobuf_are_refused_by_name() {
     let server = start_with(None, |config| config.options.is_fair = false).await;
     let mut findings = Findings::default();
     for (row, path, schema) in reachable() {
-        let root = schema::builtin().kind(row.group, row.version, row.kind).unwrap();
+        let root = schema::builtin().kind(&row.group, &row.version, &row.kind).unwrap();
         for field in schema.fields().iter().filter(|field| field.number > 0 && field.via.is_empty()) {
             let is_number = matches!(field.ty, Type::Bool | Type::Int32 | Type::Int64 | Type::Double);
             // Lists of numbers may be packed into bytes: those break off within a number.
@@ -333,7 +333,7 @@ async fn wrong_types_in_every_field_of_protobuf_are_refused_by_name() {
             let Some(wrapped) = wrap(root.as_type(), &path, wire(field.number, !holds_numbers)) else {
                 continue;
             };
-            let body = schema::proto::seal(&row.api_version(), row.kind, &wrapped);
+            let body = schema::proto::seal(&row.api_version(), &row.kind, &wrapped);
             let target = format!("{}?dryRun=All", collection(row));
             let answer = send(&server, "POST", &target, PROTOBUF, body).await;
             // Bytes that end within a number have no field any more.

@@ -25,7 +25,7 @@ async fn json_of(server: &TestServer, path: &str, accept: &str) -> Value {
 }
 
 fn root(row: &Resource) -> String {
-    match row.group {
+    match &*row.group {
         "" => format!("/api/{}", row.version),
         group => format!("/apis/{group}/{}", row.version),
     }
@@ -73,7 +73,7 @@ async fn plain_documents_have_every_row_with_its_subresources() {
         let find = |name: &str| {
             document["resources"].as_array().unwrap().iter().find(|r| r["name"] == name).cloned()
         };
-        let found = find(row.plural).unwrap_or_else(|| panic!("{} is not discovered", row.plural));
+        let found = find(&row.plural).unwrap_or_else(|| panic!("{} is not discovered", row.plural));
         assert_eq!((&found["kind"], &found["verbs"]), (&json!(row.kind), &json!(row.verbs)));
         assert_eq!(found["namespaced"], row.is_namespaced());
         assert_eq!(found.get("storageVersionHash").is_some(), row.is_stored(), "{}", row.plural);
@@ -150,7 +150,7 @@ async fn aggregated_documents_have_every_row_and_a_tag() {
 }
 
 /// Every reference in a document has its definition.
-fn check_references(document: &Value, definitions: &Value, prefix: &str) {
+pub(crate) fn check_references(document: &Value, definitions: &Value, prefix: &str) {
     match document {
         Value::Object(object) => {
             if let Some(Value::String(reference)) = object.get("$ref") {
@@ -200,7 +200,10 @@ async fn openapi_v3_has_a_document_per_group_version_that_is_whole() {
     let mut expect: BTreeSet<String> =
         served().map(|row| root(row).trim_start_matches('/').to_owned()).collect();
     expect.extend(
-        served().map(|row| row.group).filter(|group| !group.is_empty()).map(|group| format!("apis/{group}")),
+        served()
+            .map(|row| &*row.group)
+            .filter(|group| !group.is_empty())
+            .map(|group| format!("apis/{group}")),
     );
     let plain = ["api", "apis", "version", ".well-known/openid-configuration", "openid/v1/jwks"];
     expect.extend(plain.map(str::to_owned));

@@ -8,6 +8,7 @@ mod apply;
 mod at_rest;
 mod authentication;
 mod battery;
+mod catalogue;
 mod certificates;
 mod corpus;
 mod dial;

@@ -189,7 +189,7 @@ async fn views(server: &TestServer, row: &Resource, one: &str, created: &Value) 
     let path = collection(row);
     let selected = format!("{path}?labelSelector={}", fixtures::LABEL);
     let list = accepted(server, &selected, JSON).await;
-    assert_eq!(list["kind"], row.list_kind);
+    assert_eq!(list["kind"], *row.list_kind);
     assert_eq!(list["items"][0]["metadata"]["uid"], created["metadata"]["uid"]);
     untyped(created, &list["items"][0], &selected);
     let (code, yaml) = raw(server, ("GET", &selected), &[("accept", YAML)], Vec::new()).await;
@@ -216,7 +216,7 @@ async fn views(server: &TestServer, row: &Resource, one: &str, created: &Value) 
     partial(server, one, &selected, created).await;
     let (code, bytes) = raw(server, ("GET", &selected), &[("accept", PROTOBUF)], Vec::new()).await;
     assert_eq!(code, 200);
-    let list = schema::builtin().kind(row.group, row.version, row.list_kind).unwrap();
+    let list = schema::builtin().kind(&row.group, &row.version, &row.list_kind).unwrap();
     let list = schema::proto::decode(list, &schema::proto::open(&bytes).unwrap()).unwrap();
     assert_eq!(list["items"][0]["metadata"]["uid"], created["metadata"]["uid"]);
     let (code, bytes) = raw(server, ("GET", one), &[("accept", PROTOBUF)], Vec::new()).await;
@@ -278,7 +278,7 @@ async fn watched(server: &TestServer, row: &Resource, one: &str, created: &Value
         frame.into_data().unwrap()
     };
     for (view, kind) in
-        [("", row.kind), ("Table", "Table"), ("PartialObjectMetadata", "PartialObjectMetadata")]
+        [("", &*row.kind), ("Table", "Table"), ("PartialObjectMetadata", "PartialObjectMetadata")]
     {
         let form = if view.is_empty() { String::new() } else { format!(";as={view};g=meta.k8s.io;v=v1") };
         let event: Value = serde_json::from_slice(&first(&format!("{JSON}{form}")).await).unwrap();
@@ -314,8 +314,8 @@ async fn watched(server: &TestServer, row: &Resource, one: &str, created: &Value
 
 fn decoded(row: &Resource, bytes: &[u8]) -> Value {
     let envelope = schema::proto::open(bytes).unwrap();
-    assert_eq!((envelope.api_version, envelope.kind), (row.api_version().as_str(), row.kind));
-    let schema = schema::builtin().kind(row.group, row.version, row.kind).unwrap();
+    assert_eq!((envelope.api_version, envelope.kind), (row.api_version().as_str(), &*row.kind));
+    let schema = schema::builtin().kind(&row.group, &row.version, &row.kind).unwrap();
     schema::proto::decode(schema, &envelope).unwrap()
 }
 
@@ -432,7 +432,7 @@ async fn ends(server: &TestServer, row: &Resource, path: &str, one: &str) {
 
 /// What comes in as protobuf is what would have come in as JSON.
 async fn protobuf(server: &TestServer, row: &Resource, path: &str, one: &str, created: &Value) {
-    let schema = schema::builtin().kind(row.group, row.version, row.kind).unwrap();
+    let schema = schema::builtin().kind(&row.group, &row.version, &row.kind).unwrap();
     let bytes = schema::proto::encode(schema, &fixtures::of(row).unwrap()).unwrap();
     let dry = format!("{path}?dryRun=All");
     must(server, ("POST", &dry), &fixtures::of(row).unwrap(), 201).await;

@@ -50,7 +50,7 @@ fn noise(random: &Random, length: usize) -> Vec<u8> {
 pub fn bodies(row: &Resource, random: &Random) -> Vec<Body> {
     let object = fixtures::of(row).unwrap();
     let json = object.to_string().into_bytes();
-    let schema = schema::builtin().kind(row.group, row.version, row.kind).unwrap();
+    let schema = schema::builtin().kind(&row.group, &row.version, &row.kind).unwrap();
     let proto = schema::proto::encode(schema, &object).unwrap();
     let mut bodies: Vec<Body> = vec![
         ("wrong content type", "text/plain", json.clone()),
@@ -76,12 +76,12 @@ pub fn bodies(row: &Resource, random: &Random) -> Vec<Body> {
         (
             "an unknown group of fields",
             PROTOBUF,
-            schema::proto::seal(&row.api_version(), row.kind, b"\x0b\x0c"),
+            schema::proto::seal(&row.api_version(), &row.kind, b"\x0b\x0c"),
         ),
         (
             "a length beyond the end",
             PROTOBUF,
-            schema::proto::seal(&row.api_version(), row.kind, b"\x0a\xff\xff\xff\x7f"),
+            schema::proto::seal(&row.api_version(), &row.kind, b"\x0a\xff\xff\xff\x7f"),
         ),
     ];
     for _ in 0..2 {
@@ -162,7 +162,7 @@ pub fn repeated(head: &str, unit: &str, tail: &str, length: usize) -> Vec<u8> {
 pub fn reachable() -> Vec<(&'static Resource, Vec<String>, SchemaRef<'static>)> {
     let mut seen = BTreeSet::new();
     let mut queue: VecDeque<_> = writable()
-        .map(|row| (row, Vec::new(), schema::builtin().kind(row.group, row.version, row.kind).unwrap()))
+        .map(|row| (row, Vec::new(), schema::builtin().kind(&row.group, &row.version, &row.kind).unwrap()))
         .collect();
     let mut found = Vec::new();
     while let Some((row, path, schema)) = queue.pop_front() {

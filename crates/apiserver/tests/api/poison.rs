@@ -89,7 +89,7 @@ fn types() -> Vec<Typed> {
 }
 
 fn type_of(row: &Resource) -> Typed {
-    let kind = [row.group, row.version, row.kind];
+    let kind = [&*row.group, &*row.version, &*row.kind];
     types()
         .into_iter()
         .find(|found| found.kind == kind)
@@ -97,7 +97,7 @@ fn type_of(row: &Resource) -> Typed {
 }
 
 fn schema_of(row: &Resource) -> SchemaRef<'static> {
-    schema::builtin().kind(row.group, row.version, row.kind).unwrap()
+    schema::builtin().kind(&row.group, &row.version, &row.kind).unwrap()
 }
 
 #[test]
@@ -331,7 +331,7 @@ async fn no_body_of_a_subresource_breaks_the_server_or_its_object() {
         let others = row.subresources.iter().filter(|sub| !sub.kind.is_empty() && sub.kind != row.kind);
         for (subresource, sound) in others.filter_map(|sub| Some((sub, sound(sub.kind, &name)?))) {
             kinds.insert(subresource.kind);
-            let group = if subresource.group.is_empty() { row.group } else { subresource.group };
+            let group: &str = if subresource.group.is_empty() { &row.group } else { subresource.group };
             let schema = schema::builtin().kind(group, subresource.version, subresource.kind).unwrap();
             let object = format!("{}/{name}", collection(row));
             for (method, kind) in ways(subresource) {
@@ -378,16 +378,16 @@ fn full_of_nulls(row: &Resource, name: &str, is_leaf: bool) -> Value {
         object["metadata"].as_object_mut().unwrap().remove(field);
     }
     object["apiVersion"] = row.api_version().into();
-    object["kind"] = row.kind.into();
+    object["kind"] = (*row.kind).into();
     object
 }
 
 fn resource_of(row: &Resource) -> ResourceRef {
     ResourceRef {
-        group: row.group.to_owned(),
-        version: row.version.to_owned(),
-        kind: row.kind.to_owned(),
-        plural: row.plural.to_owned(),
+        group: row.group.to_string(),
+        version: row.version.to_string(),
+        kind: row.kind.to_string(),
+        plural: row.plural.to_string(),
         namespaced: row.is_namespaced(),
     }
 }
@@ -422,10 +422,10 @@ async fn informers_follow_past_whatever_lies_in_the_store() {
             revisions.push(fixture.put(row, &full_of_nulls(row, name, is_leaf)).await);
         }
         for (row, revision) in rows.iter().zip(revisions) {
-            let names = soon(row.plural, (type_of(row).reached)(informers.clone(), revision)).await;
+            let names = soon(&row.plural, (type_of(row).reached)(informers.clone(), revision)).await;
             assert!(names.iter().any(|found| found == name), "{}: {names:?}", row.plural);
             let metadata = informers.metadata(&resource_of(row));
-            soon(row.plural, metadata.reached(revision)).await;
+            soon(&row.plural, metadata.reached(revision)).await;
             assert!(metadata.list().iter().any(|found| found.metadata.name.as_deref() == Some(name)));
         }
     }
@@ -439,7 +439,7 @@ async fn informers_follow_past_whatever_lies_in_the_store() {
         poison["metadata"]["namespace"] = if row.is_namespaced() { "default" } else { "" }.into();
         fixture.put(row, &poison).await;
         let revision = fixture.put(row, &full_of_nulls(row, "after", true)).await;
-        let names = soon(row.plural, (type_of(row).reached)(informers.clone(), revision)).await;
+        let names = soon(&row.plural, (type_of(row).reached)(informers.clone(), revision)).await;
         assert!(names.iter().any(|found| found == "after"), "{}: {names:?}", row.plural);
         assert!(!names.iter().any(|found| found == "poison"), "{}: {names:?}", row.plural);
     }
@@ -466,7 +466,7 @@ async fn informers_follow_past_whatever_lies_in_the_store() {
     // A version that can be decoded is taken in again.
     for row in &rows {
         let revision = fixture.put(row, &full_of_nulls(row, "poison", true)).await;
-        let names = soon(row.plural, (type_of(row).reached)(informers.clone(), revision)).await;
+        let names = soon(&row.plural, (type_of(row).reached)(informers.clone(), revision)).await;
         assert!(names.iter().any(|found| found == "poison"), "{}: {names:?}", row.plural);
     }
     assert_eq!(left_out(&metrics), BTreeMap::new());

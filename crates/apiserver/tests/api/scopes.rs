@@ -57,7 +57,7 @@ fn below(row: &Resource, object: &str) -> Vec<String> {
 
 /// Paths of a row where it is not.
 fn wrong(row: &Resource) -> Vec<String> {
-    let (root, plural) = (root(row), row.plural);
+    let (root, plural) = (root(row), &*row.plural);
     if row.is_namespaced() {
         return below(row, &format!("{root}/{plural}/x"));
     }

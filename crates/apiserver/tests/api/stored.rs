@@ -36,8 +36,8 @@ const STORED_AS: &[(&str, &str, &str, &str)] = &[
 ];
 
 fn expected_key(row: &Resource, name: &str) -> String {
-    let other = ELSEWHERE.iter().find(|(group, plural, _)| (*group, *plural) == (row.group, row.plural));
-    let folder = other.map_or(row.plural, |(_, _, folder)| folder);
+    let other = ELSEWHERE.iter().find(|(group, plural, _)| (*group, *plural) == (&*row.group, &*row.plural));
+    let folder = other.map_or(&*row.plural, |(_, _, folder)| folder);
     match row.is_namespaced() {
         true => format!("/registry/{folder}/default/{name}"),
         false => format!("/registry/{folder}/{name}"),
@@ -45,7 +45,8 @@ fn expected_key(row: &Resource, name: &str) -> String {
 }
 
 fn expected_version(row: &Resource) -> String {
-    let found = STORED_AS.iter().find(|(g, v, r, _)| (*g, *v, *r) == (row.group, row.version, row.plural));
+    let found =
+        STORED_AS.iter().find(|(g, v, r, _)| (*g, *v, *r) == (&*row.group, &*row.version, &*row.plural));
     found.map_or(row.api_version(), |(_, _, _, version)| (*version).to_owned())
 }
 

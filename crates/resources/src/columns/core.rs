@@ -121,10 +121,7 @@ pub const EVENT: &[Column] = &[
         .of("io.k8s.api.core.v1.Event", "message"),
     wide("First Seen", |o, now| first_seen(o, now).into()).of("io.k8s.api.core.v1.Event", "firstTimestamp"),
     wide("Count", |o, _| event_count(o).into()).of("io.k8s.api.core.v1.Event", "count"),
-    Column {
-        format: "name",
-        ..wide("Name", |o, _| text(o, "/metadata/name").into()).of(super::META, "name")
-    },
+    wide("Name", |o, _| text(o, "/metadata/name").into()).typed("string", "name").of(super::META, "name"),
 ];
 
 fn first_seen(event: &Value, now: Timestamp) -> String {

@@ -134,7 +134,7 @@ pub const STORAGE_VERSION: &[Column] = &[
 
 /// StorageVersionMigrations.
 pub const STORAGE_VERSION_MIGRATION: &[Column] = &[
-    Column { format: "", ..NAME },
+    NAME.typed("string", ""),
     column("Resource", |o, _| {
         let part = |field: &str| text(o, &format!("/spec/resource/{field}"));
         machinery::group::group_resource(part("group"), part("resource")).into()

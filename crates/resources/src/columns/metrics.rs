@@ -8,17 +8,17 @@ use super::{Column, NAME, column, list, text};
 /// NodeMetrics.
 pub const NODE_METRICS: &[Column] = &[
     NAME,
-    Column { format: "quantity", ..column("cpu", |o, _| text(o, "/usage/cpu").into()) },
-    Column { format: "quantity", ..column("memory", |o, _| text(o, "/usage/memory").into()) },
-    Column { format: "duration", ..column("window", |o, _| text(o, "/window").into()) },
+    column("cpu", |o, _| text(o, "/usage/cpu").into()).typed("string", "quantity"),
+    column("memory", |o, _| text(o, "/usage/memory").into()).typed("string", "quantity"),
+    column("window", |o, _| text(o, "/window").into()).typed("string", "duration"),
 ];
 
 /// PodMetrics: all containers together.
 pub const POD_METRICS: &[Column] = &[
     NAME,
-    Column { format: "quantity", ..column("cpu", |o, _| sum(o, "/usage/cpu").into()) },
-    Column { format: "quantity", ..column("memory", |o, _| sum(o, "/usage/memory").into()) },
-    Column { format: "duration", ..column("window", |o, _| text(o, "/window").into()) },
+    column("cpu", |o, _| sum(o, "/usage/cpu").into()).typed("string", "quantity"),
+    column("memory", |o, _| sum(o, "/usage/memory").into()).typed("string", "quantity"),
+    column("window", |o, _| text(o, "/window").into()).typed("string", "duration"),
 ];
 
 fn sum(pod: &Value, field: &str) -> String {

@@ -86,7 +86,7 @@ pub const PERSISTENT_VOLUME_CLAIM: &[Column] = &[
 
 /// StorageClasses.
 pub const STORAGE_CLASS: &[Column] = &[
-    Column { format: "name", ..column("Name", |o, _| class_name(o).into()).of(super::META, "name") },
+    column("Name", |o, _| class_name(o).into()).typed("string", "name").of(super::META, "name"),
     column("Provisioner", |o, _| text(o, "/provisioner").into())
         .of("io.k8s.api.storage.v1.StorageClass", "provisioner"),
     column("ReclaimPolicy", |o, _| text_or(o, "/reclaimPolicy", "Delete").into())
@@ -117,11 +117,9 @@ pub const VOLUME_ATTRIBUTES_CLASS: &[Column] = &[
 /// VolumeAttachments.
 pub const VOLUME_ATTACHMENT: &[Column] = &[
     NAME,
-    Column {
-        format: "name",
-        ..column("Attacher", |o, _| text(o, "/spec/attacher").into())
-            .of("io.k8s.api.storage.v1.VolumeAttachmentSpec", "attacher")
-    },
+    column("Attacher", |o, _| text(o, "/spec/attacher").into())
+        .typed("string", "name")
+        .of("io.k8s.api.storage.v1.VolumeAttachmentSpec", "attacher"),
     column("PV", |o, _| text(o, "/spec/source/persistentVolumeName").into())
         .of("io.k8s.api.storage.v1.VolumeAttachmentSource", "persistentVolumeName"),
     column("Node", |o, _| text(o, "/spec/nodeName").into())

@@ -10,7 +10,7 @@ fn check(columns: &[Column], object: &str, expect: Expect) {
     let now = NOW.parse().unwrap();
     let cells: Vec<_> = columns
         .iter()
-        .map(|c| match (c.cell)(&object, now) {
+        .map(|c| match c.cell(&object, now) {
             Value::String(text) => text,
             other => other.to_string(),
         })
@@ -37,8 +37,7 @@ status:
 }
 
 fn status_of(pod: Value) -> String {
-    let cell = POD[2].cell;
-    cell(&pod, NOW.parse().unwrap()).as_str().unwrap().to_owned()
+    POD[2].cell(&pod, NOW.parse().unwrap()).as_str().unwrap().to_owned()
 }
 
 #[test]

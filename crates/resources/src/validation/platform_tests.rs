@@ -16,7 +16,7 @@ use super::*;
 type Kind = (&'static str, &'static str);
 
 fn row((group, plural): Kind) -> &'static Resource {
-    crate::table().iter().find(|row| (row.group, row.plural) == (group, plural)).unwrap()
+    crate::table().iter().find(|row| (&*row.group, &*row.plural) == (group, plural)).unwrap()
 }
 
 fn parse(yaml: &str) -> Value {

@@ -120,7 +120,7 @@ fn row(api: &str, plural: &str) -> &'static Resource {
 
 fn fill_in(row: &Resource, object: &mut Value) {
     let schemas = schema::builtin();
-    let schema = schemas.kind(row.group, row.version, row.kind).unwrap();
+    let schema = schemas.kind(&row.group, &row.version, &row.kind).unwrap();
     schema::walk::default::Defaults::new(schemas, crate::defaults::rows()).apply(schema, object);
 }
 

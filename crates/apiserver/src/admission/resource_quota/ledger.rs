@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::record::{Entry, Own};
 use crate::api::Api;
 use crate::cache::{CacheEvent, CachedObject, EventType};
+use crate::catalogue::{Catalogue, Snapshot};
 use crate::kinds::Kind;
 
 /// How long an admitted object that never came is held: longer than any request may take.
@@ -23,7 +24,7 @@ const HOLD: SignedDuration = SignedDuration::from_secs(70);
 /// One request's claim on the quotas of its namespace.
 pub(super) struct Charge<'a> {
     /// Group and plural.
-    pub(super) resource: (&'static str, &'static str),
+    pub(super) resource: (&'a str, &'a str),
     /// The store's key.
     pub(super) key: String,
     /// The object as it is to be.
@@ -47,6 +48,8 @@ struct Account {
     quotas: Vec<Quota>,
     /// The revisions of the quotas that were read last.
     revisions: Vec<u64>,
+    /// The state of the catalogue whose kinds are counted.
+    generation: u64,
     /// What each object costs, per quota.
     objects: HashMap<Arc<str>, Vec<(usize, Amounts)>>,
     /// The sum per quota.
@@ -81,15 +84,23 @@ impl Ledger {
         let now = api.clock.now();
         let mut accounts = self.accounts.lock();
         let revisions: Vec<u64> = stored.iter().map(|object| object.revision).collect();
-        let is_known = accounts.get(namespace).is_some_and(|account| account.revisions == revisions);
+        let catalogue = api.catalogue.current();
+        let generation = catalogue.generation();
+        let is_current = |account: &Account| account.generation == generation;
+        let is_known = accounts
+            .get(namespace)
+            .is_some_and(|account| account.revisions == revisions && is_current(account));
         if !is_known {
             let quotas = super::read(stored);
-            match accounts.get_mut(namespace).filter(|account| account.quotas == quotas) {
+            match accounts
+                .get_mut(namespace)
+                .filter(|account| account.quotas == quotas && is_current(account))
+            {
                 Some(account) => account.revisions = revisions,
                 None => {
                     let before = accounts.remove(namespace);
-                    let mut account = Account::new(quotas, revisions);
-                    account.open(api, namespace);
+                    let mut account = Account::new(quotas, revisions, generation);
+                    account.open(&catalogue, namespace, now);
                     if let Some(before) = before {
                         account.take_over(before);
                     }
@@ -186,7 +197,7 @@ impl Ledger {
     }
 
     /// Takes note of a change in the watch cache.
-    pub fn observe(&self, prefix: &str, event: &CacheEvent, now: Timestamp) {
+    pub fn observe(&self, catalogue: &Catalogue, prefix: &str, event: &CacheEvent, now: Timestamp) {
         let mut accounts = self.accounts.lock();
         if accounts.is_empty() {
             return;
@@ -196,7 +207,8 @@ impl Ledger {
             return;
         };
         let Some(account) = accounts.get_mut(namespace) else { return };
-        let Some(kind) = stored_kind(prefix) else { return };
+        let catalogue = catalogue.current();
+        let Some(kind) = catalogue.stored_below(prefix) else { return };
         if account.counts(kind) {
             let object = (event.event_type != EventType::Deleted).then(|| kind.value(&event.object));
             account.set(kind, key, object.as_ref(), now);
@@ -205,17 +217,13 @@ impl Ledger {
     }
 }
 
-/// The kind whose objects are stored under a prefix.
-fn stored_kind(prefix: &str) -> Option<Kind> {
-    Kind::all().find(|kind| kind.row().storage_prefix == prefix && !kind.is_converted())
-}
-
 impl Account {
-    fn new(quotas: Vec<Quota>, revisions: Vec<u64>) -> Self {
+    fn new(quotas: Vec<Quota>, revisions: Vec<u64>, generation: u64) -> Self {
         let used = quotas.iter().map(Quota::nothing_used).collect();
         Self {
             quotas,
             revisions,
+            generation,
             objects: HashMap::new(),
             used,
             held: Vec::new(),
@@ -226,12 +234,12 @@ impl Account {
     }
 
     /// Counts everything that is there.
-    fn open(&mut self, api: &Api, namespace: &str) {
-        let now = api.clock.now();
-        let kinds =
-            Kind::all().filter(|kind| kind.is_namespaced() && kind.row().is_stored() && !kind.is_converted());
-        for kind in kinds.filter(|kind| self.counts(*kind)).collect::<Vec<_>>() {
-            for object in kind.cache(api).list(&kind.collection(namespace), 0).objects {
+    fn open(&mut self, catalogue: &Snapshot, namespace: &str, now: Timestamp) {
+        let kinds = catalogue
+            .iter()
+            .filter(|kind| kind.is_namespaced() && kind.row().is_stored() && !kind.is_converted());
+        for kind in kinds.filter(|kind| self.counts(kind)).collect::<Vec<_>>() {
+            for object in kind.cache().list(&kind.collection(namespace), 0).objects {
                 self.set(kind, &object.key, Some(&kind.value(&object)), now);
             }
         }
@@ -247,11 +255,11 @@ impl Account {
         }
     }
 
-    fn counts(&self, kind: Kind) -> bool {
+    fn counts(&self, kind: &Kind) -> bool {
         self.quotas.iter().any(|quota| quota.counts(kind.group(), kind.resource()))
     }
 
-    fn set(&mut self, kind: Kind, key: &Arc<str>, object: Option<&Value>, now: Timestamp) {
+    fn set(&mut self, kind: &Kind, key: &Arc<str>, object: Option<&Value>, now: Timestamp) {
         for (index, cost) in self.objects.remove(key).unwrap_or_default() {
             if let Some(used) = self.used.get_mut(index) {
                 for (name, amount) in &cost {
@@ -372,7 +380,7 @@ mod tests {
         let quota: Value =
             serde_saphyr::from_str("{metadata: {name: q}, spec: {hard: {configmaps: 2, count/secrets: 1}}}")
                 .unwrap();
-        Account::new(vec![Quota::of(&quota)], vec![1])
+        Account::new(vec![Quota::of(&quota)], vec![1], 0)
     }
 
     fn charge(
@@ -395,7 +403,7 @@ mod tests {
     }
 
     fn kind() -> Kind {
-        Kind::find("", "v1", "configmaps").unwrap()
+        crate::catalogue::kinds::builtin().find("", "v1", "configmaps").unwrap().clone()
     }
 
     #[test]
@@ -424,7 +432,7 @@ mod tests {
         let account = || {
             let quota = "{metadata: {name: gold}, spec: {hard: {requests.storage: 5Gi}, scopeSelector: \
                 {matchExpressions: [{scopeName: VolumeAttributesClass, operator: In, values: [gold]}]}}}";
-            Account::new(vec![Quota::of(&parse(quota))], vec![1])
+            Account::new(vec![Quota::of(&parse(quota))], vec![1], 0)
         };
         let told = "exceeded quota: gold, requested: requests.storage=8Gi, used: requests.storage=0, \
             limited: requests.storage=5Gi";
@@ -453,10 +461,10 @@ mod tests {
         let mut account = account();
         let key: Arc<str> = "a".into();
         for _ in 0..3 {
-            account.set(kind(), &key, Some(&Value::Null), now());
+            account.set(&kind(), &key, Some(&Value::Null), now());
         }
         assert_eq!(quota::show(&account.used[0]), "configmaps=1,count/secrets=0");
-        account.set(kind(), &key, None, now());
+        account.set(&kind(), &key, None, now());
         assert_eq!(quota::show(&account.used[0]), "configmaps=0,count/secrets=0");
     }
 

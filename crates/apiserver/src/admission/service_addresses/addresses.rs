@@ -53,14 +53,14 @@ pub(super) fn parent(object: &Value) -> Option<(&str, &str)> {
     (of("group").is_empty() && of("resource") == "services").then(|| (of("namespace"), of("name")))
 }
 
-pub(super) fn kind() -> Option<Kind> {
-    Kind::find(GROUP, "v1", "ipaddresses")
+pub(super) fn kind(api: &Api) -> Option<&Kind> {
+    api.kind(GROUP, "v1", "ipaddresses")
 }
 
 /// The cached ServiceCIDRs.
 pub(super) fn service_cidrs(api: &Api) -> Vec<Value> {
-    let Some(kind) = Kind::find(GROUP, "v1", "servicecidrs") else { return Vec::new() };
-    kind.cache(api).list(kind.row().storage_prefix, 0).objects.iter().map(|one| kind.value(one)).collect()
+    let Some(kind) = api.kind(GROUP, "v1", "servicecidrs") else { return Vec::new() };
+    kind.cache().list(kind.prefix(), 0).objects.iter().map(|one| kind.value(one)).collect()
 }
 
 /// Makes an IPAddress.
@@ -88,7 +88,7 @@ pub(super) async fn unmake(api: &Api, name: &str) -> Result<()> {
 
 /// Gives an address back that a Service had, unless another one has it by now.
 pub(super) async fn release(api: &Api, address: IpAddr, (namespace, name): (&str, &str)) {
-    let found = kind().and_then(|kind| kind.cache(api).get(&kind.key("", &address.to_string())));
+    let found = kind(api).and_then(|kind| kind.cache().get(&kind.key("", &address.to_string())));
     let is_others = found.is_some_and(|found| {
         let found = found.value();
         parent(&found).is_some_and(|parent| parent != (namespace, name))
@@ -145,7 +145,7 @@ async fn take_from(context: &Context<'_>, service: (&str, &str), range: &Range) 
 }
 
 fn is_known(api: &Api, address: IpAddr) -> bool {
-    kind().is_some_and(|kind| kind.cache(api).get(&kind.key("", &address.to_string())).is_some())
+    kind(api).is_some_and(|kind| kind.cache().get(&kind.key("", &address.to_string())).is_some())
 }
 
 async fn claim(api: &Api, (namespace, name): (&str, &str), address: IpAddr) -> Result<bool> {

@@ -21,7 +21,6 @@ use crate::api::Api;
 use crate::bootstrap;
 use crate::cache::interest::Interest;
 use crate::cache::{CacheEvent, EventType};
-use crate::kinds::Kind;
 use crate::status::{Error, Result};
 
 /// Longer than any request may take.
@@ -54,12 +53,12 @@ impl Suspects {
 }
 
 async fn follow_once(api: &Api) -> Result<()> {
-    let (Some(services), Some(addresses)) = (Kind::find("", "v1", "services"), addresses::kind()) else {
+    let (Some(services), Some(addresses)) = (api.kind("", "v1", "services"), addresses::kind(api)) else {
         return Err(Error::internal("Services or IPAddresses are not served"));
     };
     let revision = api.cache.revision();
-    let mut of_services = services.cache(api).watch(revision, Interest::Everything);
-    let mut of_addresses = addresses.cache(api).watch(revision, Interest::Everything);
+    let mut of_services = services.cache().watch(revision, Interest::Everything);
+    let mut of_addresses = addresses.cache().watch(revision, Interest::Everything);
     let mut of_ports = api.cache.resource(ports::PREFIX).watch(revision, Interest::Everything);
     let mut suspects = Suspects::default();
     check_everything(api, &mut suspects).await?;
@@ -95,8 +94,8 @@ async fn check_everything(api: &Api, suspects: &mut Suspects) -> Result<()> {
     for service in services(api).collect::<Vec<_>>() {
         check_service(api, &service).await?;
     }
-    let Some(kind) = addresses::kind() else { return Ok(()) };
-    for object in kind.cache(api).list(kind.row().storage_prefix, 0).objects {
+    let Some(kind) = addresses::kind(api) else { return Ok(()) };
+    for object in kind.cache().list(kind.prefix(), 0).objects {
         check_address(api, &kind.value(&object), suspects).await?;
     }
     check_ports(api, suspects).await
@@ -129,13 +128,13 @@ async fn address_changed(api: &Api, event: &CacheEvent, suspects: &mut Suspects)
 }
 
 fn find(api: &Api, address: IpAddr) -> Option<Value> {
-    let kind = addresses::kind()?;
-    kind.cache(api).get(&kind.key("", &address.to_string())).map(|object| kind.value(&object))
+    let kind = addresses::kind(api)?;
+    kind.cache().get(&kind.key("", &address.to_string())).map(|object| kind.value(&object))
 }
 
 fn service(api: &Api, namespace: &str, name: &str) -> Option<Value> {
-    let kind = Kind::find("", "v1", "services")?;
-    kind.cache(api).get(&kind.key(namespace, name)).map(|object| object.value())
+    let kind = api.kind("", "v1", "services")?;
+    kind.cache().get(&kind.key(namespace, name)).map(|object| object.value())
 }
 
 /// What is wrong with the record of a Service's address.

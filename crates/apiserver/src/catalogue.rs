@@ -1,0 +1,367 @@
+//! What is served: the kinds of the moment, which can change while the server runs.
+//!
+//! A request pins one [`Snapshot`] and sees nothing else: what kinds there are, and with each of them its row, schema,
+//! strategy, columns and cache; who serves a group-version instead; and the documents that tell clients of all that. A
+//! change makes another snapshot, and what did not change is shared by both. Built-in kinds come by the same call as all
+//! others, and stay.
+//!
+//! Invariants:
+//! - A kind is in no snapshot before its cache holds what the store has of it (`cache/feed.rs`), so nobody waits for one.
+//! - Objects that two kinds share are in one cache. It is gone with the last of them: what was pinned is then answered as
+//!   what is not there, watches end, and with them goes the last memory of it.
+//! - Changes happen one after the other, and each as a whole or not at all.
+
+pub mod kinds;
+
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::RwLock;
+use resources::Resource;
+use schema::SchemaRef;
+use store::StoreError;
+use tokio::sync::Mutex;
+
+use crate::cache::{Cache, Keys, ResourceCache, feed};
+use crate::delegates::Delegate;
+use crate::discovery;
+use crate::kinds::Kind;
+use crate::openapi;
+use crate::request_info::ResourceInfo;
+pub use kinds::Kinds;
+
+/// What makes a kind.
+#[derive(Clone, Debug)]
+pub struct Offer {
+    /// Its row.
+    pub row: Resource,
+    /// The schema of its objects, if they have any.
+    pub schema: Option<SchemaRef<'static>>,
+}
+
+impl Offer {
+    /// The built-in kinds that this process serves, in discovery's order.
+    pub fn builtin() -> Vec<Self> {
+        let served = resources::table().iter().filter(|row| row.is_served());
+        served.cloned().map(Self::of_builtin_schema).collect()
+    }
+
+    fn of_builtin_schema(row: Resource) -> Self {
+        let schema = schema::builtin().kind(&row.group, &row.version, &row.kind);
+        Self { row, schema }
+    }
+}
+
+/// Names a kind: group, version and plural.
+pub type Name<'a> = (&'a str, &'a str, &'a str);
+
+/// Why the catalogue did not change.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    /// Its name is another kind's.
+    #[error("{0} is served already")]
+    Taken(String),
+    /// There is no such kind.
+    #[error("{0} is not served")]
+    Unknown(String),
+    /// Its objects would lie among those of another kind.
+    #[error("objects of {0} cannot be told from others by their keys: {1}")]
+    Keys(String, String),
+    /// Its objects cannot be read.
+    #[error("the objects of new kinds cannot be loaded")]
+    Store(#[from] StoreError),
+}
+
+/// The kinds of one moment, and what follows from them.
+pub struct Snapshot {
+    kinds: Kinds,
+    delegates: Vec<Arc<dyn Delegate>>,
+    generation: u64,
+    discovery: OnceLock<discovery::Documents>,
+    openapi: OnceLock<openapi::Documents>,
+    /// Documents of the snapshot before, as far as anybody asked for them.
+    earlier: openapi::Known,
+}
+
+/// Where a request for a resource leads.
+#[derive(Clone)]
+pub enum Route {
+    /// To somebody who serves the whole group-version.
+    Delegate(Arc<dyn Delegate>),
+    /// To a kind of the catalogue.
+    Kind(Kind),
+}
+
+impl Route {
+    /// The kind, if it is known.
+    pub fn kind(&self, plural: &str) -> Option<Kind> {
+        match self {
+            Self::Kind(kind) => Some(kind.clone()),
+            Self::Delegate(delegate) => {
+                delegate.kinds().iter().find(|kind| kind.resource() == plural).cloned()
+            }
+        }
+    }
+}
+
+impl Deref for Snapshot {
+    type Target = Kinds;
+
+    fn deref(&self) -> &Kinds {
+        &self.kinds
+    }
+}
+
+impl Snapshot {
+    fn new(kinds: Kinds, delegates: Vec<Arc<dyn Delegate>>, before: Option<&Self>) -> Self {
+        let earlier = before.map(|before| match before.openapi.get() {
+            Some(documents) => documents.known(),
+            None => before.earlier.clone(),
+        });
+        let mut earlier = earlier.unwrap_or_default();
+        // Whoever keeps a kind keeps its objects.
+        let is_here = |kind: &Kind| {
+            kinds.find(kind.group(), kind.version(), kind.resource()).is_some_and(|found| found.is(kind))
+        };
+        earlier.retain(|_, document| document.kinds().iter().all(is_here));
+        Self {
+            kinds,
+            delegates,
+            generation: before.map_or(0, |before| before.generation + 1),
+            discovery: OnceLock::new(),
+            openapi: OnceLock::new(),
+            earlier,
+        }
+    }
+
+    /// Counts up with every change.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Where a path leads: group-versions of others come before kinds.
+    pub fn route(&self, resource: &ResourceInfo) -> Option<Route> {
+        if let Some(delegate) = self.delegate(&resource.group, &resource.version) {
+            return Some(Route::Delegate(Arc::clone(delegate)));
+        }
+        self.find(&resource.group, &resource.version, &resource.resource).cloned().map(Route::Kind)
+    }
+
+    /// Who serves a group-version instead of the catalogue's kinds.
+    pub fn delegate(&self, group: &str, version: &str) -> Option<&Arc<dyn Delegate>> {
+        self.delegates.iter().find(|delegate| delegate.group_version() == (group, version))
+    }
+
+    /// Everything that clients can discover: the catalogue's kinds, and then those of others.
+    pub fn discoverable(&self) -> impl Iterator<Item = &Kind> {
+        let own = |kind: &&Kind| self.delegate(kind.group(), kind.version()).is_none();
+        self.kinds.iter().filter(own).chain(self.delegates.iter().flat_map(|delegate| delegate.kinds()))
+    }
+
+    /// The documents of discovery.
+    pub fn discovery(&self) -> &discovery::Documents {
+        self.discovery.get_or_init(|| discovery::Documents::of(self))
+    }
+
+    /// The documents of OpenAPI.
+    pub fn openapi(&self) -> &openapi::Documents {
+        self.openapi.get_or_init(|| openapi::Documents::of(self, &self.earlier))
+    }
+}
+
+impl std::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Snapshot").field("generation", &self.generation).finish_non_exhaustive()
+    }
+}
+
+/// What is served now.
+pub struct Catalogue {
+    cache: Arc<Cache>,
+    current: RwLock<Arc<Snapshot>>,
+    /// Whoever changes something has it.
+    turn: Mutex<()>,
+}
+
+impl Catalogue {
+    /// A catalogue of nothing, whose objects will be in `cache`.
+    pub fn new(cache: Arc<Cache>) -> Self {
+        let nothing = Snapshot::new(Kinds::default(), Vec::new(), None);
+        Self { cache, current: RwLock::new(Arc::new(nothing)), turn: Mutex::default() }
+    }
+
+    /// What is served now. It stays what it is as long as somebody has it.
+    pub fn current(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.current.read())
+    }
+
+    /// Serves more kinds, once their objects are at hand.
+    ///
+    /// # Errors
+    /// As [`ChangeError`]; then nothing has changed.
+    pub async fn add(&self, offers: Vec<Offer>) -> Result<(), ChangeError> {
+        self.change(&[], offers).await
+    }
+
+    /// Serves kinds in another way than before.
+    ///
+    /// # Errors
+    /// As [`ChangeError`]; then nothing has changed.
+    pub async fn replace(&self, offers: Vec<Offer>) -> Result<(), ChangeError> {
+        let names: Vec<_> = offers
+            .iter()
+            .map(|offer| (offer.row.group.clone(), offer.row.version.clone(), offer.row.plural.clone()))
+            .collect();
+        let names: Vec<Name<'_>> = names.iter().map(|(g, v, p)| (&**g, &**v, &**p)).collect();
+        self.change(&names, offers).await
+    }
+
+    /// Serves kinds no more.
+    ///
+    /// # Errors
+    /// If one is not served; then nothing has changed.
+    pub async fn remove(&self, names: &[Name<'_>]) -> Result<(), ChangeError> {
+        self.change(names, Vec::new()).await
+    }
+
+    /// Serves some kinds no more and others from now on, as one change.
+    ///
+    /// # Errors
+    /// As [`ChangeError`]; then nothing has changed.
+    pub async fn change(&self, gone: &[Name<'_>], offers: Vec<Offer>) -> Result<(), ChangeError> {
+        let _turn = self.turn.lock().await;
+        let before = self.current();
+        let kept = without(&before, gone)?;
+        check(&kept, &offers)?;
+        let mut begun: Vec<Arc<ResourceCache>> = Vec::new();
+        let mut all = kept;
+        for Offer { row, schema } in &offers {
+            let cache = self.cache_of(row, &offers, (&before, &all), &mut begun);
+            let kind = Kind::new(row.clone(), *schema, cache);
+            let at = place(&all, &before, &kind);
+            all.insert(at, kind);
+        }
+        if let Err(failure) = feed::load(&self.cache).await {
+            begun.iter().for_each(|cache| self.cache.end(cache));
+            return Err(failure.into());
+        }
+        // Who follows what goes is told of all that was committed before.
+        if !gone.is_empty()
+            && let Err(failure) = self.cache.fresh().await
+        {
+            tracing::warn!(failure = failure.message, "kinds go before watches are told of everything");
+        }
+        let after = Kinds::new(all);
+        begun.iter().for_each(|cache| self.cache.settle(cache));
+        *self.current.write() =
+            Arc::new(Snapshot::new(after.clone(), before.delegates.clone(), Some(&before)));
+        let is_left = |kind: &&Kind| after.iter().all(|other| !Arc::ptr_eq(other.cache(), kind.cache()));
+        for kind in before.iter().filter(is_left) {
+            self.cache.end(kind.cache());
+        }
+        Ok(())
+    }
+
+    /// Hands a group-version to somebody, whatever kinds it may have.
+    pub async fn delegate(&self, delegate: Arc<dyn Delegate>) {
+        self.route_to(Some(&delegate), delegate.group_version()).await;
+    }
+
+    /// Takes a group-version back.
+    pub async fn withdraw(&self, group_version: (&str, &str)) {
+        self.route_to(None, group_version).await;
+    }
+
+    async fn route_to(&self, delegate: Option<&Arc<dyn Delegate>>, group_version: (&str, &str)) {
+        let _turn = self.turn.lock().await;
+        let before = self.current();
+        let others = before.delegates.iter().filter(|other| other.group_version() != group_version);
+        let delegates = others.chain(delegate).cloned().collect();
+        *self.current.write() = Arc::new(Snapshot::new(before.kinds.clone(), delegates, Some(&before)));
+    }
+
+    /// The cache for a row: that of kinds with the same objects, unless other fields of them are to be found by than
+    /// before; else a new one.
+    fn cache_of(
+        &self,
+        row: &Resource,
+        offers: &[Offer],
+        (before, all): (&Snapshot, &[Kind]),
+        begun: &mut Vec<Arc<ResourceCache>>,
+    ) -> Arc<ResourceCache> {
+        if !row.is_stored() {
+            return Arc::new(ResourceCache::new(Keys::of_row(row), 0));
+        }
+        let prefix = &*row.storage_prefix;
+        if let Some(kind) = all.iter().find(|kind| kind.prefix() == prefix) {
+            return Arc::clone(kind.cache());
+        }
+        let stored = offers.iter().map(|offer| &offer.row).find(|one| {
+            one.storage_prefix == row.storage_prefix && one.storage_api_version == one.api_version()
+        });
+        let finds =
+            |kind: &&Kind| stored.is_some_and(|row| kind.row().selectable_fields == row.selectable_fields);
+        if let Some(kind) = before.stored_below(prefix).filter(finds) {
+            return Arc::clone(kind.cache());
+        }
+        let cache = self.cache.begin(Keys::of_row(row));
+        begun.push(Arc::clone(&cache));
+        cache
+    }
+}
+
+/// The kinds of a snapshot apart from some.
+fn without(before: &Snapshot, gone: &[Name<'_>]) -> Result<Vec<Kind>, ChangeError> {
+    if let Some((group, version, plural)) =
+        gone.iter().find(|(group, version, plural)| before.find(group, version, plural).is_none())
+    {
+        return Err(ChangeError::Unknown(format!("{plural}.{version}.{group}")));
+    }
+    let stays = |kind: &&Kind| !gone.contains(&(kind.group(), kind.version(), kind.resource()));
+    Ok(before.iter().filter(stays).cloned().collect())
+}
+
+/// Whether all names are different, and all keys belong to one kind.
+fn check(kept: &[Kind], offers: &[Offer]) -> Result<(), ChangeError> {
+    let mut rows: Vec<&Resource> = kept.iter().map(Kind::row).collect();
+    for Offer { row, .. } in offers {
+        let shown = || format!("{}.{}.{}", row.plural, row.version, row.group);
+        let is_taken = |other: &&Resource| {
+            (&other.group, &other.version) == (&row.group, &row.version)
+                && (other.plural == row.plural || other.kind == row.kind)
+        };
+        if rows.iter().any(is_taken) {
+            return Err(ChangeError::Taken(shown()));
+        }
+        let prefix = &*row.storage_prefix;
+        if row.is_stored() && !(prefix.ends_with('/') && matches!(prefix.matches('/').count(), 3 | 4)) {
+            return Err(ChangeError::Keys(shown(), prefix.to_owned()));
+        }
+        let is_among = |other: &&Resource| {
+            let other = &*other.storage_prefix;
+            let is_either = other.starts_with(prefix) || prefix.starts_with(other);
+            !other.is_empty() && other != prefix && is_either
+        };
+        if let Some(other) = rows.iter().filter(|_| row.is_stored()).find(|other| is_among(other)) {
+            return Err(ChangeError::Keys(shown(), other.storage_prefix.to_string()));
+        }
+        rows.push(row);
+    }
+    Ok(())
+}
+
+/// Where a kind comes in discovery's order: where it was, else behind the others of its group, else at the end.
+fn place(all: &[Kind], before: &Snapshot, kind: &Kind) -> usize {
+    let is_it = |other: &&Kind| {
+        (other.group(), other.version(), other.resource()) == (kind.group(), kind.version(), kind.resource())
+    };
+    let follower = before
+        .iter()
+        .skip_while(|other| !is_it(other))
+        .skip(1)
+        .find_map(|next| all.iter().position(|one| one.is(next)));
+    if let Some(at) = follower {
+        return at;
+    }
+    all.iter().rposition(|other| other.group() == kind.group()).map_or(all.len(), |at| at + 1)
+}
