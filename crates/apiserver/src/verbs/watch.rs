@@ -5,13 +5,16 @@
 //! Source: KEP-956 (bookmarks), KEP-3157 (sendInitialEvents).
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use futures::stream::{self, Stream};
 use http::StatusCode;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::list_options::{Purpose, validate};
 use super::{Answer, Request};
@@ -67,6 +70,9 @@ pub async fn watch(api: &Api, request: &Request) -> Result<Answer> {
     let seconds = query.number("timeoutSeconds")?.and_then(|n| u64::try_from(n).ok()).filter(|n| *n > 0);
     let chance = Duration::from_secs(api.random.below(DURATION_DEFAULT.as_secs()));
     let duration = seconds.map_or(DURATION_DEFAULT + chance, Duration::from_secs);
+    let serving = api.serving.clone();
+    let end = Instant::now() + duration;
+    let first = if bookmarks { end.min(Instant::now() + BOOKMARK_INTERVAL) } else { end };
     let watching = Watching {
         watcher,
         filter,
@@ -74,10 +80,10 @@ pub async fn watch(api: &Api, request: &Request) -> Result<Answer> {
         initial,
         pending: VecDeque::new(),
         cache: Arc::clone(&api.cache),
-        next_bookmark: bookmarks.then(|| Instant::now() + BOOKMARK_INTERVAL),
         bookmarked: 0,
-        end: Instant::now() + duration,
-        serving: api.serving.clone(),
+        end,
+        timer: Box::pin(sleep_until(first)),
+        stopping: async move { serving.stopping().await }.boxed(),
         ended: false,
         _counted: api.metrics.watch(Label(request.kind.row().plural.clone())),
     };
@@ -100,10 +106,11 @@ struct Watching {
     encoder: Encoder,
     pending: VecDeque<Bytes>,
     cache: Arc<Cache>,
-    next_bookmark: Option<Instant>,
     bookmarked: u64,
     end: Instant,
-    serving: base::Tasks,
+    /// The next bookmark, or the end. It stays where it is while events come, as does what follows.
+    timer: Pin<Box<Sleep>>,
+    stopping: BoxFuture<'static, ()>,
     ended: bool,
     _counted: UnderWay,
 }
@@ -152,13 +159,16 @@ impl Watching {
 
     /// Waits for what comes first: events, the time of a bookmark, the end.
     async fn step(&mut self) -> Option<()> {
-        let bookmark = self.next_bookmark.unwrap_or(self.end);
         tokio::select! {
             biased;
             events = self.watcher.next() => self.take(events),
-            () = sleep_until(bookmark), if self.next_bookmark.is_some() => self.bookmark(),
-            () = sleep_until(self.end) => return None,
-            () = self.serving.stopping() => return None,
+            () = &mut self.timer => {
+                if Instant::now() >= self.end {
+                    return None;
+                }
+                self.bookmark();
+            }
+            () = &mut self.stopping => return None,
         }
         Some(())
     }
@@ -182,7 +192,8 @@ impl Watching {
     }
 
     fn bookmark(&mut self) {
-        self.next_bookmark = Some(Instant::now() + BOOKMARK_INTERVAL);
+        let next = Instant::now() + BOOKMARK_INTERVAL;
+        self.timer.as_mut().reset(next.min(self.end));
         let complete = self.cache.revision();
         let events = self.watcher.take();
         let up_to_date = events.as_ref().is_ok_and(Vec::is_empty);
