@@ -79,8 +79,8 @@ fn is_served(services: &[Arc<Service>], slices: &[Arc<EndpointSlice>]) -> bool {
         cluster_id: "test".into(),
         node_name: "n".into(),
         node_ip: Ipv4Addr::new(192, 0, 2, 1),
-        service_cidr: (Ipv4Addr::new(10, 43, 0, 0), 16),
-        cluster_cidr: (Ipv4Addr::new(10, 42, 0, 0), 16),
+        service_cidrs: "10.43.0.0/16".parse().unwrap(),
+        cluster_cidrs: "10.42.0.0/16".parse().unwrap(),
         local_addresses: vec![Ipv4Addr::new(10, 43, 0, 10)],
     };
     let rules = proxy::render(services, slices, &BTreeSet::new(), &config).table;

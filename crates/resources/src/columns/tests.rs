@@ -145,11 +145,11 @@ fn every_column_says_what_it_tells() {
         ("RuntimeClass", "Handler"),
     ];
     let metrics = ["NodeMetrics", "PodMetrics"];
-    let kinds = crate::table().iter().map(|row| (row.kind, row.columns));
+    let kinds = crate::table().iter().map(|row| (&*row.kind, &*row.columns));
     let mut silent = std::collections::BTreeSet::new();
     for (kind, columns) in kinds.chain([("Scale", SCALE)]).filter(|(kind, _)| !metrics.contains(kind)) {
         let without = columns.iter().filter(|column| column.description().is_empty());
-        silent.extend(without.map(|column| (kind, column.name)));
+        silent.extend(without.map(|column| (kind, &*column.name)));
     }
     assert_eq!(silent.into_iter().collect::<Vec<_>>(), SILENT);
     let said: Vec<&str> = POD.iter().map(Column::description).take(2).collect();
