@@ -163,7 +163,14 @@ pub async fn start(
     let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
     let recalled =
         Arc::clone(&trace).recall(config.options.trace_file.clone(), Arc::clone(&store), cache.revision());
-    tasks.spawn("trace of earlier runs", recalled);
+    let kept = config.options.trace_file.clone().map(|file| Arc::clone(&trace).keep(file));
+    tasks.spawn("trace of earlier runs", async move {
+        recalled.await;
+        // Not before what was there is known: it would be written over.
+        if let Some(kept) = kept {
+            kept.await;
+        }
+    });
     let api = Arc::new(Api {
         flow: FlowControl::new(config.requests_in_flight_max),
         audit,
