@@ -161,16 +161,8 @@ pub async fn start(
         .map_err(StartError::Audit)?;
     let random_of_feed = random.clone();
     let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
-    let recalled =
-        Arc::clone(&trace).recall(config.options.trace_file.clone(), Arc::clone(&store), cache.revision());
-    let kept = config.options.trace_file.clone().map(|file| Arc::clone(&trace).keep(file));
-    tasks.spawn("trace of earlier runs", async move {
-        recalled.await;
-        // Not before what was there is known: it would be written over.
-        if let Some(kept) = kept {
-            kept.await;
-        }
-    });
+    let file = config.options.trace_file.clone();
+    tasks.spawn("trace", Arc::clone(&trace).remember(file, Arc::clone(&store), cache.revision()));
     let api = Arc::new(Api {
         flow: FlowControl::new(config.requests_in_flight_max),
         audit,

@@ -81,14 +81,22 @@ impl Trace {
         push(&mut self.commits.lock(), commit, COMMITS_MAX);
     }
 
-    /// Recalls what came before: from `file`, and up to this revision from the store.
-    pub async fn recall(
+    /// Recalls what came before: from `file`, and up to this revision from the store. Then keeps what comes in the file, for
+    /// ever.
+    pub async fn remember(
         self: Arc<Self>,
         file: Option<std::path::PathBuf>,
         store: Arc<dyn Store>,
         upto: Revision,
     ) {
-        let chain = file.as_deref().map(history::load).unwrap_or_default();
+        self.recall(file.as_deref(), store, upto).await;
+        if let Some(file) = file {
+            self.keep(file).await;
+        }
+    }
+
+    async fn recall(&self, file: Option<&Path>, store: Arc<dyn Store>, upto: Revision) {
+        let chain = file.map(history::load).unwrap_or_default();
         let last =
             chain.commits.iter().map(|commit| commit.revision).filter(|revision| *revision <= upto).max();
         // Revisions leap after a crash: how many there are says nothing of how many commits there were.
@@ -99,7 +107,7 @@ impl Trace {
         prepend(&mut self.spans.lock(), chain.spans.into_iter(), SPANS_MAX);
     }
 
-    /// Keeps all that is remembered in `file`, for [`Trace::recall`].
+    /// Keeps all that is remembered in `file`, for [`Trace::remember`].
     ///
     /// # Errors
     /// If it cannot be written.
@@ -112,9 +120,9 @@ impl Trace {
         history::save(file, &chain)
     }
 
-    /// Saves to `file` whenever spans have come, for ever. A burst of them is one write, and writing takes a small share of
+    /// Saves whenever spans have come. A burst of them is one write, and writing takes a small share of
     /// the time however much is remembered.
-    pub async fn keep(self: Arc<Self>, file: std::path::PathBuf) {
+    async fn keep(self: Arc<Self>, file: std::path::PathBuf) {
         let mut pause = SAVED_AFTER;
         loop {
             self.unsaved.notified().await;
